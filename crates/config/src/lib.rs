@@ -1,0 +1,1 @@
+//! Stub head, replaced at once.
