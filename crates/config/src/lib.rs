@@ -1,1 +1,31 @@
-//! Stub head, replaced at once.
+//! The configuration of respool: what can be set, how it is written, what is allowed.
+//!
+//! [`options::OPTIONS`] is the one table. The reader of `respool.toml`, the command line, the environment names, the
+//! reference page, the commented example file, the man page and the shell completions all come from it. A new option is
+//! a field in [`schema`] and a row in that table; then `cargo run -p server --bin respool -- generate-docs .` writes the
+//! documents again (a test of the `server` crate fails while they are stale).
+//!
+//! This crate does no IO: the caller hands in the texts and, for password files, a function that reads them. It does not
+//! know clap, sockets or the engine.
+//!
+//! Invariant: a [`Config`] that [`load`] returns satisfies every rule, and no text made here contains a password.
+//! Read next: [`schema`] (the values), then `options`, then `compile` (the rules between values).
+#![forbid(unsafe_code)]
+
+pub mod address;
+mod compile;
+pub mod documents;
+mod file;
+mod kind;
+pub mod options;
+pub mod problem;
+mod rules;
+pub mod schema;
+mod secret;
+mod suggest;
+
+pub use address::{ListenAddress, UpstreamAddress, UpstreamUrl};
+pub use compile::{FileText, Sources, load, load_file};
+pub use problem::{Origin, Problem, Problems};
+pub use schema::{Batching, Config, Limits, Log, LogFormat, LogLevel, Timeouts};
+pub use secret::Secret;

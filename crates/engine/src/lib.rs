@@ -1,4 +1,62 @@
+//! The proxy as a state machine: which reply goes to whom, when, and over which connection.
+//!
+//! It has no sockets, no clock and no threads. The caller (a worker, or a test) tells what happened and what time it is, and
+//! then asks what to do:
+//!
+//! | kind | methods | meaning |
+//! |---|---|---|
+//! | events | [`Engine::handle_client_open`] and the other `handle_*` | something came in, `now` is when |
+//! | what to do | [`Engine::poll_action`], [`Engine::poll_notice`], `begin_*_send` over the dirty lists, [`Engine::poll_timeout`] | to be drained after each batch of events |
+//! | commands | [`Engine::drain`], [`Engine::answer`] | the worker's own wishes |
+//! | getters | the rest | no change |
+//!
+//! ```text
+//!  client bytes ─▶ request ─▶ route ──────────────▶ upstream.out ═══════▶ server
+//!                    │  place reserved               run pushed on inflight   ║
+//!                    ▼                                                        ║
+//!                  client.places ◀── deliver ◀── inflight.front ◀── scanner ◀═╝
+//!                    │ in order
+//!                    ▼
+//!                  client.out ═══════▶ client
+//! ```
+//! Order within a turn: all events, then [`Engine::handle_timeout`], then upstream sends, then client sends, then actions. Only
+//! the first rule is needed for correctness; the rest makes the batches large.
+//!
+//! What it deliberately is not: a protocol library (`resp`) or a network (`netio`); it never logs.
+//!
+//! Invariant: every request that took a place gets exactly one reply at that place, or its client is closed. Where to read next:
+//! `request` (a request's way in), `reply` (a reply's way back), `connect` (an upstream's life), `local` (what is answered here).
+
 #![no_std]
 #![forbid(unsafe_code)]
-//! stub
+
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod client;
+pub mod command;
+mod connect;
+mod engine;
+pub mod fleet;
+pub mod ids;
+pub mod limits;
+mod local;
+mod lifecycle;
+pub mod output;
+pub mod pool;
+pub mod reject;
+mod reply;
+mod request;
+pub mod route;
+pub mod settings;
+pub mod stats;
+pub mod time;
+mod timers;
+mod transfer;
+pub mod upstream;
+
+pub use engine::{Action, Engine, Notice};
+pub use ids::{ClientId, UpstreamId};
+pub use settings::Settings;
+pub use time::Time;

@@ -1,2 +1,12 @@
-//! The binary `respool`.
-fn main() {}
+//! The binary `respool`: command line, logging and the demo; the proxy itself is the library beside it.
+//!
+//! Nothing is decided here. `cli` reads what was asked for and hands a checked configuration to `server::run`.
+#![forbid(unsafe_code)]
+
+mod cli;
+mod demo;
+mod log;
+
+fn main() -> std::process::ExitCode {
+    cli::main()
+}

@@ -1,0 +1,205 @@
+//! Addresses: where clients connect, and which server is behind the proxy.
+//!
+//! Parsing only: no name is resolved and no file looked at. The URL of the server is read in `url`, because its parts
+//! may be secret and everything there is written with that in mind.
+//!
+//! Invariant: what a type here holds can be used as it is: ports are not 0, paths fit a socket address.
+
+mod url;
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use crate::secret::Secret;
+
+/// Longest path of a unix socket: `sun_path` of Linux has 108 bytes, the last of them a NUL (unix(7)).
+pub const UNIX_PATH_BYTES_MAX: usize = 107;
+
+/// The port of a Redis server when a URL names none.
+pub const DEFAULT_PORT: u16 = 6379;
+
+/// The forms of an upstream that this version takes, for messages.
+pub const UPSTREAM_FORMS: &str =
+    "redis://[user:password@]host[:port][/db] or redis+unix://[user:password@]/path[?db=n]";
+
+/// The forms of a listening address, for messages.
+pub const LISTEN_FORMS: &str =
+    "address:port such as 127.0.0.1:6380, [::1]:6380 or 0.0.0.0:6380, or unix:/path";
+
+/// The server behind the proxy, and how to log in there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamUrl {
+    /// Where it is.
+    pub address: UpstreamAddress,
+    /// ACL user; `None` means the user `default`.
+    pub user: Option<String>,
+    /// Password of that user; `None`: no `AUTH` is sent.
+    pub password: Option<Secret>,
+    /// Database that a new client starts in.
+    pub db: u32,
+}
+
+/// Where the server behind the proxy is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UpstreamAddress {
+    /// A TCP endpoint.
+    Tcp {
+        /// A name, to be resolved on each connect, or an IP address (IPv6 without brackets).
+        host: String,
+        /// `1..=65535`.
+        port: u16,
+    },
+    /// Path of a unix socket, at most [`UNIX_PATH_BYTES_MAX`] bytes.
+    Unix(PathBuf),
+}
+
+/// Where clients connect.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ListenAddress {
+    /// A TCP endpoint, port `1..=65535`.
+    Tcp(SocketAddr),
+    /// Path of a unix socket, at most [`UNIX_PATH_BYTES_MAX`] bytes.
+    Unix(PathBuf),
+}
+
+impl ListenAddress {
+    /// Reads `address:port` or `unix:/path`.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            // `unix:///run/x` is how URLs write it; there is no host to lose between the slashes.
+            return unix_path(path.strip_prefix("//").unwrap_or(path)).map(Self::Unix);
+        }
+        match text.parse::<SocketAddr>() {
+            Ok(address) if address.port() == 0 => {
+                Err(format!("found `{text}`: port 0 is no fixed port; allowed: 1 to 65535"))
+            }
+            Ok(address) => Ok(Self::Tcp(address)),
+            Err(_) => Err(format!("found `{text}`{}; allowed: {LISTEN_FORMS}", hint_listen(text))),
+        }
+    }
+
+    /// Whether only this machine can connect there.
+    pub fn is_local(&self) -> bool {
+        match self {
+            Self::Tcp(address) => address.ip().to_canonical().is_loopback(),
+            Self::Unix(_) => true,
+        }
+    }
+}
+
+impl fmt::Display for UpstreamUrl {
+    /// The URL without its credentials, fit for logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.address {
+            UpstreamAddress::Tcp { .. } if self.db == 0 => write!(f, "redis://{}", self.address),
+            UpstreamAddress::Tcp { .. } => write!(f, "redis://{}/{}", self.address, self.db),
+            UpstreamAddress::Unix(_) if self.db == 0 => write!(f, "redis+{}", self.address),
+            UpstreamAddress::Unix(_) => write!(f, "redis+{}?db={}", self.address, self.db),
+        }
+    }
+}
+
+impl fmt::Display for UpstreamAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp { host, port } => write!(f, "{host}:{port}"),
+            Self::Unix(path) => write!(f, "unix://{}", path.display()),
+        }
+    }
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// Checks the path of a unix socket.
+fn unix_path(path: &str) -> Result<PathBuf, String> {
+    if path.is_empty() {
+        return Err("the path of the unix socket is empty, write unix:/path".to_owned());
+    }
+    if path.contains('\0') {
+        return Err("the path of the unix socket contains a NUL".to_owned());
+    }
+    if path.len() > UNIX_PATH_BYTES_MAX {
+        return Err(format!(
+            "the path of the unix socket has {} bytes; the system allows {UNIX_PATH_BYTES_MAX}",
+            path.len()
+        ));
+    }
+    Ok(Path::new(path).to_owned())
+}
+
+/// What a person probably meant by a listening address that is none.
+fn hint_listen(text: &str) -> &'static str {
+    let port_only = text.trim_start_matches(['*', ':']);
+    if !port_only.is_empty() && port_only.bytes().all(|b| b.is_ascii_digit()) {
+        return " (for this machine only write 127.0.0.1:PORT, for every interface 0.0.0.0:PORT or [::]:PORT)";
+    }
+    if text.starts_with('/') {
+        return " (a unix socket is written unix:/path)";
+    }
+    if text.parse::<IpAddr>().is_ok() {
+        return " (the port is missing)";
+    }
+    let host = text.rsplit_once(':').map_or(text, |(host, _)| host);
+    match host {
+        "localhost" => " (write 127.0.0.1:PORT, or [::1]:PORT)",
+        _ if host.contains(':') => " (an IPv6 address must stand in brackets)",
+        _ if host.bytes().any(|b| b.is_ascii_alphabetic()) => {
+            " (names are not resolved here, write an IP address)"
+        }
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listen_addresses() {
+        for text in ["127.0.0.1:6380", "[::1]:6380", "unix:/run/r.sock", "0.0.0.0:1", "[::]:65535"]
+        {
+            assert_eq!(ListenAddress::parse(text).unwrap().to_string(), text);
+        }
+        assert_eq!(ListenAddress::parse("unix:///r").unwrap(), ListenAddress::Unix("/r".into()));
+        for (text, local) in [
+            ("127.8.0.1:1", true),
+            ("[::1]:1", true),
+            ("[::ffff:127.0.0.1]:1", true),
+            ("unix:/r", true),
+            ("0.0.0.0:1", false),
+            ("10.0.0.1:1", false),
+            ("[::]:1", false),
+        ] {
+            assert_eq!(ListenAddress::parse(text).unwrap().is_local(), local, "{text}");
+        }
+    }
+
+    #[test]
+    fn listen_mistakes_get_a_hint() {
+        for (text, hint) in [
+            ("6380", "for this machine only"),
+            (":6380", "for this machine only"),
+            ("*:6380", "for this machine only"),
+            ("localhost:6380", "127.0.0.1:PORT"),
+            ("127.0.0.1", "port is missing"),
+            ("::1:6380", "port is missing"),
+            ("cache.example:6380", "not resolved"),
+            ("/run/r.sock", "unix:/path"),
+            ("127.0.0.1:0", "port 0"),
+            ("127.0.0.1:70000", "allowed:"),
+            ("unix:", "is empty"),
+        ] {
+            let message = ListenAddress::parse(text).unwrap_err();
+            assert!(message.contains(hint), "{text}: {message}");
+        }
+    }
+}

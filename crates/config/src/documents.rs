@@ -1,0 +1,139 @@
+//! Documents made from the option table: the reference page and the commented example file.
+//!
+//! The man page and the completions come from the same table by way of the command line (`server::cli`). Nothing is
+//! written to disk here.
+//!
+//! Invariant: the example, with every commented value taken in, is a valid configuration equal to the defaults.
+
+use std::fmt::Write;
+
+use crate::options::{OPTIONS, OptionSpec, TABLES};
+
+/// How the documents are written again; stands in their heads.
+pub const REGENERATE: &str = "cargo xtask docs";
+
+/// Columns of comment text in the example.
+const COMMENT_COLUMNS: usize = 96;
+
+/// The page `docs/reference/configuration.md`.
+pub fn reference() -> String {
+    let mut page = format!(
+        "<!-- Generated from crates/config/src/options.rs by `{REGENERATE}`. Do not edit. -->\n\
+         # Configuration\n\n\
+         Every option can stand in the file (`respool --config respool.toml`, TOML), in the environment and on the command\n\
+         line. The command line wins over the environment, the environment over the file, the file over the default. A list\n\
+         from a stronger source replaces the weaker one as a whole. Unknown keys and flags are refused; `respool check FILE`\n\
+         shows all mistakes of a file at once. A commented file with every default is `respool.example.toml`.\n\n\
+         In the environment and on the command line lists are separated by commas; an empty variable counts as not set. Sizes\n\
+         are numbers of bytes or strings with `KiB`, `MiB`, `GiB`.\n\n\
+         Three variables are no options: `RESPOOL_CONFIG` names a file where `--config` does not, `RESPOOL_LOG` is a filter\n\
+         such as `info,server=debug` in the place of `log.level`, and `NO_COLOR` asks for log lines without colours.\n\n"
+    );
+    for (table, about) in
+        std::iter::once((None, "")).chain(TABLES.iter().map(|(t, about)| (Some(*t), *about)))
+    {
+        let _ = match table {
+            None => writeln!(page, "## Top of the file\n"),
+            Some(table) => writeln!(page, "## [{table}]\n\n{about}\n"),
+        };
+        for option in OPTIONS.iter().filter(|option| option.table() == table) {
+            reference_entry(&mut page, option);
+        }
+    }
+    // One blank line between entries, none at the end.
+    page.truncate(page.trim_end().len());
+    page.push('\n');
+    page
+}
+
+/// One option of the reference.
+fn reference_entry(page: &mut String, option: &OptionSpec) {
+    let short = option.short.map_or_else(String::new, |short| format!("`-{short}`, "));
+    // Writing to a `String` cannot fail.
+    let _ = writeln!(page, "### `{}`\n", option.name);
+    let _ = writeln!(page, "{}. {}", option.help, option.long);
+    page.truncate(page.trim_end().len());
+    let _ = writeln!(page, "\n\n- Type: {}; allowed: {}", option.type_name(), option.allowed());
+    let default = option.default_text();
+    let default = if default.contains(' ') && !default.starts_with(['"', '[']) || default == "none"
+    {
+        default
+    } else {
+        format!("`{default}`")
+    };
+    let _ = writeln!(page, "- Default: {default}");
+    let _ = writeln!(
+        page,
+        "- Command line: {short}`--{} {}`; environment: `{}`\n",
+        option.flag(),
+        option.placeholder(),
+        option.environment()
+    );
+}
+
+/// The file `respool.example.toml`.
+pub fn example() -> String {
+    let mut file = format!(
+        "# Generated from crates/config/src/options.rs by `{REGENERATE}`. Copy it, then edit the copy.\n\
+         #\n\
+         # Every option of respool with its default. Check a file with `respool check FILE`, use it with\n\
+         # `respool --config FILE`. The reference is docs/reference/configuration.md.\n"
+    );
+    for table in std::iter::once(None).chain(TABLES.iter().map(|(table, _)| Some(*table))) {
+        if let Some(table) = table {
+            let _ = write!(file, "\n[{table}]");
+        }
+        for option in OPTIONS.iter().filter(|option| option.table() == table) {
+            example_entry(&mut file, option);
+        }
+    }
+    file
+}
+
+/// One option of the example.
+fn example_entry(file: &mut String, option: &OptionSpec) {
+    file.push('\n');
+    comment(file, &format!("{}. {}", option.help, option.long));
+    if option.choices().is_empty() {
+        comment(file, &format!("Allowed: {}.", option.allowed()));
+    } else {
+        comment(file, &format!("One of: {}.", option.choices().join(", ")));
+    }
+    let key = option.key();
+    let _ = match (option.name, option.default_toml()) {
+        // The one option without which nothing runs stands uncommented, so that the copy works.
+        ("upstream", Some(value)) => writeln!(file, "{key} = {value}"),
+        // Depends on the machine, so no number can be shown that is right for the reader.
+        ("workers", _) => writeln!(file, "# Default: {}.\n#{key} = 4", option.default_text()),
+        (_, Some(value)) => writeln!(file, "#{key} = {value}"),
+        (_, None) => writeln!(file, "# Default: none.\n#{key} = {}", sample(option)),
+    };
+}
+
+/// A value to show where there is no default.
+fn sample(option: &OptionSpec) -> &'static str {
+    match option.name {
+        "upstream_user" => "\"respool\"",
+        "upstream_password_file" => "\"/etc/respool/upstream-password\"",
+        "password_file" => "\"/etc/respool/password\"",
+        "log.file" => "\"/var/log/respool.log\"",
+        _ if option.is_secret() => "\"...\"",
+        _ => "\"\"",
+    }
+}
+
+/// Writes text as wrapped comment lines.
+fn comment(file: &mut String, text: &str) {
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        if line.len() + 1 + word.len() > COMMENT_COLUMNS && !line.is_empty() {
+            let _ = writeln!(file, "# {line}");
+            line.clear();
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    let _ = writeln!(file, "# {line}");
+}

@@ -1,0 +1,197 @@
+//! The kinds of value an option can have: how each is read, checked, named and shown.
+//!
+//! A value comes in two dresses. From the file it is typed (`workers = "4"` is a mistake that is worth a message); from
+//! the command line and the environment it is a word. [`Item`] holds both, so that each kind is read in one place.
+//! Rules between options are not here but in [`crate::rules`].
+//!
+//! Invariant: [`Kind::assign`] changes the draft only when it returns `Ok`, and its messages never repeat the value of a
+//! kind for which [`Kind::is_secret`] holds.
+//! Read next: `scalar` (the two dresses), `describe` (the words for a person).
+
+mod describe;
+mod scalar;
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use crate::address::{ListenAddress, UpstreamUrl};
+use crate::compile::Draft;
+use crate::problem::Fault;
+use crate::secret::Secret;
+use scalar::{cpu_range, integer, items, mode, size, switch, text, within};
+
+pub(crate) use scalar::{Item, Raw, Scalar};
+
+/// The kind of an option: bounds, and the field that takes the value.
+pub(crate) enum Kind {
+    /// A number of things.
+    Count { min: usize, max: usize, at: fn(&mut Draft) -> &mut usize },
+    /// A size in bytes; `64MiB` in a string is taken as well.
+    Bytes { min: usize, max: usize, at: fn(&mut Draft) -> &mut usize },
+    /// A time; the unit is part of the option's name.
+    Time { unit: &'static str, min: u64, max: u64, at: fn(&mut Draft) -> &mut u64 },
+    /// True or false.
+    Switch { at: fn(&mut Draft) -> &mut bool },
+    /// Permission bits.
+    Mode { at: fn(&mut Draft) -> &mut u32 },
+    /// A name that Redis takes for `CLIENT SETNAME`; may be empty.
+    ClientName { at: fn(&mut Draft) -> &mut String },
+    /// Free text that is not empty.
+    Text { at: fn(&mut Draft) -> &mut Option<String> },
+    /// A path of a file.
+    Path { at: fn(&mut Draft) -> &mut Option<PathBuf> },
+    /// A password.
+    Secret { at: fn(&mut Draft) -> &mut Option<Secret> },
+    /// One of a few names.
+    Choice {
+        names: &'static [&'static str],
+        set: fn(&mut Draft, usize),
+        index: fn(&Draft) -> usize,
+    },
+    /// Numbers of CPUs, also as ranges.
+    Cpus { at: fn(&mut Draft) -> &mut Vec<usize> },
+    /// Addresses to listen on.
+    Listen { at: fn(&mut Draft) -> &mut Vec<ListenAddress> },
+    /// The URL of the server.
+    Upstream { at: fn(&mut Draft) -> &mut UpstreamUrl },
+}
+
+/// Highest CPU number taken; `cpu_set_t` of the C library ends there (sched_setaffinity(2)).
+const CPU_MAX: usize = 1023;
+
+/// Most addresses to listen on.
+const LISTEN_MAX: usize = 64;
+
+impl Kind {
+    /// Reads a value into the draft. Several faults are possible for lists.
+    pub(crate) fn assign(&self, draft: &mut Draft, raw: &Raw<'_>) -> Result<(), Vec<Fault>> {
+        if let Self::Cpus { at } = self {
+            *at(draft) = self.read_cpus(raw)?;
+            return Ok(());
+        }
+        if let Self::Listen { at } = self {
+            *at(draft) = self.read_listen(raw)?;
+            return Ok(());
+        }
+        let item = match raw {
+            Raw::One(item) => item,
+            Raw::List(_) => return Err(vec![self.fault(None, &Scalar::Other("list"))]),
+        };
+        self.assign_scalar(draft, &item.scalar)
+            .map_err(|message| vec![Fault { span: None, message }])
+    }
+
+    /// Reads a value of a kind that is no list.
+    fn assign_scalar(&self, draft: &mut Draft, scalar: &Scalar<'_>) -> Result<(), String> {
+        let wrong = || self.fault(None, scalar).message;
+        match self {
+            Self::Count { min, max, at } => {
+                *at(draft) = integer(scalar).and_then(within(*min, *max)).ok_or_else(wrong)?;
+            }
+            Self::Time { min, max, at, .. } => {
+                *at(draft) = integer(scalar).and_then(within(*min, *max)).ok_or_else(wrong)?;
+            }
+            Self::Bytes { min, max, at } => {
+                let bytes = integer(scalar).or_else(|| text(scalar).and_then(size));
+                *at(draft) = bytes.and_then(within(*min, *max)).ok_or_else(wrong)?;
+            }
+            Self::Switch { at } => *at(draft) = switch(scalar).ok_or_else(wrong)?,
+            Self::Mode { at } => *at(draft) = mode(scalar).ok_or_else(wrong)?,
+            Self::ClientName { at } => {
+                // The characters that Redis' `validateClientName` takes, beside spaces: '!' to '~'.
+                let name = text(scalar).filter(|name| name.bytes().all(|b| b.is_ascii_graphic()));
+                *at(draft) = name.ok_or_else(wrong)?.to_owned();
+            }
+            Self::Text { at } => {
+                *at(draft) =
+                    Some(text(scalar).filter(|t| !t.is_empty()).ok_or_else(wrong)?.to_owned());
+            }
+            Self::Path { at } => {
+                let path = text(scalar).filter(|t| !t.is_empty() && !t.contains('\0'));
+                *at(draft) = Some(path.ok_or_else(wrong)?.into());
+            }
+            Self::Secret { at } => {
+                *at(draft) =
+                    Some(Secret::new(text(scalar).filter(|t| !t.is_empty()).ok_or_else(wrong)?));
+            }
+            Self::Choice { names, set, .. } => {
+                let name = text(scalar).and_then(|t| names.iter().position(|name| *name == t));
+                set(draft, name.ok_or_else(wrong)?);
+            }
+            Self::Upstream { at } => {
+                *at(draft) = UpstreamUrl::parse(text(scalar).ok_or_else(wrong)?)?;
+            }
+            Self::Cpus { .. } | Self::Listen { .. } => return Err(wrong()),
+        }
+        Ok(())
+    }
+
+    /// Reads addresses; an address that stands twice is a mistake that would end in "address in use".
+    fn read_listen(&self, raw: &Raw<'_>) -> Result<Vec<ListenAddress>, Vec<Fault>> {
+        let (items, mut faults) = (items(raw), Vec::new());
+        let mut addresses: Vec<ListenAddress> = Vec::with_capacity(items.len());
+        for item in items {
+            let address = match text(&item.scalar) {
+                Some(text) => ListenAddress::parse(text),
+                None => Err(self.fault(None, &item.scalar).message),
+            };
+            match address {
+                Ok(address) if addresses.contains(&address) => faults.push(Fault {
+                    span: item.span.clone(),
+                    message: format!("`{address}` stands here twice; name each address once"),
+                }),
+                Ok(address) => addresses.push(address),
+                Err(message) => faults.push(Fault { span: item.span.clone(), message }),
+            }
+        }
+        if faults.is_empty() && !(1..=LISTEN_MAX).contains(&addresses.len()) {
+            let message =
+                format!("found {} addresses; allowed: 1 to {LISTEN_MAX}", addresses.len());
+            faults.push(Fault { span: None, message });
+        }
+        if faults.is_empty() { Ok(addresses) } else { Err(faults) }
+    }
+
+    /// Reads CPU numbers, each a number or a range `a-b`.
+    fn read_cpus(&self, raw: &Raw<'_>) -> Result<Vec<usize>, Vec<Fault>> {
+        let (mut cpus, mut faults): (Vec<usize>, Vec<Fault>) = (Vec::new(), Vec::new());
+        for item in items(raw) {
+            let range = match &item.scalar {
+                Scalar::Integer(n) => n.and_then(|n| usize::try_from(n).ok()).map(|n| n..=n),
+                Scalar::Text(word) | Scalar::Word(word) => cpu_range(word),
+                Scalar::Switch(_) | Scalar::Other(_) => None,
+            };
+            match range.filter(|range| *range.end() <= CPU_MAX) {
+                Some(range) => {
+                    for cpu in range {
+                        if cpus.contains(&cpu) {
+                            let message =
+                                format!("CPU {cpu} stands here twice; name each CPU once");
+                            faults.push(Fault { span: item.span.clone(), message });
+                        } else {
+                            cpus.push(cpu);
+                        }
+                    }
+                }
+                None => faults.push(self.fault(item.span.clone(), &item.scalar)),
+            }
+        }
+        if faults.is_empty() { Ok(cpus) } else { Err(faults) }
+    }
+
+    /// "Found this; allowed is that", without the value of a secret.
+    fn fault(&self, span: Option<Range<usize>>, scalar: &Scalar<'_>) -> Fault {
+        let found = if self.is_secret() { scalar.type_name().to_owned() } else { scalar.shown() };
+        Fault { span, message: format!("found {found}; allowed: {}", self.allowed()) }
+    }
+
+    /// Whether the value must never be repeated. A URL counts: it may hold a password.
+    pub(crate) fn is_secret(&self) -> bool {
+        matches!(self, Self::Secret { .. } | Self::Upstream { .. })
+    }
+
+    /// Whether several values can be given.
+    pub(crate) fn is_list(&self) -> bool {
+        matches!(self, Self::Cpus { .. } | Self::Listen { .. })
+    }
+}

@@ -1,0 +1,444 @@
+//! The table of options: one row each, and everything that people read or type comes from it.
+//!
+//! From a row come the key in the file, the flag, the environment name, the checks, `--help`, the reference page, the
+//! example file, the man page and the completions. Defaults are not repeated here: they are read from
+//! `Config::default()`. This file is data; what a kind of value does is in `kind`.
+//!
+//! Invariant: names are unique, and every field of [`crate::schema::Config`] has its row.
+
+use crate::compile::Draft;
+use crate::kind::Kind;
+use crate::schema::{LogFormat, LogLevel, WORKERS_MAX};
+
+/// One option.
+pub struct OptionSpec {
+    /// The key in the file, dotted where it stands in a table: `workers`, `timeouts.connect_ms`.
+    pub name: &'static str,
+    /// The one-letter flag, for the few that are typed often.
+    pub short: Option<char>,
+    /// One line, without a full stop.
+    pub help: &'static str,
+    /// Sentences that follow the line where there is room; may be empty.
+    pub long: &'static str,
+    /// The default in words, where the value says little or depends on the machine.
+    default_note: Option<&'static str>,
+    /// How the value is read, and where it goes.
+    pub(crate) kind: Kind,
+}
+
+impl OptionSpec {
+    /// A row; the last argument is its kind.
+    const fn new(name: &'static str, help: &'static str, long: &'static str, kind: Kind) -> Self {
+        Self { name, short: None, help, long, default_note: None, kind }
+    }
+
+    /// Gives the row a one-letter flag.
+    const fn short(mut self, short: char) -> Self {
+        self.short = Some(short);
+        self
+    }
+
+    /// Gives the row a default in words.
+    const fn default_note(mut self, note: &'static str) -> Self {
+        self.default_note = Some(note);
+        self
+    }
+
+    /// The row with this name.
+    pub fn find(name: &str) -> Option<&'static Self> {
+        OPTIONS.iter().find(|option| option.name == name)
+    }
+
+    /// The flag without its dashes: `timeouts.connect_ms` is `timeouts-connect-ms`.
+    pub fn flag(&self) -> String {
+        self.name.replace(['.', '_'], "-")
+    }
+
+    /// The environment variable: `timeouts.connect_ms` is `RESPOOL_TIMEOUTS_CONNECT_MS`.
+    pub fn environment(&self) -> String {
+        format!("{ENVIRONMENT_PREFIX}{}", self.name.replace('.', "_").to_uppercase())
+    }
+
+    /// The table the key stands in; `None` for the top of the file.
+    pub fn table(&self) -> Option<&'static str> {
+        self.name.split_once('.').map(|(table, _)| table)
+    }
+
+    /// The key inside its table.
+    pub fn key(&self) -> &'static str {
+        self.name.split_once('.').map_or(self.name, |(_, key)| key)
+    }
+
+    /// Whether several values can be given: repeated flags, commas in the environment, a list in the file.
+    pub fn is_list(&self) -> bool {
+        self.kind.is_list()
+    }
+
+    /// Whether the value must not be shown to anybody.
+    pub fn is_secret(&self) -> bool {
+        self.kind.is_secret()
+    }
+
+    /// The placeholder of the value in `--help`.
+    pub fn placeholder(&self) -> &'static str {
+        self.kind.placeholder()
+    }
+
+    /// The names to choose from, for completions; empty where the option is no choice.
+    pub fn choices(&self) -> &'static [&'static str] {
+        match &self.kind {
+            Kind::Choice { names, .. } => names,
+            Kind::Switch { .. } => &["true", "false"],
+            _ => &[],
+        }
+    }
+
+    /// Whether the value is the path of a file, for completions.
+    pub fn is_path(&self) -> bool {
+        matches!(self.kind, Kind::Path { .. })
+    }
+
+    /// The type in a few words.
+    pub fn type_name(&self) -> &'static str {
+        self.kind.type_name()
+    }
+
+    /// What is allowed, in words.
+    pub fn allowed(&self) -> String {
+        self.kind.allowed()
+    }
+
+    /// The default, in words or as it is written in the file.
+    pub fn default_text(&self) -> String {
+        match self.default_note {
+            Some(note) => note.to_owned(),
+            None => self.default_toml().unwrap_or_else(|| "none".to_owned()),
+        }
+    }
+
+    /// The default as TOML; `None` where nothing is set by default.
+    pub fn default_toml(&self) -> Option<String> {
+        self.kind.toml_value(&mut Draft::default())
+    }
+}
+
+/// What the tables of the file are about, in the order of the documents.
+pub const TABLES: &[(&str, &str)] = &[
+    ("timeouts", "How long things may take. The unit is the end of each name."),
+    ("limits", "How much things may hold. Sizes are bytes, or strings such as \"64MiB\"."),
+    ("batching", "How requests are gathered into larger writes, which makes small requests cheap."),
+    ("log", "What is logged, how and where."),
+];
+
+/// What every environment variable of the program begins with.
+pub const ENVIRONMENT_PREFIX: &str = "RESPOOL_";
+
+/// An hour in milliseconds, and a day: the longest times that make sense here.
+const HOUR_MS: u64 = 3_600_000;
+const DAY_MS: u64 = 24 * HOUR_MS;
+/// Units of sizes.
+const KIB: usize = 1024;
+const MIB: usize = 1024 * KIB;
+const GIB: usize = 1024 * MIB;
+
+/// Milliseconds with bounds.
+const fn ms(min: u64, max: u64, at: fn(&mut Draft) -> &mut u64) -> Kind {
+    Kind::Time { unit: "milliseconds", min, max, at }
+}
+
+/// All options, in the order of the documents.
+pub static OPTIONS: &[OptionSpec] = &[
+    OptionSpec::new(
+        "upstream",
+        "The server behind the proxy",
+        "In user and password \
+         the characters `/ ? # @ : %` are percent-encoded. A name is resolved again on each connect. \
+         Passwords are better kept out of the command line, where every user of the machine can read them: \
+         see `upstream_password_file`. Must be given.",
+        Kind::Upstream { at: |d| &mut d.config.upstream },
+    )
+    .short('u')
+    .default_note("none, must be given"),
+    OptionSpec::new(
+        "upstream_user",
+        "ACL user to log in with at the server",
+        "Takes the place of a user in the URL. Needs a password as well.",
+        Kind::Text { at: |d| &mut d.upstream_user },
+    ),
+    OptionSpec::new(
+        "upstream_password",
+        "Password to log in with at the server",
+        "Takes the place of a password in the URL.",
+        Kind::Secret { at: |d| &mut d.upstream_password },
+    ),
+    OptionSpec::new(
+        "upstream_password_file",
+        "File that holds the password to log in with at the server",
+        "Read once at the start; one newline at the end does not count. Relative paths start at the working directory.",
+        Kind::Path { at: |d| &mut d.config.upstream_password_file },
+    ),
+    OptionSpec::new(
+        "listen",
+        "Addresses to listen on",
+        "On the command line the flag may be repeated. \
+         An address that other machines can reach needs a password, see `protected_mode`.",
+        Kind::Listen { at: |d| &mut d.config.listen },
+    )
+    .short('l'),
+    OptionSpec::new(
+        "unix_mode",
+        "Permission bits of unix sockets listened on",
+        "A client needs the write bit to connect (unix(7)).",
+        Kind::Mode { at: |d| &mut d.config.unix_mode },
+    ),
+    OptionSpec::new(
+        "workers",
+        "Worker threads",
+        "Each serves its share of the clients and has its own connections to the server. One worker can serve some \
+         hundred thousand requests a second; more of them than cores do harm.",
+        Kind::Count { min: 1, max: WORKERS_MAX, at: |d| &mut d.config.workers },
+    )
+    .short('w')
+    .default_note("the number of `cpus` if given, otherwise of available cores"),
+    OptionSpec::new(
+        "cpus",
+        "CPUs to pin the workers to",
+        "Numbers or ranges: `[0, 2]`, `[\"0-3\"]`; on the command line `0-3,6`. Worker i goes to the i-th of them, and around again. \
+         Empty: the system decides.",
+        Kind::Cpus { at: |d| &mut d.config.cpus },
+    ),
+    OptionSpec::new(
+        "max_clients",
+        "Clients at the same time",
+        "One more gets the same error as from Redis and is closed. Each needs a file descriptor: the soft limit is \
+         raised at the start as far as the hard one allows.",
+        Kind::Count { min: 1, max: 1_000_000, at: |d| &mut d.config.max_clients },
+    ),
+    OptionSpec::new(
+        "password",
+        "Password that clients must present with AUTH",
+        "Better kept in `password_file`: the command line can be read by every user of the machine.",
+        Kind::Secret { at: |d| &mut d.config.password },
+    ),
+    OptionSpec::new(
+        "password_file",
+        "File that holds the password that clients must present",
+        "Read once at the start; one newline at the end does not count. Relative paths start at the working directory.",
+        Kind::Path { at: |d| &mut d.config.password_file },
+    ),
+    OptionSpec::new(
+        "protected_mode",
+        "Refuse to listen beyond this machine without a password",
+        "`false` is for networks that something else protects.",
+        Kind::Switch { at: |d| &mut d.config.protected_mode },
+    ),
+    OptionSpec::new(
+        "client_name_upstream",
+        "Name of our connections on the server",
+        "What `CLIENT LIST` shows there. Printable ASCII without spaces; empty: no name is set.",
+        Kind::ClientName { at: |d| &mut d.config.client_name_upstream },
+    ),
+    OptionSpec::new(
+        "timeouts.connect_ms",
+        "Time for a connect, including the server's answer to our greeting",
+        "",
+        ms(1, HOUR_MS, |d| &mut d.config.timeouts.connect_ms),
+    ),
+    OptionSpec::new(
+        "timeouts.request_ms",
+        "Time from sending a request to its reply; 0: no limit",
+        "A reply that is overdue closes its upstream connection, and every request that waits there gets an error: a \
+         late reply can so never reach the wrong client.",
+        ms(0, DAY_MS, |d| &mut d.config.timeouts.request_ms),
+    ),
+    OptionSpec::new(
+        "timeouts.client_idle_ms",
+        "Silence after which a client that waits for nothing is closed; 0: never",
+        "",
+        ms(0, 7 * DAY_MS, |d| &mut d.config.timeouts.client_idle_ms),
+    ),
+    OptionSpec::new(
+        "timeouts.drain_ms",
+        "Time that requests in flight get when the program is asked to stop",
+        "After SIGTERM or SIGINT nothing new is accepted. A second signal stops at once.",
+        ms(0, HOUR_MS, |d| &mut d.config.timeouts.drain_ms),
+    ),
+    OptionSpec::new(
+        "timeouts.stall_ms",
+        "How long a client may leave a big reply half read while others wait behind it",
+        "Then that client is closed, since they share the upstream connection.",
+        ms(10, HOUR_MS, |d| &mut d.config.timeouts.stall_ms),
+    ),
+    OptionSpec::new(
+        "timeouts.tcp_keepalive_s",
+        "Silence after which the kernel probes a TCP peer; 0: no probes",
+        "",
+        Kind::Time { unit: "seconds", min: 0, max: 32_767, at: |d| &mut d.config.timeouts.tcp_keepalive_s },
+    ),
+    OptionSpec::new(
+        "timeouts.reconnect_min_ms",
+        "Wait before the first attempt to connect again",
+        "It doubles with each failure, with some randomness, up to `timeouts.reconnect_max_ms`.",
+        ms(1, HOUR_MS, |d| &mut d.config.timeouts.reconnect_min_ms),
+    ),
+    OptionSpec::new(
+        "timeouts.reconnect_max_ms",
+        "Longest wait between two attempts to connect",
+        "Not below `timeouts.reconnect_min_ms`.",
+        ms(1, HOUR_MS, |d| &mut d.config.timeouts.reconnect_max_ms),
+    ),
+    OptionSpec::new(
+        "limits.client_out_high_bytes",
+        "Unsent replies from which a client is not read until they shrink",
+        "",
+        Kind::Bytes { min: 4 * KIB, max: GIB, at: |d| &mut d.config.limits.client_out_high_bytes },
+    ),
+    OptionSpec::new(
+        "limits.client_out_max_bytes",
+        "Unsent replies at which a client is closed",
+        "Not below `limits.client_out_high_bytes` and not above `limits.memory_max_bytes`.",
+        Kind::Bytes { min: 64 * KIB, max: 64 * GIB, at: |d| &mut d.config.limits.client_out_max_bytes },
+    ),
+    OptionSpec::new(
+        "limits.client_in_high_bytes",
+        "Waiting request bytes from which a client is not read until they shrink",
+        "",
+        Kind::Bytes { min: 4 * KIB, max: GIB, at: |d| &mut d.config.limits.client_in_high_bytes },
+    ),
+    OptionSpec::new(
+        "limits.client_inflight_max",
+        "Requests of one client that may wait for their replies",
+        "At the bound the client is not read: a deeper pipeline is slowed, not cut.",
+        Kind::Count { min: 1, max: 1_048_576, at: |d| &mut d.config.limits.client_inflight_max },
+    ),
+    OptionSpec::new(
+        "limits.upstream_out_high_bytes",
+        "Unsent requests on an upstream connection from which its clients are not read",
+        "",
+        Kind::Bytes { min: 64 * KIB, max: 4 * GIB, at: |d| &mut d.config.limits.upstream_out_high_bytes },
+    ),
+    OptionSpec::new(
+        "limits.memory_max_bytes",
+        "Buffers of the whole process",
+        "Above it the client that holds most is closed first.",
+        Kind::Bytes { min: 16 * MIB, max: 1024 * GIB, at: |d| &mut d.config.limits.memory_max_bytes },
+    ),
+    OptionSpec::new(
+        "limits.large_request_bytes",
+        "Size from which a request goes over a connection of its own, streamed",
+        "Not above `limits.bulk_bytes_max`.",
+        Kind::Bytes { min: 16 * KIB, max: 512 * MIB, at: |d| &mut d.config.limits.large_request_bytes },
+    ),
+    OptionSpec::new(
+        "limits.large_transfers_max",
+        "Streamed requests at the same time",
+        "More of them wait, and their clients are not read meanwhile.",
+        Kind::Count { min: 1, max: 1024, at: |d| &mut d.config.limits.large_transfers_max },
+    ),
+    OptionSpec::new(
+        "limits.bulk_bytes_max",
+        "Longest bulk string in a request",
+        "What Redis calls proto-max-bulk-len.",
+        Kind::Bytes { min: MIB, max: 4 * GIB, at: |d| &mut d.config.limits.bulk_bytes_max },
+    ),
+    OptionSpec::new(
+        "limits.upstream_conns_max",
+        "Connections to one server, over all workers",
+        "Not below the number of workers, which need one each.",
+        Kind::Count { min: 1, max: 65_536, at: |d| &mut d.config.limits.upstream_conns_max },
+    ),
+    OptionSpec::new(
+        "batching.gather_us",
+        "Longest wait for more input before a turn is handled; 0: never wait",
+        "Costs that much latency at most, and only while many clients are active (`batching.gather_clients_min`).",
+        Kind::Time { unit: "microseconds", min: 0, max: 10_000, at: |d| &mut d.config.batching.gather_us },
+    ),
+    OptionSpec::new(
+        "batching.gather_completions",
+        "Events at which gathering ends",
+        "",
+        Kind::Count { min: 1, max: 4096, at: |d| &mut d.config.batching.gather_completions },
+    ),
+    OptionSpec::new(
+        "batching.gather_clients_min",
+        "Active clients of a worker below which it does not gather",
+        "",
+        Kind::Count { min: 1, max: 1_000_000, at: |d| &mut d.config.batching.gather_clients_min },
+    ),
+    OptionSpec::new(
+        "batching.polls",
+        "Times that input is polled again without waiting while more keeps coming",
+        "",
+        Kind::Count { min: 0, max: 64, at: |d| &mut d.config.batching.polls },
+    ),
+    OptionSpec::new(
+        "log.level",
+        "Least severe level that is written",
+        "The environment variable RESPOOL_LOG, if set, takes its place with a filter such as `info,server=debug`.",
+        Kind::Choice {
+            names: &LogLevel::NAMES,
+            set: |d, i| d.config.log.level = LogLevel::ALL[i],
+            index: |d| d.config.log.level as usize,
+        },
+    ),
+    OptionSpec::new(
+        "log.format",
+        "Shape of log lines",
+        "`human` is one readable line an event, `json` one object a line. `auto` is `human`, with colours on a terminal.",
+        Kind::Choice {
+            names: &LogFormat::NAMES,
+            set: |d, i| d.config.log.format = LogFormat::ALL[i],
+            index: |d| d.config.log.format as usize,
+        },
+    ),
+    OptionSpec::new(
+        "log.file",
+        "Append log lines to this file instead of standard error",
+        "",
+        Kind::Path { at: |d| &mut d.config.log.file },
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_flags_and_variables_are_unique_and_tables_are_known() {
+        let mut seen = std::collections::HashSet::new();
+        for option in OPTIONS {
+            assert!(
+                seen.insert(option.name) && seen.len() <= OPTIONS.len(),
+                "{} twice",
+                option.name
+            );
+            assert!(
+                OPTIONS.iter().filter(|o| o.flag() == option.flag()).count() == 1,
+                "{}",
+                option.name
+            );
+            assert!(
+                OPTIONS.iter().filter(|o| o.environment() == option.environment()).count() == 1
+            );
+            assert!(
+                option.table().is_none_or(|t| TABLES.iter().any(|(name, _)| *name == t)),
+                "{}",
+                option.name
+            );
+            assert!(!option.help.is_empty() && !option.help.ends_with('.'), "{}", option.name);
+            assert!(option.long.is_empty() || option.long.ends_with('.'), "{}", option.name);
+        }
+    }
+
+    #[test]
+    fn choice_rows_agree_with_their_enums() {
+        assert_eq!(OptionSpec::find("log.level").unwrap().default_text(), "\"info\"");
+        assert_eq!(OptionSpec::find("log.format").unwrap().default_text(), "\"auto\"");
+        for (index, level) in LogLevel::ALL.iter().enumerate() {
+            assert_eq!(*level as usize, index);
+        }
+        for (index, format) in LogFormat::ALL.iter().enumerate() {
+            assert_eq!(*format as usize, index);
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Rules that look at several values together.
+//!
+//! Each rule names both ways out. What concerns one value alone is in [`crate::kind`].
+//!
+//! Invariant: a rule never fires for values that were refused already (those are still at their defaults, which pass).
+
+use crate::address::{ListenAddress, UpstreamAddress};
+use crate::compile::Draft;
+use crate::options::OptionSpec;
+use crate::problem::{Problem, Problems};
+use crate::schema::Config;
+
+/// Completes the draft with what follows from other values, and checks the rules.
+pub(crate) fn check(draft: &mut Draft, problems: &mut Problems) {
+    merge_credentials(draft);
+    if !draft.config.cpus.is_empty() && !draft.is_set("workers") {
+        draft.config.workers = draft.config.cpus.len().min(crate::schema::WORKERS_MAX);
+    }
+    let mut found = Vec::new();
+    upstream_is_given(draft, problems, &mut found);
+    user_needs_password(draft, &mut found);
+    public_needs_password(draft, problems, &mut found);
+    no_loop(draft, &mut found);
+    ordered_pairs(&draft.config, &mut found);
+    for (names, message) in found {
+        problems.0.push(problem(draft, names, message));
+    }
+}
+
+/// Options that a rule is about, most telling first, and what it says.
+type Finding = (&'static [&'static str], String);
+
+/// Places a finding where the person can change it: at the strongest of the options that were set.
+fn problem(draft: &Draft, names: &'static [&'static str], message: String) -> Problem {
+    let mut chosen = names[0];
+    for &name in names {
+        if draft.origin(name).layer() > draft.origin(chosen).layer() {
+            chosen = name;
+        }
+    }
+    Problem { origin: draft.origin(chosen), key: Some(chosen.to_owned()), message, excerpt: None }
+}
+
+/// The separate user and password take the place of those in the URL.
+fn merge_credentials(draft: &mut Draft) {
+    if let Some(user) = draft.upstream_user.take() {
+        draft.config.upstream.user = Some(user);
+    }
+    if let Some(password) = draft.upstream_password.take() {
+        draft.config.upstream.password = Some(password);
+    }
+}
+
+fn upstream_is_given(draft: &Draft, problems: &Problems, found: &mut Vec<Finding>) {
+    let refused = problems.0.iter().any(|problem| problem.key.as_deref() == Some("upstream"));
+    if !draft.is_set("upstream") && !refused {
+        let message = "no server is named; say which one the proxy is for, as in --upstream redis://127.0.0.1:6379 \
+                       or upstream = \"redis://127.0.0.1:6379\" (or try `respool demo`)";
+        found.push((&["upstream"], message.to_owned()));
+    }
+}
+
+/// `AUTH` has no form with a user alone.
+fn user_needs_password(draft: &Draft, found: &mut Vec<Finding>) {
+    let upstream = &draft.config.upstream;
+    if upstream.user.is_some() && upstream.password.is_none() {
+        let message = "a user without a password; give upstream_password_file, upstream_password or user:password@ in the \
+                       URL (for a user with `nopass` any password does)";
+        let separate = draft.is_set("upstream_user");
+        found.push((if separate { &["upstream_user"] } else { &["upstream"] }, message.to_owned()));
+    }
+}
+
+/// An open proxy is an open database: Redis' own protected mode, at the proxy.
+fn public_needs_password(draft: &Draft, problems: &Problems, found: &mut Vec<Finding>) {
+    let config = &draft.config;
+    // A password that was given but could not be read has its own message.
+    let refused = problems
+        .0
+        .iter()
+        .any(|p| matches!(p.key.as_deref(), Some("password" | "password_file" | "protected_mode")));
+    if !config.protected_mode || config.password.is_some() || refused {
+        return;
+    }
+    let public: Vec<_> =
+        config.listen.iter().filter(|a| !a.is_local()).map(|a| format!("`{a}`")).collect();
+    if !public.is_empty() {
+        let message = format!(
+            "{} can be reached from other machines, and no password is set; give password_file (or password), \
+             or set protected_mode = false if something else protects this network",
+            public.join(", ")
+        );
+        found.push((&["listen"], message));
+    }
+}
+
+/// A proxy in front of itself would answer nothing and open connections without end.
+fn no_loop(draft: &Draft, found: &mut Vec<Finding>) {
+    let config = &draft.config;
+    let own = config.listen.iter().find(|listen| match (listen, &config.upstream.address) {
+        (ListenAddress::Unix(ours), UpstreamAddress::Unix(theirs)) => ours == theirs,
+        (ListenAddress::Tcp(ours), UpstreamAddress::Tcp { host, port }) if ours.port() == *port => {
+            let local = if host == "localhost" {
+                ours.ip().is_loopback()
+            } else {
+                host.parse() == Ok(ours.ip())
+            };
+            local || (ours.ip().is_unspecified() && is_loopback(host))
+        }
+        _ => false,
+    });
+    if let Some(own) = own {
+        let message = format!(
+            "the upstream is `{own}`, where the proxy itself listens; change one of the two"
+        );
+        found.push((&["listen", "upstream"], message));
+    }
+}
+
+/// Whether a host names this machine beyond doubt.
+fn is_loopback(host: &str) -> bool {
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// Bounds that must not cross.
+fn ordered_pairs(config: &Config, found: &mut Vec<Finding>) {
+    let (limits, timeouts) = (&config.limits, &config.timeouts);
+    let pairs: [(&'static [&'static str], u64, u64); 5] = [
+        (
+            &["limits.client_out_high_bytes", "limits.client_out_max_bytes"],
+            limits.client_out_high_bytes as u64,
+            limits.client_out_max_bytes as u64,
+        ),
+        (
+            &["limits.client_out_max_bytes", "limits.memory_max_bytes"],
+            limits.client_out_max_bytes as u64,
+            limits.memory_max_bytes as u64,
+        ),
+        (
+            &["limits.large_request_bytes", "limits.bulk_bytes_max"],
+            limits.large_request_bytes as u64,
+            limits.bulk_bytes_max as u64,
+        ),
+        (
+            &["timeouts.reconnect_min_ms", "timeouts.reconnect_max_ms"],
+            timeouts.reconnect_min_ms,
+            timeouts.reconnect_max_ms,
+        ),
+        (
+            &["workers", "limits.upstream_conns_max"],
+            config.workers as u64,
+            limits.upstream_conns_max as u64,
+        ),
+    ];
+    for (names, low, high) in pairs {
+        if low > high {
+            let message = format!(
+                "`{}` ({low}) is above `{}` ({high}); allowed: not above",
+                names[0], names[1]
+            );
+            found.push((names, message));
+        }
+    }
+    debug_assert!(
+        pairs.iter().flat_map(|(names, ..)| *names).all(|name| OptionSpec::find(name).is_some())
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::problem::Origin;
+
+    #[test]
+    fn origin_of_a_finding_is_the_strongest_option() {
+        let mut draft = Draft::default();
+        let set = |draft: &mut Draft, name, origin| {
+            draft.set_origin(OptionSpec::find(name).unwrap(), origin);
+        };
+        assert_eq!(problem(&draft, &["listen", "upstream"], String::new()).origin, Origin::Unset);
+        set(&mut draft, "listen", Origin::Environment("RESPOOL_LISTEN".into()));
+        set(&mut draft, "upstream", Origin::Argument("--upstream".into()));
+        let found = problem(&draft, &["listen", "upstream"], String::new());
+        assert_eq!(found.key.as_deref(), Some("upstream"));
+    }
+}

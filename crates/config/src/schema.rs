@@ -1,0 +1,238 @@
+//! What a configuration is, as plain values that the rest of the program reads.
+//!
+//! Every field holds a value that was checked already: ranges, lengths and the rules between fields are the matter of
+//! [`crate::options`] and `compile`, not of the reader. This module does not parse and does no IO.
+//!
+//! Invariant: `Config::default()` passes every check, and its values are the defaults that the generated documents show
+//! (the option table reads them from here, so they are written once).
+
+use std::path::PathBuf;
+
+use crate::address::{ListenAddress, UpstreamAddress, UpstreamUrl};
+use crate::secret::Secret;
+
+/// Everything that can be set. See [`crate::options::OPTIONS`] for names, ranges and explanations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The one server behind the proxy, with the credentials to use there (already read from their files).
+    pub upstream: UpstreamUrl,
+    /// The file that [`UpstreamUrl::password`] was read from, if it was.
+    pub upstream_password_file: Option<PathBuf>,
+    /// Where clients connect. At least one address, none twice.
+    pub listen: Vec<ListenAddress>,
+    /// Permission bits of unix sockets that are listened on, `0..=0o777`.
+    pub unix_mode: u32,
+    /// Worker threads, `1..=256`.
+    pub workers: usize,
+    /// CPUs that workers are pinned to: worker `i` goes to `cpus[i % cpus.len()]`. Empty: no pinning.
+    pub cpus: Vec<usize>,
+    /// Clients connected at the same time, over all workers; one more is told so and closed.
+    pub max_clients: usize,
+    /// What clients must present with `AUTH`; `None`: no `AUTH` needed. Already read from its file.
+    pub password: Option<Secret>,
+    /// The file that [`Config::password`] was read from, if it was.
+    pub password_file: Option<PathBuf>,
+    /// Refuse to listen beyond this machine without a password. Checked before the program starts.
+    pub protected_mode: bool,
+    /// The name our connections carry on the server (`CLIENT SETNAME`). Empty: no name is set.
+    pub client_name_upstream: String,
+    /// How long things may take.
+    pub timeouts: Timeouts,
+    /// How much things may hold.
+    pub limits: Limits,
+    /// How requests are gathered into larger writes.
+    pub batching: Batching,
+    /// What is logged, how and where.
+    pub log: Log,
+}
+
+/// How long things may take. The unit is the end of each name; 0 means "no limit" where the field says so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// From the start of a connect to the server's answer to our greeting.
+    pub connect_ms: u64,
+    /// From a request's sending to its reply. 0: no limit.
+    pub request_ms: u64,
+    /// A client that has nothing to wait for and says nothing this long is closed. 0: never.
+    pub client_idle_ms: u64,
+    /// What requests in flight get when the program is asked to stop.
+    pub drain_ms: u64,
+    /// How long a client may leave a big reply half read while others wait behind it.
+    pub stall_ms: u64,
+    /// Silence after which the kernel probes a TCP peer. 0: no probes.
+    pub tcp_keepalive_s: u64,
+    /// Wait before the first attempt to connect again.
+    pub reconnect_min_ms: u64,
+    /// Longest wait between two attempts; not below `reconnect_min_ms`.
+    pub reconnect_max_ms: u64,
+}
+
+/// How much things may hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Unsent replies from which a client is not read any more until they shrink.
+    pub client_out_high_bytes: usize,
+    /// Unsent replies at which a client is closed; not below `client_out_high_bytes`.
+    pub client_out_max_bytes: usize,
+    /// Unfinished or waiting request bytes from which a client is not read any more.
+    pub client_in_high_bytes: usize,
+    /// Requests of one client that may wait for their replies; at the bound it is not read.
+    pub client_inflight_max: usize,
+    /// Unsent requests on an upstream connection from which clients that feed it are not read.
+    pub upstream_out_high_bytes: usize,
+    /// Buffers of the whole process; above it the client that holds most is closed first.
+    pub memory_max_bytes: usize,
+    /// Size from which a request goes over a connection of its own and is streamed.
+    pub large_request_bytes: usize,
+    /// Streamed requests at the same time; more have to wait.
+    pub large_transfers_max: usize,
+    /// Longest bulk string in a request (Redis: `proto-max-bulk-len`).
+    pub bulk_bytes_max: usize,
+    /// Connections to one node, over all workers.
+    pub upstream_conns_max: usize,
+}
+
+/// How requests are gathered into larger writes, which is what makes small requests cheap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batching {
+    /// Longest wait for more input in one turn. 0: never wait.
+    pub gather_us: u64,
+    /// Gathering ends when this many events are in.
+    pub gather_completions: usize,
+    /// A worker with fewer active clients does not gather.
+    pub gather_clients_min: usize,
+    /// Times that input is polled again without waiting while more keeps coming.
+    pub polls: usize,
+}
+
+/// What is logged, how and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Log {
+    /// The least severe level that is written.
+    pub level: LogLevel,
+    /// The shape of a line.
+    pub format: LogFormat,
+    /// Append to this file; `None`: standard error.
+    pub file: Option<PathBuf>,
+}
+
+/// Severity of log lines, most severe first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLevel {
+    /// The program cannot do what it was asked to.
+    Error,
+    /// Something is wrong but work goes on.
+    Warn,
+    /// Starts, stops, connects, losses.
+    Info,
+    /// Decisions of the program, for finding a fault.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+impl LogLevel {
+    /// All levels, in the order of [`LogLevel::NAMES`].
+    pub const ALL: [Self; 5] = [Self::Error, Self::Warn, Self::Info, Self::Debug, Self::Trace];
+    /// The names in the configuration.
+    pub const NAMES: [&'static str; 5] = ["error", "warn", "info", "debug", "trace"];
+}
+
+/// Shape of log lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// [`LogFormat::Human`]; with colours when the output is a terminal.
+    Auto,
+    /// One readable line an event, without colours.
+    Human,
+    /// One JSON object an event and line.
+    Json,
+}
+
+impl LogFormat {
+    /// All formats, in the order of [`LogFormat::NAMES`].
+    pub const ALL: [Self; 3] = [Self::Auto, Self::Human, Self::Json];
+    /// The names in the configuration.
+    pub const NAMES: [&'static str; 3] = ["auto", "human", "json"];
+}
+
+/// Bytes in a KiB; the defaults below read better with it.
+const KIB: usize = 1024;
+/// Bytes in a MiB.
+const MIB: usize = 1024 * KIB;
+
+/// Most workers that can be asked for.
+pub const WORKERS_MAX: usize = 256;
+
+impl Default for Config {
+    /// The defaults, with `redis://127.0.0.1:6379` as the upstream (which a real start must name).
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            upstream: UpstreamUrl {
+                address: UpstreamAddress::Tcp { host: "127.0.0.1".to_owned(), port: 6379 },
+                user: None,
+                password: None,
+                db: 0,
+            },
+            upstream_password_file: None,
+            listen: vec![ListenAddress::Tcp(([127, 0, 0, 1], 6380).into())],
+            unix_mode: 0o700,
+            workers: cores.min(WORKERS_MAX),
+            cpus: Vec::new(),
+            max_clients: 10_000,
+            password: None,
+            password_file: None,
+            protected_mode: true,
+            client_name_upstream: "respool".to_owned(),
+            timeouts: Timeouts::default(),
+            limits: Limits::default(),
+            batching: Batching::default(),
+            log: Log::default(),
+        }
+    }
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect_ms: 1000,
+            request_ms: 10_000,
+            client_idle_ms: 0,
+            drain_ms: 10_000,
+            stall_ms: 1000,
+            tcp_keepalive_s: 300,
+            reconnect_min_ms: 50,
+            reconnect_max_ms: 5000,
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            client_out_high_bytes: MIB,
+            client_out_max_bytes: 64 * MIB,
+            client_in_high_bytes: MIB,
+            client_inflight_max: 16_384,
+            upstream_out_high_bytes: 4 * MIB,
+            memory_max_bytes: 1024 * MIB,
+            large_request_bytes: 256 * KIB,
+            large_transfers_max: 16,
+            bulk_bytes_max: 512 * MIB,
+            upstream_conns_max: 256,
+        }
+    }
+}
+
+impl Default for Batching {
+    fn default() -> Self {
+        Self { gather_us: 60, gather_completions: 24, gather_clients_min: 32, polls: 2 }
+    }
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { level: LogLevel::Info, format: LogFormat::Auto, file: None }
+    }
+}

@@ -1,0 +1,217 @@
+//! One client: what it sent and was not processed, what it waits for, what goes out to it.
+//!
+//! ```text
+//!   socket ─▶ [tail]─▶ scanner ─▶ request ─▶ place reserved ─▶ upstream … reply ─▶ [out] ─▶ socket
+//!                 └ stays here while the client is *held*
+//! ```
+//! A client is *held* when its next request cannot be processed yet: it must wait for its own earlier replies, for an upstream,
+//! for room. What it sends meanwhile stays in `tail`, and beyond a bound it is not read. When the reason is gone the engine
+//! processes the tail again, from the request that was held.
+//!
+//! Not here: what its commands mean (`local`, `route`).
+//!
+//! Invariant: `tail` begins at the first byte of a request (or at the first byte not yet streamed of a large one), and the scanner's position
+//! counts from there.
+
+pub mod places;
+
+use crate::command::CommandId;
+use crate::ids::UpstreamId;
+use crate::limits::{WINDOW_BYTES, WINDOW_MIN, WINDOW_START};
+use crate::output::Output;
+use crate::time::Time;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use places::Places;
+use resp::{Protocol, RequestScanner};
+
+/// Why a client's next request is not processed yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// It is: nothing holds the client.
+    No,
+    /// All of its earlier requests must be answered first, because the next one changes its database or protocol or takes
+    /// another connection.
+    Drained,
+    /// The upstream must become ready or down, or must have room. The client stands in that upstream's list.
+    Upstream(UpstreamId),
+    /// Its replies must go out first: too many of its requests are unanswered, or too many bytes wait for it.
+    Output,
+    /// `CLIENT PAUSE`. The client stands in the engine's list.
+    Paused,
+    /// A place among the large transfers must become free. The client stands in the engine's list.
+    TransferSlot,
+    /// Not held, but in the middle of a large request: its bytes go straight to that upstream.
+    Streaming(UpstreamId),
+    /// Not held, but in the middle of a large request whose upstream is gone, or which is refused: its bytes are dropped to
+    /// its end.
+    Skipping,
+}
+
+/// Whether replies are written (`CLIENT REPLY`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplyMode {
+    /// They are.
+    On,
+    /// They are not.
+    Off,
+    /// The reply to the next command is not. Set by `CLIENT REPLY SKIP`.
+    SkipNext,
+}
+
+/// What is looked at rarely, kept apart so that the rest fits in few cache lines.
+#[derive(Debug, Default)]
+pub struct Identity {
+    /// The client's address as Redis prints it.
+    pub addr: String,
+    /// Our address that it connected to.
+    pub laddr: String,
+    /// `CLIENT SETNAME`.
+    pub name: Vec<u8>,
+    /// `CLIENT SETINFO lib-name`.
+    pub lib_name: Vec<u8>,
+    /// `CLIENT SETINFO lib-ver`.
+    pub lib_ver: Vec<u8>,
+    /// `CLIENT NO-EVICT on`.
+    pub no_evict: bool,
+    /// `CLIENT NO-TOUCH on`.
+    pub no_touch: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Client {
+    /// `CLIENT ID`: unique in the process and growing.
+    pub number: u64,
+    /// Rarely needed.
+    pub identity: Box<Identity>,
+    /// Finds the ends of requests.
+    pub scanner: RequestScanner,
+    /// Input that is not processed yet.
+    pub tail: Vec<u8>,
+    /// Replies on their way.
+    pub out: Output,
+    /// Order of replies.
+    pub places: Places,
+    /// The upstream of the last request: still right unless it was retired or the client changed its key.
+    pub upstream: Option<UpstreamId>,
+    /// Why nothing is processed.
+    pub hold: Hold,
+    /// RESP2 until `HELLO 3`.
+    pub protocol: Protocol,
+    /// Database.
+    pub db: u32,
+    /// Said the password, or there is none.
+    pub authenticated: bool,
+    /// `CLIENT REPLY`.
+    pub reply_mode: ReplyMode,
+    /// No more input is processed; closed when its replies are out.
+    pub closing: bool,
+    /// The driver reads from it.
+    pub reading: bool,
+    /// The peer sends no more.
+    pub eof: bool,
+    /// An upstream's reading is stopped because of this client.
+    pub stalls: Option<UpstreamId>,
+    /// A reply went out in part (cut-through) from this upstream: if that dies, the client must be closed.
+    pub mid_reply: Option<UpstreamId>,
+    /// The last command that was looked at, for `CLIENT LIST`.
+    pub last_command: Option<CommandId>,
+    /// Recent mean size of its replies, in bytes.
+    reply_bytes_mean: u32,
+    /// Bytes accounted for in the engine's sum.
+    pub accounted_bytes: usize,
+    /// When it connected.
+    pub opened_at: Time,
+    /// When it last sent something.
+    pub input_at: Time,
+}
+
+impl Client {
+    /// A client that just connected.
+    pub fn new(number: u64, identity: Identity, now: Time) -> Self {
+        Self {
+            number,
+            identity: Box::new(identity),
+            scanner: RequestScanner::default(),
+            tail: Vec::new(),
+            out: Output::default(),
+            places: Places::default(),
+            upstream: None,
+            hold: Hold::No,
+            protocol: Protocol::Resp2,
+            db: 0,
+            authenticated: false,
+            reply_mode: ReplyMode::On,
+            closing: false,
+            reading: true,
+            eof: false,
+            stalls: None,
+            mid_reply: None,
+            last_command: None,
+            reply_bytes_mean: (WINDOW_BYTES / WINDOW_START as u64) as u32,
+            accounted_bytes: 0,
+            opened_at: now,
+            input_at: now,
+        }
+    }
+
+    /// How many requests it may have unanswered, by the recent size of its replies.
+    pub fn window(&self, inflight_max: u32) -> u32 {
+        let fits = WINDOW_BYTES / u64::from(self.reply_bytes_mean.max(1));
+        (fits.min(u64::from(inflight_max)) as u32).max(WINDOW_MIN.min(inflight_max))
+    }
+
+    /// `count` replies of `bytes` together came: the mean follows, quickly where many came at once.
+    #[inline]
+    pub fn note_replies(&mut self, count: u32, bytes: usize) {
+        if count == 0 {
+            return;
+        }
+        let mean = (bytes / count as usize).min(u32::MAX as usize) as u32;
+        self.reply_bytes_mean = if count >= 8 {
+            mean
+        } else {
+            self.reply_bytes_mean - self.reply_bytes_mean / 8 + mean / 8
+        };
+    }
+
+    /// Bytes held for this client.
+    pub fn held_bytes(&self) -> usize {
+        self.out.pending() + self.tail.len() + self.places.ready_bytes()
+    }
+
+    /// Nothing is owed to it and nothing of it waits.
+    pub fn is_idle(&self) -> bool {
+        self.places.open() == 0 && self.out.pending() == 0 && self.tail.is_empty() && self.hold == Hold::No
+    }
+
+    /// Whether its requests may take the short path: plain forwarding without a second look.
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        self.authenticated && self.reply_mode == ReplyMode::On
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_window_follows_the_size_of_replies() {
+        let mut client = Client::new(1, Identity::default(), Time::default());
+        assert_eq!(client.window(16_384), WINDOW_START);
+        client.note_replies(64, 64 * 5);
+        assert_eq!(client.window(16_384), 16_384);
+        client.note_replies(10, 10 << 20);
+        assert_eq!(client.window(16_384), WINDOW_MIN);
+        assert_eq!(client.window(4), 4);
+    }
+
+    #[test]
+    fn an_idle_client_takes_less_than_a_kibibyte() {
+        let bytes = size_of::<Client>() + size_of::<Identity>();
+        assert!(bytes < 1024, "{bytes} bytes");
+    }
+}

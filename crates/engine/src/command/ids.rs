@@ -1,0 +1,132 @@
+//! The rows that respool's own code speaks of, by name.
+//!
+//! Each constant is looked up in the table when respool is compiled, so a name that the table lacks is a compile
+//! error, and no number is written down anywhere.
+//!
+//! Invariant: every row of class `Local` has its constant in [`LOCAL`] (a test checks it): a command that respool
+//! answers itself is one that some code must name.
+
+use super::{COUNT, CommandId, table};
+
+/// Declares the constants and, of those that respool answers itself, the list.
+macro_rules! ids {
+    (
+        local { $( $local:ident = $local_name:literal, )* }
+        other { $( $other:ident = $other_name:literal, )* }
+    ) => {
+        $( #[doc = concat!("`", $local_name, "`")] pub const $local: CommandId = of($local_name); )*
+        $( #[doc = concat!("`", $other_name, "`")] pub const $other: CommandId = of($other_name); )*
+
+        /// Every row of class `Local`.
+        pub const LOCAL: &[CommandId] = &[ $( $local, )* ];
+    };
+}
+
+ids! {
+    local {
+    ASKING = "asking",
+    AUTH = "auth",
+    CLIENT = "client",
+    CLIENT_CACHING = "client|caching",
+    CLIENT_CAPA = "client|capa",
+    CLIENT_GETNAME = "client|getname",
+    CLIENT_GETREDIR = "client|getredir",
+    CLIENT_HELP = "client|help",
+    CLIENT_ID = "client|id",
+    CLIENT_IMPORT_SOURCE = "client|import-source",
+    CLIENT_INFO = "client|info",
+    CLIENT_KILL = "client|kill",
+    CLIENT_LIST = "client|list",
+    CLIENT_NO_EVICT = "client|no-evict",
+    CLIENT_NO_TOUCH = "client|no-touch",
+    CLIENT_PAUSE = "client|pause",
+    CLIENT_REPLY = "client|reply",
+    CLIENT_SETINFO = "client|setinfo",
+    CLIENT_SETNAME = "client|setname",
+    CLIENT_TRACKING = "client|tracking",
+    CLIENT_TRACKINGINFO = "client|trackinginfo",
+    CLIENT_UNBLOCK = "client|unblock",
+    CLIENT_UNPAUSE = "client|unpause",
+    DISCARD = "discard",
+    ECHO = "echo",
+    EXEC = "exec",
+    HELLO = "hello",
+    INFO = "info",
+    PING = "ping",
+    QUIT = "quit",
+    READONLY = "readonly",
+    READWRITE = "readwrite",
+    RESET = "reset",
+    SELECT = "select",
+    UNWATCH = "unwatch",
+    }
+    other {
+    CLUSTER = "cluster",
+    CLUSTER_NODES = "cluster|nodes",
+    CLUSTER_SHARDS = "cluster|shards",
+    CLUSTER_SLOTS = "cluster|slots",
+    COMMAND = "command",
+    CONFIG = "config",
+    CONFIG_GET = "config|get",
+    DBSIZE = "dbsize",
+    DEBUG = "debug",
+    DEL = "del",
+    EVAL = "eval",
+    EVALSHA = "evalsha",
+    EXISTS = "exists",
+    FUNCTION = "function",
+    FUNCTION_KILL = "function|kill",
+    GET = "get",
+    KEYS = "keys",
+    MGET = "mget",
+    MONITOR = "monitor",
+    MSET = "mset",
+    MULTI = "multi",
+    PSUBSCRIBE = "psubscribe",
+    PUBLISH = "publish",
+    PUNSUBSCRIBE = "punsubscribe",
+    SCAN = "scan",
+    SCRIPT = "script",
+    SCRIPT_DEBUG = "script|debug",
+    SCRIPT_KILL = "script|kill",
+    SET = "set",
+    SHUTDOWN = "shutdown",
+    SSUBSCRIBE = "ssubscribe",
+    SUBSCRIBE = "subscribe",
+    SUNSUBSCRIBE = "sunsubscribe",
+    SWAPDB = "swapdb",
+    TIME = "time",
+    UNSUBSCRIBE = "unsubscribe",
+    WAIT = "wait",
+    WATCH = "watch",
+    XREAD = "xread",
+    XREADGROUP = "xreadgroup",
+    }
+}
+
+/// The row called `name`, found while compiling.
+const fn of(name: &str) -> CommandId {
+    let mut row = 0;
+    while row < COUNT {
+        if same(table::ROWS[row].name.as_bytes(), name.as_bytes()) {
+            return CommandId(row as u16);
+        }
+        row += 1;
+    }
+    panic!("the table has no such command");
+}
+
+/// `==` for constants, where slices don't have it.
+const fn same(left: &[u8], right: &[u8]) -> bool {
+    if left.len() != right.len() {
+        return false;
+    }
+    let mut index = 0;
+    while index < left.len() {
+        if left[index] != right[index] {
+            return false;
+        }
+        index += 1;
+    }
+    true
+}

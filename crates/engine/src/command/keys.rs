@@ -1,0 +1,457 @@
+//! Where the keys of a call stand.
+//!
+//! The servers declare for each command where to begin looking and how to go on from there; [`keys`] follows these
+//! declarations as a server does for `COMMAND GETKEYSANDFLAGS`. A handful of commands can't be declared completely
+//! and have a [`KeyRule`], which follows what the command itself does when it runs. That matters where the two could
+//! differ: a key that the server writes and respool overlooked would be a hole in routing and in permissions.
+//!
+//! Not here: whether the call is valid. An invalid call yields the keys that can be told, possibly none, and the server
+//! gives the error. Keys that a script makes up, and those of `SORT … BY/GET` patterns, are nowhere in the call.
+//!
+//! Invariant: every index that is reported is that of an argument of the call, and is reported with that argument. The
+//! work is linear in the number of arguments, a fixed number of passes, without allocation.
+
+use super::{Command, KeyFlags};
+
+/// Calls `each` for every key of a call, in the order of the declarations, with the index of the argument, the key,
+/// and what the command does with it.
+///
+/// `args` are the arguments with the name as number 0; for a subcommand both words count. Names of shard channels and
+/// the like are reported too, with [`KeyFlags::NOT_KEY`].
+pub fn keys<'a, I>(command: &Command, args: I, mut each: impl FnMut(usize, &'a [u8], KeyFlags))
+where
+    I: Iterator<Item = &'a [u8]> + Clone,
+{
+    match command.key_rule {
+        KeyRule::Declared => declared(command.keys, &args, &mut each),
+        KeyRule::Sort => {
+            declared(&command.keys[..1], &args, &mut each);
+            let options: &[(&str, usize)] = &[("limit", 2), ("get", 1), ("by", 1)];
+            stored(&args, 2, &["store"], options, &mut each);
+        }
+        KeyRule::GeoStore => {
+            declared(&command.keys[..1], &args, &mut each);
+            stored(&args, 5, &["store", "storedist"], &[], &mut each);
+        }
+        KeyRule::Migrate => migrate(command.keys[0].flags, &args, &mut each),
+        KeyRule::Set => first_key(&args, set_flags(&args), &mut each),
+        KeyRule::Bitfield => first_key(&args, bitfield_flags(&args), &mut each),
+    }
+}
+
+/// One declaration: some keys of a command and what is done with them.
+#[derive(Clone, Copy, Debug)]
+pub struct KeySpec {
+    /// Where to begin.
+    pub begin: Begin,
+    /// How to go on from there.
+    pub find: Find,
+    /// What the command does with these keys.
+    pub flags: KeyFlags,
+}
+
+/// Where the search for keys begins (`begin_search` of a key specification).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Begin {
+    /// At the argument with this index.
+    Index(u16),
+    /// After the first argument that is `word` (any case).
+    Keyword {
+        /// Lower case.
+        word: &'static str,
+        /// Where to begin looking for it; negative: that many from the end, looking towards the front.
+        start: i16,
+    },
+    /// Can't be declared.
+    Unknown,
+}
+
+/// How to find keys from the beginning on (`find_keys` of a key specification).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Find {
+    /// From the beginning to `last`.
+    Range {
+        /// Counted from the beginning; negative: from the end of the call, -1 being its last argument.
+        last: i16,
+        /// Every how many arguments there is a key; at least 1.
+        step: u16,
+        /// 0 or 1: no limit. 2, with a negative `last`: only the first half of what is left is keys, and so on.
+        limit: u16,
+    },
+    /// As many as an argument says.
+    Counted {
+        /// Where the number stands, counted from the beginning.
+        count_at: u16,
+        /// Where the first key stands, counted from the beginning.
+        first: u16,
+        /// Every how many arguments there is a key; at least 1.
+        step: u16,
+    },
+    /// Can't be declared.
+    Unknown,
+}
+
+/// What a command does about its keys that its declarations can't say.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum KeyRule {
+    /// The declarations say it all.
+    Declared,
+    /// `SORT`: the last `STORE` that is not the argument of another option names a key.
+    Sort,
+    /// `GEORADIUS` and `GEORADIUSBYMEMBER`: the last of all `STORE` and `STOREDIST` is the one that counts.
+    GeoStore,
+    /// `MIGRATE`: with an empty third argument the keys follow the option `KEYS`.
+    Migrate,
+    /// `SET`: the option `GET` makes it a read as well.
+    Set,
+    /// `BITFIELD`: reads only, unless an operation writes.
+    Bitfield,
+}
+
+/// Follows declarations. One that does not fit the call yields nothing, as on a server.
+fn declared<'a, I>(specs: &[KeySpec], args: &I, each: &mut impl FnMut(usize, &'a [u8], KeyFlags))
+where
+    I: Iterator<Item = &'a [u8]> + Clone,
+{
+    for spec in specs {
+        let begin = match spec.begin {
+            Begin::Index(index) => Some(usize::from(index)),
+            Begin::Keyword { word, start } => after_keyword(args, word, start),
+            Begin::Unknown => None,
+        };
+        let range = begin.and_then(|begin| key_range(spec.find, begin, args));
+        if let Some(range) = range {
+            report(args, range, spec.flags, each);
+        }
+    }
+}
+
+/// The arguments from `first` to `last`, both included, every `step`-th. No `last`: to the end of the call.
+struct KeyRange {
+    first: usize,
+    last: Option<usize>,
+    step: usize,
+}
+
+/// Where the keys stand, from `begin` on. It may reach beyond the call, which [`report`] sees.
+fn key_range<'a, I>(find: Find, begin: usize, args: &I) -> Option<KeyRange>
+where
+    I: Iterator<Item = &'a [u8]> + Clone,
+{
+    match find {
+        Find::Range { last, step, limit } => {
+            let last = match (usize::try_from(last), limit) {
+                (Ok(last), _) => Some(begin + last),
+                // The whole rest is by far the most frequent (DEL, MGET): it needs no count of the arguments.
+                (Err(_), 0 | 1) if last == -1 => None,
+                (Err(_), 0 | 1) => {
+                    Some(args.clone().count().checked_sub(last.unsigned_abs().into())?)
+                }
+                (Err(_), limit) => {
+                    let rest = args.clone().count().checked_sub(begin)? / usize::from(limit);
+                    Some((begin + rest).checked_sub(last.unsigned_abs().into())?)
+                }
+            };
+            Some(KeyRange { first: begin, last, step: step.into() })
+        }
+        Find::Counted { count_at, first, step } => {
+            let count = number(args.clone().nth(begin + usize::from(count_at))?)?;
+            let (first, step) = (begin + usize::from(first), usize::from(step));
+            let last = count.checked_sub(1)?.checked_mul(step)?.checked_add(first)?;
+            Some(KeyRange { first, last: Some(last), step })
+        }
+        Find::Unknown => None,
+    }
+}
+
+/// Reports the keys of a range, or none if it reaches beyond the call: then the call is wrong, and half of its keys
+/// would be a guess.
+fn report<'a, I>(
+    args: &I,
+    range: KeyRange,
+    flags: KeyFlags,
+    each: &mut impl FnMut(usize, &'a [u8], KeyFlags),
+) where
+    I: Iterator<Item = &'a [u8]> + Clone,
+{
+    let KeyRange { first, last, step } = range;
+    let last = match last {
+        // The one key of GET and most others: one walk up to it is all.
+        Some(last) if last == first => {
+            if let Some(key) = args.clone().nth(first) {
+                each(first, key, flags);
+            }
+            return;
+        }
+        Some(last) if last < first || args.clone().nth(last).is_none() => return,
+        Some(last) => last,
+        None => usize::MAX,
+    };
+    let numbered = args.clone().enumerate().skip(first).step_by(step.max(1));
+    for (index, key) in numbered.take_while(|(index, _)| *index <= last) {
+        each(index, key, flags);
+    }
+}
+
+/// The index after the first argument that is `word`. The last argument is no keyword: nothing could follow it.
+fn after_keyword<'a, I>(args: &I, word: &str, start: i16) -> Option<usize>
+where
+    I: Iterator<Item = &'a [u8]> + Clone,
+{
+    let count = args.clone().count();
+    let mut found = args
+        .clone()
+        .enumerate()
+        .take(count.saturating_sub(1))
+        .filter(|(_, arg)| arg.eq_ignore_ascii_case(word.as_bytes()))
+        .map(|(index, _)| index + 1);
+    match usize::try_from(start) {
+        Ok(start) => found.find(|after| *after > start),
+        Err(_) => {
+            let start = count.checked_sub(start.unsigned_abs().into())?;
+            found.take_while(|after| *after <= start + 1).filter(|after| *after > 1).last()
+        }
+    }
+}
+
+/// Reports the argument of the last option called one of `words`, from argument `start` on; `options` are those whose
+/// own arguments are skipped, with how many they have.
+fn stored<'a, I>(
+    args: &I,
+    start: usize,
+    words: &[&str],
+    options: &[(&str, usize)],
+    each: &mut impl FnMut(usize, &'a [u8], KeyFlags),
+) where
+    I: Iterator<Item = &'a [u8]> + Clone,
+{
+    let mut rest = args.clone().enumerate().skip(start);
+    let mut key = None;
+    while let Some((_, arg)) = rest.next() {
+        if is_one_of(arg, words) {
+            // Without an argument it is a syntax error, and no key.
+            key = rest.next().or(key);
+        } else if let Some((_, skip)) = options.iter().find(|(word, _)| is_one_of(arg, &[word])) {
+            rest.nth(skip - 1);
+        }
+    }
+    if let Some((index, key)) = key {
+        each(index, key, KeyFlags::OW.with(KeyFlags::UPDATE));
+    }
+}
+
+/// `MIGRATE host port key db timeout [COPY] [REPLACE] [AUTH p] [AUTH2 u p] [KEYS key …]`.
+fn migrate<'a, I>(flags: KeyFlags, args: &I, each: &mut impl FnMut(usize, &'a [u8], KeyFlags))
+where
+    I: Iterator<Item = &'a [u8]> + Clone,
+{
+    const KEY: usize = 3;
+    const OPTIONS: usize = 6;
+    let Some(key) = args.clone().nth(KEY) else { return };
+    let mut rest = args.clone().enumerate().skip(OPTIONS);
+    while let Some((_, arg)) = rest.next() {
+        if is_one_of(arg, &["keys"]) {
+            // A key here and there is a syntax error: a server migrates none of them.
+            if key.is_empty() {
+                rest.for_each(|(index, key)| each(index, key, flags));
+            }
+            return;
+        }
+        // A password may well be the word KEYS.
+        if is_one_of(arg, &["auth"]) {
+            rest.next();
+        } else if is_one_of(arg, &["auth2"]) {
+            rest.nth(1);
+        }
+    }
+    each(KEY, key, flags);
+}
+
+/// Reports argument 1 with flags that depend on the call.
+fn first_key<'a, I>(args: &I, flags: KeyFlags, each: &mut impl FnMut(usize, &'a [u8], KeyFlags))
+where
+    I: Iterator<Item = &'a [u8]> + Clone,
+{
+    if let Some(key) = args.clone().nth(1) {
+        each(1, key, flags);
+    }
+}
+
+/// `SET key value [options]`: with `GET` the old value is given to the client.
+fn set_flags<'a, I>(args: &I) -> KeyFlags
+where
+    I: Iterator<Item = &'a [u8]> + Clone,
+{
+    if args.clone().skip(3).any(|arg| is_one_of(arg, &["get"])) {
+        return KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE);
+    }
+    KeyFlags::OW.with(KeyFlags::UPDATE)
+}
+
+/// `BITFIELD key [GET type offset] [OVERFLOW how] [SET …] [INCRBY …]`: what is not surely a read counts as a write.
+fn bitfield_flags<'a, I>(args: &I) -> KeyFlags
+where
+    I: Iterator<Item = &'a [u8]> + Clone,
+{
+    let mut rest = args.clone().skip(2);
+    while let Some(arg) = rest.next() {
+        let complete = if is_one_of(arg, &["get"]) {
+            rest.nth(1).is_some()
+        } else {
+            is_one_of(arg, &["overflow"]) && rest.next().is_some()
+        };
+        if !complete {
+            return KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE);
+        }
+    }
+    KeyFlags::RO.with(KeyFlags::ACCESS)
+}
+
+/// True if `arg` is one of `words` in any case.
+fn is_one_of(arg: &[u8], words: &[&str]) -> bool {
+    words.iter().any(|word| arg.eq_ignore_ascii_case(word.as_bytes()))
+}
+
+/// A number of keys, as strict as a server reads it: digits only, no sign, no zero in front.
+fn number(text: &[u8]) -> Option<usize> {
+    if text.is_empty() || text.len() > 1 && text[0] == b'0' {
+        return None;
+    }
+    text.iter().try_fold(0_usize, |sum, digit| {
+        let digit = usize::from(digit.wrapping_sub(b'0'));
+        if digit > 9 { None } else { sum.checked_mul(10)?.checked_add(digit) }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{KeyFlags, keys, number};
+    use crate::command::{COUNT, CommandId, lookup, lookup_sub};
+    use alloc::{format, string::String, vec::Vec};
+    use proptest::prelude::*;
+
+    /// The keys of a call written as words, as `index:key:flags` with the flags' first letters.
+    fn found(call: &str) -> String {
+        let args: Vec<&[u8]> = call.split(' ').map(str::as_bytes).map(unquoted).collect();
+        let mut id = lookup(args[0]).unwrap();
+        if id.row().is_container() {
+            id = lookup_sub(id, args[1]).unwrap();
+        }
+        let mut found = Vec::new();
+        keys(id.row(), args.iter().copied(), |index, key, flags| {
+            assert_eq!(args[index], key);
+            let kind = [KeyFlags::RO, KeyFlags::RW, KeyFlags::OW, KeyFlags::RM, KeyFlags::NOT_KEY];
+            let kind = kind.iter().position(|kind| flags.has(*kind)).unwrap();
+            found.push(format!("{index}{}", ["r", "w", "o", "d", "-"][kind]));
+        });
+        found.join(" ")
+    }
+
+    /// `''` stands for the empty argument.
+    fn unquoted(arg: &[u8]) -> &[u8] {
+        if arg == b"''" { b"" } else { arg }
+    }
+
+    #[test]
+    fn ranges() {
+        assert_eq!(found("get k"), "1r");
+        assert_eq!(found("GET"), "");
+        assert_eq!(found("ping"), "");
+        assert_eq!(found("del a b c"), "1d 2d 3d");
+        assert_eq!(found("mset a 1 b 2"), "1o 3o");
+        assert_eq!(found("blpop a b 0"), "1w 2w");
+        assert_eq!(found("blpop"), "");
+        assert_eq!(found("smove a b m"), "1w 2w");
+        assert_eq!(found("bitop and d a b"), "2o 3r 4r");
+        assert_eq!(found("object encoding k"), "2r");
+        assert_eq!(found("spublish ch m"), "1-");
+        assert_eq!(found("lcs a b"), "1r 2r");
+        assert_eq!(found("lcs a"), "", "half a call has no keys");
+    }
+
+    #[test]
+    fn counted() {
+        assert_eq!(found("eval s 2 a b c"), "3w 4w");
+        assert_eq!(found("eval_ro s 1 a b c"), "3r");
+        assert_eq!(found("eval s 0 a"), "");
+        assert_eq!(found("eval s 3 a b"), "", "fewer keys than announced");
+        assert_eq!(found("eval s 18446744073709551615 a b"), "");
+        assert_eq!(found("eval s -1 a b"), "");
+        assert_eq!(found("zunionstore d 2 a b weights 1 2"), "1o 3r 4r");
+        assert_eq!(found("zunion 2 a b"), "2r 3r");
+        assert_eq!(found("lmpop 2 a b left"), "2w 3w");
+        assert_eq!(found("bzmpop 0 2 a b min"), "3w 4w");
+        assert_eq!(found("msetex 2 a 1 b 2 ex 9"), "2o 4o");
+        assert_eq!(found("sintercard 1 a limit 1"), "2r");
+    }
+
+    #[test]
+    fn keywords() {
+        assert_eq!(found("xread count 2 streams a b 0 0"), "4r 5r");
+        assert_eq!(found("xread block 0 STREAMS a 0"), "4r");
+        assert_eq!(found("xreadgroup group streams c streams a >"), "5r");
+        assert_eq!(found("xread streams"), "");
+        assert_eq!(found("xread streams a"), "");
+    }
+
+    #[test]
+    fn rules() {
+        assert_eq!(found("sort k by w_* get # store d"), "1r 7o");
+        assert_eq!(found("sort k by store get d"), "1r", "an option's argument is no STORE");
+        assert_eq!(found("sort k store a limit 0 1 STORE b"), "1r 8o");
+        assert_eq!(found("sort k store"), "1r");
+        assert_eq!(found("sort_ro k by w_*"), "1r");
+        assert_eq!(found("georadius k 1 2 3 m store a storedist b"), "1r 9o");
+        assert_eq!(found("georadiusbymember k m 1 km store a"), "1r 6o");
+        assert_eq!(found("georadius_ro k 1 2 3 m"), "1r");
+        assert_eq!(found("migrate h 1 k 0 5"), "3w");
+        assert_eq!(found("migrate h 1 '' 0 5 copy auth keys keys a b"), "10w 11w");
+        assert_eq!(found("migrate h 1 '' 0 5 auth2 u keys KEYS a"), "10w");
+        assert_eq!(found("migrate h 1 k 0 5 keys a"), "");
+        assert_eq!(found("set k v"), "1o");
+        assert_eq!(found("set k get"), "1o", "the value is no option");
+        assert_eq!(found("set k v ex 5 GET"), "1w");
+        assert_eq!(found("bitfield k get u8 0 overflow wrap"), "1r");
+        assert_eq!(found("bitfield k get u8 0 set u8 0 1"), "1w");
+        assert_eq!(found("bitfield k nonsense"), "1w");
+    }
+
+    #[test]
+    fn numbers_as_strict_as_a_server() {
+        assert_eq!(number(b"0"), Some(0));
+        assert_eq!(number(b"120"), Some(120));
+        for wrong in
+            [&b""[..], b"01", b"+1", b"-1", b" 1", b"1 ", b"1.0", b"99999999999999999999999"]
+        {
+            assert_eq!(number(wrong), None);
+        }
+    }
+
+    proptest! {
+        /// Whatever the arguments are: nothing panics, every reported index is that of an argument after the name,
+        /// and each declaration reports an argument at most once.
+        #[test]
+        fn any_call_of_any_command(
+            row in 0..COUNT,
+            args in proptest::collection::vec(
+                prop_oneof!["store", "keys", "streams", "get", "limit", "auth2", "[0-9]{1,3}", "[a-c]", ""],
+                0..12,
+            ),
+        ) {
+            let id = CommandId::from_index(row).unwrap();
+            let name = id.name().as_bytes();
+            let call: Vec<&[u8]> =
+                core::iter::once(name).chain(args.iter().map(String::as_bytes)).collect();
+            let mut seen = Vec::new();
+            keys(id.row(), call.iter().copied(), |index, key, flags| {
+                assert!(index > 0 && call[index] == key);
+                assert!(flags != KeyFlags::default());
+                seen.push(index);
+            });
+            let declarations = id.row().keys.len();
+            let often = seen.iter().map(|index| seen.iter().filter(|same| *same == index).count());
+            prop_assert!(often.max().unwrap_or(0) <= declarations);
+            keys(id.row(), core::iter::empty(), |_, _, _| panic!("a key of nothing"));
+        }
+    }
+}

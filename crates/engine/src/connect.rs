@@ -1,0 +1,412 @@
+//! An upstream's life: created on demand, connected, greeted, lost, tried again.
+//!
+//! Rules (each has a story in `tests/`):
+//! - The first request for a key creates its upstream; the clients that want it wait until it is ready or down.
+//! - A node known to be down fails requests at once; it is tried again with backoff while someone asks.
+//! - A connection that breaks answers all it owes with an error that names the node and the cause, and is connected again at once. An idle
+//!   close is no failure. A second connection that does not last a second counts as a failure, so that a server which greets and
+//!   hangs up is not stormed.
+//!
+//! Not here: sockets and names (`server`), the wording of the greeting (`upstream::greeting`).
+//!
+//! Invariant: an upstream that is not ready has nobody in flight but its own greeting.
+
+use crate::command::Learned;
+use crate::engine::{Action, Engine, Notice};
+use crate::ids::{ClientId, UpstreamId};
+use crate::limits::{QUOTED_ERROR_BYTES, RETIRED_MAX, SHORT_LIFE_US};
+use crate::reject;
+use crate::time::Time;
+use crate::upstream::inflight::{OwnCommand, Owner, Run};
+use crate::upstream::{Down, Lane, Role, State, Upstream, UpstreamKey, backoff, greeting};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use resp::{Protocol, encode, value};
+
+/// Whether a request can be written now.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Availability {
+    /// Yes, here.
+    Ready(UpstreamId),
+    /// Not yet: the client was put on this upstream's list.
+    Wait(UpstreamId),
+    /// No; the error reply.
+    Down(Vec<u8>),
+}
+
+impl Engine {
+    /// The upstream that new requests of this key use, for this client.
+    pub(crate) fn upstream_for(&mut self, now: Time, key: UpstreamKey, client: ClientId) -> Availability {
+        if let Some(id) = self.by_key.get(&key).copied() {
+            self.retire_if_stalled(id, client);
+        }
+        let id = match self.by_key.get(&key) {
+            Some(id) => *id,
+            None => match self.new_upstream(key, Role::Shared) {
+                Some(id) => id,
+                None => return Availability::Down(self.too_many_upstreams()),
+            },
+        };
+        self.availability(now, id, client)
+    }
+
+    /// An upstream that a slow client holds up takes no new requests of others.
+    fn retire_if_stalled(&mut self, id: UpstreamId, client: ClientId) {
+        let retired = self.upstreams.iter().filter(|(_, up)| up.role == Role::Retired).count();
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        if retired < RETIRED_MAX
+            && upstream.role == Role::Shared
+            && upstream.stall.is_some_and(|stall| stall.client != client)
+        {
+            upstream.role = Role::Retired;
+            self.by_key.remove(&upstream.key);
+            self.wake_waiters(id);
+        }
+    }
+
+    /// Whether this upstream takes a request; if not yet, the client is put on its list.
+    pub(crate) fn availability(
+        &mut self,
+        now: Time,
+        id: UpstreamId,
+        client: ClientId,
+    ) -> Availability {
+        let high = self.settings.limits.upstream_out_high_bytes;
+        let Some(upstream) = self.upstreams.get_mut(id) else {
+            return Availability::Down(reject::node(&self.settings.node.label, "is gone"));
+        };
+        match &upstream.state {
+            State::Ready if upstream.out.pending() < high => return Availability::Ready(id),
+            // Known to be down: fails at once, also while it is tried again.
+            State::Down(Down { refused: Some(error), .. }) => {
+                return Availability::Down(error_reply(error));
+            }
+            State::Down(_) => {
+                return Availability::Down(reject::node(&self.settings.node.label, &upstream.cause));
+            }
+            State::Connecting(_) | State::Greeting(_) if upstream.failures > 0 => {
+                return Availability::Down(reject::node(&self.settings.node.label, &upstream.cause));
+            }
+            State::Idle => self.connect(now, id),
+            State::Ready | State::Connecting(_) | State::Greeting(_) => {}
+        }
+        if let Some(upstream) = self.upstreams.get_mut(id)
+            && !upstream.waiters.contains(&client)
+        {
+            upstream.waiters.push(client);
+        }
+        Availability::Wait(id)
+    }
+
+    /// Creates an upstream; `None` at the bound.
+    pub(crate) fn new_upstream(&mut self, key: UpstreamKey, role: Role) -> Option<UpstreamId> {
+        if self.upstreams.len() >= self.settings.limits.upstreams_max {
+            return None;
+        }
+        let id = self.upstreams.insert(Upstream::new(key, role));
+        if role == Role::Shared {
+            self.by_key.insert(key, id);
+        }
+        Some(id)
+    }
+
+    pub(crate) fn too_many_upstreams(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        reject::write(&mut out, reject::UPSTREAMS_MAX);
+        out
+    }
+
+    /// Connects ahead of the first request, so that a node that is down is known and told at the start.
+    pub fn warm_up(&mut self, now: Time) {
+        let key = UpstreamKey { resp3: false, db: self.settings.node.db, lane: Lane::Shared };
+        if self.by_key.contains_key(&key) {
+            return;
+        }
+        if let Some(id) = self.new_upstream(key, Role::Shared) {
+            self.connect(now, id);
+        }
+    }
+
+    pub(crate) fn connect(&mut self, now: Time, id: UpstreamId) {
+        if let Some(upstream) = self.upstreams.get_mut(id) {
+            upstream.state = State::Connecting(now);
+            self.actions.push_back(Action::Connect(id));
+        }
+    }
+
+    /// The key of an upstream, for whoever connects it; `None` if it is gone.
+    pub fn upstream_key(&self, id: UpstreamId) -> Option<UpstreamKey> {
+        self.upstreams.get(id).map(|upstream| upstream.key)
+    }
+
+    /// Whether the engine still waits for this connect: after the resolving of a name it may not.
+    pub fn wants_connect(&self, id: UpstreamId) -> bool {
+        self.upstreams.get(id).is_some_and(|up| matches!(up.state, State::Connecting(_)))
+    }
+
+    /// The connect succeeded.
+    pub fn handle_upstream_connected(&mut self, now: Time, id: UpstreamId) {
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        if !matches!(upstream.state, State::Connecting(_)) {
+            return;
+        }
+        upstream.state = State::Greeting(now);
+        upstream.progress_at = now;
+        let key = upstream.key;
+        let out = upstream.out.buf(&mut self.pool);
+        let asked = greeting::write(out, &self.settings.node, &key);
+        self.sent_own(now, id, &asked);
+    }
+
+    fn sent_own(&mut self, now: Time, id: UpstreamId, asked: &[OwnCommand]) {
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        for own in asked {
+            let run = Run { owner: Owner::Own(*own), count: 1, command: None, sent_at: now };
+            upstream.inflight.push(run);
+        }
+        if !upstream.out.dirty {
+            upstream.out.dirty = true;
+            self.dirty_upstreams.push(id);
+        }
+    }
+
+    /// A reply to a command of the proxy's own.
+    pub(crate) fn own_reply(&mut self, now: Time, id: UpstreamId, own: OwnCommand, reply: &[u8]) {
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        let key = upstream.key;
+        let error = match reply.first() {
+            Some(b'-') => Some(reply[1..].strip_suffix(b"\r\n").unwrap_or(&reply[1..]).to_vec()),
+            _ => None,
+        };
+        match (own, error) {
+            (OwnCommand::Hello, None) => self.facts.learn(reply, key.protocol()),
+            (OwnCommand::Hello, Some(error)) if greeting::knows_no_hello(&error) && !key.resp3 => {
+                return self.greet_old(now, id);
+            }
+            (OwnCommand::Learn, None) => {
+                if let Ok(Some((commands, _))) = value::parse(reply) {
+                    // A failure to learn must not make us forget.
+                    self.learned = Learned::from_reply(&commands).or(self.learned.take());
+                }
+            }
+            (OwnCommand::Auth | OwnCommand::Select | OwnCommand::SetName, None)
+            | (OwnCommand::SetName | OwnCommand::Learn, Some(_)) => {}
+            (OwnCommand::Hello | OwnCommand::Auth | OwnCommand::Select, Some(error)) => {
+                return self.refuse_greeting(now, id, own, error);
+            }
+        }
+        let greeted = self.upstreams.get(id).is_some_and(|up| {
+            matches!(up.state, State::Greeting(_)) && up.inflight.is_empty()
+        });
+        if greeted {
+            self.upstream_ready(now, id);
+        }
+    }
+
+    /// The server knows no HELLO. What was sent behind it is sent again, behind AUTH, and its first replies are not looked at.
+    fn greet_old(&mut self, now: Time, id: UpstreamId) {
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        let key = upstream.key;
+        // A SELECT before AUTH may have failed; the same place is now one whose failure does no harm.
+        let pending = upstream.inflight.len();
+        while upstream.inflight.abandon().is_some() {}
+        let harmless = alloc::vec![OwnCommand::SetName; pending];
+        self.sent_own(now, id, &harmless);
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        let out = upstream.out.buf(&mut self.pool);
+        let asked = greeting::write_old(out, &self.settings.node, &key);
+        if asked.is_empty() && pending == 0 {
+            self.upstream_ready(now, id);
+        } else {
+            self.sent_own(now, id, &asked);
+        }
+    }
+
+    /// The server refused what the greeting asks for.
+    fn refuse_greeting(&mut self, now: Time, id: UpstreamId, own: OwnCommand, error: Vec<u8>) {
+        let quoted = &error[..error.len().min(QUOTED_ERROR_BYTES)];
+        let text = String::from_utf8_lossy(quoted).into_owned();
+        let cause = format!("refused the greeting: {text}");
+        // Clients see a refused SELECT or HELLO 3 as the server's own answer to theirs. A refused password is not theirs.
+        let theirs = own == OwnCommand::Select && !text.starts_with("NOAUTH")
+            || own == OwnCommand::Hello && (text.starts_with("NOPROTO") || text.starts_with("ERR"));
+        self.fail_upstream(now, id, &cause, theirs.then_some(error));
+    }
+
+    fn upstream_ready(&mut self, now: Time, id: UpstreamId) {
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        upstream.state = State::Ready;
+        upstream.ready_at = now;
+        upstream.failures = 0;
+        let key = upstream.key;
+        self.stats.upstream_connects += 1;
+        let server = format!("{} {}", self.facts.server, self.facts.version);
+        self.notices.push_back(Notice::NodeReady { key, server: server.trim().to_string() });
+        if !self.learning && key.lane == Lane::Shared {
+            self.learning = true;
+            if let Some(upstream) = self.upstreams.get_mut(id) {
+                encode::request(upstream.out.buf(&mut self.pool), &[b"COMMAND"]);
+            }
+            self.sent_own(now, id, &[OwnCommand::Learn]);
+        }
+        self.wake_waiters(id);
+    }
+
+    /// The connect failed, or the connection is gone; `cause` in words, without the node's name.
+    pub fn handle_upstream_closed(&mut self, now: Time, id: UpstreamId, cause: &str) {
+        self.lose_upstream(now, id, cause, false);
+    }
+
+    /// The connection is of no more use. `ours`: we end it, so the socket must be closed.
+    pub(crate) fn lose_upstream(&mut self, now: Time, id: UpstreamId, cause: &str, ours: bool) {
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        if !upstream.has_socket() {
+            return;
+        }
+        if ours {
+            self.actions.push_back(Action::CloseUpstream(id));
+        }
+        if !upstream.is_ready() {
+            return self.connection_failed(now, id, cause, None);
+        }
+        self.stats.upstream_losses += 1;
+        upstream.short_lives =
+            if now.since(upstream.ready_at) < SHORT_LIFE_US { upstream.short_lives + 1 } else { 0 };
+        let short_lived = upstream.short_lives > 1;
+        let (role, half_given) = (upstream.role, upstream.forwarded > 0);
+        upstream.state = State::Idle;
+        let requests = upstream.inflight.len();
+        let runs = self.take_runs(id);
+        if let Some(upstream) = self.upstreams.get_mut(id) {
+            upstream.reset(&mut self.pool);
+        }
+        self.dirty_upstreams.retain(|dirty| *dirty != id);
+        if let Some(upstream) = self.upstreams.get_mut(id) {
+            upstream.out.dirty = false;
+        }
+        if requests > 0 {
+            self.notices.push_back(Notice::UpstreamLost { cause: cause.to_string(), requests });
+        }
+        self.answer_lost(id, &runs, half_given, cause);
+        if role == Role::Shared && short_lived {
+            self.connection_failed(now, id, cause, None);
+        } else if role == Role::Shared && !self.draining {
+            self.connect(now, id);
+        } else {
+            self.wake_waiters(id);
+            self.remove_upstream(id);
+        }
+    }
+
+    fn take_runs(&mut self, id: UpstreamId) -> Vec<Run> {
+        let Some(upstream) = self.upstreams.get_mut(id) else { return Vec::new() };
+        core::iter::from_fn(|| upstream.inflight.abandon()).collect()
+    }
+
+    /// Answers everyone who waited on a connection that is gone.
+    fn answer_lost(&mut self, id: UpstreamId, runs: &[Run], half_given: bool, cause: &str) {
+        let error = reject::node(&self.settings.node.label, cause);
+        for (index, run) in runs.iter().enumerate() {
+            let Owner::Client { id: client, seq, silent } = run.owner else {
+                // The commands of the node are asked again on the next connection.
+                self.learning = self.learning && run.owner != Owner::Own(OwnCommand::Learn);
+                continue;
+            };
+            self.stats.command(run.command).failed += u64::from(run.count);
+            if index == 0 && half_given && self.clients.get(client).is_some_and(|c| c.mid_reply == Some(id)) {
+                // It has the first half of a reply; only a close tells it that the rest will not come.
+                self.close_client(client, Some("its upstream was lost in the middle of a reply"));
+                continue;
+            }
+            self.stop_streaming(client, id);
+            let errors = error.repeat(run.count as usize);
+            self.deliver(client, seq, run.count, silent, &errors);
+        }
+    }
+
+    /// The upstream of a large request is gone: the rest of the request is dropped.
+    fn stop_streaming(&mut self, client: ClientId, id: UpstreamId) {
+        if let Some(client) = self.clients.get_mut(client)
+            && client.hold == crate::client::Hold::Streaming(id)
+        {
+            client.hold = crate::client::Hold::Skipping;
+        }
+    }
+
+    /// We give a connection up that was not ready yet.
+    pub(crate) fn fail_upstream(
+        &mut self,
+        now: Time,
+        id: UpstreamId,
+        cause: &str,
+        refused: Option<Vec<u8>>,
+    ) {
+        self.actions.push_back(Action::CloseUpstream(id));
+        self.connection_failed(now, id, cause, refused);
+    }
+
+    fn connection_failed(
+        &mut self,
+        now: Time,
+        id: UpstreamId,
+        cause: &str,
+        refused: Option<Vec<u8>>,
+    ) {
+        let random = self.next_random();
+        self.take_runs(id);
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        upstream.reset(&mut self.pool);
+        upstream.out.dirty = false;
+        upstream.failures = upstream.failures.saturating_add(1);
+        let wait_ms = backoff::wait_ms(&self.settings.timeouts, upstream.failures, random);
+        let key = upstream.key;
+        let (first, theirs) = (upstream.failures == 1, refused.is_some());
+        upstream.cause = cause.to_string();
+        upstream.state = State::Down(Down { until: now.plus_ms(wait_ms), refused });
+        self.dirty_upstreams.retain(|dirty| *dirty != id);
+        self.stats.upstream_failures += 1;
+        if first && !theirs {
+            self.notices.push_back(Notice::NodeDown { key, cause: cause.to_string() });
+        }
+        self.wake_waiters(id);
+    }
+
+    /// Whoever waits for this upstream looks again.
+    pub(crate) fn wake_waiters(&mut self, id: UpstreamId) {
+        if let Some(upstream) = self.upstreams.get_mut(id) {
+            self.resume.extend(upstream.waiters.drain(..));
+        }
+    }
+
+    /// Whether the server speaks this protocol and has this database, for HELLO and SELECT.
+    pub(crate) fn probe(
+        &mut self,
+        now: Time,
+        protocol: Protocol,
+        db: u32,
+        client: ClientId,
+    ) -> Availability {
+        let key = UpstreamKey { resp3: protocol == Protocol::Resp3, db, lane: Lane::Shared };
+        self.upstream_for(now, key, client)
+    }
+
+    /// Forgets a shared upstream whose greeting the server refused for what a client asked (a database that does not exist), so that the
+    /// next client asks again and none of them fill the table.
+    pub(crate) fn forget_refused(&mut self, protocol: Protocol, db: u32) {
+        let key = UpstreamKey { resp3: protocol == Protocol::Resp3, db, lane: Lane::Shared };
+        if let Some(id) = self.by_key.get(&key).copied()
+            && let Some(upstream) = self.upstreams.get(id)
+            && matches!(&upstream.state, State::Down(down) if down.refused.is_some())
+            && upstream.waiters.is_empty()
+        {
+            self.remove_upstream(id);
+        }
+    }
+}
+
+fn error_reply(error: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    encode::error(&mut out, error);
+    out
+}

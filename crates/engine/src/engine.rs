@@ -1,0 +1,323 @@
+//! The state of one worker, and how the caller gets at what is to be done.
+//!
+//! The behaviour stands in the modules beside it, one concern each: `lifecycle` (clients come and go), `request`, `transfer`,
+//! `reply`, `connect`, `timers`, `local`. All of them are `impl Engine`.
+//!
+//! Invariant: see [`Engine::check_invariants`].
+
+use crate::client::{Client, Hold};
+use crate::command::Learned;
+use crate::fleet::{Asked, Question};
+use crate::ids::{ClientId, ClientKind, Slab, UpstreamId, UpstreamKind};
+use crate::pool::BufferPool;
+use crate::settings::Settings;
+use crate::stats::Stats;
+use crate::time::Time;
+use crate::upstream::greeting::ServerFacts;
+use crate::upstream::{Role, Upstream, UpstreamKey};
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// What the caller must do. Carried out after the sends of a turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Resolve the node's name and connect; ends in `handle_upstream_connected` or `handle_upstream_closed`.
+    Connect(UpstreamId),
+    /// Close the socket of this upstream (which may be a connect under way). No event of it may follow.
+    CloseUpstream(UpstreamId),
+    /// Close the socket of this client, whose id is stale already. No event of it may follow.
+    CloseClient(ClientId),
+    /// Read from the client, or stop reading.
+    ReadClient(ClientId, bool),
+    /// Read from the upstream, or stop reading.
+    ReadUpstream(UpstreamId, bool),
+    /// Carry the question to every worker and bring the answers to [`Engine::answer`] under this ticket.
+    Ask(u64, Question),
+}
+
+/// What happened that an operator may want to know. The caller logs it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// The node answers.
+    NodeReady {
+        /// Database and protocol of the connection.
+        key: UpstreamKey,
+        /// Name and version of the server, if it told.
+        server: String,
+    },
+    /// The node could not be reached, or the greeting was refused. Told for the first failure of a row.
+    NodeDown {
+        /// Database and protocol of the connection.
+        key: UpstreamKey,
+        /// In words.
+        cause: String,
+    },
+    /// A connection ended while requests waited for replies.
+    UpstreamLost {
+        /// In words.
+        cause: String,
+        /// Requests that were answered with an error.
+        requests: usize,
+    },
+    /// A client was closed for a reason that it may complain about.
+    ClientClosed {
+        /// Its number.
+        client: u64,
+        /// Its address.
+        addr: String,
+        /// In words.
+        cause: String,
+    },
+}
+
+/// `CLIENT PAUSE` in force.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pause {
+    pub(crate) until: Time,
+    pub(crate) writes_only: bool,
+}
+
+/// The proxy of one worker. See the crate's head for how to drive it.
+#[derive(Debug)]
+pub struct Engine {
+    pub(crate) settings: Settings,
+    pub(crate) clients: Slab<ClientKind, Client>,
+    pub(crate) upstreams: Slab<UpstreamKind, Upstream>,
+    /// The upstream that new requests of a key use. Others (retired, for transfers) are in the slab only.
+    pub(crate) by_key: BTreeMap<UpstreamKey, UpstreamId>,
+    pub(crate) pool: BufferPool,
+    pub(crate) stats: Stats,
+    pub(crate) facts: ServerFacts,
+    pub(crate) learned: Option<Learned>,
+    /// Whether `COMMAND` was asked on some upstream already.
+    pub(crate) learning: bool,
+    pub(crate) dirty_clients: Vec<ClientId>,
+    pub(crate) dirty_upstreams: Vec<UpstreamId>,
+    pub(crate) actions: VecDeque<Action>,
+    pub(crate) notices: VecDeque<Notice>,
+    /// Clients whose hold may be over; looked at once a turn.
+    pub(crate) resume: VecDeque<ClientId>,
+    pub(crate) pause: Option<Pause>,
+    pub(crate) paused_clients: Vec<ClientId>,
+    pub(crate) transfer_waiters: VecDeque<ClientId>,
+    pub(crate) asked: Vec<Asked>,
+    pub(crate) next_ticket: u64,
+    pub(crate) next_number: u64,
+    pub(crate) random: u64,
+    pub(crate) draining: bool,
+    pub(crate) swept_at: Time,
+    /// Bytes held for those clients that hold much (see `lifecycle`).
+    pub(crate) accounted_bytes: usize,
+    /// For replies that are built and must be kept.
+    pub(crate) scratch: Vec<u8>,
+    pub(crate) input_events: u64,
+    pub(crate) epoch_began: Time,
+    pub(crate) epoch_clients: u64,
+    pub(crate) gone_clients: usize,
+}
+
+impl Engine {
+    /// An engine with no clients and no connections. `seed` feeds the jitter of reconnects and nothing else.
+    pub fn new(settings: Settings, seed: u64, now: Time) -> Self {
+        let next_number = u64::from(settings.worker) + 1;
+        Self {
+            settings,
+            clients: Slab::default(),
+            upstreams: Slab::default(),
+            by_key: BTreeMap::new(),
+            pool: BufferPool::default(),
+            stats: Stats::default(),
+            facts: ServerFacts::default(),
+            learned: None,
+            learning: false,
+            dirty_clients: Vec::new(),
+            dirty_upstreams: Vec::new(),
+            actions: VecDeque::new(),
+            notices: VecDeque::new(),
+            resume: VecDeque::new(),
+            pause: None,
+            paused_clients: Vec::new(),
+            transfer_waiters: VecDeque::new(),
+            asked: Vec::new(),
+            next_ticket: 1,
+            next_number,
+            random: seed,
+            draining: false,
+            swept_at: now,
+            accounted_bytes: 0,
+            scratch: Vec::new(),
+            input_events: 0,
+            epoch_began: now,
+            epoch_clients: 0,
+            gone_clients: 0,
+        }
+    }
+
+    /// What to do next, oldest first; `None` when there is nothing.
+    #[must_use]
+    #[inline]
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// What happened, oldest first.
+    #[must_use]
+    #[inline]
+    pub fn poll_notice(&mut self) -> Option<Notice> {
+        self.notices.pop_front()
+    }
+
+    /// Next upstream with something to send; call [`Self::begin_upstream_send`] for it until that gives nothing.
+    #[must_use]
+    #[inline]
+    pub fn poll_dirty_upstream(&mut self) -> Option<UpstreamId> {
+        let id = self.dirty_upstreams.pop()?;
+        if let Some(upstream) = self.upstreams.get_mut(id) {
+            upstream.out.dirty = false;
+        }
+        Some(id)
+    }
+
+    /// Next client with something to send; call [`Self::begin_client_send`] for it until that gives nothing.
+    #[must_use]
+    #[inline]
+    pub fn poll_dirty_client(&mut self) -> Option<ClientId> {
+        let id = self.dirty_clients.pop()?;
+        if let Some(client) = self.clients.get_mut(id) {
+            client.out.dirty = false;
+        }
+        Some(id)
+    }
+
+    /// The next buffer for this upstream; it comes back by [`Self::handle_upstream_sent`]. `None`: nothing to send, or one is
+    /// in flight.
+    #[must_use]
+    #[inline]
+    pub fn begin_upstream_send(&mut self, id: UpstreamId) -> Option<Vec<u8>> {
+        let upstream = self.upstreams.get_mut(id)?;
+        let buf = upstream.out.begin_send()?;
+        self.stats.upstream_writes += 1;
+        self.stats.upstream_out_bytes += buf.len() as u64;
+        Some(buf)
+    }
+
+    /// The next buffer for this client; it comes back by [`Self::handle_client_sent`].
+    #[must_use]
+    #[inline]
+    pub fn begin_client_send(&mut self, id: ClientId) -> Option<Vec<u8>> {
+        let buf = self.clients.get_mut(id)?.out.begin_send()?;
+        self.stats.client_out_bytes += buf.len() as u64;
+        Some(buf)
+    }
+
+    /// A send in flight ended: what was filled meanwhile is to be sent.
+    pub fn mark_client_dirty(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.get_mut(id)
+            && !client.out.dirty
+            && client.out.pending() > 0
+        {
+            client.out.dirty = true;
+            self.dirty_clients.push(id);
+        }
+    }
+
+    /// A send in flight ended: what was filled meanwhile is to be sent.
+    pub fn mark_upstream_dirty(&mut self, id: UpstreamId) {
+        if let Some(upstream) = self.upstreams.get_mut(id)
+            && !upstream.out.dirty
+            && upstream.out.pending() > 0
+        {
+            upstream.out.dirty = true;
+            self.dirty_upstreams.push(id);
+        }
+    }
+
+    /// How often clients' input came, since the start. The difference over a wait tells how much it brought.
+    #[inline]
+    pub fn input_events(&self) -> u64 {
+        self.input_events
+    }
+
+    /// Number of different clients that sent something since this was last called.
+    pub fn end_epoch(&mut self, now: Time) -> u64 {
+        self.epoch_began = now;
+        core::mem::take(&mut self.epoch_clients)
+    }
+
+    /// Number of clients that went since this was last called.
+    pub fn take_gone_clients(&mut self) -> usize {
+        core::mem::take(&mut self.gone_clients)
+    }
+
+    /// Number of clients connected.
+    pub fn client_count(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// Whether requests wait to be sent upstream: what a gathering worker makes batches of.
+    #[inline]
+    pub fn has_upstream_output(&self) -> bool {
+        !self.dirty_upstreams.is_empty()
+    }
+
+    /// Whether anything waits to be sent.
+    #[inline]
+    pub fn has_output(&self) -> bool {
+        !self.dirty_upstreams.is_empty() || !self.dirty_clients.is_empty()
+    }
+
+    /// Whether anything of a peer is still kept: clients, requests in flight. False after a complete drain.
+    pub fn is_quiet(&self) -> bool {
+        self.clients.is_empty() && self.upstreams.iter().all(|(_, up)| up.inflight.is_empty())
+    }
+
+    /// Counters.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// What it was told at the start.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The next number of an own small generator (splitmix64): jitter must differ between workers, nothing more.
+    pub(crate) fn next_random(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Checks what must hold between any two calls; debug builds call it at the end of each turn, tests after each step.
+    ///
+    /// # Panics
+    /// When something does not hold: a bug of ours.
+    pub fn check_invariants(&self) {
+        for (id, upstream) in self.upstreams.iter() {
+            upstream.inflight.check();
+            assert!(
+                upstream.has_socket() || upstream.inflight.is_empty(),
+                "requests wait on an upstream without a socket"
+            );
+            assert!(upstream.out.dirty == self.dirty_upstreams.contains(&id));
+            if upstream.role == Role::Shared {
+                assert_eq!(self.by_key.get(&upstream.key), Some(&id), "a shared upstream that none finds");
+            }
+        }
+        for (id, client) in self.clients.iter() {
+            client.places.check();
+            assert!(
+                client.hold != Hold::Drained || client.places.open() > 0 || self.resume.contains(&id),
+                "a client waits for replies of which none is open"
+            );
+            if let Hold::Upstream(upstream) = client.hold {
+                let waits = self.upstreams.get(upstream).is_some_and(|up| up.waiters.contains(&id));
+                assert!(waits || self.resume.contains(&id), "a held client that nobody will wake");
+            }
+            assert!(client.out.dirty == self.dirty_clients.contains(&id));
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Questions that concern the clients of every worker: CLIENT LIST, KILL, PAUSE, INFO.
+//!
+//! Workers share nothing, so such a command becomes a [`Question`] that the worker's caller carries to every worker (its own
+//! included); each engine gives an [`Answer`], and when all are there the engine that asked writes the reply into the place
+//! that it had reserved. The asking client's other requests go on meanwhile.
+//!
+//! Not here: how a question travels (`server/src/worker/mailbox.rs`).
+//!
+//! Invariant: a question is answered by each engine exactly once, and changes nothing but what it says.
+
+use crate::ids::ClientId;
+use crate::stats::Stats;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// What is asked of every worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// The lines of CLIENT LIST, for all clients or those with these numbers.
+    List(Option<Vec<u64>>),
+    /// Close the clients that match.
+    Kill(KillFilter),
+    /// Hold the clients' requests for so long (all, or only those that write).
+    Pause {
+        /// From the time that the question is answered.
+        ms: u64,
+        /// Reads go on.
+        writes_only: bool,
+    },
+    /// Let them go on.
+    Unpause,
+    /// Counters and gauges.
+    Report,
+}
+
+/// Conditions of CLIENT KILL; all of those given must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KillFilter {
+    /// `ID`.
+    pub ids: Option<Vec<u64>>,
+    /// `ADDR`.
+    pub addr: Option<String>,
+    /// `LADDR`.
+    pub laddr: Option<String>,
+    /// `MAXAGE`, in seconds: connected for at least so long.
+    pub max_age_s: Option<u64>,
+    /// A `TYPE` or `USER` that no client here has.
+    pub nobody: bool,
+    /// The number of the client that asked, if it is to be spared.
+    pub spare: Option<u64>,
+}
+
+/// What one worker answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Number and line of each client.
+    Lines(Vec<(u64, String)>),
+    /// So many were closed.
+    Killed(u64),
+    /// Done.
+    Done,
+    /// See [`Report`].
+    Report(Box<Report>),
+}
+
+/// Counters and gauges of one worker at this moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Which worker.
+    pub worker: u32,
+    /// Counters.
+    pub stats: Stats,
+    /// Clients connected.
+    pub clients: u64,
+    /// Upstream connections that are open.
+    pub upstreams: u64,
+    /// Requests that wait for a reply.
+    pub inflight: u64,
+    /// Bytes buffered for clients and upstreams.
+    pub buffered_bytes: u64,
+    /// The largest amount that waits to go out to one client.
+    pub client_out_bytes_max: u64,
+    /// The largest amount of input that waits of one client.
+    pub client_in_bytes_max: u64,
+    /// State of the connection to the node, in words.
+    pub node_state: String,
+}
+
+/// What the process knows and an engine does not, for INFO.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProcessFacts {
+    /// Version of respool.
+    pub version: String,
+    /// Process id.
+    pub pid: u32,
+    /// Since the start.
+    pub uptime_s: u64,
+    /// Port of the first TCP listener, 0 if none.
+    pub tcp_port: u16,
+    /// The configuration file, empty if none.
+    pub config_file: String,
+    /// The executable's path.
+    pub executable: String,
+    /// Kernel and machine: `Linux 6.1.0 x86_64`.
+    pub os: String,
+    /// Which driver runs: `epoll`.
+    pub driver: String,
+    /// Resident memory, in bytes.
+    pub rss_bytes: u64,
+    /// Highest resident memory, in bytes.
+    pub rss_max_bytes: u64,
+    /// CPU time of the process in the kernel, in microseconds.
+    pub cpu_system_us: u64,
+    /// CPU time of the process in its own code, in microseconds.
+    pub cpu_user_us: u64,
+    /// Microseconds since 1970, for `server_time_usec`.
+    pub unix_us: u64,
+    /// `max_clients` of the configuration.
+    pub clients_max: u64,
+}
+
+/// What the engine that asked does with the answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// CLIENT LIST.
+    List,
+    /// CLIENT KILL in the new form: the reply is the number.
+    Kill,
+    /// CLIENT KILL addr: the reply is OK or an error.
+    KillOne,
+    /// Anything that ends in OK.
+    Ok,
+    /// INFO with these sections.
+    Info(Vec<String>),
+}
+
+/// A question under way.
+#[derive(Debug)]
+pub struct Asked {
+    /// Its number.
+    pub ticket: u64,
+    /// Who asked.
+    pub client: ClientId,
+    /// The place that waits for the reply.
+    pub seq: u32,
+    /// The reply is dropped (`CLIENT REPLY OFF`).
+    pub silent: bool,
+    /// What to make of the answers.
+    pub purpose: Purpose,
+}

@@ -1,0 +1,346 @@
+//! Clients come, are held, go on, are slowed, and go.
+//!
+//! Holding: a client whose next request must wait keeps it in its tail ([`Engine::hold`]). Whoever removes the reason puts the client on
+//! the `resume` queue, which is worked off once a turn. Slowing: a client is read only while its tail is below the
+//! high-water mark. Going: a client that is to be closed gets what it is owed first, unless it is the cause.
+//!
+//! Not here: what its requests mean.
+//!
+//! Invariant: `accounted_bytes` is the sum of the held bytes of the clients that hold more than [`ACCOUNT_FROM_BYTES`].
+
+use crate::client::{Client, Hold, Identity, ReplyMode};
+use crate::engine::{Action, Engine, Notice};
+use crate::ids::{ClientId, UpstreamId};
+use crate::limits::CLIENT_STREAM_BYTES;
+use crate::reject;
+use crate::time::Time;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+/// Clients that hold less are not added up: the sum serves to find the large ones.
+const ACCOUNT_FROM_BYTES: usize = 16 << 10;
+
+impl Engine {
+    /// A client connected; `addr` and `laddr` as Redis prints addresses. It is `None` if there are too many: the
+    /// caller sends [`Engine::turn_away`] and closes.
+    #[must_use]
+    pub fn handle_client_open(&mut self, now: Time, addr: String, laddr: String) -> Option<ClientId> {
+        if self.clients.len() >= self.settings.limits.clients_max || self.draining {
+            self.stats.clients_rejected += 1;
+            return None;
+        }
+        self.stats.clients_accepted += 1;
+        let number = self.next_number;
+        self.next_number += u64::from(self.settings.workers.max(1));
+        let identity = Identity { addr, laddr, ..Identity::default() };
+        let mut client = Client::new(number, identity, now);
+        client.db = self.settings.node.db;
+        client.authenticated = self.settings.password.is_none();
+        Some(self.clients.insert(client))
+    }
+
+    /// What a client gets that finds no room.
+    pub fn turn_away() -> Vec<u8> {
+        let mut out = Vec::new();
+        reject::write(&mut out, reject::MAX_CLIENTS);
+        out
+    }
+
+    /// Bytes came from a client.
+    pub fn handle_client_bytes(&mut self, now: Time, id: ClientId, bytes: &[u8]) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        self.input_events += 1;
+        self.epoch_clients += u64::from(client.input_at < self.epoch_began);
+        client.input_at = now;
+        self.stats.client_in_bytes += bytes.len() as u64;
+        if client.closing {
+            return;
+        }
+        if client.tail.is_empty() {
+            let used = self.process(now, id, bytes);
+            if used < bytes.len()
+                && let Some(client) = self.clients.get_mut(id)
+            {
+                client.tail = self.pool.take();
+                client.tail.extend_from_slice(&bytes[used..]);
+                self.after_input(id);
+            }
+        } else {
+            client.tail.extend_from_slice(bytes);
+            self.process_tail(now, id);
+        }
+    }
+
+    /// Processes what waits in a client's tail.
+    fn process_tail(&mut self, now: Time, id: ClientId) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let mut tail = core::mem::take(&mut client.tail);
+        let used = self.process(now, id, &tail);
+        match self.clients.get_mut(id) {
+            Some(client) if used < tail.len() => {
+                tail.drain(..used);
+                client.tail = tail;
+            }
+            _ => self.pool.give(tail),
+        }
+        self.after_input(id);
+    }
+
+    fn after_input(&mut self, id: ClientId) {
+        self.update_reading(id);
+        self.settle_if_needed(id);
+    }
+
+    /// The client sends no more. What it is owed still goes out (a pipe into `nc` ends like this), then it is closed.
+    pub fn handle_client_eof(&mut self, _now: Time, id: ClientId) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        client.eof = true;
+        client.reading = false;
+        if matches!(client.hold, Hold::Streaming(_) | Hold::Skipping) {
+            // Half a request: it will never be whole.
+            return self.close_client(id, None);
+        }
+        client.closing = client.hold == Hold::No;
+        self.settle(id);
+    }
+
+    /// The client's connection is gone.
+    pub fn handle_client_closed(&mut self, _now: Time, id: ClientId) {
+        self.forget_client(id);
+    }
+
+    /// A buffer went out to the client and comes back.
+    pub fn handle_client_sent(&mut self, now: Time, id: ClientId, buf: Vec<u8>) {
+        let Some(client) = self.clients.get_mut(id) else { return self.pool.give(buf) };
+        client.out.finish_send(buf, &mut self.pool);
+        if let Some(upstream) = client.stalls.and_then(|stalled| self.upstreams.get_mut(stalled))
+            && let Some(stall) = &mut upstream.stall
+        {
+            stall.progress_at = now;
+        }
+        self.settle_if_needed(id);
+    }
+
+    /// A buffer went out to the upstream and comes back.
+    pub fn handle_upstream_sent(&mut self, now: Time, id: UpstreamId, buf: Vec<u8>) {
+        let Some(upstream) = self.upstreams.get_mut(id) else { return self.pool.give(buf) };
+        upstream.out.finish_send(buf, &mut self.pool);
+        if upstream.waiters.is_empty() && !matches!(upstream.role, crate::upstream::Role::Transfer(_)) {
+            return;
+        }
+        upstream.progress_at = now;
+        if upstream.is_ready()
+            && upstream.out.pending() <= self.settings.limits.upstream_out_high_bytes / 2
+        {
+            let role = upstream.role;
+            self.wake_waiters(id);
+            if let crate::upstream::Role::Transfer(client) = role {
+                self.update_reading(client);
+            }
+        }
+    }
+
+    /// The client's next request must wait.
+    pub(crate) fn hold(&mut self, id: ClientId, hold: Hold) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        client.hold = hold;
+        match hold {
+            Hold::Paused => self.paused_clients.push(id),
+            Hold::Upstream(upstream) => {
+                if let Some(upstream) = self.upstreams.get_mut(upstream)
+                    && !upstream.waiters.contains(&id)
+                {
+                    upstream.waiters.push(id);
+                }
+            }
+            _ => {}
+        }
+        self.settle(id);
+    }
+
+    /// Goes on with the clients whose hold may be over; those that came on the list meanwhile wait for the next turn.
+    pub(crate) fn run_resumes(&mut self, now: Time) {
+        for _ in 0..self.resume.len() {
+            let Some(id) = self.resume.pop_front() else { return };
+            let Some(client) = self.clients.get_mut(id) else { continue };
+            if matches!(client.hold, Hold::Streaming(_) | Hold::Skipping) {
+                continue;
+            }
+            client.hold = Hold::No;
+            self.process_tail(now, id);
+            if let Some(client) = self.clients.get_mut(id)
+                && client.eof
+                && client.hold == Hold::No
+            {
+                client.closing = true;
+                self.settle(id);
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn settle_if_needed(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get(id) else { return };
+        if client.hold != Hold::No
+            || client.closing
+            || client.stalls.is_some()
+            || client.accounted_bytes > 0
+            || client.out.pending() > ACCOUNT_FROM_BYTES
+            || client.tail.len() > ACCOUNT_FROM_BYTES
+        {
+            self.settle(id);
+        }
+    }
+
+    /// Looks whether what holds, stalls or keeps the client alive is over.
+    pub(crate) fn settle(&mut self, id: ClientId) {
+        self.account(id);
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let pending = client.out.pending();
+        if client.closing && client.places.open() == 0 && pending == 0 {
+            return self.close_client(id, None);
+        }
+        let goes_on = match client.hold {
+            Hold::Drained => client.places.open() == 0,
+            Hold::Output => {
+                let window = client.window(self.settings.limits.client_inflight_max);
+                client.places.open() <= window / 2
+                    && pending <= self.settings.limits.client_out_high_bytes / 2
+            }
+            _ => false,
+        };
+        if goes_on && !self.resume.contains(&id) {
+            self.resume.push_back(id);
+        }
+        if client.stalls.is_some() && pending <= CLIENT_STREAM_BYTES / 2 {
+            self.end_stall(id);
+        }
+    }
+
+    /// The client has taken enough: the upstream that waited for it is read again.
+    pub(crate) fn end_stall(&mut self, id: ClientId) {
+        let Some(stalled) = self.clients.get_mut(id).and_then(|client| client.stalls.take()) else {
+            return;
+        };
+        if let Some(upstream) = self.upstreams.get_mut(stalled)
+            && let Some(stall) = upstream.stall.take()
+        {
+            upstream.progress_at = upstream.progress_at.max(stall.progress_at);
+            self.actions.push_back(Action::ReadUpstream(stalled, true));
+            self.wake_waiters(stalled);
+        }
+    }
+
+    /// Keeps the sum of what large clients hold, and closes the largest when it is too much.
+    fn account(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let held = client.held_bytes();
+        let held = if held > ACCOUNT_FROM_BYTES { held } else { 0 };
+        self.accounted_bytes = self.accounted_bytes + held - client.accounted_bytes;
+        client.accounted_bytes = held;
+        while self.accounted_bytes > self.settings.limits.memory_max_bytes {
+            let largest = self.clients.iter().max_by_key(|(_, client)| client.accounted_bytes);
+            let Some((largest, _)) = largest else { return };
+            self.evict(largest, "it held the most memory when the limit was reached");
+        }
+    }
+
+    /// Closes a client that costs too much.
+    pub(crate) fn evict(&mut self, id: ClientId, cause: &str) {
+        self.stats.clients_evicted += 1;
+        self.close_client(id, Some(cause));
+    }
+
+    /// Reads from the client, or stops, as its tail and its upstream allow.
+    pub(crate) fn update_reading(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let limits = &self.settings.limits;
+        let room_upstream = match client.hold {
+            Hold::Streaming(upstream) => self
+                .upstreams
+                .get(upstream)
+                .is_none_or(|up| up.out.pending() < limits.upstream_out_high_bytes),
+            _ => true,
+        };
+        let wanted = !client.eof
+            && !client.closing
+            && room_upstream
+            && client.tail.len() < limits.client_in_high_bytes;
+        if wanted != client.reading && !client.eof {
+            client.reading = wanted;
+            self.actions.push_back(Action::ReadClient(id, wanted));
+        }
+    }
+
+    /// Nothing more of this client is processed; it is closed when it has what it is owed.
+    pub(crate) fn begin_close(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.get_mut(id) {
+            client.closing = true;
+            client.hold = Hold::No;
+        }
+        self.settle(id);
+    }
+
+    /// Closes the client now; `cause` is for the log.
+    pub(crate) fn close_client(&mut self, id: ClientId, cause: Option<&str>) {
+        if let (Some(cause), Some(client)) = (cause, self.clients.get(id)) {
+            self.notices.push_back(Notice::ClientClosed {
+                client: client.number,
+                addr: client.identity.addr.clone(),
+                cause: cause.to_string(),
+            });
+        }
+        if self.forget_client(id) {
+            self.actions.push_back(Action::CloseClient(id));
+        }
+    }
+
+    /// Removes all traces of a client but its places in the upstreams' FIFOs: replies for them will find nobody.
+    fn forget_client(&mut self, id: ClientId) -> bool {
+        self.end_stall(id);
+        self.drop_transfer_of(id);
+        let Some(mut client) = self.clients.remove(id) else { return false };
+        self.gone_clients += 1;
+        self.accounted_bytes -= client.accounted_bytes;
+        client.out.clear(&mut self.pool);
+        self.pool.give(core::mem::take(&mut client.tail));
+        if client.out.dirty {
+            self.dirty_clients.retain(|dirty| *dirty != id);
+        }
+        match client.hold {
+            Hold::Upstream(upstream) => {
+                if let Some(upstream) = self.upstreams.get_mut(upstream) {
+                    upstream.waiters.retain(|waiter| *waiter != id);
+                }
+            }
+            Hold::Paused => self.paused_clients.retain(|paused| *paused != id),
+            Hold::TransferSlot => self.transfer_waiters.retain(|waiter| *waiter != id),
+            _ => {}
+        }
+        true
+    }
+
+    /// Whether the client asked for no reply to the next command.
+    pub(crate) fn is_silent(&self, id: ClientId) -> bool {
+        self.clients.get(id).is_some_and(|client| client.reply_mode != ReplyMode::On)
+    }
+
+    /// Stops taking new clients; those that are idle are closed turn by turn, the others when they have what they are owed.
+    pub fn drain(&mut self) {
+        self.draining = true;
+    }
+
+    /// Whether [`Engine::drain`] was called.
+    pub fn is_draining(&self) -> bool {
+        self.draining
+    }
+
+    /// While draining: closes the clients that are owed nothing and said nothing in this turn.
+    pub(crate) fn close_idle(&mut self, now: Time) {
+        for id in self.clients.ids() {
+            if self.clients.get(id).is_some_and(|client| client.is_idle() && client.input_at < now) {
+                self.close_client(id, None);
+            }
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Every bound of the engine that is not configured, and what happens at it.
+//!
+//! Configured bounds stand in [`crate::settings::Limits`] with the same kind of doc line. A queue, loop or buffer without
+//! a bound in one of the two files is a defect.
+
+/// Unanswered requests of one client before its replies told anything about their size. At the bound the client is not
+/// read until replies went out; then the window follows the size of its replies (see [`WINDOW_BYTES`]).
+pub const WINDOW_START: u32 = 64;
+
+/// The smallest window: so many requests of one client may always be unanswered, however large its replies are.
+pub const WINDOW_MIN: u32 = 16;
+
+/// The window of a client is what it may have unanswered so that its replies, at their recent mean size, come to about this
+/// many bytes. A pipeline of large replies is slowed by it instead of filling the memory.
+pub const WINDOW_BYTES: u64 = 4 << 20;
+
+/// From here on the part of a reply that has come is handed to a client before the rest is there (cut-through). Below it
+/// a reply is kept until it is whole, so that an upstream that dies in its middle can still be answered with an error.
+pub const CUT_THROUGH_BYTES: usize = 32 << 10;
+
+/// A client that takes its reply slower than the server gives it stops the reading of that upstream when so much waits for it
+/// and nobody else waits behind it.
+pub const CLIENT_STREAM_BYTES: usize = 4 << 20;
+
+/// Upstreams that were retired because a slow client held them up. At the bound no further one is retired: the clients behind
+/// wait until the slow one is served or closed.
+pub const RETIRED_MAX: usize = 16;
+
+/// Idle upstreams kept for the next large request, per worker. More are closed.
+pub const SPARES_MAX: usize = 4;
+
+/// An idle upstream kept for large requests is closed after this time.
+pub const SPARE_IDLE_MS: u64 = 10_000;
+
+/// A buffer that grew beyond this is given back to the allocator after use and not kept for the next.
+pub const POOLED_BUFFER_BYTES: usize = 64 << 10;
+
+/// Spare buffers of a worker together; more are given back to the allocator.
+pub const POOL_BYTES: usize = 8 << 20;
+
+/// The period of the sweep that looks at every client (idle time, memory ceiling), in milliseconds.
+pub const SWEEP_MS: u64 = 100;
+
+/// Name of a connection (`CLIENT SETNAME`, `CLIENT SETINFO`). Longer ones are refused, as nobody can read them in a list.
+pub const CLIENT_NAME_BYTES: usize = 4 << 10;
+
+/// A reply to a command of the proxy's own (`HELLO`, `SELECT`, `COMMAND`) that is longer closes the upstream connection. The
+/// reply to `COMMAND` of Redis 8 with all its modules has some 300 KiB.
+pub const OWN_REPLY_BYTES: usize = 8 << 20;
+
+/// Bytes of a peer's error text that are quoted in ours.
+pub const QUOTED_ERROR_BYTES: usize = 256;
+
+/// A connection that lasts less than this, twice in a row, counts as a failed connect (backoff, errors at once).
+pub const SHORT_LIFE_US: u64 = 1_000_000;

@@ -1,0 +1,358 @@
+//! CLIENT and its subcommands.
+//!
+//! Those about the client itself are answered at once; LIST, KILL, PAUSE and UNPAUSE concern all workers and are asked of them (`fleet`).
+//! TRACKING ON needs a connection of its own and is refused until such connections exist.
+//!
+//! Invariant: a subcommand that does not exist is answered as Redis answers it, and the connection stays open (clients probe like this).
+
+use super::hello::is_name;
+use super::{Call, arity_fits};
+use crate::client::ReplyMode;
+use crate::command::{ids, lookup_sub};
+use crate::engine::Engine;
+use crate::fleet::{Answer, KillFilter, Purpose, Question};
+use crate::ids::ClientId;
+use crate::reject;
+use crate::request::Step;
+use crate::time::Time;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use resp::{Protocol, encode, number};
+
+/// `CLIENT HELP`, for what is offered here.
+const HELP: &[&str] = &[
+    "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "GETNAME",
+    "    Return the name of the current connection.",
+    "ID",
+    "    Return the ID of the current connection, at the proxy.",
+    "INFO",
+    "    Return information about the current client connection, at the proxy.",
+    "KILL <ip:port>",
+    "    Kill connection made from <ip:port> to the proxy.",
+    "KILL <option> <value> [<option> <value> [...]]",
+    "    Kill connections. Options are ADDR, LADDR, TYPE, USER, SKIPME, ID, MAXAGE.",
+    "LIST [options ...]",
+    "    Return information about the proxy's client connections. Options: TYPE, ID.",
+    "PAUSE <timeout> [WRITE|ALL]",
+    "    Suspend all, or just write, clients of the proxy for <timeout> milliseconds.",
+    "REPLY (ON|OFF|SKIP)",
+    "    Control the replies sent to the current connection.",
+    "SETNAME <name>",
+    "    Assign the name <name> to the current connection.",
+    "SETINFO <option> <value>",
+    "    Set client meta attr. Options are LIB-NAME, LIB-VER.",
+    "UNPAUSE",
+    "    Stop the current client pause, resuming traffic.",
+    "HELP",
+    "    Print this help.",
+];
+
+impl Engine {
+    pub(super) fn client_command(&mut self, now: Time, call: &Call<'_>) -> Step {
+        let (Some(name), true) = (call.args.get(1), call.command == ids::CLIENT) else {
+            return self.say(call, |out| reject::arity(out, call.command.name()));
+        };
+        let Some(sub) = lookup_sub(call.command, name) else {
+            self.stats.command(Some(call.command)).rejected += 1;
+            self.end_skip(call.id, call.silent);
+            return self.say(call, |out| reject::unknown_subcommand(out, "client", name));
+        };
+        let call = Call { command: sub, ..*call };
+        let step = if arity_fits(sub, call.args.len()) {
+            self.client_subcommand(now, &call)
+        } else {
+            self.say(&call, |out| reject::arity(out, sub.name()))
+        };
+        if sub != ids::CLIENT_REPLY {
+            self.end_skip(call.id, call.silent);
+        }
+        step
+    }
+
+    fn client_subcommand(&mut self, now: Time, call: &Call<'_>) -> Step {
+        let Some(client) = self.clients.get_mut(call.id) else { return Step::Gone };
+        let (number, protocol) = (client.number as i64, client.protocol);
+        match call.command {
+            ids::CLIENT_ID => self.say(call, |out| encode::integer(out, number)),
+            ids::CLIENT_GETNAME => self.client_getname(call, protocol),
+            ids::CLIENT_SETNAME => self.client_setname(call),
+            ids::CLIENT_SETINFO => self.client_setinfo(call),
+            ids::CLIENT_INFO => {
+                let text = format!("{}\n", self.client_line(now, call.id));
+                self.say(call, |out| encode::verbatim(out, *b"txt", text.as_bytes(), protocol))
+            }
+            ids::CLIENT_LIST => self.client_list(call),
+            ids::CLIENT_KILL => self.client_kill(call),
+            ids::CLIENT_REPLY => self.client_reply(call),
+            ids::CLIENT_NO_EVICT => self.client_switch(call, |client, on| client.identity.no_evict = on),
+            ids::CLIENT_NO_TOUCH => self.client_switch(call, |client, on| client.identity.no_touch = on),
+            ids::CLIENT_PAUSE => self.client_pause(call),
+            ids::CLIENT_UNPAUSE => self.ask(call, Question::Unpause, Purpose::Ok),
+            ids::CLIENT_GETREDIR => self.say(call, |out| encode::integer(out, -1)),
+            ids::CLIENT_CACHING => self.refuse(call, reject::TRACKING_NEEDED),
+            ids::CLIENT_TRACKING => self.client_tracking(call),
+            ids::CLIENT_TRACKINGINFO => self.client_trackinginfo(call, protocol),
+            // Nobody here is blocked on anything that could be ended.
+            ids::CLIENT_UNBLOCK => self.client_unblock(call),
+            ids::CLIENT_HELP => self.say(call, |out| {
+                encode::array(out, HELP.len());
+                HELP.iter().for_each(|line| encode::simple(out, line.as_bytes()));
+            }),
+            // CAPA and IMPORT-SOURCE of Valkey: hints that change nothing at a proxy.
+            _ => self.ok(call),
+        }
+    }
+
+    fn client_getname(&mut self, call: &Call<'_>, protocol: Protocol) -> Step {
+        let name = self.clients.get(call.id).map(|client| client.identity.name.clone());
+        self.say(call, |out| match name.as_deref() {
+            None | Some([]) => encode::null(out, protocol),
+            Some(name) => encode::bulk(out, name),
+        })
+    }
+
+    fn client_setname(&mut self, call: &Call<'_>) -> Step {
+        if !is_name(call.args[2]) {
+            return self.refuse(call, reject::CLIENT_NAME);
+        }
+        if let Some(client) = self.clients.get_mut(call.id) {
+            client.identity.name = call.args[2].to_vec();
+        }
+        self.ok(call)
+    }
+
+    fn client_setinfo(&mut self, call: &Call<'_>) -> Step {
+        let (option, value) = (call.args[2], call.args[3]);
+        let name = option.to_ascii_lowercase();
+        if name != b"lib-name" && name != b"lib-ver" {
+            let text = format!("ERR Unrecognized option '{}'", String::from_utf8_lossy(option));
+            return self.refuse(call, &text);
+        }
+        if !is_name(value) {
+            let name = String::from_utf8_lossy(&name);
+            return self.refuse(
+                call,
+                &format!("ERR {name} cannot contain spaces, newlines or special characters."),
+            );
+        }
+        if let Some(client) = self.clients.get_mut(call.id) {
+            let field = if name == b"lib-name" {
+                &mut client.identity.lib_name
+            } else {
+                &mut client.identity.lib_ver
+            };
+            *field = value.to_vec();
+        }
+        self.ok(call)
+    }
+
+    fn client_switch(
+        &mut self,
+        call: &Call<'_>,
+        set: impl FnOnce(&mut crate::client::Client, bool),
+    ) -> Step {
+        let Some(on) = on_or_off(call.args[2]) else { return self.refuse(call, reject::SYNTAX) };
+        if let Some(client) = self.clients.get_mut(call.id) {
+            set(client, on);
+        }
+        self.ok(call)
+    }
+
+    fn client_reply(&mut self, call: &Call<'_>) -> Step {
+        let Some(client) = self.clients.get_mut(call.id) else { return Step::Gone };
+        match &*call.args[2].to_ascii_lowercase() {
+            b"on" => {
+                client.reply_mode = ReplyMode::On;
+                self.reply(call.id, false, |out| encode::simple(out, b"OK"));
+            }
+            b"off" => client.reply_mode = ReplyMode::Off,
+            // OFF is stronger.
+            b"skip" if client.reply_mode == ReplyMode::Off => {}
+            b"skip" => client.reply_mode = ReplyMode::SkipNext,
+            _ => {
+                self.end_skip(call.id, call.silent);
+                return self.refuse(call, reject::SYNTAX);
+            }
+        }
+        Step::Done
+    }
+
+    fn client_list(&mut self, call: &Call<'_>) -> Step {
+        let ids = match &call.args[2..] {
+            [] => None,
+            [word, kind] if word.eq_ignore_ascii_case(b"type") => match client_type(kind) {
+                Some(true) => None,
+                Some(false) => Some(Vec::new()),
+                None => return self.refuse(call, &unknown_type(kind)),
+            },
+            [word, ids @ ..] if word.eq_ignore_ascii_case(b"id") && !ids.is_empty() => {
+                match ids.iter().map(|id| client_number(id)).collect() {
+                    Ok(ids) => Some(ids),
+                    Err(_) => return self.refuse(call, reject::CLIENT_ID_INVALID),
+                }
+            }
+            _ => return self.refuse(call, reject::SYNTAX),
+        };
+        self.ask(call, Question::List(ids), Purpose::List)
+    }
+
+    fn client_kill(&mut self, call: &Call<'_>) -> Step {
+        let own = self.clients.get(call.id).map(|client| client.number);
+        if let [_, _, addr] = call.args {
+            // The old form also kills the client that asks.
+            let addr = Some(String::from_utf8_lossy(addr).into_owned());
+            let filter = KillFilter { addr, ..KillFilter::default() };
+            return self.ask(call, Question::Kill(filter), Purpose::KillOne);
+        }
+        match kill_filter(&call.args[2..], own) {
+            Ok(filter) => self.ask(call, Question::Kill(filter), Purpose::Kill),
+            Err(text) => self.refuse(call, &text),
+        }
+    }
+
+    /// Closes the clients of this worker that match; returns their number.
+    pub(super) fn kill_clients(&mut self, now: Time, filter: &KillFilter) -> u64 {
+        let matching: Vec<ClientId> = self
+            .clients
+            .iter()
+            .filter(|(_, client)| {
+                let age_s = now.since(client.opened_at) / 1_000_000;
+                !filter.nobody
+                    && filter.spare != Some(client.number)
+                    && filter.ids.as_ref().is_none_or(|ids| ids.contains(&client.number))
+                    && filter.addr.as_ref().is_none_or(|addr| *addr == client.identity.addr)
+                    && filter.laddr.as_ref().is_none_or(|addr| *addr == client.identity.laddr)
+                    && filter.max_age_s.is_none_or(|max| age_s >= max)
+            })
+            .map(|(id, _)| id)
+            .collect();
+        for id in &matching {
+            if self.asked.iter().any(|asked| asked.client == *id) {
+                // It asked for it itself, and gets the answer before it goes, as with Redis.
+                self.begin_close(*id);
+            } else {
+                self.close_client(*id, None);
+            }
+        }
+        matching.len() as u64
+    }
+
+    fn client_pause(&mut self, call: &Call<'_>) -> Step {
+        let writes_only = match call.args.get(3) {
+            None => false,
+            Some(mode) if mode.eq_ignore_ascii_case(b"all") => false,
+            Some(mode) if mode.eq_ignore_ascii_case(b"write") => true,
+            Some(_) => return self.refuse(call, "ERR CLIENT PAUSE mode must be WRITE or ALL"),
+        };
+        match number::parse_i64(call.args[2]) {
+            None => self.refuse(call, reject::TIMEOUT_NOT_AN_INTEGER),
+            Some(ms) => match u64::try_from(ms) {
+                Err(_) => self.refuse(call, reject::TIMEOUT_NEGATIVE),
+                Ok(ms) => self.ask(call, Question::Pause { ms, writes_only }, Purpose::Ok),
+            },
+        }
+    }
+
+    fn client_unblock(&mut self, call: &Call<'_>) -> Step {
+        match number::parse_i64(call.args[2]) {
+            Some(_) => self.say(call, |out| encode::integer(out, 0)),
+            None => self.refuse(call, reject::NOT_AN_INTEGER),
+        }
+    }
+
+    fn client_tracking(&mut self, call: &Call<'_>) -> Step {
+        match on_or_off(call.args[2]) {
+            Some(false) => self.ok(call),
+            Some(true) => self.say(call, |out| reject::needs_own_connection(out, "client|tracking")),
+            None => self.refuse(call, reject::SYNTAX),
+        }
+    }
+
+    fn client_trackinginfo(&mut self, call: &Call<'_>, protocol: Protocol) -> Step {
+        self.say(call, |out| {
+            encode::map(out, 3, protocol);
+            encode::bulk(out, b"flags");
+            encode::set(out, 1, protocol);
+            encode::bulk(out, b"off");
+            encode::bulk(out, b"redirect");
+            encode::integer(out, -1);
+            encode::bulk(out, b"prefixes");
+            encode::array(out, 0);
+        })
+    }
+}
+
+/// How many clients all workers closed.
+pub(super) fn killed(answers: &[Answer]) -> u64 {
+    answers
+        .iter()
+        .map(|answer| match answer {
+            Answer::Killed(count) => *count,
+            _ => 0,
+        })
+        .sum()
+}
+
+fn on_or_off(word: &[u8]) -> Option<bool> {
+    if word.eq_ignore_ascii_case(b"on") {
+        Some(true)
+    } else {
+        word.eq_ignore_ascii_case(b"off").then_some(false)
+    }
+}
+
+/// Whether clients here are of this type; `None`: there is no such type.
+fn client_type(word: &[u8]) -> Option<bool> {
+    match &*word.to_ascii_lowercase() {
+        b"normal" => Some(true),
+        b"master" | b"primary" | b"slave" | b"replica" | b"pubsub" => Some(false),
+        _ => None,
+    }
+}
+
+fn unknown_type(word: &[u8]) -> String {
+    format!("ERR Unknown client type '{}'", String::from_utf8_lossy(word))
+}
+
+fn client_number(word: &[u8]) -> Result<u64, String> {
+    match number::parse_i64(word).map(u64::try_from) {
+        Some(Ok(number)) if number > 0 => Ok(number),
+        _ => Err(reject::CLIENT_ID_RANGE.into()),
+    }
+}
+
+/// The options of CLIENT KILL (`clientKillCommand`).
+fn kill_filter(options: &[&[u8]], own: Option<u64>) -> Result<KillFilter, String> {
+    let mut filter = KillFilter { spare: own, ..KillFilter::default() };
+    if !options.len().is_multiple_of(2) {
+        return Err(reject::SYNTAX.into());
+    }
+    for pair in options.chunks_exact(2) {
+        let (option, value) = (pair[0], pair[1]);
+        let text = || Some(String::from_utf8_lossy(value).into_owned());
+        match &*option.to_ascii_lowercase() {
+            b"id" => filter.ids.get_or_insert_default().push(client_number(value)?),
+            b"addr" => filter.addr = text(),
+            b"laddr" => filter.laddr = text(),
+            b"type" => match client_type(value) {
+                Some(ours) => filter.nobody |= !ours,
+                None => return Err(unknown_type(value)),
+            },
+            b"user" if value == b"default" => {}
+            b"user" => {
+                let user = String::from_utf8_lossy(value);
+                return Err(format!("ERR No such user '{user}'"));
+            }
+            b"skipme" if value.eq_ignore_ascii_case(b"yes") => filter.spare = own,
+            b"skipme" if value.eq_ignore_ascii_case(b"no") => filter.spare = None,
+            b"maxage" => match number::parse_i64(value).map(u64::try_from) {
+                Some(Ok(seconds)) => filter.max_age_s = Some(seconds),
+                _ => return Err("ERR maxage is not an integer or out of range".into()),
+            },
+            _ => return Err(reject::SYNTAX.into()),
+        }
+    }
+    Ok(filter)
+}

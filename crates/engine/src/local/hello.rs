@@ -1,0 +1,131 @@
+//! HELLO and AUTH: who a client is, and which protocol it speaks.
+//!
+//! A client gets the server's own answer to HELLO, with its id at the proxy put in: server, version, mode, role and modules are true. For that
+//! an upstream of the wanted protocol must be ready, so the first such client waits for one; if the server refuses the protocol, its
+//! words are the answer.
+//!
+//! Invariant: a HELLO that ends in an error changes nothing, as in `helloCommand` of Redis 7.2.
+
+use super::Call;
+use crate::client::Hold;
+use crate::connect::Availability;
+use crate::engine::Engine;
+use crate::reject;
+use crate::request::Step;
+use crate::time::Time;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use resp::{Protocol, encode, number};
+
+/// HELLO's arguments.
+#[derive(Default)]
+struct Hello<'a> {
+    protocol: Option<Protocol>,
+    credentials: Option<(&'a [u8], &'a [u8])>,
+    name: Option<&'a [u8]>,
+}
+
+impl Engine {
+    pub(crate) fn hello(&mut self, now: Time, call: &Call<'_>) -> Step {
+        let hello = match parse(call.args) {
+            Ok(hello) => hello,
+            Err(error) => return self.say(call, |out| encode::error(out, &error)),
+        };
+        if let Some((user, password)) = hello.credentials
+            && !self.knows(user, password)
+        {
+            return self.refuse(call, reject::WRONGPASS);
+        }
+        let Some(client) = self.clients.get(call.id) else { return Step::Gone };
+        if !client.authenticated && hello.credentials.is_none() {
+            return self.refuse(call, reject::NOAUTH_HELLO);
+        }
+        if hello.name.is_some_and(|name| !is_name(name)) {
+            return self.refuse(call, reject::CLIENT_NAME);
+        }
+        let protocol = hello.protocol.unwrap_or(client.protocol);
+        let (db, number) = (client.db, client.number);
+        match self.probe(now, protocol, db, call.id) {
+            Availability::Ready(_) => {}
+            Availability::Wait(upstream) => return Step::Hold(Hold::Upstream(upstream)),
+            Availability::Down(error) => {
+                self.say(call, |out| out.extend_from_slice(&error));
+                self.forget_refused(protocol, db);
+                return Step::Done;
+            }
+        }
+        let mut reply = Vec::new();
+        if !self.facts.write_hello(&mut reply, protocol, number) {
+            // The server knows no HELLO.
+            reject::unknown_command(&mut reply, call.args[0], call.args[1..].iter().copied());
+            return self.say(call, |out| out.extend_from_slice(&reply));
+        }
+        if let Some(client) = self.clients.get_mut(call.id) {
+            client.authenticated = true;
+            client.protocol = protocol;
+            if let Some(name) = hello.name {
+                client.identity.name = name.to_vec();
+            }
+        }
+        self.say(call, |out| out.extend_from_slice(&reply))
+    }
+
+    pub(crate) fn auth(&mut self, call: &Call<'_>) -> Step {
+        let (user, password) = match call.args {
+            [_, _] if self.settings.password.is_none() => {
+                return self.refuse(call, reject::AUTH_NOT_CONFIGURED);
+            }
+            [_, password] => (&b"default"[..], *password),
+            [_, user, password] => (*user, *password),
+            _ => return self.refuse(call, reject::SYNTAX),
+        };
+        if !self.knows(user, password) {
+            return self.refuse(call, reject::WRONGPASS);
+        }
+        if let Some(client) = self.clients.get_mut(call.id) {
+            client.authenticated = true;
+        }
+        self.ok(call)
+    }
+
+    /// Whether these are the credentials of someone. Without a password, `default` may say anything, as in Redis.
+    fn knows(&self, user: &[u8], password: &[u8]) -> bool {
+        let right = self.settings.password.as_ref().is_none_or(|own| own.matches(password));
+        user == b"default" && right
+    }
+}
+
+/// Names are printable and have no blanks (`validateClientName`).
+pub(super) fn is_name(name: &[u8]) -> bool {
+    name.len() <= crate::limits::CLIENT_NAME_BYTES && name.iter().all(u8::is_ascii_graphic)
+}
+
+fn parse<'a>(args: &[&'a [u8]]) -> Result<Hello<'a>, Vec<u8>> {
+    let mut hello = Hello::default();
+    let Some(version) = args.get(1) else { return Ok(hello) };
+    hello.protocol = Some(match number::parse_i64(version) {
+        Some(2) => Protocol::Resp2,
+        Some(3) => Protocol::Resp3,
+        Some(_) => return Err(reject::NOPROTO.into()),
+        None => return Err(reject::HELLO_VERSION.into()),
+    });
+    let mut rest = &args[2..];
+    loop {
+        rest = match rest {
+            [] => return Ok(hello),
+            [word, user, password, rest @ ..] if word.eq_ignore_ascii_case(b"auth") => {
+                hello.credentials = Some((user, password));
+                rest
+            }
+            [word, name, rest @ ..] if word.eq_ignore_ascii_case(b"setname") => {
+                hello.name = Some(name);
+                rest
+            }
+            [word, ..] => {
+                let word = String::from_utf8_lossy(word);
+                return Err(format!("ERR Syntax error in HELLO option '{word}'").into_bytes());
+            }
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Commands that the proxy answers itself, because they are about the connection between it and the client.
+//!
+//! The answers are those that the server would give to a client that is connected to it directly, to the byte where nothing but the
+//! connection matters; what only the server knows (its version, its databases) was learnt from it.
+//!
+//! Files: this one has the small commands, `hello` HELLO and AUTH, `client_command` CLIENT, `client_list` its lines, `info` INFO.
+//!
+//! Invariant: each command answers exactly once or holds untouched; none of them writes upstream.
+
+mod client_command;
+mod client_list;
+mod hello;
+mod info;
+
+use crate::client::{Hold, ReplyMode};
+use crate::command::{CommandId, ids};
+use crate::connect::Availability;
+use crate::engine::{Action, Engine};
+use crate::fleet::{Answer, Asked, ProcessFacts, Purpose, Question};
+use crate::ids::ClientId;
+use crate::reject;
+use crate::request::Step;
+use crate::route::Known;
+use crate::time::Time;
+use alloc::vec::Vec;
+use resp::{Protocol, encode, number};
+
+/// One command to be answered here.
+pub(crate) struct Call<'a> {
+    /// Who asks.
+    pub(crate) id: ClientId,
+    /// The row of the command (of the container for CLIENT).
+    pub(crate) command: CommandId,
+    /// All arguments, the command first.
+    pub(crate) args: &'a [&'a [u8]],
+    /// No reply is wanted.
+    pub(crate) silent: bool,
+}
+
+impl Engine {
+    /// Answers one command of class Local.
+    pub(crate) fn answer_locally(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        known: &Known,
+        args: &[&[u8]],
+        silent: bool,
+    ) -> Step {
+        let Some(command) = known.id else { return Step::Done };
+        let call = Call { id, command, args, silent };
+        if !arity_fits(command, args.len()) {
+            self.stats.command(known.id).rejected += 1;
+            self.reply(id, silent, |out| reject::arity(out, command.name()));
+            self.end_skip(id, silent);
+            return Step::Done;
+        }
+        let step = self.answer_command(now, &call);
+        if step == Step::Done {
+            self.stats.command(known.id).calls += 1;
+            if command != ids::CLIENT {
+                self.end_skip(id, silent);
+            }
+        }
+        step
+    }
+
+    fn answer_command(&mut self, now: Time, call: &Call<'_>) -> Step {
+        match call.command {
+            ids::PING => self.ping(call),
+            ids::ECHO => self.say(call, |out| encode::bulk(out, call.args[1])),
+            ids::QUIT => {
+                self.say(call, |out| encode::simple(out, b"OK"));
+                self.begin_close(call.id);
+                Step::Done
+            }
+            ids::RESET => self.reset(call),
+            ids::SELECT => self.select(now, call),
+            ids::HELLO => self.hello(now, call),
+            ids::AUTH => self.auth(call),
+            ids::INFO => self.info(now, call),
+            ids::EXEC => self.refuse(call, reject::EXEC_WITHOUT_MULTI),
+            ids::DISCARD => self.refuse(call, reject::DISCARD_WITHOUT_MULTI),
+            ids::UNWATCH => self.ok(call),
+            ids::READONLY | ids::READWRITE | ids::ASKING => self.refuse(call, reject::NO_CLUSTER),
+            _ => self.client_command(now, call),
+        }
+    }
+
+    /// Writes a reply.
+    pub(crate) fn say(&mut self, call: &Call<'_>, write: impl FnOnce(&mut Vec<u8>)) -> Step {
+        self.reply(call.id, call.silent, write);
+        Step::Done
+    }
+
+    /// Answers OK.
+    pub(crate) fn ok(&mut self, call: &Call<'_>) -> Step {
+        self.say(call, |out| encode::simple(out, b"OK"))
+    }
+
+    /// Answers an error.
+    pub(crate) fn refuse(&mut self, call: &Call<'_>, text: &str) -> Step {
+        self.stats.command(Some(call.command)).failed += 1;
+        self.say(call, |out| reject::write(out, text))
+    }
+
+    pub(crate) fn protocol_of(&self, id: ClientId) -> Protocol {
+        self.clients.get(id).map_or(Protocol::Resp2, |client| client.protocol)
+    }
+
+    fn ping(&mut self, call: &Call<'_>) -> Step {
+        match call.args {
+            [_] => self.say(call, |out| encode::simple(out, b"PONG")),
+            [_, text] => self.say(call, |out| encode::bulk(out, text)),
+            _ => self.say(call, |out| reject::arity(out, call.command.name())),
+        }
+    }
+
+    /// As a connection that was just opened, but for the socket (`resetCommand`).
+    fn reset(&mut self, call: &Call<'_>) -> Step {
+        let password_free = self.settings.password.is_none();
+        let db = self.settings.node.db;
+        if let Some(client) = self.clients.get_mut(call.id) {
+            client.db = db;
+            client.protocol = Protocol::Resp2;
+            client.authenticated = password_free;
+            client.reply_mode = ReplyMode::On;
+            client.identity.name.clear();
+            client.identity.no_evict = false;
+            client.identity.no_touch = false;
+        }
+        self.reply(call.id, false, |out| encode::simple(out, b"RESET"));
+        Step::Done
+    }
+
+    /// The database exists if a connection can select it, so the first client to ask waits for one.
+    fn select(&mut self, now: Time, call: &Call<'_>) -> Step {
+        let Some(db) = number::parse_i64(call.args[1]) else {
+            return self.refuse(call, reject::NOT_AN_INTEGER);
+        };
+        let Some(client) = self.clients.get(call.id) else { return Step::Gone };
+        let (protocol, current) = (client.protocol, client.db);
+        if i32::try_from(db).is_err() {
+            return self.refuse(call, reject::NOT_AN_INTEGER);
+        }
+        let Ok(db) = u32::try_from(db) else { return self.refuse(call, reject::DB_RANGE) };
+        if db != current {
+            match self.probe(now, protocol, db, call.id) {
+                Availability::Ready(_) => {}
+                Availability::Wait(upstream) => return Step::Hold(Hold::Upstream(upstream)),
+                Availability::Down(error) => {
+                    self.say(call, |out| out.extend_from_slice(&error));
+                    self.forget_refused(protocol, db);
+                    return Step::Done;
+                }
+            }
+        }
+        if let Some(client) = self.clients.get_mut(call.id) {
+            client.db = db;
+        }
+        self.ok(call)
+    }
+
+    /// Asks every worker; the reply takes its place now and comes when all have answered.
+    pub(crate) fn ask(&mut self, call: &Call<'_>, question: Question, purpose: Purpose) -> Step {
+        self.stats.requests += 1;
+        let Some(client) = self.clients.get_mut(call.id) else { return Step::Gone };
+        let seq = client.places.reserve(1);
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.asked.push(Asked { ticket, client: call.id, seq, silent: call.silent, purpose });
+        self.actions.push_back(Action::Ask(ticket, question));
+        Step::Done
+    }
+
+    /// This worker's answer to a question of any worker.
+    pub fn answer(&mut self, now: Time, question: &Question) -> Answer {
+        match question {
+            Question::List(ids) => Answer::Lines(self.client_lines(now, ids.as_deref())),
+            Question::Kill(filter) => Answer::Killed(self.kill_clients(now, filter)),
+            Question::Pause { ms, writes_only } => {
+                let until = now.plus_ms(*ms);
+                let both = self.pause.filter(|pause| pause.until > until);
+                self.pause = Some(crate::engine::Pause {
+                    until: both.map_or(until, |pause| pause.until),
+                    writes_only: *writes_only,
+                });
+                Answer::Done
+            }
+            Question::Unpause => {
+                self.end_pause();
+                Answer::Done
+            }
+            Question::Report => Answer::Report(alloc::boxed::Box::new(self.report())),
+        }
+    }
+
+    /// All workers have answered the question of this ticket.
+    pub fn handle_answers(&mut self, ticket: u64, answers: Vec<Answer>, facts: &ProcessFacts) {
+        let Some(at) = self.asked.iter().position(|asked| asked.ticket == ticket) else { return };
+        let asked = self.asked.swap_remove(at);
+        let protocol = self.protocol_of(asked.client);
+        let mut out = Vec::new();
+        match &asked.purpose {
+            Purpose::Ok => encode::simple(&mut out, b"OK"),
+            Purpose::List => client_list::write(&mut out, answers, protocol),
+            Purpose::Kill => encode::integer(&mut out, client_command::killed(&answers) as i64),
+            Purpose::KillOne if client_command::killed(&answers) == 0 => {
+                reject::write(&mut out, reject::NO_SUCH_CLIENT);
+            }
+            Purpose::KillOne => encode::simple(&mut out, b"OK"),
+            Purpose::Info(sections) => {
+                let text = info::text(sections, answers, facts, &self.facts, &self.settings);
+                encode::verbatim(&mut out, *b"txt", text.as_bytes(), protocol);
+            }
+        }
+        self.deliver(asked.client, asked.seq, 1, asked.silent, &out);
+    }
+}
+
+/// Whether so many arguments, the command included, fit the row.
+pub(crate) fn arity_fits(command: CommandId, count: usize) -> bool {
+    let arity = i64::from(command.row().arity);
+    let count = count as i64;
+    if arity >= 0 { count == arity } else { count >= -arity }
+}

@@ -1,0 +1,165 @@
+//! Every error text that a client can see from us, in one file.
+//!
+//! Texts that Redis has are Redis' own, to the byte (version 7.0 and later; where versions differ, the later). Texts that only a
+//! proxy has begin with `ERR respool:` and name the node and the cause, so that whoever reads them in an application's log
+//! knows which process to look at. Errors of the protocol itself are `resp::RequestError`'s.
+//!
+//! Invariant: no text contains a password or a value of a client; names of commands that are quoted are cut as Redis cuts
+//! them.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use resp::encode;
+
+/// Before AUTH.
+pub const NOAUTH: &str = "NOAUTH Authentication required.";
+/// HELLO before AUTH and without it.
+pub const NOAUTH_HELLO: &str = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time";
+/// Wrong password.
+pub const WRONGPASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+/// AUTH with one argument where no password is set.
+pub const AUTH_NOT_CONFIGURED: &str = "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?";
+/// HELLO with a version that does not exist.
+pub const NOPROTO: &str = "NOPROTO unsupported protocol version";
+/// HELLO with a version that is no number.
+pub const HELLO_VERSION: &str = "ERR Protocol version is not an integer or out of range";
+/// A malformed option list.
+pub const SYNTAX: &str = "ERR syntax error";
+/// A number was expected.
+pub const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
+/// SELECT beyond the server's databases.
+pub const DB_RANGE: &str = "ERR DB index is out of range";
+/// EXEC outside of a transaction.
+pub const EXEC_WITHOUT_MULTI: &str = "ERR EXEC without MULTI";
+/// DISCARD outside of a transaction.
+pub const DISCARD_WITHOUT_MULTI: &str = "ERR DISCARD without MULTI";
+/// READONLY and its like on a server that is no cluster node, as respool shows itself.
+pub const NO_CLUSTER: &str = "ERR This instance has cluster support disabled";
+/// One client too many.
+pub const MAX_CLIENTS: &str = "ERR max number of clients reached";
+/// CLIENT SETNAME with blanks.
+pub const CLIENT_NAME: &str =
+    "ERR Client names cannot contain spaces, newlines or special characters.";
+/// CLIENT KILL that hits nobody, old form.
+pub const NO_SUCH_CLIENT: &str = "ERR No such client";
+/// CLIENT PAUSE with a bad timeout.
+pub const TIMEOUT_NOT_AN_INTEGER: &str = "ERR timeout is not an integer or out of range";
+/// CLIENT PAUSE with a negative timeout.
+pub const TIMEOUT_NEGATIVE: &str = "ERR timeout is negative";
+/// An id that is not above 0.
+pub const CLIENT_ID_RANGE: &str = "ERR client-id should be greater than 0";
+/// An id that is no number.
+pub const CLIENT_ID_INVALID: &str = "ERR Invalid client ID";
+/// CLIENT GETREDIR and CACHING need tracking.
+pub const TRACKING_NEEDED: &str =
+    "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled";
+/// A request that the proxy would answer itself is too large to be kept.
+pub const LOCAL_TOO_LARGE: &str =
+    "ERR respool: this command is answered by the proxy and its arguments are too large";
+/// All upstream connections that the configuration allows are in use.
+pub const UPSTREAMS_MAX: &str =
+    "ERR respool: no upstream connection free (limits.upstream_conns_max)";
+
+/// Writes one of the constants above.
+pub fn write(out: &mut Vec<u8>, text: &str) {
+    encode::error(out, text.as_bytes());
+}
+
+/// `ERR wrong number of arguments for 'get' command`.
+pub fn arity(out: &mut Vec<u8>, command: &str) {
+    write(out, &format!("ERR wrong number of arguments for '{command}' command"));
+}
+
+/// A command that needs a connection of its own.
+pub fn needs_own_connection(out: &mut Vec<u8>, command: &str) {
+    write(
+        out,
+        &format!(
+            "ERR respool: '{command}' needs a connection of its own, which respool does not give yet; connect to the server directly for it"
+        ),
+    );
+}
+
+/// A command that is not given on.
+pub fn refused(out: &mut Vec<u8>, command: &str) {
+    write(out, &format!("ERR respool: '{command}' is not given on to the server by the proxy"));
+}
+
+/// The node cannot be reached, or went away before it answered.
+pub fn node(node: &str, cause: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    write(&mut out, &format!("ERR respool: upstream {node}: {cause}"));
+    out
+}
+
+/// `ERR unknown subcommand 'x'. Try CLIENT HELP.`
+pub fn unknown_subcommand(out: &mut Vec<u8>, parent: &str, given: &[u8]) {
+    let given = &given[..given.len().min(128)];
+    let text = format!(
+        "ERR unknown subcommand '{}'. Try {} HELP.",
+        String::from_utf8_lossy(given),
+        parent.to_ascii_uppercase()
+    );
+    write_raw(out, &text, given);
+}
+
+/// `ERR unknown command 'x', with args beginning with: 'a' 'b' `, cut as Redis cuts it: 128 bytes of the name, 128 of the
+/// arguments together.
+pub fn unknown_command<'a>(out: &mut Vec<u8>, name: &[u8], args: impl Iterator<Item = &'a [u8]>) {
+    let mut text = Vec::from(&b"ERR unknown command '"[..]);
+    text.extend_from_slice(&name[..name.len().min(128)]);
+    text.extend_from_slice(b"', with args beginning with: ");
+    let mut used = 0usize;
+    for arg in args {
+        if used >= 128 {
+            break;
+        }
+        let part = &arg[..arg.len().min(128 - used)];
+        text.push(b'\'');
+        text.extend_from_slice(part);
+        text.extend_from_slice(b"' ");
+        used += part.len() + 3;
+    }
+    encode::error(out, &text);
+}
+
+/// Puts the bytes as they were given where a lossy text would have changed them.
+fn write_raw(out: &mut Vec<u8>, text: &str, given: &[u8]) {
+    let Some(at) = text.find('\'') else { return write(out, text) };
+    let lossy = String::from_utf8_lossy(given).len();
+    let mut raw = Vec::from(text[..=at].as_bytes());
+    raw.extend_from_slice(given);
+    raw.extend_from_slice(text[at + 1 + lossy..].as_bytes());
+    encode::error(out, &raw);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_commands_are_quoted_as_redis_quotes_them() {
+        let mut out = Vec::new();
+        unknown_command(&mut out, b"nope", [&b"a"[..], b"b c"].into_iter());
+        assert_eq!(
+            out,
+            b"-ERR unknown command 'nope', with args beginning with: 'a' 'b c' \r\n"
+        );
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_stay_as_they_are() {
+        let mut out = Vec::new();
+        unknown_subcommand(&mut out, "client", b"\xff\xfe");
+        assert_eq!(out, b"-ERR unknown subcommand '\xff\xfe'. Try CLIENT HELP.\r\n");
+    }
+
+    #[test]
+    fn a_lost_node_is_named_with_the_cause() {
+        assert_eq!(
+            node("127.0.0.1:6379", "closed the connection"),
+            b"-ERR respool: upstream 127.0.0.1:6379: closed the connection\r\n"
+        );
+    }
+}

@@ -1,0 +1,349 @@
+//! A reply's way back: from an upstream's bytes to the clients whose turn it is.
+//!
+//! Replies are scanned where they lie. As many as belong to one client in a row are handed over with one copy. A reply that is
+//! not whole stays in the upstream's tail while it is small; a large one is *cut through*: its part goes out to the client at
+//! once, so that memory is bounded by water marks and not by the size of values.
+//!
+//! A client that takes a reply more slowly than the server gives it stops the reading of that upstream (see
+//! [`Engine::stall_for`]); whoever wants it meanwhile goes on over a fresh one.
+//!
+//! Not here: what a reply means. Only the proxy's own commands are looked into (`connect`).
+//!
+//! Invariant: bytes are consumed exactly up to the end of the last whole reply, or up to what was cut through.
+
+use crate::client::Client;
+use crate::engine::Engine;
+use crate::ids::{ClientId, UpstreamId};
+use crate::limits::{CLIENT_STREAM_BYTES, CUT_THROUGH_BYTES, OWN_REPLY_BYTES};
+use crate::pool::BufferPool;
+use crate::stats::Stats;
+use crate::time::Time;
+use crate::upstream::inflight::{OwnCommand, Owner};
+use crate::upstream::{Role, Stall, Upstream};
+use alloc::format;
+use alloc::string::String;
+use resp::{ReplyError, Scan};
+
+/// Why a connection cannot be used any more; in words for the error texts.
+type Fault = String;
+
+/// What was found at the begin of the input.
+enum Piece {
+    /// So many whole replies of the front run, in so many bytes, and whether an unfinished one follows.
+    Replies { count: u32, bytes: usize, partial: bool },
+    /// A whole reply to a command of the proxy's own.
+    Own(OwnCommand, usize),
+    /// Nothing whole.
+    Nothing,
+}
+
+impl Engine {
+    /// Bytes came from an upstream.
+    pub fn handle_upstream_bytes(&mut self, now: Time, id: UpstreamId, bytes: &[u8]) {
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        if !upstream.has_socket() {
+            return;
+        }
+        upstream.progress_at = now;
+        self.stats.upstream_in_bytes += bytes.len() as u64;
+        let outcome = if upstream.tail.is_empty() {
+            self.replies(now, id, bytes).map(|used| self.keep_upstream_tail(id, &bytes[used..]))
+        } else {
+            let mut tail = core::mem::take(&mut upstream.tail);
+            tail.extend_from_slice(bytes);
+            let outcome = self.replies(now, id, &tail);
+            outcome.map(|used| self.put_back_upstream_tail(id, tail, used))
+        };
+        if let Err(cause) = outcome {
+            self.lose_upstream(now, id, &cause, true);
+        }
+        self.after_replies(now, id);
+    }
+
+    fn keep_upstream_tail(&mut self, id: UpstreamId, rest: &[u8]) {
+        if rest.is_empty() {
+            return;
+        }
+        if let Some(upstream) = self.upstreams.get_mut(id).filter(|up| up.has_socket()) {
+            upstream.tail = self.pool.take();
+            upstream.tail.extend_from_slice(rest);
+        }
+    }
+
+    fn put_back_upstream_tail(&mut self, id: UpstreamId, mut tail: alloc::vec::Vec<u8>, used: usize) {
+        match self.upstreams.get_mut(id).filter(|up| up.has_socket()) {
+            Some(upstream) if used < tail.len() => {
+                tail.drain(..used);
+                upstream.tail = tail;
+            }
+            _ => self.pool.give(tail),
+        }
+    }
+
+    /// Hands over all whole replies at the begin of `input`; returns the bytes done with.
+    fn replies(&mut self, now: Time, id: UpstreamId, input: &[u8]) -> Result<usize, Fault> {
+        let mut pos = 0;
+        while pos < input.len() {
+            let Some(upstream) = self.upstreams.get_mut(id).filter(|up| up.has_socket()) else {
+                return Ok(input.len());
+            };
+            if let Some(used) = skip_push(upstream, &input[pos..])? {
+                if used == 0 {
+                    return Ok(pos);
+                }
+                pos += used;
+                continue;
+            }
+            let Some(run) = upstream.inflight.front().copied() else {
+                return Err(unasked(&input[pos..]));
+            };
+            match next_piece(upstream, &mut self.stats, run.command, &input[pos..])? {
+                Piece::Nothing => return Ok(pos),
+                Piece::Own(own, bytes) => {
+                    upstream.inflight.answered(1);
+                    self.own_reply(now, id, own, &input[pos..pos + bytes]);
+                    pos += bytes;
+                }
+                Piece::Replies { count, bytes, partial } => {
+                    let Owner::Client { id: client, seq, silent } = run.owner else {
+                        return Ok(pos);
+                    };
+                    upstream.inflight.answered(count);
+                    let waited = now.since(run.sent_at) * u64::from(count);
+                    self.stats.command(run.command).usec += waited;
+                    let end = pos + bytes;
+                    if count > 0 {
+                        self.deliver(client, seq, count, silent, &input[pos..end]);
+                        self.check_stall(now, id, client);
+                    }
+                    pos = end;
+                    if partial {
+                        let seq = seq.wrapping_add(count);
+                        pos += self.cut_through(now, id, client, seq, silent, &input[pos..]);
+                        return Ok(pos);
+                    }
+                }
+            }
+        }
+        Ok(pos)
+    }
+
+    /// Gives the client `count` replies for its places from `seq` on: at once if it is their turn, else they are kept.
+    #[inline]
+    pub(crate) fn deliver(
+        &mut self,
+        id: ClientId,
+        seq: u32,
+        count: u32,
+        silent: bool,
+        bytes: &[u8],
+    ) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let bytes = if silent { &[][..] } else { bytes };
+        client.note_replies(count, bytes.len());
+        if seq == client.places.head() {
+            client.mid_reply = None;
+            client.places.pass(count);
+            append(client, &mut self.pool, bytes);
+            while let Some(ready) = client.places.next_ready() {
+                append(client, &mut self.pool, &ready);
+            }
+            if !client.out.dirty && client.out.pending() > 0 {
+                client.out.dirty = true;
+                self.dirty_clients.push(id);
+            }
+        } else {
+            client.places.keep(seq, count, bytes.to_vec());
+        }
+        self.settle_if_needed(id);
+    }
+
+    /// Writes a reply of the proxy's own: at its place behind everything that the client waits for.
+    pub(crate) fn reply(
+        &mut self,
+        id: ClientId,
+        silent: bool,
+        write: impl FnOnce(&mut alloc::vec::Vec<u8>),
+    ) {
+        self.stats.requests += 1;
+        let Some(client) = self.clients.get_mut(id) else { return };
+        if client.places.open() > 0 {
+            self.scratch.clear();
+            if !silent {
+                write(&mut self.scratch);
+            }
+            client.places.append_ready(&self.scratch);
+        } else if !silent {
+            write(client.out.buf(&mut self.pool));
+            if !client.out.dirty {
+                client.out.dirty = true;
+                self.dirty_clients.push(id);
+            }
+        }
+        self.settle_if_needed(id);
+    }
+
+    /// The part of a large reply that is here goes out at once; returns the bytes taken.
+    fn cut_through(
+        &mut self,
+        now: Time,
+        upstream_id: UpstreamId,
+        id: ClientId,
+        seq: u32,
+        silent: bool,
+        rest: &[u8],
+    ) -> usize {
+        let Some(upstream) = self.upstreams.get_mut(upstream_id) else { return 0 };
+        let scanned = (upstream.scanner.position() - upstream.forwarded) as usize;
+        if upstream.forwarded == 0 && scanned < CUT_THROUGH_BYTES {
+            return 0;
+        }
+        match self.clients.get_mut(id) {
+            Some(client) if !silent && seq != client.places.head() => {
+                // Another upstream's reply is due first. The bytes wait here, within the client's hard bound.
+                if rest.len() < self.settings.limits.client_out_max_bytes {
+                    return 0;
+                }
+                self.evict(id, "a reply that waited for an earlier one grew too large");
+                return 0;
+            }
+            Some(client) if !silent => {
+                append(client, &mut self.pool, &rest[..scanned]);
+                client.mid_reply = Some(upstream_id);
+                if !client.out.dirty {
+                    client.out.dirty = true;
+                    self.dirty_clients.push(id);
+                }
+            }
+            // Nobody wants it: dropped as it comes.
+            _ => {}
+        }
+        if let Some(upstream) = self.upstreams.get_mut(upstream_id) {
+            upstream.forwarded += scanned as u64;
+        }
+        self.settle_if_needed(id);
+        self.check_stall(now, upstream_id, id);
+        scanned
+    }
+
+    /// Stops reading the upstream if this client has too much waiting.
+    #[inline]
+    fn check_stall(&mut self, now: Time, upstream_id: UpstreamId, id: ClientId) {
+        if self.clients.get(id).is_some_and(|client| client.out.pending() > CLIENT_STREAM_BYTES) {
+            self.stall_for(now, upstream_id, id);
+        }
+    }
+
+    /// The client takes its replies more slowly than they come. While nobody waits behind it the upstream is just not read;
+    /// if others do, it gets a larger share of memory first, so that they are served. Whoever wants that upstream meanwhile gets a
+    /// fresh one (`connect`), and this one is retired.
+    #[cold]
+    fn stall_for(&mut self, now: Time, upstream_id: UpstreamId, id: ClientId) {
+        let (Some(client), Some(upstream)) =
+            (self.clients.get_mut(id), self.upstreams.get_mut(upstream_id))
+        else {
+            return;
+        };
+        let others_wait = upstream.inflight.others_wait(id);
+        let bound = self.settings.limits.client_out_max_bytes;
+        if upstream.stall.is_some() || (others_wait && client.out.pending() < bound) {
+            return;
+        }
+        upstream.stall = Some(Stall { client: id, since: now, progress_at: now });
+        client.stalls = Some(upstream_id);
+        self.actions.push_back(crate::Action::ReadUpstream(upstream_id, false));
+    }
+
+    /// What follows a batch of replies: an upstream that has done its work goes.
+    pub(crate) fn after_replies(&mut self, now: Time, id: UpstreamId) {
+        let Some(upstream) = self.upstreams.get(id) else { return };
+        if !upstream.inflight.is_empty() || !upstream.is_ready() {
+            return;
+        }
+        match upstream.role {
+            Role::Shared | Role::Spare(_) => {}
+            Role::Retired => self.remove_upstream(id),
+            Role::Transfer(client) => self.release_transfer(now, id, client),
+        }
+    }
+}
+
+#[inline]
+fn append(client: &mut Client, pool: &mut BufferPool, bytes: &[u8]) {
+    if !bytes.is_empty() {
+        client.out.buf(pool).extend_from_slice(bytes);
+    }
+}
+
+/// Skips a RESP3 push, which is no answer to anything on a shared connection. `None`: there is none; 0: it is not whole.
+fn skip_push(upstream: &mut Upstream, input: &[u8]) -> Result<Option<usize>, Fault> {
+    if !upstream.in_push {
+        if input[0] != b'>' || !upstream.scanner.is_fresh() {
+            return Ok(None);
+        }
+        upstream.in_push = true;
+    }
+    match upstream.scanner.scan(input).map_err(|error| malformed(&error))? {
+        Scan::Complete { consumed, .. } => {
+            upstream.in_push = false;
+            Ok(Some(consumed))
+        }
+        Scan::Partial { consumed } => Ok(Some(consumed)),
+    }
+}
+
+/// Scans replies of the front run until it is done, the input ends, or a push comes.
+fn next_piece(
+    upstream: &mut Upstream,
+    stats: &mut Stats,
+    command: Option<crate::command::CommandId>,
+    input: &[u8],
+) -> Result<Piece, Fault> {
+    let Some(run) = upstream.inflight.front() else { return Ok(Piece::Nothing) };
+    let (owner, wanted) = (run.owner, run.count);
+    let (mut count, mut end, mut failed) = (0, 0, 0);
+    // Of the first reply some bytes may be scanned already: those that stand in the tail.
+    let mut offset = (upstream.scanner.position() - upstream.forwarded) as usize;
+    let mut partial = false;
+    while count < wanted {
+        let Some(rest) = input.get(end + offset..).filter(|rest| !rest.is_empty()) else { break };
+        if rest[0] == b'>' && upstream.scanner.is_fresh() {
+            break;
+        }
+        match upstream.scanner.scan(rest).map_err(|error| malformed(&error))? {
+            Scan::Complete { consumed, .. } => {
+                // `end` is the reply's first byte unless its begin was cut through, and then it is no error.
+                failed += u64::from(upstream.forwarded == 0 && input[end] == b'-');
+                end += offset + consumed;
+                offset = 0;
+                upstream.forwarded = 0;
+                count += 1;
+            }
+            Scan::Partial { .. } => {
+                partial = true;
+                break;
+            }
+        }
+    }
+    stats.command(command).failed += failed;
+    match owner {
+        Owner::Own(own) if count > 0 => Ok(Piece::Own(own, end)),
+        Owner::Own(_) if input.len() > OWN_REPLY_BYTES => {
+            Err(String::from("sent too long a reply to a command of the proxy"))
+        }
+        Owner::Own(_) => Ok(Piece::Nothing),
+        Owner::Client { .. } if count == 0 && !partial => Ok(Piece::Nothing),
+        Owner::Client { .. } => Ok(Piece::Replies { count, bytes: end, partial }),
+    }
+}
+
+fn malformed(error: &ReplyError) -> Fault {
+    format!("sent a malformed reply ({error})")
+}
+
+/// A server that closes a connection of its own accord says why first (`-ERR max number of clients reached`).
+fn unasked(input: &[u8]) -> Fault {
+    let line = input.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let line = &line[..line.len().min(crate::limits::QUOTED_ERROR_BYTES)];
+    format!("sent a reply that nobody asked for: {}", String::from_utf8_lossy(line))
+}

@@ -1,0 +1,372 @@
+//! A request's way in: from a client's bytes to an upstream's out buffer, or to a local answer.
+//!
+//! Two speeds. [`Engine::forward_run`] takes the plain case: consecutive whole requests that go over the client's shared
+//! upstream are scanned where they lie, get their places, and leave as *one* copy into the out buffer. Whatever is
+//! not plain stops it, and [`Engine::dispatch`] looks at that one request properly.
+//!
+//! ```text
+//!  input:  GET… SET… GET… PING… GET… SE
+//!          └── one run ──┘  │    │    └ unfinished: stays in the client's tail
+//!            forward_run    │    └ forward_run again
+//!                        dispatch
+//! ```
+//! Not here: replies (`reply`), large requests (`transfer`).
+//!
+//! Invariant: a request is either processed once (it has its place, or needs none) or stays in the tail untouched.
+
+use crate::client::{Client, Hold, ReplyMode};
+use crate::command::{self, Class, CommandId};
+use crate::connect::Availability;
+use crate::engine::Engine;
+use crate::ids::{ClientId, UpstreamId};
+use crate::reject;
+use crate::route::{self, Known, Way};
+use crate::settings::Limits;
+use crate::time::Time;
+use crate::upstream::inflight::{Owner, Run};
+use crate::upstream::{Lane, Role, Upstream, UpstreamKey};
+use alloc::vec::Vec;
+use resp::{Args, Protocol, Request, RequestError, RequestLimits, Scan, encode, inline};
+
+/// Why a run of plain requests ended.
+#[derive(Debug)]
+enum Stop {
+    /// The input is used up, or its rest is no whole request.
+    Input,
+    /// This request is not plain.
+    Slow(Request),
+    /// The unfinished request at the end is too large to be kept.
+    Large,
+    /// Nothing more of this client may be taken in now.
+    Full,
+    /// Not the protocol.
+    Fault(RequestError),
+}
+
+/// What became of one request.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// It was processed.
+    Done,
+    /// It must wait, untouched.
+    Hold(Hold),
+    /// It is not the protocol after all (an inline request with unbalanced quotes).
+    Fault(RequestError),
+    /// The client is gone.
+    Gone,
+}
+
+impl Engine {
+    /// Processes input of a client that begins at a request; returns how many bytes are done with.
+    pub(crate) fn process(&mut self, now: Time, id: ClientId, input: &[u8]) -> usize {
+        let mut pos = 0;
+        loop {
+            let Some(client) = self.clients.get(id) else { return input.len() };
+            if client.closing {
+                return input.len();
+            }
+            match client.hold {
+                Hold::No => {}
+                Hold::Streaming(_) | Hold::Skipping => {
+                    let (used, finished) = self.stream(now, id, &input[pos..]);
+                    pos += used;
+                    if !finished {
+                        return pos;
+                    }
+                    continue;
+                }
+                _ => return pos,
+            }
+            let (used, stop) = self.forward_run(now, id, &input[pos..]);
+            pos += used;
+            let step = match stop {
+                Stop::Input => return pos,
+                Stop::Full => Step::Hold(Hold::Output),
+                Stop::Fault(error) => Step::Fault(error),
+                Stop::Slow(request) => {
+                    let end = pos + request.len as usize;
+                    let step = self.dispatch(now, id, &input[pos..end], &request);
+                    if step == Step::Done {
+                        pos = end;
+                    }
+                    step
+                }
+                Stop::Large => {
+                    let (used, step) = self.begin_large(now, id, &input[pos..]);
+                    pos += used;
+                    step
+                }
+            };
+            match step {
+                Step::Done => {}
+                Step::Gone => return input.len(),
+                Step::Fault(error) => {
+                    self.protocol_error(id, &error);
+                    return input.len();
+                }
+                Step::Hold(hold) => {
+                    self.hold(id, hold);
+                    return pos;
+                }
+            }
+        }
+    }
+
+    /// Forwards plain requests from the begin of `input` on; returns the bytes forwarded and why it stopped.
+    fn forward_run(&mut self, now: Time, id: ClientId, input: &[u8]) -> (usize, Stop) {
+        let Self { clients, upstreams, pool, stats, dirty_upstreams, settings, .. } = self;
+        let Some(client) = clients.get_mut(id) else { return (input.len(), Stop::Input) };
+        let mut room = room(client, &settings.limits);
+        let mut target = if self.pause.is_none() {
+            plain_target(client, upstreams, &settings.limits)
+        } else {
+            None
+        };
+        let request_limits = RequestLimits {
+            bulk_bytes_max: settings.limits.bulk_bytes_max,
+            authenticated: client.authenticated,
+            ..RequestLimits::default()
+        };
+        let (mut pos, mut count, mut run_command) = (0, 0, None);
+        let stop = loop {
+            let offset = client.scanner.position() as usize;
+            let Some(rest) = input.get(pos + offset..).filter(|rest| !rest.is_empty()) else {
+                break Stop::Input;
+            };
+            if room == 0 {
+                break Stop::Full;
+            }
+            let request = match client.scanner.scan(rest, &request_limits) {
+                Ok(Scan::Complete { frame, .. }) => frame,
+                Ok(Scan::Partial { .. }) => break partial(client, &settings.limits),
+                Err(error) => break Stop::Fault(error),
+            };
+            let command = plain_command(&request, &input[pos..]);
+            let (Some((_, upstream)), Some(_)) = (&mut target, command) else {
+                break Stop::Slow(request);
+            };
+            if command != run_command && count > 0 {
+                push_run(client, id, upstream, run_command, count, now);
+                stats.command(run_command).calls += u64::from(count);
+                stats.requests += u64::from(count);
+                count = 0;
+            }
+            run_command = command;
+            count += 1;
+            room -= 1;
+            pos += request.len as usize;
+        };
+        if let (Some((upstream_id, upstream)), 1..) = (target, pos) {
+            push_run(client, id, upstream, run_command, count, now);
+            stats.command(run_command).calls += u64::from(count);
+            stats.requests += u64::from(count);
+            client.last_command = run_command;
+            upstream.out.buf(pool).extend_from_slice(&input[..pos]);
+            if !upstream.out.dirty {
+                upstream.out.dirty = true;
+                dirty_upstreams.push(upstream_id);
+            }
+        }
+        (pos, stop)
+    }
+
+    /// Processes one whole request that is not plain.
+    fn dispatch(&mut self, now: Time, id: ClientId, frame: &[u8], request: &Request) -> Step {
+        if request.args == 0 {
+            return Step::Done;
+        }
+        if !request.inline {
+            let args: Vec<&[u8]> = Args::new(frame).collect();
+            return self.dispatch_args(now, id, frame, &args);
+        }
+        let words = match inline::split(frame) {
+            Ok(words) => words,
+            Err(error) => return Step::Fault(error),
+        };
+        let args: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        if args.is_empty() {
+            return Step::Done;
+        }
+        let mut whole = Vec::new();
+        encode::request(&mut whole, &args);
+        self.dispatch_args(now, id, &whole, &args)
+    }
+
+    fn dispatch_args(&mut self, now: Time, id: ClientId, frame: &[u8], args: &[&[u8]]) -> Step {
+        let known = route::classify(args.len(), |n| args[n], self.learned.as_ref());
+        let Some(client) = self.clients.get_mut(id) else { return Step::Gone };
+        client.last_command = known.id;
+        if !client.authenticated && !known.before_auth {
+            self.refuse_before_auth(id, &known, args);
+            return Step::Done;
+        }
+        if self.pause.is_some_and(|pause| known.writes || !pause.writes_only)
+            && known.way != Way::Local
+        {
+            return Step::Hold(Hold::Paused);
+        }
+        let silent = client.reply_mode != ReplyMode::On;
+        let step = match known.way {
+            Way::Shared => self.forward(now, id, Lane::Shared, frame, known.id, silent),
+            Way::Control => self.forward(now, id, Lane::Control, frame, known.id, silent),
+            Way::Local => return self.answer_locally(now, id, &known, args, silent),
+            Way::Leased | Way::Refused => {
+                let name = known.id.map_or("command", CommandId::name);
+                self.stats.command(known.id).rejected += 1;
+                self.reply(id, silent, |out| match known.way {
+                    Way::Leased => reject::needs_own_connection(out, name),
+                    _ => reject::refused(out, name),
+                });
+                Step::Done
+            }
+        };
+        if step == Step::Done {
+            self.end_skip(id, silent);
+        }
+        step
+    }
+
+    /// `CLIENT REPLY SKIP` covers one command; that was it.
+    pub(crate) fn end_skip(&mut self, id: ClientId, was_silent: bool) {
+        if was_silent
+            && let Some(client) = self.clients.get_mut(id)
+            && client.reply_mode == ReplyMode::SkipNext
+        {
+            client.reply_mode = ReplyMode::On;
+        }
+    }
+
+    /// Redis looks a command up and counts its arguments before it asks for a password (`processCommand`).
+    fn refuse_before_auth(&mut self, id: ClientId, known: &Known, args: &[&[u8]]) {
+        self.stats.command(known.id).rejected += 1;
+        let arity = known.id.map(|row| i64::from(row.row().arity));
+        let count = args.len() as i64;
+        self.reply(id, false, |out| match (known.id, arity) {
+            (None, _) => reject::unknown_command(out, args[0], args[1..].iter().copied()),
+            (Some(row), Some(arity)) if (arity > 0 && count != arity) || count < -arity => {
+                reject::arity(out, row.name());
+            }
+            _ => reject::write(out, reject::NOAUTH),
+        });
+    }
+
+    /// Gives one request on over the upstream of this lane.
+    pub(crate) fn forward(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        lane: Lane,
+        frame: &[u8],
+        command: Option<CommandId>,
+        silent: bool,
+    ) -> Step {
+        let Some(client) = self.clients.get(id) else { return Step::Gone };
+        let resp3 = client.protocol == Protocol::Resp3;
+        let key = UpstreamKey { resp3, db: client.db, lane };
+        let upstream_id = match self.upstream_for(now, key, id) {
+            Availability::Ready(upstream) => upstream,
+            Availability::Wait(upstream) => return Step::Hold(Hold::Upstream(upstream)),
+            Availability::Down(error) => {
+                self.stats.command(command).rejected += 1;
+                self.reply(id, silent, |out| out.extend_from_slice(&error));
+                return Step::Done;
+            }
+        };
+        let Self { clients, upstreams, pool, stats, dirty_upstreams, settings, .. } = self;
+        let (Some(client), Some(upstream)) = (clients.get_mut(id), upstreams.get_mut(upstream_id))
+        else {
+            return Step::Gone;
+        };
+        if lane == Lane::Shared && client.upstream != Some(upstream_id) {
+            if client.places.open() > 0 {
+                // Its earlier requests are on another connection to the same node and could be overtaken.
+                return Step::Hold(Hold::Drained);
+            }
+            client.upstream = Some(upstream_id);
+        }
+        if upstream.out.pending() >= settings.limits.upstream_out_high_bytes {
+            return Step::Hold(Hold::Upstream(upstream_id));
+        }
+        let seq = client.places.reserve(1);
+        let owner = Owner::Client { id, seq, silent };
+        upstream.inflight.push(Run { owner, count: 1, command, sent_at: now });
+        upstream.out.buf(pool).extend_from_slice(frame);
+        stats.requests += 1;
+        stats.command(command).calls += 1;
+        if !upstream.out.dirty {
+            upstream.out.dirty = true;
+            dirty_upstreams.push(upstream_id);
+        }
+        Step::Done
+    }
+
+    /// Answers what is not the protocol with Redis' text; the client is closed when that and all before it is out.
+    pub(crate) fn protocol_error(&mut self, id: ClientId, error: &RequestError) {
+        self.stats.protocol_errors += 1;
+        self.reply(id, false, |out| error.write_reply(out));
+        self.begin_close(id);
+    }
+}
+
+/// How many more requests this client may have unanswered.
+fn room(client: &Client, limits: &Limits) -> u32 {
+    if client.out.pending() > limits.client_out_high_bytes {
+        return 0;
+    }
+    client.window(limits.client_inflight_max).saturating_sub(client.places.open())
+}
+
+/// The upstream that plain requests of this client go to, if it is at hand and has room.
+#[inline]
+fn plain_target<'a>(
+    client: &Client,
+    upstreams: &'a mut crate::ids::Slab<crate::ids::UpstreamKind, Upstream>,
+    limits: &Limits,
+) -> Option<(UpstreamId, &'a mut Upstream)> {
+    if !client.is_plain() {
+        return None;
+    }
+    let id = client.upstream?;
+    let upstream = upstreams.get_mut(id)?;
+    let usable = upstream.is_ready()
+        && upstream.role == Role::Shared
+        && upstream.stall.is_none()
+        && upstream.key.db == client.db
+        && upstream.key.resp3 == (client.protocol == Protocol::Resp3)
+        && upstream.out.pending() < limits.upstream_out_high_bytes;
+    usable.then_some((id, upstream))
+}
+
+/// The command, if it is one that needs no second look.
+#[inline]
+fn plain_command(request: &Request, frame: &[u8]) -> Option<CommandId> {
+    if request.inline || request.args == 0 {
+        return None;
+    }
+    let id = command::lookup(request.head[0].of(frame))?;
+    let row = id.row();
+    (row.class == Class::Pass && !row.has_classed_subcommands).then_some(id)
+}
+
+#[inline]
+fn push_run(
+    client: &mut Client,
+    id: ClientId,
+    upstream: &mut Upstream,
+    command: Option<CommandId>,
+    count: u32,
+    now: Time,
+) {
+    let seq = client.places.reserve(count);
+    let owner = Owner::Client { id, seq, silent: false };
+    upstream.inflight.push(Run { owner, count, command, sent_at: now });
+}
+
+/// The rest of the input is no whole request: kept, unless it is or will be too large for that.
+fn partial(client: &Client, limits: &Limits) -> Stop {
+    if client.scanner.position() + client.scanner.missing() > limits.large_request_bytes {
+        Stop::Large
+    } else {
+        Stop::Input
+    }
+}

@@ -1,0 +1,127 @@
+//! What becomes of a request: which way it goes, before it is asked whether that way is open.
+//!
+//! Today there is one server, so a route is a matter of the command alone: over the shared connection, over the control lane,
+//! answered here, or refused. The tree of routes (shards, replicas, mirrors) takes its place here.
+//!
+//! Not here: connections and their states (`connect`).
+//!
+//! Invariant: the way depends on nothing but the arguments and the tables, so it is the same for the same request.
+
+use crate::command::{self, Class, CommandId, Learned};
+
+/// A command as far as the tables know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// Row of the static table (of the subcommand, where that matters), if it has one.
+    pub id: Option<CommandId>,
+    /// Where it goes.
+    pub way: Way,
+    /// It writes, as far as is known; unknown commands count as writing.
+    pub writes: bool,
+    /// It may be sent before AUTH.
+    pub before_auth: bool,
+}
+
+/// Where a request goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Over the shared connection.
+    Shared,
+    /// Over the control lane.
+    Control,
+    /// Answered by the proxy.
+    Local,
+    /// Needs a connection of its own.
+    Leased,
+    /// Not given on.
+    Refused,
+}
+
+/// Looks a request up. `arg` gives the arguments by index, 0 being the command.
+pub fn classify<'a>(
+    count: usize,
+    mut arg: impl FnMut(usize) -> &'a [u8],
+    learned: Option<&Learned>,
+) -> Known {
+    let name = arg(0);
+    let Some(mut id) = command::lookup(name) else {
+        let class = learned.and_then(|l| l.lookup(name)).map_or(Class::Pass, |row| row.class);
+        return Known { id: None, way: way_of(class, false), writes: true, before_auth: false };
+    };
+    if id.row().has_classed_subcommands
+        && count > 1
+        && let Some(sub) = command::lookup_sub(id, arg(1))
+    {
+        id = sub;
+    }
+    let row = id.row();
+    let blocks = row.class == Class::Blocking && has_block_option(count, arg);
+    Known {
+        id: Some(id),
+        way: way_of(row.class, blocks),
+        writes: row.writes(),
+        before_auth: row.flags.has(command::Flags::NO_AUTH),
+    }
+}
+
+fn way_of(class: Class, blocks: bool) -> Way {
+    match class {
+        Class::Pass => Way::Shared,
+        Class::Control => Way::Control,
+        Class::Local => Way::Local,
+        Class::Leased => Way::Leased,
+        Class::Blocking if blocks => Way::Leased,
+        Class::Blocking => Way::Shared,
+        Class::Refused => Way::Refused,
+    }
+}
+
+/// Whether XREAD or XREADGROUP has a BLOCK option: it stands before STREAMS, behind which everything is a key or an id.
+fn has_block_option<'a>(count: usize, mut arg: impl FnMut(usize) -> &'a [u8]) -> bool {
+    // XREADGROUP begins with GROUP group consumer, which may well be called "block".
+    let mut index = if count > 3 && arg(1).eq_ignore_ascii_case(b"group") { 4 } else { 1 };
+    while index < count {
+        let word = arg(index);
+        if word.eq_ignore_ascii_case(b"streams") {
+            return false;
+        }
+        if word.eq_ignore_ascii_case(b"block") {
+            return true;
+        }
+        // COUNT takes a number; NOACK and anything unknown stand alone.
+        index += if word.eq_ignore_ascii_case(b"count") { 2 } else { 1 };
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    fn way(line: &str) -> Way {
+        let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        classify(args.len(), |n| args[n], None).way
+    }
+
+    #[test]
+    fn the_command_decides_the_way() {
+        assert_eq!(way("get k"), Way::Shared);
+        assert_eq!(way("no.such.command k"), Way::Shared);
+        assert_eq!(way("PING"), Way::Local);
+        assert_eq!(way("CLIENT LIST"), Way::Local);
+        assert_eq!(way("MULTI"), Way::Leased);
+        assert_eq!(way("script load x"), Way::Shared);
+        assert_eq!(way("script kill"), Way::Control);
+        assert_eq!(way("script"), Way::Shared);
+        assert_eq!(way("DEBUG SLEEP 0"), Way::Refused);
+    }
+
+    #[test]
+    fn reading_a_stream_blocks_only_when_told() {
+        assert_eq!(way("XREAD STREAMS block 0"), Way::Shared);
+        assert_eq!(way("XREAD COUNT 2 BLOCK 0 STREAMS s 0"), Way::Leased);
+        assert_eq!(way("XREADGROUP GROUP block block COUNT 1 STREAMS s >"), Way::Shared);
+        assert_eq!(way("XREADGROUP GROUP g c NOACK BLOCK 1 STREAMS s >"), Way::Leased);
+    }
+}

@@ -1,0 +1,182 @@
+//! What an engine is told at its start: where to, as whom, and the bounds.
+//!
+//! Plain data; the reading and checking of a configuration is `config`'s, the turning of one into the other is `server`'s.
+//! Secrets are bytes here, wrapped so that no `Debug` shows them.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+/// A password. `Debug` shows three stars.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Password(Vec<u8>);
+
+impl Password {
+    /// Wraps the bytes of a password.
+    pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
+        Self(bytes.into())
+    }
+
+    /// The bytes, for sending upstream.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Whether `given` is this password, in a time that tells nothing but the length that was given.
+    pub fn matches(&self, given: &[u8]) -> bool {
+        let mut difference = u8::from(self.0.len() != given.len());
+        for (index, byte) in given.iter().enumerate() {
+            let own = self.0.get(index).copied().unwrap_or(!byte);
+            difference |= own ^ byte;
+        }
+        difference == 0
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// The one server behind this proxy, and how we greet it.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// How error texts and logs name it: `127.0.0.1:6379`, `/run/redis.sock`.
+    pub label: String,
+    /// User for `AUTH`; `None` is Redis' `default`.
+    pub user: Option<Vec<u8>>,
+    /// Password for `AUTH`.
+    pub password: Option<Password>,
+    /// The database that clients start in (their database 0 is this server's database 0; a client starts with `SELECT db`).
+    pub db: u32,
+    /// Name that our connections get (`CLIENT SETNAME`); empty for none.
+    pub client_name: Vec<u8>,
+}
+
+/// Configured bounds. Each doc line says what happens at it.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Clients of this worker. One more gets `-ERR max number of clients reached` and is closed, as Redis does.
+    pub clients_max: usize,
+    /// Reply bytes waiting for one client: above, it is not read (its pipeline is slowed).
+    pub client_out_high_bytes: usize,
+    /// Reply bytes waiting for one client while others wait behind it on an upstream: at it that upstream is not read.
+    pub client_out_max_bytes: usize,
+    /// Request bytes of one client that wait here: above, it is not read.
+    pub client_in_high_bytes: usize,
+    /// Unanswered requests of one client: at it, it is not read.
+    pub client_inflight_max: u32,
+    /// Request bytes waiting for one upstream: above, clients that want to send there wait.
+    pub upstream_out_high_bytes: usize,
+    /// All buffered bytes of this worker: above, the client with the most is closed, again until it fits.
+    pub memory_max_bytes: usize,
+    /// From here on a request is streamed over an upstream of its own.
+    pub large_request_bytes: u64,
+    /// Large requests under way at once; more of them wait their turn.
+    pub large_transfers_max: usize,
+    /// Upstreams of this worker (databases × protocols, large requests). At it a further one is refused with an error.
+    pub upstreams_max: usize,
+    /// One argument of a request; above, `-ERR Protocol error: invalid bulk length` and a close (Redis' `proto-max-bulk-len`).
+    pub bulk_bytes_max: u64,
+}
+
+/// Configured times, in milliseconds.
+#[derive(Clone, Debug)]
+pub struct Timeouts {
+    /// From the begin of a connect to its end, and again for the greeting.
+    pub connect_ms: u64,
+    /// An upstream that owes a reply and gives nothing for this time is closed (0: never).
+    pub request_ms: u64,
+    /// A client that says nothing for this time and waits for nothing is closed (0: never).
+    pub client_idle_ms: u64,
+    /// A client that takes nothing of its reply for this time while it stops an upstream is closed.
+    pub stall_ms: u64,
+    /// First wait after a failed connect; it doubles with each further failure.
+    pub reconnect_min_ms: u64,
+    /// Longest wait between two connects.
+    pub reconnect_max_ms: u64,
+}
+
+/// Everything that an engine is told.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Number of this worker, from 0.
+    pub worker: u32,
+    /// Number of workers; client ids are spread over them so that they are unique.
+    pub workers: u32,
+    /// The server behind.
+    pub node: Node,
+    /// What clients must say in `AUTH`; `None` lets everyone in.
+    pub password: Option<Password>,
+    /// Bounds.
+    pub limits: Limits,
+    /// Times.
+    pub timeouts: Timeouts,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            clients_max: 10_000,
+            client_out_high_bytes: 1 << 20,
+            client_out_max_bytes: 64 << 20,
+            client_in_high_bytes: 1 << 20,
+            client_inflight_max: 16_384,
+            upstream_out_high_bytes: 4 << 20,
+            memory_max_bytes: 1 << 30,
+            large_request_bytes: 256 << 10,
+            large_transfers_max: 16,
+            upstreams_max: 256,
+            bulk_bytes_max: 512 << 20,
+        }
+    }
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect_ms: 1_000,
+            request_ms: 10_000,
+            client_idle_ms: 0,
+            stall_ms: 1_000,
+            reconnect_min_ms: 50,
+            reconnect_max_ms: 5_000,
+        }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            worker: 0,
+            workers: 1,
+            node: Node {
+                label: String::from("127.0.0.1:6379"),
+                user: None,
+                password: None,
+                db: 0,
+                client_name: Vec::new(),
+            },
+            password: None,
+            limits: Limits::default(),
+            timeouts: Timeouts::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+
+    #[test]
+    fn a_password_matches_itself_only_and_is_never_shown() {
+        let password = Password::new(*b"secret");
+        assert!(password.matches(b"secret"));
+        for wrong in [&b"secre"[..], b"secrets", b"", b"Secret", b"secret\0"] {
+            assert!(!password.matches(wrong));
+        }
+        assert_eq!(format!("{password:?}"), "***");
+    }
+}

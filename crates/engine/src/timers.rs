@@ -1,0 +1,109 @@
+//! What happens because time passes.
+//!
+//! There are few things to time (upstreams are few, clients are swept once in a while), so the next deadline is found by looking at
+//! all of them; a timer wheel would cost more than it saves.
+//!
+//! Invariant: after `handle_timeout(now)` nothing is due at `now`.
+
+use crate::engine::Engine;
+use crate::ids::{ClientId, UpstreamId};
+use crate::limits::SWEEP_MS;
+use crate::time::Time;
+use crate::upstream::{Role, State};
+use alloc::format;
+
+impl Engine {
+    /// When [`Self::handle_timeout`] must be called at the latest; `None`: not before something else happens.
+    #[must_use]
+    pub fn poll_timeout(&self, now: Time) -> Option<Time> {
+        if !self.resume.is_empty() {
+            return Some(now);
+        }
+        let upstreams =
+            self.upstreams.iter().filter_map(|(_, up)| up.deadline(&self.settings.timeouts));
+        let pause = self.pause.map(|pause| pause.until);
+        upstreams.chain(pause).chain(self.sweep_at()).min()
+    }
+
+    fn sweep_at(&self) -> Option<Time> {
+        let idle = self.settings.timeouts.client_idle_ms > 0 && !self.clients.is_empty();
+        (idle || self.draining).then(|| self.swept_at.plus_ms(if self.draining { 5 } else { SWEEP_MS }))
+    }
+
+    /// Does all that is due. Called once a turn, after the events and before the sends.
+    pub fn handle_timeout(&mut self, now: Time) {
+        if self.pause.is_some_and(|pause| now >= pause.until) {
+            self.end_pause();
+        }
+        let mut due: Option<alloc::vec::Vec<UpstreamId>> = None;
+        for (id, upstream) in self.upstreams.iter() {
+            if upstream.deadline(&self.settings.timeouts).is_some_and(|at| at <= now) {
+                due.get_or_insert_default().push(id);
+            }
+        }
+        for id in due.unwrap_or_default() {
+            self.upstream_due(now, id);
+        }
+        self.run_resumes(now);
+        if self.sweep_at().is_some_and(|at| at <= now) {
+            self.swept_at = now;
+            self.sweep(now);
+        }
+    }
+
+    fn upstream_due(&mut self, now: Time, id: UpstreamId) {
+        let Some(upstream) = self.upstreams.get(id) else { return };
+        match upstream.state {
+            State::Idle => {}
+            State::Down(_) => self.connect(now, id),
+            State::Connecting(_) => self.fail_upstream(now, id, "connect: timed out", None),
+            State::Greeting(_) => self.fail_upstream(now, id, "the greeting timed out", None),
+            State::Ready => match (upstream.stall, upstream.role) {
+                (Some(stall), _) => self.stall_due(now, id, stall.client),
+                (None, Role::Spare(_)) => self.remove_upstream(id),
+                (None, _) => {
+                    self.stats.upstream_timeouts += 1;
+                    let cause = format!(
+                        "gave no reply for {} ms, its connection was closed",
+                        self.settings.timeouts.request_ms
+                    );
+                    self.lose_upstream(now, id, &cause, true);
+                }
+            },
+        }
+    }
+
+    /// A client has taken nothing for the stall timeout. If others wait behind it, it goes; alone it harms nobody and may take its time.
+    fn stall_due(&mut self, now: Time, id: UpstreamId, client: ClientId) {
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        if upstream.inflight.others_wait(client) {
+            return self.evict(client, "it took its replies too slowly while others waited behind it");
+        }
+        if let Some(stall) = &mut upstream.stall {
+            stall.progress_at = now;
+        }
+    }
+
+    fn sweep(&mut self, now: Time) {
+        if self.draining {
+            self.close_idle(now);
+        }
+        let idle_ms = self.settings.timeouts.client_idle_ms;
+        if idle_ms == 0 {
+            return;
+        }
+        for id in self.clients.ids() {
+            let idle = self.clients.get(id).is_some_and(|client| {
+                client.places.open() == 0 && client.input_at.plus_ms(idle_ms) <= now
+            });
+            if idle {
+                self.close_client(id, None);
+            }
+        }
+    }
+
+    pub(crate) fn end_pause(&mut self) {
+        self.pause = None;
+        self.resume.extend(self.paused_clients.drain(..));
+    }
+}

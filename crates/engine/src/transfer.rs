@@ -1,0 +1,259 @@
+//! Large requests: streamed over an upstream of their own instead of being kept.
+//!
+//! A request that will not fit the bound for kept input (a `SET` of 512 MiB) cannot share a connection: it would block everyone for
+//! as long as its client takes to send it, and a client that dies in its middle would poison the connection. So it waits
+//! until its client's earlier requests are answered, takes an idle upstream (or a new one), and its bytes go through as they come.
+//!
+//! ```text
+//!   Large found ─▶ Drained? ─▶ slot free? ─▶ upstream ready? ─▶ Streaming ─▶ end of request ─▶ reply ─▶ next request
+//!      └ answered here, refused, node down: error reply, and Skipping to the end of the request
+//! ```
+//! Not here: large replies; they are cut through on whatever connection they come (`reply`).
+//!
+//! Invariant: an upstream with [`Role::Transfer`] has at most one request in flight, and its client exists.
+
+use crate::client::Hold;
+use crate::command::CommandId;
+use crate::connect::Availability;
+use crate::engine::{Action, Engine};
+use crate::ids::{ClientId, UpstreamId};
+use crate::limits::SPARES_MAX;
+use crate::reject;
+use crate::request::Step;
+use crate::route::{self, Way};
+use crate::time::Time;
+use crate::upstream::inflight::{Owner, Run};
+use crate::upstream::{Lane, Role, UpstreamKey};
+use alloc::vec::Vec;
+use resp::{Protocol, RequestLimits, Scan};
+
+impl Engine {
+    /// The unfinished request at the begin of `input` is too large to be kept. Returns the bytes done with.
+    pub(crate) fn begin_large(&mut self, now: Time, id: ClientId, input: &[u8]) -> (usize, Step) {
+        let Some(client) = self.clients.get(id) else { return (0, Step::Gone) };
+        let scanned = client.scanner.position() as usize;
+        let head: Vec<&[u8]> = client.scanner.head().iter().map(|span| span.of(input)).collect();
+        if head.is_empty() {
+            // Its name alone is too long to be one.
+            return self.skip_large(id, scanned, |out| {
+                reject::unknown_command(out, &input[..0], core::iter::empty());
+            });
+        }
+        let known = route::classify(head.len(), |n| head[n], self.learned.as_ref());
+        let name = known.id.map_or("command", CommandId::name);
+        match known.way {
+            Way::Shared => {}
+            Way::Leased => {
+                return self.skip_large(id, scanned, |out| reject::needs_own_connection(out, name));
+            }
+            Way::Refused => return self.skip_large(id, scanned, |out| reject::refused(out, name)),
+            Way::Local | Way::Control => {
+                return self.skip_large(id, scanned, |out| {
+                    reject::write(out, reject::LOCAL_TOO_LARGE);
+                });
+            }
+        }
+        if client.places.open() > 0 {
+            return (0, Step::Hold(Hold::Drained));
+        }
+        if self.pause.is_some_and(|pause| known.writes || !pause.writes_only) {
+            return (0, Step::Hold(Hold::Paused));
+        }
+        match self.transfer_upstream(now, id) {
+            Ok(upstream) => {
+                self.start_stream(now, id, upstream, known.id, &input[..scanned]);
+                (scanned, Step::Done)
+            }
+            Err(TransferWait::Hold(hold)) => (0, Step::Hold(hold)),
+            Err(TransferWait::Down(error)) => {
+                self.stats.command(known.id).rejected += 1;
+                self.skip_large(id, scanned, |out| out.extend_from_slice(&error))
+            }
+        }
+    }
+
+    /// Answers a large request at once and drops its bytes to its end.
+    fn skip_large(
+        &mut self,
+        id: ClientId,
+        scanned: usize,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> (usize, Step) {
+        let silent = self.is_silent(id);
+        self.reply(id, silent, write);
+        self.end_skip(id, silent);
+        if let Some(client) = self.clients.get_mut(id) {
+            client.hold = Hold::Skipping;
+        }
+        (scanned, Step::Done)
+    }
+
+    /// The ready upstream of this client's transfer: the one it got before, an idle one, or a new one that must connect first.
+    fn transfer_upstream(&mut self, now: Time, id: ClientId) -> Result<UpstreamId, TransferWait> {
+        let Some(client) = self.clients.get(id) else { return Err(TransferWait::Hold(Hold::No)) };
+        let resp3 = client.protocol == Protocol::Resp3;
+        let key = UpstreamKey { resp3, db: client.db, lane: Lane::Shared };
+        let own = self.find_upstream(|up| up.role == Role::Transfer(id));
+        let spare = || self.find_upstream(|up| matches!(up.role, Role::Spare(_)) && up.key == key);
+        let upstream_id = match own.or_else(spare) {
+            Some(upstream) => upstream,
+            None if self.transfers() >= self.settings.limits.large_transfers_max => {
+                self.transfer_waiters.push_back(id);
+                return Err(TransferWait::Hold(Hold::TransferSlot));
+            }
+            None => match self.new_upstream(key, Role::Transfer(id)) {
+                Some(upstream) => upstream,
+                None => return Err(TransferWait::Down(self.too_many_upstreams())),
+            },
+        };
+        if let Some(upstream) = self.upstreams.get_mut(upstream_id) {
+            upstream.role = Role::Transfer(id);
+        }
+        match self.availability(now, upstream_id, id) {
+            Availability::Ready(upstream) => Ok(upstream),
+            Availability::Wait(upstream) => Err(TransferWait::Hold(Hold::Upstream(upstream))),
+            Availability::Down(error) => {
+                self.remove_upstream(upstream_id);
+                Err(TransferWait::Down(error))
+            }
+        }
+    }
+
+    fn find_upstream(&self, is_it: impl Fn(&crate::upstream::Upstream) -> bool) -> Option<UpstreamId> {
+        self.upstreams.iter().find(|(_, up)| is_it(up)).map(|(id, _)| id)
+    }
+
+    fn transfers(&self) -> usize {
+        self.upstreams.iter().filter(|(_, up)| matches!(up.role, Role::Transfer(_))).count()
+    }
+
+    fn start_stream(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        upstream_id: UpstreamId,
+        command: Option<CommandId>,
+        begin: &[u8],
+    ) {
+        let silent = self.is_silent(id);
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let seq = client.places.reserve(1);
+        client.hold = Hold::Streaming(upstream_id);
+        self.stats.requests += 1;
+        self.stats.command(command).calls += 1;
+        if let Some(upstream) = self.upstreams.get_mut(upstream_id) {
+            let owner = Owner::Client { id, seq, silent };
+            upstream.inflight.push(Run { owner, count: 1, command, sent_at: now });
+        }
+        self.end_skip(id, silent);
+        self.send_upstream(upstream_id, begin);
+    }
+
+    /// Takes more of a large request; returns the bytes done with and whether the request ended in them.
+    pub(crate) fn stream(&mut self, now: Time, id: ClientId, input: &[u8]) -> (usize, bool) {
+        let Some(client) = self.clients.get_mut(id) else { return (input.len(), false) };
+        let limits = RequestLimits {
+            bulk_bytes_max: self.settings.limits.bulk_bytes_max,
+            ..RequestLimits::default()
+        };
+        let hold = client.hold;
+        let (used, finished) = match client.scanner.scan(input, &limits) {
+            Ok(Scan::Complete { consumed, .. }) => (consumed, true),
+            Ok(Scan::Partial { consumed }) => (consumed, false),
+            Err(error) => {
+                // Half of the request is on its way: that upstream is of no use any more, and the client neither.
+                let waits = client.places.open();
+                client.places.pass(waits);
+                self.drop_transfer_of(id);
+                self.protocol_error(id, &error);
+                return (input.len(), false);
+            }
+        };
+        if finished {
+            client.hold = if client.places.open() > 0 { Hold::Drained } else { Hold::No };
+        }
+        if let Hold::Streaming(upstream_id) = hold {
+            if let Some(upstream) = self.upstreams.get_mut(upstream_id) {
+                upstream.progress_at = now;
+            }
+            self.send_upstream(upstream_id, &input[..used]);
+            if finished {
+                self.after_replies(now, upstream_id);
+            }
+        }
+        (used, finished)
+    }
+
+    /// The transfer's reply came: its upstream serves the next large request, or goes.
+    pub(crate) fn release_transfer(&mut self, now: Time, id: UpstreamId, client: ClientId) {
+        let streams = |client: &crate::client::Client| client.hold == Hold::Streaming(id);
+        if self.clients.get(client).is_some_and(streams) {
+            // It was answered before its end; the rest must still go there.
+            return;
+        }
+        let spares = self.upstreams.iter().filter(|(_, up)| matches!(up.role, Role::Spare(_)));
+        if spares.count() >= SPARES_MAX {
+            self.remove_upstream(id);
+        } else if let Some(upstream) = self.upstreams.get_mut(id) {
+            upstream.role = Role::Spare(now);
+        }
+        self.wake_transfer_waiter();
+    }
+
+    /// A place among the transfers became free.
+    pub(crate) fn wake_transfer_waiter(&mut self) {
+        while let Some(id) = self.transfer_waiters.pop_front() {
+            if self.clients.get(id).is_some_and(|client| client.hold == Hold::TransferSlot) {
+                self.resume.push_back(id);
+                return;
+            }
+        }
+    }
+
+    fn send_upstream(&mut self, id: UpstreamId, bytes: &[u8]) {
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        if bytes.is_empty() {
+            return;
+        }
+        upstream.out.buf(&mut self.pool).extend_from_slice(bytes);
+        if !upstream.out.dirty {
+            upstream.out.dirty = true;
+            self.dirty_upstreams.push(id);
+        }
+    }
+
+    /// The transfer of a client that is gone: whatever was written is half a request, so the connection goes with it.
+    pub(crate) fn drop_transfer_of(&mut self, client: ClientId) {
+        if let Some(id) = self.find_upstream(|up| up.role == Role::Transfer(client)) {
+            while let Some(upstream) = self.upstreams.get_mut(id)
+                && upstream.inflight.abandon().is_some()
+            {}
+            self.remove_upstream(id);
+        }
+    }
+
+    /// Removes an upstream for good, and its socket.
+    pub(crate) fn remove_upstream(&mut self, id: UpstreamId) {
+        self.wake_waiters(id);
+        let Some(mut upstream) = self.upstreams.remove(id) else { return };
+        if upstream.has_socket() {
+            self.actions.push_back(Action::CloseUpstream(id));
+        }
+        upstream.reset(&mut self.pool);
+        self.dirty_upstreams.retain(|dirty| *dirty != id);
+        if self.by_key.get(&upstream.key) == Some(&id) {
+            self.by_key.remove(&upstream.key);
+        }
+        if matches!(upstream.role, Role::Transfer(_)) {
+            self.wake_transfer_waiter();
+        }
+    }
+}
+
+/// Why a transfer does not start.
+enum TransferWait {
+    /// Not yet.
+    Hold(Hold),
+    /// Not at all; the error reply.
+    Down(Vec<u8>),
+}

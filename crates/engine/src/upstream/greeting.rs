@@ -1,0 +1,173 @@
+//! What a fresh connection says first, and what the server's answers mean.
+//!
+//! `HELLO n [AUTH user password] [SETNAME name]` and `SELECT db` go out in one packet. A server before Redis 6 does not know
+//! HELLO: a RESP2 connection then says AUTH, SELECT and CLIENT SETNAME instead; a RESP3 one is refused with the server's own words.
+//! The first good answer to HELLO also tells what the server is, which is what our clients' HELLO and INFO need.
+//!
+//! Not here: when a greeting counts as overdue (`Upstream::deadline`).
+//!
+//! Invariant: every command written here has its entry in the in-flight FIFO, pushed by the caller in the same order.
+
+use super::UpstreamKey;
+use super::inflight::OwnCommand;
+use crate::settings::Node;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use resp::value::Value;
+use resp::{Protocol, encode};
+
+/// Writes the greeting and returns what was asked, in order.
+pub fn write(out: &mut Vec<u8>, node: &Node, key: &UpstreamKey) -> Vec<OwnCommand> {
+    let mut asked = Vec::new();
+    let version: &[u8] = if key.resp3 { b"3" } else { b"2" };
+    let mut hello: Vec<&[u8]> = alloc::vec![b"HELLO", version];
+    if let Some(password) = &node.password {
+        hello.extend([b"AUTH", node.user.as_deref().unwrap_or(b"default"), password.bytes()]);
+    }
+    if !node.client_name.is_empty() {
+        hello.extend([&b"SETNAME"[..], &node.client_name]);
+    }
+    encode::request(out, &hello);
+    asked.push(OwnCommand::Hello);
+    select(out, key, &mut asked);
+    asked
+}
+
+/// Writes the greeting for a server that knows no HELLO.
+pub fn write_old(out: &mut Vec<u8>, node: &Node, key: &UpstreamKey) -> Vec<OwnCommand> {
+    let mut asked = Vec::new();
+    if let Some(password) = &node.password {
+        // A server that knows no HELLO knows no users either.
+        encode::request(out, &[b"AUTH", password.bytes()]);
+        asked.push(OwnCommand::Auth);
+    }
+    select(out, key, &mut asked);
+    if !node.client_name.is_empty() {
+        encode::request(out, &[b"CLIENT", b"SETNAME", &node.client_name]);
+        asked.push(OwnCommand::SetName);
+    }
+    asked
+}
+
+fn select(out: &mut Vec<u8>, key: &UpstreamKey, asked: &mut Vec<OwnCommand>) {
+    if key.db != 0 {
+        encode::request(out, &[b"SELECT", key.db.to_string().as_bytes()]);
+        asked.push(OwnCommand::Select);
+    }
+}
+
+/// Whether this error to HELLO says that the server is too old to know it.
+pub fn knows_no_hello(error: &[u8]) -> bool {
+    error.starts_with(b"ERR unknown command")
+}
+
+/// What a server said of itself in its answer to HELLO.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerFacts {
+    /// The reply to HELLO as it came, per protocol (RESP2, RESP3): given to clients with their own id put in.
+    hello: [Option<Vec<u8>>; 2],
+    /// `redis`, `valkey`, …
+    pub server: String,
+    /// `7.0.15`.
+    pub version: String,
+    /// `standalone`, `cluster`, `sentinel`.
+    pub mode: String,
+    /// `master`, `replica`.
+    pub role: String,
+}
+
+impl ServerFacts {
+    /// Takes a good reply to HELLO in.
+    pub fn learn(&mut self, reply: &[u8], protocol: Protocol) {
+        self.hello[usize::from(protocol == Protocol::Resp3)] = Some(reply.to_vec());
+        let Ok(Some((value, _))) = resp::value::parse(reply) else { return };
+        for (name, value) in pairs(value) {
+            let (Some(name), Some(text)) = (text_of(&name), text_of(&value)) else { continue };
+            let text = String::from_utf8_lossy(text).into_owned();
+            match name {
+                b"server" => self.server = text,
+                b"version" => self.version = text,
+                b"mode" => self.mode = text,
+                b"role" => self.role = text,
+                _ => {}
+            }
+        }
+    }
+
+    /// Writes the server's answer to HELLO with the client's id in place of ours; false if there is none yet.
+    #[must_use]
+    pub fn write_hello(&self, out: &mut Vec<u8>, protocol: Protocol, id: u64) -> bool {
+        let Some(reply) = &self.hello[usize::from(protocol == Protocol::Resp3)] else {
+            return false;
+        };
+        // The field is found as bytes, so that whatever else the server says stays as it is.
+        const FIELD: &[u8] = b"$2\r\nid\r\n:";
+        let Some(at) = reply.windows(FIELD.len()).position(|window| window == FIELD) else {
+            out.extend_from_slice(reply);
+            return true;
+        };
+        let number = at + FIELD.len();
+        let end = reply[number..].iter().position(|b| *b == b'\r').map_or(reply.len(), |n| number + n);
+        out.extend_from_slice(&reply[..number]);
+        out.extend_from_slice(id.to_string().as_bytes());
+        out.extend_from_slice(&reply[end..]);
+        true
+    }
+}
+
+fn pairs(value: Value<'_>) -> Vec<(Value<'_>, Value<'_>)> {
+    match value {
+        Value::Map(pairs) => pairs,
+        Value::Array(items) => {
+            let mut items = items.into_iter();
+            core::iter::from_fn(|| Some((items.next()?, items.next()?))).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn text_of<'a>(value: &Value<'a>) -> Option<&'a [u8]> {
+    match value {
+        Value::Bulk(text) | Value::Simple(text) => Some(text),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{Password, Settings};
+    use crate::upstream::Lane;
+
+    const HELLO_2: &[u8] = b"*14\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$6\r\n7.0.15\r\n$5\r\nproto\r\n:2\r\n\
+        $2\r\nid\r\n:77\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*0\r\n";
+
+    #[test]
+    fn the_servers_hello_is_given_on_with_the_clients_id() {
+        let mut facts = ServerFacts::default();
+        facts.learn(HELLO_2, Protocol::Resp2);
+        assert_eq!((facts.server.as_str(), facts.version.as_str()), ("redis", "7.0.15"));
+        assert_eq!((facts.mode.as_str(), facts.role.as_str()), ("standalone", "master"));
+        let mut out = Vec::new();
+        assert!(facts.write_hello(&mut out, Protocol::Resp2, 123_456));
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.contains("id\r\n:123456\r\n$4\r\nmode"), "{text}");
+        assert!(!facts.write_hello(&mut Vec::new(), Protocol::Resp3, 1));
+    }
+
+    #[test]
+    fn a_greeting_says_who_we_are_in_one_packet() {
+        let mut node = Settings::default().node;
+        node.password = Some(Password::new(*b"pw"));
+        node.client_name = b"respool".to_vec();
+        let key = UpstreamKey { resp3: true, db: 4, lane: Lane::Shared };
+        let mut out = Vec::new();
+        assert_eq!(write(&mut out, &node, &key), [OwnCommand::Hello, OwnCommand::Select]);
+        let mut expected = Vec::new();
+        let hello: [&[u8]; 7] =
+            [b"HELLO", b"3", b"AUTH", b"default", b"pw", b"SETNAME", b"respool"];
+        encode::request(&mut expected, &hello);
+        encode::request(&mut expected, &[b"SELECT", b"4"]);
+        assert_eq!(out, expected);
+    }
+}

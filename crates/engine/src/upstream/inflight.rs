@@ -1,0 +1,183 @@
+//! Who waits for the replies of one upstream connection.
+//!
+//! A server answers in the order it was asked, so a FIFO is enough: `push` when a request is written to the out buffer,
+//! `answered` when its reply came. Consecutive requests of one client with one command in one turn are one entry with a count: a pipeline
+//! of twenty GETs costs one. The proxy's own commands stand in the same FIFO.
+//!
+//! Not here: the client's order (`client::places`). RESP3 pushes are no answers and must not come here.
+//!
+//! Invariant: the counts of all runs add up to the requests written and not yet answered. The length is bounded by the clients'
+//! windows and by the upstream's high-water mark of unsent bytes.
+
+use crate::command::CommandId;
+use crate::ids::ClientId;
+use crate::time::Time;
+use alloc::collections::VecDeque;
+
+/// A command that the proxy sends for itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnCommand {
+    /// `HELLO n [AUTH …] [SETNAME …]`: the greeting.
+    Hello,
+    /// `AUTH`, in the greeting of a server that knows no HELLO.
+    Auth,
+    /// `SELECT db`, in the greeting.
+    Select,
+    /// `CLIENT SETNAME`, in the greeting of a server that knows no HELLO. A failure does no harm.
+    SetName,
+    /// `COMMAND`: learns the commands that the table does not know.
+    Learn,
+}
+
+/// Who gets the replies of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// A client; its place of the first of these replies. `silent`: the client asked for no replies (`CLIENT REPLY`).
+    Client {
+        /// Whom.
+        id: ClientId,
+        /// Place of the next reply of this run.
+        seq: u32,
+        /// The replies are dropped, their places pass.
+        silent: bool,
+    },
+    /// The proxy itself.
+    Own(OwnCommand),
+}
+
+/// Consecutive requests of one owner.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    /// Who waits.
+    pub owner: Owner,
+    /// Number of replies to come; at least 1.
+    pub count: u32,
+    /// Which command, for the statistics; `None` if the table does not know it.
+    pub command: Option<CommandId>,
+    /// When it was written.
+    pub sent_at: Time,
+}
+
+impl Run {
+    /// Takes `later` in if it continues this run.
+    #[inline]
+    fn join(&mut self, later: &Self) -> bool {
+        let (
+            Owner::Client { id, seq, silent },
+            Owner::Client { id: later_id, seq: later_seq, silent: later_silent },
+        ) = (self.owner, later.owner)
+        else {
+            return false;
+        };
+        let joins = id == later_id
+            && seq.wrapping_add(self.count) == later_seq
+            && silent == later_silent
+            && self.command == later.command
+            && self.sent_at == later.sent_at;
+        if joins {
+            self.count += later.count;
+        }
+        joins
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Inflight {
+    runs: VecDeque<Run>,
+    requests: usize,
+}
+
+impl Inflight {
+    /// `run.count` requests were written.
+    #[inline]
+    pub fn push(&mut self, run: Run) {
+        self.requests += run.count as usize;
+        if let Some(last) = self.runs.back_mut()
+            && last.join(&run)
+        {
+            return;
+        }
+        self.runs.push_back(run);
+    }
+
+    /// Who gets the next reply.
+    #[inline]
+    pub fn front(&self) -> Option<&Run> {
+        self.runs.front()
+    }
+
+    /// The next `count` replies came; they belong to the front run.
+    #[inline]
+    pub fn answered(&mut self, count: u32) {
+        let Some(front) = self.runs.front_mut() else {
+            debug_assert!(count == 0, "a reply that nobody waits for");
+            return;
+        };
+        debug_assert!(count <= front.count, "more replies than the run has requests");
+        self.requests -= count as usize;
+        front.count -= count;
+        if front.count == 0 {
+            self.runs.pop_front();
+        } else if let Owner::Client { seq, .. } = &mut front.owner {
+            *seq = seq.wrapping_add(count);
+        }
+    }
+
+    /// Takes the front run out whole: the connection is gone and will not answer.
+    pub fn abandon(&mut self) -> Option<Run> {
+        let run = self.runs.pop_front()?;
+        self.requests -= run.count as usize;
+        Some(run)
+    }
+
+    /// Requests that wait for a reply.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.requests
+    }
+
+    /// Whether nobody waits.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// Whether someone else than this client waits, too.
+    pub fn others_wait(&self, client: ClientId) -> bool {
+        self.runs.iter().any(|run| !matches!(run.owner, Owner::Client { id, .. } if id == client))
+    }
+
+    /// Checks the invariant; for debug builds.
+    pub fn check(&self) {
+        assert_eq!(self.requests, self.runs.iter().map(|run| run.count as usize).sum::<usize>());
+        assert!(self.runs.iter().all(|run| run.count > 0), "an empty run");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::ids::GET;
+
+    fn run(client: u32, seq: u32, count: u32) -> Run {
+        let owner = Owner::Client { id: ClientId::new(client, 1), seq, silent: false };
+        Run { owner, count, command: Some(GET), sent_at: Time(7) }
+    }
+
+    #[test]
+    fn a_pipeline_is_one_entry_and_is_answered_in_parts() {
+        let mut inflight = Inflight::default();
+        inflight.push(run(1, u32::MAX, 2));
+        inflight.push(run(1, 1, 3));
+        inflight.push(run(2, 0, 1));
+        assert_eq!((inflight.runs.len(), inflight.len()), (2, 6));
+        inflight.answered(4);
+        assert!(matches!(inflight.front().unwrap().owner, Owner::Client { seq: 3, .. }));
+        assert!(inflight.others_wait(ClientId::new(1, 1)));
+        inflight.answered(1);
+        inflight.check();
+        assert_eq!(inflight.abandon().unwrap().count, 1);
+        assert!(inflight.is_empty());
+    }
+}

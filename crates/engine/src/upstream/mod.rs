@@ -1,0 +1,217 @@
+//! One connection to the server: its state, what waits to be sent, and who waits for replies.
+//!
+//! ```text
+//!   Idle ─connect─▶ Connecting ─connected─▶ Greeting ─replies good─▶ Ready
+//!                       │                      │                      │ closed, overdue reply, malformed reply
+//!                       └──── failed ──────────┴──▶ Down ◀────────────┘ (from Ready first Connecting again, at once)
+//!                                                    └─ after backoff ─▶ Connecting
+//! ```
+//! Poison rule: a connection on which a reply is overdue, malformed or was abandoned half way is closed and never used again;
+//! whoever waits on it gets an error that names the node and the cause. That is how a reply never reaches the wrong request.
+//!
+//! Not here: sockets, and the choice of an upstream for a request (`route`).
+//!
+//! Invariant: requests are written only while `Ready` (the greeting's while `Greeting`), and `inflight` is empty in every
+//! other state.
+
+pub mod backoff;
+pub mod greeting;
+pub mod inflight;
+
+use crate::ids::ClientId;
+use crate::output::Output;
+use crate::settings::Timeouts;
+use crate::time::Time;
+use alloc::string::String;
+use alloc::vec::Vec;
+use inflight::Inflight;
+use resp::{Protocol, ReplyScanner};
+
+/// Which traffic shares a connection: all requests with an equal key may be multiplexed with each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UpstreamKey {
+    /// RESP2 and RESP3 clients see different reply types, so their connections are kept apart instead of translating.
+    pub resp3: bool,
+    /// Database, selected once in the greeting.
+    pub db: u32,
+    /// Ordinary or control.
+    pub lane: Lane,
+}
+
+impl UpstreamKey {
+    /// The protocol of this connection.
+    pub fn protocol(&self) -> Protocol {
+        if self.resp3 { Protocol::Resp3 } else { Protocol::Resp2 }
+    }
+}
+
+/// Why there is a second connection with the same protocol and database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lane {
+    /// Ordinary commands.
+    Shared,
+    /// Commands that must not queue behind a running script: `SCRIPT KILL`, `FUNCTION KILL`.
+    Control,
+}
+
+/// Who may use a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Every client whose requests have its key.
+    Shared,
+    /// Nobody new: a slow client held it up, those that wait on it are still served, then it is closed.
+    Retired,
+    /// One client that streams a large request.
+    Transfer(ClientId),
+    /// Nobody for the moment: kept for the next large request.
+    Spare(Time),
+}
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Not connected, and nobody asked.
+    Idle,
+    /// A connect is under way since then.
+    Connecting(Time),
+    /// Connected, the greeting's replies are awaited since then.
+    Greeting(Time),
+    /// In use.
+    Ready,
+    /// The connect or the greeting failed. Requests fail at once until a connect succeeds.
+    Down(Down),
+}
+
+/// Why an upstream is down, and until when it is left alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Down {
+    /// The next connect is not before.
+    pub until: Time,
+    /// The server's own error reply (without the `-`), if that was the cause: a refused SELECT or HELLO is answered with it.
+    pub refused: Option<Vec<u8>>,
+}
+
+/// Reading is stopped because this client takes its reply more slowly than the server gives it.
+#[derive(Clone, Copy, Debug)]
+pub struct Stall {
+    /// Who is slow.
+    pub client: ClientId,
+    /// Since when reading is stopped.
+    pub since: Time,
+    /// When the client last took something.
+    pub progress_at: Time,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Upstream {
+    /// What it is for.
+    pub key: UpstreamKey,
+    /// Who may use it.
+    pub role: Role,
+    /// Where it is in its life.
+    pub state: State,
+    /// Requests on their way.
+    pub out: Output,
+    /// Who waits.
+    pub inflight: Inflight,
+    /// Finds the ends of replies.
+    pub scanner: ReplyScanner,
+    /// Bytes of a reply that is not whole and was not cut through.
+    pub tail: Vec<u8>,
+    /// Bytes of the current reply that a client has already (or that were dropped because it is gone).
+    pub forwarded: u64,
+    /// The current frame is a push: skipped to its end.
+    pub in_push: bool,
+    /// Clients held until this upstream is ready, down, or less congested.
+    pub waiters: Vec<ClientId>,
+    /// Reading is stopped.
+    pub stall: Option<Stall>,
+    /// When bytes last moved in either direction.
+    pub progress_at: Time,
+    /// Failed connects in a row.
+    pub failures: u32,
+    /// Why it was last down, in words, without the node's name: `connect: Connection refused`.
+    pub cause: String,
+    /// When it last became ready.
+    pub ready_at: Time,
+    /// Connections in a row that did not last (see `limits::SHORT_LIFE_US`).
+    pub short_lives: u32,
+}
+
+impl Upstream {
+    /// One that is not connected.
+    pub fn new(key: UpstreamKey, role: Role) -> Self {
+        Self {
+            key,
+            role,
+            state: State::Idle,
+            out: Output::default(),
+            inflight: Inflight::default(),
+            scanner: ReplyScanner::default(),
+            tail: Vec::new(),
+            forwarded: 0,
+            in_push: false,
+            waiters: Vec::new(),
+            stall: None,
+            progress_at: Time::default(),
+            failures: 0,
+            cause: String::new(),
+            ready_at: Time::default(),
+            short_lives: 0,
+        }
+    }
+
+    /// Whether requests may be written now, unsent bytes apart.
+    #[inline]
+    pub fn is_ready(&self) -> bool {
+        matches!(self.state, State::Ready)
+    }
+
+    /// Whether there is a socket.
+    pub fn has_socket(&self) -> bool {
+        matches!(self.state, State::Connecting(_) | State::Greeting(_) | State::Ready)
+    }
+
+    /// When something must be done about it if nothing happens before; `None`: never.
+    pub fn deadline(&self, timeouts: &Timeouts) -> Option<Time> {
+        match &self.state {
+            State::Idle => None,
+            State::Connecting(since) | State::Greeting(since) => {
+                Some(since.plus_ms(timeouts.connect_ms))
+            }
+            State::Down(down) => down.refused.is_none().then_some(down.until),
+            State::Ready => self.ready_deadline(timeouts),
+        }
+    }
+
+    fn ready_deadline(&self, timeouts: &Timeouts) -> Option<Time> {
+        if let Some(stall) = &self.stall {
+            return Some(stall.progress_at.plus_ms(timeouts.stall_ms));
+        }
+        if let Role::Spare(since) = self.role {
+            return Some(since.plus_ms(crate::limits::SPARE_IDLE_MS));
+        }
+        self.overdue_at(timeouts)
+    }
+
+    /// When the oldest request counts as unanswered: no byte moved for the request timeout since it was written.
+    pub fn overdue_at(&self, timeouts: &Timeouts) -> Option<Time> {
+        if timeouts.request_ms == 0 {
+            return None;
+        }
+        let front = self.inflight.front()?;
+        Some(front.sent_at.max(self.progress_at).plus_ms(timeouts.request_ms))
+    }
+
+    /// Forgets everything of a connection that is gone. The caller has emptied `inflight` before.
+    pub fn reset(&mut self, pool: &mut crate::pool::BufferPool) {
+        debug_assert!(self.inflight.is_empty(), "someone still waits on a connection that is gone");
+        self.out.clear(pool);
+        self.scanner.reset();
+        pool.give(core::mem::take(&mut self.tail));
+        self.forwarded = 0;
+        self.in_push = false;
+        self.stall = None;
+    }
+}

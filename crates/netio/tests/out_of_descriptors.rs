@@ -1,0 +1,65 @@
+//! Running out of descriptors. A test binary of its own, as the limit is the process's: beside other
+//! tests it would break them.
+
+use std::net::TcpStream;
+
+use netio::{
+    Address, Driver, EpollDriver, EpollOptions, Event, ListenOptions, Listener, Wait, sys,
+};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+fn limit(soft: u64) {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: Some(soft), maximum }).unwrap();
+}
+
+#[test]
+fn accepting_survives_it_without_spinning() {
+    let at = Address::Tcp("127.0.0.1:0".parse().unwrap());
+    let listener = Listener::bind(&at, &ListenOptions::default()).unwrap();
+    let Address::Tcp(addr) = *listener.local_addr() else { panic!("bound to TCP") };
+    let mut driver = EpollDriver::new(&EpollOptions::default(), vec![listener]).unwrap();
+    // The kernel completes the handshakes; only accepting them needs descriptors of the driver's.
+    let _peers: Vec<TcpStream> = (0..4).map(|_| TcpStream::connect(addr).unwrap()).collect();
+    let enough = getrlimit(Resource::Nofile).current.unwrap();
+    limit(0);
+
+    driver.accept(true);
+    let mut failures = Vec::new();
+    let until_us = driver.now_us() + 10_000_000;
+    driver.wait(Wait::Until(until_us), &mut |event| match event {
+        Event::AcceptFailed(error) => failures.push(error),
+        event => panic!("unexpected {event:?}"),
+    });
+    assert_eq!(failures, [libc::EMFILE], "told once, not once per waiting connection");
+
+    // The pause: neither events nor work. Then it is tried again, and again it is told once.
+    let before = sys::thread_cpu();
+    let begin_us = driver.now_us();
+    driver.wait(Wait::Until(until_us), &mut |event| match event {
+        Event::AcceptFailed(error) => failures.push(error),
+        event => panic!("unexpected {event:?}"),
+    });
+    let paused_us = driver.now_us() - begin_us;
+    let after = sys::thread_cpu();
+    let used_us = after.user_us + after.system_us - before.user_us - before.system_us;
+    assert_eq!(failures, [libc::EMFILE; 2]);
+    assert!(paused_us >= 50_000, "tried again after {paused_us} µs");
+    assert!(used_us < paused_us / 3, "{used_us} µs of processor time in {paused_us} µs of pause");
+
+    // A connect without descriptors is an event too, not a panic.
+    driver.connect(&at, netio::Token(1));
+    let mut closed = None;
+    driver.wait(Wait::Poll, &mut |event| closed = Some(format!("{event:?}")));
+    assert_eq!(closed.unwrap(), format!("Closed(Token(1), ConnectFailed({}))", libc::EMFILE));
+
+    assert_eq!(sys::raise_open_files(enough), enough);
+    let mut accepted = Vec::new();
+    while accepted.len() < 4 {
+        let told = driver.wait(Wait::Until(until_us), &mut |event| match event {
+            Event::Accepted(client) => accepted.push(client),
+            event => panic!("unexpected {event:?}"),
+        });
+        assert!(told > 0, "the waiting connections never came");
+    }
+}

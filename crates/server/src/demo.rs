@@ -1,0 +1,170 @@
+//! `respool demo`: a private server, the proxy in front of it, and how to connect.
+//!
+//! The server is found on PATH, listens on a unix socket in a temporary folder that only this user can enter, and keeps
+//! nothing. It is not started by this process but by a guard, a second process of the same binary (see [`guard`]), so
+//! that server and folder go away however this process ends.
+//!
+//! ```text
+//!   respool demo ──pipe──▶ guard ──child──▶ redis-server     the guard stops its child when the pipe closes
+//!        └────────────── unix socket ────────────┘
+//! ```
+//!
+//! Invariant: no process is signalled but the guard's own child, and no file is removed outside the folder made here.
+
+mod guard;
+mod private;
+
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::ArgMatches;
+use config::options::OptionSpec;
+use config::{Config, ListenAddress, UpstreamUrl};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::cli::{self, Failure};
+use private::PrivateServer;
+
+pub(crate) use guard::{COMMAND as GUARD_COMMAND, run as guard};
+
+/// Ports after the wanted one that are tried before the system chooses.
+const NEARBY_PORTS: u16 = 20;
+
+/// Whether the demo takes this option: all but those that name a server, which is what the demo brings.
+pub(crate) fn takes(option: &OptionSpec) -> bool {
+    !option.name.starts_with("upstream")
+}
+
+/// `respool demo [options]`.
+pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let mut config = read_config(matches)?;
+    // From here on a signal must not end this process before the guard is told; once the proxy runs, it takes signals
+    // for itself, and these flags stay unread.
+    let stopped = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stopped))?;
+    }
+    let server = PrivateServer::start(&stopped)?;
+    if stopped.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    config.upstream = UpstreamUrl { address: server.address(), user: None, password: None, db: 0 };
+    config.upstream_password_file = None;
+    let moved = move_from_taken_ports(&mut config.listen)?;
+    introduce(&config, &server, &moved)?;
+    let ended = cli::start(&config);
+    // Said in so many words because it is the point: the server goes before the result is told.
+    drop(server);
+    ended
+}
+
+/// Environment and flags, without a server.
+fn read_config(matches: &ArgMatches) -> Result<Config, Failure> {
+    let mut arguments = cli::arguments(matches)?;
+    // Only so that the rule "a server must be named" is content; the real address is known later.
+    arguments.push(("upstream", vec!["redis+unix:///demo".to_owned()]));
+    arguments.push(("upstream_password", vec!["none".to_owned()]));
+    cli::load(None, &arguments)
+}
+
+/// Replaces TCP addresses that are in use by free ports; returns which became which.
+fn move_from_taken_ports(
+    listen: &mut [ListenAddress],
+) -> Result<Vec<(SocketAddr, SocketAddr)>, Failure> {
+    let mut moved = Vec::new();
+    for address in listen {
+        let ListenAddress::Tcp(wanted) = address else { continue };
+        let free = free_address(*wanted).map_err(|error| {
+            Failure::Runtime(format!("respool demo: cannot listen on {wanted}: {error}"))
+        })?;
+        if free != *wanted {
+            moved.push((*wanted, free));
+            *wanted = free;
+        }
+    }
+    Ok(moved)
+}
+
+/// The wanted address if it is free, otherwise the next ports, otherwise any port.
+fn free_address(wanted: SocketAddr) -> io::Result<SocketAddr> {
+    let nearby = (0..=NEARBY_PORTS).filter_map(|step| wanted.port().checked_add(step));
+    for port in nearby.chain([0]) {
+        // Bound and let go again: the proxy binds it a moment later. Should another program be faster, the proxy says so.
+        match TcpListener::bind(SocketAddr::new(wanted.ip(), port)) {
+            Ok(listener) => return listener.local_addr(),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::from(io::ErrorKind::AddrInUse))
+}
+
+/// Prints what runs and how to connect.
+fn introduce(
+    config: &Config,
+    server: &PrivateServer,
+    moved: &[(SocketAddr, SocketAddr)],
+) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "respool demo")?;
+    writeln!(out, "  server  {}, private, in {}", server.name(), server.folder().display())?;
+    for address in &config.listen {
+        writeln!(out, "  proxy   {address}")?;
+    }
+    for (wanted, free) in moved {
+        writeln!(out, "  note    {wanted} is taken, so {free} is used instead")?;
+    }
+    writeln!(out, "\nIn another terminal:")?;
+    let password = if config.password.is_some() { " --askpass" } else { "" };
+    if let Some(address) = config.listen.first() {
+        let target = client_target(address);
+        writeln!(out, "  redis-cli {target}{password}")?;
+        writeln!(out, "  redis-benchmark {target} -t set,get -c 50 -P 16 -q")?;
+    }
+    writeln!(out, "\nCtrl-C stops both; nothing is kept.\n")?;
+    out.flush()
+}
+
+/// How redis-cli is told where to connect.
+fn client_target(address: &ListenAddress) -> String {
+    match address {
+        ListenAddress::Unix(path) => format!("-s {}", path.display()),
+        // redis-cli's own default host.
+        ListenAddress::Tcp(tcp)
+            if tcp.ip().is_unspecified() || tcp.ip().to_string() == "127.0.0.1" =>
+        {
+            format!("-p {}", tcp.port())
+        }
+        ListenAddress::Tcp(tcp) => format!("-h {} -p {}", tcp.ip(), tcp.port()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_taken_port_is_left_for_a_free_one() {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let wanted = taken.local_addr().unwrap();
+        let free = free_address(wanted).unwrap();
+        assert_ne!(free.port(), wanted.port());
+        assert_eq!(free.ip(), wanted.ip());
+        drop(taken);
+        assert_eq!(free_address(wanted).unwrap(), wanted);
+    }
+
+    #[test]
+    fn clients_are_told_where_to_connect() {
+        for (address, target) in [
+            ("127.0.0.1:6380", "-p 6380"),
+            ("0.0.0.0:1", "-p 1"),
+            ("[::1]:2", "-h ::1 -p 2"),
+            ("unix:/run/r.sock", "-s /run/r.sock"),
+        ] {
+            assert_eq!(client_target(&ListenAddress::parse(address).unwrap()), target);
+        }
+    }
+}

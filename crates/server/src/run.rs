@@ -1,0 +1,287 @@
+//! From a configuration to a running proxy, and to its end.
+//!
+//! [`run`] reads as the list of the boot order: descriptors, listeners, mailboxes, workers, resolver, then signals. Everything that can
+//! fail does so before the first client is accepted; a server behind that cannot be reached is no failure but a warning, because it may
+//! come.
+//!
+//! Invariant: when [`run`] returns, every thread that it started has ended and every listener is closed.
+
+use crate::control::resolver;
+use crate::control::signals::Signals;
+use crate::node::NodeAddress;
+use crate::settings;
+use crate::worker::mailbox::{Fleet, Mailbox, Message, Post, Resolve, mailbox};
+use crate::worker::{Process, Worker, WorkerOptions};
+use config::{Config, ListenAddress};
+use netio::epoll::Stream;
+use netio::{Address, Driver, EpollDriver, EpollOptions, Keepalive, ListenOptions, Listener, Waker, sys};
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+/// Why the proxy did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// An address cannot be listened at.
+    #[error("cannot listen on {address}: {}", in_words(error))]
+    Listen {
+        /// Which.
+        address: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// A thread, a driver or the signal handling cannot be set up.
+    #[error("cannot {what}: {error}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// Why it failed.
+        error: io::Error,
+    },
+}
+
+/// Descriptors beside those of clients and upstreams: listeners, epoll, wakers, log, resolver.
+const OWN_FILES: u64 = 64;
+
+/// The longest TCP_KEEPIDLE that Linux takes, in seconds.
+const KEEPALIVE_MAX_S: u16 = 32_767;
+
+/// Runs the proxy until a signal ends it.
+///
+/// # Errors
+/// Something that is needed cannot be had; nothing keeps running then.
+pub fn run(config: &Config) -> Result<(), StartError> {
+    raise_open_files(config);
+    let mut signals = Signals::listen().map_err(|error| system("handle signals", error))?;
+    let listeners = listen(config)?;
+    let started = start_workers(config, &listeners)?;
+    drop(listeners);
+    tracing::info!(
+        upstream = %config.upstream.address,
+        listen = %config.listen.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+        workers = config.workers,
+        "respool {} is ready",
+        env!("CARGO_PKG_VERSION")
+    );
+    let signal = signals.wait();
+    tracing::info!(signal, "draining: no new clients, the others get what they are owed; a second signal ends at once");
+    started.post_all(|| Message::Drain(config.timeouts.drain_ms));
+    let closer = signals.closer();
+    let posts = started.posts.clone();
+    let second = std::thread::spawn(move || {
+        signals.wait();
+        posts.iter().for_each(|post| post.send(Message::Stop));
+    });
+    started.join();
+    closer.close();
+    // The thread only waits for signals; it ends with the closer.
+    let _ = second.join();
+    tracing::info!("respool has ended");
+    Ok(())
+}
+
+fn system(what: &'static str, error: io::Error) -> StartError {
+    StartError::System { what, error }
+}
+
+/// "in use" is by far the most frequent reason, and deserves to be said so that a person knows what to do.
+fn in_words(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "the address is in use by another process; stop that one or choose another `listen`".to_owned()
+        }
+        io::ErrorKind::PermissionDenied => {
+            "permission denied (ports below 1024 need a privilege)".to_owned()
+        }
+        io::ErrorKind::AddrNotAvailable => "this machine has no such address".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+fn raise_open_files(config: &Config) {
+    let upstreams = (config.workers * config.limits.upstream_conns_max) as u64;
+    let wanted = config.max_clients as u64 + upstreams + OWN_FILES;
+    let got = sys::raise_open_files(wanted);
+    if got < wanted {
+        tracing::warn!(
+            open_files = got,
+            wanted,
+            "the limit of open files is too low for max_clients and all upstream connections (see `ulimit -n`)"
+        );
+    }
+}
+
+fn listen(config: &Config) -> Result<Vec<Listener>, StartError> {
+    let options = ListenOptions {
+        unix_mode: Some(config.unix_mode),
+        keepalive: keepalive(config),
+        ..ListenOptions::default()
+    };
+    let bind = |address: &ListenAddress| {
+        let to = match address {
+            ListenAddress::Tcp(address) => Address::Tcp(*address),
+            ListenAddress::Unix(path) => Address::Unix(path.clone()),
+        };
+        Listener::bind(&to, &options)
+            .map_err(|error| StartError::Listen { address: address.to_string(), error })
+    };
+    config.listen.iter().map(bind).collect()
+}
+
+fn keepalive(config: &Config) -> Option<Keepalive> {
+    let idle_s = u16::try_from(config.timeouts.tcp_keepalive_s).unwrap_or(KEEPALIVE_MAX_S).min(KEEPALIVE_MAX_S);
+    (idle_s > 0).then(|| Keepalive { idle_s, ..Keepalive::default() })
+}
+
+/// The threads of a running proxy.
+struct Started {
+    workers: Vec<JoinHandle<()>>,
+    resolver: Option<JoinHandle<()>>,
+    posts: Vec<Post<Stream>>,
+    fleet: Arc<Fleet<Stream>>,
+}
+
+impl Started {
+    fn post_all(&self, message: impl Fn() -> Message<Stream>) {
+        self.posts.iter().for_each(|post| post.send(message()));
+    }
+
+    fn join(self) {
+        for worker in self.workers {
+            if worker.join().is_err() {
+                tracing::error!("a worker ended by a panic; please report it");
+            }
+        }
+        drop(self.fleet);
+        drop(self.resolver);
+    }
+}
+
+/// A worker thread before it is told what to do: its driver stands, since a driver cannot travel between threads.
+struct Hired {
+    thread: JoinHandle<()>,
+    waker: Waker,
+    /// Dropped unused, it sends the thread home: that is how a start that fails half way ends.
+    begin: SyncSender<WorkerOptions<Stream>>,
+}
+
+/// Everything that can fail comes first; only then do the workers begin.
+fn start_workers(config: &Config, listeners: &[Listener]) -> Result<Started, StartError> {
+    let hired: Vec<Hired> = (0..config.workers)
+        .map(|index| hire(config, index, listeners))
+        .collect::<Result<_, _>>()?;
+    let (mailboxes, posts): (Vec<_>, Vec<_>) = hired
+        .iter()
+        .map(|hired| {
+            let waker = hired.waker.clone();
+            mailbox(Arc::new(move || waker.wake()))
+        })
+        .unzip();
+    let (ask_resolver, questions) = channel();
+    let fleet = Arc::new(Fleet::new(posts.clone(), ask_resolver));
+    let resolver = start_resolver(config, questions, &fleet)?;
+    let process = Arc::new(Process {
+        started: Instant::now(),
+        tcp_port: first_port(config),
+        driver: "epoll",
+    });
+    let mut workers = Vec::new();
+    for (index, (hired, mailbox)) in hired.into_iter().zip(mailboxes).enumerate() {
+        let options = worker_options(config, index, mailbox, &fleet, &process);
+        // It waits for this; if it is gone, its join tells.
+        let _ = hired.begin.send(options);
+        workers.push(hired.thread);
+    }
+    Ok(Started { workers, resolver, posts, fleet })
+}
+
+/// Starts a worker's thread and waits until its driver stands.
+fn hire(config: &Config, index: usize, listeners: &[Listener]) -> Result<Hired, StartError> {
+    let shares: io::Result<Vec<Listener>> = listeners.iter().map(Listener::try_clone).collect();
+    let shares = shares.map_err(|error| system("share a listener", error))?;
+    let options = EpollOptions { keepalive: keepalive(config), ..EpollOptions::default() };
+    let name = format!("respool-{index}");
+    let cpu = config.cpus.get(index % config.cpus.len().max(1)).copied();
+    let (begin, orders) = sync_channel(1);
+    let (tell, told) = sync_channel(1);
+    let body = {
+        let name = name.clone();
+        move || {
+            if let Err(error) = sys::thread_setup(&name, cpu) {
+                tracing::warn!(worker = index, %error, "cannot pin the worker to its CPU or set its timer");
+            }
+            match EpollDriver::new(&options, shares) {
+                Ok(driver) => {
+                    let _ = tell.send(Ok(driver.waker()));
+                    work(driver, &orders);
+                }
+                Err(error) => drop(tell.send(Err(error))),
+            }
+        }
+    };
+    let builder = std::thread::Builder::new().name(name);
+    let thread = builder.spawn(body).map_err(|error| system("start a worker thread", error))?;
+    let gone = || io::Error::other("the worker thread ended at once");
+    let waker = told.recv().map_err(|_| gone()).flatten();
+    let waker = waker.map_err(|error| system("set up epoll", error))?;
+    Ok(Hired { thread, waker, begin })
+}
+
+/// The life of a worker's thread once its driver stands.
+fn work(mut driver: EpollDriver, orders: &std::sync::mpsc::Receiver<WorkerOptions<Stream>>) {
+    if let Ok(options) = orders.recv() {
+        driver.accept(true);
+        Worker::new(driver, Box::new(sys::monotonic_us), options).run();
+    }
+}
+
+fn worker_options(
+    config: &Config,
+    index: usize,
+    mailbox: Mailbox<Stream>,
+    fleet: &Arc<Fleet<Stream>>,
+    process: &Arc<Process>,
+) -> WorkerOptions<Stream> {
+    WorkerOptions {
+        settings: settings::engine(config, index),
+        seed: seed(index),
+        node: NodeAddress::from(&config.upstream.address),
+        gather: settings::gather(config),
+        clients_max: config.max_clients,
+        mailbox,
+        fleet: Arc::clone(fleet),
+        process: Arc::clone(process),
+    }
+}
+
+/// Different for each worker and each start; it only spreads reconnects.
+fn seed(index: usize) -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(0, |since| since.as_nanos() as u64) ^ ((index as u64) << 56) ^ u64::from(std::process::id())
+}
+
+fn first_port(config: &Config) -> u16 {
+    let port = |address: &ListenAddress| match address {
+        ListenAddress::Tcp(address) => Some(address.port()),
+        ListenAddress::Unix(_) => None,
+    };
+    config.listen.iter().find_map(port).unwrap_or(0)
+}
+
+/// A resolver runs only where there is a name to resolve. It ends when the last worker is gone.
+fn start_resolver(
+    config: &Config,
+    questions: Receiver<Resolve>,
+    fleet: &Arc<Fleet<Stream>>,
+) -> Result<Option<JoinHandle<()>>, StartError> {
+    let NodeAddress::Name { host, port } = NodeAddress::from(&config.upstream.address) else {
+        return Ok(None);
+    };
+    let fleet = Arc::downgrade(fleet);
+    let body = move || resolver::run(&questions, &fleet, &host, port);
+    let builder = std::thread::Builder::new().name("respool-resolver".to_owned());
+    let handle = builder.spawn(body).map_err(|error| system("start the resolver thread", error))?;
+    Ok(Some(handle))
+}

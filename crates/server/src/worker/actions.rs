@@ -1,0 +1,164 @@
+//! What the engine asks for, and what other threads do.
+//!
+//! Invariant: every question of this worker's engine is answered by every worker once, and the engine gets all answers together.
+
+use super::Worker;
+use super::conn::upstream_token;
+use super::mailbox::{Message, Resolve};
+use crate::node::NodeAddress;
+use engine::fleet::{Answer, Question};
+use engine::{Action, Notice, Time, UpstreamId};
+use netio::{Address, Driver};
+
+/// A question whose answers are not all there.
+pub(super) struct Open {
+    ticket: u64,
+    answers: Vec<Answer>,
+}
+
+impl<D: Driver> Worker<D> {
+    /// Carries out what the engine asks for. It asks for the close of a client only when that has what it is owed.
+    pub(super) fn carry_out(&mut self, now: Time) {
+        while let Some(action) = self.engine.poll_action() {
+            match action {
+                Action::Connect(id) => self.connect(now, id),
+                Action::CloseUpstream(id) => {
+                    if let Some(conn) = self.upstreams.take(id) {
+                        self.driver.close(conn);
+                    }
+                }
+                Action::CloseClient(id) => {
+                    if let Some(conn) = self.clients.take(id) {
+                        self.driver.close(conn);
+                    }
+                }
+                Action::ReadClient(id, on) => {
+                    if let Some(conn) = self.clients.get(id) {
+                        self.driver.recv(conn, on);
+                    }
+                }
+                Action::ReadUpstream(id, on) => {
+                    if let Some(conn) = self.upstreams.get(id) {
+                        self.driver.recv(conn, on);
+                    }
+                }
+                Action::Ask(ticket, question) => self.ask(now, ticket, &question),
+            }
+        }
+        self.count_clients_gone();
+    }
+
+    /// The loads count clients from their placing on; what the engine has let go is taken off here.
+    fn count_clients_gone(&mut self) {
+        let gone = self.engine.take_gone_clients();
+        if gone > 0 {
+            self.fleet.client_gone(self.index, gone);
+        }
+    }
+
+    fn connect(&mut self, now: Time, id: UpstreamId) {
+        match &self.node {
+            NodeAddress::Fixed(address) => {
+                let address = address.clone();
+                self.connect_to(id, &address);
+            }
+            NodeAddress::Name { .. } => {
+                let resolve = Resolve { worker: self.index, upstream: id };
+                if !self.fleet.resolve(resolve) {
+                    self.engine.handle_upstream_closed(now, id, "no resolver is running");
+                }
+            }
+        }
+    }
+
+    fn connect_to(&mut self, id: UpstreamId, address: &Address) {
+        if let Some(old) = self.upstreams.take(id) {
+            // It was connecting for an engine's attempt that is over.
+            self.driver.close(old);
+        }
+        let conn = self.driver.connect(address, upstream_token(id));
+        self.upstreams.set(id, conn);
+    }
+
+    fn resolved(&mut self, now: Time, id: UpstreamId, outcome: Result<Address, String>) {
+        if !self.engine.wants_connect(id) {
+            return;
+        }
+        match outcome {
+            Ok(address) => self.connect_to(id, &address),
+            Err(cause) => self.engine.handle_upstream_closed(now, id, &cause),
+        }
+    }
+
+    fn ask(&mut self, now: Time, ticket: u64, question: &Question) {
+        let own = self.engine.answer(now, question);
+        self.questions.push(Open { ticket, answers: vec![own] });
+        for worker in (0..self.fleet.len()).filter(|worker| *worker != self.index) {
+            self.fleet.send(worker, Message::Question(self.index, ticket, question.clone()));
+        }
+        self.finish_question(ticket);
+    }
+
+    fn answered(&mut self, ticket: u64, answer: Answer) {
+        if let Some(open) = self.questions.iter_mut().find(|open| open.ticket == ticket) {
+            open.answers.push(answer);
+        }
+        self.finish_question(ticket);
+    }
+
+    fn finish_question(&mut self, ticket: u64) {
+        let whole = |open: &Open| open.ticket == ticket && open.answers.len() >= self.fleet.len();
+        if let Some(at) = self.questions.iter().position(whole) {
+            let open = self.questions.swap_remove(at);
+            let facts = self.process.facts(self.clients_max);
+            self.engine.handle_answers(ticket, open.answers, &facts);
+        }
+    }
+
+    /// Takes what other threads have sent.
+    pub(super) fn read_mail(&mut self) {
+        while let Some(message) = self.mailbox.take() {
+            let now = Time((self.clock)());
+            match message {
+                Message::Client(accepted) => self.adopt(now, accepted),
+                Message::Question(from, ticket, question) => {
+                    let answer = self.engine.answer(now, &question);
+                    self.fleet.send(from, Message::Answer(ticket, answer));
+                }
+                Message::Answer(ticket, answer) => self.answered(ticket, answer),
+                Message::Resolved(id, outcome) => self.resolved(now, id, outcome),
+                Message::Drain(ms) => self.begin_drain(now, ms),
+                Message::Stop => self.stopped = true,
+            }
+        }
+    }
+
+    fn begin_drain(&mut self, now: Time, ms: u64) {
+        self.driver.close_listeners();
+        self.engine.drain();
+        self.drain_until = Some(now.plus_ms(ms));
+        self.last_now = now;
+    }
+
+    /// Logs what happened.
+    pub(super) fn tell(&mut self) {
+        while let Some(notice) = self.engine.poll_notice() {
+            let node = &self.engine.settings().node.label;
+            let worker = self.index;
+            match notice {
+                Notice::NodeReady { key, server } => {
+                    tracing::info!(worker, %node, db = key.db, resp3 = key.resp3, %server, "upstream ready");
+                }
+                Notice::NodeDown { key, cause } => {
+                    tracing::warn!(worker, %node, db = key.db, resp3 = key.resp3, %cause, "upstream down");
+                }
+                Notice::UpstreamLost { cause, requests } => {
+                    tracing::warn!(worker, %node, %cause, requests, "upstream lost, its requests got an error");
+                }
+                Notice::ClientClosed { client, addr, cause } => {
+                    tracing::warn!(worker, client, %addr, %cause, "client closed");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! What the process knows of itself, for INFO.
+//!
+//! Read when someone asks, never before. Not here: anything about clients or upstreams.
+
+use engine::fleet::ProcessFacts;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// What stays the same while the process lives.
+#[derive(Debug)]
+pub struct Process {
+    /// When it started.
+    pub started: Instant,
+    /// Port of the first TCP listener, 0 if there is none.
+    pub tcp_port: u16,
+    /// Name of the driver.
+    pub driver: &'static str,
+}
+
+impl Process {
+    /// Everything at this moment.
+    pub(super) fn facts(&self, clients_max: usize) -> ProcessFacts {
+        let cpu = netio::sys::process_cpu();
+        ProcessFacts {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            uptime_s: self.started.elapsed().as_secs(),
+            tcp_port: self.tcp_port,
+            config_file: String::new(),
+            executable: executable(),
+            os: os(),
+            driver: self.driver.to_owned(),
+            rss_bytes: netio::sys::resident_bytes().unwrap_or(0),
+            rss_max_bytes: rss_max_bytes(),
+            cpu_system_us: cpu.system_us,
+            cpu_user_us: cpu.user_us,
+            unix_us: unix_us(),
+            clients_max: clients_max as u64,
+        }
+    }
+}
+
+fn executable() -> String {
+    std::env::current_exe().map(|path| path.display().to_string()).unwrap_or_default()
+}
+
+fn os() -> String {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!("Linux {} {}", release.trim(), std::env::consts::ARCH)
+}
+
+fn unix_us() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
+}
+
+/// Highest resident memory so far: `VmHWM` of proc(5), in KiB there.
+fn rss_max_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
+    let kib = line.trim().trim_end_matches("kB").trim().parse::<u64>();
+    kib.map_or(0, |kib| kib * 1024)
+}

@@ -1,0 +1,165 @@
+//! How long a worker waits for more input before it flushes.
+//!
+//! The size of an upstream batch decides what a small request costs: each write wakes the server once, however many requests are in it.
+//! Two means, both bounded:
+//!
+//! - *Poll again*: after a wait that brought input, look again without sleeping, up to `polls` times, while more comes.
+//! - *Gather*: sleep a few tens of microseconds, then take all that came at once. Worth much when many clients send one request each at
+//!   different moments; harmful with few clients, where everyone would wait for nobody.
+//!
+//! The gate: clients active lately are at least `clients_min`, this turn's input is smaller than `completions`, and the last sleeps paid:
+//! each is judged by the input that it brought, and after sleeps that brought too little gathering pauses for a while.
+//!
+//! Not here: what the input is. Pure arithmetic over counts and times, so the simulator and the tests see the same decisions.
+//!
+//! Invariant: a turn sleeps at most once, for at most `gather_us`.
+
+use engine::{Engine, Time};
+use netio::Wait;
+
+/// The span over which active clients are counted, in microseconds. Long enough that every busy client sends in it, short enough to follow a
+/// change of load.
+const EPOCH_US: u64 = 5_000;
+
+/// A sleep that brings fewer inputs than this was not worth its wake-up.
+const GAIN_MIN: u64 = 4;
+
+/// Turns without sleeping after a sleep that was not worth it.
+const PAUSE_TURNS: u32 = 32;
+
+/// Configured bounds.
+#[derive(Clone, Copy, Debug)]
+pub struct GatherOptions {
+    /// Longest sleep, in microseconds; 0 turns gathering off.
+    pub gather_us: u64,
+    /// Inputs of one turn that are enough.
+    pub completions: u64,
+    /// Fewer active clients than this: never sleep.
+    pub clients_min: u64,
+    /// Polls without sleeping, at most.
+    pub polls: u32,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Gather {
+    options: GatherOptions,
+    polls_left: u32,
+    slept: bool,
+    input: u64,
+    pause_turns: u32,
+    epoch_began: Time,
+    active_clients: u64,
+}
+
+impl Gather {
+    /// One that has seen nothing.
+    pub fn new(options: GatherOptions) -> Self {
+        Self {
+            options,
+            polls_left: 0,
+            slept: false,
+            input: 0,
+            pause_turns: 0,
+            epoch_began: Time::default(),
+            active_clients: 0,
+        }
+    }
+
+    /// A turn begins.
+    #[inline]
+    pub fn begin_turn(&mut self) {
+        self.polls_left = self.options.polls;
+        self.slept = false;
+        self.input = 0;
+        self.pause_turns = self.pause_turns.saturating_sub(1);
+    }
+
+    /// A wait brought so much `input`; `None`: flush now.
+    #[inline]
+    pub fn next_wait(&mut self, now: Time, input: u64, engine: &mut Engine) -> Option<Wait> {
+        if now.since(self.epoch_began) >= EPOCH_US {
+            self.epoch_began = now;
+            self.active_clients = engine.end_epoch(now);
+        }
+        self.decide(now, input, engine.has_upstream_output())
+    }
+
+    fn decide(&mut self, now: Time, input: u64, has_output: bool) -> Option<Wait> {
+        self.input += input;
+        if self.slept {
+            if input < GAIN_MIN {
+                self.pause_turns = PAUSE_TURNS;
+            }
+            return None;
+        }
+        if input > 0 && self.polls_left > 0 {
+            self.polls_left -= 1;
+            return Some(Wait::Poll);
+        }
+        let gathers = self.options.gather_us > 0
+            && has_output
+            && self.pause_turns == 0
+            && self.active_clients >= self.options.clients_min
+            && self.input < self.options.completions;
+        if !gathers {
+            return None;
+        }
+        self.slept = true;
+        Some(Wait::Gather {
+            until_us: now.0 + self.options.gather_us,
+            completions: (self.options.completions - self.input) as u32,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gather(active_clients: u64) -> Gather {
+        let options = GatherOptions { gather_us: 60, completions: 24, clients_min: 32, polls: 2 };
+        let mut gather = Gather::new(options);
+        gather.active_clients = active_clients;
+        gather.begin_turn();
+        gather
+    }
+
+    #[test]
+    fn it_polls_while_input_comes_and_never_sleeps_with_few_clients() {
+        let mut gather = gather(8);
+        assert_eq!(gather.decide(Time(0), 3, true), Some(Wait::Poll));
+        assert_eq!(gather.decide(Time(0), 1, true), Some(Wait::Poll));
+        assert_eq!(gather.decide(Time(0), 1, true), None);
+    }
+
+    #[test]
+    fn with_many_clients_and_a_small_batch_it_sleeps_once() {
+        let mut gather = gather(50);
+        assert_eq!(gather.decide(Time(100), 3, true), Some(Wait::Poll));
+        let sleep = gather.decide(Time(100), 0, true);
+        assert_eq!(sleep, Some(Wait::Gather { until_us: 160, completions: 21 }));
+        assert_eq!(gather.decide(Time(100), 18, true), None);
+    }
+
+    #[test]
+    fn a_large_batch_or_nothing_to_send_does_not_wait() {
+        assert_eq!(gather(50).decide(Time(0), 0, false), None);
+        let mut large = gather(50);
+        large.polls_left = 0;
+        assert_eq!(large.decide(Time(0), 24, true), None);
+    }
+
+    #[test]
+    fn a_sleep_that_brought_little_makes_it_pause() {
+        let mut gather = gather(50);
+        assert!(matches!(gather.decide(Time(0), 0, true), Some(Wait::Gather { .. })));
+        assert_eq!(gather.decide(Time(0), 1, true), None);
+        for _ in 0..PAUSE_TURNS - 1 {
+            gather.begin_turn();
+            assert_eq!(gather.decide(Time(0), 0, true), None);
+        }
+        gather.begin_turn();
+        assert!(matches!(gather.decide(Time(0), 0, true), Some(Wait::Gather { .. })));
+    }
+}

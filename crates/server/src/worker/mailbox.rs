@@ -1,0 +1,168 @@
+//! The only way into a worker from another thread.
+//!
+//! A mailbox is a queue that wakes its worker. What comes by it is rare: accepted clients that another worker has no room for, questions that
+//! concern all clients, resolved names, drain and stop. No request and no reply ever does.
+//!
+//! Not here: what a message means (`actions`, `accept`).
+//!
+//! Invariant: a message that was sent is read in the receiver's next turn. The queue is unbounded by type and bounded by what is
+//! sent: one message per accepted client, question, resolve and signal, each answered before the next of its kind.
+
+use engine::UpstreamId;
+use engine::fleet::{Answer, Question};
+use netio::{Accepted, Address};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// What one thread tells a worker.
+pub enum Message<S> {
+    /// A client for it.
+    Client(Accepted<S>),
+    /// A question of a worker (by index) under its ticket.
+    Question(usize, u64, Question),
+    /// The answer to its own question.
+    Answer(u64, Answer),
+    /// The node's name is resolved for this upstream, or why it is not.
+    Resolved(UpstreamId, Result<Address, String>),
+    /// Take no more clients, end when the others have what they are owed or after so many milliseconds.
+    Drain(u64),
+    /// End now.
+    Stop,
+}
+
+/// Wakes a worker that waits; safe to call from any thread and any number of times.
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
+
+/// The receiving end.
+pub struct Mailbox<S>(Receiver<Message<S>>);
+
+/// The sending end.
+pub struct Post<S> {
+    sender: Sender<Message<S>>,
+    wake: Wake,
+}
+
+/// A mailbox, and the end that others keep.
+pub fn mailbox<S>(wake: Wake) -> (Mailbox<S>, Post<S>) {
+    let (sender, receiver) = channel();
+    (Mailbox(receiver), Post { sender, wake })
+}
+
+impl<S> Clone for Post<S> {
+    fn clone(&self) -> Self {
+        Self { sender: self.sender.clone(), wake: Arc::clone(&self.wake) }
+    }
+}
+
+impl<S> Mailbox<S> {
+    /// The oldest message, if there is one.
+    pub fn take(&self) -> Option<Message<S>> {
+        self.0.try_recv().ok()
+    }
+}
+
+impl<S> Post<S> {
+    /// Sends a message. To a worker that has ended it is lost, as everything of that worker is.
+    pub fn send(&self, message: Message<S>) {
+        if self.sender.send(message).is_ok() {
+            (self.wake)();
+        }
+    }
+}
+
+/// A name to be resolved: for which worker's upstream.
+pub struct Resolve {
+    /// Index of the worker.
+    pub worker: usize,
+    /// Its upstream.
+    pub upstream: UpstreamId,
+}
+
+/// All workers as each of them sees the others.
+pub struct Fleet<S> {
+    posts: Vec<Post<S>>,
+    resolver: Sender<Resolve>,
+    /// Clients of each worker, those on the way to it included.
+    loads: Vec<AtomicUsize>,
+}
+
+impl<S> Fleet<S> {
+    /// The fleet of these workers, in the order of their indexes.
+    pub fn new(posts: Vec<Post<S>>, resolver: Sender<Resolve>) -> Self {
+        let loads = posts.iter().map(|_| AtomicUsize::new(0)).collect();
+        Self { posts, resolver, loads }
+    }
+
+    /// Number of workers.
+    pub fn len(&self) -> usize {
+        self.posts.len()
+    }
+
+    /// Whether there is no worker at all.
+    pub fn is_empty(&self) -> bool {
+        self.posts.is_empty()
+    }
+
+    /// Sends a message to one worker.
+    pub fn send(&self, worker: usize, message: Message<S>) {
+        if let Some(post) = self.posts.get(worker) {
+            post.send(message);
+        }
+    }
+
+    /// Asks for a name to be resolved; false if nobody resolves any more.
+    pub fn resolve(&self, resolve: Resolve) -> bool {
+        self.resolver.send(resolve).is_ok()
+    }
+
+    /// Chooses the worker for a new client: the one with the fewest, `own` if it is one of them. Counts the client there. `None` if there
+    /// are `clients_max` already.
+    ///
+    /// Two workers may decide at the same moment, so counts can differ by a few more than one; they even out with the next clients.
+    pub fn place_client(&self, own: usize, clients_max: usize) -> Option<usize> {
+        let load = |index: usize| self.loads.get(index).map_or(usize::MAX, |n| n.load(Ordering::Relaxed));
+        let total: usize = (0..self.len()).map(load).sum();
+        if total >= clients_max {
+            return None;
+        }
+        let least = (0..self.len()).min_by_key(|index| (load(*index), *index != own))?;
+        self.loads[least].fetch_add(1, Ordering::Relaxed);
+        Some(least)
+    }
+
+    /// A client of this worker is gone.
+    pub fn client_gone(&self, worker: usize, count: usize) {
+        if let Some(load) = self.loads.get(worker) {
+            load.fetch_sub(count, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fleet(workers: usize) -> Fleet<()> {
+        let posts = (0..workers).map(|_| mailbox(Arc::new(|| {})).1).collect();
+        Fleet::new(posts, channel().0)
+    }
+
+    #[test]
+    fn clients_go_where_the_fewest_are() {
+        let fleet = fleet(4);
+        for _ in 0..64 {
+            fleet.place_client(2, 1_000).unwrap();
+        }
+        assert!(fleet.loads.iter().all(|load| load.load(Ordering::Relaxed) == 16));
+        fleet.client_gone(1, 3);
+        assert_eq!(fleet.place_client(0, 1_000), Some(1));
+    }
+
+    #[test]
+    fn beyond_the_maximum_there_is_no_place() {
+        let fleet = fleet(2);
+        assert!((0..5).all(|_| fleet.place_client(0, 5).is_some()));
+        assert_eq!(fleet.place_client(0, 5), None);
+    }
+}

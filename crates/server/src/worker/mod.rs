@@ -1,0 +1,137 @@
+//! One worker: an engine, a driver, and what joins them.
+//!
+//! This folder is the only place that knows both sides: `turn` is the order of things, `conn` turns tokens of the driver into ids of the
+//! engine and back, `gather` decides how long to wait for more before a flush, `mailbox` is the only way in from other threads.
+//!
+//! What it deliberately is not: a thread. [`Worker::turn`] is called in a loop by [`Worker::run`] on a thread of its own, or step by step
+//! by the simulator.
+//!
+//! Invariant: nothing here is shared with another thread but the mailboxes and the counters of clients per worker.
+
+pub mod gather;
+pub mod mailbox;
+
+mod accept;
+mod actions;
+mod conn;
+mod facts;
+mod turn;
+
+use crate::node::NodeAddress;
+use conn::Conns;
+use engine::ids::{ClientKind, UpstreamKind};
+use engine::{Engine, Settings, Time};
+use gather::{Gather, GatherOptions};
+use mailbox::{Fleet, Mailbox};
+use netio::{Accepted, Driver};
+use std::sync::Arc;
+use std::time::Instant;
+
+pub use facts::Process;
+
+/// What a worker is given at its start.
+pub struct WorkerOptions<S> {
+    /// For its engine.
+    pub settings: Settings,
+    /// Feeds the jitter of reconnects.
+    pub seed: u64,
+    /// The server behind.
+    pub node: NodeAddress,
+    /// Batching.
+    pub gather: GatherOptions,
+    /// Clients of all workers together; one more is turned away.
+    pub clients_max: usize,
+    /// Its way in.
+    pub mailbox: Mailbox<S>,
+    /// The ways to all workers and to the resolver.
+    pub fleet: Arc<Fleet<S>>,
+    /// What INFO tells of the process.
+    pub process: Arc<Process>,
+}
+
+/// See the module. Generic over the network, so that the simulator runs the same code.
+pub struct Worker<D: Driver> {
+    index: usize,
+    driver: D,
+    /// The driver's clock. Held apart because the driver is borrowed while it delivers events, whose time must be read
+    /// after the sleep and not before.
+    clock: Box<dyn Fn() -> u64>,
+    engine: Engine,
+    clients: Conns<ClientKind>,
+    upstreams: Conns<UpstreamKind>,
+    gather: Gather,
+    node: NodeAddress,
+    clients_max: usize,
+    mailbox: Mailbox<D::Socket>,
+    fleet: Arc<Fleet<D::Socket>>,
+    process: Arc<Process>,
+    accepted: Vec<Accepted<D::Socket>>,
+    /// Questions of this worker, with the answers that came.
+    questions: Vec<actions::Open>,
+    last_now: Time,
+    drain_until: Option<Time>,
+    stopped: bool,
+}
+
+impl<D: Driver> Worker<D> {
+    /// A worker that begins to connect to its node. `clock` reads the same time as the driver's `now_us`.
+    pub fn new(driver: D, clock: Box<dyn Fn() -> u64>, options: WorkerOptions<D::Socket>) -> Self {
+        let now = Time(clock());
+        let index = options.settings.worker as usize;
+        let mut engine = Engine::new(options.settings, options.seed, now);
+        engine.warm_up(now);
+        let mut worker = Self {
+            index,
+            driver,
+            clock,
+            engine,
+            clients: Conns::default(),
+            upstreams: Conns::default(),
+            gather: Gather::new(options.gather),
+            node: options.node,
+            clients_max: options.clients_max,
+            mailbox: options.mailbox,
+            fleet: options.fleet,
+            process: options.process,
+            accepted: Vec::new(),
+            questions: Vec::new(),
+            last_now: now,
+            drain_until: None,
+            stopped: false,
+        };
+        worker.carry_out(now);
+        worker
+    }
+
+    /// Turns until the worker is told to stop, or has drained.
+    pub fn run(mut self) {
+        let started = Instant::now();
+        while !self.is_done() {
+            self.turn();
+        }
+        tracing::debug!(
+            worker = self.index,
+            seconds = started.elapsed().as_secs(),
+            clients_left = self.engine.client_count(),
+            "worker ends"
+        );
+    }
+
+    /// Whether there is nothing left to do: told to stop, or drained.
+    pub fn is_done(&self) -> bool {
+        let drained = self.drain_until.is_some_and(|until| {
+            self.last_now >= until || (self.engine.client_count() == 0 && self.accepted.is_empty())
+        });
+        self.stopped || drained
+    }
+
+    /// The engine, for tests that look inside.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The driver, for tests that need its clock.
+    pub fn driver(&self) -> &D {
+        &self.driver
+    }
+}

@@ -1,0 +1,191 @@
+//! One turn of a worker.
+//!
+//! 1. Messages of other threads are taken. 2. The driver waits and gives its events to the engine, which sends nothing yet; while more
+//! input keeps coming it is polled again, and under the gate of `gather` it may sleep some tens of microseconds for more.
+//! 3. What is due by time. 4. Actions of the engine are carried out (connect, close, stop reading), and new clients taken in. 5. Each
+//! upstream with output is flushed once, then each client. 6. Actions that came of that: clients that have their last reply are closed.
+//!
+//! Flushing upstreams before clients gets the servers to work while we write to clients. Nothing is sent before all input of the turn is in:
+//! that is what makes many requests leave in one write.
+//!
+//! Invariant: `now` is read once a turn, after the sleep, so that everything in a turn has one time.
+
+use super::Worker;
+use super::conn::{Conns, Party, party};
+use engine::ids::{ClientKind, UpstreamKind};
+use engine::{Engine, Time};
+use netio::{Accepted, CloseReason, ConnId, Driver, Event, Wait};
+
+impl<D: Driver> Worker<D> {
+    /// One turn. Sleeps until there is something to do.
+    pub fn turn(&mut self) {
+        self.read_mail();
+        let now = self.take_events();
+        self.last_now = now;
+        self.engine.handle_timeout(now);
+        // Closes come before new clients, which may get the places of those that went.
+        self.carry_out(now);
+        self.take_accepted(now);
+        self.flush_upstreams(now);
+        self.flush_clients(now);
+        self.carry_out(now);
+        self.tell();
+        #[cfg(debug_assertions)]
+        self.engine.check_invariants();
+    }
+
+    /// When the worker must be woken if nothing comes.
+    pub fn deadline(&self) -> Option<Time> {
+        let engine = self.engine.poll_timeout(self.last_now);
+        engine.into_iter().chain(self.drain_until).min()
+    }
+
+    fn first_wait(&self) -> Wait {
+        match self.deadline() {
+            _ if self.is_done() || self.engine.has_output() => Wait::Poll,
+            None => Wait::Forever,
+            Some(at) if at <= self.last_now => Wait::Poll,
+            Some(at) => Wait::Until(at.0),
+        }
+    }
+
+    /// Waits, gathers, and gives every event to the engine. Returns the time of this turn.
+    fn take_events(&mut self) -> Time {
+        let first_wait = self.first_wait();
+        let Self { driver, engine, clients, upstreams, accepted, clock, gather, .. } = self;
+        let mut hub = Hub { engine, clients, upstreams, accepted, ended: Vec::new(), now: None, clock };
+        let mut wait = first_wait;
+        gather.begin_turn();
+        loop {
+            let before = hub.engine.input_events();
+            driver.wait(wait, &mut |event| hub.take(event));
+            let now = hub.now();
+            let input = hub.engine.input_events() - before;
+            match gather.next_wait(now, input, hub.engine) {
+                Some(next) => wait = next,
+                None => break,
+            }
+        }
+        let (now, ended) = (hub.now(), hub.ended);
+        for conn in ended {
+            driver.close(conn);
+        }
+        now
+    }
+
+    fn flush_upstreams(&mut self, now: Time) {
+        while let Some(id) = self.engine.poll_dirty_upstream() {
+            let Some(conn) = self.upstreams.get(id) else { continue };
+            while let Some(buf) = self.engine.begin_upstream_send(id) {
+                match self.driver.send(conn, buf) {
+                    Some(buf) => self.engine.handle_upstream_sent(now, id, buf),
+                    None => break,
+                }
+            }
+        }
+    }
+
+    fn flush_clients(&mut self, now: Time) {
+        while let Some(id) = self.engine.poll_dirty_client() {
+            let Some(conn) = self.clients.get(id) else { continue };
+            while let Some(buf) = self.engine.begin_client_send(id) {
+                match self.driver.send(conn, buf) {
+                    Some(buf) => self.engine.handle_client_sent(now, id, buf),
+                    None => break,
+                }
+            }
+        }
+    }
+}
+
+/// What the events of a wait go to, while the driver is borrowed.
+struct Hub<'a, S> {
+    engine: &'a mut Engine,
+    clients: &'a mut Conns<ClientKind>,
+    upstreams: &'a mut Conns<UpstreamKind>,
+    accepted: &'a mut Vec<Accepted<S>>,
+    /// Connections whose peer ended them and that must be closed when the driver is free.
+    ended: Vec<ConnId>,
+    now: Option<Time>,
+    clock: &'a dyn Fn() -> u64,
+}
+
+impl<S> Hub<'_, S> {
+    #[inline]
+    fn now(&mut self) -> Time {
+        let clock = self.clock;
+        *self.now.get_or_insert_with(|| Time(clock()))
+    }
+
+    #[inline]
+    fn take(&mut self, event: Event<'_, S>) {
+        let now = self.now();
+        match event {
+            Event::Received(token, bytes) => match party(token) {
+                Party::Client(id) => self.engine.handle_client_bytes(now, id, bytes),
+                Party::Upstream(id) => self.engine.handle_upstream_bytes(now, id, bytes),
+            },
+            Event::Sent(token, buf) => match party(token) {
+                Party::Client(id) => {
+                    self.engine.handle_client_sent(now, id, buf);
+                    self.engine.mark_client_dirty(id);
+                }
+                Party::Upstream(id) => {
+                    self.engine.handle_upstream_sent(now, id, buf);
+                    self.engine.mark_upstream_dirty(id);
+                }
+            },
+            Event::Accepted(accepted) => self.accepted.push(accepted),
+            Event::AcceptFailed(errno) => {
+                tracing::warn!(error = %os_error(errno), "cannot accept a client, trying again shortly");
+            }
+            Event::Connected(token) => {
+                if let Party::Upstream(id) = party(token) {
+                    self.engine.handle_upstream_connected(now, id);
+                }
+            }
+            Event::Eof(token) => self.eof(now, party(token)),
+            Event::Closed(token, why) => self.closed(now, party(token), why),
+            Event::Woken => {}
+        }
+    }
+
+    #[cold]
+    fn eof(&mut self, now: Time, party: Party) {
+        match party {
+            Party::Client(id) => self.engine.handle_client_eof(now, id),
+            Party::Upstream(id) => {
+                self.ended.extend(self.upstreams.take(id));
+                self.engine.handle_upstream_closed(now, id, "closed the connection");
+            }
+        }
+    }
+
+    #[cold]
+    fn closed(&mut self, now: Time, party: Party, why: CloseReason) {
+        match party {
+            Party::Client(id) => {
+                self.clients.take(id);
+                self.engine.handle_client_closed(now, id);
+            }
+            Party::Upstream(id) => {
+                self.upstreams.take(id);
+                self.engine.handle_upstream_closed(now, id, &in_words(why));
+            }
+        }
+    }
+}
+
+fn in_words(why: CloseReason) -> String {
+    match why {
+        CloseReason::Broken(0) => "the connection broke".to_owned(),
+        CloseReason::Broken(errno) => os_error(errno),
+        CloseReason::ConnectFailed(errno) => format!("connect: {}", os_error(errno)),
+    }
+}
+
+/// The system's words for an error number, without the number.
+pub(super) fn os_error(errno: i32) -> String {
+    let text = std::io::Error::from_raw_os_error(errno).to_string();
+    text.split(" (os error").next().unwrap_or_default().to_owned()
+}

@@ -1,0 +1,217 @@
+//! Rows 21 to 24: clients that do not read, hardly send, send nonsense, or come in thousands.
+//!
+//! Invariant: the damage stays with the client that does it: memory is bounded and the others are served.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use testkit::frames::request;
+use testkit::process::raise_fd_limit;
+use testkit::{Checker, Conn, RedisServer, Respool, wait};
+
+use crate::setup::{RESPOOL, SOON, Stack, direct};
+
+const MIB: u64 = 1024 * 1024;
+
+#[test]
+fn row_21_slow_readers_cost_bounded_memory_and_hold_nobody_up() {
+    const READERS: usize = 50;
+    const REQUESTS: usize = 40;
+    let mut stack = Stack::start();
+    let value = "x".repeat(1_000_000);
+    stack.server.connect().command(&["SET", "big", &value]).expect("SET");
+    let before = stack.rss_bytes();
+
+    let mut readers: Vec<Conn> = (0..READERS).map(|_| stack.connect()).collect();
+    let pipeline = request(&["GET", "big"]).repeat(REQUESTS);
+    for reader in &mut readers {
+        reader.send(&pipeline).expect("a pipeline of small requests");
+    }
+    let mut checker = Checker::new(stack.front(), stack.server.endpoint());
+    checker.clients = 4;
+    checker.duration = Duration::from_secs(4);
+    let verdict = checker.run();
+    println!("{verdict}");
+    verdict.assert_clean();
+    assert!(verdict.answered > 200, "the others were held up: {verdict}");
+    if direct() {
+        return;
+    }
+    let growth = stack.rss_bytes().saturating_sub(before);
+    println!("growth with {READERS} readers asleep: {} KiB", growth / 1024);
+    // Two gigabytes are asked for. Each reader may hold its high-water mark and a value on the way to it.
+    assert!(growth < READERS as u64 * 4 * MIB + 64 * MIB, "grew by {growth} bytes");
+
+    // Who wakes up gets either all of its replies or an end, never something in between.
+    let mut served = 0;
+    for reader in readers.iter_mut().take(5) {
+        let whole = format!("$1000000\r\n{value}\r\n").into_bytes();
+        for _ in 0..REQUESTS {
+            match reader.reply() {
+                Ok(reply) => assert!(reply == whole, "a broken reply"),
+                Err(error) if testkit::conn::is_gone(&error) => break,
+                Err(error) => panic!("a slow reader hangs: {error}"),
+            }
+            served += 1;
+        }
+    }
+    println!("{served} replies to those that woke up");
+    drop(readers);
+    wait::until_true("the proxy to be at ease", SOON, || {
+        stack.connect().ask("PING") == "+PONG\r\n"
+    });
+    stack.assert_alive();
+}
+
+#[test]
+fn row_22_idle_and_trickling_connections_are_cheap() {
+    let fds = raise_fd_limit();
+    let count = usize::try_from(fds / 4).unwrap_or(usize::MAX).min(1_500);
+    let mut stack = Stack::start();
+    // Warm: the first connections pay for what all share.
+    let warm: Vec<Conn> = (0..20).map(|_| stack.connect()).collect();
+    drop(warm);
+    let before = stack.rss_bytes();
+
+    let mut conns: Vec<Conn> = (0..count).map(|_| stack.connect()).collect();
+    for (at, conn) in conns.iter_mut().enumerate() {
+        // A third idles from the start, a third after a request, a third sends a request byte by byte.
+        match at % 3 {
+            0 => {}
+            1 => assert_eq!(conn.ask("PING"), "+PONG\r\n"),
+            _ => conn.send(b"*2\r\n$3\r\nG").expect("a few bytes"),
+        }
+    }
+    let begun = Instant::now();
+    assert_eq!(stack.connect().ask("PING"), "+PONG\r\n");
+    let accept = begun.elapsed();
+    let growth = stack.rss_bytes().saturating_sub(before);
+    println!("{count} connections: {} bytes each, accept in {accept:?}", growth / count as u64);
+    if !direct() {
+        assert!(growth / count as u64 <= 32 * 1024, "{growth} bytes for {count} connections");
+    }
+    assert!(accept < Duration::from_secs(1), "accepting took {accept:?}");
+
+    for conn in conns.iter_mut().skip(2).step_by(3) {
+        for byte in b"ET\r\n$4\r\nnone" {
+            conn.send(&[*byte]).expect("one byte");
+        }
+        conn.send(b"\r\n").expect("the end");
+        assert_eq!(conn.reply().expect("reply"), b"$-1\r\n");
+    }
+    stack.assert_alive();
+}
+
+#[test]
+fn row_22_idle_clients_are_closed_where_that_is_configured() {
+    if direct() {
+        return;
+    }
+    let stack = Stack::with(&["--timeouts-client-idle-ms", "1000"]);
+    let mut idle = stack.connect();
+    let mut busy = stack.connect();
+    assert_eq!(idle.ask("PING"), "+PONG\r\n");
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(3) {
+        assert_eq!(busy.ask("PING"), "+PONG\r\n");
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(idle.read_to_close().expect("closed"), b"");
+    assert_eq!(busy.ask("PING"), "+PONG\r\n");
+}
+
+#[test]
+fn row_23_hostile_announcements_cost_little_memory() {
+    const CONNS: u64 = 60;
+    let mut stack = Stack::start();
+    stack.connect().ask("PING");
+    let before = stack.rss_bytes();
+    let mut conns = Vec::new();
+    for at in 0..CONNS {
+        let mut conn = stack.connect();
+        let input: Vec<u8> = match at % 4 {
+            0 => b"*1000000\r\n".to_vec(),
+            1 => b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$536870912\r\nabc".to_vec(),
+            2 => vec![b'a'; 60_000],
+            _ => b"*2\r\n$4\r\nECHO\r\n$400000000\r\n".to_vec(),
+        };
+        conn.send(&input).expect("input");
+        conns.push(conn);
+    }
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(stack.connect().ask("PING"), "+PONG\r\n");
+    if !direct() {
+        let growth = stack.rss_bytes().saturating_sub(before);
+        println!("{} bytes for each hostile connection", growth / CONNS);
+        assert!(growth <= CONNS * MIB, "{growth} bytes for {CONNS} connections");
+    }
+    // A command with a great many small arguments is bounded by its bytes, and answered.
+    let mut conn = stack.connect();
+    let mut many = b"*100001\r\n$3\r\nDEL\r\n".to_vec();
+    many.extend(b"$1\r\nk\r\n".repeat(100_000));
+    conn.send(&many).expect("a long request");
+    assert_eq!(conn.reply().expect("reply"), b":0\r\n");
+    stack.assert_alive();
+}
+
+#[test]
+fn row_24_a_storm_of_connections_hurts_nobody_who_is_there() {
+    let mut stack = Stack::start();
+    let mut there = stack.connect();
+    let begun = Instant::now();
+    thread::scope(|scope| {
+        for thread in 0..4 {
+            let front = stack.front().clone();
+            scope.spawn(move || {
+                for number in 0..500 {
+                    let mut conn = Conn::to(&front);
+                    if (number + thread) % 3 == 0 {
+                        assert_eq!(conn.ask("PING"), "+PONG\r\n");
+                    }
+                }
+            });
+        }
+        while begun.elapsed() < Duration::from_secs(1) {
+            assert_eq!(there.ask("SET k v"), "+OK\r\n");
+        }
+    });
+    println!("2000 connections in {:?}", begun.elapsed());
+    assert_eq!(there.ask("GET k"), "$1\r\nv\r\n");
+    stack.assert_alive();
+}
+
+#[test]
+fn row_24_running_out_of_descriptors_is_survived_without_a_busy_loop() {
+    if direct() {
+        return;
+    }
+    const FDS: u32 = 160;
+    let server = RedisServer::start();
+    let mut proxy = Respool::to(RESPOOL, server.endpoint()).fd_limit(FDS).start();
+    let mut there = proxy.connect();
+    assert_eq!(there.ask("SET k v"), "+OK\r\n");
+
+    // The kernel accepts what the proxy cannot: these connect, and wait or are sent away.
+    let crowd: Vec<Conn> = (0..FDS * 2).filter_map(|_| Conn::open(proxy.endpoint()).ok()).collect();
+    assert!(crowd.len() > FDS as usize, "{} connections", crowd.len());
+    let cpu_before = proxy.process().cpu_time();
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(2) {
+        assert_eq!(there.ask("GET k"), "$1\r\nv\r\n");
+        thread::sleep(Duration::from_millis(50));
+    }
+    let cpu = proxy.process().cpu_time() - cpu_before;
+    println!("{} descriptors open, {cpu:?} of CPU in two seconds", proxy.process().fds());
+    assert!(cpu < Duration::from_secs(1), "{cpu:?} of CPU in two seconds");
+    proxy.assert_alive();
+
+    drop(crowd);
+    wait::until_true("new clients to be served again", SOON, || {
+        Conn::open(proxy.endpoint())
+            .and_then(|mut conn| {
+                conn.set_timeout(Duration::from_secs(2));
+                conn.command(&["GET", "k"])
+            })
+            .is_ok_and(|reply| reply == b"$1\r\nv\r\n")
+    });
+}

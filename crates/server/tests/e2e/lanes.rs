@@ -1,0 +1,99 @@
+//! A request that occupies the server must not be in the way of the request that frees it.
+//!
+//! A looping script makes the server answer BUSY to everything but SCRIPT KILL (and, for functions, FUNCTION KILL). On the
+//! connection that carries the script nothing is read by the server until it ends, so a SCRIPT KILL that is queued behind it
+//! never arrives: the proxy has to send it another way.
+//!
+//! Invariant: the script never wrote anything, so that the server may kill it.
+
+use std::time::{Duration, Instant};
+
+use testkit::{RedisServer, Respool, wait};
+
+use crate::setup::{RESPOOL, SOON, direct};
+
+/// BUSY is answered after 100 ms of script instead of five seconds.
+const QUICKLY_BUSY: [&str; 2] = ["--busy-reply-threshold", "100"];
+
+struct Busy {
+    proxy: Option<Respool>,
+    server: RedisServer,
+}
+
+impl Busy {
+    /// One worker, so that all clients share its connections.
+    fn start() -> Self {
+        let server = RedisServer::start_with(&QUICKLY_BUSY);
+        let proxy = (!direct()).then(|| {
+            Respool::to(RESPOOL, server.endpoint())
+                .workers(1)
+                .args(&["--timeouts-request-ms", "60000"])
+                .start()
+        });
+        Self { proxy, server }
+    }
+
+    fn connect(&self) -> testkit::Conn {
+        testkit::Conn::to(self.proxy.as_ref().map_or(self.server.endpoint(), Respool::endpoint))
+    }
+
+    /// Waits until the server itself says that it is busy.
+    fn wait_busy(&self) {
+        let mut direct = self.server.connect();
+        wait::until_true("the script to run", SOON, || direct.ask("GET k").starts_with("-BUSY"));
+    }
+}
+
+#[test]
+fn script_kill_overtakes_the_script() {
+    let busy = Busy::start();
+    let mut looping = busy.connect();
+    let mut killer = busy.connect();
+    // Both are known to the proxy and have used the shared connection before.
+    assert_eq!(looping.ask("SET k v"), "+OK\r\n");
+    assert_eq!(killer.ask("GET k"), "$1\r\nv\r\n");
+    looping.send_command(&["EVAL", "while true do end", "0"]).expect("script");
+    busy.wait_busy();
+
+    let begun = Instant::now();
+    killer.set_timeout(SOON);
+    let reply = killer.ask("SCRIPT KILL");
+    assert_eq!(reply, "+OK\r\n", "after {:?}", begun.elapsed());
+    let reply = looping.reply().expect("the script's end");
+    let text = String::from_utf8_lossy(&reply);
+    assert!(text.contains("Script killed by user"), "{text}");
+    assert_eq!(looping.ask("GET k"), "$1\r\nv\r\n");
+}
+
+#[test]
+fn clients_without_a_script_are_told_that_the_server_is_busy_or_served_after_it() {
+    let busy = Busy::start();
+    let mut looping = busy.connect();
+    let mut waiting = busy.connect();
+    assert_eq!(waiting.ask("SET k v"), "+OK\r\n");
+    looping.send_command(&["EVAL", "while true do end", "0"]).expect("script");
+    busy.wait_busy();
+    waiting.send_command(&["GET", "k"]).expect("request");
+
+    let mut killer = busy.connect();
+    wait::until_true("SCRIPT KILL to work", SOON, || killer.ask("SCRIPT KILL") == "+OK\r\n");
+    assert!(looping.reply().expect("the script's end").starts_with(b"-"));
+    let reply = waiting.reply().expect("the other client's reply");
+    assert!(reply.starts_with(b"-BUSY") || reply == b"$1\r\nv\r\n", "{reply:?}");
+    assert!(waiting.is_silent_for(Duration::from_millis(100)), "one reply, not two");
+}
+
+#[test]
+fn function_kill_overtakes_the_function() {
+    let busy = Busy::start();
+    let mut looping = busy.connect();
+    let code = "#!lua name=loops\nredis.register_function('forever', \
+                function() while true do end end)";
+    assert_eq!(looping.command(&["FUNCTION", "LOAD", code]).expect("load"), b"$5\r\nloops\r\n");
+    looping.send_command(&["FCALL", "forever", "0"]).expect("call");
+    busy.wait_busy();
+    let mut killer = busy.connect();
+    killer.set_timeout(SOON);
+    assert_eq!(killer.ask("FUNCTION KILL"), "+OK\r\n");
+    assert!(looping.reply().expect("the function's end").starts_with(b"-"));
+}

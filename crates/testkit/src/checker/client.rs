@@ -1,0 +1,262 @@
+//! One client thread of the checker: plans a batch, sends it, holds each reply against the plan.
+//!
+//! A batch is one write of 1 to `depth_max` requests. Its bytes, with those of the expected replies, stay below a bound: a
+//! client that writes without reading may be slowed by the proxy for good, which is right but no test of this kind.
+//!
+//! Invariant: each planned request is settled exactly once, as answered, as an error, or as unknown.
+
+use std::time::{Duration, Instant};
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use super::book::Book;
+use super::judge::{self, Answer};
+use super::{Checker, Rule, Verdict, Violation};
+use crate::conn::{Conn, is_gone};
+use crate::frames::{quote, request};
+
+/// Requests and expected replies of one batch, unless a single one is larger.
+const BATCH_BYTES_MAX: usize = 256 * 1024;
+/// Pause after a failed connect.
+const CONNECT_PAUSE: Duration = Duration::from_millis(10);
+
+/// One planned request. The numbers are places in the book.
+#[derive(Clone, Debug)]
+pub(super) enum Plan {
+    /// SET of a text to this value.
+    Set(usize, Vec<u8>),
+    /// GET of a text; the value that it has at this point of the batch.
+    Get(usize, Option<Vec<u8>>),
+    /// MGET of texts, each with its value at this point.
+    Mget(Vec<(usize, Option<Vec<u8>>)>),
+    /// INCR; the value afterwards.
+    Incr(usize, u64),
+    /// APPEND of a token; the length afterwards.
+    Append(usize, String, usize),
+    /// GET of a log; its content at this point.
+    ReadLog(usize, Vec<u8>),
+    /// ECHO or PING (`true`) with a payload.
+    Echo(bool, Vec<u8>),
+}
+
+impl Plan {
+    /// The request as it is sent.
+    pub(super) fn request(&self, book: &Book) -> Vec<u8> {
+        let text = |at: &usize| book.texts[*at].name.as_bytes();
+        match self {
+            Self::Set(at, value) => request(&[b"SET", text(at), value]),
+            Self::Get(at, _) => request(&[b"GET", text(at)]),
+            Self::Mget(keys) => {
+                let mut args: Vec<&[u8]> = vec![b"MGET"];
+                args.extend(keys.iter().map(|(at, _)| text(at)));
+                request(&args)
+            }
+            Self::Incr(at, _) => request(&[b"INCR", book.counters[*at].name.as_bytes()]),
+            Self::Append(at, token, _) => {
+                request(&[b"APPEND", book.logs[*at].name.as_bytes(), token.as_bytes()])
+            }
+            Self::ReadLog(at, _) => request(&[b"GET", book.logs[*at].name.as_bytes()]),
+            Self::Echo(false, payload) => request(&[&b"ECHO"[..], payload]),
+            Self::Echo(true, payload) => request(&[&b"PING"[..], payload]),
+        }
+    }
+
+    /// Bytes that request and reply will take, about.
+    fn bytes(&self) -> usize {
+        let of = |value: &Option<Vec<u8>>| value.as_ref().map_or(0, Vec::len);
+        64 + match self {
+            Self::Set(_, value) | Self::ReadLog(_, value) => value.len(),
+            Self::Get(_, value) => of(value),
+            Self::Mget(keys) => keys.iter().map(|(_, value)| 64 + of(value)).sum(),
+            Self::Incr(..) | Self::Append(..) => 0,
+            Self::Echo(_, payload) => 2 * payload.len(),
+        }
+    }
+}
+
+/// Runs one client to the end of the run or to its first violation.
+pub(super) fn run(checker: &Checker, number: u32) -> (Verdict, Book) {
+    let seed = checker.seed.wrapping_mul(1_000_003).wrapping_add(u64::from(number));
+    let mut client = Client {
+        checker,
+        resp3: checker.mixed_protocols && number % 2 == 1,
+        rng: StdRng::seed_from_u64(seed),
+        book: Book::new(checker.seed, number),
+        verdict: Verdict::default(),
+    };
+    let end = Instant::now() + checker.duration;
+    let mut conn = None;
+    while Instant::now() < end && !checker.stopped() {
+        conn = match conn.take().or_else(|| client.connect()) {
+            Some(conn) => client.batch(conn),
+            None => continue,
+        };
+        if !client.verdict.violations.is_empty() {
+            checker.stop.store(true, std::sync::atomic::Ordering::Release);
+        }
+    }
+    (client.verdict, client.book)
+}
+
+struct Client<'a> {
+    checker: &'a Checker,
+    resp3: bool,
+    rng: StdRng,
+    book: Book,
+    verdict: Verdict,
+}
+
+impl Client<'_> {
+    /// A greeted connection, or `None` after a short pause.
+    fn connect(&mut self) -> Option<Conn> {
+        let greeted = Conn::open(&self.checker.endpoint).and_then(|mut conn| {
+            conn.set_timeout(self.checker.deadline);
+            let greeting: &[u8] = if self.resp3 { b"%" } else { b"*" };
+            let reply = conn.command(&["HELLO", if self.resp3 { "3" } else { "2" }])?;
+            if reply.starts_with(greeting) {
+                return Ok(conn);
+            }
+            Err(std::io::Error::other(quote(&reply, 80)))
+        });
+        match greeted {
+            Ok(conn) => Some(conn),
+            Err(_) => {
+                self.verdict.connect_failures += 1;
+                std::thread::sleep(CONNECT_PAUSE);
+                None
+            }
+        }
+    }
+
+    /// Sends one batch and settles it; the connection comes back if it can be used further.
+    fn batch(&mut self, mut conn: Conn) -> Option<Conn> {
+        let plans = self.plan();
+        let bytes: Vec<u8> = plans.iter().flat_map(|plan| plan.request(&self.book)).collect();
+        self.verdict.requests += plans.len() as u64;
+        let begun = Instant::now();
+        let sent = conn.send(&bytes);
+        let mut fate = sent.err();
+        for plan in &plans {
+            let reply = match fate {
+                None => {
+                    let left = self.checker.deadline.saturating_sub(begun.elapsed());
+                    conn.set_timeout(left);
+                    conn.reply()
+                }
+                Some(_) => Err(std::io::ErrorKind::UnexpectedEof.into()),
+            };
+            match reply {
+                Ok(reply) => self.settle(plan, &reply),
+                Err(error) => {
+                    judge::unknown(&mut self.book, plan);
+                    self.verdict.unknown += 1;
+                    fate.get_or_insert(error);
+                }
+            }
+        }
+        self.verdict.slowest = self.verdict.slowest.max(begun.elapsed());
+        self.book.end_batch();
+        if let Some(error) = fate {
+            self.note_end(&error, plans.len());
+            return None;
+        }
+        if !conn.surplus().is_empty() {
+            let words = format!("a reply to no request: {}", quote(conn.surplus(), 120));
+            self.violate(Rule::ForeignReply, words);
+        }
+        // Now and then a client leaves and comes back, and is spread to another worker.
+        (!self.rng.random_bool(0.005)).then_some(conn)
+    }
+
+    fn settle(&mut self, plan: &Plan, reply: &[u8]) {
+        if reply.starts_with(b"-") || reply.starts_with(b"!") {
+            judge::unknown(&mut self.book, plan);
+            self.verdict.errors += 1;
+            self.verdict.note_error(quote(reply, 160), 1);
+            return;
+        }
+        self.verdict.answered += 1;
+        if let Answer::Wrong(rule, words) = judge::reply(&mut self.book, plan, reply) {
+            self.violate(rule, words);
+        }
+    }
+
+    fn note_end(&mut self, error: &std::io::Error, requests: usize) {
+        if is_gone(error) {
+            self.verdict.closed += 1;
+        } else if error.kind() == std::io::ErrorKind::TimedOut
+            || error.kind() == std::io::ErrorKind::WouldBlock
+        {
+            let words = format!(
+                "a batch of {requests} requests had neither all replies nor an end after {:?}",
+                self.checker.deadline
+            );
+            self.violate(Rule::Hang, words);
+        } else {
+            self.violate(Rule::ForeignReply, format!("bytes that are no reply: {error}"));
+        }
+    }
+
+    fn violate(&mut self, rule: Rule, words: String) {
+        let words = format!("client {}: {words}", self.book.owner);
+        self.verdict.violations.push(Violation { rule, words });
+    }
+
+    /// Plans a batch, and advances the book as if every request of it succeeded.
+    fn plan(&mut self) -> Vec<Plan> {
+        let depth = self.rng.random_range(1..=self.checker.depth_max.max(1));
+        let mut plans = Vec::with_capacity(depth);
+        let mut bytes = 0;
+        while plans.len() < depth && bytes < BATCH_BYTES_MAX {
+            let plan = self.plan_one(BATCH_BYTES_MAX - bytes);
+            bytes += plan.bytes();
+            plans.push(plan);
+        }
+        plans
+    }
+
+    fn plan_one(&mut self, room: usize) -> Plan {
+        let at = self.rng.random_range(0..self.book.texts.len());
+        // The first request of a batch may be larger than what a batch holds; later ones fit it.
+        let bytes_max = match room {
+            BATCH_BYTES_MAX => self.checker.value_bytes_max,
+            _ => self.checker.value_bytes_max.min(room),
+        };
+        match self.rng.random_range(0..10) {
+            0..3 => {
+                let value = self.book.tagged(&format!("t{at}"), bytes_max, &mut self.rng);
+                self.book.texts[at].value = Some(value.clone());
+                Plan::Set(at, value)
+            }
+            3..6 => Plan::Get(at, self.book.texts[at].value.clone()),
+            6 => {
+                let count = self.rng.random_range(1..=4);
+                let texts = &self.book.texts;
+                let pick = |rng: &mut StdRng| {
+                    let at = rng.random_range(0..texts.len());
+                    (at, texts[at].value.clone())
+                };
+                Plan::Mget((0..count).map(|_| pick(&mut self.rng)).collect())
+            }
+            7 => {
+                self.book.counters[at].planned += 1;
+                Plan::Incr(at, self.book.counters[at].planned)
+            }
+            8 if self.rng.random_bool(0.2) => {
+                Plan::ReadLog(at, self.book.logs[at].planned.concat().into_bytes())
+            }
+            8 => {
+                let number = self.book.next();
+                let token = format!("{}#{number};", self.book.owner);
+                let log = &mut self.book.logs[at];
+                log.planned.push(token.clone());
+                Plan::Append(at, token, log.planned_len())
+            }
+            _ => {
+                let ping = self.rng.random_bool(0.5);
+                Plan::Echo(ping, self.book.tagged("echo", bytes_max / 2, &mut self.rng))
+            }
+        }
+    }
+}

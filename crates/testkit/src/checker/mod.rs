@@ -1,0 +1,290 @@
+//! The checker: clients that know what every reply has to be, and judge a run by the invariants of the fault matrix.
+//!
+//! Each client thread has keys of its own, so it alone decides what is in them and can predict each reply to the byte. Values
+//! and payloads name the client and a sequence number; a reply that belongs to somebody else cannot look right. The rules:
+//!
+//! - **I1** no acknowledged write is lost,
+//! - **I2** no reply reaches a wrong request or client,
+//! - **I3** no write is executed twice,
+//! - **I4** every request ends, by a reply or by the end of its connection, within the deadline.
+//!
+//! Error replies and closed connections are no violation: they are counted, and a write that ended so may or may not have
+//! been executed. Its key is retired (see [`book`]), so that all later replies stay predictable. Whether errors were
+//! expected in a run is for the test to say, from the counts.
+//!
+//! Invariant: a run on a server that does nothing wrong has no violation, whatever is closed or killed meanwhile. The
+//! opposite, that a server that does something wrong is caught, is shown with [`mutant`](crate::mutant).
+
+mod book;
+mod client;
+mod judge;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::endpoint::Endpoint;
+
+/// How many different error texts a verdict keeps.
+const ERROR_TEXTS_MAX: usize = 20;
+/// How many violations a verdict keeps.
+const VIOLATIONS_MAX: usize = 10;
+
+/// What to run. Make one with [`Checker::new`] and change the fields.
+#[derive(Clone, Debug)]
+pub struct Checker {
+    /// Where the clients connect: the proxy.
+    pub endpoint: Endpoint,
+    /// Where the final values are read: the server itself, on a direct connection.
+    pub judge: Endpoint,
+    /// Number of client threads.
+    pub clients: u32,
+    /// How long they send.
+    pub duration: Duration,
+    /// What I4 allows a request: the timeout that the proxy is configured with, and one second.
+    pub deadline: Duration,
+    /// Requests in one pipeline: 1 to this many, at random.
+    pub depth_max: usize,
+    /// Longest value in bytes. Most are far shorter.
+    pub value_bytes_max: usize,
+    /// Every second client speaks RESP3.
+    pub mixed_protocols: bool,
+    /// Decides keys, commands, depths and lengths. Two runs at the same time on one server need different seeds, since the
+    /// seed is part of the keys' names.
+    pub seed: u64,
+    /// Set to true to end the run early.
+    pub stop: Arc<AtomicBool>,
+}
+
+impl Checker {
+    /// A run of eight clients for two seconds with pipelines up to 50 and values up to 64 KiB.
+    pub fn new(endpoint: &Endpoint, judge: &Endpoint) -> Self {
+        Self {
+            endpoint: endpoint.clone(),
+            judge: judge.clone(),
+            clients: 8,
+            duration: Duration::from_secs(2),
+            deadline: Duration::from_secs(20),
+            depth_max: 50,
+            value_bytes_max: 64 * 1024,
+            mixed_protocols: true,
+            seed: 1,
+            stop: Arc::default(),
+        }
+    }
+
+    /// Runs all clients to the end and then reads every key once more. The first violation stops all clients.
+    pub fn run(&self) -> Verdict {
+        let mut verdict = Verdict::default();
+        let mut books = Vec::new();
+        thread::scope(|scope| {
+            let threads: Vec<_> = (0..self.clients)
+                .map(|number| scope.spawn(move || client::run(self, number)))
+                .collect();
+            for thread in threads {
+                match thread.join() {
+                    Ok((part, book)) => {
+                        verdict.add(part);
+                        books.push(book);
+                    }
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+        });
+        for book in books {
+            judge::final_values(&self.judge, book, &mut verdict);
+        }
+        // One is enough to fail; a few more help to see what kind of fault it is.
+        verdict.violations.truncate(VIOLATIONS_MAX);
+        verdict
+    }
+
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+}
+
+/// A rule that was broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// I1: an acknowledged write is lost.
+    LostWrite,
+    /// I2: a reply that belongs to another request or client, or to none.
+    ForeignReply,
+    /// I3: a write was executed twice.
+    Replay,
+    /// I4: a request that neither got a reply nor lost its connection in time.
+    Hang,
+}
+
+/// One broken rule, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which rule.
+    pub rule: Rule,
+    /// Client, request, what was expected and what came.
+    pub words: String,
+}
+
+/// What a run came to.
+#[derive(Clone, Debug, Default)]
+pub struct Verdict {
+    /// Requests sent.
+    pub requests: u64,
+    /// Requests that got a reply other than an error.
+    pub answered: u64,
+    /// Requests that got an error reply.
+    pub errors: u64,
+    /// Requests whose connection ended before their reply.
+    pub unknown: u64,
+    /// Connections that the other side ended.
+    pub closed: u64,
+    /// Connects that failed.
+    pub connect_failures: u64,
+    /// Keys whose value was read directly after the run.
+    pub keys_judged: u64,
+    /// The longest time that a batch took from its sending to its last reply.
+    pub slowest: Duration,
+    /// Error replies by text, with how often each came; at most twenty texts.
+    pub error_texts: BTreeMap<String, u64>,
+    /// Broken rules, at most ten. A run ends soon after the first.
+    pub violations: Vec<Violation>,
+}
+
+impl Verdict {
+    /// The first broken rule.
+    pub fn first(&self) -> Option<Rule> {
+        self.violations.first().map(|violation| violation.rule)
+    }
+
+    /// Fails the test if a rule was broken, or if nothing was judged at all.
+    #[track_caller]
+    pub fn assert_clean(&self) {
+        assert!(self.violations.is_empty(), "{self}");
+        assert!(self.answered > 0 && self.keys_judged > 0, "nothing was judged: {self}");
+    }
+
+    /// As [`Verdict::assert_clean`], and no request may have failed either.
+    #[track_caller]
+    pub fn assert_faultless(&self) {
+        self.assert_clean();
+        assert!(self.errors + self.unknown + self.closed + self.connect_failures == 0, "{self}");
+    }
+
+    fn add(&mut self, part: Self) {
+        self.requests += part.requests;
+        self.answered += part.answered;
+        self.errors += part.errors;
+        self.unknown += part.unknown;
+        self.closed += part.closed;
+        self.connect_failures += part.connect_failures;
+        self.keys_judged += part.keys_judged;
+        self.slowest = self.slowest.max(part.slowest);
+        for (text, count) in part.error_texts {
+            self.note_error(text, count);
+        }
+        self.violations.extend(part.violations);
+    }
+
+    fn note_error(&mut self, text: String, count: u64) {
+        let known = self.error_texts.len();
+        match self.error_texts.entry(text) {
+            std::collections::btree_map::Entry::Occupied(mut entry) => *entry.get_mut() += count,
+            std::collections::btree_map::Entry::Vacant(entry) if known < ERROR_TEXTS_MAX => {
+                entry.insert(count);
+            }
+            std::collections::btree_map::Entry::Vacant(_) => {}
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} requests: {} answered, {} errors, {} unknown; {} connections closed, {} connects \
+             failed; {} keys judged; slowest batch {:?}",
+            self.requests,
+            self.answered,
+            self.errors,
+            self.unknown,
+            self.closed,
+            self.connect_failures,
+            self.keys_judged,
+            self.slowest,
+        )?;
+        for (text, count) in &self.error_texts {
+            write!(f, "\n  error {count}× {text}")?;
+        }
+        for violation in &self.violations {
+            write!(f, "\n  VIOLATION {:?}: {}", violation.rule, violation.words)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mutant::{Mutant, Mutation};
+    use crate::redis::RedisServer;
+    use crate::relay::{End, Relay};
+
+    #[test]
+    fn a_clean_server_passes_without_a_fault() {
+        let server = RedisServer::start();
+        let verdict = Checker::new(server.endpoint(), server.endpoint()).run();
+        verdict.assert_faultless();
+        assert!(verdict.answered > 500, "{verdict}");
+    }
+
+    #[test]
+    fn connections_that_die_are_no_violation() {
+        let server = RedisServer::start();
+        let relay = Relay::to(server.endpoint());
+        let checker = Checker::new(relay.endpoint(), server.endpoint());
+        let verdict = thread::scope(|scope| {
+            let run = scope.spawn(|| checker.run());
+            while !run.is_finished() {
+                thread::sleep(Duration::from_millis(50));
+                relay.end_all(End::Reset);
+            }
+            run.join().expect("checker")
+        });
+        verdict.assert_clean();
+        assert!(verdict.closed > 5 && verdict.unknown > 5, "{verdict}");
+    }
+
+    /// A run through a mutant that plants its fault a few times.
+    fn first_violation(mutation: Mutation) -> (Option<Rule>, Verdict) {
+        let server = RedisServer::start();
+        let mutant = Mutant::to(server.endpoint(), mutation, 200);
+        let mut checker = Checker::new(mutant.endpoint(), server.endpoint());
+        checker.clients = 4;
+        checker.deadline = Duration::from_secs(3);
+        checker.duration = Duration::from_secs(30);
+        let verdict = checker.run();
+        assert!(mutant.planted() > 0, "{verdict}");
+        (verdict.first(), verdict)
+    }
+
+    #[test]
+    fn planted_faults_are_caught_by_their_rule() {
+        for (mutation, rule) in [
+            (Mutation::DropSet, Rule::LostWrite),
+            (Mutation::ReplayIncr, Rule::Replay),
+            (Mutation::ReplayAppend, Rule::Replay),
+            (Mutation::Hang, Rule::Hang),
+        ] {
+            let (first, verdict) = first_violation(mutation);
+            assert_eq!(first, Some(rule), "{mutation:?}: {verdict}");
+        }
+        // Two of a client's own replies in the wrong order look like a foreign reply or, when both are values of one
+        // key, like an older one; it is caught either way.
+        let (first, verdict) = first_violation(Mutation::SwapReplies);
+        assert!(first.is_some(), "{verdict}");
+    }
+}

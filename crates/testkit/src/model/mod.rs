@@ -1,0 +1,245 @@
+//! A model of the server: bytes in, bytes out, no socket, no clock.
+//!
+//! It stands behind the simulated network, where thousands of runs a minute need a server that is exact, fast and can be
+//! looked into. It knows the commands of [`table`] only, with the server's own reply shapes and error texts (those of
+//! Redis 7.2; checked beside a real server by a test of this crate), strings and lists, 16 databases, RESP2 and RESP3.
+//! Expiry, transactions, scripts and pub/sub are deliberately absent.
+//!
+//! Beyond the data it keeps a log of what was applied, per key and in order ([`Model::effects`]): a write that was executed
+//! twice shows there, even if the value happens to look right.
+//!
+//! Invariant: each request gets exactly one reply, in order, whatever the pieces in which its bytes came.
+
+mod connection;
+mod data;
+mod table;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use resp::Protocol;
+
+use crate::frames::Requests;
+
+/// Number of databases, as in the server's default configuration.
+pub const DATABASES: usize = 16;
+/// What the model calls itself in HELLO and INFO.
+pub const VERSION: &str = "7.2.4";
+
+/// A change that was applied to a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// SET or MSET with this value.
+    Set(Vec<u8>),
+    /// INCR and its relatives.
+    Incr {
+        /// What was added.
+        by: i64,
+        /// The value afterwards.
+        result: i64,
+    },
+    /// APPEND of these bytes.
+    Append(Vec<u8>),
+    /// LPUSH of this element.
+    Push(Vec<u8>),
+    /// DEL of an existing key.
+    Delete,
+}
+
+/// What is to be done with a connection after [`Model::feed`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum After {
+    /// It stays open.
+    Open,
+    /// The server closes it once the replies are sent (QUIT, malformed input).
+    Close,
+}
+
+/// The value of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Value {
+    Text(Vec<u8>),
+    List(VecDeque<Vec<u8>>),
+}
+
+/// A model server.
+#[derive(Debug)]
+pub struct Model {
+    databases: Vec<BTreeMap<Vec<u8>, Value>>,
+    effects: BTreeMap<(u32, Vec<u8>), Vec<Effect>>,
+    password: Option<Vec<u8>>,
+    conns_made: u64,
+    executed: u64,
+    time_us: u64,
+}
+
+impl Default for Model {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Model {
+    /// An empty server without a password.
+    pub fn new() -> Self {
+        Self {
+            databases: vec![BTreeMap::new(); DATABASES],
+            effects: BTreeMap::new(),
+            password: None,
+            conns_made: 0,
+            executed: 0,
+            time_us: 0,
+        }
+    }
+
+    /// Demands a password of connections that are made from now on.
+    pub fn require_password(&mut self, password: &[u8]) {
+        self.password = Some(password.to_vec());
+    }
+
+    /// Sets what TIME answers, in microseconds of the Unix epoch.
+    pub fn set_time_us(&mut self, time_us: u64) {
+        self.time_us = time_us;
+    }
+
+    /// A new connection.
+    pub fn conn(&mut self) -> ModelConn {
+        self.conns_made += 1;
+        ModelConn {
+            id: self.conns_made,
+            requests: Requests::default(),
+            protocol: Protocol::Resp2,
+            database: 0,
+            name: Vec::new(),
+            authenticated: self.password.is_none(),
+            closing: false,
+        }
+    }
+
+    /// Takes bytes that came in on `conn`, executes the requests that are whole, and appends their replies to `out`. Input
+    /// after a request that closes the connection is ignored, as the server does.
+    pub fn feed(&mut self, conn: &mut ModelConn, bytes: &[u8], out: &mut Vec<u8>) -> After {
+        conn.requests.push(bytes);
+        while !conn.closing {
+            match conn.requests.pop() {
+                Ok(Some(frame)) if frame.args.is_empty() => {}
+                Ok(Some(frame)) => {
+                    self.executed += 1;
+                    table::execute(&mut Call { model: self, conn, args: &frame.args, out });
+                }
+                Ok(None) => return After::Open,
+                Err(error_reply) => {
+                    out.extend_from_slice(&error_reply);
+                    conn.closing = true;
+                }
+            }
+        }
+        After::Close
+    }
+
+    /// Everything that was applied to a key, in order, since the model was made. Flushing does not forget it.
+    pub fn effects(&self, database: u32, key: &[u8]) -> &[Effect] {
+        self.effects.get(&(database, key.to_vec())).map_or(&[], Vec::as_slice)
+    }
+
+    /// The string value of a key; `None` if there is none or it is a list.
+    pub fn text(&self, database: u32, key: &[u8]) -> Option<&[u8]> {
+        match self.databases.get(database as usize)?.get(key)? {
+            Value::Text(text) => Some(text),
+            Value::List(_) => None,
+        }
+    }
+
+    /// Number of requests executed, errors included.
+    pub fn executed(&self) -> u64 {
+        self.executed
+    }
+
+    /// Number of connections ever made.
+    pub fn conns_made(&self) -> u64 {
+        self.conns_made
+    }
+}
+
+/// The server's end of one connection.
+#[derive(Debug)]
+pub struct ModelConn {
+    id: u64,
+    requests: Requests,
+    protocol: Protocol,
+    database: u32,
+    name: Vec<u8>,
+    authenticated: bool,
+    closing: bool,
+}
+
+impl ModelConn {
+    /// The id that CLIENT ID answers.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The selected database.
+    pub fn database(&self) -> u32 {
+        self.database
+    }
+
+    /// The protocol that HELLO chose.
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+}
+
+/// One request while it is executed.
+struct Call<'a> {
+    model: &'a mut Model,
+    conn: &'a mut ModelConn,
+    args: &'a [Vec<u8>],
+    out: &'a mut Vec<u8>,
+}
+
+impl Call<'_> {
+    fn ok(&mut self) {
+        resp::encode::simple(self.out, b"OK");
+    }
+
+    fn error(&mut self, text: &str) {
+        resp::encode::error(self.out, text.as_bytes());
+    }
+
+    fn integer(&mut self, value: i64) {
+        resp::encode::integer(self.out, value);
+    }
+
+    fn length(&mut self, value: usize) {
+        self.integer(i64::try_from(value).unwrap_or(i64::MAX));
+    }
+
+    /// A bulk, or the null of the connection's protocol.
+    fn bulk_or_null(&mut self, value: Option<&[u8]>) {
+        match value {
+            Some(value) => resp::encode::bulk(self.out, value),
+            None => resp::encode::null(self.out, self.conn.protocol),
+        }
+    }
+
+    /// The argument in lower case, for words whose case does not matter; empty where there is none.
+    fn word(&self, at: usize) -> String {
+        self.args
+            .get(at)
+            .map_or(String::new(), |arg| String::from_utf8_lossy(arg).to_ascii_lowercase())
+    }
+
+    fn keyspace(&mut self) -> &mut BTreeMap<Vec<u8>, Value> {
+        // `database` is checked by SELECT, the only place that sets it.
+        &mut self.model.databases[self.conn.database as usize]
+    }
+
+    fn note(&mut self, key: &[u8], effect: Effect) {
+        let place = (self.conn.database, key.to_vec());
+        self.model.effects.entry(place).or_default().push(effect);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+//! The model against its own promises, and against a real server.
+
+use super::*;
+use crate::frames::Replies;
+use crate::redis::RedisServer;
+
+fn talk(model: &mut Model, conn: &mut ModelConn, input: &str) -> String {
+    let mut out = Vec::new();
+    let _ = model.feed(conn, input.as_bytes(), &mut out);
+    String::from_utf8(out).expect("text")
+}
+
+/// One command a line. Each must give the same bytes as a real server of version 7.0 or later.
+const SAME_AS_SERVER: &str = "\
+SET k v|GET k|get missing|STRLEN k|APPEND k w|GET k|SET k x NX|SET k x XX|SET n 1 XX|SET k y GET|SET k y NX XX
+INCR n|INCR n|DECR n|INCRBY n 40|DECRBY n 2|GET n|INCR k|INCRBY n x|INCRBY n 9223372036854775807|DECRBY n -9223372036854775808
+SET big 9223372036854775807|INCR big|MSET a 1 b 2|MSET a|MSET a 1 b|MGET a b missing n|EXISTS a a b missing|DEL a missing|DBSIZE
+LPUSH l 1 2 3|LLEN l|LLEN missing|LLEN k|GET l|INCR l|APPEND l x|LPUSH k x|MGET l k|STRLEN l|SET l x GET|SET l now|LPUSH l
+PING|PING hello|PING a b|ECHO hello|ECHO|GET|GET a b|SET k|FOO|FOO a b|foo bar baz|SELECT 1|GET k|SET k one|SELECT 0|GET k|SELECT 16|SELECT x
+CLIENT GETNAME|CLIENT SETNAME joe|CLIENT GETNAME|CLIENT SETNAME|CLIENT FOO|CLIENT ID x|CLIENT SETNAME x\u{1}y|AUTH x|AUTH a b|HELLO 4|HELLO x|HELLO 3 FOO|HELLO 2 SETNAME
+COMMAND FOO|COMMAND INFO nope|FLUSHDB x|FLUSHALL sync|GET k|RESET|EXISTS k";
+
+#[test]
+fn answers_as_a_real_server_does() {
+    let server = RedisServer::start();
+    for hello in ["", "HELLO 3\r\n"] {
+        let mut real = server.connect();
+        let mut model = Model::new();
+        let mut conn = model.conn();
+        if !hello.is_empty() {
+            real.send(hello.as_bytes()).expect("send");
+            real.reply().expect("greeting");
+            talk(&mut model, &mut conn, hello);
+        }
+        for command in SAME_AS_SERVER.lines().flat_map(|line| line.split('|')) {
+            let line = format!("{command}\r\n");
+            real.send(line.as_bytes()).expect("send");
+            let expected = String::from_utf8(real.reply().expect("reply")).expect("text");
+            assert_eq!(talk(&mut model, &mut conn, &line), expected, "{command} ({hello:?})");
+        }
+    }
+}
+
+#[test]
+fn greets_in_both_protocols() {
+    let mut model = Model::new();
+    let mut conn = model.conn();
+    assert!(talk(&mut model, &mut conn, "HELLO\r\n").starts_with("*14\r\n$6\r\nserver\r\n"));
+    let greeting = talk(&mut model, &mut conn, "HELLO 3 SETNAME bob\r\n");
+    assert!(greeting.starts_with("%7\r\n"), "{greeting}");
+    assert!(greeting.contains("$5\r\nproto\r\n:3\r\n"));
+    assert_eq!(talk(&mut model, &mut conn, "GET nothing\r\n"), "_\r\n");
+    assert_eq!(talk(&mut model, &mut conn, "CLIENT GETNAME\r\n"), "$3\r\nbob\r\n");
+}
+
+#[test]
+fn password_is_demanded() {
+    let mut model = Model::new();
+    model.require_password(b"secret");
+    let mut conn = model.conn();
+    assert_eq!(talk(&mut model, &mut conn, "GET k\r\n"), "-NOAUTH Authentication required.\r\n");
+    assert!(talk(&mut model, &mut conn, "AUTH wrong\r\n").starts_with("-WRONGPASS"));
+    assert!(talk(&mut model, &mut conn, "HELLO 3\r\n").starts_with("-NOAUTH HELLO"));
+    assert!(talk(&mut model, &mut conn, "HELLO 3 AUTH default secret\r\n").starts_with("%7"));
+    assert_eq!(talk(&mut model, &mut conn, "GET k\r\n"), "_\r\n");
+}
+
+#[test]
+fn every_cut_of_the_input_gives_the_same_output() {
+    let input = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$2\r\n\r\n\r\nGET k\r\n\r\n*2\r\n$4\r\nINCR\r\n$1\r\nn\r\nQUIT\r\nGET k\r\n";
+    let expected = "+OK\r\n$2\r\n\r\n\r\n:1\r\n+OK\r\n";
+    for cut in 0..=input.len() {
+        let mut model = Model::new();
+        let mut conn = model.conn();
+        let mut out = Vec::new();
+        let _ = model.feed(&mut conn, &input[..cut], &mut out);
+        assert_eq!(model.feed(&mut conn, &input[cut..], &mut out), After::Close);
+        assert_eq!(String::from_utf8_lossy(&out), expected, "cut at {cut}");
+        assert_eq!(model.executed(), 4, "nothing is executed after QUIT");
+    }
+}
+
+#[test]
+fn what_was_applied_is_logged_in_order() {
+    let mut model = Model::new();
+    let mut conn = model.conn();
+    talk(&mut model, &mut conn, "INCR n\r\nINCRBY n 4\r\nINCR k x\r\nAPPEND a x\r\nDEL a b\r\n");
+    let incr = |by, result| Effect::Incr { by, result };
+    assert_eq!(model.effects(0, b"n"), [incr(1, 1), incr(4, 5)]);
+    assert_eq!(model.effects(0, b"a"), [Effect::Append(b"x".to_vec()), Effect::Delete]);
+    assert_eq!(model.effects(0, b"k"), [], "an error changes nothing");
+    assert_eq!(model.text(0, b"n"), Some(&b"5"[..]));
+    assert_eq!(model.effects(1, b"n"), [], "databases are apart");
+}
+
+#[test]
+fn command_describes_itself_in_whole_frames() {
+    let mut model = Model::new();
+    for hello in ["HELLO 2\r\n", "HELLO 3\r\n"] {
+        let mut conn = model.conn();
+        talk(&mut model, &mut conn, hello);
+        let mut replies = Replies::default();
+        replies
+            .push(talk(&mut model, &mut conn, "COMMAND\r\nCOMMAND INFO get nope\r\n").as_bytes());
+        let whole = replies.pop().expect("RESP").expect("COMMAND");
+        assert!(whole.len() > 1000);
+        let info = replies.pop().expect("RESP").expect("COMMAND INFO");
+        assert!(info.starts_with(b"*2\r\n*10\r\n$3\r\nget\r\n:2\r\n"));
+        assert!(replies.rest().is_empty(), "{:?}", replies.rest());
+    }
+}
+
+#[test]
+fn command_info_agrees_with_the_servers_own() {
+    let server = RedisServer::start();
+    let mut real = server.connect();
+    let mut model = Model::new();
+    let mut conn = model.conn();
+    for (name, flags) in [("get", "+readonly\r\n+fast"), ("mget", "+readonly\r\n+fast")] {
+        let expected = real.ask(&format!("COMMAND INFO {name}"));
+        let given = talk(&mut model, &mut conn, &format!("COMMAND INFO {name}\r\n"));
+        assert!(expected.contains(flags) && given.contains(flags));
+        // The model has fewer ACL categories and key flags; its specs and tips are the server's.
+        let specs = |text: &str| text[text.find("begin_search").expect("a key spec")..].to_owned();
+        assert_eq!(specs(&given), specs(&expected), "{name}");
+    }
+}

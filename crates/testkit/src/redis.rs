@@ -1,0 +1,203 @@
+//! A real server (`redis-server` or `valkey-server`) in a temporary folder, alone, without persistence.
+//!
+//! The program is taken from the environment variable `RESPOOL_TEST_SERVER`, which allows to run the whole suite against
+//! another version, else from PATH. This is one standalone server; clusters and sentinels are not made here.
+//!
+//! Invariant: after [`RedisServer::start`] the process that answers on the endpoint is the child of this value, shown by
+//! the process id that it reports, and not a stranger on the same port.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::conn::Conn;
+use crate::endpoint::Endpoint;
+use crate::ports::Port;
+use crate::process::{Process, find_on_path};
+use crate::wait;
+
+/// How long a server may take to answer after its start. It takes some 20 ms on an idle machine.
+const START_LIMIT: Duration = Duration::from_secs(30);
+/// How often another port is tried when the process exits at once.
+const PORT_TRIES: u32 = 5;
+
+/// A running server.
+#[derive(Debug)]
+pub struct RedisServer {
+    // The order matters: the process is killed before its folder is removed.
+    process: Process,
+    endpoint: Endpoint,
+    args: Vec<String>,
+    folder: TempDir,
+}
+
+impl RedisServer {
+    /// Starts a server on a free port of 127.0.0.1.
+    #[track_caller]
+    pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// As [`RedisServer::start`], with more arguments, which override the built-in ones: `&["--requirepass", "x"]`.
+    #[track_caller]
+    pub fn start_with(args: &[&str]) -> Self {
+        for _ in 1..PORT_TRIES {
+            if let Some(server) = Self::try_start(Endpoint::Tcp(Port::v4().release()), args) {
+                return server;
+            }
+        }
+        Self::start_at(&Endpoint::Tcp(Port::v4().release()), args)
+    }
+
+    /// Starts a server on a unix socket in its own folder; it has no TCP port.
+    #[track_caller]
+    pub fn start_unix(args: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let endpoint = Endpoint::Unix(folder.path().join("redis.sock"));
+        Self::run(folder, endpoint, args).unwrap_or_else(|log| panic!("server: {log}"))
+    }
+
+    /// Starts a server at a given place, for tests in which the proxy was told the place before.
+    #[track_caller]
+    pub fn start_at(endpoint: &Endpoint, args: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        Self::run(folder, endpoint.clone(), args).unwrap_or_else(|log| panic!("server: {log}"))
+    }
+
+    /// Where it listens.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// The child process, for signals and figures.
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// A new direct connection.
+    #[track_caller]
+    pub fn connect(&self) -> Conn {
+        Conn::to(&self.endpoint)
+    }
+
+    /// Kills it (SIGKILL). The endpoint stays known for [`RedisServer::restart`].
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// Stops it without its knowledge: it looks hung.
+    pub fn pause(&self) {
+        self.process.pause();
+    }
+
+    /// Lets it go on after [`RedisServer::pause`].
+    pub fn resume(&self) {
+        self.process.resume();
+    }
+
+    /// Kills it if it still runs and starts an empty one at the same place.
+    #[track_caller]
+    pub fn restart(&mut self) {
+        self.kill();
+        self.process = launch(&self.folder, &self.endpoint, &self.args);
+        if let Err(log) = wait_ready(&mut self.process, &self.endpoint) {
+            panic!("server did not come back: {log}");
+        }
+    }
+
+    fn try_start(endpoint: Endpoint, args: &[&str]) -> Option<Self> {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        Self::run(folder, endpoint, args).ok()
+    }
+
+    fn run(folder: TempDir, endpoint: Endpoint, args: &[&str]) -> Result<Self, String> {
+        let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+        let mut process = launch(&folder, &endpoint, &args);
+        wait_ready(&mut process, &endpoint)?;
+        Ok(Self { process, endpoint, args, folder })
+    }
+}
+
+/// The server program, or a message that says how to get one.
+pub fn program() -> PathBuf {
+    if let Some(path) = std::env::var_os("RESPOOL_TEST_SERVER") {
+        return PathBuf::from(path);
+    }
+    find_on_path("redis-server")
+        .or_else(|| find_on_path("valkey-server"))
+        .expect("neither redis-server nor valkey-server is on PATH: install one of these packages")
+}
+
+fn launch(folder: &TempDir, endpoint: &Endpoint, args: &[String]) -> Process {
+    let mut command = Command::new(program());
+    command.arg("--dir").arg(folder.path());
+    match endpoint {
+        Endpoint::Tcp(addr) => {
+            command.arg("--bind").arg(addr.ip().to_string());
+            command.arg("--port").arg(addr.port().to_string());
+        }
+        Endpoint::Unix(path) => {
+            command.args(["--port", "0", "--unixsocket"]).arg(path);
+        }
+    }
+    // Nothing on disk, and a bound on memory so that a faulty test cannot take the machine.
+    command.args(["--save", "", "--appendonly", "no", "--maxmemory", "4gb"]);
+    command.args(args);
+    Process::spawn("redis-server", &mut command, &folder.path().join("server.log"))
+        .expect("the server program can be started")
+}
+
+/// Waits until the process answers, for the start limit. The error is the end of its log.
+fn wait_ready(process: &mut Process, endpoint: &Endpoint) -> Result<(), String> {
+    let pid_line = format!("process_id:{}\r\n", process.pid());
+    let ready = wait::poll(START_LIMIT, || {
+        if process.exited().is_some() {
+            return Some(false);
+        }
+        let mut conn = Conn::open(endpoint).ok()?;
+        conn.set_timeout(Duration::from_secs(5));
+        let info = conn.command(&["INFO", "server"]).ok()?;
+        // A server with a password does not tell its process id to strangers; that it refuses is answer enough.
+        let info = String::from_utf8_lossy(&info);
+        (info.contains(&pid_line) || info.starts_with("-NOAUTH")).then_some(true)
+    });
+    match ready {
+        Some(true) => Ok(()),
+        _ => Err(process.log_tail()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn starts_pauses_and_restarts_empty_at_the_same_place() {
+        let mut server = RedisServer::start();
+        let mut conn = server.connect();
+        assert_eq!(conn.ask("SET k v"), "+OK\r\n");
+
+        server.pause();
+        conn.set_timeout(Duration::from_millis(50));
+        assert!(conn.command(&["GET", "k"]).is_err(), "a paused server does not answer");
+        server.resume();
+        conn.set_timeout(crate::conn::TIMEOUT);
+        assert_eq!(conn.reply().expect("late reply"), b"$1\r\nv\r\n");
+
+        let before = server.endpoint().clone();
+        server.restart();
+        assert_eq!(server.endpoint(), &before);
+        assert_eq!(server.connect().ask("GET k"), "$-1\r\n");
+    }
+
+    #[test]
+    fn unix_socket_and_password() {
+        let server = RedisServer::start_unix(&["--requirepass", "secret"]);
+        let mut conn = server.connect();
+        assert!(conn.ask("GET k").starts_with("-NOAUTH"));
+        assert_eq!(conn.ask("AUTH secret"), "+OK\r\n");
+        assert_eq!(conn.ask("PING"), "+PONG\r\n");
+    }
+}

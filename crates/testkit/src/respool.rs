@@ -1,0 +1,214 @@
+//! The proxy under test as a child process.
+//!
+//! The path of the binary is given by the test (`env!("CARGO_BIN_EXE_respool")`), since a library cannot know it. What is
+//! set here is only where it listens and which upstream it has; every other option comes from the test.
+//!
+//! Invariant: when [`Builder::start`] returns, the proxy has accepted a connection and answered on it.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use crate::conn::Conn;
+use crate::endpoint::Endpoint;
+use crate::ports::Port;
+use crate::process::Process;
+use crate::wait;
+
+/// How long the proxy may take to answer after its start. It takes some milliseconds on an idle machine; debug builds on
+/// loaded machines are slower.
+const START_LIMIT: Duration = Duration::from_secs(30);
+/// How often another port is tried when the process exits at once.
+const PORT_TRIES: u32 = 5;
+
+/// How to start a proxy.
+#[derive(Debug)]
+pub struct Builder {
+    program: PathBuf,
+    upstream: String,
+    workers: u32,
+    listen: Listen,
+    args: Vec<OsString>,
+    fd_limit: Option<u32>,
+}
+
+#[derive(Debug)]
+enum Listen {
+    V4,
+    V6,
+    Unix,
+    At(Endpoint),
+}
+
+impl Builder {
+    /// Number of workers; 2 if not told.
+    pub fn workers(mut self, workers: u32) -> Self {
+        self.workers = workers;
+        self
+    }
+
+    /// Adds options.
+    pub fn args(mut self, args: &[&str]) -> Self {
+        self.args.extend(args.iter().map(OsString::from));
+        self
+    }
+
+    /// Listens on a unix socket instead of a port.
+    pub fn listen_unix(mut self) -> Self {
+        self.listen = Listen::Unix;
+        self
+    }
+
+    /// Listens on ::1 instead of 127.0.0.1.
+    pub fn listen_v6(mut self) -> Self {
+        self.listen = Listen::V6;
+        self
+    }
+
+    /// Listens at a place that an earlier proxy had.
+    pub fn listen_at(mut self, endpoint: &Endpoint) -> Self {
+        self.listen = Listen::At(endpoint.clone());
+        self
+    }
+
+    /// Limits the open files of the process (soft and hard, so that it cannot raise the limit itself).
+    pub fn fd_limit(mut self, fds: u32) -> Self {
+        self.fd_limit = Some(fds);
+        self
+    }
+
+    /// Starts the proxy and waits until it answers a PING (an error counts: it may want a password).
+    #[track_caller]
+    pub fn start(self) -> Respool {
+        let tries = if matches!(self.listen, Listen::At(_)) { 1 } else { PORT_TRIES };
+        let mut log = String::new();
+        for _ in 0..tries {
+            match self.try_start() {
+                Ok(proxy) => return proxy,
+                Err(text) => log = text,
+            }
+        }
+        panic!("the proxy does not start:\n{log}");
+    }
+
+    fn try_start(&self) -> Result<Respool, String> {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let endpoint = match &self.listen {
+            Listen::V4 => Endpoint::Tcp(Port::v4().release()),
+            Listen::V6 => Endpoint::Tcp(Port::v6().expect("IPv6 loopback").release()),
+            Listen::Unix => Endpoint::Unix(folder.path().join("respool.sock")),
+            Listen::At(endpoint) => endpoint.clone(),
+        };
+        let mut command = self.command(&endpoint);
+        let mut process =
+            Process::spawn("respool", &mut command, &folder.path().join("respool.log"))
+                .map_err(|error| error.to_string())?;
+        let answered = wait::poll(START_LIMIT, || {
+            if process.exited().is_some() {
+                return Some(false);
+            }
+            let mut conn = Conn::open(&endpoint).ok()?;
+            conn.set_timeout(Duration::from_secs(5));
+            conn.command(&["PING"]).ok().map(|_| true)
+        });
+        if answered == Some(true) {
+            return Ok(Respool { process, endpoint, _folder: folder });
+        }
+        Err(process.log_tail())
+    }
+
+    fn command(&self, endpoint: &Endpoint) -> Command {
+        let mut command = match self.fd_limit {
+            None => Command::new(&self.program),
+            Some(fds) => {
+                // The shell sets the limit and becomes the proxy: no code between fork and exec is needed here.
+                let mut shell = Command::new("sh");
+                shell.args(["-c", &format!("ulimit -n {fds} && exec \"$0\" \"$@\"")]);
+                shell.arg(&self.program);
+                shell
+            }
+        };
+        command.args(["--upstream", &self.upstream]);
+        command.args(["--listen", &endpoint.listen_value()]);
+        command.args(["--workers", &self.workers.to_string()]);
+        command.args(&self.args);
+        command
+    }
+}
+
+/// A running proxy.
+#[derive(Debug)]
+pub struct Respool {
+    // The order matters: the process is killed before its folder is removed.
+    process: Process,
+    endpoint: Endpoint,
+    _folder: TempDir,
+}
+
+impl Respool {
+    /// Begins a proxy in front of `upstream`.
+    pub fn to(program: impl AsRef<Path>, upstream: &Endpoint) -> Builder {
+        Self::to_url(program, &upstream.url())
+    }
+
+    /// Begins a proxy in front of an upstream URL, for passwords and databases in it.
+    pub fn to_url(program: impl AsRef<Path>, upstream: &str) -> Builder {
+        Builder {
+            program: program.as_ref().to_owned(),
+            upstream: upstream.to_owned(),
+            workers: 2,
+            listen: Listen::V4,
+            args: Vec::new(),
+            fd_limit: None,
+        }
+    }
+
+    /// Where clients connect.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// The child process, for signals and figures.
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// A new client connection.
+    #[track_caller]
+    pub fn connect(&self) -> Conn {
+        Conn::to(&self.endpoint)
+    }
+
+    /// Fails the test, with the proxy's last words, unless it is still running.
+    #[track_caller]
+    pub fn assert_alive(&mut self) {
+        if let Some(status) = self.process.exited() {
+            panic!("the proxy has ended ({status}):\n{}", self.process.log_tail());
+        }
+    }
+
+    /// Kills it at once (SIGKILL).
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// Asks it to drain and end (SIGTERM) and does not wait.
+    pub fn signal_terminate(&self) {
+        self.process.signal(Signal::TERM);
+    }
+
+    /// Asks it to drain and end (SIGTERM) and waits for that. `None` when it still runs after `limit`.
+    pub fn terminate(&mut self, limit: Duration) -> Option<ExitStatus> {
+        self.signal_terminate();
+        self.process.wait_exit(limit)
+    }
+
+    /// Waits for the end of a proxy that was signalled by other means. `None` when it still runs after `limit`.
+    pub fn wait_exit(&mut self, limit: Duration) -> Option<ExitStatus> {
+        self.process.wait_exit(limit)
+    }
+}
