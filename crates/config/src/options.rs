@@ -295,8 +295,8 @@ pub static OPTIONS: &[OptionSpec] = &[
     ),
     OptionSpec::new(
         "limits.client_out_max_bytes",
-        "Unsent replies at which a client is closed",
-        "Not below `limits.client_out_high_bytes` and not above `limits.memory_max_bytes`.",
+        "Unsent replies of one client at which an upstream that others wait on is not read for it",
+        "A client that then takes nothing for `timeouts.stall_ms` is closed, so that the others get theirs. Not below `limits.client_out_high_bytes` and not above `limits.memory_max_bytes`.",
         Kind::Bytes { min: 64 * KIB, max: 64 * GIB, at: |d| &mut d.config.limits.client_out_max_bytes },
     ),
     OptionSpec::new(
@@ -349,13 +349,14 @@ pub static OPTIONS: &[OptionSpec] = &[
     ),
     OptionSpec::new(
         "batching.gather_us",
-        "Longest wait for more input before a turn is handled; 0: never wait",
-        "Costs that much latency at most, and only while many clients are active (`batching.gather_clients_min`).",
+        "Longest wait for more input before requests are written upstream; 0: never wait",
+        "Costs that much latency at most, and only while many clients are active (`batching.gather_clients_min`) and the \
+         waits bring input. The length follows the rate at which requests come.",
         Kind::Time { unit: "microseconds", min: 0, max: 10_000, at: |d| &mut d.config.batching.gather_us },
     ),
     OptionSpec::new(
         "batching.gather_completions",
-        "Events at which gathering ends",
+        "Inputs that a wait is to bring: half of the active clients, at most this many",
         "",
         Kind::Count { min: 1, max: 4096, at: |d| &mut d.config.batching.gather_completions },
     ),

@@ -72,7 +72,7 @@ pub struct Timeouts {
 pub struct Limits {
     /// Unsent replies from which a client is not read any more until they shrink.
     pub client_out_high_bytes: usize,
-    /// Unsent replies at which a client is closed; not below `client_out_high_bytes`.
+    /// Unsent replies at which an upstream that others wait on is not read for this client; not below `client_out_high_bytes`.
     pub client_out_max_bytes: usize,
     /// Unfinished or waiting request bytes from which a client is not read any more.
     pub client_in_high_bytes: usize,
@@ -95,9 +95,9 @@ pub struct Limits {
 /// How requests are gathered into larger writes, which is what makes small requests cheap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batching {
-    /// Longest wait for more input in one turn. 0: never wait.
+    /// Longest wait for more input before requests are written upstream. 0: never wait.
     pub gather_us: u64,
-    /// Gathering ends when this many events are in.
+    /// What a wait is to bring: half of the active clients, at most this many inputs.
     pub gather_completions: usize,
     /// A worker with fewer active clients does not gather.
     pub gather_clients_min: usize,
@@ -227,7 +227,7 @@ impl Default for Limits {
 
 impl Default for Batching {
     fn default() -> Self {
-        Self { gather_us: 60, gather_completions: 24, gather_clients_min: 32, polls: 2 }
+        Self { gather_us: 150, gather_completions: 24, gather_clients_min: 32, polls: 2 }
     }
 }
 

@@ -112,7 +112,7 @@ pub struct Engine {
     /// For replies that are built and must be kept.
     pub(crate) scratch: Vec<u8>,
     pub(crate) input_events: u64,
-    pub(crate) epoch_began: Time,
+    pub(crate) epoch: u32,
     pub(crate) epoch_clients: u64,
     pub(crate) gone_clients: usize,
 }
@@ -148,7 +148,7 @@ impl Engine {
             accounted_bytes: 0,
             scratch: Vec::new(),
             input_events: 0,
-            epoch_began: now,
+            epoch: 1,
             epoch_clients: 0,
             gone_clients: 0,
         }
@@ -240,8 +240,8 @@ impl Engine {
     }
 
     /// Number of different clients that sent something since this was last called.
-    pub fn end_epoch(&mut self, now: Time) -> u64 {
-        self.epoch_began = now;
+    pub fn end_epoch(&mut self) -> u64 {
+        self.epoch = self.epoch.wrapping_add(1);
         core::mem::take(&mut self.epoch_clients)
     }
 

@@ -50,7 +50,10 @@ impl Engine {
     pub fn handle_client_bytes(&mut self, now: Time, id: ClientId, bytes: &[u8]) {
         let Some(client) = self.clients.get_mut(id) else { return };
         self.input_events += 1;
-        self.epoch_clients += u64::from(client.input_at < self.epoch_began);
+        if client.epoch != self.epoch {
+            client.epoch = self.epoch;
+            self.epoch_clients += 1;
+        }
         client.input_at = now;
         self.stats.client_in_bytes += bytes.len() as u64;
         if client.closing {

@@ -8,6 +8,7 @@
 //! while doing what was asked.
 
 mod command;
+mod commands_page;
 mod documents;
 
 use std::error::Error;

@@ -188,10 +188,13 @@ fn generated_documents_are_fresh() {
     let folder = tempfile::tempdir().unwrap();
     let (code, written, err) = run(&["generate-docs", &folder.path().display().to_string()]);
     assert_eq!(code, 0, "{err}");
-    assert_eq!(written.lines().count(), 3);
-    for name in
-        ["docs/reference/configuration.md", "docs/reference/respool.1", "respool.example.toml"]
-    {
+    assert_eq!(written.lines().count(), 4);
+    for name in [
+        "docs/reference/commands.md",
+        "docs/reference/configuration.md",
+        "docs/reference/respool.1",
+        "respool.example.toml",
+    ] {
         let fresh = std::fs::read_to_string(folder.path().join(name)).unwrap();
         let committed = std::fs::read_to_string(root().join(name)).unwrap_or_default();
         assert!(fresh == committed, "{name} is stale; write it again with `cargo xtask docs`");

@@ -1,10 +1,10 @@
 //! A blocking RESP client with deadlines: what a test holds in its hand.
 //!
-//! It shows replies as raw bytes, sends whatever it is told (also what is no RESP) and reports a closed connection as
-//! what it is. It does not reconnect, retry or interpret.
+//! It shows replies as raw bytes, sends whatever it is told (also what is no RESP) and reports a
+//! closed connection as what it is. It does not reconnect, retry or interpret.
 //!
-//! Invariant: no call blocks longer than the connection's timeout, with the exception of [`Conn::stream`], which hands
-//! the socket out.
+//! Invariant: no call blocks longer than the connection's timeout, with the exception of
+//! [`Conn::stream`], which hands the socket out.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use crate::endpoint::{Endpoint, Stream};
 use crate::frames::{Replies, quote, request};
 
-/// Default of [`Conn::set_timeout`]. Far above what anything takes, so that only a hang reaches it on a busy machine.
+/// Default of [`Conn::set_timeout`]. Far above what anything takes, so that only a hang reaches it
+/// on a busy machine.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Bytes read at once.
@@ -50,7 +51,8 @@ impl Conn {
         self.timeout = timeout;
     }
 
-    /// The socket, for tests that stream without framing. Bytes already read by this value are not seen there.
+    /// The socket, for tests that stream without framing. Bytes already read by this value are not
+    /// seen there.
     pub fn stream(&mut self) -> &mut Stream {
         &mut self.stream
     }
@@ -75,7 +77,8 @@ impl Conn {
     /// Reads one whole reply (in RESP3 also a push) as raw bytes.
     ///
     /// # Errors
-    /// `TimedOut`, `UnexpectedEof` when the peer closed before or within the reply, `InvalidData` when it is no RESP.
+    /// `TimedOut`, `UnexpectedEof` when the peer closed before or within the reply, `InvalidData`
+    /// when it is no RESP.
     pub fn reply(&mut self) -> io::Result<Vec<u8>> {
         let deadline = Instant::now() + self.timeout;
         loop {
@@ -101,8 +104,8 @@ impl Conn {
         self.reply()
     }
 
-    /// [`Conn::command`] with the words of a string as arguments, failing the test on anything but a reply. The reply comes
-    /// as text, with its type byte and line ends: `+OK\r\n`.
+    /// [`Conn::command`] with the words of a string as arguments, failing the test on anything but
+    /// a reply. The reply comes as text, with its type byte and line ends: `+OK\r\n`.
     #[track_caller]
     pub fn ask(&mut self, words: &str) -> String {
         let args: Vec<&str> = words.split_whitespace().collect();
@@ -112,8 +115,8 @@ impl Conn {
         }
     }
 
-    /// Sends all requests in one write, then reads as many replies. Meant for pipelines that fit the kernel's buffers; a
-    /// larger one needs a thread that reads.
+    /// Sends all requests in one write, then reads as many replies. Meant for pipelines that fit
+    /// the kernel's buffers; a larger one needs a thread that reads.
     ///
     /// # Errors
     /// As [`Conn::send`] and [`Conn::reply`].
@@ -122,8 +125,8 @@ impl Conn {
         requests.iter().map(|_| self.reply()).collect()
     }
 
-    /// Reads until the peer closes and returns all bytes that came before. A reset counts as a close: a server that
-    /// closes with unread input in its socket resets, whatever it meant.
+    /// Reads until the peer closes and returns all bytes that came before. A reset counts as a
+    /// close: a server that closes with unread input in its socket resets, whatever it meant.
     ///
     /// # Errors
     /// `TimedOut` when the peer leaves the connection open.
@@ -140,7 +143,8 @@ impl Conn {
         }
     }
 
-    /// Whether no byte comes within `limit`: for tests that say that no reply may come. `false` also if the peer closes.
+    /// Whether no byte comes within `limit`: for tests that say that no reply may come. `false`
+    /// also if the peer closes.
     pub fn is_silent_for(&mut self, limit: Duration) -> bool {
         if !self.replies.rest().is_empty() {
             return false;
@@ -185,7 +189,8 @@ impl Conn {
     }
 }
 
-/// Whether an error means that the peer has closed or reset the connection, and not that it is slow.
+/// Whether an error means that the peer has closed or reset the connection, and not that it is
+/// slow.
 pub fn is_gone(error: &io::Error) -> bool {
     matches!(
         error.kind(),

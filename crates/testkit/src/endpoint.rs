@@ -1,9 +1,10 @@
 //! Where a server listens, and a stream to it: TCP or unix socket behind one type.
 //!
-//! Names are not resolved here: tests talk to loopback addresses and to socket files of their own temporary folder.
+//! Names are not resolved here: tests talk to loopback addresses and to socket files of their own
+//! temporary folder.
 //!
-//! Invariant: a [`Stream`] over TCP has `TCP_NODELAY` set, so that what a test writes at once leaves at once; sliced
-//! input would otherwise be put together again by the kernel.
+//! Invariant: a [`Stream`] over TCP has `TCP_NODELAY` set, so that what a test writes at once
+//! leaves at once; sliced input would otherwise be put together again by the kernel.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -12,8 +13,8 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How long a connect over loopback may take before it counts as failed. A full accept queue makes the kernel retry
-/// after 1 s and 3 s, so this leaves room for both.
+/// How long a connect over loopback may take before it counts as failed. A full accept queue makes
+/// the kernel retry after 1 s and 3 s, so this leaves room for both.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The address of a server or of the proxy.
@@ -41,7 +42,8 @@ impl Endpoint {
         }
     }
 
-    /// The address as a URL for `--upstream`: `redis://127.0.0.1:6379` or `redis+unix:///path/to.sock`.
+    /// The address as a URL for `--upstream`: `redis://127.0.0.1:6379` or
+    /// `redis+unix:///path/to.sock`.
     pub fn url(&self) -> String {
         match self {
             Self::Tcp(addr) => format!("redis://{addr}"),
@@ -90,7 +92,8 @@ impl Stream {
         })
     }
 
-    /// How long one read may block. A zero duration is rounded up, since the kernel takes zero for "for ever".
+    /// How long one read may block. A zero duration is rounded up, since the kernel takes zero for
+    /// "for ever".
     ///
     /// # Errors
     /// When the socket is gone.

@@ -1,10 +1,12 @@
 //! Cuts a stream of bytes into whole frames, for the parts of the testkit that are sans-IO.
 //!
-//! Replies are kept as raw bytes, so that a test can compare what came over the wire and not an interpretation of it.
-//! The scanners are those of the product: they are proved against an oracle in `resp` itself, and the differential run
-//! would show a scanner that accepts too much as a difference.
+//! Replies are kept as raw bytes, so that a test can compare what came over the wire and not an
+//! interpretation of it. The scanners are those of the product: they are proved against an oracle
+//! in `resp` itself, and the differential run would show a scanner that accepts too much as a
+//! difference.
 //!
-//! Invariant: the frames given out, put together, are exactly the bytes that were pushed, without gap or overlap.
+//! Invariant: the frames given out, put together, are exactly the bytes that were pushed, without
+//! gap or overlap.
 
 use resp::{Args, ReplyScanner, RequestLimits, RequestScanner, Scan};
 
@@ -116,8 +118,8 @@ struct Pending {
     scanned: usize,
 }
 
-/// Given-out bytes at the front are dropped when they are more than this, so that a long stream does not pile up and a
-/// pipeline of small frames is not moved for each of them.
+/// Given-out bytes at the front are dropped when they are more than this, so that a long stream
+/// does not pile up and a pipeline of small frames is not moved for each of them.
 const COMPACT_BYTES: usize = 64 * 1024;
 
 impl Pending {
@@ -143,7 +145,8 @@ impl Pending {
     }
 }
 
-/// Bytes in a form for messages: printable ASCII as it is, the rest escaped, at most `limit` bytes of them.
+/// Bytes in a form for messages: printable ASCII as it is, the rest escaped, at most `limit` bytes
+/// of them.
 pub fn quote(bytes: &[u8], limit: usize) -> String {
     let shown = bytes[..bytes.len().min(limit)].escape_ascii();
     match bytes.len() {

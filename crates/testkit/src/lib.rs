@@ -1,17 +1,20 @@
-//! Everything that only tests need: real servers and proxies as child processes, a blocking client, networks and men in
-//! the middle that misbehave on purpose, a model of the server, and the checker that judges a run.
+//! Everything that only tests need: real servers and proxies as child processes, a blocking client,
+//! networks and men in the middle that misbehave on purpose, a model of the server, and the checker
+//! that judges a run.
 //!
-//! It is used by `server/tests/e2e` (real processes over loopback) and `server/tests/sim` (the model under a simulated
-//! network). Nothing here is part of the product, and no fault lives in the product: faults are made by [`relay`] and
-//! [`mutant`], from outside.
+//! It is used by `server/tests/e2e` (real processes over loopback) and `server/tests/sim` (the
+//! model under a simulated network). Nothing here is part of the product, and no fault lives in the
+//! product: faults are made by [`relay`] and [`mutant`], from outside.
 //!
-//! Functions of this crate panic with a sentence where a test cannot go on (no server on PATH, a process that does not
-//! come up). Where failing is part of what a test looks at, they return a `Result`.
+//! Functions of this crate panic with a sentence where a test cannot go on (no server on PATH, a
+//! process that does not come up). Where failing is part of what a test looks at, they return a
+//! `Result`.
 //!
-//! Invariant: nothing waits without a deadline, and every process and thread that is started here ends with the value
-//! that owns it.
+//! Invariant: nothing waits without a deadline, and every process and thread that is started here
+//! ends with the value that owns it.
 //!
-//! Read next: [`redis`] and [`respool`] for processes, [`conn`] for talking to them, [`checker`] for the invariants I1–I4.
+//! Read next: [`redis`] and [`respool`] for processes, [`conn`] for talking to them, [`checker`]
+//! for the invariants I1–I4.
 
 #![forbid(unsafe_code)]
 

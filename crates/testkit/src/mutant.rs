@@ -1,14 +1,15 @@
-//! A man in the middle that understands RESP and lies: it plants the faults that the [`checker`](crate::checker) must catch.
+//! A man in the middle that understands RESP and lies: it plants the faults that the
+//! [`checker`](crate::checker) must catch.
 //!
-//! A checker that never complains proves nothing, so each of its rules is tried against a server that breaks it. The faults
-//! live here, outside of the product, which has no fault code at all.
+//! A checker that never complains proves nothing, so each of its rules is tried against a server
+//! that breaks it. The faults live here, outside of the product, which has no fault code at all.
 //!
-//! Each connection is served in lockstep: all whole requests that are there, then all their replies. That keeps a batch of
-//! pipelined requests together, which a swap needs, and makes the thread simple. Blocking commands and pushes do not work
-//! through it.
+//! Each connection is served in lockstep: all whole requests that are there, then all their
+//! replies. That keeps a batch of pipelined requests together, which a swap needs, and makes the
+//! thread simple. Blocking commands and pushes do not work through it.
 //!
-//! Invariant: without a mutation the bytes pass unchanged; with one, exactly the planted fault is added, and
-//! [`Mutant::planted`] counts it.
+//! Invariant: without a mutation the bytes pass unchanged; with one, exactly the planted fault is
+//! added, and [`Mutant::planted`] counts it.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -65,8 +66,8 @@ struct Shared {
 }
 
 impl Mutant {
-    /// Starts one in front of a TCP endpoint. Of the requests (or pairs of replies) that suit the mutation each `every`-th
-    /// is taken, counted over all connections; `every` is at least 1.
+    /// Starts one in front of a TCP endpoint. Of the requests (or pairs of replies) that suit the
+    /// mutation each `every`-th is taken, counted over all connections; `every` is at least 1.
     #[track_caller]
     pub fn to(target: &Endpoint, mutation: Mutation, every: u64) -> Self {
         let shared = Arc::new(Shared {

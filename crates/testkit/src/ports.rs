@@ -1,11 +1,13 @@
 //! Free TCP ports on loopback for processes that want to be told their port.
 //!
-//! A port is bound here first and the socket is kept until the process is about to take it, so that two tests of one
-//! run never get the same one. A moment without an owner remains between [`Port::release`] and the bind of the process;
-//! whoever starts a process therefore tries again with another port when it exits at once.
+//! A port is bound here first and the socket is kept until the process is about to take it, so that
+//! two tests of one run never get the same one. A moment without an owner remains between
+//! [`Port::release`] and the bind of the process; whoever starts a process therefore tries again
+//! with another port when it exits at once.
 //!
-//! Ports come from below the range that Linux gives to outgoing connections (32768–60999): a server that is killed and
-//! restarted on its port would otherwise find it taken by some client's source port.
+//! Ports come from below the range that Linux gives to outgoing connections (32768–60999): a server
+//! that is killed and restarted on its port would otherwise find it taken by some client's source
+//! port.
 //!
 //! Invariant: within one process no port is handed out twice.
 
@@ -45,8 +47,8 @@ impl Port {
         self.addr
     }
 
-    /// Gives the port up for the process that is started next. A bound socket that never listened and never connected
-    /// leaves nothing behind in the kernel, so the process can bind at once.
+    /// Gives the port up for the process that is started next. A bound socket that never listened
+    /// and never connected leaves nothing behind in the kernel, so the process can bind at once.
     pub fn release(self) -> SocketAddr {
         self.addr
     }
@@ -59,7 +61,8 @@ impl Port {
             let number = FIRST + NEXT.fetch_add(1, Ordering::Relaxed) % COUNT;
             let port = u16::try_from(number).ok()?;
             let addr = SocketAddr::new(ip, port);
-            // std listens with SO_REUSEADDR, which on Linux still refuses a port that somebody listens on.
+            // std listens with SO_REUSEADDR, which on Linux still refuses a port that somebody
+            // listens on.
             TcpListener::bind(addr).ok().map(|listener| Self { addr, _listener: listener })
         })
     }

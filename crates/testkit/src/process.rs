@@ -1,10 +1,12 @@
-//! A child process that a test owns: its signals, its output in a file, its cost as the kernel counts it.
+//! A child process that a test owns: its signals, its output in a file, its cost as the kernel
+//! counts it.
 //!
-//! It knows nothing of Redis or of the proxy; [`redis`](crate::redis) and [`respool`](crate::respool) add that.
-//! Figures come from `/proc/<pid>` and so exist on Linux only, like the proxy itself.
+//! It knows nothing of Redis or of the proxy; [`redis`](crate::redis) and
+//! [`respool`](crate::respool) add that. Figures come from `/proc/<pid>` and so exist on Linux
+//! only, like the proxy itself.
 //!
-//! Invariant: the process is dead and reaped when its [`Process`] is gone. When that happens while a test fails, the end of
-//! the process's output is printed, since it most often tells why.
+//! Invariant: the process is dead and reaped when its [`Process`] is gone. When that happens while
+//! a test fails, the end of the process's output is printed, since it most often tells why.
 
 use std::fs::{self, File};
 use std::io;
@@ -18,7 +20,8 @@ use crate::wait;
 
 /// How much of the output is printed when a test fails.
 const LOG_TAIL_BYTES: usize = 8 * 1024;
-/// Clock ticks per second in `/proc/<pid>/stat`; `USER_HZ`, which is 100 in the ABI of every usual Linux architecture.
+/// Clock ticks per second in `/proc/<pid>/stat`; `USER_HZ`, which is 100 in the ABI of every usual
+/// Linux architecture.
 const TICKS_PER_SECOND: u64 = 100;
 
 /// A running child process.
@@ -30,7 +33,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `command` with its output (both streams) appended to the file `log`. `name` is used in messages.
+    /// Starts `command` with its output (both streams) appended to the file `log`. `name` is used
+    /// in messages.
     ///
     /// # Errors
     /// When the program cannot be started or the log cannot be opened.
@@ -45,7 +49,8 @@ impl Process {
         self.child.id()
     }
 
-    /// Sends a signal. A process that is gone already is no error: tests kill what may have ended by itself.
+    /// Sends a signal. A process that is gone already is no error: tests kill what may have ended
+    /// by itself.
     pub fn signal(&self, signal: Signal) {
         // The pid cannot have been reused: the child is reaped by `self.child` only.
         if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
@@ -53,7 +58,8 @@ impl Process {
         }
     }
 
-    /// Stops the process without its knowledge (SIGSTOP). Its sockets stay open, so it looks hung to its peers.
+    /// Stops the process without its knowledge (SIGSTOP). Its sockets stay open, so it looks hung
+    /// to its peers.
     pub fn pause(&self) {
         self.signal(Signal::STOP);
     }
@@ -82,7 +88,8 @@ impl Process {
     /// CPU time used so far by all threads, user and system. Resolution 10 ms.
     pub fn cpu_time(&self) -> Duration {
         let stat = self.proc_file("stat");
-        // The second field is the program's name in parentheses and may hold spaces; count from behind it.
+        // The second field is the program's name in parentheses and may hold spaces; count from
+        // behind it.
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
         let tick = |at: usize| fields.get(at).and_then(|f| f.parse::<u64>().ok()).unwrap_or(0);
         // utime and stime are fields 14 and 15 of proc(5), 11 and 12 counted from the state.
@@ -151,8 +158,8 @@ pub fn find_on_path(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
-/// Raises the soft limit of open files of the test process itself to the hard one, and returns it. Tests that open
-/// thousands of connections size themselves by it.
+/// Raises the soft limit of open files of the test process itself to the hard one, and returns it.
+/// Tests that open thousands of connections size themselves by it.
 pub fn raise_fd_limit() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     // A failure leaves the limit as it is; what it was is then the answer.

@@ -1,10 +1,12 @@
-//! A real server (`redis-server` or `valkey-server`) in a temporary folder, alone, without persistence.
+//! A real server (`redis-server` or `valkey-server`) in a temporary folder, alone, without
+//! persistence.
 //!
-//! The program is taken from the environment variable `RESPOOL_TEST_SERVER`, which allows to run the whole suite against
-//! another version, else from PATH. This is one standalone server; clusters and sentinels are not made here.
+//! The program is taken from the environment variable `RESPOOL_TEST_SERVER`, which allows to run
+//! the whole suite against another version, else from PATH. This is one standalone server; clusters
+//! and sentinels are not made here.
 //!
-//! Invariant: after [`RedisServer::start`] the process that answers on the endpoint is the child of this value, shown by
-//! the process id that it reports, and not a stranger on the same port.
+//! Invariant: after [`RedisServer::start`] the process that answers on the endpoint is the child of
+//! this value, shown by the process id that it reports, and not a stranger on the same port.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -40,7 +42,8 @@ impl RedisServer {
         Self::start_with(&[])
     }
 
-    /// As [`RedisServer::start`], with more arguments, which override the built-in ones: `&["--requirepass", "x"]`.
+    /// As [`RedisServer::start`], with more arguments, which override the built-in ones:
+    /// `&["--requirepass", "x"]`.
     #[track_caller]
     pub fn start_with(args: &[&str]) -> Self {
         for _ in 1..PORT_TRIES {
@@ -159,7 +162,8 @@ fn wait_ready(process: &mut Process, endpoint: &Endpoint) -> Result<(), String> 
         let mut conn = Conn::open(endpoint).ok()?;
         conn.set_timeout(Duration::from_secs(5));
         let info = conn.command(&["INFO", "server"]).ok()?;
-        // A server with a password does not tell its process id to strangers; that it refuses is answer enough.
+        // A server with a password does not tell its process id to strangers; that it refuses is
+        // answer enough.
         let info = String::from_utf8_lossy(&info);
         (info.contains(&pid_line) || info.starts_with("-NOAUTH")).then_some(true)
     });

@@ -1,8 +1,8 @@
 //! A TCP relay that treats what passes through it as badly as a test tells it to.
 //!
-//! It is placed between the proxy and the server, or between a client and the proxy. It knows bytes only; faults that need to
-//! know requests and replies are made by [`mutant`](crate::mutant). Faults are switched while traffic flows, and most apply
-//! to connections that exist already.
+//! It is placed between the proxy and the server, or between a client and the proxy. It knows bytes
+//! only; faults that need to know requests and replies are made by [`mutant`](crate::mutant).
+//! Faults are switched while traffic flows, and most apply to connections that exist already.
 //!
 //! ```text
 //!            ┌────────────── Relay ──────────────┐
@@ -11,7 +11,8 @@
 //!            └───────────────────────────────────┘
 //! ```
 //!
-//! Invariant: as long as no cut or reset is asked for, both sides see exactly the bytes of the other, in order.
+//! Invariant: as long as no cut or reset is asked for, both sides see exactly the bytes of the
+//! other, in order.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -23,7 +24,8 @@ use std::time::{Duration, Instant};
 use crate::endpoint::Endpoint;
 use crate::ports::Port;
 
-/// How long a thread blocks in the kernel before it looks at its orders again; the delay of a reset.
+/// How long a thread blocks in the kernel before it looks at its orders again; the delay of a
+/// reset.
 const TICK: Duration = Duration::from_millis(10);
 /// Bytes moved at once.
 const CHUNK_BYTES: usize = 32 * 1024;
@@ -39,7 +41,8 @@ pub struct Faults {
     pub latency: Duration,
     /// Pass on so many bytes a second, per connection and direction; 0 is unlimited.
     pub bandwidth_bytes_per_s: u64,
-    /// Pass nothing on and, but for one chunk, read nothing, while connections stay open (both directions).
+    /// Pass nothing on and, but for one chunk, read nothing, while connections stay open (both
+    /// directions).
     pub blackhole: bool,
     /// Close new connections at once.
     pub refuse: bool,
@@ -116,8 +119,8 @@ impl Relay {
         self.shared.epoch.fetch_add(1, Ordering::Release);
     }
 
-    /// Lets so many more bytes come from the server, over all connections, and ends the connection that carries the last of
-    /// them right behind it, be it in the middle of a reply.
+    /// Lets so many more bytes come from the server, over all connections, and ends the connection
+    /// that carries the last of them right behind it, be it in the middle of a reply.
     pub fn cut_after(&self, bytes: u64, end: End) {
         *lock(&self.shared.cut) = Some((bytes, end));
     }
@@ -142,14 +145,16 @@ impl Drop for Relay {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Release);
         self.end_all(End::Close);
-        // The threads of the connections are not joined: each ends within a tick or two by the same flag.
+        // The threads of the connections are not joined: each ends within a tick or two by the same
+        // flag.
         if let Some(acceptor) = self.acceptor.take() {
             let _ = acceptor.join();
         }
     }
 }
 
-/// A test thread that panicked with the lock held has not left a half-written value: these are plain data.
+/// A test thread that panicked with the lock held has not left a half-written value: these are
+/// plain data.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -226,7 +231,8 @@ impl Pair {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// How many of `count` bytes from the server may pass, and how the connection ends if not all of them.
+    /// How many of `count` bytes from the server may pass, and how the connection ends if not all
+    /// of them.
     fn allowance(&self, count: usize) -> (usize, Option<End>) {
         let mut cut = lock(&self.shared.cut);
         match *cut {

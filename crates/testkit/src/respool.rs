@@ -1,9 +1,11 @@
 //! The proxy under test as a child process.
 //!
-//! The path of the binary is given by the test (`env!("CARGO_BIN_EXE_respool")`), since a library cannot know it. What is
-//! set here is only where it listens and which upstream it has; every other option comes from the test.
+//! The path of the binary is given by the test (`env!("CARGO_BIN_EXE_respool")`), since a library
+//! cannot know it. What is set here is only where it listens and which upstream it has; every other
+//! option comes from the test.
 //!
-//! Invariant: when [`Builder::start`] returns, the proxy has accepted a connection and answered on it.
+//! Invariant: when [`Builder::start`] returns, the proxy has accepted a connection and answered on
+//! it.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -19,8 +21,8 @@ use crate::ports::Port;
 use crate::process::Process;
 use crate::wait;
 
-/// How long the proxy may take to answer after its start. It takes some milliseconds on an idle machine; debug builds on
-/// loaded machines are slower.
+/// How long the proxy may take to answer after its start. It takes some milliseconds on an idle
+/// machine; debug builds on loaded machines are slower.
 const START_LIMIT: Duration = Duration::from_secs(30);
 /// How often another port is tried when the process exits at once.
 const PORT_TRIES: u32 = 5;
@@ -75,13 +77,15 @@ impl Builder {
         self
     }
 
-    /// Limits the open files of the process (soft and hard, so that it cannot raise the limit itself).
+    /// Limits the open files of the process (soft and hard, so that it cannot raise the limit
+    /// itself).
     pub fn fd_limit(mut self, fds: u32) -> Self {
         self.fd_limit = Some(fds);
         self
     }
 
-    /// Starts the proxy and waits until it answers a PING (an error counts: it may want a password).
+    /// Starts the proxy and waits until it answers a PING (an error counts: it may want a
+    /// password).
     #[track_caller]
     pub fn start(self) -> Respool {
         let tries = if matches!(self.listen, Listen::At(_)) { 1 } else { PORT_TRIES };
@@ -125,7 +129,8 @@ impl Builder {
         let mut command = match self.fd_limit {
             None => Command::new(&self.program),
             Some(fds) => {
-                // The shell sets the limit and becomes the proxy: no code between fork and exec is needed here.
+                // The shell sets the limit and becomes the proxy: no code between fork and exec is
+                // needed here.
                 let mut shell = Command::new("sh");
                 shell.args(["-c", &format!("ulimit -n {fds} && exec \"$0\" \"$@\"")]);
                 shell.arg(&self.program);
@@ -201,13 +206,15 @@ impl Respool {
         self.process.signal(Signal::TERM);
     }
 
-    /// Asks it to drain and end (SIGTERM) and waits for that. `None` when it still runs after `limit`.
+    /// Asks it to drain and end (SIGTERM) and waits for that. `None` when it still runs after
+    /// `limit`.
     pub fn terminate(&mut self, limit: Duration) -> Option<ExitStatus> {
         self.signal_terminate();
         self.process.wait_exit(limit)
     }
 
-    /// Waits for the end of a proxy that was signalled by other means. `None` when it still runs after `limit`.
+    /// Waits for the end of a proxy that was signalled by other means. `None` when it still runs
+    /// after `limit`.
     pub fn wait_exit(&mut self, limit: Duration) -> Option<ExitStatus> {
         self.process.wait_exit(limit)
     }

@@ -1,18 +1,21 @@
 //! Waiting for something to become true, always with a deadline.
 //!
-//! A test that sleeps "long enough" is slow on a fast machine and fails on a slow one. So nothing in this crate sleeps
-//! blindly: it asks again every few milliseconds and gives up, in words, at a limit that is generous.
+//! A test that sleeps "long enough" is slow on a fast machine and fails on a slow one. So nothing
+//! in this crate sleeps blindly: it asks again every few milliseconds and gives up, in words, at a
+//! limit that is generous.
 //!
-//! Invariant: [`poll`] asks at least once, also after the limit has passed, so that a starved test thread does not
-//! report a failure of something that has long happened.
+//! Invariant: [`poll`] asks at least once, also after the limit has passed, so that a starved test
+//! thread does not report a failure of something that has long happened.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Pause between two questions. Short beside every limit, long enough to leave the cores to the processes under test.
+/// Pause between two questions. Short beside every limit, long enough to leave the cores to the
+/// processes under test.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Asks `question` until it answers `Some`, for at most `limit`. `None` means that the limit passed.
+/// Asks `question` until it answers `Some`, for at most `limit`. `None` means that the limit
+/// passed.
 pub fn poll<T>(limit: Duration, mut question: impl FnMut() -> Option<T>) -> Option<T> {
     let deadline = Instant::now() + limit;
     loop {

@@ -122,6 +122,8 @@ pub struct Client {
     reply_bytes_mean: u32,
     /// Bytes accounted for in the engine's sum.
     pub accounted_bytes: usize,
+    /// The last span of counting in which it sent something (see `Engine::end_epoch`).
+    pub epoch: u32,
     /// When it connected.
     pub opened_at: Time,
     /// When it last sent something.
@@ -152,6 +154,7 @@ impl Client {
             last_command: None,
             reply_bytes_mean: (WINDOW_BYTES / WINDOW_START as u64) as u32,
             accounted_bytes: 0,
+            epoch: 0,
             opened_at: now,
             input_at: now,
         }

@@ -65,8 +65,9 @@ impl Engine {
         self.forward(now, call.id, Lane::Shared, &frame, Some(call.command), call.silent)
     }
 
-    /// Counters and gauges of this worker.
-    pub(super) fn report(&self) -> Report {
+    /// Counters and gauges of this worker at this moment, as INFO adds them up.
+    #[must_use]
+    pub fn report(&self) -> Report {
         let clients = || self.clients.iter().map(|(_, client)| client);
         let upstreams = || self.upstreams.iter().map(|(_, upstream)| upstream);
         let buffered = clients().map(|client| client.held_bytes()).sum::<usize>()

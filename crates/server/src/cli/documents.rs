@@ -1,4 +1,4 @@
-//! Documents made from the command line and the option table: completions, the manual page, the reference.
+//! Documents made from the command line, the option table and the command table: completions, the manual page, the reference pages.
 //!
 //! `generate-docs` is a hidden command of the binary and not a build script, because documents are committed: a reader
 //! without a toolchain finds them in the repository, and `tests/cli.rs` fails when they are stale.
@@ -12,13 +12,14 @@ use clap::ArgMatches;
 use clap_complete::{Shell, generate};
 
 use super::command::{Purpose, build};
-use super::{Failure, print};
+use super::{Failure, commands_page, print};
 
 /// Makes the content of a document.
 type Make = fn() -> io::Result<Vec<u8>>;
 
 /// The generated files below the root of the repository, and what makes each.
 const GENERATED: &[(&str, Make)] = &[
+    ("docs/reference/commands.md", || Ok(commands_page::page().into_bytes())),
     ("docs/reference/configuration.md", || Ok(config::documents::reference().into_bytes())),
     ("docs/reference/respool.1", man_page),
     ("respool.example.toml", || Ok(config::documents::example().into_bytes())),

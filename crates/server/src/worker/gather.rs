@@ -7,8 +7,9 @@
 //! - *Gather*: sleep a few tens of microseconds, then take all that came at once. Worth much when many clients send one request each at
 //!   different moments; harmful with few clients, where everyone would wait for nobody.
 //!
-//! The gate: clients active lately are at least `clients_min`, this turn's input is smaller than `completions`, and the last sleeps paid:
-//! each is judged by the input that it brought, and after sleeps that brought too little gathering pauses for a while.
+//! The gate: clients active lately are at least `clients_min`, and the last sleeps paid: each is judged by the input that it brought, and
+//! after some in a row that brought too little gathering pauses for a while. The length: the goal is half of the active clients (the other half has
+//! its replies to read meanwhile), at most `completions`; how long that takes is known from the sleeps before, and `gather_us` bounds it.
 //!
 //! Not here: what the input is. Pure arithmetic over counts and times, so the simulator and the tests see the same decisions.
 //!
@@ -21,11 +22,14 @@ use netio::Wait;
 /// change of load.
 const EPOCH_US: u64 = 5_000;
 
-/// A sleep that brings fewer inputs than this was not worth its wake-up.
+/// A sleep that brings fewer inputs than this (or than its goal, if that is less) was not worth its wake-up and the delay.
 const GAIN_MIN: u64 = 4;
 
-/// Turns without sleeping after a sleep that was not worth it.
-const PAUSE_TURNS: u32 = 32;
+/// So many poor sleeps in a row make gathering pause. One says little: the load may just have been preempted.
+const POOR_SLEEPS_MAX: u32 = 4;
+
+/// Turns without sleeping after too many poor sleeps.
+const PAUSE_TURNS: u32 = 64;
 
 /// Configured bounds.
 #[derive(Clone, Copy, Debug)]
@@ -45,8 +49,12 @@ pub struct GatherOptions {
 pub struct Gather {
     options: GatherOptions,
     polls_left: u32,
-    slept: bool,
+    /// When this turn's sleep began, and what it was to bring.
+    sleep: Option<(Time, u64)>,
     input: u64,
+    /// How long one input takes to come, lately, in nanoseconds.
+    ns_per_input: u64,
+    poor_sleeps: u32,
     pause_turns: u32,
     epoch_began: Time,
     active_clients: u64,
@@ -58,8 +66,10 @@ impl Gather {
         Self {
             options,
             polls_left: 0,
-            slept: false,
+            sleep: None,
             input: 0,
+            ns_per_input: 0,
+            poor_sleeps: 0,
             pause_turns: 0,
             epoch_began: Time::default(),
             active_clients: 0,
@@ -70,7 +80,7 @@ impl Gather {
     #[inline]
     pub fn begin_turn(&mut self) {
         self.polls_left = self.options.polls;
-        self.slept = false;
+        self.sleep = None;
         self.input = 0;
         self.pause_turns = self.pause_turns.saturating_sub(1);
     }
@@ -80,36 +90,53 @@ impl Gather {
     pub fn next_wait(&mut self, now: Time, input: u64, engine: &mut Engine) -> Option<Wait> {
         if now.since(self.epoch_began) >= EPOCH_US {
             self.epoch_began = now;
-            self.active_clients = engine.end_epoch(now);
+            self.active_clients = engine.end_epoch();
         }
         self.decide(now, input, engine.has_upstream_output())
     }
 
     fn decide(&mut self, now: Time, input: u64, has_output: bool) -> Option<Wait> {
         self.input += input;
-        if self.slept {
-            if input < GAIN_MIN {
-                self.pause_turns = PAUSE_TURNS;
-            }
+        if let Some((began, goal)) = self.sleep {
+            self.judge(now.since(began), input, goal);
             return None;
         }
         if input > 0 && self.polls_left > 0 {
             self.polls_left -= 1;
             return Some(Wait::Poll);
         }
+        let goal = (self.active_clients / 2).min(self.options.completions).saturating_sub(self.input);
         let gathers = self.options.gather_us > 0
             && has_output
+            && goal > 0
             && self.pause_turns == 0
-            && self.active_clients >= self.options.clients_min
-            && self.input < self.options.completions;
+            && self.active_clients >= self.options.clients_min;
         if !gathers {
             return None;
         }
-        self.slept = true;
-        Some(Wait::Gather {
-            until_us: now.0 + self.options.gather_us,
-            completions: (self.options.completions - self.input) as u32,
-        })
+        self.sleep = Some((now, goal));
+        // A rate that is not known yet, or has become too slow, is tried with the full length.
+        let wanted_us = goal * self.ns_per_input / 1_000;
+        let sleep_us = match wanted_us {
+            0 => self.options.gather_us,
+            _ => wanted_us.min(self.options.gather_us),
+        };
+        Some(Wait::Gather { until_us: now.0 + sleep_us, completions: goal as u32 })
+    }
+
+    /// A sleep of `slept_us` brought `input` of the `goal`.
+    fn judge(&mut self, slept_us: u64, input: u64, goal: u64) {
+        self.poor_sleeps = if input < GAIN_MIN.min(goal) { self.poor_sleeps + 1 } else { 0 };
+        if self.poor_sleeps >= POOR_SLEEPS_MAX {
+            self.poor_sleeps = 0;
+            self.pause_turns = PAUSE_TURNS;
+        }
+        let now = slept_us * 1_000 / input.max(1);
+        // A mean over some eight sleeps.
+        self.ns_per_input = match self.ns_per_input {
+            0 => now,
+            mean => mean - mean / 8 + now / 8,
+        };
     }
 }
 
@@ -139,7 +166,23 @@ mod tests {
         assert_eq!(gather.decide(Time(100), 3, true), Some(Wait::Poll));
         let sleep = gather.decide(Time(100), 0, true);
         assert_eq!(sleep, Some(Wait::Gather { until_us: 160, completions: 21 }));
-        assert_eq!(gather.decide(Time(100), 18, true), None);
+        assert_eq!(gather.decide(Time(160), 18, true), None);
+    }
+
+    #[test]
+    fn the_length_of_a_sleep_follows_the_rate_of_input() {
+        let mut gather = gather(50);
+        for _ in 0..30 {
+            gather.begin_turn();
+            let Some(Wait::Gather { until_us, .. }) = gather.decide(Time(0), 0, true) else {
+                panic!("it does not sleep")
+            };
+            // One input a microsecond.
+            gather.decide(Time(until_us), until_us, true);
+        }
+        gather.begin_turn();
+        let sleep = gather.decide(Time(0), 4, true).and_then(|_| gather.decide(Time(0), 0, true));
+        assert_eq!(sleep, Some(Wait::Gather { until_us: 20, completions: 20 }));
     }
 
     #[test]
@@ -151,15 +194,24 @@ mod tests {
     }
 
     #[test]
-    fn a_sleep_that_brought_little_makes_it_pause() {
+    fn the_goal_is_no_more_than_half_of_the_clients() {
+        let sleep = gather(32).decide(Time(0), 0, true);
+        assert_eq!(sleep, Some(Wait::Gather { until_us: 60, completions: 16 }));
+    }
+
+    #[test]
+    fn sleeps_that_bring_little_make_it_pause() {
         let mut gather = gather(50);
-        assert!(matches!(gather.decide(Time(0), 0, true), Some(Wait::Gather { .. })));
-        assert_eq!(gather.decide(Time(0), 1, true), None);
+        for _ in 0..POOR_SLEEPS_MAX {
+            gather.begin_turn();
+            assert!(matches!(gather.decide(Time(0), 0, true), Some(Wait::Gather { .. })));
+            assert_eq!(gather.decide(Time(60), 1, true), None);
+        }
         for _ in 0..PAUSE_TURNS - 1 {
             gather.begin_turn();
-            assert_eq!(gather.decide(Time(0), 0, true), None);
+            assert_eq!(gather.decide(Time(100), 0, true), None);
         }
         gather.begin_turn();
-        assert!(matches!(gather.decide(Time(0), 0, true), Some(Wait::Gather { .. })));
+        assert!(matches!(gather.decide(Time(100), 0, true), Some(Wait::Gather { .. })));
     }
 }

@@ -8,7 +8,7 @@
 //! Flushing upstreams before clients gets the servers to work while we write to clients. Nothing is sent before all input of the turn is in:
 //! that is what makes many requests leave in one write.
 //!
-//! Invariant: `now` is read once a turn, after the sleep, so that everything in a turn has one time.
+//! Invariant: `now` is read after each sleep, and then serves for everything until the next one.
 
 use super::Worker;
 use super::conn::{Conns, Party, party};
@@ -58,6 +58,9 @@ impl<D: Driver> Worker<D> {
         gather.begin_turn();
         loop {
             let before = hub.engine.input_events();
+            if matches!(wait, Wait::Gather { .. }) {
+                hub.now = None;
+            }
             driver.wait(wait, &mut |event| hub.take(event));
             let now = hub.now();
             let input = hub.engine.input_events() - before;

@@ -1,8 +1,8 @@
 //! Values far larger than what the proxy may hold, and pipelines far deeper.
 //!
-//! A value of 512 MiB, the largest that the server takes, passes in both directions while the proxy's memory hardly grows. A
-//! client that sends a million requests and reads nothing is slowed down, not cut and not buffered. `RESPOOL_LONG=1` makes
-//! it ten million.
+//! A value of 512 MiB, the largest that the server takes, passes in both directions while the
+//! proxy's memory hardly grows. A client that sends a million requests and reads nothing is slowed
+//! down, not cut and not buffered. `RESPOOL_LONG=1` makes it ten million.
 //!
 //! Invariant: another client is served meanwhile, at every moment.
 
@@ -22,7 +22,8 @@ const VALUE_BYTES: usize = 512 * MIB;
 /// What the proxy's memory may grow by.
 const GROWTH_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// A pattern in which no two aligned places of a value look alike, so that a shifted or doubled piece shows.
+/// A pattern in which no two aligned places of a value look alike, so that a shifted or doubled
+/// piece shows.
 fn pattern(chunk: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(MIB);
     for word in 0..MIB / 8 {
@@ -32,7 +33,8 @@ fn pattern(chunk: usize) -> Vec<u8> {
     bytes
 }
 
-/// A client that sends small requests until it is told to stop; returns how many it made and the longest wait.
+/// A client that sends small requests until it is told to stop; returns how many it made and the
+/// longest wait.
 fn bystander(front: &Endpoint, stop: &AtomicBool) -> (u64, Duration) {
     let mut conn = Conn::to(front);
     let (mut count, mut longest) = (0, Duration::ZERO);
@@ -47,9 +49,19 @@ fn bystander(front: &Endpoint, stop: &AtomicBool) -> (u64, Duration) {
     (count, longest)
 }
 
+// A proxy that collects a value before it passes it on needs its size in memory, in each direction.
 #[test]
 fn half_a_gigabyte_passes_both_ways_in_little_memory() {
-    let mut stack = Stack::start();
+    // A client behind whose reply others wait may hold `client_out_max_bytes`, 64 MiB by default;
+    // then it is given a time to read on, which must not end because this test's machine is busy.
+    let mut stack = Stack::with(&[
+        "--limits-client-out-max-bytes",
+        "16MiB",
+        "--timeouts-stall-ms",
+        "30000",
+        "--timeouts-request-ms",
+        "60000",
+    ]);
     let before = stack.rss_bytes();
     let stop = AtomicBool::new(false);
     let (count, longest) = thread::scope(|scope| {
@@ -104,6 +116,7 @@ fn get_huge(conn: &mut Conn) {
     assert_eq!(&end, b"\r\n");
 }
 
+// INCR makes the replies count themselves: one that is lost, doubled or out of order shows at once.
 #[test]
 fn a_pipeline_that_is_not_read_is_slowed_and_then_answered_in_order() {
     let total: u64 = if long() { 10_000_000 } else { 1_000_000 };
@@ -138,7 +151,8 @@ fn a_pipeline_that_is_not_read_is_slowed_and_then_answered_in_order() {
     stack.assert_alive();
 }
 
-/// Writes all requests. Clears `may_wait` when the peer has not taken a byte for a second, or at the end.
+/// Writes all requests. Clears `may_wait` when the peer has not taken a byte for a second, or at
+/// the end.
 fn write_increments(mut stream: impl Write, total: u64, may_wait: &AtomicBool) {
     const BATCH: u64 = 1000;
     let batch = b"*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n".repeat(BATCH as usize);

@@ -1,7 +1,8 @@
-//! The checker itself, in the place in which it is used: a fault behind the proxy must be seen in front of it.
+//! The checker itself, in the place in which it is used: a fault behind the proxy must be seen in
+//! front of it.
 //!
-//! `testkit` shows the same on a direct connection. Here the liar stands between proxy and server, so that its faults come
-//! through shared connections, in other batches than those of the clients.
+//! `testkit` shows the same on a direct connection. Here the liar stands between proxy and server,
+//! so that its faults come through shared connections, in other batches than those of the clients.
 //!
 //! Invariant: each planted fault is reported by its own rule; without one nothing is reported.
 
@@ -12,6 +13,8 @@ use testkit::{Checker, Mutant, Mutation, RedisServer, Respool, Verdict};
 
 use crate::setup::{RESPOOL, Stack, direct};
 
+// One fault in 300 opportunities: rare enough that a checker which looks at samples only would miss
+// it.
 fn run_behind_proxy(mutation: Mutation) -> (Verdict, u64) {
     let server = RedisServer::start();
     let mutant = Mutant::to(server.endpoint(), mutation, 300);
@@ -20,7 +23,8 @@ fn run_behind_proxy(mutation: Mutation) -> (Verdict, u64) {
     });
     let front = proxy.as_ref().map_or(mutant.endpoint(), Respool::endpoint);
     let mut checker = Checker::new(front, server.endpoint());
-    // The run ends with the first violation; this is how long a blind checker would take to be found out.
+    // The run ends with the first violation; this is how long a blind checker would take to be
+    // found out.
     checker.duration = Duration::from_secs(40);
     checker.value_bytes_max = 4096;
     if mutation == Mutation::Hang {

@@ -1,8 +1,9 @@
 //! A request that occupies the server must not be in the way of the request that frees it.
 //!
-//! A looping script makes the server answer BUSY to everything but SCRIPT KILL (and, for functions, FUNCTION KILL). On the
-//! connection that carries the script nothing is read by the server until it ends, so a SCRIPT KILL that is queued behind it
-//! never arrives: the proxy has to send it another way.
+//! A looping script makes the server answer BUSY to everything but SCRIPT KILL (and, for functions,
+//! FUNCTION KILL). On the connection that carries the script nothing is read by the server until it
+//! ends, so a SCRIPT KILL that is queued behind it never arrives: the proxy has to send it another
+//! way.
 //!
 //! Invariant: the script never wrote anything, so that the server may kill it.
 

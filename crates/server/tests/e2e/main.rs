@@ -1,14 +1,17 @@
 //! End to end: the real binary in front of a real server, over loopback.
 //!
-//! One file per kind of behaviour. Needs `redis-server` or `valkey-server` on PATH. Environment: `SOAK_SECONDS=n` makes the soak
-//! longer, `RESPOOL_LONG=1` runs the large versions of the heavy tests, `E2E_DIRECT=1` puts the server itself in the
-//! proxy's place (see [`setup`]), `RESPOOL_TEST_SERVER` names another server program.
+//! One file per kind of behaviour. Needs `redis-server` or `valkey-server` on PATH. Environment:
+//! `SOAK_SECONDS=n` makes the soak longer, `RESPOOL_LONG=1` runs the large versions of the heavy
+//! tests, `E2E_DIRECT=1` puts the server itself in the proxy's place (see [`setup`]),
+//! `RESPOOL_TEST_SERVER` names another server program.
 
 mod big_values;
 mod checker_proof;
 mod differential;
 mod faults;
+mod greetings;
 mod lanes;
+mod own_connection;
 mod setup;
 mod soak;
 mod workers;

@@ -1,7 +1,8 @@
 //! What every test begins with: the proxy's binary, a server, the two together.
 //!
-//! With the environment variable `E2E_DIRECT=1` the tests that only need *something that speaks like a server* run against the
-//! server itself. That is for work on the tests: whatever fails there is no fault of the proxy.
+//! With the environment variable `E2E_DIRECT=1` the tests that only need *something that speaks
+//! like a server* run against the server itself. That is for work on the tests: whatever fails
+//! there is no fault of the proxy.
 //!
 //! Invariant: tests share nothing; each has its own server and its own proxy.
 

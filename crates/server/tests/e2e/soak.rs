@@ -1,10 +1,13 @@
-//! Tagged values while connections to the server are killed at random: no reply may reach a wrong client.
+//! Tagged values while connections to the server are killed at random: no reply may reach a wrong
+//! client.
 //!
-//! A relay stands between proxy and server. It resets connections, cuts them in the middle of replies and slices bytes, and the
-//! server itself kills connections by CLIENT KILL. The checker judges. `SOAK_SECONDS` sets the length (default 6); the seed is
-//! printed and can be set by `SOAK_SEED`.
+//! A relay stands between proxy and server. It resets connections, cuts them in the middle of
+//! replies and slices bytes, and the server itself kills connections by CLIENT KILL. The checker
+//! judges. `SOAK_SECONDS` sets the length (default 6); the seed is printed and can be set by
+//! `SOAK_SEED`.
 //!
-//! Invariant: errors and closed connections are expected here; a foreign, lost or repeated effect is not.
+//! Invariant: errors and closed connections are expected here; a foreign, lost or repeated effect
+//! is not.
 
 use std::thread;
 use std::time::Duration;

@@ -1,6 +1,8 @@
-//! How clients and the server are connected: workers, listeners, passwords, a server that is not there, comes back, or hangs.
+//! How clients and the server are connected: workers, listeners, passwords, a server that is not
+//! there, comes back, or hangs.
 //!
-//! These are tests of the proxy as an operator sees it; most have no direct counterpart and do nothing in the direct mode.
+//! These are tests of the proxy as an operator sees it; most have no direct counterpart and do
+//! nothing in the direct mode.
 //!
 //! Invariant: an error that the proxy makes names the node and the cause.
 
@@ -23,6 +25,8 @@ fn clients_per_worker(conn: &mut Conn) -> Vec<u32> {
         .collect()
 }
 
+// Listeners that share a port let the kernel spread connections by hash: 64 clients on 4 workers
+// then come out as uneven as 8 and 25, and stay so for as long as they live.
 #[test]
 fn long_lived_clients_are_spread_evenly() {
     if direct() {
@@ -51,6 +55,7 @@ fn long_lived_clients_are_spread_evenly() {
     }
 }
 
+// What the proxy is for: the server sees its workers and not its clients.
 #[test]
 fn few_upstream_connections_serve_many_clients() {
     if direct() {
@@ -67,6 +72,7 @@ fn few_upstream_connections_serve_many_clients() {
     assert!(connected <= 10, "{connected} connections on the server for 100 clients");
 }
 
+// Each side has its own code for paths; a round trip shows both.
 #[test]
 fn unix_sockets_on_both_sides() {
     if direct() {
@@ -89,6 +95,8 @@ fn ipv6_on_the_client_side() {
     assert_eq!(proxy.connect().ask("SET k v"), "+OK\r\n");
 }
 
+// The proxy judges AUTH itself, so each text, each state before and after, and the limits for
+// strangers are its own doing.
 #[test]
 fn a_password_for_clients_and_another_one_for_the_server() {
     if direct() {
@@ -126,7 +134,10 @@ fn a_password_for_clients_and_another_one_for_the_server() {
     ] {
         let (mut through, mut direct) = (proxy.connect(), model.connect());
         for words in script {
-            assert_eq!(through.ask(words), direct.ask(words), "{words}");
+            // Redis 7.2 has put the version into one text of 7.0; the proxy says it as the newer
+            // ones do.
+            let newer = |reply: String| reply.replace("the HELLO AUTH", "the HELLO <proto> AUTH");
+            assert_eq!(newer(through.ask(words)), newer(direct.ask(words)), "{words}");
         }
     }
     let mut conn = proxy.connect();
@@ -139,6 +150,8 @@ fn a_password_for_clients_and_another_one_for_the_server() {
     assert_eq!(answer, b"-ERR Protocol error: unauthenticated multibulk length\r\n");
 }
 
+// Starting before the server is the normal case in containers. Exiting would make a restart loop, a
+// text without the node a riddle.
 #[test]
 fn a_server_that_is_not_there_is_named_and_used_when_it_comes() {
     if direct() {
@@ -159,6 +172,8 @@ fn a_server_that_is_not_there_is_named_and_used_when_it_comes() {
     proxy.assert_alive();
 }
 
+// Clients keep their connection to the proxy over a restart of the server: that is one of the
+// reasons to have a proxy.
 #[test]
 fn a_restarted_server_is_used_again_by_the_same_clients() {
     if direct() {
@@ -179,6 +194,9 @@ fn a_restarted_server_is_used_again_by_the_same_clients() {
     stack.assert_alive();
 }
 
+// A stopped process keeps its sockets open, so only the timeout helps. When it goes on it sends
+// what it was asked long ago; on a connection that was kept these replies would be taken for those
+// of later requests.
 #[test]
 fn a_hanging_server_gives_an_error_that_names_it_and_its_late_replies_go_to_nobody() {
     if direct() {
@@ -219,4 +237,29 @@ fn a_hanging_server_gives_an_error_that_names_it_and_its_late_replies_go_to_nobo
     });
     assert!(first.is_silent_for(Duration::from_millis(100)));
     assert!(second.is_silent_for(Duration::from_millis(100)));
+}
+
+// A timer that is always due, or a descriptor that is always ready, shows as CPU time with nothing
+// to do.
+#[test]
+fn an_idle_proxy_costs_nothing_and_gives_back_what_it_used() {
+    if direct() {
+        return;
+    }
+    let stack = Stack::start();
+    let process = stack.proxy.as_ref().map(Respool::process).expect("a proxy");
+    let mut staying: Vec<Conn> = (0..30).map(|_| stack.connect()).collect();
+    staying.iter_mut().for_each(|conn| assert_eq!(conn.ask("SET k v"), "+OK\r\n"));
+    let fds = process.fds();
+    let mut passing: Vec<Conn> = (0..200).map(|_| stack.connect()).collect();
+    passing.iter_mut().for_each(|conn| assert_eq!(conn.ask("GET k"), "$1\r\nv\r\n"));
+    assert!(process.fds() >= fds + 200);
+    drop(passing);
+    wait::until_true("descriptors to be closed", SOON, || process.fds() <= fds);
+
+    let before = process.cpu_time();
+    std::thread::sleep(Duration::from_secs(2));
+    let used = process.cpu_time() - before;
+    println!("{used:?} of CPU in two idle seconds");
+    assert!(used <= Duration::from_millis(100), "{used:?} of CPU in two idle seconds");
 }

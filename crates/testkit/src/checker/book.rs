@@ -1,10 +1,11 @@
 //! What one checker client knows of its keys, and so what each reply has to be.
 //!
-//! Three kinds of keys: texts (SET, GET, MGET), counters (INCR) and logs (APPEND of numbered tokens). While all writes of a key
-//! are acknowledged its value is known exactly. Once the outcome of a write is unknown the key is *tainted*: from there
-//! to the end of the batch replies on it are held against what is possible, and then the key is retired. A retired key is never
-//! touched again, because the unknown write may still be on its way to the server; after the run its value is read once
-//! and held against what is possible.
+//! Three kinds of keys: texts (SET, GET, MGET), counters (INCR) and logs (APPEND of numbered
+//! tokens). While all writes of a key are acknowledged its value is known exactly. Once the outcome
+//! of a write is unknown the key is *tainted*: from there to the end of the batch replies on it are
+//! held against what is possible, and then the key is retired. A retired key is never touched
+//! again, because the unknown write may still be on its way to the server; after the run its value
+//! is read once and held against what is possible.
 //!
 //! ```text
 //!   fresh ──acknowledged write──► exact ──unknown write──► tainted ──end of batch──► retired ──end of run──► judged
@@ -15,11 +16,13 @@
 use rand::Rng;
 use rand::rngs::StdRng;
 
-/// Live keys of each kind per client. Few, so that requests of one batch often meet on the same key.
+/// Live keys of each kind per client. Few, so that requests of one batch often meet on the same
+/// key.
 const KEYS: usize = 6;
 /// A log is retired, exact as it is, when it holds so many tokens.
 const LOG_TOKENS_MAX: usize = 300;
-/// Retired keys remembered; beyond it they are forgotten unjudged, which bounds the memory of a long soak.
+/// Retired keys remembered; beyond it they are forgotten unjudged, which bounds the memory of a
+/// long soak.
 const RETIRED_MAX: usize = 50_000;
 
 /// A key with a text value.
@@ -113,7 +116,8 @@ impl Book {
         self.sequence
     }
 
-    /// A value that names its owner, its purpose and a sequence number, padded to at most `bytes_max`.
+    /// A value that names its owner, its purpose and a sequence number, padded to at most
+    /// `bytes_max`.
     pub(super) fn tagged(&mut self, purpose: &str, bytes_max: usize, rng: &mut StdRng) -> Vec<u8> {
         let number = self.next();
         // Mostly short; sometimes up to the maximum, at lengths that are no round numbers.

@@ -1,9 +1,11 @@
 //! One client thread of the checker: plans a batch, sends it, holds each reply against the plan.
 //!
-//! A batch is one write of 1 to `depth_max` requests. Its bytes, with those of the expected replies, stay below a bound: a
-//! client that writes without reading may be slowed by the proxy for good, which is right but no test of this kind.
+//! A batch is one write of 1 to `depth_max` requests. Its bytes, with those of the expected
+//! replies, stay below a bound: a client that writes without reading may be slowed by the proxy for
+//! good, which is right but no test of this kind.
 //!
-//! Invariant: each planned request is settled exactly once, as answered, as an error, or as unknown.
+//! Invariant: each planned request is settled exactly once, as answered, as an error, or as
+//! unknown.
 
 use std::time::{Duration, Instant};
 
@@ -18,6 +20,9 @@ use crate::frames::{quote, request};
 
 /// Requests and expected replies of one batch, unless a single one is larger.
 const BATCH_BYTES_MAX: usize = 256 * 1024;
+/// Pause after a batch with errors. Clients that ask on at full speed while nothing works would
+/// fill a run with errors.
+const ERROR_PAUSE: Duration = Duration::from_millis(3);
 /// Pause after a failed connect.
 const CONNECT_PAUSE: Duration = Duration::from_millis(10);
 
@@ -135,6 +140,7 @@ impl Client<'_> {
         let bytes: Vec<u8> = plans.iter().flat_map(|plan| plan.request(&self.book)).collect();
         self.verdict.requests += plans.len() as u64;
         let begun = Instant::now();
+        let errors_before = self.verdict.errors;
         let sent = conn.send(&bytes);
         let mut fate = sent.err();
         for plan in &plans {
@@ -164,6 +170,9 @@ impl Client<'_> {
         if !conn.surplus().is_empty() {
             let words = format!("a reply to no request: {}", quote(conn.surplus(), 120));
             self.violate(Rule::ForeignReply, words);
+        }
+        if self.verdict.errors > errors_before {
+            std::thread::sleep(ERROR_PAUSE);
         }
         // Now and then a client leaves and comes back, and is spread to another worker.
         (!self.rng.random_bool(0.005)).then_some(conn)

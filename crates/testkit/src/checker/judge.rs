@@ -1,9 +1,11 @@
-//! The checker's judgement: a reply against the plan, and the final value of each key against what is possible.
+//! The checker's judgement: a reply against the plan, and the final value of each key against what
+//! is possible.
 //!
-//! Pure functions on the [`Book`]; the only traffic is the reading of the final values, on a direct connection.
+//! Pure functions on the [`Book`]; the only traffic is the reading of the final values, on a direct
+//! connection.
 //!
-//! Invariant: on an exact key exactly one reply is right. On a tainted key a reply is right if some order of the unknown
-//! writes explains it.
+//! Invariant: on an exact key exactly one reply is right. On a tainted key a reply is right if some
+//! order of the unknown writes explains it.
 
 use std::collections::BTreeSet;
 
@@ -79,12 +81,14 @@ pub(super) fn reply(book: &mut Book, plan: &Plan, reply: &[u8]) -> Answer {
     }
 }
 
-/// Settles a request that got an error or no reply: a write of it may or may not have been executed.
+/// Settles a request that got an error or no reply: a write of it may or may not have been
+/// executed.
 pub(super) fn unknown(book: &mut Book, plan: &Plan) {
     match plan {
         Plan::Set(at, written) => {
             let text = &mut book.texts[*at];
-            // The first unknown write: what is there if it was not executed is the last acknowledged value.
+            // The first unknown write: what is there if it was not executed is the last
+            // acknowledged value.
             if !text.tainted && text.possible.is_empty() {
                 text.possible.push(None);
             }
@@ -128,7 +132,8 @@ pub(super) fn final_values(judge: &Endpoint, book: Book, verdict: &mut Verdict) 
     }
 }
 
-/// Reads over and over if need be: a test that kills connections on the server may hit this one as well.
+/// Reads over and over if need be: a test that kills connections on the server may hit this one as
+/// well.
 fn read_surely(judge: &Endpoint, conn: &mut Conn, requests: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut last = String::new();
     for _ in 0..READ_TRIES {
@@ -172,6 +177,8 @@ fn foreign(request: &str, reply: &[u8]) -> Answer {
     Answer::Wrong(Rule::ForeignReply, format!("{request} got {}", quote(reply, 160)))
 }
 
+// Works for values read within a run and for final ones; only a tainted key has more than one right
+// value.
 fn text_read(text: &Text, expected: Bulk<'_>, got: Bulk<'_>) -> Answer {
     let possible = text.tainted && text.possible.iter().any(|value| value.as_deref() == got);
     if got == expected || possible {
@@ -187,7 +194,8 @@ fn text_read(text: &Text, expected: Bulk<'_>, got: Bulk<'_>) -> Answer {
     Answer::Wrong(if is_older(got, expected) { Rule::LostWrite } else { Rule::ForeignReply }, words)
 }
 
-/// Whether a wrong value is an earlier one of the same key (or nothing), so that a write was lost and not a reply mixed up.
+/// Whether a wrong value is an earlier one of the same key (or nothing), so that a write was lost
+/// and not a reply mixed up.
 fn is_older(got: Bulk<'_>, expected: Bulk<'_>) -> bool {
     // `seed:client:purpose:number:len:padding`; the purpose names the place of the key in the book.
     let parse = |value: &[u8]| {
@@ -206,6 +214,8 @@ fn is_older(got: Bulk<'_>, expected: Bulk<'_>) -> bool {
     }
 }
 
+// A batch in which an INCR failed still bounds the later replies from above: no INCR of it runs
+// twice.
 fn incremented(counter: &mut Counter, expected: u64, got: i64) -> Answer {
     counter.acked += 1;
     let Ok(got) = u64::try_from(got) else {
@@ -226,6 +236,7 @@ fn incremented(counter: &mut Counter, expected: u64, got: i64) -> Answer {
     }
 }
 
+// Each acknowledged INCR has been executed once; each unknown one at most once.
 fn between(counter: &Counter, got: u64) -> Answer {
     let high = counter.acked + counter.unknown;
     if got > high {
@@ -245,6 +256,8 @@ fn under(name: &str, got: u64, least: u64) -> Answer {
     Answer::Wrong(Rule::LostWrite, format!("{name} is {got}, below the acknowledged {least}"))
 }
 
+// The length alone tells of a replay. What else is wrong with a log shows in its content, which is
+// judged after the run and read now and then within it.
 fn appended(log: &mut Log, token: &str, expected: usize, got: i64) -> Answer {
     log.acked.push(token.to_owned());
     let (got, expected) = (u64::try_from(got).unwrap_or(0), expected as u64);

@@ -1,19 +1,23 @@
-//! The checker: clients that know what every reply has to be, and judge a run by the invariants of the fault matrix.
+//! The checker: clients that know what every reply has to be, and judge a run by the invariants of
+//! the fault matrix.
 //!
-//! Each client thread has keys of its own, so it alone decides what is in them and can predict each reply to the byte. Values
-//! and payloads name the client and a sequence number; a reply that belongs to somebody else cannot look right. The rules:
+//! Each client thread has keys of its own, so it alone decides what is in them and can predict each
+//! reply to the byte. Values and payloads name the client and a sequence number; a reply that
+//! belongs to somebody else cannot look right. The rules:
 //!
 //! - **I1** no acknowledged write is lost,
 //! - **I2** no reply reaches a wrong request or client,
 //! - **I3** no write is executed twice,
 //! - **I4** every request ends, by a reply or by the end of its connection, within the deadline.
 //!
-//! Error replies and closed connections are no violation: they are counted, and a write that ended so may or may not have
-//! been executed. Its key is retired (see [`book`]), so that all later replies stay predictable. Whether errors were
-//! expected in a run is for the test to say, from the counts.
+//! Error replies and closed connections are no violation: they are counted, and a write that ended
+//! so may or may not have been executed. Its key is retired (see [`book`]), so that all later
+//! replies stay predictable. Whether errors were expected in a run is for the test to say, from the
+//! counts.
 //!
-//! Invariant: a run on a server that does nothing wrong has no violation, whatever is closed or killed meanwhile. The
-//! opposite, that a server that does something wrong is caught, is shown with [`mutant`](crate::mutant).
+//! Invariant: a run on a server that does nothing wrong has no violation, whatever is closed or
+//! killed meanwhile. The opposite, that a server that does something wrong is caught, is shown with
+//! [`mutant`](crate::mutant).
 
 mod book;
 mod client;
@@ -52,8 +56,8 @@ pub struct Checker {
     pub value_bytes_max: usize,
     /// Every second client speaks RESP3.
     pub mixed_protocols: bool,
-    /// Decides keys, commands, depths and lengths. Two runs at the same time on one server need different seeds, since the
-    /// seed is part of the keys' names.
+    /// Decides keys, commands, depths and lengths. Two runs at the same time on one server need
+    /// different seeds, since the seed is part of the keys' names.
     pub seed: u64,
     /// Set to true to end the run early.
     pub stop: Arc<AtomicBool>,
@@ -76,7 +80,8 @@ impl Checker {
         }
     }
 
-    /// Runs all clients to the end and then reads every key once more. The first violation stops all clients.
+    /// Runs all clients to the end and then reads every key once more. The first violation stops
+    /// all clients.
     pub fn run(&self) -> Verdict {
         let mut verdict = Verdict::default();
         let mut books = Vec::new();
@@ -282,8 +287,8 @@ mod tests {
             let (first, verdict) = first_violation(mutation);
             assert_eq!(first, Some(rule), "{mutation:?}: {verdict}");
         }
-        // Two of a client's own replies in the wrong order look like a foreign reply or, when both are values of one
-        // key, like an older one; it is caught either way.
+        // Two of a client's own replies in the wrong order look like a foreign reply or, when both
+        // are values of one key, like an older one; it is caught either way.
         let (first, verdict) = first_violation(Mutation::SwapReplies);
         assert!(first.is_some(), "{verdict}");
     }

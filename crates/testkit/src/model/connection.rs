@@ -1,6 +1,8 @@
-//! The model's commands on the connection itself: greeting, authentication, database, names, and what it tells of itself.
+//! The model's commands on the connection itself: greeting, authentication, database, names, and
+//! what it tells of itself.
 //!
-//! Invariant: only [`hello`] and [`reset`] change the protocol, only [`select`] and [`reset`] the database.
+//! Invariant: only [`hello`] and [`reset`] change the protocol, only [`select`] and [`reset`] the
+//! database.
 
 use resp::{Protocol, encode};
 
@@ -17,11 +19,13 @@ pub(super) fn ping(call: &mut Call<'_>) {
     }
 }
 
+// The reply still goes out; what comes behind QUIT in the same packet is not executed.
 pub(super) fn quit(call: &mut Call<'_>) {
     call.conn.closing = true;
     call.ok();
 }
 
+// RESET takes back everything that the connection has chosen, authentication included (Redis 6.2).
 pub(super) fn reset(call: &mut Call<'_>) {
     call.conn.protocol = Protocol::Resp2;
     call.conn.database = 0;
@@ -30,6 +34,7 @@ pub(super) fn reset(call: &mut Call<'_>) {
     encode::simple(call.out, b"RESET");
 }
 
+// A number that is none and one out of range have different texts since Redis 6.
 pub(super) fn select(call: &mut Call<'_>) {
     let Some(number) = resp::number::parse_i64(&call.args[1]) else {
         return call.error("ERR value is not an integer or out of range");
@@ -43,6 +48,7 @@ pub(super) fn select(call: &mut Call<'_>) {
     }
 }
 
+// Two forms: the password of the default user, or (since Redis 6) user and password.
 pub(super) fn auth(call: &mut Call<'_>) {
     let (user, password) = match call.args {
         [_, password] if call.model.password.is_none() => {
@@ -71,6 +77,8 @@ fn login(call: &mut Call<'_>, user: &[u8], password: &[u8]) -> bool {
     valid
 }
 
+// HELLO is all or nothing: version and options are checked first, then the login, and only then
+// anything changes. That order decides which of several errors a client sees.
 pub(super) fn hello(call: &mut Call<'_>) {
     let protocol = match call.args.get(1).map(|text| resp::number::parse_i64(text)) {
         None => call.conn.protocol,
@@ -134,6 +142,7 @@ fn hello_options(call: &mut Call<'_>) -> Option<HelloOptions> {
     Some(options)
 }
 
+// The order of the fields is the server's; some clients read them by position.
 fn greet(call: &mut Call<'_>) {
     let protocol = call.conn.protocol;
     encode::map(call.out, 7, protocol);
@@ -190,6 +199,7 @@ fn is_name(name: &[u8]) -> bool {
     name.iter().all(|byte| (b'!'..=b'~').contains(byte))
 }
 
+// The clock is given from outside, so that a simulated run is the same each time.
 pub(super) fn time(call: &mut Call<'_>) {
     let (seconds, micros) = (call.model.time_us / 1_000_000, call.model.time_us % 1_000_000);
     encode::array(call.out, 2);

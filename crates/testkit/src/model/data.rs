@@ -1,6 +1,7 @@
 //! The model's commands on keys: strings, counters, lists.
 //!
-//! Each function is one command, in the order and with the texts of the server. What changes a key notes it in the log.
+//! Each function is one command, in the order and with the texts of the server. What changes a key
+//! notes it in the log.
 //!
 //! Invariant: a command that answers with an error has changed nothing.
 
@@ -24,6 +25,8 @@ fn text_at(call: &mut Call<'_>, at: usize) -> Result<Option<Vec<u8>>, ()> {
     }
 }
 
+// Writing replaces the value whatever its type was; the callers that must not do that have looked
+// before.
 fn put(call: &mut Call<'_>, key: &[u8], text: Vec<u8>) {
     call.keyspace().insert(key.to_vec(), Value::Text(text));
 }
@@ -42,7 +45,8 @@ pub(super) fn strlen(call: &mut Call<'_>) {
     }
 }
 
-/// SET with NX, XX and GET; the expiry options are syntax errors here, since the model has no clock of its own.
+/// SET with NX, XX and GET; the expiry options are syntax errors here, since the model has no clock
+/// of its own.
 pub(super) fn set(call: &mut Call<'_>) {
     let (mut nx, mut xx, mut wants_old) = (false, false, false);
     for at in 3..call.args.len() {
@@ -80,6 +84,8 @@ pub(super) fn mget(call: &mut Call<'_>) {
     }
 }
 
+// An odd number of arguments is an error on their number, with the text of a wrong arity (checked
+// by the command itself).
 pub(super) fn mset(call: &mut Call<'_>) {
     if call.args.len().is_multiple_of(2) {
         return table::wrong_arity(call, "mset");
@@ -91,6 +97,7 @@ pub(super) fn mset(call: &mut Call<'_>) {
     call.ok();
 }
 
+// A missing key is an empty string here.
 pub(super) fn append(call: &mut Call<'_>) {
     let Ok(old) = text_at(call, 1) else {
         return call.error(WRONG_TYPE);
@@ -119,6 +126,8 @@ pub(super) fn incrby(call: &mut Call<'_>) {
     }
 }
 
+// The smallest number has no positive counterpart, so it cannot be negated; the server has a text
+// for just this.
 pub(super) fn decrby(call: &mut Call<'_>) {
     match resp::number::parse_i64(&call.args[2]) {
         Some(i64::MIN) => call.error("ERR decrement would overflow"),
@@ -127,6 +136,7 @@ pub(super) fn decrby(call: &mut Call<'_>) {
     }
 }
 
+// Only canonical integers count: no sign "+", no leading zeros, no blanks (string2ll).
 fn add(call: &mut Call<'_>, by: i64) {
     let old = match text_at(call, 1) {
         Err(()) => return call.error(WRONG_TYPE),
@@ -145,6 +155,7 @@ fn add(call: &mut Call<'_>, by: i64) {
     call.integer(result);
 }
 
+// Several elements are pushed one by one, so the last one becomes the head.
 pub(super) fn lpush(call: &mut Call<'_>) {
     let key = call.args[1].clone();
     let empty = || Value::List(VecDeque::new());

@@ -1,14 +1,16 @@
 //! A model of the server: bytes in, bytes out, no socket, no clock.
 //!
-//! It stands behind the simulated network, where thousands of runs a minute need a server that is exact, fast and can be
-//! looked into. It knows the commands of [`table`] only, with the server's own reply shapes and error texts (those of
-//! Redis 7.2; checked beside a real server by a test of this crate), strings and lists, 16 databases, RESP2 and RESP3.
-//! Expiry, transactions, scripts and pub/sub are deliberately absent.
+//! It stands behind the simulated network, where thousands of runs a minute need a server that is
+//! exact, fast and can be looked into. It knows the commands of [`table`] only, with the server's
+//! own reply shapes and error texts (those of Redis 7.2; checked beside a real server by a test of
+//! this crate), strings and lists, 16 databases, RESP2 and RESP3. Expiry, transactions, scripts and
+//! pub/sub are deliberately absent.
 //!
-//! Beyond the data it keeps a log of what was applied, per key and in order ([`Model::effects`]): a write that was executed
-//! twice shows there, even if the value happens to look right.
+//! Beyond the data it keeps a log of what was applied, per key and in order ([`Model::effects`]): a
+//! write that was executed twice shows there, even if the value happens to look right.
 //!
-//! Invariant: each request gets exactly one reply, in order, whatever the pieces in which its bytes came.
+//! Invariant: each request gets exactly one reply, in order, whatever the pieces in which its bytes
+//! came.
 
 mod connection;
 mod data;
@@ -116,8 +118,9 @@ impl Model {
         }
     }
 
-    /// Takes bytes that came in on `conn`, executes the requests that are whole, and appends their replies to `out`. Input
-    /// after a request that closes the connection is ignored, as the server does.
+    /// Takes bytes that came in on `conn`, executes the requests that are whole, and appends their
+    /// replies to `out`. Input after a request that closes the connection is ignored, as the server
+    /// does.
     pub fn feed(&mut self, conn: &mut ModelConn, bytes: &[u8], out: &mut Vec<u8>) -> After {
         conn.requests.push(bytes);
         while !conn.closing {
@@ -137,7 +140,8 @@ impl Model {
         After::Close
     }
 
-    /// Everything that was applied to a key, in order, since the model was made. Flushing does not forget it.
+    /// Everything that was applied to a key, in order, since the model was made. Flushing does not
+    /// forget it.
     pub fn effects(&self, database: u32, key: &[u8]) -> &[Effect] {
         self.effects.get(&(database, key.to_vec())).map_or(&[], Vec::as_slice)
     }

@@ -1,7 +1,8 @@
 //! The commands that the model knows, as data, and what COMMAND tells about them.
 //!
-//! A row says what the server's own table says; the shape of COMMAND's reply (flags as sets of simple strings, key specs
-//! as maps) is that of Redis 7.0 and later, so that the proxy can learn from the model as it learns from a server.
+//! A row says what the server's own table says; the shape of COMMAND's reply (flags as sets of
+//! simple strings, key specs as maps) is that of Redis 7.0 and later, so that the proxy can learn
+//! from the model as it learns from a server.
 //!
 //! Invariant: rows are sorted by name, and every row has a handler.
 
@@ -91,7 +92,8 @@ fn fits(arity: i32, args: usize) -> bool {
     if arity < 0 { args >= wanted } else { args == wanted }
 }
 
-/// Executes one request, with the server's checks in the server's order: known, arity, authenticated.
+/// Executes one request, with the server's checks in the server's order: known, arity,
+/// authenticated.
 pub(super) fn execute(call: &mut Call<'_>) {
     let Some(row) = find(&call.word(0)) else {
         return unknown(call);
@@ -125,7 +127,8 @@ fn unknown(call: &mut Call<'_>) {
     call.error(&format!("ERR unknown command '{name}', with args beginning with: {shown}"));
 }
 
-/// COMMAND with its subcommands COUNT, INFO, LIST and DOCS (whose reply holds no entry: the model has no documentation).
+/// COMMAND with its subcommands COUNT, INFO, LIST and DOCS (whose reply holds no entry: the model
+/// has no documentation).
 fn command(call: &mut Call<'_>) {
     let protocol = call.conn.protocol;
     match call.word(1).as_str() {

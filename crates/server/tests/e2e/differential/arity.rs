@@ -1,8 +1,9 @@
 //! Wrong and right numbers of arguments for every command that the server has.
 //!
-//! The list is the server's own COMMAND, so a newer server is tested with its newer commands. Each command is sent with its
-//! name alone and with one to four arguments more, each subcommand in the same way. Most of these are errors on the number of
-//! arguments; the rest are executed with arguments that make no sense, and compared just the same.
+//! The list is the server's own COMMAND, so a newer server is tested with its newer commands. Each
+//! command is sent with its name alone and with one to four arguments more, each subcommand in the
+//! same way. Most of these are errors on the number of arguments; the rest are executed with
+//! arguments that make no sense, and compared just the same.
 //!
 //! Invariant: nothing is sent that [`left_out`](super::left_out) names.
 
@@ -14,7 +15,8 @@ use testkit::Conn;
 use super::corpus::{Command, Compare, Step};
 use super::left_out::{BY_TYPE, LEFT_OUT, leaves_out};
 
-/// Arguments beyond the name. They are neither numbers nor known words, and name no key that is there.
+/// Arguments beyond the name. They are neither numbers nor known words, and name no key that is
+/// there.
 const MORE: [&str; 4] = ["arg1", "arg2", "arg3", "arg4"];
 
 /// The steps, made from the server's list.
@@ -22,7 +24,8 @@ pub(super) fn steps(server: &mut Conn) -> Vec<Step> {
     let names = names(server);
     for (name, _) in LEFT_OUT {
         let container = name.split('|').next().unwrap_or(name);
-        // Other versions have fewer subcommands; a container that is not there is a mistake in the list.
+        // Other versions have fewer subcommands; a container that is not there is a mistake in the
+        // list.
         let known = names.contains(*name) || names.contains(container);
         assert!(known, "left out, but no command of the server: {name}");
     }
@@ -35,7 +38,8 @@ pub(super) fn steps(server: &mut Conn) -> Vec<Step> {
                 if BY_TYPE.contains(&name.as_str()) { Compare::Type } else { Compare::Bytes };
             steps.push(Step { compare, ..Step::command(Command::from_args(&args)) });
         }
-        // A connection each, so that what one command leaves behind (a database, a name) ends with it.
+        // A connection each, so that what one command leaves behind (a database, a name) ends with
+        // it.
         steps.push(Step { command: None, compare: Compare::Bytes });
     }
     steps

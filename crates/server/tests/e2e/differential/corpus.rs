@@ -1,6 +1,7 @@
 //! The corpus files as steps. Their form is told at the top of `corpus/strings.txt`.
 //!
-//! Invariant: every line that is neither blank nor a comment becomes exactly one command per key that it stands for.
+//! Invariant: every line that is neither blank nor a comment becomes exactly one command per key
+//! that it stands for.
 
 use testkit::frames::request;
 

@@ -1,9 +1,10 @@
 //! Bytes that are no proper request, and what comes back until the connection closes or goes on.
 //!
-//! Each case is sent on a connection of its own, in one write and cut in two at several places. A case that leaves the
-//! connection open ends with an ECHO that shows it.
+//! Each case is sent on a connection of its own, in one write and cut in two at several places. A
+//! case that leaves the connection open ends with an ECHO that shows it.
 //!
-//! Invariant: a case either closes the connection or ends at a request's end, so that the ECHO is understood.
+//! Invariant: a case either closes the connection or ends at a request's end, so that the ECHO is
+//! understood.
 
 use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;
@@ -15,7 +16,8 @@ use testkit::frames::quote;
 pub(super) struct Case {
     pub(super) name: String,
     input: Vec<u8>,
-    /// What comes back is expected to be nothing: not tried in pieces, since each try takes the silence.
+    /// What comes back is expected to be nothing: not tried in pieces, since each try takes the
+    /// silence.
     waits: bool,
 }
 
@@ -98,15 +100,16 @@ const TEXTS: &[&[u8]] = &[
     b"*1\r\n$4\r\nQUIT\r\n*1\r\n$4\r\nPING\r\n",
 ];
 
-/// Inputs at which the server waits for more: a header ends at a CR and nowhere else, a line of an inline request is looked for up
-/// to the first zero byte.
+/// Inputs at which the server waits for more: a header ends at a CR and nowhere else, a line of an
+/// inline request is looked for up to the first zero byte.
 const WAITING: &[&[u8]] = &[
     b"*1\n$4\nPING\n",
     b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$100\r\n",
     b"SET \x00 \xff\r\nGET \x00\r\n",
 ];
 
-/// How long a connection is silent before it counts as waiting. Too short it would be a guess on a busy machine.
+/// How long a connection is silent before it counts as waiting. Too short it would be a guess on a
+/// busy machine.
 const SILENCE: Duration = Duration::from_millis(1500);
 
 /// All cases, whole and cut.
@@ -152,7 +155,8 @@ fn exchange(to: &Endpoint, pieces: &[&[u8]]) -> String {
     let mut stream = to.connect().expect("connect");
     for (at, piece) in pieces.iter().enumerate() {
         if at > 0 {
-            // Long enough, most of the time, for the first piece to be read alone; the result must not depend on it.
+            // Long enough, most of the time, for the first piece to be read alone; the result must
+            // not depend on it.
             std::thread::sleep(Duration::from_millis(2));
         }
         // The peer may close before it has read everything.

@@ -1,17 +1,20 @@
 //! What the differential run leaves out, by name, with the reason.
 //!
-//! The corpus simply does not contain such commands; this list is for the run over all of the server's own commands, and it is
-//! the place where a reader sees what "equal to a direct connection" does not cover yet.
+//! The corpus simply does not contain such commands; this list is for the run over all of the
+//! server's own commands, and it is the place where a reader sees what "equal to a direct
+//! connection" does not cover yet.
 //!
-//! Invariant: a name here is a command (or `command|subcommand`) of the server; a test shows that none is stale.
+//! Invariant: a name here is a command (or `command|subcommand`) of the server; a test shows that
+//! none is stale.
 
 /// Why a command is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
-    /// It needs an upstream connection of its own (transactions, blocking, subscriptions, tracking, MONITOR, replication):
-    /// comes with the issue on leased connections.
+    /// It needs an upstream connection of its own (transactions, blocking, subscriptions, tracking,
+    /// MONITOR, replication): comes with the issue on leased connections.
     OwnConnection,
-    /// It would stop, block or reconfigure the server for good, and is refused by the proxy or not sent by this test.
+    /// It would stop, block or reconfigure the server for good, and is refused by the proxy or not
+    /// sent by this test.
     Dangerous,
     /// It tells of the one who answers, and that is the proxy: its own text, ids, statistics.
     AnsweredByProxy,
@@ -41,6 +44,10 @@ pub(super) static LEFT_OUT: &[(&str, Reason)] = &[
     ("ssubscribe", OwnConnection),
     ("sunsubscribe", OwnConnection),
     ("monitor", OwnConnection),
+    // It asks for the writes of this very connection.
+    ("wait", OwnConnection),
+    // It turns the connection into a debugger's.
+    ("script|debug", OwnConnection),
     ("sync", OwnConnection),
     ("psync", OwnConnection),
     ("replconf", OwnConnection),
@@ -83,8 +90,8 @@ pub(super) fn leaves_out(name: &str) -> bool {
     LEFT_OUT.iter().any(|(left_out, _)| *left_out == name)
 }
 
-/// Commands whose reply, with arguments that are accepted, tells of time, chance or the process. Their errors are compared,
-/// their other replies by type only.
+/// Commands whose reply, with arguments that are accepted, tells of time, chance or the process.
+/// Their errors are compared, their other replies by type only.
 pub(super) static BY_TYPE: &[&str] = &[
     "time",
     "randomkey",

@@ -2,7 +2,8 @@
 //!
 //! Nothing of this needs a proxy in the way of itself: the tests do nothing in the direct mode.
 //!
-//! Invariant: a request that was received before SIGTERM is answered, unless the grace time ends first.
+//! Invariant: a request that was received before SIGTERM is answered, unless the grace time ends
+//! first.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -33,6 +34,8 @@ fn ask_without_reading(proxy: &Respool, count: usize) -> Conn {
     conn
 }
 
+// The hole behind the proxy makes "in flight" a state that lasts, so that the signal surely comes
+// within it.
 #[test]
 fn row_28_requests_received_before_sigterm_are_answered() {
     if direct() {
@@ -63,6 +66,8 @@ fn row_28_requests_received_before_sigterm_are_answered() {
     assert!(status.success(), "{status}");
 }
 
+// A server that never answers must not keep the proxy from ending: an orchestrator would send
+// SIGKILL.
 #[test]
 fn row_28_the_grace_time_is_an_end() {
     if direct() {
@@ -78,6 +83,7 @@ fn row_28_the_grace_time_is_an_end() {
     conn.read_to_close().expect("closed");
 }
 
+// The person at the terminal who presses Ctrl-C again means it.
 #[test]
 fn row_28_a_second_signal_ends_at_once() {
     if direct() {
@@ -90,6 +96,7 @@ fn row_28_a_second_signal_ends_at_once() {
     assert!(proxy.terminate(SOON).is_some(), "it does not obey the second signal");
 }
 
+// Pools keep idle connections open for ever; waiting for them would always use up the grace time.
 #[test]
 fn row_28_idle_clients_do_not_delay_the_end() {
     if direct() {
@@ -107,6 +114,8 @@ fn row_28_idle_clients_do_not_delay_the_end() {
     }
 }
 
+// Two drains and a kill, twice. A killed proxy may leave writes unknown, a drained one owes every
+// reply.
 #[test]
 fn row_28_restarts_under_load_lose_nothing() {
     if direct() {

@@ -33,6 +33,8 @@ impl Relayed {
     }
 }
 
+// Each boundary of each short frame is met, on the side of the clients and on that of the server at
+// the same time.
 #[test]
 fn row_18_slices_of_one_to_three_bytes_change_no_byte() {
     let relayed = Relayed::start();
@@ -48,6 +50,8 @@ fn row_18_slices_of_one_to_three_bytes_change_no_byte() {
     checker.run().assert_faultless();
 }
 
+// The cuts are placed around header, content and end of short, medium and large values; large ones
+// are forwarded while they arrive, so there half of the value may be with the client already.
 #[test]
 fn row_19_a_connection_cut_within_a_reply_gives_an_error_or_an_end_and_never_half_a_reply() {
     let relayed = Relayed::start();
@@ -67,10 +71,15 @@ fn row_19_a_connection_cut_within_a_reply_gives_an_error_or_an_end_and_never_hal
     }
 }
 
-/// Five requests, with the connection to the server cut after so many bytes of their replies; then everything works again.
+/// Five requests, with the connection to the server cut after so many bytes of their replies; then
+/// everything works again.
 fn cut_and_look(relayed: &Relayed, cut: u64, end: End, whole: &[u8]) {
     let mut conn = Conn::to(relayed.front());
-    assert_eq!(conn.ask("EXISTS k"), ":1\r\n", "the connection is there before the cut");
+    // Each worker has its connection to the server, and the one of this client may be the one that
+    // was cut last.
+    wait::until_true("the connection that is to be cut", SOON, || {
+        conn.command(&["EXISTS", "k"]).is_ok_and(|reply| reply == b":1\r\n")
+    });
     let cuts_before = relayed.behind.cuts();
     relayed.behind.cut_after(cut, end);
     conn.send(&request(&["GET", "k"]).repeat(5)).expect("requests");
@@ -79,7 +88,8 @@ fn cut_and_look(relayed: &Relayed, cut: u64, end: End, whole: &[u8]) {
             Ok(reply) if reply == whole => {}
             Ok(reply) if reply.starts_with(b"-") => {}
             Ok(reply) => panic!("cut {cut}, reply {at}: {}", quote(&reply, 100)),
-            // The end of the connection; that bytes of a value were forwarded before it is no whole reply.
+            // The end of the connection; that bytes of a value were forwarded before it is no whole
+            // reply.
             Err(error) if testkit::conn::is_gone(&error) => break,
             Err(error) => panic!("cut {cut}, reply {at}: {error}"),
         }
@@ -98,6 +108,8 @@ fn cut_and_look(relayed: &Relayed, cut: u64, end: End, whole: &[u8]) {
     });
 }
 
+// The next user of the upstream connection must not get what was meant for one who left (the
+// classic bug of connection pools).
 #[test]
 fn row_20_replies_of_clients_that_left_go_to_nobody() {
     let relayed = Relayed::start();
@@ -122,7 +134,8 @@ fn leave_with_requests_in_flight(front: &testkit::Endpoint, number: usize) {
     let payload = format!("leaver:{number}:{}", "x".repeat(number * 7 % 5000));
     let mut bytes = request(&["ECHO", &payload]).repeat(number % 20 + 1);
     bytes.extend(request(&["SET", &format!("leaver:{number}"), &payload]));
-    // Every third leaves in the middle of a request, so that a half request must not reach the shared connection.
+    // Every third leaves in the middle of a request, so that a half request must not reach the
+    // shared connection.
     if number.is_multiple_of(3) {
         bytes.extend(b"*2\r\n$4\r\nECHO\r\n$1000\r\nhalf");
     }
@@ -131,13 +144,16 @@ fn leave_with_requests_in_flight(front: &testkit::Endpoint, number: usize) {
         let reply = conn.reply().expect("the first reply");
         assert!(reply.ends_with(format!("{payload}\r\n").as_bytes()), "{}", quote(&reply, 80));
     }
-    // Dropped with replies unread: the kernel sends a reset. Every fifth says goodbye in order first.
+    // Dropped with replies unread: the kernel sends a reset. Every fifth says goodbye in order
+    // first.
     if number.is_multiple_of(5) {
         let _ = conn.half_close();
         let _ = conn.stream().flush();
     }
 }
 
+// Forwarding a request that never completes would make the next request of somebody else a part of
+// its value.
 #[test]
 fn half_a_request_never_reaches_the_server() {
     let stack = Stack::start();

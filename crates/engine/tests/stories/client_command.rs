@@ -1,0 +1,324 @@
+//! CLIENT and its subcommands: true answers about the connection between a client and the proxy.
+
+use crate::words::Story;
+
+const NAME_ERROR: &str = "-ERR Client names cannot contain spaces, newlines or special characters.";
+
+#[test]
+fn ids_grow_and_are_unique_over_the_workers() {
+    let settings = engine::Settings { worker: 1, workers: 4, ..engine::Settings::default() };
+    let mut story = Story::with(settings);
+    story.client("a").says("CLIENT ID").gets(":2");
+    story.client("b").says("CLIENT ID").gets(":6");
+}
+
+#[test]
+fn a_name_is_kept_and_taken_away() {
+    let mut story = Story::new();
+    story.client("a").says(["CLIENT GETNAME", "CLIENT SETNAME web-1", "CLIENT GETNAME"]);
+    story.client("a").gets(["nil", "+OK", "\"web-1\""]);
+    story.client("a").says(["CLIENT SETNAME a\tb", "CLIENT SETNAME ''", "CLIENT GETNAME"]);
+    story.client("a").gets([NAME_ERROR, "+OK", "nil"]);
+}
+
+#[test]
+fn setinfo_knows_two_attributes() {
+    let mut story = Story::new();
+    story.client("a").says([
+        "CLIENT SETINFO lib-name go-redis",
+        "CLIENT SETINFO LIB-VER 9.1",
+        "CLIENT SETINFO lib-ver a\tb",
+        "CLIENT SETINFO nope x",
+        "CLIENT SETINFO lib-name",
+    ]);
+    story.client("a").gets([
+        "+OK",
+        "+OK",
+        "-ERR lib-ver cannot contain spaces, newlines or special characters.",
+        "-ERR Unrecognized option 'nope'",
+        "-ERR wrong number of arguments for 'client|setinfo' command",
+    ]);
+    story.client("a").says("CLIENT INFO");
+    let text = story.client("a").takes_text();
+    assert!(text.contains(" lib-name=go-redis lib-ver=9.1\n"), "{text}");
+}
+
+#[test]
+fn info_is_the_clients_own_line() {
+    let mut story = Story::new();
+    story.client("a").says("CLIENT SETNAME n").gets("+OK");
+    story.after_ms(7_000).client("a").says("CLIENT INFO");
+    let text = story.client("a").takes_text();
+    let begin = "id=1 addr=10.0.0.1:5001 laddr=10.0.0.9:6380 fd=-1 name=n age=7 idle=0 flags=N db=0 ";
+    assert!(text.contains(begin), "{text}");
+    assert!(text.contains(" cmd=client|info user=default redir=-1 resp=2 "), "{text}");
+    assert!(text.starts_with('$') && text.ends_with("\n\r\n"), "{text}");
+}
+
+#[test]
+fn lists_are_verbatim_in_resp3_and_bulk_in_resp2() {
+    let mut story = Story::new();
+    story.client("a").says("HELLO 3").takes();
+    for line in ["CLIENT LIST", "CLIENT INFO", "INFO"] {
+        story.client("a").says(line);
+        let text = story.client("a").takes_text();
+        assert!(text.starts_with('=') && text.contains("\r\ntxt:"), "{line}: {text}");
+        story.client("b").says(line);
+        assert!(story.client("b").takes_text().starts_with('$'), "{line}");
+    }
+}
+
+#[test]
+fn the_list_has_a_line_for_each_client_in_order() {
+    let mut story = Story::new();
+    for name in ["a", "b", "c"] {
+        story.client(name).says("PING").gets("+PONG");
+    }
+    story.client("b").dies();
+    story.client("d").says("CLIENT LIST");
+    let text = story.client("d").takes_text();
+    let ids: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("id=")).collect();
+    let ids: Vec<&str> = ids.iter().filter_map(|line| line.split(' ').next()).collect();
+    assert_eq!(ids, ["1", "3", "4"]);
+}
+
+#[test]
+fn the_list_can_be_limited_to_ids_and_types() {
+    let mut story = Story::new();
+    story.client("a").says("PING").gets("+PONG");
+    story.client("b").says("CLIENT LIST ID 1 77");
+    let text = story.client("b").takes_text();
+    assert!(text.contains("id=1 ") && !text.contains("id=2 "), "{text}");
+    story.client("b").says("CLIENT LIST TYPE normal");
+    assert_eq!(story.client("b").takes_text().matches("id=").count(), 2);
+    story.client("b").says("CLIENT LIST TYPE pubsub").gets("\"\"");
+    story.client("b").says(["CLIENT LIST TYPE x", "CLIENT LIST ID", "CLIENT LIST ID a"]).gets([
+        "-ERR Unknown client type 'x'",
+        "-ERR syntax error",
+        "-ERR Invalid client ID",
+    ]);
+}
+
+#[test]
+fn reply_off_silences_all_until_on() {
+    let mut story = Story::new();
+    story.client("a").says(["CLIENT REPLY OFF", "PING", "GET k", "NOSUCH", "CLIENT ID"]).gets_nothing();
+    story.server().gets(["GET k", "NOSUCH"]).answers(["\"v\"", "-ERR unknown command"]);
+    story.client("a").gets_nothing();
+    story.client("a").says(["CLIENT REPLY SKIP", "PING", "CLIENT REPLY ON", "PING"]);
+    story.client("a").gets(["+OK", "+PONG"]);
+}
+
+#[test]
+fn reply_skip_silences_one_command() {
+    let mut story = Story::new();
+    story.client("a").says(["GET a", "CLIENT REPLY SKIP", "GET b", "GET c", "PING"]);
+    story.server().gets(["GET a", "GET b", "GET c"]).answers(["\"a\"", "\"b\"", "\"c\""]);
+    story.client("a").gets(["\"a\"", "\"c\"", "+PONG"]);
+}
+
+#[test]
+fn reply_skip_covers_local_refused_and_failing_commands_alike() {
+    let mut story = Story::new();
+    for silenced in [
+        "PING",
+        "CLIENT ID",
+        "CLIENT NOPE",
+        "CLIENT SETNAME a\tb",
+        "CLIENT LIST",
+        "INFO",
+        "MULTI",
+        "SHUTDOWN",
+        "PING a b c",
+        "SELECT x",
+    ] {
+        story.client("a").says(["CLIENT REPLY SKIP", silenced, "ECHO next"]).gets("\"next\"");
+    }
+}
+
+#[test]
+fn reply_with_a_wrong_word_is_a_syntax_error() {
+    let mut story = Story::new();
+    story.client("a").says(["CLIENT REPLY", "CLIENT REPLY maybe"]).gets([
+        "-ERR wrong number of arguments for 'client|reply' command",
+        "-ERR syntax error",
+    ]);
+}
+
+#[test]
+fn a_silent_request_on_a_lost_connection_stays_silent() {
+    let mut story = Story::new();
+    story.client("a").says(["GET a", "CLIENT REPLY SKIP", "GET b", "GET c"]);
+    story.server().answers("\"a\"");
+    story.client("a").gets("\"a\"");
+    story.server().dies("connection reset");
+    story.client("a").gets("-ERR respool: upstream 127.0.0.1:6379: connection reset");
+}
+
+#[test]
+fn kill_by_address_in_the_old_form() {
+    let mut story = Story::new();
+    story.client("a").says("PING").gets("+PONG");
+    story.client("b").says("CLIENT KILL 10.0.0.1:5001").gets("+OK");
+    story.client("a").is_closed();
+    story.client("b").says("CLIENT KILL 10.0.0.1:5001").gets("-ERR No such client");
+}
+
+#[test]
+fn a_client_that_kills_itself_gets_its_answer_first() {
+    let mut story = Story::new();
+    story.client("a").says(["GET k", "CLIENT KILL 10.0.0.1:5001", "PING"]);
+    story.client("a").gets_nothing().is_open();
+    story.server().answers("\"v\"");
+    story.client("a").gets(["\"v\"", "+OK"]).is_closed();
+}
+
+#[test]
+fn kill_in_the_new_form_counts_and_spares_the_asker() {
+    let mut story = Story::new();
+    for name in ["a", "b", "c"] {
+        story.client(name).says("PING").gets("+PONG");
+    }
+    story.client("d").says("CLIENT KILL ID 1 SKIPME no").gets(":1");
+    story.client("a").is_closed();
+    story.client("d").says("CLIENT KILL ADDR 10.0.0.1:5002").gets(":1");
+    story.client("b").is_closed();
+    story.client("d").says("CLIENT KILL TYPE pubsub").gets(":0");
+    story.client("d").says("CLIENT KILL TYPE normal USER default LADDR 10.0.0.9:6380").gets(":1");
+    story.client("c").is_closed();
+    story.client("d").is_open().says("CLIENT KILL TYPE normal SKIPME no").gets(":1").is_closed();
+}
+
+#[test]
+fn kill_by_age() {
+    let mut story = Story::new();
+    story.client("a").says("PING").gets("+PONG");
+    story.after_ms(10_000);
+    story.client("b").says("CLIENT KILL MAXAGE 11").gets(":0");
+    story.client("b").says("CLIENT KILL MAXAGE 10").gets(":1");
+    story.client("a").is_closed();
+}
+
+#[test]
+fn kill_with_wrong_options_kills_nobody() {
+    let mut story = Story::new();
+    story.client("a").says("PING").gets("+PONG");
+    for (line, error) in [
+        ("CLIENT KILL", "-ERR wrong number of arguments for 'client|kill' command"),
+        ("CLIENT KILL ID 0", "-ERR client-id should be greater than 0"),
+        ("CLIENT KILL ID x", "-ERR client-id should be greater than 0"),
+        ("CLIENT KILL TYPE x", "-ERR Unknown client type 'x'"),
+        ("CLIENT KILL USER bob", "-ERR No such user 'bob'"),
+        ("CLIENT KILL SKIPME maybe", "-ERR syntax error"),
+        ("CLIENT KILL ID 1 ADDR", "-ERR syntax error"),
+        ("CLIENT KILL NOPE 1", "-ERR syntax error"),
+    ] {
+        story.client("b").says(line).gets(error);
+    }
+    story.client("a").is_open();
+}
+
+#[test]
+fn a_pause_of_writes_holds_writes_only() {
+    let mut story = Story::new();
+    story.client("a").says("CLIENT PAUSE 500 WRITE").gets("+OK");
+    story.client("r").says(["GET k", "PING"]);
+    story.server().gets("GET k").answers("\"v\"");
+    story.client("r").gets(["\"v\"", "+PONG"]);
+    story.client("w").says(["PING", "SET k 1", "GET k"]).gets("+PONG");
+    story.server().gets_nothing();
+    story.after_ms(499).server().gets_nothing();
+    story.after_ms(1).server().gets(["SET k 1", "GET k"]);
+}
+
+#[test]
+fn a_pause_holds_all_that_goes_to_the_server_and_unpause_ends_it() {
+    let mut story = Story::new();
+    story.client("a").says("CLIENT PAUSE 60000").gets("+OK");
+    story.client("b").says(["GET k", "NOSUCH"]).gets_nothing();
+    story.client("c").says("EVAL x 0").gets_nothing();
+    assert_eq!(story.connects_made(), 0);
+    story.client("a").says("CLIENT UNPAUSE").gets("+OK");
+    story.server().gets(["GET k", "NOSUCH", "EVAL x 0"]);
+}
+
+#[test]
+fn a_longer_pause_is_not_shortened_by_a_later_one() {
+    let mut story = Story::new();
+    story.client("a").says(["CLIENT PAUSE 1000 ALL", "CLIENT PAUSE 10 ALL"]).gets(["+OK", "+OK"]);
+    story.client("b").says("GET k");
+    story.after_ms(999);
+    assert_eq!(story.connects_made(), 0);
+    story.after_ms(1).server().gets("GET k");
+}
+
+#[test]
+fn a_client_that_goes_while_it_is_paused_leaves_nothing() {
+    let mut story = Story::new();
+    story.client("a").says("CLIENT PAUSE 1000").gets("+OK");
+    story.client("b").says("GET k");
+    story.client("b").dies();
+    story.after_ms(1_000);
+    assert_eq!(story.connects_made(), 0);
+}
+
+#[test]
+fn pause_with_wrong_words() {
+    let mut story = Story::new();
+    for (line, error) in [
+        ("CLIENT PAUSE", "-ERR wrong number of arguments for 'client|pause' command"),
+        ("CLIENT PAUSE x", "-ERR timeout is not an integer or out of range"),
+        ("CLIENT PAUSE -1", "-ERR timeout is negative"),
+        ("CLIENT PAUSE 1 SOME", "-ERR CLIENT PAUSE mode must be WRITE or ALL"),
+    ] {
+        story.client("a").says(line).gets(error);
+    }
+    story.client("a").says("GET k");
+    story.server().gets("GET k");
+}
+
+#[test]
+fn switches_and_the_rest_answer_as_a_client_without_tracking() {
+    let mut story = Story::new();
+    for (line, reply) in [
+        ("CLIENT NO-EVICT on", "+OK"),
+        ("CLIENT NO-EVICT OFF", "+OK"),
+        ("CLIENT NO-EVICT x", "-ERR syntax error"),
+        ("CLIENT NO-TOUCH on", "+OK"),
+        ("CLIENT GETREDIR", ":-1"),
+        (
+            "CLIENT CACHING yes",
+            "-ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or \
+             OPTOUT mode enabled",
+        ),
+        ("CLIENT TRACKING off", "+OK"),
+        ("CLIENT TRACKING x", "-ERR syntax error"),
+        (
+            "CLIENT TRACKINGINFO",
+            "*6\r\n$5\r\nflags\r\n*1\r\n$3\r\noff\r\n$8\r\nredirect\r\n:-1\r\n$8\r\nprefixes\r\n*0\r\n",
+        ),
+        ("CLIENT UNBLOCK 1", ":0"),
+        ("CLIENT UNBLOCK x", "-ERR value is not an integer or out of range"),
+        ("CLIENT CAPA redirect", "+OK"),
+        ("CLIENT NOPE", "-ERR unknown subcommand 'NOPE'. Try CLIENT HELP."),
+        ("CLIENT", "-ERR wrong number of arguments for 'client' command"),
+        ("CLIENT ID x", "-ERR wrong number of arguments for 'client|id' command"),
+    ] {
+        story.client("a").says(line).gets(reply).is_open();
+    }
+    story.client("a").says("CLIENT TRACKING on");
+    let text = story.client("a").takes_text();
+    assert!(text.starts_with("-ERR respool: 'client|tracking' needs a connection of its own"), "{text}");
+    story.client("a").says("CLIENT HELP");
+    let text = story.client("a").takes_text();
+    assert!(text.starts_with('*') && text.ends_with("+    Print this help.\r\n"), "{text}");
+}
+
+#[test]
+fn trackinginfo_is_a_map_with_a_set_in_resp3() {
+    let mut story = Story::new();
+    story.client("a").says("HELLO 3").takes();
+    story.client("a").says("CLIENT TRACKINGINFO").gets(
+        "%3\r\n$5\r\nflags\r\n~1\r\n$3\r\noff\r\n$8\r\nredirect\r\n:-1\r\n$8\r\nprefixes\r\n*0\r\n",
+    );
+}

@@ -1,0 +1,87 @@
+//! INFO: the proxy's own sections, the server's where they are the server's.
+
+use crate::words::Story;
+
+fn info(story: &mut Story, line: &str) -> String {
+    story.client("a").says(line);
+    story.client("a").takes_text()
+}
+
+#[test]
+fn info_has_the_proxys_figures_and_the_servers_version() {
+    let mut story = Story::new();
+    story.client("a").says("GET k");
+    story.server().answers("nil");
+    story.client("a").gets("nil");
+    let text = info(&mut story, "INFO");
+    for line in [
+        "# Server\r\nredis_version:7.2.5\r\nredis_mode:standalone\r\n",
+        "proxy:respool\r\nproxy_version:0.0.1\r\n",
+        "# Clients\r\nconnected_clients:1\r\n",
+        "# Memory\r\n",
+        "# Persistence\r\nloading:0\r\n",
+        "# Stats\r\ntotal_connections_received:1\r\n",
+        "# Replication\r\nrole:master\r\n",
+        "# CPU\r\n",
+        "# Workers\r\nworkers:1\r\nworker_0:clients=1,upstreams=1,requests=2,",
+        "# Upstreams\r\nnode_0:127.0.0.1:6379\r\nnode_0_state:ready\r\nupstream_connections:1\r\n",
+    ] {
+        assert!(text.contains(line), "{line:?} is not in\n{text}");
+    }
+    assert!(!text.contains("cmdstat_"), "commandstats are not part of the default");
+}
+
+#[test]
+fn sections_are_given_by_name_and_together() {
+    let mut story = Story::new();
+    let text = info(&mut story, "INFO CPU clients");
+    assert_eq!(text.matches("# ").count(), 2, "{text}");
+    assert!(text.contains("# Clients") && text.contains("# CPU"), "{text}");
+    assert!(info(&mut story, "INFO everything").contains("# Commandstats"));
+}
+
+#[test]
+fn commandstats_count_calls_errors_and_refusals() {
+    let mut story = Story::new();
+    story.client("a").says(["GET k", "GET l", "INCR k", "MULTI", "NOSUCH", "PING"]);
+    story.after_ms(2);
+    story.server().answers(["nil", "\"v\"", "-ERR no", "-ERR unknown"]);
+    story.client("a").takes();
+    let text = info(&mut story, "INFO commandstats");
+    for line in [
+        "cmdstat_get:calls=2,usec=4000,usec_per_call=2000.00,rejected_calls=0,failed_calls=0\r\n",
+        "cmdstat_incr:calls=1,usec=2000,usec_per_call=2000.00,rejected_calls=0,failed_calls=1\r\n",
+        "cmdstat_multi:calls=0,usec=0,usec_per_call=0.00,rejected_calls=1,failed_calls=0\r\n",
+        "cmdstat_unknown:calls=1,usec=2000,",
+        "cmdstat_ping:calls=1,",
+    ] {
+        assert!(text.contains(line), "{line:?} is not in\n{text}");
+    }
+}
+
+#[test]
+fn the_servers_own_sections_come_from_the_server() {
+    let mut story = Story::new();
+    for (line, asked) in [
+        ("INFO keyspace", "INFO keyspace"),
+        ("INFO replication", "INFO replication"),
+        ("INFO keyspace modules", "INFO keyspace modules"),
+        ("INFO upstream", "INFO"),
+        ("INFO upstream stats", "INFO stats"),
+    ] {
+        story.client("a").says(line);
+        story.server().gets(asked).answers("\"# Keyspace\"");
+        story.client("a").gets("\"# Keyspace\"");
+    }
+}
+
+#[test]
+fn a_node_that_is_down_is_told_with_its_cause() {
+    let mut story = Story::new().by_hand();
+    story.client("a").says("GET k");
+    story.connect_fails("connect: Connection refused");
+    story.client("a").takes();
+    let text = info(&mut story, "INFO upstreams");
+    assert!(text.contains("node_0_state:down (connect: Connection refused)\r\n"), "{text}");
+    assert!(text.contains("upstream_failures:1\r\n"), "{text}");
+}

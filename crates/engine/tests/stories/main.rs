@@ -1,0 +1,20 @@
+//! Stories of the engine on virtual time: one story a rule, told in the words of [`words`].
+//!
+//! A story that fails names its rule; what it says and expects is what goes over the wire. Files: one for each part of what
+//! the engine promises. Chance and partial traffic are the simulator's (`server/tests/sim`), a real server the end-to-end tests'.
+
+mod words;
+
+mod bounds;
+mod client_command;
+mod greeting;
+mod hello_auth;
+mod info;
+mod large_replies;
+mod large_requests;
+mod leaving;
+mod nodes;
+mod order;
+mod poison;
+mod refused;
+mod select;

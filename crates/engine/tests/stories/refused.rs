@@ -1,0 +1,128 @@
+//! What the proxy does not give on gets one clear error and an open connection; what it does not know passes.
+
+use crate::words::Story;
+
+#[test]
+fn commands_that_need_a_connection_of_their_own_get_one_error_each() {
+    let mut story = Story::new();
+    for line in [
+        "MULTI",
+        "WATCH k",
+        "SUBSCRIBE c",
+        "PSUBSCRIBE c*",
+        "SSUBSCRIBE c",
+        "UNSUBSCRIBE",
+        "MONITOR",
+        "BLPOP k 0",
+        "BRPOPLPUSH a b 0",
+        "BLMOVE a b LEFT LEFT 0",
+        "BZPOPMIN k 0",
+        "WAIT 1 0",
+        "SYNC",
+        "SCRIPT DEBUG YES",
+    ] {
+        story.client("a").says(line);
+        let text = story.client("a").is_open().takes_text();
+        let whole = text.starts_with("-ERR respool: '")
+            && text.ends_with("connect to the server directly for it\r\n")
+            && text.matches("\r\n").count() == 1;
+        assert!(whole, "{line}: {text}");
+        let word = line.split(' ').next().unwrap_or_default().to_lowercase();
+        assert!(text.to_lowercase().contains(&word), "{line}: {text}");
+    }
+    assert_eq!(story.connects_made(), 0);
+}
+
+#[test]
+fn commands_that_stop_the_server_are_refused() {
+    let mut story = Story::new();
+    for (line, name) in [("SHUTDOWN", "shutdown"), ("DEBUG SLEEP 1", "debug")] {
+        let error = format!("-ERR respool: '{name}' is not given on to the server by the proxy");
+        story.client("a").says(line).gets(error.as_str()).is_open();
+    }
+    assert_eq!(story.connects_made(), 0);
+}
+
+#[test]
+fn a_refusal_in_a_pipeline_keeps_its_place() {
+    let mut story = Story::new();
+    story.client("a").says(["GET k", "SHUTDOWN", "GET l"]);
+    story.server().gets(["GET k", "GET l"]).answers(["\"1\"", "\"2\""]);
+    let refused = "-ERR respool: 'shutdown' is not given on to the server by the proxy";
+    story.client("a").gets(["\"1\"", refused, "\"2\""]);
+}
+
+#[test]
+fn a_transaction_that_was_not_begun_ends_as_with_redis() {
+    let mut story = Story::new();
+    story.client("a").says(["EXEC", "DISCARD", "UNWATCH"]).gets([
+        "-ERR EXEC without MULTI",
+        "-ERR DISCARD without MULTI",
+        "+OK",
+    ]);
+}
+
+#[test]
+fn reading_a_stream_passes_unless_it_would_wait() {
+    let mut story = Story::new();
+    story.client("a").says(["XREAD COUNT 2 STREAMS s 0", "XREAD COUNT 2 BLOCK 0 STREAMS s $"]);
+    story.server().gets("XREAD COUNT 2 STREAMS s 0").gets_nothing().answers("nil");
+    let text = story.client("a").is_open().takes_text();
+    assert!(text.starts_with("$-1\r\n-ERR respool: 'xread' needs a connection of its own"), "{text}");
+    story.client("a").says("XREADGROUP GROUP g c BLOCK 0 STREAMS s >");
+    assert!(story.client("a").takes_text().starts_with("-ERR respool: 'xreadgroup'"));
+}
+
+#[test]
+fn script_kill_does_not_wait_behind_the_script() {
+    let mut story = Story::new();
+    story.client("a").says("EVAL while_true 0");
+    story.client("b").says("SCRIPT KILL");
+    assert_eq!(story.connects_made(), 2, "it has a lane of its own");
+    story.conn(2).gets("SCRIPT KILL").answers("+OK");
+    story.client("b").gets("+OK");
+    story.conn(1).gets("EVAL while_true 0").answers("-ERR Script killed by user");
+    story.client("a").gets("-ERR Script killed by user");
+}
+
+#[test]
+fn the_killer_itself_gets_its_replies_in_its_own_order() {
+    let mut story = Story::new();
+    story.client("a").says(["EVAL while_true 0", "SCRIPT KILL", "PING"]);
+    story.conn(2).gets("SCRIPT KILL").answers("+OK");
+    story.client("a").gets_nothing();
+    story.conn(1).answers("-ERR Script killed by user");
+    story.client("a").gets(["-ERR Script killed by user", "+OK", "+PONG"]);
+}
+
+#[test]
+fn unknown_commands_pass_and_the_server_says_what_it_thinks() {
+    let mut story = Story::new();
+    story.client("a").says(["FT.SEARCH idx *", "SCRIPT NOPE", "OBJECT"]);
+    story.server().gets(["FT.SEARCH idx *", "SCRIPT NOPE", "OBJECT"]);
+    let errors = ["-ERR unknown command 'FT.SEARCH'", "-ERR unknown subcommand 'NOPE'.", "-ERR arity"];
+    story.server().answers(errors);
+    story.client("a").gets(errors).is_open();
+}
+
+#[test]
+fn cluster_switches_are_answered_as_by_a_server_that_is_no_cluster() {
+    let mut story = Story::new();
+    for line in ["READONLY", "READWRITE", "ASKING"] {
+        story.client("a").says(line).gets("-ERR This instance has cluster support disabled");
+    }
+}
+
+#[test]
+fn small_commands_with_wrong_arguments() {
+    let mut story = Story::new();
+    for (line, reply) in [
+        ("PING a b", "-ERR wrong number of arguments for 'ping' command"),
+        ("PING ''", "\"\""),
+        ("ECHO", "-ERR wrong number of arguments for 'echo' command"),
+        ("RESET x", "-ERR wrong number of arguments for 'reset' command"),
+        ("EXEC x", "-ERR wrong number of arguments for 'exec' command"),
+    ] {
+        story.client("a").says(line).gets(reply).is_open();
+    }
+}

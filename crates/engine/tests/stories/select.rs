@@ -1,0 +1,115 @@
+//! Databases: each has its connection, and no request overtakes an earlier one of its client on the way there.
+
+use crate::words::Story;
+
+#[test]
+fn a_selected_database_has_its_own_connection() {
+    let mut story = Story::new();
+    story.client("a").says("GET k");
+    story.client("b").says("SELECT 4").gets("+OK").says("GET k");
+    assert_eq!((story.conn(1).key().db, story.conn(2).key().db), (0, 4));
+    story.conn(2).gets("GET k").answers("\"four\"");
+    story.conn(1).gets("GET k").answers("\"zero\"");
+    story.client("a").gets("\"zero\"");
+    story.client("b").gets("\"four\"");
+}
+
+#[test]
+fn a_request_behind_select_waits_for_the_replies_before_it() {
+    let mut story = Story::new();
+    story.client("a").says(["SET k 1", "SELECT 4", "SET k 2", "PING"]);
+    story.conn(1).gets("SET k 1");
+    story.conn(2).gets_nothing();
+    story.conn(1).answers("+OK");
+    story.client("a").gets(["+OK", "+OK"]);
+    story.conn(2).gets("SET k 2").answers("+OK");
+    story.client("a").gets(["+OK", "+PONG"]);
+}
+
+#[test]
+fn there_and_back_again_in_one_packet() {
+    let mut story = Story::new();
+    story.client("a").says(["GET a", "SELECT 1", "GET b", "SELECT 0", "GET c"]);
+    story.conn(1).gets("GET a").answers("\"a\"");
+    story.conn(2).gets("GET b").answers("\"b\"");
+    story.conn(1).gets("GET c").answers("\"c\"");
+    story.client("a").gets(["\"a\"", "+OK", "\"b\"", "+OK", "\"c\""]);
+    assert_eq!(story.connects_made(), 2);
+}
+
+#[test]
+fn a_database_that_does_not_exist_is_refused_in_the_servers_words() {
+    let mut story = Story::new();
+    story.server_says_to("SELECT 99", "-ERR DB index is out of range");
+    story.client("a").says("SELECT 99").gets("-ERR DB index is out of range").is_open();
+    story.client("a").says("GET k");
+    assert_eq!(story.server().gets("GET k").key().db, 0, "it is still where it was");
+    // It is asked again each time, so nothing of it stays.
+    story.client("b").says("SELECT 99").gets("-ERR DB index is out of range");
+    assert_eq!(story.open_conns(), 1);
+}
+
+#[test]
+fn several_who_ask_for_a_missing_database_at_once_are_all_answered() {
+    let mut story = Story::new();
+    story.server_says_to("SELECT 99", "-ERR DB index is out of range");
+    for name in ["a", "b", "c"] {
+        story.client(name).sends_at_once(&crate::words::request("SELECT 99"));
+    }
+    story.turn();
+    for name in ["a", "b", "c"] {
+        story.client(name).gets("-ERR DB index is out of range");
+    }
+}
+
+#[test]
+fn what_is_no_index_is_refused_here() {
+    let mut story = Story::new();
+    story.client("a").says(["SELECT x", "SELECT 1.5", "SELECT -1", "SELECT 99999999999", "SELECT"]);
+    story.client("a").gets([
+        "-ERR value is not an integer or out of range",
+        "-ERR value is not an integer or out of range",
+        "-ERR DB index is out of range",
+        "-ERR value is not an integer or out of range",
+        "-ERR wrong number of arguments for 'select' command",
+    ]);
+    assert_eq!(story.connects_made(), 0);
+}
+
+#[test]
+fn clients_start_in_the_nodes_database() {
+    let mut settings = engine::Settings::default();
+    settings.node.db = 7;
+    let mut story = Story::with(settings);
+    story.client("a").says("GET k");
+    assert_eq!(story.server().key().db, 7);
+    story.client("a").says("SELECT 0").gets_nothing();
+    story.conn(1).answers("nil");
+    story.client("a").gets(["nil", "+OK"]);
+}
+
+#[test]
+fn a_database_that_vanished_is_tried_again_with_backoff() {
+    let mut story = Story::new();
+    story.client("a").says("SELECT 4").gets("+OK");
+    story.after_ms(5_000);
+    story.server_says_to("SELECT 4", "-ERR DB index is out of range");
+    story.server().dies("reset");
+    story.client("a").says("GET k").gets("-ERR DB index is out of range");
+    // The operator put it right; nobody says SELECT again.
+    story.server_says_to("SELECT 4", "+OK");
+    story.after_ms(1_000).client("a").says("GET k");
+    story.client("a").takes();
+    story.client("a").says("GET k");
+    story.server().gets("GET k");
+}
+
+#[test]
+fn the_bound_on_connections_refuses_one_more_database() {
+    let mut story = Story::with_limits(|limits| limits.upstreams_max = 2);
+    story.client("a").says("GET k");
+    story.client("b").says("SELECT 1").gets("+OK");
+    story.client("c").says("SELECT 2").gets(
+        "-ERR respool: no upstream connection free (limits.upstream_conns_max)",
+    );
+}

@@ -1,0 +1,783 @@
+//! The words that the stories are told in: clients, a server, a clock, and an engine between them.
+//!
+//! ```text
+//!   story.client("a").says("GET k");       a request, as a client library writes it
+//!   story.server().gets("GET k");          the next request that arrived at the server, which must be this one
+//!   story.server().answers("\"v\"");       the server's reply
+//!   story.client("a").gets("\"v\"");       everything that arrived at the client since it was last asked, which must be this
+//! ```
+//! Replies are written as people write them: `+OK`, `-ERR …`, `:1`, `"bulk"`, `nil`; what ends in CRLF stands for itself, and a
+//! list is one reply after the other in one packet. Connects succeed and greetings are answered by themselves unless a
+//! story takes that over ([`Story::by_hand`]).
+//!
+//! Between any two words a whole turn runs, as the worker runs it: events, timers, sends to upstreams, sends to clients, actions;
+//! it is repeated until nothing is left to do, and the engine checks its invariants after each.
+//!
+//! Not here: partial writes, chunking by the network and chance. Those belong to the simulator.
+//!
+//! Invariant: a turn that does not end within [`TURNS_MAX`] rounds fails the story, so a loop that feeds itself is seen.
+
+use engine::fleet::{ProcessFacts, Question};
+use engine::settings::{Limits, Password, Settings, Timeouts};
+use engine::upstream::UpstreamKey;
+use engine::{Action, ClientId, Engine, Notice, Time, UpstreamId};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Rounds of one turn before it counts as endless.
+const TURNS_MAX: usize = 20_000;
+
+/// What one read of a socket brings at most, as the worker's receive buffer does.
+const READ_BYTES: usize = 64 << 10;
+
+/// Redis 7.2's answer to HELLO 2, as far as the engine looks at it.
+pub const HELLO_2: &str = "*14\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n7.2.5\r\n$5\r\nproto\r\n:2\r\n\
+    $2\r\nid\r\n:991\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*0\r\n";
+
+/// The same to HELLO 3.
+pub const HELLO_3: &str = "%7\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n7.2.5\r\n$5\r\nproto\r\n:3\r\n\
+    $2\r\nid\r\n:991\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*0\r\n";
+
+/// One thing said or several in one packet.
+pub trait Words {
+    /// Each of them.
+    fn each(&self) -> Vec<&str>;
+}
+
+impl Words for &str {
+    fn each(&self) -> Vec<&str> {
+        vec![self]
+    }
+}
+
+impl<const N: usize> Words for [&str; N] {
+    fn each(&self) -> Vec<&str> {
+        self.to_vec()
+    }
+}
+
+impl Words for Vec<&str> {
+    fn each(&self) -> Vec<&str> {
+        self.clone()
+    }
+}
+
+/// A reply as the wire has it.
+pub fn wire(reply: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    if reply.ends_with("\r\n") {
+        out.extend_from_slice(reply.as_bytes());
+    } else if let Some(text) = reply.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
+        resp::encode::bulk(&mut out, text.as_bytes());
+    } else if reply == "nil" {
+        out.extend_from_slice(b"$-1\r\n");
+    } else {
+        out.extend_from_slice(reply.as_bytes());
+        out.extend_from_slice(b"\r\n");
+    }
+    out
+}
+
+/// A request as the wire has it; arguments are separated by blanks, and `''` is an empty one.
+pub fn request(line: &str) -> Vec<u8> {
+    let args: Vec<&[u8]> = line
+        .split(' ')
+        .map(|arg| if arg == "''" { &b""[..] } else { arg.as_bytes() })
+        .collect();
+    let mut out = Vec::new();
+    resp::encode::request(&mut out, &args);
+    out
+}
+
+/// `SET key` with a value of so many bytes.
+pub fn large_set(key: &str, bytes: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    resp::encode::request(&mut out, &[b"SET", key.as_bytes(), &vec![b'x'; bytes]]);
+    out
+}
+
+/// Bytes as a person reads them in a failure, shortened in the middle.
+fn shown(bytes: &[u8]) -> String {
+    let text = |part: &[u8]| part.escape_ascii().to_string();
+    if bytes.len() <= 1_000 {
+        return text(bytes);
+    }
+    let (begin, end) = (&bytes[..200], &bytes[bytes.len() - 200..]);
+    format!("{} … {} ({} bytes)", text(begin), text(end), bytes.len())
+}
+
+/// A client's side of its socket.
+#[derive(Default)]
+struct Peer {
+    id: Option<ClientId>,
+    /// Arrived and not asked for yet.
+    got: Vec<u8>,
+    /// Sent and not read by the proxy yet, as the kernel keeps it.
+    unread: Vec<u8>,
+    says_eof: bool,
+    reading: bool,
+    /// A full socket: it takes nothing.
+    blocked: bool,
+    flight: Option<Vec<u8>>,
+    sends: usize,
+}
+
+/// The server's side of one connection.
+struct Conn {
+    id: UpstreamId,
+    key: UpstreamKey,
+    open: bool,
+    connected: bool,
+    /// Arrived and not taken apart yet.
+    inbox: Vec<u8>,
+    requests: VecDeque<String>,
+    unread: Vec<u8>,
+    reading: bool,
+    blocked: bool,
+    flight: Option<Vec<u8>>,
+    /// Writes that arrived, and their bytes.
+    writes: usize,
+    bytes: usize,
+}
+
+/// See the module.
+pub struct Story {
+    /// The engine itself, for what has no word.
+    pub engine: Engine,
+    /// Virtual time.
+    pub now: Time,
+    /// What the operator was told.
+    pub notices: Vec<Notice>,
+    peers: BTreeMap<String, Peer>,
+    conns: Vec<Conn>,
+    rules: Vec<(String, Vec<u8>)>,
+    by_hand: bool,
+    learn: bool,
+    holds_questions: bool,
+    questions: VecDeque<(u64, Question)>,
+}
+
+impl Story {
+    /// Default settings.
+    pub fn new() -> Self {
+        Self::with(Settings::default())
+    }
+
+    /// With these settings.
+    pub fn with(settings: Settings) -> Self {
+        let now = Time(1_000_000);
+        Self {
+            engine: Engine::new(settings, 7, now),
+            now,
+            notices: Vec::new(),
+            peers: BTreeMap::new(),
+            conns: Vec::new(),
+            rules: Vec::new(),
+            by_hand: false,
+            learn: true,
+            holds_questions: false,
+            questions: VecDeque::new(),
+        }
+    }
+
+    /// With these limits.
+    pub fn with_limits(change: impl FnOnce(&mut Limits)) -> Self {
+        let mut settings = Settings::default();
+        change(&mut settings.limits);
+        Self::with(settings)
+    }
+
+    /// With these times.
+    pub fn with_timeouts(change: impl FnOnce(&mut Timeouts)) -> Self {
+        let mut settings = Settings::default();
+        change(&mut settings.timeouts);
+        Self::with(settings)
+    }
+
+    /// Clients must say this password.
+    pub fn with_password(password: &str) -> Self {
+        let settings = Settings { password: Some(Password::new(password)), ..Settings::default() };
+        Self::with(settings)
+    }
+
+    /// Connects wait for [`Self::connects`] or [`Self::connect_fails`], greetings for an answer.
+    pub fn by_hand(mut self) -> Self {
+        self.by_hand = true;
+        self
+    }
+
+    /// To a greeting that begins with `request` the server says `reply` from now on.
+    pub fn server_says_to(&mut self, request: &str, reply: &str) -> &mut Self {
+        self.rules.insert(0, (request.to_string(), wire(reply)));
+        self
+    }
+
+    /// Questions to the other workers are answered later, by [`Self::workers_answer`].
+    pub fn holds_questions(&mut self) {
+        self.holds_questions = true;
+    }
+
+    /// Answers what was asked of the workers; there is one, this engine.
+    pub fn workers_answer(&mut self) {
+        while let Some((ticket, question)) = self.questions.pop_front() {
+            let answer = self.engine.answer(self.now, &question);
+            let facts = ProcessFacts {
+                version: "0.0.1".into(),
+                pid: 42,
+                driver: "story".into(),
+                ..ProcessFacts::default()
+            };
+            self.engine.handle_answers(ticket, vec![answer], &facts);
+        }
+        self.turn();
+    }
+
+    /// The client of this name; it connects when first spoken of.
+    pub fn client(&mut self, name: &str) -> ClientWords<'_> {
+        if !self.peers.contains_key(name) {
+            let port = 5_001 + self.peers.len();
+            let (addr, laddr) = (format!("10.0.0.1:{port}"), "10.0.0.9:6380".to_string());
+            let id = self.engine.handle_client_open(self.now, addr, laddr);
+            let peer = Peer { id, reading: true, ..Peer::default() };
+            self.peers.insert(name.to_string(), peer);
+        }
+        ClientWords { story: self, name: name.to_string() }
+    }
+
+    /// The server's end of the connection that was made last.
+    pub fn server(&mut self) -> ServerWords<'_> {
+        let last = self.conns.len();
+        self.conn(last)
+    }
+
+    /// The server's end of the `number`-th connection, from 1.
+    pub fn conn(&mut self, number: usize) -> ServerWords<'_> {
+        assert!((1..=self.conns.len()).contains(&number), "{} connections", self.conns.len());
+        ServerWords { story: self, index: number - 1 }
+    }
+
+    /// How many connects there were.
+    pub fn connects_made(&self) -> usize {
+        self.conns.len()
+    }
+
+    /// How many connections are open.
+    pub fn open_conns(&self) -> usize {
+        self.conns.iter().filter(|conn| conn.open).count()
+    }
+
+    /// The connect under way succeeds.
+    pub fn connects(&mut self) -> &mut Self {
+        let index = self.conns.len() - 1;
+        self.connect(index);
+        self.turn();
+        self
+    }
+
+    /// The connect under way fails.
+    pub fn connect_fails(&mut self, cause: &str) -> &mut Self {
+        let conn = self.conns.last_mut().expect("no connect under way");
+        assert!(conn.open && !conn.connected, "no connect under way");
+        conn.open = false;
+        let id = conn.id;
+        self.engine.handle_upstream_closed(self.now, id, cause);
+        self.turn();
+        self
+    }
+
+    /// Time passes; what is due on the way happens when it is due.
+    pub fn after_ms(&mut self, ms: u64) -> &mut Self {
+        let end = self.now.plus_ms(ms);
+        for round in 0.. {
+            assert!(round < TURNS_MAX, "time does not pass");
+            match self.engine.poll_timeout(self.now) {
+                Some(at) if at <= end => self.now = self.now.max(at),
+                _ => break,
+            }
+            self.turn();
+        }
+        self.now = end;
+        self.turn();
+        self
+    }
+
+    /// Whether the operator was told something with these words.
+    pub fn was_told(&self, words: &str) -> bool {
+        self.notices.iter().any(|notice| format!("{notice:?}").contains(words))
+    }
+
+    /// Runs turns until nothing is left to do.
+    pub fn turn(&mut self) {
+        for round in 0.. {
+            assert!(round < TURNS_MAX, "a turn that never ends");
+            let mut busy = self.read_sockets();
+            self.engine.handle_timeout(self.now);
+            busy |= self.flush();
+            busy |= self.carry_out();
+            busy |= self.greet();
+            self.notices.extend(std::iter::from_fn(|| self.engine.poll_notice()));
+            self.engine.check_invariants();
+            assert_eq!(self.engine.stats().bugs, 0, "the engine met a state that cannot be");
+            let due = self.engine.poll_timeout(self.now).is_some_and(|at| at <= self.now);
+            if !busy && !due {
+                return;
+            }
+        }
+    }
+
+    fn read_sockets(&mut self) -> bool {
+        let mut busy = false;
+        for peer in self.peers.values_mut().filter(|peer| peer.reading) {
+            let Some(id) = peer.id else { continue };
+            if !peer.unread.is_empty() {
+                let rest = peer.unread.split_off(peer.unread.len().min(READ_BYTES));
+                let bytes = std::mem::replace(&mut peer.unread, rest);
+                self.engine.handle_client_bytes(self.now, id, &bytes);
+                busy = true;
+            } else if std::mem::take(&mut peer.says_eof) {
+                self.engine.handle_client_eof(self.now, id);
+                busy = true;
+            }
+        }
+        for conn in self.conns.iter_mut().filter(|conn| conn.open && conn.reading) {
+            if !conn.unread.is_empty() {
+                let rest = conn.unread.split_off(conn.unread.len().min(READ_BYTES));
+                let bytes = std::mem::replace(&mut conn.unread, rest);
+                self.engine.handle_upstream_bytes(self.now, conn.id, &bytes);
+                busy = true;
+            }
+        }
+        busy
+    }
+
+    fn flush(&mut self) -> bool {
+        let mut busy = false;
+        while let Some(id) = self.engine.poll_dirty_upstream() {
+            busy = true;
+            while let Some(buf) = self.engine.begin_upstream_send(id) {
+                let conn = self.conns.iter_mut().rfind(|conn| conn.id == id && conn.open);
+                let conn = conn.expect("a send to a connection that is not open");
+                assert!(conn.connected, "a send before the connect succeeded");
+                conn.writes += 1;
+                conn.bytes += buf.len();
+                conn.inbox.extend_from_slice(&buf);
+                if conn.blocked {
+                    conn.flight = Some(buf);
+                    break;
+                }
+                self.engine.handle_upstream_sent(self.now, id, buf);
+            }
+        }
+        while let Some(id) = self.engine.poll_dirty_client() {
+            busy = true;
+            while let Some(buf) = self.engine.begin_client_send(id) {
+                let peer = self.peers.values_mut().find(|peer| peer.id == Some(id));
+                let peer = peer.expect("a send to a client that is gone");
+                peer.sends += 1;
+                if peer.blocked {
+                    peer.flight = Some(buf);
+                    break;
+                }
+                peer.got.extend_from_slice(&buf);
+                self.engine.handle_client_sent(self.now, id, buf);
+            }
+        }
+        busy
+    }
+
+    fn carry_out(&mut self) -> bool {
+        let mut busy = false;
+        while let Some(action) = self.engine.poll_action() {
+            busy = true;
+            match action {
+                Action::Connect(id) => self.begin_connect(id),
+                Action::CloseUpstream(id) => {
+                    let conn = self.conns.iter_mut().rfind(|conn| conn.id == id && conn.open);
+                    conn.expect("a connection is closed twice").open = false;
+                }
+                Action::CloseClient(id) => {
+                    let peer = self.peers.values_mut().find(|peer| peer.id == Some(id));
+                    peer.expect("a client is closed twice").id = None;
+                }
+                Action::ReadClient(id, on) => {
+                    if let Some(peer) = self.peers.values_mut().find(|peer| peer.id == Some(id)) {
+                        peer.reading = on;
+                    }
+                }
+                Action::ReadUpstream(id, on) => {
+                    if let Some(conn) = self.conns.iter_mut().rfind(|c| c.id == id && c.open) {
+                        conn.reading = on;
+                    }
+                }
+                Action::Ask(ticket, question) => {
+                    self.questions.push_back((ticket, question));
+                    if !self.holds_questions {
+                        self.workers_answer();
+                    }
+                }
+            }
+        }
+        busy
+    }
+
+    fn begin_connect(&mut self, id: UpstreamId) {
+        let Some(key) = self.engine.upstream_key(id) else { return };
+        assert!(self.engine.wants_connect(id));
+        self.conns.push(Conn {
+            id,
+            key,
+            open: true,
+            connected: false,
+            inbox: Vec::new(),
+            requests: VecDeque::new(),
+            unread: Vec::new(),
+            reading: true,
+            blocked: false,
+            flight: None,
+            writes: 0,
+            bytes: 0,
+        });
+        if !self.by_hand {
+            self.connect(self.conns.len() - 1);
+        }
+    }
+
+    fn connect(&mut self, index: usize) {
+        let conn = &mut self.conns[index];
+        assert!(conn.open && !conn.connected, "no connect under way");
+        conn.connected = true;
+        let id = conn.id;
+        self.engine.handle_upstream_connected(self.now, id);
+    }
+
+    /// Takes what arrived apart, and answers the greetings.
+    fn greet(&mut self) -> bool {
+        let mut busy = false;
+        for index in 0..self.conns.len() {
+            self.take_apart(index);
+            while !self.by_hand
+                && self.conns[index].open
+                && let Some(line) = self.conns[index].requests.front()
+                && let Some(reply) = self.greeting_reply(line)
+            {
+                let conn = &mut self.conns[index];
+                self.learn &= conn.requests.front().is_none_or(|line| line != "COMMAND");
+                conn.requests.pop_front();
+                conn.unread.extend_from_slice(&reply);
+                busy = true;
+            }
+        }
+        busy
+    }
+
+    fn take_apart(&mut self, index: usize) {
+        let conn = &mut self.conns[index];
+        let (mut scanner, limits) = Default::default();
+        let mut at = 0;
+        while let Ok(resp::Scan::Complete { consumed, .. }) =
+            resp::RequestScanner::scan(&mut scanner, &conn.inbox[at..], &limits)
+        {
+            let args: Vec<_> = resp::Args::new(&conn.inbox[at..at + consumed])
+                .map(|arg| String::from_utf8_lossy(&arg[..arg.len().min(100)]).into_owned())
+                .collect();
+            conn.requests.push_back(args.join(" "));
+            at += consumed;
+        }
+        conn.inbox.drain(..at);
+    }
+
+    fn greeting_reply(&self, line: &str) -> Option<Vec<u8>> {
+        if let Some((_, reply)) = self.rules.iter().find(|(begin, _)| line.starts_with(begin)) {
+            return Some(reply.clone());
+        }
+        match line.split(' ').next() {
+            Some("HELLO") if line.starts_with("HELLO 3") => Some(wire(HELLO_3)),
+            Some("HELLO") => Some(wire(HELLO_2)),
+            Some("SELECT" | "AUTH") => Some(wire("+OK")),
+            Some("CLIENT") if line.starts_with("CLIENT SETNAME") => Some(wire("+OK")),
+            // The engine's own, once; later ones are a client's.
+            Some("COMMAND") if line == "COMMAND" && self.learn => Some(wire("*0")),
+            _ => None,
+        }
+    }
+}
+
+/// What a client does and sees.
+pub struct ClientWords<'a> {
+    story: &'a mut Story,
+    name: String,
+}
+
+impl ClientWords<'_> {
+    fn peer(&mut self) -> &mut Peer {
+        self.story.peers.get_mut(&self.name).expect("opened by `Story::client`")
+    }
+
+    /// Sends one request, or several in one packet.
+    pub fn says(self, lines: impl Words) -> Self {
+        let bytes: Vec<u8> = lines.each().into_iter().flat_map(request).collect();
+        self.sends(&bytes)
+    }
+
+    /// Sends these bytes.
+    pub fn sends(mut self, bytes: &[u8]) -> Self {
+        self.peer().unread.extend_from_slice(bytes);
+        self.story.turn();
+        self
+    }
+
+    /// Sends these bytes without a turn in between: they arrive together with what others send.
+    pub fn sends_at_once(mut self, bytes: &[u8]) -> Self {
+        self.peer().unread.extend_from_slice(bytes);
+        self
+    }
+
+    /// What arrived since it was last asked is exactly this.
+    #[track_caller]
+    pub fn gets(mut self, replies: impl Words) -> Self {
+        let wanted: Vec<u8> = replies.each().into_iter().flat_map(wire).collect();
+        let got = self.takes();
+        assert!(got == wanted, "{} got\n  {}\nand not\n  {}", self.name, shown(&got), shown(&wanted));
+        self
+    }
+
+    /// Nothing arrived.
+    #[track_caller]
+    pub fn gets_nothing(self) -> Self {
+        let none: [&str; 0] = [];
+        self.gets(none)
+    }
+
+    /// Takes what arrived.
+    pub fn takes(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.peer().got)
+    }
+
+    /// Takes what arrived, as text.
+    pub fn takes_text(&mut self) -> String {
+        String::from_utf8_lossy(&self.takes()).into_owned()
+    }
+
+    /// Its socket is full from now on.
+    pub fn stops_taking(mut self) -> Self {
+        self.peer().blocked = true;
+        self
+    }
+
+    /// One send that was stuck went out; the socket is full again.
+    pub fn takes_one_send(mut self) -> Self {
+        self.finish_flight();
+        self.story.turn();
+        self
+    }
+
+    /// Its socket has room again.
+    pub fn takes_all(mut self) -> Self {
+        self.peer().blocked = false;
+        self.finish_flight();
+        self.story.turn();
+        self
+    }
+
+    fn finish_flight(&mut self) {
+        let now = self.story.now;
+        let peer = self.peer();
+        let (Some(id), Some(buf)) = (peer.id, peer.flight.take()) else { return };
+        peer.got.extend_from_slice(&buf);
+        self.story.engine.handle_client_sent(now, id, buf);
+        self.story.engine.mark_client_dirty(id);
+    }
+
+    /// Sends no more.
+    pub fn ends(mut self) -> Self {
+        self.peer().says_eof = true;
+        self.story.turn();
+        self
+    }
+
+    /// Its connection breaks.
+    pub fn dies(mut self) {
+        let now = self.story.now;
+        if let Some(id) = self.peer().id.take() {
+            self.story.engine.handle_client_closed(now, id);
+        }
+        self.story.turn();
+    }
+
+    /// The proxy closed it.
+    #[track_caller]
+    pub fn is_closed(mut self) -> Self {
+        assert!(self.peer().id.is_none(), "{} is still open", self.name);
+        self
+    }
+
+    /// It did not.
+    #[track_caller]
+    pub fn is_open(mut self) -> Self {
+        assert!(self.peer().id.is_some(), "{} is closed", self.name);
+        self
+    }
+
+    /// The proxy reads from it.
+    #[track_caller]
+    pub fn is_read(mut self) -> Self {
+        assert!(self.peer().reading, "{} is not read", self.name);
+        self
+    }
+
+    /// The proxy does not read from it.
+    #[track_caller]
+    pub fn is_not_read(mut self) -> Self {
+        assert!(!self.peer().reading, "{} is read", self.name);
+        self
+    }
+
+    /// Bytes it sent that the proxy has not read.
+    pub fn unread(&mut self) -> usize {
+        self.peer().unread.len()
+    }
+
+    /// Number of writes that it got.
+    pub fn sends_seen(&mut self) -> usize {
+        self.peer().sends
+    }
+}
+
+/// What the server does and sees on one connection.
+pub struct ServerWords<'a> {
+    story: &'a mut Story,
+    index: usize,
+}
+
+impl ServerWords<'_> {
+    fn conn(&mut self) -> &mut Conn {
+        &mut self.story.conns[self.index]
+    }
+
+    /// The next requests that arrived are these.
+    #[track_caller]
+    pub fn gets(mut self, lines: impl Words) -> Self {
+        for line in lines.each() {
+            let got = self.conn().requests.pop_front();
+            assert_eq!(got.as_deref(), Some(line), "on connection {}", self.index + 1);
+        }
+        self
+    }
+
+    /// No request arrived that was not looked at.
+    #[track_caller]
+    pub fn gets_nothing(mut self) -> Self {
+        let requests = &self.conn().requests;
+        assert!(requests.is_empty(), "{requests:?}");
+        self
+    }
+
+    /// How many whole requests arrived and were not looked at.
+    pub fn waiting(&mut self) -> usize {
+        self.conn().requests.len()
+    }
+
+    /// Looks at all that arrived.
+    pub fn takes_requests(&mut self) -> usize {
+        self.conn().requests.drain(..).count()
+    }
+
+    /// Sends one reply, or several in one packet.
+    pub fn answers(self, replies: impl Words) -> Self {
+        let bytes: Vec<u8> = replies.each().into_iter().flat_map(wire).collect();
+        self.sends(&bytes)
+    }
+
+    /// Sends these bytes.
+    #[track_caller]
+    pub fn sends(mut self, bytes: &[u8]) -> Self {
+        let conn = self.conn();
+        assert!(conn.open, "the connection is closed");
+        conn.unread.extend_from_slice(bytes);
+        self.story.turn();
+        self
+    }
+
+    /// The connection breaks.
+    #[track_caller]
+    pub fn dies(mut self, cause: &str) {
+        let now = self.story.now;
+        let conn = self.conn();
+        assert!(std::mem::take(&mut conn.open), "the connection is closed");
+        let id = conn.id;
+        self.story.engine.handle_upstream_closed(now, id, cause);
+        self.story.turn();
+    }
+
+    /// Takes no more bytes.
+    pub fn stops_taking(mut self) -> Self {
+        self.conn().blocked = true;
+        self
+    }
+
+    /// Takes bytes again.
+    pub fn takes_all(mut self) -> Self {
+        let now = self.story.now;
+        let conn = self.conn();
+        conn.blocked = false;
+        let (id, flight) = (conn.id, conn.flight.take());
+        if let Some(buf) = flight {
+            self.story.engine.handle_upstream_sent(now, id, buf);
+            self.story.engine.mark_upstream_dirty(id);
+        }
+        self.story.turn();
+        self
+    }
+
+    /// The proxy closed it, or it broke.
+    #[track_caller]
+    pub fn is_closed(mut self) -> Self {
+        assert!(!self.conn().open, "connection {} is open", self.index + 1);
+        self
+    }
+
+    /// It is open.
+    #[track_caller]
+    pub fn is_open(mut self) -> Self {
+        assert!(self.conn().open, "connection {} is closed", self.index + 1);
+        self
+    }
+
+    /// The proxy reads from it.
+    #[track_caller]
+    pub fn is_read(mut self) -> Self {
+        assert!(self.conn().reading, "connection {} is not read", self.index + 1);
+        self
+    }
+
+    /// The proxy does not read from it.
+    #[track_caller]
+    pub fn is_not_read(mut self) -> Self {
+        assert!(!self.conn().reading, "connection {} is read", self.index + 1);
+        self
+    }
+
+    /// Number of writes that arrived.
+    pub fn writes(&mut self) -> usize {
+        self.conn().writes
+    }
+
+    /// Bytes that arrived.
+    pub fn bytes(&mut self) -> usize {
+        self.conn().bytes
+    }
+
+    /// Bytes of a request that has not arrived whole.
+    pub fn bytes_of_unfinished(&mut self) -> usize {
+        self.conn().inbox.len()
+    }
+
+    /// Bytes it sent that the proxy has not read.
+    pub fn unread(&mut self) -> usize {
+        self.conn().unread.len()
+    }
+
+    /// Protocol, database and lane of the connection.
+    pub fn key(&mut self) -> UpstreamKey {
+        self.conn().key
+    }
+}

@@ -1,0 +1,189 @@
+//! What the README and the other pages for people promise, checked: the configuration passes `respool check`, and no link is broken.
+//!
+//! Not here: the generated pages, whose freshness `tests/cli.rs` checks.
+//!
+//! Invariant: every block of TOML in a page is a whole configuration file, so that a reader may copy it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The root of the repository.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// All pages: those at the root and all below `docs`.
+fn pages() -> Vec<PathBuf> {
+    let mut pages = Vec::new();
+    let mut folders = vec![root().join("docs")];
+    let mut take = |path: PathBuf, folders: Option<&mut Vec<PathBuf>>| match folders {
+        Some(folders) if path.is_dir() => folders.push(path),
+        _ if path.extension().is_some_and(|extension| extension == "md") => pages.push(path),
+        _ => {}
+    };
+    for entry in fs::read_dir(root()).unwrap() {
+        take(entry.unwrap().path(), None);
+    }
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            take(entry.unwrap().path(), Some(&mut folders));
+        }
+    }
+    pages.sort();
+    pages
+}
+
+/// The fenced blocks of this language in a page.
+fn blocks(text: &str, language: &str) -> Vec<String> {
+    let fence = format!("```{language}");
+    let mut blocks = Vec::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if line.trim() == fence {
+            let block: Vec<&str> = lines.by_ref().take_while(|line| line.trim() != "```").collect();
+            blocks.push(block.join("\n") + "\n");
+        }
+    }
+    blocks
+}
+
+/// A page without its fenced blocks and code spans, whose brackets are no links.
+fn prose(text: &str) -> String {
+    let mut fenced = false;
+    let mut prose = String::new();
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            fenced = !fenced;
+        } else if !fenced {
+            let outside = line.split('`').step_by(2).collect::<Vec<_>>();
+            prose.push_str(&outside.join("code"));
+            prose.push('\n');
+        }
+    }
+    prose
+}
+
+/// The targets of a page's links, `](target)`.
+fn links(text: &str) -> Vec<String> {
+    prose(text)
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split_once(')'))
+        .map(|(target, _)| target.to_owned())
+        .collect()
+}
+
+/// The anchors that a page's headings make: lower case, blanks as dashes, nothing but letters, digits, dashes and underscores.
+fn anchors(text: &str) -> Vec<String> {
+    let mut fenced = false;
+    let mut anchors = Vec::new();
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            fenced = !fenced;
+        }
+        if !fenced && line.starts_with('#') {
+            let title = line.trim_start_matches('#').trim().to_lowercase();
+            let kept = title.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+            anchors.push(kept.map(|c| if c == ' ' { '-' } else { c }).collect());
+        }
+    }
+    anchors
+}
+
+#[test]
+fn configurations_in_the_pages_pass_the_check() {
+    let folder = tempfile::tempdir().unwrap();
+    // Named by the examples; respool reads password files when it checks.
+    let secret = folder.path().join("password");
+    fs::write(&secret, "secret\n").unwrap();
+    let mut checked = 0;
+    for page in pages() {
+        for block in blocks(&fs::read_to_string(&page).unwrap(), "toml") {
+            let file = folder.path().join("respool.toml");
+            let mut text = String::new();
+            for line in block.lines() {
+                match line.split_once("password_file = ") {
+                    Some((name, _)) => {
+                        text += &format!("{name}password_file = \"{}\"\n", secret.display())
+                    }
+                    None => text += &format!("{line}\n"),
+                }
+            }
+            fs::write(&file, &text).unwrap();
+            let check = Command::new(env!("CARGO_BIN_EXE_respool"))
+                .arg("check")
+                .arg(&file)
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&check.stderr);
+            assert!(check.status.success(), "{}: {said}", page.display());
+            checked += 1;
+        }
+    }
+    assert!(checked >= 2, "the README and the tutorial each show a configuration, found {checked}");
+}
+
+#[test]
+fn links_between_pages_lead_somewhere() {
+    let mut followed = 0;
+    for page in pages() {
+        let text = fs::read_to_string(&page).unwrap();
+        let folder = page.parent().unwrap();
+        for link in links(&text).into_iter().filter(|link| !link.contains("://")) {
+            let (path, anchor) = link.split_once('#').unwrap_or((&link, ""));
+            let target = if path.is_empty() { page.clone() } else { folder.join(path) };
+            assert!(target.exists(), "{}: no {link}", page.display());
+            if !anchor.is_empty() {
+                let there = anchors(&fs::read_to_string(&target).unwrap());
+                assert!(there.iter().any(|known| known == anchor), "{}: no {link}", page.display());
+            }
+            followed += 1;
+        }
+    }
+    assert!(followed > 20, "only {followed} links were found");
+}
+
+/// All sources of the crates, as one text.
+fn sources() -> String {
+    let mut text = String::new();
+    let mut folders = vec![root().join("crates")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                text += &fs::read_to_string(path).unwrap();
+            }
+        }
+    }
+    text
+}
+
+#[test]
+fn tests_that_the_pages_name_exist() {
+    let sources = sources();
+    let mut named = 0;
+    for page in pages() {
+        let text = fs::read_to_string(&page).unwrap();
+        // Tests have names like sentences; of other names only some fields of INFO are as long, and those are literals.
+        for name in text.split('`').filter(|span| span.matches('_').count() >= 4) {
+            if name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_') {
+                let known = sources.contains(&format!("fn {name}("))
+                    || sources.contains(&format!("\"{name}\""));
+                assert!(known, "{}: no test {name}", page.display());
+                named += 1;
+            }
+        }
+    }
+    assert!(named > 20, "only {named} tests are named");
+}
+
+#[test]
+fn the_readers_of_pages_find_what_they_look_for() {
+    let text = "# A b\n[x](y.md#a-b) `[no](link)`\n```toml\nk = 1\n```\n```sh\n# no heading\n```\n";
+    assert_eq!(blocks(text, "toml"), ["k = 1\n"]);
+    assert_eq!(links(text), ["y.md#a-b"]);
+    assert_eq!(anchors(text), ["a-b"]);
+}

@@ -1,0 +1,174 @@
+//! What one client may see at one of its keys, and what the server may have done to it.
+//!
+//! A request that was answered with an error, or not at all, may have been executed, may be executed later (the server can
+//! still have it in a socket that the proxy has closed), or never. So a key has no one value but a set of possible ones; while
+//! nothing fails the set has one member.
+//!
+//! Invariant: what was acknowledged is in `effects` of the model exactly once, what was not at most once, in the order of
+//! the acknowledgements.
+
+use testkit::Model;
+use testkit::frames::quote;
+use testkit::model::Effect;
+
+/// Bytes of one APPEND: `c0012:000345;`.
+pub const TAG_BYTES: usize = 13;
+
+/// How a key is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Use {
+    /// SET and GET of values that name their request.
+    Text,
+    /// INCR.
+    Counter,
+    /// APPEND of tags.
+    Log,
+    /// LPUSH of tags.
+    List,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Ledger {
+    used: Use,
+    /// The value of the last acknowledged SET.
+    last: Option<Vec<u8>>,
+    /// Values of SETs that may be executed at any time.
+    maybe: Vec<Vec<u8>>,
+    /// The highest result that was seen of INCR, APPEND (in tags), LPUSH.
+    low: u64,
+    /// How many of these were sent.
+    sent: u64,
+    /// Everything that was sent, in order, and whether it was acknowledged.
+    writes: Vec<(Vec<u8>, bool)>,
+}
+
+impl Ledger {
+    /// A key that nobody has touched.
+    pub fn new(used: Use) -> Self {
+        Self { used, last: None, maybe: Vec::new(), low: 0, sent: 0, writes: Vec::new() }
+    }
+
+    /// The value is about to be written; returns the number of this write.
+    pub fn send(&mut self, value: Vec<u8>) -> u64 {
+        self.writes.push((value, false));
+        self.sent += 1;
+        self.sent
+    }
+
+    /// Nobody will tell what became of the write `nth`.
+    pub fn unknown(&mut self, nth: u64) {
+        let value = self.writes[nth as usize - 1].0.clone();
+        self.maybe.push(value);
+    }
+
+    /// SET number `nth` was acknowledged.
+    pub fn set(&mut self, nth: u64) {
+        let write = &mut self.writes[nth as usize - 1];
+        write.1 = true;
+        self.last = Some(write.0.clone());
+    }
+
+    /// INCR, APPEND or LPUSH number `nth` was answered with this result.
+    pub fn added(&mut self, nth: u64, result: i64) -> Result<(), String> {
+        let unit = if self.used == Use::Log { TAG_BYTES as i64 } else { 1 };
+        let count = u64::try_from(result / unit).unwrap_or(0);
+        if result % unit != 0 || count <= self.low || count > nth {
+            return Err(format!("{:?}: result {result} of write {nth}, {} seen before", self.used, self.low));
+        }
+        self.low = count;
+        self.writes[nth as usize - 1].1 = true;
+        Ok(())
+    }
+
+    /// The key reads as this; `sent` writes were sent before the read.
+    pub fn reads(&self, value: Option<&[u8]>, sent: u64) -> Result<(), String> {
+        let fits = match (self.used, value) {
+            (Use::Text, value) => {
+                self.last.as_deref() == value || value.is_some_and(|value| self.maybe.iter().any(|maybe| maybe == value))
+            }
+            (Use::List, _) => true,
+            (_, None) => self.low == 0,
+            (Use::Counter, Some(value)) => {
+                let number = resp::number::parse_i64(value).and_then(|number| u64::try_from(number).ok());
+                number.is_some_and(|number| number >= self.low && number <= sent)
+            }
+            (Use::Log, Some(value)) => {
+                let tags = value.chunks(TAG_BYTES);
+                let count = tags.len() as u64;
+                let known = |tag: &[u8]| self.writes.iter().any(|(write, _)| write == tag);
+                count >= self.low && count <= sent && tags.into_iter().all(known)
+            }
+        };
+        if fits {
+            return Ok(());
+        }
+        let value = value.map(|value| quote(value, 60));
+        let last = self.last.as_deref().map(|last| quote(last, 60));
+        Err(format!(
+            "{:?} key reads {value:?}; acknowledged last {last:?}, {} possible, {} seen, {sent} sent",
+            self.used,
+            self.maybe.len(),
+            self.low
+        ))
+    }
+
+    /// The largest value that a read may bring, in bytes.
+    pub fn bytes_max(&self) -> usize {
+        match self.used {
+            Use::Counter => 20,
+            Use::Log => self.sent as usize * TAG_BYTES,
+            _ => self.writes.iter().map(|(value, _)| value.len()).max().unwrap_or(0),
+        }
+    }
+
+    /// Writes sent so far.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// How the key is used.
+    pub fn used(&self) -> Use {
+        self.used
+    }
+
+    /// Compares with what the server did, when all is over.
+    pub fn judge(&self, model: &Model, db: u32, key: &[u8]) -> Result<(), String> {
+        let effects = model.effects(db, key);
+        let what = || format!("db {db} key {}", quote(key, 40));
+        if self.used == Use::Counter {
+            let acked = self.writes.iter().filter(|(_, acked)| *acked).count();
+            if effects.len() < acked || effects.len() as u64 > self.sent {
+                let sent = self.sent;
+                return Err(format!("{}: {} INCR done, {acked} acknowledged, {sent} sent", what(), effects.len()));
+            }
+            return Ok(());
+        }
+        // Values are different from each other, so each effect has one write, and the acknowledged ones keep their order.
+        let mut done = vec![false; self.writes.len()];
+        let mut last_acked = None;
+        for effect in effects {
+            let (Effect::Set(value) | Effect::Append(value) | Effect::Push(value)) = effect else {
+                return Err(format!("{}: {effect:?} was never asked for", what()));
+            };
+            let found = self.writes.iter().position(|(write, _)| write == value);
+            let Some(at) = found else {
+                return Err(format!("{}: holds {}, which its client never wrote", what(), quote(value, 60)));
+            };
+            if std::mem::replace(&mut done[at], true) {
+                return Err(format!("{}: {} was done twice", what(), quote(value, 60)));
+            }
+            if self.writes[at].1 {
+                if last_acked.is_some_and(|last| last > at) {
+                    return Err(format!("{}: {} was done out of order", what(), quote(value, 60)));
+                }
+                last_acked = Some(at);
+            }
+        }
+        let lost = self.writes.iter().zip(&done).find(|((_, acked), done)| *acked && !**done);
+        match lost {
+            Some(((value, _), _)) => Err(format!("{}: {} was acknowledged and not done", what(), quote(value, 60))),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The whole worker on a simulated network and virtual time: thousands of runs in which everything goes wrong that can.
+//!
+//! Each seed is a world of its own (`plan`): one to three workers with their mailboxes, a model of the server behind, clients that
+//! cut, delay, flood, abandon and never read, a server that dies, freezes and comes back. Judged all along and at the end:
+//!
+//! - each request gets exactly one reply, its own, in order, or its connection closes for a reason that is known;
+//! - an error is forgiven only where upstreams fail; while none does, replies equal those of a direct connection, to the byte;
+//! - what was acknowledged was done once, what was not at most once, what was never sent never;
+//! - memory, windows and upstreams stay within their bounds; after the drain nothing is left; nothing waits for ever.
+//!
+//! A failure prints its seed. `SIM_SEED=n cargo test -p server --test sim replay -- --nocapture` runs that seed alone and prints the end of its trace;
+//! `SIM_SEEDS=n` runs so many seeds of each kind. `proof` shows that the judge finds what is planted.
+//!
+//! Invariant: a seed gives the same run, event by event (`the_same_seed_is_the_same_run`).
+
+mod client;
+mod ledger;
+mod plan;
+mod proof;
+mod script;
+mod upstream;
+mod world;
+
+use plan::{Kind, Plan};
+use upstream::Planted;
+use world::{Outcome, World};
+
+/// Lines of the network's trace that a replay prints.
+const TRACE_LINES: usize = 400;
+
+/// Names the seed when a run ends by a panic of the code under test.
+struct Naming(u64);
+
+impl Drop for Naming {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", how_to_replay(self.0));
+        }
+    }
+}
+
+fn how_to_replay(seed: u64) -> String {
+    let kind = Kind::of(seed);
+    format!("seed {seed} ({kind:?}); replay: SIM_SEED={seed} cargo test -p server --test sim replay -- --nocapture")
+}
+
+fn run(seed: u64, planted: Planted) -> Result<Outcome, String> {
+    let _naming = Naming(seed);
+    World::new(Plan::new(seed), planted).run()
+}
+
+/// Runs `count` seeds of one kind, or as many as `SIM_SEEDS` says.
+fn run_kind(kind: Kind, count: usize) {
+    let count = number("SIM_SEEDS").map_or(count, |count| count as usize);
+    for seed in (0..).filter(|seed| Kind::of(*seed) == kind).take(count) {
+        if let Err(why) = run(seed, Planted::Nothing) {
+            panic!("{why}\n{}", how_to_replay(seed));
+        }
+    }
+}
+
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} must be a number, it is {text}")))
+}
+
+#[test]
+fn nothing_fails_and_every_byte_is_as_direct() {
+    run_kind(Kind::Sound, 60);
+}
+
+#[test]
+fn unkind_clients_harm_nobody_else() {
+    run_kind(Kind::UnkindClients, 40);
+}
+
+#[test]
+fn a_troubled_server_costs_errors_and_nothing_more() {
+    run_kind(Kind::TroubledServer, 50);
+}
+
+#[test]
+fn everything_at_once() {
+    run_kind(Kind::Everything, 50);
+}
+
+#[test]
+fn large_requests_and_replies_through_small_bounds() {
+    run_kind(Kind::Heavy, 20);
+}
+
+#[test]
+fn a_crowd_of_two_thousand() {
+    run_kind(Kind::Crowd, 2);
+}
+
+#[test]
+fn the_same_seed_is_the_same_run() {
+    for seed in [5, 8] {
+        let digests: Vec<u64> = (0..2)
+            .map(|_| run(seed, Planted::Nothing).unwrap_or_else(|why| panic!("{why}\n{}", how_to_replay(seed))).digest)
+            .collect();
+        assert_eq!(digests[0], digests[1], "seed {seed}");
+    }
+}
+
+/// Runs the seed of `SIM_SEED`, and tells what happened; without it there is nothing to replay.
+#[test]
+fn replay() {
+    let Some(seed) = number("SIM_SEED") else { return };
+    let plan = Plan::new(seed);
+    println!("{plan:#?}");
+    let _naming = Naming(seed);
+    let mut world = World::new(plan, Planted::Nothing);
+    world.record();
+    let outcome = world.run();
+    world.trace(TRACE_LINES).iter().for_each(|line| println!("{line}"));
+    match outcome {
+        Ok(outcome) => println!("{outcome:#?}"),
+        Err(why) => panic!("{why}"),
+    }
+}

@@ -1,0 +1,268 @@
+//! What a seed means: how many workers and clients, which bounds and times, what goes wrong and when.
+//!
+//! A seed's kind is its remainder modulo 8, so that one number replays a run without naming the test that found it.
+//!
+//! Not here: the run itself (`world`), what clients say (`script`).
+//!
+//! Invariant: a plan depends on its seed and on nothing else.
+
+use engine::Settings;
+use engine::settings::{Limits, Password, Timeouts};
+use netio::sim::{SimFaults, SimRng};
+
+/// The password on seeds that have one.
+pub const PASSWORD: &[u8] = b"open sesame";
+
+/// What a run is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Everything is cut and delayed, nothing breaks, clients behave: no errors, byte-exact replies.
+    Sound,
+    /// The server is well; clients and their network are not. Nobody else may notice.
+    UnkindClients,
+    /// Clients behave; the server dies, freezes, refuses, resets, comes back.
+    TroubledServer,
+    /// All of it at once.
+    Everything,
+    /// Large requests and replies through small bounds; the server is well.
+    Heavy,
+    /// Two thousand clients and more.
+    Crowd,
+}
+
+impl Kind {
+    /// The kind of a seed.
+    pub fn of(seed: u64) -> Self {
+        match seed % 8 {
+            0 | 1 => Self::Sound,
+            2 => Self::UnkindClients,
+            3 | 4 => Self::TroubledServer,
+            5 => Self::Everything,
+            6 => Self::Heavy,
+            _ if seed % 64 == 63 => Self::Crowd,
+            _ => Self::Everything,
+        }
+    }
+
+    /// Whether the server and the way to it may fail.
+    pub fn server_fails(self) -> bool {
+        matches!(self, Self::TroubledServer | Self::Everything)
+    }
+
+    /// Whether clients and the way to them may fail.
+    pub fn clients_fail(self) -> bool {
+        matches!(self, Self::UnkindClients | Self::Everything)
+    }
+}
+
+/// Something that is done to the server at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// Gone: its connections are reset, connects are refused.
+    Dead,
+    /// It takes bytes and does nothing; when it wakes it does all of it.
+    Frozen,
+    /// It executes and does not answer.
+    Mute,
+    /// It is full: an error and a close for each new connection; those that are there are closed.
+    Full,
+    /// Every connection is closed in the middle of the next reply.
+    HalfReplies,
+    /// Every connection to it is reset once, on both sides.
+    Reset,
+    /// It is well again.
+    Well,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub seed: u64,
+    pub kind: Kind,
+    pub workers: usize,
+    pub clients: usize,
+    pub clients_max: usize,
+    pub password: bool,
+    pub settings: Settings,
+    pub client_faults: SimFaults,
+    pub server_faults: SimFaults,
+    /// Bytes that all clients together may cause to travel, so that a run of single bytes stays short.
+    pub bytes_budget: usize,
+    /// Bursts of each client, at most.
+    pub bursts_max: u64,
+    /// Requests of a burst, at most.
+    pub pipeline_max: u64,
+    /// Largest value, in bytes.
+    pub value_bytes_max: u64,
+    /// When what happens to the server, sorted.
+    pub troubles: Vec<(u64, Trouble)>,
+    /// One of the clients asks CLIENT LIST, KILL, PAUSE and INFO.
+    pub has_admin: bool,
+    /// A bound is so low that well-behaved clients may be closed at it.
+    pub tight: bool,
+}
+
+impl Plan {
+    /// The plan of a seed.
+    pub fn new(seed: u64) -> Self {
+        let rng = &mut SimRng::new(seed ^ 0x7265_7370_6f6f_6c00);
+        let kind = Kind::of(seed);
+        let (client_faults, server_faults) = faults(kind, rng);
+        let single = finest_cut(&client_faults).min(finest_cut(&server_faults));
+        let crowd = kind == Kind::Crowd;
+        let clients = match kind {
+            Kind::Crowd => 2_000 + rng.between(0, 400),
+            Kind::Heavy => rng.between(1, 8),
+            _ => pick(rng, &[1, 2, 5, 12, 30]) + rng.between(0, 8),
+        } as usize;
+        let workers = rng.between(1, 3) as usize;
+        let heavy = kind == Kind::Heavy;
+        let mut plan = Self {
+            seed,
+            kind,
+            workers,
+            clients,
+            clients_max: 100_000,
+            password: rng.chance(300_000),
+            settings: Settings::default(),
+            client_faults,
+            server_faults,
+            bytes_budget: match single {
+                0..=3 => 30_000,
+                4..=20 => 120_000,
+                _ if heavy => 24 << 20,
+                _ => 600_000,
+            },
+            bursts_max: if crowd { 2 } else { rng.between(1, 12) },
+            pipeline_max: if crowd { 3 } else { pick(rng, &[1, 5, 20, 200]) },
+            value_bytes_max: match (heavy, single) {
+                (true, 100..) => pick(rng, &[20_000, 200_000, 1_500_000]),
+                (_, 0..=20) => pick(rng, &[100, 3_000, 9_000]),
+                _ => pick(rng, &[100, 10_000, 60_000]),
+            },
+            troubles: Vec::new(),
+            has_admin: !crowd && rng.chance(500_000),
+            tight: false,
+        };
+        plan.settings = settings(&mut plan, rng);
+        if kind.server_fails() {
+            plan.troubles = troubles(rng);
+        }
+        plan
+    }
+
+    /// The settings of one worker.
+    pub fn settings_of(&self, worker: usize) -> Settings {
+        Settings { worker: worker as u32, workers: self.workers as u32, ..self.settings.clone() }
+    }
+}
+
+/// One of these by chance.
+pub fn pick(rng: &mut SimRng, of: &[u64]) -> u64 {
+    of[rng.between(0, of.len() as u64 - 1) as usize]
+}
+
+/// The smallest piece into which these faults may cut a stream.
+fn finest_cut(faults: &SimFaults) -> usize {
+    let cuts = [
+        faults.read_bytes_max,
+        faults.write_bytes_max,
+        faults.segment_bytes_max,
+        faults.socket_bytes_max,
+    ];
+    cuts.into_iter().min().unwrap_or(usize::MAX)
+}
+
+fn faults(kind: Kind, rng: &mut SimRng) -> (SimFaults, SimFaults) {
+    let (mut client, mut server) = (SimFaults::cutting(rng), SimFaults::cutting(rng));
+    if kind.clients_fail() {
+        client = SimFaults::breaking(rng);
+    }
+    if kind.server_fails() && rng.chance(600_000) {
+        server = SimFaults::breaking(rng);
+    }
+    match kind {
+        Kind::Crowd => (SimFaults::none(), SimFaults::none()),
+        // Megabytes in single bytes would be all that a run does.
+        Kind::Heavy if rng.chance(700_000) => {
+            let coarse = |mut faults: SimFaults, rng: &mut SimRng| {
+                let pieces = pick(rng, &[1_500, 9_000, 70_000]) as usize;
+                faults.read_bytes_max = pieces;
+                faults.write_bytes_max = usize::MAX;
+                faults.segment_bytes_max = pieces;
+                faults.socket_bytes_max = pick(rng, &[4_096, 65_536, 262_144]) as usize;
+                faults.delay_us = (10, 10 + pick(rng, &[40, 400]));
+                faults
+            };
+            (coarse(client, rng), coarse(server, rng))
+        }
+        _ => (client, server),
+    }
+}
+
+fn settings(plan: &mut Plan, rng: &mut SimRng) -> Settings {
+    let mut limits = Limits {
+        client_out_high_bytes: pick(rng, &[1_000, 16_000, 1 << 20]) as usize,
+        client_out_max_bytes: pick(rng, &[100_000, 64 << 20]) as usize,
+        client_in_high_bytes: pick(rng, &[4_096, 70_000, 1 << 20]) as usize,
+        client_inflight_max: pick(rng, &[1, 7, 64, 16_384]) as u32,
+        upstream_out_high_bytes: pick(rng, &[1_000, 30_000, 4 << 20]) as usize,
+        large_request_bytes: pick(rng, &[1_000, 4_096, 40_000, 256 << 10]),
+        large_transfers_max: pick(rng, &[1, 2, 16]) as usize,
+        ..Limits::default()
+    };
+    if plan.kind == Kind::Crowd {
+        limits.client_inflight_max = 64;
+    }
+    if matches!(plan.kind, Kind::Everything | Kind::UnkindClients) && rng.chance(250_000) {
+        plan.tight = true;
+        limits.memory_max_bytes = pick(rng, &[40_000, 300_000]) as usize;
+    }
+    if matches!(plan.kind, Kind::Everything | Kind::UnkindClients) && rng.chance(150_000) {
+        plan.tight = true;
+        plan.clients_max = plan.clients.div_ceil(2);
+        limits.clients_max = plan.clients_max;
+    }
+    let mut settings = Settings { limits, ..Settings::default() };
+    // Where nothing fails nothing may be given up, however slowly single bytes travel.
+    let patient =
+        Timeouts { connect_ms: 3_000_000, request_ms: 0, stall_ms: 300, ..Timeouts::default() };
+    settings.timeouts = match plan.kind.server_fails() {
+        false => patient,
+        true => Timeouts {
+            connect_ms: 200,
+            request_ms: pick(rng, &[200, 1_000]),
+            client_idle_ms: 0,
+            stall_ms: 200,
+            reconnect_min_ms: 5,
+            reconnect_max_ms: pick(rng, &[20, 200]),
+        },
+    };
+    settings.node.label = "sim:7000".to_owned();
+    settings.node.client_name = if rng.chance(500_000) { b"respool".to_vec() } else { Vec::new() };
+    if plan.password {
+        settings.password = Some(Password::new(PASSWORD));
+        settings.node.password = Some(Password::new(PASSWORD));
+    }
+    settings
+}
+
+fn troubles(rng: &mut SimRng) -> Vec<(u64, Trouble)> {
+    let kinds = [
+        Trouble::Dead,
+        Trouble::Frozen,
+        Trouble::Mute,
+        Trouble::Full,
+        Trouble::HalfReplies,
+        Trouble::Reset,
+    ];
+    let mut list = Vec::new();
+    let mut at_us = 0;
+    for _ in 0..rng.between(1, 4) {
+        at_us += rng.between(0, 300_000);
+        list.push((at_us, kinds[rng.between(0, kinds.len() as u64 - 1) as usize]));
+        at_us += rng.between(1_000, 700_000);
+        list.push((at_us, Trouble::Well));
+    }
+    list
+}

@@ -1,0 +1,621 @@
+//! What one client says, and what it must hear.
+//!
+//! Every request leaves an [`Expected`] behind, in order; a request that asks for no reply leaves none. While neither the server
+//! nor the way to it may fail, the same bytes are also given to a model of the client's own, as over a direct connection:
+//! its replies are what the client must get, to the byte. The client's keys are its own, so nobody else changes them.
+//!
+//! Not here: when and in which pieces the bytes go out (`client`).
+//!
+//! Invariant: a reply that is accepted names, as far as it names anything, the client that asked.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use netio::sim::SimRng;
+use testkit::frames::{quote, request};
+use testkit::{Model, ModelConn};
+
+use crate::ledger::{Ledger, TAG_BYTES, Use};
+use crate::plan::{PASSWORD, Plan, pick};
+
+/// From this size on a reply may be given in halves, and an upstream that dies between them closes the client.
+const CUT_THROUGH_BYTES: usize = 32 << 10;
+
+/// Databases that clients use.
+const DATABASES: u64 = 3;
+
+type Key = (u32, Vec<u8>);
+
+/// What a reply must be.
+#[derive(Debug)]
+pub enum Reply {
+    /// These bytes.
+    Exact(Vec<u8>),
+    /// OK to SET number `nth` of this key.
+    Set(Key, u64),
+    /// The result of INCR, APPEND, LPUSH number `nth`.
+    Added(Key, u64),
+    /// The value of a key after so many writes.
+    Value(Key, u64),
+    /// Several of them.
+    Values(Vec<(Key, u64)>),
+    /// The greeting; the client speaks this protocol from then on.
+    Hello(u8),
+    /// OK, and the client is in this database.
+    Select(u32),
+    /// An integer.
+    Integer,
+    /// Text about the proxy: verbatim in RESP3, else a bulk.
+    Text {
+        /// Protocol of the client when it asked.
+        resp3: bool,
+    },
+    /// An error that begins like this.
+    Error(&'static str),
+    /// Whatever the model of its own says.
+    Reference,
+}
+
+/// A reply to come.
+#[derive(Debug)]
+pub struct Expected {
+    /// For messages.
+    pub asked: String,
+    /// What it must be.
+    pub reply: Reply,
+    /// What a direct connection gives.
+    reference: Option<Vec<u8>>,
+    /// An upstream takes part, so it may fail where upstreams do.
+    fallible: bool,
+}
+
+/// See the module.
+pub struct Script {
+    number: usize,
+    rng: SimRng,
+    /// Says the same directly.
+    reference: Option<(Model, ModelConn)>,
+    ledgers: BTreeMap<Key, Ledger>,
+    db: u32,
+    resp3: bool,
+    wants_resp3: bool,
+    greeted: bool,
+    password: bool,
+    seq: u64,
+    value_bytes_max: u64,
+    large_from_bytes: usize,
+    bytes_left: usize,
+    pipeline_max: u64,
+    /// Replies to come.
+    pub expected: VecDeque<Expected>,
+    /// The last error that a failure of the server explains.
+    pub errors_seen: u32,
+}
+
+impl Script {
+    /// The script of one client of a plan.
+    pub fn new(plan: &Plan, number: usize, seed: u64) -> Self {
+        let mut rng = SimRng::new(seed);
+        let reference = (!plan.kind.server_fails()).then(|| {
+            let mut model = Model::new();
+            if plan.password {
+                model.require_password(PASSWORD);
+            }
+            let conn = model.conn();
+            (model, conn)
+        });
+        Self {
+            number,
+            wants_resp3: rng.chance(400_000),
+            rng,
+            reference,
+            ledgers: BTreeMap::new(),
+            db: 0,
+            resp3: false,
+            greeted: false,
+            password: plan.password,
+            seq: 0,
+            value_bytes_max: plan.value_bytes_max,
+            large_from_bytes: plan.settings.limits.large_request_bytes as usize,
+            bytes_left: plan.bytes_budget / plan.clients,
+            pipeline_max: plan.pipeline_max,
+            expected: VecDeque::new(),
+            errors_seen: 0,
+        }
+    }
+
+    /// The next pipeline. Where upstreams fail, a request on whose outcome the next ones depend goes alone.
+    pub fn burst(&mut self) -> Vec<u8> {
+        let mut out = Vec::new();
+        if !self.greeted {
+            self.greet(&mut out);
+            if self.reference.is_none() {
+                return out;
+            }
+        }
+        let alone = self.reference.is_none() && self.rng.chance(200_000);
+        if alone {
+            if self.wants_resp3 && !self.resp3 { self.hello(&mut out) } else { self.select(&mut out) }
+            return out;
+        }
+        for _ in 0..self.rng.between(1, self.pipeline_max) {
+            self.one(&mut out);
+        }
+        out
+    }
+
+    /// A round of everything, for when all is well again.
+    pub fn checkup(&mut self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.bytes_left = self.bytes_left.max(4_000);
+        if !self.greeted {
+            self.greet(&mut out);
+        }
+        self.echo(&mut out);
+        self.set(&mut out, 40);
+        self.get(&mut out);
+        self.add(&mut out, Use::Counter);
+        out
+    }
+
+    /// The last words of a client that goes: QUIT, or something that is not the protocol.
+    pub fn farewell(&mut self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let words: [&[u8]; 4] =
+            [b"*1\r\n$4\r\nQUIT\r\n", b"*1\r\n:3\r\n", b"*1\r\n$-5\r\n", b"SET \"unbalanced\r\n"];
+        let exact: [&[u8]; 4] = [
+            b"+OK\r\n",
+            b"-ERR Protocol error: expected '$', got ':'\r\n",
+            b"-ERR Protocol error: invalid bulk length\r\n",
+            b"-ERR Protocol error: unbalanced quotes in request\r\n",
+        ];
+        let at = self.rng.between(0, 3) as usize;
+        self.say(&mut out, words[at], Reply::Exact(exact[at].to_vec()), false);
+        out
+    }
+
+    /// The begin of a request that never ends.
+    pub fn half_request(&mut self) -> Vec<u8> {
+        let bytes = pick(&mut self.rng, &[10, self.large_from_bytes as u64 * 2]);
+        let mut out = format!("*3\r\n$3\r\nSET\r\n$5\r\nk:abc\r\n${}\r\n", bytes + 10).into_bytes();
+        out.resize(out.len() + bytes as usize / 2, b'h');
+        out
+    }
+
+    /// A question to the proxy.
+    pub fn ask_proxy(&mut self, out: &mut Vec<u8>, words: &[&str], reply: Reply) {
+        self.say(out, &request(words), reply, false);
+    }
+
+    /// A question to the proxy that is answered in text.
+    pub fn ask_about(&mut self, out: &mut Vec<u8>, words: &[&str]) {
+        let reply = Reply::Text { resp3: self.resp3 };
+        self.say(out, &request(words), reply, false);
+    }
+
+    /// Whether its requests still wait for a large reply.
+    pub fn waits_for_much(&self) -> bool {
+        let much = |key: &Key| self.ledgers.get(key).is_some_and(|ledger| ledger.bytes_max() > CUT_THROUGH_BYTES / 2);
+        self.expected.iter().any(|expected| match &expected.reply {
+            Reply::Value(key, _) => much(key),
+            Reply::Values(keys) => keys.len() > 1 || keys.iter().any(|(key, _)| much(key)),
+            _ => false,
+        })
+    }
+
+    /// Takes the next reply. `failing`: the server may have failed on its way.
+    pub fn hear(&mut self, reply: &[u8], failing: bool) -> Result<(), String> {
+        let Some(expected) = self.expected.pop_front() else {
+            return Err(format!("a reply that nobody asked for: {}", quote(reply, 80)));
+        };
+        self.accept(&expected, reply, failing)
+            .map_err(|why| format!("asked {}, got {}: {why}", expected.asked, quote(reply, 80)))
+    }
+
+    fn accept(&mut self, expected: &Expected, reply: &[u8], failing: bool) -> Result<(), String> {
+        if reply.starts_with(b"-ERR respool: upstream ") || reply.starts_with(b"-ERR max number of clients") {
+            if !(failing && expected.fallible) {
+                return Err("an error without a cause".to_owned());
+            }
+            self.errors_seen += 1;
+            self.unknown(&expected.reply);
+            return Ok(());
+        }
+        if let Some(reference) = &expected.reference
+            && without_id(reference) != without_id(reply)
+        {
+            return Err(format!("a direct connection gives {}", quote(reference, 80)));
+        }
+        match &expected.reply {
+            Reply::Exact(bytes) if bytes == reply => Ok(()),
+            Reply::Exact(bytes) => Err(format!("must be {}", quote(bytes, 80))),
+            Reply::Set(key, nth) if reply == b"+OK\r\n" => {
+                self.ledger(key).set(*nth);
+                Ok(())
+            }
+            Reply::Added(key, nth) => {
+                let result = integer(reply)?;
+                self.ledger(key).added(*nth, result)
+            }
+            Reply::Value(key, sent) => {
+                let value = bulk(reply)?;
+                self.ledger(key).reads(value, *sent)
+            }
+            Reply::Values(keys) => self.values(keys, reply),
+            Reply::Hello(version) => {
+                let resp3 = *version == 3;
+                let head = if resp3 { reply.starts_with(b"%7\r\n") } else { reply.starts_with(b"*14\r\n") };
+                if self.reference.is_none() {
+                    self.resp3 = resp3;
+                }
+                head.then_some(()).ok_or_else(|| "no greeting".to_owned())
+            }
+            Reply::Select(db) if reply == b"+OK\r\n" => {
+                if self.reference.is_none() {
+                    self.db = *db;
+                }
+                Ok(())
+            }
+            Reply::Integer => integer(reply).map(|_| ()),
+            Reply::Text { resp3: true } if reply.starts_with(b"=") => Ok(()),
+            Reply::Text { resp3: false } if reply.starts_with(b"$") => Ok(()),
+            Reply::Error(begin) if reply.starts_with(begin.as_bytes()) => Ok(()),
+            Reply::Reference => Ok(()),
+            other => Err(format!("must be {other:?}")),
+        }
+    }
+
+    fn values(&mut self, keys: &[(Key, u64)], reply: &[u8]) -> Result<(), String> {
+        let Ok(Some((resp::value::Value::Array(values), _))) = resp::value::parse(reply) else {
+            return Err("must be an array".to_owned());
+        };
+        if values.len() != keys.len() {
+            return Err(format!("{} values for {} keys", values.len(), keys.len()));
+        }
+        for ((key, sent), value) in keys.iter().zip(&values) {
+            let value = match value {
+                resp::value::Value::Bulk(bytes) => Some(bytes.as_ref()),
+                _ => None,
+            };
+            self.ledger(key).reads(value, *sent)?;
+        }
+        Ok(())
+    }
+
+    /// The client is gone: whatever was not answered may have been done. What is expected is forgotten.
+    pub fn abandon(&mut self) {
+        while let Some(expected) = self.expected.pop_front() {
+            self.unknown(&expected.reply);
+        }
+    }
+
+    fn unknown(&mut self, reply: &Reply) {
+        if let Reply::Set(key, nth) = reply {
+            self.ledger(key).unknown(*nth);
+        }
+    }
+
+    /// Compares with what the server did.
+    pub fn judge(&self, model: &Model) -> Result<(), String> {
+        self.ledgers.iter().try_for_each(|((db, key), ledger)| ledger.judge(model, *db, key))
+    }
+
+    fn ledger(&mut self, key: &Key) -> &mut Ledger {
+        let used = use_of(&key.1);
+        self.ledgers.entry(key.clone()).or_insert_with(|| Ledger::new(used))
+    }
+
+    // What it says. ---------------------------------------------------------------------------------------------------
+
+    fn say(&mut self, out: &mut Vec<u8>, bytes: &[u8], reply: Reply, fallible: bool) {
+        let reference = self.direct(bytes);
+        let reference = match reply {
+            // What the proxy says of itself is its own.
+            Reply::Integer | Reply::Text { .. } | Reply::Error(_) => None,
+            _ => reference,
+        };
+        let asked = quote(bytes, 60);
+        self.expected.push_back(Expected { asked, reply, reference, fallible });
+        self.spend(bytes.len());
+        out.extend_from_slice(bytes);
+    }
+
+    /// What a direct connection would answer.
+    fn direct(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
+        let (model, conn) = self.reference.as_mut()?;
+        let mut reply = Vec::new();
+        let _ = model.feed(conn, bytes, &mut reply);
+        Some(reply)
+    }
+
+    /// Says something that gets no reply.
+    fn say_silently(&mut self, out: &mut Vec<u8>, bytes: &[u8]) {
+        self.direct(bytes);
+        self.spend(bytes.len());
+        out.extend_from_slice(bytes);
+    }
+
+    fn spend(&mut self, bytes: usize) {
+        self.bytes_left = self.bytes_left.saturating_sub(bytes);
+    }
+
+    fn greet(&mut self, out: &mut Vec<u8>) {
+        self.greeted = true;
+        if self.password {
+            if self.rng.chance(300_000) {
+                self.say(out, &request(&["GET", "x"]), Reply::Error("-NOAUTH "), false);
+            }
+            self.say(out, &request(&[b"AUTH", PASSWORD]), Reply::Exact(b"+OK\r\n".to_vec()), false);
+        }
+        if self.reference.is_some() && self.wants_resp3 {
+            self.hello(out);
+        } else if self.password {
+            // Nothing else is to be said.
+        } else {
+            self.echo(out);
+        }
+    }
+
+    fn hello(&mut self, out: &mut Vec<u8>) {
+        let version = if self.wants_resp3 { 3 } else { 2 };
+        self.say(out, &request(&["HELLO", &version.to_string()]), Reply::Hello(version), true);
+        if self.reference.is_some() {
+            // Nothing fails, so what follows in the pipeline is in the new protocol.
+            self.resp3 = version == 3;
+        }
+    }
+
+    fn select(&mut self, out: &mut Vec<u8>) {
+        let db = self.rng.between(0, DATABASES - 1) as u32;
+        self.say(out, &request(&["SELECT", &db.to_string()]), Reply::Select(db), true);
+        if self.reference.is_some() {
+            self.db = db;
+        }
+    }
+
+    fn one(&mut self, out: &mut Vec<u8>) {
+        match self.rng.between(0, 99) {
+            _ if self.bytes_left == 0 => self.ping(out),
+            0..=24 => {
+                let bytes = self.value_bytes();
+                self.set(out, bytes);
+            }
+            25..=44 => self.get(out),
+            45..=54 => self.add(out, Use::Counter),
+            55..=59 => self.add(out, Use::Log),
+            60..=62 => self.add(out, Use::List),
+            63..=66 => self.mget(out),
+            67..=74 => self.echo(out),
+            75..=80 => self.ping(out),
+            81..=83 => self.inline(out),
+            84..=86 => self.nothing(out),
+            87..=90 => self.silent(out),
+            91..=93 => self.of_the_proxy(out),
+            94..=95 => self.refused(out),
+            _ if self.reference.is_some() => self.only_when_well(out),
+            _ => self.ping(out),
+        }
+    }
+
+    fn key(&mut self, used: Use) -> Key {
+        let letter = match used {
+            Use::Text => 't',
+            Use::Counter => 'n',
+            Use::Log => 'l',
+            Use::List => 'p',
+        };
+        let which = self.rng.between(0, 3);
+        (self.db, format!("{letter}{}:{which}", self.number).into_bytes())
+    }
+
+    fn value_bytes(&mut self) -> usize {
+        let most = self.value_bytes_max.min(self.bytes_left as u64);
+        match self.rng.between(0, 9) {
+            0..=6 => self.rng.between(1, 40) as usize,
+            7 | 8 => self.rng.between(1, most.clamp(1, 2_000)) as usize,
+            _ => self.rng.between(1, most.max(1)) as usize,
+        }
+    }
+
+    /// A value that no other request writes, and that tells whose it is.
+    fn value(&mut self, key: &Key, bytes: usize) -> Vec<u8> {
+        self.seq += 1;
+        let mut value = format!("v{}:{}:{}:", self.number, String::from_utf8_lossy(&key.1), self.seq).into_bytes();
+        let padding = b'a' + (self.seq % 26) as u8;
+        value.resize(value.len().max(bytes), padding);
+        value
+    }
+
+    fn set(&mut self, out: &mut Vec<u8>, bytes: usize) {
+        let key = self.key(Use::Text);
+        let value = self.value(&key, bytes);
+        let nth = self.ledger(&key).send(value.clone());
+        let bytes = request(&[b"SET", key.1.as_slice(), &value]);
+        self.say(out, &bytes, Reply::Set(key, nth), true);
+    }
+
+    fn get(&mut self, out: &mut Vec<u8>) {
+        let used = if self.rng.chance(800_000) { Use::Text } else { Use::Log };
+        let key = self.key(used);
+        let (costs, sent) = (self.ledger(&key).bytes_max(), self.ledger(&key).sent());
+        if costs > self.bytes_left {
+            return self.ping(out);
+        }
+        self.spend(costs);
+        let bytes = request(&[b"GET", key.1.as_slice()]);
+        self.say(out, &bytes, Reply::Value(key, sent), true);
+    }
+
+    fn mget(&mut self, out: &mut Vec<u8>) {
+        let mut keys = Vec::new();
+        for _ in 0..self.rng.between(1, 4) {
+            let key = self.key(Use::Text);
+            let (costs, sent) = (self.ledger(&key).bytes_max(), self.ledger(&key).sent());
+            self.spend(costs);
+            keys.push((key, sent));
+        }
+        let mut args: Vec<&[u8]> = vec![b"MGET"];
+        args.extend(keys.iter().map(|((_, key), _)| key.as_slice()));
+        let bytes = request(&args);
+        self.say(out, &bytes, Reply::Values(keys), true);
+    }
+
+    fn add(&mut self, out: &mut Vec<u8>, used: Use) {
+        let key = self.key(used);
+        self.seq += 1;
+        let tag = format!("c{:04}:{:06};", self.number % 10_000, self.seq).into_bytes();
+        debug_assert_eq!(tag.len(), TAG_BYTES);
+        let bytes = match used {
+            Use::Counter => request(&[b"INCR", key.1.as_slice()]),
+            Use::Log => request(&[b"APPEND", key.1.as_slice(), &tag]),
+            _ => request(&[b"LPUSH", key.1.as_slice(), &tag]),
+        };
+        let nth = self.ledger(&key).send(tag);
+        self.say(out, &bytes, Reply::Added(key, nth), true);
+    }
+
+    fn text(&mut self) -> String {
+        self.seq += 1;
+        format!("client {} request {}", self.number, self.seq)
+    }
+
+    fn echo(&mut self, out: &mut Vec<u8>) {
+        let text = self.text();
+        let reply = Reply::Exact(format!("${}\r\n{text}\r\n", text.len()).into_bytes());
+        self.say(out, &request(&["ECHO", &text]), reply, false);
+    }
+
+    fn ping(&mut self, out: &mut Vec<u8>) {
+        self.say(out, &request(&["PING"]), Reply::Exact(b"+PONG\r\n".to_vec()), false);
+    }
+
+    fn inline(&mut self, out: &mut Vec<u8>) {
+        if self.rng.chance(500_000) {
+            return self.say(out, b"ping\n", Reply::Exact(b"+PONG\r\n".to_vec()), false);
+        }
+        let key = self.key(Use::Text);
+        let value = self.value(&key, 1);
+        let nth = self.ledger(&key).send(value.clone());
+        let line = format!("set {} \"{}\"\r\n", String::from_utf8_lossy(&key.1), String::from_utf8_lossy(&value));
+        self.say(out, line.as_bytes(), Reply::Set(key, nth), true);
+    }
+
+    /// Requests of nothing.
+    fn nothing(&mut self, out: &mut Vec<u8>) {
+        let of: [&[u8]; 4] = [b"\r\n", b"*0\r\n", b"*-1\r\n", b"   \n"];
+        let at = self.rng.between(0, 3) as usize;
+        self.say_silently(out, of[at]);
+    }
+
+    /// Requests whose replies are not wanted.
+    fn silent(&mut self, out: &mut Vec<u8>) {
+        let off = self.rng.chance(300_000);
+        let mode = if off { "OFF" } else { "SKIP" };
+        // The model of its own knows no CLIENT REPLY; its replies to these are not looked at.
+        out.extend_from_slice(&request(&["CLIENT", "REPLY", mode]));
+        for _ in 0..if off { self.rng.between(0, 5) } else { 1 } {
+            if self.rng.chance(300_000) {
+                self.say_silently(out, &request(&["PING"]));
+                continue;
+            }
+            let key = self.key(Use::Text);
+            let bytes = self.value_bytes();
+            let value = self.value(&key, bytes);
+            let nth = self.ledger(&key).send(value.clone());
+            self.ledger(&key).unknown(nth);
+            self.say_silently(out, &request(&[b"SET", key.1.as_slice(), &value]));
+        }
+        if off {
+            let ok = Reply::Exact(b"+OK\r\n".to_vec());
+            self.expected.push_back(Expected {
+                asked: "CLIENT REPLY ON".to_owned(),
+                reply: ok,
+                reference: None,
+                fallible: false,
+            });
+            out.extend_from_slice(&request(&["CLIENT", "REPLY", "ON"]));
+        }
+    }
+
+    /// What the proxy answers itself.
+    fn of_the_proxy(&mut self, out: &mut Vec<u8>) {
+        let text = Reply::Text { resp3: self.resp3 };
+        match self.rng.between(0, 3) {
+            0 => self.say(out, &request(&["CLIENT", "ID"]), Reply::Integer, false),
+            1 => self.say(out, &request(&["CLIENT", "INFO"]), text, false),
+            2 => self.say(out, &request(&["INFO", "memory"]), text, false),
+            _ => {
+                let name = format!("client-{}", self.number);
+                self.say(out, &request(&["CLIENT", "SETNAME", &name]), Reply::Exact(b"+OK\r\n".to_vec()), false);
+                let reply = format!("${}\r\n{name}\r\n", name.len()).into_bytes();
+                self.say(out, &request(&["CLIENT", "GETNAME"]), Reply::Exact(reply), false);
+            }
+        }
+    }
+
+    /// What is refused, small and large.
+    fn refused(&mut self, out: &mut Vec<u8>) {
+        let large = "x".repeat(if self.rng.chance(300_000) && self.bytes_left > self.large_from_bytes + 100 {
+            self.large_from_bytes + self.rng.between(1, 100) as usize
+        } else {
+            3
+        });
+        match self.rng.between(0, 2) {
+            0 => self.say(out, &request(&["MULTI"]), Reply::Error("-ERR respool: 'multi' needs"), false),
+            1 => self.say(out, &request(&["DEBUG", &large]), Reply::Error("-ERR respool: 'debug"), false),
+            // Alone it is kept up to its end and answered; in pieces it may be found too large first.
+            _ if large.len() > 3 => self.say(out, &request(&["WATCH", &large]), Reply::Error("-ERR respool: 'watch'"), false),
+            _ => self.say(out, &request(&["GET"]), Reply::Error("-ERR wrong number of arguments for 'get'"), true),
+        }
+    }
+
+    /// What would make the bookkeeping of an unsure world too lenient.
+    fn only_when_well(&mut self, out: &mut Vec<u8>) {
+        let key = String::from_utf8_lossy(&self.key(Use::Text).1).into_owned();
+        match self.rng.between(0, 5) {
+            0 => self.select(out),
+            1 => {
+                self.wants_resp3 = !self.wants_resp3;
+                self.hello(out);
+            }
+            2 => self.say(out, &request(&["NO.SUCH", &key, "a b"]), Reply::Reference, true),
+            3 => self.say(out, &request(&["EXISTS", &key, &key]), Reply::Reference, true),
+            4 => self.say(out, &request(&["INCR", &key]), Reply::Reference, true),
+            _ => self.say(out, &request(&["STRLEN", &key]), Reply::Reference, true),
+        }
+    }
+}
+
+/// How a key is used, from its first letter.
+fn use_of(key: &[u8]) -> Use {
+    match key.first() {
+        Some(b'n') => Use::Counter,
+        Some(b'l') => Use::Log,
+        Some(b'p') => Use::List,
+        _ => Use::Text,
+    }
+}
+
+fn integer(reply: &[u8]) -> Result<i64, String> {
+    let digits = reply.strip_prefix(b":").and_then(|rest| rest.strip_suffix(b"\r\n"));
+    digits.and_then(resp::number::parse_i64).ok_or_else(|| "must be an integer".to_owned())
+}
+
+/// The bytes of a bulk, `None` for a null of either protocol.
+fn bulk(reply: &[u8]) -> Result<Option<&[u8]>, String> {
+    if reply == b"$-1\r\n" || reply == b"_\r\n" {
+        return Ok(None);
+    }
+    let line = reply.iter().position(|byte| *byte == b'\n');
+    let body = line.and_then(|line| reply[line + 1..].strip_suffix(b"\r\n"));
+    match body {
+        Some(body) if reply.starts_with(b"$") => Ok(Some(body)),
+        _ => Err("must be a bulk".to_owned()),
+    }
+}
+
+/// A greeting without the id, which is the proxy's own.
+fn without_id(reply: &[u8]) -> Vec<u8> {
+    let Some(at) = reply.windows(5).position(|at| at == b"id\r\n:") else { return reply.to_vec() };
+    let digits = reply[at + 5..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    [&reply[..at + 5], &reply[at + 5 + digits..]].concat()
+}

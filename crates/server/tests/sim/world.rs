@@ -1,0 +1,422 @@
+//! The whole: workers, the server behind, clients, and virtual time.
+//!
+//! ```text
+//!   storm (clients talk, troubles come) ─▶ calm (all is well) ─▶ checkup (everybody once more, no error is forgiven) ─▶ drain
+//!     └── on some seeds the drain comes in the middle of the storm ───────────────────────────────────────────────────▲
+//! ```
+//! Not here: what is said and what it must be answered (`script`), what a seed means (`plan`).
+//!
+//! Invariant: virtual time and the number of turns are bounded, so whatever waits for something that never comes is a failure
+//! and no hang.
+
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Instant;
+
+use netio::sim::{SimDriver, SimFaults, SimNet, SimRng, SimSocket};
+use netio::{Address, Driver};
+use server::node::NodeAddress;
+use server::worker::gather::GatherOptions;
+use server::worker::mailbox::{Fleet, Message, Post, mailbox};
+use server::worker::{Process, Worker, WorkerOptions};
+
+use crate::client::{Around, Client};
+use crate::plan::{Kind, Plan, Trouble};
+use crate::upstream::{Planted, Server};
+
+/// Longest storm, in virtual microseconds. Clients that send single bytes over a network that delays each of them take long.
+const STORM_US: u64 = 3_600_000_000;
+/// Longest checkup.
+const CHECKUP_US: u64 = 600_000_000;
+/// What the drain is given.
+const DRAIN_MS: u64 = 5_000;
+/// Turns in one moment of virtual time.
+const TURNS_PER_MOMENT_MAX: u32 = 20_000;
+/// Turns of a run.
+const TURNS_MAX: u64 = 3_000_000;
+
+/// What a good run tells.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Tells two runs apart.
+    pub digest: u64,
+    /// How often the planted fault hit.
+    pub hits: u32,
+    /// Errors that a failure of the server explained.
+    pub errors: u32,
+    /// Requests that the model executed.
+    pub executed: u64,
+    /// Turns of all workers.
+    pub turns: u64,
+    /// Large requests, evictions, losses: whether the run reached what it was made for.
+    pub losses: u64,
+}
+
+/// See the module.
+pub struct World {
+    plan: Plan,
+    net: SimNet,
+    listen: Address,
+    upstream: Address,
+    workers: Vec<Option<Worker<SimDriver>>>,
+    posts: Vec<Post<SimSocket>>,
+    server: Server,
+    clients: Vec<Client>,
+    failing: bool,
+    draining: bool,
+    begun_us: u64,
+    troubles_done: usize,
+    turns: u64,
+    losses: u64,
+}
+
+impl World {
+    /// The world of a plan.
+    pub fn new(plan: Plan, planted: Planted) -> Self {
+        let address = |text: &str| Address::Tcp(text.parse().expect("a literal address"));
+        let (listen, upstream) = (address("127.0.0.1:6380"), address("127.0.0.1:7000"));
+        let general = SimFaults { split_batch_ppm: plan.client_faults.split_batch_ppm, ..SimFaults::none() };
+        let net = SimNet::new(plan.seed, general);
+        net.set_faults_at(&listen, plan.client_faults);
+        net.set_faults_at(&upstream, plan.server_faults);
+        let server = Server::new(&net, upstream.clone(), plan.password, planted);
+        let failing = plan.kind.server_fails();
+        let begun_us = net.now_us();
+        let mut world = Self {
+            plan,
+            net,
+            listen,
+            upstream,
+            workers: Vec::new(),
+            posts: Vec::new(),
+            server,
+            clients: Vec::new(),
+            failing,
+            draining: false,
+            begun_us,
+            troubles_done: 0,
+            turns: 0,
+            losses: 0,
+        };
+        world.hire();
+        world
+    }
+
+    /// Keeps a line for everything that happens in the network.
+    pub fn record(&self) {
+        self.net.record_trace();
+    }
+
+    /// The last of these lines.
+    pub fn trace(&self, count: usize) -> Vec<String> {
+        let mut lines = self.net.take_trace();
+        lines.split_off(lines.len().saturating_sub(count))
+    }
+
+    fn hire(&mut self) {
+        let mut drivers = Vec::new();
+        let mut boxes = Vec::new();
+        for _ in 0..self.plan.workers {
+            let mut driver = self.net.driver(std::slice::from_ref(&self.listen));
+            driver.accept(true);
+            let waker = driver.waker();
+            let (inbox, post) = mailbox(Arc::new(move || waker.wake()));
+            drivers.push(driver);
+            boxes.push(inbox);
+            self.posts.push(post);
+        }
+        let fleet = Arc::new(Fleet::new(self.posts.clone(), channel().0));
+        let process = Arc::new(Process { started: Instant::now(), tcp_port: 6380, driver: "sim" });
+        for (index, (driver, mailbox)) in drivers.into_iter().zip(boxes).enumerate() {
+            let net = self.net.clone();
+            let options = WorkerOptions {
+                settings: self.plan.settings_of(index),
+                seed: self.plan.seed,
+                node: NodeAddress::Fixed(self.upstream.clone()),
+                gather: GatherOptions { gather_us: 60, completions: 24, clients_min: 8, polls: 2 },
+                clients_max: self.plan.clients_max,
+                mailbox,
+                fleet: Arc::clone(&fleet),
+                process: Arc::clone(&process),
+            };
+            self.workers.push(Some(Worker::new(driver, Box::new(move || net.now_us()), options)));
+        }
+    }
+
+    /// The whole run.
+    pub fn run(&mut self) -> Result<Outcome, String> {
+        for number in 0..self.plan.clients {
+            self.clients.push(Client::new(&self.plan, number, &self.net, &self.listen));
+        }
+        let in_the_middle = SimRng::new(!self.plan.seed).chance(300_000);
+        if in_the_middle {
+            let until_us = self.net.now_us() + SimRng::new(self.plan.seed).between(0, 400_000);
+            self.live_until("storm", until_us, |world| world.net.now_us() >= until_us)?;
+        } else {
+            let until_us = self.begun_us + STORM_US;
+            self.live_until("storm", until_us, Self::is_at_rest)?;
+            self.calm()?;
+            self.check_up()?;
+        }
+        self.drain()?;
+        self.judge()
+    }
+
+    fn is_at_rest(&self) -> bool {
+        self.troubles_done == self.plan.troubles.len() && self.clients.iter().all(Client::is_at_rest)
+    }
+
+    /// Lets time pass until `done`; that it never comes, or comes late, is a failure.
+    fn live_until(&mut self, phase: &str, until_us: u64, done: impl Fn(&Self) -> bool) -> Result<(), String> {
+        let mut moment = (0, 0);
+        loop {
+            self.act().map_err(|why| format!("{phase} at {} us: {why}", self.net.now_us()))?;
+            if done(self) {
+                return Ok(());
+            }
+            let now_us = self.net.now_us();
+            moment = if moment.0 == now_us { (now_us, moment.1 + 1) } else { (now_us, 0) };
+            if moment.1 > TURNS_PER_MOMENT_MAX || self.turns > TURNS_MAX {
+                return Err(format!("{phase}: no end of turns at {now_us} us\n{}", self.describe()));
+            }
+            match self.next_us(until_us) {
+                Some(next_us) if next_us <= until_us => self.net.advance_to(next_us),
+                Some(_) => return Err(format!("{phase}: not over at {until_us} us\n{}", self.describe())),
+                None => return Err(format!("{phase}: nothing will ever happen\n{}", self.describe())),
+            }
+        }
+    }
+
+    /// Everybody does what can be done now.
+    fn act(&mut self) -> Result<(), String> {
+        self.suffer();
+        for worker in self.workers.iter_mut().flatten() {
+            worker.turn();
+            self.turns += 1;
+        }
+        self.server.pump();
+        let victims: Vec<String> = match self.plan.has_admin {
+            true => self.clients[1..].iter().filter(|client| !client.is_gone()).map(|client| client.addr.clone()).collect(),
+            false => Vec::new(),
+        };
+        let around = Around {
+            plan: &self.plan,
+            now_us: self.net.now_us(),
+            failing: self.failing,
+            draining: self.draining,
+            victims: &victims,
+        };
+        for client in &mut self.clients {
+            client.step(&around)?;
+        }
+        if self.plan.has_admin {
+            for addr in std::mem::take(&mut self.clients[0].kills) {
+                self.clients.iter_mut().filter(|client| client.addr == addr).for_each(|client| client.killed = true);
+            }
+        }
+        if self.turns.is_multiple_of(32) {
+            self.check_bounds()?;
+        }
+        Ok(())
+    }
+
+    /// What happens to the server by now.
+    fn suffer(&mut self) {
+        let now_us = self.net.now_us();
+        while let Some((at_us, trouble)) = self.plan.troubles.get(self.troubles_done).copied()
+            && self.begun_us + at_us <= now_us
+        {
+            self.server.suffer(trouble);
+            self.troubles_done += 1;
+        }
+    }
+
+    /// The next moment at which anybody has something to do.
+    fn next_us(&self, until_us: u64) -> Option<u64> {
+        let now_us = self.net.now_us();
+        let workers = self.workers.iter().flatten().filter_map(|worker| worker.deadline().map(|at| at.0));
+        let clients = self.clients.iter().filter(|_| !self.draining).filter_map(Client::next_at_us);
+        let troubles = self.plan.troubles.get(self.troubles_done).map(|(at_us, _)| self.begun_us + at_us);
+        let end = self.draining.then_some(until_us);
+        let next = self.net.next_wakeup().into_iter().chain(workers).chain(clients).chain(troubles).chain(end).min()?;
+        Some(next.max(now_us))
+    }
+
+    fn check_bounds(&mut self) -> Result<(), String> {
+        let limits = &self.plan.settings.limits;
+        self.losses = 0;
+        for worker in self.workers.iter().flatten() {
+            let report = worker.engine().report();
+            let one_read = 64 << 10;
+            self.losses += report.stats.upstream_losses;
+            let value = self.plan.value_bytes_max;
+            // A client's replies may pass its bounds by what one read of an upstream brings; its input by one read.
+            let out_max = limits.client_out_max_bytes.max(4 << 20) as u64 + 2 * one_read;
+            let in_max = (limits.client_in_high_bytes as u64).max(limits.large_request_bytes) + one_read + 1_000;
+            // What is not added up: clients below 16 KiB, upstreams (unsent requests; a tail below the cut), the pool.
+            let ceiling = limits.memory_max_bytes as u64
+                + report.clients * (16 << 10)
+                + (report.upstreams + 64) * (limits.upstream_out_high_bytes as u64 + value + 3 * one_read)
+                + (8 << 20);
+            let checks = [
+                ("replies that wait for one client", report.client_out_bytes_max, out_max),
+                ("input that waits of one client", report.client_in_bytes_max, in_max),
+                ("bytes of the worker", report.buffered_bytes, ceiling),
+                ("upstreams", report.upstreams, limits.upstreams_max as u64),
+                ("bugs", report.stats.bugs, 0),
+            ];
+            for (what, is, most) in checks {
+                if is > most {
+                    return Err(format!("worker {}: {what}: {is}, and the bound is {most}", report.worker));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// All is made well, and time passes until the proxy has noticed.
+    fn calm(&mut self) -> Result<(), String> {
+        self.server.suffer(Trouble::Well);
+        self.net.set_faults_at(&self.upstream, SimFaults::none());
+        self.net.set_faults_at(&self.listen, SimFaults::none());
+        if self.plan.kind.server_fails() {
+            self.net.reset_all_to(&self.upstream);
+        }
+        let timeouts = &self.plan.settings.timeouts;
+        let quiet_ms = match self.plan.kind.server_fails() {
+            true => 2 * timeouts.reconnect_max_ms + 2 * timeouts.connect_ms + timeouts.request_ms + 1_500,
+            false => 0,
+        };
+        // New clients that find everything well beside the old ones, and that keep a clock running.
+        let until_us = self.net.now_us() + quiet_ms * 1_000;
+        while self.net.now_us() < until_us {
+            self.act().map_err(|why| format!("calm: {why}"))?;
+            let next_us = self.next_us(until_us).unwrap_or(until_us).min(until_us);
+            self.net.advance_to(next_us);
+            if self.turns > TURNS_MAX {
+                return Err("calm: no end of turns".to_owned());
+            }
+        }
+        self.failing = false;
+        Ok(())
+    }
+
+    fn check_up(&mut self) -> Result<(), String> {
+        for number in self.plan.clients..self.plan.clients + 3 {
+            let mut client = Client::new(&self.plan, number, &self.net, &self.listen);
+            client.fall_silent();
+            self.clients.push(client);
+        }
+        let now_us = self.net.now_us();
+        self.clients.iter_mut().for_each(|client| client.check_up(now_us));
+        self.live_until("checkup", now_us + CHECKUP_US, |world| world.clients.iter().all(Client::is_at_rest))
+    }
+
+    /// Ends the workers; those that behave are owed nothing when they go.
+    fn drain(&mut self) -> Result<(), String> {
+        let calm = !self.failing && self.clients.iter().all(Client::is_at_rest);
+        self.draining = true;
+        self.posts.iter().for_each(|post| post.send(Message::Drain(DRAIN_MS)));
+        let begun_us = self.net.now_us();
+        let until_us = begun_us + DRAIN_MS * 1_000 + 100_000;
+        while self.workers.iter().any(Option::is_some) {
+            self.act().map_err(|why| format!("drain: {why}"))?;
+            let now_us = self.net.now_us();
+            for slot in &mut self.workers {
+                if slot.as_ref().is_some_and(Worker::is_done) {
+                    let Some(worker) = slot.take() else { continue };
+                    if calm {
+                        nothing_is_left(&worker)?;
+                    }
+                }
+            }
+            if now_us > until_us || self.turns > TURNS_MAX {
+                return Err(format!("drain: a worker did not end\n{}", self.describe()));
+            }
+            let next_us = self.next_us(until_us).unwrap_or(until_us);
+            self.net.advance_to(next_us.min(until_us + 1).max(now_us));
+            if next_us == now_us && self.workers.iter().all(Option::is_none) {
+                break;
+            }
+        }
+        if calm && self.net.now_us() - begun_us > 1_000_000 {
+            return Err("drain: nobody was owed anything, and it took more than a second".to_owned());
+        }
+        Ok(())
+    }
+
+    fn judge(&mut self) -> Result<Outcome, String> {
+        // The server does what it still has in its sockets; the clients see their ends.
+        self.server.suffer(Trouble::Well);
+        for _ in 0..100_000 {
+            self.server.pump();
+            let now_us = self.net.now_us();
+            let around =
+                Around { plan: &self.plan, now_us, failing: self.failing, draining: true, victims: &[] };
+            self.clients.iter_mut().try_for_each(|client| client.step(&around))?;
+            if !self.net.step() {
+                break;
+            }
+        }
+        let hangs = self.plan.client_faults.connect_hangs_ppm > 0;
+        if let Some(client) = self.clients.iter().find(|client| !client.is_gone() && !hangs && !client.never_reads()) {
+            return Err(format!("after the drain a client is still connected: {}", client.describe()));
+        }
+        let mut outcome = Outcome {
+            digest: self.net.digest(),
+            hits: self.server.hits,
+            executed: self.server.model.executed(),
+            turns: self.turns,
+            losses: self.losses,
+            ..Outcome::default()
+        };
+        for client in &mut self.clients {
+            client.script.abandon();
+            outcome.errors += client.script.errors_seen;
+            client.script.judge(&self.server.model).map_err(|why| format!("client {}: {why}", client.number))?;
+        }
+        self.clients.clear();
+        self.server.close();
+        match self.net.open_ends() {
+            0 => Ok(outcome),
+            open => Err(format!("{open} ends of connections are open after the end of everything")),
+        }
+    }
+
+    fn describe(&self) -> String {
+        let busy = self.clients.iter().filter(|client| !client.is_at_rest()).take(12);
+        let mut text: Vec<String> = busy.map(Client::describe).collect();
+        text.push(format!("server: {} connections", self.server.open_conns()));
+        for worker in self.workers.iter().flatten() {
+            let report = worker.engine().report();
+            text.push(format!(
+                "worker {}: {} clients, {} upstreams, {} in flight, {} bytes, state {}, deadline {:?}",
+                report.worker,
+                report.clients,
+                report.upstreams,
+                report.inflight,
+                report.buffered_bytes,
+                report.node_state,
+                worker.deadline()
+            ));
+        }
+        text.join("\n")
+    }
+
+    /// Whether the run was of a kind in which nothing may fail.
+    pub fn kind(&self) -> Kind {
+        self.plan.kind
+    }
+}
+
+/// After a drain in peace the worker has no client, nobody waits, and only idle upstreams have a connection.
+fn nothing_is_left(worker: &Worker<SimDriver>) -> Result<(), String> {
+    let (engine, report) = (worker.engine(), worker.engine().report());
+    if engine.client_count() > 0 || !engine.is_quiet() {
+        return Err(format!("drained, and {} clients are left, {} requests in flight", report.clients, report.inflight));
+    }
+    if worker.driver().conns() as u64 > report.upstreams {
+        return Err(format!("drained, and {} connections are open for {} upstreams", worker.driver().conns(), report.upstreams));
+    }
+    Ok(())
+}
