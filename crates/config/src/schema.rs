@@ -212,7 +212,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             client_out_high_bytes: MIB,
-            client_out_max_bytes: 64 * MIB,
+            client_out_max_bytes: 16 * MIB,
             client_in_high_bytes: MIB,
             client_inflight_max: 16_384,
             upstream_out_high_bytes: 4 * MIB,

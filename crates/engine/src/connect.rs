@@ -79,8 +79,13 @@ impl Engine {
         match &upstream.state {
             State::Ready if upstream.out.pending() < high => return Availability::Ready(id),
             // Known to be down: fails at once, also while it is tried again.
-            State::Down(Down { refused: Some(error), .. }) => {
-                return Availability::Down(error_reply(error));
+            State::Down(Down { refused: Some(error), until }) => {
+                let error = error_reply(error);
+                if *until <= now {
+                    // No timer tries what only a client's wish can need, so the asking does.
+                    self.connect(now, id);
+                }
+                return Availability::Down(error);
             }
             State::Down(_) => {
                 return Availability::Down(reject::node(&self.settings.node.label, &upstream.cause));
@@ -229,8 +234,11 @@ impl Engine {
         let text = String::from_utf8_lossy(quoted).into_owned();
         let cause = format!("refused the greeting: {text}");
         // Clients see a refused SELECT or HELLO 3 as the server's own answer to theirs. A refused password is not theirs.
-        let theirs = own == OwnCommand::Select && !text.starts_with("NOAUTH")
-            || own == OwnCommand::Hello && (text.starts_with("NOPROTO") || text.starts_with("ERR"));
+        // Nor is that the server is full or loading: then the node is down, and tried again.
+        let theirs = match own {
+            OwnCommand::Select => !text.starts_with("NOAUTH"),
+            _ => text.starts_with("NOPROTO") || greeting::knows_no_hello(&error),
+        };
         self.fail_upstream(now, id, &cause, theirs.then_some(error));
     }
 
@@ -239,10 +247,11 @@ impl Engine {
         upstream.state = State::Ready;
         upstream.ready_at = now;
         upstream.failures = 0;
-        let key = upstream.key;
+        let (key, upstream_role) = (upstream.key, upstream.role);
         self.stats.upstream_connects += 1;
         let server = format!("{} {}", self.facts.server, self.facts.version);
-        self.notices.push_back(Notice::NodeReady { key, server: server.trim().to_string() });
+        let main = upstream_role == Role::Shared && !key.resp3 && key.db == self.settings.node.db;
+        self.notices.push_back(Notice::NodeReady { key, server: server.trim().to_string(), main });
         if !self.learning && key.lane == Lane::Shared {
             self.learning = true;
             if let Some(upstream) = self.upstreams.get_mut(id) {

@@ -45,6 +45,8 @@ pub enum Notice {
         key: UpstreamKey,
         /// Name and version of the server, if it told.
         server: String,
+        /// It is the connection that tells whether the node is up; the others come and go with what clients ask for.
+        main: bool,
     },
     /// The node could not be reached, or the greeting was refused. Told for the first failure of a row.
     NodeDown {

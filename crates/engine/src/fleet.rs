@@ -13,6 +13,7 @@ use crate::stats::Stats;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
+use resp::Protocol;
 
 /// What is asked of every worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,6 +147,8 @@ pub struct Asked {
     pub seq: u32,
     /// The reply is dropped (`CLIENT REPLY OFF`).
     pub silent: bool,
+    /// The client's when it asked; a HELLO behind the question changes nothing of the reply.
+    pub protocol: Protocol,
     /// What to make of the answers.
     pub purpose: Purpose,
 }

@@ -61,11 +61,13 @@ impl Engine {
         }
         if client.tail.is_empty() {
             let used = self.process(now, id, bytes);
-            if used < bytes.len()
-                && let Some(client) = self.clients.get_mut(id)
-            {
+            let Some(client) = self.clients.get_mut(id) else { return };
+            if used < bytes.len() {
                 client.tail = self.pool.take();
                 client.tail.extend_from_slice(&bytes[used..]);
+                self.after_input(id);
+            } else if client.hold != Hold::No {
+                // A large request leaves no tail, but its upstream may be full now.
                 self.after_input(id);
             }
         } else {
@@ -190,6 +192,7 @@ impl Engine {
             || client.accounted_bytes > 0
             || client.out.pending() > ACCOUNT_FROM_BYTES
             || client.tail.len() > ACCOUNT_FROM_BYTES
+            || client.places.ready_bytes() > ACCOUNT_FROM_BYTES
         {
             self.settle(id);
         }
@@ -208,7 +211,8 @@ impl Engine {
             Hold::Output => {
                 let window = client.window(self.settings.limits.client_inflight_max);
                 client.places.open() <= window / 2
-                    && pending <= self.settings.limits.client_out_high_bytes / 2
+                    && pending + client.places.ready_bytes()
+                        <= self.settings.limits.client_out_high_bytes / 2
             }
             _ => false,
         };

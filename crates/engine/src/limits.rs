@@ -53,3 +53,7 @@ pub const QUOTED_ERROR_BYTES: usize = 256;
 
 /// A connection that lasts less than this, twice in a row, counts as a failed connect (backoff, errors at once).
 pub const SHORT_LIFE_US: u64 = 1_000_000;
+
+/// The least time that a client which stops an upstream gets before it counts as not taking its reply, when clients before it have used the
+/// stall timeout up: enough for one that reads at all to take something.
+pub const STALL_MIN_US: u64 = 20_000;

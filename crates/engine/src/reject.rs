@@ -8,7 +8,6 @@
 //! them.
 
 use alloc::format;
-use alloc::string::String;
 use alloc::vec::Vec;
 use resp::encode;
 
@@ -95,13 +94,12 @@ pub fn node(node: &str, cause: &str) -> Vec<u8> {
 
 /// `ERR unknown subcommand 'x'. Try CLIENT HELP.`
 pub fn unknown_subcommand(out: &mut Vec<u8>, parent: &str, given: &[u8]) {
-    let given = &given[..given.len().min(128)];
-    let text = format!(
-        "ERR unknown subcommand '{}'. Try {} HELP.",
-        String::from_utf8_lossy(given),
-        parent.to_ascii_uppercase()
-    );
-    write_raw(out, &text, given);
+    let mut text = Vec::from(&b"ERR unknown subcommand '"[..]);
+    text.extend_from_slice(&given[..given.len().min(128)]);
+    text.extend_from_slice(b"'. Try ");
+    text.extend_from_slice(parent.to_ascii_uppercase().as_bytes());
+    text.extend_from_slice(b" HELP.");
+    encode::error(out, &text);
 }
 
 /// `ERR unknown command 'x', with args beginning with: 'a' 'b' `, cut as Redis cuts it: 128 bytes of the name, 128 of the
@@ -122,16 +120,6 @@ pub fn unknown_command<'a>(out: &mut Vec<u8>, name: &[u8], args: impl Iterator<I
         used += part.len() + 3;
     }
     encode::error(out, &text);
-}
-
-/// Puts the bytes as they were given where a lossy text would have changed them.
-fn write_raw(out: &mut Vec<u8>, text: &str, given: &[u8]) {
-    let Some(at) = text.find('\'') else { return write(out, text) };
-    let lossy = String::from_utf8_lossy(given).len();
-    let mut raw = Vec::from(text[..=at].as_bytes());
-    raw.extend_from_slice(given);
-    raw.extend_from_slice(text[at + 1 + lossy..].as_bytes());
-    encode::error(out, &raw);
 }
 
 #[cfg(test)]

@@ -210,6 +210,7 @@ impl Engine {
             Some(client) if !silent => {
                 append(client, &mut self.pool, &rest[..scanned]);
                 client.mid_reply = Some(upstream_id);
+                client.note_part(scanned);
                 if !client.out.dirty {
                     client.out.dirty = true;
                     self.dirty_clients.push(id);
@@ -244,12 +245,12 @@ impl Engine {
         else {
             return;
         };
-        let others_wait = upstream.inflight.others_wait(id);
+        let others_since = upstream.inflight.others_since(id);
         let bound = self.settings.limits.client_out_max_bytes;
-        if upstream.stall.is_some() || (others_wait && client.out.pending() < bound) {
+        if upstream.stall.is_some() || (others_since.is_some() && client.out.pending() < bound) {
             return;
         }
-        upstream.stall = Some(Stall { client: id, since: now, progress_at: now });
+        upstream.stall = Some(Stall { client: id, since: now, progress_at: now, others_since });
         client.stalls = Some(upstream_id);
         self.actions.push_back(crate::Action::ReadUpstream(upstream_id, false));
     }

@@ -131,7 +131,9 @@ impl Engine {
         let stop = loop {
             let offset = client.scanner.position() as usize;
             let Some(rest) = input.get(pos + offset..).filter(|rest| !rest.is_empty()) else {
-                break Stop::Input;
+                // What is scanned to its last byte may be a large request that was held: no more of it comes while
+                // the client is not read.
+                break if offset == 0 { Stop::Input } else { partial(client, &settings.limits) };
             };
             if room == 0 {
                 break Stop::Full;
@@ -310,7 +312,7 @@ impl Engine {
 
 /// How many more requests this client may have unanswered.
 fn room(client: &Client, limits: &Limits) -> u32 {
-    if client.out.pending() > limits.client_out_high_bytes {
+    if client.out.pending() + client.places.ready_bytes() > limits.client_out_high_bytes {
         return 0;
     }
     client.window(limits.client_inflight_max).saturating_sub(client.places.open())

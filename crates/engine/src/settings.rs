@@ -120,7 +120,7 @@ impl Default for Limits {
         Self {
             clients_max: 10_000,
             client_out_high_bytes: 1 << 20,
-            client_out_max_bytes: 64 << 20,
+            client_out_max_bytes: 16 << 20,
             client_in_high_bytes: 1 << 20,
             client_inflight_max: 16_384,
             upstream_out_high_bytes: 4 << 20,

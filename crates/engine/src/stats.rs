@@ -54,8 +54,6 @@ pub struct Stats {
     pub upstream_timeouts: u64,
     /// Malformed requests.
     pub protocol_errors: u64,
-    /// States that cannot be; each is a bug of ours.
-    pub bugs: u64,
 }
 
 impl Default for Stats {
@@ -76,7 +74,6 @@ impl Default for Stats {
             upstream_losses: 0,
             upstream_timeouts: 0,
             protocol_errors: 0,
-            bugs: 0,
         }
     }
 }
@@ -101,7 +98,7 @@ impl Stats {
         }
     }
 
-    fn totals_mut(&mut self) -> [&mut u64; 15] {
+    fn totals_mut(&mut self) -> [&mut u64; 14] {
         [
             &mut self.clients_accepted,
             &mut self.clients_rejected,
@@ -117,7 +114,6 @@ impl Stats {
             &mut self.upstream_losses,
             &mut self.upstream_timeouts,
             &mut self.protocol_errors,
-            &mut self.bugs,
         ]
     }
 }

@@ -73,15 +73,18 @@ impl Engine {
         }
     }
 
-    /// A client has taken nothing for the stall timeout. If others wait behind it, it goes; alone it harms nobody and may take its time.
+    /// A client has taken nothing for the stall timeout, or others have waited behind it for the request timeout: it goes. Alone
+    /// it harms nobody and may take its time.
     fn stall_due(&mut self, now: Time, id: UpstreamId, client: ClientId) {
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
-        if upstream.inflight.others_wait(client) {
-            return self.evict(client, "it took its replies too slowly while others waited behind it");
-        }
-        if let Some(stall) = &mut upstream.stall {
+        let Some(stall) = &mut upstream.stall else { return };
+        if upstream.inflight.others_since(client).is_none() {
             stall.progress_at = now;
+            stall.others_since = None;
+            return;
         }
+        upstream.stalled_us += now.since(stall.since);
+        self.evict(client, "it took its replies too slowly while others waited behind it");
     }
 
     fn sweep(&mut self, now: Time) {

@@ -39,8 +39,17 @@ impl Engine {
                 reject::unknown_command(out, &input[..0], core::iter::empty());
             });
         }
+        if client.eof {
+            // It will never be whole.
+            self.begin_close(id);
+            return (input.len(), Step::Gone);
+        }
         let known = route::classify(head.len(), |n| head[n], self.learned.as_ref());
         let name = known.id.map_or("command", CommandId::name);
+        if !client.authenticated && !known.before_auth {
+            self.stats.command(known.id).rejected += 1;
+            return self.skip_large(id, scanned, |out| reject::write(out, reject::NOAUTH));
+        }
         match known.way {
             Way::Shared => {}
             Way::Leased => {
@@ -161,10 +170,13 @@ impl Engine {
             Ok(Scan::Complete { consumed, .. }) => (consumed, true),
             Ok(Scan::Partial { consumed }) => (consumed, false),
             Err(error) => {
-                // Half of the request is on its way: that upstream is of no use any more, and the client neither.
-                let waits = client.places.open();
-                client.places.pass(waits);
-                self.drop_transfer_of(id);
+                // Half of the request is on its way: that upstream is of no use any more, and the client neither. Of a
+                // request that is skipped nothing is on its way, and the replies before it are still owed.
+                if matches!(hold, Hold::Streaming(_)) {
+                    let waits = client.places.open();
+                    client.places.pass(waits);
+                    self.drop_transfer_of(id);
+                }
                 self.protocol_error(id, &error);
                 return (input.len(), false);
             }

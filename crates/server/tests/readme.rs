@@ -105,7 +105,7 @@ fn configurations_in_the_pages_pass_the_check() {
             for line in block.lines() {
                 match line.split_once("password_file = ") {
                     Some((name, _)) => {
-                        text += &format!("{name}password_file = \"{}\"\n", secret.display())
+                        text += &format!("{name}password_file = \"{}\"\n", secret.display());
                     }
                     None => text += &format!("{line}\n"),
                 }

@@ -120,6 +120,8 @@ pub struct Client {
     pub last_command: Option<CommandId>,
     /// Recent mean size of its replies, in bytes.
     reply_bytes_mean: u32,
+    /// Bytes of the current reply that were cut through to it.
+    cut_bytes: usize,
     /// Bytes accounted for in the engine's sum.
     pub accounted_bytes: usize,
     /// The last span of counting in which it sent something (see `Engine::end_epoch`).
@@ -153,6 +155,7 @@ impl Client {
             mid_reply: None,
             last_command: None,
             reply_bytes_mean: (WINDOW_BYTES / WINDOW_START as u64) as u32,
+            cut_bytes: 0,
             accounted_bytes: 0,
             epoch: 0,
             opened_at: now,
@@ -172,12 +175,18 @@ impl Client {
         if count == 0 {
             return;
         }
+        let bytes = bytes + core::mem::take(&mut self.cut_bytes);
         let mean = (bytes / count as usize).min(u32::MAX as usize) as u32;
         self.reply_bytes_mean = if count >= 8 {
             mean
         } else {
             self.reply_bytes_mean - self.reply_bytes_mean / 8 + mean / 8
         };
+    }
+
+    /// So many bytes of a reply went out before the rest of it came. They count when it is whole.
+    pub fn note_part(&mut self, bytes: usize) {
+        self.cut_bytes += bytes;
     }
 
     /// Bytes held for this client.

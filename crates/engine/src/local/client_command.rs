@@ -59,6 +59,9 @@ impl Engine {
             self.end_skip(call.id, call.silent);
             return self.say(call, |out| reject::unknown_subcommand(out, "client", name));
         };
+        if let Some(client) = self.clients.get_mut(call.id) {
+            client.last_command = Some(sub);
+        }
         let call = Call { command: sub, ..*call };
         let step = if arity_fits(sub, call.args.len()) {
             self.client_subcommand(now, &call)

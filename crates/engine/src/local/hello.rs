@@ -41,9 +41,6 @@ impl Engine {
         if !client.authenticated && hello.credentials.is_none() {
             return self.refuse(call, reject::NOAUTH_HELLO);
         }
-        if hello.name.is_some_and(|name| !is_name(name)) {
-            return self.refuse(call, reject::CLIENT_NAME);
-        }
         let protocol = hello.protocol.unwrap_or(client.protocol);
         let (db, number) = (client.db, client.number);
         match self.probe(now, protocol, db, call.id) {
@@ -119,6 +116,9 @@ fn parse<'a>(args: &[&'a [u8]]) -> Result<Hello<'a>, Vec<u8>> {
                 rest
             }
             [word, name, rest @ ..] if word.eq_ignore_ascii_case(b"setname") => {
+                if !is_name(name) {
+                    return Err(reject::CLIENT_NAME.into());
+                }
                 hello.name = Some(name);
                 rest
             }

@@ -232,7 +232,6 @@ fn stats(out: &mut String, source: &Source<'_>) {
     let failed: u64 = stats.commands.iter().map(|command| command.failed + command.rejected).sum();
     line(out, "total_error_replies", failed);
     line(out, "protocol_errors", stats.protocol_errors);
-    line(out, "bugs", stats.bugs);
 }
 
 fn cpu(out: &mut String, source: &Source<'_>) {

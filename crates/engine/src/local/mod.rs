@@ -104,10 +104,6 @@ impl Engine {
         self.say(call, |out| reject::write(out, text))
     }
 
-    pub(crate) fn protocol_of(&self, id: ClientId) -> Protocol {
-        self.clients.get(id).map_or(Protocol::Resp2, |client| client.protocol)
-    }
-
     fn ping(&mut self, call: &Call<'_>) -> Step {
         match call.args {
             [_] => self.say(call, |out| encode::simple(out, b"PONG")),
@@ -166,9 +162,14 @@ impl Engine {
         self.stats.requests += 1;
         let Some(client) = self.clients.get_mut(call.id) else { return Step::Gone };
         let seq = client.places.reserve(1);
+        if !matches!(question, Question::List(_) | Question::Report) {
+            // The client's own next request comes after the pause has begun, or after it was killed.
+            client.hold = Hold::Drained;
+        }
         let ticket = self.next_ticket;
         self.next_ticket += 1;
-        self.asked.push(Asked { ticket, client: call.id, seq, silent: call.silent, purpose });
+        let (protocol, silent) = (client.protocol, call.silent);
+        self.asked.push(Asked { ticket, client: call.id, seq, silent, protocol, purpose });
         self.actions.push_back(Action::Ask(ticket, question));
         Step::Done
     }
@@ -199,7 +200,7 @@ impl Engine {
     pub fn handle_answers(&mut self, ticket: u64, answers: Vec<Answer>, facts: &ProcessFacts) {
         let Some(at) = self.asked.iter().position(|asked| asked.ticket == ticket) else { return };
         let asked = self.asked.swap_remove(at);
-        let protocol = self.protocol_of(asked.client);
+        let protocol = asked.protocol;
         let mut out = Vec::new();
         match &asked.purpose {
             Purpose::Ok => encode::simple(&mut out, b"OK"),

@@ -143,9 +143,10 @@ impl Inflight {
         self.runs.is_empty()
     }
 
-    /// Whether someone else than this client waits, too.
-    pub fn others_wait(&self, client: ClientId) -> bool {
-        self.runs.iter().any(|run| !matches!(run.owner, Owner::Client { id, .. } if id == client))
+    /// When the oldest request of someone else than this client was written; `None` if nobody else waits.
+    pub fn others_since(&self, client: ClientId) -> Option<Time> {
+        let other = |run: &&Run| !matches!(run.owner, Owner::Client { id, .. } if id == client);
+        self.runs.iter().find(other).map(|run| run.sent_at)
     }
 
     /// Checks the invariant; for debug builds.
@@ -174,7 +175,8 @@ mod tests {
         assert_eq!((inflight.runs.len(), inflight.len()), (2, 6));
         inflight.answered(4);
         assert!(matches!(inflight.front().unwrap().owner, Owner::Client { seq: 3, .. }));
-        assert!(inflight.others_wait(ClientId::new(1, 1)));
+        assert_eq!(inflight.others_since(ClientId::new(1, 1)), Some(Time(7)));
+        assert_eq!(Inflight::default().others_since(ClientId::new(1, 1)), None);
         inflight.answered(1);
         inflight.check();
         assert_eq!(inflight.abandon().unwrap().count, 1);

@@ -19,6 +19,7 @@ pub mod greeting;
 pub mod inflight;
 
 use crate::ids::ClientId;
+use crate::limits::STALL_MIN_US;
 use crate::output::Output;
 use crate::settings::Timeouts;
 use crate::time::Time;
@@ -100,6 +101,8 @@ pub struct Stall {
     pub since: Time,
     /// When the client last took something.
     pub progress_at: Time,
+    /// When the oldest request of someone else that waits behind it was written; `None` if nobody waits.
+    pub others_since: Option<Time>,
 }
 
 /// See the module.
@@ -127,6 +130,9 @@ pub struct Upstream {
     pub waiters: Vec<ClientId>,
     /// Reading is stopped.
     pub stall: Option<Stall>,
+    /// How long clients that were closed for it have stopped reading on this connection, in microseconds. They have
+    /// the stall timeout together: many slow clients hold the others up no longer than one.
+    pub stalled_us: u64,
     /// When bytes last moved in either direction.
     pub progress_at: Time,
     /// Failed connects in a row.
@@ -154,6 +160,7 @@ impl Upstream {
             in_push: false,
             waiters: Vec::new(),
             stall: None,
+            stalled_us: 0,
             progress_at: Time::default(),
             failures: 0,
             cause: String::new(),
@@ -187,7 +194,12 @@ impl Upstream {
 
     fn ready_deadline(&self, timeouts: &Timeouts) -> Option<Time> {
         if let Some(stall) = &self.stall {
-            return Some(stall.progress_at.plus_ms(timeouts.stall_ms));
+            let stall_us = timeouts.stall_ms.saturating_mul(1_000);
+            let patience_us = stall_us.saturating_sub(self.stalled_us).max(STALL_MIN_US);
+            // Those behind are owed an answer within the request timeout, however the client in front goes on.
+            let owed = stall.others_since.filter(|_| timeouts.request_ms > 0);
+            let owed = owed.map(|since| since.plus_ms(timeouts.request_ms));
+            return owed.into_iter().chain([stall.progress_at + patience_us]).min();
         }
         if let Role::Spare(since) = self.role {
             return Some(since.plus_ms(crate::limits::SPARE_IDLE_MS));
@@ -213,5 +225,6 @@ impl Upstream {
         self.forwarded = 0;
         self.in_push = false;
         self.stall = None;
+        self.stalled_us = 0;
     }
 }

@@ -232,6 +232,15 @@ fn a_pause_of_writes_holds_writes_only() {
 }
 
 #[test]
+fn a_pause_begins_before_the_next_request_of_its_own_client() {
+    let mut story = Story::new();
+    story.client("a").says(["CLIENT PAUSE 100 WRITE", "SET k 1", "PING"]).gets("+OK");
+    assert_eq!(story.connects_made(), 0);
+    story.after_ms(100).server().gets("SET k 1").answers("+OK");
+    story.client("a").gets(["+OK", "+PONG"]);
+}
+
+#[test]
 fn a_pause_holds_all_that_goes_to_the_server_and_unpause_ends_it() {
     let mut story = Story::new();
     story.client("a").says("CLIENT PAUSE 60000").gets("+OK");

@@ -146,7 +146,10 @@ impl<D: Driver> Worker<D> {
             let node = &self.engine.settings().node.label;
             let worker = self.index;
             match notice {
-                Notice::NodeReady { key, server } => {
+                Notice::NodeReady { key, server, main: false } => {
+                    tracing::debug!(worker, %node, db = key.db, resp3 = key.resp3, %server, "upstream ready");
+                }
+                Notice::NodeReady { key, server, main: true } => {
                     tracing::info!(worker, %node, db = key.db, resp3 = key.resp3, %server, "upstream ready");
                 }
                 Notice::NodeDown { key, cause } => {

@@ -1,9 +1,12 @@
 //! One turn of a worker.
 //!
-//! 1. Messages of other threads are taken. 2. The driver waits and gives its events to the engine, which sends nothing yet; while more
-//! input keeps coming it is polled again, and under the gate of `gather` it may sleep some tens of microseconds for more.
-//! 3. What is due by time. 4. Actions of the engine are carried out (connect, close, stop reading), and new clients taken in. 5. Each
-//! upstream with output is flushed once, then each client. 6. Actions that came of that: clients that have their last reply are closed.
+//! 1. Messages of other threads are taken.
+//! 2. The driver waits and gives its events to the engine, which sends nothing yet; while more input keeps coming it is polled again, and
+//!    under the gate of `gather` it may sleep some tens of microseconds for more.
+//! 3. What is due by time is done.
+//! 4. Actions of the engine are carried out (connect, close, stop reading), and new clients are taken in.
+//! 5. Each upstream with output is flushed once, then each client.
+//! 6. Actions that came of that: clients that have their last reply are closed.
 //!
 //! Flushing upstreams before clients gets the servers to work while we write to clients. Nothing is sent before all input of the turn is in:
 //! that is what makes many requests leave in one write.

@@ -12,6 +12,9 @@ use testkit::frames::Replies;
 use crate::plan::{Kind, Plan, pick};
 use crate::script::{Reply, Script};
 
+/// How long a client waits for its connect, in microseconds.
+const CONNECT_US: u64 = 10_000_000;
+
 /// How a client ends its connection when it has said all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
@@ -42,29 +45,29 @@ enum State {
 }
 
 /// What a client needs to know of the world.
-pub struct Around<'a> {
+pub(crate) struct Around<'a> {
     /// The plan.
-    pub plan: &'a Plan,
+    pub(crate) plan: &'a Plan,
     /// Virtual time.
-    pub now_us: u64,
+    pub(crate) now_us: u64,
     /// Upstreams may have failed lately.
-    pub failing: bool,
+    pub(crate) failing: bool,
     /// The workers drain: connections are closed, nobody begins anything.
-    pub draining: bool,
+    pub(crate) draining: bool,
     /// Addresses of other clients, for one that kills.
-    pub victims: &'a [String],
+    pub(crate) victims: &'a [String],
 }
 
 /// See the module.
-pub struct Client {
+pub(crate) struct Client {
     /// Its number in the world.
-    pub number: usize,
+    pub(crate) number: usize,
     /// Its address, as the proxy sees it.
-    pub addr: String,
+    pub(crate) addr: String,
     /// Somebody asked the proxy to close it.
-    pub killed: bool,
+    pub(crate) killed: bool,
     /// What it says.
-    pub script: Script,
+    pub(crate) script: Script,
     peer: SimPeer,
     rng: SimRng,
     replies: Replies,
@@ -80,13 +83,15 @@ pub struct Client {
     bursts_left: u64,
     is_admin: bool,
     /// Whom it asked to be killed, for the world to know.
-    pub kills: Vec<String>,
+    pub(crate) kills: Vec<String>,
     next_at_us: u64,
+    /// When it stops waiting for its connect.
+    gives_up_us: u64,
 }
 
 impl Client {
     /// A client of the plan that connects now.
-    pub fn new(plan: &Plan, number: usize, net: &SimNet, to: &Address) -> Self {
+    pub(crate) fn new(plan: &Plan, number: usize, net: &SimNet, to: &Address) -> Self {
         let rng = &mut SimRng::new(plan.seed.wrapping_mul(1_000_003) ^ number as u64);
         let unkind = plan.kind.clients_fail();
         let endings: &[Ending] = match unkind {
@@ -131,12 +136,13 @@ impl Client {
             bursts_left: rng.between(1, plan.bursts_max),
             is_admin,
             kills: Vec::new(),
+            gives_up_us: net.now_us() + CONNECT_US,
             next_at_us: net.now_us() + if plan.kind == Kind::Crowd { 0 } else { rng.between(0, 5_000) },
         }
     }
 
     /// Whether it has said and heard all that it will, for now.
-    pub fn is_at_rest(&self) -> bool {
+    pub(crate) fn is_at_rest(&self) -> bool {
         match self.state {
             State::Gone => true,
             State::Talking => {
@@ -150,19 +156,20 @@ impl Client {
     }
 
     /// Whether its connection is over.
-    pub fn is_gone(&self) -> bool {
+    pub(crate) fn is_gone(&self) -> bool {
         self.state == State::Gone
     }
 
     /// Whether it does not even read the end of its connection.
-    pub fn never_reads(&self) -> bool {
+    pub(crate) fn never_reads(&self) -> bool {
         self.ending == Ending::NeverReads
     }
 
     /// When it next does something of its own accord.
-    pub fn next_at_us(&self) -> Option<u64> {
+    pub(crate) fn next_at_us(&self) -> Option<u64> {
         let waits = match self.state {
             State::Gone | State::AwaitsEnd => true,
+            _ if !self.peer.is_connected() => return Some(self.gives_up_us),
             _ if self.sent < self.outgoing.len() => false,
             _ => self.is_at_rest() || self.waits_for_replies(),
         };
@@ -170,7 +177,7 @@ impl Client {
     }
 
     /// One line for messages.
-    pub fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let asked = self.script.expected.front().map_or("nothing", |expected| expected.asked.as_str());
         format!(
             "client {} ({}, {:?}, {:?}, {} bursts left) waits for {} replies, first to {asked}; {} of {} bytes said, {} unsent, {} unread",
@@ -188,7 +195,7 @@ impl Client {
     }
 
     /// Says a round of everything once more, if it is still there.
-    pub fn check_up(&mut self, now_us: u64) {
+    pub(crate) fn check_up(&mut self, now_us: u64) {
         if self.state == State::Talking {
             let bytes = self.script.checkup();
             self.speak(bytes);
@@ -197,7 +204,7 @@ impl Client {
     }
 
     /// Says no more.
-    pub fn fall_silent(&mut self) {
+    pub(crate) fn fall_silent(&mut self) {
         self.bursts_left = 0;
         if self.state == State::Talking {
             self.ending = Ending::Stay;
@@ -205,7 +212,7 @@ impl Client {
     }
 
     /// Does what is to be done now.
-    pub fn step(&mut self, around: &Around<'_>) -> Result<(), String> {
+    pub(crate) fn step(&mut self, around: &Around<'_>) -> Result<(), String> {
         if self.state == State::Gone {
             return Ok(());
         }
@@ -213,7 +220,17 @@ impl Client {
         if self.peer.is_over() {
             return self.ended(around);
         }
-        if around.now_us < self.next_at_us || !self.peer.is_connected() {
+        if !self.peer.is_connected() {
+            if around.now_us < self.gives_up_us {
+                return Ok(());
+            }
+            if around.plan.client_faults.connect_hangs_ppm == 0 {
+                return Err(format!("no connect in {CONNECT_US} us: {}", self.describe()));
+            }
+            self.go();
+            return Ok(());
+        }
+        if around.now_us < self.next_at_us {
             return Ok(());
         }
         if self.sent < self.outgoing.len() {
@@ -234,7 +251,7 @@ impl Client {
     fn waits_for_replies(&self) -> bool {
         let last = self.bursts_left == 0 && matches!(self.ending, Ending::Stay | Ending::Close);
         self.state == State::Talking
-            && (self.patient || last)
+            && (self.patient || last || self.script.must_wait())
             && self.ending != Ending::NeverReads
             && !self.script.expected.is_empty()
     }
@@ -266,7 +283,9 @@ impl Client {
         let no_connect = self.peer.connect_error().is_some() && around.plan.client_faults.connect_refused_ppm > 0;
         let own = matches!(self.ending, Ending::HalfRequest | Ending::NeverReads | Ending::Reset);
         let cut = around.failing && (!self.replies.rest().is_empty() || self.script.waits_for_much());
-        let expects_end = matches!(self.state, State::AwaitsEnd) && all_heard;
+        let said_all = self.sent == self.outgoing.len();
+        let farewell = self.state == State::Leaving && self.ending == Ending::Farewell && said_all;
+        let expects_end = (self.state == State::AwaitsEnd || farewell) && all_heard;
         let right = expects_end
             || by_network
             || no_connect
@@ -325,7 +344,6 @@ impl Client {
 
     /// Questions that concern everybody.
     fn administer(&mut self, around: &Around<'_>, out: &mut Vec<u8>) {
-        let ok = || Reply::Exact(b"+OK\r\n".to_vec());
         match self.rng.between(0, 4) {
             0 if !around.victims.is_empty() => {
                 let at = self.rng.between(0, around.victims.len() as u64 - 1) as usize;
@@ -336,9 +354,9 @@ impl Client {
             1 => {
                 let ms = pick(&mut self.rng, &[0, 1, 20, 100]).to_string();
                 let mode = if self.rng.chance(500_000) { "WRITE" } else { "ALL" };
-                self.script.ask_proxy(out, &["CLIENT", "PAUSE", &ms, mode], ok());
+                self.script.ask_proxy(out, &["CLIENT", "PAUSE", &ms, mode], Reply::Done);
             }
-            2 => self.script.ask_proxy(out, &["CLIENT", "UNPAUSE"], ok()),
+            2 => self.script.ask_proxy(out, &["CLIENT", "UNPAUSE"], Reply::Done),
             3 => self.script.ask_about(out, &["INFO", "all"]),
             _ => self.script.ask_about(out, &["CLIENT", "LIST"]),
         }

@@ -12,11 +12,11 @@ use testkit::frames::quote;
 use testkit::model::Effect;
 
 /// Bytes of one APPEND: `c0012:000345;`.
-pub const TAG_BYTES: usize = 13;
+pub(crate) const TAG_BYTES: usize = 13;
 
 /// How a key is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Use {
+pub(crate) enum Use {
     /// SET and GET of values that name their request.
     Text,
     /// INCR.
@@ -29,7 +29,7 @@ pub enum Use {
 
 /// See the module.
 #[derive(Debug)]
-pub struct Ledger {
+pub(crate) struct Ledger {
     used: Use,
     /// The value of the last acknowledged SET.
     last: Option<Vec<u8>>,
@@ -45,32 +45,32 @@ pub struct Ledger {
 
 impl Ledger {
     /// A key that nobody has touched.
-    pub fn new(used: Use) -> Self {
+    pub(crate) fn new(used: Use) -> Self {
         Self { used, last: None, maybe: Vec::new(), low: 0, sent: 0, writes: Vec::new() }
     }
 
     /// The value is about to be written; returns the number of this write.
-    pub fn send(&mut self, value: Vec<u8>) -> u64 {
+    pub(crate) fn send(&mut self, value: Vec<u8>) -> u64 {
         self.writes.push((value, false));
         self.sent += 1;
         self.sent
     }
 
     /// Nobody will tell what became of the write `nth`.
-    pub fn unknown(&mut self, nth: u64) {
+    pub(crate) fn unknown(&mut self, nth: u64) {
         let value = self.writes[nth as usize - 1].0.clone();
         self.maybe.push(value);
     }
 
     /// SET number `nth` was acknowledged.
-    pub fn set(&mut self, nth: u64) {
+    pub(crate) fn set(&mut self, nth: u64) {
         let write = &mut self.writes[nth as usize - 1];
         write.1 = true;
         self.last = Some(write.0.clone());
     }
 
     /// INCR, APPEND or LPUSH number `nth` was answered with this result.
-    pub fn added(&mut self, nth: u64, result: i64) -> Result<(), String> {
+    pub(crate) fn added(&mut self, nth: u64, result: i64) -> Result<(), String> {
         let unit = if self.used == Use::Log { TAG_BYTES as i64 } else { 1 };
         let count = u64::try_from(result / unit).unwrap_or(0);
         if result % unit != 0 || count <= self.low || count > nth {
@@ -82,7 +82,7 @@ impl Ledger {
     }
 
     /// The key reads as this; `sent` writes were sent before the read.
-    pub fn reads(&self, value: Option<&[u8]>, sent: u64) -> Result<(), String> {
+    pub(crate) fn reads(&self, value: Option<&[u8]>, sent: u64) -> Result<(), String> {
         let fits = match (self.used, value) {
             (Use::Text, value) => {
                 self.last.as_deref() == value || value.is_some_and(|value| self.maybe.iter().any(|maybe| maybe == value))
@@ -114,7 +114,7 @@ impl Ledger {
     }
 
     /// The largest value that a read may bring, in bytes.
-    pub fn bytes_max(&self) -> usize {
+    pub(crate) fn bytes_max(&self) -> usize {
         match self.used {
             Use::Counter => 20,
             Use::Log => self.sent as usize * TAG_BYTES,
@@ -123,17 +123,17 @@ impl Ledger {
     }
 
     /// Writes sent so far.
-    pub fn sent(&self) -> u64 {
+    pub(crate) fn sent(&self) -> u64 {
         self.sent
     }
 
     /// How the key is used.
-    pub fn used(&self) -> Use {
+    pub(crate) fn used(&self) -> Use {
         self.used
     }
 
     /// Compares with what the server did, when all is over.
-    pub fn judge(&self, model: &Model, db: u32, key: &[u8]) -> Result<(), String> {
+    pub(crate) fn judge(&self, model: &Model, db: u32, key: &[u8]) -> Result<(), String> {
         let effects = model.effects(db, key);
         let what = || format!("db {db} key {}", quote(key, 40));
         if self.used == Use::Counter {

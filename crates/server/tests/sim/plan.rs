@@ -11,11 +11,11 @@ use engine::settings::{Limits, Password, Timeouts};
 use netio::sim::{SimFaults, SimRng};
 
 /// The password on seeds that have one.
-pub const PASSWORD: &[u8] = b"open sesame";
+pub(crate) const PASSWORD: &[u8] = b"open sesame";
 
 /// What a run is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// Everything is cut and delayed, nothing breaks, clients behave: no errors, byte-exact replies.
     Sound,
     /// The server is well; clients and their network are not. Nobody else may notice.
@@ -32,7 +32,7 @@ pub enum Kind {
 
 impl Kind {
     /// The kind of a seed.
-    pub fn of(seed: u64) -> Self {
+    pub(crate) fn of(seed: u64) -> Self {
         match seed % 8 {
             0 | 1 => Self::Sound,
             2 => Self::UnkindClients,
@@ -45,19 +45,19 @@ impl Kind {
     }
 
     /// Whether the server and the way to it may fail.
-    pub fn server_fails(self) -> bool {
+    pub(crate) fn server_fails(self) -> bool {
         matches!(self, Self::TroubledServer | Self::Everything)
     }
 
     /// Whether clients and the way to them may fail.
-    pub fn clients_fail(self) -> bool {
+    pub(crate) fn clients_fail(self) -> bool {
         matches!(self, Self::UnkindClients | Self::Everything)
     }
 }
 
 /// Something that is done to the server at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub(crate) enum Trouble {
     /// Gone: its connections are reset, connects are refused.
     Dead,
     /// It takes bytes and does nothing; when it wakes it does all of it.
@@ -76,35 +76,35 @@ pub enum Trouble {
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub struct Plan {
-    pub seed: u64,
-    pub kind: Kind,
-    pub workers: usize,
-    pub clients: usize,
-    pub clients_max: usize,
-    pub password: bool,
-    pub settings: Settings,
-    pub client_faults: SimFaults,
-    pub server_faults: SimFaults,
+pub(crate) struct Plan {
+    pub(crate) seed: u64,
+    pub(crate) kind: Kind,
+    pub(crate) workers: usize,
+    pub(crate) clients: usize,
+    pub(crate) clients_max: usize,
+    pub(crate) password: bool,
+    pub(crate) settings: Settings,
+    pub(crate) client_faults: SimFaults,
+    pub(crate) server_faults: SimFaults,
     /// Bytes that all clients together may cause to travel, so that a run of single bytes stays short.
-    pub bytes_budget: usize,
+    pub(crate) bytes_budget: usize,
     /// Bursts of each client, at most.
-    pub bursts_max: u64,
+    pub(crate) bursts_max: u64,
     /// Requests of a burst, at most.
-    pub pipeline_max: u64,
+    pub(crate) pipeline_max: u64,
     /// Largest value, in bytes.
-    pub value_bytes_max: u64,
+    pub(crate) value_bytes_max: u64,
     /// When what happens to the server, sorted.
-    pub troubles: Vec<(u64, Trouble)>,
+    pub(crate) troubles: Vec<(u64, Trouble)>,
     /// One of the clients asks CLIENT LIST, KILL, PAUSE and INFO.
-    pub has_admin: bool,
+    pub(crate) has_admin: bool,
     /// A bound is so low that well-behaved clients may be closed at it.
-    pub tight: bool,
+    pub(crate) tight: bool,
 }
 
 impl Plan {
     /// The plan of a seed.
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         let rng = &mut SimRng::new(seed ^ 0x7265_7370_6f6f_6c00);
         let kind = Kind::of(seed);
         let (client_faults, server_faults) = faults(kind, rng);
@@ -152,13 +152,13 @@ impl Plan {
     }
 
     /// The settings of one worker.
-    pub fn settings_of(&self, worker: usize) -> Settings {
+    pub(crate) fn settings_of(&self, worker: usize) -> Settings {
         Settings { worker: worker as u32, workers: self.workers as u32, ..self.settings.clone() }
     }
 }
 
 /// One of these by chance.
-pub fn pick(rng: &mut SimRng, of: &[u64]) -> u64 {
+pub(crate) fn pick(rng: &mut SimRng, of: &[u64]) -> u64 {
     of[rng.between(0, of.len() as u64 - 1) as usize]
 }
 

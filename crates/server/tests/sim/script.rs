@@ -27,7 +27,7 @@ type Key = (u32, Vec<u8>);
 
 /// What a reply must be.
 #[derive(Debug)]
-pub enum Reply {
+pub(crate) enum Reply {
     /// These bytes.
     Exact(Vec<u8>),
     /// OK to SET number `nth` of this key.
@@ -49,6 +49,8 @@ pub enum Reply {
         /// Protocol of the client when it asked.
         resp3: bool,
     },
+    /// OK to something that only the proxy does.
+    Done,
     /// An error that begins like this.
     Error(&'static str),
     /// Whatever the model of its own says.
@@ -57,11 +59,11 @@ pub enum Reply {
 
 /// A reply to come.
 #[derive(Debug)]
-pub struct Expected {
+pub(crate) struct Expected {
     /// For messages.
-    pub asked: String,
+    pub(crate) asked: String,
     /// What it must be.
-    pub reply: Reply,
+    pub(crate) reply: Reply,
     /// What a direct connection gives.
     reference: Option<Vec<u8>>,
     /// An upstream takes part, so it may fail where upstreams do.
@@ -69,7 +71,7 @@ pub struct Expected {
 }
 
 /// See the module.
-pub struct Script {
+pub(crate) struct Script {
     number: usize,
     rng: SimRng,
     /// Says the same directly.
@@ -86,14 +88,14 @@ pub struct Script {
     bytes_left: usize,
     pipeline_max: u64,
     /// Replies to come.
-    pub expected: VecDeque<Expected>,
+    pub(crate) expected: VecDeque<Expected>,
     /// The last error that a failure of the server explains.
-    pub errors_seen: u32,
+    pub(crate) errors_seen: u32,
 }
 
 impl Script {
     /// The script of one client of a plan.
-    pub fn new(plan: &Plan, number: usize, seed: u64) -> Self {
+    pub(crate) fn new(plan: &Plan, number: usize, seed: u64) -> Self {
         let mut rng = SimRng::new(seed);
         let reference = (!plan.kind.server_fails()).then(|| {
             let mut model = Model::new();
@@ -124,7 +126,7 @@ impl Script {
     }
 
     /// The next pipeline. Where upstreams fail, a request on whose outcome the next ones depend goes alone.
-    pub fn burst(&mut self) -> Vec<u8> {
+    pub(crate) fn burst(&mut self) -> Vec<u8> {
         let mut out = Vec::new();
         if !self.greeted {
             self.greet(&mut out);
@@ -144,7 +146,7 @@ impl Script {
     }
 
     /// A round of everything, for when all is well again.
-    pub fn checkup(&mut self) -> Vec<u8> {
+    pub(crate) fn checkup(&mut self) -> Vec<u8> {
         let mut out = Vec::new();
         self.bytes_left = self.bytes_left.max(4_000);
         if !self.greeted {
@@ -158,7 +160,7 @@ impl Script {
     }
 
     /// The last words of a client that goes: QUIT, or something that is not the protocol.
-    pub fn farewell(&mut self) -> Vec<u8> {
+    pub(crate) fn farewell(&mut self) -> Vec<u8> {
         let mut out = Vec::new();
         let words: [&[u8]; 4] =
             [b"*1\r\n$4\r\nQUIT\r\n", b"*1\r\n:3\r\n", b"*1\r\n$-5\r\n", b"SET \"unbalanced\r\n"];
@@ -174,7 +176,7 @@ impl Script {
     }
 
     /// The begin of a request that never ends.
-    pub fn half_request(&mut self) -> Vec<u8> {
+    pub(crate) fn half_request(&mut self) -> Vec<u8> {
         let bytes = pick(&mut self.rng, &[10, self.large_from_bytes as u64 * 2]);
         let mut out = format!("*3\r\n$3\r\nSET\r\n$5\r\nk:abc\r\n${}\r\n", bytes + 10).into_bytes();
         out.resize(out.len() + bytes as usize / 2, b'h');
@@ -182,18 +184,24 @@ impl Script {
     }
 
     /// A question to the proxy.
-    pub fn ask_proxy(&mut self, out: &mut Vec<u8>, words: &[&str], reply: Reply) {
+    pub(crate) fn ask_proxy(&mut self, out: &mut Vec<u8>, words: &[&str], reply: Reply) {
         self.say(out, &request(words), reply, false);
     }
 
     /// A question to the proxy that is answered in text.
-    pub fn ask_about(&mut self, out: &mut Vec<u8>, words: &[&str]) {
+    pub(crate) fn ask_about(&mut self, out: &mut Vec<u8>, words: &[&str]) {
         let reply = Reply::Text { resp3: self.resp3 };
         self.say(out, &request(words), reply, false);
     }
 
+    /// Whether it cannot go on before it knows its database and protocol.
+    pub(crate) fn must_wait(&self) -> bool {
+        let decides = |expected: &Expected| matches!(expected.reply, Reply::Hello(_) | Reply::Select(_));
+        self.reference.is_none() && self.expected.iter().any(decides)
+    }
+
     /// Whether its requests still wait for a large reply.
-    pub fn waits_for_much(&self) -> bool {
+    pub(crate) fn waits_for_much(&self) -> bool {
         let much = |key: &Key| self.ledgers.get(key).is_some_and(|ledger| ledger.bytes_max() > CUT_THROUGH_BYTES / 2);
         self.expected.iter().any(|expected| match &expected.reply {
             Reply::Value(key, _) => much(key),
@@ -203,7 +211,7 @@ impl Script {
     }
 
     /// Takes the next reply. `failing`: the server may have failed on its way.
-    pub fn hear(&mut self, reply: &[u8], failing: bool) -> Result<(), String> {
+    pub(crate) fn hear(&mut self, reply: &[u8], failing: bool) -> Result<(), String> {
         let Some(expected) = self.expected.pop_front() else {
             return Err(format!("a reply that nobody asked for: {}", quote(reply, 80)));
         };
@@ -255,6 +263,7 @@ impl Script {
                 }
                 Ok(())
             }
+            Reply::Done if reply == b"+OK\r\n" => Ok(()),
             Reply::Integer => integer(reply).map(|_| ()),
             Reply::Text { resp3: true } if reply.starts_with(b"=") => Ok(()),
             Reply::Text { resp3: false } if reply.starts_with(b"$") => Ok(()),
@@ -282,7 +291,7 @@ impl Script {
     }
 
     /// The client is gone: whatever was not answered may have been done. What is expected is forgotten.
-    pub fn abandon(&mut self) {
+    pub(crate) fn abandon(&mut self) {
         while let Some(expected) = self.expected.pop_front() {
             self.unknown(&expected.reply);
         }
@@ -295,7 +304,7 @@ impl Script {
     }
 
     /// Compares with what the server did.
-    pub fn judge(&self, model: &Model) -> Result<(), String> {
+    pub(crate) fn judge(&self, model: &Model) -> Result<(), String> {
         self.ledgers.iter().try_for_each(|((db, key), ledger)| ledger.judge(model, *db, key))
     }
 
@@ -310,7 +319,7 @@ impl Script {
         let reference = self.direct(bytes);
         let reference = match reply {
             // What the proxy says of itself is its own.
-            Reply::Integer | Reply::Text { .. } | Reply::Error(_) => None,
+            Reply::Integer | Reply::Text { .. } | Reply::Error(_) | Reply::Done => None,
             _ => reference,
         };
         let asked = quote(bytes, 60);
@@ -525,14 +534,7 @@ impl Script {
             self.say_silently(out, &request(&[b"SET", key.1.as_slice(), &value]));
         }
         if off {
-            let ok = Reply::Exact(b"+OK\r\n".to_vec());
-            self.expected.push_back(Expected {
-                asked: "CLIENT REPLY ON".to_owned(),
-                reply: ok,
-                reference: None,
-                fallible: false,
-            });
-            out.extend_from_slice(&request(&["CLIENT", "REPLY", "ON"]));
+            self.say(out, &request(&["CLIENT", "REPLY", "ON"]), Reply::Done, false);
         }
     }
 
@@ -579,7 +581,7 @@ impl Script {
             }
             2 => self.say(out, &request(&["NO.SUCH", &key, "a b"]), Reply::Reference, true),
             3 => self.say(out, &request(&["EXISTS", &key, &key]), Reply::Reference, true),
-            4 => self.say(out, &request(&["INCR", &key]), Reply::Reference, true),
+            4 => self.say(out, &request(&["LLEN", &key]), Reply::Reference, true),
             _ => self.say(out, &request(&["STRLEN", &key]), Reply::Reference, true),
         }
     }

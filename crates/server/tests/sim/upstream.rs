@@ -18,7 +18,7 @@ const FULL: &[u8] = b"-ERR max number of clients reached\r\n";
 
 /// A wrong that the judge must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Planted {
+pub(crate) enum Planted {
     /// None: the server is right.
     Nothing,
     /// Two neighbouring replies of one connection change places.
@@ -32,17 +32,17 @@ pub enum Planted {
 }
 
 /// See the module.
-pub struct Server {
+pub(crate) struct Server {
     net: SimNet,
     at: Address,
     listener: Option<SimListener>,
     /// What it knows and did.
-    pub model: Model,
+    pub(crate) model: Model,
     conns: Vec<Conn>,
     mode: Trouble,
     planted: Planted,
     /// How often the planted fault hit.
-    pub hits: u32,
+    pub(crate) hits: u32,
     /// Requests looked at, for choosing which one is hit.
     seen: u64,
 }
@@ -57,7 +57,7 @@ struct Conn {
 
 impl Server {
     /// A server that listens at `at`.
-    pub fn new(net: &SimNet, at: Address, password: bool, planted: Planted) -> Self {
+    pub(crate) fn new(net: &SimNet, at: Address, password: bool, planted: Planted) -> Self {
         let mut model = Model::new();
         if password {
             model.require_password(PASSWORD);
@@ -68,7 +68,7 @@ impl Server {
     }
 
     /// Something happens to it.
-    pub fn suffer(&mut self, trouble: Trouble) {
+    pub(crate) fn suffer(&mut self, trouble: Trouble) {
         match trouble {
             Trouble::Dead => {
                 self.listener = None;
@@ -88,18 +88,18 @@ impl Server {
     }
 
     /// It goes for good.
-    pub fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         self.conns.clear();
         self.listener = None;
     }
 
     /// Connections that are open.
-    pub fn open_conns(&self) -> usize {
+    pub(crate) fn open_conns(&self) -> usize {
         self.conns.len()
     }
 
     /// Does what can be done now.
-    pub fn pump(&mut self) {
+    pub(crate) fn pump(&mut self) {
         while let Some(peer) = self.listener.as_ref().and_then(SimListener::accept) {
             if self.mode == Trouble::Full {
                 peer.send(FULL);
@@ -188,8 +188,8 @@ impl Server {
     }
 
     fn swap_somewhere(&mut self, replies: &mut [Vec<u8>]) {
-        // Values of clients only: a swap of two "+OK" changes nothing that anybody could see.
-        let named = |reply: &Vec<u8>| reply.starts_with(b"$") && reply.windows(2).any(|at| at == b"\nv");
+        // Not the replies to the proxy's own commands, which are maps and arrays.
+        let named = |reply: &Vec<u8>| reply.starts_with(b"$") || reply.starts_with(b":") || reply.starts_with(b"+");
         let found = (1..replies.len()).find(|at| {
             named(&replies[at - 1]) && named(&replies[*at]) && replies[at - 1] != replies[*at]
         });

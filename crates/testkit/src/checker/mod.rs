@@ -11,7 +11,7 @@
 //! - **I4** every request ends, by a reply or by the end of its connection, within the deadline.
 //!
 //! Error replies and closed connections are no violation: they are counted, and a write that ended
-//! so may or may not have been executed. Its key is retired (see [`book`]), so that all later
+//! so may or may not have been executed. Its key is retired (see `book`), so that all later
 //! replies stay predictable. Whether errors were expected in a run is for the test to say, from the
 //! counts.
 //!

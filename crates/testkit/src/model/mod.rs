@@ -1,7 +1,7 @@
 //! A model of the server: bytes in, bytes out, no socket, no clock.
 //!
 //! It stands behind the simulated network, where thousands of runs a minute need a server that is
-//! exact, fast and can be looked into. It knows the commands of [`table`] only, with the server's
+//! exact, fast and can be looked into. It knows the commands of `table` only, with the server's
 //! own reply shapes and error texts (those of Redis 7.2; checked beside a real server by a test of
 //! this crate), strings and lists, 16 databases, RESP2 and RESP3. Expiry, transactions, scripts and
 //! pub/sub are deliberately absent.
