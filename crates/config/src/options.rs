@@ -339,7 +339,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "limits.bulk_bytes_max",
         "Longest bulk string in a request",
         "What Redis calls proto-max-bulk-len.",
-        Kind::Bytes { min: MIB, max: 4 * GIB, at: |d| &mut d.config.limits.bulk_bytes_max },
+        Kind::Bytes { min: MIB, max: GIB, at: |d| &mut d.config.limits.bulk_bytes_max },
     ),
     OptionSpec::new(
         "limits.upstream_conns_max",

@@ -281,7 +281,7 @@ impl Engine {
         }
         self.stats.upstream_losses += 1;
         upstream.short_lives =
-            if now.since(upstream.ready_at) < SHORT_LIFE_US { upstream.short_lives + 1 } else { 0 };
+            if !ours && now.since(upstream.ready_at) < SHORT_LIFE_US { upstream.short_lives + 1 } else { 0 };
         let short_lived = upstream.short_lives > 1;
         let (role, half_given) = (upstream.role, upstream.forwarded > 0);
         upstream.state = State::Idle;
@@ -335,11 +335,13 @@ impl Engine {
     }
 
     /// The upstream of a large request is gone: the rest of the request is dropped.
-    fn stop_streaming(&mut self, client: ClientId, id: UpstreamId) {
-        if let Some(client) = self.clients.get_mut(client)
+    pub(crate) fn stop_streaming(&mut self, client_id: ClientId, id: UpstreamId) {
+        if let Some(client) = self.clients.get_mut(client_id)
             && client.hold == crate::client::Hold::Streaming(id)
         {
             client.hold = crate::client::Hold::Skipping;
+            // Its reading may be stopped because that upstream was full.
+            self.update_reading(client_id);
         }
     }
 

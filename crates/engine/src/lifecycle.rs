@@ -39,6 +39,11 @@ impl Engine {
         Some(self.clients.insert(client))
     }
 
+    /// A client was turned away before it came here, because all workers together have too many.
+    pub fn count_rejected(&mut self) {
+        self.stats.clients_rejected += 1;
+    }
+
     /// What a client gets that finds no room.
     pub fn turn_away() -> Vec<u8> {
         let mut out = Vec::new();
@@ -128,8 +133,11 @@ impl Engine {
 
     /// A buffer went out to the upstream and comes back.
     pub fn handle_upstream_sent(&mut self, now: Time, id: UpstreamId, buf: Vec<u8>) {
-        let Some(upstream) = self.upstreams.get_mut(id) else { return self.pool.give(buf) };
-        upstream.out.finish_send(buf, &mut self.pool);
+        let Some(upstream) = self.upstreams.get_mut(id).filter(|up| up.is_open()) else {
+            // The connection was lost earlier in this turn, and its output is forgotten already.
+            return self.pool.give(buf);
+        };
+        upstream.out.finish_send_and_keep(buf, &mut self.pool);
         if upstream.waiters.is_empty() && !matches!(upstream.role, crate::upstream::Role::Transfer(_)) {
             return;
         }
@@ -272,7 +280,8 @@ impl Engine {
         let wanted = !client.eof
             && !client.closing
             && room_upstream
-            && client.tail.len() < limits.client_in_high_bytes;
+            // What waits of a client that is not held is one unfinished request: without its rest it would wait for ever.
+            && (client.hold == Hold::No || client.tail.len() < limits.client_in_high_bytes);
         if wanted != client.reading && !client.eof {
             client.reading = wanted;
             self.actions.push_back(Action::ReadClient(id, wanted));

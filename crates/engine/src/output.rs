@@ -13,6 +13,7 @@
 //! Invariant: at most one buffer is in flight, bytes leave in the order of filling, and `pending()` counts every byte that
 //! the driver has not reported as sent.
 
+use crate::limits::POOLED_BUFFER_BYTES;
 use crate::pool::BufferPool;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -72,10 +73,28 @@ impl Output {
     /// The driver gives the buffer back: all of it went out.
     #[inline]
     pub fn finish_send(&mut self, buf: Vec<u8>, pool: &mut BufferPool) {
+        self.end_flight(&buf);
+        pool.give(buf);
+    }
+
+    /// As [`Self::finish_send`], but the buffer stays here for the next fill. For upstreams: they are few and always busy, and
+    /// their batches are large. Handed round through the pool, their large buffers would end up with the many clients.
+    #[inline]
+    pub fn finish_send_and_keep(&mut self, mut buf: Vec<u8>, pool: &mut BufferPool) {
+        self.end_flight(&buf);
+        if self.filling.capacity() == 0 && buf.capacity() <= POOLED_BUFFER_BYTES {
+            buf.clear();
+            self.filling = buf;
+        } else {
+            pool.give(buf);
+        }
+    }
+
+    #[inline]
+    fn end_flight(&mut self, buf: &[u8]) {
         debug_assert_eq!(self.flight_bytes, buf.len(), "a buffer came back that was not in flight");
         self.queued_bytes -= self.flight_bytes;
         self.flight_bytes = 0;
-        pool.give(buf);
     }
 
     /// Drops everything, for a connection that is gone.
@@ -103,6 +122,20 @@ mod tests {
         assert_eq!(out.pending(), 11);
         out.finish_send(first, &mut pool);
         assert_eq!(out.begin_send().unwrap(), b"second");
+    }
+
+    #[test]
+    fn a_kept_buffer_is_filled_again_and_a_huge_one_is_let_go() {
+        let mut pool = BufferPool::default();
+        let mut out = Output::default();
+        for bytes in [10_000, POOLED_BUFFER_BYTES + 1] {
+            out.buf(&mut pool).resize(bytes, b'x');
+            let sent = out.begin_send().unwrap();
+            out.finish_send_and_keep(sent, &mut pool);
+            assert_eq!((out.pending(), pool.bytes()), (0, 0));
+            assert_eq!(out.filling.capacity() >= 10_000, bytes == 10_000);
+            assert!(out.begin_send().is_none(), "what was sent is not sent again");
+        }
     }
 
     #[test]

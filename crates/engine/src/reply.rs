@@ -14,7 +14,7 @@
 use crate::client::Client;
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
-use crate::limits::{CLIENT_STREAM_BYTES, CUT_THROUGH_BYTES, OWN_REPLY_BYTES};
+use crate::limits::{CLIENT_STREAM_BYTES, CUT_THROUGH_BYTES, OWN_REPLY_BYTES, POOLED_BUFFER_BYTES};
 use crate::pool::BufferPool;
 use crate::stats::Stats;
 use crate::time::Time;
@@ -41,7 +41,7 @@ impl Engine {
     /// Bytes came from an upstream.
     pub fn handle_upstream_bytes(&mut self, now: Time, id: UpstreamId, bytes: &[u8]) {
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
-        if !upstream.has_socket() {
+        if !upstream.is_open() {
             return;
         }
         upstream.progress_at = now;
@@ -65,14 +65,17 @@ impl Engine {
             return;
         }
         if let Some(upstream) = self.upstreams.get_mut(id).filter(|up| up.has_socket()) {
-            upstream.tail = self.pool.take();
+            if upstream.tail.capacity() == 0 {
+                upstream.tail = self.pool.take();
+            }
             upstream.tail.extend_from_slice(rest);
         }
     }
 
     fn put_back_upstream_tail(&mut self, id: UpstreamId, mut tail: alloc::vec::Vec<u8>, used: usize) {
         match self.upstreams.get_mut(id).filter(|up| up.has_socket()) {
-            Some(upstream) if used < tail.len() => {
+            // Emptied it stays, for the reason of `Output::finish_send_and_keep`.
+            Some(upstream) if used < tail.len() || tail.capacity() <= POOLED_BUFFER_BYTES => {
                 tail.drain(..used);
                 upstream.tail = tail;
             }

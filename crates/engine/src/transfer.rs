@@ -256,7 +256,9 @@ impl Engine {
         if self.by_key.get(&upstream.key) == Some(&id) {
             self.by_key.remove(&upstream.key);
         }
-        if matches!(upstream.role, Role::Transfer(_)) {
+        if let Role::Transfer(client) = upstream.role {
+            // It may have been answered before its end; then it is in nobody's FIFO any more.
+            self.stop_streaming(client, id);
             self.wake_transfer_waiter();
         }
     }

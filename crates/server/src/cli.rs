@@ -104,13 +104,13 @@ fn serve(matches: &ArgMatches) -> Result<(), Failure> {
     let name = path.as_deref().map(|path| path.display().to_string()).unwrap_or_default();
     let file = text.as_deref().map(|text| FileText { name: &name, text });
     let config = load(file, &arguments(matches)?)?;
-    start(&config)
+    start(&config, &name)
 }
 
-/// Starts logging and the proxy; returns when it was asked to stop and is done.
-pub(crate) fn start(config: &Config) -> Result<(), Failure> {
+/// Starts logging and the proxy, whose configuration came from `file` (empty: none); returns when it was asked to stop and is done.
+pub(crate) fn start(config: &Config, file: &str) -> Result<(), Failure> {
     log::start(&config.log).map_err(Failure::Runtime)?;
-    server::run::run(config).map_err(|error| Failure::runtime(&error))
+    server::run::run(config, file).map_err(|error| Failure::runtime(&error))
 }
 
 /// `respool check FILE...`: all mistakes of all files.

@@ -54,7 +54,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     config.upstream_password_file = None;
     let moved = move_from_taken_ports(&mut config.listen)?;
     introduce(&config, &server, &moved)?;
-    let ended = cli::start(&config);
+    let ended = cli::start(&config, "");
     // Said in so many words because it is the point: the server goes before the result is told.
     drop(server);
     ended

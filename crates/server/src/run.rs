@@ -48,15 +48,15 @@ const OWN_FILES: u64 = 64;
 /// The longest TCP_KEEPIDLE that Linux takes, in seconds.
 const KEEPALIVE_MAX_S: u16 = 32_767;
 
-/// Runs the proxy until a signal ends it.
+/// Runs the proxy until a signal ends it. `config_file` is where the configuration came from, for INFO; empty if from nowhere.
 ///
 /// # Errors
 /// Something that is needed cannot be had; nothing keeps running then.
-pub fn run(config: &Config) -> Result<(), StartError> {
+pub fn run(config: &Config, config_file: &str) -> Result<(), StartError> {
     raise_open_files(config);
     let mut signals = Signals::listen().map_err(|error| system("handle signals", error))?;
     let listeners = listen(config)?;
-    let started = start_workers(config, &listeners)?;
+    let started = start_workers(config, config_file, &listeners)?;
     drop(listeners);
     tracing::info!(
         upstream = %config.upstream.address,
@@ -168,7 +168,11 @@ struct Hired {
 }
 
 /// Everything that can fail comes first; only then do the workers begin.
-fn start_workers(config: &Config, listeners: &[Listener]) -> Result<Started, StartError> {
+fn start_workers(
+    config: &Config,
+    config_file: &str,
+    listeners: &[Listener],
+) -> Result<Started, StartError> {
     let hired: Vec<Hired> = (0..config.workers)
         .map(|index| hire(config, index, listeners))
         .collect::<Result<_, _>>()?;
@@ -185,6 +189,7 @@ fn start_workers(config: &Config, listeners: &[Listener]) -> Result<Started, Sta
     let process = Arc::new(Process {
         started: Instant::now(),
         tcp_port: first_port(config),
+        config_file: config_file.to_owned(),
         driver: "epoll",
     });
     let mut workers = Vec::new();

@@ -175,6 +175,13 @@ impl Upstream {
         matches!(self.state, State::Ready)
     }
 
+    /// Whether bytes can travel. Of one that was lost and connects again, late events of the old connection can still come in the same
+    /// turn; they are of no interest.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        matches!(self.state, State::Greeting(_) | State::Ready)
+    }
+
     /// Whether there is a socket.
     pub fn has_socket(&self) -> bool {
         matches!(self.state, State::Connecting(_) | State::Greeting(_) | State::Ready)

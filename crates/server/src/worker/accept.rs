@@ -20,7 +20,10 @@ impl<D: Driver> Worker<D> {
             match self.fleet.place_client(self.index, self.clients_max) {
                 Some(worker) if worker == self.index => self.adopt(now, accepted),
                 Some(worker) => self.fleet.send(worker, Message::Client(accepted)),
-                None => self.turn_away(accepted),
+                None => {
+                    self.engine.count_rejected();
+                    self.turn_away(accepted);
+                }
             }
         }
     }

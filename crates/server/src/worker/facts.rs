@@ -12,6 +12,8 @@ pub struct Process {
     pub started: Instant,
     /// Port of the first TCP listener, 0 if there is none.
     pub tcp_port: u16,
+    /// Path of the configuration file, empty if there is none.
+    pub config_file: String,
     /// Name of the driver.
     pub driver: &'static str,
 }
@@ -25,7 +27,7 @@ impl Process {
             pid: std::process::id(),
             uptime_s: self.started.elapsed().as_secs(),
             tcp_port: self.tcp_port,
-            config_file: String::new(),
+            config_file: self.config_file.clone(),
             executable: executable(),
             os: os(),
             driver: self.driver.to_owned(),

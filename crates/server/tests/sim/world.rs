@@ -128,7 +128,12 @@ impl World {
             self.posts.push(post);
         }
         let fleet = Arc::new(Fleet::new(self.posts.clone(), channel().0));
-        let process = Arc::new(Process { started: Instant::now(), tcp_port: 6380, driver: "sim" });
+        let process = Arc::new(Process {
+            started: Instant::now(),
+            tcp_port: 6380,
+            config_file: String::new(),
+            driver: "sim",
+        });
         for (index, (driver, mailbox)) in drivers.into_iter().zip(boxes).enumerate() {
             let net = self.net.clone();
             let options = WorkerOptions {
