@@ -29,7 +29,7 @@ use resp::{Protocol, encode, value};
 pub(crate) enum Availability {
     /// Yes, here.
     Ready(UpstreamId),
-    /// Not yet: the client was put on this upstream's list.
+    /// Not yet: the client is to be held for this upstream.
     Wait(UpstreamId),
     /// No; the error reply.
     Down(Vec<u8>),
@@ -37,7 +37,12 @@ pub(crate) enum Availability {
 
 impl Engine {
     /// The upstream that new requests of this key use, for this client.
-    pub(crate) fn upstream_for(&mut self, now: Time, key: UpstreamKey, client: ClientId) -> Availability {
+    pub(crate) fn upstream_for(
+        &mut self,
+        now: Time,
+        key: UpstreamKey,
+        client: ClientId,
+    ) -> Availability {
         if let Some(id) = self.by_key.get(&key).copied() {
             self.retire_if_stalled(id, client);
         }
@@ -48,7 +53,7 @@ impl Engine {
                 None => return Availability::Down(self.too_many_upstreams()),
             },
         };
-        self.availability(now, id, client)
+        self.availability(now, id)
     }
 
     /// An upstream that a slow client holds up takes no new requests of others.
@@ -65,13 +70,8 @@ impl Engine {
         }
     }
 
-    /// Whether this upstream takes a request; if not yet, the client is put on its list.
-    pub(crate) fn availability(
-        &mut self,
-        now: Time,
-        id: UpstreamId,
-        client: ClientId,
-    ) -> Availability {
+    /// Whether this upstream takes a request; one that is idle begins to connect.
+    pub(crate) fn availability(&mut self, now: Time, id: UpstreamId) -> Availability {
         let high = self.settings.limits.upstream_out_high_bytes;
         let Some(upstream) = self.upstreams.get_mut(id) else {
             return Availability::Down(reject::node(&self.settings.node.label, "is gone"));
@@ -88,18 +88,19 @@ impl Engine {
                 return Availability::Down(error);
             }
             State::Down(_) => {
-                return Availability::Down(reject::node(&self.settings.node.label, &upstream.cause));
+                return Availability::Down(reject::node(
+                    &self.settings.node.label,
+                    &upstream.cause,
+                ));
             }
             State::Connecting(_) | State::Greeting(_) if upstream.failures > 0 => {
-                return Availability::Down(reject::node(&self.settings.node.label, &upstream.cause));
+                return Availability::Down(reject::node(
+                    &self.settings.node.label,
+                    &upstream.cause,
+                ));
             }
             State::Idle => self.connect(now, id),
             State::Ready | State::Connecting(_) | State::Greeting(_) => {}
-        }
-        if let Some(upstream) = self.upstreams.get_mut(id)
-            && !upstream.waiters.contains(&client)
-        {
-            upstream.waiters.push(client);
         }
         Availability::Wait(id)
     }
@@ -201,9 +202,10 @@ impl Engine {
                 return self.refuse_greeting(now, id, own, error);
             }
         }
-        let greeted = self.upstreams.get(id).is_some_and(|up| {
-            matches!(up.state, State::Greeting(_)) && up.inflight.is_empty()
-        });
+        let greeted = self
+            .upstreams
+            .get(id)
+            .is_some_and(|up| matches!(up.state, State::Greeting(_)) && up.inflight.is_empty());
         if greeted {
             self.upstream_ready(now, id);
         }
@@ -280,8 +282,11 @@ impl Engine {
             return self.connection_failed(now, id, cause, None);
         }
         self.stats.upstream_losses += 1;
-        upstream.short_lives =
-            if !ours && now.since(upstream.ready_at) < SHORT_LIFE_US { upstream.short_lives + 1 } else { 0 };
+        // A timeout takes its time, however short it is set, and says nothing of the next connection. A malformed reply does:
+        // a server that sends one to our own first words would be stormed.
+        let overdue = upstream.overdue_at(&self.settings.timeouts).is_some_and(|at| at <= now);
+        let short = !overdue && now.since(upstream.ready_at) < SHORT_LIFE_US;
+        upstream.short_lives = if short { upstream.short_lives + 1 } else { 0 };
         let short_lived = upstream.short_lives > 1;
         let (role, half_given) = (upstream.role, upstream.forwarded > 0);
         upstream.state = State::Idle;
@@ -323,7 +328,10 @@ impl Engine {
                 continue;
             };
             self.stats.command(run.command).failed += u64::from(run.count);
-            if index == 0 && half_given && self.clients.get(client).is_some_and(|c| c.mid_reply == Some(id)) {
+            if index == 0
+                && half_given
+                && self.clients.get(client).is_some_and(|c| c.mid_reply == Some(id))
+            {
                 // It has the first half of a reply; only a close tells it that the rest will not come.
                 self.close_client(client, Some("its upstream was lost in the middle of a reply"));
                 continue;

@@ -306,13 +306,19 @@ impl Engine {
             );
             assert!(upstream.out.dirty == self.dirty_upstreams.contains(&id));
             if upstream.role == Role::Shared {
-                assert_eq!(self.by_key.get(&upstream.key), Some(&id), "a shared upstream that none finds");
+                assert_eq!(
+                    self.by_key.get(&upstream.key),
+                    Some(&id),
+                    "a shared upstream that none finds"
+                );
             }
         }
         for (id, client) in self.clients.iter() {
             client.places.check();
             assert!(
-                client.hold != Hold::Drained || client.places.open() > 0 || self.resume.contains(&id),
+                client.hold != Hold::Drained
+                    || client.places.open() > 0
+                    || self.resume.contains(&id),
                 "a client waits for replies of which none is open"
             );
             if let Hold::Upstream(upstream) = client.hold {

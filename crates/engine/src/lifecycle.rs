@@ -24,7 +24,12 @@ impl Engine {
     /// A client connected; `addr` and `laddr` as Redis prints addresses. It is `None` if there are too many: the
     /// caller sends [`Engine::turn_away`] and closes.
     #[must_use]
-    pub fn handle_client_open(&mut self, now: Time, addr: String, laddr: String) -> Option<ClientId> {
+    pub fn handle_client_open(
+        &mut self,
+        now: Time,
+        addr: String,
+        laddr: String,
+    ) -> Option<ClientId> {
         if self.clients.len() >= self.settings.limits.clients_max || self.draining {
             self.stats.clients_rejected += 1;
             return None;
@@ -138,7 +143,9 @@ impl Engine {
             return self.pool.give(buf);
         };
         upstream.out.finish_send_and_keep(buf, &mut self.pool);
-        if upstream.waiters.is_empty() && !matches!(upstream.role, crate::upstream::Role::Transfer(_)) {
+        if upstream.waiters.is_empty()
+            && !matches!(upstream.role, crate::upstream::Role::Transfer(_))
+        {
             return;
         }
         upstream.progress_at = now;
@@ -160,9 +167,7 @@ impl Engine {
         match hold {
             Hold::Paused => self.paused_clients.push(id),
             Hold::Upstream(upstream) => {
-                if let Some(upstream) = self.upstreams.get_mut(upstream)
-                    && !upstream.waiters.contains(&id)
-                {
+                if let Some(upstream) = self.upstreams.get_mut(upstream) {
                     upstream.waiters.push(id);
                 }
             }
@@ -173,9 +178,13 @@ impl Engine {
 
     /// Goes on with the clients whose hold may be over; those that came on the list meanwhile wait for the next turn.
     pub(crate) fn run_resumes(&mut self, now: Time) {
+        if self.transfer_place_is_free() {
+            self.wake_transfer_waiter();
+        }
         for _ in 0..self.resume.len() {
             let Some(id) = self.resume.pop_front() else { return };
             let Some(client) = self.clients.get_mut(id) else { continue };
+            client.queued = false;
             if matches!(client.hold, Hold::Streaming(_) | Hold::Skipping) {
                 continue;
             }
@@ -224,7 +233,8 @@ impl Engine {
             }
             _ => false,
         };
-        if goes_on && !self.resume.contains(&id) {
+        if goes_on && !client.queued {
+            client.queued = true;
             self.resume.push_back(id);
         }
         if client.stalls.is_some() && pending <= CLIENT_STREAM_BYTES / 2 {
@@ -297,14 +307,21 @@ impl Engine {
         self.settle(id);
     }
 
-    /// Closes the client now; `cause` is for the log.
-    pub(crate) fn close_client(&mut self, id: ClientId, cause: Option<&str>) {
-        if let (Some(cause), Some(client)) = (cause, self.clients.get(id)) {
+    /// Tells the log why a client is closed.
+    pub(crate) fn tell_closed(&mut self, id: ClientId, cause: &str) {
+        if let Some(client) = self.clients.get(id) {
             self.notices.push_back(Notice::ClientClosed {
                 client: client.number,
                 addr: client.identity.addr.clone(),
                 cause: cause.to_string(),
             });
+        }
+    }
+
+    /// Closes the client now; `cause` is for the log.
+    pub(crate) fn close_client(&mut self, id: ClientId, cause: Option<&str>) {
+        if let Some(cause) = cause {
+            self.tell_closed(id, cause);
         }
         if self.forget_client(id) {
             self.actions.push_back(Action::CloseClient(id));
@@ -354,7 +371,8 @@ impl Engine {
     /// While draining: closes the clients that are owed nothing and said nothing in this turn.
     pub(crate) fn close_idle(&mut self, now: Time) {
         for id in self.clients.ids() {
-            if self.clients.get(id).is_some_and(|client| client.is_idle() && client.input_at < now) {
+            if self.clients.get(id).is_some_and(|client| client.is_idle() && client.input_at < now)
+            {
                 self.close_client(id, None);
             }
         }

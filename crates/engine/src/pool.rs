@@ -1,7 +1,8 @@
 //! Spare buffers of a worker.
 //!
 //! A connection owns a buffer only while it has bytes to send; after the send the buffer returns here and serves the next
-//! connection. So ten thousand idle clients own none, and the steady state allocates nothing.
+//! connection. So ten thousand idle clients own none, and the steady state allocates nothing. Upstreams, which are few, keep theirs
+//! (`Output::finish_send_and_keep`): their batches are large, and every buffer here would in time grow to that size.
 //!
 //! Not here: receive buffers (the driver's) and the unfinished tails of connections.
 //!

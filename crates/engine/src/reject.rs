@@ -51,8 +51,7 @@ pub const CLIENT_ID_RANGE: &str = "ERR client-id should be greater than 0";
 /// An id that is no number.
 pub const CLIENT_ID_INVALID: &str = "ERR Invalid client ID";
 /// CLIENT GETREDIR and CACHING need tracking.
-pub const TRACKING_NEEDED: &str =
-    "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled";
+pub const TRACKING_NEEDED: &str = "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled";
 /// A request that the proxy would answer itself is too large to be kept.
 pub const LOCAL_TOO_LARGE: &str =
     "ERR respool: this command is answered by the proxy and its arguments are too large";
@@ -130,10 +129,7 @@ mod tests {
     fn unknown_commands_are_quoted_as_redis_quotes_them() {
         let mut out = Vec::new();
         unknown_command(&mut out, b"nope", [&b"a"[..], b"b c"].into_iter());
-        assert_eq!(
-            out,
-            b"-ERR unknown command 'nope', with args beginning with: 'a' 'b c' \r\n"
-        );
+        assert_eq!(out, b"-ERR unknown command 'nope', with args beginning with: 'a' 'b c' \r\n");
     }
 
     #[test]

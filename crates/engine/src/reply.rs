@@ -72,7 +72,12 @@ impl Engine {
         }
     }
 
-    fn put_back_upstream_tail(&mut self, id: UpstreamId, mut tail: alloc::vec::Vec<u8>, used: usize) {
+    fn put_back_upstream_tail(
+        &mut self,
+        id: UpstreamId,
+        mut tail: alloc::vec::Vec<u8>,
+        used: usize,
+    ) {
         match self.upstreams.get_mut(id).filter(|up| up.has_socket()) {
             // Emptied it stays, for the reason of `Output::finish_send_and_keep`.
             Some(upstream) if used < tail.len() || tail.capacity() <= POOLED_BUFFER_BYTES => {

@@ -212,6 +212,7 @@ impl Engine {
             Way::Shared => self.forward(now, id, Lane::Shared, frame, known.id, silent),
             Way::Control => self.forward(now, id, Lane::Control, frame, known.id, silent),
             Way::Local => return self.answer_locally(now, id, &known, args, silent),
+            Way::Http => return self.close_http(id),
             Way::Leased | Way::Refused => {
                 let name = known.id.map_or("command", CommandId::name);
                 self.stats.command(known.id).rejected += 1;
@@ -226,6 +227,13 @@ impl Engine {
             self.end_skip(id, silent);
         }
         step
+    }
+
+    /// What came before gets its replies; then the client is closed.
+    pub(crate) fn close_http(&mut self, id: ClientId) -> Step {
+        self.tell_closed(id, "it spoke HTTP");
+        self.begin_close(id);
+        Step::Done
     }
 
     /// `CLIENT REPLY SKIP` covers one command; that was it.

@@ -16,7 +16,7 @@ impl Engine {
     /// When [`Self::handle_timeout`] must be called at the latest; `None`: not before something else happens.
     #[must_use]
     pub fn poll_timeout(&self, now: Time) -> Option<Time> {
-        if !self.resume.is_empty() {
+        if !self.resume.is_empty() || self.transfer_place_is_free() {
             return Some(now);
         }
         let upstreams =
@@ -27,7 +27,8 @@ impl Engine {
 
     fn sweep_at(&self) -> Option<Time> {
         let idle = self.settings.timeouts.client_idle_ms > 0 && !self.clients.is_empty();
-        (idle || self.draining).then(|| self.swept_at.plus_ms(if self.draining { 5 } else { SWEEP_MS }))
+        (idle || self.draining)
+            .then(|| self.swept_at.plus_ms(if self.draining { 5 } else { SWEEP_MS }))
     }
 
     /// Does all that is due. Called once a turn, after the events and before the sends.

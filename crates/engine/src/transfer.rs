@@ -56,6 +56,7 @@ impl Engine {
                 return self.skip_large(id, scanned, |out| reject::needs_own_connection(out, name));
             }
             Way::Refused => return self.skip_large(id, scanned, |out| reject::refused(out, name)),
+            Way::Http => return (input.len(), self.close_http(id)),
             Way::Local | Way::Control => {
                 return self.skip_large(id, scanned, |out| {
                     reject::write(out, reject::LOCAL_TOO_LARGE);
@@ -118,7 +119,7 @@ impl Engine {
         if let Some(upstream) = self.upstreams.get_mut(upstream_id) {
             upstream.role = Role::Transfer(id);
         }
-        match self.availability(now, upstream_id, id) {
+        match self.availability(now, upstream_id) {
             Availability::Ready(upstream) => Ok(upstream),
             Availability::Wait(upstream) => Err(TransferWait::Hold(Hold::Upstream(upstream))),
             Availability::Down(error) => {
@@ -128,7 +129,10 @@ impl Engine {
         }
     }
 
-    fn find_upstream(&self, is_it: impl Fn(&crate::upstream::Upstream) -> bool) -> Option<UpstreamId> {
+    fn find_upstream(
+        &self,
+        is_it: impl Fn(&crate::upstream::Upstream) -> bool,
+    ) -> Option<UpstreamId> {
         self.upstreams.iter().find(|(_, up)| is_it(up)).map(|(id, _)| id)
     }
 
@@ -210,6 +214,13 @@ impl Engine {
             upstream.role = Role::Spare(now);
         }
         self.wake_transfer_waiter();
+    }
+
+    /// Whether a client waits for a place among the transfers although one is free. Whoever was woken for it may not have taken it: its
+    /// request can have become whole meanwhile and go the ordinary way, or its client be gone.
+    pub(crate) fn transfer_place_is_free(&self) -> bool {
+        !self.transfer_waiters.is_empty()
+            && self.transfers() < self.settings.limits.large_transfers_max
     }
 
     /// A place among the transfers became free.

@@ -41,7 +41,9 @@ impl Steady {
         let now = Time(1_000_000);
         let mut engine = Engine::new(Settings::default(), 1, now);
         let clients: Vec<ClientId> = (0..CLIENTS)
-            .map(|_| engine.handle_client_open(now, String::new(), String::new()).expect("there is room"))
+            .map(|_| {
+                engine.handle_client_open(now, String::new(), String::new()).expect("there is room")
+            })
             .collect();
         for client in &clients {
             let mut first = Vec::new();

@@ -14,7 +14,9 @@ use crate::worker::mailbox::{Fleet, Mailbox, Message, Post, Resolve, mailbox};
 use crate::worker::{Process, Worker, WorkerOptions};
 use config::{Config, ListenAddress};
 use netio::epoll::Stream;
-use netio::{Address, Driver, EpollDriver, EpollOptions, Keepalive, ListenOptions, Listener, Waker, sys};
+use netio::{
+    Address, Driver, EpollDriver, EpollOptions, Keepalive, ListenOptions, Listener, Waker, sys,
+};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
@@ -66,7 +68,10 @@ pub fn run(config: &Config, config_file: &str) -> Result<(), StartError> {
         env!("CARGO_PKG_VERSION")
     );
     let signal = signals.wait();
-    tracing::info!(signal, "draining: no new clients, the others get what they are owed; a second signal ends at once");
+    tracing::info!(
+        signal,
+        "draining: no new clients, the others get what they are owed; a second signal ends at once"
+    );
     started.post_all(|| Message::Drain(config.timeouts.drain_ms));
     let closer = signals.closer();
     let posts = started.posts.clone();
@@ -90,7 +95,8 @@ fn system(what: &'static str, error: io::Error) -> StartError {
 fn in_words(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => {
-            "the address is in use by another process; stop that one or choose another `listen`".to_owned()
+            "the address is in use by another process; stop that one or choose another `listen`"
+                .to_owned()
         }
         io::ErrorKind::PermissionDenied => {
             "permission denied (ports below 1024 need a privilege)".to_owned()
@@ -131,7 +137,9 @@ fn listen(config: &Config) -> Result<Vec<Listener>, StartError> {
 }
 
 fn keepalive(config: &Config) -> Option<Keepalive> {
-    let idle_s = u16::try_from(config.timeouts.tcp_keepalive_s).unwrap_or(KEEPALIVE_MAX_S).min(KEEPALIVE_MAX_S);
+    let idle_s = u16::try_from(config.timeouts.tcp_keepalive_s)
+        .unwrap_or(KEEPALIVE_MAX_S)
+        .min(KEEPALIVE_MAX_S);
     (idle_s > 0).then(|| Keepalive { idle_s, ..Keepalive::default() })
 }
 
@@ -264,7 +272,9 @@ fn worker_options(
 /// Different for each worker and each start; it only spreads reconnects.
 fn seed(index: usize) -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    now.map_or(0, |since| since.as_nanos() as u64) ^ ((index as u64) << 56) ^ u64::from(std::process::id())
+    now.map_or(0, |since| since.as_nanos() as u64)
+        ^ ((index as u64) << 56)
+        ^ u64::from(std::process::id())
 }
 
 fn first_port(config: &Config) -> u16 {

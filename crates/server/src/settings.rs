@@ -17,7 +17,11 @@ pub fn engine(config: &Config, index: usize) -> Settings {
         node: Node {
             label: config.upstream.address.to_string(),
             user: config.upstream.user.as_ref().map(|user| user.clone().into_bytes()),
-            password: config.upstream.password.as_ref().map(|secret| Password::new(secret.reveal())),
+            password: config
+                .upstream
+                .password
+                .as_ref()
+                .map(|secret| Password::new(secret.reveal())),
             db: config.upstream.db,
             client_name: config.client_name_upstream.clone().into_bytes(),
         },

@@ -112,6 +112,8 @@ pub struct Client {
     pub reading: bool,
     /// The peer sends no more.
     pub eof: bool,
+    /// It stands on the engine's resume queue; kept here so that it is there once.
+    pub queued: bool,
     /// An upstream's reading is stopped because of this client.
     pub stalls: Option<UpstreamId>,
     /// A reply went out in part (cut-through) from this upstream: if that dies, the client must be closed.
@@ -151,6 +153,7 @@ impl Client {
             closing: false,
             reading: true,
             eof: false,
+            queued: false,
             stalls: None,
             mid_reply: None,
             last_command: None,
@@ -196,7 +199,10 @@ impl Client {
 
     /// Nothing is owed to it and nothing of it waits.
     pub fn is_idle(&self) -> bool {
-        self.places.open() == 0 && self.out.pending() == 0 && self.tail.is_empty() && self.hold == Hold::No
+        self.places.open() == 0
+            && self.out.pending() == 0
+            && self.tail.is_empty()
+            && self.hold == Hold::No
     }
 
     /// Whether its requests may take the short path: plain forwarding without a second look.

@@ -110,7 +110,10 @@ impl Places {
         let mut next = self.head;
         for (index, ready) in self.ready.iter().enumerate() {
             let distance = ready.seq.wrapping_sub(next);
-            assert!(distance < 1 << 31 && (index > 0 || distance > 0), "ready replies out of order");
+            assert!(
+                distance < 1 << 31 && (index > 0 || distance > 0),
+                "ready replies out of order"
+            );
             next = ready.seq.wrapping_add(ready.count);
         }
         assert!(next.wrapping_sub(self.head) <= self.open(), "a ready reply behind the last place");

@@ -89,8 +89,12 @@ impl Engine {
             ids::CLIENT_LIST => self.client_list(call),
             ids::CLIENT_KILL => self.client_kill(call),
             ids::CLIENT_REPLY => self.client_reply(call),
-            ids::CLIENT_NO_EVICT => self.client_switch(call, |client, on| client.identity.no_evict = on),
-            ids::CLIENT_NO_TOUCH => self.client_switch(call, |client, on| client.identity.no_touch = on),
+            ids::CLIENT_NO_EVICT => {
+                self.client_switch(call, |client, on| client.identity.no_evict = on)
+            }
+            ids::CLIENT_NO_TOUCH => {
+                self.client_switch(call, |client, on| client.identity.no_touch = on)
+            }
             ids::CLIENT_PAUSE => self.client_pause(call),
             ids::CLIENT_UNPAUSE => self.ask(call, Question::Unpause, Purpose::Ok),
             ids::CLIENT_GETREDIR => self.say(call, |out| encode::integer(out, -1)),
@@ -268,7 +272,9 @@ impl Engine {
     fn client_tracking(&mut self, call: &Call<'_>) -> Step {
         match on_or_off(call.args[2]) {
             Some(false) => self.ok(call),
-            Some(true) => self.say(call, |out| reject::needs_own_connection(out, "client|tracking")),
+            Some(true) => {
+                self.say(call, |out| reject::needs_own_connection(out, "client|tracking"))
+            }
             None => self.refuse(call, reject::SYNTAX),
         }
     }

@@ -47,8 +47,10 @@ const SERVERS_OWN: [&str; 2] = ["persistence", "replication"];
 
 impl Engine {
     pub(super) fn info(&mut self, now: Time, call: &Call<'_>) -> Step {
-        let asked: Vec<String> =
-            call.args[1..].iter().map(|arg| String::from_utf8_lossy(arg).to_ascii_lowercase()).collect();
+        let asked: Vec<String> = call.args[1..]
+            .iter()
+            .map(|arg| String::from_utf8_lossy(arg).to_ascii_lowercase())
+            .collect();
         let ours = |name: &String| {
             matches!(name.as_str(), "default" | "all" | "everything")
                 || SECTIONS.iter().any(|(own, _)| own == name)
@@ -86,9 +88,10 @@ impl Engine {
     }
 
     fn node_state(&self) -> String {
-        let shared = self.upstreams.iter().find(|(_, up)| {
-            up.role == Role::Shared && up.key.db == self.settings.node.db
-        });
+        let shared = self
+            .upstreams
+            .iter()
+            .find(|(_, up)| up.role == Role::Shared && up.key.db == self.settings.node.db);
         match shared.map(|(_, upstream)| upstream) {
             None => "idle".to_string(),
             Some(upstream) => match &upstream.state {
@@ -246,7 +249,11 @@ fn workers(out: &mut String, source: &Source<'_>) {
         let stats = &report.stats;
         let value = format!(
             "clients={},upstreams={},requests={},inflight={},accepted={}",
-            report.clients, report.upstreams, stats.requests, report.inflight, stats.clients_accepted
+            report.clients,
+            report.upstreams,
+            stats.requests,
+            report.inflight,
+            stats.clients_accepted
         );
         line(out, &format!("worker_{}", report.worker), value);
     }

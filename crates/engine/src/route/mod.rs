@@ -35,6 +35,9 @@ pub enum Way {
     Leased,
     /// Not given on.
     Refused,
+    /// A line of HTTP: a browser was made to speak to us. The client is closed without a word, as Redis does
+    /// (`securityWarningCommand`); given on, the server would close the shared connection.
+    Http,
 }
 
 /// Looks a request up. `arg` gives the arguments by index, 0 being the command.
@@ -45,6 +48,9 @@ pub fn classify<'a>(
 ) -> Known {
     let name = arg(0);
     let Some(mut id) = command::lookup(name) else {
+        if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
+            return Known { id: None, way: Way::Http, writes: false, before_auth: true };
+        }
         let class = learned.and_then(|l| l.lookup(name)).map_or(Class::Pass, |row| row.class);
         return Known { id: None, way: way_of(class, false), writes: true, before_auth: false };
     };
@@ -115,6 +121,8 @@ mod tests {
         assert_eq!(way("script kill"), Way::Control);
         assert_eq!(way("script"), Way::Shared);
         assert_eq!(way("DEBUG SLEEP 0"), Way::Refused);
+        assert_eq!(way("POST / HTTP/1.1"), Way::Http);
+        assert_eq!(way("Host: 127.0.0.1:6379"), Way::Http);
     }
 
     #[test]

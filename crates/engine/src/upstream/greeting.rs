@@ -107,7 +107,8 @@ impl ServerFacts {
             return true;
         };
         let number = at + FIELD.len();
-        let end = reply[number..].iter().position(|b| *b == b'\r').map_or(reply.len(), |n| number + n);
+        let end =
+            reply[number..].iter().position(|b| *b == b'\r').map_or(reply.len(), |n| number + n);
         out.extend_from_slice(&reply[..number]);
         out.extend_from_slice(id.to_string().as_bytes());
         out.extend_from_slice(&reply[end..]);

@@ -54,7 +54,11 @@ fn the_configured_bound_on_unanswered_requests_holds() {
 #[test]
 fn a_client_that_does_not_read_costs_bounded_memory_and_disturbs_nobody() {
     let mut story = Story::new();
-    story.client("a").stops_taking().sends(&request("ECHO 0123456789").repeat(400_000)).is_not_read();
+    story
+        .client("a")
+        .stops_taking()
+        .sends(&request("ECHO 0123456789").repeat(400_000))
+        .is_not_read();
     assert!(story.client("a").unread() > 8 * MIB, "it was read on and on");
     story.client("b").says("GET k");
     story.server().gets("GET k").answers("nil");

@@ -22,6 +22,15 @@ fn a_name_is_kept_and_taken_away() {
 }
 
 #[test]
+fn a_name_has_a_longest_length() {
+    let mut story = Story::new();
+    let longest = engine::limits::CLIENT_NAME_BYTES;
+    story.client("a").says(format!("CLIENT SETNAME {}", "n".repeat(longest)).as_str()).gets("+OK");
+    let line = format!("CLIENT SETNAME {}", "n".repeat(longest + 1));
+    story.client("a").says(line.as_str()).gets(NAME_ERROR);
+}
+
+#[test]
 fn setinfo_knows_two_attributes() {
     let mut story = Story::new();
     story.client("a").says([
@@ -49,7 +58,8 @@ fn info_is_the_clients_own_line() {
     story.client("a").says("CLIENT SETNAME n").gets("+OK");
     story.after_ms(7_000).client("a").says("CLIENT INFO");
     let text = story.client("a").takes_text();
-    let begin = "id=1 addr=10.0.0.1:5001 laddr=10.0.0.9:6380 fd=-1 name=n age=7 idle=0 flags=N db=0 ";
+    let begin =
+        "id=1 addr=10.0.0.1:5001 laddr=10.0.0.9:6380 fd=-1 name=n age=7 idle=0 flags=N db=0 ";
     assert!(text.contains(begin), "{text}");
     assert!(text.contains(" cmd=client|info user=default redir=-1 resp=2 "), "{text}");
     assert!(text.starts_with('$') && text.ends_with("\n\r\n"), "{text}");
@@ -102,7 +112,10 @@ fn the_list_can_be_limited_to_ids_and_types() {
 #[test]
 fn reply_off_silences_all_until_on() {
     let mut story = Story::new();
-    story.client("a").says(["CLIENT REPLY OFF", "PING", "GET k", "NOSUCH", "CLIENT ID"]).gets_nothing();
+    story
+        .client("a")
+        .says(["CLIENT REPLY OFF", "PING", "GET k", "NOSUCH", "CLIENT ID"])
+        .gets_nothing();
     story.server().gets(["GET k", "NOSUCH"]).answers(["\"v\"", "-ERR unknown command"]);
     story.client("a").gets_nothing();
     story.client("a").says(["CLIENT REPLY SKIP", "PING", "CLIENT REPLY ON", "PING"]);
@@ -139,10 +152,10 @@ fn reply_skip_covers_local_refused_and_failing_commands_alike() {
 #[test]
 fn reply_with_a_wrong_word_is_a_syntax_error() {
     let mut story = Story::new();
-    story.client("a").says(["CLIENT REPLY", "CLIENT REPLY maybe"]).gets([
-        "-ERR wrong number of arguments for 'client|reply' command",
-        "-ERR syntax error",
-    ]);
+    story
+        .client("a")
+        .says(["CLIENT REPLY", "CLIENT REPLY maybe"])
+        .gets(["-ERR wrong number of arguments for 'client|reply' command", "-ERR syntax error"]);
 }
 
 #[test]
@@ -226,9 +239,12 @@ fn a_pause_of_writes_holds_writes_only() {
     story.server().gets("GET k").answers("\"v\"");
     story.client("r").gets(["\"v\"", "+PONG"]);
     story.client("w").says(["PING", "SET k 1", "GET k"]).gets("+PONG");
+    for (name, may_write) in [("x", "EVAL script 0"), ("y", "PUBLISH c m"), ("z", "NOSUCH")] {
+        story.client(name).says(may_write);
+    }
     story.server().gets_nothing();
     story.after_ms(499).server().gets_nothing();
-    story.after_ms(1).server().gets(["SET k 1", "GET k"]);
+    story.after_ms(1).server().gets(["SET k 1", "GET k", "EVAL script 0", "PUBLISH c m", "NOSUCH"]);
 }
 
 #[test]
@@ -317,7 +333,10 @@ fn switches_and_the_rest_answer_as_a_client_without_tracking() {
     }
     story.client("a").says("CLIENT TRACKING on");
     let text = story.client("a").takes_text();
-    assert!(text.starts_with("-ERR respool: 'client|tracking' needs a connection of its own"), "{text}");
+    assert!(
+        text.starts_with("-ERR respool: 'client|tracking' needs a connection of its own"),
+        "{text}"
+    );
     story.client("a").says("CLIENT HELP");
     let text = story.client("a").takes_text();
     assert!(text.starts_with('*') && text.ends_with("+    Print this help.\r\n"), "{text}");

@@ -142,7 +142,10 @@ fn commands_that_the_table_does_not_know_are_learnt() {
 #[test]
 fn a_server_that_refuses_command_is_used_without() {
     let mut story = Story::new();
-    story.server_says_to("COMMAND", "-NOPERM this user has no permissions to run the 'command' command");
+    story.server_says_to(
+        "COMMAND",
+        "-NOPERM this user has no permissions to run the 'command' command",
+    );
     story.client("a").says("GET k");
     story.server().gets("GET k").answers("nil");
     story.client("a").gets("nil");
@@ -156,4 +159,13 @@ fn the_connection_can_be_made_before_the_first_request() {
     assert_eq!(story.connects_made(), 1);
     story.client("a").says("GET k");
     assert_eq!(story.connects_made(), 1);
+}
+
+#[test]
+fn a_long_refusal_is_quoted_in_part() {
+    let mut story = Story::with(full());
+    story.server_says_to("HELLO", &format!("-WRONGPASS {}", "x".repeat(5_000)));
+    story.client("a").says("GET k");
+    let text = story.client("a").takes_text();
+    assert!(text.contains("WRONGPASS xxx") && text.len() < 400, "{} bytes", text.len());
 }

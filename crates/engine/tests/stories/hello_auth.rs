@@ -237,3 +237,15 @@ fn a_password_that_arrives_in_pieces_is_the_same_password() {
         story.server().gets("GET k");
     }
 }
+
+#[test]
+fn hello_on_a_node_that_is_down_says_so_and_changes_nothing() {
+    let mut story = Story::new().by_hand();
+    story.client("a").says("HELLO 3 SETNAME n");
+    story.connect_fails("connect: Connection refused");
+    story
+        .client("a")
+        .gets("-ERR respool: upstream 127.0.0.1:6379: connect: Connection refused")
+        .says("CLIENT GETNAME")
+        .gets("nil");
+}

@@ -168,3 +168,33 @@ fn a_stopped_connection_is_not_overdue() {
     story.client("a").takes_all();
     story.after_ms(1).client("a").is_open();
 }
+
+#[test]
+fn a_loss_in_the_middle_of_a_reply_for_a_client_that_is_gone_is_an_error_for_the_others() {
+    let mut story = Story::new();
+    story.client("a").says("GET big");
+    story.client("b").says("GET k");
+    story.server().sends(&bulk(MIB)[..100_000]);
+    story.client("a").dies();
+    story.server().dies("connection reset");
+    story.client("b").gets("-ERR respool: upstream 127.0.0.1:6379: connection reset").is_open();
+}
+
+#[test]
+fn only_so_many_connections_are_retired_for_slow_readers() {
+    let mut story = Story::new();
+    let names: Vec<String> = (0..20).map(|number| format!("slow-{number}")).collect();
+    for name in &names {
+        story.client(name).says("GET big").stops_taking();
+        if story.server().waiting() > 0 {
+            story.server().gets("GET big").sends(&bulk(8 * MIB)).is_not_read();
+        }
+    }
+    // Sixteen are retired, the next is held up with those behind it, until the slow one is closed.
+    assert_eq!(story.open_conns(), engine::limits::RETIRED_MAX + 1);
+    story.after_ms(60_000);
+    for name in &names {
+        story.client(name).takes_all();
+    }
+    assert_eq!(story.open_conns(), 1, "those that were retired have gone");
+}

@@ -132,7 +132,9 @@ fn a_client_that_ends_half_way_is_closed() {
 #[test]
 fn a_client_that_ended_before_its_half_request_began_to_flow_is_closed() {
     let mut story = Story::new();
-    story.client("a").sends(&[request("GET k"), large_set("big", MIB)[..600_000].to_vec()].concat());
+    story
+        .client("a")
+        .sends(&[request("GET k"), large_set("big", MIB)[..600_000].to_vec()].concat());
     story.client("a").ends().is_open();
     story.conn(1).gets("GET k").answers("\"k\"");
     story.client("a").gets("\"k\"").is_closed();
@@ -182,7 +184,8 @@ fn a_large_command_that_the_proxy_answers_itself_is_refused_and_skipped() {
     let mut story = Story::new();
     let text = "x".repeat(MIB);
     let echo = request(&format!("ECHO {text}"));
-    let error = "-ERR respool: this command is answered by the proxy and its arguments are too large";
+    let error =
+        "-ERR respool: this command is answered by the proxy and its arguments are too large";
     story.client("a").sends(&echo[..MIB / 2]).gets(error);
     story.client("a").sends(&echo[MIB / 2..]).says("PING").gets("+PONG");
     story.client("a").sends(&request(&format!("SHUTDOWN {text}")));
@@ -199,7 +202,8 @@ fn a_large_refusal_behind_other_requests_keeps_its_place() {
     let echo = request(&format!("ECHO {}", "x".repeat(MIB)));
     story.client("a").sends(&[request("GET k"), echo, request("PING")].concat()).gets_nothing();
     story.server().answers("\"k\"");
-    let error = "-ERR respool: this command is answered by the proxy and its arguments are too large";
+    let error =
+        "-ERR respool: this command is answered by the proxy and its arguments are too large";
     story.client("a").gets(["\"k\"", error, "+PONG"]);
 }
 
@@ -219,7 +223,8 @@ fn a_protocol_error_in_a_skipped_request_comes_behind_what_is_owed() {
     story.client("a").sends(b"*3\r\n$4\r\nECHO\r\n$400000\r\n");
     story.client("a").sends(&vec![b'x'; 400_000]).sends(b"\r\n+oops\r\n").gets_nothing();
     story.server().gets("GET k").answers("\"k\"");
-    let error = "-ERR respool: this command is answered by the proxy and its arguments are too large";
+    let error =
+        "-ERR respool: this command is answered by the proxy and its arguments are too large";
     let oops = "-ERR Protocol error: expected '$', got '+'";
     story.client("a").gets(["\"k\"", error, oops]).is_closed();
 }
@@ -292,4 +297,24 @@ fn a_slow_sender_is_given_up_and_its_next_request_works() {
         "-ERR respool: upstream 127.0.0.1:6379: gave no reply for 10000 ms, its connection was closed",
     );
     story.client("a").sends(&set[MIB / 2..]).says("PING").gets("+PONG");
+}
+
+#[test]
+fn an_idle_connection_of_another_database_is_not_used() {
+    let mut story = Story::new();
+    story.client("a").sends(&large_set("big", MIB));
+    story.server().answers("+OK");
+    story.client("b").says("SELECT 3").gets("+OK").sends(&large_set("big", MIB));
+    assert_eq!((story.server().key().db, story.server().waiting()), (3, 1));
+    assert_eq!(story.connects_made(), 3);
+}
+
+#[test]
+fn the_name_of_a_large_request_may_come_late() {
+    let mut story = Story::new();
+    // The first argument alone is larger than what is kept, so there is no name to look up.
+    story.client("a").sends(b"*2\r\n$400000\r\n").sends(&vec![b'x'; 400_000]);
+    let text = story.client("a").takes_text();
+    assert!(text.starts_with("-ERR unknown command ''"), "{text}");
+    story.client("a").sends(b"\r\n$1\r\nk\r\n").says("PING").gets("+PONG");
 }

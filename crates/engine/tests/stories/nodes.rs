@@ -82,6 +82,17 @@ fn a_lost_connection_answers_each_owed_request_once() {
 }
 
 #[test]
+fn a_lost_pipeline_of_one_command_is_one_error_each_and_leaves_no_place_open() {
+    let mut story = Story::new();
+    story.client("a").says(["GET a", "GET b", "GET c"]);
+    story.server().answers("\"a\"").dies("connection reset");
+    story.client("a").gets(["\"a\"", RESET, RESET]).says("PING").gets("+PONG");
+    story.client("a").says("GET d");
+    story.server().gets("GET d").answers("\"d\"");
+    story.client("a").gets("\"d\"");
+}
+
+#[test]
 fn after_a_loss_the_connection_is_made_again_at_once() {
     let mut story = Story::new();
     story.client("a").says("GET k");

@@ -50,6 +50,17 @@ fn without_a_timeout_replies_may_take_for_ever() {
 }
 
 #[test]
+fn a_timeout_shorter_than_a_short_life_is_no_reason_to_leave_the_node_alone() {
+    let mut story = Story::with_timeouts(|timeouts| timeouts.request_ms = 100);
+    for number in 1..=4 {
+        story.client("a").says("GET k");
+        story.conn(number).gets("GET k");
+        story.after_ms(100).conn(number).is_closed();
+        assert!(story.client("a").takes_text().contains("gave no reply for 100 ms"));
+    }
+}
+
+#[test]
 fn a_malformed_reply_is_an_error_for_all_who_wait() {
     let mut story = Story::new();
     story.client("a").says("GET k");
@@ -106,4 +117,5 @@ fn too_long_a_list_of_commands_is_not_kept() {
     story.client("a").says("GET k");
     let text = story.client("a").takes_text();
     assert!(text.contains("sent too long a reply to a command of the proxy"), "{text}");
+    assert_eq!(story.connects_made(), 2, "the server is not stormed");
 }

@@ -68,7 +68,10 @@ fn reading_a_stream_passes_unless_it_would_wait() {
     story.client("a").says(["XREAD COUNT 2 STREAMS s 0", "XREAD COUNT 2 BLOCK 0 STREAMS s $"]);
     story.server().gets("XREAD COUNT 2 STREAMS s 0").gets_nothing().answers("nil");
     let text = story.client("a").is_open().takes_text();
-    assert!(text.starts_with("$-1\r\n-ERR respool: 'xread' needs a connection of its own"), "{text}");
+    assert!(
+        text.starts_with("$-1\r\n-ERR respool: 'xread' needs a connection of its own"),
+        "{text}"
+    );
     story.client("a").says("XREADGROUP GROUP g c BLOCK 0 STREAMS s >");
     assert!(story.client("a").takes_text().starts_with("-ERR respool: 'xreadgroup'"));
 }
@@ -100,7 +103,8 @@ fn unknown_commands_pass_and_the_server_says_what_it_thinks() {
     let mut story = Story::new();
     story.client("a").says(["FT.SEARCH idx *", "SCRIPT NOPE", "OBJECT"]);
     story.server().gets(["FT.SEARCH idx *", "SCRIPT NOPE", "OBJECT"]);
-    let errors = ["-ERR unknown command 'FT.SEARCH'", "-ERR unknown subcommand 'NOPE'.", "-ERR arity"];
+    let errors =
+        ["-ERR unknown command 'FT.SEARCH'", "-ERR unknown subcommand 'NOPE'.", "-ERR arity"];
     story.server().answers(errors);
     story.client("a").gets(errors).is_open();
 }
@@ -124,5 +128,15 @@ fn small_commands_with_wrong_arguments() {
         ("EXEC x", "-ERR wrong number of arguments for 'exec' command"),
     ] {
         story.client("a").says(line).gets(reply).is_open();
+    }
+}
+
+#[test]
+fn a_client_that_speaks_http_is_closed_and_the_server_hears_nothing_of_it() {
+    for line in ["POST / HTTP/1.1\r\n", "Host: 127.0.0.1:6380\r\n", "*1\r\n$4\r\npost\r\n"] {
+        let mut story = Story::new();
+        story.client("a").sends("PING\r\n").gets("+PONG").is_open();
+        story.client("a").sends(line).gets_nothing().is_closed();
+        assert_eq!(story.connects_made(), 0, "{line}");
     }
 }

@@ -109,7 +109,27 @@ fn the_bound_on_connections_refuses_one_more_database() {
     let mut story = Story::with_limits(|limits| limits.upstreams_max = 2);
     story.client("a").says("GET k");
     story.client("b").says("SELECT 1").gets("+OK");
-    story.client("c").says("SELECT 2").gets(
-        "-ERR respool: no upstream connection free (limits.upstream_conns_max)",
-    );
+    story
+        .client("c")
+        .says("SELECT 2")
+        .gets("-ERR respool: no upstream connection free (limits.upstream_conns_max)");
+}
+
+#[test]
+fn the_database_one_is_in_can_be_selected_without_the_server() {
+    let mut story = Story::new();
+    story.client("a").says("SELECT 0").gets("+OK");
+    assert_eq!(story.connects_made(), 0);
+}
+
+#[test]
+fn select_on_a_node_that_is_down_says_so_and_changes_nothing() {
+    let mut story = Story::new().by_hand();
+    story.client("a").says("SELECT 3").gets_nothing();
+    story.connect_fails("connect: Connection refused");
+    story
+        .client("a")
+        .gets("-ERR respool: upstream 127.0.0.1:6379: connect: Connection refused")
+        .says("SELECT 0")
+        .gets("+OK");
 }

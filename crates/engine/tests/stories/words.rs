@@ -23,6 +23,10 @@ use engine::upstream::UpstreamKey;
 use engine::{Action, ClientId, Engine, Notice, Time, UpstreamId};
 use std::collections::{BTreeMap, VecDeque};
 
+mod ends;
+
+pub(crate) use ends::{ClientWords, ServerWords};
+
 /// Rounds of one turn before it counts as endless.
 const TURNS_MAX: usize = 20_000;
 
@@ -79,10 +83,8 @@ pub(crate) fn wire(reply: &str) -> Vec<u8> {
 
 /// A request as the wire has it; arguments are separated by blanks, and `''` is an empty one.
 pub(crate) fn request(line: &str) -> Vec<u8> {
-    let args: Vec<&[u8]> = line
-        .split(' ')
-        .map(|arg| if arg == "''" { &b""[..] } else { arg.as_bytes() })
-        .collect();
+    let args: Vec<&[u8]> =
+        line.split(' ').map(|arg| if arg == "''" { &b""[..] } else { arg.as_bytes() }).collect();
     let mut out = Vec::new();
     resp::encode::request(&mut out, &args);
     out
@@ -105,14 +107,41 @@ fn shown(bytes: &[u8]) -> String {
     format!("{} … {} ({} bytes)", text(begin), text(end), bytes.len())
 }
 
+/// Bytes that were sent and not read by the proxy yet, as the kernel keeps them.
+#[derive(Default)]
+struct Kept {
+    bytes: Vec<u8>,
+    read: usize,
+}
+
+impl Kept {
+    fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    fn len(&self) -> usize {
+        self.bytes.len() - self.read
+    }
+
+    /// What one read gives; `None` if there is nothing.
+    fn read(&mut self) -> Option<Vec<u8>> {
+        let count = self.len().min(READ_BYTES);
+        let part = self.bytes[self.read..self.read + count].to_vec();
+        self.read += count;
+        if self.len() == 0 {
+            *self = Self::default();
+        }
+        (count > 0).then_some(part)
+    }
+}
+
 /// A client's side of its socket.
 #[derive(Default)]
 struct Peer {
     id: Option<ClientId>,
     /// Arrived and not asked for yet.
     got: Vec<u8>,
-    /// Sent and not read by the proxy yet, as the kernel keeps it.
-    unread: Vec<u8>,
+    unread: Kept,
     says_eof: bool,
     reading: bool,
     /// A full socket: it takes nothing.
@@ -130,7 +159,7 @@ struct Conn {
     /// Arrived and not taken apart yet.
     inbox: Vec<u8>,
     requests: VecDeque<String>,
-    unread: Vec<u8>,
+    unread: Kept,
     reading: bool,
     blocked: bool,
     flight: Option<Vec<u8>>,
@@ -240,7 +269,7 @@ impl Story {
             let peer = Peer { id, reading: true, ..Peer::default() };
             self.peers.insert(name.to_string(), peer);
         }
-        ClientWords { story: self, name: name.to_string() }
+        ClientWords::new(self, name)
     }
 
     /// The server's end of the connection that was made last.
@@ -252,7 +281,7 @@ impl Story {
     /// The server's end of the `number`-th connection, from 1.
     pub(crate) fn conn(&mut self, number: usize) -> ServerWords<'_> {
         assert!((1..=self.conns.len()).contains(&number), "{} connections", self.conns.len());
-        ServerWords { story: self, index: number - 1 }
+        ServerWords::new(self, number - 1)
     }
 
     /// How many connects there were.
@@ -327,9 +356,7 @@ impl Story {
         let mut busy = false;
         for peer in self.peers.values_mut().filter(|peer| peer.reading) {
             let Some(id) = peer.id else { continue };
-            if !peer.unread.is_empty() {
-                let rest = peer.unread.split_off(peer.unread.len().min(READ_BYTES));
-                let bytes = std::mem::replace(&mut peer.unread, rest);
+            if let Some(bytes) = peer.unread.read() {
                 self.engine.handle_client_bytes(self.now, id, &bytes);
                 busy = true;
             } else if std::mem::take(&mut peer.says_eof) {
@@ -338,9 +365,7 @@ impl Story {
             }
         }
         for conn in self.conns.iter_mut().filter(|conn| conn.open && conn.reading) {
-            if !conn.unread.is_empty() {
-                let rest = conn.unread.split_off(conn.unread.len().min(READ_BYTES));
-                let bytes = std::mem::replace(&mut conn.unread, rest);
+            if let Some(bytes) = conn.unread.read() {
                 self.engine.handle_upstream_bytes(self.now, conn.id, &bytes);
                 busy = true;
             }
@@ -428,7 +453,7 @@ impl Story {
             connected: false,
             inbox: Vec::new(),
             requests: VecDeque::new(),
-            unread: Vec::new(),
+            unread: Kept::default(),
             reading: true,
             blocked: false,
             flight: None,
@@ -461,7 +486,7 @@ impl Story {
                 let conn = &mut self.conns[index];
                 self.learn &= conn.requests.front().is_none_or(|line| line != "COMMAND");
                 conn.requests.pop_front();
-                conn.unread.extend_from_slice(&reply);
+                conn.unread.push(&reply);
                 busy = true;
             }
         }
@@ -497,286 +522,5 @@ impl Story {
             Some("COMMAND") if line == "COMMAND" && self.learn => Some(wire("*0")),
             _ => None,
         }
-    }
-}
-
-/// What a client does and sees.
-pub(crate) struct ClientWords<'a> {
-    story: &'a mut Story,
-    name: String,
-}
-
-impl ClientWords<'_> {
-    fn peer(&mut self) -> &mut Peer {
-        self.story.peers.get_mut(&self.name).expect("opened by `Story::client`")
-    }
-
-    /// Sends one request, or several in one packet.
-    pub(crate) fn says(self, lines: impl Words) -> Self {
-        let bytes: Vec<u8> = lines.each().into_iter().flat_map(request).collect();
-        self.sends(&bytes)
-    }
-
-    /// Sends these bytes.
-    pub(crate) fn sends(mut self, bytes: &[u8]) -> Self {
-        self.peer().unread.extend_from_slice(bytes);
-        self.story.turn();
-        self
-    }
-
-    /// Sends these bytes without a turn in between: they arrive together with what others send.
-    pub(crate) fn sends_at_once(mut self, bytes: &[u8]) -> Self {
-        self.peer().unread.extend_from_slice(bytes);
-        self
-    }
-
-    /// What arrived since it was last asked is exactly this.
-    #[track_caller]
-    pub(crate) fn gets(mut self, replies: impl Words) -> Self {
-        let wanted: Vec<u8> = replies.each().into_iter().flat_map(wire).collect();
-        let got = self.takes();
-        assert!(got == wanted, "{} got\n  {}\nand not\n  {}", self.name, shown(&got), shown(&wanted));
-        self
-    }
-
-    /// Nothing arrived.
-    #[track_caller]
-    pub(crate) fn gets_nothing(self) -> Self {
-        let none: [&str; 0] = [];
-        self.gets(none)
-    }
-
-    /// Takes what arrived.
-    pub(crate) fn takes(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.peer().got)
-    }
-
-    /// Takes what arrived, as text.
-    pub(crate) fn takes_text(&mut self) -> String {
-        String::from_utf8_lossy(&self.takes()).into_owned()
-    }
-
-    /// Its socket is full from now on.
-    pub(crate) fn stops_taking(mut self) -> Self {
-        self.peer().blocked = true;
-        self
-    }
-
-    /// One send that was stuck went out; the socket is full again.
-    pub(crate) fn takes_one_send(mut self) -> Self {
-        self.finish_flight();
-        self.story.turn();
-        self
-    }
-
-    /// Its socket has room again.
-    pub(crate) fn takes_all(mut self) -> Self {
-        self.peer().blocked = false;
-        self.finish_flight();
-        self.story.turn();
-        self
-    }
-
-    fn finish_flight(&mut self) {
-        let now = self.story.now;
-        let peer = self.peer();
-        let (Some(id), Some(buf)) = (peer.id, peer.flight.take()) else { return };
-        peer.got.extend_from_slice(&buf);
-        self.story.engine.handle_client_sent(now, id, buf);
-        self.story.engine.mark_client_dirty(id);
-    }
-
-    /// Sends no more.
-    pub(crate) fn ends(mut self) -> Self {
-        self.peer().says_eof = true;
-        self.story.turn();
-        self
-    }
-
-    /// Its connection breaks.
-    pub(crate) fn dies(mut self) {
-        let now = self.story.now;
-        if let Some(id) = self.peer().id.take() {
-            self.story.engine.handle_client_closed(now, id);
-        }
-        self.story.turn();
-    }
-
-    /// The proxy closed it.
-    #[track_caller]
-    pub(crate) fn is_closed(mut self) -> Self {
-        assert!(self.peer().id.is_none(), "{} is still open", self.name);
-        self
-    }
-
-    /// It did not.
-    #[track_caller]
-    pub(crate) fn is_open(mut self) -> Self {
-        assert!(self.peer().id.is_some(), "{} is closed", self.name);
-        self
-    }
-
-    /// The proxy reads from it.
-    #[track_caller]
-    pub(crate) fn is_read(mut self) -> Self {
-        assert!(self.peer().reading, "{} is not read", self.name);
-        self
-    }
-
-    /// The proxy does not read from it.
-    #[track_caller]
-    pub(crate) fn is_not_read(mut self) -> Self {
-        assert!(!self.peer().reading, "{} is read", self.name);
-        self
-    }
-
-    /// Bytes it sent that the proxy has not read.
-    pub(crate) fn unread(&mut self) -> usize {
-        self.peer().unread.len()
-    }
-
-    /// Number of writes that it got.
-    pub(crate) fn sends_seen(&mut self) -> usize {
-        self.peer().sends
-    }
-}
-
-/// What the server does and sees on one connection.
-pub(crate) struct ServerWords<'a> {
-    story: &'a mut Story,
-    index: usize,
-}
-
-impl ServerWords<'_> {
-    fn conn(&mut self) -> &mut Conn {
-        &mut self.story.conns[self.index]
-    }
-
-    /// The next requests that arrived are these.
-    #[track_caller]
-    pub(crate) fn gets(mut self, lines: impl Words) -> Self {
-        for line in lines.each() {
-            let got = self.conn().requests.pop_front();
-            assert_eq!(got.as_deref(), Some(line), "on connection {}", self.index + 1);
-        }
-        self
-    }
-
-    /// No request arrived that was not looked at.
-    #[track_caller]
-    pub(crate) fn gets_nothing(mut self) -> Self {
-        let requests = &self.conn().requests;
-        assert!(requests.is_empty(), "{requests:?}");
-        self
-    }
-
-    /// How many whole requests arrived and were not looked at.
-    pub(crate) fn waiting(&mut self) -> usize {
-        self.conn().requests.len()
-    }
-
-    /// Looks at all that arrived.
-    pub(crate) fn takes_requests(&mut self) -> usize {
-        self.conn().requests.drain(..).count()
-    }
-
-    /// Sends one reply, or several in one packet.
-    pub(crate) fn answers(self, replies: impl Words) -> Self {
-        let bytes: Vec<u8> = replies.each().into_iter().flat_map(wire).collect();
-        self.sends(&bytes)
-    }
-
-    /// Sends these bytes.
-    #[track_caller]
-    pub(crate) fn sends(mut self, bytes: &[u8]) -> Self {
-        let conn = self.conn();
-        assert!(conn.open, "the connection is closed");
-        conn.unread.extend_from_slice(bytes);
-        self.story.turn();
-        self
-    }
-
-    /// The connection breaks.
-    #[track_caller]
-    pub(crate) fn dies(mut self, cause: &str) {
-        let now = self.story.now;
-        let conn = self.conn();
-        assert!(std::mem::take(&mut conn.open), "the connection is closed");
-        let id = conn.id;
-        self.story.engine.handle_upstream_closed(now, id, cause);
-        self.story.turn();
-    }
-
-    /// Takes no more bytes.
-    pub(crate) fn stops_taking(mut self) -> Self {
-        self.conn().blocked = true;
-        self
-    }
-
-    /// Takes bytes again.
-    pub(crate) fn takes_all(mut self) -> Self {
-        let now = self.story.now;
-        let conn = self.conn();
-        conn.blocked = false;
-        let (id, flight) = (conn.id, conn.flight.take());
-        if let Some(buf) = flight {
-            self.story.engine.handle_upstream_sent(now, id, buf);
-            self.story.engine.mark_upstream_dirty(id);
-        }
-        self.story.turn();
-        self
-    }
-
-    /// The proxy closed it, or it broke.
-    #[track_caller]
-    pub(crate) fn is_closed(mut self) -> Self {
-        assert!(!self.conn().open, "connection {} is open", self.index + 1);
-        self
-    }
-
-    /// It is open.
-    #[track_caller]
-    pub(crate) fn is_open(mut self) -> Self {
-        assert!(self.conn().open, "connection {} is closed", self.index + 1);
-        self
-    }
-
-    /// The proxy reads from it.
-    #[track_caller]
-    pub(crate) fn is_read(mut self) -> Self {
-        assert!(self.conn().reading, "connection {} is not read", self.index + 1);
-        self
-    }
-
-    /// The proxy does not read from it.
-    #[track_caller]
-    pub(crate) fn is_not_read(mut self) -> Self {
-        assert!(!self.conn().reading, "connection {} is read", self.index + 1);
-        self
-    }
-
-    /// Number of writes that arrived.
-    pub(crate) fn writes(&mut self) -> usize {
-        self.conn().writes
-    }
-
-    /// Bytes that arrived.
-    pub(crate) fn bytes(&mut self) -> usize {
-        self.conn().bytes
-    }
-
-    /// Bytes of a request that has not arrived whole.
-    pub(crate) fn bytes_of_unfinished(&mut self) -> usize {
-        self.conn().inbox.len()
-    }
-
-    /// Bytes it sent that the proxy has not read.
-    pub(crate) fn unread(&mut self) -> usize {
-        self.conn().unread.len()
-    }
-
-    /// Protocol, database and lane of the connection.
-    pub(crate) fn key(&mut self) -> UpstreamKey {
-        self.conn().key
     }
 }

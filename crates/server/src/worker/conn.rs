@@ -93,7 +93,9 @@ mod tests {
             let client = ClientId::new(index, generation);
             assert!(matches!(party(client_token(client)), Party::Client(id) if id == client));
             let upstream = UpstreamId::new(index, generation);
-            assert!(matches!(party(upstream_token(upstream)), Party::Upstream(id) if id == upstream));
+            assert!(
+                matches!(party(upstream_token(upstream)), Party::Upstream(id) if id == upstream)
+            );
         }
     }
 }

@@ -105,7 +105,8 @@ impl Gather {
             self.polls_left -= 1;
             return Some(Wait::Poll);
         }
-        let goal = (self.active_clients / 2).min(self.options.completions).saturating_sub(self.input);
+        let goal =
+            (self.active_clients / 2).min(self.options.completions).saturating_sub(self.input);
         let gathers = self.options.gather_us > 0
             && has_output
             && goal > 0

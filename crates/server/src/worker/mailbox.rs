@@ -121,7 +121,8 @@ impl<S> Fleet<S> {
     ///
     /// Two workers may decide at the same moment, so counts can differ by a few more than one; they even out with the next clients.
     pub fn place_client(&self, own: usize, clients_max: usize) -> Option<usize> {
-        let load = |index: usize| self.loads.get(index).map_or(usize::MAX, |n| n.load(Ordering::Relaxed));
+        let load =
+            |index: usize| self.loads.get(index).map_or(usize::MAX, |n| n.load(Ordering::Relaxed));
         let total: usize = (0..self.len()).map(load).sum();
         if total >= clients_max {
             return None;

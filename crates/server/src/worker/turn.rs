@@ -56,7 +56,8 @@ impl<D: Driver> Worker<D> {
     fn take_events(&mut self) -> Time {
         let first_wait = self.first_wait();
         let Self { driver, engine, clients, upstreams, accepted, clock, gather, .. } = self;
-        let mut hub = Hub { engine, clients, upstreams, accepted, ended: Vec::new(), now: None, clock };
+        let mut hub =
+            Hub { engine, clients, upstreams, accepted, ended: Vec::new(), now: None, clock };
         let mut wait = first_wait;
         gather.begin_turn();
         loop {

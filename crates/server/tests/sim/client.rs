@@ -82,9 +82,13 @@ pub(crate) struct Client {
     naps: bool,
     bursts_left: u64,
     is_admin: bool,
+    /// It begins with a question that is answered in megabytes.
+    floods: bool,
     /// Whom it asked to be killed, for the world to know.
     pub(crate) kills: Vec<String>,
     next_at_us: u64,
+    /// Its times are multiples of this.
+    grain_us: u64,
     /// When it stops waiting for its connect.
     gives_up_us: u64,
 }
@@ -104,18 +108,28 @@ impl Client {
                 Ending::HalfRequest,
                 Ending::NeverReads,
             ],
-            false => &[Ending::Stay, Ending::Stay, Ending::Close, Ending::HalfClose, Ending::Farewell],
+            false => {
+                &[Ending::Stay, Ending::Stay, Ending::Close, Ending::HalfClose, Ending::Farewell]
+            }
         };
         let is_admin = plan.has_admin && number == 0;
+        let floods = plan.floods && number == 1;
         let ending = match is_admin || plan.kind == Kind::Crowd {
             true => Ending::Stay,
             false => endings[rng.between(0, endings.len() as u64 - 1) as usize],
         };
+        let ending = if floods { Ending::NeverReads } else { ending };
         let script = Script::new(plan, number, rng.next_u64());
         let peer = net.connect(to);
         let addr = peer.local();
         let small = plan.bytes_budget / plan.clients < 4_000;
-        let pieces = if small { pick(rng, &[1, 10, 1_000_000]) } else { pick(rng, &[50, 3_000, 1_000_000]) };
+        let pieces = if plan.kind == Kind::Crowd {
+            1_000_000
+        } else if small {
+            pick(rng, &[1, 10, 1_000_000])
+        } else {
+            pick(rng, &[50, 3_000, 1_000_000])
+        };
         Self {
             number,
             addr,
@@ -129,15 +143,18 @@ impl Client {
             outgoing: Vec::new(),
             sent: 0,
             piece_bytes_max: pieces,
-            gap_us: pick(rng, &[0, 30, 2_000]),
+            gap_us: pick(rng, &[10, 30, 2_000]),
             think_us: pick(rng, &[1, 200, 20_000]),
             patient: rng.chance(600_000),
             naps: rng.chance(200_000),
             bursts_left: rng.between(1, plan.bursts_max),
             is_admin,
+            floods,
             kills: Vec::new(),
+            grain_us: if plan.kind == Kind::Crowd { 5_000 } else { 1 },
             gives_up_us: net.now_us() + CONNECT_US,
-            next_at_us: net.now_us() + if plan.kind == Kind::Crowd { 0 } else { rng.between(0, 5_000) },
+            next_at_us: net.now_us()
+                + if plan.kind == Kind::Crowd { 0 } else { rng.between(0, 5_000) },
         }
     }
 
@@ -178,7 +195,8 @@ impl Client {
 
     /// One line for messages.
     pub(crate) fn describe(&self) -> String {
-        let asked = self.script.expected.front().map_or("nothing", |expected| expected.asked.as_str());
+        let asked =
+            self.script.expected.front().map_or("nothing", |expected| expected.asked.as_str());
         format!(
             "client {} ({}, {:?}, {:?}, {} bursts left) waits for {} replies, first to {asked}; {} of {} bytes said, {} unsent, {} unread",
             self.number,
@@ -263,7 +281,10 @@ impl Client {
         }
         self.replies.push(&bytes);
         while let Some(reply) = self.replies.pop()? {
-            if around.plan.tight && self.script.expected.is_empty() && reply.starts_with(b"-ERR max number of clients") {
+            if around.plan.tight
+                && self.script.expected.is_empty()
+                && reply.starts_with(b"-ERR max number of clients")
+            {
                 continue;
             }
             let turned_away = around.plan.tight && reply.starts_with(b"-ERR max number of clients");
@@ -272,7 +293,11 @@ impl Client {
                 continue;
             }
             let half = self.ending == Ending::HalfRequest && self.state != State::Talking;
-            if half && around.failing && self.script.expected.is_empty() && reply.starts_with(b"-ERR respool: upstream ") {
+            if half
+                && around.failing
+                && self.script.expected.is_empty()
+                && reply.starts_with(b"-ERR respool: upstream ")
+            {
                 // The upstream of the request that never ends failed.
                 continue;
             }
@@ -284,10 +309,13 @@ impl Client {
     /// The connection is over: is that right?
     fn ended(&mut self, around: &Around<'_>) -> Result<(), String> {
         let all_heard = self.script.expected.is_empty() && self.replies.rest().is_empty();
-        let by_network = self.peer.is_reset() && around.plan.client_faults.reset_ppm > 0;
-        let no_connect = self.peer.connect_error().is_some() && around.plan.client_faults.connect_refused_ppm > 0;
+        // The network breaks a connection in place of a delivery; the end of the stream may be there before the reset.
+        let by_network = around.plan.client_faults.reset_ppm > 0;
+        let no_connect = self.peer.connect_error().is_some()
+            && around.plan.client_faults.connect_refused_ppm > 0;
         let own = matches!(self.ending, Ending::HalfRequest | Ending::NeverReads | Ending::Reset);
-        let cut = around.failing && (!self.replies.rest().is_empty() || self.script.waits_for_much());
+        let cut =
+            around.failing && (!self.replies.rest().is_empty() || self.script.waits_for_much());
         let said_all = self.sent == self.outgoing.len();
         let farewell = self.state == State::Leaving && self.ending == Ending::Farewell && said_all;
         let expects_end = (self.state == State::AwaitsEnd || farewell) && all_heard;
@@ -326,8 +354,13 @@ impl Client {
         self.peer.send(&self.outgoing[self.sent..self.sent + count]);
         self.sent += count;
         let more = self.sent < self.outgoing.len();
-        let wait_us = if more { self.rng.between(0, self.gap_us) } else { self.rng.between(0, self.think_us) };
-        self.next_at_us = now_us + wait_us;
+        let wait_us = if more {
+            self.rng.between(1, self.gap_us)
+        } else {
+            self.rng.between(0, self.think_us)
+        };
+        // In a crowd many speak at the same moment, as on a busy proxy; each at its own would be a turn for each.
+        self.next_at_us = (now_us + wait_us).next_multiple_of(self.grain_us);
     }
 
     fn next_burst(&mut self, around: &Around<'_>) {
@@ -339,8 +372,11 @@ impl Client {
         if self.ending == Ending::NeverReads {
             self.peer.pause_reading(true);
         }
-        let mut bytes = self.script.burst();
-        if self.is_admin {
+        let mut bytes = match std::mem::take(&mut self.floods) {
+            true => self.script.flood(),
+            false => self.script.burst(),
+        };
+        if self.is_admin && !self.script.must_wait() {
             self.administer(around, &mut bytes);
         }
         self.speak(bytes);
@@ -387,7 +423,8 @@ impl Client {
         };
         self.speak(bytes);
         self.state = State::Leaving;
-        self.next_at_us = around.now_us + if self.ending == Ending::NeverReads { 2_000_000 } else { 0 };
+        self.next_at_us =
+            around.now_us + if self.ending == Ending::NeverReads { 2_000_000 } else { 0 };
     }
 
     /// The last words are sent.

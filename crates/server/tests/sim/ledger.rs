@@ -74,7 +74,10 @@ impl Ledger {
         let unit = if self.used == Use::Log { TAG_BYTES as i64 } else { 1 };
         let count = u64::try_from(result / unit).unwrap_or(0);
         if result % unit != 0 || count <= self.low || count > nth {
-            return Err(format!("{:?}: result {result} of write {nth}, {} seen before", self.used, self.low));
+            return Err(format!(
+                "{:?}: result {result} of write {nth}, {} seen before",
+                self.used, self.low
+            ));
         }
         self.low = count;
         self.writes[nth as usize - 1].1 = true;
@@ -85,12 +88,14 @@ impl Ledger {
     pub(crate) fn reads(&self, value: Option<&[u8]>, sent: u64) -> Result<(), String> {
         let fits = match (self.used, value) {
             (Use::Text, value) => {
-                self.last.as_deref() == value || value.is_some_and(|value| self.maybe.iter().any(|maybe| maybe == value))
+                self.last.as_deref() == value
+                    || value.is_some_and(|value| self.maybe.iter().any(|maybe| maybe == value))
             }
             (Use::List, _) => true,
             (_, None) => self.low == 0,
             (Use::Counter, Some(value)) => {
-                let number = resp::number::parse_i64(value).and_then(|number| u64::try_from(number).ok());
+                let number =
+                    resp::number::parse_i64(value).and_then(|number| u64::try_from(number).ok());
                 number.is_some_and(|number| number >= self.low && number <= sent)
             }
             (Use::Log, Some(value)) => {
@@ -127,11 +132,6 @@ impl Ledger {
         self.sent
     }
 
-    /// How the key is used.
-    pub(crate) fn used(&self) -> Use {
-        self.used
-    }
-
     /// Compares with what the server did, when all is over.
     pub(crate) fn judge(&self, model: &Model, db: u32, key: &[u8]) -> Result<(), String> {
         let effects = model.effects(db, key);
@@ -140,7 +140,11 @@ impl Ledger {
             let acked = self.writes.iter().filter(|(_, acked)| *acked).count();
             if effects.len() < acked || effects.len() as u64 > self.sent {
                 let sent = self.sent;
-                return Err(format!("{}: {} INCR done, {acked} acknowledged, {sent} sent", what(), effects.len()));
+                return Err(format!(
+                    "{}: {} INCR done, {acked} acknowledged, {sent} sent",
+                    what(),
+                    effects.len()
+                ));
             }
             return Ok(());
         }
@@ -153,7 +157,11 @@ impl Ledger {
             };
             let found = self.writes.iter().position(|(write, _)| write == value);
             let Some(at) = found else {
-                return Err(format!("{}: holds {}, which its client never wrote", what(), quote(value, 60)));
+                return Err(format!(
+                    "{}: holds {}, which its client never wrote",
+                    what(),
+                    quote(value, 60)
+                ));
             };
             if std::mem::replace(&mut done[at], true) {
                 return Err(format!("{}: {} was done twice", what(), quote(value, 60)));
@@ -167,7 +175,9 @@ impl Ledger {
         }
         let lost = self.writes.iter().zip(&done).find(|((_, acked), done)| *acked && !**done);
         match lost {
-            Some(((value, _), _)) => Err(format!("{}: {} was acknowledged and not done", what(), quote(value, 60))),
+            Some(((value, _), _)) => {
+                Err(format!("{}: {} was acknowledged and not done", what(), quote(value, 60)))
+            }
             None => Ok(()),
         }
     }

@@ -23,7 +23,7 @@ mod world;
 
 use plan::{Kind, Plan};
 use upstream::Planted;
-use world::{Outcome, World};
+use world::{Outcome, Reached, World};
 
 /// Lines of the network's trace that a replay prints.
 const TRACE_LINES: usize = 400;
@@ -41,7 +41,9 @@ impl Drop for Naming {
 
 fn how_to_replay(seed: u64) -> String {
     let kind = Kind::of(seed);
-    format!("seed {seed} ({kind:?}); replay: SIM_SEED={seed} cargo test -p server --test sim replay -- --nocapture")
+    format!(
+        "seed {seed} ({kind:?}); replay: SIM_SEED={seed} cargo test -p server --test sim replay -- --nocapture"
+    )
 }
 
 fn run(seed: u64, planted: Planted) -> Result<Outcome, String> {
@@ -49,14 +51,18 @@ fn run(seed: u64, planted: Planted) -> Result<Outcome, String> {
     World::new(Plan::new(seed), planted).run()
 }
 
-/// Runs `count` seeds of one kind, or as many as `SIM_SEEDS` says.
-fn run_kind(kind: Kind, count: usize) {
+/// Runs `count` seeds of one kind, or as many as `SIM_SEEDS` says; tells the most that they came to.
+fn run_kind(kind: Kind, count: usize) -> Reached {
     let count = number("SIM_SEEDS").map_or(count, |count| count as usize);
+    let mut reached = Reached::default();
     for seed in (0..).filter(|seed| Kind::of(*seed) == kind).take(count) {
-        if let Err(why) = run(seed, Planted::Nothing) {
-            panic!("{why}\n{}", how_to_replay(seed));
+        match run(seed, Planted::Nothing) {
+            Ok(outcome) => reached.join(&outcome.reached),
+            Err(why) => panic!("{why}\n{}", how_to_replay(seed)),
         }
     }
+    println!("{kind:?}, {count} seeds: {reached:?}");
+    reached
 }
 
 fn number(name: &str) -> Option<u64> {
@@ -98,7 +104,11 @@ fn a_crowd_of_two_thousand() {
 fn the_same_seed_is_the_same_run() {
     for seed in [5, 8] {
         let digests: Vec<u64> = (0..2)
-            .map(|_| run(seed, Planted::Nothing).unwrap_or_else(|why| panic!("{why}\n{}", how_to_replay(seed))).digest)
+            .map(|_| {
+                run(seed, Planted::Nothing)
+                    .unwrap_or_else(|why| panic!("{why}\n{}", how_to_replay(seed)))
+                    .digest
+            })
             .collect();
         assert_eq!(digests[0], digests[1], "seed {seed}");
     }

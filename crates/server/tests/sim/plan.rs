@@ -98,6 +98,8 @@ pub(crate) struct Plan {
     pub(crate) troubles: Vec<(u64, Trouble)>,
     /// One of the clients asks CLIENT LIST, KILL, PAUSE and INFO.
     pub(crate) has_admin: bool,
+    /// One client asks for megabytes and reads nothing.
+    pub(crate) floods: bool,
     /// A bound is so low that well-behaved clients may be closed at it.
     pub(crate) tight: bool,
 }
@@ -141,6 +143,7 @@ impl Plan {
                 _ => pick(rng, &[100, 10_000, 60_000]),
             },
             troubles: Vec::new(),
+            floods: kind.clients_fail() && single > 100 && rng.chance(600_000),
             has_admin: !crowd && rng.chance(500_000),
             tight: false,
         };

@@ -20,6 +20,10 @@ use crate::plan::{PASSWORD, Plan, pick};
 /// From this size on a reply may be given in halves, and an upstream that dies between them closes the client.
 const CUT_THROUGH_BYTES: usize = 32 << 10;
 
+/// What a flood asks for, and how often: more than a client may let wait, and more than stops an upstream.
+const FLOOD_BYTES: usize = 200_000;
+const FLOOD_GETS: usize = 60;
+
 /// Databases that clients use.
 const DATABASES: u64 = 3;
 
@@ -136,7 +140,11 @@ impl Script {
         }
         let alone = self.reference.is_none() && self.rng.chance(200_000);
         if alone {
-            if self.wants_resp3 && !self.resp3 { self.hello(&mut out) } else { self.select(&mut out) }
+            if self.wants_resp3 && !self.resp3 {
+                self.hello(&mut out)
+            } else {
+                self.select(&mut out)
+            }
             return out;
         }
         for _ in 0..self.rng.between(1, self.pipeline_max) {
@@ -159,6 +167,28 @@ impl Script {
         out
     }
 
+    /// A pipeline whose replies come to many times its size.
+    pub(crate) fn flood(&mut self) -> Vec<u8> {
+        let mut out = Vec::new();
+        if !self.greeted {
+            self.greet(&mut out);
+        }
+        let key = (self.db, format!("t{}:flood", self.number).into_bytes());
+        let value = self.value(&key, FLOOD_BYTES);
+        let nth = self.ledger(&key).send(value.clone());
+        let set = request(&[b"SET", key.1.as_slice(), &value]);
+        self.say(&mut out, &set, Reply::Set(key.clone(), nth), true);
+        for _ in 0..FLOOD_GETS {
+            self.say(
+                &mut out,
+                &request(&[b"GET", key.1.as_slice()]),
+                Reply::Value(key.clone(), 1),
+                true,
+            );
+        }
+        out
+    }
+
     /// The last words of a client that goes: QUIT, or something that is not the protocol.
     pub(crate) fn farewell(&mut self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -177,7 +207,12 @@ impl Script {
 
     /// The begin of a request that never ends.
     pub(crate) fn half_request(&mut self) -> Vec<u8> {
-        let bytes = pick(&mut self.rng, &[10, self.large_from_bytes as u64 * 2]);
+        let large = if self.large_from_bytes * 2 < self.bytes_left {
+            self.large_from_bytes * 2
+        } else {
+            10
+        };
+        let bytes = pick(&mut self.rng, &[10, large as u64]);
         let mut out = format!("*3\r\n$3\r\nSET\r\n$5\r\nk:abc\r\n${}\r\n", bytes + 10).into_bytes();
         out.resize(out.len() + bytes as usize / 2, b'h');
         out
@@ -196,13 +231,16 @@ impl Script {
 
     /// Whether it cannot go on before it knows its database and protocol.
     pub(crate) fn must_wait(&self) -> bool {
-        let decides = |expected: &Expected| matches!(expected.reply, Reply::Hello(_) | Reply::Select(_));
+        let decides =
+            |expected: &Expected| matches!(expected.reply, Reply::Hello(_) | Reply::Select(_));
         self.reference.is_none() && self.expected.iter().any(decides)
     }
 
     /// Whether its requests still wait for a large reply.
     pub(crate) fn waits_for_much(&self) -> bool {
-        let much = |key: &Key| self.ledgers.get(key).is_some_and(|ledger| ledger.bytes_max() > CUT_THROUGH_BYTES / 2);
+        let much = |key: &Key| {
+            self.ledgers.get(key).is_some_and(|ledger| ledger.bytes_max() > CUT_THROUGH_BYTES / 2)
+        };
         self.expected.iter().any(|expected| match &expected.reply {
             Reply::Value(key, _) => much(key),
             Reply::Values(keys) => keys.len() > 1 || keys.iter().any(|(key, _)| much(key)),
@@ -220,7 +258,9 @@ impl Script {
     }
 
     fn accept(&mut self, expected: &Expected, reply: &[u8], failing: bool) -> Result<(), String> {
-        if reply.starts_with(b"-ERR respool: upstream ") || reply.starts_with(b"-ERR max number of clients") {
+        if reply.starts_with(b"-ERR respool: upstream ")
+            || reply.starts_with(b"-ERR max number of clients")
+        {
             if !(failing && expected.fallible) {
                 return Err("an error without a cause".to_owned());
             }
@@ -251,7 +291,11 @@ impl Script {
             Reply::Values(keys) => self.values(keys, reply),
             Reply::Hello(version) => {
                 let resp3 = *version == 3;
-                let head = if resp3 { reply.starts_with(b"%7\r\n") } else { reply.starts_with(b"*14\r\n") };
+                let head = if resp3 {
+                    reply.starts_with(b"%7\r\n")
+                } else {
+                    reply.starts_with(b"*14\r\n")
+                };
                 if self.reference.is_none() {
                     self.resp3 = resp3;
                 }
@@ -428,7 +472,9 @@ impl Script {
     /// A value that no other request writes, and that tells whose it is.
     fn value(&mut self, key: &Key, bytes: usize) -> Vec<u8> {
         self.seq += 1;
-        let mut value = format!("v{}:{}:{}:", self.number, String::from_utf8_lossy(&key.1), self.seq).into_bytes();
+        let mut value =
+            format!("v{}:{}:{}:", self.number, String::from_utf8_lossy(&key.1), self.seq)
+                .into_bytes();
         let padding = b'a' + (self.seq % 26) as u8;
         value.resize(value.len().max(bytes), padding);
         value
@@ -504,7 +550,11 @@ impl Script {
         let key = self.key(Use::Text);
         let value = self.value(&key, 1);
         let nth = self.ledger(&key).send(value.clone());
-        let line = format!("set {} \"{}\"\r\n", String::from_utf8_lossy(&key.1), String::from_utf8_lossy(&value));
+        let line = format!(
+            "set {} \"{}\"\r\n",
+            String::from_utf8_lossy(&key.1),
+            String::from_utf8_lossy(&value)
+        );
         self.say(out, line.as_bytes(), Reply::Set(key, nth), true);
     }
 
@@ -547,7 +597,12 @@ impl Script {
             2 => self.say(out, &request(&["INFO", "memory"]), text, false),
             _ => {
                 let name = format!("client-{}", self.number);
-                self.say(out, &request(&["CLIENT", "SETNAME", &name]), Reply::Exact(b"+OK\r\n".to_vec()), false);
+                self.say(
+                    out,
+                    &request(&["CLIENT", "SETNAME", &name]),
+                    Reply::Exact(b"+OK\r\n".to_vec()),
+                    false,
+                );
                 let reply = format!("${}\r\n{name}\r\n", name.len()).into_bytes();
                 self.say(out, &request(&["CLIENT", "GETNAME"]), Reply::Exact(reply), false);
             }
@@ -556,17 +611,39 @@ impl Script {
 
     /// What is refused, small and large.
     fn refused(&mut self, out: &mut Vec<u8>) {
-        let large = "x".repeat(if self.rng.chance(300_000) && self.bytes_left > self.large_from_bytes + 100 {
-            self.large_from_bytes + self.rng.between(1, 100) as usize
-        } else {
-            3
-        });
+        let large = "x".repeat(
+            if self.rng.chance(300_000) && self.bytes_left > self.large_from_bytes + 100 {
+                self.large_from_bytes + self.rng.between(1, 100) as usize
+            } else {
+                3
+            },
+        );
         match self.rng.between(0, 2) {
-            0 => self.say(out, &request(&["MULTI"]), Reply::Error("-ERR respool: 'multi' needs"), false),
-            1 => self.say(out, &request(&["DEBUG", &large]), Reply::Error("-ERR respool: 'debug"), false),
+            0 => self.say(
+                out,
+                &request(&["MULTI"]),
+                Reply::Error("-ERR respool: 'multi' needs"),
+                false,
+            ),
+            1 => self.say(
+                out,
+                &request(&["DEBUG", &large]),
+                Reply::Error("-ERR respool: 'debug"),
+                false,
+            ),
             // Alone it is kept up to its end and answered; in pieces it may be found too large first.
-            _ if large.len() > 3 => self.say(out, &request(&["WATCH", &large]), Reply::Error("-ERR respool: 'watch'"), false),
-            _ => self.say(out, &request(&["GET"]), Reply::Error("-ERR wrong number of arguments for 'get'"), true),
+            _ if large.len() > 3 => self.say(
+                out,
+                &request(&["WATCH", &large]),
+                Reply::Error("-ERR respool: 'watch'"),
+                false,
+            ),
+            _ => self.say(
+                out,
+                &request(&["GET"]),
+                Reply::Error("-ERR wrong number of arguments for 'get'"),
+                true,
+            ),
         }
     }
 

@@ -1,0 +1,309 @@
+//! The two ends of a story: what a client and what the server does, sees, and is found to have seen.
+//!
+//! Every word that does something runs a turn before it returns, unless it says otherwise; every word that looks at something
+//! takes it away, so that a second look finds only what is new.
+//!
+//! Not here: the network between them and the turn itself ([`super::Story`]).
+//!
+//! Invariant: `gets` compares all that arrived; what a story does not mention did not happen.
+
+// Words chain by value, also those that only look: `client.gets(…).is_open()`.
+#![allow(clippy::wrong_self_convention)]
+
+use super::{Conn, Peer, Story, Words, request, shown, wire};
+use engine::upstream::UpstreamKey;
+
+/// What a client does and sees.
+pub(crate) struct ClientWords<'a> {
+    story: &'a mut Story,
+    name: String,
+}
+
+impl<'a> ClientWords<'a> {
+    pub(super) fn new(story: &'a mut Story, name: &str) -> Self {
+        Self { story, name: name.to_string() }
+    }
+
+    fn peer(&mut self) -> &mut Peer {
+        self.story.peers.get_mut(&self.name).expect("opened by `Story::client`")
+    }
+
+    /// Sends one request, or several in one packet.
+    pub(crate) fn says(self, lines: impl Words) -> Self {
+        let bytes: Vec<u8> = lines.each().into_iter().flat_map(request).collect();
+        self.sends(&bytes)
+    }
+
+    /// Sends these bytes.
+    pub(crate) fn sends(mut self, bytes: &[u8]) -> Self {
+        self.peer().unread.push(bytes);
+        self.story.turn();
+        self
+    }
+
+    /// Sends these bytes without a turn in between: they arrive together with what others send.
+    pub(crate) fn sends_at_once(mut self, bytes: &[u8]) -> Self {
+        self.peer().unread.push(bytes);
+        self
+    }
+
+    /// What arrived since it was last asked is exactly this.
+    #[track_caller]
+    pub(crate) fn gets(mut self, replies: impl Words) -> Self {
+        let wanted: Vec<u8> = replies.each().into_iter().flat_map(wire).collect();
+        let got = self.takes();
+        assert!(
+            got == wanted,
+            "{} got\n  {}\nand not\n  {}",
+            self.name,
+            shown(&got),
+            shown(&wanted)
+        );
+        self
+    }
+
+    /// Nothing arrived.
+    #[track_caller]
+    pub(crate) fn gets_nothing(self) -> Self {
+        let none: [&str; 0] = [];
+        self.gets(none)
+    }
+
+    /// Takes what arrived.
+    pub(crate) fn takes(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.peer().got)
+    }
+
+    /// Takes what arrived, as text.
+    pub(crate) fn takes_text(&mut self) -> String {
+        String::from_utf8_lossy(&self.takes()).into_owned()
+    }
+
+    /// Its socket is full from now on.
+    pub(crate) fn stops_taking(mut self) -> Self {
+        self.peer().blocked = true;
+        self
+    }
+
+    /// One send that was stuck went out; the socket is full again.
+    pub(crate) fn takes_one_send(mut self) -> Self {
+        self.finish_flight();
+        self.story.turn();
+        self
+    }
+
+    /// Its socket has room again.
+    pub(crate) fn takes_all(mut self) -> Self {
+        self.peer().blocked = false;
+        self.finish_flight();
+        self.story.turn();
+        self
+    }
+
+    fn finish_flight(&mut self) {
+        let now = self.story.now;
+        let peer = self.peer();
+        let (Some(id), Some(buf)) = (peer.id, peer.flight.take()) else { return };
+        peer.got.extend_from_slice(&buf);
+        self.story.engine.handle_client_sent(now, id, buf);
+        self.story.engine.mark_client_dirty(id);
+    }
+
+    /// Sends no more.
+    pub(crate) fn ends(mut self) -> Self {
+        self.peer().says_eof = true;
+        self.story.turn();
+        self
+    }
+
+    /// Its connection breaks.
+    pub(crate) fn dies(mut self) {
+        let now = self.story.now;
+        if let Some(id) = self.peer().id.take() {
+            self.story.engine.handle_client_closed(now, id);
+        }
+        self.story.turn();
+    }
+
+    /// The proxy closed it.
+    #[track_caller]
+    pub(crate) fn is_closed(mut self) -> Self {
+        assert!(self.peer().id.is_none(), "{} is still open", self.name);
+        self
+    }
+
+    /// It did not.
+    #[track_caller]
+    pub(crate) fn is_open(mut self) -> Self {
+        assert!(self.peer().id.is_some(), "{} is closed", self.name);
+        self
+    }
+
+    /// The proxy reads from it.
+    #[track_caller]
+    pub(crate) fn is_read(mut self) -> Self {
+        assert!(self.peer().reading, "{} is not read", self.name);
+        self
+    }
+
+    /// The proxy does not read from it.
+    #[track_caller]
+    pub(crate) fn is_not_read(mut self) -> Self {
+        assert!(!self.peer().reading, "{} is read", self.name);
+        self
+    }
+
+    /// Bytes it sent that the proxy has not read.
+    pub(crate) fn unread(&mut self) -> usize {
+        self.peer().unread.len()
+    }
+
+    /// Number of writes that it got.
+    pub(crate) fn sends_seen(&mut self) -> usize {
+        self.peer().sends
+    }
+}
+
+/// What the server does and sees on one connection.
+pub(crate) struct ServerWords<'a> {
+    story: &'a mut Story,
+    index: usize,
+}
+
+impl<'a> ServerWords<'a> {
+    pub(super) fn new(story: &'a mut Story, index: usize) -> Self {
+        Self { story, index }
+    }
+
+    fn conn(&mut self) -> &mut Conn {
+        &mut self.story.conns[self.index]
+    }
+
+    /// The next requests that arrived are these.
+    #[track_caller]
+    pub(crate) fn gets(mut self, lines: impl Words) -> Self {
+        for line in lines.each() {
+            let got = self.conn().requests.pop_front();
+            assert_eq!(got.as_deref(), Some(line), "on connection {}", self.index + 1);
+        }
+        self
+    }
+
+    /// No request arrived that was not looked at.
+    #[track_caller]
+    pub(crate) fn gets_nothing(mut self) -> Self {
+        let requests = &self.conn().requests;
+        assert!(requests.is_empty(), "{requests:?}");
+        self
+    }
+
+    /// How many whole requests arrived and were not looked at.
+    pub(crate) fn waiting(&mut self) -> usize {
+        self.conn().requests.len()
+    }
+
+    /// Looks at all that arrived.
+    pub(crate) fn takes_requests(&mut self) -> usize {
+        self.conn().requests.drain(..).count()
+    }
+
+    /// Sends one reply, or several in one packet.
+    pub(crate) fn answers(self, replies: impl Words) -> Self {
+        let bytes: Vec<u8> = replies.each().into_iter().flat_map(wire).collect();
+        self.sends(&bytes)
+    }
+
+    /// Sends these bytes.
+    #[track_caller]
+    pub(crate) fn sends(mut self, bytes: &[u8]) -> Self {
+        let conn = self.conn();
+        assert!(conn.open, "the connection is closed");
+        conn.unread.push(bytes);
+        self.story.turn();
+        self
+    }
+
+    /// The connection breaks.
+    #[track_caller]
+    pub(crate) fn dies(mut self, cause: &str) {
+        let now = self.story.now;
+        let conn = self.conn();
+        assert!(std::mem::take(&mut conn.open), "the connection is closed");
+        let id = conn.id;
+        self.story.engine.handle_upstream_closed(now, id, cause);
+        self.story.turn();
+    }
+
+    /// Takes no more bytes.
+    pub(crate) fn stops_taking(mut self) -> Self {
+        self.conn().blocked = true;
+        self
+    }
+
+    /// Takes bytes again.
+    pub(crate) fn takes_all(mut self) -> Self {
+        let now = self.story.now;
+        let conn = self.conn();
+        conn.blocked = false;
+        let (id, flight) = (conn.id, conn.flight.take());
+        if let Some(buf) = flight {
+            self.story.engine.handle_upstream_sent(now, id, buf);
+            self.story.engine.mark_upstream_dirty(id);
+        }
+        self.story.turn();
+        self
+    }
+
+    /// The proxy closed it, or it broke.
+    #[track_caller]
+    pub(crate) fn is_closed(mut self) -> Self {
+        assert!(!self.conn().open, "connection {} is open", self.index + 1);
+        self
+    }
+
+    /// It is open.
+    #[track_caller]
+    pub(crate) fn is_open(mut self) -> Self {
+        assert!(self.conn().open, "connection {} is closed", self.index + 1);
+        self
+    }
+
+    /// The proxy reads from it.
+    #[track_caller]
+    pub(crate) fn is_read(mut self) -> Self {
+        assert!(self.conn().reading, "connection {} is not read", self.index + 1);
+        self
+    }
+
+    /// The proxy does not read from it.
+    #[track_caller]
+    pub(crate) fn is_not_read(mut self) -> Self {
+        assert!(!self.conn().reading, "connection {} is read", self.index + 1);
+        self
+    }
+
+    /// Number of writes that arrived.
+    pub(crate) fn writes(&mut self) -> usize {
+        self.conn().writes
+    }
+
+    /// Bytes that arrived.
+    pub(crate) fn bytes(&mut self) -> usize {
+        self.conn().bytes
+    }
+
+    /// Bytes of a request that has not arrived whole.
+    pub(crate) fn bytes_of_unfinished(&mut self) -> usize {
+        self.conn().inbox.len()
+    }
+
+    /// Bytes it sent that the proxy has not read.
+    pub(crate) fn unread(&mut self) -> usize {
+        self.conn().unread.len()
+    }
+
+    /// Protocol, database and lane of the connection.
+    pub(crate) fn key(&mut self) -> UpstreamKey {
+        self.conn().key
+    }
+}
