@@ -135,8 +135,8 @@ fn small_commands_with_wrong_arguments() {
 fn a_client_that_speaks_http_is_closed_and_the_server_hears_nothing_of_it() {
     for line in ["POST / HTTP/1.1\r\n", "Host: 127.0.0.1:6380\r\n", "*1\r\n$4\r\npost\r\n"] {
         let mut story = Story::new();
-        story.client("a").sends("PING\r\n").gets("+PONG").is_open();
-        story.client("a").sends(line).gets_nothing().is_closed();
+        story.client("a").sends(b"PING\r\n").gets("+PONG").is_open();
+        story.client("a").sends(line.as_bytes()).gets_nothing().is_closed();
         assert_eq!(story.connects_made(), 0, "{line}");
     }
 }
