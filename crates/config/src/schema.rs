@@ -227,7 +227,7 @@ impl Default for Limits {
 
 impl Default for Batching {
     fn default() -> Self {
-        Self { gather_us: 150, gather_completions: 24, gather_clients_min: 32, polls: 2 }
+        Self { gather_us: 200, gather_completions: 24, gather_clients_min: 32, polls: 2 }
     }
 }
 

@@ -23,7 +23,7 @@ use netio::Wait;
 const EPOCH_US: u64 = 5_000;
 
 /// A sleep that brings fewer inputs than this (or than its goal, if that is less) was not worth its wake-up and the delay.
-const GAIN_MIN: u64 = 4;
+const GAIN_MIN: u64 = 6;
 
 /// So many poor sleeps in a row make gathering pause. One says little: the load may just have been preempted.
 const POOR_SLEEPS_MAX: u32 = 4;

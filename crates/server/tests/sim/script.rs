@@ -141,9 +141,9 @@ impl Script {
         let alone = self.reference.is_none() && self.rng.chance(200_000);
         if alone {
             if self.wants_resp3 && !self.resp3 {
-                self.hello(&mut out)
+                self.hello(&mut out);
             } else {
-                self.select(&mut out)
+                self.select(&mut out);
             }
             return out;
         }
@@ -326,7 +326,7 @@ impl Script {
         }
         for ((key, sent), value) in keys.iter().zip(&values) {
             let value = match value {
-                resp::value::Value::Bulk(bytes) => Some(bytes.as_ref()),
+                resp::value::Value::Bulk(bytes) => Some(*bytes),
                 _ => None,
             };
             self.ledger(key).reads(value, *sent)?;

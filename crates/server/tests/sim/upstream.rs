@@ -131,7 +131,8 @@ impl Server {
     /// False when the connection is over.
     fn serve(&mut self, conn: &mut Conn) -> bool {
         let bytes = conn.peer.received();
-        if !bytes.is_empty() && !(conn.lost && self.mode == Trouble::Full) {
+        let refuses = conn.lost && self.mode == Trouble::Full;
+        if !bytes.is_empty() && !refuses {
             let mut out = Vec::new();
             let after = self.execute(conn, &bytes, &mut out);
             match self.mode {
