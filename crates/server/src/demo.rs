@@ -1,7 +1,7 @@
 //! `respool demo`: a private server, the proxy in front of it, and how to connect.
 //!
 //! The server is found on PATH, listens on a unix socket in a temporary folder that only this user can enter, and keeps
-//! nothing. It is not started by this process but by a guard, a second process of the same binary (see [`guard`]), so
+//! nothing. It is not started by this process but by a guard, a second process of the same binary (see [`mod@guard`]), so
 //! that server and folder go away however this process ends.
 //!
 //! ```text

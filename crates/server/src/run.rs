@@ -4,7 +4,8 @@
 //! fail does so before the first client is accepted; a server behind that cannot be reached is no failure but a warning, because it may
 //! come.
 //!
-//! Invariant: when [`run`] returns, every thread that it started has ended and every listener is closed.
+//! Invariant: when [`run`] returns, every worker has ended and every listener is closed. (The resolver is left to end by itself: the
+//! system may keep it waiting for a name for longer than anyone wants to wait for us.)
 
 use crate::control::resolver;
 use crate::control::signals::Signals;
@@ -23,7 +24,7 @@ use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// Why the proxy did not start.
+/// Why the proxy did not start, or did not end as it should.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// An address cannot be listened at.
@@ -34,6 +35,9 @@ pub enum StartError {
         /// Why.
         error: io::Error,
     },
+    /// It ran, and a worker met a bug.
+    #[error("a worker met a bug (see the log); the others have drained")]
+    WorkerDied,
     /// A thread, a driver or the signal handling cannot be set up.
     #[error("cannot {what}: {error}")]
     System {
@@ -42,6 +46,23 @@ pub enum StartError {
         /// Why it failed.
         error: io::Error,
     },
+}
+
+/// Ends the process in order when its worker's thread ends by a panic, which is a bug of ours: a proxy that goes on with fewer workers would
+/// send clients to one that is gone. Whoever supervises the process starts it again.
+struct Sentinel(usize);
+
+impl Drop for Sentinel {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            tracing::error!(
+                worker = self.0,
+                "a worker met a bug and is gone; please report it. The others drain"
+            );
+            // It can only fail for a signal that does not exist.
+            let _ = signal_hook::low_level::raise(signal_hook::consts::SIGTERM);
+        }
+    }
 }
 
 /// Descriptors beside those of clients and upstreams: listeners, epoll, wakers, log, resolver.
@@ -79,12 +100,12 @@ pub fn run(config: &Config, config_file: &str) -> Result<(), StartError> {
         signals.wait();
         posts.iter().for_each(|post| post.send(Message::Stop));
     });
-    started.join();
+    let sound = started.join();
     closer.close();
     // The thread only waits for signals; it ends with the closer.
     let _ = second.join();
     tracing::info!("respool has ended");
-    Ok(())
+    if sound { Ok(()) } else { Err(StartError::WorkerDied) }
 }
 
 fn system(what: &'static str, error: io::Error) -> StartError {
@@ -146,9 +167,7 @@ fn keepalive(config: &Config) -> Option<Keepalive> {
 /// The threads of a running proxy.
 struct Started {
     workers: Vec<JoinHandle<()>>,
-    resolver: Option<JoinHandle<()>>,
     posts: Vec<Post<Stream>>,
-    fleet: Arc<Fleet<Stream>>,
 }
 
 impl Started {
@@ -156,14 +175,10 @@ impl Started {
         self.posts.iter().for_each(|post| post.send(message()));
     }
 
-    fn join(self) {
-        for worker in self.workers {
-            if worker.join().is_err() {
-                tracing::error!("a worker ended by a panic; please report it");
-            }
-        }
-        drop(self.fleet);
-        drop(self.resolver);
+    /// Waits for the workers; false if one of them ended by a panic.
+    fn join(self) -> bool {
+        let outcomes: Vec<_> = self.workers.into_iter().map(JoinHandle::join).collect();
+        outcomes.iter().all(Result::is_ok)
     }
 }
 
@@ -193,7 +208,7 @@ fn start_workers(
         .unzip();
     let (ask_resolver, questions) = channel();
     let fleet = Arc::new(Fleet::new(posts.clone(), ask_resolver));
-    let resolver = start_resolver(config, questions, &fleet)?;
+    start_resolver(config, questions, &fleet)?;
     let process = Arc::new(Process {
         started: Instant::now(),
         tcp_port: first_port(config),
@@ -207,7 +222,7 @@ fn start_workers(
         let _ = hired.begin.send(options);
         workers.push(hired.thread);
     }
-    Ok(Started { workers, resolver, posts, fleet })
+    Ok(Started { workers, posts })
 }
 
 /// Starts a worker's thread and waits until its driver stands.
@@ -222,6 +237,7 @@ fn hire(config: &Config, index: usize, listeners: &[Listener]) -> Result<Hired, 
     let body = {
         let name = name.clone();
         move || {
+            let _sentinel = Sentinel(index);
             if let Err(error) = sys::thread_setup(&name, cpu) {
                 tracing::warn!(worker = index, %error, "cannot pin the worker to its CPU or set its timer");
             }
@@ -290,13 +306,33 @@ fn start_resolver(
     config: &Config,
     questions: Receiver<Resolve>,
     fleet: &Arc<Fleet<Stream>>,
-) -> Result<Option<JoinHandle<()>>, StartError> {
+) -> Result<(), StartError> {
     let NodeAddress::Name { host, port } = NodeAddress::from(&config.upstream.address) else {
-        return Ok(None);
+        return Ok(());
     };
     let fleet = Arc::downgrade(fleet);
     let body = move || resolver::run(&questions, &fleet, &host, port);
     let builder = std::thread::Builder::new().name("respool-resolver".to_owned());
-    let handle = builder.spawn(body).map_err(|error| system("start the resolver thread", error))?;
-    Ok(Some(handle))
+    builder.spawn(body).map_err(|error| system("start the resolver thread", error))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    #[test]
+    fn a_worker_that_ends_by_a_panic_asks_the_process_to_end() {
+        let asked = Arc::new(AtomicBool::new(false));
+        signal_hook::flag::register(signal_hook::consts::SIGTERM, Arc::clone(&asked)).unwrap();
+        let sound = std::thread::spawn(|| drop(Sentinel(0)));
+        assert!(sound.join().is_ok() && !asked.load(Ordering::Relaxed));
+        let broken = std::thread::spawn(|| {
+            let _sentinel = Sentinel(1);
+            panic!("planted");
+        });
+        assert!(broken.join().is_err());
+        assert!(asked.load(Ordering::Relaxed), "no SIGTERM was raised");
+    }
 }

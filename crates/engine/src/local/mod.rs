@@ -140,21 +140,35 @@ impl Engine {
             return self.refuse(call, reject::NOT_AN_INTEGER);
         }
         let Ok(db) = u32::try_from(db) else { return self.refuse(call, reject::DB_RANGE) };
-        if db != current {
-            match self.probe(now, protocol, db, call.id) {
-                Availability::Ready(_) => {}
-                Availability::Wait(upstream) => return Step::Hold(Hold::Upstream(upstream)),
-                Availability::Down(error) => {
-                    self.say(call, |out| out.extend_from_slice(&error));
-                    self.forget_refused(protocol, db);
-                    return Step::Done;
-                }
-            }
+        if db != current
+            && let Some(step) = self.unless_agreed(now, call, protocol, db)
+        {
+            return step;
         }
         if let Some(client) = self.clients.get_mut(call.id) {
             client.db = db;
         }
         self.ok(call)
+    }
+
+    /// What becomes of the call unless the server has agreed to this protocol and database: it waits until the server has said so, or the
+    /// server's refusal is the answer.
+    pub(crate) fn unless_agreed(
+        &mut self,
+        now: Time,
+        call: &Call<'_>,
+        protocol: Protocol,
+        db: u32,
+    ) -> Option<Step> {
+        match self.probe(now, protocol, db, call.id) {
+            Availability::Ready(_) => None,
+            Availability::Wait(upstream) => Some(Step::Hold(Hold::Upstream(upstream))),
+            Availability::Down(error) => {
+                self.say(call, |out| out.extend_from_slice(&error));
+                self.forget_refused(protocol, db);
+                Some(Step::Done)
+            }
+        }
     }
 
     /// Asks every worker; the reply takes its place now and comes when all have answered.
