@@ -1,0 +1,1 @@
+//! Judges a run by the limits of its plan.

@@ -1,0 +1,1 @@
+//! Two runs: what got better or worse beyond the noise.

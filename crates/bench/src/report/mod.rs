@@ -1,0 +1,1 @@
+//! Shows a run: progress while it goes, tables, Markdown, HTML with plots.

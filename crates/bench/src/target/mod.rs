@@ -1,0 +1,1 @@
+//! Starts, pins and stops what a plan names.
