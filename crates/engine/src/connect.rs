@@ -13,8 +13,9 @@
 
 use crate::command::Learned;
 use crate::engine::{Action, Engine, Notice};
-use crate::ids::{ClientId, UpstreamId};
+use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::limits::{QUOTED_ERROR_BYTES, RETIRED_MAX, SHORT_LIFE_US};
+use crate::node::Address;
 use crate::reject;
 use crate::time::Time;
 use crate::upstream::inflight::{OwnCommand, Owner, Run};
@@ -73,8 +74,8 @@ impl Engine {
     /// Whether this upstream takes a request; one that is idle begins to connect.
     pub(crate) fn availability(&mut self, now: Time, id: UpstreamId) -> Availability {
         let high = self.settings.limits.upstream_out_high_bytes;
-        let Some(upstream) = self.upstreams.get_mut(id) else {
-            return Availability::Down(reject::node(&self.settings.node.label, "is gone"));
+        let Some(upstream) = self.upstreams.get(id) else {
+            return Availability::Down(reject::node("of this client", "is gone"));
         };
         match &upstream.state {
             State::Ready if upstream.out.pending() < high => return Availability::Ready(id),
@@ -89,13 +90,13 @@ impl Engine {
             }
             State::Down(_) => {
                 return Availability::Down(reject::node(
-                    &self.settings.node.label,
+                    self.label(upstream.key.node),
                     &upstream.cause,
                 ));
             }
             State::Connecting(_) | State::Greeting(_) if upstream.failures > 0 => {
                 return Availability::Down(reject::node(
-                    &self.settings.node.label,
+                    self.label(upstream.key.node),
                     &upstream.cause,
                 ));
             }
@@ -103,6 +104,16 @@ impl Engine {
             State::Ready | State::Connecting(_) | State::Greeting(_) => {}
         }
         Availability::Wait(id)
+    }
+
+    /// The key of the ordinary traffic to a node.
+    pub(crate) fn shared_key(&self, node: NodeId, protocol: Protocol, db: u32) -> UpstreamKey {
+        UpstreamKey { node, resp3: protocol == Protocol::Resp3, db, lane: Lane::Shared }
+    }
+
+    /// How texts name a node.
+    pub(crate) fn label(&self, node: NodeId) -> &str {
+        self.nodes.get(node).map_or("(forgotten)", |node| &node.label)
     }
 
     /// Creates an upstream; `None` at the bound.
@@ -125,7 +136,7 @@ impl Engine {
 
     /// Connects ahead of the first request, so that a node that is down is known and told at the start.
     pub fn warm_up(&mut self, now: Time) {
-        let key = UpstreamKey { resp3: false, db: self.settings.node.db, lane: Lane::Shared };
+        let key = self.shared_key(self.first_node, Protocol::Resp2, self.settings.node.db);
         if self.by_key.contains_key(&key) {
             return;
         }
@@ -141,9 +152,15 @@ impl Engine {
         }
     }
 
-    /// The key of an upstream, for whoever connects it; `None` if it is gone.
+    /// The key of an upstream; `None` if it is gone.
     pub fn upstream_key(&self, id: UpstreamId) -> Option<UpstreamKey> {
         self.upstreams.get(id).map(|upstream| upstream.key)
+    }
+
+    /// Where to connect it to; `None` if it is gone.
+    pub fn upstream_address(&self, id: UpstreamId) -> Option<&Address> {
+        let node = self.upstreams.get(id)?.key.node;
+        self.nodes.get(node).map(|node| &node.address)
     }
 
     /// Whether the engine still waits for this connect: after the resolving of a name it may not.
@@ -253,7 +270,9 @@ impl Engine {
         self.stats.upstream_connects += 1;
         let server = format!("{} {}", self.facts.server, self.facts.version);
         let main = upstream_role == Role::Shared && !key.resp3 && key.db == self.settings.node.db;
-        self.notices.push_back(Notice::NodeReady { key, server: server.trim().to_string(), main });
+        let node = self.label(key.node).to_string();
+        let server = server.trim().to_string();
+        self.notices.push_back(Notice::NodeReady { node, key, server, main });
         if !self.learning && key.lane == Lane::Shared {
             self.learning = true;
             if let Some(upstream) = self.upstreams.get_mut(id) {
@@ -288,7 +307,7 @@ impl Engine {
         let short = !overdue && now.since(upstream.ready_at) < SHORT_LIFE_US;
         upstream.short_lives = if short { upstream.short_lives + 1 } else { 0 };
         let short_lived = upstream.short_lives > 1;
-        let (role, half_given) = (upstream.role, upstream.forwarded > 0);
+        let (role, half_given, key) = (upstream.role, upstream.forwarded > 0, upstream.key);
         upstream.state = State::Idle;
         let requests = upstream.inflight.len();
         let runs = self.take_runs(id);
@@ -300,9 +319,14 @@ impl Engine {
             upstream.out.dirty = false;
         }
         if requests > 0 {
-            self.notices.push_back(Notice::UpstreamLost { cause: cause.to_string(), requests });
+            let node = self.label(key.node).to_string();
+            self.notices.push_back(Notice::UpstreamLost {
+                node,
+                cause: cause.to_string(),
+                requests,
+            });
         }
-        self.answer_lost(id, &runs, half_given, cause);
+        self.answer_lost(id, key, &runs, half_given, cause);
         if role == Role::Shared && short_lived {
             self.connection_failed(now, id, cause, None);
         } else if role == Role::Shared && !self.draining {
@@ -319,8 +343,15 @@ impl Engine {
     }
 
     /// Answers everyone who waited on a connection that is gone.
-    fn answer_lost(&mut self, id: UpstreamId, runs: &[Run], half_given: bool, cause: &str) {
-        let error = reject::node(&self.settings.node.label, cause);
+    fn answer_lost(
+        &mut self,
+        id: UpstreamId,
+        key: UpstreamKey,
+        runs: &[Run],
+        half_given: bool,
+        cause: &str,
+    ) {
+        let error = reject::node(self.label(key.node), cause);
         for (index, run) in runs.iter().enumerate() {
             let Owner::Client { id: client, seq, silent } = run.owner else {
                 // The commands of the node are asked again on the next connection.
@@ -386,7 +417,8 @@ impl Engine {
         self.dirty_upstreams.retain(|dirty| *dirty != id);
         self.stats.upstream_failures += 1;
         if first && !theirs {
-            self.notices.push_back(Notice::NodeDown { key, cause: cause.to_string() });
+            let node = self.label(key.node).to_string();
+            self.notices.push_back(Notice::NodeDown { node, key, cause: cause.to_string() });
         }
         self.wake_waiters(id);
     }
@@ -406,14 +438,14 @@ impl Engine {
         db: u32,
         client: ClientId,
     ) -> Availability {
-        let key = UpstreamKey { resp3: protocol == Protocol::Resp3, db, lane: Lane::Shared };
+        let key = self.shared_key(self.first_node, protocol, db);
         self.upstream_for(now, key, client)
     }
 
     /// Forgets a shared upstream whose greeting the server refused for what a client asked (a database that does not exist), so that the
     /// next client asks again and none of them fill the table.
     pub(crate) fn forget_refused(&mut self, protocol: Protocol, db: u32) {
-        let key = UpstreamKey { resp3: protocol == Protocol::Resp3, db, lane: Lane::Shared };
+        let key = self.shared_key(self.first_node, protocol, db);
         if let Some(id) = self.by_key.get(&key).copied()
             && let Some(upstream) = self.upstreams.get(id)
             && matches!(&upstream.state, State::Down(down) if down.refused.is_some())

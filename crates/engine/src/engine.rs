@@ -8,7 +8,8 @@
 use crate::client::{Client, Hold};
 use crate::command::Learned;
 use crate::fleet::{Asked, Question};
-use crate::ids::{ClientId, ClientKind, Slab, UpstreamId, UpstreamKind};
+use crate::ids::{ClientId, ClientKind, NodeId, NodeKind, Slab, UpstreamId, UpstreamKind};
+use crate::node::Node;
 use crate::pool::BufferPool;
 use crate::settings::Settings;
 use crate::stats::Stats;
@@ -41,6 +42,8 @@ pub enum Action {
 pub enum Notice {
     /// The node answers.
     NodeReady {
+        /// Its label.
+        node: String,
         /// Database and protocol of the connection.
         key: UpstreamKey,
         /// Name and version of the server, if it told.
@@ -50,6 +53,8 @@ pub enum Notice {
     },
     /// The node could not be reached, or the greeting was refused. Told for the first failure of a row.
     NodeDown {
+        /// Its label.
+        node: String,
         /// Database and protocol of the connection.
         key: UpstreamKey,
         /// In words.
@@ -57,6 +62,8 @@ pub enum Notice {
     },
     /// A connection ended while requests waited for replies.
     UpstreamLost {
+        /// Label of the node.
+        node: String,
         /// In words.
         cause: String,
         /// Requests that were answered with an error.
@@ -85,6 +92,10 @@ pub(crate) struct Pause {
 pub struct Engine {
     pub(crate) settings: Settings,
     pub(crate) clients: Slab<ClientKind, Client>,
+    /// The servers behind.
+    pub(crate) nodes: Slab<NodeKind, Node>,
+    /// The one that was configured, or a cluster's first seed.
+    pub(crate) first_node: NodeId,
     pub(crate) upstreams: Slab<UpstreamKind, Upstream>,
     /// The upstream that new requests of a key use. Others (retired, for transfers) are in the slab only.
     pub(crate) by_key: BTreeMap<UpstreamKey, UpstreamId>,
@@ -123,9 +134,13 @@ impl Engine {
     /// An engine with no clients and no connections. `seed` feeds the jitter of reconnects and nothing else.
     pub fn new(settings: Settings, seed: u64, now: Time) -> Self {
         let next_number = u64::from(settings.worker) + 1;
+        let mut nodes = Slab::default();
+        let first_node = nodes.insert(Node::new(settings.node.address.clone()));
         Self {
             settings,
             clients: Slab::default(),
+            nodes,
+            first_node,
             upstreams: Slab::default(),
             by_key: BTreeMap::new(),
             pool: BufferPool::default(),

@@ -45,6 +45,18 @@ impl<T> PartialEq for Id<T> {
 
 impl<T> Eq for Id<T> {}
 
+impl<T> PartialOrd for Id<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> Ord for Id<T> {
+    fn cmp(&self, other: &Self) -> core::cmp::Ordering {
+        (self.index, self.generation).cmp(&(other.index, other.generation))
+    }
+}
+
 /// Marks ids of clients.
 #[derive(Debug)]
 pub enum ClientKind {}
@@ -53,8 +65,15 @@ pub enum ClientKind {}
 #[derive(Debug)]
 pub enum UpstreamKind {}
 
+/// Marks ids of servers.
+#[derive(Debug)]
+pub enum NodeKind {}
+
 /// Names a client of this worker.
 pub type ClientId = Id<ClientKind>;
+
+/// Names a server that this worker knows.
+pub type NodeId = Id<NodeKind>;
 
 /// Names an upstream of this worker. It outlives reconnects, so that clients may remember it.
 pub type UpstreamId = Id<UpstreamKind>;

@@ -43,6 +43,7 @@ pub mod ids;
 mod lifecycle;
 pub mod limits;
 mod local;
+pub mod node;
 pub mod output;
 pub mod pool;
 pub mod reject;
@@ -57,6 +58,6 @@ mod transfer;
 pub mod upstream;
 
 pub use engine::{Action, Engine, Notice};
-pub use ids::{ClientId, UpstreamId};
+pub use ids::{ClientId, NodeId, UpstreamId};
 pub use settings::Settings;
 pub use time::Time;

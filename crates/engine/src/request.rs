@@ -272,7 +272,7 @@ impl Engine {
     ) -> Step {
         let Some(client) = self.clients.get(id) else { return Step::Gone };
         let resp3 = client.protocol == Protocol::Resp3;
-        let key = UpstreamKey { resp3, db: client.db, lane };
+        let key = UpstreamKey { node: self.first_node, resp3, db: client.db, lane };
         let upstream_id = match self.upstream_for(now, key, id) {
             Availability::Ready(upstream) => upstream,
             Availability::Wait(upstream) => return Step::Hold(Hold::Upstream(upstream)),

@@ -3,7 +3,7 @@
 //! Plain data; the reading and checking of a configuration is `config`'s, the turning of one into the other is `server`'s.
 //! Secrets are bytes here, wrapped so that no `Debug` shows them.
 
-use alloc::string::String;
+use crate::node::Address;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -42,8 +42,8 @@ impl fmt::Debug for Password {
 /// The one server behind this proxy, and how we greet it.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// How error texts and logs name it: `127.0.0.1:6379`, `/run/redis.sock`.
-    pub label: String,
+    /// Where it is.
+    pub address: Address,
     /// User for `AUTH`; `None` is Redis' `default`.
     pub user: Option<Vec<u8>>,
     /// Password for `AUTH`.
@@ -152,7 +152,7 @@ impl Default for Settings {
             worker: 0,
             workers: 1,
             node: Node {
-                label: String::from("127.0.0.1:6379"),
+                address: Address::tcp("127.0.0.1", 6379),
                 user: None,
                 password: None,
                 db: 0,

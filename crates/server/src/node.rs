@@ -1,10 +1,11 @@
-//! Where the server behind is, as a worker needs it: an address, or a name that must be resolved on each connect.
+//! How a worker gets to a server that its engine names: at once, or through the resolver.
 //!
 //! Invariant: a name is never resolved on a worker's thread.
 
-use config::UpstreamAddress;
+use engine::node;
 use netio::Address;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,11 +21,11 @@ pub enum NodeAddress {
     },
 }
 
-impl From<&UpstreamAddress> for NodeAddress {
-    fn from(address: &UpstreamAddress) -> Self {
+impl From<&node::Address> for NodeAddress {
+    fn from(address: &node::Address) -> Self {
         match address {
-            UpstreamAddress::Unix(path) => Self::Fixed(Address::Unix(path.clone())),
-            UpstreamAddress::Tcp { host, port } => match host.parse::<IpAddr>() {
+            node::Address::Unix(path) => Self::Fixed(Address::Unix(PathBuf::from(path))),
+            node::Address::Tcp { host, port } => match host.parse::<IpAddr>() {
                 Ok(ip) => Self::Fixed(Address::Tcp(SocketAddr::new(ip, *port))),
                 Err(_) => Self::Name { host: host.clone(), port: *port },
             },

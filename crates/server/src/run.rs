@@ -9,7 +9,6 @@
 
 use crate::control::resolver;
 use crate::control::signals::Signals;
-use crate::node::NodeAddress;
 use crate::settings;
 use crate::worker::mailbox::{Fleet, Mailbox, Message, Post, Resolve, mailbox};
 use crate::worker::{Process, Worker, WorkerOptions};
@@ -208,7 +207,7 @@ fn start_workers(
         .unzip();
     let (ask_resolver, questions) = channel();
     let fleet = Arc::new(Fleet::new(posts.clone(), ask_resolver));
-    start_resolver(config, questions, &fleet)?;
+    start_resolver(questions, &fleet)?;
     let process = Arc::new(Process {
         started: Instant::now(),
         tcp_port: first_port(config),
@@ -276,7 +275,6 @@ fn worker_options(
     WorkerOptions {
         settings: settings::engine(config, index),
         seed: seed(index),
-        node: NodeAddress::from(&config.upstream.address),
         gather: settings::gather(config),
         clients_max: config.max_clients,
         mailbox,
@@ -302,16 +300,13 @@ fn first_port(config: &Config) -> u16 {
 }
 
 /// A resolver runs only where there is a name to resolve. It ends when the last worker is gone.
+/// Also where the configured address is no name: a topology may tell names later.
 fn start_resolver(
-    config: &Config,
     questions: Receiver<Resolve>,
     fleet: &Arc<Fleet<Stream>>,
 ) -> Result<(), StartError> {
-    let NodeAddress::Name { host, port } = NodeAddress::from(&config.upstream.address) else {
-        return Ok(());
-    };
     let fleet = Arc::downgrade(fleet);
-    let body = move || resolver::run(&questions, &fleet, &host, port);
+    let body = move || resolver::run(&questions, &fleet);
     let builder = std::thread::Builder::new().name("respool-resolver".to_owned());
     builder.spawn(body).map_err(|error| system("start the resolver thread", error))?;
     Ok(())

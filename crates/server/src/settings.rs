@@ -3,8 +3,17 @@
 //! Process-wide bounds are divided by the number of workers here, rounded up, and nowhere else.
 
 use crate::worker::gather::GatherOptions;
-use config::Config;
+use config::{Config, UpstreamAddress};
+use engine::node::Address;
 use engine::settings::{Limits, Node, Password, Settings, Timeouts};
+
+/// Where a server is, as an engine names it.
+fn address(address: &UpstreamAddress) -> Address {
+    match address {
+        UpstreamAddress::Tcp { host, port } => Address::tcp(host.clone(), *port),
+        UpstreamAddress::Unix(path) => Address::Unix(path.to_string_lossy().into_owned()),
+    }
+}
 
 /// The settings of one worker's engine.
 pub fn engine(config: &Config, index: usize) -> Settings {
@@ -15,7 +24,7 @@ pub fn engine(config: &Config, index: usize) -> Settings {
         worker: index as u32,
         workers: workers as u32,
         node: Node {
-            label: config.upstream.address.to_string(),
+            address: address(&config.upstream.address),
             user: config.upstream.user.as_ref().map(|user| user.clone().into_bytes()),
             password: config
                 .upstream

@@ -261,7 +261,7 @@ fn workers(out: &mut String, source: &Source<'_>) {
 
 fn upstreams(out: &mut String, source: &Source<'_>) {
     let stats = &source.sum.stats;
-    line(out, "node_0", &source.settings.node.label);
+    line(out, "node_0", source.settings.node.address.label());
     let state = source.reports.first().map_or("idle", |report| report.node_state.as_str());
     line(out, "node_0_state", state);
     line(out, "upstream_connections", source.sum.upstreams);

@@ -137,6 +137,7 @@ fn text_of<'a>(value: &Value<'a>) -> Option<&'a [u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::NodeId;
     use crate::settings::{Password, Settings};
     use crate::upstream::Lane;
 
@@ -161,7 +162,7 @@ mod tests {
         let mut node = Settings::default().node;
         node.password = Some(Password::new(*b"pw"));
         node.client_name = b"respool".to_vec();
-        let key = UpstreamKey { resp3: true, db: 4, lane: Lane::Shared };
+        let key = UpstreamKey { node: NodeId::new(0, 1), resp3: true, db: 4, lane: Lane::Shared };
         let mut out = Vec::new();
         assert_eq!(write(&mut out, &node, &key), [OwnCommand::Hello, OwnCommand::Select]);
         let mut expected = Vec::new();

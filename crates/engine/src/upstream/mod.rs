@@ -18,7 +18,7 @@ pub mod backoff;
 pub mod greeting;
 pub mod inflight;
 
-use crate::ids::ClientId;
+use crate::ids::{ClientId, NodeId};
 use crate::limits::STALL_MIN_US;
 use crate::output::Output;
 use crate::settings::Timeouts;
@@ -31,6 +31,8 @@ use resp::{Protocol, ReplyScanner};
 /// Which traffic shares a connection: all requests with an equal key may be multiplexed with each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UpstreamKey {
+    /// The server.
+    pub node: NodeId,
     /// RESP2 and RESP3 clients see different reply types, so their connections are kept apart instead of translating.
     pub resp3: bool,
     /// Database, selected once in the greeting.

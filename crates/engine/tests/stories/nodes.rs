@@ -78,7 +78,9 @@ fn a_lost_connection_answers_each_owed_request_once() {
     story.after_ms(2_000).server().dies("connection reset");
     story.client("a").gets(["\"a\"", "+PONG", RESET]).is_open();
     story.client("b").gets(RESET).is_open();
-    assert!(story.was_told("UpstreamLost { cause: \"connection reset\", requests: 2 }"));
+    assert!(story.was_told(
+        "UpstreamLost { node: \"127.0.0.1:6379\", cause: \"connection reset\", requests: 2 }"
+    ));
 }
 
 #[test]
@@ -176,7 +178,7 @@ fn a_loss_during_the_greeting_is_a_failed_connect() {
 #[test]
 fn the_error_has_the_label_of_the_configuration() {
     let mut settings = Settings::default();
-    settings.node.label = "cache-1.example:7000".into();
+    settings.node.address = engine::node::Address::tcp("cache-1.example", 7000);
     let mut story = Story::with(settings).by_hand();
     story.client("a").says("GET k");
     story.connect_fails("connect: No route to host");

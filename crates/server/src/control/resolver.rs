@@ -1,4 +1,4 @@
-//! Resolves the node's name for workers that want to connect.
+//! Resolves the names of servers for workers that want to connect.
 //!
 //! On each connect anew, so that a server which moved to another address is found again, and on a thread of its own, because the system's
 //! resolver blocks. One thread is enough: a worker waits with its connect, not with its clients.
@@ -12,12 +12,12 @@ use std::sync::Weak;
 use std::sync::mpsc::Receiver;
 
 /// Answers until all askers are gone: the fleet holds the asking end, so it is held weakly here.
-pub fn run<S>(questions: &Receiver<Resolve>, fleet: &Weak<Fleet<S>>, host: &str, port: u16) {
+pub fn run<S>(questions: &Receiver<Resolve>, fleet: &Weak<Fleet<S>>) {
     let mut turn = 0usize;
-    while let Ok(Resolve { worker, upstream }) = questions.recv() {
+    while let Ok(Resolve { worker, upstream, host, port }) = questions.recv() {
         let Some(fleet) = fleet.upgrade() else { return };
         turn = turn.wrapping_add(1);
-        fleet.send(worker, Message::Resolved(upstream, resolve(host, port, turn)));
+        fleet.send(worker, Message::Resolved(upstream, resolve(&host, port, turn)));
     }
 }
 

@@ -57,13 +57,11 @@ impl<D: Driver> Worker<D> {
     }
 
     fn connect(&mut self, now: Time, id: UpstreamId) {
-        match &self.node {
-            NodeAddress::Fixed(address) => {
-                let address = address.clone();
-                self.connect_to(id, &address);
-            }
-            NodeAddress::Name { .. } => {
-                let resolve = Resolve { worker: self.index, upstream: id };
+        let Some(address) = self.engine.upstream_address(id) else { return };
+        match NodeAddress::from(address) {
+            NodeAddress::Fixed(address) => self.connect_to(id, &address),
+            NodeAddress::Name { host, port } => {
+                let resolve = Resolve { worker: self.index, upstream: id, host, port };
                 if !self.fleet.resolve(resolve) {
                     self.engine.handle_upstream_closed(now, id, "no resolver is running");
                 }
@@ -143,19 +141,18 @@ impl<D: Driver> Worker<D> {
     /// Logs what happened.
     pub(super) fn tell(&mut self) {
         while let Some(notice) = self.engine.poll_notice() {
-            let node = &self.engine.settings().node.label;
             let worker = self.index;
             match notice {
-                Notice::NodeReady { key, server, main: false } => {
+                Notice::NodeReady { node, key, server, main: false } => {
                     tracing::debug!(worker, %node, db = key.db, resp3 = key.resp3, %server, "upstream ready");
                 }
-                Notice::NodeReady { key, server, main: true } => {
+                Notice::NodeReady { node, key, server, main: true } => {
                     tracing::info!(worker, %node, db = key.db, resp3 = key.resp3, %server, "upstream ready");
                 }
-                Notice::NodeDown { key, cause } => {
+                Notice::NodeDown { node, key, cause } => {
                     tracing::warn!(worker, %node, db = key.db, resp3 = key.resp3, %cause, "upstream down");
                 }
-                Notice::UpstreamLost { cause, requests } => {
+                Notice::UpstreamLost { node, cause, requests } => {
                     tracing::warn!(worker, %node, %cause, requests, "upstream lost, its requests got an error");
                 }
                 Notice::ClientClosed { client, addr, cause } => {

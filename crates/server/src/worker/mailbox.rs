@@ -77,6 +77,10 @@ pub struct Resolve {
     pub worker: usize,
     /// Its upstream.
     pub upstream: UpstreamId,
+    /// The name.
+    pub host: String,
+    /// The port, which becomes a part of the answer.
+    pub port: u16,
 }
 
 /// All workers as each of them sees the others.

@@ -17,7 +17,6 @@ mod conn;
 mod facts;
 mod turn;
 
-use crate::node::NodeAddress;
 use conn::Conns;
 use engine::ids::{ClientKind, UpstreamKind};
 use engine::{Engine, Settings, Time};
@@ -35,8 +34,6 @@ pub struct WorkerOptions<S> {
     pub settings: Settings,
     /// Feeds the jitter of reconnects.
     pub seed: u64,
-    /// The server behind.
-    pub node: NodeAddress,
     /// Batching.
     pub gather: GatherOptions,
     /// Clients of all workers together; one more is turned away.
@@ -60,7 +57,6 @@ pub struct Worker<D: Driver> {
     clients: Conns<ClientKind>,
     upstreams: Conns<UpstreamKind>,
     gather: Gather,
-    node: NodeAddress,
     clients_max: usize,
     mailbox: Mailbox<D::Socket>,
     fleet: Arc<Fleet<D::Socket>>,
@@ -88,7 +84,6 @@ impl<D: Driver> Worker<D> {
             clients: Conns::default(),
             upstreams: Conns::default(),
             gather: Gather::new(options.gather),
-            node: options.node,
             clients_max: options.clients_max,
             mailbox: options.mailbox,
             fleet: options.fleet,

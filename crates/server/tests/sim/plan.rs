@@ -241,7 +241,7 @@ fn settings(plan: &mut Plan, rng: &mut SimRng) -> Settings {
             reconnect_max_ms: pick(rng, &[20, 200]),
         },
     };
-    settings.node.label = "sim:7000".to_owned();
+    settings.node.address = engine::node::Address::tcp("127.0.0.1", 7000);
     settings.node.client_name = if rng.chance(500_000) { b"respool".to_vec() } else { Vec::new() };
     if plan.password {
         settings.password = Some(Password::new(PASSWORD));

@@ -16,7 +16,6 @@ use std::time::Instant;
 use engine::fleet::Report;
 use netio::sim::{SimDriver, SimFaults, SimNet, SimRng, SimSocket};
 use netio::{Address, Driver};
-use server::node::NodeAddress;
 use server::worker::gather::GatherOptions;
 use server::worker::mailbox::{Fleet, Message, Post, mailbox};
 use server::worker::{Process, Worker, WorkerOptions};
@@ -192,7 +191,6 @@ impl World {
             let options = WorkerOptions {
                 settings: self.plan.settings_of(index),
                 seed: self.plan.seed,
-                node: NodeAddress::Fixed(self.upstream.clone()),
                 gather: GatherOptions { gather_us: 60, completions: 24, clients_min: 8, polls: 2 },
                 clients_max: self.plan.clients_max,
                 mailbox,
