@@ -66,7 +66,8 @@ impl Engine {
             && upstream.stall.is_some_and(|stall| stall.client != client)
         {
             upstream.role = Role::Retired;
-            self.by_key.remove(&upstream.key);
+            let key = upstream.key;
+            self.unlist(&key);
             self.wake_waiters(id);
         }
     }
@@ -78,7 +79,7 @@ impl Engine {
             return Availability::Down(reject::node("of this client", "is gone"));
         };
         match &upstream.state {
-            State::Ready if upstream.out.pending() < high => return Availability::Ready(id),
+            State::Ready if upstream.has_room(high) => return Availability::Ready(id),
             // Known to be down: fails at once, also while it is tried again.
             State::Down(Down { refused: Some(error), until }) => {
                 let error = error_reply(error);
@@ -121,11 +122,31 @@ impl Engine {
         if self.upstreams.len() >= self.settings.limits.upstreams_max {
             return None;
         }
-        let id = self.upstreams.insert(Upstream::new(key, role));
+        let mut upstream = Upstream::new(key, role);
+        upstream.out.keeps = !self.topology.is_one() && role == Role::Shared;
+        let id = self.upstreams.insert(upstream);
         if role == Role::Shared {
             self.by_key.insert(key, id);
+            self.set_short_path(&key, Some(id));
         }
         Some(id)
+    }
+
+    /// The upstream of this key is found no more.
+    pub(crate) fn unlist(&mut self, key: &UpstreamKey) {
+        self.by_key.remove(key);
+        self.set_short_path(key, None);
+        // Whoever has requests open there must not overtake them on the connection that takes its place.
+        self.route_epoch = self.route_epoch.wrapping_add(1);
+    }
+
+    fn set_short_path(&mut self, key: &UpstreamKey, id: Option<UpstreamId>) {
+        if key.lane == Lane::Shared
+            && key.db == self.settings.node.db
+            && let Some(node) = self.nodes.get_mut(key.node)
+        {
+            node.shared[usize::from(key.resp3)] = id;
+        }
     }
 
     pub(crate) fn too_many_upstreams(&self) -> Vec<u8> {
@@ -136,6 +157,9 @@ impl Engine {
 
     /// Connects ahead of the first request, so that a node that is down is known and told at the start.
     pub fn warm_up(&mut self, now: Time) {
+        if !self.topology.is_one() {
+            return self.refresh_topology(now);
+        }
         let key = self.shared_key(self.first_node, Protocol::Resp2, self.settings.node.db);
         if self.by_key.contains_key(&key) {
             return;
@@ -176,22 +200,28 @@ impl Engine {
         }
         upstream.state = State::Greeting(now);
         upstream.progress_at = now;
-        let key = upstream.key;
+        let (key, at) = (upstream.key, upstream.out.position());
         let out = upstream.out.buf(&mut self.pool);
         let asked = greeting::write(out, &self.settings.node, &key);
-        self.sent_own(now, id, &asked);
+        self.sent_own(now, id, at, &asked);
     }
 
-    fn sent_own(&mut self, now: Time, id: UpstreamId, asked: &[OwnCommand]) {
+    /// Own commands were written, the first of them at `at`.
+    pub(crate) fn sent_own(&mut self, now: Time, id: UpstreamId, at: u64, asked: &[OwnCommand]) {
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
         for own in asked {
-            let run = Run { owner: Owner::Own(*own), count: 1, command: None, sent_at: now };
-            upstream.inflight.push(run);
+            upstream.inflight.push(Run {
+                owner: Owner::Own(*own),
+                count: 1,
+                command: None,
+                sent_at: now,
+                at,
+                done: 0,
+                tries: 0,
+                until: Time::default(),
+            });
         }
-        if !upstream.out.dirty {
-            upstream.out.dirty = true;
-            self.dirty_upstreams.push(id);
-        }
+        self.touch_upstream(id);
     }
 
     /// A reply to a command of the proxy's own.
@@ -213,8 +243,23 @@ impl Engine {
                     self.learned = Learned::from_reply(&commands).or(self.learned.take());
                 }
             }
-            (OwnCommand::Auth | OwnCommand::Select | OwnCommand::SetName, None)
-            | (OwnCommand::SetName | OwnCommand::Learn, Some(_)) => {}
+            (OwnCommand::Topology, _) => self.topology_reply(now, id, reply),
+            (
+                OwnCommand::Auth
+                | OwnCommand::Select
+                | OwnCommand::SetName
+                | OwnCommand::ReadOnly
+                | OwnCommand::Asking,
+                None,
+            )
+            // That ASKING failed shows in the reply behind it.
+            | (
+                OwnCommand::SetName
+                | OwnCommand::Learn
+                | OwnCommand::ReadOnly
+                | OwnCommand::Asking,
+                Some(_),
+            ) => {}
             (OwnCommand::Hello | OwnCommand::Auth | OwnCommand::Select, Some(error)) => {
                 return self.refuse_greeting(now, id, own, error);
             }
@@ -236,14 +281,16 @@ impl Engine {
         let pending = upstream.inflight.len();
         while upstream.inflight.abandon().is_some() {}
         let harmless = alloc::vec![OwnCommand::SetName; pending];
-        self.sent_own(now, id, &harmless);
+        let at = upstream.out.position();
+        self.sent_own(now, id, at, &harmless);
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        let at = upstream.out.position();
         let out = upstream.out.buf(&mut self.pool);
         let asked = greeting::write_old(out, &self.settings.node, &key);
         if asked.is_empty() && pending == 0 {
             self.upstream_ready(now, id);
         } else {
-            self.sent_own(now, id, &asked);
+            self.sent_own(now, id, at, &asked);
         }
     }
 
@@ -276,10 +323,13 @@ impl Engine {
         if !self.learning && key.lane == Lane::Shared {
             self.learning = true;
             if let Some(upstream) = self.upstreams.get_mut(id) {
+                let at = upstream.out.position();
                 encode::request(upstream.out.buf(&mut self.pool), &[b"COMMAND"]);
+                self.sent_own(now, id, at, &[OwnCommand::Learn]);
             }
-            self.sent_own(now, id, &[OwnCommand::Learn]);
         }
+        self.node_is_back();
+        self.refresh_upstream_ready(now, id);
         self.wake_waiters(id);
     }
 
@@ -311,6 +361,7 @@ impl Engine {
         upstream.state = State::Idle;
         let requests = upstream.inflight.len();
         let runs = self.take_runs(id);
+        let runs = self.rescue(now, id, runs);
         if let Some(upstream) = self.upstreams.get_mut(id) {
             upstream.reset(&mut self.pool);
         }
@@ -326,7 +377,8 @@ impl Engine {
                 requests,
             });
         }
-        self.answer_lost(id, key, &runs, half_given, cause);
+        self.answer_lost(now, id, key, &runs, half_given, cause);
+        self.refresh_upstream_lost(now, id, cause);
         if role == Role::Shared && short_lived {
             self.connection_failed(now, id, cause, None);
         } else if role == Role::Shared && !self.draining {
@@ -345,6 +397,7 @@ impl Engine {
     /// Answers everyone who waited on a connection that is gone.
     fn answer_lost(
         &mut self,
+        now: Time,
         id: UpstreamId,
         key: UpstreamKey,
         runs: &[Run],
@@ -353,6 +406,11 @@ impl Engine {
     ) {
         let error = reject::node(self.label(key.node), cause);
         for (index, run) in runs.iter().enumerate() {
+            if let Owner::Part { merge, part } = run.owner {
+                let errors = error.repeat(run.count as usize);
+                self.part_replies(now, merge, part, run.count, &errors);
+                continue;
+            }
             let Owner::Client { id: client, seq, silent } = run.owner else {
                 // The commands of the node are asked again on the next connection.
                 self.learning = self.learning && run.owner != Owner::Own(OwnCommand::Learn);
@@ -416,6 +474,7 @@ impl Engine {
         upstream.state = State::Down(Down { until: now.plus_ms(wait_ms), refused });
         self.dirty_upstreams.retain(|dirty| *dirty != id);
         self.stats.upstream_failures += 1;
+        self.refresh_upstream_lost(now, id, cause);
         if first && !theirs {
             let node = self.label(key.node).to_string();
             self.notices.push_back(Notice::NodeDown { node, key, cause: cause.to_string() });
@@ -428,6 +487,7 @@ impl Engine {
         if let Some(upstream) = self.upstreams.get_mut(id) {
             self.resume.extend(upstream.waiters.drain(..));
         }
+        self.wake_parked(id);
     }
 
     /// Whether the server speaks this protocol and has this database, for HELLO and SELECT.
@@ -438,14 +498,16 @@ impl Engine {
         db: u32,
         client: ClientId,
     ) -> Availability {
-        let key = self.shared_key(self.first_node, protocol, db);
+        let node = self.any_node().unwrap_or(self.first_node);
+        let key = self.shared_key(node, protocol, db);
         self.upstream_for(now, key, client)
     }
 
     /// Forgets a shared upstream whose greeting the server refused for what a client asked (a database that does not exist), so that the
     /// next client asks again and none of them fill the table.
     pub(crate) fn forget_refused(&mut self, protocol: Protocol, db: u32) {
-        let key = self.shared_key(self.first_node, protocol, db);
+        let node = self.any_node().unwrap_or(self.first_node);
+        let key = self.shared_key(node, protocol, db);
         if let Some(id) = self.by_key.get(&key).copied()
             && let Some(upstream) = self.upstreams.get(id)
             && matches!(&upstream.state, State::Down(down) if down.refused.is_some())

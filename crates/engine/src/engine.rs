@@ -8,12 +8,17 @@
 use crate::client::{Client, Hold};
 use crate::command::Learned;
 use crate::fleet::{Asked, Question};
-use crate::ids::{ClientId, ClientKind, NodeId, NodeKind, Slab, UpstreamId, UpstreamKind};
+use crate::ids::{
+    ClientId, ClientKind, MergeKind, NodeId, NodeKind, Slab, UpstreamId, UpstreamKind,
+};
+use crate::merge::Merge;
 use crate::node::Node;
 use crate::pool::BufferPool;
+use crate::redirect::Parked;
 use crate::settings::Settings;
 use crate::stats::Stats;
 use crate::time::Time;
+use crate::topology::Topology;
 use crate::upstream::greeting::ServerFacts;
 use crate::upstream::{Role, Upstream, UpstreamKey};
 use alloc::collections::{BTreeMap, VecDeque};
@@ -96,6 +101,16 @@ pub struct Engine {
     pub(crate) nodes: Slab<NodeKind, Node>,
     /// The one that was configured, or a cluster's first seed.
     pub(crate) first_node: NodeId,
+    /// Who owns which keys.
+    pub(crate) topology: Topology,
+    /// How often a slot got another owner, or a connection another one in its place (see `topology`).
+    pub(crate) route_epoch: u32,
+    pub(crate) topology_waiters: Vec<ClientId>,
+    /// Requests on their way to another server.
+    pub(crate) parked: VecDeque<Parked>,
+    pub(crate) parked_bytes: usize,
+    /// Requests whose parts are under way.
+    pub(crate) merges: Slab<MergeKind, Merge>,
     pub(crate) upstreams: Slab<UpstreamKind, Upstream>,
     /// The upstream that new requests of a key use. Others (retired, for transfers) are in the slab only.
     pub(crate) by_key: BTreeMap<UpstreamKey, UpstreamId>,
@@ -136,11 +151,17 @@ impl Engine {
         let next_number = u64::from(settings.worker) + 1;
         let mut nodes = Slab::default();
         let first_node = nodes.insert(Node::new(settings.node.address.clone()));
-        Self {
+        let mut engine = Self {
             settings,
             clients: Slab::default(),
             nodes,
             first_node,
+            topology: Topology::One,
+            route_epoch: 0,
+            topology_waiters: Vec::new(),
+            parked: VecDeque::new(),
+            parked_bytes: 0,
+            merges: Slab::default(),
             upstreams: Slab::default(),
             by_key: BTreeMap::new(),
             pool: BufferPool::default(),
@@ -168,7 +189,9 @@ impl Engine {
             epoch: 1,
             epoch_clients: 0,
             gone_clients: 0,
-        }
+        };
+        engine.begin_topology(now);
+        engine
     }
 
     /// What to do next, oldest first; `None` when there is nothing.
@@ -250,6 +273,17 @@ impl Engine {
         }
     }
 
+    /// This upstream has something to send.
+    #[inline]
+    pub(crate) fn touch_upstream(&mut self, id: UpstreamId) {
+        if let Some(upstream) = self.upstreams.get_mut(id)
+            && !upstream.out.dirty
+        {
+            upstream.out.dirty = true;
+            self.dirty_upstreams.push(id);
+        }
+    }
+
     /// How often clients' input came, since the start. The difference over a wait tells how much it brought.
     #[inline]
     pub fn input_events(&self) -> u64 {
@@ -286,7 +320,10 @@ impl Engine {
 
     /// Whether anything of a peer is still kept: clients, requests in flight. False after a complete drain.
     pub fn is_quiet(&self) -> bool {
-        self.clients.is_empty() && self.upstreams.iter().all(|(_, up)| up.inflight.is_empty())
+        self.clients.is_empty()
+            && self.merges.is_empty()
+            && self.parked.is_empty()
+            && self.upstreams.iter().all(|(_, up)| up.inflight.is_empty())
     }
 
     /// Counters.
@@ -339,6 +376,10 @@ impl Engine {
             if let Hold::Upstream(upstream) = client.hold {
                 let waits = self.upstreams.get(upstream).is_some_and(|up| up.waiters.contains(&id));
                 assert!(waits || self.resume.contains(&id), "a held client that nobody will wake");
+            }
+            if client.hold == Hold::Topology {
+                let waits = self.topology_waiters.contains(&id) || self.resume.contains(&id);
+                assert!(waits, "a client waits for an owner of its slot and will not be woken");
             }
             assert!(client.out.dirty == self.dirty_clients.contains(&id));
         }

@@ -69,6 +69,13 @@ pub enum UpstreamKind {}
 #[derive(Debug)]
 pub enum NodeKind {}
 
+/// Marks ids of requests that went to several servers.
+#[derive(Debug)]
+pub enum MergeKind {}
+
+/// Names a request that went to several servers.
+pub type MergeId = Id<MergeKind>;
+
 /// Names a client of this worker.
 pub type ClientId = Id<ClientKind>;
 

@@ -143,6 +143,11 @@ impl Engine {
             return self.pool.give(buf);
         };
         upstream.out.finish_send_and_keep(buf, &mut self.pool);
+        if upstream.waits_for_buffer {
+            upstream.waits_for_buffer = false;
+            self.replies_again(now, id);
+        }
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
         if upstream.waiters.is_empty()
             && !matches!(upstream.role, crate::upstream::Role::Transfer(_))
         {
@@ -166,6 +171,7 @@ impl Engine {
         client.hold = hold;
         match hold {
             Hold::Paused => self.paused_clients.push(id),
+            Hold::Topology => self.topology_waiters.push(id),
             Hold::Upstream(upstream) => {
                 if let Some(upstream) = self.upstreams.get_mut(upstream) {
                     upstream.waiters.push(id);
@@ -347,6 +353,7 @@ impl Engine {
                 }
             }
             Hold::Paused => self.paused_clients.retain(|paused| *paused != id),
+            Hold::Topology => self.topology_waiters.retain(|waiter| *waiter != id),
             Hold::TransferSlot => self.transfer_waiters.retain(|waiter| *waiter != id),
             _ => {}
         }

@@ -57,3 +57,34 @@ pub const SHORT_LIFE_US: u64 = 1_000_000;
 /// The least time that a client which stops an upstream gets before it counts as not taking its reply, when clients before it have used the
 /// stall timeout up: enough for one that reads at all to take something.
 pub const STALL_MIN_US: u64 = 20_000;
+
+/// How often one request is sent on by `MOVED` or `ASK`. A cluster that sends it in circles for longer gets no more of it, and its client an
+/// error.
+pub const REDIRECTS_MAX: u8 = 16;
+
+/// So long a request is tried again that a server cannot serve just now (`TRYAGAIN`, `CLUSTERDOWN`, `LOADING`), at the least; the
+/// option `timeouts.failover_hold_ms` makes it longer. Then its client gets an error.
+pub const REDIRECT_WAIT_MS: u64 = 2_000;
+
+/// The first wait before such a request is tried again; it doubles each time.
+pub const RETRY_FIRST_MS: u64 = 5;
+
+/// The longest of these waits.
+pub const RETRY_MAX_MS: u64 = 200;
+
+/// Bytes of requests that wait for another server, per worker. One that does not fit is answered with an error.
+pub const PARKED_BYTES_MAX: usize = 64 << 20;
+
+/// Sent bytes of one connection that are kept until they are answered, for the case that they must be sent on. At the bound the connection
+/// counts as full.
+pub const KEPT_BYTES_MAX: usize = 16 << 20;
+
+/// The table of a cluster is asked for at most so often, in milliseconds, however many signs there are that it is stale.
+pub const TOPOLOGY_EVERY_MS: u64 = 500;
+
+/// The wait after a question for it that brought nothing.
+pub const TOPOLOGY_AGAIN_MS: u64 = 100;
+
+/// A request with several keys, which must be whole before it can be split between nodes, has at most so many bytes; a larger one gets an
+/// error.
+pub const WHOLE_REQUEST_BYTES_MAX: u64 = 64 << 20;

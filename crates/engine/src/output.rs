@@ -8,6 +8,12 @@
 //! so that the progress of a slow peer is seen, and spare the doubling of a large vector. With small traffic there are
 //! no chunks, and the queue of them allocates nothing.
 //!
+//! A connection of a cluster *keeps* what it sent until it is answered (`keeps`), since a server may answer that it must be sent to
+//! another one. Buffers that went out then wait in the log instead of being used again at once; nothing is copied for it.
+//!
+//! ```text
+//!   position:   trimmed ──▶ [log][log] ── finished ──▶ in flight ──▶ [chunk]… [filling] ◀── position()
+//! ```
 //! Not here: when to send (the end of a turn) and what happens at a bound (`client`, `upstream`).
 //!
 //! Invariant: at most one buffer is in flight, bytes leave in the order of filling, and `pending()` counts every byte that
@@ -29,6 +35,13 @@ pub struct Output {
     /// Bytes in `chunks` and in flight.
     queued_bytes: usize,
     flight_bytes: usize,
+    /// Bytes ever reported as sent: the position of the first that is not.
+    finished: u64,
+    /// What was sent and is kept, oldest first; the last one ends at `finished`.
+    log: VecDeque<Vec<u8>>,
+    log_bytes: usize,
+    /// Sent bytes are kept until [`Output::trim`].
+    pub keeps: bool,
     /// Whether the connection stands on its list of those to be flushed; kept here so that it is on it once.
     pub dirty: bool,
 }
@@ -80,8 +93,18 @@ impl Output {
     /// As [`Self::finish_send`], but the buffer stays here for the next fill. For upstreams: they are few and always busy, and
     /// their batches are large. Handed round through the pool, their large buffers would end up with the many clients.
     #[inline]
-    pub fn finish_send_and_keep(&mut self, mut buf: Vec<u8>, pool: &mut BufferPool) {
+    pub fn finish_send_and_keep(&mut self, buf: Vec<u8>, pool: &mut BufferPool) {
         self.end_flight(&buf);
+        if self.keeps {
+            self.log_bytes += buf.len();
+            self.log.push_back(buf);
+            return;
+        }
+        self.use_again(buf, pool);
+    }
+
+    #[inline]
+    fn use_again(&mut self, mut buf: Vec<u8>, pool: &mut BufferPool) {
         if self.filling.capacity() == 0 && buf.capacity() <= POOLED_BUFFER_BYTES {
             buf.clear();
             self.filling = buf;
@@ -94,13 +117,69 @@ impl Output {
     fn end_flight(&mut self, buf: &[u8]) {
         debug_assert_eq!(self.flight_bytes, buf.len(), "a buffer came back that was not in flight");
         self.queued_bytes -= self.flight_bytes;
+        self.finished += self.flight_bytes as u64;
         self.flight_bytes = 0;
+    }
+
+    /// Where the next byte that is appended will stand, counted from the connection's first.
+    #[inline]
+    pub fn position(&self) -> u64 {
+        self.finished + self.pending() as u64
+    }
+
+    /// Where the first byte stands that the driver was not given yet: from here on nothing can have reached the server.
+    pub fn untouched_from(&self) -> u64 {
+        self.finished + self.flight_bytes as u64
+    }
+
+    /// Sent bytes that are kept.
+    #[inline]
+    pub fn kept_bytes(&self) -> usize {
+        self.log_bytes
+    }
+
+    /// What was sent before `position` is needed no more.
+    #[inline]
+    pub fn trim(&mut self, position: u64, pool: &mut BufferPool) {
+        while let Some(first) = self.log.front()
+            && self.finished - self.log_bytes as u64 + first.len() as u64 <= position
+        {
+            self.log_bytes -= first.len();
+            if let Some(first) = self.log.pop_front() {
+                self.use_again(first, pool);
+            }
+        }
+    }
+
+    /// The bytes from `position` to the end of the buffer that holds it: what was appended at once lies in one. `None` if the driver has
+    /// them just now.
+    pub fn bytes_at(&self, position: u64) -> Option<&[u8]> {
+        let mut start = self.finished - self.log_bytes as u64;
+        for buf in &self.log {
+            let end = start + buf.len() as u64;
+            if (start..end).contains(&position) {
+                return buf.get((position - start) as usize..);
+            }
+            start = end;
+        }
+        start += self.flight_bytes as u64;
+        for buf in self.chunks.iter().chain([&self.filling]) {
+            let end = start + buf.len() as u64;
+            if (start..end).contains(&position) {
+                return buf.get((position - start) as usize..);
+            }
+            start = end;
+        }
+        None
     }
 
     /// Drops everything, for a connection that is gone.
     pub fn clear(&mut self, pool: &mut BufferPool) {
+        self.finished = self.position();
         pool.give(core::mem::take(&mut self.filling));
         self.chunks.clear();
+        self.log.clear();
+        self.log_bytes = 0;
         self.queued_bytes = 0;
         self.flight_bytes = 0;
     }
@@ -136,6 +215,32 @@ mod tests {
             assert_eq!(out.filling.capacity() >= 10_000, bytes == 10_000);
             assert!(out.begin_send().is_none(), "what was sent is not sent again");
         }
+    }
+
+    #[test]
+    fn what_is_kept_is_found_by_its_position_until_it_is_trimmed() {
+        let mut pool = BufferPool::default();
+        let mut out = Output { keeps: true, ..Output::default() };
+        let mut flight = None;
+        for text in [b"first", b"secnd", b"third"] {
+            if let Some(sent) = flight.take() {
+                out.finish_send_and_keep(sent, &mut pool);
+            }
+            out.buf(&mut pool).extend_from_slice(text);
+            flight = out.begin_send();
+        }
+        out.buf(&mut pool).extend_from_slice(b"fourth");
+        assert_eq!((out.position(), out.untouched_from(), out.kept_bytes()), (21, 15, 10));
+        assert_eq!(out.bytes_at(0), Some(&b"first"[..]));
+        assert_eq!(out.bytes_at(7), Some(&b"cnd"[..]));
+        assert_eq!(out.bytes_at(12), None, "the driver has it");
+        assert_eq!(out.bytes_at(15), Some(&b"fourth"[..]));
+        out.trim(9, &mut pool);
+        assert_eq!((out.bytes_at(0), out.bytes_at(9)), (None, Some(&b"d"[..])));
+        out.trim(10, &mut pool);
+        assert_eq!(out.kept_bytes(), 0);
+        out.clear(&mut pool);
+        assert_eq!(out.position(), 21);
     }
 
     #[test]

@@ -52,6 +52,15 @@ pub const CLIENT_ID_RANGE: &str = "ERR client-id should be greater than 0";
 pub const CLIENT_ID_INVALID: &str = "ERR Invalid client ID";
 /// CLIENT GETREDIR and CACHING need tracking.
 pub const TRACKING_NEEDED: &str = "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled";
+/// Keys of several slots in a command that cannot be split.
+pub const CROSSSLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
+/// Databases other than 0 on a cluster.
+pub const SELECT_CLUSTER: &str = "ERR SELECT is not allowed in cluster mode";
+/// A large request whose keys decide where it goes.
+pub const TOO_LARGE_TO_SPLIT: &str =
+    "ERR respool: this request is too large to be split between nodes";
+/// The parts of a reply do not fit together.
+pub const NOT_MERGED: &str = "ERR respool: the replies of the nodes do not fit together";
 /// A request that the proxy would answer itself is too large to be kept.
 pub const LOCAL_TOO_LARGE: &str =
     "ERR respool: this command is answered by the proxy and its arguments are too large";
@@ -88,6 +97,24 @@ pub fn refused(out: &mut Vec<u8>, command: &str) {
 pub fn node(node: &str, cause: &str) -> Vec<u8> {
     let mut out = Vec::new();
     write(&mut out, &format!("ERR respool: upstream {node}: {cause}"));
+    out
+}
+
+/// No node owns the slot.
+pub fn unserved(cause: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    let why = if cause.is_empty() { "no node of the cluster owns it" } else { cause };
+    write(&mut out, &format!("CLUSTERDOWN Hash slot not served (respool: {why})"));
+    out
+}
+
+/// The servers sent a request on for too long.
+pub fn gave_up(tries: u8, said: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    write(
+        &mut out,
+        &format!("ERR respool: given up after {tries} tries, the last answer was: {said}"),
+    );
     out
 }
 

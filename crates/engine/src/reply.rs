@@ -14,8 +14,11 @@
 use crate::client::Client;
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
-use crate::limits::{CLIENT_STREAM_BYTES, CUT_THROUGH_BYTES, OWN_REPLY_BYTES, POOLED_BUFFER_BYTES};
+use crate::limits::{
+    CLIENT_STREAM_BYTES, CUT_THROUGH_BYTES, KEPT_BYTES_MAX, OWN_REPLY_BYTES, POOLED_BUFFER_BYTES,
+};
 use crate::pool::BufferPool;
+use crate::redirect::sends_on;
 use crate::stats::Stats;
 use crate::time::Time;
 use crate::upstream::inflight::{OwnCommand, Owner};
@@ -33,6 +36,8 @@ enum Piece {
     Replies { count: u32, bytes: usize, partial: bool },
     /// A whole reply to a command of the proxy's own.
     Own(OwnCommand, usize),
+    /// So many bytes that send the front request on to another server.
+    Redirect(usize),
     /// Nothing whole.
     Nothing,
 }
@@ -105,16 +110,35 @@ impl Engine {
             let Some(run) = upstream.inflight.front().copied() else {
                 return Err(unasked(&input[pos..]));
             };
-            match next_piece(upstream, &mut self.stats, run.command, &input[pos..])? {
+            let watch = upstream.out.keeps;
+            match next_piece(upstream, &mut self.stats, run.command, watch, &input[pos..])? {
                 Piece::Nothing => return Ok(pos),
+                Piece::Redirect(bytes) => {
+                    if !self.redirect(now, id, &run, &input[pos..pos + bytes]) {
+                        return Ok(self.wait_for_buffer(id, pos));
+                    }
+                    pos += bytes;
+                }
                 Piece::Own(own, bytes) => {
                     upstream.inflight.answered(1);
                     self.own_reply(now, id, own, &input[pos..pos + bytes]);
                     pos += bytes;
                 }
                 Piece::Replies { count, bytes, partial } => {
-                    let Owner::Client { id: client, seq, silent } = run.owner else {
-                        return Ok(pos);
+                    let (client, seq, silent) = match run.owner {
+                        Owner::Client { id, seq, silent } => (id, seq, silent),
+                        Owner::Part { merge, part } => {
+                            if count == 0 {
+                                return Ok(pos);
+                            }
+                            upstream.inflight.answered(count);
+                            let waited = now.since(run.sent_at) * u64::from(count);
+                            self.stats.command(run.command).usec += waited;
+                            self.part_replies(now, merge, part, count, &input[pos..pos + bytes]);
+                            pos += bytes;
+                            continue;
+                        }
+                        Owner::Own(_) => return Ok(pos),
                     };
                     upstream.inflight.answered(count);
                     let waited = now.since(run.sent_at) * u64::from(count);
@@ -263,8 +287,38 @@ impl Engine {
         self.actions.push_back(crate::Action::ReadUpstream(upstream_id, false));
     }
 
+    /// The reply at `pos` is looked at again when the driver gives back the buffer with its request.
+    #[cold]
+    fn wait_for_buffer(&mut self, id: UpstreamId, pos: usize) -> usize {
+        if let Some(upstream) = self.upstreams.get_mut(id) {
+            upstream.waits_for_buffer = true;
+        }
+        pos
+    }
+
+    /// The buffer is back: the replies in the tail can be looked at.
+    pub(crate) fn replies_again(&mut self, now: Time, id: UpstreamId) {
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        let tail = core::mem::take(&mut upstream.tail);
+        let outcome = self.replies(now, id, &tail);
+        match outcome {
+            Ok(used) => self.put_back_upstream_tail(id, tail, used),
+            Err(cause) => self.lose_upstream(now, id, &cause, true),
+        }
+        self.after_replies(now, id);
+    }
+
     /// What follows a batch of replies: an upstream that has done its work goes.
     pub(crate) fn after_replies(&mut self, now: Time, id: UpstreamId) {
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        if upstream.out.kept_bytes() > 0 {
+            let was_full = upstream.out.kept_bytes() >= KEPT_BYTES_MAX;
+            let from = upstream.inflight.kept_from().unwrap_or(u64::MAX);
+            upstream.out.trim(from, &mut self.pool);
+            if was_full && upstream.out.kept_bytes() < KEPT_BYTES_MAX {
+                self.wake_waiters(id);
+            }
+        }
         let Some(upstream) = self.upstreams.get(id) else { return };
         if !upstream.inflight.is_empty() || !upstream.is_ready() {
             return;
@@ -306,6 +360,7 @@ fn next_piece(
     upstream: &mut Upstream,
     stats: &mut Stats,
     command: Option<crate::command::CommandId>,
+    watch: bool,
     input: &[u8],
 ) -> Result<Piece, Fault> {
     let Some(run) = upstream.inflight.front() else { return Ok(Piece::Nothing) };
@@ -321,6 +376,19 @@ fn next_piece(
         }
         match upstream.scanner.scan(rest).map_err(|error| malformed(&error))? {
             Scan::Complete { consumed, .. } => {
+                let whole = upstream.forwarded == 0;
+                if watch
+                    && whole
+                    && input[end] == b'-'
+                    && !matches!(owner, Owner::Own(_))
+                    && sends_on(&input[end..end + offset + consumed])
+                {
+                    // Those before it first; then it is looked at again.
+                    match count {
+                        0 => return Ok(Piece::Redirect(offset + consumed)),
+                        _ => break,
+                    }
+                }
                 // `end` is the reply's first byte unless its begin was cut through, and then it is no error.
                 failed += u64::from(upstream.forwarded == 0 && input[end] == b'-');
                 end += offset + consumed;
@@ -341,8 +409,10 @@ fn next_piece(
             Err(String::from("sent too long a reply to a command of the proxy"))
         }
         Owner::Own(_) => Ok(Piece::Nothing),
-        Owner::Client { .. } if count == 0 && !partial => Ok(Piece::Nothing),
-        Owner::Client { .. } => Ok(Piece::Replies { count, bytes: end, partial }),
+        Owner::Client { .. } | Owner::Part { .. } if count == 0 && !partial => Ok(Piece::Nothing),
+        Owner::Client { .. } | Owner::Part { .. } => {
+            Ok(Piece::Replies { count, bytes: end, partial })
+        }
     }
 }
 

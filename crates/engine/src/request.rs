@@ -18,15 +18,20 @@ use crate::client::{Client, Hold, ReplyMode};
 use crate::command::{self, Class, CommandId};
 use crate::connect::Availability;
 use crate::engine::Engine;
-use crate::ids::{ClientId, UpstreamId};
+use crate::ids::{ClientId, NodeKind, Slab, UpstreamId, UpstreamKind};
+use crate::node::Node;
+use crate::pool::BufferPool;
 use crate::reject;
+use crate::route::slot::slot;
 use crate::route::{self, Known, Way};
 use crate::settings::Limits;
+use crate::stats::Stats;
 use crate::time::Time;
+use crate::topology::{Cluster, Topology};
 use crate::upstream::inflight::{Owner, Run};
 use crate::upstream::{Lane, Role, Upstream, UpstreamKey};
 use alloc::vec::Vec;
-use resp::{Args, Protocol, Request, RequestError, RequestLimits, Scan, encode, inline};
+use resp::{Args, HEAD_ARGS, Protocol, Request, RequestError, RequestLimits, Scan, encode, inline};
 
 /// Why a run of plain requests ended.
 #[derive(Debug)]
@@ -50,6 +55,8 @@ pub(crate) enum Step {
     Done,
     /// It must wait, untouched.
     Hold(Hold),
+    /// It must be whole before it can be processed.
+    More,
     /// It is not the protocol after all (an inline request with unbalanced quotes).
     Fault(RequestError),
     /// The client is gone.
@@ -100,6 +107,7 @@ impl Engine {
             match step {
                 Step::Done => {}
                 Step::Gone => return input.len(),
+                Step::More => return pos,
                 Step::Fault(error) => {
                     self.protocol_error(id, &error);
                     return input.len();
@@ -114,20 +122,29 @@ impl Engine {
 
     /// Forwards plain requests from the begin of `input` on; returns the bytes forwarded and why it stopped.
     fn forward_run(&mut self, now: Time, id: ClientId, input: &[u8]) -> (usize, Stop) {
-        let Self { clients, upstreams, pool, stats, dirty_upstreams, settings, .. } = self;
+        let Self {
+            clients,
+            upstreams,
+            pool,
+            stats,
+            dirty_upstreams,
+            settings,
+            topology,
+            nodes,
+            ..
+        } = self;
         let Some(client) = clients.get_mut(id) else { return (input.len(), Stop::Input) };
         let mut room = room(client, &settings.limits);
-        let mut target = if self.pause.is_none() {
-            plain_target(client, upstreams, &settings.limits)
-        } else {
-            None
-        };
+        let short = self.pause.is_none() && client.is_plain();
+        let paths = ShortPaths::of(client, topology, nodes, self.route_epoch);
+        let paths = paths.filter(|_| short);
         let request_limits = RequestLimits {
             bulk_bytes_max: settings.limits.bulk_bytes_max,
             authenticated: client.authenticated,
             ..RequestLimits::default()
         };
-        let (mut pos, mut count, mut run_command) = (0, 0, None);
+        let mut run = PlainRun::default();
+        let mut pos = 0;
         let stop = loop {
             let offset = client.scanner.position() as usize;
             let Some(rest) = input.get(pos + offset..).filter(|rest| !rest.is_empty()) else {
@@ -144,31 +161,27 @@ impl Engine {
                 Err(error) => break Stop::Fault(error),
             };
             let command = plain_command(&request, &input[pos..]);
-            let (Some((_, upstream)), Some(_)) = (&mut target, command) else {
+            let (Some(paths), Some(command)) = (&paths, command) else {
                 break Stop::Slow(request);
             };
-            if command != run_command && count > 0 {
-                push_run(client, id, upstream, run_command, count, now);
-                stats.command(run_command).calls += u64::from(count);
-                stats.requests += u64::from(count);
-                count = 0;
+            let Some(upstream) = paths.upstream(command, &request, &input[pos..]) else {
+                break Stop::Slow(request);
+            };
+            if run.upstream != Some(upstream) {
+                if !takes_plain(upstreams.get(upstream), client, &settings.limits) {
+                    break Stop::Slow(request);
+                }
+                run.write(id, client, upstreams, pool, stats, dirty_upstreams, &input[..pos], now);
+                run.upstream = Some(upstream);
+            } else if run.command != Some(command) {
+                run.push(id, client, upstreams, stats, &input[..pos], now);
             }
-            run_command = command;
-            count += 1;
+            run.command = Some(command);
+            run.count += 1;
             room -= 1;
             pos += request.len as usize;
         };
-        if let (Some((upstream_id, upstream)), 1..) = (target, pos) {
-            push_run(client, id, upstream, run_command, count, now);
-            stats.command(run_command).calls += u64::from(count);
-            stats.requests += u64::from(count);
-            client.last_command = run_command;
-            upstream.out.buf(pool).extend_from_slice(&input[..pos]);
-            if !upstream.out.dirty {
-                upstream.out.dirty = true;
-                dirty_upstreams.push(upstream_id);
-            }
-        }
+        run.write(id, client, upstreams, pool, stats, dirty_upstreams, &input[..pos], now);
         (pos, stop)
     }
 
@@ -209,6 +222,9 @@ impl Engine {
         }
         let silent = client.reply_mode != ReplyMode::On;
         let step = match known.way {
+            Way::Shared | Way::Control if !self.topology.is_one() => {
+                self.scatter(now, id, frame, args, &known, silent)
+            }
             Way::Shared => self.forward(now, id, Lane::Shared, frame, known.id, silent),
             Way::Control => self.forward(now, id, Lane::Control, frame, known.id, silent),
             Way::Local => return self.answer_locally(now, id, &known, args, silent),
@@ -299,8 +315,18 @@ impl Engine {
         }
         let seq = client.places.reserve(1);
         let owner = Owner::Client { id, seq, silent };
-        upstream.inflight.push(Run { owner, count: 1, command, sent_at: now });
-        upstream.out.buf(pool).extend_from_slice(frame);
+        let at = upstream.append(pool, frame);
+        let until = Time::default();
+        upstream.inflight.push(Run {
+            owner,
+            count: 1,
+            command,
+            sent_at: now,
+            at,
+            done: 0,
+            tries: 0,
+            until,
+        });
         stats.requests += 1;
         stats.command(command).calls += 1;
         if !upstream.out.dirty {
@@ -326,25 +352,144 @@ fn room(client: &Client, limits: &Limits) -> u32 {
     client.window(limits.client_inflight_max).saturating_sub(client.places.open())
 }
 
-/// The upstream that plain requests of this client go to, if it is at hand and has room.
-#[inline]
-fn plain_target<'a>(
-    client: &Client,
-    upstreams: &'a mut crate::ids::Slab<crate::ids::UpstreamKind, Upstream>,
-    limits: &Limits,
-) -> Option<(UpstreamId, &'a mut Upstream)> {
-    if !client.is_plain() {
-        return None;
+/// Where plain requests of a client go without a second look.
+enum ShortPaths<'a> {
+    /// All to the same upstream.
+    One(UpstreamId),
+    /// Each to the owner of its slot.
+    Cluster(&'a Cluster, &'a Slab<NodeKind, Node>, usize),
+}
+
+impl<'a> ShortPaths<'a> {
+    /// `None`: each request must be looked at.
+    #[inline]
+    fn of(
+        client: &mut Client,
+        topology: &'a Topology,
+        nodes: &'a Slab<NodeKind, Node>,
+        route_epoch: u32,
+    ) -> Option<Self> {
+        match topology {
+            Topology::One => client.upstream.map(Self::One),
+            Topology::Cluster(cluster) => {
+                if client.may_overtake(route_epoch) {
+                    return None;
+                }
+                client.route_epoch = route_epoch;
+                let resp3 = usize::from(client.protocol == Protocol::Resp3);
+                Some(Self::Cluster(cluster, nodes, resp3))
+            }
+        }
     }
-    let id = client.upstream?;
-    let upstream = upstreams.get_mut(id)?;
-    let usable = upstream.is_ready()
-        && upstream.role == Role::Shared
-        && upstream.stall.is_none()
-        && upstream.key.db == client.db
-        && upstream.key.resp3 == (client.protocol == Protocol::Resp3)
-        && upstream.out.pending() < limits.upstream_out_high_bytes;
-    usable.then_some((id, upstream))
+
+    /// The upstream of a request, if the head of the request tells it.
+    #[inline]
+    fn upstream(&self, command: CommandId, request: &Request, frame: &[u8]) -> Option<UpstreamId> {
+        match self {
+            Self::One(upstream) => Some(*upstream),
+            Self::Cluster(cluster, nodes, resp3) => {
+                let index = command.row().only_key_at()?;
+                if index >= request.args.min(HEAD_ARGS as u32) as usize {
+                    return None;
+                }
+                let node = cluster.node(slot(request.head[index].of(frame)))?;
+                nodes.get(node)?.shared[*resp3]
+            }
+        }
+    }
+}
+
+/// Whether this upstream takes plain requests of this client just now.
+#[inline]
+fn takes_plain(upstream: Option<&Upstream>, client: &Client, limits: &Limits) -> bool {
+    upstream.is_some_and(|upstream| {
+        upstream.is_ready()
+            && upstream.role == Role::Shared
+            && upstream.stall.is_none()
+            && upstream.key.db == client.db
+            && upstream.key.resp3 == (client.protocol == Protocol::Resp3)
+            && upstream.has_room(limits.upstream_out_high_bytes)
+    })
+}
+
+/// Plain requests that go to one upstream with one copy, of which the last so many are of one command.
+#[derive(Default)]
+struct PlainRun {
+    upstream: Option<UpstreamId>,
+    command: Option<CommandId>,
+    count: u32,
+    /// Where the bytes begin that are not copied yet, and those of the last command.
+    from: usize,
+    command_from: usize,
+}
+
+impl PlainRun {
+    /// The requests of the last command take their places.
+    #[inline]
+    fn push(
+        &mut self,
+        id: ClientId,
+        client: &mut Client,
+        upstreams: &mut Slab<UpstreamKind, Upstream>,
+        stats: &mut Stats,
+        input: &[u8],
+        now: Time,
+    ) {
+        let Some(upstream) = self.upstream.and_then(|upstream| upstreams.get_mut(upstream)) else {
+            return;
+        };
+        if self.count == 0 {
+            return;
+        }
+        let seq = client.places.reserve(self.count);
+        upstream.inflight.push(Run {
+            owner: Owner::Client { id, seq, silent: false },
+            count: self.count,
+            command: self.command,
+            sent_at: now,
+            at: upstream.out.position() + (self.command_from - self.from) as u64,
+            done: 0,
+            tries: 0,
+            until: Time::default(),
+        });
+        stats.command(self.command).calls += u64::from(self.count);
+        stats.requests += u64::from(self.count);
+        client.last_command = self.command;
+        self.count = 0;
+        self.command_from = input.len();
+    }
+
+    /// All of `input` that is not copied yet goes into the upstream's output.
+    #[inline]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "parts of the engine that are borrowed one by one"
+    )]
+    fn write(
+        &mut self,
+        id: ClientId,
+        client: &mut Client,
+        upstreams: &mut Slab<UpstreamKind, Upstream>,
+        pool: &mut BufferPool,
+        stats: &mut Stats,
+        dirty_upstreams: &mut Vec<UpstreamId>,
+        input: &[u8],
+        now: Time,
+    ) {
+        self.push(id, client, upstreams, stats, input, now);
+        if let Some(upstream_id) = self.upstream
+            && self.from < input.len()
+            && let Some(upstream) = upstreams.get_mut(upstream_id)
+        {
+            upstream.out.buf(pool).extend_from_slice(&input[self.from..]);
+            if !upstream.out.dirty {
+                upstream.out.dirty = true;
+                dirty_upstreams.push(upstream_id);
+            }
+        }
+        self.from = input.len();
+        self.command_from = input.len();
+    }
 }
 
 /// The command, if it is one that needs no second look.
@@ -356,20 +501,6 @@ fn plain_command(request: &Request, frame: &[u8]) -> Option<CommandId> {
     let id = command::lookup(request.head[0].of(frame))?;
     let row = id.row();
     (row.class == Class::Pass && !row.has_classed_subcommands).then_some(id)
-}
-
-#[inline]
-fn push_run(
-    client: &mut Client,
-    id: ClientId,
-    upstream: &mut Upstream,
-    command: Option<CommandId>,
-    count: u32,
-    now: Time,
-) {
-    let seq = client.places.reserve(count);
-    let owner = Owner::Client { id, seq, silent: false };
-    upstream.inflight.push(Run { owner, count, command, sent_at: now });
 }
 
 /// The rest of the input is no whole request: kept, unless it is or will be too large for that.

@@ -54,6 +54,18 @@ pub struct Node {
     pub client_name: Vec<u8>,
 }
 
+/// How the servers behind belong together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pool {
+    /// There is one, at the address of [`Node`].
+    Standalone,
+    /// A Redis Cluster.
+    Cluster {
+        /// Nodes to ask at the start; one that lives is enough. Not empty.
+        seeds: Vec<Address>,
+    },
+}
+
 /// Configured bounds. Each doc line says what happens at it.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -92,6 +104,12 @@ pub struct Timeouts {
     pub client_idle_ms: u64,
     /// A client that takes nothing of its reply for this time while it stops an upstream is closed.
     pub stall_ms: u64,
+    /// So long a request waits for an owner of its slot, after the start or after the cluster was last whole.
+    pub topology_wait_ms: u64,
+    /// The table of a cluster is asked for at least so often (0: only when there is a sign that it is stale).
+    pub topology_period_ms: u64,
+    /// So long a request waits while its slot's primary is down, for another one to take over (0: it fails at once).
+    pub failover_hold_ms: u64,
     /// First wait after a failed connect; it doubles with each further failure.
     pub reconnect_min_ms: u64,
     /// Longest wait between two connects.
@@ -105,8 +123,10 @@ pub struct Settings {
     pub worker: u32,
     /// Number of workers; client ids are spread over them so that they are unique.
     pub workers: u32,
-    /// The server behind.
+    /// The server behind, or how each of them is greeted where there are several.
     pub node: Node,
+    /// How the servers behind belong together.
+    pub pool: Pool,
     /// What clients must say in `AUTH`; `None` lets everyone in.
     pub password: Option<Password>,
     /// Bounds.
@@ -140,6 +160,9 @@ impl Default for Timeouts {
             request_ms: 10_000,
             client_idle_ms: 0,
             stall_ms: 1_000,
+            topology_wait_ms: 2_000,
+            topology_period_ms: 10_000,
+            failover_hold_ms: 0,
             reconnect_min_ms: 50,
             reconnect_max_ms: 5_000,
         }
@@ -158,6 +181,7 @@ impl Default for Settings {
                 db: 0,
                 client_name: Vec::new(),
             },
+            pool: Pool::Standalone,
             password: None,
             limits: Limits::default(),
             timeouts: Timeouts::default(),

@@ -54,6 +54,8 @@ pub struct Stats {
     pub upstream_timeouts: u64,
     /// Malformed requests.
     pub protocol_errors: u64,
+    /// Replies that sent a request on to another server, or to the same one later.
+    pub redirects: u64,
 }
 
 impl Default for Stats {
@@ -74,6 +76,7 @@ impl Default for Stats {
             upstream_losses: 0,
             upstream_timeouts: 0,
             protocol_errors: 0,
+            redirects: 0,
         }
     }
 }
@@ -98,7 +101,7 @@ impl Stats {
         }
     }
 
-    fn totals_mut(&mut self) -> [&mut u64; 14] {
+    fn totals_mut(&mut self) -> [&mut u64; 15] {
         [
             &mut self.clients_accepted,
             &mut self.clients_rejected,
@@ -114,6 +117,7 @@ impl Stats {
             &mut self.upstream_losses,
             &mut self.upstream_timeouts,
             &mut self.protocol_errors,
+            &mut self.redirects,
         ]
     }
 }

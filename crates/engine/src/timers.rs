@@ -19,10 +19,11 @@ impl Engine {
         if !self.resume.is_empty() || self.transfer_place_is_free() {
             return Some(now);
         }
+        let topology = [self.refresh_at(), self.topology_wait_ends(), self.parked_at()];
         let upstreams =
             self.upstreams.iter().filter_map(|(_, up)| up.deadline(&self.settings.timeouts));
         let pause = self.pause.map(|pause| pause.until);
-        upstreams.chain(pause).chain(self.sweep_at()).min()
+        upstreams.chain(pause).chain(self.sweep_at()).chain(topology.into_iter().flatten()).min()
     }
 
     fn sweep_at(&self) -> Option<Time> {
@@ -45,11 +46,25 @@ impl Engine {
         for id in due.unwrap_or_default() {
             self.upstream_due(now, id);
         }
+        if !self.topology.is_one() {
+            self.topology_due(now);
+        }
         self.run_resumes(now);
         if self.sweep_at().is_some_and(|at| at <= now) {
             self.swept_at = now;
             self.sweep(now);
         }
+    }
+
+    fn topology_due(&mut self, now: Time) {
+        if self.refresh_at().is_some_and(|at| at <= now) {
+            self.refresh_topology(now);
+        }
+        if self.topology_wait_ends().is_some_and(|at| at <= now) {
+            self.end_topology_wait(now);
+        }
+        // Before the clients that are held: what they sent before must go first.
+        self.run_parked(now);
     }
 
     fn upstream_due(&mut self, now: Time, id: UpstreamId) {

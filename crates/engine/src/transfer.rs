@@ -16,10 +16,11 @@ use crate::client::Hold;
 use crate::command::CommandId;
 use crate::connect::Availability;
 use crate::engine::{Action, Engine};
-use crate::ids::{ClientId, UpstreamId};
-use crate::limits::SPARES_MAX;
+use crate::ids::{ClientId, NodeId, UpstreamId};
+use crate::limits::{SPARES_MAX, WHOLE_REQUEST_BYTES_MAX};
 use crate::reject;
 use crate::request::Step;
+use crate::route::slot::slot;
 use crate::route::{self, Way};
 use crate::time::Time;
 use crate::upstream::inflight::{Owner, Run};
@@ -69,7 +70,16 @@ impl Engine {
         if self.pause.is_some_and(|pause| known.writes || !pause.writes_only) {
             return (0, Step::Hold(Hold::Paused));
         }
-        match self.transfer_upstream(now, id) {
+        let node = match self.node_for_large(now, id, &known, &head, scanned) {
+            Ok(node) => node,
+            Err(LargeWay::More) => return (0, Step::More),
+            Err(LargeWay::Hold(hold)) => return (0, Step::Hold(hold)),
+            Err(LargeWay::Refuse(error)) => {
+                self.stats.command(known.id).rejected += 1;
+                return self.skip_large(id, scanned, |out| out.extend_from_slice(&error));
+            }
+        };
+        match self.transfer_upstream(now, id, node) {
             Ok(upstream) => {
                 self.start_stream(now, id, upstream, known.id, &input[..scanned]);
                 (scanned, Step::Done)
@@ -99,10 +109,17 @@ impl Engine {
     }
 
     /// The ready upstream of this client's transfer: the one it got before, an idle one, or a new one that must connect first.
-    fn transfer_upstream(&mut self, now: Time, id: ClientId) -> Result<UpstreamId, TransferWait> {
+    fn transfer_upstream(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        node: NodeId,
+    ) -> Result<UpstreamId, TransferWait> {
         let Some(client) = self.clients.get(id) else { return Err(TransferWait::Hold(Hold::No)) };
         let resp3 = client.protocol == Protocol::Resp3;
-        let key = UpstreamKey { node: self.first_node, resp3, db: client.db, lane: Lane::Shared };
+        let key = UpstreamKey {
+            node,
+            resp3, db: client.db, lane: Lane::Shared };
         let own = self.find_upstream(|up| up.role == Role::Transfer(id));
         let spare = || self.find_upstream(|up| matches!(up.role, Role::Spare(_)) && up.key == key);
         let upstream_id = match own.or_else(spare) {
@@ -126,6 +143,35 @@ impl Engine {
                 self.remove_upstream(upstream_id);
                 Err(TransferWait::Down(error))
             }
+        }
+    }
+
+    /// The node of a large request. One whose only key stands in its head can be streamed; any other must be whole first, since its
+    /// keys decide where it goes.
+    fn node_for_large(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        known: &route::Known,
+        head: &[&[u8]],
+        scanned: usize,
+    ) -> Result<NodeId, LargeWay> {
+        if self.topology.is_one() {
+            return Ok(self.first_node);
+        }
+        let key = known.id.and_then(|row| head.get(row.row().only_key_at()?));
+        let Some(key) = key else {
+            let missing = self.clients.get(id).map_or(0, |client| client.scanner.missing());
+            if scanned as u64 + missing <= WHOLE_REQUEST_BYTES_MAX {
+                return Err(LargeWay::More);
+            }
+            let mut error = Vec::new();
+            reject::write(&mut error, reject::TOO_LARGE_TO_SPLIT);
+            return Err(LargeWay::Refuse(error));
+        };
+        match self.node_of_slot(slot(key)) {
+            Some(node) => Ok(node),
+            None => Err(self.unserved(now).map_or_else(LargeWay::Refuse, LargeWay::Hold)),
         }
     }
 
@@ -156,7 +202,19 @@ impl Engine {
         self.stats.command(command).calls += 1;
         if let Some(upstream) = self.upstreams.get_mut(upstream_id) {
             let owner = Owner::Client { id, seq, silent };
-            upstream.inflight.push(Run { owner, count: 1, command, sent_at: now });
+            let at = upstream.out.position();
+            let until = Time::default();
+            let (done, tries) = (0, 0);
+            upstream.inflight.push(Run {
+                owner,
+                count: 1,
+                command,
+                sent_at: now,
+                at,
+                done,
+                tries,
+                until,
+            });
         }
         self.end_skip(id, silent);
         self.send_upstream(upstream_id, begin);
@@ -265,7 +323,7 @@ impl Engine {
         upstream.reset(&mut self.pool);
         self.dirty_upstreams.retain(|dirty| *dirty != id);
         if self.by_key.get(&upstream.key) == Some(&id) {
-            self.by_key.remove(&upstream.key);
+            self.unlist(&upstream.key);
         }
         if let Role::Transfer(client) = upstream.role {
             // It may have been answered before its end; then it is in nobody's FIFO any more.
@@ -273,6 +331,16 @@ impl Engine {
             self.wake_transfer_waiter();
         }
     }
+}
+
+/// Why a large request is not streamed to a node.
+enum LargeWay {
+    /// It must be whole to tell where it goes.
+    More,
+    /// Not yet.
+    Hold(Hold),
+    /// Not at all; the error reply.
+    Refuse(Vec<u8>),
 }
 
 /// Why a transfer does not start.

@@ -40,6 +40,8 @@ pub enum Hold {
     Output,
     /// `CLIENT PAUSE`. The client stands in the engine's list.
     Paused,
+    /// Its slot must get an owner, or its owner a successor. The client stands in the engine's list.
+    Topology,
     /// A place among the large transfers must become free. The client stands in the engine's list.
     TransferSlot,
     /// Not held, but in the middle of a large request: its bytes go straight to that upstream.
@@ -96,6 +98,8 @@ pub struct Client {
     pub places: Places,
     /// The upstream of the last request: still right unless it was retired or the client changed its key.
     pub upstream: Option<UpstreamId>,
+    /// Which owners of slots its last request was sent by (see `topology`).
+    pub route_epoch: u32,
     /// Why nothing is processed.
     pub hold: Hold,
     /// RESP2 until `HELLO 3`.
@@ -145,6 +149,7 @@ impl Client {
             out: Output::default(),
             places: Places::default(),
             upstream: None,
+            route_epoch: 0,
             hold: Hold::No,
             protocol: Protocol::Resp2,
             db: 0,

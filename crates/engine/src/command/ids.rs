@@ -79,6 +79,7 @@ ids! {
     GET = "get",
     KEYS = "keys",
     MGET = "mget",
+    RANDOMKEY = "randomkey",
     MONITOR = "monitor",
     MSET = "mset",
     MULTI = "multi",

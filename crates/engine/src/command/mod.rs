@@ -94,6 +94,8 @@ pub struct Command {
     pub response_policy: ResponsePolicy,
     /// What respool does with it.
     pub class: Class,
+    /// Argument index of the key, where the call has exactly one and always at the same place; 0 otherwise.
+    pub only_key: u8,
     /// How many rows of subcommands follow this one.
     pub subcommand_count: u16,
     /// True if a subcommand differs from this row in its class or in whether it writes, so that the engine must look
@@ -102,6 +104,13 @@ pub struct Command {
 }
 
 impl Command {
+    /// Where the key stands of a command that has exactly one, always there.
+    #[inline]
+    #[must_use]
+    pub const fn only_key_at(&self) -> Option<usize> {
+        if self.only_key == 0 { None } else { Some(self.only_key as usize) }
+    }
+
     /// True for `CLIENT`, `CONFIG` and the like, whose second word says what they do.
     #[must_use]
     pub const fn is_container(&self) -> bool {
@@ -184,6 +193,7 @@ const fn linked() -> [Command; COUNT] {
     let mut index = 0;
     while index < COUNT {
         rows[index] = table::ROWS[index];
+        rows[index].only_key = only_key(&rows[index]);
         if has_bar(rows[index].name) {
             rows[container].subcommand_count += 1;
             // Compared as numbers, because `==` on an enum is not const.
@@ -197,6 +207,19 @@ const fn linked() -> [Command; COUNT] {
         index += 1;
     }
     rows
+}
+
+/// The place of the only key, 0 if there is none or not always one.
+const fn only_key(row: &Command) -> u8 {
+    if row.keys.len() != 1
+        || !matches!(row.key_rule, KeyRule::Declared | KeyRule::Set | KeyRule::Bitfield)
+    {
+        return 0;
+    }
+    match (row.keys[0].begin, row.keys[0].find) {
+        (Begin::Index(index), Find::Range { last: 0, .. }) if index < 256 => index as u8,
+        _ => 0,
+    }
 }
 
 /// True for the name of a subcommand.

@@ -49,6 +49,7 @@ const fn cmd(
         request_policy: RequestPolicy::Default,
         response_policy: ResponsePolicy::Default,
         class,
+        only_key: 0,
         subcommand_count: 0,
         has_classed_subcommands: false,
     }

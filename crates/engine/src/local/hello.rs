@@ -52,6 +52,10 @@ impl Engine {
         }
         if let Some(client) = self.clients.get_mut(call.id) {
             client.authenticated = true;
+            if client.protocol != protocol {
+                // Its requests take other connections from here on.
+                client.route_epoch = self.route_epoch.wrapping_sub(1);
+            }
             client.protocol = protocol;
             if let Some(name) = hello.name {
                 client.identity.name = name.to_vec();

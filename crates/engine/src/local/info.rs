@@ -88,6 +88,9 @@ impl Engine {
     }
 
     fn node_state(&self) -> String {
+        if let Some(state) = self.topology_state() {
+            return state;
+        }
         let shared = self
             .upstreams
             .iter()

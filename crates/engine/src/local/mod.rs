@@ -118,6 +118,9 @@ impl Engine {
         let db = self.settings.node.db;
         if let Some(client) = self.clients.get_mut(call.id) {
             client.db = db;
+            if client.protocol != Protocol::Resp2 {
+                client.route_epoch = self.route_epoch.wrapping_sub(1);
+            }
             client.protocol = Protocol::Resp2;
             client.authenticated = password_free;
             client.reply_mode = ReplyMode::On;
@@ -140,6 +143,9 @@ impl Engine {
             return self.refuse(call, reject::NOT_AN_INTEGER);
         }
         let Ok(db) = u32::try_from(db) else { return self.refuse(call, reject::DB_RANGE) };
+        if !self.topology.is_one() && db != 0 {
+            return self.refuse(call, reject::SELECT_CLUSTER);
+        }
         if db != current
             && let Some(step) = self.unless_agreed(now, call, protocol, db)
         {
@@ -160,6 +166,9 @@ impl Engine {
         protocol: Protocol,
         db: u32,
     ) -> Option<Step> {
+        if self.any_node().is_none() {
+            return Some(self.unserved_step(now, call.id, call.silent));
+        }
         match self.probe(now, protocol, db, call.id) {
             Availability::Ready(_) => None,
             Availability::Wait(upstream) => Some(Step::Hold(Hold::Upstream(upstream))),

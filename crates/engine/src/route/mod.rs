@@ -7,6 +7,10 @@
 //!
 //! Invariant: the way depends on nothing but the arguments and the tables, so it is the same for the same request.
 
+pub mod hash;
+pub mod shard;
+pub mod slot;
+
 use crate::command::{self, Class, CommandId, Learned};
 
 /// A command as far as the tables know it.

@@ -79,7 +79,7 @@ pub struct ServerFacts {
 impl ServerFacts {
     /// Takes a good reply to HELLO in.
     pub fn learn(&mut self, reply: &[u8], protocol: Protocol) {
-        self.hello[usize::from(protocol == Protocol::Resp3)] = Some(reply.to_vec());
+        self.hello[usize::from(protocol == Protocol::Resp3)] = Some(as_one(reply));
         let Ok(Some((value, _))) = resp::value::parse(reply) else { return };
         for (name, value) in pairs(value) {
             let (Some(name), Some(text)) = (text_of(&name), text_of(&value)) else { continue };
@@ -114,6 +114,20 @@ impl ServerFacts {
         out.extend_from_slice(&reply[end..]);
         true
     }
+}
+
+/// The reply as a server gives it that stands alone and is nobody's copy: what a client of the proxy is connected to.
+fn as_one(reply: &[u8]) -> Vec<u8> {
+    let mut reply = reply.to_vec();
+    for (told, shown) in [
+        (&b"mode\r\n$7\r\ncluster\r\n"[..], &b"mode\r\n$10\r\nstandalone\r\n"[..]),
+        (b"role\r\n$7\r\nreplica\r\n", b"role\r\n$6\r\nmaster\r\n"),
+    ] {
+        if let Some(at) = reply.windows(told.len()).position(|window| window == told) {
+            reply.splice(at..at + told.len(), shown.iter().copied());
+        }
+    }
+    reply
 }
 
 fn pairs(value: Value<'_>) -> Vec<(Value<'_>, Value<'_>)> {

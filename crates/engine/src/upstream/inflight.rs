@@ -10,7 +10,7 @@
 //! windows and by the upstream's high-water mark of unsent bytes.
 
 use crate::command::CommandId;
-use crate::ids::ClientId;
+use crate::ids::{ClientId, MergeId};
 use crate::time::Time;
 use alloc::collections::VecDeque;
 
@@ -27,6 +27,12 @@ pub enum OwnCommand {
     SetName,
     /// `COMMAND`: learns the commands that the table does not know.
     Learn,
+    /// `READONLY`: lets a replica of a cluster answer reads.
+    ReadOnly,
+    /// `ASKING`, before a request that a server sent on to the next owner of its slot.
+    Asking,
+    /// `CLUSTER SLOTS`: who owns what.
+    Topology,
 }
 
 /// Who gets the replies of a run.
@@ -40,6 +46,13 @@ pub enum Owner {
         seq: u32,
         /// The replies are dropped, their places pass.
         silent: bool,
+    },
+    /// One part of a request that went to several servers.
+    Part {
+        /// Which request.
+        merge: MergeId,
+        /// Which part of it.
+        part: u32,
     },
     /// The proxy itself.
     Own(OwnCommand),
@@ -56,24 +69,39 @@ pub struct Run {
     pub command: Option<CommandId>,
     /// When it was written.
     pub sent_at: Time,
+    /// Where the run's first request stands in the connection's output.
+    pub at: u64,
+    /// Requests of the run, from `at` on, that are answered already.
+    pub done: u32,
+    /// How often this request was sent on before. Such a run has one request.
+    pub tries: u8,
+    /// Until when it may be sent on; known from the first time on.
+    pub until: Time,
 }
 
 impl Run {
     /// Takes `later` in if it continues this run.
     #[inline]
     fn join(&mut self, later: &Self) -> bool {
-        let (
-            Owner::Client { id, seq, silent },
-            Owner::Client { id: later_id, seq: later_seq, silent: later_silent },
-        ) = (self.owner, later.owner)
-        else {
-            return false;
+        let follows = match (self.owner, later.owner) {
+            (
+                Owner::Client { id, seq, silent },
+                Owner::Client { id: later_id, seq: later_seq, silent: later_silent },
+            ) => {
+                id == later_id
+                    && seq.wrapping_add(self.count) == later_seq
+                    && silent == later_silent
+            }
+            (Owner::Part { merge, part }, Owner::Part { merge: later_merge, part: later_part }) => {
+                merge == later_merge && part.wrapping_add(self.count) == later_part
+            }
+            _ => false,
         };
-        let joins = id == later_id
-            && seq.wrapping_add(self.count) == later_seq
-            && silent == later_silent
+        let joins = follows
             && self.command == later.command
-            && self.sent_at == later.sent_at;
+            && self.sent_at == later.sent_at
+            && self.tries == 0
+            && later.tries == 0;
         if joins {
             self.count += later.count;
         }
@@ -117,11 +145,22 @@ impl Inflight {
         debug_assert!(count <= front.count, "more replies than the run has requests");
         self.requests -= count as usize;
         front.count -= count;
+        front.done += count;
         if front.count == 0 {
             self.runs.pop_front();
-        } else if let Owner::Client { seq, .. } = &mut front.owner {
-            *seq = seq.wrapping_add(count);
+            return;
         }
+        match &mut front.owner {
+            Owner::Client { seq, .. } => *seq = seq.wrapping_add(count),
+            Owner::Part { part, .. } => *part += count,
+            Owner::Own(_) => {}
+        }
+    }
+
+    /// Where the oldest unanswered request's run stands; `None` if nobody waits.
+    #[inline]
+    pub fn kept_from(&self) -> Option<u64> {
+        self.runs.front().map(|run| run.at)
     }
 
     /// Takes the front run out whole: the connection is gone and will not answer.
@@ -163,7 +202,16 @@ mod tests {
 
     fn run(client: u32, seq: u32, count: u32) -> Run {
         let owner = Owner::Client { id: ClientId::new(client, 1), seq, silent: false };
-        Run { owner, count, command: Some(GET), sent_at: Time(7) }
+        Run {
+            owner,
+            count,
+            command: Some(GET),
+            sent_at: Time(7),
+            at: 0,
+            done: 0,
+            tries: 0,
+            until: Time(0),
+        }
     }
 
     #[test]

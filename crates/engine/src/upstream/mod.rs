@@ -19,7 +19,7 @@ pub mod greeting;
 pub mod inflight;
 
 use crate::ids::{ClientId, NodeId};
-use crate::limits::STALL_MIN_US;
+use crate::limits::{KEPT_BYTES_MAX, STALL_MIN_US};
 use crate::output::Output;
 use crate::settings::Timeouts;
 use crate::time::Time;
@@ -128,6 +128,8 @@ pub struct Upstream {
     pub forwarded: u64,
     /// The current frame is a push: skipped to its end.
     pub in_push: bool,
+    /// A reply waits in the tail for the bytes of its request, which the driver has.
+    pub waits_for_buffer: bool,
     /// Clients held until this upstream is ready, down, or less congested.
     pub waiters: Vec<ClientId>,
     /// Reading is stopped.
@@ -160,6 +162,7 @@ impl Upstream {
             tail: Vec::new(),
             forwarded: 0,
             in_push: false,
+            waits_for_buffer: false,
             waiters: Vec::new(),
             stall: None,
             stalled_us: 0,
@@ -169,6 +172,20 @@ impl Upstream {
             ready_at: Time::default(),
             short_lives: 0,
         }
+    }
+
+    /// Appends a request to the output; returns where it stands.
+    #[inline]
+    pub fn append(&mut self, pool: &mut crate::pool::BufferPool, bytes: &[u8]) -> u64 {
+        let at = self.out.position();
+        self.out.buf(pool).extend_from_slice(bytes);
+        at
+    }
+
+    /// Whether it takes more: neither too much waits to be sent nor too much is kept for the case that it must be sent on.
+    #[inline]
+    pub fn has_room(&self, out_high_bytes: usize) -> bool {
+        self.out.pending() < out_high_bytes && self.out.kept_bytes() < KEPT_BYTES_MAX
     }
 
     /// Whether requests may be written now, unsent bytes apart.
@@ -233,6 +250,7 @@ impl Upstream {
         pool.give(core::mem::take(&mut self.tail));
         self.forwarded = 0;
         self.in_push = false;
+        self.waits_for_buffer = false;
         self.stall = None;
         self.stalled_us = 0;
     }

@@ -1,0 +1,416 @@
+//! Replies of several servers become one.
+//!
+//! ```text
+//!   part 0: :2   part 1: :0   part 2: :1     ── Sum ──▶  :3
+//!   part 0: *2 a c   part 1: *1 b            ── Elements ──▶  *3 a b c   (in the order of the request's keys)
+//! ```
+//! Replies are kept as they came and put together when the last one is there; elements are copied as bytes, never read into a tree. An
+//! error of one part is the error of the whole, the first by the order of the parts.
+//!
+//! Not here: whom to ask (`scatter`).
+//!
+//! Invariant: `open` is the number of parts without a reply; the merged reply is one whole RESP value.
+
+pub mod scan;
+
+use crate::ids::ClientId;
+use crate::reject;
+use alloc::vec::Vec;
+use resp::{Protocol, ReplyScanner, Scan, Value, encode};
+use scan::Place;
+
+/// In which way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum How {
+    /// The sum of the numbers.
+    Sum,
+    /// The smallest number.
+    Min,
+    /// The greatest number.
+    Max,
+    /// The first, if none is an error.
+    AllOk,
+    /// The first that is no error; an error only if all are.
+    OneOk,
+    /// Element by element, 1 where all are 1.
+    And,
+    /// Element by element, 1 where any is 1.
+    Or,
+    /// The elements of all, one part after the other.
+    Join,
+    /// One that is not null, a different one each time; null if all are.
+    AnyOfSome,
+    /// The elements, each at the position of its unit in the request.
+    Elements {
+        /// Of each part, the positions of its elements.
+        units: Vec<Vec<u32>>,
+    },
+    /// One page of an iteration over all nodes.
+    Scan {
+        /// Where it is.
+        place: Place,
+        /// Number of nodes.
+        nodes: usize,
+    },
+}
+
+/// A request whose parts are under way.
+#[derive(Debug)]
+pub struct Merge {
+    /// Who waits.
+    pub client: ClientId,
+    /// At which place.
+    pub seq: u32,
+    /// The reply is dropped.
+    pub silent: bool,
+    protocol: Protocol,
+    how: How,
+    open: u32,
+    parts: u32,
+    /// Replies as they came: so many of consecutive parts in these bytes.
+    chunks: Vec<Chunk>,
+    bytes: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Chunk {
+    part: u32,
+    start: usize,
+    end: usize,
+}
+
+impl Merge {
+    /// One of so many parts, none of which is answered.
+    pub fn new(
+        client: ClientId,
+        seq: u32,
+        silent: bool,
+        protocol: Protocol,
+        how: How,
+        parts: u32,
+    ) -> Self {
+        Self {
+            client,
+            seq,
+            silent,
+            protocol,
+            how,
+            open: parts,
+            parts,
+            chunks: Vec::new(),
+            bytes: Vec::new(),
+        }
+    }
+
+    /// Takes `count` replies in, of the parts from `part` on.
+    pub fn take(&mut self, part: u32, count: u32, bytes: &[u8]) {
+        debug_assert!(count <= self.open, "more replies than parts");
+        self.open -= count.min(self.open);
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        self.chunks.push(Chunk { part, start, end: self.bytes.len() });
+    }
+
+    /// Whether all parts are answered.
+    pub fn is_whole(&self) -> bool {
+        self.open == 0
+    }
+
+    /// Bytes kept.
+    pub fn held_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The replies by part.
+    fn replies(&self) -> Vec<&[u8]> {
+        let mut replies: Vec<&[u8]> = alloc::vec![&[][..]; self.parts as usize];
+        let mut scanner = ReplyScanner::default();
+        for chunk in &self.chunks {
+            let mut rest = &self.bytes[chunk.start..chunk.end];
+            let mut part = chunk.part as usize;
+            while let Ok(Scan::Complete { consumed, .. }) = scanner.scan(rest) {
+                let (reply, after) = rest.split_at(consumed);
+                if let Some(place) = replies.get_mut(part) {
+                    *place = reply;
+                }
+                (rest, part) = (after, part + 1);
+                if rest.is_empty() {
+                    break;
+                }
+            }
+        }
+        replies
+    }
+
+    /// Writes the merged reply.
+    pub fn write(&self, out: &mut Vec<u8>, mark: u8) {
+        let replies = self.replies();
+        if replies.iter().any(|reply| reply.is_empty()) {
+            // Nobody was there to read it when it came.
+            return encode::null(out, self.protocol);
+        }
+        let error = replies.iter().find(|reply| is_error(reply));
+        if let Some(error) = error
+            && self.how != How::OneOk
+        {
+            return out.extend_from_slice(error);
+        }
+        let written = match &self.how {
+            How::Sum => fold(out, &replies, |sum, n| sum.saturating_add(n)),
+            How::Min => fold(out, &replies, i64::min),
+            How::Max => fold(out, &replies, i64::max),
+            How::AllOk => first(out, &replies),
+            How::OneOk => {
+                let good: Vec<&[u8]> =
+                    replies.iter().copied().filter(|reply| !is_error(reply)).collect();
+                first(out, if good.is_empty() { &replies } else { &good })
+            }
+            How::And => bits(out, &replies, |all, bit| all & bit),
+            How::Or => bits(out, &replies, |any, bit| any | bit),
+            How::Join => join(out, &replies),
+            How::AnyOfSome => self.any(out, &replies),
+            How::Elements { units } => elements(out, &replies, units),
+            How::Scan { place, nodes } => page(out, replies[0], *place, *nodes, mark),
+        };
+        if written.is_none() {
+            out.clear();
+            reject::write(out, reject::NOT_MERGED);
+        }
+    }
+
+    fn any(&self, out: &mut Vec<u8>, replies: &[&[u8]]) -> Option<()> {
+        let some: Vec<&[u8]> = replies.iter().copied().filter(|reply| !is_null(reply)).collect();
+        if some.is_empty() {
+            return first(out, replies);
+        }
+        out.extend_from_slice(some[self.seq as usize % some.len()]);
+        Some(())
+    }
+}
+
+fn is_error(reply: &[u8]) -> bool {
+    matches!(reply.first(), Some(b'-' | b'!'))
+}
+
+fn is_null(reply: &[u8]) -> bool {
+    reply.first() == Some(&b'_') || reply.starts_with(b"$-1") || reply.starts_with(b"*-1")
+}
+
+fn first(out: &mut Vec<u8>, replies: &[&[u8]]) -> Option<()> {
+    out.extend_from_slice(replies.first()?);
+    Some(())
+}
+
+fn number(reply: &[u8]) -> Option<i64> {
+    match resp::value::parse(reply) {
+        Ok(Some((Value::Integer(number), _))) => Some(number),
+        _ => None,
+    }
+}
+
+fn fold(out: &mut Vec<u8>, replies: &[&[u8]], both: impl Fn(i64, i64) -> i64) -> Option<()> {
+    let mut total: Option<i64> = None;
+    for reply in replies {
+        let next = number(reply)?;
+        total = Some(total.map_or(next, |total| both(total, next)));
+    }
+    encode::integer(out, total?);
+    Some(())
+}
+
+fn bits(out: &mut Vec<u8>, replies: &[&[u8]], both: impl Fn(i64, i64) -> i64) -> Option<()> {
+    let mut total: Option<Vec<i64>> = None;
+    for reply in replies {
+        let row: Option<Vec<i64>> = items(reply)?.into_iter().map(number).collect();
+        let row = row?;
+        total = Some(match total {
+            None => row,
+            Some(total) if total.len() == row.len() => {
+                total.into_iter().zip(row).map(|(left, right)| both(left, right)).collect()
+            }
+            Some(_) => return None,
+        });
+    }
+    let total = total?;
+    encode::array(out, total.len());
+    total.into_iter().for_each(|bit| encode::integer(out, bit));
+    Some(())
+}
+
+/// The header's sign and the elements of an array, a set or a map, as bytes.
+fn items(reply: &[u8]) -> Option<Vec<&[u8]>> {
+    let (count, mut rest) = header(reply)?;
+    let mut scanner = ReplyScanner::default();
+    let mut items = Vec::with_capacity(count.min(rest.len() / 3 + 1));
+    for _ in 0..count {
+        let Ok(Scan::Complete { consumed, .. }) = scanner.scan(rest) else { return None };
+        let (item, after) = rest.split_at(consumed);
+        items.push(item);
+        rest = after;
+    }
+    Some(items)
+}
+
+/// Number of elements and what follows the header; a map has two elements a pair.
+fn header(reply: &[u8]) -> Option<(usize, &[u8])> {
+    let (sign, rest) = reply.split_first()?;
+    let end = rest.iter().position(|byte| *byte == b'\r')?;
+    let count = usize::try_from(resp::number::parse_i64(&rest[..end])?).ok()?;
+    let count = match sign {
+        b'*' | b'~' => count,
+        b'%' => count.checked_mul(2)?,
+        _ => return None,
+    };
+    Some((count, rest.get(end + 2..)?))
+}
+
+/// Elements of all parts behind one header of the first part's kind.
+fn join(out: &mut Vec<u8>, replies: &[&[u8]]) -> Option<()> {
+    let sign = *replies.first()?.first()?;
+    let mut count = 0;
+    let mut bodies = Vec::with_capacity(replies.len());
+    for reply in replies {
+        if reply.first() != Some(&sign) {
+            return None;
+        }
+        let (more, body) = header(reply)?;
+        count += more;
+        bodies.push(body);
+    }
+    let count = if sign == b'%' { count / 2 } else { count };
+    out.push(sign);
+    out.extend_from_slice(alloc::string::ToString::to_string(&count).as_bytes());
+    out.extend_from_slice(b"\r\n");
+    bodies.into_iter().for_each(|body| out.extend_from_slice(body));
+    Some(())
+}
+
+fn elements(out: &mut Vec<u8>, replies: &[&[u8]], units: &[Vec<u32>]) -> Option<()> {
+    let count = units.iter().map(Vec::len).sum();
+    let mut ordered: Vec<&[u8]> = alloc::vec![&[][..]; count];
+    for (reply, units) in replies.iter().zip(units) {
+        let items = items(reply)?;
+        if items.len() != units.len() {
+            return None;
+        }
+        for (item, unit) in items.into_iter().zip(units) {
+            *ordered.get_mut(*unit as usize)? = item;
+        }
+    }
+    encode::array(out, count);
+    ordered.into_iter().for_each(|item| out.extend_from_slice(item));
+    Some(())
+}
+
+/// A page of SCAN with our cursor in place of the node's. If the table changed meanwhile the iteration begins again.
+fn page(out: &mut Vec<u8>, reply: &[u8], place: Place, nodes: usize, mark: u8) -> Option<()> {
+    let items = items(reply)?;
+    let [cursor, keys] = items.as_slice() else { return None };
+    let (cursor, _) = resp::value::parse(cursor).ok()??;
+    let cursor = scan::read(cursor.as_text()?)?;
+    let next = match mark == place.mark {
+        true => scan::next(place, nodes, cursor)?,
+        false => u64::from(mark),
+    };
+    encode::array(out, 2);
+    encode::bulk(out, &scan::text(next));
+    out.extend_from_slice(keys);
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::String;
+
+    fn merged(how: How, replies: &[&str]) -> String {
+        let id = ClientId::new(0, 1);
+        let mut merge = Merge::new(id, 0, false, Protocol::Resp2, how, replies.len() as u32);
+        // They come in any order.
+        for (part, reply) in replies.iter().enumerate().rev() {
+            assert!(!merge.is_whole());
+            merge.take(part as u32, 1, reply.as_bytes());
+        }
+        let mut out = Vec::new();
+        merge.write(&mut out, 7);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn numbers() {
+        assert_eq!(merged(How::Sum, &[":2\r\n", ":0\r\n", ":40\r\n"]), ":42\r\n");
+        assert_eq!(merged(How::Min, &[":2\r\n", ":0\r\n"]), ":0\r\n");
+        assert_eq!(merged(How::Max, &[":2\r\n", ":9\r\n"]), ":9\r\n");
+        assert!(merged(How::Sum, &[":2\r\n", "+OK\r\n"]).starts_with("-ERR respool:"));
+    }
+
+    #[test]
+    fn an_error_of_a_part_is_the_error_of_the_whole() {
+        assert_eq!(merged(How::Sum, &[":2\r\n", "-ERR one\r\n", "-ERR two\r\n"]), "-ERR one\r\n");
+        assert_eq!(merged(How::AllOk, &["+OK\r\n", "-ERR x\r\n"]), "-ERR x\r\n");
+        assert_eq!(merged(How::AllOk, &["+OK\r\n", "+OK\r\n"]), "+OK\r\n");
+        assert_eq!(merged(How::OneOk, &["-NOTBUSY\r\n", "+OK\r\n"]), "+OK\r\n");
+        assert_eq!(merged(How::OneOk, &["-NOTBUSY 1\r\n", "-NOTBUSY 2\r\n"]), "-NOTBUSY 1\r\n");
+    }
+
+    #[test]
+    fn elements_stand_in_the_order_of_the_request() {
+        let units = alloc::vec![alloc::vec![1, 3], alloc::vec![0], alloc::vec![2]];
+        let replies = ["*2\r\n$1\r\nb\r\n$-1\r\n", "*1\r\n$1\r\na\r\n", "*1\r\n$1\r\nc\r\n"];
+        assert_eq!(
+            merged(How::Elements { units: units.clone() }, &replies),
+            "*4\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n$-1\r\n"
+        );
+        let short = ["*1\r\n$1\r\nb\r\n", "*1\r\n$1\r\na\r\n", "*1\r\n$1\r\nc\r\n"];
+        assert!(merged(How::Elements { units }, &short).starts_with("-ERR respool:"));
+    }
+
+    #[test]
+    fn collections_are_joined_and_bits_compared() {
+        assert_eq!(
+            merged(How::Join, &["*1\r\n:1\r\n", "*0\r\n", "*2\r\n:2\r\n:3\r\n"]),
+            "*3\r\n:1\r\n:2\r\n:3\r\n"
+        );
+        assert_eq!(
+            merged(How::Join, &["%1\r\n:1\r\n:2\r\n", "%1\r\n:3\r\n:4\r\n"]),
+            "%2\r\n:1\r\n:2\r\n:3\r\n:4\r\n"
+        );
+        assert_eq!(
+            merged(How::And, &["*2\r\n:1\r\n:0\r\n", "*2\r\n:1\r\n:1\r\n"]),
+            "*2\r\n:1\r\n:0\r\n"
+        );
+        assert_eq!(
+            merged(How::Or, &["*2\r\n:1\r\n:0\r\n", "*2\r\n:0\r\n:0\r\n"]),
+            "*2\r\n:1\r\n:0\r\n"
+        );
+        assert_eq!(merged(How::AnyOfSome, &["$-1\r\n", "$1\r\nk\r\n"]), "$1\r\nk\r\n");
+        assert_eq!(merged(How::AnyOfSome, &["$-1\r\n", "$-1\r\n"]), "$-1\r\n");
+    }
+
+    #[test]
+    fn replies_of_consecutive_parts_may_come_together() {
+        let mut merge = Merge::new(ClientId::new(0, 1), 0, false, Protocol::Resp2, How::Sum, 3);
+        merge.take(1, 2, b":1\r\n:2\r\n");
+        merge.take(0, 1, b":4\r\n");
+        let mut out = Vec::new();
+        merge.write(&mut out, 7);
+        assert_eq!(out, b":7\r\n");
+    }
+
+    #[test]
+    fn a_page_of_scan_gets_our_cursor() {
+        let place = Place { index: 0, cursor: 0, mark: 7 };
+        let how = |nodes| How::Scan { place, nodes };
+        let page = "*2\r\n$1\r\n0\r\n*1\r\n$1\r\nk\r\n";
+        assert_eq!(merged(how(1), &[page]), page);
+        let next = scan::next(place, 2, 0).unwrap().to_string();
+        assert_eq!(
+            merged(how(2), &[page]),
+            page.replace("$1\r\n0", &alloc::format!("${}\r\n{next}", next.len()))
+        );
+        let moved = How::Scan { place: Place { mark: 8, ..place }, nodes: 1 };
+        assert!(merged(moved, &[page]).starts_with("*2\r\n$1\r\n7\r\n"), "begins again");
+    }
+
+    use alloc::string::ToString;
+}

@@ -1,0 +1,406 @@
+//! Requests that a server did not serve and that go on to another one, or to the same one a little later.
+//!
+//! `MOVED` and `ASK` name the server that has the slot; `TRYAGAIN`, `CLUSTERDOWN`, `LOADING`, `MASTERDOWN` and `READONLY` say that this
+//! one cannot serve it now. In all these cases the server did nothing, so the request may be sent again; its bytes are still in the
+//! output of the connection that it went out on. A connection that breaks is another matter: what was written may have been done, so only
+//! what never left or what only reads goes on.
+//!
+//! ```text
+//!   reply -MOVED ─▶ [parked] ── node of the slot ready ──▶ its output, FIFO ─▶ the client's place, as if nothing had been
+//!                      └ not before `due`, not after `until`, not more than `REDIRECTS_MAX` times
+//! ```
+//! Not here: finding the owner (`topology`).
+//!
+//! Invariant: a parked request has an open place (of its client or merge) and is in no FIFO.
+
+use crate::client::Client;
+use crate::command::CommandId;
+use crate::connect::Availability;
+use crate::engine::Engine;
+use crate::ids::{NodeId, UpstreamId};
+use crate::limits::{
+    PARKED_BYTES_MAX, REDIRECT_WAIT_MS, REDIRECTS_MAX, RETRY_FIRST_MS, RETRY_MAX_MS,
+};
+use crate::node::Address;
+use crate::reject;
+use crate::route::slot::slot;
+use crate::settings::Limits;
+use crate::time::Time;
+use crate::topology::slots::parse_redirect;
+use crate::upstream::UpstreamKey;
+use crate::upstream::inflight::{OwnCommand, Owner, Run};
+use crate::upstream::{Lane, Upstream};
+use alloc::string::String;
+use alloc::vec::Vec;
+use resp::{Args, RequestLimits, RequestScanner, Scan, encode};
+
+/// What a server says that does not serve a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Redirect {
+    /// That one has the slot.
+    Moved(u16, Address),
+    /// That one has this key, the slot is on its way there.
+    Ask(Address),
+    /// Not now.
+    Later,
+}
+
+/// Where a parked request goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Target {
+    /// To whoever owns the slot when it is its turn.
+    Slot(u16),
+    /// To this node, behind ASKING.
+    Asking(NodeId),
+    /// To this node: the request has no key.
+    Node(NodeId),
+}
+
+/// A request on its way to another server.
+#[derive(Debug)]
+pub(crate) struct Parked {
+    owner: Owner,
+    command: Option<CommandId>,
+    bytes: Vec<u8>,
+    tries: u8,
+    target: Target,
+    resp3: bool,
+    /// Not before.
+    due: Time,
+    /// Given up after.
+    until: Time,
+    /// It waits for this connection.
+    waits_for: Option<UpstreamId>,
+    /// The last thing a server said to it, for the error text.
+    said: String,
+}
+
+/// Whether a reply may be one that sends its request on. Cheap: most errors are told from it by their second byte.
+#[inline]
+pub(crate) fn sends_on(reply: &[u8]) -> bool {
+    let Some((b'-', text)) = reply.split_first() else { return false };
+    let words: [&[u8]; 7] = [
+        b"MOVED ",
+        b"ASK ",
+        b"TRYAGAIN ",
+        b"CLUSTERDOWN ",
+        b"LOADING ",
+        b"MASTERDOWN ",
+        b"READONLY ",
+    ];
+    words.iter().any(|word| text.starts_with(word))
+}
+
+fn classify(reply: &[u8], asked_host: &str) -> Redirect {
+    let text = reply.strip_prefix(b"-").unwrap_or(reply);
+    let text = text.strip_suffix(b"\r\n").unwrap_or(text);
+    let after = |word: &[u8]| parse_redirect(text.strip_prefix(word)?, asked_host);
+    if let Some((slot, address)) = after(b"MOVED ") {
+        Redirect::Moved(slot, address)
+    } else if let Some((_, address)) = after(b"ASK ") {
+        Redirect::Ask(address)
+    } else {
+        Redirect::Later
+    }
+}
+
+impl Engine {
+    /// The front request of this upstream got `reply`, which [`sends_on`]. True: it was taken, its place stays open; false: its bytes are in
+    /// the driver's hands just now, look again when they are back.
+    pub(crate) fn redirect(&mut self, now: Time, id: UpstreamId, run: &Run, reply: &[u8]) -> bool {
+        let Some(upstream) = self.upstreams.get_mut(id) else { return true };
+        let Some(bytes) = request_of(upstream, run, run.done) else { return false };
+        let key = upstream.key;
+        upstream.inflight.answered(1);
+        self.stats.redirects += 1;
+        let said = String::from_utf8_lossy(&reply[1..reply.len().min(128)]).trim_end().into();
+        let host = match self.nodes.get(key.node).map(|node| &node.address) {
+            Some(Address::Tcp { host, .. }) => host.clone(),
+            _ => String::from("127.0.0.1"),
+        };
+        let slot = slot_of(&bytes);
+        self.want_topology();
+        let (target, wait_ms) = match classify(reply, &host) {
+            Redirect::Moved(slot, address) => {
+                let node = self.find_node(&address);
+                self.patch_slot(slot, node);
+                (Target::Slot(slot), 0)
+            }
+            Redirect::Ask(address) => (Target::Asking(self.find_node(&address)), 0),
+            Redirect::Later => {
+                let wait_ms = (RETRY_FIRST_MS << run.tries.min(10)).min(RETRY_MAX_MS);
+                (slot.map_or(Target::Node(key.node), Target::Slot), wait_ms)
+            }
+        };
+        let hold_ms = self.settings.timeouts.failover_hold_ms.max(REDIRECT_WAIT_MS);
+        self.park(
+            now,
+            Parked {
+                owner: run.owner,
+                command: run.command,
+                bytes,
+                tries: run.tries.saturating_add(1),
+                target,
+                resp3: key.resp3,
+                due: now.plus_ms(wait_ms),
+                until: if run.tries > 0 { run.until } else { now.plus_ms(hold_ms) },
+                waits_for: None,
+                said,
+            },
+        );
+        true
+    }
+
+    fn park(&mut self, now: Time, parked: Parked) {
+        if let Owner::Client { id, .. } = parked.owner {
+            // What it sends from now on must not overtake this.
+            let epoch = self.route_epoch;
+            let Some(client) = self.clients.get_mut(id) else { return };
+            client.route_epoch = epoch.wrapping_sub(1);
+        }
+        // Those that wait are bounded by time, those that are sent in circles by number.
+        let circles = parked.tries > REDIRECTS_MAX && parked.due <= now;
+        let given_up = circles || parked.due > parked.until;
+        if given_up || self.parked_bytes + parked.bytes.len() > PARKED_BYTES_MAX {
+            return self.give_up(now, &parked);
+        }
+        self.parked_bytes += parked.bytes.len();
+        self.parked.push_back(parked);
+    }
+
+    fn give_up(&mut self, now: Time, parked: &Parked) {
+        let error = reject::gave_up(parked.tries, &parked.said);
+        self.answer_owner(now, parked.owner, &error);
+    }
+
+    /// Gives a reply of the proxy's own to whoever waits for it.
+    pub(crate) fn answer_owner(&mut self, now: Time, owner: Owner, reply: &[u8]) {
+        match owner {
+            Owner::Client { id, seq, silent } => self.deliver(id, seq, 1, silent, reply),
+            Owner::Part { merge, part } => self.part_reply(now, merge, part, reply),
+            Owner::Own(_) => {}
+        }
+    }
+
+    /// When the next parked request is to be looked at.
+    pub(crate) fn parked_at(&self) -> Option<Time> {
+        let awake = self.parked.iter().filter(|parked| parked.waits_for.is_none());
+        awake.map(|parked| parked.due).min()
+    }
+
+    /// This upstream became ready or down: whoever is parked for it is looked at again.
+    pub(crate) fn wake_parked(&mut self, id: UpstreamId) {
+        for parked in self.parked.iter_mut().filter(|parked| parked.waits_for == Some(id)) {
+            parked.waits_for = None;
+        }
+    }
+
+    /// Sends on what is due, in the order it was parked.
+    pub(crate) fn run_parked(&mut self, now: Time) {
+        for _ in 0..self.parked.len() {
+            let Some(mut parked) = self.parked.pop_front() else { return };
+            if parked.waits_for.is_some() || parked.due > now {
+                self.parked.push_back(parked);
+                continue;
+            }
+            self.parked_bytes -= parked.bytes.len();
+            if let Some(again) = self.send_parked(now, &mut parked) {
+                parked.due = again;
+                self.parked_bytes += parked.bytes.len();
+                self.parked.push_back(parked);
+            }
+        }
+    }
+
+    /// Sends a parked request; `Some`: it must wait, look again then (or when `waits_for` says).
+    fn send_parked(&mut self, now: Time, parked: &mut Parked) -> Option<Time> {
+        let later = now.plus_ms(RETRY_FIRST_MS);
+        let node = match parked.target {
+            Target::Asking(node) | Target::Node(node) => Some(node),
+            Target::Slot(slot) => self.node_of_slot(slot),
+        };
+        let Some(node) = node.filter(|node| self.nodes.get(*node).is_some()) else {
+            self.want_topology();
+            if parked.until < now {
+                self.give_up(now, parked);
+                return None;
+            }
+            return Some(later);
+        };
+        let key = UpstreamKey { node, resp3: parked.resp3, db: 0, lane: Lane::Shared };
+        match self.upstream_for(now, key, crate::ClientId::new(u32::MAX, 0)) {
+            Availability::Ready(id) => {
+                self.write_parked(now, id, parked);
+                None
+            }
+            Availability::Wait(id) => {
+                parked.waits_for = Some(id);
+                Some(now)
+            }
+            Availability::Down(error) => {
+                self.want_topology();
+                if matches!(parked.target, Target::Slot(_)) && now < parked.until {
+                    return Some(later);
+                }
+                self.answer_owner(now, parked.owner, &error);
+                None
+            }
+        }
+    }
+
+    fn write_parked(&mut self, now: Time, id: UpstreamId, parked: &Parked) {
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        if let Target::Asking(_) = parked.target {
+            let at = upstream.out.position();
+            encode::request(upstream.out.buf(&mut self.pool), &[b"ASKING"]);
+            self.sent_own(now, id, at, &[OwnCommand::Asking]);
+        }
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        let (owner, command, tries, until) =
+            (parked.owner, parked.command, parked.tries, parked.until);
+        let at = upstream.append(&mut self.pool, &parked.bytes);
+        upstream.inflight.push(Run {
+            owner,
+            count: 1,
+            command,
+            sent_at: now,
+            at,
+            done: 0,
+            tries,
+            until,
+        });
+        self.touch_upstream(id);
+    }
+
+    /// A connection of several broke. Takes those of its requests out that may be sent again: what never left it, and what only reads.
+    /// Returns the runs that are left, to be answered with an error.
+    pub(crate) fn rescue(&mut self, now: Time, id: UpstreamId, runs: Vec<Run>) -> Vec<Run> {
+        if self.topology.is_one() {
+            return runs;
+        }
+        self.want_topology();
+        let mut half_given = self.upstreams.get(id).is_some_and(|up| up.forwarded > 0);
+        let mut lost = Vec::new();
+        for run in runs {
+            for index in 0..run.count {
+                let one = nth(&run, index);
+                if core::mem::take(&mut half_given) {
+                    lost.push(one);
+                    continue;
+                }
+                match self.rescue_one(now, id, &run, index, one) {
+                    Ok(parked) => self.park(now, parked),
+                    Err(one) => lost.push(one),
+                }
+            }
+        }
+        lost
+    }
+
+    fn rescue_one(
+        &self,
+        now: Time,
+        id: UpstreamId,
+        run: &Run,
+        index: u32,
+        one: Run,
+    ) -> Result<Parked, Run> {
+        let Some(upstream) = self.upstreams.get(id) else { return Err(one) };
+        if matches!(run.owner, Owner::Own(_)) {
+            return Err(one);
+        }
+        let Some((at, bytes)) = find_request(upstream, run, run.done + index) else {
+            return Err(one);
+        };
+        let reads = run
+            .command
+            .is_some_and(|command| command.row().flags.has(crate::command::Flags::READONLY));
+        if at < upstream.out.untouched_from() && !reads {
+            return Err(one);
+        }
+        let Some(slot) = slot_of(&bytes) else { return Err(one) };
+        let timeouts = &self.settings.timeouts;
+        Ok(Parked {
+            owner: one.owner,
+            command: run.command,
+            bytes,
+            tries: run.tries.saturating_add(1),
+            target: Target::Slot(slot),
+            resp3: upstream.key.resp3,
+            due: now,
+            until: now.plus_ms(timeouts.failover_hold_ms),
+            waits_for: None,
+            said: String::from("its connection was lost"),
+        })
+    }
+}
+
+/// The run of the `index`-th request of `run` alone.
+fn nth(run: &Run, index: u32) -> Run {
+    let mut owner = run.owner;
+    match &mut owner {
+        Owner::Client { seq, .. } => *seq = seq.wrapping_add(index),
+        Owner::Part { part, .. } => *part += index,
+        Owner::Own(_) => {}
+    }
+    Run { owner, count: 1, ..*run }
+}
+
+/// The bytes of a run's request, `skip` requests after its first; `None` while the driver has them.
+fn request_of(upstream: &Upstream, run: &Run, skip: u32) -> Option<Vec<u8>> {
+    find_request(upstream, run, skip).map(|(_, bytes)| bytes)
+}
+
+/// The same with its position.
+fn find_request(upstream: &Upstream, run: &Run, skip: u32) -> Option<(u64, Vec<u8>)> {
+    let limits = RequestLimits {
+        bulk_bytes_max: Limits::default().bulk_bytes_max.max(u64::from(u32::MAX)),
+        ..RequestLimits::default()
+    };
+    let mut at = run.at;
+    let mut skipped = 0;
+    loop {
+        let bytes = upstream.out.bytes_at(at)?;
+        let mut scanner = RequestScanner::default();
+        let Ok(Scan::Complete { consumed, .. }) = scanner.scan(bytes, &limits) else { return None };
+        if skipped == skip {
+            return Some((at, bytes[..consumed].to_vec()));
+        }
+        skipped += 1;
+        at += consumed as u64;
+    }
+}
+
+/// The slot of a request's first key; `None` if it has none.
+fn slot_of(request: &[u8]) -> Option<u16> {
+    let args: Vec<&[u8]> = Args::new(request).collect();
+    crate::scatter::first_key(&args).map(slot)
+}
+
+impl Client {
+    /// Whether what it sends now could overtake what it sent when the slots had other owners.
+    #[inline]
+    pub(crate) fn may_overtake(&self, route_epoch: u32) -> bool {
+        self.route_epoch != route_epoch && self.places.open() > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_servers_are_told_apart() {
+        for text in ["-MOVED 1 a:1\r\n", "-ASK 1 a:1\r\n", "-TRYAGAIN x\r\n", "-LOADING x\r\n"] {
+            assert!(sends_on(text.as_bytes()), "{text}");
+        }
+        for text in
+            ["-ERR MOVED 1 a:1\r\n", "-MOVEDx 1\r\n", "+MOVED 1 a:1\r\n", "-WRONGTYPE x\r\n", "-"]
+        {
+            assert!(!sends_on(text.as_bytes()), "{text}");
+        }
+        assert_eq!(classify(b"-MOVED 7 h:9\r\n", ""), Redirect::Moved(7, Address::tcp("h", 9)));
+        assert_eq!(classify(b"-ASK 7 :9\r\n", "x"), Redirect::Ask(Address::tcp("x", 9)));
+        assert_eq!(classify(b"-MOVED nonsense\r\n", "x"), Redirect::Later);
+    }
+}

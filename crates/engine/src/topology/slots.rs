@@ -1,0 +1,148 @@
+//! Reads `CLUSTER SLOTS`, in every form that servers have given it from Redis 3.0 on.
+//!
+//! ```text
+//!   [ [first, last, [endpoint, port, id, [metadata…]], [replica…], …], … ]
+//! ```
+//! The endpoint is an address, since 7.0 perhaps a host name, and it is null or empty when the server does not know its own: then it is
+//! the host that was asked. `?` is what a server with an unknown preferred name says, and means the same.
+//!
+//! The reply comes from a server that may be broken, so what does not fit is skipped, never believed.
+//!
+//! Invariant: in what [`parse`] returns every slot is below [`SLOTS`] and every range has a primary.
+
+use crate::node::Address;
+use alloc::string::String;
+use alloc::vec::Vec;
+use resp::value::Value;
+
+/// Number of hash slots of a cluster.
+pub const SLOTS: usize = 16_384;
+
+/// Consecutive slots with one owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// First slot.
+    pub first: u16,
+    /// Last slot, included.
+    pub last: u16,
+    /// Who owns them.
+    pub primary: Address,
+    /// Who has a copy.
+    pub replicas: Vec<Address>,
+}
+
+/// Reads a reply; `asked_host` is the host of the node that gave it. `None` if it is none of this form.
+pub fn parse(reply: &Value<'_>, asked_host: &str) -> Option<Vec<Range>> {
+    let ranges = reply.as_list()?;
+    Some(ranges.iter().filter_map(|range| read_range(range, asked_host)).collect())
+}
+
+fn read_range(range: &Value<'_>, asked_host: &str) -> Option<Range> {
+    let fields = range.as_list()?;
+    let slot = |index: usize| match fields.get(index)? {
+        Value::Integer(number) => u16::try_from(*number).ok().filter(|n| usize::from(*n) < SLOTS),
+        _ => None,
+    };
+    let (first, last) = (slot(0)?, slot(1)?);
+    let mut nodes = fields.get(2..)?.iter().map(|node| read_node(node, asked_host));
+    let primary = nodes.next()??;
+    let range = Range { first, last, primary, replicas: nodes.flatten().collect() };
+    (first <= last).then_some(range)
+}
+
+fn read_node(node: &Value<'_>, asked_host: &str) -> Option<Address> {
+    let fields = node.as_list()?;
+    let host = fields.first()?.as_text().unwrap_or_default();
+    let host = host_or(host, asked_host)?;
+    match fields.get(1)? {
+        Value::Integer(port) => Some(Address::tcp(host, u16::try_from(*port).ok()?)),
+        _ => None,
+    }
+}
+
+/// The host that a server names, or that of the server itself where it names none.
+pub fn host_or(host: &[u8], asked_host: &str) -> Option<String> {
+    match host {
+        b"" | b"?" => Some(String::from(asked_host)),
+        host => core::str::from_utf8(host).ok().map(String::from),
+    }
+}
+
+/// Reads `12 127.0.0.1:7001`, what follows MOVED and ASK: the slot and the address. The host may be missing, and an IPv6 address has no
+/// brackets.
+pub fn parse_redirect(text: &[u8], asked_host: &str) -> Option<(u16, Address)> {
+    let mut words = text.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+    let slot = resp::number::parse_i64(words.next()?)?;
+    let endpoint = words.next()?;
+    let colon = endpoint.iter().rposition(|byte| *byte == b':')?;
+    let port = u16::try_from(resp::number::parse_i64(&endpoint[colon + 1..])?).ok()?;
+    let slot = u16::try_from(slot).ok().filter(|slot| usize::from(*slot) < SLOTS)?;
+    Some((slot, Address::tcp(host_or(&endpoint[..colon], asked_host)?, port)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+    use alloc::vec;
+
+    fn ranges(reply: &str) -> Option<Vec<Range>> {
+        let (value, _) = resp::value::parse(reply.as_bytes()).unwrap().unwrap();
+        parse(&value, "asked.example")
+    }
+
+    fn bulk(text: &str) -> String {
+        format!("${}\r\n{text}\r\n", text.len())
+    }
+
+    #[test]
+    fn the_forms_of_all_versions_are_read() {
+        let three_0 = format!("*3\r\n:0\r\n:5460\r\n*2\r\n{}:7000\r\n", bulk("10.0.0.1"));
+        let four = format!(
+            "*4\r\n:5461\r\n:5461\r\n*3\r\n{}:7001\r\n{}*3\r\n{}:7004\r\n{}",
+            bulk("::1"),
+            bulk("id"),
+            bulk("n4.example"),
+            bulk("id")
+        );
+        let seven = format!(
+            "*3\r\n:5462\r\n:16383\r\n*4\r\n$-1\r\n:7002\r\n{}*2\r\n{}{}",
+            bulk("id"),
+            bulk("hostname"),
+            bulk("n2.example")
+        );
+        let read = ranges(&format!("*3\r\n{three_0}{four}{seven}")).unwrap();
+        assert_eq!(read.len(), 3);
+        assert_eq!(read[0].primary, Address::tcp("10.0.0.1", 7000));
+        assert_eq!((read[1].first, read[1].last), (5461, 5461));
+        assert_eq!(read[1].replicas, vec![Address::tcp("n4.example", 7004)]);
+        assert_eq!(read[2].primary, Address::tcp("asked.example", 7002));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_not_believed() {
+        assert_eq!(ranges("-ERR no\r\n"), None);
+        assert_eq!(ranges("*0\r\n"), Some(Vec::new()));
+        for broken in [
+            "*2\r\n:0\r\n:1\r\n",
+            "*3\r\n:0\r\n:16384\r\n*2\r\n$1\r\na\r\n:1\r\n",
+            "*3\r\n:2\r\n:1\r\n*2\r\n$1\r\na\r\n:1\r\n",
+            "*3\r\n:0\r\n:1\r\n*2\r\n$1\r\na\r\n:65536\r\n",
+            "*3\r\n:0\r\n:1\r\n$1\r\na\r\n",
+        ] {
+            assert_eq!(ranges(&format!("*1\r\n{broken}")), Some(Vec::new()), "{broken}");
+        }
+    }
+
+    #[test]
+    fn redirects_name_slot_and_address() {
+        let read = |text: &str| parse_redirect(text.as_bytes(), "here");
+        assert_eq!(read("3999 127.0.0.1:6381"), Some((3999, Address::tcp("127.0.0.1", 6381))));
+        assert_eq!(read("1 ::1:7000"), Some((1, Address::tcp("::1", 7000))));
+        assert_eq!(read("1 :7000"), Some((1, Address::tcp("here", 7000))));
+        assert_eq!(read("1 n.example:7000"), Some((1, Address::tcp("n.example", 7000))));
+        for wrong in ["", "x 1:1", "16384 a:1", "1", "1 a", "1 a:x", "1 a:70000"] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
+}
