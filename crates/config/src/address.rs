@@ -20,24 +20,39 @@ pub const UNIX_PATH_BYTES_MAX: usize = 107;
 pub const DEFAULT_PORT: u16 = 6379;
 
 /// The forms of an upstream that this version takes, for messages.
-pub const UPSTREAM_FORMS: &str =
-    "redis://[user:password@]host[:port][/db] or redis+unix://[user:password@]/path[?db=n]";
+pub const UPSTREAM_FORMS: &str = "redis://[user:password@]host[:port][/db], redis+unix://[user:password@]/path[?db=n] or \
+     redis-cluster://[user:password@]host[:port][,host[:port]…]";
 
 /// The forms of a listening address, for messages.
 pub const LISTEN_FORMS: &str =
     "address:port such as 127.0.0.1:6380, [::1]:6380 or 0.0.0.0:6380, or unix:/path";
 
-/// The server behind the proxy, and how to log in there.
+/// The servers behind the proxy, and how to log in there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamUrl {
-    /// Where it is.
+    /// Where it is; of a cluster, the first node to ask.
     pub address: UpstreamAddress,
+    /// How the servers belong together.
+    pub pool: PoolKind,
     /// ACL user; `None` means the user `default`.
     pub user: Option<String>,
     /// Password of that user; `None`: no `AUTH` is sent.
     pub password: Option<Secret>,
     /// Database that a new client starts in.
     pub db: u32,
+}
+
+/// How the servers behind belong together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum PoolKind {
+    /// There is one.
+    #[default]
+    Standalone,
+    /// A Redis Cluster.
+    Cluster {
+        /// Nodes to ask at the start beside the first; one that lives is enough.
+        more_seeds: Vec<UpstreamAddress>,
+    },
 }
 
 /// Where the server behind the proxy is.
@@ -91,6 +106,10 @@ impl ListenAddress {
 impl fmt::Display for UpstreamUrl {
     /// The URL without its credentials, fit for logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let PoolKind::Cluster { more_seeds } = &self.pool {
+            write!(f, "redis-cluster://{}", self.address)?;
+            return more_seeds.iter().try_for_each(|seed| write!(f, ",{seed}"));
+        }
         match &self.address {
             UpstreamAddress::Tcp { .. } if self.db == 0 => write!(f, "redis://{}", self.address),
             UpstreamAddress::Tcp { .. } => write!(f, "redis://{}/{}", self.address, self.db),

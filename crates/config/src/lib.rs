@@ -24,7 +24,7 @@ pub mod schema;
 mod secret;
 mod suggest;
 
-pub use address::{ListenAddress, UpstreamAddress, UpstreamUrl};
+pub use address::{ListenAddress, PoolKind, UpstreamAddress, UpstreamUrl};
 pub use compile::{FileText, Sources, load, load_file};
 pub use problem::{Origin, Problem, Problems};
 pub use schema::{Batching, Config, Limits, Log, LogFormat, LogLevel, Timeouts};

@@ -270,6 +270,25 @@ pub static OPTIONS: &[OptionSpec] = &[
         ms(10, HOUR_MS, |d| &mut d.config.timeouts.stall_ms),
     ),
     OptionSpec::new(
+        "timeouts.topology_wait_ms",
+        "How long a request to a cluster waits while no node owns its slot",
+        "At the start, and after the cluster was last whole. Then it gets the cluster's own CLUSTERDOWN.",
+        ms(0, HOUR_MS, |d| &mut d.config.timeouts.topology_wait_ms),
+    ),
+    OptionSpec::new(
+        "timeouts.topology_period_ms",
+        "How often the slots of a cluster are asked for without a sign that they changed; 0: never",
+        "Signs are redirects, lost connections and nodes that do not answer.",
+        ms(0, HOUR_MS, |d| &mut d.config.timeouts.topology_period_ms),
+    ),
+    OptionSpec::new(
+        "timeouts.failover_hold_ms",
+        "How long a request to a cluster waits while the primary of its slot is down; 0: it fails at once",
+        "With more than the cluster needs to promote a replica (its `cluster-node-timeout` and a second or two), clients see a pause \
+         instead of errors. Requests that were under way to the lost node still get an error, unless they only read.",
+        ms(0, HOUR_MS, |d| &mut d.config.timeouts.failover_hold_ms),
+    ),
+    OptionSpec::new(
         "timeouts.tcp_keepalive_s",
         "Silence after which the kernel probes a TCP peer; 0: no probes",
         "",

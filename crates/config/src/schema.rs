@@ -8,7 +8,7 @@
 
 use std::path::PathBuf;
 
-use crate::address::{ListenAddress, UpstreamAddress, UpstreamUrl};
+use crate::address::{ListenAddress, PoolKind, UpstreamAddress, UpstreamUrl};
 use crate::secret::Secret;
 
 /// Everything that can be set. See [`crate::options::OPTIONS`] for names, ranges and explanations.
@@ -59,6 +59,12 @@ pub struct Timeouts {
     pub drain_ms: u64,
     /// How long a client may leave a big reply half read while others wait behind it.
     pub stall_ms: u64,
+    /// How long a request waits while no node of the cluster owns its slot.
+    pub topology_wait_ms: u64,
+    /// How often the slots of a cluster are asked for without a sign that they changed; 0: never.
+    pub topology_period_ms: u64,
+    /// How long a request waits while the primary of its slot is down; 0: it fails at once.
+    pub failover_hold_ms: u64,
     /// Silence after which the kernel probes a TCP peer. 0: no probes.
     pub tcp_keepalive_s: u64,
     /// Wait before the first attempt to connect again.
@@ -170,6 +176,7 @@ impl Default for Config {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             upstream: UpstreamUrl {
+                pool: PoolKind::Standalone,
                 address: UpstreamAddress::Tcp { host: "127.0.0.1".to_owned(), port: 6379 },
                 user: None,
                 password: None,
@@ -201,6 +208,9 @@ impl Default for Timeouts {
             client_idle_ms: 0,
             drain_ms: 10_000,
             stall_ms: 1000,
+            topology_wait_ms: 2000,
+            topology_period_ms: 10_000,
+            failover_hold_ms: 0,
             tcp_keepalive_s: 300,
             reconnect_min_ms: 50,
             reconnect_max_ms: 5000,

@@ -50,7 +50,13 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     if stopped.load(Ordering::Relaxed) {
         return Ok(());
     }
-    config.upstream = UpstreamUrl { address: server.address(), user: None, password: None, db: 0 };
+    config.upstream = UpstreamUrl {
+        address: server.address(),
+        pool: config::PoolKind::Standalone,
+        user: None,
+        password: None,
+        db: 0,
+    };
     config.upstream_password_file = None;
     let moved = move_from_taken_ports(&mut config.listen)?;
     introduce(&config, &server, &moved)?;

@@ -3,9 +3,20 @@
 //! Process-wide bounds are divided by the number of workers here, rounded up, and nowhere else.
 
 use crate::worker::gather::GatherOptions;
-use config::{Config, UpstreamAddress};
+use config::{Config, PoolKind, UpstreamAddress};
 use engine::node::Address;
-use engine::settings::{Limits, Node, Password, Settings, Timeouts};
+use engine::settings::{Limits, Node, Password, Pool, Settings, Timeouts};
+
+/// How the servers belong together.
+fn pool(config: &Config) -> Pool {
+    match &config.upstream.pool {
+        PoolKind::Standalone => Pool::Standalone,
+        PoolKind::Cluster { more_seeds } => {
+            let seeds = [&config.upstream.address].into_iter().chain(more_seeds);
+            Pool::Cluster { seeds: seeds.map(address).collect() }
+        }
+    }
+}
 
 /// Where a server is, as an engine names it.
 fn address(address: &UpstreamAddress) -> Address {
@@ -34,6 +45,7 @@ pub fn engine(config: &Config, index: usize) -> Settings {
             db: config.upstream.db,
             client_name: config.client_name_upstream.clone().into_bytes(),
         },
+        pool: pool(config),
         password: config.password.as_ref().map(|secret| Password::new(secret.reveal())),
         limits: Limits {
             clients_max: config.max_clients,
@@ -53,6 +65,9 @@ pub fn engine(config: &Config, index: usize) -> Settings {
             request_ms: timeouts.request_ms,
             client_idle_ms: timeouts.client_idle_ms,
             stall_ms: timeouts.stall_ms,
+            topology_wait_ms: timeouts.topology_wait_ms,
+            topology_period_ms: timeouts.topology_period_ms,
+            failover_hold_ms: timeouts.failover_hold_ms,
             reconnect_min_ms: timeouts.reconnect_min_ms,
             reconnect_max_ms: timeouts.reconnect_max_ms,
         },

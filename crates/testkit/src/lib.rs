@@ -13,12 +13,14 @@
 //! Invariant: nothing waits without a deadline, and every process and thread that is started here
 //! ends with the value that owns it.
 //!
-//! Read next: [`redis`] and [`respool`] for processes, [`conn`] for talking to them, [`checker`]
-//! for the invariants I1–I4.
+//! Read next: [`redis`] and [`respool`] for processes, [`cluster`], [`sentinel`] and [`shards`] for
+//! several servers at once, [`conn`] for talking to them, [`checker`] for the invariants I1–I4.
 
 #![forbid(unsafe_code)]
 
+pub mod admin;
 pub mod checker;
+pub mod cluster;
 pub mod conn;
 pub mod endpoint;
 pub mod frames;
@@ -29,9 +31,13 @@ pub mod process;
 pub mod redis;
 pub mod relay;
 pub mod respool;
+pub mod sentinel;
+pub mod shards;
 pub mod wait;
 
+pub use admin::Login;
 pub use checker::{Checker, Verdict};
+pub use cluster::RedisCluster;
 pub use conn::Conn;
 pub use endpoint::Endpoint;
 pub use model::{Model, ModelConn};
@@ -39,3 +45,5 @@ pub use mutant::{Mutant, Mutation};
 pub use redis::RedisServer;
 pub use relay::Relay;
 pub use respool::Respool;
+pub use sentinel::SentinelGroup;
+pub use shards::Shards;

@@ -9,18 +9,31 @@
 //! that is killed and restarted on its port would otherwise find it taken by some client's source
 //! port.
 //!
-//! Invariant: within one process no port is handed out twice.
+//! Two ranges, which never mix: ports of clients' servers, and pairs for cluster nodes, whose bus
+//! listens 10 000 above the client port (older servers cannot be told another place).
+//!
+//! ```text
+//!   10000 ── cluster: clients ── 14000 ── others ── 20000 ── cluster: bus ── 24000 ── others ── 32000
+//! ```
+//!
+//! Invariant: within one process no port is handed out twice, until a range is used up and begins
+//! again.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// First port that is handed out.
-const FIRST: u32 = 14_000;
-/// Number of ports in the range; it ends below 32768.
-const COUNT: u32 = 18_000;
+/// Number of single ports: 14000–19999 and 24000–31999.
+const COUNT: u32 = 14_000;
+/// Number of pairs for cluster nodes: 10000–13999, with the bus at 20000–23999.
+const PAIRS: u32 = 4_000;
+/// The cluster bus listens so far above the client port unless told otherwise: `CLUSTER_PORT_INCR`
+/// of the server.
+const BUS_ABOVE: u16 = 10_000;
 
 /// How many ports were handed out or skipped. `u32::MAX` until the first use.
 static NEXT: AtomicU32 = AtomicU32::new(u32::MAX);
+/// The same for pairs.
+static NEXT_PAIR: AtomicU32 = AtomicU32::new(u32::MAX);
 
 /// A loopback port that is reserved by a bound socket.
 #[derive(Debug)]
@@ -54,18 +67,69 @@ impl Port {
     }
 
     fn reserve(ip: IpAddr) -> Option<Self> {
-        // Each test process begins at a place of its own, so that two of them rarely meet.
-        let begin = std::process::id().wrapping_mul(7919) % COUNT;
-        let _ = NEXT.compare_exchange(u32::MAX, begin, Ordering::Relaxed, Ordering::Relaxed);
-        (0..COUNT).find_map(|_| {
-            let number = FIRST + NEXT.fetch_add(1, Ordering::Relaxed) % COUNT;
-            let port = u16::try_from(number).ok()?;
-            let addr = SocketAddr::new(ip, port);
-            // std listens with SO_REUSEADDR, which on Linux still refuses a port that somebody
-            // listens on.
-            TcpListener::bind(addr).ok().map(|listener| Self { addr, _listener: listener })
+        (0..COUNT).find_map(|_| Self::bind(ip, single(turn(&NEXT, COUNT))))
+    }
+
+    fn bind(ip: IpAddr, port: u16) -> Option<Self> {
+        let addr = SocketAddr::new(ip, port);
+        // std listens with SO_REUSEADDR, which on Linux still refuses a port that somebody
+        // listens on.
+        TcpListener::bind(addr).ok().map(|listener| Self { addr, _listener: listener })
+    }
+}
+
+/// The two reserved ports of a cluster node: for clients, and 10 000 above for the cluster bus.
+#[derive(Debug)]
+pub struct ClusterPort {
+    client: Port,
+    // Held like the other one until the server takes both.
+    _bus: Port,
+}
+
+impl ClusterPort {
+    /// Reserves a free pair on 127.0.0.1.
+    #[track_caller]
+    pub fn v4() -> Self {
+        Self::reserve(IpAddr::V4(Ipv4Addr::LOCALHOST)).expect("no free pair on 127.0.0.1")
+    }
+
+    /// Reserves a free pair on ::1, or `None` where the machine has no IPv6 loopback.
+    pub fn v6() -> Option<Self> {
+        Self::reserve(IpAddr::V6(Ipv6Addr::LOCALHOST))
+    }
+
+    /// Gives both ports up for the server that is started next, and returns the client address.
+    pub fn release(self) -> SocketAddr {
+        self.client.addr
+    }
+
+    fn reserve(ip: IpAddr) -> Option<Self> {
+        (0..PAIRS).find_map(|_| {
+            let port = 10_000 + turn(&NEXT_PAIR, PAIRS);
+            let client = Port::bind(ip, port)?;
+            let bus = Port::bind(ip, port + BUS_ABOVE)?;
+            Some(Self { client, _bus: bus })
         })
     }
+}
+
+/// The port of the cluster bus of a node that listens on `client`.
+pub fn bus_port(client: u16) -> u16 {
+    client + BUS_ABOVE
+}
+
+/// The next number below `count`, in turn. Each test process begins at a place of its own, so that
+/// two of them rarely meet.
+fn turn(next: &AtomicU32, count: u32) -> u16 {
+    let begin = std::process::id().wrapping_mul(7919) % count;
+    let _ = next.compare_exchange(u32::MAX, begin, Ordering::Relaxed, Ordering::Relaxed);
+    // Both counts are far below 65536, so the remainder fits.
+    (next.fetch_add(1, Ordering::Relaxed) % count) as u16
+}
+
+/// The single port with this number: the range has a gap for the buses.
+fn single(number: u16) -> u16 {
+    if number < 6_000 { 14_000 + number } else { 18_000 + number }
 }
 
 #[cfg(test)]
@@ -84,5 +148,24 @@ mod tests {
             assert!(addr.port() < 32_768, "outside the range of outgoing connections");
             assert!(TcpListener::bind(addr).is_ok(), "a released port is free");
         }
+    }
+
+    #[test]
+    fn single_ports_and_pairs_do_not_mix() {
+        let singles: BTreeSet<u16> = (0..14_000).map(single).collect();
+        assert_eq!(singles.len(), 14_000);
+        assert!(!singles.iter().any(|port| (10_000..14_000).contains(port)));
+        assert!(!singles.iter().any(|port| (20_000..24_000).contains(port)));
+        assert!(singles.last().is_some_and(|last| *last < 32_768));
+    }
+
+    #[test]
+    fn pairs_are_bound_at_both_ports() {
+        let pair = ClusterPort::v4();
+        let addr = pair.client.addr();
+        let bus = SocketAddr::new(addr.ip(), bus_port(addr.port()));
+        assert!(TcpListener::bind(addr).is_err() && TcpListener::bind(bus).is_err());
+        assert_eq!(pair.release(), addr);
+        assert!(TcpListener::bind(addr).is_ok() && TcpListener::bind(bus).is_ok());
     }
 }

@@ -2,14 +2,16 @@
 //! persistence.
 //!
 //! The program is taken from the environment variable `RESPOOL_TEST_SERVER`, which allows to run
-//! the whole suite against another version, else from PATH. This is one standalone server; clusters
-//! and sentinels are not made here.
+//! the whole suite against another version, else from PATH. This is one server; several of them are
+//! made into something by [`cluster`](crate::cluster), [`sentinel`](crate::sentinel) and
+//! [`shards`](crate::shards).
 //!
 //! Invariant: after [`RedisServer::start`] the process that answers on the endpoint is the child of
 //! this value, shown by the process id that it reports, and not a stranger on the same port.
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -47,7 +49,8 @@ impl RedisServer {
     #[track_caller]
     pub fn start_with(args: &[&str]) -> Self {
         for _ in 1..PORT_TRIES {
-            if let Some(server) = Self::try_start(Endpoint::Tcp(Port::v4().release()), args) {
+            let place = Endpoint::Tcp(Port::v4().release());
+            if let Ok(server) = Self::try_start_at(&place, args) {
                 return server;
             }
         }
@@ -65,8 +68,16 @@ impl RedisServer {
     /// Starts a server at a given place, for tests in which the proxy was told the place before.
     #[track_caller]
     pub fn start_at(endpoint: &Endpoint, args: &[&str]) -> Self {
+        Self::try_start_at(endpoint, args).unwrap_or_else(|log| panic!("server: {log}"))
+    }
+
+    /// As [`RedisServer::start_at`], for callers that try another place.
+    ///
+    /// # Errors
+    /// The end of the server's log when it exits or does not answer.
+    pub fn try_start_at(endpoint: &Endpoint, args: &[&str]) -> Result<Self, String> {
         let folder = tempfile::tempdir().expect("temporary folder");
-        Self::run(folder, endpoint.clone(), args).unwrap_or_else(|log| panic!("server: {log}"))
+        Self::run(folder, endpoint.clone(), args)
     }
 
     /// Where it listens.
@@ -100,19 +111,23 @@ impl RedisServer {
         self.process.resume();
     }
 
-    /// Kills it if it still runs and starts an empty one at the same place.
+    /// Kills it if it still runs and starts it again at the same place, in the same folder: empty
+    /// unless its arguments made it persist, while a cluster node still knows its cluster.
     #[track_caller]
     pub fn restart(&mut self) {
+        let endpoint = self.endpoint.clone();
+        self.restart_at(&endpoint);
+    }
+
+    /// As [`RedisServer::restart`], at another place.
+    #[track_caller]
+    pub fn restart_at(&mut self, endpoint: &Endpoint) {
         self.kill();
+        self.endpoint = endpoint.clone();
         self.process = launch(&self.folder, &self.endpoint, &self.args);
         if let Err(log) = wait_ready(&mut self.process, &self.endpoint) {
             panic!("server did not come back: {log}");
         }
-    }
-
-    fn try_start(endpoint: Endpoint, args: &[&str]) -> Option<Self> {
-        let folder = tempfile::tempdir().expect("temporary folder");
-        Self::run(folder, endpoint, args).ok()
     }
 
     fn run(folder: TempDir, endpoint: Endpoint, args: &[&str]) -> Result<Self, String> {
@@ -131,6 +146,19 @@ pub fn program() -> PathBuf {
     find_on_path("redis-server")
         .or_else(|| find_on_path("valkey-server"))
         .expect("neither redis-server nor valkey-server is on PATH: install one of these packages")
+}
+
+/// The major version of [`program`], for options that older servers refuse; 0 when it does not tell.
+pub fn major_version() -> u32 {
+    static MAJOR: OnceLock<u32> = OnceLock::new();
+    *MAJOR.get_or_init(|| {
+        let output = Command::new(program()).arg("--version").output();
+        let text = output.map(|output| output.stdout).unwrap_or_default();
+        // `Redis server v=7.0.15 sha=…`, `Valkey server v=8.0.1 sha=…`
+        let text = String::from_utf8_lossy(&text);
+        let version = text.split_once(" v=").and_then(|(_, rest)| rest.split_once('.'));
+        version.and_then(|(major, _)| major.parse().ok()).unwrap_or(0)
+    })
 }
 
 fn launch(folder: &TempDir, endpoint: &Endpoint, args: &[String]) -> Process {
@@ -189,6 +217,9 @@ mod tests {
         server.resume();
         conn.set_timeout(crate::conn::TIMEOUT);
         assert_eq!(conn.reply().expect("late reply"), b"$1\r\nv\r\n");
+
+        let info = server.connect().ask("INFO server");
+        assert!(info.contains(&format!("_version:{}.", major_version())), "{info}");
 
         let before = server.endpoint().clone();
         server.restart();

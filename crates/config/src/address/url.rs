@@ -8,7 +8,9 @@
 
 use std::net::Ipv6Addr;
 
-use super::{DEFAULT_PORT, UPSTREAM_FORMS, UpstreamAddress, UpstreamUrl, unix_path};
+use super::{
+    DEFAULT_PORT, PoolKind, UPSTREAM_FORMS, UpstreamAddress, UpstreamUrl, unix_path,
+};
 use crate::secret::Secret;
 
 impl UpstreamUrl {
@@ -20,6 +22,7 @@ impl UpstreamUrl {
         match scheme {
             "redis" => parse_tcp(rest),
             "redis+unix" => parse_unix(rest),
+            "redis-cluster" => parse_cluster(rest),
             _ => Err(refuse_scheme(scheme)),
         }
     }
@@ -29,7 +32,7 @@ impl UpstreamUrl {
 fn refuse_scheme(scheme: &str) -> String {
     let why = match scheme {
         "rediss" | "valkeys" => "TLS to the server comes later".to_owned(),
-        "redis-cluster" | "rediss-cluster" => "Redis Cluster comes later".to_owned(),
+        "rediss-cluster" => "TLS to the servers comes later".to_owned(),
         "redis-sentinel" | "rediss-sentinel" => "Sentinel comes later".to_owned(),
         "unix" | "redis-socket" => {
             return format!(
@@ -61,7 +64,28 @@ fn parse_tcp(rest: &str) -> Result<UpstreamUrl, String> {
         _ => parse_db(tail.strip_prefix('/').unwrap_or(tail))?,
     };
     let UserInfo { user, password } = parse_user_info(user_info)?;
-    Ok(UpstreamUrl { address: UpstreamAddress::Tcp { host, port }, user, password, db })
+    let address = UpstreamAddress::Tcp { host, port };
+    Ok(UpstreamUrl { address, pool: PoolKind::Standalone, user, password, db })
+}
+
+/// The part after `redis-cluster://`.
+fn parse_cluster(rest: &str) -> Result<UpstreamUrl, String> {
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, tail) = rest.split_at(end);
+    let (user_info, hosts) = split_user_info(authority, tail)?;
+    if !matches!(tail, "" | "/" | "/0") {
+        return Err("a cluster has the database 0 only, so nothing follows the hosts".to_owned());
+    }
+    let mut seeds = Vec::new();
+    for host in hosts.split(',') {
+        let (host, port) = parse_host_port(host)?;
+        seeds.push(UpstreamAddress::Tcp { host, port });
+    }
+    let UserInfo { user, password } = parse_user_info(user_info)?;
+    // `split` gives at least one piece, and each became a seed.
+    let address = seeds.remove(0);
+    let pool = PoolKind::Cluster { more_seeds: seeds };
+    Ok(UpstreamUrl { address, pool, user, password, db: 0 })
 }
 
 /// The part after `redis+unix://`.
@@ -85,7 +109,8 @@ fn parse_unix(rest: &str) -> Result<UpstreamUrl, String> {
     };
     let path = decode_text(path, "the path")?;
     let UserInfo { user, password } = parse_user_info(user_info)?;
-    Ok(UpstreamUrl { address: UpstreamAddress::Unix(unix_path(&path)?), user, password, db })
+    let address = UpstreamAddress::Unix(unix_path(&path)?);
+    Ok(UpstreamUrl { address, pool: PoolKind::Standalone, user, password, db })
 }
 
 /// Splits `user:password@host`. More than one `@`, or one after the authority, means a password that was not escaped.
@@ -257,10 +282,28 @@ mod tests {
     }
 
     #[test]
+    fn cluster_urls() {
+        let url = UpstreamUrl::parse("redis-cluster://u:p@n1,10.0.0.2:7001,[::1]:7002/").unwrap();
+        let tcp = |host: &str, port| UpstreamAddress::Tcp { host: host.into(), port };
+        assert_eq!(url.address, tcp("n1", 6379));
+        let more_seeds = vec![tcp("10.0.0.2", 7001), tcp("::1", 7002)];
+        assert_eq!(url.pool, PoolKind::Cluster { more_seeds });
+        assert_eq!((url.user.as_deref(), url.db), (Some("u"), 0));
+        for (url, word) in [
+            ("redis-cluster://a,,b", "no host"),
+            ("redis-cluster://a/1", "database 0 only"),
+            ("redis-cluster://a:0", "port"),
+        ] {
+            let text = UpstreamUrl::parse(url).unwrap_err();
+            assert!(text.contains(word), "{url}: {text}");
+        }
+    }
+
+    #[test]
     fn later_schemes_say_so_and_name_what_is_allowed() {
         for (url, word) in [
             ("rediss://h", "TLS"),
-            ("redis-cluster://h", "Cluster"),
+            ("rediss-cluster://h", "TLS"),
             ("redis-sentinel://h/name", "Sentinel"),
             ("unix:///s", "redis+unix://"),
             ("http://h", "unknown scheme"),
@@ -289,6 +332,9 @@ mod tests {
             "hunter2",
             "redis+unix://u:hunter2@h/s",
             "redis+unix://u:hunt/er2@/s",
+            "redis-cluster://u:hunter2@h,h:x",
+            "redis-cluster://u:hunter2@h,h/1",
+            "redis-cluster://u:hunt,er2@h@h",
         ] {
             let text = UpstreamUrl::parse(url).unwrap_err();
             assert!(!text.contains("hunt") && !text.contains("er2"), "{url}: {text}");
@@ -301,6 +347,7 @@ mod tests {
             ("redis://u:hunter2@h/3", "redis://h:6379/3"),
             ("redis://[::1]:1", "redis://[::1]:1"),
             ("redis+unix://:hunter2@/s?db=1", "redis+unix:///s?db=1"),
+            ("redis-cluster://:hunter2@a,[::1]:2,c:3", "redis-cluster://a:6379,[::1]:2,c:3"),
         ] {
             let parsed = UpstreamUrl::parse(url).unwrap();
             assert_eq!(parsed.to_string(), shown);
