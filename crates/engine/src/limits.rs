@@ -58,15 +58,14 @@ pub const SHORT_LIFE_US: u64 = 1_000_000;
 /// stall timeout up: enough for one that reads at all to take something.
 pub const STALL_MIN_US: u64 = 20_000;
 
-/// How often one request is sent on by `MOVED` or `ASK`. A cluster that sends it in circles for longer gets no more of it, and its client an
-/// error.
-pub const REDIRECTS_MAX: u8 = 16;
+/// How often one request is sent on by `MOVED` or `ASK` without a wait. While two servers name each other it then waits twice as long each time.
+pub const SENT_ON_AT_ONCE: u8 = 3;
 
-/// So long a request is tried again that a server cannot serve just now (`TRYAGAIN`, `CLUSTERDOWN`, `LOADING`), at the least; the
+/// So long a request is sent on, or tried again that a server cannot serve just now (`TRYAGAIN`, `CLUSTERDOWN`, `LOADING`), at the least; the
 /// option `timeouts.failover_hold_ms` makes it longer. Then its client gets an error.
 pub const REDIRECT_WAIT_MS: u64 = 2_000;
 
-/// The first wait before such a request is tried again; it doubles each time.
+/// The wait before a request that finds no node, or one that is down, looks again.
 pub const RETRY_FIRST_MS: u64 = 5;
 
 /// The longest of these waits.

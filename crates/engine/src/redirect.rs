@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!   reply -MOVED ─▶ [parked] ── node of the slot ready ──▶ its output, FIFO ─▶ the client's place, as if nothing had been
-//!                      └ not before `due`, not after `until`, not more than `REDIRECTS_MAX` times
+//!                      └ not before `due`, not after `until`, slower each time
 //! ```
 //! Not here: finding the owner (`topology`).
 //!
@@ -19,7 +19,7 @@ use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::ids::{NodeId, UpstreamId};
 use crate::limits::{
-    PARKED_BYTES_MAX, REDIRECT_WAIT_MS, REDIRECTS_MAX, RETRY_FIRST_MS, RETRY_MAX_MS,
+    PARKED_BYTES_MAX, REDIRECT_WAIT_MS, RETRY_FIRST_MS, RETRY_MAX_MS, SENT_ON_AT_ONCE,
 };
 use crate::node::Address;
 use crate::reject;
@@ -30,6 +30,7 @@ use crate::topology::slots::parse_redirect;
 use crate::upstream::UpstreamKey;
 use crate::upstream::inflight::{OwnCommand, Owner, Run};
 use crate::upstream::{Lane, Upstream};
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 use resp::{Args, RequestLimits, RequestScanner, Scan, encode};
@@ -120,17 +121,17 @@ impl Engine {
         };
         let slot = slot_of(&bytes);
         self.want_topology();
+        // Two servers may send a request to each other until they agree; then it goes slower and slower.
+        let later_ms = (1 << run.tries.min(10)).min(RETRY_MAX_MS);
+        let at_once_ms = if run.tries < SENT_ON_AT_ONCE { 0 } else { later_ms };
         let (target, wait_ms) = match classify(reply, &host) {
             Redirect::Moved(slot, address) => {
                 let node = self.find_node(&address);
                 self.patch_slot(slot, node);
-                (Target::Slot(slot), 0)
+                (Target::Slot(slot), at_once_ms)
             }
-            Redirect::Ask(address) => (Target::Asking(self.find_node(&address)), 0),
-            Redirect::Later => {
-                let wait_ms = (RETRY_FIRST_MS << run.tries.min(10)).min(RETRY_MAX_MS);
-                (slot.map_or(Target::Node(key.node), Target::Slot), wait_ms)
-            }
+            Redirect::Ask(address) => (Target::Asking(self.find_node(&address)), at_once_ms),
+            Redirect::Later => (slot.map_or(Target::Node(key.node), Target::Slot), later_ms),
         };
         let hold_ms = self.settings.timeouts.failover_hold_ms.max(REDIRECT_WAIT_MS);
         self.park(
@@ -158,9 +159,7 @@ impl Engine {
             let Some(client) = self.clients.get_mut(id) else { return };
             client.route_epoch = epoch.wrapping_sub(1);
         }
-        // Those that wait are bounded by time, those that are sent in circles by number.
-        let circles = parked.tries > REDIRECTS_MAX && parked.due <= now;
-        let given_up = circles || parked.due > parked.until;
+        let given_up = parked.due > parked.until;
         if given_up || self.parked_bytes + parked.bytes.len() > PARKED_BYTES_MAX {
             return self.give_up(now, &parked);
         }
@@ -195,20 +194,36 @@ impl Engine {
         }
     }
 
-    /// Sends on what is due, in the order it was parked.
+    /// Sends on what is due. What one client has parked goes in the order it was parked: when its first is due they all go, and while that
+    /// must wait they all wait.
     pub(crate) fn run_parked(&mut self, now: Time) {
+        let (mut held, mut going) = (BTreeSet::new(), BTreeSet::new());
         for _ in 0..self.parked.len() {
             let Some(mut parked) = self.parked.pop_front() else { return };
-            if parked.waits_for.is_some() || parked.due > now {
+            let client = self.client_of(parked.owner);
+            let is_due = parked.due <= now || going.contains(&client);
+            if parked.waits_for.is_some() || !is_due || held.contains(&client) {
+                held.insert(client);
                 self.parked.push_back(parked);
                 continue;
             }
+            going.insert(client);
             self.parked_bytes -= parked.bytes.len();
             if let Some(again) = self.send_parked(now, &mut parked) {
+                held.insert(client);
                 parked.due = again;
                 self.parked_bytes += parked.bytes.len();
                 self.parked.push_back(parked);
             }
+        }
+    }
+
+    /// Who waits for the reply in the end.
+    fn client_of(&self, owner: Owner) -> Option<crate::ClientId> {
+        match owner {
+            Owner::Client { id, .. } => Some(id),
+            Owner::Part { merge, .. } => self.merges.get(merge).map(|merge| merge.client),
+            Owner::Own(_) => None,
         }
     }
 
