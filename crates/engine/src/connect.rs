@@ -13,11 +13,13 @@
 
 use crate::command::Learned;
 use crate::engine::{Action, Engine, Notice};
-use crate::ids::{ClientId, NodeId, UpstreamId};
+use crate::ids::{ClientId, NodeId, NodeKind, Slab, UpstreamId};
 use crate::limits::{QUOTED_ERROR_BYTES, RETIRED_MAX, SHORT_LIFE_US};
-use crate::node::Address;
+use crate::node::{Address, Node};
 use crate::reject;
+use crate::settings::{self, Settings};
 use crate::time::Time;
+use crate::topology::{Router, Topology};
 use crate::upstream::inflight::{OwnCommand, Owner, Run};
 use crate::upstream::{Down, Lane, Role, State, Upstream, UpstreamKey, backoff, greeting};
 use alloc::format;
@@ -123,7 +125,7 @@ impl Engine {
             return None;
         }
         let mut upstream = Upstream::new(key, role);
-        upstream.out.keeps = !self.topology.is_one() && role == Role::Shared;
+        upstream.out.keeps = !self.is_one() && role == Role::Shared && key.lane != Lane::Sentinel;
         let id = self.upstreams.insert(upstream);
         if role == Role::Shared {
             self.by_key.insert(key, id);
@@ -157,8 +159,9 @@ impl Engine {
 
     /// Connects ahead of the first request, so that a node that is down is known and told at the start.
     pub fn warm_up(&mut self, now: Time) {
-        if !self.topology.is_one() {
-            return self.refresh_topology(now);
+        self.refresh_topologies(now);
+        if !self.is_one() {
+            return;
         }
         let key = self.shared_key(self.first_node, Protocol::Resp2, self.settings.node.db);
         if self.by_key.contains_key(&key) {
@@ -201,8 +204,9 @@ impl Engine {
         upstream.state = State::Greeting(now);
         upstream.progress_at = now;
         let (key, at) = (upstream.key, upstream.out.position());
+        let greeting = greeting_of(&self.router, &self.nodes, &self.settings, &key);
         let out = upstream.out.buf(&mut self.pool);
-        let asked = greeting::write(out, &self.settings.node, &key);
+        let asked = greeting::write(out, greeting, &key);
         self.sent_own(now, id, at, &asked);
     }
 
@@ -233,6 +237,11 @@ impl Engine {
             _ => None,
         };
         match (own, error) {
+            (OwnCommand::Hello, None) if key.lane == Lane::Sentinel => {}
+            (OwnCommand::Hello, None) if self.is_no_primary(&key, reply) => {
+                self.want_topology_of(key.node);
+                return self.fail_upstream(now, id, "is no primary any more", None);
+            }
             (OwnCommand::Hello, None) => self.facts.learn(reply, key.protocol()),
             (OwnCommand::Hello, Some(error)) if greeting::knows_no_hello(&error) && !key.resp3 => {
                 return self.greet_old(now, id);
@@ -243,7 +252,13 @@ impl Engine {
                     self.learned = Learned::from_reply(&commands).or(self.learned.take());
                 }
             }
-            (OwnCommand::Topology, _) => self.topology_reply(now, id, reply),
+            (
+                OwnCommand::Slots
+                | OwnCommand::Primary
+                | OwnCommand::Replicas
+                | OwnCommand::Sentinels,
+                _,
+            ) => self.topology_reply(now, id, own, reply),
             (
                 OwnCommand::Auth
                 | OwnCommand::Select
@@ -273,6 +288,14 @@ impl Engine {
         }
     }
 
+    /// Whether sentinels named this node as the primary and it says itself that it is a copy: it was one until just now.
+    fn is_no_primary(&self, key: &UpstreamKey, hello: &[u8]) -> bool {
+        let pool = self.nodes.get(key.node).map(|node| usize::from(node.pool));
+        let pool = pool.and_then(|pool| self.router.pools.get(pool));
+        matches!(pool.map(|pool| &pool.topology), Some(Topology::Sentinel(group)) if group.primary == Some(key.node))
+            && greeting::says_replica(hello)
+    }
+
     /// The server knows no HELLO. What was sent behind it is sent again, behind AUTH, and its first replies are not looked at.
     fn greet_old(&mut self, now: Time, id: UpstreamId) {
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
@@ -285,8 +308,9 @@ impl Engine {
         self.sent_own(now, id, at, &harmless);
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
         let at = upstream.out.position();
+        let greeting = greeting_of(&self.router, &self.nodes, &self.settings, &key);
         let out = upstream.out.buf(&mut self.pool);
-        let asked = greeting::write_old(out, &self.settings.node, &key);
+        let asked = greeting::write_old(out, greeting, &key);
         if asked.is_empty() && pending == 0 {
             self.upstream_ready(now, id);
         } else {
@@ -328,7 +352,7 @@ impl Engine {
                 self.sent_own(now, id, at, &[OwnCommand::Learn]);
             }
         }
-        self.node_is_back();
+        self.node_is_back(key.node);
         self.refresh_upstream_ready(now, id);
         self.wake_waiters(id);
     }
@@ -498,7 +522,7 @@ impl Engine {
         db: u32,
         client: ClientId,
     ) -> Availability {
-        let node = self.any_node().unwrap_or(self.first_node);
+        let node = self.router.any_node().unwrap_or(self.first_node);
         let key = self.shared_key(node, protocol, db);
         self.upstream_for(now, key, client)
     }
@@ -506,7 +530,7 @@ impl Engine {
     /// Forgets a shared upstream whose greeting the server refused for what a client asked (a database that does not exist), so that the
     /// next client asks again and none of them fill the table.
     pub(crate) fn forget_refused(&mut self, protocol: Protocol, db: u32) {
-        let node = self.any_node().unwrap_or(self.first_node);
+        let node = self.router.any_node().unwrap_or(self.first_node);
         let key = self.shared_key(node, protocol, db);
         if let Some(id) = self.by_key.get(&key).copied()
             && let Some(upstream) = self.upstreams.get(id)
@@ -515,6 +539,21 @@ impl Engine {
         {
             self.remove_upstream(id);
         }
+    }
+}
+
+/// How the node of this key is greeted.
+fn greeting_of<'a>(
+    router: &'a Router,
+    nodes: &Slab<NodeKind, Node>,
+    settings: &'a Settings,
+    key: &UpstreamKey,
+) -> &'a settings::Node {
+    let pool = nodes.get(key.node).and_then(|node| router.pools.get(usize::from(node.pool)));
+    match pool {
+        Some(pool) if key.lane == Lane::Sentinel => pool.sentinel.as_ref().unwrap_or(&pool.node),
+        Some(pool) => &pool.node,
+        None => &settings.node,
     }
 }
 

@@ -18,7 +18,7 @@ use crate::redirect::Parked;
 use crate::settings::Settings;
 use crate::stats::Stats;
 use crate::time::Time;
-use crate::topology::Topology;
+use crate::topology::{Router, shards_of};
 use crate::upstream::greeting::ServerFacts;
 use crate::upstream::{Role, Upstream, UpstreamKey};
 use alloc::collections::{BTreeMap, VecDeque};
@@ -102,7 +102,7 @@ pub struct Engine {
     /// The one that was configured, or a cluster's first seed.
     pub(crate) first_node: NodeId,
     /// Who owns which keys.
-    pub(crate) topology: Topology,
+    pub(crate) router: Router,
     /// How often a slot got another owner, or a connection another one in its place (see `topology`).
     pub(crate) route_epoch: u32,
     pub(crate) topology_waiters: Vec<ClientId>,
@@ -149,14 +149,14 @@ impl Engine {
     /// An engine with no clients and no connections. `seed` feeds the jitter of reconnects and nothing else.
     pub fn new(settings: Settings, seed: u64, now: Time) -> Self {
         let next_number = u64::from(settings.worker) + 1;
-        let mut nodes = Slab::default();
-        let first_node = nodes.insert(Node::new(settings.node.address.clone()));
+        // What a configuration names was checked; without it, whatever is asked finds no owner.
+        let router = Router::new(shards_of(&settings).unwrap_or(None));
         let mut engine = Self {
             settings,
             clients: Slab::default(),
-            nodes,
-            first_node,
-            topology: Topology::One,
+            nodes: Slab::default(),
+            first_node: NodeId::new(0, 0),
+            router,
             route_epoch: 0,
             topology_waiters: Vec::new(),
             parked: VecDeque::new(),

@@ -87,3 +87,6 @@ pub const TOPOLOGY_AGAIN_MS: u64 = 100;
 /// A request with several keys, which must be whole before it can be split between nodes, has at most so many bytes; a larger one gets an
 /// error.
 pub const WHOLE_REQUEST_BYTES_MAX: u64 = 64 << 20;
+
+/// Sentinels are asked at least so often, in milliseconds: their messages of a new primary may get lost.
+pub const SENTINEL_EVERY_MS: u64 = 1_000;

@@ -44,6 +44,8 @@ impl Address {
 /// One server.
 #[derive(Debug)]
 pub struct Node {
+    /// Which pool it belongs to.
+    pub pool: u16,
     /// Where it is.
     pub address: Address,
     /// [`Address::label`], kept because error texts need it.
@@ -56,9 +58,9 @@ pub struct Node {
 
 impl Node {
     /// One without connections.
-    pub fn new(address: Address) -> Self {
+    pub fn new(pool: u16, address: Address) -> Self {
         let label = address.label();
-        Self { address, label, is_replica: false, shared: [None; 2] }
+        Self { pool, address, label, is_replica: false, shared: [None; 2] }
     }
 }
 

@@ -23,9 +23,9 @@ use crate::limits::{
 };
 use crate::node::Address;
 use crate::reject;
-use crate::route::slot::slot;
 use crate::settings::Limits;
 use crate::time::Time;
+use crate::topology::Place;
 use crate::topology::slots::parse_redirect;
 use crate::upstream::UpstreamKey;
 use crate::upstream::inflight::{OwnCommand, Owner, Run};
@@ -49,8 +49,8 @@ enum Redirect {
 /// Where a parked request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Target {
-    /// To whoever owns the slot when it is its turn.
-    Slot(u16),
+    /// To whoever owns its key when it is its turn.
+    Place(Place),
     /// To this node, behind ASKING.
     Asking(NodeId),
     /// To this node: the request has no key.
@@ -66,6 +66,7 @@ pub(crate) struct Parked {
     tries: u8,
     target: Target,
     resp3: bool,
+    db: u32,
     /// Not before.
     due: Time,
     /// Given up after.
@@ -115,23 +116,21 @@ impl Engine {
         upstream.inflight.answered(1);
         self.stats.redirects += 1;
         let said = String::from_utf8_lossy(&reply[1..reply.len().min(128)]).trim_end().into();
-        let host = match self.nodes.get(key.node).map(|node| &node.address) {
-            Some(Address::Tcp { host, .. }) => host.clone(),
-            _ => String::from("127.0.0.1"),
-        };
-        let slot = slot_of(&bytes);
-        self.want_topology();
+        let host = self.host_of(key.node);
+        let pool = self.nodes.get(key.node).map_or(0, |node| node.pool);
+        let place = self.place_of(&bytes);
+        self.want_topology(pool);
         // Two servers may send a request to each other until they agree; then it goes slower and slower.
         let later_ms = (1 << run.tries.min(10)).min(RETRY_MAX_MS);
         let at_once_ms = if run.tries < SENT_ON_AT_ONCE { 0 } else { later_ms };
         let (target, wait_ms) = match classify(reply, &host) {
             Redirect::Moved(slot, address) => {
-                let node = self.find_node(&address);
-                self.patch_slot(slot, node);
-                (Target::Slot(slot), at_once_ms)
+                let node = self.find_node(pool, &address);
+                self.patch_slot(pool, slot, node);
+                (Target::Place(Place { pool, slot }), at_once_ms)
             }
-            Redirect::Ask(address) => (Target::Asking(self.find_node(&address)), at_once_ms),
-            Redirect::Later => (slot.map_or(Target::Node(key.node), Target::Slot), later_ms),
+            Redirect::Ask(address) => (Target::Asking(self.find_node(pool, &address)), at_once_ms),
+            Redirect::Later => (place.map_or(Target::Node(key.node), Target::Place), later_ms),
         };
         let hold_ms = self.settings.timeouts.failover_hold_ms.max(REDIRECT_WAIT_MS);
         self.park(
@@ -143,6 +142,7 @@ impl Engine {
                 tries: run.tries.saturating_add(1),
                 target,
                 resp3: key.resp3,
+                db: key.db,
                 due: now.plus_ms(wait_ms),
                 until: if run.tries > 0 { run.until } else { now.plus_ms(hold_ms) },
                 waits_for: None,
@@ -179,6 +179,12 @@ impl Engine {
             Owner::Part { merge, part } => self.part_reply(now, merge, part, reply),
             Owner::Own(_) => {}
         }
+    }
+
+    /// Where a request's first key lies; `None` if it has none.
+    fn place_of(&self, request: &[u8]) -> Option<Place> {
+        let args: Vec<&[u8]> = Args::new(request).collect();
+        crate::scatter::first_key(&args).map(|key| self.router.place(key))
     }
 
     /// When the next parked request is to be looked at.
@@ -232,17 +238,19 @@ impl Engine {
         let later = now.plus_ms(RETRY_FIRST_MS);
         let node = match parked.target {
             Target::Asking(node) | Target::Node(node) => Some(node),
-            Target::Slot(slot) => self.node_of_slot(slot),
+            Target::Place(place) => self.router.node(place),
         };
         let Some(node) = node.filter(|node| self.nodes.get(*node).is_some()) else {
-            self.want_topology();
+            if let Target::Place(place) = parked.target {
+                self.want_topology(place.pool);
+            }
             if parked.until < now {
                 self.give_up(now, parked);
                 return None;
             }
             return Some(later);
         };
-        let key = UpstreamKey { node, resp3: parked.resp3, db: 0, lane: Lane::Shared };
+        let key = UpstreamKey { node, resp3: parked.resp3, db: parked.db, lane: Lane::Shared };
         match self.upstream_for(now, key, crate::ClientId::new(u32::MAX, 0)) {
             Availability::Ready(id) => {
                 self.write_parked(now, id, parked);
@@ -253,8 +261,8 @@ impl Engine {
                 Some(now)
             }
             Availability::Down(error) => {
-                self.want_topology();
-                if matches!(parked.target, Target::Slot(_)) && now < parked.until {
+                self.want_topology_of(node);
+                if matches!(parked.target, Target::Place(_)) && now < parked.until {
                     return Some(later);
                 }
                 self.answer_owner(now, parked.owner, &error);
@@ -290,10 +298,12 @@ impl Engine {
     /// A connection of several broke. Takes those of its requests out that may be sent again: what never left it, and what only reads.
     /// Returns the runs that are left, to be answered with an error.
     pub(crate) fn rescue(&mut self, now: Time, id: UpstreamId, runs: Vec<Run>) -> Vec<Run> {
-        if self.topology.is_one() {
+        if self.is_one() {
             return runs;
         }
-        self.want_topology();
+        if let Some(node) = self.upstreams.get(id).map(|upstream| upstream.key.node) {
+            self.want_topology_of(node);
+        }
         let mut half_given = self.upstreams.get(id).is_some_and(|up| up.forwarded > 0);
         let mut lost = Vec::new();
         for run in runs {
@@ -333,15 +343,16 @@ impl Engine {
         if at < upstream.out.untouched_from() && !reads {
             return Err(one);
         }
-        let Some(slot) = slot_of(&bytes) else { return Err(one) };
+        let Some(place) = self.place_of(&bytes) else { return Err(one) };
         let timeouts = &self.settings.timeouts;
         Ok(Parked {
             owner: one.owner,
             command: run.command,
             bytes,
             tries: run.tries.saturating_add(1),
-            target: Target::Slot(slot),
+            target: Target::Place(place),
             resp3: upstream.key.resp3,
+            db: upstream.key.db,
             due: now,
             until: now.plus_ms(timeouts.failover_hold_ms),
             waits_for: None,
@@ -384,12 +395,6 @@ fn find_request(upstream: &Upstream, run: &Run, skip: u32) -> Option<(u64, Vec<u
         skipped += 1;
         at += consumed as u64;
     }
-}
-
-/// The slot of a request's first key; `None` if it has none.
-fn slot_of(request: &[u8]) -> Option<u16> {
-    let args: Vec<&[u8]> = Args::new(request).collect();
-    crate::scatter::first_key(&args).map(slot)
 }
 
 impl Client {

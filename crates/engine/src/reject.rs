@@ -108,6 +108,14 @@ pub fn unserved(cause: &str) -> Vec<u8> {
     out
 }
 
+/// No sentinel told who the primary is.
+pub fn no_primary(cause: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    let why = if cause.is_empty() { "no sentinel answered yet" } else { cause };
+    write(&mut out, &format!("ERR respool: the primary is not known: {why}"));
+    out
+}
+
 /// The servers sent a request on for too long.
 pub fn gave_up(tries: u8, said: &str) -> Vec<u8> {
     let mut out = Vec::new();

@@ -22,7 +22,7 @@ use crate::redirect::sends_on;
 use crate::stats::Stats;
 use crate::time::Time;
 use crate::upstream::inflight::{OwnCommand, Owner};
-use crate::upstream::{Role, Stall, Upstream};
+use crate::upstream::{Lane, Role, Stall, Upstream};
 use alloc::format;
 use alloc::string::String;
 use resp::{ReplyError, Scan};
@@ -105,6 +105,9 @@ impl Engine {
                     return Ok(pos);
                 }
                 pos += used;
+                if upstream.key.lane == Lane::Sentinel && !upstream.in_push {
+                    self.sentinel_message(now, id);
+                }
                 continue;
             }
             let Some(run) = upstream.inflight.front().copied() else {

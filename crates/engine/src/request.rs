@@ -22,12 +22,11 @@ use crate::ids::{ClientId, NodeKind, Slab, UpstreamId, UpstreamKind};
 use crate::node::Node;
 use crate::pool::BufferPool;
 use crate::reject;
-use crate::route::slot::slot;
 use crate::route::{self, Known, Way};
 use crate::settings::Limits;
 use crate::stats::Stats;
 use crate::time::Time;
-use crate::topology::{Cluster, Topology};
+use crate::topology::Router;
 use crate::upstream::inflight::{Owner, Run};
 use crate::upstream::{Lane, Role, Upstream, UpstreamKey};
 use alloc::vec::Vec;
@@ -123,20 +122,12 @@ impl Engine {
     /// Forwards plain requests from the begin of `input` on; returns the bytes forwarded and why it stopped.
     fn forward_run(&mut self, now: Time, id: ClientId, input: &[u8]) -> (usize, Stop) {
         let Self {
-            clients,
-            upstreams,
-            pool,
-            stats,
-            dirty_upstreams,
-            settings,
-            topology,
-            nodes,
-            ..
+            clients, upstreams, pool, stats, dirty_upstreams, settings, router, nodes, ..
         } = self;
         let Some(client) = clients.get_mut(id) else { return (input.len(), Stop::Input) };
         let mut room = room(client, &settings.limits);
         let short = self.pause.is_none() && client.is_plain();
-        let paths = ShortPaths::of(client, topology, nodes, self.route_epoch);
+        let paths = ShortPaths::of(client, router, nodes, self.route_epoch);
         let paths = paths.filter(|_| short);
         let request_limits = RequestLimits {
             bulk_bytes_max: settings.limits.bulk_bytes_max,
@@ -222,7 +213,7 @@ impl Engine {
         }
         let silent = client.reply_mode != ReplyMode::On;
         let step = match known.way {
-            Way::Shared | Way::Control if !self.topology.is_one() => {
+            Way::Shared | Way::Control if !self.is_one() => {
                 self.scatter(now, id, frame, args, &known, silent)
             }
             Way::Shared => self.forward(now, id, Lane::Shared, frame, known.id, silent),
@@ -356,8 +347,8 @@ fn room(client: &Client, limits: &Limits) -> u32 {
 enum ShortPaths<'a> {
     /// All to the same upstream.
     One(UpstreamId),
-    /// Each to the owner of its slot.
-    Cluster(&'a Cluster, &'a Slab<NodeKind, Node>, usize),
+    /// Each to the owner of its key.
+    Routed(&'a Router, &'a Slab<NodeKind, Node>, usize),
 }
 
 impl<'a> ShortPaths<'a> {
@@ -365,21 +356,19 @@ impl<'a> ShortPaths<'a> {
     #[inline]
     fn of(
         client: &mut Client,
-        topology: &'a Topology,
+        router: &'a Router,
         nodes: &'a Slab<NodeKind, Node>,
         route_epoch: u32,
     ) -> Option<Self> {
-        match topology {
-            Topology::One => client.upstream.map(Self::One),
-            Topology::Cluster(cluster) => {
-                if client.may_overtake(route_epoch) {
-                    return None;
-                }
-                client.route_epoch = route_epoch;
-                let resp3 = usize::from(client.protocol == Protocol::Resp3);
-                Some(Self::Cluster(cluster, nodes, resp3))
-            }
+        if router.is_one() {
+            return client.upstream.map(Self::One);
         }
+        if client.may_overtake(route_epoch) {
+            return None;
+        }
+        client.route_epoch = route_epoch;
+        let resp3 = usize::from(client.protocol == Protocol::Resp3);
+        Some(Self::Routed(router, nodes, resp3))
     }
 
     /// The upstream of a request, if the head of the request tells it.
@@ -387,12 +376,12 @@ impl<'a> ShortPaths<'a> {
     fn upstream(&self, command: CommandId, request: &Request, frame: &[u8]) -> Option<UpstreamId> {
         match self {
             Self::One(upstream) => Some(*upstream),
-            Self::Cluster(cluster, nodes, resp3) => {
+            Self::Routed(router, nodes, resp3) => {
                 let index = command.row().only_key_at()?;
                 if index >= request.args.min(HEAD_ARGS as u32) as usize {
                     return None;
                 }
-                let node = cluster.node(slot(request.head[index].of(frame)))?;
+                let node = router.node(router.place(request.head[index].of(frame)))?;
                 nodes.get(node)?.shared[*resp3]
             }
         }

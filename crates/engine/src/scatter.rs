@@ -1,8 +1,8 @@
 //! Requests in front of several servers: to the one that has the keys, in parts to those that have them, or to all.
 //!
 //! ```text
-//!   MGET a b c ─▶ keys ─▶ slots ─┬ one slot ─────▶ its node, the request as it is
-//!                                ├ several ──────▶ one part a slot, all parts of a node in one write ─▶ merge
+//!   MGET a b c ─▶ keys ─▶ places ┬ one place ────▶ its node, the request as it is
+//!                                ├ several ──────▶ one part a place, all parts of a node in one write ─▶ merge
 //!                                └ several, and the command cannot be split ─▶ the server's CROSSSLOT
 //!   KEYS *, FLUSHALL, DBSIZE ────▶ every primary ─▶ merge          TIME, PUBLISH ─▶ any one
 //! ```
@@ -24,8 +24,8 @@ use crate::merge::{How, Merge, scan};
 use crate::reject;
 use crate::request::Step;
 use crate::route::Known;
-use crate::route::slot::slot;
 use crate::time::Time;
+use crate::topology::Place;
 use crate::upstream::inflight::{Owner, Run};
 use crate::upstream::{Lane, UpstreamKey};
 use alloc::vec::Vec;
@@ -103,11 +103,11 @@ impl Engine {
         let wish = Wish { id, frame, args, row, silent };
         let keys = keys_of(args, self.learned.as_ref());
         let Some((_, first)) = keys.first() else { return self.without_keys(now, &wish) };
-        let first_slot = slot(first);
-        if keys.iter().skip(1).all(|(_, key)| slot(key) == first_slot) {
-            return match self.node_of_slot(first_slot) {
+        let place = self.router.place(first);
+        if keys.iter().skip(1).all(|(_, key)| self.router.place(key) == place) {
+            return match self.router.node(place) {
                 Some(node) => self.forward_to(now, &wish, node, Lane::Shared),
-                None => self.unserved_step(now, id, silent),
+                None => self.unserved_step(now, id, place.pool, silent),
             };
         }
         match row.map(CommandId::row) {
@@ -140,17 +140,17 @@ impl Engine {
     }
 
     fn to_any(&mut self, now: Time, wish: &Wish<'_>) -> Step {
-        match self.any_node() {
+        match self.router.any_node() {
             Some(node) => self.forward_to(now, wish, node, Lane::Shared),
-            None => self.unserved_step(now, wish.id, wish.silent),
+            None => self.unserved_step(now, wish.id, 0, wish.silent),
         }
     }
 
     /// Sends the request to every primary.
     fn to_all(&mut self, now: Time, wish: &Wish<'_>, how: How) -> Step {
-        let nodes = self.primaries();
-        if nodes.is_empty() || !self.is_covered() {
-            return self.unserved_step(now, wish.id, wish.silent);
+        let nodes = self.router.primaries();
+        if nodes.is_empty() || !self.router.is_covered() {
+            return self.unserved_step(now, wish.id, 0, wish.silent);
         }
         let parts = nodes.into_iter().map(|node| Part {
             node,
@@ -167,9 +167,9 @@ impl Engine {
 
     /// SCAN goes from one primary to the next; the cursor says where it is.
     fn scan(&mut self, now: Time, wish: &Wish<'_>) -> Step {
-        let nodes = self.primaries();
-        if nodes.is_empty() || !self.is_covered() {
-            return self.unserved_step(now, wish.id, wish.silent);
+        let nodes = self.router.primaries();
+        if nodes.is_empty() || !self.router.is_covered() {
+            return self.unserved_step(now, wish.id, 0, wish.silent);
         }
         let Some(given) = wish.args.get(1).and_then(|cursor| scan::read(cursor)) else {
             // Not a cursor at all, or no argument: the server has the words for it.
@@ -186,7 +186,7 @@ impl Engine {
         self.send_parts(now, wish, Lane::Shared, how, alloc::vec![part])
     }
 
-    /// Splits a request by the slots of its keys.
+    /// Splits a request by the places of its keys.
     fn split(
         &mut self,
         now: Time,
@@ -195,19 +195,17 @@ impl Engine {
         keys: &[(usize, &[u8])],
     ) -> Step {
         let Some(unit) = Unit::of(wish.args.len(), keys) else {
-            return match self.node_of_slot(slot(keys[0].1)) {
-                // Arguments are missing; the server has the words for it.
-                Some(node) => self.forward_to(now, wish, node, Lane::Shared),
-                None => self.unserved_step(now, wish.id, wish.silent),
-            };
+            // Arguments are missing; the server has the words for it.
+            return self.to_any(now, wish);
         };
-        let mut order: Vec<(u16, u32)> =
-            keys.iter().zip(0..).map(|((_, key), n)| (slot(key), n)).collect();
+        let places = keys.iter().map(|(_, key)| self.router.place(key));
+        let mut order: Vec<(Place, u32)> = places.zip(0..).collect();
         order.sort_unstable();
         let mut parts: Vec<Part> = Vec::new();
         for group in order.chunk_by(|left, right| left.0 == right.0) {
-            let Some(node) = self.node_of_slot(group[0].0) else {
-                return self.unserved_step(now, wish.id, wish.silent);
+            let place = group[0].0;
+            let Some(node) = self.router.node(place) else {
+                return self.unserved_step(now, wish.id, place.pool, wish.silent);
             };
             let units: Vec<u32> = group.iter().map(|(_, unit)| *unit).collect();
             let bytes = unit.request(wish.args, &units);
@@ -231,7 +229,8 @@ impl Engine {
         parts: Vec<Part>,
     ) -> Step {
         let Some(client) = self.clients.get(wish.id) else { return Step::Gone };
-        let (resp3, protocol) = (client.protocol == Protocol::Resp3, client.protocol);
+        let (protocol, db) = (client.protocol, client.db);
+        let resp3 = protocol == Protocol::Resp3;
         let mut ways: Vec<Result<UpstreamId, Vec<u8>>> = Vec::with_capacity(parts.len());
         for (index, part) in parts.iter().enumerate() {
             // Parts of one node often stand side by side; their way is the same.
@@ -240,11 +239,11 @@ impl Engine {
                 ways.push(same);
                 continue;
             }
-            let key = UpstreamKey { node: part.node, resp3, db: 0, lane };
+            let key = UpstreamKey { node: part.node, resp3, db, lane };
             match self.upstream_for(now, key, wish.id) {
                 Availability::Ready(upstream) => ways.push(Ok(upstream)),
                 Availability::Wait(upstream) => return Step::Hold(Hold::Upstream(upstream)),
-                Availability::Down(error) => match self.hold_for_failover(now) {
+                Availability::Down(error) => match self.hold_for_failover(now, part.node) {
                     Some(hold) => return Step::Hold(hold),
                     None => ways.push(Err(error)),
                 },
@@ -306,7 +305,7 @@ impl Engine {
             Availability::Ready(upstream) => upstream,
             Availability::Wait(upstream) => return Step::Hold(Hold::Upstream(upstream)),
             Availability::Down(error) => {
-                if let Some(hold) = self.hold_for_failover(now) {
+                if let Some(hold) = self.hold_for_failover(now, node) {
                     return Step::Hold(hold);
                 }
                 self.stats.command(wish.row).rejected += 1;

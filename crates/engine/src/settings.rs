@@ -4,6 +4,7 @@
 //! Secrets are bytes here, wrapped so that no `Debug` shows them.
 
 use crate::node::Address;
+use crate::route::shard::{Shard, Sharding};
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -39,8 +40,8 @@ impl fmt::Debug for Password {
     }
 }
 
-/// The one server behind this proxy, and how we greet it.
-#[derive(Clone, Debug)]
+/// A server behind this proxy, and how we greet it.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     /// Where it is.
     pub address: Address,
@@ -64,6 +65,35 @@ pub enum Pool {
         /// Nodes to ask at the start; one that lives is enough. Not empty.
         seeds: Vec<Address>,
     },
+    /// A primary with replicas, watched by sentinels.
+    Sentinel {
+        /// Sentinels to ask at the start; one that lives is enough. Not empty.
+        seeds: Vec<Address>,
+        /// Name of the primary at the sentinels.
+        name: Vec<u8>,
+        /// How sentinels are greeted; its address is of no account.
+        greeting: Node,
+    },
+}
+
+/// Keys spread over several pools.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShardsSettings {
+    /// Which key goes where.
+    pub sharding: Sharding,
+    /// The pools, in the order of the configuration.
+    pub children: Vec<ShardSettings>,
+}
+
+/// One of several pools.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShardSettings {
+    /// Its name and weight, as the distribution looks at it.
+    pub shard: Shard,
+    /// How its servers are greeted, and where the one is of a standalone pool.
+    pub node: Node,
+    /// How its servers belong together.
+    pub pool: Pool,
 }
 
 /// Configured bounds. Each doc line says what happens at it.
@@ -127,6 +157,8 @@ pub struct Settings {
     pub node: Node,
     /// How the servers behind belong together.
     pub pool: Pool,
+    /// Several pools instead of `pool`; `node` then says only in which database clients start.
+    pub shards: Option<ShardsSettings>,
     /// What clients must say in `AUTH`; `None` lets everyone in.
     pub password: Option<Password>,
     /// Bounds.
@@ -182,6 +214,7 @@ impl Default for Settings {
                 client_name: Vec::new(),
             },
             pool: Pool::Standalone,
+            shards: None,
             password: None,
             limits: Limits::default(),
             timeouts: Timeouts::default(),

@@ -46,7 +46,7 @@ impl Engine {
         for id in due.unwrap_or_default() {
             self.upstream_due(now, id);
         }
-        if !self.topology.is_one() {
+        if !self.is_one() {
             self.topology_due(now);
         }
         self.run_resumes(now);
@@ -57,9 +57,7 @@ impl Engine {
     }
 
     fn topology_due(&mut self, now: Time) {
-        if self.refresh_at().is_some_and(|at| at <= now) {
-            self.refresh_topology(now);
-        }
+        self.refresh_topologies(now);
         if self.topology_wait_ends().is_some_and(|at| at <= now) {
             self.end_topology_wait(now);
         }

@@ -20,7 +20,6 @@ use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::limits::{SPARES_MAX, WHOLE_REQUEST_BYTES_MAX};
 use crate::reject;
 use crate::request::Step;
-use crate::route::slot::slot;
 use crate::route::{self, Way};
 use crate::time::Time;
 use crate::upstream::inflight::{Owner, Run};
@@ -154,7 +153,7 @@ impl Engine {
         head: &[&[u8]],
         scanned: usize,
     ) -> Result<NodeId, LargeWay> {
-        if self.topology.is_one() {
+        if self.is_one() {
             return Ok(self.first_node);
         }
         let key = known.id.and_then(|row| head.get(row.row().only_key_at()?));
@@ -167,9 +166,12 @@ impl Engine {
             reject::write(&mut error, reject::TOO_LARGE_TO_SPLIT);
             return Err(LargeWay::Refuse(error));
         };
-        match self.node_of_slot(slot(key)) {
+        let place = self.router.place(key);
+        match self.router.node(place) {
             Some(node) => Ok(node),
-            None => Err(self.unserved(now).map_or_else(LargeWay::Refuse, LargeWay::Hold)),
+            None => {
+                Err(self.unserved(now, place.pool).map_or_else(LargeWay::Refuse, LargeWay::Hold))
+            }
         }
     }
 

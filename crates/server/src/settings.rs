@@ -46,6 +46,7 @@ pub fn engine(config: &Config, index: usize) -> Settings {
             client_name: config.client_name_upstream.clone().into_bytes(),
         },
         pool: pool(config),
+        shards: None,
         password: config.password.as_ref().map(|secret| Password::new(secret.reveal())),
         limits: Limits {
             clients_max: config.max_clients,

@@ -143,7 +143,7 @@ impl Engine {
             return self.refuse(call, reject::NOT_AN_INTEGER);
         }
         let Ok(db) = u32::try_from(db) else { return self.refuse(call, reject::DB_RANGE) };
-        if !self.topology.is_one() && db != 0 {
+        if self.router.has_cluster() && db != 0 {
             return self.refuse(call, reject::SELECT_CLUSTER);
         }
         if db != current
@@ -166,8 +166,8 @@ impl Engine {
         protocol: Protocol,
         db: u32,
     ) -> Option<Step> {
-        if self.any_node().is_none() {
-            return Some(self.unserved_step(now, call.id, call.silent));
+        if self.router.any_node().is_none() {
+            return Some(self.unserved_step(now, call.id, 0, call.silent));
         }
         match self.probe(now, protocol, db, call.id) {
             Availability::Ready(_) => None,

@@ -1,16 +1,24 @@
 //! Who owns which keys, and how that is found out.
 //!
-//! One server owns everything; of a cluster each slot has an owner, which the servers tell (`slots`, `refresh`) and correct
-//! (`redirect`). A request asks here for the node of its slot, and waits or fails here while there is none.
+//! ```text
+//!   key ── shards ──▶ pool ─┬ one server ───────────────────▶ node
+//!                           ├ sentinels tell the primary ───▶ node
+//!                           └ cluster: slot ── slot table ──▶ node
+//! ```
+//! A pool is one deployment; without sharding there is but one. Where a key lies is its [`Place`]: the pool, and in a cluster the slot.
+//! The servers tell who owns what (`refresh`) and correct it (`redirect`). A request asks here for the node of its place, and waits or
+//! fails here while there is none.
 //!
-//! Order: when a slot gets another owner, a client's next request for it must not overtake those that are still on the way to the
+//! Order: when a place gets another owner, a client's next request for it must not overtake those that are still on the way to the
 //! old one. So each change raises `route_epoch`, and a client that has requests open from before it is held until they are answered.
 //!
 //! Not here: connections (`connect`), keys (`command::keys`), requests that concern several nodes (`scatter`).
 //!
-//! Invariant: an entry of the slot table is [`UNSERVED`] or the index of an owner.
+//! Invariant: a node belongs to one pool, and every node that a pool names is in `Engine::nodes`.
 
+mod cluster;
 pub(crate) mod refresh;
+mod sentinel;
 pub mod slots;
 
 use crate::client::Hold;
@@ -19,293 +27,257 @@ use crate::ids::NodeId;
 use crate::node::{Address, Node};
 use crate::reject;
 use crate::request::Step;
-use crate::settings::Pool;
+use crate::route::shard::Shards;
+use crate::route::slot::slot;
+use crate::settings::{self, Pool, Settings};
 use crate::time::Time;
 use crate::upstream::Role;
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use cluster::{Cluster, Owner};
+use core::cell::Cell;
 use refresh::Refresh;
-use slots::{Range, SLOTS};
+use sentinel::Group;
+use slots::Range;
 
-/// A slot without an owner.
-const UNSERVED: u16 = u16::MAX;
+/// Where a key lies: what has the same place is always served by the same node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub(crate) pool: u16,
+    /// Of a cluster; 0 elsewhere.
+    pub(crate) slot: u16,
+}
 
-/// What is behind.
+/// How a pool finds the node of a key.
 #[derive(Debug)]
 pub(crate) enum Topology {
-    /// One server.
-    One,
-    /// A cluster.
+    /// There is one.
+    One(NodeId),
+    /// By slot.
     Cluster(Box<Cluster>),
+    /// Sentinels tell it.
+    Sentinel(Box<Group>),
 }
 
-/// One primary and its copies.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Owner {
-    pub(crate) primary: NodeId,
-    pub(crate) replicas: Vec<NodeId>,
-}
-
-/// What is known of a cluster.
+/// One deployment.
 #[derive(Debug)]
-pub(crate) struct Cluster {
-    slots: Box<[u16]>,
-    owners: Vec<Owner>,
-    /// Configured; never forgotten.
-    pub(crate) seeds: Vec<NodeId>,
-    /// Until then requests for slots without an owner wait.
+pub(crate) struct PoolState {
+    /// How its nodes are greeted.
+    pub(crate) node: settings::Node,
+    /// How its sentinels are greeted.
+    pub(crate) sentinel: Option<settings::Node>,
+    pub(crate) topology: Topology,
+    pub(crate) refresh: Refresh,
+    /// Until then requests for places without an owner wait.
     wait_until: Time,
     /// Until then requests whose node is down wait for its successor; set by the first of them.
     down_until: Option<Time>,
+}
+
+/// All pools, and which of them has a key.
+#[derive(Debug)]
+pub(crate) struct Router {
+    pub(crate) pools: Vec<PoolState>,
+    shards: Option<Shards>,
+    /// Feeds the distribution `random`.
+    turn: Cell<u32>,
     /// When those that wait were last told to look again because of the time.
     woken_at: Time,
-    pub(crate) refresh: Refresh,
 }
 
-impl Cluster {
-    fn new(seeds: Vec<NodeId>, wait_until: Time) -> Self {
-        Self {
-            slots: alloc::vec![UNSERVED; SLOTS].into_boxed_slice(),
-            owners: Vec::new(),
-            seeds,
-            wait_until,
-            down_until: None,
-            woken_at: Time::default(),
-            refresh: Refresh::default(),
-        }
+impl Router {
+    /// Nothing yet; the pools come with [`Engine::begin_topology`].
+    pub(crate) fn new(shards: Option<Shards>) -> Self {
+        Self { pools: Vec::new(), shards, turn: Cell::new(0), woken_at: Time::default() }
     }
 
-    /// The primary of a slot.
-    #[inline]
-    pub(crate) fn node(&self, slot: u16) -> Option<NodeId> {
-        let owner = *self.slots.get(usize::from(slot))?;
-        self.owners.get(usize::from(owner)).map(|owner| owner.primary)
-    }
-
-    /// All primaries that own a slot, in the order of their first.
-    pub(crate) fn primaries(&self) -> Vec<NodeId> {
-        let mut seen = alloc::vec![false; self.owners.len()];
-        let mut primaries = Vec::new();
-        for owner in self.slots.iter().filter(|owner| **owner != UNSERVED) {
-            if !core::mem::replace(&mut seen[usize::from(*owner)], true) {
-                primaries.push(self.owners[usize::from(*owner)].primary);
-            }
-        }
-        primaries
-    }
-
-    /// Whether every slot has an owner.
-    pub(crate) fn is_covered(&self) -> bool {
-        self.slots.iter().all(|owner| *owner != UNSERVED)
-    }
-
-    fn owner_index(&mut self, primary: NodeId) -> u16 {
-        let known = self.owners.iter().position(|owner| owner.primary == primary);
-        let index = known.unwrap_or_else(|| {
-            self.owners.push(Owner { primary, replicas: Vec::new() });
-            self.owners.len() - 1
-        });
-        // A cluster has at most as many owners as slots, and those that own none are dropped with each refresh.
-        u16::try_from(index).unwrap_or(UNSERVED)
-    }
-
-    fn knows(&self, node: NodeId) -> bool {
-        self.seeds.contains(&node)
-            || self.owners.iter().any(|own| own.primary == node || own.replicas.contains(&node))
-    }
-}
-
-impl Topology {
-    /// Whether there is but one server.
+    /// Whether there is but one server, so that nothing ever goes elsewhere.
     #[inline]
     pub(crate) fn is_one(&self) -> bool {
-        matches!(self, Self::One)
+        self.shards.is_none()
+            && matches!(self.pools.first(), Some(pool) if matches!(pool.topology, Topology::One(_)))
     }
-}
 
-impl Engine {
-    /// Sets up what the settings name: the nodes to begin with.
-    pub(crate) fn begin_topology(&mut self, now: Time) {
-        if let Pool::Cluster { seeds } = &self.settings.pool {
-            let seeds = seeds.clone();
-            let seeds = seeds.into_iter().map(|seed| self.find_node(&seed)).collect();
-            let wait_until = now.plus_ms(self.settings.timeouts.topology_wait_ms);
-            self.topology = Topology::Cluster(Box::new(Cluster::new(seeds, wait_until)));
-            self.want_topology();
+    /// Whether keys are in a cluster's slots, so that there is but the database 0.
+    pub(crate) fn has_cluster(&self) -> bool {
+        self.pools.iter().any(|pool| matches!(pool.topology, Topology::Cluster(_)))
+    }
+
+    /// Where a key lies.
+    #[inline]
+    pub(crate) fn place(&self, key: &[u8]) -> Place {
+        let pool = match &self.shards {
+            None => 0,
+            Some(shards) => shards.of(key, || self.next_random()),
+        };
+        let in_cluster =
+            self.pools.get(pool).is_some_and(|pool| matches!(pool.topology, Topology::Cluster(_)));
+        Place { pool: pool as u16, slot: if in_cluster { slot(key) } else { 0 } }
+    }
+
+    fn next_random(&self) -> u32 {
+        let next = self.turn.get().wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        self.turn.set(next);
+        next >> 1
+    }
+
+    /// The node that has a place; none while nobody told who that is.
+    #[inline]
+    pub(crate) fn node(&self, place: Place) -> Option<NodeId> {
+        match &self.pools.get(usize::from(place.pool))?.topology {
+            Topology::One(node) => Some(*node),
+            Topology::Cluster(cluster) => cluster.node(place.slot),
+            Topology::Sentinel(group) => group.primary,
         }
     }
 
-    /// The node at an address, made known if it is new.
-    pub(crate) fn find_node(&mut self, address: &Address) -> NodeId {
-        let known = self.nodes.iter().find(|(_, node)| node.address == *address).map(|(id, _)| id);
-        known.unwrap_or_else(|| self.nodes.insert(Node::new(address.clone())))
-    }
-
-    /// The node that has this slot; where there is none yet, what becomes of a client that needs it.
-    pub(crate) fn node_of_slot(&self, slot: u16) -> Option<NodeId> {
-        match &self.topology {
-            Topology::One => Some(self.first_node),
-            Topology::Cluster(cluster) => cluster.node(slot),
-        }
+    /// All nodes that own something, pool by pool.
+    pub(crate) fn primaries(&self) -> Vec<NodeId> {
+        self.pools.iter().flat_map(PoolState::primaries).collect()
     }
 
     /// The node for a request that names no key: always the same one, so that what it asks twice fits together.
     pub(crate) fn any_node(&self) -> Option<NodeId> {
-        match &self.topology {
-            Topology::One => Some(self.first_node),
-            Topology::Cluster(cluster) => cluster.primaries().first().copied(),
+        match &self.pools.first()?.topology {
+            Topology::One(node) => Some(*node),
+            Topology::Cluster(cluster) => {
+                cluster.node(0).or_else(|| cluster.primaries().first().copied())
+            }
+            Topology::Sentinel(group) => group.primary,
         }
     }
 
-    /// All nodes that own something.
-    pub(crate) fn primaries(&self) -> Vec<NodeId> {
-        match &self.topology {
-            Topology::One => alloc::vec![self.first_node],
-            Topology::Cluster(cluster) => cluster.primaries(),
-        }
-    }
-
-    /// What becomes of a request for a slot that nobody has: it waits a while, then fails.
-    pub(crate) fn unserved(&mut self, now: Time) -> Result<Hold, Vec<u8>> {
-        self.want_topology();
-        let Topology::Cluster(cluster) = &self.topology else {
-            return Err(reject::node("of this client", "is gone"));
-        };
-        if now < cluster.wait_until
-            && self.topology_waiters.len() < self.settings.limits.clients_max
-        {
-            return Ok(Hold::Topology);
-        }
-        Err(reject::unserved(&cluster.refresh.cause))
-    }
-
-    /// A server said who owns this slot now.
-    pub(crate) fn patch_slot(&mut self, slot: u16, node: NodeId) {
-        let Topology::Cluster(cluster) = &mut self.topology else { return };
-        let index = cluster.owner_index(node);
-        let entry = &mut cluster.slots[usize::from(slot)];
-        if *entry != index {
-            *entry = index;
-            self.route_epoch = self.route_epoch.wrapping_add(1);
-        }
-    }
-
-    /// The whole table is known anew.
-    pub(crate) fn apply_topology(&mut self, now: Time, ranges: &[Range]) {
-        let mut fresh = alloc::vec![UNSERVED; SLOTS].into_boxed_slice();
-        let mut owners: Vec<Owner> = Vec::new();
-        for range in ranges {
-            let primary = self.find_node(&range.primary);
-            let replicas = range.replicas.iter().map(|replica| self.find_node(replica)).collect();
-            let known = owners.iter().position(|owner| owner.primary == primary);
-            let index = known.unwrap_or_else(|| {
-                owners.push(Owner { primary, replicas });
-                owners.len() - 1
-            });
-            fresh[usize::from(range.first)..=usize::from(range.last)].fill(index as u16);
-        }
-        let Topology::Cluster(cluster) = &mut self.topology else { return };
-        let old = |slot: u16| cluster.node(slot);
-        let changed = (0..SLOTS as u16).any(|slot| {
-            let new = owners.get(usize::from(fresh[usize::from(slot)])).map(|owner| owner.primary);
-            old(slot) != new
-        });
-        cluster.slots = fresh;
-        cluster.owners = owners;
-        if cluster.is_covered() {
-            cluster.wait_until = now.plus_ms(self.settings.timeouts.topology_wait_ms);
-        }
-        if changed {
-            cluster.down_until = None;
-            self.route_epoch = self.route_epoch.wrapping_add(1);
-        }
-        self.forget_nodes();
-        self.wake_topology_waiters();
-    }
-
-    /// Whether every slot has an owner, so that a request to all nodes reaches all keys.
+    /// Whether every place has an owner, so that a request to all nodes reaches all keys.
     pub(crate) fn is_covered(&self) -> bool {
+        self.pools.iter().all(PoolState::is_covered)
+    }
+
+    fn pool_mut(&mut self, pool: u16) -> Option<&mut PoolState> {
+        self.pools.get_mut(usize::from(pool))
+    }
+}
+
+impl PoolState {
+    fn primaries(&self) -> Vec<NodeId> {
         match &self.topology {
-            Topology::One => true,
+            Topology::One(node) => alloc::vec![*node],
+            Topology::Cluster(cluster) => cluster.primaries(),
+            Topology::Sentinel(group) => group.primary.into_iter().collect(),
+        }
+    }
+
+    fn is_covered(&self) -> bool {
+        match &self.topology {
+            Topology::One(_) => true,
             Topology::Cluster(cluster) => cluster.is_covered(),
+            Topology::Sentinel(group) => group.primary.is_some(),
         }
     }
 
-    /// A mark of the slot table for cursors, 1 to 255: it differs with the primaries and where their ranges begin.
-    pub(crate) fn topology_mark(&self) -> u8 {
-        let Topology::Cluster(cluster) = &self.topology else { return 1 };
-        // FNV-1a over the owners' labels and the slots where they change.
-        let mut hash = 0xcbf2_9ce4_8422_2325u64;
-        let mut add = |byte: u8| hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        let mut last = UNSERVED;
-        for (slot, owner) in cluster.slots.iter().enumerate() {
-            if *owner != last {
-                last = *owner;
-                slot.to_le_bytes().into_iter().for_each(&mut add);
-                if let Some(owner) = cluster.owners.get(usize::from(last)) {
-                    self.label(owner.primary).bytes().for_each(&mut add);
-                }
+    fn knows(&self, node: NodeId) -> bool {
+        match &self.topology {
+            Topology::One(one) => *one == node,
+            Topology::Cluster(cluster) => cluster.candidates().contains(&node),
+            Topology::Sentinel(group) => {
+                group.primary == Some(node)
+                    || group.replicas.contains(&node)
+                    || group.candidates().contains(&node)
             }
         }
-        (hash % 255) as u8 + 1
     }
 
-    /// What a client whose node is down is held for, if the operator wants that; `None`: it gets the error.
-    pub(crate) fn hold_for_failover(&mut self, now: Time) -> Option<Hold> {
-        self.want_topology();
-        let Topology::Cluster(cluster) = &mut self.topology else { return None };
-        let hold_ms = self.settings.timeouts.failover_hold_ms;
-        if hold_ms == 0 {
-            return None;
+    fn state(&self) -> Option<String> {
+        match &self.topology {
+            Topology::One(_) => None,
+            Topology::Cluster(cluster) => {
+                Some(format!("{} primaries, {} slots", cluster.primaries().len(), cluster.served()))
+            }
+            Topology::Sentinel(group) => Some(match group.primary {
+                Some(_) => format!("primary known, {} replicas", group.replicas.len()),
+                None => String::from("primary not known"),
+            }),
         }
-        let until = *cluster.down_until.get_or_insert(now.plus_ms(hold_ms));
-        (now < until).then_some(Hold::Topology)
     }
+}
 
-    /// Whoever waits for an owner looks again.
-    pub(crate) fn wake_topology_waiters(&mut self) {
-        self.resume.append(&mut self.topology_waiters.drain(..).collect());
-    }
-
-    /// Nodes that no one names any more go, with their connections as soon as these owe nothing.
-    fn forget_nodes(&mut self) {
-        let Topology::Cluster(cluster) = &self.topology else { return };
-        let stale: Vec<NodeId> =
-            self.nodes.iter().map(|(id, _)| id).filter(|id| !cluster.knows(*id)).collect();
-        for node in stale {
-            let upstreams: Vec<_> = self
-                .upstreams
+impl Engine {
+    /// Sets up what the settings name: the pools, and the nodes to begin with.
+    pub(crate) fn begin_topology(&mut self, now: Time) {
+        let children: Vec<(settings::Node, Pool)> = match &self.settings.shards {
+            None => alloc::vec![(self.settings.node.clone(), self.settings.pool.clone())],
+            Some(shards) => shards
+                .children
                 .iter()
-                .filter(|(_, up)| up.key.node == node)
-                .map(|(id, _)| id)
-                .collect();
-            for id in upstreams {
-                self.retire(id);
-            }
-            if !self.upstreams.iter().any(|(_, up)| up.key.node == node) {
-                self.nodes.remove(node);
-            }
+                .map(|child| (child.node.clone(), child.pool.clone()))
+                .collect(),
+        };
+        for (index, (node, pool)) in children.into_iter().enumerate() {
+            let state = self.begin_pool(now, index as u16, node, pool);
+            self.router.pools.push(state);
+        }
+        if let Some(node) = self.router.any_node().or_else(|| self.nodes.ids().first().copied()) {
+            self.first_node = node;
         }
     }
 
-    /// No new request goes over this connection; it is closed when it owes nothing.
-    fn retire(&mut self, id: crate::UpstreamId) {
-        let Some(upstream) = self.upstreams.get_mut(id) else { return };
-        if upstream.role == Role::Shared {
-            upstream.role = Role::Retired;
-            let key = upstream.key;
-            self.unlist(&key);
-        }
-        self.wake_waiters(id);
-        if self.upstreams.get(id).is_some_and(|up| up.inflight.is_empty() || !up.is_ready()) {
-            self.remove_upstream(id);
+    fn begin_pool(&mut self, now: Time, index: u16, node: settings::Node, pool: Pool) -> PoolState {
+        let mut sentinel = None;
+        let topology = match pool {
+            Pool::Standalone => Topology::One(self.find_node(index, &node.address)),
+            Pool::Cluster { seeds } => {
+                let seeds = seeds.iter().map(|seed| self.find_node(index, seed)).collect();
+                Topology::Cluster(Box::new(Cluster::new(seeds)))
+            }
+            Pool::Sentinel { seeds, name, greeting } => {
+                sentinel = Some(greeting);
+                let seeds = seeds.iter().map(|seed| self.find_node(index, seed)).collect();
+                let (primary, replicas, found) = (None, Vec::new(), Vec::new());
+                Topology::Sentinel(Box::new(Group { name, primary, replicas, seeds, found }))
+            }
+        };
+        let refresh = Refresh::new(!matches!(topology, Topology::One(_)));
+        let wait_until = now.plus_ms(self.settings.timeouts.topology_wait_ms);
+        PoolState { node, sentinel, topology, refresh, wait_until, down_until: None }
+    }
+
+    /// Whether there is but one server.
+    #[inline]
+    pub(crate) fn is_one(&self) -> bool {
+        self.router.is_one()
+    }
+
+    /// The node of a pool at an address, made known if it is new.
+    pub(crate) fn find_node(&mut self, pool: u16, address: &Address) -> NodeId {
+        let is_it = |node: &Node| node.pool == pool && node.address == *address;
+        let known = self.nodes.iter().find(|(_, node)| is_it(node)).map(|(id, _)| id);
+        known.unwrap_or_else(|| self.nodes.insert(Node::new(pool, address.clone())))
+    }
+
+    /// What becomes of a request for a place that nobody has: it waits a while, then fails.
+    pub(crate) fn unserved(&mut self, now: Time, pool: u16) -> Result<Hold, Vec<u8>> {
+        self.want_topology(pool);
+        let room = self.topology_waiters.len() < self.settings.limits.clients_max;
+        match self.router.pools.get(usize::from(pool)) {
+            Some(state) if now < state.wait_until && room => Ok(Hold::Topology),
+            Some(state) => Err(match state.topology {
+                Topology::Sentinel(_) => reject::no_primary(&state.refresh.cause),
+                _ => reject::unserved(&state.refresh.cause),
+            }),
+            None => Err(reject::node("of this client", "is gone")),
         }
     }
 
     /// A step for a client whose request finds no owner.
-    pub(crate) fn unserved_step(&mut self, now: Time, id: crate::ClientId, silent: bool) -> Step {
-        match self.unserved(now) {
+    pub(crate) fn unserved_step(
+        &mut self,
+        now: Time,
+        id: crate::ClientId,
+        pool: u16,
+        silent: bool,
+    ) -> Step {
+        match self.unserved(now, pool) {
             Ok(hold) => Step::Hold(hold),
             Err(error) => {
                 self.reply(id, silent, |out| out.extend_from_slice(&error));
@@ -314,36 +286,187 @@ impl Engine {
         }
     }
 
-    /// When the clients that wait for an owner are told that there is none; `None`: nobody waits.
-    pub(crate) fn topology_wait_ends(&self) -> Option<Time> {
-        let Topology::Cluster(cluster) = &self.topology else { return None };
-        if self.topology_waiters.is_empty() {
+    /// What a client whose node is down is held for, if the operator wants that; `None`: it gets the error.
+    pub(crate) fn hold_for_failover(&mut self, now: Time, node: NodeId) -> Option<Hold> {
+        let pool = self.nodes.get(node)?.pool;
+        self.want_topology(pool);
+        let hold_ms = self.settings.timeouts.failover_hold_ms;
+        let state = self.router.pool_mut(pool)?;
+        if hold_ms == 0 || matches!(state.topology, Topology::One(_)) {
             return None;
         }
-        let ends = cluster.down_until.into_iter().chain([cluster.wait_until]);
-        ends.filter(|end| *end > cluster.woken_at).min()
+        let until = *state.down_until.get_or_insert(now.plus_ms(hold_ms));
+        (now < until).then_some(Hold::Topology)
     }
 
-    /// The wait for an owner is over for some: all look again.
-    pub(crate) fn end_topology_wait(&mut self, now: Time) {
-        if let Topology::Cluster(cluster) = &mut self.topology {
-            cluster.woken_at = now;
+    /// A server said who owns this slot now.
+    pub(crate) fn patch_slot(&mut self, pool: u16, slot: u16, node: NodeId) {
+        if let Some(state) = self.router.pool_mut(pool)
+            && let Topology::Cluster(cluster) = &mut state.topology
+            && cluster.set_owner(slot, node)
+        {
+            self.route_epoch = self.route_epoch.wrapping_add(1);
         }
+    }
+
+    /// The whole table of a cluster is known anew.
+    pub(crate) fn apply_slots(&mut self, now: Time, pool: u16, ranges: &[Range]) {
+        let mut table = Vec::with_capacity(ranges.len());
+        let mut owners: Vec<Owner> = Vec::new();
+        for range in ranges {
+            let primary = self.find_node(pool, &range.primary);
+            let replicas: Vec<_> =
+                range.replicas.iter().map(|replica| self.find_node(pool, replica)).collect();
+            let known = owners.iter().position(|owner| owner.primary == primary);
+            let index = known.unwrap_or_else(|| {
+                owners.push(Owner { primary, replicas });
+                owners.len() - 1
+            });
+            table.push((range.first, range.last, index as u16));
+        }
+        let Some(state) = self.router.pool_mut(pool) else { return };
+        let Topology::Cluster(cluster) = &mut state.topology else { return };
+        let changed = cluster.replace(&table, owners);
+        self.topology_known(now, pool, changed);
+    }
+
+    /// Sentinels said who the primary is.
+    pub(crate) fn apply_primary(&mut self, now: Time, pool: u16, address: &Address) {
+        let node = self.find_node(pool, address);
+        let Some(state) = self.router.pool_mut(pool) else { return };
+        let Topology::Sentinel(group) = &mut state.topology else { return };
+        let before = group.primary.replace(node);
+        let changed = before != Some(node);
+        self.topology_known(now, pool, changed);
+        if changed && let Some(before) = before {
+            // It may live on as a replica, or cut off as a primary that nobody follows: nothing new goes there.
+            self.retire_node(before);
+        }
+    }
+
+    /// Sentinels told of replicas, or of other sentinels.
+    pub(crate) fn apply_instances(&mut self, pool: u16, addresses: &[Address], sentinels: bool) {
+        let nodes: Vec<NodeId> =
+            addresses.iter().map(|address| self.find_node(pool, address)).collect();
+        let Some(state) = self.router.pool_mut(pool) else { return };
+        let Topology::Sentinel(group) = &mut state.topology else { return };
+        *(if sentinels { &mut group.found } else { &mut group.replicas }) = nodes;
+        self.forget_nodes();
+    }
+
+    fn topology_known(&mut self, now: Time, pool: u16, changed: bool) {
+        let wait_until = now.plus_ms(self.settings.timeouts.topology_wait_ms);
+        let Some(state) = self.router.pool_mut(pool) else { return };
+        if state.is_covered() {
+            state.wait_until = wait_until;
+        }
+        if changed {
+            state.down_until = None;
+            self.route_epoch = self.route_epoch.wrapping_add(1);
+        }
+        self.forget_nodes();
         self.wake_topology_waiters();
     }
 
     /// A node answers again: what waited for its successor goes on.
-    pub(crate) fn node_is_back(&mut self) {
-        if let Topology::Cluster(cluster) = &mut self.topology {
-            cluster.down_until = None;
+    pub(crate) fn node_is_back(&mut self, node: NodeId) {
+        let pool = self.nodes.get(node).map(|node| node.pool);
+        if let Some(state) = pool.and_then(|pool| self.router.pool_mut(pool))
+            && state.down_until.take().is_some()
+        {
             self.wake_topology_waiters();
         }
     }
 
-    /// In words, for INFO.
-    pub(crate) fn topology_state(&self) -> Option<String> {
-        let Topology::Cluster(cluster) = &self.topology else { return None };
-        let served = cluster.slots.iter().filter(|owner| **owner != UNSERVED).count();
-        Some(alloc::format!("{} primaries, {served} slots", cluster.primaries().len()))
+    /// A mark of what owns what, for cursors, 1 to 255: it differs with the primaries and where their ranges begin.
+    pub(crate) fn topology_mark(&self) -> u8 {
+        // FNV-1a.
+        let mut hash = 0xcbf2_9ce4_8422_2325u64;
+        let mut add = |byte: u8| hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        for pool in &self.router.pools {
+            let runs = match &pool.topology {
+                Topology::Cluster(cluster) => cluster.runs(),
+                _ => pool.primaries().into_iter().map(|node| (0, Some(node))).collect(),
+            };
+            for (slot, node) in runs {
+                slot.to_le_bytes().into_iter().for_each(&mut add);
+                node.map_or("", |node| self.label(node)).bytes().for_each(&mut add);
+            }
+        }
+        (hash % 255) as u8 + 1
     }
+
+    /// Whoever waits for an owner looks again.
+    pub(crate) fn wake_topology_waiters(&mut self) {
+        self.resume.extend(self.topology_waiters.drain(..));
+    }
+
+    /// Nodes that no one names any more go, with their connections as soon as these owe nothing.
+    fn forget_nodes(&mut self) {
+        let knows = |id: NodeId, pool: u16| {
+            self.router.pools.get(usize::from(pool)).is_some_and(|state| state.knows(id))
+        };
+        let stale = self.nodes.iter().filter(|(id, node)| !knows(*id, node.pool));
+        let stale: Vec<NodeId> = stale.map(|(id, _)| id).collect();
+        for node in stale {
+            self.retire_node(node);
+            if !self.upstreams.iter().any(|(_, up)| up.key.node == node) {
+                self.nodes.remove(node);
+            }
+        }
+    }
+
+    /// No new request goes to this node; its connections are closed when they owe nothing.
+    fn retire_node(&mut self, node: NodeId) {
+        let of_node = self.upstreams.iter().filter(|(_, up)| up.key.node == node);
+        for id in of_node.map(|(id, _)| id).collect::<Vec<_>>() {
+            let Some(upstream) = self.upstreams.get_mut(id) else { continue };
+            if upstream.role == Role::Shared {
+                upstream.role = Role::Retired;
+                let key = upstream.key;
+                self.unlist(&key);
+            }
+            self.wake_waiters(id);
+            if self.upstreams.get(id).is_some_and(|up| up.inflight.is_empty() || !up.is_ready()) {
+                self.remove_upstream(id);
+            }
+        }
+    }
+
+    /// When the clients that wait for an owner are told that there is none; `None`: nobody waits.
+    pub(crate) fn topology_wait_ends(&self) -> Option<Time> {
+        if self.topology_waiters.is_empty() {
+            return None;
+        }
+        let pools = self.router.pools.iter();
+        let ends = pools.flat_map(|pool| pool.down_until.into_iter().chain([pool.wait_until]));
+        ends.filter(|end| *end > self.router.woken_at).min()
+    }
+
+    /// The wait for an owner is over for some: all look again.
+    pub(crate) fn end_topology_wait(&mut self, now: Time) {
+        self.router.woken_at = now;
+        self.wake_topology_waiters();
+    }
+
+    /// In words, for INFO; `None` where there is nothing to tell but the state of one connection.
+    pub(crate) fn topology_state(&self) -> Option<String> {
+        let states: Vec<String> = self.router.pools.iter().filter_map(PoolState::state).collect();
+        match (states.is_empty(), self.router.pools.len()) {
+            (true, 1) => None,
+            (true, pools) => Some(format!("{pools} shards")),
+            (false, 1) => states.into_iter().next(),
+            (false, pools) => Some(format!("{pools} shards: {}", states.join("; "))),
+        }
+    }
+}
+
+/// Whether settings name something that cannot be built; in words.
+///
+/// # Errors
+/// What [`Shards::new`] refuses.
+pub fn shards_of(settings: &Settings) -> Result<Option<Shards>, String> {
+    let Some(shards) = &settings.shards else { return Ok(None) };
+    let names = shards.children.iter().map(|child| child.shard.clone()).collect();
+    Shards::new(shards.sharding.clone(), names).map(Some).map_err(|error| format!("{error}"))
 }

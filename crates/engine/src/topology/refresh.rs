@@ -1,24 +1,25 @@
-//! When a cluster's table is asked for again, and whom.
+//! When the topology of a pool is asked for again, and whom.
 //!
-//! Wanted on every sign that it is stale (a redirect, a lost node, a slot without an owner) and once in a while; asked one at a
-//! time, at most so often, of one node after the other, those that are known to be down left out. Whoever answers first with a usable table
-//! ends the round.
+//! Wanted on every sign that it is stale (a redirect, a lost node, a place without an owner, a sentinel's message) and once in a
+//! while; asked one at a time, at most so often, of one node after the other, those that are known to be down left out. Whoever answers
+//! first with something usable ends the round. While nobody answers, what was last known goes on serving.
 //!
-//! Not here: what the answer says (`slots`) and what becomes of it (`Engine::apply_topology`).
+//! Not here: what the answer says (`slots`, `sentinel`) and what becomes of it (`topology`).
 //!
 //! Invariant: `asking` names an upstream that was asked or is to be asked when it is ready.
 
-use super::{Topology, slots};
+use super::{Topology, sentinel, slots};
 use crate::engine::Engine;
 use crate::ids::{NodeId, UpstreamId};
-use crate::limits::{TOPOLOGY_AGAIN_MS, TOPOLOGY_EVERY_MS};
+use crate::limits::{SENTINEL_EVERY_MS, TOPOLOGY_AGAIN_MS, TOPOLOGY_EVERY_MS};
 use crate::node::Address;
 use crate::time::Time;
 use crate::upstream::inflight::OwnCommand;
-use crate::upstream::{Role, State};
+use crate::upstream::{Lane, Role, State, UpstreamKey};
+use alloc::format;
 use alloc::string::{String, ToString};
-use alloc::vec::Vec;
-use resp::{Protocol, encode};
+use resp::encode;
+use resp::value::Value;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -35,111 +36,172 @@ pub(crate) struct Refresh {
     pub(crate) cause: String,
 }
 
+impl Refresh {
+    /// One that is `wanted` at once, or never.
+    pub(super) fn new(wanted: bool) -> Self {
+        Self { wanted, ..Self::default() }
+    }
+
+    fn at(&self) -> Option<Time> {
+        match self.asking {
+            Some(_) => None,
+            None if self.wanted => Some(self.not_before),
+            None => self.again_at,
+        }
+    }
+}
+
 impl Engine {
-    /// There was a sign that the table is stale.
-    pub(crate) fn want_topology(&mut self) {
-        if let Topology::Cluster(cluster) = &mut self.topology {
-            cluster.refresh.wanted = true;
+    /// There was a sign that what is known of a pool is stale.
+    pub(crate) fn want_topology(&mut self, pool: u16) {
+        if let Some(state) = self.router.pools.get_mut(usize::from(pool))
+            && !matches!(state.topology, Topology::One(_))
+        {
+            state.refresh.wanted = true;
         }
     }
 
-    /// When the table is to be asked for.
+    /// The same, for the pool of a node.
+    pub(crate) fn want_topology_of(&mut self, node: NodeId) {
+        if let Some(pool) = self.nodes.get(node).map(|node| node.pool) {
+            self.want_topology(pool);
+        }
+    }
+
+    /// When a topology is to be asked for.
     pub(crate) fn refresh_at(&self) -> Option<Time> {
-        let Topology::Cluster(cluster) = &self.topology else { return None };
-        let refresh = &cluster.refresh;
-        match refresh.asking {
-            Some(_) => None,
-            None if refresh.wanted => Some(refresh.not_before),
-            None => refresh.again_at,
+        self.router.pools.iter().filter_map(|pool| pool.refresh.at()).min()
+    }
+
+    /// Asks for every topology that is due.
+    pub(crate) fn refresh_topologies(&mut self, now: Time) {
+        for pool in 0..self.router.pools.len() {
+            if self.router.pools[pool].refresh.at().is_some_and(|at| at <= now) {
+                self.refresh_topology(now, pool as u16);
+            }
         }
     }
 
     /// Asks the next node that is not known to be down.
-    pub(crate) fn refresh_topology(&mut self, now: Time) {
-        let Topology::Cluster(cluster) = &mut self.topology else { return };
-        cluster.refresh.wanted = true;
-        let mut candidates: Vec<NodeId> = cluster
-            .owners
-            .iter()
-            .flat_map(|own| [own.primary].into_iter().chain(own.replicas.iter().copied()))
-            .collect();
-        candidates.extend(
-            cluster
-                .seeds
-                .iter()
-                .filter(|seed| !candidates.contains(seed))
-                .copied()
-                .collect::<Vec<_>>(),
-        );
-        let turn = cluster.refresh.turn;
-        cluster.refresh.turn = turn.wrapping_add(1);
+    fn refresh_topology(&mut self, now: Time, pool: u16) {
+        let Some(state) = self.router.pools.get_mut(usize::from(pool)) else { return };
+        let candidates = match &state.topology {
+            Topology::One(_) => return,
+            Topology::Cluster(cluster) => cluster.candidates(),
+            Topology::Sentinel(group) => group.candidates(),
+        };
+        state.refresh.wanted = true;
+        let turn = state.refresh.turn;
+        state.refresh.turn = turn.wrapping_add(1);
         for step in 0..candidates.len() {
             let node = candidates[turn.wrapping_add(step) % candidates.len()];
-            if self.ask_for_topology(now, node) {
+            if let Some(id) = self.ask_for_topology(now, pool, node) {
+                self.router.pools[usize::from(pool)].refresh.asking = Some(id);
                 return;
             }
         }
-        self.refresh_failed(now, None);
+        self.refresh_failed(now, pool, None);
     }
 
-    /// Asks one node; false if it is known to be down, or if there is no room for a connection to it.
-    fn ask_for_topology(&mut self, now: Time, node: NodeId) -> bool {
-        let key = self.shared_key(node, Protocol::Resp2, self.settings.node.db);
+    /// Asks one node; `None` if it is known to be down, or if there is no room for a connection to it.
+    fn ask_for_topology(&mut self, now: Time, pool: u16, node: NodeId) -> Option<UpstreamId> {
+        let key = self.topology_key(pool, node)?;
         let listed = self.by_key.get(&key).copied();
-        let Some(id) = listed.or_else(|| self.new_upstream(key, Role::Shared)) else {
-            return false;
-        };
-        let Some(upstream) = self.upstreams.get(id) else { return false };
-        let state = upstream.state.clone();
-        let failing = upstream.failures > 0;
+        let id = listed.or_else(|| self.new_upstream(key, Role::Shared))?;
+        let upstream = self.upstreams.get(id)?;
+        let (state, failing) = (upstream.state.clone(), upstream.failures > 0);
         match state {
-            State::Down(_) => return false,
-            State::Connecting(_) | State::Greeting(_) if failing => return false,
+            State::Down(_) => return None,
+            State::Connecting(_) | State::Greeting(_) if failing => return None,
             State::Idle => self.connect(now, id),
             State::Connecting(_) | State::Greeting(_) => {}
-            State::Ready if upstream.stall.is_some() => return false,
+            State::Ready if upstream.stall.is_some() => return None,
             State::Ready => self.write_topology_question(now, id),
         }
-        if let Topology::Cluster(cluster) = &mut self.topology {
-            cluster.refresh.asking = Some(id);
-        }
-        true
+        Some(id)
+    }
+
+    /// Sentinels are asked in RESP3, where messages and answers can be told apart, unless they do not speak it.
+    fn topology_key(&self, pool: u16, node: NodeId) -> Option<UpstreamKey> {
+        let state = self.router.pools.get(usize::from(pool))?;
+        let lane = match &state.topology {
+            Topology::Sentinel(_) => Lane::Sentinel,
+            _ => Lane::Shared,
+        };
+        let key = UpstreamKey { node, resp3: lane == Lane::Sentinel, db: 0, lane };
+        let refused = self
+            .by_key
+            .get(&key)
+            .and_then(|id| self.upstreams.get(*id))
+            .is_some_and(|up| matches!(&up.state, State::Down(down) if down.refused.is_some()));
+        Some(UpstreamKey { resp3: key.resp3 && !refused, ..key })
     }
 
     fn write_topology_question(&mut self, now: Time, id: UpstreamId) {
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        let Some(node) = self.nodes.get(upstream.key.node) else { return };
+        let Some(pool) = self.router.pools.get(usize::from(node.pool)) else { return };
         let at = upstream.out.position();
-        encode::request(upstream.out.buf(&mut self.pool), &[b"CLUSTER", b"SLOTS"]);
-        self.sent_own(now, id, at, &[OwnCommand::Topology]);
+        let out = upstream.out.buf(&mut self.pool);
+        match &pool.topology {
+            Topology::Sentinel(group) => {
+                encode::request(out, &[b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", &group.name]);
+                // The old word, which every version knows.
+                encode::request(out, &[b"SENTINEL", b"SLAVES", &group.name]);
+                encode::request(out, &[b"SENTINEL", b"SENTINELS", &group.name]);
+                let asked = [OwnCommand::Primary, OwnCommand::Replicas, OwnCommand::Sentinels];
+                self.sent_own(now, id, at, &asked);
+            }
+            _ => {
+                encode::request(out, &[b"CLUSTER", b"SLOTS"]);
+                self.sent_own(now, id, at, &[OwnCommand::Slots]);
+            }
+        }
     }
 
-    /// This upstream became ready; perhaps it is the one that was to be asked.
+    /// This upstream became ready; perhaps it is one that was to be asked.
     pub(crate) fn refresh_upstream_ready(&mut self, now: Time, id: UpstreamId) {
-        if self.is_asking(id) {
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        if upstream.key.lane == Lane::Sentinel && upstream.key.resp3 {
+            // Its answer is a push, so nobody stands in the FIFO for it.
+            let out = upstream.out.buf(&mut self.pool);
+            encode::request(out, &[b"SUBSCRIBE", b"+switch-master"]);
+            self.touch_upstream(id);
+        }
+        if self.pool_asking(id).is_some() {
             self.write_topology_question(now, id);
+        }
+    }
+
+    /// A sentinel sent a message.
+    pub(crate) fn sentinel_message(&mut self, now: Time, id: UpstreamId) {
+        let Some(node) = self.upstreams.get(id).map(|upstream| upstream.key.node) else { return };
+        let Some(pool) = self.nodes.get(node).map(|node| node.pool) else { return };
+        if let Some(state) = self.router.pools.get_mut(usize::from(pool)) {
+            state.refresh.wanted = true;
+            state.refresh.not_before = now;
         }
     }
 
     /// This upstream is gone; if it was asked, another one is.
     pub(crate) fn refresh_upstream_lost(&mut self, now: Time, id: UpstreamId, cause: &str) {
-        if self.is_asking(id) {
+        if let Some(pool) = self.pool_asking(id) {
             let node = self.upstreams.get(id).map(|up| self.label(up.key.node).to_string());
-            let cause = alloc::format!("{}: {cause}", node.unwrap_or_default());
-            self.refresh_failed(now, Some(cause));
-            if let Topology::Cluster(cluster) = &mut self.topology {
-                // The next one is asked at once: this one is known to be down now.
-                cluster.refresh.not_before = now;
-            }
+            let cause = format!("{}: {cause}", node.unwrap_or_default());
+            self.refresh_failed(now, pool, Some(cause));
+            // The next one is asked at once: this one is known to be down now.
+            self.router.pools[usize::from(pool)].refresh.not_before = now;
         }
     }
 
-    fn is_asking(&self, id: UpstreamId) -> bool {
-        matches!(&self.topology, Topology::Cluster(cluster) if cluster.refresh.asking == Some(id))
+    fn pool_asking(&self, id: UpstreamId) -> Option<u16> {
+        let mut pools = self.router.pools.iter();
+        pools.position(|pool| pool.refresh.asking == Some(id)).map(|pool| pool as u16)
     }
 
-    fn refresh_failed(&mut self, now: Time, cause: Option<String>) {
-        let Topology::Cluster(cluster) = &mut self.topology else { return };
-        let refresh = &mut cluster.refresh;
+    fn refresh_failed(&mut self, now: Time, pool: u16, cause: Option<String>) {
+        let Some(state) = self.router.pools.get_mut(usize::from(pool)) else { return };
+        let refresh = &mut state.refresh;
         refresh.asking = None;
         refresh.wanted = true;
         refresh.not_before = now.plus_ms(TOPOLOGY_AGAIN_MS);
@@ -148,40 +210,90 @@ impl Engine {
         }
     }
 
-    /// The answer to the question.
-    pub(crate) fn topology_reply(&mut self, now: Time, id: UpstreamId, reply: &[u8]) {
-        let Some(upstream) = self.upstreams.get(id) else { return };
-        let node = upstream.key.node;
-        let host = match self.nodes.get(node).map(|node| &node.address) {
+    fn refresh_done(&mut self, now: Time, pool: u16) {
+        let random = self.next_random() % 1_000;
+        let Some(state) = self.router.pools.get_mut(usize::from(pool)) else { return };
+        let period_ms = match (&state.topology, self.settings.timeouts.topology_period_ms) {
+            // Their messages may be lost on the way.
+            (Topology::Sentinel(_), _) => SENTINEL_EVERY_MS,
+            (_, period_ms) => period_ms + random,
+        };
+        let refresh = &mut state.refresh;
+        refresh.asking = None;
+        refresh.wanted = false;
+        refresh.cause.clear();
+        refresh.not_before = now.plus_ms(TOPOLOGY_EVERY_MS);
+        refresh.again_at =
+            (self.settings.timeouts.topology_period_ms > 0).then(|| now.plus_ms(period_ms));
+    }
+
+    /// The answer to one of the questions.
+    pub(crate) fn topology_reply(
+        &mut self,
+        now: Time,
+        id: UpstreamId,
+        own: OwnCommand,
+        reply: &[u8],
+    ) {
+        let Some(node) = self.upstreams.get(id).map(|upstream| upstream.key.node) else { return };
+        let Some(pool) = self.nodes.get(node).map(|node| node.pool) else { return };
+        let parsed = resp::value::parse(reply).ok().flatten().map(|(value, _)| value);
+        let taken = parsed.as_ref().and_then(|value| self.take_answer(now, pool, node, own, value));
+        match (own, taken) {
+            (OwnCommand::Slots | OwnCommand::Sentinels, Some(())) => self.refresh_done(now, pool),
+            (_, Some(())) | (OwnCommand::Replicas | OwnCommand::Sentinels, None) => {}
+            (_, None) => {
+                let error = parsed.as_ref().and_then(Value::as_error);
+                let words = error.map(|text| String::from_utf8_lossy(text).into_owned());
+                let words = words.unwrap_or_else(|| self.knows_nothing(pool));
+                let cause = format!("{}: {words}", self.label(node));
+                self.refresh_failed(now, pool, Some(cause));
+            }
+        }
+    }
+
+    fn knows_nothing(&self, pool: u16) -> String {
+        match self.router.pools.get(usize::from(pool)).map(|pool| &pool.topology) {
+            Some(Topology::Sentinel(group)) => {
+                format!("knows no primary `{}`", String::from_utf8_lossy(&group.name))
+            }
+            _ => String::from("knows no slots"),
+        }
+    }
+
+    /// `None`: the answer is of no use.
+    fn take_answer(
+        &mut self,
+        now: Time,
+        pool: u16,
+        node: NodeId,
+        own: OwnCommand,
+        value: &Value<'_>,
+    ) -> Option<()> {
+        match own {
+            OwnCommand::Slots => {
+                let host = self.host_of(node);
+                let ranges = slots::parse(value, &host).filter(|ranges| !ranges.is_empty())?;
+                self.apply_slots(now, pool, &ranges);
+            }
+            OwnCommand::Primary => {
+                let address = sentinel::primary(value)?;
+                self.apply_primary(now, pool, &address);
+            }
+            OwnCommand::Replicas | OwnCommand::Sentinels => {
+                let addresses = sentinel::instances(value)?;
+                self.apply_instances(pool, &addresses, own == OwnCommand::Sentinels);
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// The host of a node, for answers that leave it out.
+    pub(crate) fn host_of(&self, node: NodeId) -> String {
+        match self.nodes.get(node).map(|node| &node.address) {
             Some(Address::Tcp { host, .. }) => host.clone(),
             _ => String::from("127.0.0.1"),
-        };
-        let parsed = resp::value::parse(reply).ok().flatten();
-        let ranges = parsed.as_ref().and_then(|(value, _)| slots::parse(value, &host));
-        match ranges {
-            Some(ranges) if !ranges.is_empty() => {
-                let random = self.next_random() % 1_000;
-                if let Topology::Cluster(cluster) = &mut self.topology {
-                    let refresh = &mut cluster.refresh;
-                    refresh.asking = None;
-                    refresh.wanted = false;
-                    refresh.cause.clear();
-                    refresh.not_before = now.plus_ms(TOPOLOGY_EVERY_MS);
-                    let period_ms = self.settings.timeouts.topology_period_ms;
-                    refresh.again_at = (period_ms > 0).then(|| now.plus_ms(period_ms + random));
-                }
-                self.apply_topology(now, &ranges);
-            }
-            _ => {
-                let words = match &parsed {
-                    Some((value, _)) if value.as_error().is_some() => {
-                        String::from_utf8_lossy(value.as_error().unwrap_or_default()).into_owned()
-                    }
-                    _ => String::from("knows no slots"),
-                };
-                let cause = alloc::format!("{}: {words}", self.label(node));
-                self.refresh_failed(now, Some(cause));
-            }
         }
     }
 }

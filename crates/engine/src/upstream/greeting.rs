@@ -116,6 +116,12 @@ impl ServerFacts {
     }
 }
 
+/// Whether the answer to HELLO says that the server is a copy of another one.
+pub fn says_replica(reply: &[u8]) -> bool {
+    let told = b"role\r\n$7\r\nreplica\r\n";
+    reply.windows(told.len()).any(|window| window == told)
+}
+
 /// The reply as a server gives it that stands alone and is nobody's copy: what a client of the proxy is connected to.
 fn as_one(reply: &[u8]) -> Vec<u8> {
     let mut reply = reply.to_vec();

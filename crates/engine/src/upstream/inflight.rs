@@ -32,7 +32,13 @@ pub enum OwnCommand {
     /// `ASKING`, before a request that a server sent on to the next owner of its slot.
     Asking,
     /// `CLUSTER SLOTS`: who owns what.
-    Topology,
+    Slots,
+    /// `SENTINEL GET-MASTER-ADDR-BY-NAME`: who the primary is.
+    Primary,
+    /// `SENTINEL SLAVES`: who its replicas are.
+    Replicas,
+    /// `SENTINEL SENTINELS`: who the other sentinels are.
+    Sentinels,
 }
 
 /// Who gets the replies of a run.

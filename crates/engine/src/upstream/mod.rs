@@ -53,6 +53,8 @@ impl UpstreamKey {
 pub enum Lane {
     /// Ordinary commands.
     Shared,
+    /// A sentinel: our own questions, and its messages.
+    Sentinel,
     /// Commands that must not queue behind a running script: `SCRIPT KILL`, `FUNCTION KILL`.
     Control,
 }

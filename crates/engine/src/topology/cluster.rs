@@ -1,0 +1,115 @@
+//! The slot table of one cluster.
+//!
+//! Not here: how it is found out (`refresh`), what a change of it means for requests under way (`topology`).
+//!
+//! Invariant: an entry is [`UNSERVED`] or the index of an owner.
+
+use super::slots::SLOTS;
+use crate::ids::NodeId;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// A slot without an owner.
+pub(super) const UNSERVED: u16 = u16::MAX;
+
+/// One primary and its copies.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) primary: NodeId,
+    pub(crate) replicas: Vec<NodeId>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    slots: Box<[u16]>,
+    owners: Vec<Owner>,
+    /// Configured; never forgotten.
+    seeds: Vec<NodeId>,
+}
+
+impl Cluster {
+    /// One of which nothing is known but whom to ask.
+    pub(super) fn new(seeds: Vec<NodeId>) -> Self {
+        let slots = alloc::vec![UNSERVED; SLOTS].into_boxed_slice();
+        Self { slots, owners: Vec::new(), seeds }
+    }
+
+    /// The primary of a slot.
+    #[inline]
+    pub(crate) fn node(&self, slot: u16) -> Option<NodeId> {
+        let owner = *self.slots.get(usize::from(slot))?;
+        self.owners.get(usize::from(owner)).map(|owner| owner.primary)
+    }
+
+    /// All primaries that own a slot, in the order of their first.
+    pub(crate) fn primaries(&self) -> Vec<NodeId> {
+        let mut seen = alloc::vec![false; self.owners.len()];
+        let mut primaries = Vec::new();
+        for owner in self.slots.iter().filter(|owner| **owner != UNSERVED) {
+            if !core::mem::replace(&mut seen[usize::from(*owner)], true) {
+                primaries.push(self.owners[usize::from(*owner)].primary);
+            }
+        }
+        primaries
+    }
+
+    /// Nodes that can be asked for the table, each once.
+    pub(super) fn candidates(&self) -> Vec<NodeId> {
+        let mut nodes: Vec<NodeId> = Vec::new();
+        let owners = self.owners.iter();
+        let owned =
+            owners.flat_map(|own| [own.primary].into_iter().chain(own.replicas.iter().copied()));
+        for node in owned.chain(self.seeds.iter().copied()) {
+            if !nodes.contains(&node) {
+                nodes.push(node);
+            }
+        }
+        nodes
+    }
+
+    /// Number of slots that have an owner.
+    pub(super) fn served(&self) -> usize {
+        self.slots.iter().filter(|owner| **owner != UNSERVED).count()
+    }
+
+    /// Whether every slot has an owner.
+    pub(super) fn is_covered(&self) -> bool {
+        self.served() == SLOTS
+    }
+
+    /// The slot has this owner now; whether that is a change.
+    pub(super) fn set_owner(&mut self, slot: u16, primary: NodeId) -> bool {
+        let known = self.owners.iter().position(|owner| owner.primary == primary);
+        let index = known.unwrap_or_else(|| {
+            self.owners.push(Owner { primary, replicas: Vec::new() });
+            self.owners.len() - 1
+        });
+        // A cluster has at most as many owners as slots, and those that own none are dropped with each refresh.
+        let index = u16::try_from(index).unwrap_or(UNSERVED);
+        core::mem::replace(&mut self.slots[usize::from(slot)], index) != index
+    }
+
+    /// The whole table is known anew: ranges of slots with an index of `owners`. Whether a slot changed its primary.
+    pub(super) fn replace(&mut self, ranges: &[(u16, u16, u16)], owners: Vec<Owner>) -> bool {
+        let before: Vec<Option<NodeId>> = (0..SLOTS as u16).map(|slot| self.node(slot)).collect();
+        self.slots.fill(UNSERVED);
+        self.owners = owners;
+        for (first, last, owner) in ranges {
+            self.slots[usize::from(*first)..=usize::from(*last)].fill(*owner);
+        }
+        (0..SLOTS as u16).zip(before).any(|(slot, before)| self.node(slot) != before)
+    }
+
+    /// Where the owner changes along the slots: first slot and primary of each run.
+    pub(super) fn runs(&self) -> Vec<(u16, Option<NodeId>)> {
+        let mut runs: Vec<(u16, Option<NodeId>)> = Vec::new();
+        for slot in 0..SLOTS as u16 {
+            let node = self.node(slot);
+            if runs.last().is_none_or(|(_, last)| *last != node) {
+                runs.push((slot, node));
+            }
+        }
+        runs
+    }
+}

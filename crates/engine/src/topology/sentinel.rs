@@ -1,0 +1,126 @@
+//! What sentinels tell of one primary, and what of it is believed.
+//!
+//! A sentinel answers three questions: who the primary is, who its replicas are, who the other sentinels are. They are asked in one write;
+//! the answers come in order, and each is taken in by itself. A message of `+switch-master` is only a sign to ask again, so a
+//! lost message costs a moment and never a wrong primary.
+//!
+//! Not here: when and whom to ask (`refresh`), and the proof that the named node is a primary indeed: its own answer to HELLO
+//! (`connect`).
+//!
+//! Invariant: configured sentinels are never forgotten; those that were told of are replaced by each answer.
+
+use crate::ids::NodeId;
+use crate::node::Address;
+use alloc::string::String;
+use alloc::vec::Vec;
+use resp::value::Value;
+
+/// One primary with its replicas, as sentinels see it.
+#[derive(Debug)]
+pub(crate) struct Group {
+    /// Name of the primary at the sentinels.
+    pub(crate) name: Vec<u8>,
+    /// Who it is; none until a sentinel told.
+    pub(crate) primary: Option<NodeId>,
+    /// Its copies that are in order.
+    pub(crate) replicas: Vec<NodeId>,
+    /// Configured.
+    pub(super) seeds: Vec<NodeId>,
+    /// Told of by others.
+    pub(super) found: Vec<NodeId>,
+}
+
+impl Group {
+    /// Sentinels that can be asked, each once.
+    pub(super) fn candidates(&self) -> Vec<NodeId> {
+        let found = self.found.iter().filter(|node| !self.seeds.contains(node));
+        self.seeds.iter().chain(found).copied().collect()
+    }
+}
+
+/// The answer to `SENTINEL GET-MASTER-ADDR-BY-NAME`: `[host, port]`; null if the sentinel knows no such name.
+pub(super) fn primary(reply: &Value<'_>) -> Option<Address> {
+    match reply.as_list()? {
+        [host, port] => address(host.as_text()?, port.as_text()?),
+        _ => None,
+    }
+}
+
+/// The answer to `SENTINEL REPLICAS` and `SENTINEL SENTINELS`: a list of instances, each a map or a flat list of fields. Those that the
+/// sentinel takes for dead or has not reached are left out.
+pub(super) fn instances(reply: &Value<'_>) -> Option<Vec<Address>> {
+    Some(reply.as_list()?.iter().filter_map(instance).collect())
+}
+
+fn instance(instance: &Value<'_>) -> Option<Address> {
+    let field = |name: &[u8]| -> Option<&[u8]> {
+        match instance {
+            Value::Map(pairs) => {
+                let pair = pairs.iter().find(|(field, _)| field.as_text() == Some(name));
+                pair.and_then(|(_, value)| value.as_text())
+            }
+            _ => {
+                let mut fields = instance.as_list()?.chunks_exact(2);
+                fields
+                    .find(|pair| pair[0].as_text() == Some(name))
+                    .and_then(|pair| pair[1].as_text())
+            }
+        }
+    };
+    let flags = field(b"flags").unwrap_or_default();
+    let dead = [&b"s_down"[..], b"o_down", b"disconnected"];
+    if flags.split(|byte| *byte == b',').any(|flag| dead.contains(&flag)) {
+        return None;
+    }
+    address(field(b"ip")?, field(b"port")?)
+}
+
+fn address(host: &[u8], port: &[u8]) -> Option<Address> {
+    let host = core::str::from_utf8(host).ok().filter(|host| !host.is_empty())?;
+    let port = core::str::from_utf8(port).ok()?.parse().ok().filter(|port| *port != 0)?;
+    Some(Address::tcp(String::from(host), port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    fn with<T>(reply: &str, read: impl Fn(&Value<'_>) -> T) -> T {
+        let (value, _) = resp::value::parse(reply.as_bytes()).unwrap().unwrap();
+        read(&value)
+    }
+
+    #[test]
+    fn a_primary_is_a_host_and_a_port_in_text() {
+        let told = "*2\r\n$9\r\n127.0.0.1\r\n$4\r\n7000\r\n";
+        assert_eq!(with(told, primary), Some(Address::tcp("127.0.0.1", 7000)));
+        for nothing in [
+            "*-1\r\n",
+            "_\r\n",
+            "-ERR x\r\n",
+            "*2\r\n$0\r\n\r\n$4\r\n7000\r\n",
+            "*2\r\n$1\r\na\r\n$1\r\n0\r\n",
+        ] {
+            assert_eq!(with(nothing, primary), None, "{nothing}");
+        }
+    }
+
+    #[test]
+    fn instances_come_flat_or_as_maps_and_dead_ones_are_left_out() {
+        let fields = |port: &str, flags: &str| {
+            alloc::format!(
+                "$2\r\nip\r\n$1\r\na\r\n$4\r\nport\r\n${}\r\n{port}\r\n$5\r\nflags\r\n${}\r\n{flags}\r\n",
+                port.len(),
+                flags.len()
+            )
+        };
+        let live = fields("1", "slave");
+        let dead = fields("2", "s_down,slave,disconnected");
+        let flat = alloc::format!("*2\r\n*6\r\n{live}*6\r\n{dead}");
+        assert_eq!(with(&flat, instances), Some(vec![Address::tcp("a", 1)]));
+        let maps = alloc::format!("*2\r\n%3\r\n{dead}%3\r\n{live}");
+        assert_eq!(with(&maps, instances), Some(vec![Address::tcp("a", 1)]));
+        assert_eq!(with("-ERR No such master\r\n", instances), None);
+    }
+}
