@@ -242,7 +242,11 @@ impl Engine {
                 self.want_topology_of(key.node);
                 return self.fail_upstream(now, id, "is no primary any more", None);
             }
-            (OwnCommand::Hello, None) => self.facts.learn(reply, key.protocol()),
+            (OwnCommand::Hello, None) => {
+                self.learn_zone(key.node, reply);
+                self.facts.learn(reply, key.protocol());
+            }
+            (OwnCommand::Role, _) => self.role_reply(now, id, reply),
             (OwnCommand::Hello, Some(error)) if greeting::knows_no_hello(&error) && !key.resp3 => {
                 return self.greet_old(now, id);
             }
@@ -285,6 +289,15 @@ impl Engine {
             .is_some_and(|up| matches!(up.state, State::Greeting(_)) && up.inflight.is_empty());
         if greeted {
             self.upstream_ready(now, id);
+        }
+    }
+
+    /// The zone that a server tells in its answer to HELLO (Valkey 8.1).
+    fn learn_zone(&mut self, node: NodeId, hello: &[u8]) {
+        if let Some(zone) = greeting::zone(hello)
+            && let Some(node) = self.nodes.get_mut(node)
+        {
+            node.zone = zone;
         }
     }
 
@@ -338,6 +351,7 @@ impl Engine {
         upstream.ready_at = now;
         upstream.failures = 0;
         let (key, upstream_role) = (upstream.key, upstream.role);
+        let readonly = self.needs_readonly(&key);
         self.stats.upstream_connects += 1;
         let server = format!("{} {}", self.facts.server, self.facts.version);
         let main = upstream_role == Role::Shared && !key.resp3 && key.db == self.settings.node.db;
@@ -352,6 +366,10 @@ impl Engine {
                 self.sent_own(now, id, at, &[OwnCommand::Learn]);
             }
         }
+        if readonly {
+            self.say_readonly(id);
+        }
+        self.renew_readers();
         self.node_is_back(key.node);
         self.refresh_upstream_ready(now, id);
         self.wake_waiters(id);
@@ -499,6 +517,9 @@ impl Engine {
         self.dirty_upstreams.retain(|dirty| *dirty != id);
         self.stats.upstream_failures += 1;
         self.refresh_upstream_lost(now, id, cause);
+        if first {
+            self.renew_readers();
+        }
         if first && !theirs {
             let node = self.label(key.node).to_string();
             self.notices.push_back(Notice::NodeDown { node, key, cause: cause.to_string() });

@@ -90,3 +90,6 @@ pub const WHOLE_REQUEST_BYTES_MAX: u64 = 64 << 20;
 
 /// Sentinels are asked at least so often, in milliseconds: their messages of a new primary may get lost.
 pub const SENTINEL_EVERY_MS: u64 = 1_000;
+
+/// Nodes that could answer reads are asked so often how they are, in milliseconds, while a policy sends reads to replicas.
+pub const ROLE_EVERY_MS: u64 = 1_000;

@@ -8,6 +8,7 @@
 //! Invariant: a node's label is its address in words, and two live nodes of an engine never have the same one.
 
 use crate::ids::UpstreamId;
+use crate::topology::reads::Health;
 use alloc::format;
 use alloc::string::{String, ToString};
 
@@ -50,8 +51,10 @@ pub struct Node {
     pub address: Address,
     /// [`Address::label`], kept because error texts need it.
     pub label: String,
-    /// It serves reads only: its connections say READONLY.
-    pub is_replica: bool,
+    /// How it is, for reads.
+    pub health: Health,
+    /// Its zone, if it told one (Valkey 8).
+    pub zone: String,
     /// The shared connections of the database that clients start in, for RESP2 and RESP3: what the short path looks at.
     pub shared: [Option<UpstreamId>; 2],
 }
@@ -60,7 +63,14 @@ impl Node {
     /// One without connections.
     pub fn new(pool: u16, address: Address) -> Self {
         let label = address.label();
-        Self { pool, address, label, is_replica: false, shared: [None; 2] }
+        Self {
+            pool,
+            address,
+            label,
+            health: Health::default(),
+            zone: String::new(),
+            shared: [None; 2],
+        }
     }
 }
 

@@ -130,6 +130,10 @@ impl Engine {
                 (Target::Place(Place { pool, slot }), at_once_ms)
             }
             Redirect::Ask(address) => (Target::Asking(self.find_node(pool, &address)), at_once_ms),
+            // A copy that cannot answer: its primary can.
+            Redirect::Later if place.is_some() && self.set_unfit(key.node) => {
+                (place.map_or(Target::Node(key.node), Target::Place), at_once_ms)
+            }
             Redirect::Later => (place.map_or(Target::Node(key.node), Target::Place), later_ms),
         };
         let hold_ms = self.settings.timeouts.failover_hold_ms.max(REDIRECT_WAIT_MS);

@@ -23,7 +23,7 @@ use crate::node::Node;
 use crate::pool::BufferPool;
 use crate::reject;
 use crate::route::{self, Known, Way};
-use crate::settings::Limits;
+use crate::settings::{Limits, ReadPolicy};
 use crate::stats::Stats;
 use crate::time::Time;
 use crate::topology::Router;
@@ -121,13 +121,16 @@ impl Engine {
 
     /// Forwards plain requests from the begin of `input` on; returns the bytes forwarded and why it stopped.
     fn forward_run(&mut self, now: Time, id: ClientId, input: &[u8]) -> (usize, Stop) {
+        // Commands that are kept to the primary by the configuration need a look each.
+        let reads = &self.settings.reads;
+        let spread_reads = reads.policy != ReadPolicy::Primary && reads.primary_commands.is_empty();
         let Self {
             clients, upstreams, pool, stats, dirty_upstreams, settings, router, nodes, ..
         } = self;
         let Some(client) = clients.get_mut(id) else { return (input.len(), Stop::Input) };
         let mut room = room(client, &settings.limits);
         let short = self.pause.is_none() && client.is_plain();
-        let paths = ShortPaths::of(client, router, nodes, self.route_epoch);
+        let paths = ShortPaths::of(client, router, nodes, self.route_epoch, spread_reads);
         let paths = paths.filter(|_| short);
         let request_limits = RequestLimits {
             bulk_bytes_max: settings.limits.bulk_bytes_max,
@@ -348,7 +351,13 @@ enum ShortPaths<'a> {
     /// All to the same upstream.
     One(UpstreamId),
     /// Each to the owner of its key.
-    Routed(&'a Router, &'a Slab<NodeKind, Node>, usize),
+    Routed {
+        router: &'a Router,
+        nodes: &'a Slab<NodeKind, Node>,
+        resp3: usize,
+        /// Whose turn it is to answer reads; `None`: always the primary's.
+        turn: Option<u32>,
+    },
 }
 
 impl<'a> ShortPaths<'a> {
@@ -359,6 +368,7 @@ impl<'a> ShortPaths<'a> {
         router: &'a Router,
         nodes: &'a Slab<NodeKind, Node>,
         route_epoch: u32,
+        spread_reads: bool,
     ) -> Option<Self> {
         if router.is_one() {
             return client.upstream.map(Self::One);
@@ -368,7 +378,8 @@ impl<'a> ShortPaths<'a> {
         }
         client.route_epoch = route_epoch;
         let resp3 = usize::from(client.protocol == Protocol::Resp3);
-        Some(Self::Routed(router, nodes, resp3))
+        let turn = spread_reads.then(|| router.next_turn());
+        Some(Self::Routed { router, nodes, resp3, turn })
     }
 
     /// The upstream of a request, if the head of the request tells it.
@@ -376,12 +387,16 @@ impl<'a> ShortPaths<'a> {
     fn upstream(&self, command: CommandId, request: &Request, frame: &[u8]) -> Option<UpstreamId> {
         match self {
             Self::One(upstream) => Some(*upstream),
-            Self::Routed(router, nodes, resp3) => {
+            Self::Routed { router, nodes, resp3, turn } => {
                 let index = command.row().only_key_at()?;
                 if index >= request.args.min(HEAD_ARGS as u32) as usize {
                     return None;
                 }
-                let node = router.node(router.place(request.head[index].of(frame)))?;
+                let place = router.place(request.head[index].of(frame));
+                let node = match turn {
+                    Some(turn) if command.row().reads() => router.reader(place, *turn)?,
+                    _ => router.node(place)?,
+                };
                 nodes.get(node)?.shared[*resp3]
             }
         }

@@ -105,7 +105,7 @@ impl Engine {
         let Some((_, first)) = keys.first() else { return self.without_keys(now, &wish) };
         let place = self.router.place(first);
         if keys.iter().skip(1).all(|(_, key)| self.router.place(key) == place) {
-            return match self.router.node(place) {
+            return match self.node_for(place, row) {
                 Some(node) => self.forward_to(now, &wish, node, Lane::Shared),
                 None => self.unserved_step(now, id, place.pool, silent),
             };
@@ -116,6 +116,17 @@ impl Engine {
             }
             _ => self.refuse_wish(&wish, reject::CROSSSLOT),
         }
+    }
+
+    /// The node that serves this command at this place.
+    fn node_for(&self, place: Place, row: Option<CommandId>) -> Option<NodeId> {
+        let reads = row.is_some_and(|row| {
+            row.row().reads() && !self.settings.reads.primary_commands.contains(&row)
+        });
+        if reads && self.reads_spread() {
+            return self.router.reader(place, self.router.next_turn());
+        }
+        self.router.node(place)
     }
 
     fn refuse_wish(&mut self, wish: &Wish<'_>, text: &str) -> Step {
@@ -204,7 +215,7 @@ impl Engine {
         let mut parts: Vec<Part> = Vec::new();
         for group in order.chunk_by(|left, right| left.0 == right.0) {
             let place = group[0].0;
-            let Some(node) = self.router.node(place) else {
+            let Some(node) = self.node_for(place, wish.row) else {
                 return self.unserved_step(now, wish.id, place.pool, wish.silent);
             };
             let units: Vec<u32> = group.iter().map(|(_, unit)| *unit).collect();

@@ -3,8 +3,10 @@
 //! Plain data; the reading and checking of a configuration is `config`'s, the turning of one into the other is `server`'s.
 //! Secrets are bytes here, wrapped so that no `Debug` shows them.
 
+use crate::command::CommandId;
 use crate::node::Address;
 use crate::route::shard::{Shard, Sharding};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -74,6 +76,46 @@ pub enum Pool {
         /// How sentinels are greeted; its address is of no account.
         greeting: Node,
     },
+}
+
+/// Which copy answers reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReadPolicy {
+    /// The primary.
+    #[default]
+    Primary,
+    /// Replicas in turn; the primary while none is fit.
+    PreferReplica,
+    /// Replicas in turn; an error while none is fit.
+    Replica,
+    /// Primary and replicas in turn.
+    Any,
+    /// The node that answers fastest.
+    Nearest,
+    /// Replicas of our zone, else the primary if it is there, else any replica.
+    Zone,
+}
+
+/// How reads are spread over copies.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reads {
+    /// Which copy.
+    pub policy: ReadPolicy,
+    /// A replica that is behind its primary by more is passed over (0: however far).
+    pub lag_bytes_max: u64,
+    /// Zone of this proxy; empty: none.
+    pub zone: String,
+    /// Zones of nodes, by label, for servers that do not tell it.
+    pub zones: Vec<(String, String)>,
+    /// Reads that always go to the primary.
+    pub primary_commands: Vec<CommandId>,
+}
+
+impl Reads {
+    /// The zone of a node: what the configuration says, else what the server told.
+    pub fn zone_of<'a>(&'a self, label: &str, told: &'a str) -> &'a str {
+        self.zones.iter().find(|(node, _)| node == label).map_or(told, |(_, zone)| zone)
+    }
 }
 
 /// Keys spread over several pools.
@@ -157,6 +199,8 @@ pub struct Settings {
     pub node: Node,
     /// How the servers behind belong together.
     pub pool: Pool,
+    /// Which copy answers reads.
+    pub reads: Reads,
     /// Several pools instead of `pool`; `node` then says only in which database clients start.
     pub shards: Option<ShardsSettings>,
     /// What clients must say in `AUTH`; `None` lets everyone in.
@@ -214,6 +258,7 @@ impl Default for Settings {
                 client_name: Vec::new(),
             },
             pool: Pool::Standalone,
+            reads: Reads::default(),
             shards: None,
             password: None,
             limits: Limits::default(),

@@ -19,7 +19,8 @@ impl Engine {
         if !self.resume.is_empty() || self.transfer_place_is_free() {
             return Some(now);
         }
-        let topology = [self.refresh_at(), self.topology_wait_ends(), self.parked_at()];
+        let topology =
+            [self.refresh_at(), self.topology_wait_ends(), self.parked_at(), self.health_at()];
         let upstreams =
             self.upstreams.iter().filter_map(|(_, up)| up.deadline(&self.settings.timeouts));
         let pause = self.pause.map(|pause| pause.until);
@@ -58,6 +59,7 @@ impl Engine {
 
     fn topology_due(&mut self, now: Time) {
         self.refresh_topologies(now);
+        self.ask_health(now);
         if self.topology_wait_ends().is_some_and(|at| at <= now) {
             self.end_topology_wait(now);
         }

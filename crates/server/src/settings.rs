@@ -5,7 +5,7 @@
 use crate::worker::gather::GatherOptions;
 use config::{Config, PoolKind, UpstreamAddress};
 use engine::node::Address;
-use engine::settings::{Limits, Node, Password, Pool, Settings, Timeouts};
+use engine::settings::{Limits, Node, Password, Pool, Reads, Settings, Timeouts};
 
 /// How the servers belong together.
 fn pool(config: &Config) -> Pool {
@@ -46,6 +46,7 @@ pub fn engine(config: &Config, index: usize) -> Settings {
             client_name: config.client_name_upstream.clone().into_bytes(),
         },
         pool: pool(config),
+        reads: Reads::default(),
         shards: None,
         password: config.password.as_ref().map(|secret| Password::new(secret.reveal())),
         limits: Limits {

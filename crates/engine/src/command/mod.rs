@@ -104,6 +104,13 @@ pub struct Command {
 }
 
 impl Command {
+    /// True if any copy of the data may answer: the command only reads.
+    #[inline]
+    #[must_use]
+    pub const fn reads(&self) -> bool {
+        self.flags.has(Flags::READONLY)
+    }
+
     /// Where the key stands of a command that has exactly one, always there.
     #[inline]
     #[must_use]

@@ -17,6 +17,15 @@ pub(super) const UNSERVED: u16 = u16::MAX;
 pub(crate) struct Owner {
     pub(crate) primary: NodeId,
     pub(crate) replicas: Vec<NodeId>,
+    /// Whom its reads go to in turn; empty: to the primary.
+    pub(crate) readers: Vec<NodeId>,
+}
+
+impl Owner {
+    /// One whose reads go to the primary.
+    pub(super) fn new(primary: NodeId, replicas: Vec<NodeId>) -> Self {
+        Self { primary, replicas, readers: Vec::new() }
+    }
 }
 
 /// See the module.
@@ -40,6 +49,28 @@ impl Cluster {
     pub(crate) fn node(&self, slot: u16) -> Option<NodeId> {
         let owner = *self.slots.get(usize::from(slot))?;
         self.owners.get(usize::from(owner)).map(|owner| owner.primary)
+    }
+
+    /// Whom reads of a slot go to in turn; empty: to its primary.
+    #[inline]
+    pub(crate) fn readers(&self, slot: u16) -> &[NodeId] {
+        let owner = self
+            .slots
+            .get(usize::from(slot))
+            .and_then(|owner| self.owners.get(usize::from(*owner)));
+        owner.map_or(&[], |owner| &owner.readers)
+    }
+
+    /// Each primary with its copies.
+    pub(super) fn copies(&self) -> Vec<(NodeId, Vec<NodeId>)> {
+        self.owners.iter().map(|owner| (owner.primary, owner.replicas.clone())).collect()
+    }
+
+    /// Whom reads go to, of each of [`Self::copies`].
+    pub(super) fn set_readers(&mut self, lists: Vec<Vec<NodeId>>) {
+        for (owner, readers) in self.owners.iter_mut().zip(lists) {
+            owner.readers = readers;
+        }
     }
 
     /// All primaries that own a slot, in the order of their first.
@@ -82,7 +113,7 @@ impl Cluster {
     pub(super) fn set_owner(&mut self, slot: u16, primary: NodeId) -> bool {
         let known = self.owners.iter().position(|owner| owner.primary == primary);
         let index = known.unwrap_or_else(|| {
-            self.owners.push(Owner { primary, replicas: Vec::new() });
+            self.owners.push(Owner::new(primary, Vec::new()));
             self.owners.len() - 1
         });
         // A cluster has at most as many owners as slots, and those that own none are dropped with each refresh.

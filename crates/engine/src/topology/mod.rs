@@ -17,6 +17,7 @@
 //! Invariant: a node belongs to one pool, and every node that a pool names is in `Engine::nodes`.
 
 mod cluster;
+pub mod reads;
 pub(crate) mod refresh;
 mod sentinel;
 pub mod slots;
@@ -74,6 +75,8 @@ pub(crate) struct PoolState {
     wait_until: Time,
     /// Until then requests whose node is down wait for its successor; set by the first of them.
     down_until: Option<Time>,
+    /// Whom reads go to while no cluster has a list for each owner.
+    readers: Vec<NodeId>,
 }
 
 /// All pools, and which of them has a key.
@@ -81,16 +84,27 @@ pub(crate) struct PoolState {
 pub(crate) struct Router {
     pub(crate) pools: Vec<PoolState>,
     shards: Option<Shards>,
-    /// Feeds the distribution `random`.
+    /// Whose turn it is among equals.
     turn: Cell<u32>,
+    /// Feeds the distribution `random`.
+    random: Cell<u32>,
     /// When those that wait were last told to look again because of the time.
     woken_at: Time,
+    /// When nodes are next asked how they are.
+    pub(crate) health_at: Time,
 }
 
 impl Router {
     /// Nothing yet; the pools come with [`Engine::begin_topology`].
     pub(crate) fn new(shards: Option<Shards>) -> Self {
-        Self { pools: Vec::new(), shards, turn: Cell::new(0), woken_at: Time::default() }
+        Self {
+            pools: Vec::new(),
+            shards,
+            turn: Cell::new(0),
+            random: Cell::new(0),
+            woken_at: Time::default(),
+            health_at: Time::default(),
+        }
     }
 
     /// Whether there is but one server, so that nothing ever goes elsewhere.
@@ -117,9 +131,16 @@ impl Router {
         Place { pool: pool as u16, slot: if in_cluster { slot(key) } else { 0 } }
     }
 
+    /// A number that differs from call to call, for taking turns.
+    pub(crate) fn next_turn(&self) -> u32 {
+        let turn = self.turn.get().wrapping_add(1);
+        self.turn.set(turn);
+        turn
+    }
+
     fn next_random(&self) -> u32 {
-        let next = self.turn.get().wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        self.turn.set(next);
+        let next = self.random.get().wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        self.random.set(next);
         next >> 1
     }
 
@@ -130,6 +151,21 @@ impl Router {
             Topology::One(node) => Some(*node),
             Topology::Cluster(cluster) => cluster.node(place.slot),
             Topology::Sentinel(group) => group.primary,
+        }
+    }
+
+    /// The node that answers a read of this place when it is `turn`'s turn: a copy where the policy wants one, else the primary.
+    #[inline]
+    pub(crate) fn reader(&self, place: Place, turn: u32) -> Option<NodeId> {
+        let pool = self.pools.get(usize::from(place.pool))?;
+        let readers = match &pool.topology {
+            Topology::One(_) => &[][..],
+            Topology::Cluster(cluster) => cluster.readers(place.slot),
+            Topology::Sentinel(_) => &pool.readers,
+        };
+        match readers.len() {
+            0 => self.node(place),
+            count => readers.get(turn as usize % count).copied(),
         }
     }
 
@@ -173,6 +209,26 @@ impl PoolState {
             Topology::One(_) => true,
             Topology::Cluster(cluster) => cluster.is_covered(),
             Topology::Sentinel(group) => group.primary.is_some(),
+        }
+    }
+
+    /// Each primary with its copies.
+    pub(super) fn copies(&self) -> Vec<(NodeId, Vec<NodeId>)> {
+        match &self.topology {
+            Topology::One(_) => Vec::new(),
+            Topology::Cluster(cluster) => cluster.copies(),
+            Topology::Sentinel(group) => {
+                group.primary.map(|primary| (primary, group.replicas.clone())).into_iter().collect()
+            }
+        }
+    }
+
+    /// Whom reads go to, of each of [`Self::copies`].
+    pub(super) fn set_readers(&mut self, lists: Vec<Vec<NodeId>>) {
+        match &mut self.topology {
+            Topology::One(_) => {}
+            Topology::Cluster(cluster) => cluster.set_readers(lists),
+            Topology::Sentinel(_) => self.readers = lists.into_iter().next().unwrap_or_default(),
         }
     }
 
@@ -239,7 +295,15 @@ impl Engine {
         };
         let refresh = Refresh::new(!matches!(topology, Topology::One(_)));
         let wait_until = now.plus_ms(self.settings.timeouts.topology_wait_ms);
-        PoolState { node, sentinel, topology, refresh, wait_until, down_until: None }
+        PoolState {
+            node,
+            sentinel,
+            topology,
+            refresh,
+            wait_until,
+            down_until: None,
+            readers: Vec::new(),
+        }
     }
 
     /// Whether there is but one server.
@@ -319,7 +383,7 @@ impl Engine {
                 range.replicas.iter().map(|replica| self.find_node(pool, replica)).collect();
             let known = owners.iter().position(|owner| owner.primary == primary);
             let index = known.unwrap_or_else(|| {
-                owners.push(Owner { primary, replicas });
+                owners.push(Owner::new(primary, replicas));
                 owners.len() - 1
             });
             table.push((range.first, range.last, index as u16));
@@ -352,6 +416,7 @@ impl Engine {
         let Topology::Sentinel(group) = &mut state.topology else { return };
         *(if sentinels { &mut group.found } else { &mut group.replicas }) = nodes;
         self.forget_nodes();
+        self.renew_readers();
     }
 
     fn topology_known(&mut self, now: Time, pool: u16, changed: bool) {
@@ -365,6 +430,7 @@ impl Engine {
             self.route_epoch = self.route_epoch.wrapping_add(1);
         }
         self.forget_nodes();
+        self.renew_readers();
         self.wake_topology_waiters();
     }
 

@@ -122,6 +122,16 @@ pub fn says_replica(reply: &[u8]) -> bool {
     reply.windows(told.len()).any(|window| window == told)
 }
 
+/// The zone that a server tells in its answer to HELLO, if it does.
+pub fn zone(reply: &[u8]) -> Option<String> {
+    let (value, _) = resp::value::parse(reply).ok()??;
+    let field =
+        pairs(value).into_iter().find(|(name, _)| text_of(name) == Some(b"availability_zone"));
+    let zone =
+        field.as_ref().and_then(|(_, zone)| text_of(zone)).filter(|zone| !zone.is_empty())?;
+    core::str::from_utf8(zone).ok().map(String::from)
+}
+
 /// The reply as a server gives it that stands alone and is nobody's copy: what a client of the proxy is connected to.
 fn as_one(reply: &[u8]) -> Vec<u8> {
     let mut reply = reply.to_vec();

@@ -33,6 +33,8 @@ pub enum OwnCommand {
     Asking,
     /// `CLUSTER SLOTS`: who owns what.
     Slots,
+    /// `ROLE`: how a node is.
+    Role,
     /// `SENTINEL GET-MASTER-ADDR-BY-NAME`: who the primary is.
     Primary,
     /// `SENTINEL SLAVES`: who its replicas are.
