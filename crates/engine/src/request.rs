@@ -15,10 +15,12 @@
 //! Invariant: a request is either processed once (it has its place, or needs none) or stays in the tail untouched.
 
 use crate::client::{Client, Hold, ReplyMode};
+use crate::command::ids::CLUSTER;
 use crate::command::{self, Class, CommandId};
 use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeKind, Slab, UpstreamId, UpstreamKind};
+use crate::local::Call;
 use crate::node::Node;
 use crate::pool::BufferPool;
 use crate::reject;
@@ -216,6 +218,9 @@ impl Engine {
         }
         let silent = client.reply_mode != ReplyMode::On;
         let step = match known.way {
+            Way::Shared if self.hides_cluster(known.id) => {
+                self.cluster_command(id, &known, args, silent)
+            }
             Way::Shared | Way::Control if !self.is_one() => {
                 self.scatter(now, id, frame, args, &known, silent)
             }
@@ -237,6 +242,27 @@ impl Engine {
             self.end_skip(id, silent);
         }
         step
+    }
+
+    /// Whether this is a CLUSTER command that the proxy answers: those of several servers would lead clients past it.
+    fn hides_cluster(&self, id: Option<CommandId>) -> bool {
+        let rows = CLUSTER.index()..=CLUSTER.index() + usize::from(CLUSTER.row().subcommand_count);
+        id.is_some_and(|id| rows.contains(&id.index()))
+            && (!self.is_one() || self.settings.facade.on)
+    }
+
+    fn cluster_command(
+        &mut self,
+        id: ClientId,
+        known: &Known,
+        args: &[&[u8]],
+        silent: bool,
+    ) -> Step {
+        let container = known.id.unwrap_or(CLUSTER);
+        let sub = args.get(1).and_then(|word| command::lookup_sub(CLUSTER, word));
+        let command = sub.unwrap_or(container);
+        self.stats.command(Some(command)).calls += 1;
+        self.answer_cluster(&Call { id, command, args, silent })
     }
 
     /// What came before gets its replies; then the client is closed.

@@ -118,6 +118,15 @@ impl Reads {
     }
 }
 
+/// How respool shows itself to clients that know clusters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facade {
+    /// As a cluster; else as a server that is none.
+    pub on: bool,
+    /// Addresses of its nodes: of this respool and others with the same servers behind. Empty: the address that a client connected to.
+    pub announce: Vec<Address>,
+}
+
 /// Keys spread over several pools.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardsSettings {
@@ -201,6 +210,8 @@ pub struct Settings {
     pub pool: Pool,
     /// Which copy answers reads.
     pub reads: Reads,
+    /// How respool shows itself to clients that know clusters.
+    pub facade: Facade,
     /// Several pools instead of `pool`; `node` then says only in which database clients start.
     pub shards: Option<ShardsSettings>,
     /// What clients must say in `AUTH`; `None` lets everyone in.
@@ -259,6 +270,7 @@ impl Default for Settings {
             },
             pool: Pool::Standalone,
             reads: Reads::default(),
+            facade: Facade::default(),
             shards: None,
             password: None,
             limits: Limits::default(),

@@ -5,7 +5,7 @@
 use crate::worker::gather::GatherOptions;
 use config::{Config, PoolKind, UpstreamAddress};
 use engine::node::Address;
-use engine::settings::{Limits, Node, Password, Pool, Reads, Settings, Timeouts};
+use engine::settings::{Facade, Limits, Node, Password, Pool, Reads, Settings, Timeouts};
 
 /// How the servers belong together.
 fn pool(config: &Config) -> Pool {
@@ -47,6 +47,7 @@ pub fn engine(config: &Config, index: usize) -> Settings {
         },
         pool: pool(config),
         reads: Reads::default(),
+        facade: Facade::default(),
         shards: None,
         password: config.password.as_ref().map(|secret| Password::new(secret.reveal())),
         limits: Limits {

@@ -63,6 +63,10 @@ ids! {
     other {
     CLUSTER = "cluster",
     CLUSTER_NODES = "cluster|nodes",
+    CLUSTER_INFO = "cluster|info",
+    CLUSTER_KEYSLOT = "cluster|keyslot",
+    CLUSTER_MYID = "cluster|myid",
+    CLUSTER_MYSHARDID = "cluster|myshardid",
     CLUSTER_SHARDS = "cluster|shards",
     CLUSTER_SLOTS = "cluster|slots",
     COMMAND = "command",

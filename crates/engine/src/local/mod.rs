@@ -9,6 +9,7 @@
 
 mod client_command;
 mod client_list;
+mod cluster;
 mod hello;
 mod info;
 
@@ -82,6 +83,9 @@ impl Engine {
             ids::EXEC => self.refuse(call, reject::EXEC_WITHOUT_MULTI),
             ids::DISCARD => self.refuse(call, reject::DISCARD_WITHOUT_MULTI),
             ids::UNWATCH => self.ok(call),
+            ids::READONLY | ids::READWRITE | ids::ASKING if self.settings.facade.on => {
+                self.ok(call)
+            }
             ids::READONLY | ids::READWRITE | ids::ASKING => self.refuse(call, reject::NO_CLUSTER),
             _ => self.client_command(now, call),
         }

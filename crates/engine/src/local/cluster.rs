@@ -1,0 +1,207 @@
+//! CLUSTER in front of several servers: respool shown as a cluster of its own, or as none.
+//!
+//! A client that knows clusters would connect to the nodes that it is told of, past the proxy. So by default it gets what a server that is
+//! no cluster answers, and works as with one server. With `facade` on, respool shows itself as a cluster: of one node, or of one
+//! node per announced address, each with an equal share of the slots. Any of them serves any slot, so a client that finds the
+//! "wrong" one is served and never redirected.
+//!
+//! Not here: the real slots (`topology`).
+//!
+//! Invariant: every slot is told of exactly once, and the same for all clients.
+
+use super::Call;
+use crate::command::ids;
+use crate::engine::Engine;
+use crate::node::Address;
+use crate::reject;
+use crate::request::Step;
+use crate::route::slot::slot;
+use crate::topology::slots::SLOTS;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use resp::{Protocol, encode};
+
+/// One node of the cluster that is shown.
+struct Shown {
+    host: String,
+    port: u16,
+    id: String,
+    first: u16,
+    last: u16,
+}
+
+impl Engine {
+    /// Answers a CLUSTER command.
+    pub(crate) fn answer_cluster(&mut self, call: &Call<'_>) -> Step {
+        if !self.settings.facade.on {
+            return self.refuse(call, reject::NO_CLUSTER);
+        }
+        let Some(client) = self.clients.get(call.id) else { return Step::Gone };
+        let protocol = client.protocol;
+        let shown = self.shown(&client.identity.laddr);
+        let me =
+            shown.iter().find(|node| client.identity.laddr == node.address()).unwrap_or(&shown[0]);
+        let mut reply = Vec::new();
+        match call.command {
+            ids::CLUSTER_SLOTS => slots(&mut reply, &shown),
+            ids::CLUSTER_SHARDS => shards(&mut reply, &shown, protocol),
+            ids::CLUSTER_NODES => {
+                encode::verbatim(&mut reply, *b"txt", nodes(&shown, &me.id).as_bytes(), protocol);
+            }
+            ids::CLUSTER_INFO => {
+                encode::verbatim(&mut reply, *b"txt", info(shown.len()).as_bytes(), protocol);
+            }
+            ids::CLUSTER_MYID | ids::CLUSTER_MYSHARDID => {
+                encode::bulk(&mut reply, me.id.as_bytes())
+            }
+            ids::CLUSTER_KEYSLOT => match call.args {
+                [_, _, key] => encode::integer(&mut reply, i64::from(slot(key))),
+                _ => reject::arity(&mut reply, "cluster|keyslot"),
+            },
+            _ => {
+                let word = call.args.get(1).copied().unwrap_or_default();
+                reject::unknown_subcommand(&mut reply, "cluster", word);
+            }
+        }
+        self.say(call, |out| out.extend_from_slice(&reply))
+    }
+
+    /// The nodes that are shown: those announced, or the address that this client connected to.
+    fn shown(&self, laddr: &str) -> Vec<Shown> {
+        let mut addresses: Vec<(String, u16)> = Vec::new();
+        for address in &self.settings.facade.announce {
+            if let Address::Tcp { host, port } = address {
+                addresses.push((host.clone(), *port));
+            }
+        }
+        if addresses.is_empty() {
+            let (host, port) = laddr.rsplit_once(':').unwrap_or((laddr, "0"));
+            addresses.push((host.trim_matches(['[', ']']).to_string(), port.parse().unwrap_or(0)));
+        }
+        let count = addresses.len();
+        let begin = |index: usize| (index * SLOTS / count) as u16;
+        let shown = addresses.into_iter().enumerate().map(|(index, (host, port))| {
+            let last = ((index + 1) * SLOTS / count - 1) as u16;
+            Shown { id: id_of(&host, port), host, port, first: begin(index), last }
+        });
+        shown.collect()
+    }
+}
+
+impl Shown {
+    fn address(&self) -> String {
+        Address::tcp(self.host.clone(), self.port).label()
+    }
+}
+
+/// Forty hexadecimal digits that only depend on the address, so that a restart changes no node's id.
+fn id_of(host: &str, port: u16) -> String {
+    let mut id = String::new();
+    for part in 0..3 {
+        let digest = md5::compute(format!("respool {part} {host}:{port}").as_bytes());
+        id.push_str(&format!("{digest:x}"));
+    }
+    id.truncate(40);
+    id
+}
+
+fn slots(out: &mut Vec<u8>, shown: &[Shown]) {
+    encode::array(out, shown.len());
+    for node in shown {
+        encode::array(out, 3);
+        encode::integer(out, i64::from(node.first));
+        encode::integer(out, i64::from(node.last));
+        encode::array(out, 4);
+        encode::bulk(out, node.host.as_bytes());
+        encode::integer(out, i64::from(node.port));
+        encode::bulk(out, node.id.as_bytes());
+        // Metadata; Redis 7 has an empty list here when the endpoint is the address.
+        encode::array(out, 0);
+    }
+}
+
+fn shards(out: &mut Vec<u8>, shown: &[Shown], protocol: Protocol) {
+    let text = |out: &mut Vec<u8>, name: &str, value: &str| {
+        encode::bulk(out, name.as_bytes());
+        encode::bulk(out, value.as_bytes());
+    };
+    encode::array(out, shown.len());
+    for node in shown {
+        encode::map(out, 2, protocol);
+        encode::bulk(out, b"slots");
+        encode::array(out, 2);
+        encode::integer(out, i64::from(node.first));
+        encode::integer(out, i64::from(node.last));
+        encode::bulk(out, b"nodes");
+        encode::array(out, 1);
+        encode::map(out, 7, protocol);
+        text(out, "id", &node.id);
+        encode::bulk(out, b"port");
+        encode::integer(out, i64::from(node.port));
+        text(out, "ip", &node.host);
+        text(out, "endpoint", &node.host);
+        text(out, "role", "master");
+        encode::bulk(out, b"replication-offset");
+        encode::integer(out, 0);
+        text(out, "health", "online");
+    }
+}
+
+fn nodes(shown: &[Shown], me: &str) -> String {
+    let mut text = String::new();
+    for node in shown {
+        let (id, host, port) = (&node.id, &node.host, node.port);
+        let bus = u32::from(port) + 10_000;
+        let myself = if node.id == me { "myself,master" } else { "master" };
+        let (first, last) = (node.first, node.last);
+        text.push_str(&format!(
+            "{id} {host}:{port}@{bus} {myself} - 0 0 1 connected {first}-{last}\n"
+        ));
+    }
+    text
+}
+
+fn info(nodes: usize) -> String {
+    let slots = SLOTS;
+    [
+        "cluster_enabled:1".to_string(),
+        "cluster_state:ok".to_string(),
+        format!("cluster_slots_assigned:{slots}"),
+        format!("cluster_slots_ok:{slots}"),
+        "cluster_slots_pfail:0".to_string(),
+        "cluster_slots_fail:0".to_string(),
+        format!("cluster_known_nodes:{nodes}"),
+        format!("cluster_size:{nodes}"),
+        "cluster_current_epoch:1".to_string(),
+        "cluster_my_epoch:1".to_string(),
+        String::new(),
+    ]
+    .join("\r\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_look_like_a_servers_and_belong_to_an_address() {
+        let id = id_of("10.0.0.1", 6380);
+        assert!(id.len() == 40 && id.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        assert_eq!(id, id_of("10.0.0.1", 6380));
+        assert_ne!(id, id_of("10.0.0.1", 6381));
+    }
+
+    #[test]
+    fn a_node_is_written_as_servers_write_it() {
+        let id = id_of("h", 1);
+        let shown = [Shown { host: "h".into(), port: 1, id: id.clone(), first: 0, last: 16_383 }];
+        assert_eq!(
+            nodes(&shown, &id),
+            format!("{id} h:1@10001 myself,master - 0 0 1 connected 0-16383\n")
+        );
+        let mut out = Vec::new();
+        slots(&mut out, &shown);
+        assert!(out.starts_with(b"*1\r\n*3\r\n:0\r\n:16383\r\n*4\r\n$1\r\nh\r\n:1\r\n$40\r\n"));
+    }
+}
