@@ -83,6 +83,8 @@ pub fn run(
 ) -> Result<Run> {
     let began = Instant::now();
     let began_at = jiff::Timestamp::now();
+    // Whole seconds are enough for a person, and nothing is computed from it.
+    let began_at = began_at.round(jiff::Unit::Second).unwrap_or(began_at);
     pin::check(&plan.pins).map_err(|why| anyhow!(why))?;
     let course = Course::new(plan, options).map_err(|why| anyhow!(why))?;
     course.left_out.iter().for_each(|sentence| watch.notice(sentence));
