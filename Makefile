@@ -5,14 +5,15 @@
 
 CARGO_TARGET_DIR ?= target
 RESPOOL := $(CARGO_TARGET_DIR)/release/respool
+BENCH := $(CARGO_TARGET_DIR)/release/respool-bench
 
-# For `make cost`: rounds, and other proxies to compare with. nutcracker (twemproxy) is taken from
+# For `make cost` and `make bench`: other proxies to compare with. nutcracker (twemproxy) is taken from
 # PATH when it is there; predixy is in no distribution, so its binary is named: PREDIXY=/path/to/it
 ROUNDS ?= 5
-NUTCRACKER ?= $(shell command -v nutcracker)
 PREDIXY ?=
+PROGRAMS := --respool $(RESPOOL) $(if $(PREDIXY),--predixy $(PREDIXY))
 
-.PHONY: help build demo test test-long check clients cost fuzz docs
+.PHONY: help build build-bench demo test test-long check clients bench cost fuzz docs
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,12 +35,19 @@ check: ## the quick part of `make test`: tidy, format, clippy, cargo's tests
 build: ## the release binary
 	cargo build --release --package server --bin respool
 
+build-bench: build
+	cargo build --release --package bench --bin respool-bench
+
 clients: build ## client libraries and Redis' tools against respool
 	tests/clients/run --respool $(RESPOOL)
 
-cost: build ## CPU per request beside other proxies (docs/guides/benchmarking.md)
-	scripts/cost.py --proxy respool=$(RESPOOL) --rounds $(ROUNDS) --check \
-		$(if $(NUTCRACKER),--nutcracker $(NUTCRACKER)) $(if $(PREDIXY),--predixy $(PREDIXY))
+bench: build-bench ## direct, respool and nutcracker side by side, a few minutes; prints where the report lies
+	@scripts/install bench
+	$(BENCH) run predixy-8 --spawn --short $(PROGRAMS)
+	$(BENCH) run camellia-4 --spawn --short $(PROGRAMS)
+
+cost: build-bench ## CPU per request beside other proxies, judged by the project's limits
+	$(BENCH) run cost --spawn --check --rounds $(ROUNDS) $(PROGRAMS)
 
 fuzz: ## each fuzz target for SECONDS_EACH (60) seconds; needs a nightly toolchain
 	@scripts/fuzz

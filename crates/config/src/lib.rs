@@ -22,7 +22,7 @@ pub mod problem;
 mod rules;
 pub mod schema;
 mod secret;
-mod suggest;
+pub mod suggest;
 
 pub use address::{ListenAddress, PoolKind, UpstreamAddress, UpstreamUrl};
 pub use compile::{FileText, Sources, load, load_file};

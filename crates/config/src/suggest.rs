@@ -3,15 +3,14 @@
 //! Invariant: a suggestion is always one of the candidates, and none is made when the distance would make it a guess.
 
 /// The closest candidate, or `None` if all are too far away. Dashes count as underscores, capitals as small letters.
-pub(crate) fn closest<'a>(
-    typed: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
-    let typed: Vec<char> =
-        typed.to_lowercase().replace('-', "_").chars().take(TYPED_CHARS_MAX).collect();
+#[must_use]
+pub fn closest<'a>(typed: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let plain =
+        |text: &str| -> Vec<char> { text.to_lowercase().replace('-', "_").chars().collect() };
+    let typed: Vec<char> = plain(typed).into_iter().take(TYPED_CHARS_MAX).collect();
     candidates
         .into_iter()
-        .map(|candidate| (distance(&typed, &candidate.chars().collect::<Vec<_>>()), candidate))
+        .map(|candidate| (distance(&typed, &plain(candidate)), candidate))
         .min_by_key(|&(distance, _)| distance)
         .filter(|&(distance, candidate)| distance <= candidate.chars().count().max(3) / 3)
         .map(|(_, candidate)| candidate)
@@ -56,6 +55,8 @@ mod tests {
         assert_eq!(closest("logs", names), Some("log"));
         assert_eq!(closest("threads", names), None);
         assert_eq!(closest("", names), None);
+        assert_eq!(closest("predixi_8", ["scale", "predixy-8"]), Some("predixy-8"));
+        assert_eq!(closest("set p=2", ["GET P=20", "SET P=20"]), Some("SET P=20"));
     }
 
     #[test]

@@ -1,0 +1,224 @@
+//! How each kind of proxy is started: its files and its arguments.
+//!
+//! Each gets its own defaults wherever it has some, as many workers as the plan says, and a hash that spreads keys over
+//! shards as its own documentation recommends (ketama with fnv1a_64 for nutcracker, crc16 modulo for predixy): different
+//! placements, the same work.
+//!
+//! What it is not: tuning. More options come from the plan, word by word, behind ours.
+//!
+//! Invariant: when [`Proxy::start`] returns, a SET went through it to a server; an answer to PING would not show that the
+//! server behind is reached, since most proxies answer it themselves.
+
+use std::ffi::OsString;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::process::{Process, Stop, folder, wait_for};
+use super::program::Program;
+use super::servers::Start;
+use super::{INTERRUPTED, pin, ports, probe};
+use crate::plan::{TargetKind, TargetPlan, Topology, TopologyKind};
+
+/// A running proxy.
+#[derive(Debug)]
+pub(super) struct Proxy {
+    process: Process,
+    address: SocketAddr,
+}
+
+/// What a proxy is to be put together from.
+struct Parts<'a> {
+    target: &'a TargetPlan,
+    topology: TopologyKind,
+    servers: &'a [SocketAddr],
+    listen: SocketAddr,
+    folder: &'a Path,
+}
+
+impl Proxy {
+    /// Starts `target` in front of `servers`, which are those of `topology`.
+    ///
+    /// # Errors
+    /// In words, with the end of its output.
+    pub(super) fn start(
+        target: &TargetPlan,
+        program: &Program,
+        topology: &Topology,
+        servers: &[SocketAddr],
+        start: Start<'_>,
+    ) -> Result<Self, String> {
+        let mut why = String::new();
+        for attempt in 0..PORT_TRIES {
+            let listen = ports::free().ok_or("no port of 127.0.0.1 is free")?;
+            let name = format!("{}-{}-{attempt}", target.name, topology.name);
+            let folder = folder(start.folder, &name)?;
+            let parts = Parts { target, topology: topology.kind, servers, listen, folder: &folder };
+            let args = parts.args()?;
+            let stop = match target.kind {
+                TargetKind::Command(_) => Stop::Ask,
+                _ => Stop::Kill,
+            };
+            let process = Process::spawn(&target.name, &program.path, &args, &folder, stop);
+            let process =
+                process.map_err(|error| format!("{}: {error}", program.path.display()))?;
+            let mut proxy = Self { process, address: listen };
+            match proxy.wait_ready(start) {
+                Ok(()) => {
+                    pin::process(proxy.process.pid(), start.cores)?;
+                    return Ok(proxy);
+                }
+                Err(text) if text == INTERRUPTED => return Err(text),
+                Err(text) => why = text,
+            }
+        }
+        Err(why)
+    }
+
+    /// Where clients connect.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its process id.
+    pub(super) fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// In words, when it has ended.
+    pub(super) fn ended(&mut self) -> Option<String> {
+        self.process.ended()
+    }
+
+    fn wait_ready(&mut self, start: Start<'_>) -> Result<(), String> {
+        let mut last = String::new();
+        let question = || {
+            if start.interrupted.load(Ordering::Relaxed) {
+                return Some(Err(INTERRUPTED.to_owned()));
+            }
+            if let Some(text) = self.process.ended() {
+                return Some(Err(text));
+            }
+            match probe::ask(self.address, &["SET", "respool-bench:ready", "1"]) {
+                Ok(_) => Some(Ok(())),
+                // An error reply may be that of a proxy whose connection to the server is not up yet.
+                Err(text) => {
+                    last = text;
+                    None
+                }
+            }
+        };
+        let answer = wait_for(START_LIMIT, question);
+        answer.unwrap_or_else(|| {
+            Err(format!(
+                "no SET went through on {} within {START_LIMIT:?} ({last}); the end of its output:\n{}",
+                self.address,
+                self.process.log_tail()
+            ))
+        })
+    }
+}
+
+impl Parts<'_> {
+    /// Writes the files that the program wants, and returns its arguments.
+    fn args(&self) -> Result<Vec<OsString>, String> {
+        let mut args: Vec<OsString> = match &self.target.kind {
+            TargetKind::Respool => self.respool().map(OsString::from).to_vec(),
+            TargetKind::Nutcracker => self.nutcracker()?,
+            TargetKind::Predixy => vec![self.write("predixy.conf", &self.predixy())?.into()],
+            TargetKind::Command(words) => {
+                words.iter().skip(1).map(|word| self.fill(word).into()).collect()
+            }
+            TargetKind::Direct | TargetKind::External(_) => {
+                return Err(format!("`{}` is no proxy that can be started", self.target.name));
+            }
+        };
+        args.extend(self.target.options.iter().map(|option| OsString::from(self.fill(option))));
+        Ok(args)
+    }
+
+    fn respool(&self) -> [String; 6] {
+        [
+            "--upstream".to_owned(),
+            format!("redis://{}", self.servers[0]),
+            "--listen".to_owned(),
+            self.listen.to_string(),
+            "--workers".to_owned(),
+            self.target.workers.to_string(),
+        ]
+    }
+
+    fn nutcracker(&self) -> Result<Vec<OsString>, String> {
+        let mut text = format!(
+            "bench:\n  listen: {}\n  redis: true\n  hash: fnv1a_64\n  distribution: ketama\n  servers:\n",
+            self.listen
+        );
+        for server in self.servers {
+            text.push_str(&format!("    - {server}:1\n"));
+        }
+        // It opens a port for its statistics whether one wants them or not; the default one may be taken.
+        let stats = ports::free().ok_or("no port of 127.0.0.1 is free")?.port();
+        let mut args = vec!["-c".into(), self.write("nutcracker.yml", &text)?.into()];
+        args.extend(["--stats-addr=127.0.0.1".into(), format!("--stats-port={stats}").into()]);
+        Ok(args)
+    }
+
+    /// As its `conf/` documents. Logging of every so-many-th request is off: its default would be measured too.
+    fn predixy(&self) -> String {
+        let mut text = format!(
+            "Name bench\nBind {}\nWorkerThreads {}\nLogInfoSample 0\n\
+             Authority {{\n    Auth {{\n        Mode admin\n    }}\n}}\n",
+            self.listen, self.target.workers
+        );
+        let list = |indent: &str| {
+            self.servers.iter().map(|s| format!("{indent}+ {s}\n")).collect::<String>()
+        };
+        match self.topology {
+            TopologyKind::Cluster => {
+                text.push_str(&format!(
+                    "ClusterServerPool {{\n    Servers {{\n{}    }}\n}}\n",
+                    list("        ")
+                ));
+            }
+            TopologyKind::Single | TopologyKind::Shards => {
+                text.push_str("StandaloneServerPool {\n    RefreshMethod fixed\n");
+                // It refuses several groups without a hash, and needs none for one.
+                if self.servers.len() > 1 {
+                    text.push_str("    Hash crc16\n    Distribution modula\n");
+                }
+                for (number, server) in self.servers.iter().enumerate() {
+                    text.push_str(&format!(
+                        "    Group shard{number:03} {{\n        + {server}\n    }}\n"
+                    ));
+                }
+                text.push_str("}\n");
+            }
+        }
+        text
+    }
+
+    /// Replaces the places of a word.
+    fn fill(&self, word: &str) -> String {
+        let servers: Vec<_> = self.servers.iter().map(SocketAddr::to_string).collect();
+        word.replace("{port}", &self.listen.port().to_string())
+            .replace("{workers}", &self.target.workers.to_string())
+            .replace("{servers}", &servers.join(","))
+            .replace("{dir}", &self.folder.to_string_lossy())
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<PathBuf, String> {
+        let path = self.folder.join(name);
+        fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(path)
+    }
+}
+
+/// How long a proxy may take until a request goes through; most take milliseconds.
+const START_LIMIT: Duration = Duration::from_secs(20);
+/// How often another port is tried when it ends at once.
+const PORT_TRIES: u32 = 3;
+
+#[cfg(test)]
+mod tests;
