@@ -156,6 +156,12 @@ fn camellia_4_runs_and_says_who_cannot_serve_shards() {
 }
 
 #[test]
+fn camellia_cluster_runs() {
+    let run = scenario("camellia-cluster", &["--visit", "respool"]);
+    assert_eq!(visits(&run).len(), 8, "{:?}", visits(&run));
+}
+
+#[test]
 fn monitoring_cost_runs() {
     let run = scenario("monitoring-cost", &["--visit", "respool", "everything"]);
     assert_eq!((run.base.as_str(), visits(&run).len()), ("respool", 8));

@@ -617,6 +617,7 @@ fn built_in_scenarios_are_the_files_of_the_repository() {
 /// Name, tests, targets, visits of one round when every program is there and serves every topology.
 const EXPECTED: &[(&str, usize, usize, usize)] = &[
     ("camellia-4", 12, 4, 48),
+    ("camellia-cluster", 8, 2, 16),
     ("cost", 4, 4, 16),
     ("monitoring-cost", 4, 7, 28),
     ("pipeline-ladder", 6, 4, 24),

@@ -32,6 +32,7 @@ use reader::{Notes, Section};
 /// (name, text) of every scenario that is built in.
 pub const BUILT_IN: &[(&str, &str)] = &[
     ("camellia-4", include_str!("../../../../bench/scenarios/camellia-4.toml")),
+    ("camellia-cluster", include_str!("../../../../bench/scenarios/camellia-cluster.toml")),
     ("cost", include_str!("../../../../bench/scenarios/cost.toml")),
     ("monitoring-cost", include_str!("../../../../bench/scenarios/monitoring-cost.toml")),
     ("pipeline-ladder", include_str!("../../../../bench/scenarios/pipeline-ladder.toml")),

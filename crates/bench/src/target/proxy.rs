@@ -1,7 +1,7 @@
 //! How each kind of proxy is started: its files and its arguments.
 //!
 //! Each gets its own defaults wherever it has some, as many workers as the plan says, and a hash that spreads keys over
-//! shards as its own documentation recommends (ketama with fnv1a_64 for nutcracker, crc16 modulo for predixy): different
+//! shards as its own documentation recommends (ketama with fnv1a_64 for nutcracker and respool, crc16 modulo for predixy): different
 //! placements, the same work.
 //!
 //! What it is not: tuning. More options come from the plan, word by word, behind ours.
@@ -125,7 +125,7 @@ impl Parts<'_> {
     /// Writes the files that the program wants, and returns its arguments.
     fn args(&self) -> Result<Vec<OsString>, String> {
         let mut args: Vec<OsString> = match &self.target.kind {
-            TargetKind::Respool => self.respool().map(OsString::from).to_vec(),
+            TargetKind::Respool => self.respool()?,
             TargetKind::Nutcracker => self.nutcracker()?,
             TargetKind::Predixy => vec![self.write("predixy.conf", &self.predixy())?.into()],
             TargetKind::Command(words) => {
@@ -139,15 +139,26 @@ impl Parts<'_> {
         Ok(args)
     }
 
-    fn respool(&self) -> [String; 6] {
-        [
-            "--upstream".to_owned(),
-            format!("redis://{}", self.servers[0]),
-            "--listen".to_owned(),
-            self.listen.to_string(),
-            "--workers".to_owned(),
-            self.target.workers.to_string(),
-        ]
+    fn respool(&self) -> Result<Vec<OsString>, String> {
+        let servers: Vec<String> = self.servers.iter().map(ToString::to_string).collect();
+        let mut args: Vec<OsString> = match self.topology {
+            TopologyKind::Single => vec!["--upstream".into(), format!("redis://{}", servers[0]).into()],
+            TopologyKind::Cluster => {
+                vec!["--upstream".into(), format!("redis-cluster://{}", servers.join(",")).into()]
+            }
+            TopologyKind::Shards => {
+                let shards: Vec<String> =
+                    servers.iter().map(|server| format!("\"redis://{server}\"")).collect();
+                let text = format!(
+                    "[sharding]\nhash = \"fnv1a_64\"\ndistribution = \"ketama\"\nshards = [{}]\n",
+                    shards.join(", ")
+                );
+                vec!["--config".into(), self.write("respool.toml", &text)?.into()]
+            }
+        };
+        args.extend(["--listen".into(), self.listen.to_string().into()]);
+        args.extend(["--workers".into(), self.target.workers.to_string().into()]);
+        Ok(args)
     }
 
     fn nutcracker(&self) -> Result<Vec<OsString>, String> {

@@ -14,7 +14,7 @@ const TABLE: &[(&str, &[TopologyKind], &str)] = &[
         &[Single],
         "the load talks to one endpoint and knows nothing of shards and clusters",
     ),
-    ("respool", &[Single], "respool serves one server; shards and clusters come later"),
+    ("respool", &[Single, Shards, Cluster], ""),
     ("nutcracker", &[Single, Shards], "nutcracker knows nothing of clusters"),
     ("predixy", &[Single, Shards, Cluster], ""),
     ("command", &[Single, Shards, Cluster], ""),
@@ -95,8 +95,8 @@ mod tests {
     #[test]
     fn sentences_name_target_topology_and_reason() {
         assert_eq!(
-            refusal(&target(TargetKind::Respool, 1), &topology(Shards)).unwrap(),
-            "`it` is not visited with the topology `servers`: respool serves one server; shards and clusters come later."
+            refusal(&target(TargetKind::Nutcracker, 1), &topology(Cluster)).unwrap(),
+            "`it` is not visited with the topology `servers`: nutcracker knows nothing of clusters."
         );
         assert_eq!(refusal(&target(TargetKind::Nutcracker, 1), &topology(Shards)), None);
         assert!(refusal(&target(TargetKind::Nutcracker, 1), &topology(Cluster)).is_some());

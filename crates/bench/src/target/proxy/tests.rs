@@ -40,6 +40,15 @@ fn respool() {
         "--upstream redis://127.0.0.1:7001 --listen 127.0.0.1:6380 --workers 2 --log-level debug"
     );
     assert_eq!(file, "");
+    let (args, _) = made(&target, TopologyKind::Cluster, 2);
+    assert_eq!(args[1], "redis-cluster://127.0.0.1:7001,127.0.0.1:7002");
+    let (args, file) = made(&target, TopologyKind::Shards, 2);
+    assert_eq!(args[..2], ["--config", "DIR/respool.toml"]);
+    assert_eq!(
+        file,
+        "[sharding]\nhash = \"fnv1a_64\"\ndistribution = \"ketama\"\n\
+         shards = [\"redis://127.0.0.1:7001\", \"redis://127.0.0.1:7002\"]\n"
+    );
 }
 
 #[test]
