@@ -15,6 +15,7 @@ use crate::merge::Merge;
 use crate::node::Node;
 use crate::pool::BufferPool;
 use crate::redirect::Parked;
+use crate::scatter::Scratch;
 use crate::settings::Settings;
 use crate::stats::Stats;
 use crate::time::Time;
@@ -109,6 +110,8 @@ pub struct Engine {
     /// Requests on their way to another server.
     pub(crate) parked: VecDeque<Parked>,
     pub(crate) parked_bytes: usize,
+    /// For requests that are split.
+    pub(crate) scratch_parts: Scratch,
     /// Requests whose parts are under way.
     pub(crate) merges: Slab<MergeKind, Merge>,
     pub(crate) upstreams: Slab<UpstreamKind, Upstream>,
@@ -161,6 +164,7 @@ impl Engine {
             topology_waiters: Vec::new(),
             parked: VecDeque::new(),
             parked_bytes: 0,
+            scratch_parts: Scratch::default(),
             merges: Slab::default(),
             upstreams: Slab::default(),
             by_key: BTreeMap::new(),

@@ -187,7 +187,9 @@ impl Engine {
             return Step::Done;
         }
         if !request.inline {
-            let args: Vec<&[u8]> = Args::new(frame).collect();
+            // Their number is known, but no iterator over bytes of a peer promises it.
+            let mut args: Vec<&[u8]> = Vec::with_capacity(request.args as usize);
+            args.extend(Args::new(frame));
             return self.dispatch_args(now, id, frame, &args);
         }
         let words = match inline::split(frame) {

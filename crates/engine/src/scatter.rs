@@ -20,6 +20,7 @@ use crate::command::{self, Command, CommandId, Learned, RequestPolicy, ResponseP
 use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, UpstreamId};
+use crate::limits::POOLED_BUFFER_BYTES;
 use crate::merge::{How, Merge, scan};
 use crate::reject;
 use crate::request::Step;
@@ -45,12 +46,30 @@ pub(crate) struct Wish<'a> {
     pub(crate) silent: bool,
 }
 
-/// One part of a request that is split.
-struct Part {
+/// One part of a request that goes to several nodes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
     node: NodeId,
-    bytes: Vec<u8>,
-    /// Which of the request's units (keys, or keys with what belongs to them) are in it.
-    units: Vec<u32>,
+    /// Which of the ordered units are in it.
+    from: u32,
+    to: u32,
+}
+
+/// What the parts of a request say.
+enum Body<'a> {
+    /// All the same.
+    Same(&'a [u8]),
+    /// Each its own units, in the order of their places.
+    Units(Unit, &'a [&'a [u8]], &'a [(Place, u32)]),
+}
+
+/// Lists that each split request needs, kept so that none is allocated for it.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    order: Vec<(Place, u32)>,
+    parts: Vec<Part>,
+    ways: Vec<Result<UpstreamId, Vec<u8>>>,
+    merged: Vec<u8>,
 }
 
 /// The row of the subcommand, where the row of the container says nothing.
@@ -61,7 +80,7 @@ fn row_of(id: CommandId, args: &[&[u8]]) -> CommandId {
 
 /// Index and text of every key of a call.
 fn keys_of<'a>(args: &[&'a [u8]], learned: Option<&Learned>) -> Vec<(usize, &'a [u8])> {
-    let mut found = Vec::new();
+    let mut found = Vec::with_capacity(args.len());
     let Some(name) = args.first() else { return found };
     match command::lookup(name) {
         Some(id) => {
@@ -137,20 +156,20 @@ impl Engine {
 
     /// A request that names no key.
     fn without_keys(&mut self, now: Time, wish: &Wish<'_>) -> Step {
-        let Some(row) = wish.row else { return self.to_any(now, wish) };
+        let Some(row) = wish.row else { return self.forward_to_any(now, wish) };
         if row == ids::SCAN {
             return self.scan(now, wish);
         }
         match row.row().request_policy {
             RequestPolicy::AllShards | RequestPolicy::AllNodes => match how_of(row, wish.args) {
-                Some(how) => self.to_all(now, wish, how),
-                None => self.to_any(now, wish),
+                Some(how) => self.send_to_all(now, wish, how),
+                None => self.forward_to_any(now, wish),
             },
-            _ => self.to_any(now, wish),
+            _ => self.forward_to_any(now, wish),
         }
     }
 
-    fn to_any(&mut self, now: Time, wish: &Wish<'_>) -> Step {
+    fn forward_to_any(&mut self, now: Time, wish: &Wish<'_>) -> Step {
         match self.router.any_node() {
             Some(node) => self.forward_to(now, wish, node, Lane::Shared),
             None => self.unserved_step(now, wish.id, 0, wish.silent),
@@ -158,22 +177,18 @@ impl Engine {
     }
 
     /// Sends the request to every primary.
-    fn to_all(&mut self, now: Time, wish: &Wish<'_>, how: How) -> Step {
+    fn send_to_all(&mut self, now: Time, wish: &Wish<'_>, how: How) -> Step {
         let nodes = self.router.primaries();
         if nodes.is_empty() || !self.router.is_covered() {
             return self.unserved_step(now, wish.id, 0, wish.silent);
         }
-        let parts = nodes.into_iter().map(|node| Part {
-            node,
-            bytes: wish.frame.to_vec(),
-            units: Vec::new(),
-        });
-        let parts: Vec<Part> = parts.collect();
+        let parts: Vec<Part> =
+            nodes.into_iter().map(|node| Part { node, from: 0, to: 0 }).collect();
         let lane = match wish.row.map(|row| row.row().class) {
             Some(command::Class::Control) => Lane::Control,
             _ => Lane::Shared,
         };
-        self.send_parts(now, wish, lane, how, parts)
+        self.send_parts(now, wish, lane, how, &parts, &Body::Same(wish.frame))
     }
 
     /// SCAN goes from one primary to the next; the cursor says where it is.
@@ -184,7 +199,7 @@ impl Engine {
         }
         let Some(given) = wish.args.get(1).and_then(|cursor| scan::read(cursor)) else {
             // Not a cursor at all, or no argument: the server has the words for it.
-            return self.to_any(now, wish);
+            return self.forward_to_any(now, wish);
         };
         let place = scan::resume(given, nodes.len(), self.topology_mark());
         let mut args = wish.args.to_vec();
@@ -192,9 +207,9 @@ impl Engine {
         args[1] = &cursor;
         let mut bytes = Vec::new();
         encode::request(&mut bytes, &args);
-        let part = Part { node: nodes[place.index], bytes, units: Vec::new() };
+        let part = Part { node: nodes[place.index], from: 0, to: 0 };
         let how = How::Scan { place, nodes: nodes.len() };
-        self.send_parts(now, wish, Lane::Shared, how, alloc::vec![part])
+        self.send_parts(now, wish, Lane::Shared, how, &[part], &Body::Same(&bytes))
     }
 
     /// Splits a request by the places of its keys.
@@ -206,28 +221,52 @@ impl Engine {
         keys: &[(usize, &[u8])],
     ) -> Step {
         let Some(unit) = Unit::of(wish.args.len(), keys) else {
-            // Arguments are missing; the server has the words for it.
-            return self.to_any(now, wish);
+            // Arguments are missing. A node would look at the slots first and say CROSSSLOT.
+            let name = wish.row.map_or("command", CommandId::name);
+            self.stats.command(wish.row).rejected += 1;
+            self.reply(wish.id, wish.silent, |out| reject::arity(out, name));
+            return Step::Done;
         };
-        let places = keys.iter().map(|(_, key)| self.router.place(key));
-        let mut order: Vec<(Place, u32)> = places.zip(0..).collect();
-        order.sort_unstable();
-        let mut parts: Vec<Part> = Vec::new();
-        for group in order.chunk_by(|left, right| left.0 == right.0) {
+        let mut scratch = core::mem::take(&mut self.scratch_parts);
+        scratch.order.clear();
+        scratch.order.extend(keys.iter().map(|(_, key)| self.router.place(key)).zip(0..));
+        // The place and the unit together are never equal, so this order is stable.
+        scratch.order.sort_unstable();
+        let step = match self.parts_of(wish, &mut scratch) {
+            Err(place) => self.unserved_step(now, wish.id, place.pool, wish.silent),
+            Ok(()) => {
+                let how = match row.response_policy {
+                    ResponsePolicy::AggSum => How::Sum,
+                    ResponsePolicy::AllSucceeded => How::AllOk,
+                    _ => How::Elements {
+                        units: scratch.order.iter().map(|(_, unit)| *unit).collect(),
+                        ends: scratch.parts.iter().map(|part| part.to).collect(),
+                    },
+                };
+                let body = Body::Units(unit, wish.args, &scratch.order);
+                let parts = core::mem::take(&mut scratch.parts);
+                let step = self.send_parts(now, wish, Lane::Shared, how, &parts, &body);
+                scratch.parts = parts;
+                step
+            }
+        };
+        self.scratch_parts.order = scratch.order;
+        self.scratch_parts.parts = scratch.parts;
+        step
+    }
+
+    /// Makes a part of each group of units with one place; the place that nobody has, if there is one.
+    fn parts_of(&self, wish: &Wish<'_>, scratch: &mut Scratch) -> Result<(), Place> {
+        scratch.parts.clear();
+        let mut from = 0;
+        for group in scratch.order.chunk_by(|left, right| left.0 == right.0) {
             let place = group[0].0;
-            let Some(node) = self.node_for(place, wish.row) else {
-                return self.unserved_step(now, wish.id, place.pool, wish.silent);
-            };
-            let units: Vec<u32> = group.iter().map(|(_, unit)| *unit).collect();
-            let bytes = unit.request(wish.args, &units);
-            parts.push(Part { node, bytes, units });
+            let node = self.node_for(place, wish.row).ok_or(place)?;
+            let to = from + group.len() as u32;
+            scratch.parts.push(Part { node, from, to });
+            from = to;
         }
-        let how = match row.response_policy {
-            ResponsePolicy::AggSum => How::Sum,
-            ResponsePolicy::AllSucceeded => How::AllOk,
-            _ => How::Elements { units: parts.iter().map(|part| part.units.clone()).collect() },
-        };
-        self.send_parts(now, wish, Lane::Shared, how, parts)
+        Ok(())
     }
 
     /// Writes the parts of a request to their nodes, or holds the client before the first is written.
@@ -237,12 +276,30 @@ impl Engine {
         wish: &Wish<'_>,
         lane: Lane,
         how: How,
-        parts: Vec<Part>,
+        parts: &[Part],
+        body: &Body<'_>,
     ) -> Step {
-        let Some(client) = self.clients.get(wish.id) else { return Step::Gone };
-        let (protocol, db) = (client.protocol, client.db);
-        let resp3 = protocol == Protocol::Resp3;
-        let mut ways: Vec<Result<UpstreamId, Vec<u8>>> = Vec::with_capacity(parts.len());
+        let mut ways = core::mem::take(&mut self.scratch_parts.ways);
+        ways.clear();
+        let step = match self.ways_of(now, wish, lane, parts, &mut ways) {
+            Some(step) => step,
+            None => self.write_parts(now, wish, how, parts, &ways, body),
+        };
+        self.scratch_parts.ways = ways;
+        step
+    }
+
+    /// Finds the upstream of each part; `Some`: the client must wait.
+    fn ways_of(
+        &mut self,
+        now: Time,
+        wish: &Wish<'_>,
+        lane: Lane,
+        parts: &[Part],
+        ways: &mut Vec<Result<UpstreamId, Vec<u8>>>,
+    ) -> Option<Step> {
+        let Some(client) = self.clients.get(wish.id) else { return Some(Step::Gone) };
+        let (resp3, db) = (client.protocol == Protocol::Resp3, client.db);
         for (index, part) in parts.iter().enumerate() {
             // Parts of one node often stand side by side; their way is the same.
             if index > 0 && parts[index - 1].node == part.node {
@@ -253,26 +310,58 @@ impl Engine {
             let key = UpstreamKey { node: part.node, resp3, db, lane };
             match self.upstream_for(now, key, wish.id) {
                 Availability::Ready(upstream) => ways.push(Ok(upstream)),
-                Availability::Wait(upstream) => return Step::Hold(Hold::Upstream(upstream)),
+                Availability::Wait(upstream) => return Some(Step::Hold(Hold::Upstream(upstream))),
                 Availability::Down(error) => match self.hold_for_failover(now, part.node) {
-                    Some(hold) => return Step::Hold(hold),
+                    Some(hold) => return Some(Step::Hold(hold)),
                     None => ways.push(Err(error)),
                 },
             }
         }
+        None
+    }
+
+    fn write_parts(
+        &mut self,
+        now: Time,
+        wish: &Wish<'_>,
+        how: How,
+        parts: &[Part],
+        ways: &[Result<UpstreamId, Vec<u8>>],
+        body: &Body<'_>,
+    ) -> Step {
         let Some(client) = self.clients.get_mut(wish.id) else { return Step::Gone };
-        let seq = client.places.reserve(1);
+        let (seq, protocol) = (client.places.reserve(1), client.protocol);
         self.stats.requests += 1;
         self.stats.command(wish.row).calls += 1;
         let count = parts.len() as u32;
-        let merge = self.merges.insert(Merge::new(wish.id, seq, wish.silent, protocol, how, count));
+        let bytes = self.pool.take();
+        let merge = Merge::new(wish.id, seq, wish.silent, protocol, how, count, bytes);
+        let merge = self.merges.insert(merge);
+        let mut last = None;
         for (index, (part, way)) in (0..).zip(parts.iter().zip(ways)) {
-            match way {
-                Ok(upstream) => {
-                    let owner = Owner::Part { merge, part: index };
-                    self.write_part(now, upstream, owner, wish.row, &part.bytes);
+            let upstream_id = match way {
+                Ok(upstream) => *upstream,
+                Err(error) => {
+                    self.part_reply(now, merge, index, error);
+                    continue;
                 }
-                Err(error) => self.part_reply(now, merge, index, &error),
+            };
+            let Some(upstream) = self.upstreams.get_mut(upstream_id) else { continue };
+            let at = upstream.out.position();
+            body.write(part, upstream.out.buf(&mut self.pool));
+            upstream.inflight.push(Run {
+                owner: Owner::Part { merge, part: index },
+                count: 1,
+                command: wish.row,
+                sent_at: now,
+                at,
+                done: 0,
+                tries: 0,
+                until: Time::default(),
+            });
+            if last != Some(upstream_id) {
+                last = Some(upstream_id);
+                self.touch_upstream(upstream_id);
             }
         }
         Step::Done
@@ -367,11 +456,18 @@ impl Engine {
         if self.merges.get(id).is_none_or(|merge| !merge.is_whole()) {
             return;
         }
-        let mark = self.topology_mark();
+        let needs_mark = self.merges.get(id).is_some_and(Merge::is_page);
+        let mark = if needs_mark { self.topology_mark() } else { 0 };
         let Some(merge) = self.merges.remove(id) else { return };
-        let mut out = Vec::new();
+        let mut out = core::mem::take(&mut self.scratch_parts.merged);
+        out.clear();
         merge.write(&mut out, mark);
-        self.deliver(merge.client, merge.seq, 1, merge.silent, &out);
+        let (client, seq, silent) = (merge.client, merge.seq, merge.silent);
+        self.pool.give(merge.into_bytes());
+        self.deliver(client, seq, 1, silent, &out);
+        if out.capacity() <= POOLED_BUFFER_BYTES {
+            self.scratch_parts.merged = out;
+        }
     }
 }
 
@@ -410,18 +506,27 @@ impl Unit {
         (end <= count).then_some(Self { first, step, end })
     }
 
-    fn request(&self, args: &[&[u8]], units: &[u32]) -> Vec<u8> {
+    /// Writes a request of these units.
+    fn write(&self, args: &[&[u8]], units: impl ExactSizeIterator<Item = u32>, out: &mut Vec<u8>) {
         let rest = args.get(self.end..).unwrap_or_default();
-        let mut words: Vec<&[u8]> =
-            Vec::with_capacity(self.first + units.len() * self.step + rest.len());
-        words.extend_from_slice(&args[..self.first]);
+        encode::array(out, self.first + units.len() * self.step + rest.len());
+        args[..self.first].iter().for_each(|word| encode::bulk(out, word));
         for unit in units {
-            let begin = self.first + *unit as usize * self.step;
-            words.extend_from_slice(&args[begin..begin + self.step]);
+            let begin = self.first + unit as usize * self.step;
+            args[begin..begin + self.step].iter().for_each(|word| encode::bulk(out, word));
         }
-        words.extend_from_slice(rest);
-        let mut out = Vec::with_capacity(words.iter().map(|word| word.len() + 16).sum());
-        encode::request(&mut out, &words);
-        out
+        rest.iter().for_each(|word| encode::bulk(out, word));
+    }
+}
+
+impl Body<'_> {
+    fn write(&self, part: &Part, out: &mut Vec<u8>) {
+        match self {
+            Self::Same(frame) => out.extend_from_slice(frame),
+            Self::Units(unit, args, order) => {
+                let units = &order[part.from as usize..part.to as usize];
+                unit.write(args, units.iter().map(|(_, unit)| *unit), out);
+            }
+        }
     }
 }

@@ -35,7 +35,14 @@ impl Engine {
     /// Answers a CLUSTER command.
     pub(crate) fn answer_cluster(&mut self, call: &Call<'_>) -> Step {
         if !self.settings.facade.on {
-            return self.refuse(call, reject::NO_CLUSTER);
+            return match (call.command, call.args.get(1)) {
+                // A server that is no cluster knows the subcommands all the same.
+                (ids::CLUSTER, Some(word)) => {
+                    self.say(call, |out| reject::unknown_subcommand(out, "cluster", word))
+                }
+                (ids::CLUSTER, None) => self.say(call, |out| reject::arity(out, "cluster")),
+                _ => self.refuse(call, reject::NO_CLUSTER),
+            };
         }
         let Some(client) = self.clients.get(call.id) else { return Step::Gone };
         let protocol = client.protocol;
@@ -53,7 +60,7 @@ impl Engine {
                 encode::verbatim(&mut reply, *b"txt", info(shown.len()).as_bytes(), protocol);
             }
             ids::CLUSTER_MYID | ids::CLUSTER_MYSHARDID => {
-                encode::bulk(&mut reply, me.id.as_bytes())
+                encode::bulk(&mut reply, me.id.as_bytes());
             }
             ids::CLUSTER_KEYSLOT => match call.args {
                 [_, _, key] => encode::integer(&mut reply, i64::from(slot(key))),

@@ -42,8 +42,10 @@ pub enum How {
     AnyOfSome,
     /// The elements, each at the position of its unit in the request.
     Elements {
-        /// Of each part, the positions of its elements.
-        units: Vec<Vec<u32>>,
+        /// The positions of all elements, part by part.
+        units: Vec<u32>,
+        /// Of each part, where its own end in `units`.
+        ends: Vec<u32>,
     },
     /// One page of an iteration over all nodes.
     Scan {
@@ -80,7 +82,7 @@ struct Chunk {
 }
 
 impl Merge {
-    /// One of so many parts, none of which is answered.
+    /// One of so many parts, none of which is answered; `bytes` is an empty buffer for the replies.
     pub fn new(
         client: ClientId,
         seq: u32,
@@ -88,18 +90,9 @@ impl Merge {
         protocol: Protocol,
         how: How,
         parts: u32,
+        bytes: Vec<u8>,
     ) -> Self {
-        Self {
-            client,
-            seq,
-            silent,
-            protocol,
-            how,
-            open: parts,
-            parts,
-            chunks: Vec::new(),
-            bytes: Vec::new(),
-        }
+        Self { client, seq, silent, protocol, how, open: parts, parts, chunks: Vec::new(), bytes }
     }
 
     /// Takes `count` replies in, of the parts from `part` on.
@@ -142,8 +135,24 @@ impl Merge {
         replies
     }
 
-    /// Writes the merged reply.
+    /// Gives the buffer back.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// Whether it is a page of SCAN.
+    pub fn is_page(&self) -> bool {
+        matches!(self.how, How::Scan { .. })
+    }
+
+    /// Writes the merged reply; `mark` is the one of the slot table, needed for a page of SCAN only.
     pub fn write(&self, out: &mut Vec<u8>, mark: u8) {
+        if let How::Elements { units, ends } = &self.how
+            && self.write_elements(out, units, ends).is_some()
+        {
+            return;
+        }
+        out.clear();
         let replies = self.replies();
         if replies.iter().any(|reply| reply.is_empty()) {
             // Nobody was there to read it when it came.
@@ -169,13 +178,46 @@ impl Merge {
             How::Or => bits(out, &replies, |any, bit| any | bit),
             How::Join => join(out, &replies),
             How::AnyOfSome => self.any(out, &replies),
-            How::Elements { units } => elements(out, &replies, units),
+            // They were not what they should be, and not an error either.
+            How::Elements { .. } => None,
             How::Scan { place, nodes } => page(out, replies[0], *place, *nodes, mark),
         };
         if written.is_none() {
             out.clear();
             reject::write(out, reject::NOT_MERGED);
         }
+    }
+
+    /// The common case in one pass over the bytes as they came. `None`: there is an error among them, or something unforeseen.
+    fn write_elements(&self, out: &mut Vec<u8>, units: &[u32], ends: &[u32]) -> Option<()> {
+        let mut spans = alloc::vec![(0u32, 0u32); units.len()];
+        for chunk in &self.chunks {
+            let mut part = chunk.part as usize;
+            let (bytes, mut pos) = (&self.bytes[..chunk.end], chunk.start);
+            while pos < chunk.end {
+                let begin = if part == 0 { 0 } else { *ends.get(part - 1)? as usize };
+                let own = units.get(begin..*ends.get(part)? as usize)?;
+                let (count, body) = header(&bytes[pos..])?;
+                if bytes[pos] != b'*' || count != own.len() {
+                    return None;
+                }
+                pos = chunk.end - body.len();
+                for unit in own {
+                    let len = element_len(&bytes[pos..])?;
+                    *spans.get_mut(*unit as usize)? = (pos as u32, (pos + len) as u32);
+                    pos += len;
+                }
+                part += 1;
+            }
+        }
+        if spans.iter().any(|(_, end)| *end == 0) {
+            return None;
+        }
+        encode::array(out, spans.len());
+        for (start, end) in spans {
+            out.extend_from_slice(&self.bytes[start as usize..end as usize]);
+        }
+        Some(())
     }
 
     fn any(&self, out: &mut Vec<u8>, replies: &[&[u8]]) -> Option<()> {
@@ -251,6 +293,25 @@ fn items(reply: &[u8]) -> Option<Vec<&[u8]>> {
     Some(items)
 }
 
+/// Length of the element at the begin: a bulk string by its header, anything else by the scanner.
+fn element_len(bytes: &[u8]) -> Option<usize> {
+    if let Some(rest) = bytes.strip_prefix(b"$") {
+        let digits = rest.iter().position(|byte| *byte == b'\r')?;
+        let head = digits + 3;
+        return match resp::number::parse_i64(&rest[..digits])? {
+            -1 => Some(head),
+            len => {
+                let whole = head + usize::try_from(len).ok()? + 2;
+                (bytes.len() >= whole).then_some(whole)
+            }
+        };
+    }
+    match ReplyScanner::default().scan(bytes) {
+        Ok(Scan::Complete { consumed, .. }) => Some(consumed),
+        _ => None,
+    }
+}
+
 /// Number of elements and what follows the header; a map has two elements a pair.
 fn header(reply: &[u8]) -> Option<(usize, &[u8])> {
     let (sign, rest) = reply.split_first()?;
@@ -285,23 +346,6 @@ fn join(out: &mut Vec<u8>, replies: &[&[u8]]) -> Option<()> {
     Some(())
 }
 
-fn elements(out: &mut Vec<u8>, replies: &[&[u8]], units: &[Vec<u32>]) -> Option<()> {
-    let count = units.iter().map(Vec::len).sum();
-    let mut ordered: Vec<&[u8]> = alloc::vec![&[][..]; count];
-    for (reply, units) in replies.iter().zip(units) {
-        let items = items(reply)?;
-        if items.len() != units.len() {
-            return None;
-        }
-        for (item, unit) in items.into_iter().zip(units) {
-            *ordered.get_mut(*unit as usize)? = item;
-        }
-    }
-    encode::array(out, count);
-    ordered.into_iter().for_each(|item| out.extend_from_slice(item));
-    Some(())
-}
-
 /// A page of SCAN with our cursor in place of the node's. If the table changed meanwhile the iteration begins again.
 fn page(out: &mut Vec<u8>, reply: &[u8], place: Place, nodes: usize, mark: u8) -> Option<()> {
     let items = items(reply)?;
@@ -325,7 +369,8 @@ mod tests {
 
     fn merged(how: How, replies: &[&str]) -> String {
         let id = ClientId::new(0, 1);
-        let mut merge = Merge::new(id, 0, false, Protocol::Resp2, how, replies.len() as u32);
+        let mut merge =
+            Merge::new(id, 0, false, Protocol::Resp2, how, replies.len() as u32, Vec::new());
         // They come in any order.
         for (part, reply) in replies.iter().enumerate().rev() {
             assert!(!merge.is_whole());
@@ -355,14 +400,11 @@ mod tests {
 
     #[test]
     fn elements_stand_in_the_order_of_the_request() {
-        let units = alloc::vec![alloc::vec![1, 3], alloc::vec![0], alloc::vec![2]];
+        let how = || How::Elements { units: alloc::vec![1, 3, 0, 2], ends: alloc::vec![2, 3, 4] };
         let replies = ["*2\r\n$1\r\nb\r\n$-1\r\n", "*1\r\n$1\r\na\r\n", "*1\r\n$1\r\nc\r\n"];
-        assert_eq!(
-            merged(How::Elements { units: units.clone() }, &replies),
-            "*4\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n$-1\r\n"
-        );
+        assert_eq!(merged(how(), &replies), "*4\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n$-1\r\n");
         let short = ["*1\r\n$1\r\nb\r\n", "*1\r\n$1\r\na\r\n", "*1\r\n$1\r\nc\r\n"];
-        assert!(merged(How::Elements { units }, &short).starts_with("-ERR respool:"));
+        assert!(merged(how(), &short).starts_with("-ERR respool:"));
     }
 
     #[test]
@@ -389,7 +431,8 @@ mod tests {
 
     #[test]
     fn replies_of_consecutive_parts_may_come_together() {
-        let mut merge = Merge::new(ClientId::new(0, 1), 0, false, Protocol::Resp2, How::Sum, 3);
+        let mut merge =
+            Merge::new(ClientId::new(0, 1), 0, false, Protocol::Resp2, How::Sum, 3, Vec::new());
         merge.take(1, 2, b":1\r\n:2\r\n");
         merge.take(0, 1, b":4\r\n");
         let mut out = Vec::new();
