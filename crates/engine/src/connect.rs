@@ -349,7 +349,7 @@ impl Engine {
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
         upstream.state = State::Ready;
         upstream.ready_at = now;
-        upstream.failures = 0;
+        let was_down = core::mem::take(&mut upstream.failures) > 0;
         let (key, upstream_role) = (upstream.key, upstream.role);
         let readonly = self.needs_readonly(&key);
         self.stats.upstream_connects += 1;
@@ -370,7 +370,10 @@ impl Engine {
             self.say_readonly(id);
         }
         self.renew_readers();
-        self.node_is_back(key.node);
+        if was_down {
+            // One that was not down ends nobody's wait: that must stay bounded while other connections come and go.
+            self.node_is_back(key.node);
+        }
         self.refresh_upstream_ready(now, id);
         self.wake_waiters(id);
     }

@@ -147,8 +147,10 @@ impl Engine {
             upstream.waits_for_buffer = false;
             self.replies_again(now, id);
         }
+        let parked = self.waits_parked(id);
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
         if upstream.waiters.is_empty()
+            && !parked
             && !matches!(upstream.role, crate::upstream::Role::Transfer(_))
         {
             return;

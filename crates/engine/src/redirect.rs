@@ -65,8 +65,12 @@ pub(crate) struct Parked {
     bytes: Vec<u8>,
     tries: u8,
     target: Target,
+    /// Who was named as the owner of its place. A table that was asked for meanwhile may be older than that, and those behind it are
+    /// sent on to the same node: by another way they could overtake it.
+    named: Option<NodeId>,
     resp3: bool,
     db: u32,
+    lane: Lane,
     /// Not before.
     due: Time,
     /// Given up after.
@@ -106,16 +110,25 @@ fn classify(reply: &[u8], asked_host: &str) -> Redirect {
     }
 }
 
+/// The begin of an error reply, in words.
+fn said(reply: &[u8]) -> String {
+    String::from_utf8_lossy(&reply[1..reply.len().min(128)]).trim_end().into()
+}
+
 impl Engine {
     /// The front request of this upstream got `reply`, which [`sends_on`]. True: it was taken, its place stays open; false: its bytes are in
     /// the driver's hands just now, look again when they are back.
     pub(crate) fn redirect(&mut self, now: Time, id: UpstreamId, run: &Run, reply: &[u8]) -> bool {
         let Some(upstream) = self.upstreams.get_mut(id) else { return true };
+        if !upstream.out.keeps {
+            self.redirect_streamed(now, id, run, reply);
+            return true;
+        }
         let Some(bytes) = request_of(upstream, run, run.done) else { return false };
         let key = upstream.key;
         upstream.inflight.answered(1);
         self.stats.redirects += 1;
-        let said = String::from_utf8_lossy(&reply[1..reply.len().min(128)]).trim_end().into();
+        let said = said(reply);
         let host = self.host_of(key.node);
         let pool = self.nodes.get(key.node).map_or(0, |node| node.pool);
         let place = self.place_of(&bytes);
@@ -123,10 +136,12 @@ impl Engine {
         // Two servers may send a request to each other until they agree; then it goes slower and slower.
         let later_ms = (1 << run.tries.min(10)).min(RETRY_MAX_MS);
         let at_once_ms = if run.tries < SENT_ON_AT_ONCE { 0 } else { later_ms };
+        let mut named = None;
         let (target, wait_ms) = match classify(reply, &host) {
             Redirect::Moved(slot, address) => {
                 let node = self.find_node(pool, &address);
                 self.patch_slot(pool, slot, node);
+                named = Some(node);
                 (Target::Place(Place { pool, slot }), at_once_ms)
             }
             Redirect::Ask(address) => (Target::Asking(self.find_node(pool, &address)), at_once_ms),
@@ -137,6 +152,8 @@ impl Engine {
             Redirect::Later => (place.map_or(Target::Node(key.node), Target::Place), later_ms),
         };
         let hold_ms = self.settings.timeouts.failover_hold_ms.max(REDIRECT_WAIT_MS);
+        // One whose connection was lost was sent again without any time to be sent on in.
+        let had_time = run.tries > 0 && run.until > run.sent_at;
         self.park(
             now,
             Parked {
@@ -145,10 +162,12 @@ impl Engine {
                 bytes,
                 tries: run.tries.saturating_add(1),
                 target,
+                named,
                 resp3: key.resp3,
                 db: key.db,
+                lane: key.lane,
                 due: now.plus_ms(wait_ms),
-                until: if run.tries > 0 { run.until } else { now.plus_ms(hold_ms) },
+                until: if had_time { run.until } else { now.plus_ms(hold_ms) },
                 waits_for: None,
                 said,
             },
@@ -156,12 +175,31 @@ impl Engine {
         true
     }
 
+    /// The same for a large request, whose bytes are gone: it was not done, and its client is told so. What the server said of the slot
+    /// is believed, so that the next one goes right.
+    fn redirect_streamed(&mut self, now: Time, id: UpstreamId, run: &Run, reply: &[u8]) {
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        let node = upstream.key.node;
+        upstream.inflight.answered(1);
+        self.stats.redirects += 1;
+        let pool = self.nodes.get(node).map_or(0, |node| node.pool);
+        self.want_topology(pool);
+        if let Redirect::Moved(slot, address) = classify(reply, &self.host_of(node)) {
+            let owner = self.find_node(pool, &address);
+            self.patch_slot(pool, slot, owner);
+        }
+        let error = reject::gave_up(1, &said(reply));
+        self.answer_owner(now, run.owner, &error);
+    }
+
     fn park(&mut self, now: Time, parked: Parked) {
-        if let Owner::Client { id, .. } = parked.owner {
-            // What it sends from now on must not overtake this.
-            let epoch = self.route_epoch;
-            let Some(client) = self.clients.get_mut(id) else { return };
-            client.route_epoch = epoch.wrapping_sub(1);
+        // What its client sends from now on must not overtake this, nor a part of its request.
+        let epoch = self.route_epoch;
+        match self.client_of(parked.owner).and_then(|id| self.clients.get_mut(id)) {
+            Some(client) => client.route_epoch = epoch.wrapping_sub(1),
+            // Nobody waits for it any more; but a merge must get its last part to end.
+            None if matches!(parked.owner, Owner::Client { .. }) => return,
+            None => {}
         }
         let given_up = parked.due > parked.until;
         if given_up || self.parked_bytes + parked.bytes.len() > PARKED_BYTES_MAX {
@@ -191,10 +229,11 @@ impl Engine {
         crate::scatter::first_key(&args).map(|key| self.router.place(key))
     }
 
-    /// When the next parked request is to be looked at.
+    /// When the next parked request is to be looked at. Of each client only the first counts: the others go when it goes.
     pub(crate) fn parked_at(&self) -> Option<Time> {
-        let awake = self.parked.iter().filter(|parked| parked.waits_for.is_none());
-        awake.map(|parked| parked.due).min()
+        let mut seen = BTreeSet::new();
+        let firsts = self.parked.iter().filter(|parked| seen.insert(self.client_of(parked.owner)));
+        firsts.filter(|parked| parked.waits_for.is_none()).map(|parked| parked.due).min()
     }
 
     /// This upstream became ready or down: whoever is parked for it is looked at again.
@@ -228,6 +267,19 @@ impl Engine {
         }
     }
 
+    /// Whether a parked request is on its way to this node. One that gets its first slot is in nobody's table yet.
+    pub(crate) fn is_target(&self, node: NodeId) -> bool {
+        self.parked.iter().any(|parked| match parked.target {
+            Target::Asking(target) | Target::Node(target) => target == node,
+            Target::Place(_) => parked.named == Some(node),
+        })
+    }
+
+    /// Whether a parked request waits for this connection.
+    pub(crate) fn waits_parked(&self, id: UpstreamId) -> bool {
+        self.parked.iter().any(|parked| parked.waits_for == Some(id))
+    }
+
     /// Who waits for the reply in the end.
     fn client_of(&self, owner: Owner) -> Option<crate::ClientId> {
         match owner {
@@ -242,7 +294,7 @@ impl Engine {
         let later = now.plus_ms(RETRY_FIRST_MS);
         let node = match parked.target {
             Target::Asking(node) | Target::Node(node) => Some(node),
-            Target::Place(place) => self.router.node(place),
+            Target::Place(place) => parked.named.or_else(|| self.router.node(place)),
         };
         let Some(node) = node.filter(|node| self.nodes.get(*node).is_some()) else {
             if let Target::Place(place) = parked.target {
@@ -254,7 +306,7 @@ impl Engine {
             }
             return Some(later);
         };
-        let key = UpstreamKey { node, resp3: parked.resp3, db: parked.db, lane: Lane::Shared };
+        let key = UpstreamKey { node, resp3: parked.resp3, db: parked.db, lane: parked.lane };
         match self.upstream_for(now, key, crate::ClientId::new(u32::MAX, 0)) {
             Availability::Ready(id) => {
                 self.write_parked(now, id, parked);
@@ -266,6 +318,7 @@ impl Engine {
             }
             Availability::Down(error) => {
                 self.want_topology_of(node);
+                parked.named = None;
                 if matches!(parked.target, Target::Place(_)) && now < parked.until {
                     return Some(later);
                 }
@@ -344,21 +397,30 @@ impl Engine {
         let reads = run
             .command
             .is_some_and(|command| command.row().flags.has(crate::command::Flags::READONLY));
-        if at < upstream.out.untouched_from() && !reads {
+        // One that was sent on before has its time already; without it, a read that kills its server would be sent for ever.
+        let until = match run.tries {
+            0 => now.plus_ms(self.settings.timeouts.failover_hold_ms),
+            _ => run.until,
+        };
+        // A write that was sent on before has others behind it, on their way to where it came from: going there again it would be
+        // overtaken.
+        let may_go_on = reads || (at >= upstream.out.untouched_from() && run.tries == 0);
+        if !may_go_on || until < now {
             return Err(one);
         }
         let Some(place) = self.place_of(&bytes) else { return Err(one) };
-        let timeouts = &self.settings.timeouts;
         Ok(Parked {
             owner: one.owner,
             command: run.command,
             bytes,
             tries: run.tries.saturating_add(1),
             target: Target::Place(place),
+            named: None,
             resp3: upstream.key.resp3,
             db: upstream.key.db,
+            lane: upstream.key.lane,
             due: now,
-            until: now.plus_ms(timeouts.failover_hold_ms),
+            until,
             waits_for: None,
             said: String::from("its connection was lost"),
         })

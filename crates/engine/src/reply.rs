@@ -13,7 +13,7 @@
 
 use crate::client::Client;
 use crate::engine::Engine;
-use crate::ids::{ClientId, UpstreamId};
+use crate::ids::{ClientId, MergeId, UpstreamId};
 use crate::limits::{
     CLIENT_STREAM_BYTES, CUT_THROUGH_BYTES, KEPT_BYTES_MAX, OWN_REPLY_BYTES, POOLED_BUFFER_BYTES,
 };
@@ -96,6 +96,7 @@ impl Engine {
     /// Hands over all whole replies at the begin of `input`; returns the bytes done with.
     fn replies(&mut self, now: Time, id: UpstreamId, input: &[u8]) -> Result<usize, Fault> {
         let mut pos = 0;
+        let watch = !self.is_one();
         while pos < input.len() {
             let Some(upstream) = self.upstreams.get_mut(id).filter(|up| up.has_socket()) else {
                 return Ok(input.len());
@@ -113,7 +114,6 @@ impl Engine {
             let Some(run) = upstream.inflight.front().copied() else {
                 return Err(unasked(&input[pos..]));
             };
-            let watch = upstream.out.keeps;
             match next_piece(upstream, &mut self.stats, run.command, watch, &input[pos..])? {
                 Piece::Nothing => return Ok(pos),
                 Piece::Redirect(bytes) => {
@@ -132,7 +132,7 @@ impl Engine {
                         Owner::Client { id, seq, silent } => (id, seq, silent),
                         Owner::Part { merge, part } => {
                             if count == 0 {
-                                return Ok(pos);
+                                return Ok(pos + self.bound_part(id, merge, input.len() - pos));
                             }
                             upstream.inflight.answered(count);
                             let waited = now.since(run.sent_at) * u64::from(count);
@@ -260,6 +260,27 @@ impl Engine {
         self.settle_if_needed(id);
         self.check_stall(now, upstream_id, id);
         scanned
+    }
+
+    /// A part of a reply that is not whole waits in the tail, within its client's hard bound; beyond it the client goes, and the rest
+    /// is dropped as it comes. Returns the bytes dropped.
+    fn bound_part(&mut self, upstream_id: UpstreamId, merge: MergeId, waiting: usize) -> usize {
+        let client = self.merges.get(merge).map(|merge| merge.client);
+        let client = client.filter(|client| self.clients.get(*client).is_some());
+        let bound = match client {
+            Some(_) => self.settings.limits.client_out_max_bytes,
+            None => CUT_THROUGH_BYTES,
+        };
+        if waiting < bound {
+            return 0;
+        }
+        if let Some(client) = client {
+            self.evict(client, "a part of its reply grew too large");
+        }
+        let Some(upstream) = self.upstreams.get_mut(upstream_id) else { return 0 };
+        let scanned = upstream.scanner.position() - upstream.forwarded;
+        upstream.forwarded += scanned;
+        scanned as usize
     }
 
     /// Stops reading the upstream if this client has too much waiting.

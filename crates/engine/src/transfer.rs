@@ -85,6 +85,9 @@ impl Engine {
             }
             Err(TransferWait::Hold(hold)) => (0, Step::Hold(hold)),
             Err(TransferWait::Down(error)) => {
+                if let Some(hold) = self.hold_for_failover(now, node) {
+                    return (0, Step::Hold(hold));
+                }
                 self.stats.command(known.id).rejected += 1;
                 self.skip_large(id, scanned, |out| out.extend_from_slice(&error))
             }

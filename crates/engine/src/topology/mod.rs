@@ -472,7 +472,8 @@ impl Engine {
         let knows = |id: NodeId, pool: u16| {
             self.router.pools.get(usize::from(pool)).is_some_and(|state| state.knows(id))
         };
-        let stale = self.nodes.iter().filter(|(id, node)| !knows(*id, node.pool));
+        let stale =
+            self.nodes.iter().filter(|(id, node)| !knows(*id, node.pool) && !self.is_target(*id));
         let stale: Vec<NodeId> = stale.map(|(id, _)| id).collect();
         for node in stale {
             self.retire_node(node);

@@ -11,7 +11,9 @@
 use super::{Topology, sentinel, slots};
 use crate::engine::Engine;
 use crate::ids::{NodeId, UpstreamId};
-use crate::limits::{SENTINEL_EVERY_MS, TOPOLOGY_AGAIN_MS, TOPOLOGY_EVERY_MS};
+use crate::limits::{
+    SENTINEL_EVERY_MS, TOPOLOGY_AGAIN_MS, TOPOLOGY_EVERY_MS, TOPOLOGY_PATIENCE_MS,
+};
 use crate::node::Address;
 use crate::time::Time;
 use crate::upstream::inflight::OwnCommand;
@@ -26,6 +28,8 @@ use resp::value::Value;
 pub(crate) struct Refresh {
     wanted: bool,
     asking: Option<UpstreamId>,
+    /// When that one counts as silent, and another one is asked.
+    patience_until: Time,
     /// Not before this.
     not_before: Time,
     /// When it is wanted without a sign.
@@ -44,7 +48,7 @@ impl Refresh {
 
     fn at(&self) -> Option<Time> {
         match self.asking {
-            Some(_) => None,
+            Some(_) => Some(self.patience_until),
             None if self.wanted => Some(self.not_before),
             None => self.again_at,
         }
@@ -91,12 +95,16 @@ impl Engine {
             Topology::Sentinel(group) => group.candidates(),
         };
         state.refresh.wanted = true;
+        // Whoever was asked before has not answered in time. If it does later, that is as good.
+        state.refresh.asking = None;
         let turn = state.refresh.turn;
         state.refresh.turn = turn.wrapping_add(1);
         for step in 0..candidates.len() {
             let node = candidates[turn.wrapping_add(step) % candidates.len()];
             if let Some(id) = self.ask_for_topology(now, pool, node) {
-                self.router.pools[usize::from(pool)].refresh.asking = Some(id);
+                let refresh = &mut self.router.pools[usize::from(pool)].refresh;
+                refresh.asking = Some(id);
+                refresh.patience_until = now.plus_ms(TOPOLOGY_PATIENCE_MS);
                 return;
             }
         }
@@ -115,7 +123,10 @@ impl Engine {
             State::Connecting(_) | State::Greeting(_) if failing => return None,
             State::Idle => self.connect(now, id),
             State::Connecting(_) | State::Greeting(_) => {}
-            State::Ready if upstream.stall.is_some() => return None,
+            // Asked before, and silent: one more question in the same line changes nothing.
+            State::Ready if upstream.stall.is_some() || upstream.inflight.owes_topology() => {
+                return None;
+            }
             State::Ready => self.write_topology_question(now, id),
         }
         Some(id)
@@ -218,9 +229,11 @@ impl Engine {
             (Topology::Sentinel(_), _) => SENTINEL_EVERY_MS,
             (_, period_ms) => period_ms + random,
         };
+        let covered = state.is_covered();
         let refresh = &mut state.refresh;
         refresh.asking = None;
-        refresh.wanted = false;
+        // A table with a hole in it is a sign that there is a better one.
+        refresh.wanted = !covered;
         refresh.cause.clear();
         refresh.not_before = now.plus_ms(TOPOLOGY_EVERY_MS);
         refresh.again_at =

@@ -137,6 +137,13 @@ impl Inflight {
         self.runs.push_back(run);
     }
 
+    /// Whether the answer to a question for a topology is owed.
+    pub fn owes_topology(&self) -> bool {
+        let asks =
+            |run: &Run| matches!(run.owner, Owner::Own(OwnCommand::Slots | OwnCommand::Primary));
+        self.runs.iter().any(asks)
+    }
+
     /// Who gets the next reply.
     #[inline]
     pub fn front(&self) -> Option<&Run> {

@@ -7,6 +7,7 @@ mod words;
 
 mod bounds;
 mod client_command;
+mod cluster;
 mod greeting;
 mod hello_auth;
 mod info;

@@ -13,16 +13,20 @@
 //! Between any two words a whole turn runs, as the worker runs it: events, timers, sends to upstreams, sends to clients, actions;
 //! it is repeated until nothing is left to do, and the engine checks its invariants after each.
 //!
+//! A story with several servers is told in the words of [`cluster`].
+//!
 //! Not here: partial writes, chunking by the network and chance. Those belong to the simulator.
 //!
 //! Invariant: a turn that does not end within [`TURNS_MAX`] rounds fails the story, so a loop that feeds itself is seen.
 
 use engine::fleet::{ProcessFacts, Question};
+use engine::node::Address;
 use engine::settings::{Limits, Password, Settings, Timeouts};
 use engine::upstream::UpstreamKey;
 use engine::{Action, ClientId, Engine, Notice, Time, UpstreamId};
 use std::collections::{BTreeMap, VecDeque};
 
+pub(crate) mod cluster;
 mod ends;
 
 pub(crate) use ends::{ClientWords, ServerWords};
@@ -48,6 +52,12 @@ pub(crate) trait Words {
 }
 
 impl Words for &str {
+    fn each(&self) -> Vec<&str> {
+        vec![self]
+    }
+}
+
+impl Words for &String {
     fn each(&self) -> Vec<&str> {
         vec![self]
     }
@@ -154,11 +164,16 @@ struct Peer {
 struct Conn {
     id: UpstreamId,
     key: UpstreamKey,
+    /// Name of the server.
+    node: String,
     open: bool,
     connected: bool,
     /// Arrived and not taken apart yet.
     inbox: Vec<u8>,
     requests: VecDeque<String>,
+    /// Requests that a story looked at and that have no reply yet, and where that reply ends.
+    owed: usize,
+    replies: resp::ReplyScanner,
     unread: Kept,
     reading: bool,
     blocked: bool,
@@ -183,6 +198,7 @@ pub(crate) struct Story {
     learn: bool,
     holds_questions: bool,
     questions: VecDeque<(u64, Question)>,
+    servers: cluster::Servers,
 }
 
 impl Story {
@@ -205,6 +221,7 @@ impl Story {
             learn: true,
             holds_questions: false,
             questions: VecDeque::new(),
+            servers: cluster::Servers::default(),
         }
     }
 
@@ -446,13 +463,21 @@ impl Story {
     fn begin_connect(&mut self, id: UpstreamId) {
         let Some(key) = self.engine.upstream_key(id) else { return };
         assert!(self.engine.wants_connect(id));
+        let node = match self.engine.upstream_address(id) {
+            Some(Address::Tcp { host, .. }) => host.clone(),
+            _ => String::new(),
+        };
+        let (refused, left) = (self.refuses_connects(&node), self.leaves_connects(&node));
         self.conns.push(Conn {
             id,
             key,
+            node,
             open: true,
             connected: false,
             inbox: Vec::new(),
             requests: VecDeque::new(),
+            owed: 0,
+            replies: resp::ReplyScanner::default(),
             unread: Kept::default(),
             reading: true,
             blocked: false,
@@ -460,7 +485,10 @@ impl Story {
             writes: 0,
             bytes: 0,
         });
-        if !self.by_hand {
+        if refused {
+            self.conns.last_mut().expect("just pushed").open = false;
+            self.engine.handle_upstream_closed(self.now, id, "connect: Connection refused");
+        } else if !self.by_hand && !left {
             self.connect(self.conns.len() - 1);
         }
     }
@@ -480,8 +508,7 @@ impl Story {
             self.take_apart(index);
             while !self.by_hand
                 && self.conns[index].open
-                && let Some(line) = self.conns[index].requests.front()
-                && let Some(reply) = self.greeting_reply(line)
+                && let Some(reply) = self.own_reply(index)
             {
                 let conn = &mut self.conns[index];
                 self.learn &= conn.requests.front().is_none_or(|line| line != "COMMAND");
@@ -491,6 +518,12 @@ impl Story {
             }
         }
         busy
+    }
+
+    /// What this server answers by itself to the first of its requests.
+    fn own_reply(&mut self, index: usize) -> Option<Vec<u8>> {
+        let line = self.conns[index].requests.front()?;
+        self.greeting_reply(line).or_else(|| self.table_reply(index))
     }
 
     fn take_apart(&mut self, index: usize) {

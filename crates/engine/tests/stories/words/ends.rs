@@ -184,6 +184,7 @@ impl<'a> ServerWords<'a> {
     pub(crate) fn gets(mut self, lines: impl Words) -> Self {
         for line in lines.each() {
             let got = self.conn().requests.pop_front();
+            self.conn().owed += 1;
             assert_eq!(got.as_deref(), Some(line), "on connection {}", self.index + 1);
         }
         self
@@ -197,6 +198,14 @@ impl<'a> ServerWords<'a> {
         self
     }
 
+    /// The next request that arrived, whatever it is; `None` if there is none.
+    pub(crate) fn takes_one(&mut self) -> Option<String> {
+        let conn = self.conn();
+        let line = conn.requests.pop_front()?;
+        conn.owed += 1;
+        Some(line)
+    }
+
     /// How many whole requests arrived and were not looked at.
     pub(crate) fn waiting(&mut self) -> usize {
         self.conn().requests.len()
@@ -204,7 +213,10 @@ impl<'a> ServerWords<'a> {
 
     /// Looks at all that arrived.
     pub(crate) fn takes_requests(&mut self) -> usize {
-        self.conn().requests.drain(..).count()
+        let conn = self.conn();
+        let count = conn.requests.drain(..).count();
+        conn.owed += count;
+        count
     }
 
     /// Sends one reply, or several in one packet.
@@ -218,6 +230,7 @@ impl<'a> ServerWords<'a> {
     pub(crate) fn sends(mut self, bytes: &[u8]) -> Self {
         let conn = self.conn();
         assert!(conn.open, "the connection is closed");
+        conn.note_replies(bytes);
         conn.unread.push(bytes);
         self.story.turn();
         self

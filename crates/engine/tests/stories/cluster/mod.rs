@@ -1,0 +1,13 @@
+//! Stories of a cluster behind one client that knows nothing of it.
+
+mod all_nodes;
+mod bounds;
+mod large;
+mod later;
+mod loss;
+mod order;
+mod redirects;
+mod routing;
+mod scan;
+mod split;
+mod start;
