@@ -1,10 +1,11 @@
-//! Addresses: where clients connect, and which server is behind the proxy.
+//! Addresses: where clients connect, and which servers are behind the proxy.
 //!
-//! Parsing only: no name is resolved and no file looked at. The URL of the server is read in `url`, because its parts
+//! Parsing only: no name is resolved and no file looked at. The URL of the servers is read in `url`, because its parts
 //! may be secret and everything there is written with that in mind.
 //!
 //! Invariant: what a type here holds can be used as it is: ports are not 0, paths fit a socket address.
 
+mod parts;
 mod url;
 
 use std::fmt;
@@ -19,9 +20,17 @@ pub const UNIX_PATH_BYTES_MAX: usize = 107;
 /// The port of a Redis server when a URL names none.
 pub const DEFAULT_PORT: u16 = 6379;
 
+/// The port of a sentinel when a URL names none (`REDIS_SENTINEL_PORT` of Redis).
+pub const SENTINEL_PORT: u16 = 26379;
+
+/// Most nodes or sentinels that one URL can name. More are refused; one that lives is enough at the start, and the
+/// others are found by asking it.
+pub const SEEDS_MAX: usize = 256;
+
 /// The forms of an upstream that this version takes, for messages.
-pub const UPSTREAM_FORMS: &str = "redis://[user:password@]host[:port][/db], redis+unix://[user:password@]/path[?db=n] or \
-     redis-cluster://[user:password@]host[:port][,host[:port]…]";
+pub const UPSTREAM_FORMS: &str = "redis://[user:password@]host[:port][/db], redis+unix://[user:password@]/path[?db=n], \
+     redis-cluster://[user:password@]host[:port][,host[:port]…] or \
+     redis-sentinel://[user:password@]host[:port][,host[:port]…]/name[?db=n&sentinel_user=…&sentinel_password=…]";
 
 /// The forms of a listening address, for messages.
 pub const LISTEN_FORMS: &str =
@@ -30,7 +39,7 @@ pub const LISTEN_FORMS: &str =
 /// The servers behind the proxy, and how to log in there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamUrl {
-    /// Where it is; of a cluster, the first node to ask.
+    /// Where it is; of a cluster, the first node to ask; with sentinels, the first of them.
     pub address: UpstreamAddress,
     /// How the servers belong together.
     pub pool: PoolKind,
@@ -52,6 +61,17 @@ pub enum PoolKind {
     Cluster {
         /// Nodes to ask at the start beside the first; one that lives is enough.
         more_seeds: Vec<UpstreamAddress>,
+    },
+    /// A primary with replicas, which sentinels watch.
+    Sentinel {
+        /// Sentinels to ask at the start beside the first; one that lives is enough.
+        more_seeds: Vec<UpstreamAddress>,
+        /// Name of the primary at the sentinels. Not empty, without control characters.
+        name: String,
+        /// ACL user at the sentinels; `None` means the user `default`. Never without a password.
+        user: Option<String>,
+        /// Password at the sentinels; `None`: no `AUTH` is sent to them, whatever the servers need.
+        password: Option<Secret>,
     },
 }
 
@@ -103,18 +123,62 @@ impl ListenAddress {
     }
 }
 
+impl UpstreamUrl {
+    /// Every address that the URL names, in its order: the server, or the nodes or sentinels to ask first.
+    pub fn addresses(&self) -> impl Iterator<Item = &UpstreamAddress> {
+        let more = match &self.pool {
+            PoolKind::Standalone => &[][..],
+            PoolKind::Cluster { more_seeds } | PoolKind::Sentinel { more_seeds, .. } => more_seeds,
+        };
+        std::iter::once(&self.address).chain(more)
+    }
+}
+
 impl fmt::Display for UpstreamUrl {
     /// The URL without its credentials, fit for logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let PoolKind::Cluster { more_seeds } = &self.pool {
-            write!(f, "redis-cluster://{}", self.address)?;
-            return more_seeds.iter().try_for_each(|seed| write!(f, ",{seed}"));
+        let scheme = match &self.pool {
+            PoolKind::Standalone => "",
+            PoolKind::Cluster { .. } => "redis-cluster",
+            PoolKind::Sentinel { .. } => "redis-sentinel",
+        };
+        if !scheme.is_empty() {
+            write!(f, "{scheme}://{}", self.address)?;
+            self.addresses().skip(1).try_for_each(|seed| write!(f, ",{seed}"))?;
+        }
+        match &self.pool {
+            PoolKind::Standalone => {}
+            PoolKind::Cluster { .. } => return Ok(()),
+            PoolKind::Sentinel { name, .. } if self.db == 0 => {
+                return write!(f, "/{}", parts::encode(name));
+            }
+            PoolKind::Sentinel { name, .. } => {
+                return write!(f, "/{}?db={}", parts::encode(name), self.db);
+            }
         }
         match &self.address {
             UpstreamAddress::Tcp { .. } if self.db == 0 => write!(f, "redis://{}", self.address),
             UpstreamAddress::Tcp { .. } => write!(f, "redis://{}/{}", self.address, self.db),
             UpstreamAddress::Unix(_) if self.db == 0 => write!(f, "redis+{}", self.address),
             UpstreamAddress::Unix(_) => write!(f, "redis+{}?db={}", self.address, self.db),
+        }
+    }
+}
+
+impl UpstreamAddress {
+    /// Reads an address as the server lists of other proxies have it: `host:port`, IPv6 without brackets, or a path.
+    /// The text is not repeated in errors.
+    pub(crate) fn from_server_line(text: &str) -> Result<Self, String> {
+        if text.starts_with('/') {
+            return unix_path(text).map(Self::Unix);
+        }
+        let (host, port) = text.rsplit_once(':').unwrap_or((text, ""));
+        if !parts::is_host(host) {
+            return Err(parts::HOST_RULE.to_owned());
+        }
+        match port.parse::<u16>() {
+            Ok(port) if port != 0 => Ok(Self::Tcp { host: host.to_owned(), port }),
+            _ => Err("the port is not a number from 1 to 65535".to_owned()),
         }
     }
 }

@@ -9,13 +9,15 @@
 use std::io;
 use std::path::Path;
 
+use crate::address::UpstreamUrl;
 use crate::file::Reader;
 use crate::kind::{Item, Raw, Scalar};
 use crate::options::{OPTIONS, OptionSpec};
 use crate::problem::{Fault, Origin, Problem, Problems};
 use crate::rules;
-use crate::schema::Config;
+use crate::schema::{self, Config};
 use crate::secret::Secret;
+use crate::sharding;
 
 /// A configuration file that the caller has read.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +57,7 @@ pub fn load(sources: &Sources<'_>) -> Result<Config, Problems> {
         let set = sources.environment.iter().find(|(key, value)| *key == name && !value.is_empty());
         if let Some((_, value)) = set {
             let values = if option.is_list() {
-                value.split(',').map(str::trim).collect()
+                value.split(option.separator()).map(str::trim).collect()
             } else {
                 vec![value.as_str()]
             };
@@ -90,15 +92,32 @@ pub fn load_file(
 }
 
 /// A configuration in the making: the values, and where each came from.
-#[derive(Default)]
 pub(crate) struct Draft {
+    /// Its `upstream` is made of the four below when all sources are read.
     pub(crate) config: Config,
+    /// The option `upstream`.
+    pub(crate) upstream: UpstreamUrl,
+    /// The table `[sharding]`.
+    pub(crate) sharding: sharding::Draft,
     /// Kept apart from the URL, because a stronger source may replace the one without the other.
     pub(crate) upstream_user: Option<String>,
     /// As above.
     pub(crate) upstream_password: Option<Secret>,
     /// The strongest source of each option that was set.
     origins: Vec<(&'static str, Origin)>,
+}
+
+impl Default for Draft {
+    fn default() -> Self {
+        Self {
+            config: Config::default(),
+            upstream: schema::default_upstream(),
+            sharding: sharding::Draft::default(),
+            upstream_user: None,
+            upstream_password: None,
+            origins: Vec::new(),
+        }
+    }
 }
 
 impl Draft {

@@ -3,7 +3,8 @@
 //! The man page and the completions come from the same table by way of the command line (`server::cli`). Nothing is
 //! written to disk here.
 //!
-//! Invariant: the example, with every commented value taken in, is a valid configuration equal to the defaults.
+//! Invariant: the example, with every commented value taken in that is a default, is a valid configuration equal to the
+//! defaults (but for `sharding.compat`, which is about shards).
 
 use std::fmt::Write;
 
@@ -24,8 +25,8 @@ pub fn reference() -> String {
          line. The command line wins over the environment, the environment over the file, the file over the default. A list\n\
          from a stronger source replaces the weaker one as a whole. Unknown keys and flags are refused; `respool check FILE`\n\
          shows all mistakes of a file at once. A commented file with every default is `respool.example.toml`.\n\n\
-         In the environment and on the command line lists are separated by commas; an empty variable counts as not set. Sizes\n\
-         are numbers of bytes or strings with `KiB`, `MiB`, `GiB`.\n\n\
+         In the environment and on the command line lists are separated by commas, shards by semicolons; an empty variable counts as\n\
+         not set. Sizes are numbers of bytes or strings with `KiB`, `MiB`, `GiB`.\n\n\
          Three variables are no options: `RESPOOL_CONFIG` names a file where `--config` does not, `RESPOOL_LOG` is a filter\n\
          such as `info,server=debug` in the place of `log.level`, and `NO_COLOR` asks for log lines without colours.\n\n"
     );
@@ -106,7 +107,10 @@ fn example_entry(file: &mut String, option: &OptionSpec) {
         // Depends on the machine, so no number can be shown that is right for the reader.
         ("workers", _) => writeln!(file, "# Default: {}.\n#{key} = 4", option.default_text()),
         (_, Some(value)) => writeln!(file, "#{key} = {value}"),
-        (_, None) => writeln!(file, "# Default: none.\n#{key} = {}", sample(option)),
+        (_, None) => {
+            comment(file, &format!("Default: {}.", option.default_text()));
+            writeln!(file, "#{key} = {}", sample(option))
+        }
     };
 }
 
@@ -117,6 +121,11 @@ fn sample(option: &OptionSpec) -> &'static str {
         "upstream_password_file" => "\"/etc/respool/upstream-password\"",
         "password_file" => "\"/etc/respool/password\"",
         "log.file" => "\"/var/log/respool.log\"",
+        "sharding.shards" => "[\"redis://10.0.0.1:6379 name=a weight=2\", \"10.0.0.2:6379:1 b\"]",
+        "sharding.distribution" => "\"ketama\"",
+        "sharding.hash" => "\"fnv1a_64\"",
+        "sharding.hash_tag" => "\"{}\"",
+        "sharding.buckets" => "[\"0-2-4\", \"1-3-5\"]",
         _ if option.is_secret() => "\"...\"",
         _ => "\"\"",
     }

@@ -14,10 +14,13 @@ mod scalar;
 use std::ops::Range;
 use std::path::PathBuf;
 
+use engine::route::shard::{Distribution, ShardsError};
+
 use crate::address::{ListenAddress, UpstreamUrl};
 use crate::compile::Draft;
 use crate::problem::Fault;
 use crate::secret::Secret;
+use crate::sharding::{self, Entry};
 use scalar::{cpu_range, integer, items, mode, size, switch, text, within};
 
 pub(crate) use scalar::{Item, Raw, Scalar};
@@ -44,9 +47,11 @@ pub(crate) enum Kind {
     Secret { at: fn(&mut Draft) -> &mut Option<Secret> },
     /// One of a few names.
     Choice {
-        names: &'static [&'static str],
+        /// The names; asked for and not written down where the engine has them.
+        names: fn() -> &'static [&'static str],
         set: fn(&mut Draft, usize),
-        index: fn(&Draft) -> usize,
+        /// Which is chosen; `None` where nothing is.
+        index: fn(&Draft) -> Option<usize>,
     },
     /// Numbers of CPUs, also as ranges.
     Cpus { at: fn(&mut Draft) -> &mut Vec<usize> },
@@ -54,6 +59,12 @@ pub(crate) enum Kind {
     Listen { at: fn(&mut Draft) -> &mut Vec<ListenAddress> },
     /// The URL of the server.
     Upstream { at: fn(&mut Draft) -> &mut UpstreamUrl },
+    /// Several of them.
+    Shards { at: fn(&mut Draft) -> &mut Vec<Entry> },
+    /// Lists of bucket numbers, one for each shard.
+    Buckets { at: fn(&mut Draft) -> &mut Vec<String> },
+    /// The two characters of a hash tag, or none.
+    HashTag { at: fn(&mut Draft) -> &mut Option<Option<[u8; 2]>> },
 }
 
 /// Highest CPU number taken; `cpu_set_t` of the C library ends there (sched_setaffinity(2)).
@@ -71,6 +82,14 @@ impl Kind {
         }
         if let Self::Listen { at } = self {
             *at(draft) = self.read_listen(raw)?;
+            return Ok(());
+        }
+        if let Self::Shards { at } = self {
+            *at(draft) = self.read_shards(raw)?;
+            return Ok(());
+        }
+        if let Self::Buckets { at } = self {
+            *at(draft) = self.read_buckets(raw)?;
             return Ok(());
         }
         let item = match raw {
@@ -115,13 +134,26 @@ impl Kind {
                     Some(Secret::new(text(scalar).filter(|t| !t.is_empty()).ok_or_else(wrong)?));
             }
             Self::Choice { names, set, .. } => {
-                let name = text(scalar).and_then(|t| names.iter().position(|name| *name == t));
+                let name = text(scalar).and_then(|t| names().iter().position(|name| *name == t));
                 set(draft, name.ok_or_else(wrong)?);
             }
             Self::Upstream { at } => {
                 *at(draft) = UpstreamUrl::parse(text(scalar).ok_or_else(wrong)?)?;
             }
-            Self::Cpus { .. } | Self::Listen { .. } => return Err(wrong()),
+            Self::HashTag { at } => {
+                let tag = text(scalar).filter(|text| text.bytes().all(|b| b.is_ascii_graphic()));
+                *at(draft) = Some(match tag.ok_or_else(wrong)?.as_bytes() {
+                    [] => None,
+                    [open, close] => Some([*open, *close]),
+                    _ => return Err(wrong()),
+                });
+            }
+            Self::Cpus { .. }
+            | Self::Listen { .. }
+            | Self::Shards { .. }
+            | Self::Buckets { .. } => {
+                return Err(wrong());
+            }
         }
         Ok(())
     }
@@ -150,6 +182,39 @@ impl Kind {
             faults.push(Fault { span: None, message });
         }
         if faults.is_empty() { Ok(addresses) } else { Err(faults) }
+    }
+
+    /// Reads shards, without looking at one beside the other.
+    fn read_shards(&self, raw: &Raw<'_>) -> Result<Vec<Entry>, Vec<Fault>> {
+        let (mut entries, mut faults) = (Vec::new(), Vec::new());
+        for item in items(raw) {
+            match text(&item.scalar).map(Entry::parse) {
+                Some(Ok(entry)) => entries.push(entry),
+                Some(Err(message)) => faults.push(Fault { span: item.span.clone(), message }),
+                None => faults.push(self.fault(item.span.clone(), &item.scalar)),
+            }
+        }
+        if faults.is_empty() && !(1..=sharding::ENTRIES_MAX).contains(&entries.len()) {
+            let (count, max) = (entries.len(), sharding::ENTRIES_MAX);
+            let message = format!("found {count} shards; allowed: 1 to {max}");
+            faults.push(Fault { span: None, message });
+        }
+        if faults.is_empty() { Ok(entries) } else { Err(faults) }
+    }
+
+    /// Reads lists of buckets; whether they fit together is a matter of all of them, and of the shards.
+    fn read_buckets(&self, raw: &Raw<'_>) -> Result<Vec<String>, Vec<Fault>> {
+        let (mut lists, mut faults) = (Vec::new(), Vec::new());
+        for item in items(raw) {
+            let alone = |list: &&str| {
+                !matches!(Distribution::buckets([*list]), Err(ShardsError::BadBuckets(_)))
+            };
+            match text(&item.scalar).filter(alone) {
+                Some(list) => lists.push(list.to_owned()),
+                None => faults.push(self.fault(item.span.clone(), &item.scalar)),
+            }
+        }
+        if faults.is_empty() { Ok(lists) } else { Err(faults) }
     }
 
     /// Reads CPU numbers, each a number or a range `a-b`.
@@ -187,11 +252,19 @@ impl Kind {
 
     /// Whether the value must never be repeated. A URL counts: it may hold a password.
     pub(crate) fn is_secret(&self) -> bool {
-        matches!(self, Self::Secret { .. } | Self::Upstream { .. })
+        matches!(self, Self::Secret { .. } | Self::Upstream { .. } | Self::Shards { .. })
     }
 
     /// Whether several values can be given.
     pub(crate) fn is_list(&self) -> bool {
-        matches!(self, Self::Cpus { .. } | Self::Listen { .. })
+        matches!(
+            self,
+            Self::Cpus { .. } | Self::Listen { .. } | Self::Shards { .. } | Self::Buckets { .. }
+        )
+    }
+
+    /// What stands between several values in a variable or after a flag. URLs of clusters and sentinels have commas.
+    pub(crate) fn separator(&self) -> char {
+        if matches!(self, Self::Shards { .. }) { ';' } else { ',' }
     }
 }

@@ -6,7 +6,7 @@
 //! documents again (a test of the `server` crate fails while they are stale).
 //!
 //! This crate does no IO: the caller hands in the texts and, for password files, a function that reads them. It does not
-//! know clap, sockets or the engine.
+//! know clap or sockets, and of the engine the rules of sharding only, so that they are written once.
 //!
 //! Invariant: a [`Config`] that [`load`] returns satisfies every rule, and no text made here contains a password.
 //! Read next: [`schema`] (the values), then `options`, then `compile` (the rules between values).
@@ -22,10 +22,12 @@ pub mod problem;
 mod rules;
 pub mod schema;
 mod secret;
+mod sharding;
 pub mod suggest;
 
 pub use address::{ListenAddress, PoolKind, UpstreamAddress, UpstreamUrl};
 pub use compile::{FileText, Sources, load, load_file};
 pub use problem::{Origin, Problem, Problems};
-pub use schema::{Batching, Config, Limits, Log, LogFormat, LogLevel, Timeouts};
+pub use schema::{Batching, Config, Limits, Log, LogFormat, LogLevel, Timeouts, Upstream};
 pub use secret::Secret;
+pub use sharding::{ShardUrl, Sharding};

@@ -9,6 +9,10 @@
 use crate::compile::Draft;
 use crate::kind::Kind;
 use crate::schema::{LogFormat, LogLevel, WORKERS_MAX};
+use crate::sharding::Layout;
+use engine::route::hash::Hash;
+use engine::route::shard::Compat;
+use std::sync::LazyLock;
 
 /// One option.
 pub struct OptionSpec {
@@ -74,6 +78,11 @@ impl OptionSpec {
         self.kind.is_list()
     }
 
+    /// What separates several values in a variable or after a flag.
+    pub fn separator(&self) -> char {
+        self.kind.separator()
+    }
+
     /// Whether the value must not be shown to anybody.
     pub fn is_secret(&self) -> bool {
         self.kind.is_secret()
@@ -87,7 +96,7 @@ impl OptionSpec {
     /// The names to choose from, for completions; empty where the option is no choice.
     pub fn choices(&self) -> &'static [&'static str] {
         match &self.kind {
-            Kind::Choice { names, .. } => names,
+            Kind::Choice { names, .. } => names(),
             Kind::Switch { .. } => &["true", "false"],
             _ => &[],
         }
@@ -124,6 +133,11 @@ impl OptionSpec {
 
 /// What the tables of the file are about, in the order of the documents.
 pub const TABLES: &[(&str, &str)] = &[
+    (
+        "sharding",
+        "Keys spread over several servers, clusters or sentinel groups by the proxy, as twemproxy, overlord, predixy and camellia \
+         do it, key for key. Takes the place of `upstream`.",
+    ),
     ("timeouts", "How long things may take. The unit is the end of each name."),
     ("limits", "How much things may hold. Sizes are bytes, or strings such as \"64MiB\"."),
     ("batching", "How requests are gathered into larger writes, which makes small requests cheap."),
@@ -146,29 +160,36 @@ const fn ms(min: u64, max: u64, at: fn(&mut Draft) -> &mut u64) -> Kind {
     Kind::Time { unit: "milliseconds", min, max, at }
 }
 
+/// The engine's names of former proxies and of hashes, in its order.
+static COMPATS: LazyLock<Vec<&str>> = LazyLock::new(|| Compat::all().map(Compat::name).collect());
+static HASHES: LazyLock<Vec<&str>> = LazyLock::new(|| Hash::all().map(Hash::name).collect());
+
 /// All options, in the order of the documents.
 pub static OPTIONS: &[OptionSpec] = &[
     OptionSpec::new(
         "upstream",
-        "The server behind the proxy",
+        "The server behind the proxy, or a cluster, or the sentinels of a server",
         "In user and password \
-         the characters `/ ? # @ : %` are percent-encoded. A name is resolved again on each connect. \
-         Passwords are better kept out of the command line, where every user of the machine can read them: \
-         see `upstream_password_file`. Must be given.",
-        Kind::Upstream { at: |d| &mut d.config.upstream },
+         the characters `/ ? # & @ : %` are percent-encoded. A name is resolved again on each connect. Of a cluster's nodes, and of \
+         sentinels (port 26379 if none is given), one that lives is enough: it tells the others. `redis-sentinel://` has the name \
+         of the server at the sentinels for a path; user and password before the hosts are those of the server, `sentinel_user` and \
+         `sentinel_password` those of the sentinels. Passwords are better kept out of the command line, where every user of the \
+         machine can read them: see `upstream_password_file`. Either this or `sharding.shards` must be given.",
+        Kind::Upstream { at: |d| &mut d.upstream },
     )
     .short('u')
-    .default_note("none, must be given"),
+    .default_note("none, this or `sharding.shards` must be given"),
     OptionSpec::new(
         "upstream_user",
         "ACL user to log in with at the server",
-        "Takes the place of a user in the URL. Needs a password as well.",
+        "Takes the place of a user in the URL. Needs a password as well. With `sharding.shards` it is for those whose URL has neither \
+         user nor password.",
         Kind::Text { at: |d| &mut d.upstream_user },
     ),
     OptionSpec::new(
         "upstream_password",
         "Password to log in with at the server",
-        "Takes the place of a password in the URL.",
+        "Takes the place of a password in the URL. With `sharding.shards` it is for those whose URL has neither user nor password.",
         Kind::Secret { at: |d| &mut d.upstream_password },
     ),
     OptionSpec::new(
@@ -239,6 +260,66 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::ClientName { at: |d| &mut d.config.client_name_upstream },
     ),
     OptionSpec::new(
+        "sharding.shards",
+        "The shards: URLs with weight and name, or server lines of another proxy",
+        "A URL has any of the forms of `upstream`; behind it can stand `weight=N` (1 if not given) and `name=TEXT`. A server line is \
+         `host:port:weight name` as in the lists of twemproxy and overlord, to be copied as it is. With ketama, and with modula in \
+         twemproxy's way, names decide which keys a shard has, so they must stay what they were; without one a server is named by its \
+         address as twemproxy (overlord) names it, a server with sentinels by its name there, and a cluster needs one. In the \
+         environment and on the command line shards are separated by semicolons, and the flag may be repeated. All shards must be in \
+         the same database, so with a cluster among them in 0.",
+        Kind::Shards { at: |d| &mut d.sharding.entries },
+    ),
+    OptionSpec::new(
+        "sharding.compat",
+        "The proxy whose rules hold where proxies of the same settings differ",
+        "Set it to the one that stored the keys. `twemproxy-arm` is twemproxy on machines where C's `char` has no sign; it differs for \
+         keys with bytes from 0x80 up. For a new pool any will do.",
+        Kind::Choice {
+            names: || COMPATS.as_slice(),
+            set: |d, i| d.sharding.compat = Compat::all().nth(i).unwrap_or_default(),
+            index: |d| Compat::all().position(|compat| compat == d.sharding.compat),
+        },
+    ),
+    OptionSpec::new(
+        "sharding.distribution",
+        "How hashes are laid out over the shards",
+        "`ketama` is a ring made of the shards' names, on which a shard that comes or goes moves only its own share; `modula` the \
+         remainder by the sum of the weights; `buckets` the remainder by the number of buckets, see `sharding.buckets`; `random` any \
+         shard for each request, for caches that hold the same everywhere.",
+        Kind::Choice {
+            names: || &Layout::NAMES,
+            set: |d, i| d.sharding.distribution = Layout::ALL.get(i).copied(),
+            index: |d| d.sharding.distribution.map(|layout| layout as usize),
+        },
+    )
+    .default_note("that of `sharding.compat`: ketama for twemproxy and overlord, buckets for camellia; predixy has none"),
+    OptionSpec::new(
+        "sharding.hash",
+        "The hash of a key",
+        "Several are not what their name says elsewhere, but what the proxies make of them. `atol` is predixy's, `java31` camellia's \
+         default.",
+        Kind::Choice {
+            names: || HASHES.as_slice(),
+            set: |d, i| d.sharding.hash = Hash::all().nth(i),
+            index: |d| d.sharding.hash.and_then(|hash| Hash::all().position(|known| known == hash)),
+        },
+    )
+    .default_note("that of `sharding.compat`: fnv1a_64 for twemproxy and overlord, java31 for camellia; predixy has none"),
+    OptionSpec::new(
+        "sharding.hash_tag",
+        "The two characters of a hash tag: only what stands between them is hashed",
+        "So that keys with the same tag are on the same shard. Empty: tags are not heeded.",
+        Kind::HashTag { at: |d| &mut d.sharding.tag },
+    )
+    .default_note("that of `sharding.compat`: \"{}\" for overlord, nothing for the others"),
+    OptionSpec::new(
+        "sharding.buckets",
+        "The buckets of each shard, for the distribution `buckets`",
+        "As camellia writes them, `\"0-2-4\"`, one list for each shard in their order. Each number from 0 to the highest occurs once.",
+        Kind::Buckets { at: |d| &mut d.sharding.buckets },
+    ),
+    OptionSpec::new(
         "timeouts.connect_ms",
         "Time for a connect, including the server's answer to our greeting",
         "",
@@ -271,21 +352,23 @@ pub static OPTIONS: &[OptionSpec] = &[
     ),
     OptionSpec::new(
         "timeouts.topology_wait_ms",
-        "How long a request to a cluster waits while no node owns its slot",
-        "At the start, and after the cluster was last whole. Then it gets the cluster's own CLUSTERDOWN.",
+        "How long a request waits while no node of the cluster owns its slot, or no sentinel names the server",
+        "At the start, and after the cluster was last whole or the server last known. Then it gets an error, that of a cluster its own \
+         CLUSTERDOWN.",
         ms(0, HOUR_MS, |d| &mut d.config.timeouts.topology_wait_ms),
     ),
     OptionSpec::new(
         "timeouts.topology_period_ms",
         "How often the slots of a cluster are asked for without a sign that they changed; 0: never",
-        "Signs are redirects, lost connections and nodes that do not answer.",
+        "Signs are redirects, lost connections and nodes that do not answer. Sentinels, which also tell of changes themselves, are \
+         asked once a second unless this is 0.",
         ms(0, HOUR_MS, |d| &mut d.config.timeouts.topology_period_ms),
     ),
     OptionSpec::new(
         "timeouts.failover_hold_ms",
-        "How long a request to a cluster waits while the primary of its slot is down; 0: it fails at once",
-        "With more than the cluster needs to promote a replica (its `cluster-node-timeout` and a second or two), clients see a pause \
-         instead of errors. Requests that were under way to the lost node still get an error, unless they only read.",
+        "How long a request waits while the primary that it is for is down and may have a successor; 0: it fails at once",
+        "With a cluster or sentinels behind. With more than they need to promote a replica (`cluster-node-timeout` and a second or two; \
+         `down-after-milliseconds` and some more), clients see a pause instead of errors. Requests that were under way to the lost node still get an error, unless they only read.",
         ms(0, HOUR_MS, |d| &mut d.config.timeouts.failover_hold_ms),
     ),
     OptionSpec::new(
@@ -363,7 +446,8 @@ pub static OPTIONS: &[OptionSpec] = &[
     OptionSpec::new(
         "limits.upstream_conns_max",
         "Connections to one server, over all workers",
-        "Not below the number of workers, which need one each.",
+        "Not below the number of workers, which need one each. The nodes of a cluster count together, as do a server, its replicas and \
+         its sentinels; with shards it is so many times their number for all of them.",
         Kind::Count { min: 1, max: 65_536, at: |d| &mut d.config.limits.upstream_conns_max },
     ),
     OptionSpec::new(
@@ -396,9 +480,9 @@ pub static OPTIONS: &[OptionSpec] = &[
         "Least severe level that is written",
         "The environment variable RESPOOL_LOG, if set, takes its place with a filter such as `info,server=debug`.",
         Kind::Choice {
-            names: &LogLevel::NAMES,
+            names: || &LogLevel::NAMES,
             set: |d, i| d.config.log.level = LogLevel::ALL[i],
-            index: |d| d.config.log.level as usize,
+            index: |d| Some(d.config.log.level as usize),
         },
     ),
     OptionSpec::new(
@@ -406,9 +490,9 @@ pub static OPTIONS: &[OptionSpec] = &[
         "Shape of log lines",
         "`human` is one readable line an event, `json` one object a line. `auto` is `human`, with colours on a terminal.",
         Kind::Choice {
-            names: &LogFormat::NAMES,
+            names: || &LogFormat::NAMES,
             set: |d, i| d.config.log.format = LogFormat::ALL[i],
-            index: |d| d.config.log.format as usize,
+            index: |d| Some(d.config.log.format as usize),
         },
     ),
     OptionSpec::new(

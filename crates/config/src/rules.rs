@@ -4,21 +4,20 @@
 //!
 //! Invariant: a rule never fires for values that were refused already (those are still at their defaults, which pass).
 
-use crate::address::{ListenAddress, UpstreamAddress};
+use crate::address::{ListenAddress, UpstreamAddress, UpstreamUrl};
 use crate::compile::Draft;
 use crate::options::OptionSpec;
 use crate::problem::{Problem, Problems};
-use crate::schema::Config;
+use crate::schema::{Config, Upstream};
 
 /// Completes the draft with what follows from other values, and checks the rules.
 pub(crate) fn check(draft: &mut Draft, problems: &mut Problems) {
-    merge_credentials(draft);
+    let mut found = Vec::new();
+    upstream_or_shards(draft, problems, &mut found);
+    merge_upstream(draft, problems, &mut found);
     if !draft.config.cpus.is_empty() && !draft.is_set("workers") {
         draft.config.workers = draft.config.cpus.len().min(crate::schema::WORKERS_MAX);
     }
-    let mut found = Vec::new();
-    upstream_is_given(draft, problems, &mut found);
-    user_needs_password(draft, &mut found);
     public_needs_password(draft, problems, &mut found);
     no_loop(draft, &mut found);
     ordered_pairs(&draft.config, &mut found);
@@ -28,7 +27,7 @@ pub(crate) fn check(draft: &mut Draft, problems: &mut Problems) {
 }
 
 /// Options that a rule is about, most telling first, and what it says.
-type Finding = (&'static [&'static str], String);
+pub(crate) type Finding = (&'static [&'static str], String);
 
 /// Places a finding where the person can change it: at the strongest of the options that were set.
 fn problem(draft: &Draft, names: &'static [&'static str], message: String) -> Problem {
@@ -41,28 +40,74 @@ fn problem(draft: &Draft, names: &'static [&'static str], message: String) -> Pr
     Problem { origin: draft.origin(chosen), key: Some(chosen.to_owned()), message, excerpt: None }
 }
 
-/// The separate user and password take the place of those in the URL.
-fn merge_credentials(draft: &mut Draft) {
-    if let Some(user) = draft.upstream_user.take() {
-        draft.config.upstream.user = Some(user);
+/// Either the one or the other says what is behind; and what is about shards needs some.
+fn upstream_or_shards(draft: &Draft, problems: &Problems, found: &mut Vec<Finding>) {
+    let given = |name| draft.is_set(name) || is_refused(problems, name);
+    match (given("upstream"), given("sharding.shards")) {
+        (true, true) => {
+            let message = "`upstream` and `sharding.shards` are both set; `upstream` is the one place of all keys, `sharding.shards` \
+                           several that share them: give one of the two";
+            found.push((&["sharding.shards", "upstream"], message.to_owned()));
+        }
+        (false, false) => {
+            let message = "no server is named; say which one the proxy is for, as in --upstream redis://127.0.0.1:6379 \
+                           or upstream = \"redis://127.0.0.1:6379\" (or try `respool demo`)";
+            found.push((&["upstream"], message.to_owned()));
+        }
+        _ => {}
     }
-    if let Some(password) = draft.upstream_password.take() {
-        draft.config.upstream.password = Some(password);
+    if given("sharding.shards") {
+        return;
+    }
+    for name in NEED_SHARDS.iter().filter(|name| draft.is_set(name[0])) {
+        let message =
+            "set without `sharding.shards`, which it is about; give the shards, or leave this out";
+        found.push((name, message.to_owned()));
     }
 }
 
-fn upstream_is_given(draft: &Draft, problems: &Problems, found: &mut Vec<Finding>) {
-    let refused = problems.0.iter().any(|problem| problem.key.as_deref() == Some("upstream"));
-    if !draft.is_set("upstream") && !refused {
-        let message = "no server is named; say which one the proxy is for, as in --upstream redis://127.0.0.1:6379 \
-                       or upstream = \"redis://127.0.0.1:6379\" (or try `respool demo`)";
-        found.push((&["upstream"], message.to_owned()));
+/// Options that say how something is sharded.
+const NEED_SHARDS: [&[&str]; 5] = [
+    &["sharding.compat"],
+    &["sharding.distribution"],
+    &["sharding.hash"],
+    &["sharding.hash_tag"],
+    &["sharding.buckets"],
+];
+
+/// Whether a value of this option was refused already.
+fn is_refused(problems: &Problems, name: &str) -> bool {
+    problems.0.iter().any(|problem| problem.key.as_deref() == Some(name))
+}
+
+/// Joins what says where the servers are and how to log in there. The separate user and password take the place of those
+/// in the URL; among shards they are for those that have none, since each may have its own.
+fn merge_upstream(draft: &mut Draft, problems: &Problems, found: &mut Vec<Finding>) {
+    let (user, password) = (draft.upstream_user.take(), draft.upstream_password.take());
+    if draft.is_set("sharding.shards") {
+        // An option that was refused is at its default now, against which the others would be held wrongly.
+        let refused = problems
+            .0
+            .iter()
+            .any(|problem| problem.key.as_deref().is_some_and(|key| key.starts_with("sharding.")));
+        if refused {
+            return;
+        }
+        match draft.sharding.resolve(user.as_deref(), password.as_ref()) {
+            Ok(sharding) => draft.config.upstream = Upstream::Shards(sharding),
+            Err(findings) => found.extend(findings),
+        }
+        return;
     }
+    let mut url = draft.upstream.clone();
+    url.user = user.or(url.user);
+    url.password = password.or(url.password);
+    user_needs_password(draft, &url, found);
+    draft.config.upstream = Upstream::One(url);
 }
 
 /// `AUTH` has no form with a user alone.
-fn user_needs_password(draft: &Draft, found: &mut Vec<Finding>) {
-    let upstream = &draft.config.upstream;
+fn user_needs_password(draft: &Draft, upstream: &UpstreamUrl, found: &mut Vec<Finding>) {
     if upstream.user.is_some() && upstream.password.is_none() {
         let message = "a user without a password; give upstream_password_file, upstream_password or user:password@ in the \
                        URL (for a user with `nopass` any password does)";
@@ -97,7 +142,24 @@ fn public_needs_password(draft: &Draft, problems: &Problems, found: &mut Vec<Fin
 /// A proxy in front of itself would answer nothing and open connections without end.
 fn no_loop(draft: &Draft, found: &mut Vec<Finding>) {
     let config = &draft.config;
-    let own = config.listen.iter().find(|listen| match (listen, &config.upstream.address) {
+    let mut addresses = config.upstream.urls().flat_map(UpstreamUrl::addresses);
+    let own = addresses
+        .find_map(|upstream| config.listen.iter().find(|listen| is_same(listen, upstream)));
+    if let Some(own) = own {
+        let (names, what): (&[&str], _) = match config.upstream {
+            Upstream::One(_) => (&["listen", "upstream"], "the upstream is"),
+            Upstream::Shards(_) => (&["listen", "sharding.shards"], "one of the shards is"),
+        };
+        found.push((
+            names,
+            format!("{what} `{own}`, where the proxy itself listens; change one of the two"),
+        ));
+    }
+}
+
+/// Whether a connection to `upstream` would surely come back to where we listen.
+fn is_same(listen: &ListenAddress, upstream: &UpstreamAddress) -> bool {
+    match (listen, upstream) {
         (ListenAddress::Unix(ours), UpstreamAddress::Unix(theirs)) => ours == theirs,
         (ListenAddress::Tcp(ours), UpstreamAddress::Tcp { host, port }) if ours.port() == *port => {
             let local = if host == "localhost" {
@@ -108,12 +170,6 @@ fn no_loop(draft: &Draft, found: &mut Vec<Finding>) {
             local || (ours.ip().is_unspecified() && is_loopback(host))
         }
         _ => false,
-    });
-    if let Some(own) = own {
-        let message = format!(
-            "the upstream is `{own}`, where the proxy itself listens; change one of the two"
-        );
-        found.push((&["listen", "upstream"], message));
     }
 }
 

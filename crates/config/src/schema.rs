@@ -6,17 +6,19 @@
 //! Invariant: `Config::default()` passes every check, and its values are the defaults that the generated documents show
 //! (the option table reads them from here, so they are written once).
 
+use std::fmt;
 use std::path::PathBuf;
 
 use crate::address::{ListenAddress, PoolKind, UpstreamAddress, UpstreamUrl};
 use crate::secret::Secret;
+use crate::sharding::{ShardUrl, Sharding};
 
 /// Everything that can be set. See [`crate::options::OPTIONS`] for names, ranges and explanations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// The one server behind the proxy, with the credentials to use there (already read from their files).
-    pub upstream: UpstreamUrl,
-    /// The file that [`UpstreamUrl::password`] was read from, if it was.
+    /// The servers behind the proxy, with the credentials to use there (already read from their files).
+    pub upstream: Upstream,
+    /// The file that the password of [`Config::upstream`] was read from, if it was.
     pub upstream_password_file: Option<PathBuf>,
     /// Where clients connect. At least one address, none twice.
     pub listen: Vec<ListenAddress>,
@@ -44,6 +46,15 @@ pub struct Config {
     pub batching: Batching,
     /// What is logged, how and where.
     pub log: Log,
+}
+
+/// What is behind the proxy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Upstream {
+    /// One server, one cluster, or one server that sentinels know.
+    One(UpstreamUrl),
+    /// Keys are spread over several of them.
+    Shards(Sharding),
 }
 
 /// How long things may take. The unit is the end of each name; 0 means "no limit" where the field says so.
@@ -162,6 +173,44 @@ impl LogFormat {
     pub const NAMES: [&'static str; 3] = ["auto", "human", "json"];
 }
 
+/// Shards that a log line names; of more it tells the number.
+const SHOWN_SHARDS_MAX: usize = 4;
+
+impl Upstream {
+    /// All URLs, in the order of the configuration; one at least.
+    pub fn urls(&self) -> impl Iterator<Item = &UpstreamUrl> {
+        let (one, shards) = match self {
+            Self::One(url) => (Some(url), &[][..]),
+            Self::Shards(sharding) => (None, &sharding.shards[..]),
+        };
+        one.into_iter().chain(shards.iter().map(|shard: &ShardUrl| &shard.url))
+    }
+
+    /// The database that clients start in.
+    pub fn db(&self) -> u32 {
+        // All shards agree in it, and there is one at least.
+        self.urls().next().map_or(0, |url| url.db)
+    }
+}
+
+impl fmt::Display for Upstream {
+    /// Without credentials and short, fit for logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = match self {
+            Self::One(url) => return url.fmt(f),
+            Self::Shards(sharding) => sharding.shards.len(),
+        };
+        write!(f, "{count} shard{}", if count == 1 { "" } else { "s" })?;
+        for (index, url) in self.urls().take(SHOWN_SHARDS_MAX).enumerate() {
+            write!(f, "{} {url}", if index == 0 { ":" } else { "," })?;
+        }
+        match count.saturating_sub(SHOWN_SHARDS_MAX) {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
+    }
+}
+
 /// Bytes in a KiB; the defaults below read better with it.
 const KIB: usize = 1024;
 /// Bytes in a MiB.
@@ -175,13 +224,7 @@ impl Default for Config {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
-            upstream: UpstreamUrl {
-                pool: PoolKind::Standalone,
-                address: UpstreamAddress::Tcp { host: "127.0.0.1".to_owned(), port: 6379 },
-                user: None,
-                password: None,
-                db: 0,
-            },
+            upstream: Upstream::One(default_upstream()),
             upstream_password_file: None,
             listen: vec![ListenAddress::Tcp(([127, 0, 0, 1], 6380).into())],
             unix_mode: 0o700,
@@ -197,6 +240,17 @@ impl Default for Config {
             batching: Batching::default(),
             log: Log::default(),
         }
+    }
+}
+
+/// What stands in the documents for the server, which a real start must name.
+pub(crate) fn default_upstream() -> UpstreamUrl {
+    UpstreamUrl {
+        pool: PoolKind::Standalone,
+        address: UpstreamAddress::Tcp { host: "127.0.0.1".to_owned(), port: 6379 },
+        user: None,
+        password: None,
+        db: 0,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use config::{Config, FileText, Problems, Sources, load, load_file};
+use config::{Config, FileText, Problems, Sources, Upstream, load, load_file};
 
 /// Password files are not there in these tests unless a test brings its own reader.
 fn no_files(_: &Path) -> io::Result<Vec<u8>> {
@@ -61,7 +61,7 @@ level = "loud"
     assert_eq!(
         wrong(text),
         "\
-r.toml:2:12: upstream: unknown scheme; allowed: redis://[user:password@]host[:port][/db] or redis+unix://[user:password@]/path[?db=n]
+r.toml:2:12: upstream: unknown scheme; allowed: redis://[user:password@]host[:port][/db], redis+unix://[user:password@]/path[?db=n], redis-cluster://[user:password@]host[:port][,host[:port]…] or redis-sentinel://[user:password@]host[:port][,host[:port]…]/name[?db=n&sentinel_user=…&sentinel_password=…]
 r.toml:3:11: workers: found 0; allowed: a whole number from 1 to 256
 r.toml:4:1: max_client: unknown key; did you mean `max_clients`?
 r.toml:5:11: listen: found `6380` (for this machine only write 127.0.0.1:PORT, for every interface 0.0.0.0:PORT or [::]:PORT); allowed: address:port such as 127.0.0.1:6380, [::1]:6380 or 0.0.0.0:6380, or unix:/path
@@ -88,7 +88,7 @@ limits = 5
     assert_eq!(
         wrong(text),
         "\
-r.toml:2:12: upstream: found a number; allowed: redis://[user:password@]host[:port][/db] or redis+unix://[user:password@]/path[?db=n]
+r.toml:2:12: upstream: found a number; allowed: redis://[user:password@]host[:port][/db], redis+unix://[user:password@]/path[?db=n], redis-cluster://[user:password@]host[:port][,host[:port]…] or redis-sentinel://[user:password@]host[:port][,host[:port]…]/name[?db=n&sentinel_user=…&sentinel_password=…]
 r.toml:3:11: workers: found the string \"4\"; allowed: a whole number from 1 to 256
 r.toml:4:15: max_clients: found a number that is too large; allowed: a whole number from 1 to 1000000
 r.toml:5:12: password: found a list; allowed: a string that is not empty
@@ -223,8 +223,9 @@ fn credentials_outside_the_url_take_the_place_of_those_in_it() {
         &[("upstream_user", &["v"])],
     )
     .unwrap();
-    assert_eq!(config.upstream.user.as_deref(), Some("v"));
-    assert_eq!(config.upstream.password.unwrap().reveal(), b"new");
+    let Upstream::One(url) = config.upstream else { panic!("not one server") };
+    assert_eq!(url.user.as_deref(), Some("v"));
+    assert_eq!(url.password.unwrap().reveal(), b"new");
 }
 
 #[test]
@@ -241,7 +242,8 @@ fn password_files_are_read_without_their_last_newline() {
         load("upstream = \"redis://h\"\npassword_file = \"a\"\nupstream_password_file = \"b\"")
             .unwrap();
     assert_eq!(config.password.unwrap().reveal(), b"one");
-    assert_eq!(config.upstream.password.unwrap().reveal(), b"two ");
+    let Upstream::One(url) = config.upstream else { panic!("not one server") };
+    assert_eq!(url.password.unwrap().reveal(), b"two ");
     let error = load("upstream = \"redis://h\"\npassword_file = \"c\"").unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -283,6 +285,7 @@ listen = [
   "0.0.0.0:6380",
 ]
 password = 'hunter4' # hunter5
+sharding.shards = ["redis://u:hunter9@a name=b", "redis-sentinel://s/m?sentinel_password=hunter10"]
 pasword = "hunter6"
 log = { level = "info", password = "hunter7" }
 [timeouts]
@@ -391,8 +394,11 @@ fn the_example_holds_the_defaults() {
     for line in example.lines() {
         let setting = line.strip_prefix('#').filter(|l| !l.starts_with(' ') && l.contains(" = "));
         let skipped = ["upstream_user", "upstream_password", "password", "workers", "file ="];
+        // What is about shards needs some, and then there is no `upstream`.
+        let sharding = ["shards", "compat", "distribution", "hash", "buckets"];
+        let mut skipped = skipped.iter().chain(&sharding);
         match setting {
-            Some(setting) if !skipped.iter().any(|name| setting.starts_with(name)) => {
+            Some(setting) if !skipped.any(|name| setting.starts_with(name)) => {
                 taken_in.push_str(setting);
             }
             _ => taken_in.push_str(line),

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::ArgMatches;
-use config::options::{ENVIRONMENT_PREFIX, OPTIONS};
+use config::options::{ENVIRONMENT_PREFIX, OPTIONS, OptionSpec};
 use config::{Config, FileText, Problems, Sources};
 
 use crate::{demo, log};
@@ -103,7 +103,7 @@ fn serve(matches: &ArgMatches) -> Result<(), Failure> {
     let text = path.as_deref().map(read_text).transpose()?;
     let name = path.as_deref().map(|path| path.display().to_string()).unwrap_or_default();
     let file = text.as_deref().map(|text| FileText { name: &name, text });
-    let config = load(file, &arguments(matches)?)?;
+    let config = load(file, &arguments(matches)?, |_| true)?;
     start(&config, &name)
 }
 
@@ -130,12 +130,13 @@ fn check(matches: &ArgMatches) -> Result<(), Failure> {
     if wrong.is_empty() { Ok(()) } else { Err(Failure::Usage(wrong.join("\n"))) }
 }
 
-/// Joins file, environment and command line.
+/// Joins file, environment and command line. Of the environment only the options count that `takes` accepts.
 pub(crate) fn load(
     file: Option<FileText<'_>>,
     arguments: &[(&'static str, Vec<String>)],
+    takes: fn(&OptionSpec) -> bool,
 ) -> Result<Config, Failure> {
-    let environment = environment()?;
+    let environment = environment(takes)?;
     let sources = Sources { file, environment: &environment, arguments, read_secret: &read_secret };
     config::load(&sources).map_err(|problems| Failure::Usage(describe(&problems)))
 }
@@ -153,9 +154,9 @@ pub(crate) fn arguments(matches: &ArgMatches) -> Result<Vec<(&'static str, Vec<S
 }
 
 /// The environment variables of this program.
-fn environment() -> Result<Vec<(String, String)>, Failure> {
+fn environment(takes: fn(&OptionSpec) -> bool) -> Result<Vec<(String, String)>, Failure> {
     let mut variables = Vec::new();
-    for option in OPTIONS {
+    for option in OPTIONS.iter().filter(|option| takes(option)) {
         let name = option.environment();
         debug_assert!(
             name.starts_with(ENVIRONMENT_PREFIX),

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::ArgMatches;
 use config::options::OptionSpec;
-use config::{Config, ListenAddress, UpstreamUrl};
+use config::{Config, ListenAddress, Upstream, UpstreamUrl};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::cli::{self, Failure};
@@ -34,7 +34,7 @@ const NEARBY_PORTS: u16 = 20;
 
 /// Whether the demo takes this option: all but those that name a server, which is what the demo brings.
 pub(crate) fn takes(option: &OptionSpec) -> bool {
-    !option.name.starts_with("upstream")
+    !option.name.starts_with("upstream") && option.table() != Some("sharding")
 }
 
 /// `respool demo [options]`.
@@ -50,13 +50,13 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     if stopped.load(Ordering::Relaxed) {
         return Ok(());
     }
-    config.upstream = UpstreamUrl {
+    config.upstream = Upstream::One(UpstreamUrl {
         address: server.address(),
         pool: config::PoolKind::Standalone,
         user: None,
         password: None,
         db: 0,
-    };
+    });
     config.upstream_password_file = None;
     let moved = move_from_taken_ports(&mut config.listen)?;
     introduce(&config, &server, &moved)?;
@@ -66,13 +66,12 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     ended
 }
 
-/// Environment and flags, without a server.
+/// Environment and flags, without what names a server.
 fn read_config(matches: &ArgMatches) -> Result<Config, Failure> {
     let mut arguments = cli::arguments(matches)?;
     // Only so that the rule "a server must be named" is content; the real address is known later.
     arguments.push(("upstream", vec!["redis+unix:///demo".to_owned()]));
-    arguments.push(("upstream_password", vec!["none".to_owned()]));
-    cli::load(None, &arguments)
+    cli::load(None, &arguments, takes)
 }
 
 /// Replaces TCP addresses that are in use by free ports; returns which became which.

@@ -81,7 +81,7 @@ pub fn run(config: &Config, config_file: &str) -> Result<(), StartError> {
     let started = start_workers(config, config_file, &listeners)?;
     drop(listeners);
     tracing::info!(
-        upstream = %config.upstream.address,
+        upstream = %config.upstream,
         listen = %config.listen.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
         workers = config.workers,
         "respool {} is ready",
@@ -127,7 +127,9 @@ fn in_words(error: &io::Error) -> String {
 }
 
 fn raise_open_files(config: &Config) {
-    let upstreams = (config.workers * config.limits.upstream_conns_max) as u64;
+    // Each worker's share of `upstream_conns_max` is rounded up, hence the number of workers on top.
+    let to_each = config.limits.upstream_conns_max + config.workers;
+    let upstreams = (to_each * config.upstream.urls().count()) as u64;
     let wanted = config.max_clients as u64 + upstreams + OWN_FILES;
     let got = sys::raise_open_files(wanted);
     if got < wanted {

@@ -3,19 +3,61 @@
 //! Process-wide bounds are divided by the number of workers here, rounded up, and nowhere else.
 
 use crate::worker::gather::GatherOptions;
-use config::{Config, PoolKind, UpstreamAddress};
+use config::{
+    Config, PoolKind, Secret, ShardUrl, Sharding, Upstream, UpstreamAddress, UpstreamUrl,
+};
 use engine::node::Address;
-use engine::settings::{Facade, Limits, Node, Password, Pool, Reads, Settings, Timeouts};
+use engine::settings::{
+    Facade, Limits, Node, Password, Pool, Reads, Settings, ShardSettings, ShardsSettings, Timeouts,
+};
 
-/// How the servers belong together.
-fn pool(config: &Config) -> Pool {
-    match &config.upstream.pool {
+/// How a server is greeted. `client_name` is the name that our connections get there.
+fn node(url: &UpstreamUrl, client_name: &str) -> Node {
+    Node {
+        address: address(&url.address),
+        user: url.user.as_ref().map(|user| user.clone().into_bytes()),
+        password: url.password.as_ref().map(password),
+        db: url.db,
+        client_name: client_name.as_bytes().to_vec(),
+    }
+}
+
+/// How the servers of a URL belong together.
+fn pool(url: &UpstreamUrl, client_name: &str) -> Pool {
+    let seeds = || url.addresses().map(address).collect();
+    match &url.pool {
         PoolKind::Standalone => Pool::Standalone,
-        PoolKind::Cluster { more_seeds } => {
-            let seeds = [&config.upstream.address].into_iter().chain(more_seeds);
-            Pool::Cluster { seeds: seeds.map(address).collect() }
+        PoolKind::Cluster { .. } => Pool::Cluster { seeds: seeds() },
+        PoolKind::Sentinel { name, user, password: secret, .. } => {
+            let greeting = Node {
+                address: address(&url.address),
+                user: user.as_ref().map(|user| user.clone().into_bytes()),
+                password: secret.as_ref().map(password),
+                // Sentinels have no databases.
+                db: 0,
+                client_name: client_name.as_bytes().to_vec(),
+            };
+            Pool::Sentinel { seeds: seeds(), name: name.clone().into_bytes(), greeting }
         }
     }
+}
+
+/// The pools that share the keys.
+fn shards(sharding: &Sharding, client_name: &str) -> ShardsSettings {
+    let child = |ShardUrl { url, shard }: &ShardUrl| ShardSettings {
+        shard: shard.clone(),
+        node: node(url, client_name),
+        pool: pool(url, client_name),
+    };
+    ShardsSettings {
+        sharding: sharding.rules.clone(),
+        children: sharding.shards.iter().map(child).collect(),
+    }
+}
+
+/// A password as an engine keeps it.
+fn password(secret: &Secret) -> Password {
+    Password::new(secret.reveal())
 }
 
 /// Where a server is, as an engine names it.
@@ -29,27 +71,28 @@ fn address(address: &UpstreamAddress) -> Address {
 /// The settings of one worker's engine.
 pub fn engine(config: &Config, index: usize) -> Settings {
     let workers = config.workers.max(1);
+    let name = &config.client_name_upstream;
+    // Of several shards each has its own greeting; credentials of one must not come into reach of another.
+    let first = |url| Node { user: None, password: None, ..node(url, name) };
+    let (node, pool, shards) = match &config.upstream {
+        Upstream::One(url) => (node(url, name), pool(url, name), None),
+        Upstream::Shards(sharding) => {
+            let start = config.upstream.urls().next().map(first);
+            let start = start.unwrap_or_else(|| Settings::default().node);
+            (start, Pool::Standalone, Some(shards(sharding, name)))
+        }
+    };
     let limits = &config.limits;
     let timeouts = &config.timeouts;
     Settings {
         worker: index as u32,
         workers: workers as u32,
-        node: Node {
-            address: address(&config.upstream.address),
-            user: config.upstream.user.as_ref().map(|user| user.clone().into_bytes()),
-            password: config
-                .upstream
-                .password
-                .as_ref()
-                .map(|secret| Password::new(secret.reveal())),
-            db: config.upstream.db,
-            client_name: config.client_name_upstream.clone().into_bytes(),
-        },
-        pool: pool(config),
+        node,
+        pool,
         reads: Reads::default(),
         facade: Facade::default(),
-        shards: None,
-        password: config.password.as_ref().map(|secret| Password::new(secret.reveal())),
+        shards,
+        password: config.password.as_ref().map(password),
         limits: Limits {
             clients_max: config.max_clients,
             client_out_high_bytes: limits.client_out_high_bytes,
@@ -60,7 +103,9 @@ pub fn engine(config: &Config, index: usize) -> Settings {
             memory_max_bytes: limits.memory_max_bytes / workers,
             large_request_bytes: limits.large_request_bytes as u64,
             large_transfers_max: limits.large_transfers_max.div_ceil(workers),
-            upstreams_max: limits.upstream_conns_max.div_ceil(workers),
+            // The engine counts them over all servers that it is told of.
+            upstreams_max: limits.upstream_conns_max.div_ceil(workers)
+                * config.upstream.urls().count(),
             bulk_bytes_max: limits.bulk_bytes_max as u64,
         },
         timeouts: Timeouts {
@@ -85,5 +130,86 @@ pub fn gather(config: &Config) -> GatherOptions {
         completions: batching.gather_completions as u64,
         clients_min: batching.gather_clients_min as u64,
         polls: u32::try_from(batching.polls).unwrap_or(u32::MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use config::{FileText, load_file};
+
+    fn settings(text: &str) -> Settings {
+        let no_files = |_: &std::path::Path| Err(std::io::ErrorKind::NotFound.into());
+        let file = FileText { name: "r.toml", text };
+        engine(&load_file(file, &no_files).unwrap_or_else(|wrong| panic!("{text}\n{wrong}")), 0)
+    }
+
+    fn greeting(user: Option<&str>, secret: Option<&str>) -> (Option<Vec<u8>>, Option<Password>) {
+        (user.map(|user| user.as_bytes().to_vec()), secret.map(Password::new))
+    }
+
+    #[test]
+    fn sentinels_are_greeted_as_themselves_and_the_server_as_itself() {
+        let settings = settings(
+            "upstream = \"redis-sentinel://u:p@s1,s2:7/main?db=3&sentinel_user=w&sentinel_password=q\"\n\
+             client_name_upstream = \"me\"",
+        );
+        let node = settings.node;
+        assert_eq!((node.user, node.password), greeting(Some("u"), Some("p")));
+        assert_eq!((node.db, node.client_name.as_slice()), (3, &b"me"[..]));
+        assert_eq!(settings.shards, None);
+        let Pool::Sentinel { seeds, name, greeting: to } = settings.pool else {
+            panic!("no sentinels")
+        };
+        assert_eq!(seeds, [Address::tcp("s1", 26379), Address::tcp("s2", 7)]);
+        assert_eq!((name.as_slice(), to.db), (&b"main"[..], 0));
+        assert_eq!((to.user, to.password), greeting(Some("w"), Some("q")));
+        assert_eq!(to.client_name, b"me");
+    }
+
+    /// The password of the servers is none of the sentinels' business.
+    #[test]
+    fn sentinels_get_no_password_of_the_server() {
+        let settings = settings("upstream = \"redis-sentinel://s/m\"\nupstream_password = \"p\"");
+        assert_eq!((settings.node.user, settings.node.password), greeting(None, Some("p")));
+        let Pool::Sentinel { greeting: to, .. } = settings.pool else { panic!("no sentinels") };
+        assert_eq!((to.user, to.password), greeting(None, None));
+    }
+
+    #[test]
+    fn a_cluster_has_all_its_seeds() {
+        let settings = settings("upstream = \"redis-cluster://:p@a,b:7,[::1]\"");
+        let seeds = vec![Address::tcp("a", 6379), Address::tcp("b", 7), Address::tcp("::1", 6379)];
+        assert_eq!(settings.pool, Pool::Cluster { seeds });
+        assert_eq!((settings.node.user, settings.node.password), greeting(None, Some("p")));
+    }
+
+    #[test]
+    fn each_shard_has_its_own_greeting_and_clients_start_where_all_are() {
+        let settings = settings(
+            r#"
+            [sharding]
+            compat = "overlord"
+            shards = [
+                "redis://u:p@a/2 weight=5",
+                "redis-sentinel://:q@s1,s2/main?db=2",
+                "redis+unix:///run/r.sock?db=2 name=local",
+            ]"#,
+        );
+        assert_eq!(settings.node.db, 2);
+        assert_eq!((settings.node.user, settings.node.password), greeting(None, None));
+        let single = engine(&Config::default(), 0).limits;
+        assert_eq!(settings.limits.upstreams_max, 3 * single.upstreams_max);
+        let shards = settings.shards.expect("it is sharded");
+        assert_eq!(shards.sharding.compat.name(), "overlord");
+        let [a, main, local] = &shards.children[..] else { panic!("three shards") };
+        assert_eq!((a.shard.name.as_str(), a.shard.weight), ("a:6379", 5));
+        assert_eq!((a.node.user.clone(), a.node.password.clone()), greeting(Some("u"), Some("p")));
+        assert_eq!((a.node.address.clone(), &a.pool), (Address::tcp("a", 6379), &Pool::Standalone));
+        assert_eq!(main.node.password, Some(Password::new("q")));
+        let Pool::Sentinel { seeds, .. } = &main.pool else { panic!("no sentinels") };
+        assert_eq!(seeds.len(), 2);
+        assert_eq!(local.node.address, Address::Unix("/run/r.sock".into()));
+        assert_eq!((local.node.password.clone(), local.node.db), (None, 2));
     }
 }

@@ -1,15 +1,17 @@
-//! The URL of the server behind the proxy.
+//! The URL of the server behind the proxy, of a cluster, or of the sentinels that know the server.
 //!
-//! Forms that later versions will take (`rediss://`, `redis-cluster://`, `redis-sentinel://`) are recognised so that the
-//! message can say so.
+//! What the forms share (user information, hosts, databases, percent-decoding) is in `parts`. Forms that later versions
+//! will take (`rediss://` and the like) are recognised so that the message can say so.
 //!
 //! Invariant: no error text of this module contains user information, nor a part of the URL that could be a piece of a
 //! badly escaped password. When in doubt the text names the rule and shows nothing.
 
-use std::net::Ipv6Addr;
-
+use super::parts::{
+    UserInfo, decode, decode_text, parse_db, parse_host_port, parse_user_info, split_user_info,
+};
 use super::{
-    DEFAULT_PORT, PoolKind, UPSTREAM_FORMS, UpstreamAddress, UpstreamUrl, unix_path,
+    DEFAULT_PORT, PoolKind, SEEDS_MAX, SENTINEL_PORT, UPSTREAM_FORMS, UpstreamAddress, UpstreamUrl,
+    unix_path,
 };
 use crate::secret::Secret;
 
@@ -23,6 +25,7 @@ impl UpstreamUrl {
             "redis" => parse_tcp(rest),
             "redis+unix" => parse_unix(rest),
             "redis-cluster" => parse_cluster(rest),
+            "redis-sentinel" => parse_sentinel(rest),
             _ => Err(refuse_scheme(scheme)),
         }
     }
@@ -32,8 +35,7 @@ impl UpstreamUrl {
 fn refuse_scheme(scheme: &str) -> String {
     let why = match scheme {
         "rediss" | "valkeys" => "TLS to the server comes later".to_owned(),
-        "rediss-cluster" => "TLS to the servers comes later".to_owned(),
-        "redis-sentinel" | "rediss-sentinel" => "Sentinel comes later".to_owned(),
+        "rediss-cluster" | "rediss-sentinel" => "TLS to the servers comes later".to_owned(),
         "unix" | "redis-socket" => {
             return format!(
                 "found scheme `{scheme}`, write redis+unix://; allowed: {UPSTREAM_FORMS}"
@@ -47,18 +49,12 @@ fn refuse_scheme(scheme: &str) -> String {
     format!("found scheme `{scheme}`: {why}; allowed: {UPSTREAM_FORMS}")
 }
 
-/// What stands before the host: `user:password`, both optional.
-struct UserInfo {
-    user: Option<String>,
-    password: Option<Secret>,
-}
-
 /// The part after `redis://`.
 fn parse_tcp(rest: &str) -> Result<UpstreamUrl, String> {
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, tail) = rest.split_at(end);
     let (user_info, host_port) = split_user_info(authority, tail)?;
-    let (host, port) = parse_host_port(host_port)?;
+    let (host, port) = parse_host_port(host_port, DEFAULT_PORT)?;
     let db = match tail {
         "" | "/" => 0,
         _ => parse_db(tail.strip_prefix('/').unwrap_or(tail))?,
@@ -76,16 +72,97 @@ fn parse_cluster(rest: &str) -> Result<UpstreamUrl, String> {
     if !matches!(tail, "" | "/" | "/0") {
         return Err("a cluster has the database 0 only, so nothing follows the hosts".to_owned());
     }
-    let mut seeds = Vec::new();
+    let (address, more_seeds) = parse_seeds(hosts, DEFAULT_PORT)?;
+    let UserInfo { user, password } = parse_user_info(user_info)?;
+    Ok(UpstreamUrl { address, pool: PoolKind::Cluster { more_seeds }, user, password, db: 0 })
+}
+
+/// The part after `redis-sentinel://`. User and password before the hosts are those of the server, not of the sentinels.
+fn parse_sentinel(rest: &str) -> Result<UpstreamUrl, String> {
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, tail) = rest.split_at(end);
+    let (user_info, hosts) = split_user_info(authority, tail)?;
+    let (name, query) = tail.split_once('?').unwrap_or((tail, ""));
+    let raw = name.strip_prefix('/').unwrap_or_default();
+    let name = decode_text(raw, "the name")?;
+    if name.is_empty() || name.contains(char::is_control) || raw.contains('/') || tail.contains('#')
+    {
+        return Err(
+            "after the sentinels stands the name under which they know the server, as in \
+             redis-sentinel://host1,host2,host3/mymaster (`/` and `#` in it are written %2F and %23)"
+                .to_owned(),
+        );
+    }
+    let Parameters { db, user: sentinel_user, password: sentinel_password } =
+        parse_parameters(query)?;
+    if sentinel_user.is_some() && sentinel_password.is_none() {
+        return Err("sentinel_user without sentinel_password; AUTH has no form with a user alone \
+                    (for a user with `nopass` any password does)"
+            .to_owned());
+    }
+    let (address, more_seeds) = parse_seeds(hosts, SENTINEL_PORT)?;
+    let UserInfo { user, password } = parse_user_info(user_info)?;
+    let pool =
+        PoolKind::Sentinel { more_seeds, name, user: sentinel_user, password: sentinel_password };
+    Ok(UpstreamUrl { address, pool, user, password, db })
+}
+
+/// What can stand behind the `?` of a URL of sentinels.
+#[derive(Default)]
+struct Parameters {
+    db: u32,
+    user: Option<String>,
+    password: Option<Secret>,
+}
+
+/// Reads `db=1&sentinel_user=u&sentinel_password=p`. Nothing is repeated in errors: with an `&` that was not escaped,
+/// what looks like the name of a parameter is the rest of a password.
+fn parse_parameters(query: &str) -> Result<Parameters, String> {
+    let mut parameters = Parameters::default();
+    let mut seen = Vec::new();
+    for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+        let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        match key {
+            "db" => parameters.db = parse_db(value)?,
+            "sentinel_user" => {
+                let user = decode_text(value, "sentinel_user")?;
+                parameters.user = Some(user).filter(|user| !user.is_empty());
+            }
+            "sentinel_password" => {
+                let password = decode(value, "sentinel_password")?;
+                parameters.password = Some(password).filter(|p| !p.is_empty()).map(Secret::new);
+            }
+            _ => {
+                return Err("unknown parameter after `?`; allowed: db=n, sentinel_user=…, \
+                            sentinel_password=…, joined by `&` (in a value it is written %26)"
+                    .to_owned());
+            }
+        }
+        if seen.contains(&key) {
+            return Err(format!("the parameter {key} stands in the URL twice"));
+        }
+        seen.push(key);
+    }
+    Ok(parameters)
+}
+
+/// Reads `host[:port],host[:port]…` into the first one and the others.
+fn parse_seeds(
+    hosts: &str,
+    default_port: u16,
+) -> Result<(UpstreamAddress, Vec<UpstreamAddress>), String> {
+    let count = hosts.split(',').count();
+    if count > SEEDS_MAX {
+        return Err(format!("found {count} hosts; allowed: 1 to {SEEDS_MAX}"));
+    }
+    let mut seeds = Vec::with_capacity(count);
     for host in hosts.split(',') {
-        let (host, port) = parse_host_port(host)?;
+        let (host, port) = parse_host_port(host, default_port)?;
         seeds.push(UpstreamAddress::Tcp { host, port });
     }
-    let UserInfo { user, password } = parse_user_info(user_info)?;
     // `split` gives at least one piece, and each became a seed.
-    let address = seeds.remove(0);
-    let pool = PoolKind::Cluster { more_seeds: seeds };
-    Ok(UpstreamUrl { address, pool, user, password, db: 0 })
+    let first = seeds.remove(0);
+    Ok((first, seeds))
 }
 
 /// The part after `redis+unix://`.
@@ -111,125 +188,6 @@ fn parse_unix(rest: &str) -> Result<UpstreamUrl, String> {
     let UserInfo { user, password } = parse_user_info(user_info)?;
     let address = UpstreamAddress::Unix(unix_path(&path)?);
     Ok(UpstreamUrl { address, pool: PoolKind::Standalone, user, password, db })
-}
-
-/// Splits `user:password@host`. More than one `@`, or one after the authority, means a password that was not escaped.
-fn split_user_info<'a>(
-    authority: &'a str,
-    tail: &str,
-) -> Result<(Option<&'a str>, &'a str), String> {
-    let escaped = "an `@` in a place where none can be: in user and password the characters / ? # @ : % must be \
-                   written %2F %3F %23 %40 %3A %25 (or use upstream_password_file)";
-    if tail.contains('@') {
-        return Err(escaped.to_owned());
-    }
-    match authority.split_once('@') {
-        Some((_, host)) if host.contains('@') => Err(escaped.to_owned()),
-        Some((user_info, host)) => Ok((Some(user_info), host)),
-        None => Ok((None, authority)),
-    }
-}
-
-/// Reads `user:password`, `:password` or `user`.
-fn parse_user_info(text: Option<&str>) -> Result<UserInfo, String> {
-    let Some(text) = text else {
-        return Ok(UserInfo { user: None, password: None });
-    };
-    let (user, password) = text.split_once(':').map_or((text, None), |(u, p)| (u, Some(p)));
-    let user = match user {
-        "" => None,
-        _ => Some(decode_text(user, "the user")?),
-    };
-    let password = match password {
-        None | Some("") => None,
-        Some(password) => Some(Secret::new(decode(password, "the password")?)),
-    };
-    Ok(UserInfo { user, password })
-}
-
-/// Reads `host`, `host:port` or `[v6]:port`. What is echoed stands after the only `@` and before the first `/`.
-fn parse_host_port(text: &str) -> Result<(String, u16), String> {
-    let (host, port) = match text.strip_prefix('[') {
-        Some(rest) => {
-            let Some((host, port)) = rest.split_once(']') else {
-                return Err(
-                    "an IPv6 address in brackets has no closing `]`, as in [::1]:6379".to_owned()
-                );
-            };
-            if host.parse::<Ipv6Addr>().is_err() {
-                return Err(
-                    "what stands in brackets is no IPv6 address, as in [::1]:6379".to_owned()
-                );
-            }
-            if !port.is_empty() && !port.starts_with(':') {
-                return Err("after `]` only :port can follow, as in [::1]:6379".to_owned());
-            }
-            (host, port.strip_prefix(':'))
-        }
-        None => match text.split_once(':') {
-            Some((_, port)) if port.contains(':') => {
-                return Err("an IPv6 address must stand in brackets, as in [::1]:6379".to_owned());
-            }
-            Some((host, port)) => (host, Some(port)),
-            None => (text, None),
-        },
-    };
-    if host.is_empty() {
-        return Err(format!("no host; allowed: {UPSTREAM_FORMS}"));
-    }
-    if !host.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':')) {
-        return Err("a host has letters, digits and `.` `-` `_` only".to_owned());
-    }
-    let port = match port {
-        None | Some("") => DEFAULT_PORT,
-        // The port is not repeated: in `redis://host:pass/word@…` it is a piece of a password.
-        Some(port) => match port.parse::<u16>() {
-            Ok(port) if port != 0 => port,
-            _ => return Err("the port is not a number from 1 to 65535".to_owned()),
-        },
-    };
-    Ok((host.to_owned(), port))
-}
-
-/// Reads a database number. Redis takes as many databases as its option `databases` says; `SELECT` reads an int.
-fn parse_db(text: &str) -> Result<u32, String> {
-    text.parse::<u32>()
-        .ok()
-        .filter(|&db| i32::try_from(db).is_ok() && text.bytes().all(|b| b.is_ascii_digit()))
-        .ok_or_else(|| {
-            format!(
-                "the database is not a whole number from 0 to {}, as in redis://host:6379/0",
-                i32::MAX
-            )
-        })
-}
-
-/// Percent-decodes text that must be UTF-8 afterwards.
-fn decode_text(text: &str, what: &str) -> Result<String, String> {
-    String::from_utf8(decode(text, what)?)
-        .map_err(|_| format!("{what} is not valid UTF-8 after percent-decoding"))
-}
-
-/// Percent-decodes (RFC 3986, section 2.1).
-fn decode(text: &str, what: &str) -> Result<Vec<u8>, String> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        if byte != b'%' {
-            out.push(byte);
-            continue;
-        }
-        let digits =
-            [bytes.next(), bytes.next()].map(|b| b.and_then(|b| char::from(b).to_digit(16)));
-        let [Some(high), Some(low)] = digits else {
-            return Err(format!(
-                "{what} has a `%` without two hexadecimal digits; a plain `%` is written %25"
-            ));
-        };
-        // Two hexadecimal digits are at most 255.
-        out.push((high * 16 + low) as u8);
-    }
-    Ok(out)
 }
 
 #[cfg(test)]
@@ -300,11 +258,60 @@ mod tests {
     }
 
     #[test]
+    fn sentinel_urls() {
+        let url = UpstreamUrl::parse(
+            "redis-sentinel://u:p@s1,10.0.0.2:7001,[::1]/my%20main?db=3&sentinel_user=w&sentinel_password=a%26b%FF",
+        )
+        .unwrap();
+        let tcp = |host: &str, port| UpstreamAddress::Tcp { host: host.into(), port };
+        assert_eq!(url.address, tcp("s1", 26379));
+        assert_eq!(
+            (url.user.as_deref(), url.password, url.db),
+            (Some("u"), Some(Secret::new("p")), 3)
+        );
+        let pool = PoolKind::Sentinel {
+            more_seeds: vec![tcp("10.0.0.2", 7001), tcp("::1", 26379)],
+            name: "my main".into(),
+            user: Some("w".into()),
+            password: Some(Secret::new(*b"a&b\xff")),
+        };
+        assert_eq!(url.pool, pool);
+        for plain in ["redis-sentinel://s/m", "redis-sentinel://s/m?", "redis-sentinel://s/m?db=0"]
+        {
+            let url = UpstreamUrl::parse(plain).unwrap();
+            assert!(matches!(url.pool, PoolKind::Sentinel { user: None, password: None, .. }));
+        }
+        let password_alone =
+            UpstreamUrl::parse("redis-sentinel://s/m?sentinel_password=p").unwrap();
+        assert!(matches!(password_alone.pool, PoolKind::Sentinel { password: Some(_), .. }));
+        for (url, word) in [
+            ("redis-sentinel://s1,s2", "mymaster"),
+            ("redis-sentinel://s1/", "mymaster"),
+            ("redis-sentinel://s1?db=1", "mymaster"),
+            ("redis-sentinel://s1/a/b", "mymaster"),
+            ("redis-sentinel://s1/a%0A", "mymaster"),
+            ("redis-sentinel://s1/a#b", "mymaster"),
+            ("redis-sentinel://s1/m?db=x", "database"),
+            ("redis-sentinel://s1/m?sentinel=x", "allowed: db=n"),
+            ("redis-sentinel://s1/m?db=1&db=1", "db stands in the URL twice"),
+            ("redis-sentinel://s1/m?sentinel_user=u", "without sentinel_password"),
+            ("redis-sentinel://s1,/m", "no host"),
+            ("redis-sentinel:///m", "no host"),
+        ] {
+            let text = UpstreamUrl::parse(url).unwrap_err();
+            assert!(text.contains(word), "{url}: {text}");
+        }
+        let many = |count| format!("redis-cluster://{}h", "h,".repeat(count - 1));
+        assert!(UpstreamUrl::parse(&many(SEEDS_MAX)).is_ok());
+        assert!(UpstreamUrl::parse(&many(SEEDS_MAX + 1)).unwrap_err().contains("found 257 hosts"));
+    }
+
+    #[test]
     fn later_schemes_say_so_and_name_what_is_allowed() {
         for (url, word) in [
             ("rediss://h", "TLS"),
             ("rediss-cluster://h", "TLS"),
-            ("redis-sentinel://h/name", "Sentinel"),
+            ("rediss-sentinel://h/name", "TLS"),
             ("unix:///s", "redis+unix://"),
             ("http://h", "unknown scheme"),
             ("127.0.0.1:6379", "not a URL"),
@@ -335,6 +342,16 @@ mod tests {
             "redis-cluster://u:hunter2@h,h:x",
             "redis-cluster://u:hunter2@h,h/1",
             "redis-cluster://u:hunt,er2@h@h",
+            "redis-sentinel://u:hunter2@s",
+            "redis-sentinel://u:hunt/er2@s/m",
+            "redis-sentinel://:hunt/er2",
+            "redis-sentinel://u:hunter2@s/m/x",
+            "redis-sentinel://s/m?sentinel_password=hunt&er2",
+            "redis-sentinel://s/m?sentinel_password=hunter@2",
+            "redis-sentinel://s/m?sentinel_password=hunt#er2",
+            "redis-sentinel://s/m?sentinel_password=hunter%2",
+            "redis-sentinel://s/m?sentinel_password=a&sentinel_password=hunter2",
+            "redis-sentinel://s/m?hunter2",
         ] {
             let text = UpstreamUrl::parse(url).unwrap_err();
             assert!(!text.contains("hunt") && !text.contains("er2"), "{url}: {text}");
@@ -348,11 +365,21 @@ mod tests {
             ("redis://[::1]:1", "redis://[::1]:1"),
             ("redis+unix://:hunter2@/s?db=1", "redis+unix:///s?db=1"),
             ("redis-cluster://:hunter2@a,[::1]:2,c:3", "redis-cluster://a:6379,[::1]:2,c:3"),
+            (
+                "redis-sentinel://u:hunter2@a,[::1]:2/m%20%2F?sentinel_user=x&sentinel_password=hunter2",
+                "redis-sentinel://a:26379,[::1]:2/m%20%2F",
+            ),
+            (
+                "redis-sentinel://a/m?sentinel_password=hunter2&db=4",
+                "redis-sentinel://a:26379/m?db=4",
+            ),
         ] {
             let parsed = UpstreamUrl::parse(url).unwrap();
             assert_eq!(parsed.to_string(), shown);
             assert!(!format!("{parsed:?}").contains("hunter2"));
-            assert_eq!(UpstreamUrl::parse(shown).unwrap().address, parsed.address);
+            let again = UpstreamUrl::parse(shown).unwrap();
+            assert_eq!((again.to_string().as_str(), again.db), (shown, parsed.db));
+            assert!(again.addresses().eq(parsed.addresses()));
         }
     }
 }

@@ -5,9 +5,12 @@
 //!
 //! Invariant: no text made here contains the value of a secret.
 
+use engine::route::shard::BUCKETS_MAX;
+
 use super::{CPU_MAX, Kind};
 use crate::address::{LISTEN_FORMS, UPSTREAM_FORMS};
 use crate::compile::Draft;
+use crate::sharding::SHARD_FORMS;
 
 impl Kind {
     /// What is allowed, as the end of a sentence.
@@ -30,12 +33,19 @@ impl Kind {
             Self::Text { .. } => "a string that is not empty".to_owned(),
             Self::Path { .. } => "the path of a file".to_owned(),
             Self::Secret { .. } => "a string that is not empty".to_owned(),
-            Self::Choice { names, .. } => names.join(", "),
+            Self::Choice { names, .. } => names().join(", "),
             Self::Cpus { .. } => {
                 format!("numbers of CPUs from 0 to {CPU_MAX}, or ranges such as \"0-3\"")
             }
             Self::Listen { .. } => LISTEN_FORMS.to_owned(),
             Self::Upstream { .. } => UPSTREAM_FORMS.to_owned(),
+            Self::Shards { .. } => SHARD_FORMS.to_owned(),
+            Self::Buckets { .. } => format!(
+                "for each shard its buckets as numbers below {BUCKETS_MAX} joined by `-`, such as \"0-2-4\""
+            ),
+            Self::HashTag { .. } => {
+                "two printable ASCII characters, such as \"{}\", or nothing".to_owned()
+            }
         }
     }
 
@@ -54,6 +64,9 @@ impl Kind {
             Self::Cpus { .. } => "list of CPUs",
             Self::Listen { .. } => "list of addresses",
             Self::Upstream { .. } => "URL",
+            Self::Shards { .. } => "list of shards",
+            Self::Buckets { .. } => "list of strings",
+            Self::HashTag { .. } => "two characters",
         }
     }
 
@@ -74,6 +87,9 @@ impl Kind {
             Self::Cpus { .. } => "CPUS",
             Self::Listen { .. } => "ADDRESS",
             Self::Upstream { .. } => "URL",
+            Self::Shards { .. } => "SHARD",
+            Self::Buckets { .. } => "BUCKETS",
+            Self::HashTag { .. } => "CHARS",
         }
     }
 
@@ -89,13 +105,15 @@ impl Kind {
             Self::Text { at } => at(draft).as_deref().map(quoted),
             Self::Path { at } => at(draft).as_ref().map(|path| quoted(&path.display().to_string())),
             Self::Secret { .. } => None,
-            Self::Choice { names, index, .. } => Some(quoted(names[index(draft)])),
+            Self::Choice { names, index, .. } => index(draft).map(|index| quoted(names()[index])),
             Self::Cpus { at } => Some(format!("{:?}", at(draft))),
             Self::Listen { at } => Some(format!(
                 "[{}]",
                 at(draft).iter().map(|a| quoted(&a.to_string())).collect::<Vec<_>>().join(", ")
             )),
             Self::Upstream { at } => Some(quoted(&at(draft).to_string())),
+            // Only defaults are shown, and nothing is sharded by default.
+            Self::Shards { .. } | Self::Buckets { .. } | Self::HashTag { .. } => None,
         }
     }
 }

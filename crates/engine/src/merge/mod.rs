@@ -146,7 +146,7 @@ impl Merge {
     }
 
     /// Writes the merged reply; `mark` is the one of the slot table, needed for a page of SCAN only.
-    pub fn write(&self, out: &mut Vec<u8>, mark: u8) {
+    pub fn write(&self, out: &mut Vec<u8>, mark: u16) {
         if let How::Elements { units, ends } = &self.how
             && self.write_elements(out, units, ends).is_some()
         {
@@ -347,7 +347,7 @@ fn join(out: &mut Vec<u8>, replies: &[&[u8]]) -> Option<()> {
 }
 
 /// A page of SCAN with our cursor in place of the node's. If the table changed meanwhile the iteration begins again.
-fn page(out: &mut Vec<u8>, reply: &[u8], place: Place, nodes: usize, mark: u8) -> Option<()> {
+fn page(out: &mut Vec<u8>, reply: &[u8], place: Place, nodes: usize, mark: u16) -> Option<()> {
     let items = items(reply)?;
     let [cursor, keys] = items.as_slice() else { return None };
     let (cursor, _) = resp::value::parse(cursor).ok()??;

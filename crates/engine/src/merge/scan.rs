@@ -1,7 +1,7 @@
 //! One cursor over the primaries of a cluster.
 //!
 //! ```text
-//!   cursor = the node's own cursor << 16 | which node << 8 | mark of the slot table (1 to 255)
+//!   cursor = the node's own cursor << 24 | which node << 16 | mark of the slot table (1 to 65535)
 //! ```
 //! The nodes are visited in the order of their first slot. SCAN promises every key that is there from begin to end of the iteration, and
 //! allows keys to come twice. So when the slot table changed since the cursor was given (its mark differs) the iteration begins again: keys
@@ -21,7 +21,7 @@ pub struct Place {
     /// The node's own cursor.
     pub cursor: u64,
     /// Mark of the slot table that the iteration runs on.
-    pub mark: u8,
+    pub mark: u16,
 }
 
 /// Nodes that an iteration can tell apart.
@@ -38,14 +38,14 @@ pub fn text(cursor: u64) -> Vec<u8> {
 }
 
 /// Where to go on with the cursor that a client gave, on `nodes` nodes and a table of this mark.
-pub fn resume(given: u64, nodes: usize, mark: u8) -> Place {
-    let (index, given_mark) = ((given >> 8) as u8, given as u8);
+pub fn resume(given: u64, nodes: usize, mark: u16) -> Place {
+    let (index, given_mark) = ((given >> 16) as u8, given as u16);
     let begin = Place { index: 0, cursor: 0, mark };
     let known = given_mark == mark && usize::from(index) < nodes;
     if given == 0 || !known {
         begin
     } else {
-        Place { index: index.into(), cursor: given >> 16, mark }
+        Place { index: index.into(), cursor: given >> 24, mark }
     }
 }
 
@@ -56,8 +56,9 @@ pub fn next(place: Place, nodes: usize, cursor: u64) -> Option<u64> {
         0 => (place.index + 1, 0),
         more => (place.index, more),
     };
-    let fits = cursor < 1 << 48 && index < NODES_MAX;
-    fits.then(|| cursor << 16 | (index as u64) << 8 | u64::from(place.mark))
+    // Servers count in slots of a hash table, so their cursors are far smaller than this.
+    let fits = cursor < 1 << 40 && index < NODES_MAX;
+    fits.then(|| cursor << 24 | (index as u64) << 16 | u64::from(place.mark))
 }
 
 #[cfg(test)]
@@ -89,6 +90,6 @@ mod tests {
         assert_eq!(resume(given, 3, 8), begin(8));
         assert_eq!(resume(given, 1, 7), begin(7));
         assert_eq!(resume(u64::MAX, 3, 7), begin(7));
-        assert_eq!(next(begin(7), 1, 1 << 48), None);
+        assert_eq!(next(begin(7), 1, 1 << 40), None);
     }
 }

@@ -444,8 +444,8 @@ impl Engine {
         }
     }
 
-    /// A mark of what owns what, for cursors, 1 to 255: it differs with the primaries and where their ranges begin.
-    pub(crate) fn topology_mark(&self) -> u8 {
+    /// A mark of what owns what, for cursors, 1 to 65535: it differs with the primaries and where their ranges begin.
+    pub(crate) fn topology_mark(&self) -> u16 {
         // FNV-1a.
         let mut hash = 0xcbf2_9ce4_8422_2325u64;
         let mut add = |byte: u8| hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
@@ -459,7 +459,7 @@ impl Engine {
                 node.map_or("", |node| self.label(node)).bytes().for_each(&mut add);
             }
         }
-        (hash % 255) as u8 + 1
+        (hash % 65_535) as u16 + 1
     }
 
     /// Whoever waits for an owner looks again.

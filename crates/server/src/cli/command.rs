@@ -37,10 +37,11 @@ pub(super) fn build(purpose: Purpose) -> Command {
         .value_hint(ValueHint::FilePath);
     Command::new("respool")
         .version(env!("CARGO_PKG_VERSION"))
-        .about("A proxy for Redis and Valkey: many clients, few connections to the server")
+        .about("A proxy for Redis and Valkey: many clients, few connections to the servers")
         .long_about(
-            "A proxy for Redis and Valkey. Many clients talk to respool, respool talks to the server over very few \
-             pipelined connections, and clients see what a direct connection would show them.",
+            "A proxy for Redis and Valkey. Many clients talk to respool, respool talks to the servers over very few \
+             pipelined connections, and clients see what a direct connection to one server would show them, whether it is one, a \
+             cluster, a server that sentinels know, or several that share the keys.",
         )
         .after_help("More options: `respool --help`. Try it without a server: `respool demo`.")
         .after_long_help(AFTER_HELP)
@@ -62,7 +63,7 @@ fn flag(option: &'static OptionSpec, purpose: Purpose) -> Arg {
         .help(option.help)
         .long_help(long_help(option));
     if option.is_list() {
-        arg = arg.value_delimiter(',');
+        arg = arg.value_delimiter(option.separator());
     }
     if let Some(short) = option.short {
         arg = arg.short(short);
@@ -86,6 +87,7 @@ fn flag(option: &'static OptionSpec, purpose: Purpose) -> Arg {
 /// The heading of a table's flags in the help.
 fn heading(table: &'static str) -> &'static str {
     match table {
+        "sharding" => "Sharding",
         "timeouts" => "Timeouts",
         "limits" => "Limits",
         "batching" => "Batching",
@@ -187,6 +189,12 @@ Examples:
       Listen for other machines, with a password on both sides.
   respool -u redis+unix:///run/redis/redis.sock -l unix:/run/respool.sock
       Unix sockets on both sides.
+  respool -u redis-cluster://10.0.0.1,10.0.0.2,10.0.0.3
+      A cluster, for clients that know nothing of clusters. Any one of its nodes is enough.
+  respool -u redis-sentinel://10.0.0.1,10.0.0.2,10.0.0.3/mymaster
+      The server that sentinels know as mymaster.
+  respool --sharding-shards 'redis://10.0.0.1 name=a' --sharding-shards 'redis://10.0.0.2 name=b'
+      Two servers that share the keys, as twemproxy would spread them.
   respool check respool.toml && respool --config respool.toml
       Check a file, then use it.
   respool demo
