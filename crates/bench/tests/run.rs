@@ -125,10 +125,7 @@ fn keys_are_found_on_shards_and_each_target_finds_its_own() {
     plan.base = "nutcracker".to_owned();
     plan.topologies.push(plans::topology("three", TopologyKind::Shards, 3));
     let (run, observer) = good(&plan, &options());
-    assert_eq!(
-        visits(&run),
-        ["nutcracker 1", "respool 1", "nutcracker 2", "respool 2"]
-    );
+    assert_eq!(visits(&run), ["nutcracker 1", "respool 1", "nutcracker 2", "respool 2"]);
     run.tests[0].visits.iter().for_each(|visit| assert_plausible(visit, true));
     assert_eq!(run.tests[0].topology, "3 shards");
     assert_eq!(run.left_out.len(), 1);

@@ -691,3 +691,13 @@ fn names_of_scenarios_are_suggested() {
         "{message}"
     );
 }
+
+#[test]
+fn the_example_in_the_documentation_is_a_scenario() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/bench-scenarios.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let (_, block) = page.split_once("```toml\n").expect("an example");
+    let (block, _) = block.split_once("```").expect("its end");
+    let plan = bench::scenario::load("example", block, &Changes::default()).unwrap();
+    assert!(plan.tests.len() > 1, "{:?}", plan.tests);
+}

@@ -28,6 +28,8 @@ pub mod suggest;
 pub use address::{ListenAddress, PoolKind, UpstreamAddress, UpstreamUrl};
 pub use compile::{FileText, Sources, load, load_file};
 pub use problem::{Origin, Problem, Problems};
-pub use schema::{Batching, Config, Limits, Log, LogFormat, LogLevel, Timeouts, Upstream};
+pub use schema::{
+    Batching, Config, Facade, Limits, Log, LogFormat, LogLevel, Reads, Timeouts, Upstream,
+};
 pub use secret::Secret;
 pub use sharding::{ShardUrl, Sharding};

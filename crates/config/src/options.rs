@@ -6,6 +6,8 @@
 //!
 //! Invariant: names are unique, and every field of [`crate::schema::Config`] has its row.
 
+use engine::settings::ReadPolicy;
+
 use crate::compile::Draft;
 use crate::kind::Kind;
 use crate::schema::{LogFormat, LogLevel, WORKERS_MAX};
@@ -138,11 +140,25 @@ pub const TABLES: &[(&str, &str)] = &[
         "Keys spread over several servers, clusters or sentinel groups by the proxy, as twemproxy, overlord, predixy and camellia \
          do it, key for key. Takes the place of `upstream`.",
     ),
+    ("reads", "Which copy of the data answers requests that only read, where there are replicas."),
+    ("facade", "How respool shows itself to clients that know clusters."),
     ("timeouts", "How long things may take. The unit is the end of each name."),
     ("limits", "How much things may hold. Sizes are bytes, or strings such as \"64MiB\"."),
     ("batching", "How requests are gathered into larger writes, which makes small requests cheap."),
     ("log", "What is logged, how and where."),
 ];
+
+/// The policies of `reads.policy`, and their names in the same order.
+const READ_POLICIES: [ReadPolicy; 6] = [
+    ReadPolicy::Primary,
+    ReadPolicy::PreferReplica,
+    ReadPolicy::Replica,
+    ReadPolicy::Any,
+    ReadPolicy::Nearest,
+    ReadPolicy::Zone,
+];
+const READ_POLICY_NAMES: [&str; 6] =
+    ["primary", "prefer-replica", "replica", "any", "nearest", "zone"];
 
 /// What every environment variable of the program begins with.
 pub const ENVIRONMENT_PREFIX: &str = "RESPOOL_";
@@ -320,6 +336,43 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Buckets { at: |d| &mut d.sharding.buckets },
     ),
     OptionSpec::new(
+        "reads.policy",
+        "Who answers requests that only read",
+        "`prefer-replica`: replicas in turn, the primary while none is fit; `replica`: replicas only; `any`: primary and replicas in turn; \
+         `nearest`: whoever answers fastest; `zone`: replicas of `reads.zone`, else the primary if it is there, else any replica. With \
+         all but `primary` a client may read what is a little older than what it wrote.",
+        Kind::Choice {
+            names: || &READ_POLICY_NAMES,
+            set: |d, i| d.config.reads.policy = READ_POLICIES.get(i).copied().unwrap_or_default(),
+            index: |d| READ_POLICIES.iter().position(|policy| *policy == d.config.reads.policy),
+        },
+    ),
+    OptionSpec::new(
+        "reads.lag_max",
+        "A replica that is behind its primary by more bytes is passed over; 0: however far",
+        "Known once a second, from the nodes' own word (`ROLE`). One that has lost its primary, or loads, is passed over in any case.",
+        Kind::Bytes { min: 0, max: GIB, at: |d| &mut d.config.reads.lag_max },
+    ),
+    OptionSpec::new(
+        "reads.zone",
+        "Zone of this respool, for the policy `zone`",
+        "Servers tell theirs from Valkey 8.1 on (`availability-zone`).",
+        Kind::Text { at: |d| &mut d.config.reads.zone },
+    ),
+    OptionSpec::new(
+        "facade.cluster",
+        "Whether respool shows itself as a cluster",
+        "For client libraries in cluster mode. Off: `CLUSTER` is answered as by a server that is no cluster, wherever there are several \
+         servers behind.",
+        Kind::Switch { at: |d| &mut d.config.facade.cluster },
+    ),
+    OptionSpec::new(
+        "facade.announce",
+        "Addresses of the nodes that are shown, each with an equal share of the slots",
+        "Those of this respool and of others in front of the same servers. Empty: one node, at the address that the client connected to.",
+        Kind::Listen { at: |d| &mut d.config.facade.announce },
+    ),
+    OptionSpec::new(
         "timeouts.connect_ms",
         "Time for a connect, including the server's answer to our greeting",
         "",
@@ -446,8 +499,7 @@ pub static OPTIONS: &[OptionSpec] = &[
     OptionSpec::new(
         "limits.upstream_conns_max",
         "Connections to one server, over all workers",
-        "Not below the number of workers, which need one each. The nodes of a cluster count together, as do a server, its replicas and \
-         its sentinels; with shards it is so many times their number for all of them.",
+        "Not below the number of workers, which need one each.",
         Kind::Count { min: 1, max: 65_536, at: |d| &mut d.config.limits.upstream_conns_max },
     ),
     OptionSpec::new(

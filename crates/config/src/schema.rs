@@ -9,6 +9,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use engine::settings::ReadPolicy;
+
 use crate::address::{ListenAddress, PoolKind, UpstreamAddress, UpstreamUrl};
 use crate::secret::Secret;
 use crate::sharding::{ShardUrl, Sharding};
@@ -38,6 +40,10 @@ pub struct Config {
     pub protected_mode: bool,
     /// The name our connections carry on the server (`CLIENT SETNAME`). Empty: no name is set.
     pub client_name_upstream: String,
+    /// Which copy answers reads.
+    pub reads: Reads,
+    /// How respool shows itself to clients that know clusters.
+    pub facade: Facade,
     /// How long things may take.
     pub timeouts: Timeouts,
     /// How much things may hold.
@@ -55,6 +61,26 @@ pub enum Upstream {
     One(UpstreamUrl),
     /// Keys are spread over several of them.
     Shards(Sharding),
+}
+
+/// Which copy of the data answers requests that only read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reads {
+    /// Which.
+    pub policy: ReadPolicy,
+    /// A replica that is behind its primary by more bytes is passed over; 0: however far.
+    pub lag_max: usize,
+    /// Zone of this respool, for the policy `zone`.
+    pub zone: Option<String>,
+}
+
+/// How respool shows itself to clients that know clusters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facade {
+    /// As a cluster.
+    pub cluster: bool,
+    /// Addresses of its nodes; empty: the one that a client connected to.
+    pub announce: Vec<ListenAddress>,
 }
 
 /// How long things may take. The unit is the end of each name; 0 means "no limit" where the field says so.
@@ -235,6 +261,8 @@ impl Default for Config {
             password_file: None,
             protected_mode: true,
             client_name_upstream: "respool".to_owned(),
+            reads: Reads::default(),
+            facade: Facade::default(),
             timeouts: Timeouts::default(),
             limits: Limits::default(),
             batching: Batching::default(),

@@ -121,7 +121,8 @@ impl Engine {
 
     /// Creates an upstream; `None` at the bound.
     pub(crate) fn new_upstream(&mut self, key: UpstreamKey, role: Role) -> Option<UpstreamId> {
-        if self.upstreams.len() >= self.settings.limits.upstreams_max {
+        let of_node = self.upstreams.iter().filter(|(_, up)| up.key.node == key.node).count();
+        if of_node >= self.settings.limits.upstreams_max {
             return None;
         }
         let mut upstream = Upstream::new(key, role);

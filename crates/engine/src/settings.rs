@@ -168,7 +168,7 @@ pub struct Limits {
     pub large_request_bytes: u64,
     /// Large requests under way at once; more of them wait their turn.
     pub large_transfers_max: usize,
-    /// Upstreams of this worker (databases × protocols, large requests). At it a further one is refused with an error.
+    /// Upstreams of this worker to one server (databases × protocols, large requests). At it a further one is refused with an error.
     pub upstreams_max: usize,
     /// One argument of a request; above, `-ERR Protocol error: invalid bulk length` and a close (Redis' `proto-max-bulk-len`).
     pub bulk_bytes_max: u64,

@@ -15,7 +15,6 @@
 #![forbid(unsafe_code)]
 
 pub mod control;
-pub mod node;
 pub mod run;
 pub mod settings;
 pub mod worker;

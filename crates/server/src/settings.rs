@@ -4,7 +4,8 @@
 
 use crate::worker::gather::GatherOptions;
 use config::{
-    Config, PoolKind, Secret, ShardUrl, Sharding, Upstream, UpstreamAddress, UpstreamUrl,
+    Config, ListenAddress, PoolKind, Secret, ShardUrl, Sharding, Upstream, UpstreamAddress,
+    UpstreamUrl,
 };
 use engine::node::Address;
 use engine::settings::{
@@ -68,6 +69,15 @@ fn address(address: &UpstreamAddress) -> Address {
     }
 }
 
+/// How respool shows itself to clients that know clusters.
+fn facade(config: &Config) -> Facade {
+    let announce = config.facade.announce.iter().map(|address| match address {
+        ListenAddress::Tcp(address) => Address::tcp(address.ip().to_string(), address.port()),
+        ListenAddress::Unix(path) => Address::Unix(path.to_string_lossy().into_owned()),
+    });
+    Facade { on: config.facade.cluster, announce: announce.collect() }
+}
+
 /// The settings of one worker's engine.
 pub fn engine(config: &Config, index: usize) -> Settings {
     let workers = config.workers.max(1);
@@ -89,8 +99,13 @@ pub fn engine(config: &Config, index: usize) -> Settings {
         workers: workers as u32,
         node,
         pool,
-        reads: Reads::default(),
-        facade: Facade::default(),
+        reads: Reads {
+            policy: config.reads.policy,
+            lag_bytes_max: config.reads.lag_max as u64,
+            zone: config.reads.zone.clone().unwrap_or_default(),
+            ..Reads::default()
+        },
+        facade: facade(config),
         shards,
         password: config.password.as_ref().map(password),
         limits: Limits {
@@ -103,9 +118,7 @@ pub fn engine(config: &Config, index: usize) -> Settings {
             memory_max_bytes: limits.memory_max_bytes / workers,
             large_request_bytes: limits.large_request_bytes as u64,
             large_transfers_max: limits.large_transfers_max.div_ceil(workers),
-            // The engine counts them over all servers that it is told of.
-            upstreams_max: limits.upstream_conns_max.div_ceil(workers)
-                * config.upstream.urls().count(),
+            upstreams_max: limits.upstream_conns_max.div_ceil(workers),
             bulk_bytes_max: limits.bulk_bytes_max as u64,
         },
         timeouts: Timeouts {
@@ -198,8 +211,6 @@ mod tests {
         );
         assert_eq!(settings.node.db, 2);
         assert_eq!((settings.node.user, settings.node.password), greeting(None, None));
-        let single = engine(&Config::default(), 0).limits;
-        assert_eq!(settings.limits.upstreams_max, 3 * single.upstreams_max);
         let shards = settings.shards.expect("it is sharded");
         assert_eq!(shards.sharding.compat.name(), "overlord");
         let [a, main, local] = &shards.children[..] else { panic!("three shards") };

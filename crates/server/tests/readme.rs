@@ -98,7 +98,9 @@ fn configurations_in_the_pages_pass_the_check() {
     let secret = folder.path().join("password");
     fs::write(&secret, "secret\n").unwrap();
     let mut checked = 0;
-    for page in pages() {
+    // That page is about files for respool-bench, whose own tests read its examples.
+    let about_respool = |page: &PathBuf| !page.ends_with("reference/bench-scenarios.md");
+    for page in pages().into_iter().filter(about_respool) {
         for block in blocks(&fs::read_to_string(&page).unwrap(), "toml") {
             let file = folder.path().join("respool.toml");
             let mut text = String::new();

@@ -183,7 +183,10 @@ impl<'a> Fleet<'a> {
 /// An endpoint on loopback without login.
 fn endpoint(address: SocketAddr) -> Endpoint {
     let address = UpstreamAddress::Tcp { host: address.ip().to_string(), port: address.port() };
-    Endpoint { url: UpstreamUrl { address, pool: PoolKind::Standalone, user: None, password: None, db: 0 }, tls: None }
+    Endpoint {
+        url: UpstreamUrl { address, pool: PoolKind::Standalone, user: None, password: None, db: 0 },
+        tls: None,
+    }
 }
 
 /// The key of the server's program, whichever of them it is.

@@ -142,7 +142,9 @@ impl Parts<'_> {
     fn respool(&self) -> Result<Vec<OsString>, String> {
         let servers: Vec<String> = self.servers.iter().map(ToString::to_string).collect();
         let mut args: Vec<OsString> = match self.topology {
-            TopologyKind::Single => vec!["--upstream".into(), format!("redis://{}", servers[0]).into()],
+            TopologyKind::Single => {
+                vec!["--upstream".into(), format!("redis://{}", servers[0]).into()]
+            }
             TopologyKind::Cluster => {
                 vec!["--upstream".into(), format!("redis-cluster://{}", servers.join(",")).into()]
             }

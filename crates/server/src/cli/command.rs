@@ -88,6 +88,8 @@ fn flag(option: &'static OptionSpec, purpose: Purpose) -> Arg {
 fn heading(table: &'static str) -> &'static str {
     match table {
         "sharding" => "Sharding",
+        "reads" => "Reads",
+        "facade" => "Facade",
         "timeouts" => "Timeouts",
         "limits" => "Limits",
         "batching" => "Batching",

@@ -3,9 +3,9 @@
 //! Invariant: every question of this worker's engine is answered by every worker once, and the engine gets all answers together.
 
 use super::Worker;
+use super::address::NodeAddress;
 use super::conn::upstream_token;
 use super::mailbox::{Message, Resolve};
-use crate::node::NodeAddress;
 use engine::fleet::{Answer, Question};
 use engine::{Action, Notice, Time, UpstreamId};
 use netio::{Address, Driver};

@@ -13,6 +13,7 @@ pub mod mailbox;
 
 mod accept;
 mod actions;
+mod address;
 mod conn;
 mod facts;
 mod turn;

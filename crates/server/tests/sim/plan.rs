@@ -239,6 +239,7 @@ fn settings(plan: &mut Plan, rng: &mut SimRng) -> Settings {
             stall_ms: 200,
             reconnect_min_ms: 5,
             reconnect_max_ms: pick(rng, &[20, 200]),
+            ..Timeouts::default()
         },
     };
     settings.node.address = engine::node::Address::tcp("127.0.0.1", 7000);

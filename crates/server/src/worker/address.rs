@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NodeAddress {
+pub(super) enum NodeAddress {
     /// Connect here.
     Fixed(Address),
     /// Ask the resolver first, each time: names move.
