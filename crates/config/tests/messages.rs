@@ -393,7 +393,15 @@ fn the_example_holds_the_defaults() {
     let mut taken_in = String::new();
     for line in example.lines() {
         let setting = line.strip_prefix('#').filter(|l| !l.starts_with(' ') && l.contains(" = "));
-        let skipped = ["upstream_user", "upstream_password", "password", "workers", "file ="];
+        let skipped = [
+            "upstream_user",
+            "upstream_password",
+            "password",
+            "workers",
+            "file =",
+            "zone =",
+            "announce =",
+        ];
         // What is about shards needs some, and then there is no `upstream`.
         let sharding = ["shards", "compat", "distribution", "hash", "buckets"];
         let mut skipped = skipped.iter().chain(&sharding);
