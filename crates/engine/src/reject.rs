@@ -59,6 +59,9 @@ pub const SELECT_CLUSTER: &str = "ERR SELECT is not allowed in cluster mode";
 /// A large request whose keys decide where it goes.
 pub const TOO_LARGE_TO_SPLIT: &str =
     "ERR respool: this request is too large to be split between nodes";
+/// Reads go to replicas only, and none is fit.
+pub const NO_REPLICA: &str =
+    "ERR respool: no replica is fit to read from (reads.policy is replica)";
 /// The parts of a reply do not fit together.
 pub const NOT_MERGED: &str = "ERR respool: the replies of the nodes do not fit together";
 /// A request that the proxy would answer itself is too large to be kept.

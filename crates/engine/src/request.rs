@@ -422,6 +422,7 @@ impl<'a> ShortPaths<'a> {
                 }
                 let place = router.place(request.head[index].of(frame));
                 let node = match turn {
+                    // Nobody just now: the second look decides what that means.
                     Some(turn) if command.row().reads() => router.reader(place, *turn)?,
                     _ => router.node(place)?,
                 };

@@ -25,6 +25,7 @@ use crate::merge::{How, Merge, scan};
 use crate::reject;
 use crate::request::Step;
 use crate::route::Known;
+use crate::settings::ReadPolicy;
 use crate::time::Time;
 use crate::topology::Place;
 use crate::upstream::inflight::{Owner, Run};
@@ -123,6 +124,9 @@ impl Engine {
         let keys = keys_of(args, self.learned.as_ref());
         let Some((_, first)) = keys.first() else { return self.without_keys(now, &wish) };
         let place = self.router.place(first);
+        if self.lacks_replica(place, row) {
+            return self.refuse_wish(&wish, reject::NO_REPLICA);
+        }
         if keys.iter().skip(1).all(|(_, key)| self.router.place(key) == place) {
             return match self.node_for(place, row) {
                 Some(node) => self.forward_to(now, &wish, node, Lane::Shared),
@@ -139,13 +143,27 @@ impl Engine {
 
     /// The node that serves this command at this place.
     fn node_for(&self, place: Place, row: Option<CommandId>) -> Option<NodeId> {
-        let reads = row.is_some_and(|row| {
-            row.row().reads() && !self.settings.reads.primary_commands.contains(&row)
-        });
-        if reads && self.reads_spread() {
-            return self.router.reader(place, self.router.next_turn());
+        if self.may_be_copy(row)
+            && let Some(reader) = self.router.reader(place, self.router.next_turn())
+        {
+            return Some(reader);
         }
         self.router.node(place)
+    }
+
+    /// Whether a copy may answer this command.
+    fn may_be_copy(&self, row: Option<CommandId>) -> bool {
+        let primary_only = &self.settings.reads.primary_commands;
+        self.reads_spread()
+            && row.is_some_and(|row| row.row().reads() && !primary_only.contains(&row))
+    }
+
+    /// Whether the policy wants a replica for this command and there is none that is fit.
+    fn lacks_replica(&self, place: Place, row: Option<CommandId>) -> bool {
+        self.settings.reads.policy == ReadPolicy::Replica
+            && self.may_be_copy(row)
+            && self.router.node(place).is_some()
+            && self.router.reader(place, 0).is_none()
     }
 
     fn refuse_wish(&mut self, wish: &Wish<'_>, text: &str) -> Step {

@@ -154,18 +154,19 @@ impl Router {
         }
     }
 
-    /// The node that answers a read of this place when it is `turn`'s turn: a copy where the policy wants one, else the primary.
+    /// The node that answers a read of this place when it is `turn`'s turn; none: the policy names nobody for it just now.
     #[inline]
     pub(crate) fn reader(&self, place: Place, turn: u32) -> Option<NodeId> {
-        let pool = self.pools.get(usize::from(place.pool))?;
-        let readers = match &pool.topology {
-            Topology::One(_) => &[][..],
+        let readers = self.readers(place);
+        readers.get(turn as usize % readers.len().max(1)).copied()
+    }
+
+    fn readers(&self, place: Place) -> &[NodeId] {
+        let Some(pool) = self.pools.get(usize::from(place.pool)) else { return &[] };
+        match &pool.topology {
+            Topology::One(_) => &[],
             Topology::Cluster(cluster) => cluster.readers(place.slot),
             Topology::Sentinel(_) => &pool.readers,
-        };
-        match readers.len() {
-            0 => self.node(place),
-            count => readers.get(turn as usize % count).copied(),
         }
     }
 
