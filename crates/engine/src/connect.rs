@@ -240,7 +240,7 @@ impl Engine {
         match (own, error) {
             (OwnCommand::Hello, None) if key.lane == Lane::Sentinel => {}
             (OwnCommand::Hello, None) if self.is_no_primary(&key, reply) => {
-                self.want_topology_of(key.node);
+                self.disown_primary(key.node);
                 return self.fail_upstream(now, id, "is no primary any more", None);
             }
             (OwnCommand::Hello, None) => {

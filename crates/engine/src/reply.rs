@@ -106,7 +106,9 @@ impl Engine {
                     return Ok(pos);
                 }
                 pos += used;
-                if upstream.key.lane == Lane::Sentinel && !upstream.in_push {
+                // What confirms our subscription ends with a number, a message with a text.
+                let is_message = !input[..pos].ends_with(b":1\r\n");
+                if upstream.key.lane == Lane::Sentinel && !upstream.in_push && is_message {
                     self.sentinel_message(now, id);
                 }
                 continue;

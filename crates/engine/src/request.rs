@@ -25,7 +25,7 @@ use crate::node::Node;
 use crate::pool::BufferPool;
 use crate::reject;
 use crate::route::{self, Known, Way};
-use crate::settings::{Limits, ReadPolicy};
+use crate::settings::{Limits, ReadPolicy, Reads};
 use crate::stats::Stats;
 use crate::time::Time;
 use crate::topology::Router;
@@ -123,16 +123,14 @@ impl Engine {
 
     /// Forwards plain requests from the begin of `input` on; returns the bytes forwarded and why it stopped.
     fn forward_run(&mut self, now: Time, id: ClientId, input: &[u8]) -> (usize, Stop) {
-        // Commands that are kept to the primary by the configuration need a look each.
-        let reads = &self.settings.reads;
-        let spread_reads = reads.policy != ReadPolicy::Primary && reads.primary_commands.is_empty();
+        let reads = ShortReads::of(&self.settings.reads, &self.router);
         let Self {
             clients, upstreams, pool, stats, dirty_upstreams, settings, router, nodes, ..
         } = self;
         let Some(client) = clients.get_mut(id) else { return (input.len(), Stop::Input) };
         let mut room = room(client, &settings.limits);
         let short = self.pause.is_none() && client.is_plain();
-        let paths = ShortPaths::of(client, router, nodes, self.route_epoch, spread_reads);
+        let paths = ShortPaths::of(client, router, nodes, self.route_epoch, reads);
         let paths = paths.filter(|_| short);
         let request_limits = RequestLimits {
             bulk_bytes_max: settings.limits.bulk_bytes_max,
@@ -374,18 +372,34 @@ fn room(client: &Client, limits: &Limits) -> u32 {
     client.window(limits.client_inflight_max).saturating_sub(client.places.open())
 }
 
+/// Where plain requests go that only read.
+#[derive(Clone, Copy)]
+enum ShortReads {
+    /// To the primary, as writes do.
+    Primary,
+    /// To the copy whose turn it is.
+    Turn(u32),
+    /// Some commands are kept to the primary: each needs a look.
+    Look,
+}
+
+impl ShortReads {
+    #[inline]
+    fn of(reads: &Reads, router: &Router) -> Self {
+        match (reads.policy, reads.primary_commands.is_empty()) {
+            (ReadPolicy::Primary, _) => Self::Primary,
+            (_, true) => Self::Turn(router.next_turn()),
+            (_, false) => Self::Look,
+        }
+    }
+}
+
 /// Where plain requests of a client go without a second look.
 enum ShortPaths<'a> {
     /// All to the same upstream.
     One(UpstreamId),
     /// Each to the owner of its key.
-    Routed {
-        router: &'a Router,
-        nodes: &'a Slab<NodeKind, Node>,
-        resp3: usize,
-        /// Whose turn it is to answer reads; `None`: always the primary's.
-        turn: Option<u32>,
-    },
+    Routed { router: &'a Router, nodes: &'a Slab<NodeKind, Node>, resp3: usize, reads: ShortReads },
 }
 
 impl<'a> ShortPaths<'a> {
@@ -396,7 +410,7 @@ impl<'a> ShortPaths<'a> {
         router: &'a Router,
         nodes: &'a Slab<NodeKind, Node>,
         route_epoch: u32,
-        spread_reads: bool,
+        reads: ShortReads,
     ) -> Option<Self> {
         if router.is_one() {
             return client.upstream.map(Self::One);
@@ -406,8 +420,7 @@ impl<'a> ShortPaths<'a> {
         }
         client.route_epoch = route_epoch;
         let resp3 = usize::from(client.protocol == Protocol::Resp3);
-        let turn = spread_reads.then(|| router.next_turn());
-        Some(Self::Routed { router, nodes, resp3, turn })
+        Some(Self::Routed { router, nodes, resp3, reads })
     }
 
     /// The upstream of a request, if the head of the request tells it.
@@ -415,15 +428,18 @@ impl<'a> ShortPaths<'a> {
     fn upstream(&self, command: CommandId, request: &Request, frame: &[u8]) -> Option<UpstreamId> {
         match self {
             Self::One(upstream) => Some(*upstream),
-            Self::Routed { router, nodes, resp3, turn } => {
+            Self::Routed { router, nodes, resp3, reads } => {
                 let index = command.row().only_key_at()?;
                 if index >= request.args.min(HEAD_ARGS as u32) as usize {
                     return None;
                 }
                 let place = router.place(request.head[index].of(frame));
-                let node = match turn {
+                let node = match reads {
                     // Nobody just now: the second look decides what that means.
-                    Some(turn) if command.row().reads() => router.reader(place, *turn)?,
+                    ShortReads::Turn(turn) if command.row().reads() => {
+                        router.reader(place, *turn)?
+                    }
+                    ShortReads::Look if command.row().reads() => return None,
                     _ => router.node(place)?,
                 };
                 nodes.get(node)?.shared[*resp3]

@@ -127,7 +127,7 @@ impl Engine {
         if self.lacks_replica(place, row) {
             return self.refuse_wish(&wish, reject::NO_REPLICA);
         }
-        if keys.iter().skip(1).all(|(_, key)| self.router.place(key) == place) {
+        if keys.iter().skip(1).all(|(_, key)| self.router.place_beside(place, key) == place) {
             return match self.node_for(place, row) {
                 Some(node) => self.forward_to(now, &wish, node, Lane::Shared),
                 None => self.unserved_step(now, id, place.pool, silent),
@@ -135,7 +135,7 @@ impl Engine {
         }
         match row.map(CommandId::row) {
             Some(row) if row.request_policy == RequestPolicy::MultiShard => {
-                self.split(now, &wish, row, &keys)
+                self.split(now, &wish, row, place, &keys)
             }
             _ => self.refuse_wish(&wish, reject::CROSSSLOT),
         }
@@ -187,7 +187,7 @@ impl Engine {
         }
     }
 
-    fn forward_to_any(&mut self, now: Time, wish: &Wish<'_>) -> Step {
+    pub(crate) fn forward_to_any(&mut self, now: Time, wish: &Wish<'_>) -> Step {
         match self.router.any_node() {
             Some(node) => self.forward_to(now, wish, node, Lane::Shared),
             None => self.unserved_step(now, wish.id, 0, wish.silent),
@@ -196,10 +196,10 @@ impl Engine {
 
     /// Sends the request to every primary.
     fn send_to_all(&mut self, now: Time, wish: &Wish<'_>, how: How) -> Step {
-        let nodes = self.router.primaries();
-        if nodes.is_empty() || !self.router.is_covered() {
-            return self.unserved_step(now, wish.id, 0, wish.silent);
+        if let Some(pool) = self.router.uncovered() {
+            return self.unserved_step(now, wish.id, pool, wish.silent);
         }
+        let nodes = self.router.primaries();
         let parts: Vec<Part> =
             nodes.into_iter().map(|node| Part { node, from: 0, to: 0 }).collect();
         let lane = match wish.row.map(|row| row.row().class) {
@@ -211,10 +211,10 @@ impl Engine {
 
     /// SCAN goes from one primary to the next; the cursor says where it is.
     fn scan(&mut self, now: Time, wish: &Wish<'_>) -> Step {
-        let nodes = self.router.primaries();
-        if nodes.is_empty() || !self.router.is_covered() {
-            return self.unserved_step(now, wish.id, 0, wish.silent);
+        if let Some(pool) = self.router.uncovered() {
+            return self.unserved_step(now, wish.id, pool, wish.silent);
         }
+        let nodes = self.router.primaries();
         let Some(given) = wish.args.get(1).and_then(|cursor| scan::read(cursor)) else {
             // Not a cursor at all, or no argument: the server has the words for it.
             return self.forward_to_any(now, wish);
@@ -225,9 +225,27 @@ impl Engine {
         args[1] = &cursor;
         let mut bytes = Vec::new();
         encode::request(&mut bytes, &args);
-        let part = Part { node: nodes[place.index], from: 0, to: 0 };
+        let node = nodes[place.index];
+        self.ask_before_page(now, wish, node);
+        let part = Part { node, from: 0, to: 0 };
         let how = How::Scan { place, nodes: nodes.len() };
         self.send_parts(now, wish, Lane::Shared, how, &[part], &Body::Same(&bytes))
+    }
+
+    /// No node says MOVED to a SCAN, so an iteration would not notice keys that went from a node that it has before it to one that it has
+    /// behind it. The node that lost them knows: each page comes behind its own word of who owns what, and if that is news the
+    /// iteration begins again (`merge::scan`).
+    fn ask_before_page(&mut self, now: Time, wish: &Wish<'_>, node: NodeId) {
+        let Some(client) = self.clients.get(wish.id) else { return };
+        let (resp3, db) = (client.protocol == Protocol::Resp3, client.db);
+        let in_cluster = |node: &crate::node::Node| self.router.is_cluster(node.pool);
+        if !self.nodes.get(node).is_some_and(in_cluster) {
+            return;
+        }
+        let key = UpstreamKey { node, resp3, db, lane: Lane::Shared };
+        if let Availability::Ready(upstream) = self.upstream_for(now, key, wish.id) {
+            self.write_topology_question(now, upstream);
+        }
     }
 
     /// Splits a request by the places of its keys.
@@ -236,6 +254,7 @@ impl Engine {
         now: Time,
         wish: &Wish<'_>,
         row: &Command,
+        first: Place,
         keys: &[(usize, &[u8])],
     ) -> Step {
         let Some(unit) = Unit::of(wish.args.len(), keys) else {
@@ -247,10 +266,14 @@ impl Engine {
         };
         let mut scratch = core::mem::take(&mut self.scratch_parts);
         scratch.order.clear();
-        scratch.order.extend(keys.iter().map(|(_, key)| self.router.place(key)).zip(0..));
+        let places = keys.iter().map(|(_, key)| self.router.place_beside(first, key));
+        scratch.order.extend(places.zip(0..));
         // The place and the unit together are never equal, so this order is stable.
         scratch.order.sort_unstable();
         let step = match self.parts_of(wish, &mut scratch) {
+            Err(place) if self.lacks_replica(place, wish.row) => {
+                self.refuse_wish(wish, reject::NO_REPLICA)
+            }
             Err(place) => self.unserved_step(now, wish.id, place.pool, wish.silent),
             Ok(()) => {
                 let how = match row.response_policy {
@@ -273,13 +296,15 @@ impl Engine {
         step
     }
 
-    /// Makes a part of each group of units with one place; the place that nobody has, if there is one.
+    /// Makes a part of each group of units with one place; the place that nobody has, or no copy that the policy wants, if there is one.
     fn parts_of(&self, wish: &Wish<'_>, scratch: &mut Scratch) -> Result<(), Place> {
         scratch.parts.clear();
         let mut from = 0;
         for group in scratch.order.chunk_by(|left, right| left.0 == right.0) {
             let place = group[0].0;
-            let node = self.node_for(place, wish.row).ok_or(place)?;
+            let node =
+                self.node_for(place, wish.row).filter(|_| !self.lacks_replica(place, wish.row));
+            let node = node.ok_or(place)?;
             let to = from + group.len() as u32;
             scratch.parts.push(Part { node, from, to });
             from = to;

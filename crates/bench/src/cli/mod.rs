@@ -8,7 +8,7 @@
 //! `load`), `measure` (`run` and `load`), `show` (`list` and `show`).
 //!
 //! Invariant: no text that is printed or recorded holds the password of a URL; the parser's own messages, which repeat
-//! arguments, pass [`endpoint::mask_in`] first.
+//! arguments, pass `endpoint::mask_in` first.
 
 mod ad_hoc;
 mod args;

@@ -66,10 +66,10 @@ impl Engine {
                 [_, _, key] => encode::integer(&mut reply, i64::from(slot(key))),
                 _ => reject::arity(&mut reply, "cluster|keyslot"),
             },
-            _ => {
-                let word = call.args.get(1).copied().unwrap_or_default();
-                reject::unknown_subcommand(&mut reply, "cluster", word);
-            }
+            _ => match call.args.get(1) {
+                Some(word) => reject::unknown_subcommand(&mut reply, "cluster", word),
+                None => reject::arity(&mut reply, "cluster"),
+            },
         }
         self.say(call, |out| out.extend_from_slice(&reply))
     }

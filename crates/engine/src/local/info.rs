@@ -7,8 +7,8 @@
 //! | `INFO keyspace` and other sections of the server only | the server |
 //! | `INFO upstream [section …]` | the server, whole |
 //!
-//! `redis_version`, `redis_mode`, `role` are the server's, as client libraries decide by them what they may use; `loading` is 0 while
-//! the node answers. Numbers are sums over all workers at one moment each.
+//! `redis_version`, `redis_mode`, `role` are the server's, as client libraries decide by them what they may use; several servers are shown
+//! as one primary, and with the facade as a cluster. `loading` is 0 while the node answers. Numbers are sums over all workers at one moment each.
 //!
 //! Invariant: every line is `field:value` or a `# Section` head, lines end in CRLF, as Redis writes them.
 
@@ -17,7 +17,8 @@ use crate::command::{COUNT, CommandId};
 use crate::engine::Engine;
 use crate::fleet::{Answer, ProcessFacts, Purpose, Question, Report};
 use crate::request::Step;
-use crate::settings::Settings;
+use crate::scatter::Wish;
+use crate::settings::{Pool, Settings};
 use crate::stats::CommandStats;
 use crate::time::Time;
 use crate::upstream::greeting::ServerFacts;
@@ -29,7 +30,7 @@ use core::fmt::Write;
 use resp::encode;
 
 /// The proxy's sections, in the order of the reply. Those marked are not part of the default.
-const SECTIONS: [(&str, bool); 10] = [
+const SECTIONS: [(&str, bool); 11] = [
     ("server", true),
     ("clients", true),
     ("memory", true),
@@ -37,6 +38,7 @@ const SECTIONS: [(&str, bool); 10] = [
     ("stats", true),
     ("replication", true),
     ("cpu", true),
+    ("cluster", true),
     ("workers", true),
     ("upstreams", true),
     ("commandstats", false),
@@ -51,10 +53,13 @@ impl Engine {
             .iter()
             .map(|arg| String::from_utf8_lossy(arg).to_ascii_lowercase())
             .collect();
+        // Whether there is a cluster is ours to say, unless there is but the server.
+        let servers_cluster = self.is_one() && !self.settings.facade.on;
         let ours = |name: &String| {
             matches!(name.as_str(), "default" | "all" | "everything")
                 || SECTIONS.iter().any(|(own, _)| own == name)
                     && !SERVERS_OWN.contains(&name.as_str())
+                    && !(name == "cluster" && servers_cluster)
         };
         let rest = match asked.first().map(String::as_str) {
             Some("upstream") => &call.args[2..],
@@ -64,7 +69,12 @@ impl Engine {
         let mut frame = Vec::new();
         let args: Vec<&[u8]> = core::iter::once(&b"INFO"[..]).chain(rest.iter().copied()).collect();
         encode::request(&mut frame, &args);
-        self.forward(now, call.id, Lane::Shared, &frame, Some(call.command), call.silent)
+        if self.is_one() {
+            let command = Some(call.command);
+            return self.forward(now, call.id, Lane::Shared, &frame, command, call.silent);
+        }
+        let (id, silent, row) = (call.id, call.silent, Some(call.command));
+        self.forward_to_any(now, &Wish { id, frame: &frame, args: call.args, row, silent })
     }
 
     /// Counters and gauges of this worker at this moment, as INFO adds them up.
@@ -114,6 +124,21 @@ struct Source<'a> {
     process: &'a ProcessFacts,
     server: &'a ServerFacts,
     settings: &'a Settings,
+}
+
+impl Source<'_> {
+    fn is_one(&self) -> bool {
+        self.settings.pool == Pool::Standalone && self.settings.shards.is_none()
+    }
+
+    /// As what respool shows itself, which decides how tools go on to talk to it.
+    fn mode(&self) -> &str {
+        match (self.settings.facade.on, self.is_one()) {
+            (true, _) => "cluster",
+            (false, true) => &self.server.mode,
+            (false, false) => "standalone",
+        }
+    }
 }
 
 /// The text of the wanted sections.
@@ -175,10 +200,12 @@ fn section(out: &mut String, name: &str, source: &Source<'_>) {
         "persistence" => line(out, "loading", 0),
         "stats" => stats(out, source),
         "replication" => {
-            let role = if source.server.role == "replica" { "slave" } else { "master" };
-            line(out, "role", role);
+            // Of several servers it was perhaps a copy that told last.
+            let is_copy = source.is_one() && source.server.role == "replica";
+            line(out, "role", if is_copy { "slave" } else { "master" });
         }
         "cpu" => cpu(out, source),
+        "cluster" => line(out, "cluster_enabled", u8::from(source.settings.facade.on)),
         "workers" => workers(out, source),
         "upstreams" => upstreams(out, source),
         _ => commandstats(out, source),
@@ -193,7 +220,7 @@ fn line(out: &mut String, field: &str, value: impl core::fmt::Display) {
 fn server(out: &mut String, source: &Source<'_>) {
     let process = source.process;
     line(out, "redis_version", &source.server.version);
-    line(out, "redis_mode", &source.server.mode);
+    line(out, "redis_mode", source.mode());
     line(out, "server_name", &source.server.server);
     line(out, "proxy", "respool");
     line(out, "proxy_version", &process.version);

@@ -5,7 +5,7 @@
 //!                           ├ sentinels tell the primary ───▶ node
 //!                           └ cluster: slot ── slot table ──▶ node
 //! ```
-//! A pool is one deployment; without sharding there is but one. Where a key lies is its [`Place`]: the pool, and in a cluster the slot.
+//! A pool is one deployment; without sharding there is but one. Where a key lies is its `Place`: the pool, and in a cluster the slot.
 //! The servers tell who owns what (`refresh`) and correct it (`redirect`). A request asks here for the node of its place, and waits or
 //! fails here while there is none.
 //!
@@ -126,9 +126,29 @@ impl Router {
             None => 0,
             Some(shards) => shards.of(key, || self.next_random()),
         };
-        let in_cluster =
-            self.pools.get(pool).is_some_and(|pool| matches!(pool.topology, Topology::Cluster(_)));
-        Place { pool: pool as u16, slot: if in_cluster { slot(key) } else { 0 } }
+        self.place_in(pool as u16, key)
+    }
+
+    /// Where another key of a request lies whose first one lies at `first`. Where chance chooses the shard, it chooses once for a request:
+    /// its shards hold the same, and keys that are used together must be found together.
+    #[inline]
+    pub(crate) fn place_beside(&self, first: Place, key: &[u8]) -> Place {
+        match &self.shards {
+            Some(shards) if shards.is_random() => self.place_in(first.pool, key),
+            _ => self.place(key),
+        }
+    }
+
+    #[inline]
+    fn place_in(&self, pool: u16, key: &[u8]) -> Place {
+        Place { pool, slot: if self.is_cluster(pool) { slot(key) } else { 0 } }
+    }
+
+    /// Whether this pool is a cluster.
+    #[inline]
+    pub(crate) fn is_cluster(&self, pool: u16) -> bool {
+        let pool = self.pools.get(usize::from(pool));
+        pool.is_some_and(|pool| matches!(pool.topology, Topology::Cluster(_)))
     }
 
     /// A number that differs from call to call, for taking turns.
@@ -188,7 +208,13 @@ impl Router {
 
     /// Whether every place has an owner, so that a request to all nodes reaches all keys.
     pub(crate) fn is_covered(&self) -> bool {
-        self.pools.iter().all(PoolState::is_covered)
+        self.uncovered().is_none()
+    }
+
+    /// The first pool that has a place without an owner.
+    pub(crate) fn uncovered(&self) -> Option<u16> {
+        let mut pools = self.pools.iter();
+        pools.position(|pool| !pool.is_covered()).map(|pool| pool as u16)
     }
 
     fn pool_mut(&mut self, pool: u16) -> Option<&mut PoolState> {
@@ -239,6 +265,7 @@ impl PoolState {
             Topology::Cluster(cluster) => cluster.candidates().contains(&node),
             Topology::Sentinel(group) => {
                 group.primary == Some(node)
+                    || group.before == Some(node)
                     || group.replicas.contains(&node)
                     || group.candidates().contains(&node)
             }
@@ -290,8 +317,7 @@ impl Engine {
             Pool::Sentinel { seeds, name, greeting } => {
                 sentinel = Some(greeting);
                 let seeds = seeds.iter().map(|seed| self.find_node(index, seed)).collect();
-                let (primary, replicas, found) = (None, Vec::new(), Vec::new());
-                Topology::Sentinel(Box::new(Group { name, primary, replicas, seeds, found }))
+                Topology::Sentinel(Box::new(Group::new(name, seeds)))
             }
         };
         let refresh = Refresh::new(!matches!(topology, Topology::One(_)));
@@ -402,6 +428,11 @@ impl Engine {
         let Topology::Sentinel(group) = &mut state.topology else { return };
         let before = group.primary.replace(node);
         let changed = before != Some(node);
+        if changed {
+            group.before = before;
+            // Connections to it were greeted when it was a replica. New ones hear from it that it is none any more.
+            self.retire_node(node);
+        }
         self.topology_known(now, pool, changed);
         if changed && let Some(before) = before {
             // It may live on as a replica, or cut off as a primary that nobody follows: nothing new goes there.
@@ -409,15 +440,47 @@ impl Engine {
         }
     }
 
-    /// Sentinels told of replicas, or of other sentinels.
-    pub(crate) fn apply_instances(&mut self, pool: u16, addresses: &[Address], sentinels: bool) {
-        let nodes: Vec<NodeId> =
-            addresses.iter().map(|address| self.find_node(pool, address)).collect();
+    /// Sentinels told of replicas.
+    pub(crate) fn apply_replicas(&mut self, pool: u16, addresses: &[Address]) {
+        let nodes = self.find_nodes(pool, addresses);
         let Some(state) = self.router.pool_mut(pool) else { return };
         let Topology::Sentinel(group) = &mut state.topology else { return };
-        *(if sentinels { &mut group.found } else { &mut group.replicas }) = nodes;
+        group.replicas = nodes;
         self.forget_nodes();
         self.renew_readers();
+    }
+
+    /// A sentinel told of the others. Itself it leaves out.
+    pub(crate) fn apply_sentinels(&mut self, pool: u16, teller: NodeId, addresses: &[Address]) {
+        let mut nodes = self.find_nodes(pool, addresses);
+        let Some(state) = self.router.pool_mut(pool) else { return };
+        let Topology::Sentinel(group) = &mut state.topology else { return };
+        if group.found.contains(&teller) && !nodes.contains(&teller) {
+            nodes.push(teller);
+        }
+        // Whoever tells, the order is the same, so that each has its turn.
+        nodes.sort_unstable();
+        group.found = nodes;
+        self.forget_nodes();
+    }
+
+    fn find_nodes(&mut self, pool: u16, addresses: &[Address]) -> Vec<NodeId> {
+        addresses.iter().map(|address| self.find_node(pool, address)).collect()
+    }
+
+    /// This server was named as the primary and says itself that it is a copy: the sentinel that named it has not heard of the last change
+    /// yet. The one before goes on until another one is named.
+    pub(crate) fn disown_primary(&mut self, node: NodeId) {
+        self.want_topology_of(node);
+        let Some(pool) = self.nodes.get(node).map(|node| node.pool) else { return };
+        let Some(state) = self.router.pool_mut(pool) else { return };
+        let Topology::Sentinel(group) = &mut state.topology else { return };
+        if let Some(before) = group.before.take() {
+            group.primary = Some(before);
+            self.route_epoch = self.route_epoch.wrapping_add(1);
+            self.renew_readers();
+            self.wake_topology_waiters();
+        }
     }
 
     fn topology_known(&mut self, now: Time, pool: u16, changed: bool) {
@@ -496,6 +559,10 @@ impl Engine {
             }
             self.wake_waiters(id);
             if self.upstreams.get(id).is_some_and(|up| up.inflight.is_empty() || !up.is_ready()) {
+                // One that is not ready waits for nothing but answers to its greeting.
+                while let Some(upstream) = self.upstreams.get_mut(id)
+                    && upstream.inflight.abandon().is_some()
+                {}
                 self.remove_upstream(id);
             }
         }

@@ -34,6 +34,8 @@ pub(crate) struct Refresh {
     not_before: Time,
     /// When it is wanted without a sign.
     again_at: Option<Time>,
+    /// There was a message during a question: its answer may be older than that.
+    heard: bool,
     /// Whose turn it is.
     turn: usize,
     /// Why the last question brought nothing, for error texts; empty: it did.
@@ -148,7 +150,8 @@ impl Engine {
         Some(UpstreamKey { resp3: key.resp3 && !refused, ..key })
     }
 
-    fn write_topology_question(&mut self, now: Time, id: UpstreamId) {
+    /// Asks over this connection, behind what it was sent before.
+    pub(crate) fn write_topology_question(&mut self, now: Time, id: UpstreamId) {
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
         let Some(node) = self.nodes.get(upstream.key.node) else { return };
         let Some(pool) = self.router.pools.get(usize::from(node.pool)) else { return };
@@ -191,6 +194,7 @@ impl Engine {
         if let Some(state) = self.router.pools.get_mut(usize::from(pool)) {
             state.refresh.wanted = true;
             state.refresh.not_before = now;
+            state.refresh.heard = state.refresh.asking.is_some();
         }
     }
 
@@ -233,9 +237,10 @@ impl Engine {
         let refresh = &mut state.refresh;
         refresh.asking = None;
         // A table with a hole in it is a sign that there is a better one.
-        refresh.wanted = !covered;
+        let heard = core::mem::take(&mut refresh.heard);
+        refresh.wanted = !covered || heard;
         refresh.cause.clear();
-        refresh.not_before = now.plus_ms(TOPOLOGY_EVERY_MS);
+        refresh.not_before = if heard { now } else { now.plus_ms(TOPOLOGY_EVERY_MS) };
         refresh.again_at =
             (self.settings.timeouts.topology_period_ms > 0).then(|| now.plus_ms(period_ms));
     }
@@ -295,7 +300,11 @@ impl Engine {
             }
             OwnCommand::Replicas | OwnCommand::Sentinels => {
                 let addresses = sentinel::instances(value)?;
-                self.apply_instances(pool, &addresses, own == OwnCommand::Sentinels);
+                if own == OwnCommand::Sentinels {
+                    self.apply_sentinels(pool, node, &addresses);
+                } else {
+                    self.apply_replicas(pool, &addresses);
+                }
             }
             _ => return None,
         }

@@ -7,7 +7,8 @@
 //! Not here: when and whom to ask (`refresh`), and the proof that the named node is a primary indeed: its own answer to HELLO
 //! (`connect`).
 //!
-//! Invariant: configured sentinels are never forgotten; those that were told of are replaced by each answer.
+//! Invariant: configured sentinels are never forgotten; those that were told of are replaced by each answer, but for the one that gave it:
+//! a sentinel does not tell of itself.
 
 use crate::ids::NodeId;
 use crate::node::Address;
@@ -22,6 +23,8 @@ pub(crate) struct Group {
     pub(crate) name: Vec<u8>,
     /// Who it is; none until a sentinel told.
     pub(crate) primary: Option<NodeId>,
+    /// Who it was before, in case that the new one turns out to be none.
+    pub(super) before: Option<NodeId>,
     /// Its copies that are in order.
     pub(crate) replicas: Vec<NodeId>,
     /// Configured.
@@ -31,6 +34,11 @@ pub(crate) struct Group {
 }
 
 impl Group {
+    /// One of which nothing is known but whom to ask.
+    pub(super) fn new(name: Vec<u8>, seeds: Vec<NodeId>) -> Self {
+        Self { name, primary: None, before: None, replicas: Vec::new(), seeds, found: Vec::new() }
+    }
+
     /// Sentinels that can be asked, each once.
     pub(super) fn candidates(&self) -> Vec<NodeId> {
         let found = self.found.iter().filter(|node| !self.seeds.contains(node));

@@ -13,7 +13,7 @@
 //! Between any two words a whole turn runs, as the worker runs it: events, timers, sends to upstreams, sends to clients, actions;
 //! it is repeated until nothing is left to do, and the engine checks its invariants after each.
 //!
-//! A story with several servers is told in the words of [`cluster`].
+//! A story with several servers is told in the words of [`cluster`], [`sentinel`] and [`shards`].
 //!
 //! Not here: partial writes, chunking by the network and chance. Those belong to the simulator.
 //!
@@ -28,6 +28,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 pub(crate) mod cluster;
 mod ends;
+pub(crate) mod sentinel;
+pub(crate) mod shards;
 
 pub(crate) use ends::{ClientWords, ServerWords};
 
@@ -194,11 +196,14 @@ pub(crate) struct Story {
     peers: BTreeMap<String, Peer>,
     conns: Vec<Conn>,
     rules: Vec<(String, Vec<u8>)>,
+    /// The same of one server only; those look only at what stands first of all that it owes.
+    node_rules: Vec<(String, String, Vec<u8>)>,
     by_hand: bool,
     learn: bool,
     holds_questions: bool,
     questions: VecDeque<(u64, Question)>,
     servers: cluster::Servers,
+    sentinels: sentinel::Sentinels,
 }
 
 impl Story {
@@ -217,11 +222,13 @@ impl Story {
             peers: BTreeMap::new(),
             conns: Vec::new(),
             rules: Vec::new(),
+            node_rules: Vec::new(),
             by_hand: false,
             learn: true,
             holds_questions: false,
             questions: VecDeque::new(),
             servers: cluster::Servers::default(),
+            sentinels: sentinel::Sentinels::default(),
         }
     }
 
@@ -254,6 +261,12 @@ impl Story {
     /// To a greeting that begins with `request` the server says `reply` from now on.
     pub(crate) fn server_says_to(&mut self, request: &str, reply: &str) -> &mut Self {
         self.rules.insert(0, (request.to_string(), wire(reply)));
+        self
+    }
+
+    /// To each request that begins with `request` this server says `reply` by itself from now on.
+    pub(crate) fn node_says_to(&mut self, node: &str, request: &str, reply: &str) -> &mut Self {
+        self.node_rules.insert(0, (node.to_string(), request.to_string(), wire(reply)));
         self
     }
 
@@ -523,7 +536,18 @@ impl Story {
     /// What this server answers by itself to the first of its requests.
     fn own_reply(&mut self, index: usize) -> Option<Vec<u8>> {
         let line = self.conns[index].requests.front()?;
-        self.greeting_reply(line).or_else(|| self.table_reply(index))
+        self.node_rule(index)
+            .or_else(|| self.greeting_reply(line))
+            .or_else(|| self.table_reply(index))
+            .or_else(|| self.sentinel_reply(index))
+    }
+
+    fn node_rule(&self, index: usize) -> Option<Vec<u8>> {
+        let conn = &self.conns[index];
+        let line = conn.requests.front().filter(|_| conn.owed == 0)?;
+        let mut rules = self.node_rules.iter();
+        let rule = rules.find(|(node, begin, _)| *node == conn.node && line.starts_with(begin));
+        rule.map(|(_, _, reply)| reply.clone())
     }
 
     fn take_apart(&mut self, index: usize) {

@@ -174,6 +174,12 @@ impl Shards {
         self.layout.shard(|| self.hash(key), random)
     }
 
+    /// Whether chance chooses the shard of a key.
+    #[must_use]
+    pub fn is_random(&self) -> bool {
+        matches!(self.sharding.distribution, Distribution::Random)
+    }
+
     /// How many shards there are, those left out included.
     #[must_use]
     pub fn count(&self) -> usize {

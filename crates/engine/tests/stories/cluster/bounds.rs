@@ -60,18 +60,6 @@ fn requests_that_wait_for_another_node_beyond_the_bound_get_an_error() {
 }
 
 #[test]
-fn a_node_for_which_there_is_no_connection_is_an_error_in_the_end() {
-    let mut story = Story::warm_cluster_with(|settings| settings.limits.upstreams_max = 3);
-    story.client("a").says(["GET a4", "GET b4"]);
-    story.node("n2").gets("GET b4").answers("\"b\"");
-    story.node("n1").gets("GET a4").moved("a4", "n9");
-    story.cluster_is("0-5460 n9, 5461-10922 n2, 10923-16383 n3").after_ms(2_100);
-    let got = story.client("a").takes_text();
-    assert!(got.starts_with("-ERR respool: no upstream connection free"), "{got}");
-    assert!(got.ends_with("$1\r\nb\r\n"), "{got}");
-}
-
-#[test]
 fn a_client_that_sends_no_more_gets_what_is_parked_and_is_closed_then() {
     let mut story = Story::warm_cluster();
     story.lets_connects_hang("n9");
