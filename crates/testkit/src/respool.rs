@@ -31,7 +31,7 @@ const PORT_TRIES: u32 = 5;
 #[derive(Debug)]
 pub struct Builder {
     program: PathBuf,
-    upstream: String,
+    upstream: Option<String>,
     workers: u32,
     listen: Listen,
     args: Vec<OsString>,
@@ -137,7 +137,9 @@ impl Builder {
                 shell
             }
         };
-        command.args(["--upstream", &self.upstream]);
+        if let Some(upstream) = &self.upstream {
+            command.args(["--upstream", upstream]);
+        }
         command.args(["--listen", &endpoint.listen_value()]);
         command.args(["--workers", &self.workers.to_string()]);
         command.args(&self.args);
@@ -160,11 +162,22 @@ impl Respool {
         Self::to_url(program, &upstream.url())
     }
 
-    /// Begins a proxy in front of an upstream URL, for passwords and databases in it.
+    /// Begins a proxy in front of an upstream URL: for passwords and databases in it, for clusters
+    /// and for sentinels.
     pub fn to_url(program: impl AsRef<Path>, upstream: &str) -> Builder {
+        Self::begin(program.as_ref(), Some(upstream.to_owned()))
+    }
+
+    /// Begins a proxy in front of several pools, each by its URL with weight and name or by a server
+    /// line. How keys are shared among them is told by more options.
+    pub fn to_shards(program: impl AsRef<Path>, shards: &[String]) -> Builder {
+        Self::begin(program.as_ref(), None).args(&["--sharding-shards", &shards.join(";")])
+    }
+
+    fn begin(program: &Path, upstream: Option<String>) -> Builder {
         Builder {
-            program: program.as_ref().to_owned(),
-            upstream: upstream.to_owned(),
+            program: program.to_owned(),
+            upstream,
             workers: 2,
             listen: Listen::V4,
             args: Vec::new(),

@@ -14,4 +14,5 @@ mod lanes;
 mod own_connection;
 mod setup;
 mod soak;
+mod topology;
 mod workers;

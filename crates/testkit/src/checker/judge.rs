@@ -1,13 +1,14 @@
 //! The checker's judgement: a reply against the plan, and the final value of each key against what
 //! is possible.
 //!
-//! Pure functions on the [`Book`]; the only traffic is the reading of the final values, on a direct
-//! connection.
+//! Pure functions on the [`Book`]; the only traffic is the reading of the final values, on direct
+//! connections: to the judge, and where that is a node of a cluster to the nodes it names.
 //!
 //! Invariant: on an exact key exactly one reply is right. On a tainted key a reply is right if some
 //! order of the unknown writes explains it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 
 use resp::Value;
 
@@ -133,17 +134,38 @@ pub(super) fn final_values(judge: &Endpoint, book: Book, verdict: &mut Verdict) 
 }
 
 /// Reads over and over if need be: a test that kills connections on the server may hit this one as
-/// well.
+/// well. What another node of a cluster has is read there.
 fn read_surely(judge: &Endpoint, conn: &mut Conn, requests: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut last = String::new();
     for _ in 0..READ_TRIES {
-        match conn.pipeline(requests) {
+        match conn.pipeline(requests).and_then(|replies| follow_moved(requests, replies)) {
             Ok(replies) => return replies,
             Err(error) => last = error.to_string(),
         }
         *conn = Conn::to(judge);
     }
     panic!("the final values cannot be read: {last}")
+}
+
+/// Asks the nodes that `-MOVED` names for what the judge does not have. One step is enough: a test
+/// that judges has let its cluster agree before.
+fn follow_moved(requests: &[Vec<u8>], mut replies: Vec<Vec<u8>>) -> io::Result<Vec<Vec<u8>>> {
+    let mut conns: BTreeMap<String, Conn> = BTreeMap::new();
+    for (request, reply) in requests.iter().zip(&mut replies) {
+        let Some(at) = reply.strip_prefix(b"-MOVED ") else { continue };
+        let at = String::from_utf8_lossy(at).into_owned();
+        // `-MOVED <slot> <address>:<port>`
+        let at = at.split_whitespace().nth(1).unwrap_or_default().to_owned();
+        if !conns.contains_key(&at) {
+            let addr = at.parse().map_err(|error| io::Error::other(format!("{at}: {error}")))?;
+            conns.insert(at.clone(), Conn::open(&Endpoint::Tcp(addr))?);
+        }
+        if let Some(conn) = conns.get_mut(&at) {
+            conn.send(request)?;
+            *reply = conn.reply()?;
+        }
+    }
+    Ok(replies)
 }
 
 fn final_value(key: &Retired, got: Bulk<'_>) -> Answer {

@@ -42,7 +42,8 @@ const VIOLATIONS_MAX: usize = 10;
 pub struct Checker {
     /// Where the clients connect: the proxy.
     pub endpoint: Endpoint,
-    /// Where the final values are read: the server itself, on a direct connection.
+    /// Where the final values are read: the server itself, on a direct connection. Of a cluster any
+    /// node; the others are found through it.
     pub judge: Endpoint,
     /// Number of client threads.
     pub clients: u32,

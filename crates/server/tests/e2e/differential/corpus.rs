@@ -7,7 +7,7 @@ use testkit::frames::request;
 
 /// How two replies are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Compare {
+pub(crate) enum Compare {
     /// To the byte.
     Bytes,
     /// The elements of an array or set in any order (marked `~`).
@@ -21,7 +21,7 @@ pub(super) enum Compare {
 pub(super) struct Command {
     /// As it stands in the file.
     pub(super) text: String,
-    args: Vec<Vec<u8>>,
+    pub(super) args: Vec<Vec<u8>>,
 }
 
 impl Command {

@@ -22,7 +22,9 @@ use testkit::frames::quote;
 use testkit::{Conn, Endpoint, Mutant, Mutation, RedisServer};
 
 use crate::setup::Stack;
-use corpus::{Compare, Step};
+use corpus::Step;
+
+pub(crate) use corpus::Compare;
 
 /// How many comparisons there must be at least, so that a corpus that is not read shows.
 const COMPARISONS_MIN: usize = 2_000;
@@ -169,6 +171,18 @@ fn empty(server: &Endpoint) {
     conn.ask("ACL DELUSER arg1 arg2 arg3 arg4 bob");
 }
 
+/// Arguments of a command, and how its replies are compared.
+pub(crate) type Compared = (Vec<Vec<u8>>, Compare);
+
+/// The commands of the corpus files, file by file, for comparisons of other pairs.
+pub(crate) fn commands() -> Vec<Vec<Compared>> {
+    let commands = |steps: Vec<Step>| {
+        steps.into_iter().filter_map(|step| Some((step.command?.args, step.compare))).collect()
+    };
+    let files = corpus::files().into_iter().map(|(_, steps)| steps);
+    files.chain([corpus::typed()]).map(commands).collect()
+}
+
 /// Compares one file of the corpus between a server and something in front of it, in RESP3 and in
 /// lockstep; returns the number of comparisons. For faults that must not change a byte.
 pub(crate) fn compare_collections(server: &RedisServer, front: &Endpoint) -> usize {
@@ -251,7 +265,7 @@ fn malformed_input_is_answered_with_equal_bytes() {
 
 impl Compare {
     /// What of a reply is compared.
-    fn of(self, reply: &[u8]) -> Vec<u8> {
+    pub(crate) fn of(self, reply: &[u8]) -> Vec<u8> {
         match self {
             Self::Bytes => reply.to_vec(),
             Self::Type => reply[..reply.len().min(1)].to_vec(),
