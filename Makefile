@@ -47,6 +47,7 @@ bench: build-bench ## direct, respool and nutcracker side by side, a few minutes
 	$(BENCH) run camellia-4 --spawn --short $(PROGRAMS)
 
 cost: build-bench ## CPU per request beside other proxies, judged by the project's limits
+	$(BENCH) run server-cost --spawn --check --rounds $(ROUNDS) $(PROGRAMS)
 	$(BENCH) run cost --spawn --check --rounds $(ROUNDS) $(PROGRAMS)
 
 fuzz: ## each fuzz target for SECONDS_EACH (60) seconds; needs a nightly toolchain

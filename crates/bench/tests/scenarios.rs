@@ -623,6 +623,7 @@ const EXPECTED: &[(&str, usize, usize, usize)] = &[
     ("pipeline-ladder", 6, 4, 24),
     ("predixy-8", 6, 6, 22),
     ("scale", 13, 8, 60),
+    ("server-cost", 2, 2, 4),
 ];
 
 #[test]

@@ -38,6 +38,7 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("pipeline-ladder", include_str!("../../../../bench/scenarios/pipeline-ladder.toml")),
     ("predixy-8", include_str!("../../../../bench/scenarios/predixy-8.toml")),
     ("scale", include_str!("../../../../bench/scenarios/scale.toml")),
+    ("server-cost", include_str!("../../../../bench/scenarios/server-cost.toml")),
 ];
 
 /// Keys at the top of a file.

@@ -62,24 +62,20 @@ fn pipeline(conn: &mut Conn, requests: &[&[&str]]) -> Vec<String> {
 #[test]
 fn row_07_resharding_back_and_forth_costs_no_client_an_error() {
     let (cluster, proxy, _) = three();
-    // Two shuttles at once, so that a client's pipeline meets several open slots.
-    let shuttles = [(0, 1), (2, 1)].map(|(one, other): (u16, usize)| {
-        let begin = one * 5_500 + 10;
-        cluster.reshard_loop(begin..begin + 150, usize::from(one), other)
-    });
+    // One at a time: a node that takes part in two moves at once can claim, with the newer epoch of the one, the slot that it is just
+    // giving away in the other (Redis 7.0), and then both ends name each other.
+    let shuttle = cluster.reshard_loop(10..160, 0, 1);
     let mut checker = load(&proxy, &cluster, 1, 12);
     checker.depth_max = 40;
     let (verdict, ()) = during(&checker, || {
         wait::until_true("the moves", Duration::from_secs(if long() { 600 } else { 60 }), || {
-            assert!(!shuttles.iter().any(testkit::cluster::Resharder::has_ended));
-            shuttles.iter().map(testkit::cluster::Resharder::moves).sum::<u64>() > moves_min()
+            assert!(!shuttle.has_ended());
+            shuttle.moves() > moves_min()
         });
     });
     verdict.assert_faultless();
     assert!(verdict.answered > 1_000, "{verdict}");
-    for shuttle in shuttles {
-        shuttle.stop().expect("slots can be moved");
-    }
+    shuttle.stop().expect("slots can be moved");
 }
 
 // Each client knows every reply to the byte: counters in two slots that go to and fro, and MSET and
