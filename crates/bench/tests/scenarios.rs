@@ -675,9 +675,13 @@ fn built_in_scenarios_say_what_the_field_measured() {
     assert_eq!(clients, [1, 10, 50, 200, 1000, 10_000]);
 
     let cost = plan("cost");
-    assert_eq!(cost.limits.len(), 6);
+    assert_eq!(cost.limits.len(), 5);
     assert_eq!(cost.pins, Pins { proxy: vec![0], server: vec![1], load: vec![1] });
     assert!(cost.tests.iter().all(|test| test.load.tool == Tool::RedisBenchmark));
+
+    let server_cost = plan("server-cost");
+    assert_eq!((server_cost.limits.len(), &server_cost.pins), (1, &Pins::default()));
+    assert!((server_cost.limits[0].at_most - 0.35).abs() < 1e-9);
 }
 
 #[test]
