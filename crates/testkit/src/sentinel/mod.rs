@@ -352,8 +352,10 @@ mod tests {
     fn sentinels_promote_when_told() {
         let group = SentinelGroup::start(2, 3);
         assert_eq!(group.primary(), 0);
-        group.connect(0).ask("SET k v");
-        assert!(group.connect(0).ask("WAIT 2 10000").starts_with(":2"));
+        // WAIT speaks of the writes of its own connection.
+        let mut conn = group.connect(0);
+        assert_eq!(conn.ask("SET k v"), "+OK\r\n");
+        assert!(conn.ask("WAIT 2 10000").starts_with(":2"));
         let promoted = group.failover();
         assert_ne!(promoted, 0);
         assert_eq!(group.connect(promoted).ask("GET k"), "$1\r\nv\r\n");
@@ -362,8 +364,9 @@ mod tests {
     #[test]
     fn sentinels_promote_when_the_primary_dies() {
         let mut group = SentinelGroup::start(2, 3);
-        group.connect(0).ask("SET k v");
-        assert!(group.connect(0).ask("WAIT 2 10000").starts_with(":2"));
+        let mut conn = group.connect(0);
+        assert_eq!(conn.ask("SET k v"), "+OK\r\n");
+        assert!(conn.ask("WAIT 2 10000").starts_with(":2"));
         group.kill_sentinel(0);
         group.server_mut(0).kill();
         let promoted = group.wait_new_primary(0);
