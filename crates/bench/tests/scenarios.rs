@@ -675,7 +675,7 @@ fn built_in_scenarios_say_what_the_field_measured() {
     assert_eq!(clients, [1, 10, 50, 200, 1000, 10_000]);
 
     let cost = plan("cost");
-    assert_eq!(cost.limits.len(), 5);
+    assert_eq!(cost.limits.len(), 6);
     assert_eq!(cost.pins, Pins { proxy: vec![0], server: vec![1], load: vec![1] });
     assert!(cost.tests.iter().all(|test| test.load.tool == Tool::RedisBenchmark));
 
