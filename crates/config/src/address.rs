@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 
 use crate::secret::Secret;
 
+pub(crate) use parts::is_host;
+
 /// Longest path of a unix socket: `sun_path` of Linux has 108 bytes, the last of them a NUL (unix(7)).
 pub const UNIX_PATH_BYTES_MAX: usize = 107;
 
@@ -68,7 +70,7 @@ pub enum PoolKind {
         more_seeds: Vec<UpstreamAddress>,
         /// Name of the primary at the sentinels. Not empty, without control characters.
         name: String,
-        /// ACL user at the sentinels; `None` means the user `default`. Never without a password.
+        /// ACL user at the sentinels; `None` means the user `default`. In a checked configuration never without a password.
         user: Option<String>,
         /// Password at the sentinels; `None`: no `AUTH` is sent to them, whatever the servers need.
         password: Option<Secret>,

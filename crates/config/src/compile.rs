@@ -7,7 +7,7 @@
 //! Invariant: a `Config` comes out only when there is no problem at all.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::address::UpstreamUrl;
 use crate::file::Reader;
@@ -103,6 +103,10 @@ pub(crate) struct Draft {
     pub(crate) upstream_user: Option<String>,
     /// As above.
     pub(crate) upstream_password: Option<Secret>,
+    /// As above, for sentinels.
+    pub(crate) sentinel_user: Option<String>,
+    /// As above.
+    pub(crate) sentinel_password: Option<Secret>,
     /// The strongest source of each option that was set.
     origins: Vec<(&'static str, Origin)>,
 }
@@ -115,6 +119,8 @@ impl Default for Draft {
             sharding: sharding::Draft::default(),
             upstream_user: None,
             upstream_password: None,
+            sentinel_user: None,
+            sentinel_password: None,
             origins: Vec::new(),
         }
     }
@@ -165,52 +171,84 @@ fn apply_words(
     }
 }
 
-/// Reads the two password files where they are in force.
+/// An option with a password, the one with its file, and where path and password are kept.
+type SecretOption = (
+    &'static str,
+    &'static str,
+    fn(&mut Draft) -> &mut Option<PathBuf>,
+    fn(&mut Draft) -> &mut Option<Secret>,
+);
+
+/// Every password of an option. Those of single shards stand in their entries.
+const SECRETS: [SecretOption; 3] = [
+    ("password", "password_file", |d| &mut d.config.password_file, |d| &mut d.config.password),
+    (
+        "upstream_password",
+        "upstream_password_file",
+        |d| &mut d.config.upstream_password_file,
+        |d| &mut d.upstream_password,
+    ),
+    (
+        "sentinel_password",
+        "sentinel_password_file",
+        |d| &mut d.config.sentinel_password_file,
+        |d| &mut d.sentinel_password,
+    ),
+];
+
+/// Reads the password files where they are in force.
 fn read_secrets(
     draft: &mut Draft,
     read: &dyn Fn(&Path) -> io::Result<Vec<u8>>,
     problems: &mut Problems,
 ) {
-    for (direct, file) in
-        [("password", "password_file"), ("upstream_password", "upstream_password_file")]
-    {
+    for (direct, file, path, secret) in SECRETS {
         let (direct_layer, file_layer) = (draft.origin(direct).layer(), draft.origin(file).layer());
         if file_layer == 0 || direct_layer > file_layer {
             continue;
         }
-        let mut problem = |message| {
-            let key = Some(file.to_owned());
-            problems.0.push(Problem { origin: draft.origin(file), key, message, excerpt: None });
-        };
-        if direct_layer == file_layer {
-            problem(format!("`{direct}` and `{file}` are both set; give one of them"));
-            continue;
-        }
-        let upstream = file == "upstream_password_file";
-        let path = if upstream {
-            &draft.config.upstream_password_file
+        let read = if direct_layer == file_layer {
+            Err(format!("`{direct}` and `{file}` are both set; give one of them"))
         } else {
-            &draft.config.password_file
+            let Some(path) = path(draft).clone() else { continue };
+            read_secret(read, &path, &path.display().to_string())
         };
-        let Some(path) = path.clone() else { continue };
-        match read(&path) {
-            Err(error) => problem(format!("cannot read {}: {error}", path.display())),
-            Ok(mut bytes) => {
-                // Editors and `echo` end the file with a newline that is no part of the password.
-                if bytes.last() == Some(&b'\n') {
-                    bytes.pop();
-                    if bytes.last() == Some(&b'\r') {
-                        bytes.pop();
-                    }
-                }
-                if bytes.is_empty() {
-                    problem(format!("{} is empty; it must hold the password", path.display()));
-                } else if upstream {
-                    draft.upstream_password = Some(Secret::new(bytes));
-                } else {
-                    draft.config.password = Some(Secret::new(bytes));
-                }
-            }
+        match read {
+            Ok(read) => *secret(draft) = Some(read),
+            Err(message) => problems.0.push(about(draft, file, message)),
         }
     }
+    let mut wrong = Vec::new();
+    for (number, entry) in (1..).zip(&mut draft.sharding.entries) {
+        // Which file is not said: with a space in a password that was not escaped, the path could be a piece of it.
+        if let Err(message) = entry.read_secrets(&|path, name| read_secret(read, path, name)) {
+            wrong.push(format!("shard {number}: {message}"));
+        }
+    }
+    problems.0.extend(wrong.into_iter().map(|message| about(draft, "sharding.shards", message)));
+}
+
+/// A problem with the value of an option that was set.
+fn about(draft: &Draft, option: &str, message: String) -> Problem {
+    Problem { origin: draft.origin(option), key: Some(option.to_owned()), message, excerpt: None }
+}
+
+/// Reads one password file, which messages call `name`.
+fn read_secret(
+    read: &dyn Fn(&Path) -> io::Result<Vec<u8>>,
+    path: &Path,
+    name: &str,
+) -> Result<Secret, String> {
+    let mut bytes = read(path).map_err(|error| format!("cannot read {name}: {error}"))?;
+    // Editors and `echo` end the file with a newline that is no part of the password.
+    if bytes.last() == Some(&b'\n') {
+        bytes.pop();
+        if bytes.last() == Some(&b'\r') {
+            bytes.pop();
+        }
+    }
+    if bytes.is_empty() {
+        return Err(format!("{name} is empty; it must hold the password"));
+    }
+    Ok(Secret::new(bytes))
 }

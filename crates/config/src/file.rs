@@ -102,6 +102,9 @@ impl<'a> Reader<'a> {
     fn read_value(&mut self, option: &'static OptionSpec, value: &Spanned<DeValue<'_>>) {
         let raw = match value.get_ref() {
             DeValue::Array(items) => Raw::List(items.iter().map(item).collect()),
+            DeValue::Table(entries) if option.kind.is_table() => {
+                Raw::List(entries.iter().map(|(key, value)| entry(key, value)).collect())
+            }
             _ => Raw::One(item(value)),
         };
         let origin = self.origin(&value.span());
@@ -152,6 +155,20 @@ impl<'a> Reader<'a> {
     fn origin(&self, span: &Range<usize>) -> Origin {
         let (line, column) = line_and_column(self.text, span.start);
         Origin::File { name: self.name.to_owned(), line, column }
+    }
+}
+
+/// An entry of a table with keys of the operator's own. Where the value is no string, it is what is wrong; it is not shown, because
+/// it may be a password in the wrong table.
+fn entry<'v>(
+    key: &'v Spanned<toml::de::DeString<'_>>,
+    value: &'v Spanned<DeValue<'_>>,
+) -> Item<'v> {
+    match value.get_ref() {
+        DeValue::String(text) => {
+            Item { scalar: Scalar::Pair(key.get_ref(), text), span: Some(key.span()) }
+        }
+        other => Item { scalar: Scalar::Other(other.type_str()), span: Some(value.span()) },
     }
 }
 

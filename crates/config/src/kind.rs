@@ -9,16 +9,19 @@
 //! Read next: `scalar` (the two dresses), `describe` (the words for a person).
 
 mod describe;
+mod entries;
 mod scalar;
 
 use std::ops::Range;
 use std::path::PathBuf;
 
+use engine::command::CommandId;
 use engine::route::shard::{Distribution, ShardsError};
 
 use crate::address::{ListenAddress, UpstreamUrl};
 use crate::compile::Draft;
 use crate::problem::Fault;
+use crate::schema::MappedAddress;
 use crate::secret::Secret;
 use crate::sharding::{self, Entry};
 use scalar::{cpu_range, integer, items, mode, size, switch, text, within};
@@ -65,6 +68,12 @@ pub(crate) enum Kind {
     Buckets { at: fn(&mut Draft) -> &mut Vec<String> },
     /// The two characters of a hash tag, or none.
     HashTag { at: fn(&mut Draft) -> &mut Option<Option<[u8; 2]>> },
+    /// What to connect to instead of addresses that servers tell; a table.
+    AddressMap { at: fn(&mut Draft) -> &mut Vec<MappedAddress> },
+    /// Servers or hosts and their zones; a table.
+    Zones { at: fn(&mut Draft) -> &mut Vec<(String, String)> },
+    /// Names of commands.
+    Commands { at: fn(&mut Draft) -> &mut Vec<CommandId> },
 }
 
 /// Highest CPU number taken; `cpu_set_t` of the C library ends there (sched_setaffinity(2)).
@@ -90,6 +99,18 @@ impl Kind {
         }
         if let Self::Buckets { at } = self {
             *at(draft) = self.read_buckets(raw)?;
+            return Ok(());
+        }
+        if let Self::AddressMap { at } = self {
+            *at(draft) = self.read_address_map(raw)?;
+            return Ok(());
+        }
+        if let Self::Zones { at } = self {
+            *at(draft) = self.read_zones(raw)?;
+            return Ok(());
+        }
+        if let Self::Commands { at } = self {
+            *at(draft) = self.read_commands(raw)?;
             return Ok(());
         }
         let item = match raw {
@@ -151,9 +172,10 @@ impl Kind {
             Self::Cpus { .. }
             | Self::Listen { .. }
             | Self::Shards { .. }
-            | Self::Buckets { .. } => {
-                return Err(wrong());
-            }
+            | Self::Buckets { .. }
+            | Self::AddressMap { .. }
+            | Self::Zones { .. }
+            | Self::Commands { .. } => return Err(wrong()),
         }
         Ok(())
     }
@@ -224,7 +246,7 @@ impl Kind {
             let range = match &item.scalar {
                 Scalar::Integer(n) => n.and_then(|n| usize::try_from(n).ok()).map(|n| n..=n),
                 Scalar::Text(word) | Scalar::Word(word) => cpu_range(word),
-                Scalar::Switch(_) | Scalar::Other(_) => None,
+                Scalar::Switch(_) | Scalar::Other(_) | Scalar::Pair(..) => None,
             };
             match range.filter(|range| *range.end() <= CPU_MAX) {
                 Some(range) => {
@@ -259,8 +281,17 @@ impl Kind {
     pub(crate) fn is_list(&self) -> bool {
         matches!(
             self,
-            Self::Cpus { .. } | Self::Listen { .. } | Self::Shards { .. } | Self::Buckets { .. }
-        )
+            Self::Cpus { .. }
+                | Self::Listen { .. }
+                | Self::Shards { .. }
+                | Self::Buckets { .. }
+                | Self::Commands { .. }
+        ) || self.is_table()
+    }
+
+    /// Whether the value is a table in the file, with keys of the operator's own.
+    pub(crate) fn is_table(&self) -> bool {
+        matches!(self, Self::AddressMap { .. } | Self::Zones { .. })
     }
 
     /// What stands between several values in a variable or after a flag. URLs of clusters and sentinels have commas.

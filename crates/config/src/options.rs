@@ -220,6 +220,35 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Path { at: |d| &mut d.config.upstream_password_file },
     ),
     OptionSpec::new(
+        "sentinel_user",
+        "ACL user to log in with at sentinels",
+        "Takes the place of `sentinel_user` in the URL. Needs a password as well. With `sharding.shards` it is for those whose URL has \
+         neither `sentinel_user` nor `sentinel_password`.",
+        Kind::Text { at: |d| &mut d.sentinel_user },
+    ),
+    OptionSpec::new(
+        "sentinel_password",
+        "Password to log in with at sentinels",
+        "Takes the place of `sentinel_password` in the URL. With `sharding.shards` it is for those whose URL has neither `sentinel_user` \
+         nor `sentinel_password`.",
+        Kind::Secret { at: |d| &mut d.sentinel_password },
+    ),
+    OptionSpec::new(
+        "sentinel_password_file",
+        "File that holds the password to log in with at sentinels",
+        "Read once at the start; one newline at the end does not count. Relative paths start at the working directory.",
+        Kind::Path { at: |d| &mut d.config.sentinel_password_file },
+    ),
+    OptionSpec::new(
+        "address_map",
+        "What to connect to instead of addresses that servers tell",
+        "For clusters and sentinels whose nodes know each other by addresses that cannot be reached from here: behind NAT, in containers. \
+         Holds for what `CLUSTER SLOTS`, `MOVED`, `ASK` and sentinels tell, not for addresses of the configuration. Names are compared as \
+         the servers tell them. An address is replaced once; one with its port wins over its host. Where a server names no host, the \
+         one that it was asked at counts. In the file also as a table of its own, `[address_map]`.",
+        Kind::AddressMap { at: |d| &mut d.config.address_map },
+    ),
+    OptionSpec::new(
         "listen",
         "Addresses to listen on",
         "On the command line the flag may be repeated. \
@@ -283,7 +312,8 @@ pub static OPTIONS: &[OptionSpec] = &[
     OptionSpec::new(
         "sharding.shards",
         "The shards: URLs with weight and name, or server lines of another proxy",
-        "A URL has any of the forms of `upstream`; behind it can stand `weight=N` (1 if not given) and `name=TEXT`. A server line is \
+        "A URL has any of the forms of `upstream`; behind it can stand `weight=N` (1 if not given), `name=TEXT`, and \
+         `password_file=PATH` and `sentinel_password_file=PATH` with its own passwords. A server line is \
          `host:port:weight name` as in the lists of twemproxy and overlord, to be copied as it is. With ketama, and with modula in \
          twemproxy's way, names decide which keys a shard has, so they must stay what they were; without one a server is named by its \
          address as twemproxy (overlord) names it, a server with sentinels by its name there, and a cluster needs one. In the \
@@ -381,6 +411,19 @@ pub static OPTIONS: &[OptionSpec] = &[
         "Zone of this respool, for the policy `zone`",
         "Servers tell theirs from Valkey 8.1 on (`availability-zone`).",
         Kind::Text { at: |d| &mut d.config.reads.zone },
+    ),
+    OptionSpec::new(
+        "reads.zones",
+        "Zones of servers, for the policy `zone`",
+        "For servers that do not tell theirs, or tell a wrong one. By the address that respool connects to, or by its host; an address \
+         with its port wins. In the file also as a table of its own, `[reads.zones]`.",
+        Kind::Zones { at: |d| &mut d.config.reads.zones },
+    ),
+    OptionSpec::new(
+        "reads.primary_commands",
+        "Commands that always go to the primary, though they only read",
+        "For what must not be older than the last write. One with subcommands stands for all of them.",
+        Kind::Commands { at: |d| &mut d.config.reads.primary_commands },
     ),
     OptionSpec::new(
         "facade.cluster",
@@ -532,9 +575,19 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Bytes { min: MIB, max: GIB, at: |d| &mut d.config.limits.bulk_bytes_max },
     ),
     OptionSpec::new(
+        "limits.conns_per_node",
+        "Shared connections to one server, over all workers; 0: one for each worker",
+        "For each protocol (RESP2, RESP3) and database in use. Clients are spread evenly over them, and each keeps to the same one of a \
+         server, so that it reads what it wrote. Each worker has one at least, and all have as many: the number is rounded up to a \
+         multiple of `workers`. More of them make batches smaller and so each request dearer; they help where one connection is what \
+         limits, as a server with I/O threads or a network with a limit for each. Large requests and further databases need room below \
+         `limits.upstream_conns_max` as well.",
+        Kind::Count { min: 0, max: 65_536, at: |d| &mut d.config.limits.conns_per_node },
+    ),
+    OptionSpec::new(
         "limits.upstream_conns_max",
         "Connections to one server, over all workers",
-        "Not below the number of workers, which need one each.",
+        "Not below the number of workers, which need one each, nor below `limits.conns_per_node`.",
         Kind::Count { min: 1, max: 65_536, at: |d| &mut d.config.limits.upstream_conns_max },
     ),
     OptionSpec::new(

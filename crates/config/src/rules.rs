@@ -4,11 +4,12 @@
 //!
 //! Invariant: a rule never fires for values that were refused already (those are still at their defaults, which pass).
 
-use crate::address::{ListenAddress, UpstreamAddress, UpstreamUrl};
+use crate::address::{ListenAddress, PoolKind, UpstreamAddress, UpstreamUrl};
 use crate::compile::Draft;
 use crate::options::OptionSpec;
 use crate::problem::{Problem, Problems};
-use crate::schema::{Config, Upstream};
+use crate::schema::{Config, MappedAddress, Upstream};
+use crate::secret::Secret;
 
 /// Completes the draft with what follows from other values, and checks the rules.
 pub(crate) fn check(draft: &mut Draft, problems: &mut Problems) {
@@ -18,8 +19,12 @@ pub(crate) fn check(draft: &mut Draft, problems: &mut Problems) {
     if !draft.config.cpus.is_empty() && !draft.is_set("workers") {
         draft.config.workers = draft.config.cpus.len().min(crate::schema::WORKERS_MAX);
     }
+    if found.is_empty() {
+        sentinels_are_there(draft, problems, &mut found);
+    }
     public_needs_password(draft, problems, &mut found);
     no_loop(draft, &mut found);
+    no_loop_by_map(&draft.config, &mut found);
     ordered_pairs(&draft.config, &mut found);
     for (names, message) in found {
         problems.0.push(problem(draft, names, message));
@@ -90,7 +95,10 @@ fn is_refused(problems: &Problems, name: &str) -> bool {
 /// Joins what says where the servers are and how to log in there. The separate user and password take the place of those
 /// in the URL; among shards they are for those that have none, since each may have its own.
 fn merge_upstream(draft: &mut Draft, problems: &Problems, found: &mut Vec<Finding>) {
-    let (user, password) = (draft.upstream_user.take(), draft.upstream_password.take());
+    let login =
+        Login { user: draft.upstream_user.take(), password: draft.upstream_password.take() };
+    let sentinel =
+        Login { user: draft.sentinel_user.take(), password: draft.sentinel_password.take() };
     if draft.is_set("sharding.shards") {
         // An option that was refused is at its default now, against which the others would be held wrongly.
         let refused = problems
@@ -100,7 +108,7 @@ fn merge_upstream(draft: &mut Draft, problems: &Problems, found: &mut Vec<Findin
         if refused {
             return;
         }
-        match draft.sharding.resolve(user.as_deref(), password.as_ref()) {
+        match draft.sharding.resolve(&login, &sentinel) {
             Ok(mut sharding) => {
                 let given = EJECT.iter().any(|name| draft.is_set(name));
                 sharding.eject = given.then_some(draft.sharding.eject);
@@ -111,10 +119,64 @@ fn merge_upstream(draft: &mut Draft, problems: &Problems, found: &mut Vec<Findin
         return;
     }
     let mut url = draft.upstream.clone();
-    url.user = user.or(url.user);
-    url.password = password.or(url.password);
+    url.user = login.user.or(url.user);
+    url.password = login.password.or(url.password);
     user_needs_password(draft, &url, found);
+    if let PoolKind::Sentinel { user, password, .. } = &mut url.pool {
+        *user = sentinel.user.or(user.take());
+        *password = sentinel.password.or(password.take());
+        // A password that was given but could not be read has its own message.
+        if user.is_some() && password.is_none() && !is_refused(problems, "sentinel_password_file") {
+            found.push((
+                if draft.is_set("sentinel_user") { SENTINEL_USER } else { &["upstream"] },
+                SENTINEL_USER_ALONE.to_owned(),
+            ));
+        }
+    }
     draft.config.upstream = Upstream::One(url);
+}
+
+/// What is about sentinels needs some.
+fn sentinels_are_there(draft: &Draft, problems: &Problems, found: &mut Vec<Finding>) {
+    let is_sentinel = |url: &UpstreamUrl| matches!(url.pool, PoolKind::Sentinel { .. });
+    let unknown = is_refused(problems, "upstream")
+        || problems
+            .0
+            .iter()
+            .any(|p| p.key.as_deref().is_some_and(|key| key.starts_with("sharding.")));
+    if unknown || draft.config.upstream.urls().any(is_sentinel) {
+        return;
+    }
+    for name in NEED_SENTINELS.iter().filter(|name| draft.is_set(name[0])) {
+        let message =
+            "set without a redis-sentinel:// URL, which it is about; give one, or leave this out";
+        found.push((name, message.to_owned()));
+    }
+}
+
+/// Options that say how to log in at sentinels.
+const NEED_SENTINELS: [&[&str]; 3] =
+    [SENTINEL_USER, &["sentinel_password"], &["sentinel_password_file"]];
+const SENTINEL_USER: &[&str] = &["sentinel_user"];
+
+/// `AUTH` at a sentinel has no form with a user alone either.
+pub(crate) const SENTINEL_USER_ALONE: &str = "a user at the sentinels without a password; give sentinel_password_file, sentinel_password, or \
+     sentinel_password=… in the URL (for a user with `nopass` any password does)";
+
+/// User and password that stand apart from a URL.
+pub(crate) struct Login {
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<Secret>,
+}
+
+impl Login {
+    /// Gives this login to whoever has neither user nor password.
+    pub(crate) fn complete(&self, user: &mut Option<String>, password: &mut Option<Secret>) {
+        if user.is_none() && password.is_none() {
+            user.clone_from(&self.user);
+            password.clone_from(&self.password);
+        }
+    }
 }
 
 /// `AUTH` has no form with a user alone.
@@ -168,6 +230,23 @@ fn no_loop(draft: &Draft, found: &mut Vec<Finding>) {
     }
 }
 
+/// The same by way of an address that a server tells.
+fn no_loop_by_map(config: &Config, found: &mut Vec<Finding>) {
+    let targets = config.address_map.iter().filter_map(|entry| match entry {
+        MappedAddress::Port { to_host, to_port, .. } => {
+            Some(UpstreamAddress::Tcp { host: to_host.clone(), port: *to_port })
+        }
+        MappedAddress::Host { .. } => None,
+    });
+    for target in targets {
+        if let Some(own) = config.listen.iter().find(|listen| is_same(listen, &target)) {
+            let message =
+                format!("leads to `{own}`, where the proxy itself listens; change one of the two");
+            found.push((&["address_map", "listen"], message));
+        }
+    }
+}
+
 /// Whether a connection to `upstream` would surely come back to where we listen.
 fn is_same(listen: &ListenAddress, upstream: &UpstreamAddress) -> bool {
     match (listen, upstream) {
@@ -192,7 +271,7 @@ fn is_loopback(host: &str) -> bool {
 /// Bounds that must not cross.
 fn ordered_pairs(config: &Config, found: &mut Vec<Finding>) {
     let (limits, timeouts) = (&config.limits, &config.timeouts);
-    let pairs: [(&'static [&'static str], u64, u64); 5] = [
+    let pairs: [(&'static [&'static str], u64, u64); 6] = [
         (
             &["limits.client_out_high_bytes", "limits.client_out_max_bytes"],
             limits.client_out_high_bytes as u64,
@@ -212,6 +291,11 @@ fn ordered_pairs(config: &Config, found: &mut Vec<Finding>) {
             &["timeouts.reconnect_min_ms", "timeouts.reconnect_max_ms"],
             timeouts.reconnect_min_ms,
             timeouts.reconnect_max_ms,
+        ),
+        (
+            &["limits.conns_per_node", "limits.upstream_conns_max"],
+            limits.conns_per_node as u64,
+            limits.upstream_conns_max as u64,
         ),
         (
             &["workers", "limits.upstream_conns_max"],

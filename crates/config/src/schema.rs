@@ -9,6 +9,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use engine::command::CommandId;
 use engine::settings::ReadPolicy;
 
 use crate::address::{ListenAddress, PoolKind, UpstreamAddress, UpstreamUrl};
@@ -40,6 +41,10 @@ pub struct Config {
     pub protected_mode: bool,
     /// The name our connections carry on the server (`CLIENT SETNAME`). Empty: no name is set.
     pub client_name_upstream: String,
+    /// The file that the password at sentinels was read from, if it was.
+    pub sentinel_password_file: Option<PathBuf>,
+    /// What to connect to instead of addresses that servers tell. None twice.
+    pub address_map: Vec<MappedAddress>,
     /// Which copy answers reads.
     pub reads: Reads,
     /// How respool shows itself to clients that know clusters.
@@ -63,6 +68,42 @@ pub enum Upstream {
     Shards(Sharding),
 }
 
+/// What to connect to instead of an address that a server tells. Hosts are names or IP addresses, IPv6 without brackets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MappedAddress {
+    /// In the place of one host and port.
+    Port {
+        /// As it is told.
+        host: String,
+        /// As it is told.
+        port: u16,
+        /// What to connect to.
+        to_host: String,
+        /// What to connect to.
+        to_port: u16,
+    },
+    /// In the place of a host, with any port that has no entry of its own.
+    Host {
+        /// As it is told.
+        host: String,
+        /// What to connect to, with the same port.
+        to_host: String,
+    },
+}
+
+impl MappedAddress {
+    /// Whether both say where the same place is.
+    pub(crate) fn is_same_place(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Port { host, port, .. }, Self::Port { host: other, port: other_port, .. }) => {
+                (host, port) == (other, other_port)
+            }
+            (Self::Host { host, .. }, Self::Host { host: other, .. }) => host == other,
+            _ => false,
+        }
+    }
+}
+
 /// Which copy of the data answers requests that only read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reads {
@@ -72,6 +113,10 @@ pub struct Reads {
     pub lag_max: usize,
     /// Zone of this respool, for the policy `zone`.
     pub zone: Option<String>,
+    /// Zones of servers, by `host:port` or host (IPv6 `[::1]:6379`, `::1`), instead of what they tell. None twice.
+    pub zones: Vec<(String, String)>,
+    /// Commands that always go to the primary.
+    pub primary_commands: Vec<CommandId>,
 }
 
 /// How respool shows itself to clients that know clusters.
@@ -135,6 +180,8 @@ pub struct Limits {
     pub large_transfers_max: usize,
     /// Longest bulk string in a request (Redis: `proto-max-bulk-len`).
     pub bulk_bytes_max: usize,
+    /// Shared connections to one server over all workers, for each protocol and database; 0: one for each worker.
+    pub conns_per_node: usize,
     /// Connections to one node, over all workers.
     pub upstream_conns_max: usize,
 }
@@ -265,6 +312,8 @@ impl Default for Config {
             password_file: None,
             protected_mode: true,
             client_name_upstream: "respool".to_owned(),
+            sentinel_password_file: None,
+            address_map: Vec::new(),
             reads: Reads::default(),
             facade: Facade::default(),
             timeouts: Timeouts::default(),
@@ -318,6 +367,7 @@ impl Default for Limits {
             large_request_bytes: 256 * KIB,
             large_transfers_max: 16,
             bulk_bytes_max: 512 * MIB,
+            conns_per_node: 0,
             upstream_conns_max: 256,
         }
     }

@@ -19,8 +19,7 @@ use engine::route::hash::Hash;
 use engine::route::shard::{Compat, Distribution, SHARDS_MAX, Shard, Shards, ShardsError};
 
 use crate::address::{PoolKind, UpstreamUrl};
-use crate::rules::Finding;
-use crate::secret::Secret;
+use crate::rules::{Finding, Login, SENTINEL_USER_ALONE};
 
 pub(crate) use entry::{Entry, SHARD_FORMS};
 
@@ -116,11 +115,12 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Joins the options, and checks all rules between them. `user` and `password` are for shards whose URL has neither.
+    /// Joins the options, and checks all rules between them. `login` and `sentinel` are for shards whose URL has neither user nor
+    /// password.
     pub(crate) fn resolve(
         &self,
-        user: Option<&str>,
-        password: Option<&Secret>,
+        login: &Login,
+        sentinel: &Login,
     ) -> Result<Sharding, Vec<Finding>> {
         let mut found = Vec::new();
         let layout = self.distribution.or_else(|| Layout::default_of(self.compat));
@@ -133,7 +133,7 @@ impl Draft {
         }
         let tag = self.tag(&mut found);
         let distribution = self.distribution(layout, &mut found);
-        let shards = self.shards(layout, user, password, &mut found);
+        let shards = self.shards(layout, login, sentinel, &mut found);
         check_databases(&shards, &mut found);
         let (Some(distribution), true) = (distribution, found.is_empty()) else {
             return Err(found);
@@ -199,8 +199,8 @@ impl Draft {
     fn shards(
         &self,
         layout: Option<Layout>,
-        user: Option<&str>,
-        password: Option<&Secret>,
+        login: &Login,
+        sentinel: &Login,
         found: &mut Vec<Finding>,
     ) -> Vec<ShardUrl> {
         let mut shards: Vec<ShardUrl> = Vec::with_capacity(self.entries.len());
@@ -216,13 +216,16 @@ impl Draft {
                     continue;
                 }
             };
-            if shard.url.user.is_none() && shard.url.password.is_none() {
-                shard.url.user = user.map(str::to_owned);
-                shard.url.password = password.cloned();
+            login.complete(&mut shard.url.user, &mut shard.url.password);
+            if let PoolKind::Sentinel { user, password, .. } = &mut shard.url.pool {
+                sentinel.complete(user, password);
+                if user.is_some() && password.is_none() {
+                    wrong(format!("has {SENTINEL_USER_ALONE}"));
+                }
             }
             if shard.url.user.is_some() && shard.url.password.is_none() {
-                wrong("has a user without a password; give user:password@ in its URL, or \
-                       upstream_password_file and no user in the URL (for a user with `nopass` any password does)".to_owned());
+                wrong("has a user without a password; give user:password@ in its URL, \
+                       password_file=PATH behind it, or upstream_password_file and no user in the URL (for a user with `nopass` any password does)".to_owned());
             }
             let is_it = |other: &ShardUrl| {
                 (&other.url.address, &other.url.pool) == (&shard.url.address, &shard.url.pool)

@@ -396,6 +396,9 @@ fn the_example_holds_the_defaults() {
         let skipped = [
             "upstream_user",
             "upstream_password",
+            "sentinel_",
+            "address_map",
+            "zones =",
             "password",
             "workers",
             "file =",

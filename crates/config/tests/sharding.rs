@@ -214,7 +214,7 @@ hash_tag = "{}}"
 buckets = ["0-2", "1,3", 4, "65536"]
 shard = "a"
 "#;
-    let forms = "a URL as for `upstream`, behind it weight=N and name=TEXT if needed, as in \"redis://10.0.0.1:6379 weight=2 name=a\"; \
+    let forms = "a URL as for `upstream`, behind it weight=N, name=TEXT, password_file=PATH and sentinel_password_file=PATH if needed, as in \"redis://10.0.0.1:6379 weight=2 name=a\"; \
                  or host:port:weight and a name if there is one, as twemproxy and overlord write it: \"10.0.0.1:6379:2 a\"";
     let buckets =
         "for each shard its buckets as numbers below 65536 joined by `-`, such as \"0-2-4\"";
@@ -225,7 +225,7 @@ shard = "a"
 r.toml:5:3: sharding.shards: what has no :// in it is read as a server of a list, and it has no port; allowed: {forms}
 r.toml:6:3: sharding.shards: the weight is not a whole number from 1 to 4294967295
 r.toml:7:3: sharding.shards: found a number; allowed: {forms}
-r.toml:8:3: sharding.shards: behind the URL only weight=N and name=TEXT can follow; a space in a password is written %20
+r.toml:8:3: sharding.shards: behind the URL only weight=N, name=TEXT, password_file=PATH and sentinel_password_file=PATH can follow; a space in a password is written %20
 r.toml:10:10: sharding.compat: found the string \"nutcracker\"; allowed: twemproxy, twemproxy-arm, overlord, predixy, camellia
 r.toml:11:16: sharding.distribution: found the string \"ring\"; allowed: ketama, modula, random, buckets
 r.toml:12:8: sharding.hash: found the string \"sha1\"; allowed: fnv1_64, fnv1a_64, fnv1_32, fnv1a_32, crc16, crc32, crc32a, md5, murmur, hsieh, jenkins, one_at_a_time, atol, java31
@@ -286,7 +286,7 @@ fn shards_that_do_not_go_together_are_refused() {
         ),
         (
             "shards = [\"redis://u@a\", \"b:1:1\"]".to_owned(),
-            "r.toml:2:10: sharding.shards: shard 1 has a user without a password; give user:password@ in its URL, or upstream_password_file and no user in the URL (for a user with `nopass` any password does)",
+            "r.toml:2:10: sharding.shards: shard 1 has a user without a password; give user:password@ in its URL, password_file=PATH behind it, or upstream_password_file and no user in the URL (for a user with `nopass` any password does)",
         ),
         (
             "shards = [\"a:1:1\", \"127.0.0.1:6380:1\"]".to_owned(),

@@ -109,9 +109,9 @@ impl Engine {
         Availability::Wait(id)
     }
 
-    /// The key of the ordinary traffic to a node.
+    /// The key of the first connection for the ordinary traffic to a node, which our own questions take.
     pub(crate) fn shared_key(&self, node: NodeId, protocol: Protocol, db: u32) -> UpstreamKey {
-        UpstreamKey { node, resp3: protocol == Protocol::Resp3, db, lane: Lane::Shared }
+        UpstreamKey { node, resp3: protocol == Protocol::Resp3, db, lane: Lane::Shared, conn: 0 }
     }
 
     /// How texts name a node.
@@ -148,7 +148,7 @@ impl Engine {
             && key.db == self.settings.node.db
             && let Some(node) = self.nodes.get_mut(key.node)
         {
-            node.shared[usize::from(key.resp3)] = id;
+            node.set_shared(key.conn, usize::from(key.resp3), id);
         }
     }
 

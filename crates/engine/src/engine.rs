@@ -146,12 +146,15 @@ pub struct Engine {
     pub(crate) epoch: u32,
     pub(crate) epoch_clients: u64,
     pub(crate) gone_clients: usize,
+    /// How many clients use each of the shared connections of a node; as long as their number.
+    pub(crate) conn_clients: Vec<u32>,
 }
 
 impl Engine {
     /// An engine with no clients and no connections. `seed` feeds the jitter of reconnects and nothing else.
     pub fn new(settings: Settings, seed: u64, now: Time) -> Self {
         let next_number = u64::from(settings.worker) + 1;
+        let conn_clients = alloc::vec![0; usize::from(settings.limits.shared_conns.max(1))];
         // What a configuration names was checked; without it, whatever is asked finds no owner.
         let router = Router::new(shards_of(&settings).unwrap_or(None));
         let mut engine = Self {
@@ -193,6 +196,7 @@ impl Engine {
             epoch: 1,
             epoch_clients: 0,
             gone_clients: 0,
+            conn_clients,
         };
         engine.begin_topology(now);
         engine
@@ -369,6 +373,8 @@ impl Engine {
                 );
             }
         }
+        let counted: u32 = self.conn_clients.iter().sum();
+        assert_eq!(counted as usize, self.clients.len(), "clients of all connections");
         for (id, client) in self.clients.iter() {
             client.places.check();
             assert!(

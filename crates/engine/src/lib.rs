@@ -34,6 +34,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod address_map;
 pub mod client;
 pub mod command;
 mod connect;

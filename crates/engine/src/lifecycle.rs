@@ -40,8 +40,20 @@ impl Engine {
         let identity = Identity { addr, laddr, ..Identity::default() };
         let mut client = Client::new(number, identity, now);
         client.db = self.settings.node.db;
+        client.conn = self.next_conn();
         client.authenticated = self.settings.password.is_none();
         Some(self.clients.insert(client))
+    }
+
+    /// The number of the shared connections that the fewest clients use; one more uses it now.
+    fn next_conn(&mut self) -> u16 {
+        let fewest = self.conn_clients.iter().enumerate().min_by_key(|(_, clients)| **clients);
+        let conn = fewest.map_or(0, |(conn, _)| conn);
+        if let Some(clients) = self.conn_clients.get_mut(conn) {
+            *clients += 1;
+        }
+        // There are as many as a `u16` of the settings said.
+        conn as u16
     }
 
     /// A client was turned away before it came here, because all workers together have too many.
@@ -341,6 +353,9 @@ impl Engine {
         self.end_stall(id);
         self.drop_transfer_of(id);
         let Some(mut client) = self.clients.remove(id) else { return false };
+        if let Some(clients) = self.conn_clients.get_mut(usize::from(client.conn)) {
+            *clients -= 1;
+        }
         self.gone_clients += 1;
         self.accounted_bytes -= client.accounted_bytes;
         client.out.clear(&mut self.pool);

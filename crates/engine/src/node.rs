@@ -11,6 +11,7 @@ use crate::ids::UpstreamId;
 use crate::topology::reads::Health;
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,6 +58,9 @@ pub struct Node {
     pub zone: String,
     /// The shared connections of the database that clients start in, for RESP2 and RESP3: what the short path looks at.
     pub shared: [Option<UpstreamId>; 2],
+    /// The same for the clients of the second and further connections (`Limits::shared_conns`), apart so that the usual case is no
+    /// slower for them.
+    pub more_shared: Vec<[Option<UpstreamId>; 2]>,
 }
 
 impl Node {
@@ -70,7 +74,34 @@ impl Node {
             health: Health::default(),
             zone: String::new(),
             shared: [None; 2],
+            more_shared: Vec::new(),
         }
+    }
+
+    /// The shared connection with this number, for RESP2 (0) or RESP3 (1).
+    #[inline]
+    pub fn shared_at(&self, conn: u16, resp3: usize) -> Option<UpstreamId> {
+        match usize::from(conn) {
+            0 => self.shared[resp3],
+            further => self.more_shared.get(further - 1)?[resp3],
+        }
+    }
+
+    /// Notes the shared connection with this number, or that there is none.
+    pub fn set_shared(&mut self, conn: u16, resp3: usize, id: Option<UpstreamId>) {
+        let further = usize::from(conn);
+        if further > self.more_shared.len() {
+            self.more_shared.resize(further, [None; 2]);
+        }
+        match further {
+            0 => self.shared[resp3] = id,
+            _ => self.more_shared[further - 1][resp3] = id,
+        }
+    }
+
+    /// All shared connections of the database that clients start in.
+    pub fn all_shared(&self) -> impl Iterator<Item = UpstreamId> {
+        self.shared.iter().chain(self.more_shared.iter().flatten()).copied().flatten()
     }
 }
 

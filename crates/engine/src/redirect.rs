@@ -71,6 +71,8 @@ pub(crate) struct Parked {
     resp3: bool,
     db: u32,
     lane: Lane,
+    /// As of the connection that it was on: what else its client sends takes the same.
+    conn: u16,
     /// Not before.
     due: Time,
     /// Given up after.
@@ -139,12 +141,12 @@ impl Engine {
         let mut named = None;
         let (target, wait_ms) = match classify(reply, &host) {
             Redirect::Moved(slot, address) => {
-                let node = self.find_node(pool, &address);
+                let node = self.told_node(pool, &address);
                 self.patch_slot(pool, slot, node);
                 named = Some(node);
                 (Target::Place(Place { pool, slot }), at_once_ms)
             }
-            Redirect::Ask(address) => (Target::Asking(self.find_node(pool, &address)), at_once_ms),
+            Redirect::Ask(address) => (Target::Asking(self.told_node(pool, &address)), at_once_ms),
             // A copy that cannot answer: its primary can.
             Redirect::Later if place.is_some() && self.set_unfit(key.node) => {
                 (place.map_or(Target::Node(key.node), Target::Place), at_once_ms)
@@ -166,6 +168,7 @@ impl Engine {
                 resp3: key.resp3,
                 db: key.db,
                 lane: key.lane,
+                conn: key.conn,
                 due: now.plus_ms(wait_ms),
                 until: if had_time { run.until } else { now.plus_ms(hold_ms) },
                 waits_for: None,
@@ -185,7 +188,7 @@ impl Engine {
         let pool = self.nodes.get(node).map_or(0, |node| node.pool);
         self.want_topology(pool);
         if let Redirect::Moved(slot, address) = classify(reply, &self.host_of(node)) {
-            let owner = self.find_node(pool, &address);
+            let owner = self.told_node(pool, &address);
             self.patch_slot(pool, slot, owner);
         }
         let error = reject::gave_up(1, &said(reply));
@@ -306,7 +309,8 @@ impl Engine {
             }
             return Some(later);
         };
-        let key = UpstreamKey { node, resp3: parked.resp3, db: parked.db, lane: parked.lane };
+        let &mut Parked { resp3, db, lane, conn, .. } = parked;
+        let key = UpstreamKey { node, resp3, db, lane, conn };
         match self.upstream_for(now, key, crate::ClientId::new(u32::MAX, 0)) {
             Availability::Ready(id) => {
                 self.write_parked(now, id, parked);
@@ -419,6 +423,7 @@ impl Engine {
             resp3: upstream.key.resp3,
             db: upstream.key.db,
             lane: upstream.key.lane,
+            conn: upstream.key.conn,
             due: now,
             until,
             waits_for: None,

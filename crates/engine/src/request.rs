@@ -308,7 +308,8 @@ impl Engine {
     ) -> Step {
         let Some(client) = self.clients.get(id) else { return Step::Gone };
         let resp3 = client.protocol == Protocol::Resp3;
-        let key = UpstreamKey { node: self.first_node, resp3, db: client.db, lane };
+        let (node, conn) = (self.first_node, conn_for(client, lane));
+        let key = UpstreamKey { node, resp3, db: client.db, lane, conn };
         let upstream_id = match self.upstream_for(now, key, id) {
             Availability::Ready(upstream) => upstream,
             Availability::Wait(upstream) => return Step::Hold(Hold::Upstream(upstream)),
@@ -364,6 +365,11 @@ impl Engine {
     }
 }
 
+/// Which of several connections alike a client's requests take. Only of the shared ones there are several.
+pub(crate) fn conn_for(client: &Client, lane: Lane) -> u16 {
+    if lane == Lane::Shared { client.conn } else { 0 }
+}
+
 /// How many more requests this client may have unanswered.
 fn room(client: &Client, limits: &Limits) -> u32 {
     if client.out.pending() + client.places.ready_bytes() > limits.client_out_high_bytes {
@@ -399,7 +405,13 @@ enum ShortPaths<'a> {
     /// All to the same upstream.
     One(UpstreamId),
     /// Each to the owner of its key.
-    Routed { router: &'a Router, nodes: &'a Slab<NodeKind, Node>, resp3: usize, reads: ShortReads },
+    Routed {
+        router: &'a Router,
+        nodes: &'a Slab<NodeKind, Node>,
+        conn: u16,
+        resp3: usize,
+        reads: ShortReads,
+    },
 }
 
 impl<'a> ShortPaths<'a> {
@@ -420,7 +432,7 @@ impl<'a> ShortPaths<'a> {
         }
         client.route_epoch = route_epoch;
         let resp3 = usize::from(client.protocol == Protocol::Resp3);
-        Some(Self::Routed { router, nodes, resp3, reads })
+        Some(Self::Routed { router, nodes, conn: client.conn, resp3, reads })
     }
 
     /// The upstream of a request, if the head of the request tells it.
@@ -428,7 +440,7 @@ impl<'a> ShortPaths<'a> {
     fn upstream(&self, command: CommandId, request: &Request, frame: &[u8]) -> Option<UpstreamId> {
         match self {
             Self::One(upstream) => Some(*upstream),
-            Self::Routed { router, nodes, resp3, reads } => {
+            Self::Routed { router, nodes, conn, resp3, reads } => {
                 let index = command.row().only_key_at()?;
                 if index >= request.args.min(HEAD_ARGS as u32) as usize {
                     return None;
@@ -442,7 +454,7 @@ impl<'a> ShortPaths<'a> {
                     ShortReads::Look if command.row().reads() => return None,
                     _ => router.node(place)?,
                 };
-                nodes.get(node)?.shared[*resp3]
+                nodes.get(node)?.shared_at(*conn, *resp3)
             }
         }
     }

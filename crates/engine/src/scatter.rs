@@ -24,6 +24,7 @@ use crate::limits::POOLED_BUFFER_BYTES;
 use crate::merge::{How, Merge, scan};
 use crate::reject;
 use crate::request::Step;
+use crate::request::conn_for;
 use crate::route::Known;
 use crate::settings::ReadPolicy;
 use crate::time::Time;
@@ -237,12 +238,12 @@ impl Engine {
     /// iteration begins again (`merge::scan`).
     fn ask_before_page(&mut self, now: Time, wish: &Wish<'_>, node: NodeId) {
         let Some(client) = self.clients.get(wish.id) else { return };
-        let (resp3, db) = (client.protocol == Protocol::Resp3, client.db);
+        let (resp3, db, conn) = (client.protocol == Protocol::Resp3, client.db, client.conn);
         let in_cluster = |node: &crate::node::Node| self.router.is_cluster(node.pool);
         if !self.nodes.get(node).is_some_and(in_cluster) {
             return;
         }
-        let key = UpstreamKey { node, resp3, db, lane: Lane::Shared };
+        let key = UpstreamKey { node, resp3, db, lane: Lane::Shared, conn };
         if let Availability::Ready(upstream) = self.upstream_for(now, key, wish.id) {
             self.write_topology_question(now, upstream);
         }
@@ -343,6 +344,7 @@ impl Engine {
     ) -> Option<Step> {
         let Some(client) = self.clients.get(wish.id) else { return Some(Step::Gone) };
         let (resp3, db) = (client.protocol == Protocol::Resp3, client.db);
+        let conn = conn_for(client, lane);
         for (index, part) in parts.iter().enumerate() {
             // Parts of one node often stand side by side; their way is the same.
             if index > 0 && parts[index - 1].node == part.node {
@@ -350,7 +352,7 @@ impl Engine {
                 ways.push(same);
                 continue;
             }
-            let key = UpstreamKey { node: part.node, resp3, db, lane };
+            let key = UpstreamKey { node: part.node, resp3, db, lane, conn };
             match self.upstream_for(now, key, wish.id) {
                 Availability::Ready(upstream) => ways.push(Ok(upstream)),
                 Availability::Wait(upstream) => return Some(Step::Hold(Hold::Upstream(upstream))),
@@ -442,8 +444,9 @@ impl Engine {
         lane: Lane,
     ) -> Step {
         let Some(client) = self.clients.get(wish.id) else { return Step::Gone };
-        let key =
-            UpstreamKey { node, resp3: client.protocol == Protocol::Resp3, db: client.db, lane };
+        let (resp3, db, conn) =
+            (client.protocol == Protocol::Resp3, client.db, conn_for(client, lane));
+        let key = UpstreamKey { node, resp3, db, lane, conn };
         let upstream = match self.upstream_for(now, key, wish.id) {
             Availability::Ready(upstream) => upstream,
             Availability::Wait(upstream) => return Step::Hold(Hold::Upstream(upstream)),

@@ -3,6 +3,7 @@
 //! Plain data; the reading and checking of a configuration is `config`'s, the turning of one into the other is `server`'s.
 //! Secrets are bytes here, wrapped so that no `Debug` shows them.
 
+use crate::address_map::AddressMap;
 use crate::command::CommandId;
 use crate::node::Address;
 use crate::route::shard::{Shard, Sharding};
@@ -105,16 +106,21 @@ pub struct Reads {
     pub lag_bytes_max: u64,
     /// Zone of this proxy; empty: none.
     pub zone: String,
-    /// Zones of nodes, by label, for servers that do not tell it.
+    /// Zones of nodes, by label or by host alone (a label wins). They win over what servers tell.
     pub zones: Vec<(String, String)>,
     /// Reads that always go to the primary.
     pub primary_commands: Vec<CommandId>,
 }
 
 impl Reads {
-    /// The zone of a node: what the configuration says, else what the server told.
-    pub fn zone_of<'a>(&'a self, label: &str, told: &'a str) -> &'a str {
-        self.zones.iter().find(|(node, _)| node == label).map_or(told, |(_, zone)| zone)
+    /// The zone of a node: what the configuration says of its address, else of its host, else what the server told.
+    pub fn zone_of<'a>(&'a self, node: &'a crate::node::Node) -> &'a str {
+        let zone = |name: &str| self.zones.iter().find(|(known, _)| known == name);
+        let host = || match &node.address {
+            Address::Tcp { host, .. } => zone(host),
+            Address::Unix(_) => None,
+        };
+        zone(&node.label).or_else(host).map_or(&node.zone, |(_, zone)| zone)
     }
 }
 
@@ -183,6 +189,9 @@ pub struct Limits {
     pub large_transfers_max: usize,
     /// Upstreams of this worker to one server (databases × protocols, large requests). At it a further one is refused with an error.
     pub upstreams_max: usize,
+    /// Shared connections of this worker to one server, for each protocol and database in use; 1 at least. Clients are spread evenly over
+    /// them, and each keeps to the same ones.
+    pub shared_conns: u16,
     /// One argument of a request; above, `-ERR Protocol error: invalid bulk length` and a close (Redis' `proto-max-bulk-len`).
     pub bulk_bytes_max: u64,
 }
@@ -225,6 +234,8 @@ pub struct Settings {
     pub node: Node,
     /// How the servers behind belong together.
     pub pool: Pool,
+    /// What to connect to instead of addresses that servers tell.
+    pub address_map: AddressMap,
     /// Which copy answers reads.
     pub reads: Reads,
     /// How respool shows itself to clients that know clusters.
@@ -252,6 +263,7 @@ impl Default for Limits {
             large_request_bytes: 256 << 10,
             large_transfers_max: 16,
             upstreams_max: 256,
+            shared_conns: 1,
             bulk_bytes_max: 512 << 20,
         }
     }
@@ -288,6 +300,7 @@ impl Default for Settings {
                 client_name: Vec::new(),
             },
             pool: Pool::Standalone,
+            address_map: AddressMap::default(),
             reads: Reads::default(),
             facade: Facade::default(),
             shards: None,

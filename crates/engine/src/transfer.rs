@@ -119,7 +119,7 @@ impl Engine {
     ) -> Result<UpstreamId, TransferWait> {
         let Some(client) = self.clients.get(id) else { return Err(TransferWait::Hold(Hold::No)) };
         let resp3 = client.protocol == Protocol::Resp3;
-        let key = UpstreamKey { node, resp3, db: client.db, lane: Lane::Shared };
+        let key = UpstreamKey { node, resp3, db: client.db, lane: Lane::Shared, conn: 0 };
         let own = self.find_upstream(|up| up.role == Role::Transfer(id));
         let spare = || self.find_upstream(|up| matches!(up.role, Role::Spare(_)) && up.key == key);
         let upstream_id = match own.or_else(spare) {

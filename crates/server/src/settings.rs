@@ -4,9 +4,10 @@
 
 use crate::worker::gather::GatherOptions;
 use config::{
-    Config, ListenAddress, PoolKind, Secret, ShardUrl, Sharding, Upstream, UpstreamAddress,
-    UpstreamUrl,
+    Config, ListenAddress, MappedAddress, PoolKind, Secret, ShardUrl, Sharding, Upstream,
+    UpstreamAddress, UpstreamUrl,
 };
+use engine::address_map::AddressMap;
 use engine::node::Address;
 use engine::settings::{
     Eject, Facade, Limits, Node, Password, Pool, Reads, Settings, ShardSettings, ShardsSettings,
@@ -75,6 +76,25 @@ fn address(address: &UpstreamAddress) -> Address {
     }
 }
 
+/// What to connect to instead of addresses that servers tell.
+fn address_map(config: &Config) -> AddressMap {
+    let mut map = AddressMap::default();
+    for entry in config.address_map.iter().cloned() {
+        match entry {
+            MappedAddress::Port { host, port, to_host, to_port } => {
+                map.map_address(host, port, Address::tcp(to_host, to_port));
+            }
+            MappedAddress::Host { host, to_host } => map.map_host(host, to_host),
+        }
+    }
+    map
+}
+
+/// Shared connections of one worker to one server: as many for each worker, and one at least.
+fn shared_conns(per_node: usize, workers: usize) -> u16 {
+    u16::try_from(per_node.div_ceil(workers).max(1)).unwrap_or(u16::MAX)
+}
+
 /// How respool shows itself to clients that know clusters.
 fn facade(config: &Config) -> Facade {
     let announce = config.facade.announce.iter().map(|address| match address {
@@ -105,11 +125,13 @@ pub fn engine(config: &Config, index: usize) -> Settings {
         workers: workers as u32,
         node,
         pool,
+        address_map: address_map(config),
         reads: Reads {
             policy: config.reads.policy,
             lag_bytes_max: config.reads.lag_max as u64,
             zone: config.reads.zone.clone().unwrap_or_default(),
-            ..Reads::default()
+            zones: config.reads.zones.clone(),
+            primary_commands: config.reads.primary_commands.clone(),
         },
         facade: facade(config),
         shards,
@@ -125,6 +147,7 @@ pub fn engine(config: &Config, index: usize) -> Settings {
             large_request_bytes: limits.large_request_bytes as u64,
             large_transfers_max: limits.large_transfers_max.div_ceil(workers),
             upstreams_max: limits.upstream_conns_max.div_ceil(workers),
+            shared_conns: shared_conns(limits.conns_per_node, workers),
             bulk_bytes_max: limits.bulk_bytes_max as u64,
         },
         timeouts: Timeouts {

@@ -95,11 +95,6 @@ fn parse_sentinel(rest: &str) -> Result<UpstreamUrl, String> {
     }
     let Parameters { db, user: sentinel_user, password: sentinel_password } =
         parse_parameters(query)?;
-    if sentinel_user.is_some() && sentinel_password.is_none() {
-        return Err("sentinel_user without sentinel_password; AUTH has no form with a user alone \
-                    (for a user with `nopass` any password does)"
-            .to_owned());
-    }
     let (address, more_seeds) = parse_seeds(hosts, SENTINEL_PORT)?;
     let UserInfo { user, password } = parse_user_info(user_info)?;
     let pool =
@@ -294,7 +289,6 @@ mod tests {
             ("redis-sentinel://s1/m?db=x", "database"),
             ("redis-sentinel://s1/m?sentinel=x", "allowed: db=n"),
             ("redis-sentinel://s1/m?db=1&db=1", "db stands in the URL twice"),
-            ("redis-sentinel://s1/m?sentinel_user=u", "without sentinel_password"),
             ("redis-sentinel://s1,/m", "no host"),
             ("redis-sentinel:///m", "no host"),
         ] {

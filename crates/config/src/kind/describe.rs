@@ -7,6 +7,7 @@
 
 use engine::route::shard::BUCKETS_MAX;
 
+use super::entries::{MAP_FORMS, ZONE_FORMS};
 use super::{CPU_MAX, Kind};
 use crate::address::{LISTEN_FORMS, UPSTREAM_FORMS};
 use crate::compile::Draft;
@@ -46,6 +47,11 @@ impl Kind {
             Self::HashTag { .. } => {
                 "two printable ASCII characters, such as \"{}\", or nothing".to_owned()
             }
+            Self::AddressMap { .. } => MAP_FORMS.to_owned(),
+            Self::Zones { .. } => ZONE_FORMS.to_owned(),
+            Self::Commands { .. } => {
+                "names of commands, such as \"get\" or \"object|freq\"".to_owned()
+            }
         }
     }
 
@@ -67,6 +73,8 @@ impl Kind {
             Self::Shards { .. } => "list of shards",
             Self::Buckets { .. } => "list of strings",
             Self::HashTag { .. } => "two characters",
+            Self::AddressMap { .. } | Self::Zones { .. } => "table",
+            Self::Commands { .. } => "list of commands",
         }
     }
 
@@ -90,6 +98,9 @@ impl Kind {
             Self::Shards { .. } => "SHARD",
             Self::Buckets { .. } => "BUCKETS",
             Self::HashTag { .. } => "CHARS",
+            Self::AddressMap { .. } => "ADDRESS=ADDRESS",
+            Self::Zones { .. } => "ADDRESS=ZONE",
+            Self::Commands { .. } => "COMMANDS",
         }
     }
 
@@ -112,8 +123,16 @@ impl Kind {
                 at(draft).iter().map(|a| quoted(&a.to_string())).collect::<Vec<_>>().join(", ")
             )),
             Self::Upstream { at } => Some(quoted(&at(draft).to_string())),
-            // Only defaults are shown, and nothing is sharded by default.
-            Self::Shards { .. } | Self::Buckets { .. } | Self::HashTag { .. } => None,
+            Self::Commands { at } => {
+                let names: Vec<String> = at(draft).iter().map(|id| quoted(id.name())).collect();
+                Some(format!("[{}]", names.join(", ")))
+            }
+            // Only defaults are shown, and by default nothing is sharded and these tables are empty.
+            Self::Shards { .. }
+            | Self::Buckets { .. }
+            | Self::HashTag { .. }
+            | Self::AddressMap { .. }
+            | Self::Zones { .. } => None,
         }
     }
 }

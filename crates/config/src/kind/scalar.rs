@@ -17,6 +17,8 @@ pub(crate) enum Scalar<'a> {
     Integer(Option<i64>),
     /// A boolean of the file.
     Switch(bool),
+    /// A key and its value, a string, of a table in the file whose keys are the operator's own.
+    Pair(&'a str, &'a str),
     /// Something else of the file, by its name in TOML ("float", "table" ...).
     Other(&'static str),
 }
@@ -55,6 +57,8 @@ impl Scalar<'_> {
             Self::Integer(Some(n)) => format!("{n}"),
             Self::Integer(None) => "a number that is too large".to_owned(),
             Self::Switch(value) => value.to_string(),
+            // The value may be a password that stands in the wrong table.
+            Self::Pair(key, _) => format!("the entry \"{}\"", cut(key)),
             Self::Other(name) => format!("{} {name}", article(name)),
         }
     }
@@ -66,6 +70,7 @@ impl Scalar<'_> {
             Self::Word(_) | Self::Text(_) => "a string",
             Self::Integer(_) => "a number",
             Self::Switch(_) => "true or false",
+            Self::Pair(..) => "a string",
             Self::Other("table") => "a table",
             Self::Other("list") => "a list",
             Self::Other(_) => "another type",

@@ -10,11 +10,15 @@
 
 use engine::route::shard::{Compat, ServerLine, Shard};
 
+use std::path::{Path, PathBuf};
+
 use super::ShardUrl;
 use crate::address::{PoolKind, UpstreamAddress, UpstreamUrl};
+use crate::secret::Secret;
 
 /// What an entry looks like, for messages.
-pub(crate) const SHARD_FORMS: &str = "a URL as for `upstream`, behind it weight=N and name=TEXT if needed, as in \
+pub(crate) const SHARD_FORMS: &str = "a URL as for `upstream`, behind it weight=N, name=TEXT, password_file=PATH and \
+     sentinel_password_file=PATH if needed, as in \
      \"redis://10.0.0.1:6379 weight=2 name=a\"; or host:port:weight and a name if there is one, as twemproxy and overlord \
      write it: \"10.0.0.1:6379:2 a\"";
 
@@ -25,9 +29,16 @@ const NAME_BYTES_MAX: usize = 250;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
     /// A URL with what stood behind it.
-    Url { url: UpstreamUrl, weight: u32, name: Option<String> },
+    Url { url: Box<UpstreamUrl>, weight: u32, name: Option<String>, files: SecretFiles },
     /// A line of a server list, which was looked through already.
     Line(String),
+}
+
+/// Files that hold the passwords of one entry, until they are read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SecretFiles {
+    server: Option<PathBuf>,
+    sentinel: Option<PathBuf>,
 }
 
 impl Entry {
@@ -39,23 +50,47 @@ impl Entry {
             read_line(Compat::default(), text)?;
             return Ok(Self::Line(text.to_owned()));
         }
-        let url = UpstreamUrl::parse(first)?;
-        let (mut weight, mut name) = (None, None);
+        let url = Box::new(UpstreamUrl::parse(first)?);
+        let (mut weight, mut name, mut files) = (None, None, SecretFiles::default());
         for word in words {
             match word.split_once('=') {
                 Some(("weight", number)) if weight.is_none() => weight = Some(read_weight(number)?),
                 Some(("name", text)) if name.is_none() => name = Some(read_name(text)?),
-                Some(("weight" | "name", _)) => {
-                    return Err("weight= or name= stands there twice".to_owned());
+                Some(("password_file", path)) if files.server.is_none() => {
+                    files.server = Some(read_path(path)?);
+                }
+                Some(("sentinel_password_file", path)) if files.sentinel.is_none() => {
+                    files.sentinel = Some(read_path(path)?);
+                }
+                Some(("weight" | "name" | "password_file" | "sentinel_password_file", _)) => {
+                    return Err("one of the words behind the URL stands there twice".to_owned());
                 }
                 _ => {
-                    return Err("behind the URL only weight=N and name=TEXT can follow; a space in a password is written \
-                                %20"
+                    return Err("behind the URL only weight=N, name=TEXT, password_file=PATH and \
+                                sentinel_password_file=PATH can follow; a space in a password is written %20"
                         .to_owned());
                 }
             }
         }
-        Ok(Self::Url { url, weight: weight.unwrap_or(1), name })
+        files.check(&url)?;
+        Ok(Self::Url { url, weight: weight.unwrap_or(1), name, files })
+    }
+
+    /// Reads the passwords that are in files; `read` gets a path and how messages call it.
+    pub(crate) fn read_secrets(
+        &mut self,
+        read: &dyn Fn(&Path, &str) -> Result<Secret, String>,
+    ) -> Result<(), String> {
+        let Self::Url { url, files, .. } = self else { return Ok(()) };
+        if let Some(path) = files.server.take() {
+            url.password = Some(read(&path, "its password_file")?);
+        }
+        if let Some(path) = files.sentinel.take()
+            && let PoolKind::Sentinel { password, .. } = &mut url.pool
+        {
+            *password = Some(read(&path, "its sentinel_password_file")?);
+        }
+        Ok(())
     }
 
     /// Gives the entry the name that `compat` gives it. Without `names_count` any name does.
@@ -65,15 +100,31 @@ impl Entry {
     pub(super) fn resolve(&self, compat: Compat, names_count: bool) -> Result<ShardUrl, String> {
         match self {
             Self::Line(line) => read_line(compat, line).map_err(|error| format!(": {error}")),
-            Self::Url { url, weight, name } => {
+            Self::Url { url, weight, name, .. } => {
                 let name = name.clone().or_else(|| default_name(compat, url, *weight));
                 let name = name.or_else(|| (!names_count).then(|| url.to_string()));
                 let name = name.ok_or(
                     "has no name, by which its keys would be found again when its URL changes; add name=TEXT",
                 )?;
                 let shard = Shard { name, weight: *weight };
-                Ok(ShardUrl { url: url.clone(), shard })
+                Ok(ShardUrl { url: UpstreamUrl::clone(url), shard })
             }
+        }
+    }
+}
+
+impl SecretFiles {
+    /// Whether each file is for a password that has no other place.
+    fn check(&self, url: &UpstreamUrl) -> Result<(), String> {
+        let twice = |what| Err(format!("has {what} and the file of it; give one of the two"));
+        if self.server.is_some() && url.password.is_some() {
+            return twice("a password in its URL");
+        }
+        match &url.pool {
+            _ if self.sentinel.is_none() => Ok(()),
+            PoolKind::Sentinel { password: Some(_), .. } => twice("sentinel_password in its URL"),
+            PoolKind::Sentinel { .. } => Ok(()),
+            _ => Err("has a sentinel_password_file and no redis-sentinel:// URL".to_owned()),
         }
     }
 }
@@ -109,6 +160,13 @@ fn read_line(compat: Compat, line: &str) -> Result<ShardUrl, String> {
     let address = UpstreamAddress::from_server_line(&address)?;
     let pool = PoolKind::Standalone;
     Ok(ShardUrl { url: UpstreamUrl { address, pool, user: None, password: None, db: 0 }, shard })
+}
+
+fn read_path(text: &str) -> Result<PathBuf, String> {
+    if text.is_empty() || text.contains('\0') {
+        return Err("the path of a password file is empty or has a NUL".to_owned());
+    }
+    Ok(PathBuf::from(text))
 }
 
 fn read_weight(text: &str) -> Result<u32, String> {
@@ -180,6 +238,11 @@ mod tests {
             ("redis://u:hunter2@h weight=0", "not a whole number"),
             ("redis://u:hunter2@h weight=+1", "not a whole number"),
             ("redis://u:hunter2@h weight=1 weight=2", "twice"),
+            ("redis://u@h password_file=hunter2 password_file=b", "twice"),
+            ("redis://u:hunter2@h password_file=a", "give one of the two"),
+            ("redis://u@h password_file=", "path of a password file"),
+            ("redis://u@h sentinel_password_file=hunter2", "no redis-sentinel"),
+            ("redis-sentinel://s/m?sentinel_password=hunter2 sentinel_password_file=a", "give one"),
             ("redis://u:hunter2@h name=", "printable"),
             (&long, "printable"),
             ("redis://u:hunter2@h/x", "database"),

@@ -98,6 +98,9 @@ pub struct Client {
     pub places: Places,
     /// The upstream of the last request: still right unless it was retired or the client changed its key.
     pub upstream: Option<UpstreamId>,
+    /// Which of a node's shared connections it uses: the same as long as it lives, so that its requests cannot overtake each other
+    /// and it reads what it wrote.
+    pub conn: u16,
     /// Which owners of slots its last request was sent by (see `topology`).
     pub route_epoch: u32,
     /// Why nothing is processed.
@@ -149,6 +152,7 @@ impl Client {
             out: Output::default(),
             places: Places::default(),
             upstream: None,
+            conn: 0,
             route_epoch: 0,
             hold: Hold::No,
             protocol: Protocol::Resp2,

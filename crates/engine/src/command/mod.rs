@@ -65,6 +65,11 @@ impl CommandId {
         self.row().name
     }
 
+    /// Every row, subcommands behind their container.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0..COUNT as u16).map(Self)
+    }
+
     /// The rows of a container's subcommands; empty for a plain command.
     pub fn subcommands(self) -> impl Iterator<Item = Self> {
         let first = self.0 + 1;

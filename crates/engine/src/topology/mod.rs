@@ -339,11 +339,20 @@ impl Engine {
         self.router.is_one()
     }
 
-    /// The node of a pool at an address, made known if it is new.
+    /// The node of a pool at an address, made known if it is new. For addresses that a server told there is [`Self::told_node`].
     pub(crate) fn find_node(&mut self, pool: u16, address: &Address) -> NodeId {
         let is_it = |node: &Node| node.pool == pool && node.address == *address;
         let known = self.nodes.iter().find(|(_, node)| is_it(node)).map(|(id, _)| id);
         known.unwrap_or_else(|| self.nodes.insert(Node::new(pool, address.clone())))
+    }
+
+    /// The node at an address that a server told: every such address comes through here, and becomes what the operator says that it
+    /// is from where we stand.
+    pub(crate) fn told_node(&mut self, pool: u16, told: &Address) -> NodeId {
+        match self.settings.address_map.at(told) {
+            Some(address) => self.find_node(pool, &address),
+            None => self.find_node(pool, told),
+        }
     }
 
     /// What becomes of a request for a place that nobody has: it waits a while, then fails.
@@ -405,9 +414,9 @@ impl Engine {
         let mut table = Vec::with_capacity(ranges.len());
         let mut owners: Vec<Owner> = Vec::new();
         for range in ranges {
-            let primary = self.find_node(pool, &range.primary);
+            let primary = self.told_node(pool, &range.primary);
             let replicas: Vec<_> =
-                range.replicas.iter().map(|replica| self.find_node(pool, replica)).collect();
+                range.replicas.iter().map(|replica| self.told_node(pool, replica)).collect();
             let known = owners.iter().position(|owner| owner.primary == primary);
             let index = known.unwrap_or_else(|| {
                 owners.push(Owner::new(primary, replicas));
@@ -423,7 +432,7 @@ impl Engine {
 
     /// Sentinels said who the primary is.
     pub(crate) fn apply_primary(&mut self, now: Time, pool: u16, address: &Address) {
-        let node = self.find_node(pool, address);
+        let node = self.told_node(pool, address);
         let Some(state) = self.router.pool_mut(pool) else { return };
         let Topology::Sentinel(group) = &mut state.topology else { return };
         let before = group.primary.replace(node);
@@ -442,7 +451,7 @@ impl Engine {
 
     /// Sentinels told of replicas.
     pub(crate) fn apply_replicas(&mut self, pool: u16, addresses: &[Address]) {
-        let nodes = self.find_nodes(pool, addresses);
+        let nodes = self.told_nodes(pool, addresses);
         let Some(state) = self.router.pool_mut(pool) else { return };
         let Topology::Sentinel(group) = &mut state.topology else { return };
         group.replicas = nodes;
@@ -452,7 +461,7 @@ impl Engine {
 
     /// A sentinel told of the others. Itself it leaves out.
     pub(crate) fn apply_sentinels(&mut self, pool: u16, teller: NodeId, addresses: &[Address]) {
-        let mut nodes = self.find_nodes(pool, addresses);
+        let mut nodes = self.told_nodes(pool, addresses);
         let Some(state) = self.router.pool_mut(pool) else { return };
         let Topology::Sentinel(group) = &mut state.topology else { return };
         if group.found.contains(&teller) && !nodes.contains(&teller) {
@@ -464,8 +473,8 @@ impl Engine {
         self.forget_nodes();
     }
 
-    fn find_nodes(&mut self, pool: u16, addresses: &[Address]) -> Vec<NodeId> {
-        addresses.iter().map(|address| self.find_node(pool, address)).collect()
+    fn told_nodes(&mut self, pool: u16, addresses: &[Address]) -> Vec<NodeId> {
+        addresses.iter().map(|address| self.told_node(pool, address)).collect()
     }
 
     /// This server was named as the primary and says itself that it is a copy: the sentinel that named it has not heard of the last change

@@ -121,14 +121,13 @@ impl Engine {
         let all = [(primary, true)].into_iter().chain(replicas.iter().map(|node| (*node, false)));
         let fit = all.filter_map(|(id, is_primary)| {
             let node = self.nodes.get(id)?;
-            let down = node.shared.iter().flatten().any(|up| self.is_down(*up));
+            let down = node.all_shared().any(|up| self.is_down(up));
             let zone = &self.settings.reads.zone;
             (!down && (is_primary || !node.health.unfit)).then(|| Reader {
                 node: id,
                 is_primary,
                 latency_us: node.health.latency_us,
-                in_zone: !zone.is_empty()
-                    && self.settings.reads.zone_of(&node.label, &node.zone) == zone,
+                in_zone: !zone.is_empty() && self.settings.reads.zone_of(node) == zone,
             })
         });
         fit.collect()

@@ -141,7 +141,7 @@ impl Engine {
             Topology::Sentinel(_) => Lane::Sentinel,
             _ => Lane::Shared,
         };
-        let key = UpstreamKey { node, resp3: lane == Lane::Sentinel, db: 0, lane };
+        let key = UpstreamKey { node, resp3: lane == Lane::Sentinel, db: 0, lane, conn: 0 };
         let refused = self
             .by_key
             .get(&key)

@@ -192,7 +192,13 @@ mod tests {
         let mut node = Settings::default().node;
         node.password = Some(Password::new(*b"pw"));
         node.client_name = b"respool".to_vec();
-        let key = UpstreamKey { node: NodeId::new(0, 1), resp3: true, db: 4, lane: Lane::Shared };
+        let key = UpstreamKey {
+            node: NodeId::new(0, 1),
+            resp3: true,
+            db: 4,
+            lane: Lane::Shared,
+            conn: 0,
+        };
         let mut out = Vec::new();
         assert_eq!(write(&mut out, &node, &key), [OwnCommand::Hello, OwnCommand::Select]);
         let mut expected = Vec::new();

@@ -39,6 +39,8 @@ pub struct UpstreamKey {
     pub db: u32,
     /// Ordinary or control.
     pub lane: Lane,
+    /// Which of several alike: that of the client (`Client::conn`). 0 where there is one, and for what the proxy asks itself.
+    pub conn: u16,
 }
 
 impl UpstreamKey {

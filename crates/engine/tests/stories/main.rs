@@ -5,9 +5,11 @@
 
 mod words;
 
+mod address_map;
 mod bounds;
 mod client_command;
 mod cluster;
+mod conns;
 mod facade;
 mod greeting;
 mod hello_auth;

@@ -454,3 +454,15 @@ fn a_primary_that_is_down_leaves_reads_of_its_copies_alone() {
     assert_eq!(who_reads(&mut story, 4), [0, 2, 2]);
     story.client("a").says("SET k 2").gets(&lost("n1", "connect: Connection refused"));
 }
+
+#[test]
+fn a_zone_can_be_that_of_a_host_and_an_address_knows_better() {
+    let mut story = copies_with(ReadPolicy::Zone, |settings| {
+        settings.reads.zone = "here".to_string();
+        settings.reads.zones =
+            [("n1", "there"), ("r1", "here"), ("r2", "here"), ("r1:7000", "there")]
+                .map(|(node, zone)| (node.to_string(), zone.to_string()))
+                .to_vec();
+    });
+    assert_eq!(who_reads(&mut story, 4), [0, 0, 4]);
+}
