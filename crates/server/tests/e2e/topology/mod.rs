@@ -6,6 +6,7 @@
 //!   reshard   MOVED, ASK, TRYAGAIN at a known moment     rows 7, 8 of the fault matrix
 //!   failover  graceful, FORCE, kill, stop                rows 1 to 5
 //!   nodes     addresses, partitions, losses, newcomers   rows 3, 6, 10 to 16
+//!   options   address map, connections per node, zones, commands kept to the primary, password files
 //!   keys      requests for several keys or all servers   rows 25, 26
 //!   alike     a cluster beside a single server
 //!   sentinel  +switch-master and its neighbours
@@ -19,6 +20,7 @@ mod alike;
 mod failover;
 mod keys;
 mod nodes;
+mod options;
 mod reshard;
 mod sentinel;
 mod shards;
