@@ -137,3 +137,14 @@ fn the_scans_of_one_key_go_to_its_node_untouched() {
     story.node("n1").gets("SSCAN a4 0");
     story.node("n3").gets("ZSCAN c1 5");
 }
+
+/// The word of who owns what must come before the page, so both take the same connection.
+#[test]
+fn the_question_before_a_page_takes_the_connection_of_its_client() {
+    let mut story = Story::warm_cluster_with(|settings| settings.limits.shared_conns = 2);
+    story.client("b").says("GET a4");
+    story.node_conn("n1", 2).gets("GET a4").answers("nil");
+    story.holds_the_table().client("b").gets("nil").says("SCAN 0");
+    story.node_conn("n1", 1).gets_nothing();
+    story.node_conn("n1", 2).gets(["CLUSTER SLOTS", "SCAN 0"]);
+}
