@@ -5,8 +5,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::ops::Range;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use testkit::admin::Login;
 use testkit::cluster::{RedisCluster, SlotMove};
@@ -14,7 +15,7 @@ use testkit::frames::request;
 use testkit::relay::Relay;
 use testkit::{Conn, RedisServer, Respool, SentinelGroup, wait};
 
-use super::{during, front, key_on, load, reshard};
+use super::{during, front, key_on, load};
 use crate::setup::{RESPOOL, SOON};
 
 /// How many connections of the proxy in RESP2 a server has now. The proxy gives all of them its name.
@@ -111,15 +112,17 @@ fn what_sentinels_tell_is_mapped_before_and_after_a_failover() {
     wait::until_true("connections through the relay", SOON, || all_through_the_relay(primary));
 }
 
-/// Clients of several threads, each of which reads what it just wrote, in pipelines and one by one.
-fn write_and_read(proxy: &Respool, clients: usize, rounds: usize) {
+/// Clients of several threads, each of which reads what it just wrote, in pipelines and one by one. Rounds go on where those
+/// of an earlier call ended, since their counters are still there.
+fn write_and_read(proxy: &Respool, clients: usize, rounds: Range<usize>) {
     thread::scope(|scope| {
         for thread in 0..8 {
+            let rounds = rounds.clone();
             scope.spawn(move || {
                 let mut conns: Vec<(Conn, String)> = (0..clients / 8)
                     .map(|n| (proxy.connect(), key_on(n as u16 % 3, (thread * 50 + n) as u16)))
                     .collect();
-                for round in 0..rounds {
+                for round in rounds {
                     for (conn, key) in &mut conns {
                         let value = format!("{round:04}");
                         let requests = [
@@ -146,7 +149,7 @@ fn a_server_has_as_many_connections_as_the_option_says() {
         let args: Vec<&str> =
             option.into_iter().flat_map(|n| ["--limits-conns-per-node", n]).collect();
         let proxy = Respool::to(RESPOOL, server.endpoint()).args(&args).start();
-        write_and_read(&proxy, 200, 5);
+        write_and_read(&proxy, 200, 0..5);
         let conns: Vec<Conn> = (0..200)
             .map(|_| {
                 let mut conn = proxy.connect();
@@ -170,16 +173,16 @@ fn a_server_has_as_many_connections_as_the_option_says() {
 fn order_holds_on_several_connections_while_slots_move() {
     let cluster = RedisCluster::start(3, 0);
     let proxy = front(&cluster, &["--limits-conns-per-node", "6"]);
-    let checker = load(&proxy, &cluster, 0, 24);
-    let (stop, moves) = (AtomicBool::new(false), AtomicU64::new(0));
+    let shuttle = cluster.reshard_loop(0..160, 0, 1);
+    let checker = load(&proxy, &cluster, 1, 24);
     let (verdict, ()) = during(&checker, || {
-        thread::scope(|scope| {
-            scope.spawn(|| reshard::to_and_fro(&cluster, 20..26, &stop, &moves));
-            write_and_read(&proxy, 48, 40);
-            wait::until_true("some moves", SOON, || moves.load(Ordering::Acquire) >= 30);
-            stop.store(true, Ordering::Release);
-        });
+        let begun = Instant::now();
+        for run in (0..).map(|run| run * 5).take_while(|_| shuttle.moves() <= 120) {
+            assert!(!shuttle.has_ended() && begun.elapsed() < Duration::from_secs(60));
+            write_and_read(&proxy, 48, run..run + 5);
+        }
     });
+    shuttle.stop().expect("slots can be moved");
     verdict.assert_faultless();
     for node in 0..3 {
         assert_eq!(conns_of_proxy(&mut cluster.node(node).connect()), 6, "node {node}");

@@ -37,7 +37,7 @@ fn three() -> (RedisCluster, Respool, Conn) {
 /// A slot that goes back while gossip of its last move is still on the way can end between two nodes
 /// that both believe the other one has it (Redis 7.0). So each move is waited for, and each slot
 /// rests while the others have their turn.
-pub(super) fn to_and_fro(cluster: &RedisCluster, slots: Range<u16>, stop: &AtomicBool, moves: &AtomicU64) {
+fn to_and_fro(cluster: &RedisCluster, slots: Range<u16>, stop: &AtomicBool, moves: &AtomicU64) {
     for slot in slots.cycle().take_while(|_| !stop.load(Ordering::Acquire)) {
         let mut moving = cluster.begin_move(slot, 1 - cluster.owner_of(slot)).expect("moving");
         // One key at a time, so that there is something to meet.
