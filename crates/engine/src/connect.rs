@@ -14,7 +14,7 @@
 use crate::command::Learned;
 use crate::engine::{Action, Engine, Notice};
 use crate::ids::{ClientId, NodeId, NodeKind, Slab, UpstreamId};
-use crate::limits::{QUOTED_ERROR_BYTES, RETIRED_MAX, SHORT_LIFE_US};
+use crate::limits::{QUOTED_ERROR_BYTES, SHORT_LIFE_US};
 use crate::node::{Address, Node};
 use crate::reject;
 use crate::settings::{self, Settings};
@@ -57,21 +57,6 @@ impl Engine {
             },
         };
         self.availability(now, id)
-    }
-
-    /// An upstream that a slow client holds up takes no new requests of others.
-    fn retire_if_stalled(&mut self, id: UpstreamId, client: ClientId) {
-        let retired = self.upstreams.iter().filter(|(_, up)| up.role == Role::Retired).count();
-        let Some(upstream) = self.upstreams.get_mut(id) else { return };
-        if retired < RETIRED_MAX
-            && upstream.role == Role::Shared
-            && upstream.stall.is_some_and(|stall| stall.client != client)
-        {
-            upstream.role = Role::Retired;
-            let key = upstream.key;
-            self.unlist(&key);
-            self.wake_waiters(id);
-        }
     }
 
     /// Whether this upstream takes a request; one that is idle begins to connect.
@@ -259,6 +244,7 @@ impl Engine {
             }
             (
                 OwnCommand::Slots
+                | OwnCommand::Standing
                 | OwnCommand::Primary
                 | OwnCommand::Replicas
                 | OwnCommand::Sentinels,
@@ -273,6 +259,8 @@ impl Engine {
                 None,
             )
             // That ASKING failed shows in the reply behind it.
+            // A server that answers a PING with an error answers.
+            | (OwnCommand::Ping, _)
             | (
                 OwnCommand::SetName
                 | OwnCommand::Learn

@@ -19,6 +19,7 @@ use crate::scatter::Scratch;
 use crate::settings::Settings;
 use crate::stats::Stats;
 use crate::time::Time;
+use crate::topology::share::{Audience, News};
 use crate::topology::{Router, shards_of};
 use crate::upstream::greeting::ServerFacts;
 use crate::upstream::{Role, Upstream, UpstreamKey};
@@ -41,6 +42,8 @@ pub enum Action {
     ReadUpstream(UpstreamId, bool),
     /// Carry the question to every worker and bring the answers to [`Engine::answer`] under this ticket.
     Ask(u64, Question),
+    /// Carry the news to other workers' [`Engine::handle_news`].
+    Tell(Audience, News),
 }
 
 /// What happened that an operator may want to know. The caller logs it.

@@ -51,6 +51,7 @@ mod redirect;
 pub mod reject;
 mod reply;
 mod request;
+mod retire;
 pub mod route;
 mod scatter;
 pub mod settings;

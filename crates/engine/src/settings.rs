@@ -181,6 +181,11 @@ pub struct Timeouts {
     pub connect_ms: u64,
     /// An upstream that owes a reply and gives nothing for this time is closed (0: never).
     pub request_ms: u64,
+    /// A connection to a server that was quiet for so long is asked with PING whether it still is one (0: never).
+    pub ping_ms: u64,
+    /// Names of servers are resolved again so often, and connections to an address that a name no longer has are given up (0: names are
+    /// resolved on each connect only).
+    pub resolve_ms: u64,
     /// A client that says nothing for this time and waits for nothing is closed (0: never).
     pub client_idle_ms: u64,
     /// A client that takes nothing of its reply for this time while it stops an upstream is closed.
@@ -245,6 +250,8 @@ impl Default for Timeouts {
         Self {
             connect_ms: 1_000,
             request_ms: 10_000,
+            ping_ms: 0,
+            resolve_ms: 0,
             client_idle_ms: 0,
             stall_ms: 1_000,
             topology_wait_ms: 2_000,

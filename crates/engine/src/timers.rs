@@ -9,8 +9,10 @@ use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
 use crate::limits::SWEEP_MS;
 use crate::time::Time;
+use crate::upstream::inflight::OwnCommand;
 use crate::upstream::{Role, State};
 use alloc::format;
+use resp::encode;
 
 impl Engine {
     /// When [`Self::handle_timeout`] must be called at the latest; `None`: not before something else happens.
@@ -77,6 +79,7 @@ impl Engine {
             State::Ready => match (upstream.stall, upstream.role) {
                 (Some(stall), _) => self.stall_due(now, id, stall.client),
                 (None, Role::Spare(_)) => self.remove_upstream(id),
+                (None, _) if upstream.inflight.is_empty() => self.ask_whether_alive(now, id),
                 (None, _) => {
                     self.stats.upstream_timeouts += 1;
                     let cause = format!(
@@ -87,6 +90,15 @@ impl Engine {
                 }
             },
         }
+    }
+
+    /// A quiet connection is asked whether it still is one: a peer that lost its power or its route says nothing, and the first request
+    /// after hours should not be the one to find that out. The answer is awaited as any other is.
+    fn ask_whether_alive(&mut self, now: Time, id: UpstreamId) {
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        let at = upstream.out.position();
+        encode::request(upstream.out.buf(&mut self.pool), &[b"PING"]);
+        self.sent_own(now, id, at, &[OwnCommand::Ping]);
     }
 
     /// A client has taken nothing for the stall timeout, or others have waited behind it for the request timeout: it goes. Alone

@@ -20,6 +20,7 @@ mod cluster;
 pub mod reads;
 pub(crate) mod refresh;
 mod sentinel;
+pub mod share;
 pub mod slots;
 
 use crate::client::Hold;
@@ -32,7 +33,6 @@ use crate::route::shard::Shards;
 use crate::route::slot::slot;
 use crate::settings::{self, Pool, Settings};
 use crate::time::Time;
-use crate::upstream::Role;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
@@ -259,7 +259,7 @@ impl PoolState {
         }
     }
 
-    fn knows(&self, node: NodeId) -> bool {
+    pub(crate) fn knows(&self, node: NodeId) -> bool {
         match &self.topology {
             Topology::One(one) => *one == node,
             Topology::Cluster(cluster) => cluster.candidates().contains(&node),
@@ -529,43 +529,6 @@ impl Engine {
     /// Whoever waits for an owner looks again.
     pub(crate) fn wake_topology_waiters(&mut self) {
         self.resume.extend(self.topology_waiters.drain(..));
-    }
-
-    /// Nodes that no one names any more go, with their connections as soon as these owe nothing.
-    fn forget_nodes(&mut self) {
-        let knows = |id: NodeId, pool: u16| {
-            self.router.pools.get(usize::from(pool)).is_some_and(|state| state.knows(id))
-        };
-        let stale =
-            self.nodes.iter().filter(|(id, node)| !knows(*id, node.pool) && !self.is_target(*id));
-        let stale: Vec<NodeId> = stale.map(|(id, _)| id).collect();
-        for node in stale {
-            self.retire_node(node);
-            if !self.upstreams.iter().any(|(_, up)| up.key.node == node) {
-                self.nodes.remove(node);
-            }
-        }
-    }
-
-    /// No new request goes to this node; its connections are closed when they owe nothing.
-    fn retire_node(&mut self, node: NodeId) {
-        let of_node = self.upstreams.iter().filter(|(_, up)| up.key.node == node);
-        for id in of_node.map(|(id, _)| id).collect::<Vec<_>>() {
-            let Some(upstream) = self.upstreams.get_mut(id) else { continue };
-            if upstream.role == Role::Shared {
-                upstream.role = Role::Retired;
-                let key = upstream.key;
-                self.unlist(&key);
-            }
-            self.wake_waiters(id);
-            if self.upstreams.get(id).is_some_and(|up| up.inflight.is_empty() || !up.is_ready()) {
-                // One that is not ready waits for nothing but answers to its greeting.
-                while let Some(upstream) = self.upstreams.get_mut(id)
-                    && upstream.inflight.abandon().is_some()
-                {}
-                self.remove_upstream(id);
-            }
-        }
     }
 
     /// When the clients that wait for an owner are told that there is none; `None`: nobody waits.

@@ -37,6 +37,13 @@ pub fn parse(reply: &Value<'_>, asked_host: &str) -> Option<Vec<Range>> {
     Some(ranges.iter().filter_map(|range| read_range(range, asked_host)).collect())
 }
 
+/// Whether a reply to `CLUSTER INFO` says that the node takes its cluster for down: it reaches too few of the others, or slots have no
+/// owner (cluster.c of Redis, `clusterUpdateState`).
+pub(super) fn says_down(reply: &Value<'_>) -> bool {
+    let text = reply.as_text().unwrap_or_default();
+    text.split(|byte| *byte == b'\n').any(|line| line.trim_ascii_end() == b"cluster_state:fail")
+}
+
 fn read_range(range: &Value<'_>, asked_host: &str) -> Option<Range> {
     let fields = range.as_list()?;
     let slot = |index: usize| match fields.get(index)? {

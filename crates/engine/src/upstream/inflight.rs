@@ -31,8 +31,12 @@ pub enum OwnCommand {
     ReadOnly,
     /// `ASKING`, before a request that a server sent on to the next owner of its slot.
     Asking,
+    /// `CLUSTER INFO`: whether the node takes its cluster for whole.
+    Standing,
     /// `CLUSTER SLOTS`: who owns what.
     Slots,
+    /// `PING`: whether a quiet connection is still one.
+    Ping,
     /// `ROLE`: how a node is.
     Role,
     /// `SENTINEL GET-MASTER-ADDR-BY-NAME`: who the primary is.

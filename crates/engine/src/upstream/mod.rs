@@ -232,6 +232,9 @@ impl Upstream {
         if let Role::Spare(since) = self.role {
             return Some(since.plus_ms(crate::limits::SPARE_IDLE_MS));
         }
+        if self.inflight.is_empty() {
+            return (timeouts.ping_ms > 0).then(|| self.progress_at.plus_ms(timeouts.ping_ms));
+        }
         self.overdue_at(timeouts)
     }
 

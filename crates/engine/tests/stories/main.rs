@@ -18,6 +18,7 @@ mod leaving;
 mod nodes;
 mod order;
 mod poison;
+mod quiet;
 mod reads;
 mod refused;
 mod select;

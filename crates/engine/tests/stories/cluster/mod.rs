@@ -11,3 +11,4 @@ mod routing;
 mod scan;
 mod split;
 mod start;
+mod workers;
