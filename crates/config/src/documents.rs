@@ -82,7 +82,9 @@ pub fn example() -> String {
     );
     for table in std::iter::once(None).chain(TABLES.iter().map(|(table, _)| Some(*table))) {
         if let Some(table) = table {
-            let _ = write!(file, "\n[{table}]");
+            // The head alone would turn it on.
+            let mark = if table == "sharding.eject" { "#" } else { "" };
+            let _ = write!(file, "\n{mark}[{table}]");
         }
         for option in OPTIONS.iter().filter(|option| option.table() == table) {
             example_entry(&mut file, option);

@@ -14,6 +14,7 @@ use crate::compile::Draft;
 use crate::kind::{Item, Raw, Scalar};
 use crate::options::{OPTIONS, OptionSpec, TABLES};
 use crate::problem::{Fault, Origin, Problem};
+use crate::rules::EJECT;
 use crate::suggest::closest;
 
 /// Syntax errors that are reported; after that many the rest is noise of the first.
@@ -66,24 +67,33 @@ impl<'a> Reader<'a> {
             if let Some(option) = OptionSpec::find(name).filter(|option| option.table().is_none()) {
                 self.read_value(option, value);
             } else if TABLES.iter().any(|(table, _)| *table == name) {
-                match value.get_ref() {
-                    DeValue::Table(table) => self.read_table(name, table),
-                    _ => {
-                        let found = item(value).scalar.type_name();
-                        let message = format!("found {found}; allowed: a table, written [{name}]");
-                        self.problem(&value.span(), name, message);
-                    }
-                }
+                self.read_table(name, value);
             } else {
                 self.unknown(key, None);
             }
         }
     }
 
-    fn read_table(&mut self, table: &str, entries: &DeTable<'_>) {
+    /// Reads a table, and those inside it. `TABLES` has no deeper ones than two, which bounds the recursion.
+    fn read_table(&mut self, table: &str, value: &Spanned<DeValue<'_>>) {
+        let DeValue::Table(entries) = value.get_ref() else {
+            let found = item(value).scalar.type_name();
+            let message = format!("found {found}; allowed: a table, written [{table}]");
+            self.problem(&value.span(), table, message);
+            return;
+        };
+        // Turned on by its head alone, with every value at its default.
+        if let Some(option) = OptionSpec::find(EJECT[0]).filter(|o| o.table() == Some(table)) {
+            let origin = self.origin(&value.span());
+            self.draft.set_origin(option, origin);
+        }
         for (key, value) in entries {
-            match OptionSpec::find(&format!("{table}.{}", key.get_ref())) {
+            let name = format!("{table}.{}", key.get_ref());
+            match OptionSpec::find(&name) {
                 Some(option) => self.read_value(option, value),
+                None if TABLES.iter().any(|(table, _)| *table == name) => {
+                    self.read_table(&name, value);
+                }
                 None => self.unknown(key, Some(table)),
             }
         }

@@ -32,4 +32,4 @@ pub use schema::{
     Batching, Config, Facade, Limits, Log, LogFormat, LogLevel, Reads, Timeouts, Upstream,
 };
 pub use secret::Secret;
-pub use sharding::{ShardUrl, Sharding};
+pub use sharding::{Eject, ShardUrl, Sharding};

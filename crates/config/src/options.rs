@@ -11,7 +11,7 @@ use engine::settings::ReadPolicy;
 use crate::compile::Draft;
 use crate::kind::Kind;
 use crate::schema::{LogFormat, LogLevel, WORKERS_MAX};
-use crate::sharding::Layout;
+use crate::sharding::{EJECT_FAILURES_MAX, Layout};
 use engine::route::hash::Hash;
 use engine::route::shard::Compat;
 use std::sync::LazyLock;
@@ -65,14 +65,14 @@ impl OptionSpec {
         format!("{ENVIRONMENT_PREFIX}{}", self.name.replace('.', "_").to_uppercase())
     }
 
-    /// The table the key stands in; `None` for the top of the file.
+    /// The table the key stands in (`sharding.eject`: a table in a table); `None` for the top of the file.
     pub fn table(&self) -> Option<&'static str> {
-        self.name.split_once('.').map(|(table, _)| table)
+        self.name.rsplit_once('.').map(|(table, _)| table)
     }
 
     /// The key inside its table.
     pub fn key(&self) -> &'static str {
-        self.name.split_once('.').map_or(self.name, |(_, key)| key)
+        self.name.rsplit_once('.').map_or(self.name, |(_, key)| key)
     }
 
     /// Whether several values can be given: repeated flags, commas in the environment, a list in the file.
@@ -139,6 +139,11 @@ pub const TABLES: &[(&str, &str)] = &[
         "sharding",
         "Keys spread over several servers, clusters or sentinel groups by the proxy, as twemproxy, overlord, predixy and camellia \
          do it, key for key. Takes the place of `upstream`.",
+    ),
+    (
+        "sharding.eject",
+        "When a shard that fails is left out, so that its keys go to the others, as twemproxy's `auto_eject_hosts` does it. For caches: \
+         what the shard held is not found meanwhile. Off unless this table is there; its head alone turns it on.",
     ),
     ("reads", "Which copy of the data answers requests that only read, where there are replicas."),
     ("facade", "How respool shows itself to clients that know clusters."),
@@ -336,6 +341,24 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Buckets { at: |d| &mut d.sharding.buckets },
     ),
     OptionSpec::new(
+        "sharding.eject.failures",
+        "Failures within `sharding.eject.window_ms` at which a shard is left out",
+        "Connects that fail, connections that are lost with requests under way, and replies that are overdue.",
+        Kind::Count { min: 1, max: EJECT_FAILURES_MAX, at: |d| &mut d.sharding.eject.failures },
+    ),
+    OptionSpec::new(
+        "sharding.eject.window_ms",
+        "How long a failure counts",
+        "",
+        ms(1, HOUR_MS, |d| &mut d.sharding.eject.window_ms),
+    ),
+    OptionSpec::new(
+        "sharding.eject.probe_ms",
+        "How often a shard that is left out is probed",
+        "It takes part again when a probe was answered.",
+        ms(10, HOUR_MS, |d| &mut d.sharding.eject.probe_ms),
+    ),
+    OptionSpec::new(
         "reads.policy",
         "Who answers requests that only read",
         "`prefer-replica`: replicas in turn, the primary while none is fit; `replica`: replicas only; `any`: primary and replicas in turn; \
@@ -423,6 +446,18 @@ pub static OPTIONS: &[OptionSpec] = &[
         "With a cluster or sentinels behind. With more than they need to promote a replica (`cluster-node-timeout` and a second or two; \
          `down-after-milliseconds` and some more), clients see a pause instead of errors. Requests that were under way to the lost node still get an error, unless they only read.",
         ms(0, HOUR_MS, |d| &mut d.config.timeouts.failover_hold_ms),
+    ),
+    OptionSpec::new(
+        "timeouts.ping_ms",
+        "Silence after which a shared connection to a server is asked with PING; 0: never",
+        "Finds a server that hangs, or a network that lost the connection without a word, before a request has to.",
+        ms(0, HOUR_MS, |d| &mut d.config.timeouts.ping_ms),
+    ),
+    OptionSpec::new(
+        "timeouts.resolve_ms",
+        "How often names of servers are resolved again; 0: only on connect",
+        "When the address behind a name has changed, connections to the old one are replaced.",
+        ms(0, HOUR_MS, |d| &mut d.config.timeouts.resolve_ms),
     ),
     OptionSpec::new(
         "timeouts.tcp_keepalive_s",

@@ -67,13 +67,20 @@ fn upstream_or_shards(draft: &Draft, problems: &Problems, found: &mut Vec<Findin
 }
 
 /// Options that say how something is sharded.
-const NEED_SHARDS: [&[&str]; 5] = [
+const NEED_SHARDS: [&[&str]; 8] = [
     &["sharding.compat"],
     &["sharding.distribution"],
     &["sharding.hash"],
     &["sharding.hash_tag"],
     &["sharding.buckets"],
+    &[EJECT[0]],
+    &[EJECT[1]],
+    &[EJECT[2]],
 ];
+
+/// Options of the table `[sharding.eject]`; one of them set, or the table written without any, turns it on.
+pub(crate) const EJECT: [&str; 3] =
+    ["sharding.eject.failures", "sharding.eject.window_ms", "sharding.eject.probe_ms"];
 
 /// Whether a value of this option was refused already.
 fn is_refused(problems: &Problems, name: &str) -> bool {
@@ -94,7 +101,11 @@ fn merge_upstream(draft: &mut Draft, problems: &Problems, found: &mut Vec<Findin
             return;
         }
         match draft.sharding.resolve(user.as_deref(), password.as_ref()) {
-            Ok(sharding) => draft.config.upstream = Upstream::Shards(sharding),
+            Ok(mut sharding) => {
+                let given = EJECT.iter().any(|name| draft.is_set(name));
+                sharding.eject = given.then_some(draft.sharding.eject);
+                draft.config.upstream = Upstream::Shards(sharding);
+            }
             Err(findings) => found.extend(findings),
         }
         return;

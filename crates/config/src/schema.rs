@@ -102,6 +102,10 @@ pub struct Timeouts {
     pub topology_period_ms: u64,
     /// How long a request waits while the primary of its slot is down; 0: it fails at once.
     pub failover_hold_ms: u64,
+    /// A shared connection to a server that was quiet for so long is asked with `PING`. 0: never.
+    pub ping_ms: u64,
+    /// How often names of servers are resolved again while we are connected. 0: only on connect.
+    pub resolve_ms: u64,
     /// Silence after which the kernel probes a TCP peer. 0: no probes.
     pub tcp_keepalive_s: u64,
     /// Wait before the first attempt to connect again.
@@ -293,6 +297,8 @@ impl Default for Timeouts {
             topology_wait_ms: 2000,
             topology_period_ms: 10_000,
             failover_hold_ms: 0,
+            ping_ms: 5000,
+            resolve_ms: 1000,
             tcp_keepalive_s: 300,
             reconnect_min_ms: 50,
             reconnect_max_ms: 5000,

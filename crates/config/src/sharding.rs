@@ -31,6 +31,25 @@ pub struct Sharding {
     pub rules: engine::route::shard::Sharding,
     /// The pools, in the order of the configuration; all start clients in the same database.
     pub shards: Vec<ShardUrl>,
+    /// When a shard that fails is left out; `None`: never.
+    pub eject: Option<Eject>,
+}
+
+/// When a shard that fails is left out of the distribution, and how it comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Eject {
+    /// Failures within the window at which a shard is left out; from 1 to [`EJECT_FAILURES_MAX`].
+    pub failures: usize,
+    /// How long a failure counts.
+    pub window_ms: u64,
+    /// How often a shard that is left out is probed.
+    pub probe_ms: u64,
+}
+
+impl Default for Eject {
+    fn default() -> Self {
+        Self { failures: 3, window_ms: 10_000, probe_ms: 1000 }
+    }
 }
 
 /// One of several pools.
@@ -92,6 +111,8 @@ pub(crate) struct Draft {
     /// `Some(None)`: said to be none.
     pub(crate) tag: Option<Option<[u8; 2]>>,
     pub(crate) buckets: Vec<String>,
+    /// Of account only where something of it was set.
+    pub(crate) eject: Eject,
 }
 
 impl Draft {
@@ -122,7 +143,7 @@ impl Draft {
         let rules = engine::route::shard::Sharding { compat: self.compat, distribution, hash, tag };
         let names = shards.iter().map(|shard| shard.shard.clone()).collect();
         match Shards::new(rules.clone(), names) {
-            Ok(_) => Ok(Sharding { rules, shards }),
+            Ok(_) => Ok(Sharding { rules, shards, eject: None }),
             Err(error) => Err(vec![finding(&error)]),
         }
     }
@@ -283,6 +304,9 @@ const SHARDS: &[&str] = &["sharding.shards"];
 const DISTRIBUTION: &[&str] = &["sharding.distribution", "sharding.compat"];
 const HASH: &[&str] = &["sharding.hash", "sharding.compat"];
 const BUCKETS: &[&str] = &["sharding.buckets", "sharding.distribution", "sharding.shards"];
+
+/// Most failures that can be asked for: each that counts is remembered with its time.
+pub(crate) const EJECT_FAILURES_MAX: usize = 1000;
 
 /// Most entries of the list; more are refused, because the engine lays out no more.
 pub(crate) const ENTRIES_MAX: usize = SHARDS_MAX;

@@ -403,7 +403,16 @@ fn the_example_holds_the_defaults() {
             "announce =",
         ];
         // What is about shards needs some, and then there is no `upstream`.
-        let sharding = ["shards", "compat", "distribution", "hash", "buckets"];
+        let sharding = [
+            "shards",
+            "compat",
+            "distribution",
+            "hash",
+            "buckets",
+            "failures",
+            "window_ms",
+            "probe_ms",
+        ];
         let mut skipped = skipped.iter().chain(&sharding);
         match setting {
             Some(setting) if !skipped.any(|name| setting.starts_with(name)) => {

@@ -3,7 +3,9 @@
 use std::io;
 use std::path::Path;
 
-use config::{Config, FileText, PoolKind, Problems, Sharding, Sources, Upstream, load, load_file};
+use config::{
+    Config, Eject, FileText, PoolKind, Problems, Sharding, Sources, Upstream, load, load_file,
+};
 use engine::route::hash::Hash;
 use engine::route::shard::{Compat, Distribution, Shards};
 
@@ -373,5 +375,50 @@ fn a_refused_option_is_not_held_against_the_others() {
     assert_eq!(
         wrong(text),
         "r.toml:3:10: sharding.compat: found the string \"predixi\"; allowed: twemproxy, twemproxy-arm, overlord, predixy, camellia"
+    );
+}
+
+/// Shards that fail are left out only where somebody asked for it: by a value, from any source, or by the table's head.
+#[test]
+fn ejection_is_on_where_its_table_is() {
+    let shards = "sharding.shards = [\"a:1:1\", \"b:1:1\"]\n";
+    let eject = |more: &str| right(&format!("{shards}{more}")).eject;
+    assert_eq!(eject(""), None);
+    assert_eq!(eject("[sharding.eject]"), Some(Eject::default()));
+    assert_eq!(
+        eject("[sharding.eject]\nfailures = 1\nprobe_ms = 50"),
+        Some(Eject { failures: 1, probe_ms: 50, ..Eject::default() })
+    );
+    let text = FileText { name: "r.toml", text: shards };
+    let sources = Sources {
+        file: Some(text),
+        environment: &[("RESPOOL_SHARDING_EJECT_WINDOW_MS".to_owned(), "7".to_owned())],
+        arguments: &[],
+        read_secret: &|_| Err(io::ErrorKind::NotFound.into()),
+    };
+    let expected = Eject { window_ms: 7, ..Eject::default() };
+    assert_eq!(sharding(load(&sources).unwrap()).eject, Some(expected));
+}
+
+#[test]
+fn mistakes_in_the_table_of_ejection_have_their_place() {
+    assert_eq!(
+        wrong(
+            "[sharding]\nshards = [\"a:1:1\"]\nfailures = 2\n[sharding.eject]\nfailures = 0\nprobes_ms = 1\nprobe_ms = 1"
+        ),
+        "\
+r.toml:3:1: sharding.failures: unknown key; `failures` belongs into [sharding.eject]
+r.toml:5:12: sharding.eject.failures: found 0; allowed: a whole number from 1 to 1000
+r.toml:6:1: sharding.eject.probes_ms: unknown key; did you mean `probe_ms`?
+r.toml:7:12: sharding.eject.probe_ms: found 1; allowed: a whole number of milliseconds from 10 to 3600000"
+    );
+    assert_eq!(
+        wrong("[sharding]\nshards = [\"a:1:1\"]\neject = true"),
+        "r.toml:3:9: sharding.eject: found true or false; allowed: a table, written [sharding.eject]"
+    );
+    assert_eq!(
+        wrong("upstream = \"redis://h\"\n[sharding.eject]"),
+        "r.toml:2:1: sharding.eject.failures: set without `sharding.shards`, which it is about; give the shards, or leave \
+         this out"
     );
 }

@@ -134,6 +134,19 @@ pub struct ShardsSettings {
     pub sharding: Sharding,
     /// The pools, in the order of the configuration.
     pub children: Vec<ShardSettings>,
+    /// When a shard that fails is left out; `None`: never, its keys get errors until it is back.
+    pub eject: Option<Eject>,
+}
+
+/// When a shard that fails is left out of the distribution, and how it comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Eject {
+    /// Failures within the window at which a shard is left out; 1 at least.
+    pub failures: u32,
+    /// How long a failure counts.
+    pub window_ms: u64,
+    /// How often a shard that is left out is probed; it takes part again when a probe is answered.
+    pub probe_ms: u64,
 }
 
 /// One of several pools.
@@ -196,6 +209,10 @@ pub struct Timeouts {
     pub topology_period_ms: u64,
     /// So long a request waits while its slot's primary is down, for another one to take over (0: it fails at once).
     pub failover_hold_ms: u64,
+    /// A shared upstream that was quiet for so long is asked with `PING` (0: never).
+    pub ping_ms: u64,
+    /// The names of servers are resolved again so often while we are connected (0: only on connect).
+    pub resolve_ms: u64,
     /// First wait after a failed connect; it doubles with each further failure.
     pub reconnect_min_ms: u64,
     /// Longest wait between two connects.
@@ -257,6 +274,8 @@ impl Default for Timeouts {
             topology_wait_ms: 2_000,
             topology_period_ms: 10_000,
             failover_hold_ms: 0,
+            ping_ms: 5_000,
+            resolve_ms: 1_000,
             reconnect_min_ms: 50,
             reconnect_max_ms: 5_000,
         }

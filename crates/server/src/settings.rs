@@ -9,7 +9,8 @@ use config::{
 };
 use engine::node::Address;
 use engine::settings::{
-    Facade, Limits, Node, Password, Pool, Reads, Settings, ShardSettings, ShardsSettings, Timeouts,
+    Eject, Facade, Limits, Node, Password, Pool, Reads, Settings, ShardSettings, ShardsSettings,
+    Timeouts,
 };
 
 /// How a server is greeted. `client_name` is the name that our connections get there.
@@ -53,6 +54,11 @@ fn shards(sharding: &Sharding, client_name: &str) -> ShardsSettings {
     ShardsSettings {
         sharding: sharding.rules.clone(),
         children: sharding.shards.iter().map(child).collect(),
+        eject: sharding.eject.map(|eject| Eject {
+            failures: u32::try_from(eject.failures).unwrap_or(u32::MAX),
+            window_ms: eject.window_ms,
+            probe_ms: eject.probe_ms,
+        }),
     }
 }
 
@@ -129,6 +135,8 @@ pub fn engine(config: &Config, index: usize) -> Settings {
             topology_wait_ms: timeouts.topology_wait_ms,
             topology_period_ms: timeouts.topology_period_ms,
             failover_hold_ms: timeouts.failover_hold_ms,
+            ping_ms: timeouts.ping_ms,
+            resolve_ms: timeouts.resolve_ms,
             reconnect_min_ms: timeouts.reconnect_min_ms,
             reconnect_max_ms: timeouts.reconnect_max_ms,
         },
@@ -213,6 +221,7 @@ mod tests {
         assert_eq!((settings.node.user, settings.node.password), greeting(None, None));
         let shards = settings.shards.expect("it is sharded");
         assert_eq!(shards.sharding.compat.name(), "overlord");
+        assert_eq!(shards.eject, None);
         let [a, main, local] = &shards.children[..] else { panic!("three shards") };
         assert_eq!((a.shard.name.as_str(), a.shard.weight), ("a:6379", 5));
         assert_eq!((a.node.user.clone(), a.node.password.clone()), greeting(Some("u"), Some("p")));
@@ -222,5 +231,16 @@ mod tests {
         assert_eq!(seeds.len(), 2);
         assert_eq!(local.node.address, Address::Unix("/run/r.sock".into()));
         assert_eq!((local.node.password.clone(), local.node.db), (None, 2));
+    }
+
+    #[test]
+    fn times_and_ejection_reach_the_engine() {
+        let settings = settings(
+            "[sharding]\nshards = [\"a:1:1\"]\n[sharding.eject]\nfailures = 5\nwindow_ms = 6\nprobe_ms = 70\n\
+             [timeouts]\nping_ms = 8\nresolve_ms = 0",
+        );
+        let eject = Eject { failures: 5, window_ms: 6, probe_ms: 70 };
+        assert_eq!(settings.shards.and_then(|shards| shards.eject), Some(eject));
+        assert_eq!((settings.timeouts.ping_ms, settings.timeouts.resolve_ms), (8, 0));
     }
 }

@@ -88,6 +88,7 @@ fn flag(option: &'static OptionSpec, purpose: Purpose) -> Arg {
 fn heading(table: &'static str) -> &'static str {
     match table {
         "sharding" => "Sharding",
+        "sharding.eject" => "Shards that fail",
         "reads" => "Reads",
         "facade" => "Facade",
         "timeouts" => "Timeouts",

@@ -51,7 +51,7 @@ impl Story {
     /// The same with something changed.
     pub(crate) fn shards_with(change: impl FnOnce(&mut ShardsSettings)) -> Self {
         let children = vec![child("n1"), child("n2"), child("n3")];
-        let mut shards = ShardsSettings { sharding: modula(), children };
+        let mut shards = ShardsSettings { sharding: modula(), children, eject: None };
         change(&mut shards);
         Self::with(Settings { shards: Some(shards), ..Settings::default() })
     }
