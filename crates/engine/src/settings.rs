@@ -194,11 +194,6 @@ pub struct Timeouts {
     pub connect_ms: u64,
     /// An upstream that owes a reply and gives nothing for this time is closed (0: never).
     pub request_ms: u64,
-    /// A connection to a server that was quiet for so long is asked with PING whether it still is one (0: never).
-    pub ping_ms: u64,
-    /// Names of servers are resolved again so often, and connections to an address that a name no longer has are given up (0: names are
-    /// resolved on each connect only).
-    pub resolve_ms: u64,
     /// A client that says nothing for this time and waits for nothing is closed (0: never).
     pub client_idle_ms: u64,
     /// A client that takes nothing of its reply for this time while it stops an upstream is closed.
@@ -211,7 +206,8 @@ pub struct Timeouts {
     pub failover_hold_ms: u64,
     /// A shared upstream that was quiet for so long is asked with `PING` (0: never).
     pub ping_ms: u64,
-    /// The names of servers are resolved again so often while we are connected (0: only on connect).
+    /// The names of servers are resolved again so often while we are connected, and connections to an address that a name no longer has are
+    /// given up (0: only on connect). The caller's to do ([`crate::Engine::handle_upstream_moved`]).
     pub resolve_ms: u64,
     /// First wait after a failed connect; it doubles with each further failure.
     pub reconnect_min_ms: u64,
@@ -267,14 +263,12 @@ impl Default for Timeouts {
         Self {
             connect_ms: 1_000,
             request_ms: 10_000,
-            ping_ms: 0,
-            resolve_ms: 0,
             client_idle_ms: 0,
             stall_ms: 1_000,
             topology_wait_ms: 2_000,
             topology_period_ms: 10_000,
             failover_hold_ms: 0,
-            ping_ms: 5_000,
+            ping_ms: 0,
             resolve_ms: 1_000,
             reconnect_min_ms: 50,
             reconnect_max_ms: 5_000,
