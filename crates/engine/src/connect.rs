@@ -200,16 +200,7 @@ impl Engine {
     pub(crate) fn sent_own(&mut self, now: Time, id: UpstreamId, at: u64, asked: &[OwnCommand]) {
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
         for own in asked {
-            upstream.inflight.push(Run {
-                owner: Owner::Own(*own),
-                count: 1,
-                command: None,
-                sent_at: now,
-                at,
-                done: 0,
-                tries: 0,
-                until: Time::default(),
-            });
+            upstream.inflight.push(Run::new(Owner::Own(*own), 1, None, now, at));
         }
         self.touch_upstream(id);
     }
@@ -260,7 +251,7 @@ impl Engine {
             )
             // That ASKING failed shows in the reply behind it.
             // A server that answers a PING with an error answers.
-            | (OwnCommand::Ping, _)
+            | (OwnCommand::Ping | OwnCommand::Script, _)
             | (
                 OwnCommand::SetName
                 | OwnCommand::Learn

@@ -12,14 +12,15 @@ use crate::ids::{
     ClientId, ClientKind, MergeKind, NodeId, NodeKind, Slab, UpstreamId, UpstreamKind,
 };
 use crate::merge::Merge;
+use crate::news::{Audience, News};
 use crate::node::Node;
 use crate::pool::BufferPool;
 use crate::redirect::Parked;
 use crate::scatter::Scratch;
+use crate::scripts::Scripts;
 use crate::settings::Settings;
 use crate::stats::Stats;
 use crate::time::Time;
-use crate::topology::share::{Audience, News};
 use crate::topology::{Router, shards_of};
 use crate::upstream::greeting::ServerFacts;
 use crate::upstream::{Role, Upstream, UpstreamKey};
@@ -124,6 +125,7 @@ pub struct Engine {
     pub(crate) stats: Stats,
     pub(crate) facts: ServerFacts,
     pub(crate) learned: Option<Learned>,
+    pub(crate) scripts: Scripts,
     /// Whether `COMMAND` was asked on some upstream already.
     pub(crate) learning: bool,
     pub(crate) dirty_clients: Vec<ClientId>,
@@ -175,6 +177,7 @@ impl Engine {
             stats: Stats::default(),
             facts: ServerFacts::default(),
             learned: None,
+            scripts: Scripts::default(),
             learning: false,
             dirty_clients: Vec::new(),
             dirty_upstreams: Vec::new(),

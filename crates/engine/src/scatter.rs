@@ -121,6 +121,7 @@ impl Engine {
         client.route_epoch = epoch;
         let row = known.id.map(|id| row_of(id, args));
         let wish = Wish { id, frame, args, row, silent };
+        self.note_script(&wish);
         let keys = keys_of(args, self.learned.as_ref());
         let Some((_, first)) = keys.first() else { return self.without_keys(now, &wish) };
         let place = self.router.place(first);
@@ -392,16 +393,13 @@ impl Engine {
             let Some(upstream) = self.upstreams.get_mut(upstream_id) else { continue };
             let at = upstream.out.position();
             body.write(part, upstream.out.buf(&mut self.pool));
-            upstream.inflight.push(Run {
-                owner: Owner::Part { merge, part: index },
-                count: 1,
-                command: wish.row,
-                sent_at: now,
+            upstream.inflight.push(Run::new(
+                Owner::Part { merge, part: index },
+                1,
+                wish.row,
+                now,
                 at,
-                done: 0,
-                tries: 0,
-                until: Time::default(),
-            });
+            ));
             if last != Some(upstream_id) {
                 last = Some(upstream_id);
                 self.touch_upstream(upstream_id);
@@ -420,16 +418,7 @@ impl Engine {
     ) {
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
         let at = upstream.append(&mut self.pool, bytes);
-        upstream.inflight.push(Run {
-            owner,
-            count: 1,
-            command,
-            sent_at: now,
-            at,
-            done: 0,
-            tries: 0,
-            until: Time::default(),
-        });
+        upstream.inflight.push(Run::new(owner, 1, command, now, at));
         self.touch_upstream(id);
     }
 
@@ -456,6 +445,7 @@ impl Engine {
                 return Step::Done;
             }
         };
+        self.load_script_before(now, upstream, wish.row, wish.frame);
         let Some(client) = self.clients.get_mut(wish.id) else { return Step::Gone };
         let seq = client.places.reserve(1);
         self.stats.requests += 1;

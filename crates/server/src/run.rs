@@ -18,8 +18,8 @@ use netio::{
     Address, Driver, EpollDriver, EpollOptions, Keepalive, ListenOptions, Listener, Waker, sys,
 };
 use std::io;
-use std::sync::{Arc, Mutex};
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Instant;
 

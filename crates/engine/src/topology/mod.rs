@@ -20,7 +20,6 @@ mod cluster;
 pub mod reads;
 pub(crate) mod refresh;
 mod sentinel;
-pub mod share;
 pub mod slots;
 
 use crate::client::Hold;

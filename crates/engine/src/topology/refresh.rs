@@ -8,13 +8,13 @@
 //!
 //! Invariant: `asking` names an upstream that was asked or is to be asked when it is ready.
 
-use super::share::What;
 use super::{Topology, sentinel, slots};
 use crate::engine::Engine;
 use crate::ids::{NodeId, UpstreamId};
 use crate::limits::{
     SENTINEL_EVERY_MS, TOPOLOGY_AGAIN_MS, TOPOLOGY_EVERY_MS, TOPOLOGY_PATIENCE_MS,
 };
+use crate::news::What;
 use crate::node::Address;
 use crate::time::Time;
 use crate::upstream::inflight::OwnCommand;
@@ -39,8 +39,8 @@ pub(crate) struct Refresh {
     heard: bool,
     /// Whose turn it is.
     turn: usize,
-    /// The first worker was told that it is wanted here (see `share`).
-    pub(super) wish_passed_on: bool,
+    /// The first worker was told that it is wanted here (see `news`).
+    pub(crate) wish_passed_on: bool,
     /// The last answer to CLUSTER INFO said that the cluster is down, as a node does that is cut off from the others.
     cut_off: bool,
     /// How many answers in a row came from such nodes and were left out.
@@ -325,7 +325,7 @@ impl Engine {
     }
 
     /// `None`: the answer is of no use.
-    pub(super) fn take_answer(
+    pub(crate) fn take_answer(
         &mut self,
         now: Time,
         pool: u16,

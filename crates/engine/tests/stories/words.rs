@@ -20,9 +20,9 @@
 //! Invariant: a turn that does not end within [`TURNS_MAX`] rounds fails the story, so a loop that feeds itself is seen.
 
 use engine::fleet::{ProcessFacts, Question};
+use engine::news::{Audience, News};
 use engine::node::Address;
 use engine::settings::{Limits, Password, Settings, Timeouts};
-use engine::topology::share::{Audience, News};
 use engine::upstream::UpstreamKey;
 use engine::{Action, ClientId, Engine, Notice, Time, UpstreamId};
 use std::collections::{BTreeMap, VecDeque};

@@ -48,7 +48,11 @@ fn resolve(name: &Name) -> Result<Vec<Address>, String> {
         .map_err(|error| format!("the name {host} cannot be resolved: {error}"))?
         .map(Address::Tcp)
         .collect();
-    if addresses.is_empty() { Err(format!("the name {host} has no address")) } else { Ok(addresses) }
+    if addresses.is_empty() {
+        Err(format!("the name {host} has no address"))
+    } else {
+        Ok(addresses)
+    }
 }
 
 #[cfg(test)]

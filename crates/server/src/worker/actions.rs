@@ -7,7 +7,7 @@ use super::address::NodeAddress;
 use super::conn::upstream_token;
 use super::mailbox::{Message, Resolve};
 use engine::fleet::{Answer, Question};
-use engine::topology::share::{Audience, News};
+use engine::news::{Audience, News};
 use engine::{Action, Notice, Time, UpstreamId};
 use netio::{Address, Driver};
 

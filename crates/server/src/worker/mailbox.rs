@@ -7,11 +7,11 @@
 //!
 //! Invariant: a message that was sent is read in the receiver's next turn. The queue is unbounded by type and bounded by what is
 //! sent: one message per accepted client, question, resolve and signal, each answered before the next of its kind, and of news at most what a
-//! topology changes (`engine::topology::share`).
+//! topology changes (`engine::news`).
 
 use engine::UpstreamId;
 use engine::fleet::{Answer, Question};
-use engine::topology::share::News;
+use engine::news::News;
 use netio::{Accepted, Address};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

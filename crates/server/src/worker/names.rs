@@ -35,7 +35,13 @@ impl Names {
     }
 
     /// This upstream connects to an address of this name.
-    pub(super) fn connects(&mut self, now: Time, upstream: UpstreamId, name: Name, address: &Address) {
+    pub(super) fn connects(
+        &mut self,
+        now: Time,
+        upstream: UpstreamId,
+        name: Name,
+        address: &Address,
+    ) {
         if self.every_ms == 0 {
             return;
         }
@@ -68,11 +74,16 @@ impl Names {
 
     /// A name has these addresses now; `None`: nobody can tell, and what stands goes on. Returns the connections to addresses that it has no
     /// more.
-    pub(super) fn renewed(&mut self, name: &Name, addresses: Option<&[Address]>) -> Vec<UpstreamId> {
+    pub(super) fn renewed(
+        &mut self,
+        name: &Name,
+        addresses: Option<&[Address]>,
+    ) -> Vec<UpstreamId> {
         self.asked.retain(|asked| asked != name);
         let Some(addresses) = addresses else { return Vec::new() };
         let moved = |known: &Known| known.name == *name && !addresses.contains(&known.address);
-        let gone = self.known.iter().filter(|known| moved(known)).map(|known| known.upstream).collect();
+        let gone =
+            self.known.iter().filter(|known| moved(known)).map(|known| known.upstream).collect();
         self.known.retain(|known| !moved(known));
         gone
     }

@@ -1,7 +1,7 @@
 //! Several workers with one topology: the first one asks, the others hear.
 
 use crate::words::Story;
-use engine::topology::share::{Audience, News};
+use engine::news::{Audience, News};
 
 /// The first of two workers, and the second, which knows what the first was told.
 fn two() -> (Story, Story) {

@@ -241,7 +241,10 @@ impl Story {
     /// The answer to what stands first of this connection's requests, if it is the question for the table.
     pub(super) fn table_reply(&mut self, index: usize) -> Option<Vec<u8>> {
         let conn = &self.conns[index];
-        if conn.owed == 0 && conn.requests.front()? == "CLUSTER INFO" && self.servers.table.is_some() {
+        if conn.owed == 0
+            && conn.requests.front()? == "CLUSTER INFO"
+            && self.servers.table.is_some()
+        {
             let cut_off = self.servers.cut_off.contains(&conn.node);
             return Some(wire(if cut_off { DOWN } else { WHOLE }));
         }

@@ -1,15 +1,17 @@
-//! What one worker tells the others of a topology, so that servers are asked once for all of them.
+//! What one worker tells the others: of the topology, so that servers are asked once for all of them, and of scripts.
 //!
 //! ```text
 //!   worker 3 ── Wanted ──▶ worker 0 ── CLUSTER SLOTS ──▶ a server
 //!   worker 1, 2, 3 … ◀──── Answer ──── worker 0 ◀──────── its answer
+//!   worker 1, 2, 3 … ◀──── Script ──── the worker whose client said SCRIPT LOAD
 //! ```
-//! The first worker is the one that asks. The others tell it when they see a sign that what is known is stale, and take its answers in as if
-//! they had asked themselves. So a cluster sees one question however many workers there are, and a message of a sentinel reaches all.
+//! The first worker is the one that asks for topologies. The others tell it when they see a sign that what is known is stale, and take its
+//! answers in as if they had asked themselves. So a cluster sees one question however many workers there are, and a message of a
+//! sentinel reaches all.
 //!
-//! What it deliberately is not: a shared table. Each worker has its own, which a redirect patches at once; nothing is locked.
+//! What it deliberately is not: shared state. Each worker has its own table, which a redirect patches at once; nothing is locked.
 //!
-//! Not here: how news travel (`server/src/worker/mailbox.rs`), when a server is asked (`refresh`).
+//! Not here: how news travel (`server/src/worker/mailbox.rs`), when a server is asked (`topology::refresh`).
 //!
 //! Invariant: a worker that is not the first one never asks for a topology, and has at most one `Wanted` per pool under way.
 
@@ -44,6 +46,10 @@ pub(crate) enum What {
     },
     /// Nobody answers; why, in words.
     Failed(String),
+    /// A client loaded this script on all servers.
+    Script(Arc<[u8]>),
+    /// A client had the servers forget all scripts.
+    NoScripts,
 }
 
 /// Whom [`Action::Tell`] is for.
@@ -63,7 +69,7 @@ impl Engine {
     }
 
     /// Tells the first worker that a topology is wanted, once until there is an answer.
-    pub(super) fn pass_wish_on(&mut self, pool: u16) {
+    pub(crate) fn pass_wish_on(&mut self, pool: u16) {
         let Some(state) = self.router.pools.get_mut(usize::from(pool)) else { return };
         if !core::mem::replace(&mut state.refresh.wish_passed_on, true) {
             let news = News { pool, what: What::Wanted };
@@ -72,13 +78,19 @@ impl Engine {
     }
 
     /// Tells the others, if there are any.
-    pub(super) fn tell_others(&mut self, pool: u16, what: What) {
+    pub(crate) fn tell_others(&mut self, pool: u16, what: What) {
         if self.settings.workers > 1 {
             self.actions.push_back(Action::Tell(Audience::Others, News { pool, what }));
         }
     }
 
-    pub(super) fn tell_answer(&mut self, pool: u16, from: Address, question: OwnCommand, reply: &[u8]) {
+    pub(crate) fn tell_answer(
+        &mut self,
+        pool: u16,
+        from: Address,
+        question: OwnCommand,
+        reply: &[u8],
+    ) {
         if self.settings.workers > 1 {
             self.tell_others(pool, What::Answer { from, question, reply: Arc::from(reply) });
         }
@@ -89,6 +101,8 @@ impl Engine {
         let News { pool, what } = news;
         let Some(state) = self.router.pools.get_mut(usize::from(pool)) else { return };
         match what {
+            What::Script(body) => self.scripts.learn(body),
+            What::NoScripts => self.forget_scripts(),
             What::Wanted => self.want_topology(pool),
             What::Answer { from, question, reply } => {
                 state.refresh.wish_passed_on = false;
