@@ -224,6 +224,8 @@ impl Engine {
                 self.facts.learn(reply, key.protocol());
             }
             (OwnCommand::Role, _) => self.role_reply(now, id, reply),
+            // A server that answers with an error answers.
+            (OwnCommand::Ping, _) => self.ping_answered(key.node, reply),
             (OwnCommand::Hello, Some(error)) if greeting::knows_no_hello(&error) && !key.resp3 => {
                 return self.greet_old(now, id);
             }
@@ -250,8 +252,7 @@ impl Engine {
                 None,
             )
             // That ASKING failed shows in the reply behind it.
-            // A server that answers a PING with an error answers.
-            | (OwnCommand::Ping | OwnCommand::Script, _)
+            | (OwnCommand::Script, _)
             | (
                 OwnCommand::SetName
                 | OwnCommand::Learn
@@ -355,6 +356,7 @@ impl Engine {
             self.node_is_back(key.node);
         }
         self.refresh_upstream_ready(now, id);
+        self.probe_ready(now, id, key.node);
         self.wake_waiters(id);
     }
 
@@ -395,6 +397,7 @@ impl Engine {
             upstream.out.dirty = false;
         }
         if requests > 0 {
+            self.node_failed(now, key.node);
             let node = self.label(key.node).to_string();
             self.notices.push_back(Notice::UpstreamLost {
                 node,
@@ -502,6 +505,9 @@ impl Engine {
         self.refresh_upstream_lost(now, id, cause);
         if first {
             self.renew_readers();
+        }
+        if !theirs {
+            self.node_failed(now, key.node);
         }
         if first && !theirs {
             let node = self.label(key.node).to_string();

@@ -79,6 +79,13 @@ pub enum Notice {
         /// Requests that were answered with an error.
         requests: usize,
     },
+    /// A shard is left out, or takes part again.
+    Shard {
+        /// Its name.
+        name: String,
+        /// Left out.
+        out: bool,
+    },
     /// A client was closed for a reason that it may complain about.
     ClientClosed {
         /// Its number.
@@ -158,7 +165,8 @@ impl Engine {
     pub fn new(settings: Settings, seed: u64, now: Time) -> Self {
         let next_number = u64::from(settings.worker) + 1;
         // What a configuration names was checked; without it, whatever is asked finds no owner.
-        let router = Router::new(shards_of(&settings).unwrap_or(None));
+        let eject = settings.shards.as_ref().and_then(|shards| shards.eject);
+        let router = Router::new(shards_of(&settings).unwrap_or(None), eject);
         let mut engine = Self {
             settings,
             clients: Slab::default(),

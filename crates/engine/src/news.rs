@@ -1,4 +1,5 @@
-//! What one worker tells the others: of the topology, so that servers are asked once for all of them, and of scripts.
+//! What one worker tells the others: of the topology, so that servers are asked once for all of them, of shards that fail, and of
+//! scripts.
 //!
 //! ```text
 //!   worker 3 ── Wanted ──▶ worker 0 ── CLUSTER SLOTS ──▶ a server
@@ -46,6 +47,10 @@ pub(crate) enum What {
     },
     /// Nobody answers; why, in words.
     Failed(String),
+    /// A shard could not be used.
+    ShardFailed,
+    /// A shard is left out, or takes part again.
+    ShardOut(bool),
     /// A client loaded this script on all servers.
     Script(Arc<[u8]>),
     /// A client had the servers forget all scripts.
@@ -62,10 +67,10 @@ pub enum Audience {
 }
 
 impl Engine {
-    /// Whether this is the worker that asks for topologies.
+    /// Whether this is the worker that asks for topologies, for all of them.
     #[inline]
     pub(crate) fn asks(&self) -> bool {
-        self.settings.worker == 0
+        self.settings.is_first()
     }
 
     /// Tells the first worker that a topology is wanted, once until there is an answer.
@@ -101,6 +106,8 @@ impl Engine {
         let News { pool, what } = news;
         let Some(state) = self.router.pools.get_mut(usize::from(pool)) else { return };
         match what {
+            What::ShardFailed => self.shard_failed(now, pool),
+            What::ShardOut(out) => self.hear_of_shard(now, pool, out),
             What::Script(body) => self.scripts.learn(body),
             What::NoScripts => self.forget_scripts(),
             What::Wanted => self.want_topology(pool),

@@ -240,6 +240,13 @@ pub struct Settings {
     pub timeouts: Timeouts,
 }
 
+impl Settings {
+    /// Whether this is the worker that acts for all where one is enough.
+    pub(crate) fn is_first(&self) -> bool {
+        self.worker == 0
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {

@@ -21,8 +21,13 @@ impl Engine {
         if !self.resume.is_empty() || self.transfer_place_is_free() {
             return Some(now);
         }
-        let topology =
-            [self.refresh_at(), self.topology_wait_ends(), self.parked_at(), self.health_at()];
+        let topology = [
+            self.refresh_at(),
+            self.topology_wait_ends(),
+            self.parked_at(),
+            self.health_at(),
+            self.probe_at(),
+        ];
         let upstreams =
             self.upstreams.iter().filter_map(|(_, up)| up.deadline(&self.settings.timeouts));
         let pause = self.pause.map(|pause| pause.until);
@@ -62,6 +67,7 @@ impl Engine {
     fn topology_due(&mut self, now: Time) {
         self.refresh_topologies(now);
         self.ask_health(now);
+        self.probe_shards(now);
         if self.topology_wait_ends().is_some_and(|at| at <= now) {
             self.end_topology_wait(now);
         }
@@ -94,7 +100,7 @@ impl Engine {
 
     /// A quiet connection is asked whether it still is one: a peer that lost its power or its route says nothing, and the first request
     /// after hours should not be the one to find that out. The answer is awaited as any other is.
-    fn ask_whether_alive(&mut self, now: Time, id: UpstreamId) {
+    pub(crate) fn ask_whether_alive(&mut self, now: Time, id: UpstreamId) {
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
         let at = upstream.out.position();
         encode::request(upstream.out.buf(&mut self.pool), &[b"PING"]);

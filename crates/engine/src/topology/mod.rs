@@ -17,6 +17,7 @@
 //! Invariant: a node belongs to one pool, and every node that a pool names is in `Engine::nodes`.
 
 mod cluster;
+mod eject;
 pub mod reads;
 pub(crate) mod refresh;
 mod sentinel;
@@ -38,6 +39,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use cluster::{Cluster, Owner};
 use core::cell::Cell;
+use eject::Ejection;
 use refresh::Refresh;
 use sentinel::Group;
 use slots::Range;
@@ -83,6 +85,8 @@ pub(crate) struct PoolState {
 pub(crate) struct Router {
     pub(crate) pools: Vec<PoolState>,
     shards: Option<Shards>,
+    /// What is left out of them, if anything ever is.
+    ejection: Option<Ejection>,
     /// Whose turn it is among equals.
     turn: Cell<u32>,
     /// Feeds the distribution `random`.
@@ -95,10 +99,13 @@ pub(crate) struct Router {
 
 impl Router {
     /// Nothing yet; the pools come with [`Engine::begin_topology`].
-    pub(crate) fn new(shards: Option<Shards>) -> Self {
+    pub(crate) fn new(shards: Option<Shards>, eject: Option<settings::Eject>) -> Self {
+        let ejection =
+            shards.clone().zip(eject).map(|(shards, eject)| Ejection::new(eject, shards));
         Self {
             pools: Vec::new(),
             shards,
+            ejection,
             turn: Cell::new(0),
             random: Cell::new(0),
             woken_at: Time::default(),
@@ -549,11 +556,15 @@ impl Engine {
     /// In words, for INFO; `None` where there is nothing to tell but the state of one connection.
     pub(crate) fn topology_state(&self) -> Option<String> {
         let states: Vec<String> = self.router.pools.iter().filter_map(PoolState::state).collect();
+        let out = match self.router.ejection.as_ref().map_or(0, Ejection::out) {
+            0 => String::new(),
+            out => format!(" ({out} left out)"),
+        };
         match (states.is_empty(), self.router.pools.len()) {
             (true, 1) => None,
-            (true, pools) => Some(format!("{pools} shards")),
+            (true, pools) => Some(format!("{pools} shards{out}")),
             (false, 1) => states.into_iter().next(),
-            (false, pools) => Some(format!("{pools} shards: {}", states.join("; "))),
+            (false, pools) => Some(format!("{pools} shards{out}: {}", states.join("; "))),
         }
     }
 }

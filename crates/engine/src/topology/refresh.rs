@@ -126,6 +126,9 @@ impl Engine {
                 return;
             }
         }
+        if self.router.is_cluster(pool) {
+            self.shard_failed(now, pool);
+        }
         self.refresh_failed(now, pool, None);
     }
 
@@ -261,6 +264,9 @@ impl Engine {
         refresh.not_before = if heard { now } else { now.plus_ms(TOPOLOGY_EVERY_MS) };
         refresh.again_at =
             (self.settings.timeouts.topology_period_ms > 0).then(|| now.plus_ms(period_ms));
+        if covered && self.router.is_cluster(pool) {
+            self.shard_answers(pool);
+        }
     }
 
     /// Whether the table of this node is left out: it is cut off from its cluster, or the cluster is down as a whole. Then the next node is

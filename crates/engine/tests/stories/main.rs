@@ -8,6 +8,7 @@ mod words;
 mod bounds;
 mod client_command;
 mod cluster;
+mod ejection;
 mod facade;
 mod greeting;
 mod hello_auth;

@@ -190,6 +190,12 @@ impl<D: Driver> Worker<D> {
                 Notice::UpstreamLost { node, cause, requests } => {
                     tracing::warn!(worker, %node, %cause, requests, "upstream lost, its requests got an error");
                 }
+                Notice::Shard { name, out: true } => {
+                    tracing::warn!(worker, shard = %name, "shard left out: it fails, its keys go to the others");
+                }
+                Notice::Shard { name, out: false } => {
+                    tracing::warn!(worker, shard = %name, "shard takes part again");
+                }
                 Notice::ClientClosed { client, addr, cause } => {
                     tracing::warn!(worker, client, %addr, %cause, "client closed");
                 }
