@@ -6,6 +6,7 @@
 //!   reshard   MOVED, ASK, TRYAGAIN at a known moment     rows 7, 8 of the fault matrix
 //!   failover  graceful, FORCE, kill, stop                rows 1 to 5
 //!   nodes     addresses, partitions, losses, newcomers   rows 3, 6, 10 to 16
+//!   health    lost without a word, left out, asked too much; scripts
 //!   keys      requests for several keys or all servers   rows 25, 26
 //!   alike     a cluster beside a single server
 //!   sentinel  +switch-master and its neighbours
@@ -17,6 +18,7 @@
 
 mod alike;
 mod failover;
+mod health;
 mod keys;
 mod nodes;
 mod reshard;
