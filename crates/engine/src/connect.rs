@@ -196,6 +196,14 @@ impl Engine {
         self.sent_own(now, id, at, &asked);
     }
 
+    /// Writes a command of the proxy's own.
+    pub(crate) fn say_own(&mut self, now: Time, id: UpstreamId, own: OwnCommand, args: &[&[u8]]) {
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        let at = upstream.out.position();
+        encode::request(upstream.out.buf(&mut self.pool), args);
+        self.sent_own(now, id, at, &[own]);
+    }
+
     /// Own commands were written, the first of them at `at`.
     pub(crate) fn sent_own(&mut self, now: Time, id: UpstreamId, at: u64, asked: &[OwnCommand]) {
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
@@ -223,6 +231,7 @@ impl Engine {
                 self.learn_zone(key.node, reply);
                 self.facts.learn(reply, key.protocol());
             }
+            (OwnCommand::Nodes, _) => self.note_slots_under_way(key.node, reply),
             (OwnCommand::Role, _) => self.role_reply(now, id, reply),
             // A server that answers with an error answers.
             (OwnCommand::Ping, _) => self.ping_answered(key.node, reply),
@@ -341,11 +350,7 @@ impl Engine {
         self.notices.push_back(Notice::NodeReady { node, key, server, main });
         if !self.learning && key.lane == Lane::Shared {
             self.learning = true;
-            if let Some(upstream) = self.upstreams.get_mut(id) {
-                let at = upstream.out.position();
-                encode::request(upstream.out.buf(&mut self.pool), &[b"COMMAND"]);
-                self.sent_own(now, id, at, &[OwnCommand::Learn]);
-            }
+            self.say_own(now, id, OwnCommand::Learn, &[b"COMMAND"]);
         }
         if readonly {
             self.say_readonly(id);

@@ -33,7 +33,7 @@ use crate::upstream::{Lane, Upstream};
 use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
-use resp::{Args, RequestLimits, RequestScanner, Scan, encode};
+use resp::{Args, RequestLimits, RequestScanner, Scan};
 
 /// What a server says that does not serve a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -352,11 +352,8 @@ impl Engine {
     fn write_parked(&mut self, now: Time, id: UpstreamId, parked: &Parked) {
         // Before ASKING, which holds for the very next request.
         self.load_script_before(now, id, parked.command, &parked.bytes);
-        let Some(upstream) = self.upstreams.get_mut(id) else { return };
         if let Target::Asking(_) = parked.target {
-            let at = upstream.out.position();
-            encode::request(upstream.out.buf(&mut self.pool), &[b"ASKING"]);
-            self.sent_own(now, id, at, &[OwnCommand::Asking]);
+            self.say_own(now, id, OwnCommand::Asking, &[b"ASKING"]);
         }
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
         let (owner, command, tries, until) =

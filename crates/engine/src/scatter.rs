@@ -28,7 +28,7 @@ use crate::route::Known;
 use crate::settings::ReadPolicy;
 use crate::time::Time;
 use crate::topology::Place;
-use crate::upstream::inflight::{Owner, Run};
+use crate::upstream::inflight::{OwnCommand, Owner, Run};
 use crate::upstream::{Lane, UpstreamKey};
 use alloc::vec::Vec;
 use resp::{Protocol, encode};
@@ -234,8 +234,8 @@ impl Engine {
     }
 
     /// No node says MOVED to a SCAN, so an iteration would not notice keys that went from a node that it has before it to one that it has
-    /// behind it. The node that lost them knows: each page comes behind its own word of who owns what, and if that is news the
-    /// iteration begins again (`merge::scan`).
+    /// behind it. The node that lost them knows: each page comes behind its own word of who owns what and of what it gives away
+    /// just now (`merge::scan`).
     fn ask_before_page(&mut self, now: Time, wish: &Wish<'_>, node: NodeId) {
         let Some(client) = self.clients.get(wish.id) else { return };
         let (resp3, db) = (client.protocol == Protocol::Resp3, client.db);
@@ -246,6 +246,7 @@ impl Engine {
         let key = UpstreamKey { node, resp3, db, lane: Lane::Shared };
         if let Availability::Ready(upstream) = self.upstream_for(now, key, wish.id) {
             self.write_topology_question(now, upstream);
+            self.say_own(now, upstream, OwnCommand::Nodes, &[b"CLUSTER", b"NODES"]);
         }
     }
 
@@ -485,16 +486,22 @@ impl Engine {
         self.part_replies(now, id, part, 1, reply);
     }
 
+    /// How the servers are while the node of this index gives a page of SCAN.
+    fn seen_of_page(&self, index: usize) -> scan::Seen {
+        let node = self.router.primaries().get(index).and_then(|node| self.nodes.get(*node));
+        scan::Seen { mark: self.topology_mark(), gives: node.is_some_and(|node| node.gives_slots) }
+    }
+
     fn finish_merge(&mut self, _now: Time, id: crate::ids::MergeId) {
         if self.merges.get(id).is_none_or(|merge| !merge.is_whole()) {
             return;
         }
-        let needs_mark = self.merges.get(id).is_some_and(Merge::is_page);
-        let mark = if needs_mark { self.topology_mark() } else { 0 };
+        let page_of = self.merges.get(id).and_then(Merge::page_of);
+        let seen = page_of.map(|index| self.seen_of_page(index));
         let Some(merge) = self.merges.remove(id) else { return };
         let mut out = core::mem::take(&mut self.scratch_parts.merged);
         out.clear();
-        merge.write(&mut out, mark);
+        merge.write(&mut out, seen);
         let (client, seq, silent) = (merge.client, merge.seq, merge.silent);
         self.pool.give(merge.into_bytes());
         self.deliver(client, seq, 1, silent, &out);

@@ -26,7 +26,7 @@ use crate::time::Time;
 use crate::upstream::inflight::{OwnCommand, Owner, Run};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
-use resp::{Args, encode};
+use resp::Args;
 use sha1::{Digest as _, Sha1};
 
 /// SHA-1 of a script's text.
@@ -145,9 +145,8 @@ impl Engine {
         if !upstream.scripts.insert(digest) {
             return;
         }
-        let at = upstream.out.position();
-        encode::request(upstream.out.buf(&mut self.pool), &[b"SCRIPT", b"LOAD", body]);
-        self.sent_own(now, id, at, &[OwnCommand::Script]);
+        let body = Arc::clone(body);
+        self.say_own(now, id, OwnCommand::Script, &[b"SCRIPT", b"LOAD", &body]);
     }
 
     /// A server said `NOSCRIPT` to the front request of this connection, whose bytes are here. Whether it is to be sent again, behind the script.

@@ -12,7 +12,6 @@ use crate::time::Time;
 use crate::upstream::inflight::OwnCommand;
 use crate::upstream::{Role, State};
 use alloc::format;
-use resp::encode;
 
 impl Engine {
     /// When [`Self::handle_timeout`] must be called at the latest; `None`: not before something else happens.
@@ -101,10 +100,7 @@ impl Engine {
     /// A quiet connection is asked whether it still is one: a peer that lost its power or its route says nothing, and the first request
     /// after hours should not be the one to find that out. The answer is awaited as any other is.
     pub(crate) fn ask_whether_alive(&mut self, now: Time, id: UpstreamId) {
-        let Some(upstream) = self.upstreams.get_mut(id) else { return };
-        let at = upstream.out.position();
-        encode::request(upstream.out.buf(&mut self.pool), &[b"PING"]);
-        self.sent_own(now, id, at, &[OwnCommand::Ping]);
+        self.say_own(now, id, OwnCommand::Ping, &[b"PING"]);
     }
 
     /// A client has taken nothing for the stall timeout, or others have waited behind it for the request timeout: it goes. Alone

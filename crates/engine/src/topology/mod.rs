@@ -26,6 +26,7 @@ pub mod slots;
 use crate::client::Hold;
 use crate::engine::Engine;
 use crate::ids::NodeId;
+use crate::merge::scan;
 use crate::node::{Address, Node};
 use crate::reject;
 use crate::request::Step;
@@ -514,7 +515,15 @@ impl Engine {
         }
     }
 
-    /// A mark of what owns what, for cursors, 1 to 65535: it differs with the primaries and where their ranges begin.
+    /// A node's answer to CLUSTER NODES.
+    pub(crate) fn note_slots_under_way(&mut self, id: NodeId, reply: &[u8]) {
+        let parsed = resp::value::parse(reply).ok().flatten();
+        if let Some(node) = self.nodes.get_mut(id) {
+            node.gives_slots = parsed.is_some_and(|(value, _)| slots::says_gives(&value));
+        }
+    }
+
+    /// A mark of what owns what, for cursors, 1 to [`scan::MARK_MAX`]: it differs with the primaries and where their ranges begin.
     pub(crate) fn topology_mark(&self) -> u16 {
         // FNV-1a.
         let mut hash = 0xcbf2_9ce4_8422_2325u64;
@@ -529,7 +538,7 @@ impl Engine {
                 node.map_or("", |node| self.label(node)).bytes().for_each(&mut add);
             }
         }
-        (hash % 65_535) as u16 + 1
+        (hash % u64::from(scan::MARK_MAX)) as u16 + 1
     }
 
     /// Whoever waits for an owner looks again.

@@ -37,6 +37,8 @@ pub enum OwnCommand {
     Standing,
     /// `CLUSTER SLOTS`: who owns what.
     Slots,
+    /// `CLUSTER NODES`: whether the node gives slots away.
+    Nodes,
     /// `PING`: whether a quiet connection is still one.
     Ping,
     /// `ROLE`: how a node is.

@@ -34,7 +34,9 @@ fn told(story: &mut Story) -> Vec<(String, bool)> {
 fn owner_of_d(story: &mut Story) -> Option<&'static str> {
     story.client("probe").says("GET d");
     for node in ["n1", "n2", "n3"] {
-        if story.open_conns_to(node) > 0 && let Some(line) = story.node(node).takes_one() {
+        if story.open_conns_to(node) > 0
+            && let Some(line) = story.node(node).takes_one()
+        {
             assert_eq!(line, "GET d");
             story.node(node).answers("nil");
             story.client("probe").gets("nil");

@@ -45,8 +45,7 @@ impl Moving {
     fn new(resolve_ms: u64) -> Self {
         let net = SimNet::new(7, SimFaults::none());
         let listen = address("127.0.0.1:6380");
-        let servers =
-            [0, 1].map(|server| Server::new(&net, at(server), false, Planted::Nothing));
+        let servers = [0, 1].map(|server| Server::new(&net, at(server), false, Planted::Nothing));
         let mut driver = net.driver(std::slice::from_ref(&listen));
         driver.accept(true);
         let waker = driver.waker();

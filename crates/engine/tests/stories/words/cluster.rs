@@ -38,6 +38,7 @@ pub(crate) struct Servers {
     /// Who was asked for it, oldest first.
     asked: Vec<String>,
     cut_off: BTreeSet<String>,
+    gives: BTreeSet<String>,
     /// What single nodes say instead.
     own_tables: BTreeMap<String, Vec<u8>>,
     down: BTreeSet<String>,
@@ -154,6 +155,12 @@ impl Story {
         std::mem::take(&mut self.servers.asked)
     }
 
+    /// This node gives a slot away from now on.
+    pub(crate) fn gives_slots(&mut self, node: &str) -> &mut Self {
+        self.servers.gives.insert(node.to_string());
+        self
+    }
+
     /// This node takes its cluster for down from now on.
     pub(crate) fn is_cut_off(&mut self, node: &str) -> &mut Self {
         self.servers.cut_off.insert(node.to_string());
@@ -247,6 +254,14 @@ impl Story {
         {
             let cut_off = self.servers.cut_off.contains(&conn.node);
             return Some(wire(if cut_off { DOWN } else { WHOLE }));
+        }
+        if conn.owed == 0
+            && conn.requests.front()? == "CLUSTER NODES"
+            && self.servers.table.is_some()
+        {
+            let way = if self.servers.gives.contains(&conn.node) { " [93->-292f]" } else { "" };
+            let text = format!("e7d1 h:7000@17000 myself,master - 0 0 1 connected 0-5460{way}\n");
+            return Some(wire(&format!("${}\r\n{text}\r\n", text.len())));
         }
         let asked = conn.owed == 0 && conn.requests.front()? == "CLUSTER SLOTS";
         let own = self.servers.own_tables.get(&conn.node).or(self.servers.table.as_ref());
