@@ -14,7 +14,7 @@
 use crate::command::Learned;
 use crate::engine::{Action, Engine, Notice};
 use crate::ids::{ClientId, NodeId, NodeKind, Slab, UpstreamId};
-use crate::limits::{QUOTED_ERROR_BYTES, RETIRED_MAX, SHORT_LIFE_US};
+use crate::limits::{QUOTED_ERROR_BYTES, SHORT_LIFE_US};
 use crate::node::{Address, Node};
 use crate::reject;
 use crate::settings::{self, Settings};
@@ -57,21 +57,6 @@ impl Engine {
             },
         };
         self.availability(now, id)
-    }
-
-    /// An upstream that a slow client holds up takes no new requests of others.
-    fn retire_if_stalled(&mut self, id: UpstreamId, client: ClientId) {
-        let retired = self.upstreams.iter().filter(|(_, up)| up.role == Role::Retired).count();
-        let Some(upstream) = self.upstreams.get_mut(id) else { return };
-        if retired < RETIRED_MAX
-            && upstream.role == Role::Shared
-            && upstream.stall.is_some_and(|stall| stall.client != client)
-        {
-            upstream.role = Role::Retired;
-            let key = upstream.key;
-            self.unlist(&key);
-            self.wake_waiters(id);
-        }
     }
 
     /// Whether this upstream takes a request; one that is idle begins to connect.
@@ -211,20 +196,19 @@ impl Engine {
         self.sent_own(now, id, at, &asked);
     }
 
+    /// Writes a command of the proxy's own.
+    pub(crate) fn say_own(&mut self, now: Time, id: UpstreamId, own: OwnCommand, args: &[&[u8]]) {
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        let at = upstream.out.position();
+        encode::request(upstream.out.buf(&mut self.pool), args);
+        self.sent_own(now, id, at, &[own]);
+    }
+
     /// Own commands were written, the first of them at `at`.
     pub(crate) fn sent_own(&mut self, now: Time, id: UpstreamId, at: u64, asked: &[OwnCommand]) {
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
         for own in asked {
-            upstream.inflight.push(Run {
-                owner: Owner::Own(*own),
-                count: 1,
-                command: None,
-                sent_at: now,
-                at,
-                done: 0,
-                tries: 0,
-                until: Time::default(),
-            });
+            upstream.inflight.push(Run::new(Owner::Own(*own), 1, None, now, at));
         }
         self.touch_upstream(id);
     }
@@ -247,7 +231,10 @@ impl Engine {
                 self.learn_zone(key.node, reply);
                 self.facts.learn(reply, key.protocol());
             }
+            (OwnCommand::Nodes, _) => self.note_slots_under_way(key.node, reply),
             (OwnCommand::Role, _) => self.role_reply(now, id, reply),
+            // A server that answers with an error answers.
+            (OwnCommand::Ping, _) => self.ping_answered(key.node, reply),
             (OwnCommand::Hello, Some(error)) if greeting::knows_no_hello(&error) && !key.resp3 => {
                 return self.greet_old(now, id);
             }
@@ -259,6 +246,7 @@ impl Engine {
             }
             (
                 OwnCommand::Slots
+                | OwnCommand::Standing
                 | OwnCommand::Primary
                 | OwnCommand::Replicas
                 | OwnCommand::Sentinels,
@@ -273,6 +261,7 @@ impl Engine {
                 None,
             )
             // That ASKING failed shows in the reply behind it.
+            | (OwnCommand::Script, _)
             | (
                 OwnCommand::SetName
                 | OwnCommand::Learn
@@ -361,11 +350,7 @@ impl Engine {
         self.notices.push_back(Notice::NodeReady { node, key, server, main });
         if !self.learning && key.lane == Lane::Shared {
             self.learning = true;
-            if let Some(upstream) = self.upstreams.get_mut(id) {
-                let at = upstream.out.position();
-                encode::request(upstream.out.buf(&mut self.pool), &[b"COMMAND"]);
-                self.sent_own(now, id, at, &[OwnCommand::Learn]);
-            }
+            self.say_own(now, id, OwnCommand::Learn, &[b"COMMAND"]);
         }
         if readonly {
             self.say_readonly(id);
@@ -376,6 +361,7 @@ impl Engine {
             self.node_is_back(key.node);
         }
         self.refresh_upstream_ready(now, id);
+        self.probe_ready(now, id, key.node);
         self.wake_waiters(id);
     }
 
@@ -416,6 +402,7 @@ impl Engine {
             upstream.out.dirty = false;
         }
         if requests > 0 {
+            self.node_failed(now, key.node);
             let node = self.label(key.node).to_string();
             self.notices.push_back(Notice::UpstreamLost {
                 node,
@@ -523,6 +510,9 @@ impl Engine {
         self.refresh_upstream_lost(now, id, cause);
         if first {
             self.renew_readers();
+        }
+        if !theirs {
+            self.node_failed(now, key.node);
         }
         if first && !theirs {
             let node = self.label(key.node).to_string();

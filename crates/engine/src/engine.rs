@@ -12,10 +12,12 @@ use crate::ids::{
     ClientId, ClientKind, MergeKind, NodeId, NodeKind, Slab, UpstreamId, UpstreamKind,
 };
 use crate::merge::Merge;
+use crate::news::{Audience, News};
 use crate::node::Node;
 use crate::pool::BufferPool;
 use crate::redirect::Parked;
 use crate::scatter::Scratch;
+use crate::scripts::Scripts;
 use crate::settings::Settings;
 use crate::stats::Stats;
 use crate::time::Time;
@@ -41,6 +43,8 @@ pub enum Action {
     ReadUpstream(UpstreamId, bool),
     /// Carry the question to every worker and bring the answers to [`Engine::answer`] under this ticket.
     Ask(u64, Question),
+    /// Carry the news to other workers' [`Engine::handle_news`].
+    Tell(Audience, News),
 }
 
 /// What happened that an operator may want to know. The caller logs it.
@@ -74,6 +78,13 @@ pub enum Notice {
         cause: String,
         /// Requests that were answered with an error.
         requests: usize,
+    },
+    /// A shard is left out, or takes part again.
+    Shard {
+        /// Its name.
+        name: String,
+        /// Left out.
+        out: bool,
     },
     /// A client was closed for a reason that it may complain about.
     ClientClosed {
@@ -121,6 +132,7 @@ pub struct Engine {
     pub(crate) stats: Stats,
     pub(crate) facts: ServerFacts,
     pub(crate) learned: Option<Learned>,
+    pub(crate) scripts: Scripts,
     /// Whether `COMMAND` was asked on some upstream already.
     pub(crate) learning: bool,
     pub(crate) dirty_clients: Vec<ClientId>,
@@ -156,7 +168,8 @@ impl Engine {
         let next_number = u64::from(settings.worker) + 1;
         let conn_clients = alloc::vec![0; usize::from(settings.limits.shared_conns.max(1))];
         // What a configuration names was checked; without it, whatever is asked finds no owner.
-        let router = Router::new(shards_of(&settings).unwrap_or(None));
+        let eject = settings.shards.as_ref().and_then(|shards| shards.eject);
+        let router = Router::new(shards_of(&settings).unwrap_or(None), eject);
         let mut engine = Self {
             settings,
             clients: Slab::default(),
@@ -175,6 +188,7 @@ impl Engine {
             stats: Stats::default(),
             facts: ServerFacts::default(),
             learned: None,
+            scripts: Scripts::default(),
             learning: false,
             dirty_clients: Vec::new(),
             dirty_upstreams: Vec::new(),

@@ -96,3 +96,9 @@ pub const SENTINEL_EVERY_MS: u64 = 1_000;
 
 /// Nodes that could answer reads are asked so often how they are, in milliseconds, while a policy sends reads to replicas.
 pub const ROLE_EVERY_MS: u64 = 1_000;
+
+/// Scripts that are remembered, and their bytes together. The oldest go first; a call of one that went is the server's to answer.
+pub const SCRIPTS_MAX: usize = 1_024;
+
+/// See [`SCRIPTS_MAX`].
+pub const SCRIPTS_BYTES_MAX: usize = 4 << 20;

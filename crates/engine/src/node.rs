@@ -54,6 +54,8 @@ pub struct Node {
     pub label: String,
     /// How it is, for reads.
     pub health: Health,
+    /// When it was last asked, it was giving slots to another node.
+    pub gives_slots: bool,
     /// Its zone, if it told one (Valkey 8).
     pub zone: String,
     /// The shared connections of the database that clients start in, for RESP2 and RESP3: what the short path looks at.
@@ -72,6 +74,7 @@ impl Node {
             address,
             label,
             health: Health::default(),
+            gives_slots: false,
             zone: String::new(),
             shared: [None; 2],
             more_shared: Vec::new(),

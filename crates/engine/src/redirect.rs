@@ -1,7 +1,7 @@
 //! Requests that a server did not serve and that go on to another one, or to the same one a little later.
 //!
 //! `MOVED` and `ASK` name the server that has the slot; `TRYAGAIN`, `CLUSTERDOWN`, `LOADING`, `MASTERDOWN` and `READONLY` say that this
-//! one cannot serve it now. In all these cases the server did nothing, so the request may be sent again; its bytes are still in the
+//! one cannot serve it now, `NOSCRIPT` that it must be taught first (`scripts`). In all these cases the server did nothing, so the request may be sent again; its bytes are still in the
 //! output of the connection that it went out on. A connection that breaks is another matter: what was written may have been done, so only
 //! what never left or what only reads goes on.
 //!
@@ -33,7 +33,7 @@ use crate::upstream::{Lane, Upstream};
 use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
-use resp::{Args, RequestLimits, RequestScanner, Scan, encode};
+use resp::{Args, RequestLimits, RequestScanner, Scan};
 
 /// What a server says that does not serve a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ pub(crate) struct Parked {
 #[inline]
 pub(crate) fn sends_on(reply: &[u8]) -> bool {
     let Some((b'-', text)) = reply.split_first() else { return false };
-    let words: [&[u8]; 7] = [
+    let words: [&[u8]; 8] = [
         b"MOVED ",
         b"ASK ",
         b"TRYAGAIN ",
@@ -95,6 +95,7 @@ pub(crate) fn sends_on(reply: &[u8]) -> bool {
         b"LOADING ",
         b"MASTERDOWN ",
         b"READONLY ",
+        b"NOSCRIPT ",
     ];
     words.iter().any(|word| text.starts_with(word))
 }
@@ -128,6 +129,11 @@ impl Engine {
         }
         let Some(bytes) = request_of(upstream, run, run.done) else { return false };
         let key = upstream.key;
+        let untaught = reply.starts_with(b"-NOSCRIPT ");
+        if untaught && !self.heals_noscript(id, run, &bytes) {
+            return self.pass_error(now, id, run, reply);
+        }
+        let Some(upstream) = self.upstreams.get_mut(id) else { return true };
         upstream.inflight.answered(1);
         self.stats.redirects += 1;
         let said = said(reply);
@@ -137,6 +143,7 @@ impl Engine {
         self.want_topology(pool);
         // Two servers may send a request to each other until they agree; then it goes slower and slower.
         let later_ms = (1 << run.tries.min(10)).min(RETRY_MAX_MS);
+        let later_ms = if untaught { 0 } else { later_ms };
         let at_once_ms = if run.tries < SENT_ON_AT_ONCE { 0 } else { later_ms };
         let mut named = None;
         let (target, wait_ms) = match classify(reply, &host) {
@@ -178,9 +185,23 @@ impl Engine {
         true
     }
 
+    /// It is an error as others are.
+    fn pass_error(&mut self, now: Time, id: UpstreamId, run: &Run, reply: &[u8]) -> bool {
+        if let Some(upstream) = self.upstreams.get_mut(id) {
+            upstream.inflight.answered(1);
+        }
+        self.stats.command(run.command).failed += 1;
+        self.answer_owner(now, run.owner, reply);
+        true
+    }
+
     /// The same for a large request, whose bytes are gone: it was not done, and its client is told so. What the server said of the slot
     /// is believed, so that the next one goes right.
     fn redirect_streamed(&mut self, now: Time, id: UpstreamId, run: &Run, reply: &[u8]) {
+        if reply.starts_with(b"-NOSCRIPT ") {
+            self.pass_error(now, id, run, reply);
+            return;
+        }
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
         let node = upstream.key.node;
         upstream.inflight.answered(1);
@@ -333,26 +354,16 @@ impl Engine {
     }
 
     fn write_parked(&mut self, now: Time, id: UpstreamId, parked: &Parked) {
-        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        // Before ASKING, which holds for the very next request.
+        self.load_script_before(now, id, parked.command, &parked.bytes);
         if let Target::Asking(_) = parked.target {
-            let at = upstream.out.position();
-            encode::request(upstream.out.buf(&mut self.pool), &[b"ASKING"]);
-            self.sent_own(now, id, at, &[OwnCommand::Asking]);
+            self.say_own(now, id, OwnCommand::Asking, &[b"ASKING"]);
         }
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
         let (owner, command, tries, until) =
             (parked.owner, parked.command, parked.tries, parked.until);
         let at = upstream.append(&mut self.pool, &parked.bytes);
-        upstream.inflight.push(Run {
-            owner,
-            count: 1,
-            command,
-            sent_at: now,
-            at,
-            done: 0,
-            tries,
-            until,
-        });
+        upstream.inflight.push(Run { tries, until, ..Run::new(owner, 1, command, now, at) });
         self.touch_upstream(id);
     }
 

@@ -337,17 +337,7 @@ impl Engine {
         let seq = client.places.reserve(1);
         let owner = Owner::Client { id, seq, silent };
         let at = upstream.append(pool, frame);
-        let until = Time::default();
-        upstream.inflight.push(Run {
-            owner,
-            count: 1,
-            command,
-            sent_at: now,
-            at,
-            done: 0,
-            tries: 0,
-            until,
-        });
+        upstream.inflight.push(Run::new(owner, 1, command, now, at));
         stats.requests += 1;
         stats.command(command).calls += 1;
         if !upstream.out.dirty {
@@ -503,16 +493,9 @@ impl PlainRun {
             return;
         }
         let seq = client.places.reserve(self.count);
-        upstream.inflight.push(Run {
-            owner: Owner::Client { id, seq, silent: false },
-            count: self.count,
-            command: self.command,
-            sent_at: now,
-            at: upstream.out.position() + (self.command_from - self.from) as u64,
-            done: 0,
-            tries: 0,
-            until: Time::default(),
-        });
+        let owner = Owner::Client { id, seq, silent: false };
+        let at = upstream.out.position() + (self.command_from - self.from) as u64;
+        upstream.inflight.push(Run::new(owner, self.count, self.command, now, at));
         stats.command(self.command).calls += u64::from(self.count);
         stats.requests += u64::from(self.count);
         client.last_command = self.command;

@@ -29,7 +29,7 @@ use crate::route::Known;
 use crate::settings::ReadPolicy;
 use crate::time::Time;
 use crate::topology::Place;
-use crate::upstream::inflight::{Owner, Run};
+use crate::upstream::inflight::{OwnCommand, Owner, Run};
 use crate::upstream::{Lane, UpstreamKey};
 use alloc::vec::Vec;
 use resp::{Protocol, encode};
@@ -122,6 +122,7 @@ impl Engine {
         client.route_epoch = epoch;
         let row = known.id.map(|id| row_of(id, args));
         let wish = Wish { id, frame, args, row, silent };
+        self.note_script(&wish);
         let keys = keys_of(args, self.learned.as_ref());
         let Some((_, first)) = keys.first() else { return self.without_keys(now, &wish) };
         let place = self.router.place(first);
@@ -234,8 +235,8 @@ impl Engine {
     }
 
     /// No node says MOVED to a SCAN, so an iteration would not notice keys that went from a node that it has before it to one that it has
-    /// behind it. The node that lost them knows: each page comes behind its own word of who owns what, and if that is news the
-    /// iteration begins again (`merge::scan`).
+    /// behind it. The node that lost them knows: each page comes behind its own word of who owns what and of what it gives away
+    /// just now (`merge::scan`).
     fn ask_before_page(&mut self, now: Time, wish: &Wish<'_>, node: NodeId) {
         let Some(client) = self.clients.get(wish.id) else { return };
         let (resp3, db, conn) = (client.protocol == Protocol::Resp3, client.db, client.conn);
@@ -246,6 +247,7 @@ impl Engine {
         let key = UpstreamKey { node, resp3, db, lane: Lane::Shared, conn };
         if let Availability::Ready(upstream) = self.upstream_for(now, key, wish.id) {
             self.write_topology_question(now, upstream);
+            self.say_own(now, upstream, OwnCommand::Nodes, &[b"CLUSTER", b"NODES"]);
         }
     }
 
@@ -394,16 +396,13 @@ impl Engine {
             let Some(upstream) = self.upstreams.get_mut(upstream_id) else { continue };
             let at = upstream.out.position();
             body.write(part, upstream.out.buf(&mut self.pool));
-            upstream.inflight.push(Run {
-                owner: Owner::Part { merge, part: index },
-                count: 1,
-                command: wish.row,
-                sent_at: now,
+            upstream.inflight.push(Run::new(
+                Owner::Part { merge, part: index },
+                1,
+                wish.row,
+                now,
                 at,
-                done: 0,
-                tries: 0,
-                until: Time::default(),
-            });
+            ));
             if last != Some(upstream_id) {
                 last = Some(upstream_id);
                 self.touch_upstream(upstream_id);
@@ -422,16 +421,7 @@ impl Engine {
     ) {
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
         let at = upstream.append(&mut self.pool, bytes);
-        upstream.inflight.push(Run {
-            owner,
-            count: 1,
-            command,
-            sent_at: now,
-            at,
-            done: 0,
-            tries: 0,
-            until: Time::default(),
-        });
+        upstream.inflight.push(Run::new(owner, 1, command, now, at));
         self.touch_upstream(id);
     }
 
@@ -459,6 +449,7 @@ impl Engine {
                 return Step::Done;
             }
         };
+        self.load_script_before(now, upstream, wish.row, wish.frame);
         let Some(client) = self.clients.get_mut(wish.id) else { return Step::Gone };
         let seq = client.places.reserve(1);
         self.stats.requests += 1;
@@ -498,16 +489,22 @@ impl Engine {
         self.part_replies(now, id, part, 1, reply);
     }
 
+    /// How the servers are while the node of this index gives a page of SCAN.
+    fn seen_of_page(&self, index: usize) -> scan::Seen {
+        let node = self.router.primaries().get(index).and_then(|node| self.nodes.get(*node));
+        scan::Seen { mark: self.topology_mark(), gives: node.is_some_and(|node| node.gives_slots) }
+    }
+
     fn finish_merge(&mut self, _now: Time, id: crate::ids::MergeId) {
         if self.merges.get(id).is_none_or(|merge| !merge.is_whole()) {
             return;
         }
-        let needs_mark = self.merges.get(id).is_some_and(Merge::is_page);
-        let mark = if needs_mark { self.topology_mark() } else { 0 };
+        let page_of = self.merges.get(id).and_then(Merge::page_of);
+        let seen = page_of.map(|index| self.seen_of_page(index));
         let Some(merge) = self.merges.remove(id) else { return };
         let mut out = core::mem::take(&mut self.scratch_parts.merged);
         out.clear();
-        merge.write(&mut out, mark);
+        merge.write(&mut out, seen);
         let (client, seq, silent) = (merge.client, merge.seq, merge.silent);
         self.pool.give(merge.into_bytes());
         self.deliver(client, seq, 1, silent, &out);

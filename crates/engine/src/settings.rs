@@ -215,7 +215,8 @@ pub struct Timeouts {
     pub failover_hold_ms: u64,
     /// A shared upstream that was quiet for so long is asked with `PING` (0: never).
     pub ping_ms: u64,
-    /// The names of servers are resolved again so often while we are connected (0: only on connect).
+    /// The names of servers are resolved again so often while we are connected, and connections to an address that a name no longer has are
+    /// given up (0: only on connect). The caller's to do ([`crate::Engine::handle_upstream_moved`]).
     pub resolve_ms: u64,
     /// First wait after a failed connect; it doubles with each further failure.
     pub reconnect_min_ms: u64,
@@ -250,6 +251,13 @@ pub struct Settings {
     pub timeouts: Timeouts,
 }
 
+impl Settings {
+    /// Whether this is the worker that acts for all where one is enough.
+    pub(crate) fn is_first(&self) -> bool {
+        self.worker == 0
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -279,7 +287,7 @@ impl Default for Timeouts {
             topology_wait_ms: 2_000,
             topology_period_ms: 10_000,
             failover_hold_ms: 0,
-            ping_ms: 5_000,
+            ping_ms: 0,
             resolve_ms: 1_000,
             reconnect_min_ms: 50,
             reconnect_max_ms: 5_000,

@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
 use crate::limits::SWEEP_MS;
 use crate::time::Time;
+use crate::upstream::inflight::OwnCommand;
 use crate::upstream::{Role, State};
 use alloc::format;
 
@@ -19,8 +20,13 @@ impl Engine {
         if !self.resume.is_empty() || self.transfer_place_is_free() {
             return Some(now);
         }
-        let topology =
-            [self.refresh_at(), self.topology_wait_ends(), self.parked_at(), self.health_at()];
+        let topology = [
+            self.refresh_at(),
+            self.topology_wait_ends(),
+            self.parked_at(),
+            self.health_at(),
+            self.probe_at(),
+        ];
         let upstreams =
             self.upstreams.iter().filter_map(|(_, up)| up.deadline(&self.settings.timeouts));
         let pause = self.pause.map(|pause| pause.until);
@@ -60,6 +66,7 @@ impl Engine {
     fn topology_due(&mut self, now: Time) {
         self.refresh_topologies(now);
         self.ask_health(now);
+        self.probe_shards(now);
         if self.topology_wait_ends().is_some_and(|at| at <= now) {
             self.end_topology_wait(now);
         }
@@ -77,6 +84,7 @@ impl Engine {
             State::Ready => match (upstream.stall, upstream.role) {
                 (Some(stall), _) => self.stall_due(now, id, stall.client),
                 (None, Role::Spare(_)) => self.remove_upstream(id),
+                (None, _) if upstream.inflight.is_empty() => self.ask_whether_alive(now, id),
                 (None, _) => {
                     self.stats.upstream_timeouts += 1;
                     let cause = format!(
@@ -87,6 +95,12 @@ impl Engine {
                 }
             },
         }
+    }
+
+    /// A quiet connection is asked whether it still is one: a peer that lost its power or its route says nothing, and the first request
+    /// after hours should not be the one to find that out. The answer is awaited as any other is.
+    pub(crate) fn ask_whether_alive(&mut self, now: Time, id: UpstreamId) {
+        self.say_own(now, id, OwnCommand::Ping, &[b"PING"]);
     }
 
     /// A client has taken nothing for the stall timeout, or others have waited behind it for the request timeout: it goes. Alone

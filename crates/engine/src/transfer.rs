@@ -206,18 +206,7 @@ impl Engine {
         if let Some(upstream) = self.upstreams.get_mut(upstream_id) {
             let owner = Owner::Client { id, seq, silent };
             let at = upstream.out.position();
-            let until = Time::default();
-            let (done, tries) = (0, 0);
-            upstream.inflight.push(Run {
-                owner,
-                count: 1,
-                command,
-                sent_at: now,
-                at,
-                done,
-                tries,
-                until,
-            });
+            upstream.inflight.push(Run::new(owner, 1, command, now, at));
         }
         self.end_skip(id, silent);
         self.send_upstream(upstream_id, begin);

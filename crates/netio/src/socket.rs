@@ -61,13 +61,23 @@ pub(crate) fn set_tcp_options(fd: impl AsFd, keepalive: Option<Keepalive>) -> Re
 
 /// Begins to connect a new non-blocking socket. The outcome is told by writability and SO_ERROR.
 ///
+/// `user_timeout_ms`: what was sent and is not acknowledged for so long breaks a TCP connection (TCP_USER_TIMEOUT of tcp(7); 0: the
+/// system's some 15 minutes).
+///
 /// A unix connect to a full backlog gives EAGAIN at once and nothing later would tell that there is
 /// room, so that is an error like any other.
-pub(crate) fn begin_connect(to: &Address, keepalive: Option<Keepalive>) -> Result<OwnedFd, Errno> {
+pub(crate) fn begin_connect(
+    to: &Address,
+    keepalive: Option<Keepalive>,
+    user_timeout_ms: u32,
+) -> Result<OwnedFd, Errno> {
     let fd = stream_socket(to)?;
     let begun = match to {
         Address::Tcp(addr) => {
             set_tcp_options(&fd, keepalive)?;
+            if user_timeout_ms > 0 {
+                sockopt::set_tcp_user_timeout(&fd, user_timeout_ms)?;
+            }
             connect(&fd, addr)
         }
         Address::Unix(path) => connect(&fd, &SocketAddrUnix::new(path)?),

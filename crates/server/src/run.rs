@@ -18,8 +18,8 @@ use netio::{
     Address, Driver, EpollDriver, EpollOptions, Keepalive, ListenOptions, Listener, Waker, sys,
 };
 use std::io;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -230,7 +230,12 @@ fn start_workers(
 fn hire(config: &Config, index: usize, listeners: &[Listener]) -> Result<Hired, StartError> {
     let shares: io::Result<Vec<Listener>> = listeners.iter().map(Listener::try_clone).collect();
     let shares = shares.map_err(|error| system("share a listener", error))?;
-    let options = EpollOptions { keepalive: keepalive(config), ..EpollOptions::default() };
+    let options = EpollOptions {
+        keepalive: keepalive(config),
+        // No longer than a reply may take: what a dead peer does not acknowledge will not be answered either.
+        user_timeout_ms: u32::try_from(config.timeouts.request_ms).unwrap_or(u32::MAX),
+        ..EpollOptions::default()
+    };
     let name = format!("respool-{index}");
     let cpu = config.cpus.get(index % config.cpus.len().max(1)).copied();
     let (begin, orders) = sync_channel(1);
@@ -301,16 +306,19 @@ fn first_port(config: &Config) -> u16 {
     config.listen.iter().find_map(port).unwrap_or(0)
 }
 
-/// A resolver runs only where there is a name to resolve. It ends when the last worker is gone.
-/// Also where the configured address is no name: a topology may tell names later.
+/// The threads that resolve names: also where the configured address is no name, as a topology may tell names later. They end when the last
+/// worker is gone.
 fn start_resolver(
     questions: Receiver<Resolve>,
     fleet: &Arc<Fleet<Stream>>,
 ) -> Result<(), StartError> {
-    let fleet = Arc::downgrade(fleet);
-    let body = move || resolver::run(&questions, &fleet);
-    let builder = std::thread::Builder::new().name("respool-resolver".to_owned());
-    builder.spawn(body).map_err(|error| system("start the resolver thread", error))?;
+    let questions = Arc::new(Mutex::new(questions));
+    for index in 0..resolver::THREADS {
+        let (questions, fleet) = (Arc::clone(&questions), Arc::downgrade(fleet));
+        let body = move || resolver::run(&questions, &fleet);
+        let builder = std::thread::Builder::new().name(format!("resolver-{index}"));
+        builder.spawn(body).map_err(|error| system("start a resolver thread", error))?;
+    }
     Ok(())
 }
 

@@ -49,6 +49,11 @@ impl Places {
         self.tail.wrapping_sub(self.head)
     }
 
+    /// Whether no place was taken after this one.
+    pub fn is_last(&self, seq: u32) -> bool {
+        seq.wrapping_add(1) == self.tail
+    }
+
     /// Bytes of replies that came before their turn.
     pub fn ready_bytes(&self) -> usize {
         self.ready_bytes

@@ -5,7 +5,9 @@
 //! node per announced address, each with an equal share of the slots. Any of them serves any slot, so a client that finds the
 //! "wrong" one is served and never redirected.
 //!
-//! Not here: the real slots (`topology`).
+//! What is announced is not watched: an address stays in the answers while nobody listens there.
+//!
+//! Not here: the real slots (`topology`), and what changes a cluster or looks into a slot (`CLUSTER FAILOVER`, `COUNTKEYSINSLOT`).
 //!
 //! Invariant: every slot is told of exactly once, and the same for all clients.
 
@@ -50,27 +52,7 @@ impl Engine {
         let me =
             shown.iter().find(|node| client.identity.laddr == node.address()).unwrap_or(&shown[0]);
         let mut reply = Vec::new();
-        match call.command {
-            ids::CLUSTER_SLOTS => slots(&mut reply, &shown),
-            ids::CLUSTER_SHARDS => shards(&mut reply, &shown, protocol),
-            ids::CLUSTER_NODES => {
-                encode::verbatim(&mut reply, *b"txt", nodes(&shown, &me.id).as_bytes(), protocol);
-            }
-            ids::CLUSTER_INFO => {
-                encode::verbatim(&mut reply, *b"txt", info(shown.len()).as_bytes(), protocol);
-            }
-            ids::CLUSTER_MYID | ids::CLUSTER_MYSHARDID => {
-                encode::bulk(&mut reply, me.id.as_bytes());
-            }
-            ids::CLUSTER_KEYSLOT => match call.args {
-                [_, _, key] => encode::integer(&mut reply, i64::from(slot(key))),
-                _ => reject::arity(&mut reply, "cluster|keyslot"),
-            },
-            _ => match call.args.get(1) {
-                Some(word) => reject::unknown_subcommand(&mut reply, "cluster", word),
-                None => reject::arity(&mut reply, "cluster"),
-            },
-        }
+        answer(&mut reply, call, &shown, me, protocol);
         self.say(call, |out| out.extend_from_slice(&reply))
     }
 
@@ -96,6 +78,42 @@ impl Engine {
     }
 }
 
+/// The reply of the node `me`; an error for a subcommand that the facade has not, or with the wrong number of arguments.
+fn answer(out: &mut Vec<u8>, call: &Call<'_>, shown: &[Shown], me: &Shown, protocol: Protocol) {
+    let Some(word) = call.args.get(1) else { return reject::arity(out, "cluster") };
+    // Replicas, failure reports: of a node, which must be one of those shown.
+    let of_node = |out: &mut Vec<u8>, node: &[u8], reply: fn(&mut Vec<u8>)| {
+        if shown.iter().any(|one| one.id.as_bytes() == node) {
+            reply(out);
+        } else {
+            encode::error(out, &[b"ERR Unknown node ", node].concat());
+        }
+    };
+    match (call.command.name(), &call.args[2..]) {
+        ("cluster|slots", []) => slots(out, shown, protocol),
+        ("cluster|shards", []) => shards(out, shown, protocol),
+        ("cluster|nodes", []) => {
+            encode::verbatim(out, *b"txt", nodes(shown, &me.id).as_bytes(), protocol);
+        }
+        ("cluster|info", []) => {
+            encode::verbatim(out, *b"txt", info(shown.len()).as_bytes(), protocol);
+        }
+        ("cluster|myid" | "cluster|myshardid", []) => encode::bulk(out, me.id.as_bytes()),
+        ("cluster|keyslot", [key]) => encode::integer(out, i64::from(slot(key))),
+        // The nodes shown have no bus and no replicas.
+        ("cluster|links", []) => encode::array(out, 0),
+        ("cluster|replicas" | "cluster|slaves", [node]) => {
+            of_node(out, node, |out| encode::array(out, 0));
+        }
+        ("cluster|count-failure-reports", [node]) => {
+            of_node(out, node, |out| encode::integer(out, 0));
+        }
+        ("cluster|help", []) => help(out),
+        (name, _) if ANSWERED.contains(&name) => reject::arity(out, name),
+        _ => reject::unknown_subcommand(out, "cluster", word),
+    }
+}
+
 impl Shown {
     fn address(&self) -> String {
         Address::tcp(self.host.clone(), self.port).label()
@@ -113,7 +131,7 @@ fn id_of(host: &str, port: u16) -> String {
     id
 }
 
-fn slots(out: &mut Vec<u8>, shown: &[Shown]) {
+fn slots(out: &mut Vec<u8>, shown: &[Shown], protocol: Protocol) {
     encode::array(out, shown.len());
     for node in shown {
         encode::array(out, 3);
@@ -123,8 +141,8 @@ fn slots(out: &mut Vec<u8>, shown: &[Shown]) {
         encode::bulk(out, node.host.as_bytes());
         encode::integer(out, i64::from(node.port));
         encode::bulk(out, node.id.as_bytes());
-        // Metadata; Redis 7 has an empty list here when the endpoint is the address.
-        encode::array(out, 0);
+        // Metadata, from Redis 7.0 on: a map, empty when the endpoint is the address.
+        encode::map(out, 0, protocol);
     }
 }
 
@@ -169,10 +187,25 @@ fn nodes(shown: &[Shown], me: &str) -> String {
     text
 }
 
+/// As servers write it, a text a line; of the subcommands only those that are answered here.
+fn help(out: &mut Vec<u8>) {
+    encode::array(out, 2 + ANSWERED.len());
+    encode::simple(out, b"CLUSTER <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
+    for name in ANSWERED {
+        let (_, word) = name.split_once('|').unwrap_or(("", name));
+        let argument = match word {
+            "keyslot" => " <key>",
+            "replicas" | "slaves" | "count-failure-reports" => " <node-id>",
+            _ => "",
+        };
+        encode::simple(out, format!("{}{argument}", word.to_ascii_uppercase()).as_bytes());
+    }
+    encode::simple(out, b"    Print this help.");
+}
+
 fn info(nodes: usize) -> String {
     let slots = SLOTS;
     [
-        "cluster_enabled:1".to_string(),
         "cluster_state:ok".to_string(),
         format!("cluster_slots_assigned:{slots}"),
         format!("cluster_slots_ok:{slots}"),
@@ -182,10 +215,29 @@ fn info(nodes: usize) -> String {
         format!("cluster_size:{nodes}"),
         "cluster_current_epoch:1".to_string(),
         "cluster_my_epoch:1".to_string(),
+        "cluster_stats_messages_sent:0".to_string(),
+        "cluster_stats_messages_received:0".to_string(),
+        "total_cluster_links_buffer_limit_exceeded:0".to_string(),
         String::new(),
     ]
     .join("\r\n")
 }
+
+/// The subcommands of the facade, by name.
+const ANSWERED: [&str; 12] = [
+    "cluster|slots",
+    "cluster|shards",
+    "cluster|nodes",
+    "cluster|info",
+    "cluster|myid",
+    "cluster|myshardid",
+    "cluster|keyslot",
+    "cluster|links",
+    "cluster|replicas",
+    "cluster|slaves",
+    "cluster|count-failure-reports",
+    "cluster|help",
+];
 
 #[cfg(test)]
 mod tests {
@@ -208,7 +260,7 @@ mod tests {
             format!("{id} h:1@10001 myself,master - 0 0 1 connected 0-16383\n")
         );
         let mut out = Vec::new();
-        slots(&mut out, &shown);
+        slots(&mut out, &shown, Protocol::Resp2);
         assert!(out.starts_with(b"*1\r\n*3\r\n:0\r\n:16383\r\n*4\r\n$1\r\nh\r\n:1\r\n$40\r\n"));
     }
 }

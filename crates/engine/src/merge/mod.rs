@@ -17,7 +17,7 @@ use crate::ids::ClientId;
 use crate::reject;
 use alloc::vec::Vec;
 use resp::{Protocol, ReplyScanner, Scan, Value, encode};
-use scan::Place;
+use scan::{Place, Seen};
 
 /// In which way.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,13 +140,16 @@ impl Merge {
         self.bytes
     }
 
-    /// Whether it is a page of SCAN.
-    pub fn is_page(&self) -> bool {
-        matches!(self.how, How::Scan { .. })
+    /// Which of the nodes gives the page of SCAN that this is; `None`: it is none.
+    pub fn page_of(&self) -> Option<usize> {
+        match self.how {
+            How::Scan { place, .. } => Some(place.index),
+            _ => None,
+        }
     }
 
-    /// Writes the merged reply; `mark` is the one of the slot table, needed for a page of SCAN only.
-    pub fn write(&self, out: &mut Vec<u8>, mark: u16) {
+    /// Writes the merged reply; `seen` is needed for a page of SCAN only.
+    pub fn write(&self, out: &mut Vec<u8>, seen: Option<scan::Seen>) {
         if let How::Elements { units, ends } = &self.how
             && self.write_elements(out, units, ends).is_some()
         {
@@ -180,7 +183,9 @@ impl Merge {
             How::AnyOfSome => self.any(out, &replies),
             // They were not what they should be, and not an error either.
             How::Elements { .. } => None,
-            How::Scan { place, nodes } => page(out, replies[0], *place, *nodes, mark),
+            How::Scan { place, nodes } => {
+                seen.and_then(|seen| page(out, replies[0], *place, *nodes, seen))
+            }
         };
         if written.is_none() {
             out.clear();
@@ -347,14 +352,14 @@ fn join(out: &mut Vec<u8>, replies: &[&[u8]]) -> Option<()> {
 }
 
 /// A page of SCAN with our cursor in place of the node's. If the table changed meanwhile the iteration begins again.
-fn page(out: &mut Vec<u8>, reply: &[u8], place: Place, nodes: usize, mark: u16) -> Option<()> {
+fn page(out: &mut Vec<u8>, reply: &[u8], place: Place, nodes: usize, seen: Seen) -> Option<()> {
     let items = items(reply)?;
     let [cursor, keys] = items.as_slice() else { return None };
     let (cursor, _) = resp::value::parse(cursor).ok()??;
     let cursor = scan::read(cursor.as_text()?)?;
-    let next = match mark == place.mark {
-        true => scan::next(place, nodes, cursor)?,
-        false => u64::from(mark),
+    let next = match seen.mark == place.mark {
+        true => scan::next(place, nodes, cursor, seen.gives)?,
+        false => u64::from(seen.mark),
     };
     encode::array(out, 2);
     encode::bulk(out, &scan::text(next));
@@ -377,7 +382,7 @@ mod tests {
             merge.take(part as u32, 1, reply.as_bytes());
         }
         let mut out = Vec::new();
-        merge.write(&mut out, 7);
+        merge.write(&mut out, Some(Seen { mark: 7, gives: false }));
         String::from_utf8(out).unwrap()
     }
 
@@ -436,17 +441,17 @@ mod tests {
         merge.take(1, 2, b":1\r\n:2\r\n");
         merge.take(0, 1, b":4\r\n");
         let mut out = Vec::new();
-        merge.write(&mut out, 7);
+        merge.write(&mut out, Some(Seen { mark: 7, gives: false }));
         assert_eq!(out, b":7\r\n");
     }
 
     #[test]
     fn a_page_of_scan_gets_our_cursor() {
-        let place = Place { index: 0, cursor: 0, mark: 7 };
+        let place = Place { index: 0, cursor: 0, pass: scan::Pass::First, mark: 7 };
         let how = |nodes| How::Scan { place, nodes };
         let page = "*2\r\n$1\r\n0\r\n*1\r\n$1\r\nk\r\n";
         assert_eq!(merged(how(1), &[page]), page);
-        let next = scan::next(place, 2, 0).unwrap().to_string();
+        let next = scan::next(place, 2, 0, false).unwrap().to_string();
         assert_eq!(
             merged(how(2), &[page]),
             page.replace("$1\r\n0", &alloc::format!("${}\r\n{next}", next.len()))

@@ -17,6 +17,7 @@
 //! Invariant: a node belongs to one pool, and every node that a pool names is in `Engine::nodes`.
 
 mod cluster;
+mod eject;
 pub mod reads;
 pub(crate) mod refresh;
 mod sentinel;
@@ -25,6 +26,7 @@ pub mod slots;
 use crate::client::Hold;
 use crate::engine::Engine;
 use crate::ids::NodeId;
+use crate::merge::scan;
 use crate::node::{Address, Node};
 use crate::reject;
 use crate::request::Step;
@@ -32,13 +34,13 @@ use crate::route::shard::Shards;
 use crate::route::slot::slot;
 use crate::settings::{self, Pool, Settings};
 use crate::time::Time;
-use crate::upstream::Role;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use cluster::{Cluster, Owner};
 use core::cell::Cell;
+use eject::Ejection;
 use refresh::Refresh;
 use sentinel::Group;
 use slots::Range;
@@ -84,6 +86,8 @@ pub(crate) struct PoolState {
 pub(crate) struct Router {
     pub(crate) pools: Vec<PoolState>,
     shards: Option<Shards>,
+    /// What is left out of them, if anything ever is.
+    ejection: Option<Ejection>,
     /// Whose turn it is among equals.
     turn: Cell<u32>,
     /// Feeds the distribution `random`.
@@ -96,10 +100,13 @@ pub(crate) struct Router {
 
 impl Router {
     /// Nothing yet; the pools come with [`Engine::begin_topology`].
-    pub(crate) fn new(shards: Option<Shards>) -> Self {
+    pub(crate) fn new(shards: Option<Shards>, eject: Option<settings::Eject>) -> Self {
+        let ejection =
+            shards.clone().zip(eject).map(|(shards, eject)| Ejection::new(eject, shards));
         Self {
             pools: Vec::new(),
             shards,
+            ejection,
             turn: Cell::new(0),
             random: Cell::new(0),
             woken_at: Time::default(),
@@ -259,7 +266,7 @@ impl PoolState {
         }
     }
 
-    fn knows(&self, node: NodeId) -> bool {
+    pub(crate) fn knows(&self, node: NodeId) -> bool {
         match &self.topology {
             Topology::One(one) => *one == node,
             Topology::Cluster(cluster) => cluster.candidates().contains(&node),
@@ -517,7 +524,15 @@ impl Engine {
         }
     }
 
-    /// A mark of what owns what, for cursors, 1 to 65535: it differs with the primaries and where their ranges begin.
+    /// A node's answer to CLUSTER NODES.
+    pub(crate) fn note_slots_under_way(&mut self, id: NodeId, reply: &[u8]) {
+        let parsed = resp::value::parse(reply).ok().flatten();
+        if let Some(node) = self.nodes.get_mut(id) {
+            node.gives_slots = parsed.is_some_and(|(value, _)| slots::says_gives(&value));
+        }
+    }
+
+    /// A mark of what owns what, for cursors, 1 to [`scan::MARK_MAX`]: it differs with the primaries and where their ranges begin.
     pub(crate) fn topology_mark(&self) -> u16 {
         // FNV-1a.
         let mut hash = 0xcbf2_9ce4_8422_2325u64;
@@ -532,49 +547,12 @@ impl Engine {
                 node.map_or("", |node| self.label(node)).bytes().for_each(&mut add);
             }
         }
-        (hash % 65_535) as u16 + 1
+        (hash % u64::from(scan::MARK_MAX)) as u16 + 1
     }
 
     /// Whoever waits for an owner looks again.
     pub(crate) fn wake_topology_waiters(&mut self) {
         self.resume.extend(self.topology_waiters.drain(..));
-    }
-
-    /// Nodes that no one names any more go, with their connections as soon as these owe nothing.
-    fn forget_nodes(&mut self) {
-        let knows = |id: NodeId, pool: u16| {
-            self.router.pools.get(usize::from(pool)).is_some_and(|state| state.knows(id))
-        };
-        let stale =
-            self.nodes.iter().filter(|(id, node)| !knows(*id, node.pool) && !self.is_target(*id));
-        let stale: Vec<NodeId> = stale.map(|(id, _)| id).collect();
-        for node in stale {
-            self.retire_node(node);
-            if !self.upstreams.iter().any(|(_, up)| up.key.node == node) {
-                self.nodes.remove(node);
-            }
-        }
-    }
-
-    /// No new request goes to this node; its connections are closed when they owe nothing.
-    fn retire_node(&mut self, node: NodeId) {
-        let of_node = self.upstreams.iter().filter(|(_, up)| up.key.node == node);
-        for id in of_node.map(|(id, _)| id).collect::<Vec<_>>() {
-            let Some(upstream) = self.upstreams.get_mut(id) else { continue };
-            if upstream.role == Role::Shared {
-                upstream.role = Role::Retired;
-                let key = upstream.key;
-                self.unlist(&key);
-            }
-            self.wake_waiters(id);
-            if self.upstreams.get(id).is_some_and(|up| up.inflight.is_empty() || !up.is_ready()) {
-                // One that is not ready waits for nothing but answers to its greeting.
-                while let Some(upstream) = self.upstreams.get_mut(id)
-                    && upstream.inflight.abandon().is_some()
-                {}
-                self.remove_upstream(id);
-            }
-        }
     }
 
     /// When the clients that wait for an owner are told that there is none; `None`: nobody waits.
@@ -596,11 +574,15 @@ impl Engine {
     /// In words, for INFO; `None` where there is nothing to tell but the state of one connection.
     pub(crate) fn topology_state(&self) -> Option<String> {
         let states: Vec<String> = self.router.pools.iter().filter_map(PoolState::state).collect();
+        let out = match self.router.ejection.as_ref().map_or(0, Ejection::out) {
+            0 => String::new(),
+            out => format!(" ({out} left out)"),
+        };
         match (states.is_empty(), self.router.pools.len()) {
             (true, 1) => None,
-            (true, pools) => Some(format!("{pools} shards")),
+            (true, pools) => Some(format!("{pools} shards{out}")),
             (false, 1) => states.into_iter().next(),
-            (false, pools) => Some(format!("{pools} shards: {}", states.join("; "))),
+            (false, pools) => Some(format!("{pools} shards{out}: {}", states.join("; "))),
         }
     }
 }

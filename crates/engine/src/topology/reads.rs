@@ -29,7 +29,6 @@ use crate::time::Time;
 use crate::upstream::inflight::OwnCommand;
 use crate::upstream::{Lane, Role, State, UpstreamKey};
 use alloc::vec::Vec;
-use resp::encode;
 use resp::value::Value;
 
 /// What is known of a node for reads.
@@ -171,10 +170,8 @@ impl Engine {
     }
 
     pub(crate) fn say_readonly(&mut self, id: UpstreamId) {
-        let Some(upstream) = self.upstreams.get_mut(id) else { return };
-        let (at, now) = (upstream.out.position(), upstream.progress_at);
-        encode::request(upstream.out.buf(&mut self.pool), &[b"READONLY"]);
-        self.sent_own(now, id, at, &[OwnCommand::ReadOnly]);
+        let Some(now) = self.upstreams.get(id).map(|upstream| upstream.progress_at) else { return };
+        self.say_own(now, id, OwnCommand::ReadOnly, &[b"READONLY"]);
     }
 
     /// When the copies are to be asked how they are.
@@ -202,13 +199,11 @@ impl Engine {
         let key = self.shared_key(node, resp::Protocol::Resp2, self.settings.node.db);
         let listed = self.by_key.get(&key).copied();
         let Some(id) = listed.or_else(|| self.new_upstream(key, Role::Shared)) else { return };
-        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        let Some(upstream) = self.upstreams.get(id) else { return };
         match upstream.state {
             State::Idle => self.connect(now, id),
             State::Ready => {
-                let at = upstream.out.position();
-                encode::request(upstream.out.buf(&mut self.pool), &[b"ROLE"]);
-                self.sent_own(now, id, at, &[OwnCommand::Role]);
+                self.say_own(now, id, OwnCommand::Role, &[b"ROLE"]);
                 if let Some(node) = self.nodes.get_mut(node) {
                     node.health.asked_at = Some(now);
                 }

@@ -14,6 +14,7 @@ use crate::ids::{NodeId, UpstreamId};
 use crate::limits::{
     SENTINEL_EVERY_MS, TOPOLOGY_AGAIN_MS, TOPOLOGY_EVERY_MS, TOPOLOGY_PATIENCE_MS,
 };
+use crate::news::What;
 use crate::node::Address;
 use crate::time::Time;
 use crate::upstream::inflight::OwnCommand;
@@ -38,6 +39,12 @@ pub(crate) struct Refresh {
     heard: bool,
     /// Whose turn it is.
     turn: usize,
+    /// The first worker was told that it is wanted here (see `news`).
+    pub(crate) wish_passed_on: bool,
+    /// The last answer to CLUSTER INFO said that the cluster is down, as a node does that is cut off from the others.
+    cut_off: bool,
+    /// How many answers in a row came from such nodes and were left out.
+    doubted: usize,
     /// Why the last question brought nothing, for error texts; empty: it did.
     pub(crate) cause: String,
 }
@@ -64,6 +71,9 @@ impl Engine {
             && !matches!(state.topology, Topology::One(_))
         {
             state.refresh.wanted = true;
+            if !self.asks() {
+                self.pass_wish_on(pool);
+            }
         }
     }
 
@@ -76,11 +86,17 @@ impl Engine {
 
     /// When a topology is to be asked for.
     pub(crate) fn refresh_at(&self) -> Option<Time> {
+        if !self.asks() {
+            return None;
+        }
         self.router.pools.iter().filter_map(|pool| pool.refresh.at()).min()
     }
 
     /// Asks for every topology that is due.
     pub(crate) fn refresh_topologies(&mut self, now: Time) {
+        if !self.asks() {
+            return;
+        }
         for pool in 0..self.router.pools.len() {
             if self.router.pools[pool].refresh.at().is_some_and(|at| at <= now) {
                 self.refresh_topology(now, pool as u16);
@@ -109,6 +125,9 @@ impl Engine {
                 refresh.patience_until = now.plus_ms(TOPOLOGY_PATIENCE_MS);
                 return;
             }
+        }
+        if self.router.is_cluster(pool) {
+            self.shard_failed(now, pool);
         }
         self.refresh_failed(now, pool, None);
     }
@@ -167,8 +186,9 @@ impl Engine {
                 self.sent_own(now, id, at, &asked);
             }
             _ => {
+                encode::request(out, &[b"CLUSTER", b"INFO"]);
                 encode::request(out, &[b"CLUSTER", b"SLOTS"]);
-                self.sent_own(now, id, at, &[OwnCommand::Slots]);
+                self.sent_own(now, id, at, &[OwnCommand::Standing, OwnCommand::Slots]);
             }
         }
     }
@@ -221,7 +241,8 @@ impl Engine {
         refresh.wanted = true;
         refresh.not_before = now.plus_ms(TOPOLOGY_AGAIN_MS);
         if let Some(cause) = cause {
-            refresh.cause = cause;
+            refresh.cause.clone_from(&cause);
+            self.tell_others(pool, What::Failed(cause));
         }
     }
 
@@ -243,6 +264,27 @@ impl Engine {
         refresh.not_before = if heard { now } else { now.plus_ms(TOPOLOGY_EVERY_MS) };
         refresh.again_at =
             (self.settings.timeouts.topology_period_ms > 0).then(|| now.plus_ms(period_ms));
+        if covered && self.router.is_cluster(pool) {
+            self.shard_answers(pool);
+        }
+    }
+
+    /// Whether the table of this node is left out: it is cut off from its cluster, or the cluster is down as a whole. Then the next node is
+    /// asked at once; when all say so, it is believed.
+    fn doubts(&mut self, now: Time, pool: u16, node: NodeId) -> bool {
+        let cause = format!("{}: says that its cluster is down", self.label(node));
+        let Some(state) = self.router.pools.get_mut(usize::from(pool)) else { return false };
+        let Topology::Cluster(cluster) = &state.topology else { return false };
+        let candidates = cluster.candidates().len();
+        let refresh = &mut state.refresh;
+        if !core::mem::take(&mut refresh.cut_off) || refresh.doubted + 1 >= candidates {
+            refresh.doubted = 0;
+            return false;
+        }
+        refresh.doubted += 1;
+        self.refresh_failed(now, pool, Some(cause));
+        self.router.pools[usize::from(pool)].refresh.not_before = now;
+        true
     }
 
     /// The answer to one of the questions.
@@ -256,8 +298,17 @@ impl Engine {
         let Some(node) = self.upstreams.get(id).map(|upstream| upstream.key.node) else { return };
         let Some(pool) = self.nodes.get(node).map(|node| node.pool) else { return };
         let parsed = resp::value::parse(reply).ok().flatten().map(|(value, _)| value);
+        if own == OwnCommand::Slots && self.doubts(now, pool, node) {
+            return;
+        }
         let taken = parsed.as_ref().and_then(|value| self.take_answer(now, pool, node, own, value));
+        if taken.is_some()
+            && let Some(from) = self.nodes.get(node).map(|node| node.address.clone())
+        {
+            self.tell_answer(pool, from, own, reply);
+        }
         match (own, taken) {
+            (OwnCommand::Standing, _) => {}
             (OwnCommand::Slots | OwnCommand::Sentinels, Some(())) => self.refresh_done(now, pool),
             (_, Some(())) | (OwnCommand::Replicas | OwnCommand::Sentinels, None) => {}
             (_, None) => {
@@ -280,7 +331,7 @@ impl Engine {
     }
 
     /// `None`: the answer is of no use.
-    fn take_answer(
+    pub(crate) fn take_answer(
         &mut self,
         now: Time,
         pool: u16,
@@ -293,6 +344,12 @@ impl Engine {
                 let host = self.host_of(node);
                 let ranges = slots::parse(value, &host).filter(|ranges| !ranges.is_empty())?;
                 self.apply_slots(now, pool, &ranges);
+            }
+            OwnCommand::Standing => {
+                let state = self.router.pools.get_mut(usize::from(pool))?;
+                state.refresh.cut_off = slots::says_down(value);
+                // Of no interest to others.
+                return None;
             }
             OwnCommand::Primary => {
                 let address = sentinel::primary(value)?;

@@ -37,6 +37,25 @@ pub fn parse(reply: &Value<'_>, asked_host: &str) -> Option<Vec<Range>> {
     Some(ranges.iter().filter_map(|range| read_range(range, asked_host)).collect())
 }
 
+/// Whether a reply to `CLUSTER INFO` says that the node takes its cluster for down: it reaches too few of the others, or slots have no
+/// owner (cluster.c of Redis, `clusterUpdateState`).
+pub(super) fn says_down(reply: &Value<'_>) -> bool {
+    let text = reply.as_text().unwrap_or_default();
+    text.split(|byte| *byte == b'\n').any(|line| line.trim_ascii_end() == b"cluster_state:fail")
+}
+
+/// Whether a reply to `CLUSTER NODES` says that the node which gave it is giving a slot away: `[93->-<node>]` behind the line of itself
+/// (`clusterGenNodeDescription` in Redis' cluster.c).
+pub(super) fn says_gives(reply: &Value<'_>) -> bool {
+    let text = reply.as_text().unwrap_or_default();
+    let mut lines = text.split(|byte| *byte == b'\n');
+    let own = lines.find(|line| {
+        let flags = line.split(|byte| *byte == b' ').nth(2).unwrap_or_default();
+        flags.split(|byte| *byte == b',').any(|flag| flag == b"myself")
+    });
+    own.unwrap_or_default().windows(3).any(|sign| sign == b"->-")
+}
+
 fn read_range(range: &Value<'_>, asked_host: &str) -> Option<Range> {
     let fields = range.as_list()?;
     let slot = |index: usize| match fields.get(index)? {
@@ -93,6 +112,21 @@ mod tests {
 
     fn bulk(text: &str) -> String {
         format!("${}\r\n{text}\r\n", text.len())
+    }
+
+    #[test]
+    fn a_node_tells_of_itself_that_it_gives_slots_away() {
+        let text = |own: &str, other: &str| {
+            alloc::format!(
+                "07c3 127.0.0.1:30004@31004,h slave e7d1 0 1426238317239 4 connected{other}\n\
+                 e7d1 127.0.0.1:30001@31001 myself,master - 0 0 1 connected 0-5460{own}\n"
+            )
+        };
+        let says = |text: &str| says_gives(&Value::Bulk(text.as_bytes()));
+        assert!(says(&text(" [93->-292f8b365bb7edb5e285caf0b7e6ddc7265d2f4f]", "")));
+        assert!(!says(&text(" [77-<-e7d1eecce10fd6bb5eb35b9f99a514335d9ba9ca]", " [1->-a]")));
+        assert!(!says(&text("", "")) && !says(""));
+        assert!(!says_gives(&Value::Integer(1)));
     }
 
     #[test]

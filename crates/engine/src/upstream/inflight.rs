@@ -29,10 +29,18 @@ pub enum OwnCommand {
     Learn,
     /// `READONLY`: lets a replica of a cluster answer reads.
     ReadOnly,
+    /// `SCRIPT LOAD`, before a script is called that this connection has not loaded.
+    Script,
     /// `ASKING`, before a request that a server sent on to the next owner of its slot.
     Asking,
+    /// `CLUSTER INFO`: whether the node takes its cluster for whole.
+    Standing,
     /// `CLUSTER SLOTS`: who owns what.
     Slots,
+    /// `CLUSTER NODES`: whether the node gives slots away.
+    Nodes,
+    /// `PING`: whether a quiet connection is still one.
+    Ping,
     /// `ROLE`: how a node is.
     Role,
     /// `SENTINEL GET-MASTER-ADDR-BY-NAME`: who the primary is.
@@ -88,6 +96,18 @@ pub struct Run {
 }
 
 impl Run {
+    /// Requests that were never sent on before.
+    #[inline]
+    pub fn new(
+        owner: Owner,
+        count: u32,
+        command: Option<CommandId>,
+        sent_at: Time,
+        at: u64,
+    ) -> Self {
+        Self { owner, count, command, sent_at, at, done: 0, tries: 0, until: Time::default() }
+    }
+
     /// Takes `later` in if it continues this run.
     #[inline]
     fn join(&mut self, later: &Self) -> bool {
@@ -217,16 +237,7 @@ mod tests {
 
     fn run(client: u32, seq: u32, count: u32) -> Run {
         let owner = Owner::Client { id: ClientId::new(client, 1), seq, silent: false };
-        Run {
-            owner,
-            count,
-            command: Some(GET),
-            sent_at: Time(7),
-            at: 0,
-            done: 0,
-            tries: 0,
-            until: Time(0),
-        }
+        Run::new(owner, count, Some(GET), Time(7), 0)
     }
 
     #[test]

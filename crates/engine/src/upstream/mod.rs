@@ -21,8 +21,10 @@ pub mod inflight;
 use crate::ids::{ClientId, NodeId};
 use crate::limits::{KEPT_BYTES_MAX, STALL_MIN_US};
 use crate::output::Output;
+use crate::scripts::Digest;
 use crate::settings::Timeouts;
 use crate::time::Time;
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 use inflight::Inflight;
@@ -149,6 +151,8 @@ pub struct Upstream {
     pub cause: String,
     /// When it last became ready.
     pub ready_at: Time,
+    /// Scripts that were loaded over this connection.
+    pub(crate) scripts: BTreeSet<Digest>,
     /// Connections in a row that did not last (see `limits::SHORT_LIFE_US`).
     pub short_lives: u32,
 }
@@ -174,6 +178,7 @@ impl Upstream {
             failures: 0,
             cause: String::new(),
             ready_at: Time::default(),
+            scripts: BTreeSet::new(),
             short_lives: 0,
         }
     }
@@ -234,6 +239,9 @@ impl Upstream {
         if let Role::Spare(since) = self.role {
             return Some(since.plus_ms(crate::limits::SPARE_IDLE_MS));
         }
+        if self.inflight.is_empty() {
+            return (timeouts.ping_ms > 0).then(|| self.progress_at.plus_ms(timeouts.ping_ms));
+        }
         self.overdue_at(timeouts)
     }
 
@@ -252,6 +260,7 @@ impl Upstream {
         self.out.clear(pool);
         self.scanner.reset();
         pool.give(core::mem::take(&mut self.tail));
+        self.scripts.clear();
         self.forwarded = 0;
         self.in_push = false;
         self.waits_for_buffer = false;

@@ -71,6 +71,29 @@ fn slots_are_all_at_the_address_that_the_client_connected_to() {
 }
 
 #[test]
+fn what_a_slots_reply_tells_besides_is_a_map_in_resp3() {
+    let mut story = shown(&[]);
+    let two = story.client("a").says("CLUSTER SLOTS").takes_text();
+    assert!(two.ends_with("\r\n*0\r\n"), "{two}");
+    story.client("a").says("HELLO 3").takes();
+    let three = story.client("a").says("CLUSTER SLOTS").takes_text();
+    assert!(three.ends_with("\r\n%0\r\n"), "{three}");
+}
+
+#[test]
+fn one_announced_address_is_the_whole_cluster_whoever_is_asked() {
+    // A balancer's, say, in front of several respools.
+    let mut story = shown(&[("10.0.0.100", 7_000)]);
+    let id = my_id(&mut story);
+    story.client("a").says("CLUSTER SLOTS").gets(&format!(
+        "*1\r\n*3\r\n:0\r\n:16383\r\n*4\r\n$10\r\n10.0.0.100\r\n:7000\r\n$40\r\n{id}\r\n*0\r\n"
+    ));
+    let nodes = story.client("a").says("CLUSTER NODES").takes_text();
+    let line = format!("{id} 10.0.0.100:7000@17000 myself,master - 0 0 1 connected 0-16383");
+    assert_eq!(text(&nodes).lines().collect::<Vec<_>>(), [line]);
+}
+
+#[test]
 fn announced_nodes_share_the_slots_and_each_client_hears_the_same() {
     let mut story = shown(&[("10.0.0.8", 7_001), ("10.0.0.9", 6_380), ("10.0.0.10", 7_003)]);
     let slots = story.client("a").says("CLUSTER SLOTS").takes_text();
@@ -126,6 +149,7 @@ fn the_state_is_that_of_a_whole_cluster() {
     ] {
         assert!(text(&got).lines().any(|told| told == line), "{line} is not in {got}");
     }
+    assert!(!got.contains("cluster_enabled"), "a server has this in INFO only: {got}");
     let got = story.client("a").says("INFO cluster").takes_text();
     assert!(got.contains("cluster_enabled:1"), "{got}");
 }
@@ -188,6 +212,56 @@ fn subcommands_that_change_a_cluster_are_not_there() {
     story.client("a").says("CLUSTER").gets("-ERR wrong number of arguments for 'cluster' command");
     for node in ["n1", "n2", "n3"] {
         story.node(node).gets_nothing();
+    }
+}
+
+#[test]
+fn the_nodes_have_no_links_and_no_replicas() {
+    let mut story = shown(&[("a", 1), ("b", 2)]);
+    let id = my_id(&mut story);
+    story.client("a").says("CLUSTER LINKS").gets("*0\r\n");
+    for word in ["REPLICAS", "SLAVES"] {
+        story.client("a").says(&format!("CLUSTER {word} {id}")).gets("*0\r\n");
+        story.client("a").says(&format!("CLUSTER {word} abc")).gets("-ERR Unknown node abc");
+    }
+    story.client("a").says(&format!("CLUSTER COUNT-FAILURE-REPORTS {id}")).gets(":0");
+    story.client("a").says("CLUSTER COUNT-FAILURE-REPORTS abc").gets("-ERR Unknown node abc");
+}
+
+#[test]
+fn a_wrong_number_of_arguments_is_told_as_servers_tell_it() {
+    let mut story = shown(&[]);
+    for (request, name) in [
+        ("CLUSTER SLOTS x", "slots"),
+        ("CLUSTER SHARDS x", "shards"),
+        ("CLUSTER NODES x", "nodes"),
+        ("CLUSTER INFO x", "info"),
+        ("CLUSTER MYID x", "myid"),
+        ("CLUSTER LINKS x", "links"),
+        ("CLUSTER HELP x", "help"),
+        ("CLUSTER KEYSLOT a b", "keyslot"),
+        ("CLUSTER REPLICAS", "replicas"),
+    ] {
+        story
+            .client("a")
+            .says(request)
+            .gets(&format!("-ERR wrong number of arguments for 'cluster|{name}' command"));
+    }
+}
+
+#[test]
+fn help_names_what_is_answered_and_nothing_else() {
+    let mut story = shown(&[]);
+    let help = story.client("a").says("CLUSTER HELP").takes_text();
+    let lines: Vec<&str> = help.split("\r\n").filter_map(|line| line.strip_prefix('+')).collect();
+    assert!(help.starts_with(&format!("*{}\r\n", lines.len())), "{help}");
+    assert!(lines[0].starts_with("CLUSTER <subcommand>"), "{help}");
+    for word in ["SLOTS", "KEYSLOT <key>", "REPLICAS <node-id>", "HELP"] {
+        assert!(lines.contains(&word), "{word} is not in {help}");
+    }
+    for line in lines.iter().filter(|line| line.chars().all(|letter| letter.is_ascii_uppercase())) {
+        let got = story.client("a").says(&format!("CLUSTER {line}")).takes_text();
+        assert!(!got.starts_with('-'), "{line}: {got}");
     }
 }
 

@@ -20,6 +20,7 @@
 //! Invariant: a turn that does not end within [`TURNS_MAX`] rounds fails the story, so a loop that feeds itself is seen.
 
 use engine::fleet::{ProcessFacts, Question};
+use engine::news::{Audience, News};
 use engine::node::Address;
 use engine::settings::{Limits, Password, Settings, Timeouts};
 use engine::upstream::UpstreamKey;
@@ -202,6 +203,7 @@ pub(crate) struct Story {
     learn: bool,
     holds_questions: bool,
     questions: VecDeque<(u64, Question)>,
+    news: Vec<(Audience, News)>,
     servers: cluster::Servers,
     sentinels: sentinel::Sentinels,
 }
@@ -227,6 +229,7 @@ impl Story {
             learn: true,
             holds_questions: false,
             questions: VecDeque::new(),
+            news: Vec::new(),
             servers: cluster::Servers::default(),
             sentinels: sentinel::Sentinels::default(),
         }
@@ -267,6 +270,18 @@ impl Story {
     /// To each request that begins with `request` this server says `reply` by itself from now on.
     pub(crate) fn node_says_to(&mut self, node: &str, request: &str, reply: &str) -> &mut Self {
         self.node_rules.insert(0, (node.to_string(), request.to_string(), wire(reply)));
+        self
+    }
+
+    /// What was told to other workers since this was last looked at.
+    pub(crate) fn tells(&mut self) -> Vec<(Audience, News)> {
+        std::mem::take(&mut self.news)
+    }
+
+    /// Another worker has news for this one.
+    pub(crate) fn hears(&mut self, news: News) -> &mut Self {
+        self.engine.handle_news(self.now, news);
+        self.turn();
         self
     }
 
@@ -462,6 +477,7 @@ impl Story {
                         conn.reading = on;
                     }
                 }
+                Action::Tell(audience, news) => self.news.push((audience, news)),
                 Action::Ask(ticket, question) => {
                     self.questions.push_back((ticket, question));
                     if !self.holds_questions {

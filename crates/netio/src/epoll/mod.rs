@@ -46,13 +46,16 @@ pub struct EpollOptions {
     /// Probing of silent servers, for connections that [`Driver::connect`] makes over TCP. Accepted
     /// ones have what their listener says.
     pub keepalive: Option<Keepalive>,
+    /// Bytes of a connection that we made which the peer does not acknowledge for so long break it (TCP_USER_TIMEOUT; 0: the system's
+    /// some 15 minutes).
+    pub user_timeout_ms: u32,
 }
 
 impl Default for EpollOptions {
     /// 64 KiB: beyond that a read did not get cheaper per byte, and the buffer should stay in the
     /// second-level cache.
     fn default() -> Self {
-        Self { recv_bytes: 64 << 10, keepalive: Some(Keepalive::default()) }
+        Self { recv_bytes: 64 << 10, keepalive: Some(Keepalive::default()), user_timeout_ms: 0 }
     }
 }
 
@@ -80,6 +83,7 @@ pub struct EpollDriver {
     acceptor: Acceptor,
     waker: Waker,
     keepalive: Option<Keepalive>,
+    user_timeout_ms: u32,
 }
 
 /// What lives at a place of the slab.
@@ -111,6 +115,7 @@ impl EpollDriver {
             acceptor: Acceptor::new(listeners),
             waker,
             keepalive: options.keepalive,
+            user_timeout_ms: options.user_timeout_ms,
         })
     }
 
@@ -353,7 +358,7 @@ impl Driver for EpollDriver {
     }
 
     fn connect(&mut self, to: &Address, token: Token) -> ConnId {
-        match begin_connect(to, self.keepalive) {
+        match begin_connect(to, self.keepalive, self.user_timeout_ms) {
             Ok(fd) => {
                 let id = self.conns.insert(Entry::Live(Conn::connecting(fd, token)));
                 self.sync(id);

@@ -7,6 +7,7 @@ use super::address::NodeAddress;
 use super::conn::upstream_token;
 use super::mailbox::{Message, Resolve};
 use engine::fleet::{Answer, Question};
+use engine::news::{Audience, News};
 use engine::{Action, Notice, Time, UpstreamId};
 use netio::{Address, Driver};
 
@@ -43,6 +44,7 @@ impl<D: Driver> Worker<D> {
                     }
                 }
                 Action::Ask(ticket, question) => self.ask(now, ticket, &question),
+                Action::Tell(audience, news) => self.tell_news(audience, &news),
             }
         }
         self.count_clients_gone();
@@ -60,8 +62,8 @@ impl<D: Driver> Worker<D> {
         let Some(address) = self.engine.upstream_address(id) else { return };
         match NodeAddress::from(address) {
             NodeAddress::Fixed(address) => self.connect_to(id, &address),
-            NodeAddress::Name { host, port } => {
-                let resolve = Resolve { worker: self.index, upstream: id, host, port };
+            NodeAddress::Name(name) => {
+                let resolve = Resolve { worker: self.index, upstream: Some(id), name };
                 if !self.fleet.resolve(resolve) {
                     self.engine.handle_upstream_closed(now, id, "no resolver is running");
                 }
@@ -83,8 +85,34 @@ impl<D: Driver> Worker<D> {
             return;
         }
         match outcome {
-            Ok(address) => self.connect_to(id, &address),
+            Ok(address) => {
+                if let Some(NodeAddress::Name(name)) =
+                    self.engine.upstream_address(id).map(NodeAddress::from)
+                {
+                    self.names.connects(now, id, name, &address);
+                }
+                self.connect_to(id, &address);
+            }
             Err(cause) => self.engine.handle_upstream_closed(now, id, &cause),
+        }
+    }
+
+    /// Has the names of live connections resolved again when that is due.
+    pub(super) fn renew_names(&mut self, now: Time) {
+        let Self { names, upstreams, fleet, index, .. } = self;
+        for name in names.due(now, |id| upstreams.get(id).is_some()) {
+            // Without a resolver names keep what they mean.
+            let _ = fleet.resolve(Resolve { worker: *index, upstream: None, name });
+        }
+    }
+
+    fn tell_news(&self, audience: Audience, news: &News) {
+        let others = match audience {
+            Audience::First => 0..1,
+            Audience::Others => 0..self.fleet.len(),
+        };
+        for worker in others.filter(|worker| *worker != self.index) {
+            self.fleet.send(worker, Message::News(news.clone()));
         }
     }
 
@@ -125,6 +153,13 @@ impl<D: Driver> Worker<D> {
                 }
                 Message::Answer(ticket, answer) => self.answered(ticket, answer),
                 Message::Resolved(id, outcome) => self.resolved(now, id, outcome),
+                Message::Renewed(name, addresses) => {
+                    for id in self.names.renewed(&name, addresses.as_deref()) {
+                        tracing::info!(worker = self.index, name = %name.host, "the name means another address now");
+                        self.engine.handle_upstream_moved(id);
+                    }
+                }
+                Message::News(news) => self.engine.handle_news(now, news),
                 Message::Drain(ms) => self.begin_drain(now, ms),
                 Message::Stop => self.stopped = true,
             }
@@ -154,6 +189,12 @@ impl<D: Driver> Worker<D> {
                 }
                 Notice::UpstreamLost { node, cause, requests } => {
                     tracing::warn!(worker, %node, %cause, requests, "upstream lost, its requests got an error");
+                }
+                Notice::Shard { name, out: true } => {
+                    tracing::warn!(worker, shard = %name, "shard left out: it fails, its keys go to the others");
+                }
+                Notice::Shard { name, out: false } => {
+                    tracing::warn!(worker, shard = %name, "shard takes part again");
                 }
                 Notice::ClientClosed { client, addr, cause } => {
                     tracing::warn!(worker, client, %addr, %cause, "client closed");

@@ -2,6 +2,7 @@
 //!
 //! Invariant: a name is never resolved on a worker's thread.
 
+use super::mailbox::Name;
 use engine::node;
 use netio::Address;
 use std::net::{IpAddr, SocketAddr};
@@ -13,12 +14,7 @@ pub(super) enum NodeAddress {
     /// Connect here.
     Fixed(Address),
     /// Ask the resolver first, each time: names move.
-    Name {
-        /// The name.
-        host: String,
-        /// The port.
-        port: u16,
-    },
+    Name(Name),
 }
 
 impl From<&node::Address> for NodeAddress {
@@ -27,7 +23,7 @@ impl From<&node::Address> for NodeAddress {
             node::Address::Unix(path) => Self::Fixed(Address::Unix(PathBuf::from(path))),
             node::Address::Tcp { host, port } => match host.parse::<IpAddr>() {
                 Ok(ip) => Self::Fixed(Address::Tcp(SocketAddr::new(ip, *port))),
-                Err(_) => Self::Name { host: host.clone(), port: *port },
+                Err(_) => Self::Name(Name { host: host.clone(), port: *port }),
             },
         }
     }

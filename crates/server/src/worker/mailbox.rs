@@ -1,15 +1,17 @@
 //! The only way into a worker from another thread.
 //!
 //! A mailbox is a queue that wakes its worker. What comes by it is rare: accepted clients that another worker has no room for, questions that
-//! concern all clients, resolved names, drain and stop. No request and no reply ever does.
+//! concern all clients, news of topologies, resolved names, drain and stop. No request and no reply ever does.
 //!
 //! Not here: what a message means (`actions`, `accept`).
 //!
 //! Invariant: a message that was sent is read in the receiver's next turn. The queue is unbounded by type and bounded by what is
-//! sent: one message per accepted client, question, resolve and signal, each answered before the next of its kind.
+//! sent: one message per accepted client, question, resolve and signal, each answered before the next of its kind, and of news at most what a
+//! topology changes (`engine::news`).
 
 use engine::UpstreamId;
 use engine::fleet::{Answer, Question};
+use engine::news::News;
 use netio::{Accepted, Address};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,6 +27,10 @@ pub enum Message<S> {
     Answer(u64, Answer),
     /// The node's name is resolved for this upstream, or why it is not.
     Resolved(UpstreamId, Result<Address, String>),
+    /// The addresses that a name has now; `None`: nobody can tell.
+    Renewed(Name, Option<Vec<Address>>),
+    /// What another worker learnt of a topology.
+    News(News),
     /// Take no more clients, end when the others have what they are owed or after so many milliseconds.
     Drain(u64),
     /// End now.
@@ -71,16 +77,23 @@ impl<S> Post<S> {
     }
 }
 
-/// A name to be resolved: for which worker's upstream.
-pub struct Resolve {
-    /// Index of the worker.
-    pub worker: usize,
-    /// Its upstream.
-    pub upstream: UpstreamId,
+/// Where a server is by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name {
     /// The name.
     pub host: String,
-    /// The port, which becomes a part of the answer.
+    /// The port, which becomes a part of each of its addresses.
     pub port: u16,
+}
+
+/// A name to be resolved.
+pub struct Resolve {
+    /// Index of the worker that asks.
+    pub worker: usize,
+    /// What it will connect; `None`: it is connected, and looks whether the name still means that ([`Message::Renewed`]).
+    pub upstream: Option<UpstreamId>,
+    /// What to resolve.
+    pub name: Name,
 }
 
 /// All workers as each of them sees the others.

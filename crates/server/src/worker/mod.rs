@@ -1,7 +1,8 @@
 //! One worker: an engine, a driver, and what joins them.
 //!
 //! This folder is the only place that knows both sides: `turn` is the order of things, `conn` turns tokens of the driver into ids of the
-//! engine and back, `gather` decides how long to wait for more before a flush, `mailbox` is the only way in from other threads.
+//! engine and back, `gather` decides how long to wait for more before a flush, `mailbox` is the only way in from other threads,
+//! `names` looks whether the names of servers still mean the same.
 //!
 //! What it deliberately is not: a thread. [`Worker::turn`] is called in a loop by [`Worker::run`] on a thread of its own, or step by step
 //! by the simulator.
@@ -16,6 +17,7 @@ mod actions;
 mod address;
 mod conn;
 mod facts;
+mod names;
 mod turn;
 
 use conn::Conns;
@@ -65,6 +67,7 @@ pub struct Worker<D: Driver> {
     accepted: Vec<Accepted<D::Socket>>,
     /// Questions of this worker, with the answers that came.
     questions: Vec<actions::Open>,
+    names: names::Names,
     last_now: Time,
     drain_until: Option<Time>,
     stopped: bool,
@@ -75,6 +78,7 @@ impl<D: Driver> Worker<D> {
     pub fn new(driver: D, clock: Box<dyn Fn() -> u64>, options: WorkerOptions<D::Socket>) -> Self {
         let now = Time(clock());
         let index = options.settings.worker as usize;
+        let names = names::Names::new(options.settings.timeouts.resolve_ms);
         let mut engine = Engine::new(options.settings, options.seed, now);
         engine.warm_up(now);
         let mut worker = Self {
@@ -91,6 +95,7 @@ impl<D: Driver> Worker<D> {
             process: options.process,
             accepted: Vec::new(),
             questions: Vec::new(),
+            names,
             last_now: now,
             drain_until: None,
             stopped: false,

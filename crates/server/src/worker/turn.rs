@@ -26,6 +26,7 @@ impl<D: Driver> Worker<D> {
         let now = self.take_events();
         self.last_now = now;
         self.engine.handle_timeout(now);
+        self.renew_names(now);
         // Closes come before new clients, which may get the places of those that went.
         self.carry_out(now);
         self.take_accepted(now);
@@ -40,7 +41,7 @@ impl<D: Driver> Worker<D> {
     /// When the worker must be woken if nothing comes.
     pub fn deadline(&self) -> Option<Time> {
         let engine = self.engine.poll_timeout(self.last_now);
-        engine.into_iter().chain(self.drain_until).min()
+        engine.into_iter().chain(self.drain_until).chain(self.names.deadline()).min()
     }
 
     fn first_wait(&self) -> Wait {

@@ -15,6 +15,7 @@
 
 mod client;
 mod ledger;
+mod names;
 mod plan;
 mod proof;
 mod script;

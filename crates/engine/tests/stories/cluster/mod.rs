@@ -9,5 +9,7 @@ mod order;
 mod redirects;
 mod routing;
 mod scan;
+mod scripts;
 mod split;
 mod start;
+mod workers;

@@ -84,6 +84,24 @@ fn the_last_page_of_an_iteration_is_not_its_end_when_slots_moved_under_it() {
 }
 
 #[test]
+fn while_a_slot_is_on_its_way_every_node_is_visited_once_more() {
+    let mut story = Story::warm_cluster();
+    // n3 gives keys to n1, which is done by then, and still owns their slot at the end.
+    story.gives_slots("n3");
+    let mut cursor = "0".to_string();
+    let mut visited = Vec::new();
+    loop {
+        let (node, _) = asks(&mut story, &cursor);
+        visited.push(node);
+        cursor = page(&mut story, node, "0", "k");
+        if cursor == "0" {
+            break;
+        }
+    }
+    assert_eq!(visited, ["n1", "n2", "n3", "n1", "n2", "n3"]);
+}
+
+#[test]
 fn two_iterations_at_once_do_not_know_of_each_other() {
     let mut story = Story::warm_cluster();
     let (node, _) = asks(&mut story, "0");

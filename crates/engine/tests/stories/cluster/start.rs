@@ -112,7 +112,7 @@ fn the_table_is_asked_for_by_one_question_at_a_time() {
     story.after_ms(400);
     let asked: usize = ["n1", "n2", "n3"].into_iter().map(|node| story.connects_to(node)).sum();
     assert_eq!(asked, 1, "one node is asked");
-    story.node("n1").gets("CLUSTER SLOTS").gets_nothing();
+    story.node("n1").gets(["CLUSTER INFO", "CLUSTER SLOTS"]).gets_nothing();
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn a_node_that_does_not_answer_is_not_waited_for_as_long_as_for_a_request() {
     let mut story = Story::cluster();
     story.holds_the_table();
     story.client("a").says("GET a4");
-    story.node("n1").gets("CLUSTER SLOTS");
+    story.node("n1").gets(["CLUSTER INFO", "CLUSTER SLOTS"]);
     // A server that was stopped (SIGSTOP) keeps its connections and says nothing.
     story.cluster_is("0-16383 n3").after_ms(1_500);
     assert_eq!(story.asked_for_the_table().len(), 1, "nobody else was asked");
@@ -133,7 +133,7 @@ fn without_a_timeout_of_requests_a_silent_node_is_passed_over_too() {
     let mut story = Story::cluster_with(|settings| settings.timeouts.request_ms = 0);
     story.holds_the_table();
     story.client("a").says("GET a4");
-    story.node("n1").gets("CLUSTER SLOTS");
+    story.node("n1").gets(["CLUSTER INFO", "CLUSTER SLOTS"]);
     story.cluster_is("0-16383 n3").after_ms(1_500);
     story.node("n3").gets("GET a4");
 }
@@ -172,12 +172,12 @@ fn a_node_that_knows_nothing_is_asked_again_after_another_one() {
     story.client("a").says("GET a4");
     story
         .node("n1")
-        .gets("CLUSTER SLOTS")
-        .answers("-ERR This instance has cluster support disabled");
+        .gets(["CLUSTER INFO", "CLUSTER SLOTS"])
+        .answers(["-ERR This instance has cluster support disabled"; 2]);
     story.after_ms(100);
-    story.node("n2").gets("CLUSTER SLOTS").answers("*0");
+    story.node("n2").gets(["CLUSTER INFO", "CLUSTER SLOTS"]).answers(["+", "*0"]);
     story.after_ms(100);
-    story.node("n3").gets("CLUSTER SLOTS");
+    story.node("n3").gets(["CLUSTER INFO", "CLUSTER SLOTS"]);
     story.after_ms(2_000);
     let got = story.client("a").takes_text();
     assert!(got.starts_with("-CLUSTERDOWN Hash slot not served (respool: n"), "{got}");
@@ -229,4 +229,26 @@ fn the_first_answer_that_has_no_slots_does_not_empty_the_table() {
     story.client("a").says("GET b4");
     story.node("n2").gets("GET b4").answers("\"v\"");
     story.client("a").gets("\"v\"");
+}
+
+#[test]
+fn a_node_that_is_cut_off_is_not_believed_while_another_one_answers() {
+    let mut story = Story::warm_cluster_with(|settings| settings.timeouts.topology_period_ms = 500);
+    // The three are whole without n1, whose own view is older and goes on being told by it alone.
+    story.cluster_is("0-10922 n2, 10923-16383 n3").after_ms(2_000);
+    story.is_cut_off("n1").node_tells("n1", "0-5460 n1, 5461-10922 n2, 10923-16383 n3");
+    story.after_ms(5_000);
+    story.client("a").says("GET a4");
+    story.node("n2").gets("GET a4").answers("nil");
+    story.client("a").gets("nil");
+}
+
+#[test]
+fn when_all_nodes_say_that_the_cluster_is_down_they_are_believed() {
+    let mut story = Story::cluster();
+    story.is_cut_off("n1").is_cut_off("n2").is_cut_off("n3");
+    story.client("a").says("GET a4");
+    story.node("n1").gets("GET a4").answers("\"v\"");
+    story.client("a").gets("\"v\"");
+    assert_eq!(story.asked_for_the_table().len(), 3, "each is asked once");
 }

@@ -19,11 +19,16 @@ use engine::Settings;
 use engine::node::Address;
 use engine::route::slot::slot;
 use engine::settings::Pool;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 /// Port of every node.
 const PORT: u16 = 7_000;
+
+/// What CLUSTER INFO says, as far as the engine looks at it.
+const WHOLE: &str = "$41\r\ncluster_state:ok\r\ncluster_known_nodes:3\r\n\r\n";
+/// The same from a node that is cut off.
+const DOWN: &str = "$43\r\ncluster_state:fail\r\ncluster_known_nodes:3\r\n\r\n";
 
 /// What the servers of a cluster say and how they are.
 #[derive(Default)]
@@ -32,6 +37,10 @@ pub(crate) struct Servers {
     table: Option<Vec<u8>>,
     /// Who was asked for it, oldest first.
     asked: Vec<String>,
+    cut_off: BTreeSet<String>,
+    gives: BTreeSet<String>,
+    /// What single nodes say instead.
+    own_tables: BTreeMap<String, Vec<u8>>,
     down: BTreeSet<String>,
     silent: BTreeSet<String>,
 }
@@ -129,6 +138,12 @@ impl Story {
         self
     }
 
+    /// What this node alone says of the slots from now on.
+    pub(crate) fn node_tells(&mut self, node: &str, words: &str) -> &mut Self {
+        self.servers.own_tables.insert(node.to_string(), wire(&table(words)));
+        self
+    }
+
     /// The question for the table is from now on a request as others are.
     pub(crate) fn holds_the_table(&mut self) -> &mut Self {
         self.servers.table = None;
@@ -138,6 +153,18 @@ impl Story {
     /// Who was asked for the table since this was last looked at.
     pub(crate) fn asked_for_the_table(&mut self) -> Vec<String> {
         std::mem::take(&mut self.servers.asked)
+    }
+
+    /// This node gives a slot away from now on.
+    pub(crate) fn gives_slots(&mut self, node: &str) -> &mut Self {
+        self.servers.gives.insert(node.to_string());
+        self
+    }
+
+    /// This node takes its cluster for down from now on.
+    pub(crate) fn is_cut_off(&mut self, node: &str) -> &mut Self {
+        self.servers.cut_off.insert(node.to_string());
+        self
     }
 
     /// Connects to this node are refused from now on.
@@ -221,8 +248,24 @@ impl Story {
     /// The answer to what stands first of this connection's requests, if it is the question for the table.
     pub(super) fn table_reply(&mut self, index: usize) -> Option<Vec<u8>> {
         let conn = &self.conns[index];
+        if conn.owed == 0
+            && conn.requests.front()? == "CLUSTER INFO"
+            && self.servers.table.is_some()
+        {
+            let cut_off = self.servers.cut_off.contains(&conn.node);
+            return Some(wire(if cut_off { DOWN } else { WHOLE }));
+        }
+        if conn.owed == 0
+            && conn.requests.front()? == "CLUSTER NODES"
+            && self.servers.table.is_some()
+        {
+            let way = if self.servers.gives.contains(&conn.node) { " [93->-292f]" } else { "" };
+            let text = format!("e7d1 h:7000@17000 myself,master - 0 0 1 connected 0-5460{way}\n");
+            return Some(wire(&format!("${}\r\n{text}\r\n", text.len())));
+        }
         let asked = conn.owed == 0 && conn.requests.front()? == "CLUSTER SLOTS";
-        let reply = self.servers.table.clone().filter(|_| asked)?;
+        let own = self.servers.own_tables.get(&conn.node).or(self.servers.table.as_ref());
+        let reply = own.cloned().filter(|_| asked)?;
         self.servers.asked.push(conn.node.clone());
         Some(reply)
     }

@@ -177,6 +177,30 @@ fn an_iteration_finds_the_keys_of_a_slot_that_moves_behind_its_back() {
     assert_eq!(missing, 0, "keys that were there from begin to end");
 }
 
+// Its keys are elsewhere already and it still has its old owner, so no table ever changes.
+#[test]
+fn an_iteration_finds_the_keys_of_a_slot_that_is_on_its_way() {
+    let (cluster, _proxy, mut conn) = three();
+    fill(&mut conn, "key", KEYS);
+    let mut moves = Vec::new();
+    let mut pages = 0;
+    let (keys, _) = scan(&mut conn, &["COUNT", "400"], || {
+        pages += 1;
+        // By then the first node is done, and the last one is not.
+        if pages == 15 {
+            for slot in SLOTS - 40..SLOTS {
+                let mut moving = cluster.begin_move(slot, 0).expect("the move");
+                while moving.move_keys(100).expect("the move") > 0 {}
+                moves.push(moving);
+            }
+        }
+    });
+    let found: BTreeSet<String> = keys.into_iter().collect();
+    let missing = (0..KEYS).filter(|n| !found.contains(&format!("key:{n}"))).count();
+    assert_eq!(missing, 0, "keys that were there from begin to end");
+    assert_eq!(moves.len(), 40);
+}
+
 #[test]
 fn large_fan_outs_are_exact() {
     let count = if long() { 100_000 } else { 20_000 };

@@ -7,6 +7,7 @@
 //!   failover  graceful, FORCE, kill, stop                rows 1 to 5
 //!   nodes     addresses, partitions, losses, newcomers   rows 3, 6, 10 to 16
 //!   options   address map, connections per node, zones, commands kept to the primary, password files
+//!   health    lost without a word, left out, asked too much; scripts
 //!   keys      requests for several keys or all servers   rows 25, 26
 //!   alike     a cluster beside a single server
 //!   sentinel  +switch-master and its neighbours
@@ -18,6 +19,7 @@
 
 mod alike;
 mod failover;
+mod health;
 mod keys;
 mod nodes;
 mod options;

@@ -1,0 +1,129 @@
+//! What one worker tells the others: of the topology, so that servers are asked once for all of them, of shards that fail, and of
+//! scripts.
+//!
+//! ```text
+//!   worker 3 ── Wanted ──▶ worker 0 ── CLUSTER SLOTS ──▶ a server
+//!   worker 1, 2, 3 … ◀──── Answer ──── worker 0 ◀──────── its answer
+//!   worker 1, 2, 3 … ◀──── Script ──── the worker whose client said SCRIPT LOAD
+//! ```
+//! The first worker is the one that asks for topologies. The others tell it when they see a sign that what is known is stale, and take its
+//! answers in as if they had asked themselves. So a cluster sees one question however many workers there are, and a message of a
+//! sentinel reaches all.
+//!
+//! What it deliberately is not: shared state. Each worker has its own table, which a redirect patches at once; nothing is locked.
+//!
+//! Not here: how news travel (`server/src/worker/mailbox.rs`), when a server is asked (`topology::refresh`).
+//!
+//! Invariant: a worker that is not the first one never asks for a topology, and has at most one `Wanted` per pool under way.
+
+use crate::engine::{Action, Engine};
+use crate::node::Address;
+use crate::time::Time;
+use crate::upstream::inflight::OwnCommand;
+use alloc::string::String;
+use alloc::sync::Arc;
+
+/// Something that other workers are to know. The caller carries it to them ([`Action::Tell`]) and hands it to [`Engine::handle_news`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct News {
+    /// Which pool it is about.
+    pub(crate) pool: u16,
+    pub(crate) what: What,
+}
+
+/// See [`News`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// There was a sign that what is known is stale.
+    Wanted,
+    /// A server answered a question.
+    Answer {
+        /// Who.
+        from: Address,
+        /// Which.
+        question: OwnCommand,
+        /// The reply as it came.
+        reply: Arc<[u8]>,
+    },
+    /// Nobody answers; why, in words.
+    Failed(String),
+    /// A shard could not be used.
+    ShardFailed,
+    /// A shard is left out, or takes part again.
+    ShardOut(bool),
+    /// A client loaded this script on all servers.
+    Script(Arc<[u8]>),
+    /// A client had the servers forget all scripts.
+    NoScripts,
+}
+
+/// Whom [`Action::Tell`] is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Audience {
+    /// The first worker.
+    First,
+    /// Every worker but the one that tells.
+    Others,
+}
+
+impl Engine {
+    /// Whether this is the worker that asks for topologies, for all of them.
+    #[inline]
+    pub(crate) fn asks(&self) -> bool {
+        self.settings.is_first()
+    }
+
+    /// Tells the first worker that a topology is wanted, once until there is an answer.
+    pub(crate) fn pass_wish_on(&mut self, pool: u16) {
+        let Some(state) = self.router.pools.get_mut(usize::from(pool)) else { return };
+        if !core::mem::replace(&mut state.refresh.wish_passed_on, true) {
+            let news = News { pool, what: What::Wanted };
+            self.actions.push_back(Action::Tell(Audience::First, news));
+        }
+    }
+
+    /// Tells the others, if there are any.
+    pub(crate) fn tell_others(&mut self, pool: u16, what: What) {
+        if self.settings.workers > 1 {
+            self.actions.push_back(Action::Tell(Audience::Others, News { pool, what }));
+        }
+    }
+
+    pub(crate) fn tell_answer(
+        &mut self,
+        pool: u16,
+        from: Address,
+        question: OwnCommand,
+        reply: &[u8],
+    ) {
+        if self.settings.workers > 1 {
+            self.tell_others(pool, What::Answer { from, question, reply: Arc::from(reply) });
+        }
+    }
+
+    /// Another worker has news.
+    pub fn handle_news(&mut self, now: Time, news: News) {
+        let News { pool, what } = news;
+        let Some(state) = self.router.pools.get_mut(usize::from(pool)) else { return };
+        match what {
+            What::ShardFailed => self.shard_failed(now, pool),
+            What::ShardOut(out) => self.hear_of_shard(now, pool, out),
+            What::Script(body) => self.scripts.learn(body),
+            What::NoScripts => self.forget_scripts(),
+            What::Wanted => self.want_topology(pool),
+            What::Answer { from, question, reply } => {
+                state.refresh.wish_passed_on = false;
+                state.refresh.cause.clear();
+                let from = self.find_node(pool, &from);
+                if let Ok(Some((value, _))) = resp::value::parse(&reply) {
+                    // It was of use to the one that tells it, so it is to us.
+                    let _ = self.take_answer(now, pool, from, question, &value);
+                }
+            }
+            What::Failed(cause) => {
+                state.refresh.wish_passed_on = false;
+                state.refresh.cause = cause;
+            }
+        }
+    }
+}

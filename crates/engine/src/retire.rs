@@ -1,0 +1,82 @@
+//! Connections that take no new requests: those a slow client holds up, those to nodes that are named no more, those to an address that a name
+//! no longer has.
+//!
+//! Such a connection is found by nobody any more (`unlist`), still gets the replies that it is owed, and is closed with the last of them. Its
+//! clients' next requests wait until then, so they cannot overtake what is under way on it.
+//!
+//! Not here: its end (`reply`, `transfer::remove_upstream`).
+//!
+//! Invariant: a retired connection is not in `Engine::by_key`.
+
+use crate::engine::Engine;
+use crate::ids::{ClientId, NodeId, UpstreamId};
+use crate::limits::RETIRED_MAX;
+use crate::upstream::Role;
+use alloc::vec::Vec;
+
+impl Engine {
+    /// An upstream that a slow client holds up takes no new requests of others.
+    pub(crate) fn retire_if_stalled(&mut self, id: UpstreamId, client: ClientId) {
+        let retired = self.upstreams.iter().filter(|(_, up)| up.role == Role::Retired).count();
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        if retired < RETIRED_MAX
+            && upstream.role == Role::Shared
+            && upstream.stall.is_some_and(|stall| stall.client != client)
+        {
+            upstream.role = Role::Retired;
+            let key = upstream.key;
+            self.unlist(&key);
+            self.wake_waiters(id);
+        }
+    }
+
+    /// Nodes that no one names any more go, with their connections as soon as these owe nothing.
+    pub(crate) fn forget_nodes(&mut self) {
+        let knows = |id: NodeId, pool: u16| {
+            self.router.pools.get(usize::from(pool)).is_some_and(|state| state.knows(id))
+        };
+        let stale =
+            self.nodes.iter().filter(|(id, node)| !knows(*id, node.pool) && !self.is_target(*id));
+        let stale: Vec<NodeId> = stale.map(|(id, _)| id).collect();
+        for node in stale {
+            self.retire_node(node);
+            if !self.upstreams.iter().any(|(_, up)| up.key.node == node) {
+                self.nodes.remove(node);
+            }
+        }
+    }
+
+    /// No new request goes to this node; its connections are closed when they owe nothing.
+    pub(crate) fn retire_node(&mut self, node: NodeId) {
+        let of_node = self.upstreams.iter().filter(|(_, up)| up.key.node == node);
+        for id in of_node.map(|(id, _)| id).collect::<Vec<_>>() {
+            self.retire(id);
+        }
+    }
+
+    /// The name of this connection's server means other addresses now. What it owes is still awaited; new requests go to where the name
+    /// leads.
+    pub fn handle_upstream_moved(&mut self, id: UpstreamId) {
+        // One that is not in use yet is resolved with its next connect.
+        if self.upstreams.get(id).is_some_and(|up| up.is_ready() && up.role == Role::Shared) {
+            self.retire(id);
+        }
+    }
+
+    fn retire(&mut self, id: UpstreamId) {
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        if upstream.role == Role::Shared {
+            upstream.role = Role::Retired;
+            let key = upstream.key;
+            self.unlist(&key);
+        }
+        self.wake_waiters(id);
+        if self.upstreams.get(id).is_some_and(|up| up.inflight.is_empty() || !up.is_ready()) {
+            // One that is not ready waits for nothing but answers to its greeting.
+            while let Some(upstream) = self.upstreams.get_mut(id)
+                && upstream.inflight.abandon().is_some()
+            {}
+            self.remove_upstream(id);
+        }
+    }
+}

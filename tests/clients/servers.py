@@ -1,0 +1,208 @@
+"""What the clients are tried against: redis-server alone and as a cluster, respool, a balancer.
+
+Each is a context manager that yields when it answers and is ended on the way out. All of
+them listen on 127.0.0.1 at ports that were free a moment ago, and keep their files in a folder that
+the caller removes.
+
+Not here: which client is tried against which of them (`run`).
+"""
+
+import contextlib
+import itertools
+import random
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+SLOTS = 16384
+START_TIMEOUT_S = 10
+# Below what Linux gives to outgoing connections (32768 on), so that a client that tries to reach a
+# dead respool cannot take its port, and so that a cluster node's second port (+ 10000) is as low.
+PORTS = range(10_000, 22_000)
+BUS = 10_000
+
+
+def free_port():
+    """A port that nobody listens on, and whose cluster bus port is free as well."""
+    for _ in range(1000):
+        port = random.choice(PORTS)
+        with contextlib.suppress(OSError):
+            for each in (port, port + BUS):
+                with socket.socket() as sock:
+                    sock.bind(("127.0.0.1", each))
+            return port
+    sys.exit(f"clients: no free port from {PORTS.start} to {PORTS.stop}")
+
+
+def ask(port, *words):
+    """One reply to one command, as text; short replies and CLIENT LIST only."""
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as sock:
+        parts = [b"$%d\r\n%s\r\n" % (len(word), word) for word in map(str.encode, words)]
+        sock.sendall(b"*%d\r\n" % len(words) + b"".join(parts))
+        got = sock.recv(1 << 16)
+        if got.startswith(b"$") and not got.startswith(b"$-"):
+            head, _, _ = got.partition(b"\r\n")
+            while len(got) < len(head) + 2 + int(head[1:]) + 2:
+                more = sock.recv(1 << 16)
+                if not more:
+                    raise OSError("the reply ended in the middle")
+                got += more
+        return got.decode(errors="replace")
+
+
+def until(true, what):
+    """Waits for a condition, for at most START_TIMEOUT_S."""
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while not true():
+        if time.monotonic() > deadline:
+            sys.exit(f"clients: not within {START_TIMEOUT_S} s: {what}")
+        time.sleep(0.05)
+
+
+class Server:
+    """A process that answers on `port`. It can be killed and started again on the same port."""
+
+    def __init__(self, argv, port, ready):
+        self.argv, self.port, self.ready = argv, port, ready
+        self.log = tempfile.TemporaryFile()
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen(
+            self.argv, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log
+        )
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not self.answers():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.end()
+                self.log.seek(0)
+                tail = self.log.read().decode(errors="replace")[-2000:]
+                sys.exit(f"clients: {self.argv[0]} did not answer on port {self.port}\n{tail}")
+            time.sleep(0.05)
+
+    def answers(self):
+        try:
+            return ask(self.port, *self.ready[0]).startswith(self.ready[1])
+        except OSError:
+            return False
+
+    def kill(self):
+        """As a crash: nothing is told to the clients but the end of their connections."""
+        self.process.kill()
+        self.process.wait()
+
+    def end(self):
+        self.process.terminate()
+        try:
+            self.process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+
+@contextlib.contextmanager
+def started(argv, port, ready=(("EXISTS", "x"), ":0")):
+    """A server that answers the command `ready[0]` with something that begins with `ready[1]`."""
+    server = Server(argv, port, ready)
+    try:
+        yield server
+    finally:
+        server.end()
+        server.log.close()
+
+
+def redis_server(folder, *words, **how):
+    port = free_port()
+    argv = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "",
+            "--appendonly", "no", "--dir", folder, *words]  # fmt: skip
+    return started(argv, port, **how)
+
+
+@contextlib.contextmanager
+def redis_cluster(folder, nodes=3):
+    """A cluster of that many primaries with equal shares; yields them."""
+    with contextlib.ExitStack() as stack:
+        servers = []
+        for number in range(nodes):
+            words = ["--cluster-enabled", "yes", "--cluster-config-file", f"node{number}.conf"]
+            node = redis_server(folder, *words, ready=(("PING",), "+PONG"))
+            servers.append(stack.enter_context(node))
+        for number, server in enumerate(servers):
+            first, last = number * SLOTS // nodes, (number + 1) * SLOTS // nodes - 1
+            for words in (
+                # One by one: servers before 7.0 know no ADDSLOTSRANGE.
+                ["CLUSTER", "ADDSLOTS", *map(str, range(first, last + 1))],
+                ["CLUSTER", "SET-CONFIG-EPOCH", str(number + 1)],
+                ["CLUSTER", "MEET", "127.0.0.1", str(servers[0].port)],
+            ):
+                said = ask(server.port, *words)
+                if not said.startswith("+OK"):
+                    sys.exit(f"clients: {' '.join(words[:2])}: {said}")
+        whole = ("cluster_state:ok", f"cluster_known_nodes:{nodes}", f"cluster_size:{nodes}")
+        for server in servers:
+            until(
+                lambda: all(line in ask(server.port, "CLUSTER", "INFO") for line in whole),
+                "a whole cluster",
+            )
+        yield servers
+
+
+def respool(binary, upstream, *words, port=None, workers=2):
+    """respool in front of the servers at this URL."""
+    port = port or free_port()
+    argv = [binary, "--upstream", upstream, "--listen", f"127.0.0.1:{port}",
+            "--workers", str(workers), *words]  # fmt: skip
+    return started(argv, port)
+
+
+@contextlib.contextmanager
+def balancer(port, targets):
+    """Hands each connection to one of the ports in `targets`, in turn; the next one if nobody is there."""
+    listener = socket.create_server(("127.0.0.1", port))
+    turns = itertools.count()
+
+    def connect():
+        for _ in targets:
+            with contextlib.suppress(OSError):
+                return socket.create_connection(("127.0.0.1", targets[next(turns) % len(targets)]))
+        return None
+
+    def pump(source, sink):
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                sink.sendall(data)
+        # The end of one direction is the end of both: the other's `recv` returns.
+        for sock in (source, sink):
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
+    def serve():
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                server = connect()
+                if server is None:
+                    client.close()
+                    continue
+                for ends in ((client, server), (server, client)):
+                    threading.Thread(target=pump, args=ends, daemon=True).start()
+
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        yield
+    finally:
+        # `close` alone would leave `accept` waiting.
+        with contextlib.suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+
+
+def clients_of(port):
+    """How many connections of others a respool has, by its own CLIENT LIST; None: it is not there."""
+    try:
+        listed = ask(port, "CLIENT", "LIST")
+    except OSError:
+        return None
+    return sum(line.startswith("id=") for line in listed.splitlines()) - 1

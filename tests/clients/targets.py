@@ -1,0 +1,109 @@
+"""What each client talks to: which servers, with which respool in front of them.
+
+The groups that a client in cluster mode is given are explained in `python/cluster.py`. A group that
+clients cannot harm is started once, when the first client asks for it, and kept for all.
+
+Not here: how a process is started (`servers`), what the clients do (`run`).
+"""
+
+import contextlib
+import functools
+from contextlib import ExitStack
+
+import servers
+
+
+class Targets:
+    """Starts what a client shall talk to when the first client asks for it, and keeps it.
+
+    Addresses are "host:port". `stack` ends everything.
+    """
+
+    def __init__(self, args, folder, stack):
+        self.args, self.folder, self.stack = args, folder, stack
+        self.keep = stack.enter_context
+
+    def respool(self, upstream, *words):
+        return self.keep(servers.respool(self.args.respool, upstream, *words)).port
+
+    @functools.cached_property
+    def server(self):
+        return self.keep(servers.redis_server(self.folder)).port
+
+    @functools.cached_property
+    def nodes(self):
+        return [node.port for node in self.keep(servers.redis_cluster(self.folder))]
+
+    @property
+    def server_url(self):
+        return f"redis://127.0.0.1:{self.server}"
+
+    @property
+    def cluster_url(self):
+        return "redis-cluster://" + ",".join(f"127.0.0.1:{port}" for port in self.nodes)
+
+    @functools.cached_property
+    def plain(self):
+        """(host, port) for the clients that know no clusters."""
+        if self.args.target:
+            host, _, port = self.args.target.rpartition(":")
+            return [host or "127.0.0.1", port]
+        port = self.server if self.args.direct else self.respool(self.server_url)
+        return ["127.0.0.1", str(port)]
+
+    @functools.cached_property
+    def shared(self):
+        """The groups (name, ports) that all clients in cluster mode share."""
+        if self.args.direct:
+            # At "real" the programs leave out what only respool does, such as serving all slots.
+            return [("real", self.nodes), ("off", [self.server])]
+        facade = ["--facade-cluster", "true"]
+        return [
+            ("cluster", [self.respool(self.cluster_url, *facade)]),
+            ("standalone", [self.respool(self.server_url, *facade)]),
+            ("off", [self.respool(self.server_url), self.respool(self.cluster_url)]),
+        ]
+
+    @contextlib.contextmanager
+    def own(self):
+        """Yields (groups, respools by name) that one client has for itself, since it may kill them.
+
+        `several`: three respools in front of the cluster that announce each other.
+        `balanced`: two that announce a balancer, which is in front of both.
+        """
+        facade = ["--facade-cluster", "true"]
+        each = [servers.free_port() for _ in range(3)]
+        balancer = servers.free_port()
+        behind = [servers.free_port() for _ in range(2)]
+        with ExitStack() as stack:
+
+            def start(ports, announced):
+                words = [*facade]
+                for port in announced:
+                    words += ["--facade-announce", f"127.0.0.1:{port}"]
+                for port in ports:
+                    yield stack.enter_context(
+                        servers.respool(
+                            self.args.respool, self.cluster_url, *words, port=port, workers=1
+                        )
+                    )
+
+            respools = {str(i): respool for i, respool in enumerate(start(each, each))}
+            respools["balanced"], _ = start(behind, [balancer])
+            stack.enter_context(servers.balancer(balancer, behind))
+            yield [("several", each), ("balanced", [balancer])], respools
+
+    @contextlib.contextmanager
+    def of(self, client):
+        """Yields (arguments of the client's program, the respools that it may kill by name)."""
+        if not client.cluster:
+            yield self.plain, {}
+            return
+        with contextlib.nullcontext(([], {})) if self.args.direct else self.own() as (own, respools):
+            yield (
+                [
+                    f"{name}=" + ",".join(f"127.0.0.1:{port}" for port in ports)
+                    for name, ports in [*self.shared, *own]
+                ],
+                respools,
+            )
