@@ -106,13 +106,17 @@ impl Engine {
 
     /// Creates an upstream; `None` at the bound.
     pub(crate) fn new_upstream(&mut self, key: UpstreamKey, role: Role) -> Option<UpstreamId> {
-        let of_node = self.upstreams.iter().filter(|(_, up)| up.key.node == key.node).count();
-        if of_node >= self.settings.limits.upstreams_max {
+        // Those of single clients have a bound of their own.
+        let counts = |up: &Upstream| up.key.node == key.node && !matches!(up.role, Role::Leased(_));
+        let of_node = self.upstreams.iter().filter(|(_, up)| counts(up)).count();
+        let is_lease = matches!(role, Role::Leased(_));
+        if !is_lease && of_node >= self.settings.limits.upstreams_max {
             return None;
         }
         let mut upstream = Upstream::new(key, role);
         upstream.out.keeps = !self.is_one() && role == Role::Shared && key.lane != Lane::Sentinel;
         let id = self.upstreams.insert(upstream);
+        self.leases += usize::from(is_lease);
         if role == Role::Shared {
             self.by_key.insert(key, id);
             self.set_short_path(&key, Some(id));
@@ -261,7 +265,8 @@ impl Engine {
                 None,
             )
             // That ASKING failed shows in the reply behind it.
-            | (OwnCommand::Script, _)
+            | (OwnCommand::Script | OwnCommand::Aside, _)
+            | (OwnCommand::Multi, None)
             | (
                 OwnCommand::SetName
                 | OwnCommand::Learn
@@ -269,6 +274,10 @@ impl Engine {
                 | OwnCommand::Asking,
                 Some(_),
             ) => {}
+            (OwnCommand::Multi, Some(error)) => {
+                let cause = format!("refused MULTI: {}", String::from_utf8_lossy(&error));
+                return self.lose_upstream(now, id, &cause, true);
+            }
             (OwnCommand::Hello | OwnCommand::Auth | OwnCommand::Select, Some(error)) => {
                 return self.refuse_greeting(now, id, own, error);
             }
@@ -393,7 +402,11 @@ impl Engine {
         upstream.state = State::Idle;
         let requests = upstream.inflight.len();
         let runs = self.take_runs(id);
-        let runs = self.rescue(now, id, runs);
+        let runs = match role {
+            // What was sent there belongs together.
+            Role::Leased(_) => runs,
+            _ => self.rescue(now, id, runs),
+        };
         if let Some(upstream) = self.upstreams.get_mut(id) {
             upstream.reset(&mut self.pool);
         }
@@ -411,6 +424,10 @@ impl Engine {
             });
         }
         self.answer_lost(now, id, key, &runs, half_given, cause);
+        if let Role::Leased(client) = role {
+            let error = reject::node(self.label(key.node), cause);
+            self.lease_lost(id, client, error);
+        }
         self.refresh_upstream_lost(now, id, cause);
         if role == Role::Shared && short_lived {
             self.connection_failed(now, id, cause, None);

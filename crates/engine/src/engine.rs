@@ -144,6 +144,10 @@ pub struct Engine {
     pub(crate) pause: Option<Pause>,
     pub(crate) paused_clients: Vec<ClientId>,
     pub(crate) transfer_waiters: VecDeque<ClientId>,
+    /// Connections that clients have of their own.
+    pub(crate) leases: usize,
+    /// Who waits for one, and since when.
+    pub(crate) lease_waiters: VecDeque<(ClientId, Time)>,
     pub(crate) asked: Vec<Asked>,
     pub(crate) next_ticket: u64,
     pub(crate) next_number: u64,
@@ -198,6 +202,8 @@ impl Engine {
             pause: None,
             paused_clients: Vec::new(),
             transfer_waiters: VecDeque::new(),
+            leases: 0,
+            lease_waiters: VecDeque::new(),
             asked: Vec::new(),
             next_ticket: 1,
             next_number,
@@ -389,8 +395,14 @@ impl Engine {
         }
         let counted: u32 = self.conn_clients.iter().sum();
         assert_eq!(counted as usize, self.clients.len(), "clients of all connections");
+        let leased = self.upstreams.iter().filter(|(_, up)| matches!(up.role, Role::Leased(_)));
+        assert_eq!(self.leases, leased.count(), "leases are counted wrongly");
         for (id, client) in self.clients.iter() {
             client.places.check();
+            if let Some(upstream) = client.lease.as_ref().and_then(|lease| lease.upstream) {
+                let role = self.upstreams.get(upstream).map(|upstream| upstream.role);
+                assert_eq!(role, Some(Role::Leased(id)), "a lease without its connection");
+            }
             assert!(
                 client.hold != Hold::Drained
                     || client.places.open() > 0

@@ -35,12 +35,14 @@ extern crate alloc;
 extern crate std;
 
 pub mod address_map;
+mod blocking;
 pub mod client;
 pub mod command;
 mod connect;
 mod engine;
 pub mod fleet;
 pub mod ids;
+mod lease;
 mod lifecycle;
 pub mod limits;
 mod local;
@@ -62,6 +64,7 @@ pub mod stats;
 pub mod time;
 mod timers;
 pub mod topology;
+mod transaction;
 mod transfer;
 pub mod upstream;
 

@@ -127,6 +127,11 @@ impl Engine {
             // Half a request: it will never be whole.
             return self.close_client(id, None);
         }
+        if self.is_blocked(id) {
+            // As a server does: what it waits for must go to somebody else.
+            return self.close_client(id, None);
+        }
+        let Some(client) = self.clients.get_mut(id) else { return };
         client.closing = client.hold == Hold::No;
         self.settle(id);
     }
@@ -352,6 +357,7 @@ impl Engine {
     fn forget_client(&mut self, id: ClientId) -> bool {
         self.end_stall(id);
         self.drop_transfer_of(id);
+        self.drop_lease(id);
         let Some(mut client) = self.clients.remove(id) else { return false };
         if let Some(clients) = self.conn_clients.get_mut(usize::from(client.conn)) {
             *clients -= 1;

@@ -26,10 +26,10 @@ pub const CLIENT_STREAM_BYTES: usize = 4 << 20;
 /// wait until the slow one is served or closed.
 pub const RETIRED_MAX: usize = 16;
 
-/// Idle upstreams kept for the next large request, per worker. More are closed.
-pub const SPARES_MAX: usize = 4;
+/// Idle upstreams kept for the next large request or lease, per worker. More are closed.
+pub const SPARES_MAX: usize = 32;
 
-/// An idle upstream kept for large requests is closed after this time.
+/// An idle upstream kept for large requests and leases is closed after this time.
 pub const SPARE_IDLE_MS: u64 = 10_000;
 
 /// A buffer that grew beyond this is given back to the allocator after use and not kept for the next.
@@ -102,3 +102,6 @@ pub const SCRIPTS_MAX: usize = 1_024;
 
 /// See [`SCRIPTS_MAX`].
 pub const SCRIPTS_BYTES_MAX: usize = 4 << 20;
+
+/// Commands that are kept of a transaction before its first key, in bytes. At the bound the next one is refused, and so is EXEC.
+pub const UNSENT_BYTES_MAX: usize = 1 << 20;

@@ -13,7 +13,7 @@
 //!
 //! Invariant: a parked request has an open place (of its client or merge) and is in no FIFO.
 
-use crate::client::Client;
+use crate::client::{Client, Hold};
 use crate::command::CommandId;
 use crate::connect::Availability;
 use crate::engine::Engine;
@@ -29,7 +29,7 @@ use crate::topology::Place;
 use crate::topology::slots::parse_redirect;
 use crate::upstream::UpstreamKey;
 use crate::upstream::inflight::{OwnCommand, Owner, Run};
-use crate::upstream::{Lane, Upstream};
+use crate::upstream::{Lane, Role, Upstream};
 use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -44,6 +44,16 @@ enum Redirect {
     Ask(Address),
     /// Not now.
     Later,
+}
+
+/// Whether a redirect came over a client's own connection, and what becomes of it then.
+enum Leased {
+    /// It did not.
+    No,
+    /// The request begins again, over another one.
+    Again,
+    /// It was answered.
+    Answered,
 }
 
 /// Where a parked request goes.
@@ -77,6 +87,8 @@ pub(crate) struct Parked {
     due: Time,
     /// Given up after.
     until: Time,
+    /// It goes over its client's own connection.
+    leased: bool,
     /// It waits for this connection.
     waits_for: Option<UpstreamId>,
     /// The last thing a server said to it, for the error text.
@@ -130,9 +142,15 @@ impl Engine {
         let Some(bytes) = request_of(upstream, run, run.done) else { return false };
         let key = upstream.key;
         let untaught = reply.starts_with(b"-NOSCRIPT ");
-        if untaught && !self.heals_noscript(id, run, &bytes) {
+        let is_lease = self.upstreams.get(id).is_some_and(|up| matches!(up.role, Role::Leased(_)));
+        if untaught && (is_lease || !self.heals_noscript(id, run, &bytes)) {
             return self.pass_error(now, id, run, reply);
         }
+        let leased = match self.redirect_of_lease(now, id, run, reply) {
+            Leased::No => false,
+            Leased::Again => true,
+            Leased::Answered => return true,
+        };
         let Some(upstream) = self.upstreams.get_mut(id) else { return true };
         upstream.inflight.answered(1);
         self.stats.redirects += 1;
@@ -152,6 +170,12 @@ impl Engine {
                 self.patch_slot(pool, slot, node);
                 named = Some(node);
                 (Target::Place(Place { pool, slot }), at_once_ms)
+            }
+            // Between MULTI and EXEC there is no ASKING.
+            Redirect::Ask(_)
+                if leased && self.client_of(run.owner).is_some_and(|id| self.is_queueing(id)) =>
+            {
+                (place.map_or(Target::Node(key.node), Target::Place), later_ms)
             }
             Redirect::Ask(address) => (Target::Asking(self.told_node(pool, &address)), at_once_ms),
             // A copy that cannot answer: its primary can.
@@ -178,11 +202,44 @@ impl Engine {
                 conn: key.conn,
                 due: now.plus_ms(wait_ms),
                 until: if had_time { run.until } else { now.plus_ms(hold_ms) },
+                leased,
                 waits_for: None,
                 said,
             },
         );
+        if leased {
+            self.leave_lease(now, id);
+        }
         true
+    }
+
+    /// What a redirect means on a client's own connection.
+    fn redirect_of_lease(&mut self, now: Time, id: UpstreamId, run: &Run, reply: &[u8]) -> Leased {
+        let Some(Role::Leased(client)) = self.upstreams.get(id).map(|up| up.role) else {
+            return Leased::No;
+        };
+        let Owner::Client { seq, .. } = run.owner else { return Leased::No };
+        let places = self.clients.get(client).map(|client| &client.places);
+        let first = places.is_some_and(|places| places.open() == 1 && places.is_last(seq));
+        match self.lease_redirected(client, first, reply) {
+            None => Leased::Again,
+            Some(instead) => {
+                self.believe(id, reply);
+                self.pass_error(now, id, run, &instead);
+                Leased::Answered
+            }
+        }
+    }
+
+    /// What a server says of a slot is believed, so that the next request goes right.
+    fn believe(&mut self, id: UpstreamId, reply: &[u8]) {
+        let Some(node) = self.upstreams.get(id).map(|upstream| upstream.key.node) else { return };
+        let pool = self.nodes.get(node).map_or(0, |node| node.pool);
+        self.want_topology(pool);
+        if let Redirect::Moved(slot, address) = classify(reply, &self.host_of(node)) {
+            let owner = self.told_node(pool, &address);
+            self.patch_slot(pool, slot, owner);
+        }
     }
 
     /// It is an error as others are.
@@ -202,16 +259,10 @@ impl Engine {
             self.pass_error(now, id, run, reply);
             return;
         }
+        self.believe(id, reply);
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
-        let node = upstream.key.node;
         upstream.inflight.answered(1);
         self.stats.redirects += 1;
-        let pool = self.nodes.get(node).map_or(0, |node| node.pool);
-        self.want_topology(pool);
-        if let Redirect::Moved(slot, address) = classify(reply, &self.host_of(node)) {
-            let owner = self.told_node(pool, &address);
-            self.patch_slot(pool, slot, owner);
-        }
         let error = reject::gave_up(1, &said(reply));
         self.answer_owner(now, run.owner, &error);
     }
@@ -234,6 +285,7 @@ impl Engine {
     }
 
     fn give_up(&mut self, now: Time, parked: &Parked) {
+        self.leave_parked_lease(parked);
         let error = reject::gave_up(parked.tries, &parked.said);
         self.answer_owner(now, parked.owner, &error);
     }
@@ -332,7 +384,22 @@ impl Engine {
         };
         let &mut Parked { resp3, db, lane, conn, .. } = parked;
         let key = UpstreamKey { node, resp3, db, lane, conn };
-        match self.upstream_for(now, key, crate::ClientId::new(u32::MAX, 0)) {
+        let availability = match (parked.leased, self.client_of(parked.owner)) {
+            (false, _) => self.upstream_for(now, key, crate::ClientId::new(u32::MAX, 0)),
+            (true, Some(client)) if self.clients.get(client).is_some() => {
+                match self.lease_to(now, client, node) {
+                    crate::lease::Way::Ready(upstream) => Availability::Ready(upstream),
+                    crate::lease::Way::Hold(Hold::Upstream(upstream)) => {
+                        Availability::Wait(upstream)
+                    }
+                    crate::lease::Way::Hold(_) => return Some(later),
+                    crate::lease::Way::Down(error) => Availability::Down(error),
+                }
+            }
+            // Nobody waits for it any more.
+            (true, _) => return None,
+        };
+        match availability {
             Availability::Ready(id) => {
                 self.write_parked(now, id, parked);
                 None
@@ -347,13 +414,27 @@ impl Engine {
                 if matches!(parked.target, Target::Place(_)) && now < parked.until {
                     return Some(later);
                 }
+                self.leave_parked_lease(parked);
                 self.answer_owner(now, parked.owner, &error);
                 None
             }
         }
     }
 
+    fn leave_parked_lease(&mut self, parked: &Parked) {
+        if parked.leased
+            && let Some(client) = self.client_of(parked.owner)
+        {
+            self.lease_given_up(client);
+        }
+    }
+
     fn write_parked(&mut self, now: Time, id: UpstreamId, parked: &Parked) {
+        if parked.leased
+            && let Some(client) = self.client_of(parked.owner)
+        {
+            self.begin_again_at(now, client, id, parked.command, &parked.bytes);
+        }
         // Before ASKING, which holds for the very next request.
         self.load_script_before(now, id, parked.command, &parked.bytes);
         if let Target::Asking(_) = parked.target {
@@ -437,6 +518,7 @@ impl Engine {
             conn: upstream.key.conn,
             due: now,
             until,
+            leased: false,
             waits_for: None,
             said: String::from("its connection was lost"),
         })

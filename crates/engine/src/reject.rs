@@ -33,6 +33,17 @@ pub const DB_RANGE: &str = "ERR DB index is out of range";
 pub const EXEC_WITHOUT_MULTI: &str = "ERR EXEC without MULTI";
 /// DISCARD outside of a transaction.
 pub const DISCARD_WITHOUT_MULTI: &str = "ERR DISCARD without MULTI";
+/// MULTI inside of a transaction.
+pub const NESTED_MULTI: &str = "ERR MULTI calls can not be nested";
+/// WATCH inside of a transaction.
+pub const WATCH_INSIDE: &str = "ERR WATCH inside MULTI is not allowed";
+/// EXEC when a command before it was refused.
+pub const EXECABORT: &str = "EXECABORT Transaction discarded because of previous errors.";
+/// The slot of a transaction's keys went to another node in its middle.
+pub const MOVED_INSIDE: &str = "ERR respool: the keys of this transaction went to another node in its middle, nothing of it was done";
+/// Too much in a transaction before its first key.
+pub const UNSENT_MAX: &str =
+    "ERR respool: too much stands in this transaction before its first key";
 /// READONLY and its like on a server that is no cluster node, as respool shows itself.
 pub const NO_CLUSTER: &str = "ERR This instance has cluster support disabled";
 /// One client too many.
@@ -79,6 +90,36 @@ pub fn write(out: &mut Vec<u8>, text: &str) {
 /// `ERR wrong number of arguments for 'get' command`.
 pub fn arity(out: &mut Vec<u8>, command: &str) {
     write(out, &format!("ERR wrong number of arguments for '{command}' command"));
+}
+
+/// What cannot stand between MULTI and EXEC, as the proxy answers it and not the server.
+pub fn not_inside(out: &mut Vec<u8>, command: &str) {
+    write(
+        out,
+        &format!(
+            "ERR respool: '{command}' is not possible in a transaction, the proxy answers it and not the server"
+        ),
+    );
+}
+
+/// What asks one server and names no key, where there are several.
+pub fn needs_key(out: &mut Vec<u8>, command: &str) {
+    write(
+        out,
+        &format!("ERR respool: '{command}' asks one server, and there are several behind respool"),
+    );
+}
+
+/// All connections that clients may have of their own are taken, and none came back in this time.
+pub fn no_lease(waited_ms: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    write(
+        &mut out,
+        &format!(
+            "ERR respool: no connection of its own became free within {waited_ms} ms (see limits.leases_max)"
+        ),
+    );
+    out
 }
 
 /// A command that needs a connection of its own.

@@ -353,6 +353,7 @@ impl Engine {
             Role::Shared | Role::Spare(_) => {}
             Role::Retired => self.remove_upstream(id),
             Role::Transfer(client) => self.release_transfer(now, id, client),
+            Role::Leased(client) => self.lease_answered(now, id, client),
         }
     }
 }

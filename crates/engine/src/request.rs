@@ -25,6 +25,7 @@ use crate::node::Node;
 use crate::pool::BufferPool;
 use crate::reject;
 use crate::route::{self, Known, Way};
+use crate::scatter::Wish;
 use crate::settings::{Limits, ReadPolicy, Reads};
 use crate::stats::Stats;
 use crate::time::Time;
@@ -217,6 +218,23 @@ impl Engine {
             return Step::Hold(Hold::Paused);
         }
         let silent = client.reply_mode != ReplyMode::On;
+        if client.lease.is_some() || known.way == Way::Leased {
+            let wish = Wish { id, frame, args, row: known.id, silent };
+            let step = match client.lease {
+                Some(_) => self.in_lease(now, &wish, known.way),
+                None => None,
+            };
+            let step = match (step, known.way) {
+                (None, Way::Leased) => Some(self.begin_leased(now, &wish)),
+                (step, _) => step,
+            };
+            if let Some(step) = step {
+                if step == Step::Done {
+                    self.end_skip(id, silent);
+                }
+                return step;
+            }
+        }
         let step = match known.way {
             Way::Shared if self.hides_cluster(known.id) => {
                 self.cluster_command(id, &known, args, silent)
@@ -228,13 +246,10 @@ impl Engine {
             Way::Control => self.forward(now, id, Lane::Control, frame, known.id, silent),
             Way::Local => return self.answer_locally(now, id, &known, args, silent),
             Way::Http => return self.close_http(id),
-            Way::Leased | Way::Refused => {
+            Way::Refused | Way::Leased => {
                 let name = known.id.map_or("command", CommandId::name);
                 self.stats.command(known.id).rejected += 1;
-                self.reply(id, silent, |out| match known.way {
-                    Way::Leased => reject::needs_own_connection(out, name),
-                    _ => reject::refused(out, name),
-                });
+                self.reply(id, silent, |out| reject::refused(out, name));
                 Step::Done
             }
         };

@@ -75,13 +75,13 @@ pub(crate) struct Scratch {
 }
 
 /// The row of the subcommand, where the row of the container says nothing.
-fn row_of(id: CommandId, args: &[&[u8]]) -> CommandId {
+pub(crate) fn row_of(id: CommandId, args: &[&[u8]]) -> CommandId {
     let sub = args.get(1).filter(|_| id.row().is_container());
     sub.and_then(|word| command::lookup_sub(id, word)).unwrap_or(id)
 }
 
 /// Index and text of every key of a call.
-fn keys_of<'a>(args: &[&'a [u8]], learned: Option<&Learned>) -> Vec<(usize, &'a [u8])> {
+pub(crate) fn keys_of<'a>(args: &[&'a [u8]], learned: Option<&Learned>) -> Vec<(usize, &'a [u8])> {
     let mut found = Vec::with_capacity(args.len());
     let Some(name) = args.first() else { return found };
     match command::lookup(name) {

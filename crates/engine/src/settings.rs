@@ -187,6 +187,9 @@ pub struct Limits {
     pub large_request_bytes: u64,
     /// Large requests under way at once; more of them wait their turn.
     pub large_transfers_max: usize,
+    /// Connections that clients of this worker have of their own (transactions, blocking commands). At it a further one waits its turn, and
+    /// gets an error after the request timeout.
+    pub leases_max: usize,
     /// Upstreams of this worker to one server (databases × protocols, large requests). At it a further one is refused with an error.
     pub upstreams_max: usize,
     /// Shared connections of this worker to one server, for each protocol and database in use; 1 at least. Clients are spread evenly over
@@ -270,6 +273,7 @@ impl Default for Limits {
             memory_max_bytes: 1 << 30,
             large_request_bytes: 256 << 10,
             large_transfers_max: 16,
+            leases_max: 1_024,
             upstreams_max: 256,
             shared_conns: 1,
             bulk_bytes_max: 512 << 20,

@@ -17,7 +17,7 @@ impl Engine {
     /// When [`Self::handle_timeout`] must be called at the latest; `None`: not before something else happens.
     #[must_use]
     pub fn poll_timeout(&self, now: Time) -> Option<Time> {
-        if !self.resume.is_empty() || self.transfer_place_is_free() {
+        if !self.resume.is_empty() || self.transfer_place_is_free() || self.lease_is_free() {
             return Some(now);
         }
         let topology = [
@@ -29,7 +29,7 @@ impl Engine {
         ];
         let upstreams =
             self.upstreams.iter().filter_map(|(_, up)| up.deadline(&self.settings.timeouts));
-        let pause = self.pause.map(|pause| pause.until);
+        let pause = self.pause.map(|pause| pause.until).into_iter().chain(self.lease_wait_ends());
         upstreams.chain(pause).chain(self.sweep_at()).chain(topology.into_iter().flatten()).min()
     }
 
@@ -55,6 +55,9 @@ impl Engine {
         }
         if !self.is_one() {
             self.topology_due(now);
+        }
+        if self.lease_is_free() || self.lease_wait_ends().is_some_and(|at| at <= now) {
+            self.wake_lease_waiters(now);
         }
         self.run_resumes(now);
         if self.sweep_at().is_some_and(|at| at <= now) {

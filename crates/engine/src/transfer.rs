@@ -44,6 +44,15 @@ impl Engine {
             self.begin_close(id);
             return (input.len(), Step::Gone);
         }
+        if client.lease.is_some() {
+            // It goes where the others go, and must be whole for that.
+            return match scanned as u64 + client.scanner.missing() <= WHOLE_REQUEST_BYTES_MAX {
+                true => (0, Step::More),
+                false => self.skip_large(id, scanned, |out| {
+                    reject::write(out, reject::LOCAL_TOO_LARGE);
+                }),
+            };
+        }
         let known = route::classify(head.len(), |n| head[n], self.learned.as_ref());
         let name = known.id.map_or("command", CommandId::name);
         if !client.authenticated && !known.before_auth {
@@ -313,6 +322,10 @@ impl Engine {
             self.actions.push_back(Action::CloseUpstream(id));
         }
         upstream.reset(&mut self.pool);
+        if let Role::Leased(client) = upstream.role {
+            self.leases -= 1;
+            self.lease_gone(id, client);
+        }
         self.dirty_upstreams.retain(|dirty| *dirty != id);
         if self.by_key.get(&upstream.key) == Some(&id) {
             self.unlist(&upstream.key);

@@ -17,6 +17,7 @@ pub mod places;
 
 use crate::command::CommandId;
 use crate::ids::UpstreamId;
+use crate::lease::Lease;
 use crate::limits::{WINDOW_BYTES, WINDOW_MIN, WINDOW_START};
 use crate::output::Output;
 use crate::time::Time;
@@ -44,6 +45,8 @@ pub enum Hold {
     Topology,
     /// A place among the large transfers must become free. The client stands in the engine's list.
     TransferSlot,
+    /// A connection of its own must become free. The client stands in the engine's list.
+    Lease,
     /// Not held, but in the middle of a large request: its bytes go straight to that upstream.
     Streaming(UpstreamId),
     /// Not held, but in the middle of a large request whose upstream is gone, or which is refused: its bytes are dropped to
@@ -101,6 +104,8 @@ pub struct Client {
     /// Which of a node's shared connections it uses: the same as long as it lives, so that its requests cannot overtake each other
     /// and it reads what it wrote.
     pub conn: u16,
+    /// A connection of its own, while its commands hold state there.
+    pub lease: Option<Box<Lease>>,
     /// Which owners of slots its last request was sent by (see `topology`).
     pub route_epoch: u32,
     /// Why nothing is processed.
@@ -152,6 +157,7 @@ impl Client {
             out: Output::default(),
             places: Places::default(),
             upstream: None,
+            lease: None,
             conn: 0,
             route_epoch: 0,
             hold: Hold::No,
@@ -212,12 +218,13 @@ impl Client {
             && self.out.pending() == 0
             && self.tail.is_empty()
             && self.hold == Hold::No
+            && self.lease.is_none()
     }
 
     /// Whether its requests may take the short path: plain forwarding without a second look.
     #[inline]
     pub fn is_plain(&self) -> bool {
-        self.authenticated && self.reply_mode == ReplyMode::On
+        self.authenticated && self.reply_mode == ReplyMode::On && self.lease.is_none()
     }
 }
 

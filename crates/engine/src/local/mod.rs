@@ -137,7 +137,7 @@ impl Engine {
     }
 
     /// The database exists if a connection can select it, so the first client to ask waits for one.
-    fn select(&mut self, now: Time, call: &Call<'_>) -> Step {
+    pub(crate) fn select(&mut self, now: Time, call: &Call<'_>) -> Step {
         let Some(db) = number::parse_i64(call.args[1]) else {
             return self.refuse(call, reject::NOT_AN_INTEGER);
         };

@@ -29,6 +29,10 @@ pub enum OwnCommand {
     Learn,
     /// `READONLY`: lets a replica of a cluster answer reads.
     ReadOnly,
+    /// `MULTI`, before the first command of a transaction whose node is known.
+    Multi,
+    /// Something on a client's own connection whose reply tells nothing.
+    Aside,
     /// `SCRIPT LOAD`, before a script is called that this connection has not loaded.
     Script,
     /// `ASKING`, before a request that a server sent on to the next owner of its slot.

@@ -72,7 +72,9 @@ pub enum Role {
     Retired,
     /// One client that streams a large request.
     Transfer(ClientId),
-    /// Nobody for the moment: kept for the next large request.
+    /// One client whose commands hold state there.
+    Leased(ClientId),
+    /// Nobody for the moment: kept for the next large request or lease.
     Spare(Time),
 }
 
@@ -151,6 +153,8 @@ pub struct Upstream {
     pub cause: String,
     /// When it last became ready.
     pub ready_at: Time,
+    /// The server may take its time until then: the command under way waits for something (for ever: the end of time).
+    pub no_reply_before: Option<Time>,
     /// Scripts that were loaded over this connection.
     pub(crate) scripts: BTreeSet<Digest>,
     /// Connections in a row that did not last (see `limits::SHORT_LIFE_US`).
@@ -178,6 +182,7 @@ impl Upstream {
             failures: 0,
             cause: String::new(),
             ready_at: Time::default(),
+            no_reply_before: None,
             scripts: BTreeSet::new(),
             short_lives: 0,
         }
@@ -240,7 +245,9 @@ impl Upstream {
             return Some(since.plus_ms(crate::limits::SPARE_IDLE_MS));
         }
         if self.inflight.is_empty() {
-            return (timeouts.ping_ms > 0).then(|| self.progress_at.plus_ms(timeouts.ping_ms));
+            // On a connection of its own a PING could end up in a transaction.
+            return (timeouts.ping_ms > 0 && self.role == Role::Shared)
+                .then(|| self.progress_at.plus_ms(timeouts.ping_ms));
         }
         self.overdue_at(timeouts)
     }
@@ -251,7 +258,9 @@ impl Upstream {
             return None;
         }
         let front = self.inflight.front()?;
-        Some(front.sent_at.max(self.progress_at).plus_ms(timeouts.request_ms))
+        let since = front.sent_at.max(self.progress_at);
+        let since = self.no_reply_before.map_or(since, |before| before.max(since));
+        (since != Time(u64::MAX)).then(|| since.plus_ms(timeouts.request_ms))
     }
 
     /// Forgets everything of a connection that is gone. The caller has emptied `inflight` before.

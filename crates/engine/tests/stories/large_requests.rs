@@ -67,16 +67,15 @@ fn the_connection_is_kept_for_the_next_large_request_and_let_go_when_idle() {
 
 #[test]
 fn only_some_idle_connections_are_kept() {
-    let mut story = Story::new();
-    let names = ["a", "b", "c", "d", "e", "f"];
-    for name in names {
-        story.client(name).sends(&large_set("big", MIB));
+    let mut story = Story::with_limits(|limits| limits.large_transfers_max = 40);
+    for name in 0..40 {
+        story.client(&name.to_string()).sends(&large_set("big", MIB));
     }
-    assert_eq!(story.open_conns(), 6);
-    for number in 1..=6 {
+    assert_eq!(story.open_conns(), 40);
+    for number in 1..=40 {
         story.conn(number).answers("+OK");
     }
-    assert_eq!(story.open_conns(), 4);
+    assert_eq!(story.open_conns(), engine::limits::SPARES_MAX);
 }
 
 #[test]

@@ -3,9 +3,11 @@
 //! A story that fails names its rule; what it says and expects is what goes over the wire. Files: one for each part of what
 //! the engine promises. Chance and partial traffic are the simulator's (`server/tests/sim`), a real server the end-to-end tests'.
 
+mod transactions;
 mod words;
 
 mod address_map;
+mod blocking;
 mod bounds;
 mod client_command;
 mod cluster;

@@ -6,18 +6,11 @@ use crate::words::Story;
 fn commands_that_need_a_connection_of_their_own_get_one_error_each() {
     let mut story = Story::new();
     for line in [
-        "MULTI",
-        "WATCH k",
         "SUBSCRIBE c",
         "PSUBSCRIBE c*",
         "SSUBSCRIBE c",
         "UNSUBSCRIBE",
         "MONITOR",
-        "BLPOP k 0",
-        "BRPOPLPUSH a b 0",
-        "BLMOVE a b LEFT LEFT 0",
-        "BZPOPMIN k 0",
-        "WAIT 1 0",
         "SYNC",
         "SCRIPT DEBUG YES",
     ] {
@@ -60,20 +53,6 @@ fn a_transaction_that_was_not_begun_ends_as_with_redis() {
         "-ERR DISCARD without MULTI",
         "+OK",
     ]);
-}
-
-#[test]
-fn reading_a_stream_passes_unless_it_would_wait() {
-    let mut story = Story::new();
-    story.client("a").says(["XREAD COUNT 2 STREAMS s 0", "XREAD COUNT 2 BLOCK 0 STREAMS s $"]);
-    story.server().gets("XREAD COUNT 2 STREAMS s 0").gets_nothing().answers("nil");
-    let text = story.client("a").is_open().takes_text();
-    assert!(
-        text.starts_with("$-1\r\n-ERR respool: 'xread' needs a connection of its own"),
-        "{text}"
-    );
-    story.client("a").says("XREADGROUP GROUP g c BLOCK 0 STREAMS s >");
-    assert!(story.client("a").takes_text().starts_with("-ERR respool: 'xreadgroup'"));
 }
 
 #[test]

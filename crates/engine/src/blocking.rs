@@ -1,0 +1,185 @@
+//! Commands that wait at the server until something comes: each goes over a connection of its own.
+//!
+//! The client is held until the reply, as it is at a server; other clients go on. How long the reply may take is what the client said: our own
+//! timeout of requests begins only behind that. When the client goes, its connection goes at once, and nothing is popped for
+//! nobody.
+//!
+//! WAIT and WAITAOF ask for copies of what this client wrote, and it wrote over another connection. The server asks for everything up to
+//! where the log stood at the connection's last command (`woff` in Redis' server.c), so a PING in front makes that "now", which is
+//! behind all of the client's writes.
+//!
+//! Not here: the lease itself (`lease`).
+//!
+//! Invariant: a client has at most one blocking command under way, and nothing else beside it.
+
+use crate::client::Hold;
+use crate::command::{CommandId, ids};
+use crate::engine::Engine;
+use crate::lease::Way;
+use crate::reject;
+use crate::request::Step;
+use crate::scatter::Wish;
+use crate::time::Time;
+use crate::upstream::inflight::OwnCommand;
+
+/// Whether this command waits at the server.
+pub(crate) fn blocks(command: CommandId) -> bool {
+    command.row().flags.has(crate::command::Flags::BLOCKING)
+}
+
+/// How long the server may wait before it answers, in milliseconds: what the call says. `None`: for ever. What is no number is refused by
+/// the server at once.
+fn patience_ms(command: CommandId, args: &[&[u8]]) -> Option<u64> {
+    let at = |index: usize| args.get(index).and_then(|text| core::str::from_utf8(text).ok());
+    let ms = match command {
+        ids::WAIT => at(2).and_then(|text| text.parse().ok()),
+        ids::WAITAOF => at(3).and_then(|text| text.parse().ok()),
+        ids::XREAD | ids::XREADGROUP => {
+            let block = args.iter().position(|word| word.eq_ignore_ascii_case(b"block"));
+            block.and_then(|block| at(block + 1)).and_then(|text| text.parse().ok())
+        }
+        ids::BLMPOP | ids::BZMPOP => seconds(at(1)),
+        _ => seconds(args.len().checked_sub(1).and_then(at)),
+    };
+    match ms {
+        Some(0) => None,
+        other => Some(other.unwrap_or(0)),
+    }
+}
+
+fn seconds(text: Option<&str>) -> Option<u64> {
+    let seconds: f64 = text?.parse().ok()?;
+    // A tenth of a millisecond is still not "for ever".
+    Some(if seconds > 0.0 { ((seconds * 1_000.0) as u64).max(1) } else { 0 })
+}
+
+impl Engine {
+    /// A blocking command.
+    pub(crate) fn block(&mut self, now: Time, wish: &Wish<'_>) -> Step {
+        let Some(client) = self.clients.get(wish.id) else { return Step::Gone };
+        if client.places.open() > 0 {
+            return Step::Hold(Hold::Drained);
+        }
+        let node = match self.node_of(now, wish) {
+            Ok(node) => node,
+            Err(step) => return step,
+        };
+        match self.lease_to(now, wish.id, node) {
+            Way::Hold(hold) => Step::Hold(hold),
+            Way::Down(error) => self.refuse_leased(now, wish, node, &error),
+            Way::Ready(upstream) => {
+                if matches!(wish.row, Some(ids::WAIT | ids::WAITAOF)) {
+                    self.say_own(now, upstream, OwnCommand::Ping, &[b"PING"]);
+                }
+                self.write_blocking(now, wish, upstream);
+                Step::Done
+            }
+        }
+    }
+
+    /// Writes a command that may wait; its client is held until the reply.
+    pub(crate) fn write_blocking(
+        &mut self,
+        now: Time,
+        wish: &Wish<'_>,
+        upstream_id: crate::UpstreamId,
+    ) {
+        self.write_leased(now, wish.id, upstream_id, wish.frame, wish.row, wish.silent);
+        self.expect_late(now, upstream_id, wish.row, wish.args);
+        if let Some(client) = self.clients.get_mut(wish.id) {
+            client.hold = Hold::Drained;
+        }
+    }
+
+    /// Whether this client waits for the reply to a blocking command.
+    pub(crate) fn is_blocked(&self, id: crate::ClientId) -> bool {
+        let Some(client) = self.clients.get(id) else { return false };
+        let upstream = client.lease.as_ref().and_then(|lease| lease.upstream);
+        let upstream = upstream.and_then(|upstream| self.upstreams.get(upstream));
+        client.places.open() > 0 && upstream.is_some_and(|up| up.no_reply_before.is_some())
+    }
+
+    /// The timeout of requests begins behind what the client said.
+    pub(crate) fn expect_late(
+        &mut self,
+        now: Time,
+        upstream_id: crate::UpstreamId,
+        row: Option<CommandId>,
+        args: &[&[u8]],
+    ) {
+        if row.is_some_and(|row| !blocks(row)) {
+            return;
+        }
+        // Of one that the table does not know nobody knows how long it may take.
+        let patience_ms = row.and_then(|command| patience_ms(command, args));
+        let until = patience_ms.map_or(Time(u64::MAX), |ms| now.plus_ms(ms));
+        if let Some(upstream) = self.upstreams.get_mut(upstream_id) {
+            upstream.no_reply_before = Some(until);
+        }
+    }
+
+    /// The node of a command that takes a connection of its own; `Err`: what becomes of it instead.
+    pub(crate) fn node_of(&mut self, now: Time, wish: &Wish<'_>) -> Result<crate::NodeId, Step> {
+        let place = match self.place_of_wish(wish) {
+            Ok(place) => place,
+            Err(step) => return Err(step),
+        };
+        let (node, pool) = match place {
+            Some(place) => (self.router.node(place), place.pool),
+            None if self.router.primaries().len() > 1 && !self.is_one() => {
+                // WAIT asks for the copies of one server's data.
+                let name = wish.row.map_or("command", CommandId::name);
+                self.stats.command(wish.row).rejected += 1;
+                self.reply(wish.id, wish.silent, |out| reject::needs_key(out, name));
+                return Err(Step::Done);
+            }
+            None => (self.router.any_node(), 0),
+        };
+        node.ok_or(()).or_else(|()| Err(self.unserved_step(now, wish.id, pool, wish.silent)))
+    }
+
+    /// There is no connection for this command.
+    pub(crate) fn refuse_leased(
+        &mut self,
+        now: Time,
+        wish: &Wish<'_>,
+        node: crate::NodeId,
+        error: &[u8],
+    ) -> Step {
+        if !self.is_one()
+            && let Some(hold) = self.hold_for_failover(now, node)
+        {
+            return Step::Hold(hold);
+        }
+        self.stats.command(wish.row).rejected += 1;
+        self.reply(wish.id, wish.silent, |out| out.extend_from_slice(error));
+        Step::Done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    fn patience(line: &str) -> Option<u64> {
+        let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        patience_ms(crate::command::lookup(args[0]).unwrap(), &args)
+    }
+
+    #[test]
+    fn the_call_says_how_long_the_reply_may_take() {
+        assert_eq!(patience("BLPOP a b 0"), None);
+        assert_eq!(patience("BLPOP a b 1.5"), Some(1_500));
+        assert_eq!(patience("BLPOP a 0.00001"), Some(1));
+        assert_eq!(patience("BLMPOP 2 1 a LEFT"), Some(2_000));
+        assert_eq!(patience("BLMOVE a b LEFT RIGHT 3"), Some(3_000));
+        assert_eq!(patience("XREAD COUNT 1 BLOCK 250 STREAMS s $"), Some(250));
+        assert_eq!(patience("XREADGROUP GROUP g c BLOCK 0 STREAMS s >"), None);
+        assert_eq!(patience("WAIT 1 100"), Some(100));
+        assert_eq!(patience("WAITAOF 1 0 100"), Some(100));
+        // Refused at once.
+        assert_eq!(patience("BLPOP a -1"), None);
+        assert_eq!(patience("BLPOP a soon"), Some(0));
+    }
+}

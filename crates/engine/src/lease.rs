@@ -1,0 +1,297 @@
+//! Connections of their own for clients whose commands hold state there: transactions, watched keys, blocking commands.
+//!
+//! A lease is one upstream connection that serves one client. It is taken when the first such command comes, from the idle ones or a
+//! new one, and given back when nothing of the client is left on it; a client that goes in the middle takes it along, and the
+//! server forgets what was half done with it.
+//!
+//! ```text
+//!   shared connection ─▶ [Drained] ─▶ lease ─▶ MULTI … EXEC ─▶ answered ─▶ idle again ─▶ the next client's
+//!                          └ what the client sent before is answered first: nothing is overtaken
+//! ```
+//! Not here: what the commands mean (`transaction`, `blocking`).
+//!
+//! Invariant: an upstream with [`Role::Leased`] is named by the lease of its client, and by no other.
+
+use crate::client::Hold;
+use crate::command::CommandId;
+use crate::connect::Availability;
+use crate::engine::Engine;
+use crate::ids::{ClientId, NodeId, UpstreamId};
+use crate::limits::SPARES_MAX;
+use crate::reject;
+use crate::time::Time;
+use crate::topology::Place;
+use crate::transaction::Queueing;
+use crate::upstream::inflight::{Owner, Run};
+use crate::upstream::{Lane, Role, UpstreamKey};
+use alloc::vec::Vec;
+use resp::Protocol;
+
+/// What a client has a connection of its own for.
+#[derive(Debug)]
+pub struct Lease {
+    /// Which; `None`: not taken yet, as nothing told the node.
+    pub(crate) upstream: Option<UpstreamId>,
+    /// Where its keys lie: all others are refused while it lasts.
+    pub(crate) place: Option<Place>,
+    pub(crate) state: State,
+    /// The connection is not as it was taken (another database): it is closed and not given back.
+    pub(crate) unclean: bool,
+    /// Requests of the client that were sent over it.
+    pub(crate) sent: u32,
+    /// It ends a transaction that depended on watched keys.
+    pub(crate) watched: bool,
+}
+
+/// See [`Lease`].
+#[derive(Debug)]
+pub(crate) enum State {
+    /// One command is under way; with its reply the lease ends.
+    Once,
+    /// Keys are watched.
+    Watching,
+    /// Between MULTI and EXEC.
+    Queueing(Queueing),
+    /// What ends it was sent.
+    Ending,
+    /// Its connection was lost in the middle. The error for whatever depends on it, and whether that was a transaction.
+    Lost { error: Vec<u8>, queueing: bool },
+}
+
+impl Lease {
+    /// One without a connection.
+    pub(crate) fn new(state: State) -> Self {
+        Self { upstream: None, place: None, state, unclean: false, sent: 0, watched: false }
+    }
+}
+
+/// What became of the wish for a connection.
+pub(crate) enum Way {
+    /// Here it is.
+    Ready(UpstreamId),
+    /// The client is to be held.
+    Hold(Hold),
+    /// There is none; the error reply.
+    Down(Vec<u8>),
+}
+
+impl Engine {
+    /// The client's own connection to this node: the one it has, an idle one, or a new one that must connect first.
+    pub(crate) fn lease_to(&mut self, now: Time, id: ClientId, node: NodeId) -> Way {
+        let Some(client) = self.clients.get(id) else { return Way::Hold(Hold::No) };
+        let resp3 = client.protocol == Protocol::Resp3;
+        let key = UpstreamKey { node, resp3, db: client.db, lane: Lane::Shared, conn: 0 };
+        let own = client.lease.as_ref().and_then(|lease| lease.upstream);
+        let own = own.filter(|own| self.upstreams.get(*own).is_some_and(|up| up.key == key));
+        let spare = || {
+            let mut all = self.upstreams.iter();
+            let fits = |up: &crate::upstream::Upstream| {
+                matches!(up.role, Role::Spare(_)) && up.key == key && up.is_ready()
+            };
+            all.find(|(_, up)| fits(up)).map(|(id, _)| id)
+        };
+        let upstream_id = match own.or_else(spare) {
+            Some(upstream) => upstream,
+            None if self.leases >= self.settings.limits.leases_max => {
+                return self.wait_for_lease(now, id);
+            }
+            None => match self.new_upstream(key, Role::Leased(id)) {
+                Some(upstream) => upstream,
+                None => return Way::Down(self.too_many_upstreams()),
+            },
+        };
+        self.set_lease(id, upstream_id);
+        match self.availability(now, upstream_id) {
+            Availability::Ready(upstream) => Way::Ready(upstream),
+            Availability::Wait(upstream) => Way::Hold(Hold::Upstream(upstream)),
+            Availability::Down(error) => {
+                self.remove_upstream(upstream_id);
+                Way::Down(error)
+            }
+        }
+    }
+
+    fn set_lease(&mut self, id: ClientId, upstream_id: UpstreamId) {
+        let Some(upstream) = self.upstreams.get_mut(upstream_id) else { return };
+        upstream.out.keeps = !self.router.is_one();
+        if upstream.role != Role::Leased(id) {
+            upstream.role = Role::Leased(id);
+            self.leases += 1;
+        }
+        let lease = self.clients.get_mut(id).map(|client| {
+            client.lease.get_or_insert_with(|| alloc::boxed::Box::new(Lease::new(State::Once)))
+        });
+        if let Some(lease) = lease {
+            lease.upstream = Some(upstream_id);
+        }
+    }
+
+    /// All are taken: the client waits its turn, but not for ever.
+    fn wait_for_lease(&mut self, now: Time, id: ClientId) -> Way {
+        let since = match self.lease_waiters.iter().position(|(waiter, _)| *waiter == id) {
+            Some(at) => self.lease_waiters[at].1,
+            None => {
+                self.lease_waiters.push_back((id, now));
+                now
+            }
+        };
+        let patience_ms = self.lease_patience_ms();
+        if now < since.plus_ms(patience_ms) {
+            return Way::Hold(Hold::Lease);
+        }
+        self.forget_lease_waiter(id);
+        Way::Down(reject::no_lease(patience_ms))
+    }
+
+    fn lease_patience_ms(&self) -> u64 {
+        match self.settings.timeouts.request_ms {
+            0 => self.settings.timeouts.topology_wait_ms,
+            request_ms => request_ms,
+        }
+    }
+
+    /// When the first of those that wait for a connection has waited long enough.
+    pub(crate) fn lease_wait_ends(&self) -> Option<Time> {
+        let (_, since) = self.lease_waiters.front()?;
+        Some(since.plus_ms(self.lease_patience_ms()))
+    }
+
+    /// Whether somebody waits for a connection of its own and there is room.
+    pub(crate) fn lease_is_free(&self) -> bool {
+        !self.lease_waiters.is_empty() && self.leases < self.settings.limits.leases_max
+    }
+
+    /// Lets those look again that wait: the first ones while there is room, and those whose patience ends.
+    pub(crate) fn wake_lease_waiters(&mut self, now: Time) {
+        let room = self.settings.limits.leases_max.saturating_sub(self.leases);
+        let patience_ms = self.lease_patience_ms();
+        for (index, (id, since)) in self.lease_waiters.iter().enumerate() {
+            let woken = index < room || since.plus_ms(patience_ms) <= now;
+            if !woken {
+                break;
+            }
+            if let Some(client) = self.clients.get_mut(*id)
+                && client.hold == Hold::Lease
+                && !client.queued
+            {
+                client.queued = true;
+                self.resume.push_back(*id);
+            }
+        }
+    }
+
+    pub(crate) fn forget_lease_waiter(&mut self, id: ClientId) {
+        self.lease_waiters.retain(|(waiter, _)| *waiter != id);
+    }
+
+    /// Writes a request to a client's own connection, and takes its place.
+    pub(crate) fn write_leased(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        upstream_id: UpstreamId,
+        frame: &[u8],
+        command: Option<CommandId>,
+        silent: bool,
+    ) {
+        self.forget_lease_waiter(id);
+        let Some(client) = self.clients.get_mut(id) else { return };
+        if let Some(lease) = &mut client.lease {
+            lease.sent = lease.sent.saturating_add(1);
+        }
+        let seq = client.places.reserve(1);
+        self.stats.requests += 1;
+        self.stats.command(command).calls += 1;
+        let Some(upstream) = self.upstreams.get_mut(upstream_id) else { return };
+        let at = upstream.append(&mut self.pool, frame);
+        let owner = Owner::Client { id, seq, silent };
+        upstream.inflight.push(Run::new(owner, 1, command, now, at));
+        self.touch_upstream(upstream_id);
+    }
+
+    /// Everything that was sent over this connection is answered.
+    pub(crate) fn lease_answered(&mut self, now: Time, upstream_id: UpstreamId, id: ClientId) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return self.remove_upstream(upstream_id);
+        };
+        let Some(lease) = &client.lease else { return self.give_back(now, upstream_id, false) };
+        if lease.upstream != Some(upstream_id) || matches!(lease.state, State::Once | State::Ending)
+        {
+            let unclean = lease.unclean;
+            if lease.upstream == Some(upstream_id) {
+                client.lease = None;
+            }
+            self.give_back(now, upstream_id, unclean);
+        }
+    }
+
+    /// Nobody has this connection any more: it serves the next client, or goes.
+    fn give_back(&mut self, now: Time, upstream_id: UpstreamId, unclean: bool) {
+        let is_spare = |up: &crate::upstream::Upstream| matches!(up.role, Role::Spare(_));
+        let spares = self.upstreams.iter().filter(|(_, up)| is_spare(up)).count();
+        let keeps = !unclean && spares < SPARES_MAX;
+        let Some(upstream) = self.upstreams.get_mut(upstream_id) else { return };
+        if !keeps || !upstream.inflight.is_empty() || upstream.stall.is_some() {
+            return self.remove_upstream(upstream_id);
+        }
+        upstream.no_reply_before = None;
+        if matches!(core::mem::replace(&mut upstream.role, Role::Spare(now)), Role::Leased(_)) {
+            self.leases -= 1;
+        }
+        self.wake_lease_waiters(now);
+    }
+
+    /// The lease ends now, whatever is half done on its connection: the server forgets it with the connection.
+    pub(crate) fn drop_lease(&mut self, id: ClientId) {
+        self.forget_lease_waiter(id);
+        let Some(lease) = self.clients.get_mut(id).and_then(|client| client.lease.take()) else {
+            return;
+        };
+        let Some(upstream_id) = lease.upstream else { return };
+        let of_client = |up: &crate::upstream::Upstream| up.role == Role::Leased(id);
+        if self.upstreams.get(upstream_id).is_some_and(of_client) {
+            while let Some(upstream) = self.upstreams.get_mut(upstream_id)
+                && upstream.inflight.abandon().is_some()
+            {}
+            self.remove_upstream(upstream_id);
+        }
+    }
+
+    /// The request that was under way on this connection begins again over another one.
+    pub(crate) fn leave_lease(&mut self, now: Time, upstream_id: UpstreamId) {
+        let Some(Role::Leased(id)) = self.upstreams.get(upstream_id).map(|up| up.role) else {
+            return;
+        };
+        // With MULTI said there it is no good to anybody.
+        let unclean = self.is_queueing(id);
+        if let Some(lease) = self.clients.get_mut(id).and_then(|client| client.lease.as_mut()) {
+            (lease.upstream, lease.place) = (None, None);
+        }
+        self.give_back(now, upstream_id, unclean);
+    }
+
+    /// A connection of this client is removed.
+    pub(crate) fn lease_gone(&mut self, upstream_id: UpstreamId, id: ClientId) {
+        if let Some(lease) = self.clients.get_mut(id).and_then(|client| client.lease.as_mut())
+            && lease.upstream == Some(upstream_id)
+        {
+            lease.upstream = None;
+        }
+    }
+
+    /// The connection of a lease broke; what was under way on it got its errors.
+    pub(crate) fn lease_lost(&mut self, upstream_id: UpstreamId, id: ClientId, error: Vec<u8>) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(lease) = client.lease.as_mut().filter(|lease| lease.upstream == Some(upstream_id))
+        else {
+            return;
+        };
+        lease.upstream = None;
+        match lease.state {
+            State::Once | State::Ending => client.lease = None,
+            State::Watching => lease.state = State::Lost { error, queueing: false },
+            State::Queueing(_) => lease.state = State::Lost { error, queueing: true },
+            State::Lost { .. } => {}
+        }
+    }
+}

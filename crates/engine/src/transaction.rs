@@ -1,0 +1,645 @@
+//! MULTI, EXEC, DISCARD, WATCH, UNWATCH: on a connection of the client's own, at the node of its keys.
+//!
+//! What stands between MULTI and EXEC goes to the server as it comes, so each `QUEUED` and each refusal is the server's. With one server that
+//! is all. With several the node is known with the first key:
+//!
+//! ```text
+//!   MULTI      +OK     here; no node yet
+//!   PING       +QUEUED here; kept
+//!   SET a 1            node of a ─▶ MULTI, PING, SET a 1 in one write; the reply to SET is awaited: it may be a redirect, and then
+//!                      nothing has happened and all goes to another node
+//!   SET b 2            the same node, or CROSSSLOT, and EXEC is EXECABORT
+//!   EXEC               over the same connection, which is free again with the reply
+//! ```
+//! What can only be answered by the proxy (CLIENT, HELLO) or needs more state (SUBSCRIBE) is refused inside, and EXEC is EXECABORT then.
+//!
+//! A lost connection takes the transaction along: what follows gets the error, EXEC is EXECABORT. Of watched keys the next MULTI tells it. When the
+//! watched keys moved to another node EXEC answers null, as if they had changed: the client begins again and finds them.
+//!
+//! Not here: the connection (`lease`).
+//!
+//! Invariant: a client whose lease is `Queueing` without an upstream has nothing at any server.
+
+use crate::client::Hold;
+use crate::command::{CommandId, ids};
+use crate::engine::Engine;
+use crate::ids::{ClientId, UpstreamId};
+use crate::lease::{Lease, State, Way as LeaseWay};
+use crate::limits::UNSENT_BYTES_MAX;
+use crate::local::arity_fits;
+use crate::reject;
+use crate::request::Step;
+use crate::route::Way;
+use crate::scatter::{Wish, keys_of};
+use crate::time::Time;
+use crate::topology::Place;
+use crate::upstream::inflight::OwnCommand;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use resp::encode;
+
+/// Between MULTI and EXEC.
+#[derive(Debug, Default)]
+pub(crate) struct Queueing {
+    /// What was answered with QUEUED here, as no key has told the node yet.
+    unsent: Vec<Vec<u8>>,
+    unsent_bytes: usize,
+    /// Something was refused here: EXEC is EXECABORT.
+    refused: bool,
+    /// Keys were watched before.
+    watched: bool,
+}
+
+/// What was refused in a transaction, for its error.
+enum Refusal {
+    Text(&'static str),
+    Arity(&'static str),
+    Unknown,
+    NotInside(&'static str),
+    Never(&'static str),
+}
+
+impl Engine {
+    /// A command that takes a connection of its own, of a client that has none.
+    pub(crate) fn begin_leased(&mut self, now: Time, wish: &Wish<'_>) -> Step {
+        // Learnt from the server: it blocks.
+        let Some(row) = wish.row else { return self.block(now, wish) };
+        if !arity_fits(row, wish.args.len()) {
+            return self.refuse_arity(wish, row);
+        }
+        match row {
+            ids::MULTI => self.begin_multi(now, wish),
+            ids::WATCH => self.begin_watch(now, wish),
+            _ if crate::blocking::blocks(row) => self.block(now, wish),
+            _ => {
+                self.stats.command(wish.row).rejected += 1;
+                self.reply(wish.id, wish.silent, |out| {
+                    reject::needs_own_connection(out, row.name());
+                });
+                Step::Done
+            }
+        }
+    }
+
+    fn refuse_arity(&mut self, wish: &Wish<'_>, row: CommandId) -> Step {
+        self.stats.command(wish.row).rejected += 1;
+        self.reply(wish.id, wish.silent, |out| reject::arity(out, row.name()));
+        Step::Done
+    }
+
+    fn begin_multi(&mut self, now: Time, wish: &Wish<'_>) -> Step {
+        let state = State::Queueing(Queueing::default());
+        if !self.is_one() {
+            self.stats.command(wish.row).calls += 1;
+            self.set_lease_state(wish.id, state);
+            return self.say_ok(wish);
+        }
+        self.open_lease(now, wish, None, state)
+    }
+
+    fn begin_watch(&mut self, now: Time, wish: &Wish<'_>) -> Step {
+        let place = match self.place_of_wish(wish) {
+            Ok(place) => place,
+            Err(step) => return step,
+        };
+        let step = self.open_lease(now, wish, place, State::Watching);
+        if step == Step::Done && !self.is_one() {
+            self.await_replies(wish.id);
+        }
+        step
+    }
+
+    /// Takes a connection for the client and sends its first request over it.
+    fn open_lease(
+        &mut self,
+        now: Time,
+        wish: &Wish<'_>,
+        place: Option<Place>,
+        state: State,
+    ) -> Step {
+        let Some(client) = self.clients.get(wish.id) else { return Step::Gone };
+        if client.places.open() > 0 {
+            return Step::Hold(Hold::Drained);
+        }
+        let node = match self.node_of(now, wish) {
+            Ok(node) => node,
+            Err(step) => return step,
+        };
+        match self.lease_to(now, wish.id, node) {
+            LeaseWay::Hold(hold) => Step::Hold(hold),
+            LeaseWay::Down(error) => {
+                self.drop_lease(wish.id);
+                self.refuse_leased(now, wish, node, &error)
+            }
+            LeaseWay::Ready(upstream) => {
+                self.write_leased(now, wish.id, upstream, wish.frame, wish.row, wish.silent);
+                self.set_lease_state(wish.id, state);
+                self.set_lease_place(wish.id, place);
+                Step::Done
+            }
+        }
+    }
+
+    /// A request of a client that has a lease. `None`: it is not concerned.
+    pub(crate) fn in_lease(&mut self, now: Time, wish: &Wish<'_>, way: Way) -> Option<Step> {
+        if wish.row == Some(ids::RESET) {
+            self.drop_lease(wish.id);
+            return None;
+        }
+        if wish.row == Some(ids::QUIT) {
+            return None;
+        }
+        let client = self.clients.get(wish.id)?;
+        let open = client.places.open() > 0;
+        match &client.lease.as_ref()?.state {
+            // Its own connection may still be busy: what comes next must not overtake that.
+            State::Once | State::Ending if open => Some(Step::Hold(Hold::Drained)),
+            State::Once | State::Ending => {
+                // What is still under way there is ours.
+                if client.lease.as_ref()?.upstream.is_none() {
+                    self.drop_lease(wish.id);
+                }
+                None
+            }
+            State::Watching => self.while_watching(now, wish, way),
+            State::Queueing(_) => Some(self.while_queueing(now, wish, way)),
+            State::Lost { error, queueing } => {
+                let (error, queueing) = (error.clone(), *queueing);
+                self.after_loss(wish, &error, queueing)
+            }
+        }
+    }
+
+    fn while_watching(&mut self, now: Time, wish: &Wish<'_>, way: Way) -> Option<Step> {
+        let row = wish.row;
+        let ends = matches!(row, Some(ids::UNWATCH | ids::MULTI | ids::WATCH));
+        if ends && row.is_some_and(|row| !arity_fits(row, wish.args.len())) {
+            return row.map(|row| self.refuse_arity(wish, row));
+        }
+        match row {
+            Some(ids::SELECT) => return self.select_while_watching(now, wish),
+            Some(ids::HELLO) if wish.args.len() > 1 => {
+                return Some(self.refuse_text(wish, |out| reject::not_inside(out, "hello")));
+            }
+            _ if way == Way::Local && row != Some(ids::UNWATCH) => return None,
+            _ => {}
+        }
+        let bound = self.lease_place(wish.id);
+        // Split requests go the ordinary way.
+        let same_place = self.is_one()
+            || self.place_together(wish).is_ok_and(|place| place.is_some() && place == bound);
+        let leased = ends
+            || (same_place && matches!(way, Way::Shared))
+            || row.is_some_and(crate::blocking::blocks) && way == Way::Leased;
+        if row == Some(ids::WATCH) && !same_place {
+            return Some(self.refuse_text(wish, |out| reject::write(out, reject::CROSSSLOT)));
+        }
+        if !leased {
+            // Over the shared connection, and not before what is under way on this one.
+            let open = self.clients.get(wish.id)?.places.open() > 0;
+            return open.then_some(Step::Hold(Hold::Drained));
+        }
+        let upstream = match self.lease_ready(now, wish) {
+            Ok(upstream) => upstream,
+            Err(step) => return Some(step),
+        };
+        if row.is_some_and(crate::blocking::blocks) && way == Way::Leased {
+            self.write_blocking(now, wish, upstream);
+            return Some(Step::Done);
+        }
+        self.write_leased(now, wish.id, upstream, wish.frame, wish.row, wish.silent);
+        match row {
+            Some(ids::UNWATCH) => self.set_lease_state(wish.id, State::Ending),
+            Some(ids::MULTI) => {
+                let queueing = Queueing { watched: true, ..Queueing::default() };
+                self.set_lease_state(wish.id, State::Queueing(queueing));
+            }
+            _ => {}
+        }
+        Some(Step::Done)
+    }
+
+    /// Its own connection goes along to another database; what is watched stays what it was.
+    fn select_while_watching(&mut self, now: Time, wish: &Wish<'_>) -> Option<Step> {
+        let client = self.clients.get(wish.id)?;
+        if client.places.open() > 0 {
+            return Some(Step::Hold(Hold::Drained));
+        }
+        let before = client.db;
+        let call = crate::local::Call {
+            id: wish.id,
+            command: ids::SELECT,
+            args: wish.args,
+            silent: wish.silent,
+        };
+        if !arity_fits(ids::SELECT, wish.args.len()) {
+            return Some(self.refuse_arity(wish, ids::SELECT));
+        }
+        let step = self.select(now, &call);
+        let client = self.clients.get_mut(wish.id)?;
+        let db = client.db;
+        if db != before
+            && let Some(lease) = client.lease.as_mut()
+            && let Some(upstream) = lease.upstream
+        {
+            lease.unclean = true;
+            let text = alloc::string::ToString::to_string(&db);
+            self.say_own(now, upstream, OwnCommand::Aside, &[b"SELECT", text.as_bytes()]);
+        }
+        Some(step)
+    }
+
+    fn while_queueing(&mut self, now: Time, wish: &Wish<'_>, way: Way) -> Step {
+        if let Some(row @ (ids::EXEC | ids::DISCARD | ids::MULTI | ids::WATCH)) = wish.row
+            && !arity_fits(row, wish.args.len())
+        {
+            return self.refuse_inside(wish, Refusal::Arity(row.name()));
+        }
+        match wish.row {
+            Some(ids::EXEC) => return self.exec(now, wish),
+            Some(ids::DISCARD) => return self.discard(now, wish),
+            _ => {}
+        }
+        if let Some(refusal) = self.not_inside(wish, way) {
+            return self.refuse_inside(wish, refusal);
+        }
+        let place = match self.place_inside(wish) {
+            Ok(place) => place,
+            Err(refusal) => return self.refuse_inside(wish, refusal),
+        };
+        let bound = self.clients.get(wish.id).and_then(|client| client.lease.as_ref()?.upstream);
+        match (bound, place) {
+            (Some(_), _) if self.is_placed(wish.id) => self.queue(now, wish),
+            (_, Some(place)) => self.bind(now, wish, place),
+            (_, None) => self.keep_unsent(wish),
+        }
+    }
+
+    /// What cannot be between MULTI and EXEC.
+    fn not_inside(&self, wish: &Wish<'_>, way: Way) -> Option<Refusal> {
+        let row = wish.row;
+        let name = row.map_or("command", CommandId::name);
+        match row {
+            Some(ids::PING | ids::ECHO | ids::INFO | ids::UNWATCH) => None,
+            // The server's own errors, without harm to the transaction.
+            Some(ids::MULTI | ids::WATCH) if self.is_placed(wish.id) => None,
+            Some(ids::MULTI) => Some(Refusal::Text(reject::NESTED_MULTI)),
+            Some(ids::WATCH) => Some(Refusal::Text(reject::WATCH_INSIDE)),
+            Some(row) if way == Way::Leased && crate::blocking::blocks(row) => None,
+            _ => match way {
+                Way::Shared | Way::Control => None,
+                Way::Refused => Some(Refusal::Never(name)),
+                Way::Local | Way::Leased | Way::Http => Some(Refusal::NotInside(name)),
+            },
+        }
+    }
+
+    /// Where the keys of a command in a transaction lie: with the others.
+    fn place_inside(&self, wish: &Wish<'_>) -> Result<Option<Place>, Refusal> {
+        let crossslot = Refusal::Text(reject::CROSSSLOT);
+        let Ok(place) = self.place_together(wish) else { return Err(crossslot) };
+        let bound = self.lease_place(wish.id);
+        match (place, bound) {
+            (Some(place), Some(bound)) if place != bound => Err(crossslot),
+            _ => Ok(place),
+        }
+    }
+
+    /// Whether the transaction is at its node.
+    fn is_placed(&self, id: ClientId) -> bool {
+        let lease = self.clients.get(id).and_then(|client| client.lease.as_ref());
+        lease.is_some_and(|lease| {
+            lease.upstream.is_some() && (self.is_one() || lease.place.is_some())
+        })
+    }
+
+    /// One more command for a transaction that is at its node.
+    fn queue(&mut self, now: Time, wish: &Wish<'_>) -> Step {
+        match self.lease_ready(now, wish) {
+            Ok(upstream) => {
+                self.write_leased(now, wish.id, upstream, wish.frame, wish.row, wish.silent);
+                Step::Done
+            }
+            Err(step) => step,
+        }
+    }
+
+    /// The first command that tells the node: all goes there.
+    fn bind(&mut self, now: Time, wish: &Wish<'_>, place: Place) -> Step {
+        let Some(client) = self.clients.get(wish.id) else { return Step::Gone };
+        if client.places.open() > 0 {
+            return Step::Hold(Hold::Drained);
+        }
+        let Some(node) = self.router.node(place) else {
+            return self.unserved_step(now, wish.id, place.pool, wish.silent);
+        };
+        match self.lease_to(now, wish.id, node) {
+            LeaseWay::Hold(hold) => Step::Hold(hold),
+            LeaseWay::Down(error) => {
+                let step = self.refuse_leased(now, wish, node, &error);
+                if step == Step::Done {
+                    self.mark_refused(wish.id);
+                }
+                step
+            }
+            LeaseWay::Ready(upstream) => {
+                self.begin_at(now, wish.id, upstream);
+                self.write_leased(now, wish.id, upstream, wish.frame, wish.row, wish.silent);
+                self.set_lease_place(wish.id, Some(place));
+                self.await_replies(wish.id);
+                Step::Done
+            }
+        }
+    }
+
+    /// MULTI and what was kept, to the node that is known now.
+    pub(crate) fn begin_at(&mut self, now: Time, id: ClientId, upstream: UpstreamId) {
+        self.say_own(now, upstream, OwnCommand::Multi, &[b"MULTI"]);
+        let Some(State::Queueing(queueing)) = self.lease_state(id) else { return };
+        let frames = queueing.unsent.clone();
+        for frame in frames {
+            let Some(up) = self.upstreams.get_mut(upstream) else { return };
+            let at = up.append(&mut self.pool, &frame);
+            self.sent_own(now, upstream, at, &[OwnCommand::Aside]);
+        }
+    }
+
+    /// No key has told the node yet.
+    fn keep_unsent(&mut self, wish: &Wish<'_>) -> Step {
+        let known = wish.row.is_some()
+            || self.learned.as_ref().is_some_and(|learned| learned.lookup(wish.args[0]).is_some());
+        if !known {
+            return self.refuse_inside(wish, Refusal::Unknown);
+        }
+        if let Some(row) = wish.row.filter(|row| !arity_fits(*row, wish.args.len())) {
+            return self.refuse_inside(wish, Refusal::Arity(row.name()));
+        }
+        let Some(State::Queueing(queueing)) = self.lease_state(wish.id) else { return Step::Gone };
+        if queueing.unsent_bytes + wish.frame.len() > UNSENT_BYTES_MAX {
+            return self.refuse_inside(wish, Refusal::Text(reject::UNSENT_MAX));
+        }
+        queueing.unsent_bytes += wish.frame.len();
+        queueing.unsent.push(wish.frame.to_vec());
+        self.stats.command(wish.row).calls += 1;
+        self.reply(wish.id, wish.silent, |out| encode::simple(out, b"QUEUED"));
+        Step::Done
+    }
+
+    fn exec(&mut self, now: Time, wish: &Wish<'_>) -> Step {
+        let placed = self.is_placed(wish.id);
+        let Some(State::Queueing(queueing)) = self.lease_state(wish.id) else { return Step::Gone };
+        let (refused, empty) = (queueing.refused, queueing.unsent.is_empty());
+        if refused {
+            self.abandon(now, wish.id);
+            return self.refuse_text(wish, |out| reject::write(out, reject::EXECABORT));
+        }
+        if placed {
+            return self.end_over(now, wish);
+        }
+        if empty {
+            self.drop_lease(wish.id);
+            self.stats.command(wish.row).calls += 1;
+            self.reply(wish.id, wish.silent, |out| encode::array(out, 0));
+            return Step::Done;
+        }
+        // Nothing in it has a key: any node will do.
+        let Some(client) = self.clients.get(wish.id) else { return Step::Gone };
+        if client.places.open() > 0 {
+            return Step::Hold(Hold::Drained);
+        }
+        let Some(node) = self.router.any_node() else {
+            return self.unserved_step(now, wish.id, 0, wish.silent);
+        };
+        match self.lease_to(now, wish.id, node) {
+            LeaseWay::Hold(hold) => Step::Hold(hold),
+            LeaseWay::Down(error) => {
+                self.drop_lease(wish.id);
+                self.refuse_leased(now, wish, node, &error)
+            }
+            LeaseWay::Ready(upstream) => {
+                self.begin_at(now, wish.id, upstream);
+                self.end_over(now, wish)
+            }
+        }
+    }
+
+    fn discard(&mut self, now: Time, wish: &Wish<'_>) -> Step {
+        if self.is_placed(wish.id) {
+            return self.end_over(now, wish);
+        }
+        self.drop_lease(wish.id);
+        self.stats.command(wish.row).calls += 1;
+        self.say_ok(wish)
+    }
+
+    /// EXEC or DISCARD goes to the server; with the reply the lease ends.
+    fn end_over(&mut self, now: Time, wish: &Wish<'_>) -> Step {
+        let step = self.queue(now, wish);
+        if step == Step::Done {
+            let watched = matches!(
+                self.lease_state(wish.id),
+                Some(State::Queueing(Queueing { watched: true, .. }))
+            );
+            self.set_lease_state(wish.id, State::Ending);
+            if let Some(lease) =
+                self.clients.get_mut(wish.id).and_then(|client| client.lease.as_mut())
+            {
+                lease.watched = watched;
+            }
+        }
+        step
+    }
+
+    /// What was queued at the server is thrown away.
+    fn abandon(&mut self, now: Time, id: ClientId) {
+        let upstream = self.clients.get(id).and_then(|client| client.lease.as_ref()?.upstream);
+        match upstream {
+            Some(upstream) if self.is_placed(id) => {
+                self.set_lease_state(id, State::Ending);
+                self.say_own(now, upstream, OwnCommand::Aside, &[b"DISCARD"]);
+            }
+            _ => self.drop_lease(id),
+        }
+    }
+
+    /// A server redirected a request of a lease. `first`: nothing else of the client was sent, so it may begin again elsewhere. Returns what
+    /// the client gets instead; `None`: it begins again.
+    pub(crate) fn lease_redirected(
+        &mut self,
+        id: ClientId,
+        first: bool,
+        reply: &[u8],
+    ) -> Option<Vec<u8>> {
+        let client = self.clients.get_mut(id)?;
+        let (protocol, lease) = (client.protocol, client.lease.as_mut()?);
+        let moved =
+            [&b"-MOVED "[..], b"-ASK ", b"-TRYAGAIN "].iter().any(|word| reply.starts_with(word));
+        let mut instead = Vec::new();
+        match &mut lease.state {
+            State::Once | State::Watching | State::Queueing(_) if lease.sent == 1 && first => {
+                return None;
+            }
+            State::Ending if lease.watched && moved => encode::null_array(&mut instead, protocol),
+            State::Ending if moved => reject::write(&mut instead, reject::EXECABORT),
+            state => {
+                if let State::Queueing(queueing) = state {
+                    queueing.refused = true;
+                }
+                match moved {
+                    true => reject::write(&mut instead, reject::MOVED_INSIDE),
+                    // The server's own words tell more.
+                    false => instead.extend_from_slice(reply),
+                }
+            }
+        }
+        Some(instead)
+    }
+
+    /// Whether this client is between MULTI and EXEC.
+    pub(crate) fn is_queueing(&self, id: ClientId) -> bool {
+        let lease = self.clients.get(id).and_then(|client| client.lease.as_ref());
+        lease.is_some_and(|lease| matches!(lease.state, State::Queueing(_)))
+    }
+
+    /// The request of a lease begins again over this connection.
+    pub(crate) fn begin_again_at(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        upstream: UpstreamId,
+        command: Option<CommandId>,
+        request: &[u8],
+    ) {
+        let args: Vec<&[u8]> = resp::Args::new(request).collect();
+        if self.is_queueing(id) {
+            self.begin_at(now, id, upstream);
+        }
+        let key = keys_of(&args, self.learned.as_ref()).first().map(|(_, key)| *key);
+        self.set_lease_place(id, key.map(|key| self.router.place(key)));
+        self.expect_late(now, upstream, command, &args);
+    }
+
+    /// No server took the request of a lease: what it was for is over.
+    pub(crate) fn lease_given_up(&mut self, id: ClientId) {
+        match self.lease_state(id) {
+            Some(State::Queueing(queueing)) => queueing.refused = true,
+            Some(_) => self.drop_lease(id),
+            None => {}
+        }
+    }
+
+    /// What a client gets whose connection was lost.
+    fn after_loss(&mut self, wish: &Wish<'_>, error: &[u8], queueing: bool) -> Option<Step> {
+        let ended = match (queueing, wish.row) {
+            (true, Some(ids::EXEC)) => {
+                self.drop_lease(wish.id);
+                return Some(self.refuse_text(wish, |out| reject::write(out, reject::EXECABORT)));
+            }
+            (true, Some(ids::DISCARD)) | (false, Some(ids::UNWATCH)) => {
+                self.drop_lease(wish.id);
+                return Some(self.say_ok(wish));
+            }
+            (true, _) => false,
+            // What was watched is not any more, and a transaction must not go on as if it were.
+            (false, Some(ids::MULTI | ids::WATCH)) => true,
+            (false, _) => return None,
+        };
+        if ended {
+            self.drop_lease(wish.id);
+        }
+        Some(self.refuse_text(wish, |out| out.extend_from_slice(error)))
+    }
+
+    /// The client's own connection, if it takes another request now.
+    fn lease_ready(&mut self, now: Time, wish: &Wish<'_>) -> Result<UpstreamId, Step> {
+        use crate::connect::Availability;
+        let upstream = self.clients.get(wish.id).and_then(|client| client.lease.as_ref()?.upstream);
+        let Some(upstream) = upstream else { return Err(Step::Gone) };
+        match self.availability(now, upstream) {
+            Availability::Ready(upstream) => Ok(upstream),
+            Availability::Wait(upstream) => Err(Step::Hold(Hold::Upstream(upstream))),
+            Availability::Down(error) => {
+                Err(self.refuse_text(wish, |out| out.extend_from_slice(&error)))
+            }
+        }
+    }
+
+    fn refuse_inside(&mut self, wish: &Wish<'_>, refusal: Refusal) -> Step {
+        // As in a server: these two are told and change nothing.
+        if !matches!(refusal, Refusal::Text(reject::NESTED_MULTI | reject::WATCH_INSIDE)) {
+            self.mark_refused(wish.id);
+        }
+        self.refuse_text(wish, |out| match refusal {
+            Refusal::Text(text) => reject::write(out, text),
+            Refusal::Arity(name) => reject::arity(out, name),
+            Refusal::Unknown => {
+                reject::unknown_command(out, wish.args[0], wish.args[1..].iter().copied());
+            }
+            Refusal::NotInside(name) => reject::not_inside(out, name),
+            Refusal::Never(name) => reject::refused(out, name),
+        })
+    }
+
+    fn refuse_text(&mut self, wish: &Wish<'_>, write: impl FnOnce(&mut Vec<u8>)) -> Step {
+        self.stats.command(wish.row).rejected += 1;
+        self.reply(wish.id, wish.silent, write);
+        Step::Done
+    }
+
+    fn say_ok(&mut self, wish: &Wish<'_>) -> Step {
+        self.reply(wish.id, wish.silent, |out| encode::simple(out, b"OK"));
+        Step::Done
+    }
+
+    fn mark_refused(&mut self, id: ClientId) {
+        if let Some(State::Queueing(queueing)) = self.lease_state(id) {
+            queueing.refused = true;
+        }
+    }
+
+    /// Nothing more of the client goes out before what is under way is answered.
+    fn await_replies(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.get_mut(id) {
+            client.hold = Hold::Drained;
+        }
+    }
+
+    fn lease_state(&mut self, id: ClientId) -> Option<&mut State> {
+        Some(&mut self.clients.get_mut(id)?.lease.as_mut()?.state)
+    }
+
+    fn lease_place(&self, id: ClientId) -> Option<Place> {
+        self.clients.get(id)?.lease.as_ref()?.place
+    }
+
+    fn set_lease_state(&mut self, id: ClientId, state: State) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        match &mut client.lease {
+            Some(lease) => lease.state = state,
+            None => client.lease = Some(Box::new(Lease::new(state))),
+        }
+    }
+
+    fn set_lease_place(&mut self, id: ClientId, place: Option<Place>) {
+        if let Some(lease) = self.clients.get_mut(id).and_then(|client| client.lease.as_mut()) {
+            lease.place = place;
+        }
+    }
+
+    /// Where the keys of a request lie that goes to one node. `Err`: they do not lie together.
+    pub(crate) fn place_of_wish(&mut self, wish: &Wish<'_>) -> Result<Option<Place>, Step> {
+        self.place_together(wish)
+            .map_err(|()| self.refuse_text(wish, |out| reject::write(out, reject::CROSSSLOT)))
+    }
+
+    /// The same without an answer.
+    fn place_together(&self, wish: &Wish<'_>) -> Result<Option<Place>, ()> {
+        if self.is_one() {
+            return Ok(None);
+        }
+        let keys = keys_of(wish.args, self.learned.as_ref());
+        let mut places = keys.iter().map(|(_, key)| self.router.place(key));
+        let first = places.next();
+        if places.any(|place| Some(place) != first) { Err(()) } else { Ok(first) }
+    }
+}

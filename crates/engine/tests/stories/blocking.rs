@@ -1,0 +1,189 @@
+//! Commands that wait at the server: each on a connection of its own.
+
+use crate::words::cluster::lost;
+use crate::words::{Story, large_set};
+
+#[test]
+fn a_client_that_waits_holds_up_nobody_else() {
+    let mut story = Story::new();
+    story.client("a").says("BLPOP list 0");
+    story.conn(1).gets("BLPOP list 0");
+    story.client("b").says("GET k");
+    story.conn(2).gets("GET k").answers("\"v\"");
+    story.client("b").gets("\"v\"");
+    story.conn(1).answers("*2\r\n$4\r\nlist\r\n$1\r\nx\r\n");
+    story.client("a").gets("*2\r\n$4\r\nlist\r\n$1\r\nx\r\n");
+}
+
+#[test]
+fn what_stands_before_and_behind_it_keeps_its_order() {
+    let mut story = Story::new();
+    story.client("a").says(["SET k 1", "BLPOP list 0", "GET k", "PING"]);
+    story.conn(1).gets("SET k 1").gets_nothing();
+    assert_eq!(story.connects_made(), 1, "it waits for the reply to what was sent before");
+    story.conn(1).answers("+OK");
+    story.client("a").gets("+OK");
+    story.conn(2).gets("BLPOP list 0");
+    story.conn(1).gets_nothing();
+    story.conn(2).answers("nil");
+    story.conn(1).gets("GET k").answers("\"1\"");
+    story.client("a").gets(["nil", "\"1\"", "+PONG"]);
+}
+
+#[test]
+fn its_connection_serves_the_next_one() {
+    let mut story = Story::new();
+    for number in 0..100 {
+        let name = number.to_string();
+        story.client(&name).says("BLPOP list 0");
+        story.conn(1).gets("BLPOP list 0").answers("nil");
+        story.client(&name).gets("nil");
+    }
+    assert_eq!(story.connects_made(), 1);
+}
+
+#[test]
+fn its_own_timeout_counts_and_not_ours() {
+    let mut story = Story::new();
+    story.client("a").says("BLPOP list 0");
+    story.client("b").says("BLPOP list 60");
+    story.client("c").says("XREAD BLOCK 60000 STREAMS s $");
+    story.after_ms(60_000);
+    story.conn(2).gets("BLPOP list 60").answers("nil");
+    story.client("b").gets("nil");
+    // This server does not keep to what it was asked.
+    story.client("c").gets_nothing();
+    story.after_ms(10_000);
+    let text = story.client("c").takes_text();
+    assert!(text.contains("gave no reply for 10000 ms"), "{text}");
+    story.after_ms(86_400_000);
+    story.conn(1).gets("BLPOP list 0").answers("nil");
+    story.client("a").gets("nil");
+}
+
+#[test]
+fn a_client_that_goes_takes_its_connection_along() {
+    let mut story = Story::new();
+    story.client("a").says("BLPOP list 0");
+    story.conn(1).gets("BLPOP list 0");
+    story.client("a").dies();
+    story.conn(1).is_closed();
+    // A client that closes its socket is seen to end first.
+    story.client("b").says("BLPOP list 0");
+    story.conn(2).gets("BLPOP list 0");
+    story.client("b").ends().is_closed();
+    story.conn(2).is_closed();
+}
+
+#[test]
+fn a_lost_connection_is_an_error_and_never_asked_again() {
+    let mut story = Story::new();
+    story.client("a").says("BLPOP list 0");
+    story.conn(1).gets("BLPOP list 0").dies("connection reset");
+    story.client("a").gets("-ERR respool: upstream 127.0.0.1:6379: connection reset").is_open();
+    assert_eq!(story.connects_made(), 1);
+    story.client("a").says("GET k");
+    story.conn(2).gets("GET k");
+}
+
+#[test]
+fn wait_counts_from_now_as_the_client_wrote_elsewhere() {
+    let mut story = Story::new();
+    story.client("a").says(["SET k 1", "WAIT 1 100"]);
+    story.conn(1).gets("SET k 1").answers("+OK");
+    story.conn(2).gets(["PING", "WAIT 1 100"]).answers(["+PONG", ":1"]);
+    story.client("a").gets(["+OK", ":1"]);
+}
+
+#[test]
+fn beyond_the_bound_a_client_waits_its_turn_but_not_for_ever() {
+    let mut story = Story::with_limits(|limits| limits.leases_max = 2);
+    for name in ["a", "b", "c", "d"] {
+        story.client(name).says(&format!("BLPOP {name} 0"));
+    }
+    assert_eq!(story.connects_made(), 2);
+    story.after_ms(5_000);
+    story.conn(1).gets("BLPOP a 0").answers("nil");
+    story.client("a").gets("nil");
+    story.conn(1).gets("BLPOP c 0");
+    story.after_ms(5_000);
+    let text = story.client("d").takes_text();
+    assert!(
+        text.starts_with("-ERR respool: no connection of its own became free within 10000 ms"),
+        "{text}"
+    );
+    story.client("d").is_open().says("PING").gets("+PONG");
+    assert_eq!(story.connects_made(), 2);
+}
+
+#[test]
+fn one_that_goes_while_it_waits_its_turn_leaves_nothing() {
+    let mut story = Story::with_limits(|limits| limits.leases_max = 1);
+    for name in ["a", "b", "c"] {
+        story.client(name).says(&format!("BLPOP {name} 0"));
+    }
+    story.client("b").dies();
+    story.conn(1).gets("BLPOP a 0").answers("nil");
+    story.conn(1).gets("BLPOP c 0");
+}
+
+#[test]
+fn on_a_cluster_it_goes_to_the_node_of_its_keys_and_follows_a_redirect() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says("BLPOP b4 0");
+    story.node_conn("n2", 2).gets("BLPOP b4 0").moved("b4", "n3");
+    story.node_conn("n3", 2).gets("BLPOP b4 0").answers("nil");
+    story.client("a").gets("nil").says("BLPOP b4 0");
+    story.node_conn("n3", 2).gets("BLPOP b4 0").ask("b4", "n1");
+    story.node_conn("n1", 2).gets(["ASKING", "BLPOP b4 0"]).answers(["+OK", "nil"]);
+    story.client("a").gets("nil");
+    story
+        .client("a")
+        .says("BLPOP a4 b4 0")
+        .gets("-CROSSSLOT Keys in request don't hash to the same slot");
+}
+
+#[test]
+fn reading_a_stream_blocks_only_when_told() {
+    let mut story = Story::new();
+    story
+        .client("a")
+        .says(["XREAD COUNT 2 STREAMS s 0", "XREADGROUP GROUP g c BLOCK 0 STREAMS s >"]);
+    story.conn(1).gets("XREAD COUNT 2 STREAMS s 0").gets_nothing().answers("nil");
+    story.conn(2).gets("XREADGROUP GROUP g c BLOCK 0 STREAMS s >").answers("nil");
+    story.client("a").gets(["nil", "nil"]);
+}
+
+#[test]
+fn arity_errors_cost_no_connection() {
+    let mut story = Story::new();
+    story.client("a").says(["BLPOP k", "WAIT 1", "MULTI x", "WATCH"]).gets([
+        "-ERR wrong number of arguments for 'blpop' command",
+        "-ERR wrong number of arguments for 'wait' command",
+        "-ERR wrong number of arguments for 'multi' command",
+        "-ERR wrong number of arguments for 'watch' command",
+    ]);
+    assert_eq!(story.connects_made(), 0);
+}
+
+#[test]
+fn a_node_that_is_down_is_told() {
+    let mut story = Story::warm_cluster();
+    story.crashes("n2").client("a").says("BLPOP b4 0");
+    story.client("a").gets(&*lost("n2", "connect: Connection refused"));
+    story.client("a").says(["GET a4", "PING"]);
+    story.node("n1").gets("GET a4").answers("nil");
+    story.client("a").gets(["nil", "+PONG"]);
+}
+
+#[test]
+fn a_large_request_behind_it_is_still_streamed() {
+    let mut story = Story::new();
+    story.client("a").says("BLPOP list 0");
+    story.conn(1).gets("BLPOP list 0");
+    story.client("a").sends(&large_set("k", 3 << 20));
+    story.conn(1).answers("nil");
+    story.client("a").gets("nil");
+    story.conn(1).answers("+OK");
+    story.client("a").gets("+OK");
+}

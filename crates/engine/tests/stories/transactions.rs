@@ -1,0 +1,272 @@
+//! MULTI, EXEC, WATCH: on a connection of the client's own.
+
+use crate::words::Story;
+
+const ABORT: &str = "-EXECABORT Transaction discarded because of previous errors.";
+const CROSSSLOT: &str = "-CROSSSLOT Keys in request don't hash to the same slot";
+const QUEUED: &str = "+QUEUED";
+
+#[test]
+fn each_answer_is_the_servers_and_others_go_on_meanwhile() {
+    let mut story = Story::new();
+    story.client("a").says(["MULTI", "SET k 1", "NOSUCH", "PING"]);
+    story.conn(1).gets(["MULTI", "SET k 1", "NOSUCH", "PING"]);
+    story.conn(1).answers(["+OK", QUEUED, "-ERR unknown command", QUEUED]);
+    story.client("a").gets(["+OK", QUEUED, "-ERR unknown command", QUEUED]);
+    story.client("b").says("GET k");
+    story.conn(2).gets("GET k").answers("nil");
+    story.client("b").gets("nil");
+    story.client("a").says("EXEC");
+    story.conn(1).gets("EXEC").answers(ABORT);
+    story.client("a").gets(ABORT);
+    // The connection is free again.
+    story.client("c").says("MULTI");
+    story.conn(1).gets("MULTI");
+}
+
+#[test]
+fn a_whole_transaction_in_one_packet_is_between_what_stands_around_it() {
+    let mut story = Story::new();
+    story.client("a").says(["SET k 0", "MULTI", "INCR k", "EXEC", "GET k"]);
+    story.conn(1).gets("SET k 0").gets_nothing().answers("+OK");
+    story.conn(2).gets(["MULTI", "INCR k", "EXEC"]).answers(["+OK", QUEUED]);
+    story.conn(1).gets_nothing();
+    story.conn(2).answers("*1\r\n:1\r\n");
+    story.conn(1).gets("GET k").answers("\"1\"");
+    story.client("a").gets(["+OK", "+OK", QUEUED, "*1\r\n:1\r\n", "\"1\""]);
+}
+
+#[test]
+fn watched_keys_and_the_transaction_share_a_connection() {
+    let mut story = Story::new();
+    story.client("a").says("WATCH k");
+    story.conn(1).gets("WATCH k").answers("+OK");
+    story.client("a").gets("+OK").says(["GET k", "PING"]);
+    story.conn(1).gets("GET k").answers("\"1\"");
+    story.client("a").gets(["\"1\"", "+PONG"]).says(["MULTI", "SET k 2", "EXEC"]);
+    story.conn(1).gets(["MULTI", "SET k 2", "EXEC"]).answers(["+OK", QUEUED, "*-1\r\n"]);
+    story.client("a").gets(["+OK", QUEUED, "*-1\r\n"]);
+    assert_eq!(story.connects_made(), 1);
+}
+
+#[test]
+fn unwatch_and_discard_give_the_connection_back() {
+    let mut story = Story::new();
+    for (first, second) in [("WATCH k", "UNWATCH"), ("MULTI", "DISCARD")] {
+        for name in ["a", "b"] {
+            story.client(name).says([first, second]);
+            story.conn(1).gets([first, second]).answers(["+OK", "+OK"]);
+            story.client(name).gets(["+OK", "+OK"]);
+        }
+    }
+    assert_eq!(story.connects_made(), 1);
+}
+
+#[test]
+fn reset_and_a_client_that_goes_leave_nothing_half_done() {
+    let mut story = Story::new();
+    story.client("a").says(["MULTI", "SET k 1"]);
+    story.conn(1).gets(["MULTI", "SET k 1"]).answers(["+OK", QUEUED]);
+    story.client("a").gets(["+OK", QUEUED]).says("RESET").gets("+RESET");
+    story.conn(1).is_closed();
+    story.client("a").says("EXEC").gets("-ERR EXEC without MULTI");
+    story.client("b").says("WATCH k");
+    story.conn(2).gets("WATCH k").answers("+OK");
+    story.client("b").gets("+OK").dies();
+    story.conn(2).is_closed();
+    story.client("c").says(["MULTI", "QUIT"]);
+    story.conn(3).gets("MULTI").answers("+OK");
+    story.client("c").gets(["+OK", "+OK"]).is_closed();
+    story.conn(3).is_closed();
+}
+
+#[test]
+fn what_the_proxy_answers_is_refused_inside() {
+    let mut story = Story::new();
+    story.client("a").says([
+        "MULTI",
+        "CLIENT ID",
+        "DEBUG SLEEP 0",
+        "SUBSCRIBE c",
+        "INCR k",
+        "EXEC",
+    ]);
+    story.conn(1).gets(["MULTI", "INCR k", "DISCARD"]).answers(["+OK", QUEUED, "+OK"]);
+    story.client("a").gets([
+        "+OK",
+        "-ERR respool: 'client' is not possible in a transaction, the proxy answers it and not the server",
+        "-ERR respool: 'debug' is not given on to the server by the proxy",
+        "-ERR respool: 'subscribe' is not possible in a transaction, the proxy answers it and not the server",
+        QUEUED,
+        ABORT,
+    ]);
+    story.client("a").says("GET k");
+    story.conn(2).gets("GET k");
+}
+
+#[test]
+fn on_a_cluster_the_first_key_tells_the_node() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says(["MULTI", "PING", "TIME"]).gets(["+OK", QUEUED, QUEUED]);
+    assert_eq!(story.open_conns(), 3, "no connection before the first key");
+    story.client("a").says(["INCR b4", "INCR b4", "EXEC"]);
+    story.node_conn("n2", 2).gets(["MULTI", "PING", "TIME", "INCR b4"]).gets_nothing();
+    story.node_conn("n2", 2).answers(["+OK", QUEUED, QUEUED, QUEUED]);
+    story.node_conn("n2", 2).gets(["INCR b4", "EXEC"]).answers([QUEUED, "*0\r\n"]);
+    story.client("a").gets([QUEUED, QUEUED, "*0\r\n"]);
+}
+
+#[test]
+fn keys_elsewhere_are_refused_and_nothing_is_done() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says(["MULTI", "INCR a4", "INCR b4", "MGET a4 b4", "EXEC"]);
+    story.node_conn("n1", 2).gets(["MULTI", "INCR a4"]).answers(["+OK", QUEUED]);
+    story.node_conn("n1", 2).gets("DISCARD").answers("+OK");
+    story.client("a").gets(["+OK", QUEUED, CROSSSLOT, CROSSSLOT, ABORT]);
+    story.client("a").says("GET a4");
+    story.node_conn("n1", 1).gets("GET a4");
+}
+
+#[test]
+fn a_transaction_without_a_key_or_a_command_is_one_too() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says(["MULTI", "EXEC", "MULTI", "DISCARD", "EXEC"]);
+    story.client("a").gets(["+OK", "*0\r\n", "+OK", "+OK", "-ERR EXEC without MULTI"]);
+    story.client("a").says(["MULTI", "PING", "PUBLISH c m", "EXEC"]);
+    story.node_conn("n1", 2).gets(["MULTI", "PING", "PUBLISH c m", "EXEC"]);
+    story.node_conn("n1", 2).answers(["+OK", QUEUED, QUEUED, "*2\r\n+PONG\r\n:0\r\n"]);
+    story.client("a").gets(["+OK", QUEUED, QUEUED, "*2\r\n+PONG\r\n:0\r\n"]);
+    story.client("a").says(["MULTI", "NOSUCH", "GET", "MULTI", "WATCH k", "EXEC"]).gets([
+        "+OK",
+        "-ERR unknown command 'NOSUCH', with args beginning with: ",
+        "-ERR wrong number of arguments for 'get' command",
+        "-ERR MULTI calls can not be nested",
+        "-ERR WATCH inside MULTI is not allowed",
+        ABORT,
+    ]);
+}
+
+#[test]
+fn a_redirect_of_the_first_command_begins_again_at_the_other_node() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says(["MULTI", "PING", "INCR a4", "INCR a4", "EXEC"]);
+    story.node_conn("n1", 2).gets(["MULTI", "PING", "INCR a4"]).answers(["+OK", QUEUED]);
+    story.node_conn("n1", 2).moved("a4", "n3");
+    story.node_conn("n1", 2).is_closed();
+    story.node_conn("n3", 2).gets(["MULTI", "PING", "INCR a4"]).answers(["+OK", QUEUED, QUEUED]);
+    story.node_conn("n3", 2).gets(["INCR a4", "EXEC"]).answers([QUEUED, "*0\r\n"]);
+    story.client("a").gets(["+OK", QUEUED, QUEUED, QUEUED, "*0\r\n"]);
+}
+
+#[test]
+fn a_slot_that_moves_in_the_middle_ends_in_an_error_and_never_in_half_of_it() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says(["MULTI", "INCR a4"]);
+    story.node_conn("n1", 2).gets(["MULTI", "INCR a4"]).answers(["+OK", QUEUED]);
+    story.client("a").gets(["+OK", QUEUED]).says("INCR a4");
+    story.node_conn("n1", 2).gets("INCR a4").moved("a4", "n2");
+    let text = story.client("a").takes_text();
+    assert!(
+        text.starts_with("-ERR respool: the keys of this transaction went to another node"),
+        "{text}"
+    );
+    story.client("a").says("EXEC");
+    story.node_conn("n1", 2).gets("DISCARD").answers("+OK");
+    story.client("a").gets(ABORT);
+    // And when EXEC itself is told so.
+    story.client("a").says(["MULTI", "INCR b4"]);
+    story.node_conn("n2", 2).gets(["MULTI", "INCR b4"]).answers(["+OK", QUEUED]);
+    story.client("a").gets(["+OK", QUEUED]).says("EXEC");
+    story.node_conn("n2", 2).gets("EXEC").moved("b4", "n3");
+    story.client("a").gets(ABORT);
+}
+
+#[test]
+fn watched_keys_that_moved_count_as_changed() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says("WATCH a4");
+    story.node_conn("n1", 2).gets("WATCH a4").answers("+OK");
+    story.client("a").gets("+OK").says(["MULTI", "INCR a4"]);
+    story.node_conn("n1", 2).gets(["MULTI", "INCR a4"]).answers(["+OK", QUEUED]);
+    story.client("a").gets(["+OK", QUEUED]).says("EXEC");
+    story.node_conn("n1", 2).gets("EXEC").moved("a4", "n2");
+    story.client("a").gets("*-1\r\n");
+    // The next try finds them.
+    story.client("a").says("WATCH a4");
+    story.node_conn("n2", 2).gets("WATCH a4");
+}
+
+#[test]
+fn reads_of_other_nodes_go_on_while_keys_are_watched() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says("WATCH a4");
+    story.node_conn("n1", 2).gets("WATCH a4").answers("+OK");
+    story.client("a").gets("+OK").says(["GET a4", "GET b4", "MGET a4 c1"]);
+    story.node_conn("n1", 2).gets("GET a4").answers("\"1\"");
+    story.node_conn("n2", 1).gets("GET b4").answers("\"2\"");
+    story.node_conn("n1", 1).gets("MGET a4").answers("*1\r\n$1\r\n1\r\n");
+    story.node_conn("n3", 1).gets("MGET c1").answers("*1\r\n$1\r\n3\r\n");
+    story.client("a").gets(["\"1\"", "\"2\"", "*2\r\n$1\r\n1\r\n$1\r\n3\r\n"]);
+    story.client("a").says("WATCH b4").gets(CROSSSLOT);
+}
+
+#[test]
+fn a_lost_connection_takes_the_transaction_along() {
+    let mut story = Story::new();
+    story.client("a").says(["MULTI", "INCR k"]);
+    story.conn(1).gets(["MULTI", "INCR k"]).answers("+OK").dies("connection reset");
+    let lost = "-ERR respool: upstream 127.0.0.1:6379: connection reset";
+    story.client("a").gets(["+OK", lost]).says(["INCR k", "EXEC", "PING"]);
+    story.client("a").gets([lost, ABORT, "+PONG"]);
+    story.client("a").says("EXEC").gets("-ERR EXEC without MULTI");
+}
+
+#[test]
+fn a_lost_watch_is_told_by_the_next_multi() {
+    let mut story = Story::new();
+    story.client("a").says("WATCH k");
+    story.conn(1).gets("WATCH k").answers("+OK").dies("connection reset");
+    let lost = "-ERR respool: upstream 127.0.0.1:6379: connection reset";
+    story.client("a").gets("+OK").says(["GET k", "MULTI"]);
+    story.conn(2).gets("GET k").answers("nil");
+    story.client("a").gets(["nil", lost]);
+    story.client("a").says("MULTI");
+    story.conn(3).gets("MULTI");
+}
+
+#[test]
+fn large_values_go_along_in_a_transaction() {
+    let mut story = Story::new();
+    story.client("a").says("MULTI");
+    story.conn(1).gets("MULTI").answers("+OK");
+    story.client("a").gets("+OK").sends(&crate::words::large_set("k", 300_000));
+    assert_eq!(story.connects_made(), 1);
+    story.conn(1).answers(QUEUED);
+    story.client("a").gets(QUEUED).says("EXEC");
+    story.conn(1).answers("*1\r\n+OK\r\n");
+    story.client("a").gets("*1\r\n+OK\r\n");
+}
+
+#[test]
+fn a_watch_stays_with_the_database_of_its_key() {
+    let mut story = Story::new();
+    story.client("a").says("WATCH k");
+    story.conn(1).gets("WATCH k").answers("+OK");
+    story.client("a").gets("+OK").says("SELECT 3").gets("+OK");
+    story.client("a").says(["MULTI", "GET k", "EXEC"]);
+    // SELECT was answered by the server of the story itself.
+    story.conn(1).gets(["MULTI", "GET k", "EXEC"]).answers(["+OK", QUEUED, "*1\r\n$-1\r\n"]);
+    story.client("a").gets(["+OK", QUEUED, "*1\r\n$-1\r\n"]);
+    story.conn(1).is_closed();
+}
+
+#[test]
+fn a_million_cycles_need_one_connection() {
+    let mut story = Story::new();
+    for _ in 0..2_000 {
+        story.client("a").says(["MULTI", "EXEC"]);
+        story.conn(1).gets(["MULTI", "EXEC"]).answers(["+OK", "*0\r\n"]);
+        story.client("a").gets(["+OK", "*0\r\n"]);
+    }
+    assert_eq!(story.connects_made(), 1);
+}
