@@ -6,6 +6,7 @@
 mod words;
 
 mod bounds;
+mod by_topology;
 mod client_command;
 mod cluster;
 mod facade;
@@ -17,6 +18,7 @@ mod large_requests;
 mod leaving;
 mod nodes;
 mod order;
+mod peer_bugs;
 mod poison;
 mod reads;
 mod refused;
