@@ -7,6 +7,7 @@ mod words;
 
 mod address_map;
 mod bounds;
+mod by_topology;
 mod client_command;
 mod cluster;
 mod conns;
@@ -20,6 +21,7 @@ mod large_requests;
 mod leaving;
 mod nodes;
 mod order;
+mod peer_bugs;
 mod poison;
 mod quiet;
 mod reads;

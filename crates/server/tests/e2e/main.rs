@@ -12,6 +12,7 @@ mod faults;
 mod greetings;
 mod lanes;
 mod own_connection;
+mod peer_bugs;
 mod setup;
 mod soak;
 mod topology;
