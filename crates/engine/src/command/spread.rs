@@ -141,13 +141,21 @@ fn with_keys(id: CommandId, behind: Behind) -> Fate {
     }
     match row.request_policy {
         _ if has_one_key(row) => Fate::Owner,
-        RequestPolicy::MultiShard => Fate::Split(match row.response_policy {
+        _ if splits(row) => Fate::Split(match row.response_policy {
             ResponsePolicy::AggSum => Gather::Sum,
             ResponsePolicy::AllSucceeded => Gather::AllOk,
             _ => Gather::InOrder,
         }),
         _ => Fate::OneOwner,
     }
+}
+
+/// Whether a call whose keys have several owners is taken apart. One that counts its keys (`MSETEX`) is not: the count would be wrong in
+/// each part, and what it promises of all keys together (`NX`, `XX`) would hold for none.
+#[must_use]
+pub fn splits(row: &Command) -> bool {
+    row.request_policy == RequestPolicy::MultiShard
+        && !row.keys.iter().any(|spec| matches!(spec.find, Find::Counted { .. }))
 }
 
 /// Whether no call has more than one key that the proxy can see. The patterns of `SORT` name keys that nobody sees.
