@@ -591,6 +591,13 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Count { min: 1, max: 65_536, at: |d| &mut d.config.limits.upstream_conns_max },
     ),
     OptionSpec::new(
+        "limits.leases_max",
+        "Connections that clients have of their own, over all workers",
+        "For transactions and blocking commands, while these last. A client beyond it waits its turn, and gets an error after \
+         `timeouts.request_ms`. They do not count for `limits.upstream_conns_max`; the server's own limit of clients must leave room.",
+        Kind::Count { min: 1, max: 1_000_000, at: |d| &mut d.config.limits.leases_max },
+    ),
+    OptionSpec::new(
         "batching.gather_us",
         "Longest wait for more input before requests are written upstream; 0: never wait",
         "Costs that much latency at most, and only while many clients are active (`batching.gather_clients_min`) and the \

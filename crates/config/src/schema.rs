@@ -184,6 +184,8 @@ pub struct Limits {
     pub conns_per_node: usize,
     /// Connections to one node, over all workers.
     pub upstream_conns_max: usize,
+    /// Connections that clients have of their own, over all workers.
+    pub leases_max: usize,
 }
 
 /// How requests are gathered into larger writes, which is what makes small requests cheap.
@@ -369,6 +371,7 @@ impl Default for Limits {
             bulk_bytes_max: 512 * MIB,
             conns_per_node: 0,
             upstream_conns_max: 256,
+            leases_max: 4096,
         }
     }
 }

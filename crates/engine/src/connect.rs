@@ -21,7 +21,7 @@ use crate::settings::{self, Settings};
 use crate::time::Time;
 use crate::topology::{Router, Topology};
 use crate::upstream::inflight::{OwnCommand, Owner, Run};
-use crate::upstream::{Down, Lane, Role, State, Upstream, UpstreamKey, backoff, greeting};
+use crate::upstream::{Carried, Down, Lane, Role, State, Upstream, UpstreamKey, backoff, greeting};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -369,6 +369,7 @@ impl Engine {
             // One that was not down ends nobody's wait: that must stay bounded while other connections come and go.
             self.node_is_back(key.node);
         }
+        self.send_carried(id);
         self.refresh_upstream_ready(now, id);
         self.probe_ready(now, id, key.node);
         self.wake_waiters(id);
@@ -402,9 +403,11 @@ impl Engine {
         upstream.state = State::Idle;
         let requests = upstream.inflight.len();
         let runs = self.take_runs(id);
+        let again = !short_lived && !self.draining;
         let runs = match role {
             // What was sent there belongs together.
             Role::Leased(_) => runs,
+            Role::Shared if again && self.is_one() => self.carry(id, runs),
             _ => self.rescue(now, id, runs),
         };
         if let Some(upstream) = self.upstreams.get_mut(id) {
@@ -437,6 +440,32 @@ impl Engine {
             self.wake_waiters(id);
             self.remove_upstream(id);
         }
+    }
+
+    /// A connection to the only server broke and is made anew: what never left it, as a server closes an idle connection at the moment of a
+    /// request, goes out over the next one. Returns the runs that are left, to be answered with an error.
+    fn carry(&mut self, id: UpstreamId, mut runs: Vec<Run>) -> Vec<Run> {
+        let Some(upstream) = self.upstreams.get_mut(id) else { return runs };
+        let untouched = upstream.out.untouched_from();
+        let first = runs.iter().position(|run| run.at >= untouched && run.done == 0);
+        let Some(first) = first else { return runs };
+        let mut kept = runs.split_off(first);
+        let from = kept[0].at;
+        kept.iter_mut().for_each(|run| run.at -= from);
+        let bytes = upstream.out.untouched_bytes(from);
+        upstream.carried = Some(Carried { bytes, runs: kept });
+        runs
+    }
+
+    /// What was carried over goes out first.
+    fn send_carried(&mut self, id: UpstreamId) {
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        let Some(carried) = upstream.carried.take() else { return };
+        let base = upstream.append(&mut self.pool, &carried.bytes);
+        for run in carried.runs {
+            upstream.inflight.push(Run { at: base + run.at, ..run });
+        }
+        self.touch_upstream(id);
     }
 
     fn take_runs(&mut self, id: UpstreamId) -> Vec<Run> {
@@ -522,7 +551,11 @@ impl Engine {
         let (first, theirs) = (upstream.failures == 1, refused.is_some());
         upstream.cause = cause.to_string();
         upstream.state = State::Down(Down { until: now.plus_ms(wait_ms), refused });
+        let carried = upstream.carried.take();
         self.dirty_upstreams.retain(|dirty| *dirty != id);
+        if let Some(carried) = carried {
+            self.answer_lost(now, id, key, &carried.runs, false, cause);
+        }
         self.stats.upstream_failures += 1;
         self.refresh_upstream_lost(now, id, cause);
         if first {

@@ -351,7 +351,7 @@ impl Engine {
         self.clients.is_empty()
             && self.merges.is_empty()
             && self.parked.is_empty()
-            && self.upstreams.iter().all(|(_, up)| up.inflight.is_empty())
+            && self.upstreams.iter().all(|(_, up)| up.inflight.is_empty() && up.carried.is_none())
     }
 
     /// Counters.

@@ -173,6 +173,18 @@ impl Output {
         None
     }
 
+    /// All that is there from `position` on, which the driver was not given yet.
+    pub fn untouched_bytes(&self, position: u64) -> Vec<u8> {
+        let mut start = self.untouched_from();
+        let mut bytes = Vec::new();
+        for buf in self.chunks.iter().chain([&self.filling]) {
+            let skip = position.saturating_sub(start).min(buf.len() as u64);
+            bytes.extend_from_slice(&buf[skip as usize..]);
+            start += buf.len() as u64;
+        }
+        bytes
+    }
+
     /// Drops everything, for a connection that is gone.
     pub fn clear(&mut self, pool: &mut BufferPool) {
         self.finished = self.position();
@@ -235,6 +247,10 @@ mod tests {
         assert_eq!(out.bytes_at(7), Some(&b"cnd"[..]));
         assert_eq!(out.bytes_at(12), None, "the driver has it");
         assert_eq!(out.bytes_at(15), Some(&b"fourth"[..]));
+        assert_eq!(
+            (out.untouched_bytes(15), out.untouched_bytes(18)),
+            (b"fourth".to_vec(), b"rth".to_vec())
+        );
         out.trim(9, &mut pool);
         assert_eq!((out.bytes_at(0), out.bytes_at(9)), (None, Some(&b"d"[..])));
         out.trim(10, &mut pool);

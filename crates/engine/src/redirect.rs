@@ -20,6 +20,7 @@ use crate::engine::Engine;
 use crate::ids::{NodeId, UpstreamId};
 use crate::limits::{
     PARKED_BYTES_MAX, REDIRECT_WAIT_MS, RETRY_FIRST_MS, RETRY_MAX_MS, SENT_ON_AT_ONCE,
+    SHORT_LIFE_US,
 };
 use crate::node::Address;
 use crate::reject;
@@ -169,6 +170,9 @@ impl Engine {
                 let node = self.told_node(pool, &address);
                 self.patch_slot(pool, slot, node);
                 named = Some(node);
+                if node == key.node {
+                    self.leave_stale_connection(now, id);
+                }
                 (Target::Place(Place { pool, slot }), at_once_ms)
             }
             // Between MULTI and EXEC there is no ASKING.
@@ -250,6 +254,16 @@ impl Engine {
         self.stats.command(run.command).failed += 1;
         self.answer_owner(now, run.owner, reply);
         true
+    }
+
+    /// This connection's own node says that the slot is at the address that we connected to: behind that address (of a load balancer, or
+    /// a name) there is another server by now, which only a new connection reaches. One that is new itself is not left, so that a
+    /// server which means it costs one connect a second.
+    fn leave_stale_connection(&mut self, now: Time, id: UpstreamId) {
+        let is_old = |up: &Upstream| now.since(up.ready_at) >= SHORT_LIFE_US;
+        if self.upstreams.get(id).is_some_and(|up| up.role == Role::Shared && is_old(up)) {
+            self.retire(id);
+        }
     }
 
     /// The same for a large request, whose bytes are gone: it was not done, and its client is told so. What the server said of the slot

@@ -63,7 +63,8 @@ impl Engine {
         }
     }
 
-    fn retire(&mut self, id: UpstreamId) {
+    /// No new request goes over this connection; it is closed when it owes nothing.
+    pub(crate) fn retire(&mut self, id: UpstreamId) {
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
         if upstream.role == Role::Shared {
             upstream.role = Role::Retired;

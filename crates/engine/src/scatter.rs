@@ -136,9 +136,7 @@ impl Engine {
             };
         }
         match row.map(CommandId::row) {
-            Some(row) if row.request_policy == RequestPolicy::MultiShard => {
-                self.split(now, &wish, row, place, &keys)
-            }
+            Some(row) if command::spread::splits(row) => self.split(now, &wish, row, place, &keys),
             _ => self.refuse_wish(&wish, reject::CROSSSLOT),
         }
     }

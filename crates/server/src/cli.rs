@@ -10,6 +10,7 @@
 mod command;
 mod commands_page;
 mod documents;
+mod topology_page;
 
 use std::error::Error;
 use std::ffi::OsStr;

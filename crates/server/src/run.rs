@@ -18,8 +18,8 @@ use netio::{
     Address, Driver, EpollDriver, EpollOptions, Keepalive, ListenOptions, Listener, Waker, sys,
 };
 use std::io;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -129,7 +129,7 @@ fn in_words(error: &io::Error) -> String {
 fn raise_open_files(config: &Config) {
     // Each worker's share of `upstream_conns_max` is rounded up, hence the number of workers on top.
     let to_each = config.limits.upstream_conns_max + config.workers;
-    let upstreams = (to_each * config.upstream.urls().count()) as u64;
+    let upstreams = (to_each * config.upstream.urls().count() + config.limits.leases_max) as u64;
     let wanted = config.max_clients as u64 + upstreams + OWN_FILES;
     let got = sys::raise_open_files(wanted);
     if got < wanted {
@@ -306,19 +306,16 @@ fn first_port(config: &Config) -> u16 {
     config.listen.iter().find_map(port).unwrap_or(0)
 }
 
-/// The threads that resolve names: also where the configured address is no name, as a topology may tell names later. They end when the last
-/// worker is gone.
+/// What resolves names: also where the configured address is no name, as a topology may tell names later. It ends when the last worker is
+/// gone.
 fn start_resolver(
     questions: Receiver<Resolve>,
     fleet: &Arc<Fleet<Stream>>,
 ) -> Result<(), StartError> {
-    let questions = Arc::new(Mutex::new(questions));
-    for index in 0..resolver::THREADS {
-        let (questions, fleet) = (Arc::clone(&questions), Arc::downgrade(fleet));
-        let body = move || resolver::run(&questions, &fleet);
-        let builder = std::thread::Builder::new().name(format!("resolver-{index}"));
-        builder.spawn(body).map_err(|error| system("start a resolver thread", error))?;
-    }
+    let fleet = Arc::downgrade(fleet);
+    let body = move || resolver::run(&questions, &fleet);
+    let builder = std::thread::Builder::new().name("respool-resolver".to_owned());
+    builder.spawn(body).map_err(|error| system("start the resolver thread", error))?;
     Ok(())
 }
 

@@ -19,6 +19,7 @@ pub mod ids;
 pub mod keys;
 pub mod learned;
 mod lookup;
+pub mod spread;
 mod table;
 
 pub use flags::{Flags, KeyFlags};

@@ -115,6 +115,14 @@ pub struct Stall {
     pub others_since: Option<Time>,
 }
 
+/// Requests that a connection took and never sent.
+#[derive(Debug)]
+pub(crate) struct Carried {
+    pub(crate) bytes: Vec<u8>,
+    /// Where each stands is counted from the first byte.
+    pub(crate) runs: Vec<inflight::Run>,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct Upstream {
@@ -147,6 +155,8 @@ pub struct Upstream {
     pub stalled_us: u64,
     /// When bytes last moved in either direction.
     pub progress_at: Time,
+    /// What never left the connection before this one: it goes out first when this one is ready.
+    pub(crate) carried: Option<Carried>,
     /// Failed connects in a row.
     pub failures: u32,
     /// Why it was last down, in words, without the node's name: `connect: Connection refused`.
@@ -179,6 +189,7 @@ impl Upstream {
             stall: None,
             stalled_us: 0,
             progress_at: Time::default(),
+            carried: None,
             failures: 0,
             cause: String::new(),
             ready_at: Time::default(),

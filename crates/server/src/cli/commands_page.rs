@@ -10,6 +10,7 @@
 
 use std::fmt::Write;
 
+use engine::command::spread::{Behind, fates};
 use engine::command::{COUNT, Class, Command, CommandId};
 
 /// What stands above the table.
@@ -24,7 +25,8 @@ given on over the shared connection if that says nothing against it.
 |---|---|
 | given on | goes to the server over the shared connection of its protocol and database; the reply comes back byte by byte |
 | answered here | respool answers, because the command is about the client's own connection, which the server does not see |
-| own connection | needs a connection to the server of its own, which respool does not give yet: an error, and the client's connection stays open |
+| own connection | given on over a connection of the client's own, which it has for as long as a transaction or a wait lasts |
+| not yet | needs its connection for as long as it lasts, which respool does not give yet: an error, and the client's connection stays open |
 | `BLOCK`: own connection | given on without the option `BLOCK`; with it as the row above |
 | control lane | goes to the server over a second connection, so that it overtakes a script that hangs |
 | refused | would stop or freeze the server for everybody, or is spoken between servers only: an error, and the connection stays open |
@@ -73,8 +75,14 @@ const NOTES: &[(&str, &str)] = &[
     ("swapdb", "Changes the databases for everyone, as without a proxy."),
     ("time", "The server's clock."),
     ("unwatch", "As for a client that watches nothing: `OK`."),
-    ("wait", "It speaks of the writes of its own connection."),
-    ("waitaof", "It speaks of the writes of its own connection."),
+    (
+        "wait",
+        "Asks for the copies of everything written so far. Where there are several servers: an error.",
+    ),
+    (
+        "waitaof",
+        "Asks for the copies of everything written so far. Where there are several servers: an error.",
+    ),
 ];
 
 /// The page.
@@ -103,17 +111,20 @@ fn rows(page: &mut String, id: CommandId) {
 }
 
 fn row(page: &mut String, command: &Command, note: &str) {
+    let id = engine::command::lookup(command.name.as_bytes());
+    let own = id.is_some_and(|id| fates(id, Behind::Server).own_connection);
     let name = command.name.to_uppercase().replace('|', " ");
     // Writing to a `String` cannot fail.
-    let _ = writeln!(page, "| `{name}` | {} | {note} |", words(command.class));
+    let _ = writeln!(page, "| `{name}` | {} | {note} |", words(command.class, own));
 }
 
 /// The class in the words of the page.
-fn words(class: Class) -> &'static str {
+fn words(class: Class, own_connection: bool) -> &'static str {
     match class {
         Class::Pass => "given on",
         Class::Local => "answered here",
-        Class::Leased => "own connection",
+        Class::Leased if own_connection => "own connection",
+        Class::Leased => "not yet",
         Class::Blocking => "`BLOCK`: own connection",
         Class::Control => "control lane",
         Class::Refused => "refused",
@@ -137,6 +148,7 @@ mod tests {
         for line in [
             "| `GET` | given on |  |",
             "| `MULTI` | own connection |  |",
+            "| `SUBSCRIBE` | not yet |  |",
             "| `SCRIPT` | given on |  |",
             "| `SCRIPT KILL` | control lane |  |",
             "| `XREAD` | `BLOCK`: own connection |  |",

@@ -12,13 +12,14 @@ use clap::ArgMatches;
 use clap_complete::{Shell, generate};
 
 use super::command::{Purpose, build};
-use super::{Failure, commands_page, print};
+use super::{Failure, commands_page, print, topology_page};
 
 /// Makes the content of a document.
 type Make = fn() -> io::Result<Vec<u8>>;
 
 /// The generated files below the root of the repository, and what makes each.
 const GENERATED: &[(&str, Make)] = &[
+    ("docs/reference/commands-by-topology.md", || Ok(topology_page::page().into_bytes())),
     ("docs/reference/commands.md", || Ok(commands_page::page().into_bytes())),
     ("docs/reference/configuration.md", || Ok(config::documents::reference().into_bytes())),
     ("docs/reference/respool.1", man_page),

@@ -78,7 +78,7 @@ impl<S> Post<S> {
 }
 
 /// Where a server is by name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Name {
     /// The name.
     pub host: String,

@@ -1,0 +1,257 @@
+//! Transactions and blocking commands through the proxy, beside the same on a direct connection.
+//!
+//! Invariant: after each test nothing of its clients is left at the server: nobody blocked, no
+//! transaction open, no key watched.
+
+use std::time::{Duration, Instant};
+
+use testkit::cluster::RedisCluster;
+use testkit::{Conn, Respool, wait};
+
+use crate::setup::{RESPOOL, SOON, Stack};
+use crate::topology::{front, key_on};
+
+/// Both get the same answers to each of these lines.
+#[track_caller]
+fn alike(stack: &Stack, lines: &[&str]) {
+    let (mut direct, mut through) = (stack.server.connect(), stack.connect());
+    assert_eq!(direct.ask("FLUSHALL"), "+OK\r\n");
+    let expected: Vec<String> = lines.iter().map(|line| direct.ask(line)).collect();
+    assert_eq!(direct.ask("FLUSHALL"), "+OK\r\n");
+    for (line, expected) in lines.iter().zip(&expected) {
+        assert_eq!(through.ask(line), *expected, "{line} of {lines:?}");
+    }
+    assert_eq!(direct.ask("FLUSHALL"), "+OK\r\n");
+    // And in one packet.
+    let bytes: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
+    let mut pipelined = stack.connect();
+    pipelined.send(bytes.as_bytes()).expect("pipeline");
+    for (line, expected) in lines.iter().zip(&expected) {
+        let got = pipelined.reply().expect("a reply");
+        assert_eq!(String::from_utf8_lossy(&got), *expected, "{line} of {lines:?} in one packet");
+    }
+}
+
+/// The server has no client that waits, watches or queues.
+#[track_caller]
+fn assert_nothing_left(stack: &Stack) {
+    let mut server = stack.server.connect();
+    wait::until_true("nothing left at the server", SOON, || {
+        let clients = server.ask("CLIENT LIST");
+        let mut clients = clients.lines().filter(|line| line.starts_with("id="));
+        let info = server.ask("INFO clients");
+        info.contains("blocked_clients:0\r\n") && clients.all(|line| line.contains(" multi=-1 "))
+    });
+}
+
+#[test]
+fn transactions_answer_as_the_server_does() {
+    let stack = Stack::start();
+    for lines in [
+        &["MULTI", "SET a 1", "INCR a", "GET a", "PING", "ECHO x", "EXEC", "GET a"][..],
+        &["MULTI", "SET a 1", "DISCARD", "GET a", "EXEC", "DISCARD"],
+        &["MULTI", "SET a", "NOSUCHCOMMAND x", "SET a 1", "EXEC", "GET a"],
+        &["SET a x", "MULTI", "INCR a", "SET a 2", "LPUSH a 1", "EXEC", "GET a"],
+        &["MULTI", "MULTI", "WATCH a", "SET a 1", "EXEC"],
+        &["WATCH a", "SET a 1", "MULTI", "SET a 2", "EXEC", "GET a"],
+        &["WATCH a b", "GET a", "MULTI", "SET a 2", "EXEC", "GET a"],
+        &["WATCH a", "SET a 1", "UNWATCH", "MULTI", "SET a 2", "EXEC", "GET a"],
+        &["MULTI", "EXEC", "MULTI", "DISCARD", "UNWATCH", "EXEC x", "MULTI x", "WATCH"],
+        &["MULTI", "BLPOP l 0", "BRPOPLPUSH l m 0", "RPUSH l a", "BLPOP l 0", "EXEC"],
+        &["MULTI", "PUBLISH c m", "EVAL return(1) 0", "KEYS *", "DBSIZE", "EXEC"],
+        &["MULTI", "SET a 1", "EXEC x", "SET a 2", "EXEC", "GET a"],
+    ] {
+        alike(&stack, lines);
+    }
+    assert_nothing_left(&stack);
+}
+
+#[test]
+fn a_watched_key_that_another_client_changes_stops_the_transaction() {
+    let stack = Stack::start();
+    let (mut one, mut other) = (stack.connect(), stack.connect());
+    // A counter by optimistic locking: no increment is lost.
+    let mut done = 0;
+    for round in 0..200 {
+        let conn = if round % 2 == 0 { &mut one } else { &mut other };
+        assert_eq!(conn.ask("WATCH n"), "+OK\r\n");
+        let value: u64 = conn.ask("GET n").lines().nth(1).and_then(|n| n.parse().ok()).unwrap_or(0);
+        let disturbed = round % 5 == 0;
+        if disturbed {
+            stack.connect().ask("INCR n");
+            done += 1;
+        }
+        assert_eq!(conn.ask("MULTI"), "+OK\r\n");
+        assert_eq!(conn.ask(&format!("SET n {}", value + 1)), "+QUEUED\r\n");
+        let outcome = conn.ask("EXEC");
+        assert_eq!(outcome, if disturbed { "*-1\r\n" } else { "*1\r\n+OK\r\n" });
+        done += u64::from(!disturbed);
+    }
+    let text = done.to_string();
+    assert_eq!(one.ask("GET n"), format!("${}\r\n{text}\r\n", text.len()));
+    assert_nothing_left(&stack);
+}
+
+#[test]
+fn clients_that_leave_in_any_state_leave_nothing_behind() {
+    let mut stack = Stack::start();
+    for lines in [&["MULTI", "SET a 1"][..], &["WATCH a"], &["WATCH a", "MULTI"], &["BLPOP l 0"]] {
+        for _ in 0..20 {
+            let mut conn = stack.connect();
+            let bytes: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
+            conn.send(bytes.as_bytes()).expect("sent");
+            if !lines[0].starts_with("BLPOP") {
+                lines.iter().for_each(|_| drop(conn.reply().expect("a reply")));
+            }
+        }
+    }
+    assert_nothing_left(&stack);
+    // What was pushed now is there for whoever asks, and was given to none that left.
+    let mut conn = stack.connect();
+    assert_eq!(conn.ask("RPUSH l x"), ":1\r\n");
+    assert_eq!(conn.ask("BLPOP l 1"), "*2\r\n$1\r\nl\r\n$1\r\nx\r\n");
+    assert_eq!(conn.ask("EXISTS a"), ":0\r\n");
+    stack.assert_alive();
+}
+
+#[test]
+fn blocking_commands_wait_and_others_do_not() {
+    let stack = Stack::start();
+    let mut waiting: Vec<(Conn, usize)> = (0..100).map(|n| (stack.connect(), n)).collect();
+    for (conn, n) in &mut waiting {
+        let line = match *n % 4 {
+            0 => format!("BLPOP l{n} 0\r\n"),
+            1 => format!("BZPOPMIN z{n} 0\r\n"),
+            2 => format!("BLMOVE l{n} m{n} LEFT RIGHT 0\r\n"),
+            _ => format!("XREAD BLOCK 0 STREAMS s{n} $\r\n"),
+        };
+        conn.send(line.as_bytes()).expect("sent");
+    }
+    let mut server = stack.server.connect();
+    wait::until_true("a hundred that wait", SOON, || {
+        server.ask("INFO clients").contains("blocked_clients:100\r\n")
+    });
+    let mut other = stack.connect();
+    let begun = Instant::now();
+    for round in 0..1_000 {
+        assert_eq!(other.ask(&format!("SET k {round}")), "+OK\r\n");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    for (conn, n) in &mut waiting {
+        let (push, expected) = match *n % 4 {
+            0 => (
+                format!("RPUSH l{n} x"),
+                format!("*2\r\n${}\r\nl{n}\r\n$1\r\nx\r\n", 1 + n.to_string().len()),
+            ),
+            1 => (
+                format!("ZADD z{n} 1 x"),
+                format!("*3\r\n${}\r\nz{n}\r\n$1\r\nx\r\n$1\r\n1\r\n", 1 + n.to_string().len()),
+            ),
+            2 => (format!("RPUSH l{n} x"), "$1\r\nx\r\n".to_owned()),
+            _ => (format!("XADD s{n} 1-1 f v"), String::new()),
+        };
+        assert!(!other.ask(&push).starts_with('-'));
+        let got = String::from_utf8(conn.reply().expect("what was pushed")).expect("text");
+        assert!(got == expected || (expected.is_empty() && got.contains("1-1")), "{n}: {got}");
+    }
+    assert_nothing_left(&stack);
+}
+
+#[test]
+fn a_wait_ends_when_the_client_said_and_not_when_requests_time_out() {
+    let stack = Stack::with(&["--timeouts-request-ms", "300"]);
+    let mut conn = stack.connect();
+    let begun = Instant::now();
+    assert_eq!(conn.ask("BLPOP l 1"), "*-1\r\n");
+    assert!(begun.elapsed() >= Duration::from_millis(900), "{:?}", begun.elapsed());
+    conn.send(b"BLPOP l 0\r\n").expect("sent");
+    assert!(conn.is_silent_for(Duration::from_secs(1)));
+    stack.connect().ask("RPUSH l x");
+    assert_eq!(conn.reply().expect("what was pushed"), b"*2\r\n$1\r\nl\r\n$1\r\nx\r\n");
+    assert_eq!(conn.ask("WAIT 0 100"), ":0\r\n");
+}
+
+#[test]
+fn thousands_of_cycles_use_few_connections() {
+    let stack = Stack::start();
+    let mut server = stack.server.connect();
+    let received = |server: &mut Conn| {
+        let info = server.ask("INFO stats");
+        let line = info.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
+        line.and_then(|count| count.trim().parse::<u64>().ok()).expect("a count")
+    };
+    let mut conns: Vec<Conn> = (0..4).map(|_| stack.connect()).collect();
+    let before = received(&mut server);
+    for round in 0..2_500 {
+        let conn = &mut conns[round % 4];
+        let bytes = b"WATCH a\r\nMULTI\r\nINCR a\r\nEXEC\r\nBLPOP nothing 0.001\r\n";
+        conn.send(if round % 50 == 0 { bytes } else { &bytes[..bytes.len() - 23] }).expect("sent");
+        (0..4).for_each(|_| drop(conn.reply().expect("a reply")));
+        if round % 50 == 0 {
+            assert_eq!(conn.reply().expect("nothing"), b"*-1\r\n");
+        }
+    }
+    let made = received(&mut server) - before;
+    assert!(made <= 8, "{made} connections");
+    assert_eq!(conns[0].ask("GET a"), "$4\r\n2500\r\n");
+    assert_nothing_left(&stack);
+}
+
+#[test]
+fn on_a_cluster_transactions_follow_their_keys() {
+    let cluster = RedisCluster::start(3, 0);
+    let proxy: Respool = front(&cluster, &[]);
+    let mut conn = proxy.connect();
+    for nth in 0..3 {
+        let key = key_on(nth, 3);
+        wait::until_true("the cluster", SOON, || conn.ask(&format!("SET {key} 0")) == "+OK\r\n");
+        let line = format!("WATCH {key}\r\nMULTI\r\nPING\r\nINCR {key}\r\nGET {key}\r\nEXEC\r\n");
+        conn.send(line.as_bytes()).expect("sent");
+        let replies: Vec<String> = (0..6)
+            .map(|_| String::from_utf8_lossy(&conn.reply().expect("a reply")).into_owned())
+            .collect();
+        let queued = "+QUEUED\r\n";
+        let end = "*3\r\n+PONG\r\n:1\r\n$1\r\n1\r\n";
+        assert_eq!(replies, ["+OK\r\n", "+OK\r\n", queued, queued, queued, end]);
+    }
+    assert_eq!(conn.ask("MULTI"), "+OK\r\n");
+    assert_eq!(conn.ask(&format!("INCR {}", key_on(0, 3))), "+QUEUED\r\n");
+    assert!(conn.ask(&format!("INCR {}", key_on(1, 3))).starts_with("-CROSSSLOT"));
+    assert!(conn.ask("EXEC").starts_with("-EXECABORT"));
+    assert_eq!(conn.ask(&format!("GET {}", key_on(0, 3))), "$1\r\n1\r\n");
+}
+
+#[test]
+fn transactions_and_waits_survive_slots_that_move() {
+    let cluster = RedisCluster::start(3, 0);
+    let proxy = Respool::to_url(RESPOOL, &cluster.url()).workers(1).start();
+    let mut conn = proxy.connect();
+    let key = key_on(0, 9);
+    let slot = testkit::cluster::slot_of(key.as_bytes());
+    wait::until_true("the cluster", SOON, || conn.ask(&format!("SET {key} 0")) == "+OK\r\n");
+    let mut acked = 0;
+    for round in 0..6 {
+        let to = if round % 2 == 0 { 1 } else { 0 };
+        cluster
+            .begin_move(slot, to)
+            .and_then(testkit::cluster::SlotMove::finish)
+            .expect("the move");
+        // The first command meets the redirect.
+        conn.send(format!("MULTI\r\nINCR {key}\r\nEXEC\r\n").as_bytes()).expect("sent");
+        let replies: Vec<Vec<u8>> = (0..3).map(|_| conn.reply().expect("a reply")).collect();
+        let text = String::from_utf8_lossy(&replies[2]).into_owned();
+        assert!(text.starts_with("*1\r\n:"), "round {round}: {replies:?}");
+        acked += 1;
+        assert_eq!(conn.ask(&format!("GET {key}")), format!("$1\r\n{acked}\r\n"));
+    }
+    // Somebody who waits while the slot moves is sent on by the server, and goes on waiting there.
+    let list = format!("{{{key}}}:list");
+    let mut waiting = proxy.connect();
+    waiting.send(format!("BLPOP {list} 0\r\n").as_bytes()).expect("sent");
+    assert!(waiting.is_silent_for(Duration::from_millis(300)));
+    cluster.begin_move(slot, 1).and_then(testkit::cluster::SlotMove::finish).expect("the move");
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(conn.ask(&format!("RPUSH {list} x")), ":1\r\n");
+    let got = String::from_utf8(waiting.reply().expect("what was pushed")).expect("text");
+    assert!(got.ends_with("$1\r\nx\r\n"), "{got}");
+}
