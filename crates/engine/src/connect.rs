@@ -111,7 +111,9 @@ impl Engine {
             return None;
         }
         let mut upstream = Upstream::new(key, role);
-        upstream.out.keeps = !self.is_one() && role == Role::Shared && key.lane != Lane::Sentinel;
+        upstream.out.keeps = !self.is_one()
+            && role == Role::Shared
+            && !matches!(key.lane, Lane::Sentinel | Lane::Peer);
         let id = self.upstreams.insert(upstream);
         if role == Role::Shared {
             self.by_key.insert(key, id);
@@ -190,6 +192,9 @@ impl Engine {
         upstream.state = State::Greeting(now);
         upstream.progress_at = now;
         let (key, at) = (upstream.key, upstream.out.position());
+        if key.lane == Lane::Peer {
+            return self.greet_peer(now, id);
+        }
         let greeting = greeting_of(&self.router, &self.nodes, &self.settings, &key);
         let out = upstream.out.buf(&mut self.pool);
         let asked = greeting::write(out, greeting, &key);
@@ -217,6 +222,9 @@ impl Engine {
     pub(crate) fn own_reply(&mut self, now: Time, id: UpstreamId, own: OwnCommand, reply: &[u8]) {
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
         let key = upstream.key;
+        if key.lane == Lane::Peer {
+            return self.peer_answered(now, id);
+        }
         let error = match reply.first() {
             Some(b'-') => Some(reply[1..].strip_suffix(b"\r\n").unwrap_or(&reply[1..]).to_vec()),
             _ => None,
@@ -379,6 +387,9 @@ impl Engine {
         if ours {
             self.actions.push_back(Action::CloseUpstream(id));
         }
+        if upstream.key.lane == Lane::Peer {
+            return self.peer_lost(id);
+        }
         if !upstream.is_ready() {
             return self.connection_failed(now, id, cause, None);
         }
@@ -494,6 +505,9 @@ impl Engine {
         cause: &str,
         refused: Option<Vec<u8>>,
     ) {
+        if self.upstreams.get(id).is_some_and(|up| up.key.lane == Lane::Peer) {
+            return self.peer_lost(id);
+        }
         let random = self.next_random();
         self.take_runs(id);
         let Some(upstream) = self.upstreams.get_mut(id) else { return };

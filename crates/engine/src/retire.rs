@@ -11,6 +11,7 @@
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::limits::RETIRED_MAX;
+use crate::peers;
 use crate::upstream::Role;
 use alloc::vec::Vec;
 
@@ -35,8 +36,9 @@ impl Engine {
         let knows = |id: NodeId, pool: u16| {
             self.router.pools.get(usize::from(pool)).is_some_and(|state| state.knows(id))
         };
-        let stale =
-            self.nodes.iter().filter(|(id, node)| !knows(*id, node.pool) && !self.is_target(*id));
+        let stale = self.nodes.iter().filter(|(id, node)| {
+            node.pool != peers::POOL && !knows(*id, node.pool) && !self.is_target(*id)
+        });
         let stale: Vec<NodeId> = stale.map(|(id, _)| id).collect();
         for node in stale {
             self.retire_node(node);

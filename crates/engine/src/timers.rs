@@ -26,6 +26,7 @@ impl Engine {
             self.parked_at(),
             self.health_at(),
             self.probe_at(),
+            self.peers_at(),
         ];
         let upstreams =
             self.upstreams.iter().filter_map(|(_, up)| up.deadline(&self.settings.timeouts));
@@ -56,6 +57,7 @@ impl Engine {
         if !self.is_one() {
             self.topology_due(now);
         }
+        self.ask_peers(now);
         self.run_resumes(now);
         if self.sweep_at().is_some_and(|at| at <= now) {
             self.swept_at = now;
@@ -84,6 +86,9 @@ impl Engine {
             State::Ready => match (upstream.stall, upstream.role) {
                 (Some(stall), _) => self.stall_due(now, id, stall.client),
                 (None, Role::Spare(_)) => self.remove_upstream(id),
+                (None, _) if upstream.key.lane == crate::upstream::Lane::Peer => {
+                    self.lose_upstream(now, id, "gave no answer", true);
+                }
                 (None, _) if upstream.inflight.is_empty() => self.ask_whether_alive(now, id),
                 (None, _) => {
                     self.stats.upstream_timeouts += 1;

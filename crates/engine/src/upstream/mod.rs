@@ -57,6 +57,8 @@ pub enum Lane {
     Shared,
     /// A sentinel: our own questions, and its messages.
     Sentinel,
+    /// Another respool of the facade: nothing but our question whether it lives (see `peers`).
+    Peer,
     /// Commands that must not queue behind a running script: `SCRIPT KILL`, `FUNCTION KILL`.
     Control,
 }
@@ -236,6 +238,9 @@ impl Upstream {
         }
         if let Role::Spare(since) = self.role {
             return Some(since.plus_ms(crate::limits::SPARE_IDLE_MS));
+        }
+        if self.key.lane == Lane::Peer {
+            return self.inflight.front().map(|run| run.sent_at.plus_ms(timeouts.connect_ms));
         }
         if self.inflight.is_empty() {
             return (timeouts.ping_ms > 0).then(|| self.progress_at.plus_ms(timeouts.ping_ms));
