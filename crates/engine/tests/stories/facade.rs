@@ -438,6 +438,24 @@ fn one_that_hangs_is_dead_after_two_connects_or_answers_that_did_not_come() {
 }
 
 #[test]
+fn one_that_answered_before_and_hangs_now_is_asked_again_over_a_new_connection() {
+    let mut story = shown(&[("p1", 1), ("p2", 2)]);
+    story.node_says_to("p1", "PING", "+PONG");
+    story.after_ms(0).node("p2").gets("PING").answers("+PONG");
+    story.after_ms(1_000).node("p2").gets("PING");
+    story.after_ms(999).node("p2").is_open();
+    story.after_ms(1).node_conn("p2", 1).is_closed();
+    story.after_ms(999).node_conn("p2", 2).gets("PING").gets_nothing();
+    assert_eq!(shares(&mut story), "p1 0-8191, p2 8192-16383");
+    story.after_ms(1);
+    assert_eq!(shares(&mut story), "p1 0-16383");
+    // It is asked for as long as it takes, and its answer counts at once.
+    story.after_ms(60_000);
+    story.node_says_to("p2", "PING", "+PONG").after_ms(2_000);
+    assert_eq!(shares(&mut story), "p1 0-8191, p2 8192-16383");
+}
+
+#[test]
 fn the_address_that_a_client_is_connected_to_lives_whatever_is_thought_of_it() {
     let mut story = shown(&[("10.0.0.8", 1), ("10.0.0.9", 6_380), ("10.0.0.10", 3)]);
     story.node_says_to("10.0.0.8", "PING", "+PONG");

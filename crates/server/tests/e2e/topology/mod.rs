@@ -7,6 +7,7 @@
 //!   failover  graceful, FORCE, kill, stop                rows 1 to 5
 //!   nodes     addresses, partitions, losses, newcomers   rows 3, 6, 10 to 16
 //!   health    lost without a word, left out, asked too much; scripts
+//!   facade    several respools that show themselves as a cluster
 //!   keys      requests for several keys or all servers   rows 25, 26
 //!   alike     a cluster beside a single server
 //!   sentinel  +switch-master and its neighbours
@@ -17,6 +18,7 @@
 //! Invariant: a test waits for states and never for times, except where a time is what it judges.
 
 mod alike;
+mod facade;
 mod failover;
 mod health;
 mod keys;
