@@ -200,9 +200,13 @@ def balancer(port, targets):
 
 
 def clients_of(port):
-    """How many connections of others a respool has, by its own CLIENT LIST; None: it is not there."""
+    """How many connections of clients a respool has, by its own CLIENT LIST; None: it is not there.
+
+    Other respools of the facade say nothing but PING; neither they nor we are counted.
+    """
     try:
         listed = ask(port, "CLIENT", "LIST")
     except OSError:
         return None
-    return sum(line.startswith("id=") for line in listed.splitlines()) - 1
+    lines = (line for line in listed.splitlines() if line.startswith("id="))
+    return sum(" cmd=ping " not in line for line in lines) - 1

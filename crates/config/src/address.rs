@@ -38,6 +38,9 @@ pub const UPSTREAM_FORMS: &str = "redis://[user:password@]host[:port][/db], redi
 pub const LISTEN_FORMS: &str =
     "address:port such as 127.0.0.1:6380, [::1]:6380 or 0.0.0.0:6380, or unix:/path";
 
+/// The form of an announced address, for messages.
+pub const ANNOUNCE_FORMS: &str = "address:port such as 10.0.0.1:6380 or [2001:db8::1]:6380";
+
 /// The servers behind the proxy, and how to log in there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamUrl {
@@ -122,6 +125,23 @@ impl ListenAddress {
             Self::Tcp(address) => address.ip().to_canonical().is_loopback(),
             Self::Unix(_) => true,
         }
+    }
+}
+
+/// Reads an address that clients are told to connect to: what means "every interface" to a listener means nothing to them, and a unix
+/// socket is not reached over a network.
+pub(crate) fn parse_announced(text: &str) -> Result<SocketAddr, String> {
+    let found = |why: &str| format!("found `{text}`{why}; allowed: {ANNOUNCE_FORMS}");
+    match text.parse::<SocketAddr>() {
+        Ok(address) if address.port() == 0 => Err(found(" (port 0 is no fixed port)")),
+        Ok(address) if address.ip().to_canonical().is_unspecified() => Err(found(
+            " (clients connect to what is announced, and that is no address to connect to: name the one of an interface)",
+        )),
+        Ok(address) => Ok(address),
+        Err(_) if text.starts_with("unix:") || text.starts_with('/') => {
+            Err(found(" (clients of a cluster connect over TCP)"))
+        }
+        Err(_) => Err(found(hint_listen(text))),
     }
 }
 
@@ -265,6 +285,26 @@ mod tests {
             ("[::]:1", false),
         ] {
             assert_eq!(ListenAddress::parse(text).unwrap().is_local(), local, "{text}");
+        }
+    }
+
+    #[test]
+    fn announced_addresses_are_those_that_can_be_connected_to() {
+        for text in ["10.0.0.1:6380", "[2001:db8::1]:1", "127.0.0.1:65535"] {
+            assert_eq!(parse_announced(text).unwrap().to_string(), text);
+        }
+        for (text, hint) in [
+            ("0.0.0.0:6380", "no address to connect to"),
+            ("[::]:6380", "no address to connect to"),
+            ("[::ffff:0.0.0.0]:6380", "no address to connect to"),
+            ("unix:/run/r.sock", "over TCP"),
+            ("/run/r.sock", "over TCP"),
+            ("10.0.0.1:0", "port 0"),
+            ("cache.example:6380", "not resolved"),
+            ("10.0.0.1", "port is missing"),
+        ] {
+            let message = parse_announced(text).unwrap_err();
+            assert!(message.contains(hint) && message.ends_with(ANNOUNCE_FORMS), "{message}");
         }
     }
 

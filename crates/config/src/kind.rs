@@ -12,13 +12,15 @@ mod describe;
 mod entries;
 mod scalar;
 
+use std::fmt;
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::PathBuf;
 
 use engine::command::CommandId;
 use engine::route::shard::{Distribution, ShardsError};
 
-use crate::address::{ListenAddress, UpstreamUrl};
+use crate::address::{ListenAddress, UpstreamUrl, parse_announced};
 use crate::compile::Draft;
 use crate::problem::Fault;
 use crate::schema::MappedAddress;
@@ -60,6 +62,8 @@ pub(crate) enum Kind {
     Cpus { at: fn(&mut Draft) -> &mut Vec<usize> },
     /// Addresses to listen on.
     Listen { at: fn(&mut Draft) -> &mut Vec<ListenAddress> },
+    /// Addresses that clients connect to from elsewhere.
+    Announce { at: fn(&mut Draft) -> &mut Vec<SocketAddr> },
     /// The URL of the server.
     Upstream { at: fn(&mut Draft) -> &mut UpstreamUrl },
     /// Several of them.
@@ -79,8 +83,8 @@ pub(crate) enum Kind {
 /// Highest CPU number taken; `cpu_set_t` of the C library ends there (sched_setaffinity(2)).
 const CPU_MAX: usize = 1023;
 
-/// Most addresses to listen on.
-const LISTEN_MAX: usize = 64;
+/// Most addresses to listen on, and most that are announced.
+const ADDRESSES_MAX: usize = 64;
 
 impl Kind {
     /// Reads a value into the draft. Several faults are possible for lists.
@@ -90,7 +94,11 @@ impl Kind {
             return Ok(());
         }
         if let Self::Listen { at } = self {
-            *at(draft) = self.read_listen(raw)?;
+            *at(draft) = self.read_addresses(raw, ListenAddress::parse)?;
+            return Ok(());
+        }
+        if let Self::Announce { at } = self {
+            *at(draft) = self.read_addresses(raw, parse_announced)?;
             return Ok(());
         }
         if let Self::Shards { at } = self {
@@ -171,6 +179,7 @@ impl Kind {
             }
             Self::Cpus { .. }
             | Self::Listen { .. }
+            | Self::Announce { .. }
             | Self::Shards { .. }
             | Self::Buckets { .. }
             | Self::AddressMap { .. }
@@ -180,13 +189,17 @@ impl Kind {
         Ok(())
     }
 
-    /// Reads addresses; an address that stands twice is a mistake that would end in "address in use".
-    fn read_listen(&self, raw: &Raw<'_>) -> Result<Vec<ListenAddress>, Vec<Fault>> {
+    /// Reads addresses. One that stands twice is a mistake: it would end in "address in use", or in two shares for one node.
+    fn read_addresses<T: PartialEq + fmt::Display>(
+        &self,
+        raw: &Raw<'_>,
+        parse: fn(&str) -> Result<T, String>,
+    ) -> Result<Vec<T>, Vec<Fault>> {
         let (items, mut faults) = (items(raw), Vec::new());
-        let mut addresses: Vec<ListenAddress> = Vec::with_capacity(items.len());
+        let mut addresses: Vec<T> = Vec::with_capacity(items.len());
         for item in items {
             let address = match text(&item.scalar) {
-                Some(text) => ListenAddress::parse(text),
+                Some(text) => parse(text),
                 None => Err(self.fault(None, &item.scalar).message),
             };
             match address {
@@ -198,9 +211,9 @@ impl Kind {
                 Err(message) => faults.push(Fault { span: item.span.clone(), message }),
             }
         }
-        if faults.is_empty() && !(1..=LISTEN_MAX).contains(&addresses.len()) {
+        if faults.is_empty() && !(1..=ADDRESSES_MAX).contains(&addresses.len()) {
             let message =
-                format!("found {} addresses; allowed: 1 to {LISTEN_MAX}", addresses.len());
+                format!("found {} addresses; allowed: 1 to {ADDRESSES_MAX}", addresses.len());
             faults.push(Fault { span: None, message });
         }
         if faults.is_empty() { Ok(addresses) } else { Err(faults) }
@@ -283,6 +296,7 @@ impl Kind {
             self,
             Self::Cpus { .. }
                 | Self::Listen { .. }
+                | Self::Announce { .. }
                 | Self::Shards { .. }
                 | Self::Buckets { .. }
                 | Self::Commands { .. }

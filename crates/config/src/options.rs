@@ -435,8 +435,9 @@ pub static OPTIONS: &[OptionSpec] = &[
     OptionSpec::new(
         "facade.announce",
         "Addresses of the nodes that are shown, each with an equal share of the slots",
-        "Those of this respool and of others in front of the same servers. Empty: one node, at the address that the client connected to.",
-        Kind::Listen { at: |d| &mut d.config.facade.announce },
+        "Those of this respool and of others in front of the same servers, the same list in each. One where nobody answers gets no slots \
+         until somebody does again. Empty: one node, at the address that the client connected to.",
+        Kind::Announce { at: |d| &mut d.config.facade.announce },
     ),
     OptionSpec::new(
         "timeouts.connect_ms",

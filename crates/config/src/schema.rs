@@ -7,6 +7,7 @@
 //! (the option table reads them from here, so they are written once).
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use engine::command::CommandId;
@@ -124,8 +125,8 @@ pub struct Reads {
 pub struct Facade {
     /// As a cluster.
     pub cluster: bool,
-    /// Addresses of its nodes; empty: the one that a client connected to.
-    pub announce: Vec<ListenAddress>,
+    /// Addresses of its nodes, none of them unspecified; empty: the one that a client connected to.
+    pub announce: Vec<SocketAddr>,
 }
 
 /// How long things may take. The unit is the end of each name; 0 means "no limit" where the field says so.

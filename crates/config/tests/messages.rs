@@ -275,6 +275,34 @@ fn workers_follow_cpus_unless_given() {
     assert_eq!(file("upstream = \"redis://h\"\ncpus = [1]\nworkers = 3").unwrap().workers, 3);
 }
 
+#[test]
+fn what_is_announced_must_be_an_address_to_connect_to() {
+    let text = |announce: &str| {
+        format!("upstream = \"redis://h\"\n[facade]\ncluster = true\nannounce = {announce}\n")
+    };
+    let config = file(&text("[\"10.0.0.1:6380\", \"[2001:db8::1]:6380\"]")).unwrap();
+    assert_eq!(config.facade.announce.len(), 2);
+    let forms = "allowed: address:port such as 10.0.0.1:6380 or [2001:db8::1]:6380";
+    let unspecified = "(clients connect to what is announced, and that is no address to connect to: name the one of an interface)";
+    for (announce, place, why) in [
+        ("\"0.0.0.0:6380\"", "4:12", format!("found `0.0.0.0:6380` {unspecified}; {forms}")),
+        ("[\"10.0.0.1:1\", \"[::]:2\"]", "4:27", format!("found `[::]:2` {unspecified}; {forms}")),
+        (
+            "[\"unix:/run/r.sock\"]",
+            "4:13",
+            format!("found `unix:/run/r.sock` (clients of a cluster connect over TCP); {forms}"),
+        ),
+        (
+            "[\"10.0.0.1:1\", \"10.0.0.1:1\"]",
+            "4:27",
+            "`10.0.0.1:1` stands here twice; name each address once".to_string(),
+        ),
+    ] {
+        let message = wrong(&text(announce));
+        assert!(message.contains(&format!("r.toml:{place}: facade.announce: {why}")), "{message}");
+    }
+}
+
 /// Breaks a file with passwords in it at every byte, in three ways, and looks for them in every message.
 #[test]
 fn no_message_repeats_a_password() {

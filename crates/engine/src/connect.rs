@@ -114,7 +114,9 @@ impl Engine {
             return None;
         }
         let mut upstream = Upstream::new(key, role);
-        upstream.out.keeps = !self.is_one() && role == Role::Shared && key.lane != Lane::Sentinel;
+        upstream.out.keeps = !self.is_one()
+            && role == Role::Shared
+            && !matches!(key.lane, Lane::Sentinel | Lane::Peer);
         let id = self.upstreams.insert(upstream);
         self.leases += usize::from(is_lease);
         if role == Role::Shared {
@@ -194,6 +196,9 @@ impl Engine {
         upstream.state = State::Greeting(now);
         upstream.progress_at = now;
         let (key, at) = (upstream.key, upstream.out.position());
+        if key.lane == Lane::Peer {
+            return self.greet_peer(now, id);
+        }
         let greeting = greeting_of(&self.router, &self.nodes, &self.settings, &key);
         let out = upstream.out.buf(&mut self.pool);
         let asked = greeting::write(out, greeting, &key);
@@ -221,6 +226,9 @@ impl Engine {
     pub(crate) fn own_reply(&mut self, now: Time, id: UpstreamId, own: OwnCommand, reply: &[u8]) {
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
         let key = upstream.key;
+        if key.lane == Lane::Peer {
+            return self.peer_answered(now, id);
+        }
         let error = match reply.first() {
             Some(b'-') => Some(reply[1..].strip_suffix(b"\r\n").unwrap_or(&reply[1..]).to_vec()),
             _ => None,
@@ -389,6 +397,9 @@ impl Engine {
         if ours {
             self.actions.push_back(Action::CloseUpstream(id));
         }
+        if upstream.key.lane == Lane::Peer {
+            return self.peer_lost(id);
+        }
         if !upstream.is_ready() {
             return self.connection_failed(now, id, cause, None);
         }
@@ -540,6 +551,9 @@ impl Engine {
         cause: &str,
         refused: Option<Vec<u8>>,
     ) {
+        if self.upstreams.get(id).is_some_and(|up| up.key.lane == Lane::Peer) {
+            return self.peer_lost(id);
+        }
         let random = self.next_random();
         self.take_runs(id);
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
@@ -587,16 +601,36 @@ impl Engine {
         db: u32,
         client: ClientId,
     ) -> Availability {
-        let node = self.router.any_node().unwrap_or(self.first_node);
-        let key = self.shared_key(node, protocol, db);
+        let key = self.shared_key(self.node_to_probe(protocol, db), protocol, db);
         self.upstream_for(now, key, client)
+    }
+
+    /// Who is asked whether there is this protocol and database: any that lives, so that clients can say HELLO while one is away.
+    fn node_to_probe(&self, protocol: Protocol, db: u32) -> NodeId {
+        let first = self.router.any_node().unwrap_or(self.first_node);
+        if self.is_one() {
+            return first;
+        }
+        let is_away = |id: UpstreamId| {
+            self.upstreams.get(id).is_some_and(|up| match &up.state {
+                // That it refuses is an answer.
+                State::Down(down) => down.refused.is_none(),
+                State::Connecting(_) | State::Greeting(_) => up.failures > 0,
+                State::Idle | State::Ready => false,
+            })
+        };
+        let lives = |node: &NodeId| {
+            let keys = [(protocol, db), (Protocol::Resp2, self.settings.node.db)];
+            let keys = keys.map(|(protocol, db)| self.shared_key(*node, protocol, db));
+            !keys.iter().any(|key| self.by_key.get(key).is_some_and(|id| is_away(*id)))
+        };
+        core::iter::once(first).chain(self.router.primaries()).find(lives).unwrap_or(first)
     }
 
     /// Forgets a shared upstream whose greeting the server refused for what a client asked (a database that does not exist), so that the
     /// next client asks again and none of them fill the table.
     pub(crate) fn forget_refused(&mut self, protocol: Protocol, db: u32) {
-        let node = self.router.any_node().unwrap_or(self.first_node);
-        let key = self.shared_key(node, protocol, db);
+        let key = self.shared_key(self.node_to_probe(protocol, db), protocol, db);
         if let Some(id) = self.by_key.get(&key).copied()
             && let Some(upstream) = self.upstreams.get(id)
             && matches!(&upstream.state, State::Down(down) if down.refused.is_some())

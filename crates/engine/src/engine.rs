@@ -14,6 +14,7 @@ use crate::ids::{
 use crate::merge::Merge;
 use crate::news::{Audience, News};
 use crate::node::Node;
+use crate::peers::Peers;
 use crate::pool::BufferPool;
 use crate::redirect::Parked;
 use crate::scatter::Scratch;
@@ -23,7 +24,7 @@ use crate::stats::Stats;
 use crate::time::Time;
 use crate::topology::{Router, shards_of};
 use crate::upstream::greeting::ServerFacts;
-use crate::upstream::{Role, Upstream, UpstreamKey};
+use crate::upstream::{Lane, Role, Upstream, UpstreamKey};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -70,6 +71,13 @@ pub enum Notice {
         /// In words.
         cause: String,
     },
+    /// Another respool of the facade is dead and not shown to clients any more, or lives again.
+    Peer {
+        /// As announced.
+        address: String,
+        /// Dead.
+        down: bool,
+    },
     /// A connection ended while requests waited for replies.
     UpstreamLost {
         /// Label of the node.
@@ -115,6 +123,8 @@ pub struct Engine {
     pub(crate) first_node: NodeId,
     /// Who owns which keys.
     pub(crate) router: Router,
+    /// The other respools of the facade.
+    pub(crate) peers: Peers,
     /// How often a slot got another owner, or a connection another one in its place (see `topology`).
     pub(crate) route_epoch: u32,
     pub(crate) topology_waiters: Vec<ClientId>,
@@ -174,12 +184,14 @@ impl Engine {
         // What a configuration names was checked; without it, whatever is asked finds no owner.
         let eject = settings.shards.as_ref().and_then(|shards| shards.eject);
         let router = Router::new(shards_of(&settings).unwrap_or(None), eject);
+        let peers = Peers::new(&settings.facade, now);
         let mut engine = Self {
             settings,
             clients: Slab::default(),
             nodes: Slab::default(),
             first_node: NodeId::new(0, 0),
             router,
+            peers,
             route_epoch: 0,
             topology_waiters: Vec::new(),
             parked: VecDeque::new(),
@@ -219,6 +231,7 @@ impl Engine {
             conn_clients,
         };
         engine.begin_topology(now);
+        engine.begin_peers();
         engine
     }
 
@@ -351,7 +364,9 @@ impl Engine {
         self.clients.is_empty()
             && self.merges.is_empty()
             && self.parked.is_empty()
-            && self.upstreams.iter().all(|(_, up)| up.inflight.is_empty() && up.carried.is_none())
+            && self.upstreams.iter().all(|(_, up)| {
+                up.carried.is_none() && (up.inflight.is_empty() || up.key.lane == Lane::Peer)
+            })
     }
 
     /// Counters.

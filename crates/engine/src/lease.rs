@@ -250,9 +250,6 @@ impl Engine {
         let Some(upstream_id) = lease.upstream else { return };
         let of_client = |up: &crate::upstream::Upstream| up.role == Role::Leased(id);
         if self.upstreams.get(upstream_id).is_some_and(of_client) {
-            while let Some(upstream) = self.upstreams.get_mut(upstream_id)
-                && upstream.inflight.abandon().is_some()
-            {}
             self.remove_upstream(upstream_id);
         }
     }

@@ -50,6 +50,7 @@ pub mod merge;
 pub mod news;
 pub mod node;
 pub mod output;
+mod peers;
 pub mod pool;
 mod redirect;
 pub mod reject;

@@ -97,6 +97,12 @@ pub const SENTINEL_EVERY_MS: u64 = 1_000;
 /// Nodes that could answer reads are asked so often how they are, in milliseconds, while a policy sends reads to replicas.
 pub const ROLE_EVERY_MS: u64 = 1_000;
 
+/// The other respools of the facade are asked so often whether they live, in milliseconds; one that owes an answer is not asked again.
+pub const PEER_EVERY_MS: u64 = 1_000;
+
+/// So many failures in a row, and another respool counts as dead: one may be a restart or a lost packet.
+pub const PEER_FAILURES: u32 = 2;
+
 /// Scripts that are remembered, and their bytes together. The oldest go first; a call of one that went is the server's to answer.
 pub const SCRIPTS_MAX: usize = 1_024;
 

@@ -1,5 +1,5 @@
-//! What one worker tells the others: of the topology, so that servers are asked once for all of them, of shards that fail, and of
-//! scripts.
+//! What one worker tells the others: of the topology, so that servers are asked once for all of them, of shards and peers that fail, and
+//! of scripts.
 //!
 //! ```text
 //!   worker 3 ── Wanted ──▶ worker 0 ── CLUSTER SLOTS ──▶ a server
@@ -51,6 +51,13 @@ pub(crate) enum What {
     ShardFailed,
     /// A shard is left out, or takes part again.
     ShardOut(bool),
+    /// Another respool of the facade is dead, or lives again.
+    Peer {
+        /// Of its address among those announced.
+        index: usize,
+        /// Dead.
+        down: bool,
+    },
     /// A client loaded this script on all servers.
     Script(Arc<[u8]>),
     /// A client had the servers forget all scripts.
@@ -104,8 +111,12 @@ impl Engine {
     /// Another worker has news.
     pub fn handle_news(&mut self, now: Time, news: News) {
         let News { pool, what } = news;
+        if let What::Peer { index, down } = what {
+            return self.hear_of_peer(index, down);
+        }
         let Some(state) = self.router.pools.get_mut(usize::from(pool)) else { return };
         match what {
+            What::Peer { .. } => {}
             What::ShardFailed => self.shard_failed(now, pool),
             What::ShardOut(out) => self.hear_of_shard(now, pool, out),
             What::Script(body) => self.scripts.learn(body),

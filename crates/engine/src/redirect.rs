@@ -472,11 +472,12 @@ impl Engine {
             self.want_topology_of(node);
         }
         let mut half_given = self.upstreams.get(id).is_some_and(|up| up.forwarded > 0);
+        let in_doubt = self.before_lost_writes(id, &runs);
         let mut lost = Vec::new();
-        for run in runs {
+        for (run, in_doubt) in runs.into_iter().zip(in_doubt) {
             for index in 0..run.count {
                 let one = nth(&run, index);
-                if core::mem::take(&mut half_given) {
+                if core::mem::take(&mut half_given) || in_doubt {
                     lost.push(one);
                     continue;
                 }
@@ -487,6 +488,27 @@ impl Engine {
             }
         }
         lost
+    }
+
+    /// Of each run, whether a write of the same client stands behind it that may have been done: asked again, a read would see what its client
+    /// wrote after it.
+    fn before_lost_writes(&self, id: UpstreamId, runs: &[Run]) -> Vec<bool> {
+        let untouched = self.upstreams.get(id).map_or(0, |upstream| upstream.out.untouched_from());
+        let mut writers = BTreeSet::new();
+        let mut in_doubt: Vec<bool> = runs
+            .iter()
+            .rev()
+            .map(|run| {
+                let client = self.client_of(run.owner);
+                let before = client.is_some_and(|client| writers.contains(&client));
+                if !reads(run) && run.at < untouched {
+                    writers.extend(client);
+                }
+                before
+            })
+            .collect();
+        in_doubt.reverse();
+        in_doubt
     }
 
     fn rescue_one(
@@ -504,9 +526,6 @@ impl Engine {
         let Some((at, bytes)) = find_request(upstream, run, run.done + index) else {
             return Err(one);
         };
-        let reads = run
-            .command
-            .is_some_and(|command| command.row().flags.has(crate::command::Flags::READONLY));
         // One that was sent on before has its time already; without it, a read that kills its server would be sent for ever.
         let until = match run.tries {
             0 => now.plus_ms(self.settings.timeouts.failover_hold_ms),
@@ -514,7 +533,7 @@ impl Engine {
         };
         // A write that was sent on before has others behind it, on their way to where it came from: going there again it would be
         // overtaken.
-        let may_go_on = reads || (at >= upstream.out.untouched_from() && run.tries == 0);
+        let may_go_on = reads(run) || (at >= upstream.out.untouched_from() && run.tries == 0);
         if !may_go_on || until < now {
             return Err(one);
         }
@@ -539,6 +558,11 @@ impl Engine {
     }
 }
 
+/// Whether its command only reads.
+fn reads(run: &Run) -> bool {
+    run.command.is_some_and(|command| command.row().flags.has(crate::command::Flags::READONLY))
+}
+
 /// The run of the `index`-th request of `run` alone.
 fn nth(run: &Run, index: u32) -> Run {
     let mut owner = run.owner;
@@ -561,13 +585,17 @@ fn find_request(upstream: &Upstream, run: &Run, skip: u32) -> Option<(u64, Vec<u
         bulk_bytes_max: Limits::default().bulk_bytes_max.max(u64::from(u32::MAX)),
         ..RequestLimits::default()
     };
-    let mut at = run.at;
-    let mut skipped = 0;
+    // They are looked for one after the other: the next one begins where the last one was found, or thousands would cost millions of scans.
+    let (mut at, mut skipped) = match upstream.found.get() {
+        (begin, skipped, at) if begin == run.at && skipped <= skip => (at, skipped),
+        _ => (run.at, 0),
+    };
     loop {
         let bytes = upstream.out.bytes_at(at)?;
         let mut scanner = RequestScanner::default();
         let Ok(Scan::Complete { consumed, .. }) = scanner.scan(bytes, &limits) else { return None };
         if skipped == skip {
+            upstream.found.set((run.at, skip, at));
             return Some((at, bytes[..consumed].to_vec()));
         }
         skipped += 1;

@@ -11,6 +11,7 @@
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::limits::RETIRED_MAX;
+use crate::peers;
 use crate::upstream::Role;
 use alloc::vec::Vec;
 
@@ -35,8 +36,9 @@ impl Engine {
         let knows = |id: NodeId, pool: u16| {
             self.router.pools.get(usize::from(pool)).is_some_and(|state| state.knows(id))
         };
-        let stale =
-            self.nodes.iter().filter(|(id, node)| !knows(*id, node.pool) && !self.is_target(*id));
+        let stale = self.nodes.iter().filter(|(id, node)| {
+            node.pool != peers::POOL && !knows(*id, node.pool) && !self.is_target(*id)
+        });
         let stale: Vec<NodeId> = stale.map(|(id, _)| id).collect();
         for node in stale {
             self.retire_node(node);
@@ -73,10 +75,6 @@ impl Engine {
         }
         self.wake_waiters(id);
         if self.upstreams.get(id).is_some_and(|up| up.inflight.is_empty() || !up.is_ready()) {
-            // One that is not ready waits for nothing but answers to its greeting.
-            while let Some(upstream) = self.upstreams.get_mut(id)
-                && upstream.inflight.abandon().is_some()
-            {}
             self.remove_upstream(id);
         }
     }

@@ -131,6 +131,9 @@ pub struct Facade {
     pub on: bool,
     /// Addresses of its nodes: of this respool and others with the same servers behind. Empty: the address that a client connected to.
     pub announce: Vec<Address>,
+    /// Where this respool listens itself: an announced address that stands here is not asked whether it lives. One that we cannot tell to be
+    /// ours (we listen on all interfaces) is asked, which does no harm: we answer.
+    pub listens: Vec<Address>,
 }
 
 /// Keys spread over several pools.

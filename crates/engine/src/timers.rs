@@ -26,6 +26,7 @@ impl Engine {
             self.parked_at(),
             self.health_at(),
             self.probe_at(),
+            self.peers_at(),
         ];
         let upstreams =
             self.upstreams.iter().filter_map(|(_, up)| up.deadline(&self.settings.timeouts));
@@ -56,6 +57,7 @@ impl Engine {
         if !self.is_one() {
             self.topology_due(now);
         }
+        self.ask_peers(now);
         if self.lease_is_free() || self.lease_wait_ends().is_some_and(|at| at <= now) {
             self.wake_lease_waiters(now);
         }
@@ -87,6 +89,9 @@ impl Engine {
             State::Ready => match (upstream.stall, upstream.role) {
                 (Some(stall), _) => self.stall_due(now, id, stall.client),
                 (None, Role::Spare(_)) => self.remove_upstream(id),
+                (None, _) if upstream.key.lane == crate::upstream::Lane::Peer => {
+                    self.lose_upstream(now, id, "gave no answer", true);
+                }
                 (None, _) if upstream.inflight.is_empty() => self.ask_whether_alive(now, id),
                 (None, _) => {
                     self.stats.upstream_timeouts += 1;

@@ -307,9 +307,6 @@ impl Engine {
     /// The transfer of a client that is gone: whatever was written is half a request, so the connection goes with it.
     pub(crate) fn drop_transfer_of(&mut self, client: ClientId) {
         if let Some(id) = self.find_upstream(|up| up.role == Role::Transfer(client)) {
-            while let Some(upstream) = self.upstreams.get_mut(id)
-                && upstream.inflight.abandon().is_some()
-            {}
             self.remove_upstream(id);
         }
     }
@@ -318,6 +315,11 @@ impl Engine {
     pub(crate) fn remove_upstream(&mut self, id: UpstreamId) {
         self.wake_waiters(id);
         let Some(mut upstream) = self.upstreams.remove(id) else { return };
+        // Its own greeting, or what is of no use to a client that is gone. Everyone else was told before.
+        while let Some(run) = upstream.inflight.abandon() {
+            let of_one = matches!(upstream.role, Role::Transfer(_) | Role::Leased(_));
+            debug_assert!(of_one || matches!(run.owner, Owner::Own(_)), "somebody still waits");
+        }
         if upstream.has_socket() {
             self.actions.push_back(Action::CloseUpstream(id));
         }

@@ -13,6 +13,7 @@ use engine::settings::{
     Eject, Facade, Limits, Node, Password, Pool, Reads, Settings, ShardSettings, ShardsSettings,
     Timeouts,
 };
+use std::net::SocketAddr;
 
 /// How a server is greeted. `client_name` is the name that our connections get there.
 fn node(url: &UpstreamUrl, client_name: &str) -> Node {
@@ -97,11 +98,16 @@ fn shared_conns(per_node: usize, workers: usize) -> u16 {
 
 /// How respool shows itself to clients that know clusters.
 fn facade(config: &Config) -> Facade {
-    let announce = config.facade.announce.iter().map(|address| match address {
-        ListenAddress::Tcp(address) => Address::tcp(address.ip().to_string(), address.port()),
+    let tcp = |address: &SocketAddr| Address::tcp(address.ip().to_string(), address.port());
+    let listens = config.listen.iter().map(|address| match address {
+        ListenAddress::Tcp(address) => tcp(address),
         ListenAddress::Unix(path) => Address::Unix(path.to_string_lossy().into_owned()),
     });
-    Facade { on: config.facade.cluster, announce: announce.collect() }
+    Facade {
+        on: config.facade.cluster,
+        announce: config.facade.announce.iter().map(tcp).collect(),
+        listens: listens.collect(),
+    }
 }
 
 /// The settings of one worker's engine.

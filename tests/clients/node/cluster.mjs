@@ -50,6 +50,15 @@ export async function errorsEnd(names, set, get) {
   }
 }
 
+// Waits until a condition holds, which may be a promise.
+export async function comesTrue(condition) {
+  const deadline = Date.now() + recoveryMs;
+  while (!(await within(recoveryMs, condition()))) {
+    assert.ok(Date.now() < deadline, `not within ${recoveryMs} ms: ${condition}`);
+    await sleep(100);
+  }
+}
+
 // A promise that fails after a time: these libraries may hold a request while a node is away.
 export function within(ms, promise) {
   let timer;

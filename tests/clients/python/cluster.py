@@ -221,13 +221,16 @@ def every_node_is_used(r, addresses):
 
 @with_several
 def goes_on_when_a_node_dies_and_comes_back(r, addresses):
+    """The others take its share over, and give it back. The library asks for nodes after an error."""
+    everything = list(map(key, range(SPREAD)))
     first = share(r, addresses[0])
-    others = [name for name in map(key, range(SPREAD)) if name not in first]
-    assert len(first) > SPREAD / 5 and len(others) > SPREAD / 2
+    assert SPREAD / 5 < len(first) < SPREAD / 2, len(first)
     ask("kill", "0")
-    errors_end(r, others)
+    errors_end(r, everything)
+    assert share(r, addresses[0]) == []
     ask("start", "0")
-    errors_end(r, first + others)
+    share_is_back(r, addresses[0], first)
+    errors_end(r, everything)
 
 
 @balanced
@@ -239,6 +242,15 @@ def all_keys_go_on_when_a_respool_dies(r, _):
 def share(r, address):
     """The keys that the library asks this node for."""
     return [name for name in map(key, range(SPREAD)) if r.get_node_from_key(name).name == address]
+
+
+def share_is_back(r, address, names):
+    """Waits until the library, which asks for nodes again, asks this one for these keys as before."""
+    deadline = time.monotonic() + RECOVERY_S
+    while share(r, address) != names:
+        assert time.monotonic() < deadline, f"no share for {address}"
+        time.sleep(0.1)
+        r.nodes_manager.initialize()
 
 
 def errors_end(r, names):

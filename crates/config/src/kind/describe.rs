@@ -9,7 +9,7 @@ use engine::route::shard::BUCKETS_MAX;
 
 use super::entries::{MAP_FORMS, ZONE_FORMS};
 use super::{CPU_MAX, Kind};
-use crate::address::{LISTEN_FORMS, UPSTREAM_FORMS};
+use crate::address::{ANNOUNCE_FORMS, LISTEN_FORMS, UPSTREAM_FORMS};
 use crate::compile::Draft;
 use crate::sharding::SHARD_FORMS;
 
@@ -39,6 +39,7 @@ impl Kind {
                 format!("numbers of CPUs from 0 to {CPU_MAX}, or ranges such as \"0-3\"")
             }
             Self::Listen { .. } => LISTEN_FORMS.to_owned(),
+            Self::Announce { .. } => ANNOUNCE_FORMS.to_owned(),
             Self::Upstream { .. } => UPSTREAM_FORMS.to_owned(),
             Self::Shards { .. } => SHARD_FORMS.to_owned(),
             Self::Buckets { .. } => format!(
@@ -68,7 +69,7 @@ impl Kind {
             Self::Secret { .. } => "string (secret)",
             Self::Choice { .. } => "choice",
             Self::Cpus { .. } => "list of CPUs",
-            Self::Listen { .. } => "list of addresses",
+            Self::Listen { .. } | Self::Announce { .. } => "list of addresses",
             Self::Upstream { .. } => "URL",
             Self::Shards { .. } => "list of shards",
             Self::Buckets { .. } => "list of strings",
@@ -93,7 +94,7 @@ impl Kind {
             Self::Secret { .. } => "PASSWORD",
             Self::Choice { .. } => "NAME",
             Self::Cpus { .. } => "CPUS",
-            Self::Listen { .. } => "ADDRESS",
+            Self::Listen { .. } | Self::Announce { .. } => "ADDRESS",
             Self::Upstream { .. } => "URL",
             Self::Shards { .. } => "SHARD",
             Self::Buckets { .. } => "BUCKETS",
@@ -118,10 +119,8 @@ impl Kind {
             Self::Secret { .. } => None,
             Self::Choice { names, index, .. } => index(draft).map(|index| quoted(names()[index])),
             Self::Cpus { at } => Some(format!("{:?}", at(draft))),
-            Self::Listen { at } => Some(format!(
-                "[{}]",
-                at(draft).iter().map(|a| quoted(&a.to_string())).collect::<Vec<_>>().join(", ")
-            )),
+            Self::Listen { at } => Some(quoted_list(at(draft))),
+            Self::Announce { at } => Some(quoted_list(at(draft))),
             Self::Upstream { at } => Some(quoted(&at(draft).to_string())),
             Self::Commands { at } => {
                 let names: Vec<String> = at(draft).iter().map(|id| quoted(id.name())).collect();
@@ -143,6 +142,12 @@ fn shown_size(bytes: usize) -> String {
         .into_iter()
         .find(|(_, shift)| bytes != 0 && bytes.trailing_zeros() >= *shift)
         .map_or_else(|| format!("{bytes}B"), |(unit, shift)| format!("{}{unit}", bytes >> shift))
+}
+
+/// A TOML array of strings.
+fn quoted_list(items: &[impl ToString]) -> String {
+    let items: Vec<String> = items.iter().map(|item| quoted(&item.to_string())).collect();
+    format!("[{}]", items.join(", "))
 }
 
 /// A TOML basic string.

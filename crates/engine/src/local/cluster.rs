@@ -5,11 +5,13 @@
 //! node per announced address, each with an equal share of the slots. Any of them serves any slot, so a client that finds the
 //! "wrong" one is served and never redirected.
 //!
-//! What is announced is not watched: an address stays in the answers while nobody listens there.
+//! Of several announced addresses those that are known to be dead (`peers`) get no slots: the living share all of them. The address that a
+//! client is connected to lives, whatever is thought of it. Where nobody is left to be shown (a balancer's address that is not ours, say)
+//! all are.
 //!
 //! Not here: the real slots (`topology`), and what changes a cluster or looks into a slot (`CLUSTER FAILOVER`, `COUNTKEYSINSLOT`).
 //!
-//! Invariant: every slot is told of exactly once, and the same for all clients.
+//! Invariant: every slot is told of exactly once, and what is told depends on nothing but the list and who of it lives.
 
 use super::Call;
 use crate::command::ids;
@@ -29,8 +31,8 @@ struct Shown {
     host: String,
     port: u16,
     id: String,
-    first: u16,
-    last: u16,
+    /// The first and the last of its slots; none: it is dead.
+    slots: Option<(u16, u16)>,
 }
 
 impl Engine {
@@ -49,37 +51,58 @@ impl Engine {
         let Some(client) = self.clients.get(call.id) else { return Step::Gone };
         let protocol = client.protocol;
         let shown = self.shown(&client.identity.laddr);
-        let me =
-            shown.iter().find(|node| client.identity.laddr == node.address()).unwrap_or(&shown[0]);
+        let mine = shown.iter().find(|node| client.identity.laddr == node.address());
+        let me = mine.or_else(|| shown.iter().find(|node| node.slots.is_some()));
         let mut reply = Vec::new();
-        answer(&mut reply, call, &shown, me, protocol);
+        answer(&mut reply, call, &shown, me.unwrap_or(&shown[0]), self.peers.epoch(), protocol);
         self.say(call, |out| out.extend_from_slice(&reply))
     }
 
-    /// The nodes that are shown: those announced, or the address that this client connected to.
+    /// The nodes that are shown, at least one: those announced, or the address that this client connected to.
     fn shown(&self, laddr: &str) -> Vec<Shown> {
+        let mut living = Vec::new();
         let mut addresses: Vec<(String, u16)> = Vec::new();
-        for address in &self.settings.facade.announce {
+        for (index, address) in self.settings.facade.announce.iter().enumerate() {
             if let Address::Tcp { host, port } = address {
                 addresses.push((host.clone(), *port));
+                living.push(!self.peers.is_down(index) || address.label() == laddr);
             }
         }
         if addresses.is_empty() {
             let (host, port) = laddr.rsplit_once(':').unwrap_or((laddr, "0"));
             addresses.push((host.trim_matches(['[', ']']).to_string(), port.parse().unwrap_or(0)));
         }
-        let count = addresses.len();
-        let begin = |index: usize| (index * SLOTS / count) as u16;
-        let shown = addresses.into_iter().enumerate().map(|(index, (host, port))| {
-            let last = ((index + 1) * SLOTS / count - 1) as u16;
-            Shown { id: id_of(&host, port), host, port, first: begin(index), last }
-        });
-        shown.collect()
+        if !living.contains(&true) {
+            living = alloc::vec![true; addresses.len()];
+        }
+        share(addresses, &living)
     }
 }
 
+/// Equal shares for those that live, in the order of the list.
+fn share(addresses: Vec<(String, u16)>, living: &[bool]) -> Vec<Shown> {
+    let count = living.iter().filter(|lives| **lives).count();
+    let mut turn = 0;
+    let nodes = addresses.into_iter().zip(living).map(|((host, port), lives)| {
+        let slots = lives.then(|| {
+            let first = turn * SLOTS / count;
+            turn += 1;
+            (first as u16, (turn * SLOTS / count - 1) as u16)
+        });
+        Shown { id: id_of(&host, port), host, port, slots }
+    });
+    nodes.collect()
+}
+
 /// The reply of the node `me`; an error for a subcommand that the facade has not, or with the wrong number of arguments.
-fn answer(out: &mut Vec<u8>, call: &Call<'_>, shown: &[Shown], me: &Shown, protocol: Protocol) {
+fn answer(
+    out: &mut Vec<u8>,
+    call: &Call<'_>,
+    shown: &[Shown],
+    me: &Shown,
+    epoch: u64,
+    protocol: Protocol,
+) {
     let Some(word) = call.args.get(1) else { return reject::arity(out, "cluster") };
     // Replicas, failure reports: of a node, which must be one of those shown.
     let of_node = |out: &mut Vec<u8>, node: &[u8], reply: fn(&mut Vec<u8>)| {
@@ -96,7 +119,8 @@ fn answer(out: &mut Vec<u8>, call: &Call<'_>, shown: &[Shown], me: &Shown, proto
             encode::verbatim(out, *b"txt", nodes(shown, &me.id).as_bytes(), protocol);
         }
         ("cluster|info", []) => {
-            encode::verbatim(out, *b"txt", info(shown.len()).as_bytes(), protocol);
+            let text = info(shown, epoch);
+            encode::verbatim(out, *b"txt", text.as_bytes(), protocol);
         }
         ("cluster|myid" | "cluster|myshardid", []) => encode::bulk(out, me.id.as_bytes()),
         ("cluster|keyslot", [key]) => encode::integer(out, i64::from(slot(key))),
@@ -112,6 +136,11 @@ fn answer(out: &mut Vec<u8>, call: &Call<'_>, shown: &[Shown], me: &Shown, proto
         (name, _) if ANSWERED.contains(&name) => reject::arity(out, name),
         _ => reject::unknown_subcommand(out, "cluster", word),
     }
+}
+
+/// Those that live, with the first and the last of their slots.
+fn living(shown: &[Shown]) -> impl Iterator<Item = (&Shown, u16, u16)> {
+    shown.iter().filter_map(|node| node.slots.map(|(first, last)| (node, first, last)))
 }
 
 impl Shown {
@@ -132,11 +161,11 @@ fn id_of(host: &str, port: u16) -> String {
 }
 
 fn slots(out: &mut Vec<u8>, shown: &[Shown], protocol: Protocol) {
-    encode::array(out, shown.len());
-    for node in shown {
+    encode::array(out, living(shown).count());
+    for (node, first, last) in living(shown) {
         encode::array(out, 3);
-        encode::integer(out, i64::from(node.first));
-        encode::integer(out, i64::from(node.last));
+        encode::integer(out, i64::from(first));
+        encode::integer(out, i64::from(last));
         encode::array(out, 4);
         encode::bulk(out, node.host.as_bytes());
         encode::integer(out, i64::from(node.port));
@@ -151,13 +180,13 @@ fn shards(out: &mut Vec<u8>, shown: &[Shown], protocol: Protocol) {
         encode::bulk(out, name.as_bytes());
         encode::bulk(out, value.as_bytes());
     };
-    encode::array(out, shown.len());
-    for node in shown {
+    encode::array(out, living(shown).count());
+    for (node, first, last) in living(shown) {
         encode::map(out, 2, protocol);
         encode::bulk(out, b"slots");
         encode::array(out, 2);
-        encode::integer(out, i64::from(node.first));
-        encode::integer(out, i64::from(node.last));
+        encode::integer(out, i64::from(first));
+        encode::integer(out, i64::from(last));
         encode::bulk(out, b"nodes");
         encode::array(out, 1);
         encode::map(out, 7, protocol);
@@ -179,10 +208,12 @@ fn nodes(shown: &[Shown], me: &str) -> String {
         let (id, host, port) = (&node.id, &node.host, node.port);
         let bus = u32::from(port) + 10_000;
         let myself = if node.id == me { "myself,master" } else { "master" };
-        let (first, last) = (node.first, node.last);
-        text.push_str(&format!(
-            "{id} {host}:{port}@{bus} {myself} - 0 0 1 connected {first}-{last}\n"
-        ));
+        // As in a cluster whose slots went to others when this node failed.
+        let rest = match node.slots {
+            Some((first, last)) => format!("{myself} - 0 0 1 connected {first}-{last}"),
+            None => "master,fail - 0 0 1 disconnected".to_string(),
+        };
+        text.push_str(&format!("{id} {host}:{port}@{bus} {rest}\n"));
     }
     text
 }
@@ -203,8 +234,8 @@ fn help(out: &mut Vec<u8>) {
     encode::simple(out, b"    Print this help.");
 }
 
-fn info(nodes: usize) -> String {
-    let slots = SLOTS;
+fn info(shown: &[Shown], epoch: u64) -> String {
+    let (slots, nodes, size) = (SLOTS, shown.len(), living(shown).count());
     [
         "cluster_state:ok".to_string(),
         format!("cluster_slots_assigned:{slots}"),
@@ -212,8 +243,8 @@ fn info(nodes: usize) -> String {
         "cluster_slots_pfail:0".to_string(),
         "cluster_slots_fail:0".to_string(),
         format!("cluster_known_nodes:{nodes}"),
-        format!("cluster_size:{nodes}"),
-        "cluster_current_epoch:1".to_string(),
+        format!("cluster_size:{size}"),
+        format!("cluster_current_epoch:{epoch}"),
         "cluster_my_epoch:1".to_string(),
         "cluster_stats_messages_sent:0".to_string(),
         "cluster_stats_messages_received:0".to_string(),
@@ -254,11 +285,14 @@ mod tests {
     #[test]
     fn a_node_is_written_as_servers_write_it() {
         let id = id_of("h", 1);
-        let shown = [Shown { host: "h".into(), port: 1, id: id.clone(), first: 0, last: 16_383 }];
+        let shown = share(alloc::vec![("h".into(), 1)], &[true]);
         assert_eq!(
             nodes(&shown, &id),
             format!("{id} h:1@10001 myself,master - 0 0 1 connected 0-16383\n")
         );
+        let dead = share(alloc::vec![("g".into(), 1), ("h".into(), 1)], &[false, true]);
+        let other = format!("{} g:1@10001 master,fail - 0 0 1 disconnected\n", id_of("g", 1));
+        assert_eq!(nodes(&dead, &id), other + &nodes(&shown, &id));
         let mut out = Vec::new();
         slots(&mut out, &shown, Protocol::Resp2);
         assert!(out.starts_with(b"*1\r\n*3\r\n:0\r\n:16383\r\n*4\r\n$1\r\nh\r\n:1\r\n$40\r\n"));

@@ -1,6 +1,7 @@
 //! HELLO and AUTH: who a client is, and which protocol it speaks.
 //!
-//! A client gets the server's own answer to HELLO, with its id at the proxy put in: server, version, mode, role and modules are true. For that
+//! A client gets the server's own answer to HELLO, with its id at the proxy put in: server, version, role and modules are true, the mode is
+//! what respool shows itself as. For that
 //! an upstream of the wanted protocol must be ready, so the first such client waits for one; if the server refuses the protocol, its
 //! words are the answer.
 //!
@@ -45,7 +46,8 @@ impl Engine {
             return step;
         }
         let mut reply = Vec::new();
-        if !self.facts.write_hello(&mut reply, protocol, number) {
+        let as_cluster = self.settings.facade.on;
+        if !self.facts.write_hello(&mut reply, protocol, number, as_cluster) {
             // The server knows no HELLO.
             reject::unknown_command(&mut reply, call.args[0], call.args[1..].iter().copied());
             return self.say(call, |out| out.extend_from_slice(&reply));

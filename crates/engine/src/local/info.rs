@@ -22,7 +22,7 @@ use crate::settings::{Pool, Settings};
 use crate::stats::CommandStats;
 use crate::time::Time;
 use crate::upstream::greeting::ServerFacts;
-use crate::upstream::{Lane, Role, State};
+use crate::upstream::{Lane, Role, State, Upstream};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -81,7 +81,9 @@ impl Engine {
     #[must_use]
     pub fn report(&self) -> Report {
         let clients = || self.clients.iter().map(|(_, client)| client);
-        let upstreams = || self.upstreams.iter().map(|(_, upstream)| upstream);
+        // A peer is no server of anyone's requests.
+        let of_servers = |up: &&Upstream| up.key.lane != Lane::Peer;
+        let upstreams = || self.upstreams.iter().map(|(_, upstream)| upstream).filter(of_servers);
         let buffered = clients().map(|client| client.held_bytes()).sum::<usize>()
             + upstreams().map(|up| up.out.pending() + up.tail.len()).sum::<usize>();
         Report {
@@ -104,6 +106,7 @@ impl Engine {
         let shared = self
             .upstreams
             .iter()
+            .filter(|(_, up)| up.key.lane != Lane::Peer)
             .find(|(_, up)| up.role == Role::Shared && up.key.db == self.settings.node.db);
         match shared.map(|(_, upstream)| upstream) {
             None => "idle".to_string(),

@@ -94,32 +94,39 @@ impl ServerFacts {
         }
     }
 
-    /// Writes the server's answer to HELLO with the client's id in place of ours; false if there is none yet.
+    /// Writes the server's answer to HELLO with the client's id in place of ours; false if there is none yet. `as_cluster`: in the mode of
+    /// a cluster, whatever the server's is.
     #[must_use]
-    pub fn write_hello(&self, out: &mut Vec<u8>, protocol: Protocol, id: u64) -> bool {
+    pub fn write_hello(
+        &self,
+        out: &mut Vec<u8>,
+        protocol: Protocol,
+        id: u64,
+        as_cluster: bool,
+    ) -> bool {
         let Some(reply) = &self.hello[usize::from(protocol == Protocol::Resp3)] else {
             return false;
         };
-        // The field is found as bytes, so that whatever else the server says stays as it is.
+        // Fields are found as bytes, so that whatever else the server says stays as it is.
         const FIELD: &[u8] = b"$2\r\nid\r\n:";
-        let Some(at) = reply.windows(FIELD.len()).position(|window| window == FIELD) else {
-            out.extend_from_slice(reply);
-            return true;
-        };
-        let number = at + FIELD.len();
-        let end =
-            reply[number..].iter().position(|b| *b == b'\r').map_or(reply.len(), |n| number + n);
-        out.extend_from_slice(&reply[..number]);
-        out.extend_from_slice(id.to_string().as_bytes());
-        out.extend_from_slice(&reply[end..]);
+        let mut reply = reply.clone();
+        if let Some(at) = find(&reply, FIELD) {
+            let number = at + FIELD.len();
+            let end = reply[number..].iter().position(|b| *b == b'\r');
+            let end = end.map_or(reply.len(), |length| number + length);
+            reply.splice(number..end, id.to_string().bytes());
+        }
+        if as_cluster {
+            exchange(&mut reply, MODE_STANDALONE, MODE_CLUSTER);
+        }
+        out.extend_from_slice(&reply);
         true
     }
 }
 
 /// Whether the answer to HELLO says that the server is a copy of another one.
 pub fn says_replica(reply: &[u8]) -> bool {
-    let told = b"role\r\n$7\r\nreplica\r\n";
-    reply.windows(told.len()).any(|window| window == told)
+    find(reply, b"role\r\n$7\r\nreplica\r\n").is_some()
 }
 
 /// The zone that a server tells in its answer to HELLO, if it does.
@@ -135,15 +142,23 @@ pub fn zone(reply: &[u8]) -> Option<String> {
 /// The reply as a server gives it that stands alone and is nobody's copy: what a client of the proxy is connected to.
 fn as_one(reply: &[u8]) -> Vec<u8> {
     let mut reply = reply.to_vec();
-    for (told, shown) in [
-        (&b"mode\r\n$7\r\ncluster\r\n"[..], &b"mode\r\n$10\r\nstandalone\r\n"[..]),
-        (b"role\r\n$7\r\nreplica\r\n", b"role\r\n$6\r\nmaster\r\n"),
-    ] {
-        if let Some(at) = reply.windows(told.len()).position(|window| window == told) {
-            reply.splice(at..at + told.len(), shown.iter().copied());
-        }
-    }
+    exchange(&mut reply, MODE_CLUSTER, MODE_STANDALONE);
+    exchange(&mut reply, b"role\r\n$7\r\nreplica\r\n", b"role\r\n$6\r\nmaster\r\n");
     reply
+}
+
+const MODE_CLUSTER: &[u8] = b"mode\r\n$7\r\ncluster\r\n";
+const MODE_STANDALONE: &[u8] = b"mode\r\n$10\r\nstandalone\r\n";
+
+/// Puts `shown` where the reply says `told`.
+fn exchange(reply: &mut Vec<u8>, told: &[u8], shown: &[u8]) {
+    if let Some(at) = find(reply, told) {
+        reply.splice(at..at + told.len(), shown.iter().copied());
+    }
+}
+
+fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+    bytes.windows(wanted.len()).position(|window| window == wanted)
 }
 
 fn pairs(value: Value<'_>) -> Vec<(Value<'_>, Value<'_>)> {
@@ -181,10 +196,14 @@ mod tests {
         assert_eq!((facts.server.as_str(), facts.version.as_str()), ("redis", "7.0.15"));
         assert_eq!((facts.mode.as_str(), facts.role.as_str()), ("standalone", "master"));
         let mut out = Vec::new();
-        assert!(facts.write_hello(&mut out, Protocol::Resp2, 123_456));
+        assert!(facts.write_hello(&mut out, Protocol::Resp2, 123_456, false));
         let text = String::from_utf8(out).unwrap();
-        assert!(text.contains("id\r\n:123456\r\n$4\r\nmode"), "{text}");
-        assert!(!facts.write_hello(&mut Vec::new(), Protocol::Resp3, 1));
+        assert!(text.contains("id\r\n:123456\r\n$4\r\nmode\r\n$10\r\nstandalone"), "{text}");
+        assert!(!facts.write_hello(&mut Vec::new(), Protocol::Resp3, 1, false));
+        let mut out = Vec::new();
+        assert!(facts.write_hello(&mut out, Protocol::Resp2, 5, true));
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.contains("id\r\n:5\r\n$4\r\nmode\r\n$7\r\ncluster\r\n$4\r\nrole"), "{text}");
     }
 
     #[test]

@@ -27,6 +27,7 @@ use crate::time::Time;
 use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use inflight::Inflight;
 use resp::{Protocol, ReplyScanner};
 
@@ -59,6 +60,8 @@ pub enum Lane {
     Shared,
     /// A sentinel: our own questions, and its messages.
     Sentinel,
+    /// Another respool of the facade: nothing but our question whether it lives (see `peers`).
+    Peer,
     /// Commands that must not queue behind a running script: `SCRIPT KILL`, `FUNCTION KILL`.
     Control,
 }
@@ -155,6 +158,8 @@ pub struct Upstream {
     pub stalled_us: u64,
     /// When bytes last moved in either direction.
     pub progress_at: Time,
+    /// Where a request was last found in the output (`redirect`): where its run begins, how many stand before it, and where it stands.
+    pub(crate) found: Cell<(u64, u32, u64)>,
     /// What never left the connection before this one: it goes out first when this one is ready.
     pub(crate) carried: Option<Carried>,
     /// Failed connects in a row.
@@ -189,6 +194,7 @@ impl Upstream {
             stall: None,
             stalled_us: 0,
             progress_at: Time::default(),
+            found: Cell::new((u64::MAX, 0, 0)),
             carried: None,
             failures: 0,
             cause: String::new(),
@@ -254,6 +260,9 @@ impl Upstream {
         }
         if let Role::Spare(since) = self.role {
             return Some(since.plus_ms(crate::limits::SPARE_IDLE_MS));
+        }
+        if self.key.lane == Lane::Peer {
+            return self.inflight.front().map(|run| run.sent_at.plus_ms(timeouts.connect_ms));
         }
         if self.inflight.is_empty() {
             // On a connection of its own a PING could end up in a transaction.

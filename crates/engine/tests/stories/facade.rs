@@ -18,7 +18,7 @@ static CLUSTER_REPLICA: LazyLock<String> = LazyLock::new(|| {
 /// A facade with these nodes; none: the address that the client connected to.
 fn facade(announce: &[(&str, u16)]) -> Facade {
     let announce = announce.iter().map(|(host, port)| Address::tcp(*host, *port)).collect();
-    Facade { on: true, announce }
+    Facade { on: true, announce, ..Facade::default() }
 }
 
 /// A cluster that is shown as one.
@@ -306,4 +306,322 @@ fn its_answers_keep_their_place_in_a_pipeline() {
     story.node("n1").gets("GET a4").answers("\"a\"");
     story.client("a").gets(["\"a\"", ":12182", "\"b\""]);
     story.client("a").says(["CLIENT REPLY SKIP", "CLUSTER SLOTS", "PING"]).gets("+PONG");
+}
+
+/// Three respools p1, p2 and p3, of which this is none; its clients come over an address that is not announced.
+fn with_peers() -> Story {
+    let mut story = shown(&[("p1", 1), ("p2", 2), ("p3", 3)]);
+    for peer in ["p1", "p2", "p3"] {
+        story.node_says_to(peer, "PING", "+PONG");
+    }
+    story.after_ms(0);
+    story
+}
+
+/// Who has slots, in the words of CLUSTER SLOTS: `p1 0-5460, …`.
+fn shares(story: &mut Story) -> String {
+    shares_seen_by(story, "a")
+}
+
+fn shares_seen_by(story: &mut Story, client: &str) -> String {
+    let got = story.client(client).says("CLUSTER SLOTS").takes_text();
+    let mut words = got.split("\r\n").skip(1);
+    let mut shares = Vec::new();
+    while words.next().is_some_and(|word| word == "*3") {
+        let mut number =
+            || words.next().and_then(|word| word.strip_prefix(':')).unwrap().to_string();
+        let (first, last) = (number(), number());
+        let host = words.nth(2).unwrap();
+        shares.push(format!("{host} {first}-{last}"));
+        words.nth(3);
+    }
+    shares.join(", ")
+}
+
+fn info_line(story: &mut Story, name: &str) -> String {
+    let got = story.client("a").says("CLUSTER INFO").takes_text();
+    let line = got.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.unwrap_or_else(|| panic!("no {name} in {got}")).to_string()
+}
+
+const ALL: &str = "p1 0-5460, p2 5461-10921, p3 10922-16383";
+
+#[test]
+fn a_respool_that_is_dead_gets_no_slots_until_it_answers_again() {
+    let mut story = with_peers();
+    assert_eq!(shares(&mut story), ALL);
+    assert_eq!(info_line(&mut story, "cluster_current_epoch"), "1");
+    story.crashes("p2");
+    assert_eq!(shares(&mut story), ALL, "one failure may be a restart");
+    story.after_ms(1_000);
+    assert_eq!(shares(&mut story), "p1 0-8191, p3 8192-16383");
+    assert_eq!(info_line(&mut story, "cluster_current_epoch"), "2");
+    assert_eq!(info_line(&mut story, "cluster_known_nodes"), "3");
+    assert_eq!(info_line(&mut story, "cluster_size"), "2");
+    assert!(story.was_told("Peer { address: \"p2:2\", down: true }"));
+    let shards = story.client("a").says("CLUSTER SHARDS").takes_text();
+    assert!(shards.starts_with("*2\r\n") && !shards.contains("p2"), "{shards}");
+    let nodes = story.client("a").says("CLUSTER NODES").takes_text();
+    let lines: Vec<&str> = text(&nodes).lines().collect();
+    let ends = [
+        " p1:1@10001 myself,master - 0 0 1 connected 0-8191",
+        " p2:2@10002 master,fail - 0 0 1 disconnected",
+        " p3:3@10003 master - 0 0 1 connected 8192-16383",
+    ];
+    assert_eq!(lines.len(), 3);
+    assert!(lines.iter().zip(ends).all(|(line, end)| line.ends_with(end)), "{nodes}");
+    story.is_up("p2").after_ms(1_000);
+    assert_eq!(shares(&mut story), ALL);
+    assert_eq!(info_line(&mut story, "cluster_current_epoch"), "3");
+}
+
+#[test]
+fn who_lives_is_asked_once_a_second_with_nothing_but_ping() {
+    let mut story = shown(&[("p1", 1), ("p2", 2)]);
+    story.after_ms(0);
+    for peer in ["p1", "p2"] {
+        story.node(peer).gets("PING").gets_nothing().answers("+PONG");
+    }
+    for _ in 0..5 {
+        story.after_ms(999).node("p1").gets_nothing();
+        story.after_ms(1);
+        for peer in ["p1", "p2"] {
+            story.node(peer).gets("PING").gets_nothing().answers("+PONG");
+        }
+    }
+    assert_eq!((story.connects_to("p1"), story.connects_to("p2")), (1, 1));
+}
+
+#[test]
+fn no_password_goes_to_a_peer_and_an_error_is_a_sign_of_life() {
+    let mut story = Story::cluster_with(|settings| {
+        settings.facade = facade(&[("p1", 1), ("p2", 2)]);
+        settings.node.password = Some(engine::settings::Password::new("secret"));
+        settings.node.client_name = b"respool".to_vec();
+        settings.node.db = 3;
+    });
+    for _ in 0..10 {
+        story.after_ms(1_000);
+        story.node("p1").gets("PING").gets_nothing().answers("-NOAUTH Authentication required.");
+        story.node("p2").gets("PING").gets_nothing().answers("-LOADING x");
+    }
+    assert_eq!(shares(&mut story), "p1 0-8191, p2 8192-16383");
+}
+
+#[test]
+fn one_that_is_full_says_so_and_hangs_up_but_lives() {
+    let mut story = with_peers();
+    story.node_says_to("p2", "PING", "-ERR max number of clients reached");
+    for _ in 0..10 {
+        story.node("p2").dies("closed the connection");
+        story.after_ms(1_000);
+        assert_eq!(shares(&mut story), ALL);
+    }
+}
+
+#[test]
+fn one_that_hangs_is_dead_after_two_connects_or_answers_that_did_not_come() {
+    let mut story = shown(&[("p1", 1), ("p2", 2), ("p3", 3)]);
+    story.node_says_to("p1", "PING", "+PONG");
+    story.lets_connects_hang("p3");
+    story.after_ms(0).node("p2").gets("PING");
+    // The second question goes out with the second that follows; only one is under way.
+    story.after_ms(1_999);
+    assert_eq!(shares(&mut story), ALL);
+    story.after_ms(1_001);
+    assert_eq!(shares(&mut story), "p1 0-16383");
+    assert_eq!((story.open_conns_to("p2"), story.open_conns_to("p3")), (1, 1));
+    story.node("p2").gets("PING").answers("+PONG");
+    assert_eq!(shares(&mut story), "p1 0-8191, p2 8192-16383");
+    story.lets_connect("p3").node("p3").gets("PING").answers("+PONG");
+    assert_eq!(shares(&mut story), ALL);
+}
+
+#[test]
+fn one_that_answered_before_and_hangs_now_is_asked_again_over_a_new_connection() {
+    let mut story = shown(&[("p1", 1), ("p2", 2)]);
+    story.node_says_to("p1", "PING", "+PONG");
+    story.after_ms(0).node("p2").gets("PING").answers("+PONG");
+    story.after_ms(1_000).node("p2").gets("PING");
+    story.after_ms(999).node("p2").is_open();
+    story.after_ms(1).node_conn("p2", 1).is_closed();
+    story.after_ms(999).node_conn("p2", 2).gets("PING").gets_nothing();
+    assert_eq!(shares(&mut story), "p1 0-8191, p2 8192-16383");
+    story.after_ms(1);
+    assert_eq!(shares(&mut story), "p1 0-16383");
+    // It is asked for as long as it takes, and its answer counts at once.
+    story.after_ms(60_000);
+    story.node_says_to("p2", "PING", "+PONG").after_ms(2_000);
+    assert_eq!(shares(&mut story), "p1 0-8191, p2 8192-16383");
+}
+
+#[test]
+fn the_address_that_a_client_is_connected_to_lives_whatever_is_thought_of_it() {
+    let mut story = shown(&[("10.0.0.8", 1), ("10.0.0.9", 6_380), ("10.0.0.10", 3)]);
+    story.node_says_to("10.0.0.8", "PING", "+PONG");
+    story.is_down("10.0.0.9").is_down("10.0.0.10").after_ms(1_000);
+    assert_eq!(shares(&mut story), "10.0.0.8 0-8191, 10.0.0.9 8192-16383");
+    // Beside us nobody lives.
+    story.crashes("10.0.0.8").after_ms(1_000);
+    assert_eq!(shares(&mut story), "10.0.0.9 0-16383");
+}
+
+#[test]
+fn where_nobody_would_be_left_all_are_shown() {
+    let mut story = with_peers();
+    story.crashes("p1").crashes("p2").crashes("p3").after_ms(1_000);
+    assert_eq!(shares(&mut story), ALL);
+    assert!(!story.client("a").says("CLUSTER NODES").takes_text().contains("fail"));
+}
+
+#[test]
+fn our_own_address_is_not_asked_and_one_alone_is_not_either() {
+    let mut settings =
+        Settings { facade: facade(&[("10.0.0.9", 6_380), ("p2", 2)]), ..seeds(&["n1"]) };
+    settings.facade.listens = vec![Address::tcp("10.0.0.9", 6_380)];
+    let mut story = Story::with(settings);
+    story.after_ms(5_000);
+    assert_eq!((story.connects_to("10.0.0.9"), story.open_conns_to("p2")), (0, 1));
+    let mut story = shown(&[("p1", 1)]);
+    story.after_ms(5_000);
+    assert_eq!(story.connects_to("p1"), 0);
+    let mut story = Story::cluster_with(|settings| {
+        settings.facade = Facade { on: false, ..facade(&[("p1", 1), ("p2", 2)]) };
+    });
+    story.after_ms(5_000);
+    assert_eq!(story.connects_to("p1"), 0, "nobody is shown");
+}
+
+#[test]
+fn two_respools_that_see_the_same_alive_tell_the_same() {
+    let list = [("p1", 1), ("p2", 2), ("p3", 3), ("p4", 4)];
+    let see = |dead: &[&str]| {
+        let mut story = shown(&list);
+        for (peer, _) in list {
+            story.node_says_to(peer, "PING", "+PONG");
+        }
+        for peer in dead {
+            story.after_ms(700).crashes(peer);
+        }
+        story.after_ms(2_000);
+        let nodes = story.client("a").says("CLUSTER NODES").takes_text();
+        (shares(&mut story), nodes)
+    };
+    let (one, other) = (see(&["p4", "p1"]), see(&["p1", "p4"]));
+    assert_eq!(one.0, "p2 0-8191, p3 8192-16383");
+    assert_eq!(one, other);
+}
+
+#[test]
+fn the_first_worker_asks_and_the_others_hear() {
+    let with = |worker: u32| {
+        Story::cluster_with(|settings| {
+            settings.facade = facade(&[("p1", 1), ("p2", 2)]);
+            (settings.worker, settings.workers) = (worker, 2);
+        })
+    };
+    let (mut first, mut second) = (with(0), with(1));
+    first.node_says_to("p2", "PING", "+PONG").is_down("p1").after_ms(1_000);
+    second.after_ms(5_000);
+    assert_eq!((second.connects_to("p1"), second.connects_to("p2")), (0, 0));
+    let both = "p1 0-8191, p2 8192-16383";
+    assert_eq!((shares(&mut first), shares(&mut second)), ("p2 0-16383".into(), both.into()));
+    for (_, news) in first.tells() {
+        second.hears(news);
+    }
+    assert_eq!(shares(&mut second), "p2 0-16383");
+    assert_eq!(info_line(&mut second, "cluster_current_epoch"), "2");
+    first.is_up("p1").node_says_to("p1", "PING", "+PONG").after_ms(1_000);
+    for (_, news) in first.tells() {
+        second.hears(news);
+    }
+    assert_eq!((shares(&mut first), shares(&mut second)), (both.into(), both.into()));
+    assert_eq!(info_line(&mut second, "cluster_current_epoch"), "3");
+}
+
+#[test]
+fn peers_are_no_servers() {
+    let mut story = Story::warm_cluster_with(|settings| {
+        settings.facade = facade(&[("p1", 1), ("p2", 2)]);
+        settings.pool = seeds(&["n1"]).pool;
+    });
+    for peer in ["p1", "p2"] {
+        story.node(peer).gets("PING").answers("+PONG");
+        story.node_says_to(peer, "PING", "+PONG");
+    }
+    let got = story.client("a").says("INFO upstreams").takes_text();
+    for line in ["upstream_connections:3", "upstream_connects:3", "upstream_inflight:0"] {
+        assert!(got.contains(line), "{line} is not in {got}");
+    }
+    story.client("a").says(["DBSIZE", "SCAN 0"]);
+    for node in ["n1", "n2", "n3"] {
+        story.node(node).gets("DBSIZE").answers(":1");
+    }
+    story.node("n1").gets("SCAN 0").answers("*2\r\n$1\r\n0\r\n*0\r\n");
+    assert!(story.client("a").takes_text().starts_with(":3\r\n*2\r\n"));
+    // New tables, and failures of peers, change nothing of that.
+    story.crashes("p2").after_ms(20_000);
+    assert!(story.asked_for_the_table().iter().all(|node| node.starts_with('n')));
+    story.cluster_is("0-16383 n1").after_ms(20_000);
+    assert_eq!((story.open_conns_to("p1"), story.open_conns_to("n2")), (1, 0));
+    assert_eq!(shares(&mut story), "p1 0-16383");
+    let got = story.client("a").says("INFO upstreams").takes_text();
+    for line in ["upstream_connections:1", "upstream_failures:0", "upstream_losses:0"] {
+        assert!(got.contains(line), "{line} is not in {got}");
+    }
+    assert!(!story.was_told("NodeDown") && !story.was_told("UpstreamLost"));
+}
+
+#[test]
+fn one_server_with_peers_is_told_of_as_itself() {
+    let mut story =
+        Story::with(Settings { facade: facade(&[("p1", 1), ("p2", 2)]), ..Settings::default() });
+    story.is_down("p1").after_ms(3_000);
+    let got = story.client("a").says("INFO upstreams").takes_text();
+    assert!(got.contains("node_0_state:idle"), "{got}");
+    story.client("a").says("GET k");
+    story.server().gets("GET k").answers("\"v\"");
+    story.client("a").gets("\"v\"");
+    let got = story.client("a").says("INFO upstreams").takes_text();
+    assert!(got.contains("node_0_state:ready"), "{got}");
+}
+
+#[test]
+fn a_peer_that_stays_dead_holds_up_no_pipeline() {
+    let mut story =
+        Story::warm_cluster_with(|settings| settings.facade = facade(&[("p1", 1), ("p2", 2)]));
+    story.crashes("p1").after_ms(3_000);
+    story.client("a").says("GET a4");
+    story.node("n1").gets("GET a4");
+    story.after_ms(2_000);
+    // While the first is under way the second goes out as well, to the same connection.
+    story.client("a").says("GET a8");
+    story.node("n1").gets("GET a8").answers(["nil", "nil"]);
+    story.client("a").gets(["nil", "nil"]);
+}
+
+#[test]
+fn one_that_drains_asks_nobody() {
+    let mut story = with_peers();
+    story.engine.drain();
+    story.node_says_to("p1", "PING", "-ERR not answered").after_ms(1_000);
+    let before = story.node("p1").writes();
+    story.after_ms(10_000);
+    assert_eq!(story.node("p1").writes(), before);
+    assert!(story.engine.is_quiet());
+}
+
+#[test]
+fn hello_says_that_it_is_a_cluster() {
+    let mode = |mode: &str| format!("$4\r\nmode\r\n${}\r\n{mode}\r\n", mode.len());
+    for protocol in ["HELLO 2", "HELLO 3"] {
+        let settings = Settings { facade: facade(&[]), ..Settings::default() };
+        let got = Story::with(settings).client("a").says(protocol).takes_text();
+        assert!(
+            got.contains(&mode("cluster")) && got.contains("$4\r\nrole\r\n$6\r\nmaster"),
+            "{got}"
+        );
+        let got = Story::new().client("a").says(protocol).takes_text();
+        assert!(got.contains(&mode("standalone")), "{got}");
+    }
 }

@@ -196,6 +196,12 @@ impl<D: Driver> Worker<D> {
                 Notice::Shard { name, out: false } => {
                     tracing::warn!(worker, shard = %name, "shard takes part again");
                 }
+                Notice::Peer { address, down: true } => {
+                    tracing::warn!(worker, %address, "respool of the facade is dead: its slots go to the others");
+                }
+                Notice::Peer { address, down: false } => {
+                    tracing::warn!(worker, %address, "respool of the facade lives again");
+                }
                 Notice::ClientClosed { client, addr, cause } => {
                     tracing::warn!(worker, client, %addr, %cause, "client closed");
                 }

@@ -8,6 +8,7 @@
 //!   nodes     addresses, partitions, losses, newcomers   rows 3, 6, 10 to 16
 //!   options   address map, connections per node, zones, commands kept to the primary, password files
 //!   health    lost without a word, left out, asked too much; scripts
+//!   facade    several respools that show themselves as a cluster
 //!   keys      requests for several keys or all servers   rows 25, 26
 //!   alike     a cluster beside a single server
 //!   sentinel  +switch-master and its neighbours
@@ -18,6 +19,7 @@
 //! Invariant: a test waits for states and never for times, except where a time is what it judges.
 
 mod alike;
+mod facade;
 mod failover;
 mod health;
 mod keys;
