@@ -13,10 +13,15 @@ ROUNDS ?= 5
 PREDIXY ?=
 PROGRAMS := --respool $(RESPOOL) $(if $(PREDIXY),--predixy $(PREDIXY))
 
-.PHONY: help build build-bench demo test test-long check clients bench cost fuzz docs
+# For `make test-faults`: seconds of each phase, and the rows to run (all if none is named), as in
+# `make test-faults FAULT_S=10 ROWS="row_01 row_13"`
+FAULT_S ?= 30
+ROWS ?=
+
+.PHONY: help build build-bench demo test test-long test-faults check clients bench cost fuzz docs
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## installs what is missing, builds, runs a private Redis with respool in front of it
 	@scripts/install demo
@@ -28,6 +33,10 @@ test: ## installs what is missing and runs everything; the last line counts the 
 
 test-long: ## the same with long variants (big values, many seeds, fuzzing); up to an hour
 	@scripts/test --long
+
+test-faults: ## the fault matrix with load before, during and after each fault; half an hour or more
+	@scripts/install test
+	@RESPOOL_FAULT_S=$(FAULT_S) scripts/test-faults $(ROWS)
 
 check: ## the quick part of `make test`: tidy, format, clippy, cargo's tests
 	cargo xtask ci

@@ -14,6 +14,7 @@
 //! Invariant: as long as no cut or reset is asked for, both sides see exactly the bytes of the
 //! other, in order.
 
+use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -32,6 +33,9 @@ const CHUNK_BYTES: usize = 32 * 1024;
 /// More connections than this are refused: a bound on threads, far above what tests open.
 const CONNS_MAX: usize = 512;
 
+/// Bytes under way on a long line, per connection and direction; more are left with their sender.
+const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
 /// What is done to the bytes. The default passes them on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
@@ -44,7 +48,16 @@ pub struct Faults {
     /// Pass nothing on and, but for one chunk, read nothing, while connections stay open (both
     /// directions).
     pub blackhole: bool,
-    /// Close new connections at once.
+    /// As `blackhole`, but only what clients send: replies come through.
+    pub hold_requests: bool,
+    /// As `blackhole`, but only what the server sends: requests come through and are executed.
+    pub hold_replies: bool,
+    /// As on a long line: each chunk arrives so much later, and those behind it are under way
+    /// meanwhile (both directions). `latency` lets one chunk at a time under way.
+    pub line_delay: Duration,
+    /// The delay of each chunk differs by up to this, to both sides; the order stays.
+    pub line_jitter: Duration,
+    /// Reset new connections at once.
     pub refuse: bool,
 }
 
@@ -78,6 +91,7 @@ struct Shared {
     accepted: AtomicUsize,
     open: AtomicUsize,
     cuts: AtomicUsize,
+    refused: AtomicUsize,
 }
 
 impl Relay {
@@ -94,6 +108,7 @@ impl Relay {
             accepted: AtomicUsize::new(0),
             open: AtomicUsize::new(0),
             cuts: AtomicUsize::new(0),
+            refused: AtomicUsize::new(0),
         });
         let listener = TcpListener::bind(Port::v4().release()).expect("a port for the relay");
         listener.set_nonblocking(true).expect("non-blocking listener");
@@ -135,6 +150,11 @@ impl Relay {
         self.shared.accepted.load(Ordering::Acquire)
     }
 
+    /// Connections refused since the start.
+    pub fn refused(&self) -> usize {
+        self.shared.refused.load(Ordering::Acquire)
+    }
+
     /// Connections open now.
     pub fn open(&self) -> usize {
         self.shared.open.load(Ordering::Acquire)
@@ -171,6 +191,8 @@ fn accept_loop(listener: &TcpListener, shared: &Arc<Shared>) {
 fn admit(client: TcpStream, shared: &Arc<Shared>) {
     let full = shared.open.load(Ordering::Acquire) >= CONNS_MAX;
     if full || lock(&shared.faults).refuse {
+        shared.refused.fetch_add(1, Ordering::AcqRel);
+        let _ = rustix::net::sockopt::set_socket_linger(&client, Some(Duration::ZERO));
         return;
     }
     shared.accepted.fetch_add(1, Ordering::AcqRel);
@@ -261,10 +283,19 @@ fn pump(pair: &Pair, down: bool) {
     let (mut from, to) =
         if down { (&pair.server, &pair.client) } else { (&pair.client, &pair.server) };
     let mut chunk = vec![0; CHUNK_BYTES];
+    let mut line = Line::default();
     while !pair.is_over() {
+        if !line.deliver(pair, to, down) {
+            return;
+        }
+        if line.bytes >= LINE_BYTES_MAX {
+            thread::sleep(TICK / 5);
+            continue;
+        }
         let count = match from.read(&mut chunk) {
             Ok(0) => {
                 // A half close is passed on as one; the other direction goes on.
+                line.drain(pair, to, down);
                 let _ = to.shutdown(Shutdown::Write);
                 return;
             }
@@ -273,10 +304,14 @@ fn pump(pair: &Pair, down: bool) {
             Err(_) => return pair.end(End::Reset),
         };
         let (allowed, cut) = if down { pair.allowance(count) } else { (count, None) };
-        if !pass_on(pair, to, &chunk[..allowed]) {
+        let faults = *lock(&pair.shared.faults);
+        if line.takes(&faults) {
+            line.enter(&chunk[..allowed], &faults);
+        } else if !pass_on(pair, to, &chunk[..allowed], down) {
             return;
         }
         if let Some(end) = cut {
+            line.drain(pair, to, down);
             pair.end(end);
             pair.shared.cuts.fetch_add(1, Ordering::AcqRel);
             return;
@@ -284,13 +319,58 @@ fn pump(pair: &Pair, down: bool) {
     }
 }
 
+/// What is under way on a long line, in one direction of one connection.
+#[derive(Default)]
+struct Line {
+    /// When each chunk arrives; the times rise.
+    chunks: VecDeque<(Instant, Vec<u8>)>,
+    bytes: usize,
+    /// Chunks so far: the jitter goes up and down with them, the same in each run.
+    entered: u32,
+}
+
+impl Line {
+    /// Whether a chunk goes over the line: also behind the last one that does.
+    fn takes(&self, faults: &Faults) -> bool {
+        !faults.line_delay.is_zero() || !self.chunks.is_empty()
+    }
+
+    fn enter(&mut self, bytes: &[u8], faults: &Faults) {
+        // 0, 4, 1, 5, 2, 6, 3 sevenths from the least to the greatest delay: far from steady.
+        let step = self.entered * 4 % 7;
+        self.entered = (self.entered + 1) % 7;
+        let least = faults.line_delay.saturating_sub(faults.line_jitter);
+        let arrives = Instant::now() + least + faults.line_jitter * 2 * step / 7;
+        let arrives = self.chunks.back().map_or(arrives, |(last, _)| arrives.max(*last));
+        self.bytes += bytes.len();
+        self.chunks.push_back((arrives, bytes.to_vec()));
+    }
+
+    /// Passes on what has arrived; `false` when the connection is over.
+    fn deliver(&mut self, pair: &Pair, to: &TcpStream, down: bool) -> bool {
+        while self.chunks.front().is_some_and(|(arrives, _)| *arrives <= Instant::now()) {
+            let Some((_, bytes)) = self.chunks.pop_front() else { break };
+            self.bytes -= bytes.len();
+            if !pass_on(pair, to, &bytes, down) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Waits for all that is under way, before an end.
+    fn drain(&mut self, pair: &Pair, to: &TcpStream, down: bool) {
+        while !self.chunks.is_empty() && self.deliver(pair, to, down) && wait(pair, TICK / 5) {}
+    }
+}
+
 /// Writes with the faults that are set now; `false` when the connection is over.
-fn pass_on(pair: &Pair, to: &TcpStream, bytes: &[u8]) -> bool {
+fn pass_on(pair: &Pair, to: &TcpStream, bytes: &[u8], down: bool) -> bool {
     let faults = *lock(&pair.shared.faults);
     // The time that the bytes take on a slow line passes before they are there, not after.
     let micros = (bytes.len() as u64 * 1_000_000).checked_div(faults.bandwidth_bytes_per_s);
     let delay = faults.latency + Duration::from_micros(micros.unwrap_or(0));
-    if !wait(pair, delay) || !leave_hole(pair) {
+    if !wait(pair, delay) || !leave_hole(pair, down) {
         return false;
     }
     // 1, 2, 3, 1, 2, 3 …: every split of short frames is met within a few requests.
@@ -308,8 +388,11 @@ fn pass_on(pair: &Pair, to: &TcpStream, bytes: &[u8]) -> bool {
 }
 
 /// Holds bytes back as long as there is a black hole; a thread in it reads nothing more either.
-fn leave_hole(pair: &Pair) -> bool {
-    while lock(&pair.shared.faults).blackhole {
+fn leave_hole(pair: &Pair, down: bool) -> bool {
+    let holds = |faults: Faults| {
+        faults.blackhole || if down { faults.hold_replies } else { faults.hold_requests }
+    };
+    while holds(*lock(&pair.shared.faults)) {
         if !wait(pair, TICK) {
             return false;
         }
@@ -424,5 +507,46 @@ mod tests {
         conn.command(&["ECHO", &value]).expect("reply");
         // 20 kB up and 20 kB down at 100 kB/s.
         assert!(begun.elapsed() >= Duration::from_millis(400), "{:?}", begun.elapsed());
+    }
+
+    #[test]
+    fn one_direction_can_be_held() {
+        let (server, relay, mut conn) = setup();
+        conn.set_timeout(Duration::from_millis(300));
+        relay.set(|faults| faults.hold_replies = true);
+        assert!(conn.command(&["INCR", "n"]).is_err());
+        assert_eq!(server.connect().ask("GET n"), "$1\r\n1\r\n", "it was executed");
+        relay.set(|faults| faults.hold_replies = false);
+        assert_eq!(conn.reply().expect("late"), b":1\r\n");
+        relay.set(|faults| faults.hold_requests = true);
+        assert!(conn.command(&["INCR", "n"]).is_err());
+        assert_eq!(server.connect().ask("GET n"), "$1\r\n1\r\n", "it was not");
+        relay.set(|faults| faults.hold_requests = false);
+        assert_eq!(conn.reply().expect("late"), b":2\r\n");
+    }
+
+    #[test]
+    fn a_long_line_delays_all_chunks_alike_and_keeps_their_order() {
+        let (_server, relay, mut conn) = setup();
+        relay.set(|faults| {
+            faults.line_delay = Duration::from_millis(100);
+            faults.line_jitter = Duration::from_millis(20);
+        });
+        let begun = Instant::now();
+        for number in 0..10 {
+            conn.send_command(&["ECHO", &number.to_string()]).expect("sent");
+            thread::sleep(Duration::from_millis(15));
+        }
+        for number in 0..10 {
+            assert_eq!(conn.reply().expect("reply"), format!("$1\r\n{number}\r\n").as_bytes());
+        }
+        // One after the other they would take two seconds.
+        let took = begun.elapsed();
+        assert!(
+            took >= Duration::from_millis(250) && took < Duration::from_millis(1_500),
+            "{took:?}"
+        );
+        relay.set(|faults| *faults = Faults::default());
+        assert_eq!(conn.ask("PING"), "+PONG\r\n");
     }
 }

@@ -13,6 +13,8 @@
 //!
 //! Invariant: a live key outside of a batch is exact.
 
+use std::time::Instant;
+
 use rand::Rng;
 use rand::rngs::StdRng;
 
@@ -34,6 +36,8 @@ pub(super) struct Text {
     /// Values that may be there, once the key is tainted.
     pub(super) possible: Vec<Option<Vec<u8>>>,
     pub(super) tainted: bool,
+    /// The number in each acknowledged value, and when it was acknowledged (see [`Book::timed`]).
+    pub(super) acks: Vec<(u64, Instant)>,
 }
 
 /// A counter.
@@ -45,6 +49,8 @@ pub(super) struct Counter {
     pub(super) acked: u64,
     pub(super) unknown: u64,
     pub(super) tainted: bool,
+    /// When each INCR was acknowledged.
+    pub(super) acks: Vec<Instant>,
 }
 
 /// A key that only grows, by numbered tokens.
@@ -56,6 +62,8 @@ pub(super) struct Log {
     pub(super) acked: Vec<String>,
     pub(super) unknown: Vec<String>,
     pub(super) tainted: bool,
+    /// When each token of `acked` was acknowledged; empty in a book that is not timed.
+    pub(super) acks: Vec<Instant>,
 }
 
 impl Log {
@@ -87,6 +95,10 @@ impl Retired {
 pub(super) struct Book {
     /// `seed:client`, with which all names and values of this client begin.
     pub(super) owner: String,
+    /// Hash tags of the keys by their place, around again; empty for none.
+    tags: Vec<String>,
+    /// Whether the times of acknowledgements are kept, for a run in which some may be lost.
+    pub(super) timed: bool,
     made: u64,
     sequence: u64,
     pub(super) texts: Vec<Text>,
@@ -96,13 +108,28 @@ pub(super) struct Book {
 }
 
 impl Book {
+    /// Without a hash tag.
+    #[cfg(test)]
     pub(super) fn new(seed: u64, client: u32) -> Self {
-        let owner = format!("{seed}:{client}");
-        let (texts, counters, logs) = (Vec::new(), Vec::new(), Vec::new());
-        let mut book =
-            Self { owner, made: 0, sequence: 0, texts, counters, logs, retired: Vec::new() };
-        for _ in 0..KEYS {
-            let (text, counter, log) = (book.new_text(), book.new_counter(), book.new_log());
+        Self::with_tags(seed, client, Vec::new())
+    }
+
+    /// Fresh keys, with these hash tags in turn if there are any. A key that takes the place of another
+    /// one has its tag, so that keys do not drift away from a server that fails.
+    pub(super) fn with_tags(seed: u64, client: u32, tags: Vec<String>) -> Self {
+        let mut book = Self {
+            owner: format!("{seed}:{client}"),
+            tags,
+            timed: false,
+            made: 0,
+            sequence: 0,
+            texts: Vec::new(),
+            counters: Vec::new(),
+            logs: Vec::new(),
+            retired: Vec::new(),
+        };
+        for at in 0..KEYS {
+            let (text, counter, log) = (book.new_text(at), book.new_counter(at), book.new_log(at));
             book.texts.push(text);
             book.counters.push(counter);
             book.logs.push(log);
@@ -137,17 +164,17 @@ impl Book {
     pub(super) fn end_batch(&mut self) {
         for at in 0..KEYS {
             if self.texts[at].tainted {
-                let fresh = self.new_text();
+                let fresh = self.new_text(at);
                 let old = std::mem::replace(&mut self.texts[at], fresh);
                 self.retire(Retired::Text(old));
             }
             if self.counters[at].tainted {
-                let fresh = self.new_counter();
+                let fresh = self.new_counter(at);
                 let old = std::mem::replace(&mut self.counters[at], fresh);
                 self.retire(Retired::Counter(old));
             }
             if self.logs[at].tainted || self.logs[at].planned.len() > LOG_TOKENS_MAX {
-                let fresh = self.new_log();
+                let fresh = self.new_log(at);
                 let old = std::mem::replace(&mut self.logs[at], fresh);
                 self.retire(Retired::Log(old));
             }
@@ -169,20 +196,22 @@ impl Book {
         }
     }
 
-    fn name(&mut self, kind: &str) -> String {
+    fn name(&mut self, kind: &str, at: usize) -> String {
         self.made += 1;
-        format!("{}:{kind}{}", self.owner, self.made)
+        let tag = self.tags.get(at % self.tags.len().max(1));
+        let tag = tag.map_or(String::new(), |tag| format!("{{{tag}}}"));
+        format!("{tag}{}:{kind}{}", self.owner, self.made)
     }
 
-    fn new_text(&mut self) -> Text {
-        Text { name: self.name("text"), ..Text::default() }
+    fn new_text(&mut self, at: usize) -> Text {
+        Text { name: self.name("text", at), ..Text::default() }
     }
 
-    fn new_counter(&mut self) -> Counter {
-        Counter { name: self.name("counter"), ..Counter::default() }
+    fn new_counter(&mut self, at: usize) -> Counter {
+        Counter { name: self.name("counter", at), ..Counter::default() }
     }
 
-    fn new_log(&mut self) -> Log {
-        Log { name: self.name("log"), ..Log::default() }
+    fn new_log(&mut self, at: usize) -> Log {
+        Log { name: self.name("log", at), ..Log::default() }
     }
 }

@@ -14,12 +14,16 @@ use rand::{Rng, SeedableRng};
 
 use super::book::Book;
 use super::judge::{self, Answer};
+use super::timeline::Batch;
 use super::{Checker, Rule, Verdict, Violation};
 use crate::conn::{Conn, is_gone};
 use crate::frames::{quote, request};
 
 /// Requests and expected replies of one batch, unless a single one is larger.
 const BATCH_BYTES_MAX: usize = 256 * 1024;
+/// Longest payload of an ECHO or PING. What a proxy answers itself it has to keep as a whole, and
+/// respool refuses to do so for more than `limits.large_request_bytes`.
+const ECHO_BYTES_MAX: usize = 128 * 1024;
 /// Pause after a batch with errors. Clients that ask on at full speed while nothing works would
 /// fill a run with errors.
 const ERROR_PAUSE: Duration = Duration::from_millis(3);
@@ -31,6 +35,8 @@ const CONNECT_PAUSE: Duration = Duration::from_millis(10);
 pub(super) enum Plan {
     /// SET of a text to this value.
     Set(usize, Vec<u8>),
+    /// MSET of different texts, each to its value.
+    Mset(Vec<(usize, Vec<u8>)>),
     /// GET of a text; the value that it has at this point of the batch.
     Get(usize, Option<Vec<u8>>),
     /// MGET of texts, each with its value at this point.
@@ -51,6 +57,13 @@ impl Plan {
         let text = |at: &usize| book.texts[*at].name.as_bytes();
         match self {
             Self::Set(at, value) => request(&[b"SET", text(at), value]),
+            Self::Mset(pairs) => {
+                let mut args: Vec<&[u8]> = vec![b"MSET"];
+                for (at, value) in pairs {
+                    args.extend([text(at), value]);
+                }
+                request(&args)
+            }
             Self::Get(at, _) => request(&[b"GET", text(at)]),
             Self::Mget(keys) => {
                 let mut args: Vec<&[u8]> = vec![b"MGET"];
@@ -72,6 +85,7 @@ impl Plan {
         let of = |value: &Option<Vec<u8>>| value.as_ref().map_or(0, Vec::len);
         64 + match self {
             Self::Set(_, value) | Self::ReadLog(_, value) => value.len(),
+            Self::Mset(pairs) => pairs.iter().map(|(_, value)| 64 + value.len()).sum(),
             Self::Get(_, value) => of(value),
             Self::Mget(keys) => keys.iter().map(|(_, value)| 64 + of(value)).sum(),
             Self::Incr(..) | Self::Append(..) => 0,
@@ -87,12 +101,15 @@ pub(super) fn run(checker: &Checker, number: u32) -> (Verdict, Book) {
         checker,
         resp3: checker.mixed_protocols && number % 2 == 1,
         rng: StdRng::seed_from_u64(seed),
-        book: Book::new(checker.seed, number),
+        book: Book::with_tags(checker.seed, number, checker.tags_of(number)),
         verdict: Verdict::default(),
     };
+    client.book.timed = checker.losses.is_some();
     let end = Instant::now() + checker.duration;
+    std::thread::sleep(checker.pace * number / checker.clients.max(1));
     let mut conn = None;
     while Instant::now() < end && !checker.stopped() {
+        let begun = Instant::now();
         conn = match conn.take().or_else(|| client.connect()) {
             Some(conn) => client.batch(conn),
             None => continue,
@@ -100,6 +117,7 @@ pub(super) fn run(checker: &Checker, number: u32) -> (Verdict, Book) {
         if !client.verdict.violations.is_empty() {
             checker.stop.store(true, std::sync::atomic::Ordering::Release);
         }
+        std::thread::sleep(checker.pace.saturating_sub(begun.elapsed()));
     }
     (client.verdict, client.book)
 }
@@ -141,6 +159,7 @@ impl Client<'_> {
         self.verdict.requests += plans.len() as u64;
         let begun = Instant::now();
         let errors_before = self.verdict.errors;
+        let unknown_before = self.verdict.unknown;
         let sent = conn.send(&bytes);
         let mut fate = sent.err();
         for plan in &plans {
@@ -161,7 +180,15 @@ impl Client<'_> {
                 }
             }
         }
-        self.verdict.slowest = self.verdict.slowest.max(begun.elapsed());
+        let took = begun.elapsed();
+        self.verdict.slowest = self.verdict.slowest.max(took);
+        if self.checker.timeline {
+            let failed =
+                self.verdict.errors - errors_before + self.verdict.unknown - unknown_before;
+            // A batch has at most some thousand requests, so both fit.
+            let (requests, failed) = (plans.len() as u32, failed as u32);
+            self.verdict.batches.push(Batch { begun, took, requests, failed });
+        }
         self.book.end_batch();
         if let Some(error) = fate {
             self.note_end(&error, plans.len());
@@ -186,9 +213,27 @@ impl Client<'_> {
             return;
         }
         self.verdict.answered += 1;
-        if let Answer::Wrong(rule, words) = judge::reply(&mut self.book, plan, reply) {
+        if let Answer::Wrong(rule, words) = judge::reply(&mut self.book, plan, reply)
+            && !self.excused(rule, plan, reply)
+        {
             self.violate(rule, words);
         }
+    }
+
+    /// Whether a reply that is not the expected one is as the test said that replies may be: read
+    /// from a replica, or without a write that the servers themselves may have lost.
+    fn excused(&mut self, rule: Rule, plan: &Plan, reply: &[u8]) -> bool {
+        if self.checker.stale_reads && judge::is_own(&self.book, plan, reply) {
+            self.verdict.stale += 1;
+            return true;
+        }
+        if rule != Rule::LostWrite {
+            return false;
+        }
+        let Some(losses) = &self.checker.losses else { return false };
+        let lost = losses.excuse_reply(&mut self.book, plan, reply);
+        self.verdict.lost += lost.unwrap_or(0);
+        lost.is_some()
     }
 
     fn note_end(&mut self, error: &std::io::Error, requests: usize) {
@@ -239,8 +284,9 @@ impl Client<'_> {
                 Plan::Set(at, value)
             }
             3..6 => Plan::Get(at, self.book.texts[at].value.clone()),
+            6 if self.checker.msets && self.rng.random_bool(0.5) => self.plan_mset(at, bytes_max),
             6 => {
-                let count = self.rng.random_range(1..=4);
+                let count = self.rng.random_range(1..=self.checker.multi_keys_max.max(1));
                 let texts = &self.book.texts;
                 let pick = |rng: &mut StdRng| {
                     let at = rng.random_range(0..texts.len());
@@ -264,8 +310,22 @@ impl Client<'_> {
             }
             _ => {
                 let ping = self.rng.random_bool(0.5);
-                Plan::Echo(ping, self.book.tagged("echo", bytes_max / 2, &mut self.rng))
+                let bytes_max = (bytes_max / 2).min(ECHO_BYTES_MAX);
+                Plan::Echo(ping, self.book.tagged("echo", bytes_max, &mut self.rng))
             }
         }
+    }
+
+    /// MSET of texts from one on, each once.
+    fn plan_mset(&mut self, first: usize, bytes_max: usize) -> Plan {
+        let texts = self.book.texts.len();
+        let count = self.rng.random_range(1..=self.checker.multi_keys_max.clamp(1, texts));
+        let pairs = (0..count).map(|step| {
+            let at = (first + step) % texts;
+            let value = self.book.tagged(&format!("t{at}"), bytes_max / count, &mut self.rng);
+            self.book.texts[at].value = Some(value.clone());
+            (at, value)
+        });
+        Plan::Mset(pairs.collect())
     }
 }

@@ -22,6 +22,8 @@
 mod book;
 mod client;
 mod judge;
+mod losses;
+mod timeline;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,6 +33,9 @@ use std::thread;
 use std::time::Duration;
 
 use crate::endpoint::Endpoint;
+
+pub use losses::Losses;
+pub use timeline::Batch;
 
 /// How many different error texts a verdict keeps.
 const ERROR_TEXTS_MAX: usize = 20;
@@ -62,6 +67,26 @@ pub struct Checker {
     pub seed: u64,
     /// Set to true to end the run early.
     pub stop: Arc<AtomicBool>,
+    /// Least time from the beginning of one batch of a client to that of its next one; zero lets
+    /// clients go as fast as they can. The clients' beginnings are spread over it.
+    pub pace: Duration,
+    /// Hash tags, in braces at the begin of each key, by which a test puts keys where it wants them.
+    /// Client n has so many of them as [`Checker::tags_each`] says, from place n times that on and
+    /// around again, and uses them for its keys in turn. Empty: keys are spread.
+    pub tags: Vec<String>,
+    /// How many of the tags each client has.
+    pub tags_each: usize,
+    /// Most keys in one MGET or MSET.
+    pub multi_keys_max: usize,
+    /// Whether there are MSETs, one for each MGET.
+    pub msets: bool,
+    /// Whether reads may give a value of their key from another time, as replicas do: an older one,
+    /// or one that was sent right behind the read. The final values must be right all the same.
+    pub stale_reads: bool,
+    /// Times in which the servers themselves may have lost what they acknowledged. `None`: never.
+    pub losses: Option<Losses>,
+    /// Whether the verdict keeps each [`Batch`].
+    pub timeline: bool,
 }
 
 impl Checker {
@@ -78,6 +103,14 @@ impl Checker {
             mixed_protocols: true,
             seed: 1,
             stop: Arc::default(),
+            pace: Duration::ZERO,
+            tags: Vec::new(),
+            tags_each: 1,
+            multi_keys_max: 4,
+            msets: false,
+            stale_reads: false,
+            losses: None,
+            timeline: false,
         }
     }
 
@@ -101,11 +134,18 @@ impl Checker {
             }
         });
         for book in books {
-            judge::final_values(&self.judge, book, &mut verdict);
+            judge::final_values(self, book, &mut verdict);
         }
         // One is enough to fail; a few more help to see what kind of fault it is.
         verdict.violations.truncate(VIOLATIONS_MAX);
         verdict
+    }
+
+    /// The tags of one client.
+    fn tags_of(&self, client: u32) -> Vec<String> {
+        let begin = client as usize * self.tags_each;
+        let tags = self.tags.iter().cycle().skip(begin % self.tags.len().max(1));
+        tags.take(self.tags_each).cloned().collect()
     }
 
     fn stopped(&self) -> bool {
@@ -156,6 +196,12 @@ pub struct Verdict {
     pub slowest: Duration,
     /// Error replies by text, with how often each came; at most twenty texts.
     pub error_texts: BTreeMap<String, u64>,
+    /// Acknowledged writes that are gone and that [`Checker::losses`] excuses.
+    pub lost: u64,
+    /// Reads of values from another time that [`Checker::stale_reads`] excuses.
+    pub stale: u64,
+    /// All batches in the order in which each client sent them, if [`Checker::timeline`] is set.
+    pub batches: Vec<Batch>,
     /// Broken rules, at most ten. A run ends soon after the first.
     pub violations: Vec<Violation>,
 }
@@ -189,6 +235,9 @@ impl Verdict {
         self.connect_failures += part.connect_failures;
         self.keys_judged += part.keys_judged;
         self.slowest = self.slowest.max(part.slowest);
+        self.lost += part.lost;
+        self.stale += part.stale;
+        self.batches.extend(part.batches);
         for (text, count) in part.error_texts {
             self.note_error(text, count);
         }
@@ -222,6 +271,13 @@ impl fmt::Display for Verdict {
             self.keys_judged,
             self.slowest,
         )?;
+        if self.lost + self.stale > 0 {
+            write!(
+                f,
+                "; excused: {} writes lost, {} reads of another time",
+                self.lost, self.stale
+            )?;
+        }
         for (text, count) in &self.error_texts {
             write!(f, "\n  error {count}× {text}")?;
         }

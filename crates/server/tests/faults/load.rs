@@ -1,0 +1,138 @@
+//! The clients of a row: fifty, in groups that tell whom a fault concerns.
+//!
+//! ```text
+//!   home 0, 1, 2   keys on that primary only, each client in a slot of its own     blast radius
+//!   all            keys on each of them; MGET and MSET over several nodes             what is split
+//!   large          the same with values up to 1 MiB                                what is streamed
+//!   machine        a server and a proxy of their own, which no fault meets          the noise of the machine
+//! ```
+//! All of them send batches of 1 to 50 requests (GET, SET, MGET, MSET, INCR, APPEND, ECHO, PING) at a
+//! steady pace that leaves the machine room: it is the fault that must show in the times, and not the
+//! load.
+//!
+//! Invariant: every group has a seed of its own, so that no two clients ever share a key.
+
+use std::time::Duration;
+
+use testkit::checker::Losses;
+use testkit::cluster::RedisCluster;
+use testkit::{Checker, RedisServer, Respool};
+
+use crate::stage::{REQUEST_TIMEOUT, Scale, front_of, key_on};
+
+/// Time from one batch of a client to its next one.
+const PACE: Duration = Duration::from_millis(100);
+/// The same for clients with large values.
+const PACE_LARGE: Duration = Duration::from_millis(250);
+/// Longest value of the small ones.
+const SMALL_BYTES: usize = 16 * 1024;
+/// Longest value of the large ones.
+const LARGE_BYTES: usize = 1024 * 1024;
+
+/// Clients that have the same kind of keys.
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    /// For messages.
+    pub(crate) name: String,
+    /// The primary of the start that has all its keys, if it is one.
+    pub(crate) home: Option<usize>,
+    /// Whether it has a proxy of its own, to know how much the machine itself is held up.
+    pub(crate) machine: bool,
+    /// What they do.
+    pub(crate) checker: Checker,
+}
+
+/// All clients of a row.
+#[derive(Debug)]
+pub(crate) struct Load {
+    /// Groups, those with a home first.
+    pub(crate) groups: Vec<Group>,
+    /// Brackets in which the servers may lose writes; none is open at the start.
+    pub(crate) losses: Losses,
+    // They end with the load, the proxy first.
+    _machine: (Respool, RedisServer),
+}
+
+impl Load {
+    /// The usual load. `judge` is a node that can be asked for the final values when the row is
+    /// over.
+    pub(crate) fn usual(
+        proxy: &Respool,
+        cluster: &RedisCluster,
+        judge: usize,
+        scale: Scale,
+    ) -> Self {
+        let losses = Losses::default();
+        let judge = cluster.node(judge).direct_endpoint();
+        let base = u64::from(std::process::id()) * 100;
+        let at_home = scale.clients * 11 / 50;
+        let large = (scale.clients * 4 / 50).max(1);
+        let group = |number: u64, name: &str, clients: u32| {
+            let mut checker = Checker::new(proxy.endpoint(), judge);
+            checker.clients = clients;
+            // Ended by the run.
+            checker.duration = Duration::from_secs(24 * 3_600);
+            checker.deadline = REQUEST_TIMEOUT + Duration::from_secs(1);
+            checker.value_bytes_max = SMALL_BYTES;
+            checker.seed = base + number;
+            checker.pace = PACE;
+            checker.msets = true;
+            checker.losses = Some(losses.clone());
+            checker.timeline = true;
+            Group { name: name.to_owned(), home: None, machine: false, checker }
+        };
+        let mut groups: Vec<Group> = (0..3)
+            .map(|nth| {
+                let mut group = group(nth as u64, &format!("home {nth}"), at_home);
+                group.home = Some(nth);
+                // Far below 5000, so all of them are slots of this primary.
+                let tags = (0..at_home).map(|client| key_on(nth, 100 + client as u16));
+                group.checker.tags = tags.collect();
+                group
+            })
+            .collect();
+        // One slot of each primary for each client, in turn for its keys.
+        let everywhere = |clients: u32| {
+            (0..3 * clients).map(|at| key_on(at as usize % 3, 300 + at as u16)).collect()
+        };
+        let scattered = scale.clients - 3 * at_home - large;
+        let mut all = group(3, "all", scattered);
+        (all.checker.tags, all.checker.tags_each) = (everywhere(scattered), 3);
+        groups.push(all);
+        let mut last = group(4, "large", large);
+        (last.checker.tags, last.checker.tags_each) = (everywhere(large), 3);
+        last.checker.value_bytes_max = LARGE_BYTES;
+        last.checker.depth_max = 6;
+        last.checker.pace = PACE_LARGE;
+        groups.push(last);
+        let server = RedisServer::start();
+        let own = front_of(&server.endpoint().url(), &[]);
+        let mut machine = group(5, "machine", 5);
+        machine.machine = true;
+        machine.checker.endpoint = own.endpoint().clone();
+        machine.checker.judge = server.endpoint().clone();
+        groups.push(machine);
+        Self { groups, losses, _machine: (own, server) }
+    }
+
+    /// Changes all groups before the proxy.
+    pub(crate) fn each(mut self, change: impl Fn(&mut Checker)) -> Self {
+        let groups = self.groups.iter_mut().filter(|group| !group.machine);
+        groups.for_each(|group| change(&mut group.checker));
+        self
+    }
+
+    /// Changes the group that is at home on a primary.
+    pub(crate) fn home(mut self, nth: usize, change: impl Fn(&mut Checker)) -> Self {
+        self.groups.iter_mut().filter(|group| group.home == Some(nth)).for_each(|group| {
+            change(&mut group.checker);
+        });
+        self
+    }
+
+    /// All clients of the proxy.
+    pub(crate) fn clients(&self) -> usize {
+        let groups = self.groups.iter().filter(|group| !group.machine);
+        groups.map(|group| group.checker.clients as usize).sum()
+    }
+}

@@ -1,0 +1,27 @@
+//! The rows, by what they do to the servers.
+//!
+//! ```text
+//!   failover    1 to 5          a primary goes, a replica takes over
+//!   reshard     7, 8            slots move, or stand still in the middle
+//!   nodes       6, 10, 11, 12   replicas, addresses, the start, most of a cluster
+//!   partition   13 to 17        what lies between proxy and node
+//!   limits      25              what a node says of its own accord
+//!   fan_out     26              requests for a hundred thousand keys
+//! ```
+//! Row 9 needs subscriptions, which need connections of their own.
+//!
+//! Invariant: a row's name begins with its number in the fault matrix.
+
+mod failover;
+mod fan_out;
+mod limits;
+mod nodes;
+mod partition;
+mod reshard;
+
+/// What a large request is told whose slot moved while its bytes were streamed away, as the guide to
+/// clusters says.
+pub(crate) const STREAMED: [&str; 2] = [
+    "given up after 1 tries, the last answer was: MOVED",
+    "given up after 1 tries, the last answer was: ASK",
+];
