@@ -474,9 +474,11 @@ impl Engine {
         let mut half_given = self.upstreams.get(id).is_some_and(|up| up.forwarded > 0);
         let in_doubt = self.before_lost_writes(id, &runs);
         let mut lost = Vec::new();
-        for (run, in_doubt) in runs.into_iter().zip(in_doubt) {
+        let mut in_doubt = in_doubt.into_iter();
+        for run in runs {
             for index in 0..run.count {
                 let one = nth(&run, index);
+                let in_doubt = in_doubt.next().unwrap_or_default();
                 if core::mem::take(&mut half_given) || in_doubt {
                     lost.push(one);
                     continue;
@@ -490,25 +492,50 @@ impl Engine {
         lost
     }
 
-    /// Of each run, whether a write of the same client stands behind it that may have been done: asked again, a read would see what its client
-    /// wrote after it.
+    /// Of each request, whether a write of the same client to the same key stands behind it that may have been done: asked again, a read would
+    /// see what its client wrote after it.
     fn before_lost_writes(&self, id: UpstreamId, runs: &[Run]) -> Vec<bool> {
-        let untouched = self.upstreams.get(id).map_or(0, |upstream| upstream.out.untouched_from());
-        let mut writers = BTreeSet::new();
-        let mut in_doubt: Vec<bool> = runs
-            .iter()
+        let Some(upstream) = self.upstreams.get(id) else { return Vec::new() };
+        let untouched = upstream.out.untouched_from();
+        let lost_write = |run: &&Run| !reads(run) && run.at < untouched;
+        let writers: BTreeSet<_> =
+            runs.iter().filter(lost_write).filter_map(|run| self.client_of(run.owner)).collect();
+        // In order, as requests are found in order.
+        let mut requests = Vec::new();
+        for run in runs {
+            let client = self.client_of(run.owner).filter(|client| writers.contains(client));
+            for index in 0..run.count {
+                let keys = client.map(|_| self.keys_at(upstream, run, run.done + index));
+                requests.push((client, lost_write(&run), keys.unwrap_or_default()));
+            }
+        }
+        let mut written = BTreeSet::new();
+        let mut doubts: Vec<bool> = requests
+            .into_iter()
             .rev()
-            .map(|run| {
-                let client = self.client_of(run.owner);
-                let before = client.is_some_and(|client| writers.contains(&client));
-                if !reads(run) && run.at < untouched {
-                    writers.extend(client);
+            .map(|(client, lost_write, keys)| {
+                let Some(client) = client else { return false };
+                if lost_write {
+                    written.extend(keys.into_iter().map(|key| (client, key)));
+                    return false;
                 }
-                before
+                written.contains(&(client, None))
+                    || keys.into_iter().any(|key| written.contains(&(client, key)))
             })
             .collect();
-        in_doubt.reverse();
-        in_doubt
+        doubts.reverse();
+        doubts
+    }
+
+    /// The keys of a request; `None` stands for all of them.
+    fn keys_at(&self, upstream: &Upstream, run: &Run, skip: u32) -> Vec<Option<Vec<u8>>> {
+        let Some((_, bytes)) = find_request(upstream, run, skip) else { return alloc::vec![None] };
+        let args: Vec<&[u8]> = Args::new(&bytes).collect();
+        let keys = crate::scatter::keys_of(&args, self.learned.as_ref());
+        match keys.is_empty() {
+            true => alloc::vec![None],
+            false => keys.iter().map(|(_, key)| Some(key.to_vec())).collect(),
+        }
     }
 
     fn rescue_one(
