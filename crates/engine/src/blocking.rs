@@ -60,6 +60,11 @@ impl Engine {
         if client.places.open() > 0 {
             return Step::Hold(Hold::Drained);
         }
+        if client.eof {
+            // It has gone already, and what it would wait for must go to somebody else.
+            self.begin_close(wish.id);
+            return Step::Gone;
+        }
         let node = match self.node_of(now, wish) {
             Ok(node) => node,
             Err(step) => return step,

@@ -214,13 +214,14 @@ impl Engine {
         let Some(client) = self.clients.get_mut(id) else {
             return self.remove_upstream(upstream_id);
         };
-        let Some(lease) = &client.lease else { return self.give_back(now, upstream_id, false) };
-        if lease.upstream != Some(upstream_id) || matches!(lease.state, State::Once | State::Ending)
-        {
+        let Some(lease) = client.lease.as_ref().filter(|own| own.upstream == Some(upstream_id))
+        else {
+            return self.give_back(now, upstream_id, false);
+        };
+        // With nothing sent only its greeting was answered; what it is for comes now.
+        if lease.sent > 0 && matches!(lease.state, State::Once | State::Ending) {
             let unclean = lease.unclean;
-            if lease.upstream == Some(upstream_id) {
-                client.lease = None;
-            }
+            client.lease = None;
             self.give_back(now, upstream_id, unclean);
         }
     }
@@ -262,7 +263,7 @@ impl Engine {
         // With MULTI said there it is no good to anybody.
         let unclean = self.is_queueing(id);
         if let Some(lease) = self.clients.get_mut(id).and_then(|client| client.lease.as_mut()) {
-            (lease.upstream, lease.place) = (None, None);
+            (lease.upstream, lease.place, lease.sent) = (None, None, 0);
         }
         self.give_back(now, upstream_id, unclean);
     }

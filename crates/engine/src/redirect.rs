@@ -190,7 +190,8 @@ impl Engine {
         };
         let hold_ms = self.settings.timeouts.failover_hold_ms.max(REDIRECT_WAIT_MS);
         // One whose connection was lost was sent again without any time to be sent on in.
-        let had_time = run.tries > 0 && run.until > run.sent_at;
+        // One that waited at the server for something may have waited for hours in between.
+        let had_time = run.tries > 0 && run.until > run.sent_at && !leased;
         self.park(
             now,
             Parked {

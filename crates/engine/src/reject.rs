@@ -39,6 +39,9 @@ pub const NESTED_MULTI: &str = "ERR MULTI calls can not be nested";
 pub const WATCH_INSIDE: &str = "ERR WATCH inside MULTI is not allowed";
 /// EXEC when a command before it was refused.
 pub const EXECABORT: &str = "EXECABORT Transaction discarded because of previous errors.";
+/// EXEC with arguments ends the transaction (`rejectCommand` in Redis' server.c).
+pub const EXEC_ARITY: &str =
+    "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command";
 /// The slot of a transaction's keys went to another node in its middle.
 pub const MOVED_INSIDE: &str = "ERR respool: the keys of this transaction went to another node in its middle, nothing of it was done";
 /// Too much in a transaction before its first key.

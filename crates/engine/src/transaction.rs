@@ -253,6 +253,10 @@ impl Engine {
         if let Some(row @ (ids::EXEC | ids::DISCARD | ids::MULTI | ids::WATCH)) = wish.row
             && !arity_fits(row, wish.args.len())
         {
+            if row == ids::EXEC {
+                self.abandon(now, wish.id);
+                return self.refuse_text(wish, |out| reject::write(out, reject::EXEC_ARITY));
+            }
             return self.refuse_inside(wish, Refusal::Arity(row.name()));
         }
         match wish.row {
@@ -513,6 +517,9 @@ impl Engine {
         let args: Vec<&[u8]> = resp::Args::new(request).collect();
         if self.is_queueing(id) {
             self.begin_at(now, id, upstream);
+        }
+        if let Some(lease) = self.clients.get_mut(id).and_then(|client| client.lease.as_mut()) {
+            lease.sent = 1;
         }
         let key = keys_of(&args, self.learned.as_ref()).first().map(|(_, key)| *key);
         self.set_lease_place(id, key.map(|key| self.router.place(key)));

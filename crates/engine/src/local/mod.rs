@@ -52,7 +52,10 @@ impl Engine {
         let call = Call { id, command, args, silent };
         if !arity_fits(command, args.len()) {
             self.stats.command(known.id).rejected += 1;
-            self.reply(id, silent, |out| reject::arity(out, command.name()));
+            self.reply(id, silent, |out| match command {
+                ids::EXEC => reject::write(out, reject::EXEC_ARITY),
+                _ => reject::arity(out, command.name()),
+            });
             self.end_skip(id, silent);
             return Step::Done;
         }

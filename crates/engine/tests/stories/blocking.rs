@@ -187,3 +187,28 @@ fn a_large_request_behind_it_is_still_streamed() {
     story.conn(1).answers("+OK");
     story.client("a").gets("+OK");
 }
+
+#[test]
+fn one_that_has_gone_before_its_connection_is_made_waits_for_nothing() {
+    let mut story = Story::new().by_hand();
+    story.client("a").says("BLPOP list 0").ends();
+    story.connects();
+    story.conn(1).answers(crate::words::HELLO_2);
+    story.conn(1).gets("HELLO 2").gets_nothing();
+    story.client("a").is_closed();
+}
+
+#[test]
+fn one_that_waits_is_sent_on_when_its_slot_moves() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says(["MULTI", "INCR a4", "EXEC"]);
+    story.node_conn("n1", 2).gets(["MULTI", "INCR a4"]).answers(["+OK", "+QUEUED"]);
+    story.node_conn("n1", 2).gets("EXEC").answers("*1\r\n:1\r\n");
+    story.client("b").says("BLPOP a4 0");
+    story.node_conn("n1", 2).gets("BLPOP a4 0");
+    story.after_ms(60_000).node_conn("n1", 2).moved("a4", "n2");
+    story.node_conn("n2", 2).gets("BLPOP a4 0");
+    story.after_ms(60_000).node_conn("n2", 2).moved("a4", "n3");
+    story.node_conn("n3", 2).gets("BLPOP a4 0").answers("*2\r\n$2\r\na4\r\n$1\r\nx\r\n");
+    story.client("b").gets("*2\r\n$2\r\na4\r\n$1\r\nx\r\n");
+}

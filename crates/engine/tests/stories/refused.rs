@@ -104,7 +104,10 @@ fn small_commands_with_wrong_arguments() {
         ("PING ''", "\"\""),
         ("ECHO", "-ERR wrong number of arguments for 'echo' command"),
         ("RESET x", "-ERR wrong number of arguments for 'reset' command"),
-        ("EXEC x", "-ERR wrong number of arguments for 'exec' command"),
+        (
+            "EXEC x",
+            "-EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command",
+        ),
     ] {
         story.client("a").says(line).gets(reply).is_open();
     }

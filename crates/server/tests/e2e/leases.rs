@@ -185,7 +185,12 @@ fn thousands_of_cycles_use_few_connections() {
     for round in 0..2_500 {
         let conn = &mut conns[round % 4];
         let bytes = b"WATCH a\r\nMULTI\r\nINCR a\r\nEXEC\r\nBLPOP nothing 0.001\r\n";
-        conn.send(if round % 50 == 0 { bytes } else { &bytes[..bytes.len() - 23] }).expect("sent");
+        conn.send(if round % 50 == 0 {
+            bytes
+        } else {
+            &bytes[..bytes.len() - "BLPOP nothing 0.001\r\n".len()]
+        })
+        .expect("sent");
         (0..4).for_each(|_| drop(conn.reply().expect("a reply")));
         if round % 50 == 0 {
             assert_eq!(conn.reply().expect("nothing"), b"*-1\r\n");
@@ -248,7 +253,9 @@ fn transactions_and_waits_survive_slots_that_move() {
     let list = format!("{{{key}}}:list");
     let mut waiting = proxy.connect();
     waiting.send(format!("BLPOP {list} 0\r\n").as_bytes()).expect("sent");
-    assert!(waiting.is_silent_for(Duration::from_millis(300)));
+    let silent = waiting.is_silent_for(Duration::from_millis(300));
+    assert!(silent, "{}", String::from_utf8_lossy(waiting.surplus()));
+    wait::until_true("nodes that agree", SOON, || cluster.find_owner(slot) == Some(0));
     cluster.begin_move(slot, 1).and_then(testkit::cluster::SlotMove::finish).expect("the move");
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(conn.ask(&format!("RPUSH {list} x")), ":1\r\n");
