@@ -37,7 +37,7 @@ pub struct Sharding {
 /// When a shard that fails is left out of the distribution, and how it comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Eject {
-    /// Failures within the window at which a shard is left out; from 1 to [`EJECT_FAILURES_MAX`].
+    /// Failures within the window at which a shard is left out; from 1 to `EJECT_FAILURES_MAX`.
     pub failures: usize,
     /// How long a failure counts.
     pub window_ms: u64,

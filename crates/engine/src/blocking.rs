@@ -125,10 +125,7 @@ impl Engine {
 
     /// The node of a command that takes a connection of its own; `Err`: what becomes of it instead.
     pub(crate) fn node_of(&mut self, now: Time, wish: &Wish<'_>) -> Result<crate::NodeId, Step> {
-        let place = match self.place_of_wish(wish) {
-            Ok(place) => place,
-            Err(step) => return Err(step),
-        };
+        let place = self.place_of_wish(wish)?;
         let (node, pool) = match place {
             Some(place) => (self.router.node(place), place.pool),
             None if self.router.primaries().len() > 1 && !self.is_one() => {
@@ -140,7 +137,7 @@ impl Engine {
             }
             None => (self.router.any_node(), 0),
         };
-        node.ok_or(()).or_else(|()| Err(self.unserved_step(now, wish.id, pool, wish.silent)))
+        node.ok_or(()).map_err(|()| self.unserved_step(now, wish.id, pool, wish.silent))
     }
 
     /// There is no connection for this command.

@@ -47,6 +47,9 @@ enum Redirect {
     Later,
 }
 
+/// How a server says that it does not know a script.
+const NOSCRIPT: &[u8] = b"-NOSCRIPT ";
+
 /// Whether a redirect came over a client's own connection, and what becomes of it then.
 enum Leased {
     /// It did not.
@@ -142,7 +145,7 @@ impl Engine {
         }
         let Some(bytes) = request_of(upstream, run, run.done) else { return false };
         let key = upstream.key;
-        let untaught = reply.starts_with(b"-NOSCRIPT ");
+        let untaught = reply.starts_with(NOSCRIPT);
         let is_lease = self.upstreams.get(id).is_some_and(|up| matches!(up.role, Role::Leased(_)));
         if untaught && (is_lease || !self.heals_noscript(id, run, &bytes)) {
             return self.pass_error(now, id, run, reply);
@@ -156,38 +159,8 @@ impl Engine {
         upstream.inflight.answered(1);
         self.stats.redirects += 1;
         let said = said(reply);
-        let host = self.host_of(key.node);
-        let pool = self.nodes.get(key.node).map_or(0, |node| node.pool);
         let place = self.place_of(&bytes);
-        self.want_topology(pool);
-        // Two servers may send a request to each other until they agree; then it goes slower and slower.
-        let later_ms = (1 << run.tries.min(10)).min(RETRY_MAX_MS);
-        let later_ms = if untaught { 0 } else { later_ms };
-        let at_once_ms = if run.tries < SENT_ON_AT_ONCE { 0 } else { later_ms };
-        let mut named = None;
-        let (target, wait_ms) = match classify(reply, &host) {
-            Redirect::Moved(slot, address) => {
-                let node = self.told_node(pool, &address);
-                self.patch_slot(pool, slot, node);
-                named = Some(node);
-                if node == key.node {
-                    self.leave_stale_connection(now, id);
-                }
-                (Target::Place(Place { pool, slot }), at_once_ms)
-            }
-            // Between MULTI and EXEC there is no ASKING.
-            Redirect::Ask(_)
-                if leased && self.client_of(run.owner).is_some_and(|id| self.is_queueing(id)) =>
-            {
-                (place.map_or(Target::Node(key.node), Target::Place), later_ms)
-            }
-            Redirect::Ask(address) => (Target::Asking(self.told_node(pool, &address)), at_once_ms),
-            // A copy that cannot answer: its primary can.
-            Redirect::Later if place.is_some() && self.set_unfit(key.node) => {
-                (place.map_or(Target::Node(key.node), Target::Place), at_once_ms)
-            }
-            Redirect::Later => (place.map_or(Target::Node(key.node), Target::Place), later_ms),
-        };
+        let (target, named, wait_ms) = self.way_on(now, id, run, reply, place, leased);
         let hold_ms = self.settings.timeouts.failover_hold_ms.max(REDIRECT_WAIT_MS);
         // One whose connection was lost was sent again without any time to be sent on in.
         // One that waited at the server for something may have waited for hours in between.
@@ -257,6 +230,51 @@ impl Engine {
         true
     }
 
+    /// Where a request goes on that got `reply`, who was named for it, and how long it waits before.
+    fn way_on(
+        &mut self,
+        now: Time,
+        id: UpstreamId,
+        run: &Run,
+        reply: &[u8],
+        place: Option<Place>,
+        leased: bool,
+    ) -> (Target, Option<NodeId>, u64) {
+        let asked = self.upstreams.get(id).map_or(self.first_node, |upstream| upstream.key.node);
+        let pool = self.nodes.get(asked).map_or(0, |node| node.pool);
+        self.want_topology(pool);
+        // Two servers may send a request to each other until they agree; then it goes slower and slower.
+        let later_ms = (1 << run.tries.min(10)).min(RETRY_MAX_MS);
+        let at_once_ms = if run.tries < SENT_ON_AT_ONCE { 0 } else { later_ms };
+        let again = place.map_or(Target::Node(asked), Target::Place);
+        match classify(reply, &self.host_of(asked)) {
+            Redirect::Moved(slot, address) => {
+                let node = self.told_node(pool, &address);
+                self.patch_slot(pool, slot, node);
+                if node == asked {
+                    self.leave_stale_connection(now, id);
+                }
+                (Target::Place(Place { pool, slot }), Some(node), at_once_ms)
+            }
+            // Between MULTI and EXEC there is no ASKING.
+            Redirect::Ask(_)
+                if leased && self.client_of(run.owner).is_some_and(|id| self.is_queueing(id)) =>
+            {
+                (again, None, later_ms)
+            }
+            Redirect::Ask(address) => {
+                (Target::Asking(self.told_node(pool, &address)), None, at_once_ms)
+            }
+            // It is taught in front of the next try.
+            Redirect::Later if reply.starts_with(NOSCRIPT) => (again, None, 0),
+            // A copy that cannot answer: its primary can.
+            Redirect::Later if place.is_some() && self.set_unfit(asked) => {
+                (again, None, at_once_ms)
+            }
+            Redirect::Later => (again, None, later_ms),
+        }
+    }
+
     /// This connection's own node says that the slot is at the address that we connected to: behind that address (of a load balancer, or
     /// a name) there is another server by now, which only a new connection reaches. One that is new itself is not left, so that a
     /// server which means it costs one connect a second.
@@ -270,7 +288,7 @@ impl Engine {
     /// The same for a large request, whose bytes are gone: it was not done, and its client is told so. What the server said of the slot
     /// is believed, so that the next one goes right.
     fn redirect_streamed(&mut self, now: Time, id: UpstreamId, run: &Run, reply: &[u8]) {
-        if reply.starts_with(b"-NOSCRIPT ") {
+        if reply.starts_with(NOSCRIPT) {
             self.pass_error(now, id, run, reply);
             return;
         }

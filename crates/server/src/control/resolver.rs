@@ -6,10 +6,9 @@
 //! that is under way joins those that wait for it. Kept: nothing; the system knows how long an answer holds.
 //!
 //! Invariant: everyone that asked gets an answer, one for all its questions that came while the name was under way; there are at
-//! most [`NAMES_MAX`] threads.
+//! most `NAMES_MAX` threads.
 
-use crate::worker::mailbox::{Fleet, Message, Name, Resolve};
-use engine::UpstreamId;
+use crate::worker::mailbox::{Asker, Fleet, Message, Name, Resolve};
 use netio::Address;
 use std::collections::HashMap;
 use std::net::ToSocketAddrs;
@@ -23,16 +22,16 @@ const NAMES_MAX: usize = 16;
 /// What a name became: all its addresses, at least one.
 type Answer = Result<Vec<Address>, String>;
 
-/// A worker, and what it will connect; `None`: it only looks.
-type Asker = (usize, Option<UpstreamId>);
-
 /// Answers until all askers are gone: the fleet holds the asking end, so it is held weakly here.
 pub fn run<S: Send + 'static>(questions: &Receiver<Resolve>, fleet: &Weak<Fleet<S>>) {
     let fleet = fleet.clone();
     let names = Arc::new(Names {
         waiting: Mutex::default(),
         lookup: resolve,
-        deliver: move |name: &Name, (worker, upstream): Asker, answer: &Answer, turn: usize| {
+        deliver: move |name: &Name,
+                       Asker { worker, upstream }: Asker,
+                       answer: &Answer,
+                       turn: usize| {
             let Some(fleet) = fleet.upgrade() else { return };
             let message = match upstream {
                 Some(upstream) => {
@@ -65,8 +64,7 @@ where
 {
     /// Takes a question; the answer goes out when it is there.
     fn ask(self: &Arc<Self>, question: Resolve, turn: usize) {
-        let Resolve { worker, upstream, name } = question;
-        let asker = (worker, upstream);
+        let Resolve { asker, name } = question;
         let under_way = {
             let mut waiting = self.lock();
             let under_way = waiting.len();
@@ -156,22 +154,21 @@ mod tests {
                 Err(name.host.clone())
             },
             deliver: move |_: &Name, asker: Asker, answer: &Answer, _: usize| {
-                tell.lock().unwrap().send((asker.1, answer.clone())).unwrap();
+                tell.lock().unwrap().send((asker.worker, answer.clone())).unwrap();
             },
         });
-        let upstream = |number: u32| Some(UpstreamId::new(number, 1));
-        let ask = |upstream: Option<UpstreamId>, host: &str| {
-            names.ask(Resolve { worker: 0, upstream, name: name(host) }, 0);
+        let ask = |worker: usize, host: &str| {
+            names.ask(Resolve { asker: Asker { worker, upstream: None }, name: name(host) }, 0);
         };
         // Asked again and again while it hangs, as after each connect that was given up.
-        (0..100).for_each(|_| ask(upstream(1), "slow"));
-        ask(None, "slow");
-        ask(upstream(3), "quick");
+        (0..100).for_each(|_| ask(1, "slow"));
+        ask(2, "slow");
+        ask(3, "quick");
         let next = || told.recv_timeout(Duration::from_secs(10)).expect("an answer");
-        assert_eq!(next(), (upstream(3), Err("quick".to_owned())));
+        assert_eq!(next(), (3, Err("quick".to_owned())));
         let_go.send(()).unwrap();
-        let slow = [next(), next()].map(|(upstream, _)| upstream);
-        assert_eq!(slow, [upstream(1), None]);
+        let slow = [next(), next()].map(|(worker, _)| worker);
+        assert_eq!(slow, [1, 2]);
         assert!(told.recv_timeout(Duration::from_millis(20)).is_err(), "one answer each");
         assert!(names.lock().is_empty());
     }

@@ -5,7 +5,7 @@
 use super::Worker;
 use super::address::NodeAddress;
 use super::conn::upstream_token;
-use super::mailbox::{Message, Resolve};
+use super::mailbox::{Asker, Message, Resolve};
 use engine::fleet::{Answer, Question};
 use engine::news::{Audience, News};
 use engine::{Action, Notice, Time, UpstreamId};
@@ -63,7 +63,8 @@ impl<D: Driver> Worker<D> {
         match NodeAddress::from(address) {
             NodeAddress::Fixed(address) => self.connect_to(id, &address),
             NodeAddress::Name(name) => {
-                let resolve = Resolve { worker: self.index, upstream: Some(id), name };
+                let resolve =
+                    Resolve { asker: Asker { worker: self.index, upstream: Some(id) }, name };
                 if !self.fleet.resolve(resolve) {
                     self.engine.handle_upstream_closed(now, id, "no resolver is running");
                 }
@@ -102,7 +103,8 @@ impl<D: Driver> Worker<D> {
         let Self { names, upstreams, fleet, index, .. } = self;
         for name in names.due(now, |id| upstreams.get(id).is_some()) {
             // Without a resolver names keep what they mean.
-            let _ = fleet.resolve(Resolve { worker: *index, upstream: None, name });
+            let _ =
+                fleet.resolve(Resolve { asker: Asker { worker: *index, upstream: None }, name });
         }
     }
 

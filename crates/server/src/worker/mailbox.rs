@@ -86,12 +86,19 @@ pub struct Name {
     pub port: u16,
 }
 
-/// A name to be resolved.
-pub struct Resolve {
-    /// Index of the worker that asks.
+/// Who wants a name resolved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asker {
+    /// Index of the worker.
     pub worker: usize,
     /// What it will connect; `None`: it is connected, and looks whether the name still means that ([`Message::Renewed`]).
     pub upstream: Option<UpstreamId>,
+}
+
+/// A name to be resolved.
+pub struct Resolve {
+    /// Who asks.
+    pub asker: Asker,
     /// What to resolve.
     pub name: Name,
 }

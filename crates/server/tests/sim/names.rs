@@ -95,11 +95,11 @@ impl Moving {
     }
 
     fn resolve(&mut self) {
-        while let Ok(Resolve { upstream, name, .. }) = self.questions.try_recv() {
+        while let Ok(Resolve { asker, name }) = self.questions.try_recv() {
             self.asked += 1;
             assert_eq!((name.host.as_str(), name.port), ("db.example", 6379));
             let first = |all: &Vec<Address>| all[0].clone();
-            self.post.send(match upstream {
+            self.post.send(match asker.upstream {
                 Some(id) => Message::Resolved(
                     id,
                     self.meaning.as_ref().map(first).ok_or_else(|| "no answer".to_owned()),
