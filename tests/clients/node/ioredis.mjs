@@ -1,4 +1,4 @@
-// ioredis with its default settings: basic traffic, no transactions, no pub/sub, no blocking.
+// ioredis with its default settings: basic traffic, transactions, blocking commands; no pub/sub.
 import Redis from 'ioredis';
 import { assert, big, binary, host, port, run } from './checks.mjs';
 
@@ -95,6 +95,24 @@ const checks = {
     };
     await Promise.all(range(20).map(work));
     assert.equal(await redis.get(key('shared')), '1000');
+  },
+  async transactions() {
+    const name = key('t');
+    assert.deepEqual(await redis.multi().set(name, 1).incr(name).exec(), [[null, 'OK'], [null, 2]]);
+    const other = new Redis(port, host);
+    await other.watch(name);
+    await redis.incr(name);
+    assert.equal(await other.multi().set(name, 9).exec(), null);
+    assert.equal(await redis.get(name), '3');
+    await other.quit();
+  },
+  async blocking() {
+    const waiting = new Redis(port, host);
+    const got = waiting.blpop(key('l'), 10);
+    await redis.rpush(key('l'), 'x');
+    assert.deepEqual(await got, [key('l'), 'x']);
+    assert.equal(await waiting.blpop(key('none'), 0.1), null);
+    await waiting.quit();
   },
   async auto_pipelining() {
     const auto = new Redis(port, host, { enableAutoPipelining: true });

@@ -1,8 +1,7 @@
 """redis-py against what listens on HOST PORT: basic traffic with the library's default settings.
 
 Arguments: NAME PROTOCOL HOST PORT, where NAME prefixes all keys and an empty PROTOCOL leaves the
-choice to the library. No transactions, no pub/sub, no blocking commands: so the pipeline is told
-not to wrap itself in MULTI.
+choice to the library. No pub/sub.
 """
 
 import sys
@@ -177,6 +176,54 @@ def databases(r):
     other.set(key("db"), "three")
     assert r.get(key("db")) is None
     assert other.get(key("db")) == b"three"
+
+
+@check
+def transactions(r):
+    with r.pipeline() as pipe:
+        assert pipe.set(key("t"), 1).incr(key("t")).get(key("t")).execute() == [True, 2, b"2"]
+    with r.pipeline() as pipe:
+        pipe.lpush(key("t"), "x").set(key("t2"), "y")
+        try:
+            pipe.execute()
+            raise AssertionError("LPUSH on a string")
+        except redis.ResponseError as error:
+            assert "WRONGTYPE" in str(error)
+    assert r.get(key("t2")) == b"y"
+
+
+@check
+def optimistic_locking(r):
+    r.set(key("w"), 0)
+
+    def increment(pipe):
+        value = int(pipe.get(key("w")))
+        pipe.multi()
+        pipe.set(key("w"), value + 1)
+
+    def work():
+        mine = connect()
+        for _ in range(20):
+            mine.transaction(increment, key("w"))
+
+    threads = [threading.Thread(target=work) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert r.get(key("w")) == b"100"
+
+
+@check
+def blocking(r):
+    assert r.blpop([key("none")], timeout=0.1) is None
+    waiting = threading.Thread(target=lambda: got.append(connect().blpop([key("l")], timeout=10)))
+    got = []
+    waiting.start()
+    r.rpush(key("l"), "x")
+    waiting.join()
+    assert [tuple(pair) for pair in got] == [(key("l").encode(), b"x")]
+    assert r.wait(0, 10) == 0
 
 
 @check
