@@ -108,9 +108,9 @@ const checks = {
   },
   async blocking() {
     const waiting = new Redis(port, host);
-    const got = waiting.blpop(key('l'), 10);
-    await redis.rpush(key('l'), 'x');
-    assert.deepEqual(await got, [key('l'), 'x']);
+    const got = waiting.blpop(key('bl'), 10);
+    await redis.rpush(key('bl'), 'x');
+    assert.deepEqual(await got, [key('bl'), 'x']);
     assert.equal(await waiting.blpop(key('none'), 0.1), null);
     await waiting.quit();
   },

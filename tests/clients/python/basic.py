@@ -73,9 +73,9 @@ def hashes(r):
 
 @check
 def lists(r):
-    assert r.rpush(key("l"), *range(10)) == 10
-    assert r.lrange(key("l"), 2, 4) == [b"2", b"3", b"4"]
-    assert r.lpop(key("l")) == b"0"
+    assert r.rpush(key("bl"), *range(10)) == 10
+    assert r.lrange(key("bl"), 2, 4) == [b"2", b"3", b"4"]
+    assert r.lpop(key("bl")) == b"0"
 
 
 @check
@@ -217,12 +217,12 @@ def optimistic_locking(r):
 @check
 def blocking(r):
     assert r.blpop([key("none")], timeout=0.1) is None
-    waiting = threading.Thread(target=lambda: got.append(connect().blpop([key("l")], timeout=10)))
+    waiting = threading.Thread(target=lambda: got.append(connect().blpop([key("bl")], timeout=10)))
     got = []
     waiting.start()
-    r.rpush(key("l"), "x")
+    r.rpush(key("bl"), "x")
     waiting.join()
-    assert [tuple(pair) for pair in got] == [(key("l").encode(), b"x")]
+    assert [tuple(pair) for pair in got] == [(key("bl").encode(), b"x")]
     assert r.wait(0, 10) == 0
 
 
