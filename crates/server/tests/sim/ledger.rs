@@ -33,10 +33,12 @@ pub(crate) enum Use {
 pub(crate) enum Keeps {
     /// What was acknowledged is read by whoever reads later.
     All,
-    /// The same, but a read may be as old as the moment it was sent: copies answer.
+    /// As `All`, but a read may be as old as the moment it was sent: copies answer.
     UpToAsking,
     /// What was acknowledged is there; of several requests that were under way together any may have been the last one done.
     InAnyOrder,
+    /// As `All`, but a read on a connection that was lost is sent again, and may then find what its client pipelined behind it.
+    AllButReadAgain,
     /// A cache: any key may be gone at any time, or have an old value again.
     Perhaps,
 }
@@ -127,7 +129,7 @@ impl Ledger {
         let unit = if self.used == Use::Log { TAG_BYTES as i64 } else { 1 };
         let count = u64::try_from(result / unit).unwrap_or(0);
         let again = match self.keeps {
-            Keeps::All | Keeps::UpToAsking => count <= self.low,
+            Keeps::All | Keeps::AllButReadAgain | Keeps::UpToAsking => count <= self.low,
             Keeps::InAnyOrder => self.results.contains(&count),
             Keeps::Perhaps => false,
         };
@@ -148,7 +150,7 @@ impl Ledger {
     pub(crate) fn reads(&self, value: Option<&[u8]>, asked: Known) -> Result<(), String> {
         // The lowest that a counter may be, and the oldest of the acknowledged values that a text may have.
         let (low, oldest) = match self.keeps {
-            Keeps::All => (self.low, self.last_nth),
+            Keeps::All | Keeps::AllButReadAgain => (self.low, self.last_nth),
             Keeps::UpToAsking => (asked.low, asked.set),
             // It exists, that is all.
             Keeps::InAnyOrder => (asked.low.min(1), asked.set.min(1)),
@@ -237,7 +239,7 @@ impl Ledger {
             }
             if self.writes[at].1 {
                 // What a cache did is told server by server, so the order is not to be seen.
-                let in_order = matches!(self.keeps, Keeps::All | Keeps::UpToAsking);
+                let in_order = !matches!(self.keeps, Keeps::InAnyOrder | Keeps::Perhaps);
                 if in_order && last_acked.is_some_and(|last| last > at) {
                     return Err(format!("{}: {} was done out of order", what(), quote(value, 60)));
                 }

@@ -25,6 +25,8 @@ mod site;
 mod upstream;
 mod world;
 
+use std::time::{Duration, Instant};
+
 use plan::{Kind, Plan};
 use upstream::Planted;
 use world::{Outcome, Reached, World};
@@ -61,9 +63,13 @@ fn run_kind(kind: Kind, count: usize) -> Reached {
     let mut reached = Reached::default();
     let goes_on = std::env::var_os("SIM_GO_ON").is_some();
     let mut failures = Vec::new();
+    let mut slowest = (Duration::ZERO, kind.first_seed());
     let (mut executed, mut errors, mut iterations) = (0, 0, 0);
     for seed in (kind.first_seed()..).filter(|seed| Kind::of(*seed) == kind).take(count) {
-        match run(seed, Planted::Nothing) {
+        let begun = Instant::now();
+        let outcome = run(seed, Planted::Nothing);
+        slowest = slowest.max((begun.elapsed(), seed));
+        match outcome {
             Ok(outcome) => {
                 executed += outcome.executed;
                 errors += outcome.errors;
@@ -79,7 +85,7 @@ fn run_kind(kind: Kind, count: usize) -> Reached {
     }
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
     println!(
-        "{kind:?}, {count} seeds, {executed} requests, {errors} errors, {iterations} iterations: {reached:?}"
+        "{kind:?}, {count} seeds, {executed} requests, {errors} errors, {iterations} iterations, slowest {slowest:?}: {reached:?}"
     );
     reached
 }

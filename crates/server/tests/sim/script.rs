@@ -135,6 +135,7 @@ impl Script {
             Layout::Shards { cache: true, .. } => Keeps::Perhaps,
             _ if plan.reorders => Keeps::InAnyOrder,
             _ if plan.settings.reads.policy != ReadPolicy::Primary => Keeps::UpToAsking,
+            _ if plan.kind.server_fails() && plan.layout != Layout::One => Keeps::AllButReadAgain,
             _ => Keeps::All,
         };
         Self {

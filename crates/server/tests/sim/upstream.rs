@@ -103,11 +103,6 @@ impl<C> Host<C> {
         self.mode = trouble;
     }
 
-    /// What happened to it last.
-    pub(crate) fn mode(&self) -> Trouble {
-        self.mode
-    }
-
     /// Where it listens.
     pub(crate) fn at(&self) -> &Address {
         &self.at

@@ -22,7 +22,7 @@ use server::worker::{Process, Worker, WorkerOptions};
 
 use crate::client::{Around, Client};
 use crate::cluster::CameTo;
-use crate::plan::{Kind, Layout, Plan};
+use crate::plan::{Layout, Plan};
 use crate::site::Site;
 use crate::upstream::Planted;
 

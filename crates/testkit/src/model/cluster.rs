@@ -533,3 +533,6 @@ pub(super) fn crc16(bytes: &[u8]) -> u16 {
         })
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,11 +15,24 @@ use netio::sim::SimRng;
 use super::{FIRST_PORT, Kind, Layout, Plan, Trouble, pick};
 use crate::cluster::Restless;
 
+/// The finest pieces of most runs.
+const CUT_BYTES_MIN: usize = 40;
+
 /// Longer than any run, in milliseconds: what waits so long waits for ever.
 const FOR_EVER_MS: u64 = 3_000_000;
 
 /// Makes several servers of the one of a plan.
 pub(super) fn make_several(plan: &mut Plan, rng: &mut SimRng) {
+    let spread = matches!(plan.kind, Kind::Replicas | Kind::TroubledReplicas);
+    if spread || rng.chance(850_000) {
+        // Tables, and what nodes tell of themselves every second, are long: in single bytes they would be all that most runs do.
+        for faults in [&mut plan.client_faults, &mut plan.server_faults] {
+            faults.read_bytes_max = faults.read_bytes_max.max(CUT_BYTES_MIN);
+            faults.write_bytes_max = faults.write_bytes_max.max(CUT_BYTES_MIN);
+            faults.segment_bytes_max = faults.segment_bytes_max.max(CUT_BYTES_MIN);
+            faults.socket_bytes_max = faults.socket_bytes_max.max(CUT_BYTES_MIN);
+        }
+    }
     plan.layout = layout(plan, rng);
     plan.reorders = plan.is_cluster() && rng.chance(500_000);
     let addresses = addresses(plan);
@@ -44,7 +57,7 @@ pub(super) fn make_several(plan: &mut Plan, rng: &mut SimRng) {
             plan.settings.shards = Some(shards(plan, &addresses, cache, rng));
         }
     }
-    if matches!(plan.kind, Kind::Replicas | Kind::TroubledReplicas) {
+    if spread {
         plan.settings.reads = reads(rng);
     }
     plan.troubles = troubles(plan, addresses.len(), rng);

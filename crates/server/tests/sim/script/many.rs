@@ -32,7 +32,7 @@ pub(super) struct Iteration {
 
 impl Script {
     pub(super) fn of_many(&mut self, out: &mut Vec<u8>) {
-        match self.rng.between(0, 11) {
+        match self.rng.between(0, 13) {
             0..=2 => self.mget(out),
             3..=5 => self.mset(out),
             6 | 7 => self.count_keys(out),
