@@ -66,7 +66,7 @@ fn the_same_is_found_where_errors_are_forgiven() {
 
 #[test]
 fn a_redirection_that_reaches_a_client_is_found() {
-    is_found(Planted::ShownMoved, Kind::TroubledCluster, 8);
+    is_often_found(Planted::ShownMoved, Kind::TroubledCluster, 12);
 }
 
 #[test]

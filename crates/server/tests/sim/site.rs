@@ -96,7 +96,12 @@ impl Site {
     ///
     /// # Errors
     /// Two servers did something to it, and that must not be.
-    pub(crate) fn effects(&self, db: u32, key: &[u8], several: bool) -> Result<Vec<Effect>, String> {
+    pub(crate) fn effects(
+        &self,
+        db: u32,
+        key: &[u8],
+        several: bool,
+    ) -> Result<Vec<Effect>, String> {
         let servers = match self {
             Self::Cluster(site) if db == 0 => return Ok(site.model().effects(key).to_vec()),
             Self::Cluster(_) => return Ok(Vec::new()),

@@ -351,7 +351,8 @@ fn skip_one(reply: &mut Vec<u8>) -> bool {
     let Ok(Some((resp::value::Value::Array(parts), _))) = resp::value::parse(reply) else {
         return false;
     };
-    let [resp::value::Value::Bulk(cursor), resp::value::Value::Array(keys)] = parts.as_slice() else {
+    let [resp::value::Value::Bulk(cursor), resp::value::Value::Array(keys)] = parts.as_slice()
+    else {
         return false;
     };
     let mut page = Vec::new();

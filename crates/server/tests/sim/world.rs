@@ -336,7 +336,8 @@ impl World {
     /// What happens to the server by now.
     fn suffer(&mut self) {
         let now_us = self.net.now_us();
-        while let Some((at_us, server, trouble)) = self.plan.troubles.get(self.troubles_done).copied()
+        while let Some((at_us, server, trouble)) =
+            self.plan.troubles.get(self.troubles_done).copied()
             && self.begun_us + at_us <= now_us
         {
             self.site.suffer(now_us, server, trouble);

@@ -279,10 +279,17 @@ impl ModelCluster {
         node_of.primaries[node_of.shard] == node
     }
 
-    fn execute(&mut self, node: usize, conn: &mut ClusterConn, args: &[Vec<u8>], out: &mut Vec<u8>) {
+    fn execute(
+        &mut self,
+        node: usize,
+        conn: &mut ClusterConn,
+        args: &[Vec<u8>],
+        out: &mut Vec<u8>,
+    ) {
         let asking = std::mem::take(&mut conn.asking);
         let word = |at: usize| {
-            args.get(at).map_or(String::new(), |arg| String::from_utf8_lossy(arg).to_ascii_lowercase())
+            args.get(at)
+                .map_or(String::new(), |arg| String::from_utf8_lossy(arg).to_ascii_lowercase())
         };
         match (word(0).as_str(), conn.conn.authenticated) {
             ("asking", true) => {
@@ -342,7 +349,8 @@ impl ModelCluster {
         let believed = usize::from(me.owners[usize::from(slot)]);
         let moved = || Some(format!("MOVED {slot} {}", self.label(me.primaries[believed])));
         let mine = believed == me.shard;
-        if !self.is_primary(node) && !(readonly && mine && !access.writes) {
+        let as_a_copy = readonly && mine && !access.writes;
+        if !(as_a_copy || self.is_primary(node)) {
             return moved();
         }
         let way = self.moves.get(&slot);

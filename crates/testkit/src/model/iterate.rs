@@ -114,10 +114,13 @@ mod tests {
 
     #[test]
     fn patterns_fit_as_far_as_they_are_known() {
-        for (pattern, key) in [("*", ""), ("a*c", "abbc"), ("?b*", "ab"), ("abc", "abc"), ("*b*", "abc")] {
+        for (pattern, key) in
+            [("*", ""), ("a*c", "abbc"), ("?b*", "ab"), ("abc", "abc"), ("*b*", "abc")]
+        {
             assert!(fits(pattern.as_bytes(), key.as_bytes()), "{pattern} {key}");
         }
-        for (pattern, key) in [("", "a"), ("a*c", "abcd"), ("?", ""), ("abc", "ab"), ("*x*", "abc")] {
+        for (pattern, key) in [("", "a"), ("a*c", "abcd"), ("?", ""), ("abc", "ab"), ("*x*", "abc")]
+        {
             assert!(!fits(pattern.as_bytes(), key.as_bytes()), "{pattern} {key}");
         }
     }

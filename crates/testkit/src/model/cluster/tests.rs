@@ -38,7 +38,10 @@ fn a_slot_goes_key_by_key() {
     assert_eq!(ask(&mut cluster, 0, set), "-MOVED 12182 127.0.0.1:7002\r\n".repeat(2));
     assert_eq!(ask(&mut cluster, 2, set), "+OK\r\n".repeat(2));
     assert!(cluster.begin_move(12_182, 0) && cluster.is_moving());
-    assert_eq!(ask(&mut cluster, 2, "GET {foo}a\nGET {foo}c"), "$1\r\n1\r\n-ASK 12182 127.0.0.1:7000\r\n");
+    assert_eq!(
+        ask(&mut cluster, 2, "GET {foo}a\nGET {foo}c"),
+        "$1\r\n1\r\n-ASK 12182 127.0.0.1:7000\r\n"
+    );
     assert!(cluster.move_key(12_182));
     let both = "MGET {foo}a {foo}b";
     let try_again = "-TRYAGAIN Multiple keys request during rehashing of slot\r\n";
@@ -68,7 +71,10 @@ fn a_copy_answers_reads_for_those_who_ask_for_it_and_takes_over() {
     ask(&mut cluster, 2, "SET foo 1");
     let moved = "-MOVED 12182 127.0.0.1:7002\r\n";
     assert_eq!(ask(&mut cluster, 5, "GET foo"), moved);
-    assert_eq!(ask(&mut cluster, 5, "READONLY\nGET foo\nSET foo 2"), format!("+OK\r\n$1\r\n1\r\n{moved}"));
+    assert_eq!(
+        ask(&mut cluster, 5, "READONLY\nGET foo\nSET foo 2"),
+        format!("+OK\r\n$1\r\n1\r\n{moved}")
+    );
     assert!(ask(&mut cluster, 5, "ROLE").starts_with("*5\r\n$5\r\nslave\r\n"));
     assert!(cluster.fail_over(5) && !cluster.fail_over(5));
     assert_eq!(ask(&mut cluster, 5, "INCR foo"), ":2\r\n");
@@ -127,7 +133,9 @@ fn redirects_as_a_real_cluster_does() {
         .map(|endpoint| (endpoint.tcp().ip().to_string(), endpoint.tcp().port()))
         .collect();
     let mut model = ModelCluster::new(3, 0, &at);
-    let id = |node: usize| real.node(node).connect().ask("CLUSTER MYID").lines().nth(1).expect("an id").to_owned();
+    let id = |node: usize| {
+        real.node(node).connect().ask("CLUSTER MYID").lines().nth(1).expect("an id").to_owned()
+    };
     let same = |model: &mut ModelCluster, node: usize, lines: &str| {
         let mut conn = real.node(node).connect();
         let mut expected = String::new();
@@ -137,14 +145,22 @@ fn redirects_as_a_real_cluster_does() {
         assert_eq!(ask(model, node, lines), expected, "node {node}: {lines}");
     };
     same(&mut model, 2, "SET {foo}a 1\nSET {foo}b 2");
-    same(&mut model, 0, "GET {foo}a\nSET {foo}a 1\nMGET {foo}a x\nGET\nNOPE a\nASKING\nGET {foo}a\nSELECT 1");
+    same(
+        &mut model,
+        0,
+        "GET {foo}a\nSET {foo}a 1\nMGET {foo}a x\nGET\nNOPE a\nASKING\nGET {foo}a\nSELECT 1",
+    );
     model.begin_move(12_182, 0);
     real.node(0).connect().ask(&format!("CLUSTER SETSLOT 12182 IMPORTING {}", id(2)));
     real.node(2).connect().ask(&format!("CLUSTER SETSLOT 12182 MIGRATING {}", id(0)));
     let lines = "GET {foo}a\nGET {foo}c\nMGET {foo}a {foo}c\nMGET {foo}c {foo}c\nMGET {foo}d {foo}c\nEXISTS {foo}a {foo}a";
     same(&mut model, 2, lines);
     same(&mut model, 0, lines);
-    same(&mut model, 0, "ASKING\nMGET {foo}c {foo}d\nASKING\nGET {foo}c\nGET {foo}c\nASKING\nSET {foo}c 3");
+    same(
+        &mut model,
+        0,
+        "ASKING\nMGET {foo}c {foo}d\nASKING\nGET {foo}c\nGET {foo}c\nASKING\nSET {foo}c 3",
+    );
     same(&mut model, 2, "MGET {foo}a {foo}b\nSET {foo}c 4\nMSET {foo}x 1 {foo}y 2");
     same(&mut model, 0, "ASKING\nMSET {foo}x 1 {foo}y 2\nASKING\nMGET {foo}c {foo}c");
 }
