@@ -140,7 +140,8 @@ impl Engine {
             Availability::Ready(upstream) => Ok(upstream),
             Availability::Wait(upstream) => Err(TransferWait::Hold(Hold::Upstream(upstream))),
             Availability::Down(error) => {
-                self.remove_upstream(upstream_id);
+                // It may be tried again just now, and then its greeting still waits for an answer.
+                self.abandon_upstream(upstream_id);
                 Err(TransferWait::Down(error))
             }
         }
@@ -298,11 +299,16 @@ impl Engine {
     /// The transfer of a client that is gone: whatever was written is half a request, so the connection goes with it.
     pub(crate) fn drop_transfer_of(&mut self, client: ClientId) {
         if let Some(id) = self.find_upstream(|up| up.role == Role::Transfer(client)) {
-            while let Some(upstream) = self.upstreams.get_mut(id)
-                && upstream.inflight.abandon().is_some()
-            {}
-            self.remove_upstream(id);
+            self.abandon_upstream(id);
         }
+    }
+
+    /// Removes an upstream with whatever it still waits for, which nobody else does.
+    fn abandon_upstream(&mut self, id: UpstreamId) {
+        while let Some(upstream) = self.upstreams.get_mut(id)
+            && upstream.inflight.abandon().is_some()
+        {}
+        self.remove_upstream(id);
     }
 
     /// Removes an upstream for good, and its socket.

@@ -79,11 +79,14 @@ fn run_kind(kind: Kind, count: usize) -> Reached {
                 reached.keys += outcome.came_to.keys;
                 reached.failovers += outcome.came_to.failovers;
             }
-            Err(why) if goes_on => failures.push(format!("{why}\n{}", how_to_replay(seed))),
+            Err(why) if goes_on => {
+                println!("{why}\n{}", how_to_replay(seed));
+                failures.push(seed);
+            }
             Err(why) => panic!("{why}\n{}", how_to_replay(seed)),
         }
     }
-    assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
+    assert!(failures.is_empty(), "{} of {count} seeds failed: {failures:?}", failures.len());
     println!(
         "{kind:?}, {count} seeds, {executed} requests, {errors} errors, {iterations} iterations, slowest {slowest:?}: {reached:?}"
     );

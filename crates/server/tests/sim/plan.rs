@@ -268,8 +268,13 @@ impl Plan {
 
     /// Whether a stream may be cut or delayed so finely that a request is under way for long.
     fn is_slow(&self) -> bool {
-        let faults = [&self.client_faults, &self.server_faults];
-        faults.iter().any(|faults| finest_cut(faults) < 1_000 || faults.delay_us.1 > 500)
+        let late = |faults: &SimFaults| faults.delay_us.1 > 500;
+        self.finest_cut() < 1_000 || late(&self.client_faults) || late(&self.server_faults)
+    }
+
+    /// The smallest piece into which a stream may be cut.
+    fn finest_cut(&self) -> usize {
+        finest_cut(&self.client_faults).min(finest_cut(&self.server_faults))
     }
 
     /// The settings of one worker.

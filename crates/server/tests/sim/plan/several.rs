@@ -66,6 +66,12 @@ pub(super) fn make_several(plan: &mut Plan, rng: &mut SimRng) {
 fn layout(plan: &Plan, rng: &mut SimRng) -> Layout {
     let kind = plan.kind;
     let spread = matches!(kind, Kind::Replicas | Kind::TroubledReplicas);
+    // Each moved slot makes every table longer, and single bytes take long for it.
+    let steps: &[u64] = match plan.finest_cut() {
+        ..CUT_BYTES_MIN => &[0, 12, 25],
+        _ if plan.is_slow() => &[0, 20, 60, 200],
+        _ => &[0, 60, 400, 1_500],
+    };
     match kind {
         Kind::Shards => Layout::Shards { count: rng.between(2, 3) as usize, cache: false },
         Kind::TroubledShards => {
@@ -75,9 +81,7 @@ fn layout(plan: &Plan, rng: &mut SimRng) -> Layout {
             shards: rng.between(2, 4) as usize,
             replicas: rng.between(u64::from(spread), 2) as usize,
             gap_us: pick(rng, &[100, 1_000, 5_000]),
-            // Each moved slot makes every table longer, and single bytes take long for it.
-            steps: pick(rng, if plan.is_slow() { &[0, 20, 60, 200] } else { &[0, 60, 400, 1_500] })
-                as u32,
+            steps: pick(rng, steps) as u32,
             // While requests are in a connection to the source the slot must not come back, or those behind them are served there at once
             // and no proxy can help it.
             again_us: if plan.is_slow() { u64::MAX } else { 30_000 },
