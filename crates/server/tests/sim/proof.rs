@@ -86,5 +86,5 @@ fn a_swapped_reply_of_a_shard_is_found() {
 
 #[test]
 fn a_write_that_a_node_drops_is_found() {
-    is_found(Planted::DroppedWrite, Kind::TroubledCluster, 8);
+    is_often_found(Planted::DroppedWrite, Kind::TroubledCluster, 12);
 }
