@@ -302,7 +302,7 @@ impl Client {
             if half
                 && around.failing
                 && self.script.expected.is_empty()
-                && reply.starts_with(b"-ERR respool: upstream ")
+                && self.script.is_failure(&reply)
             {
                 // The upstream of the request that never ends failed.
                 continue;

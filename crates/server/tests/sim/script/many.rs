@@ -199,7 +199,7 @@ impl Script {
     }
 
     /// Whether a reply is an error that a failing server explains.
-    pub(super) fn is_failure(&self, reply: &[u8]) -> bool {
+    pub(crate) fn is_failure(&self, reply: &[u8]) -> bool {
         let always: [&[u8]; 2] = [b"-ERR respool: upstream ", b"-ERR max number of clients"];
         let of_several: [&[u8]; 3] = [
             b"-ERR respool: given up after ",
