@@ -149,6 +149,7 @@ impl Engine {
             Availability::Ready(upstream) => Ok(upstream),
             Availability::Wait(upstream) => Err(TransferWait::Hold(Hold::Upstream(upstream))),
             Availability::Down(error) => {
+                // It may be tried again just now, and then its greeting still waits for an answer.
                 self.remove_upstream(upstream_id);
                 Err(TransferWait::Down(error))
             }

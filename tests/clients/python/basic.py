@@ -73,9 +73,9 @@ def hashes(r):
 
 @check
 def lists(r):
-    assert r.rpush(key("bl"), *range(10)) == 10
-    assert r.lrange(key("bl"), 2, 4) == [b"2", b"3", b"4"]
-    assert r.lpop(key("bl")) == b"0"
+    assert r.rpush(key("l"), *range(10)) == 10
+    assert r.lrange(key("l"), 2, 4) == [b"2", b"3", b"4"]
+    assert r.lpop(key("l")) == b"0"
 
 
 @check

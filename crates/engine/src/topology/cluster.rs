@@ -113,12 +113,24 @@ impl Cluster {
     pub(super) fn set_owner(&mut self, slot: u16, primary: NodeId) -> bool {
         let known = self.owners.iter().position(|owner| owner.primary == primary);
         let index = known.unwrap_or_else(|| {
-            self.owners.push(Owner::new(primary, Vec::new()));
+            self.owners.push(Owner::new(primary, self.copies_after(slot, primary)));
             self.owners.len() - 1
         });
         // A cluster has at most as many owners as slots, and those that own none are dropped with each refresh.
         let index = u16::try_from(index).unwrap_or(UNSERVED);
         core::mem::replace(&mut self.slots[usize::from(slot)], index) != index
+    }
+
+    /// The copies of a slot when this node owns it: where it was a copy itself, it took over, and the former primary is one now.
+    fn copies_after(&self, slot: u16, primary: NodeId) -> Vec<NodeId> {
+        let owner = self.slots.get(usize::from(slot)).copied().unwrap_or(UNSERVED);
+        match self.owners.get(usize::from(owner)) {
+            Some(before) if before.replicas.contains(&primary) => {
+                let others = before.replicas.iter().filter(|replica| **replica != primary);
+                others.copied().chain([before.primary]).collect()
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// The whole table is known anew: ranges of slots with an index of `owners`. Whether a slot changed its primary.

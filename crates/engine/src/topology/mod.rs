@@ -413,6 +413,7 @@ impl Engine {
             && cluster.set_owner(slot, node)
         {
             self.route_epoch = self.route_epoch.wrapping_add(1);
+            self.renew_readers();
         }
     }
 

@@ -466,3 +466,21 @@ fn a_zone_can_be_that_of_a_host_and_an_address_knows_better() {
     });
     assert_eq!(who_reads(&mut story, 4), [0, 0, 4]);
 }
+
+#[test]
+fn after_a_failover_reads_have_a_replica_before_the_table_is_asked_for() {
+    let mut story = copies(ReadPolicy::Replica);
+    story.client("a").says("SET a4 1");
+    story.node("n1").gets("SET a4 1").answers("+OK");
+    story.holds_the_table().client("a").gets("+OK").says("SET a4 2");
+    story.node("n1").gets("SET a4 2").moved("a4", "r1");
+    story.node("r1").gets("SET a4 2").answers("+OK");
+    story.client("a").gets("+OK").says("GET a4");
+    story.client("a").gets_nothing();
+    let asks = |story: &mut Story, node: &str| {
+        let mut node = story.node(node);
+        std::iter::from_fn(|| node.takes_one()).any(|line| line == "GET a4")
+    };
+    // The former primary is a copy now.
+    assert!(["n1", "r2"].into_iter().any(|node| asks(&mut story, node)));
+}

@@ -166,6 +166,7 @@ impl Client {
                 self.bursts_left == 0
                     && self.sent == self.outgoing.len()
                     && self.script.expected.is_empty()
+                    && !self.script.has_page_due()
                     && self.ending == Ending::Stay
             }
             State::Leaving | State::AwaitsEnd => false,
@@ -258,6 +259,11 @@ impl Client {
         match self.state {
             State::Talking if around.draining => {}
             State::Talking if self.waits_for_replies() => {}
+            State::Talking if self.script.has_page_due() => {
+                let mut bytes = Vec::new();
+                self.script.next_page(&mut bytes);
+                self.speak(bytes);
+            }
             State::Talking if self.bursts_left > 0 => self.next_burst(around),
             State::Talking => self.leave(around),
             State::Leaving => self.last_word(around),
@@ -296,7 +302,7 @@ impl Client {
             if half
                 && around.failing
                 && self.script.expected.is_empty()
-                && reply.starts_with(b"-ERR respool: upstream ")
+                && self.script.is_failure(&reply)
             {
                 // The upstream of the request that never ends failed.
                 continue;

@@ -7,7 +7,8 @@
 //! Invariant: what was acknowledged is in `effects` of the model exactly once, what was not at most once, in the order of
 //! the acknowledgements.
 
-use testkit::Model;
+use std::collections::BTreeSet;
+
 use testkit::frames::quote;
 use testkit::model::Effect;
 
@@ -27,16 +28,54 @@ pub(crate) enum Use {
     List,
 }
 
+/// How faithful what is behind is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keeps {
+    /// What was acknowledged is read by whoever reads later.
+    All,
+    /// As `All`, but a read may be as old as the moment it was sent: copies answer.
+    UpToAsking,
+    /// What was acknowledged is there; of several requests that were under way together any may have been the last one done.
+    InAnyOrder,
+    /// As `All`, but a read on a connection that was lost is sent again, and may then find what its client pipelined behind it.
+    AllButReadAgain,
+    /// A cache: any key may be gone at any time, or have an old value again.
+    Perhaps,
+}
+
+/// What a client knew of a key when it sent a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    /// Writes sent.
+    pub(crate) sent: u64,
+    /// The number of the last SET that was acknowledged.
+    set: u64,
+    /// The highest result that was seen.
+    low: u64,
+}
+
+impl Known {
+    /// Whether the key surely exists: nothing here deletes.
+    pub(crate) fn exists(self) -> bool {
+        self.set > 0 || self.low > 0
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     used: Use,
+    keeps: Keeps,
+    /// The number of the last acknowledged SET; 0: none.
+    last_nth: u64,
     /// The value of the last acknowledged SET.
     last: Option<Vec<u8>>,
     /// Values of SETs that may be executed at any time.
     maybe: Vec<Vec<u8>>,
     /// The highest result that was seen of INCR, APPEND (in tags), LPUSH.
     low: u64,
+    /// All of them.
+    results: BTreeSet<u64>,
     /// How many of these were sent.
     sent: u64,
     /// Everything that was sent, in order, and whether it was acknowledged.
@@ -45,8 +84,23 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     /// A key that nobody has touched.
-    pub(crate) fn new(used: Use) -> Self {
-        Self { used, last: None, maybe: Vec::new(), low: 0, sent: 0, writes: Vec::new() }
+    pub(crate) fn new(used: Use, keeps: Keeps) -> Self {
+        Self {
+            used,
+            keeps,
+            last_nth: 0,
+            last: None,
+            maybe: Vec::new(),
+            low: 0,
+            results: BTreeSet::new(),
+            sent: 0,
+            writes: Vec::new(),
+        }
+    }
+
+    /// What is known of it now.
+    pub(crate) fn known(&self) -> Known {
+        Known { sent: self.sent, set: self.last_nth, low: self.low }
     }
 
     /// The value is about to be written; returns the number of this write.
@@ -67,42 +121,64 @@ impl Ledger {
         let write = &mut self.writes[nth as usize - 1];
         write.1 = true;
         self.last = Some(write.0.clone());
+        self.last_nth = nth;
     }
 
     /// INCR, APPEND or LPUSH number `nth` was answered with this result.
     pub(crate) fn added(&mut self, nth: u64, result: i64) -> Result<(), String> {
         let unit = if self.used == Use::Log { TAG_BYTES as i64 } else { 1 };
         let count = u64::try_from(result / unit).unwrap_or(0);
-        if result % unit != 0 || count <= self.low || count > nth {
+        let again = match self.keeps {
+            Keeps::All | Keeps::AllButReadAgain | Keeps::UpToAsking => count <= self.low,
+            Keeps::InAnyOrder => self.results.contains(&count),
+            Keeps::Perhaps => false,
+        };
+        let most = if self.keeps == Keeps::InAnyOrder { self.sent } else { nth };
+        if result % unit != 0 || count == 0 || again || count > most {
             return Err(format!(
                 "{:?}: result {result} of write {nth}, {} seen before",
                 self.used, self.low
             ));
         }
-        self.low = count;
+        self.low = count.max(self.low);
+        self.results.insert(count);
         self.writes[nth as usize - 1].1 = true;
         Ok(())
     }
 
-    /// The key reads as this; `sent` writes were sent before the read.
-    pub(crate) fn reads(&self, value: Option<&[u8]>, sent: u64) -> Result<(), String> {
+    /// The key reads as this; the read was sent when so much was known.
+    pub(crate) fn reads(&self, value: Option<&[u8]>, asked: Known) -> Result<(), String> {
+        // The lowest that a counter may be, and the oldest of the acknowledged values that a text may have.
+        let (low, oldest) = match self.keeps {
+            Keeps::All | Keeps::AllButReadAgain => (self.low, self.last_nth),
+            Keeps::UpToAsking => (asked.low, asked.set),
+            // It exists, that is all.
+            Keeps::InAnyOrder => (asked.low.min(1), asked.set.min(1)),
+            Keeps::Perhaps => (0, 0),
+        };
+        // A copy may be late in reading what was written behind the read.
+        let most = if self.keeps == Keeps::All { asked.sent } else { self.sent };
         let fits = match (self.used, value) {
-            (Use::Text, value) => {
-                self.last.as_deref() == value
-                    || value.is_some_and(|value| self.maybe.iter().any(|maybe| maybe == value))
+            (Use::Text, None) => oldest == 0,
+            (Use::Text, Some(value)) => {
+                let is_last = self.keeps == Keeps::All && self.last.as_deref() == Some(value);
+                let not_older = || self.writes.iter().skip(oldest.saturating_sub(1) as usize);
+                is_last
+                    || self.maybe.iter().any(|maybe| maybe == value)
+                    || (self.keeps != Keeps::All && not_older().any(|(write, _)| write == value))
             }
             (Use::List, _) => true,
-            (_, None) => self.low == 0,
+            (_, None) => low == 0,
             (Use::Counter, Some(value)) => {
                 let number =
                     resp::number::parse_i64(value).and_then(|number| u64::try_from(number).ok());
-                number.is_some_and(|number| number >= self.low && number <= sent)
+                number.is_some_and(|number| number >= low && number <= most)
             }
             (Use::Log, Some(value)) => {
                 let tags = value.chunks(TAG_BYTES);
                 let count = tags.len() as u64;
                 let known = |tag: &[u8]| self.writes.iter().any(|(write, _)| write == tag);
-                count >= self.low && count <= sent && tags.into_iter().all(known)
+                count >= low && count <= most && tags.into_iter().all(known)
             }
         };
         if fits {
@@ -111,10 +187,11 @@ impl Ledger {
         let value = value.map(|value| quote(value, 60));
         let last = self.last.as_deref().map(|last| quote(last, 60));
         Err(format!(
-            "{:?} key reads {value:?}; acknowledged last {last:?}, {} possible, {} seen, {sent} sent",
+            "{:?} key reads {value:?}; acknowledged last {last:?}, {} possible, {} seen, {} sent",
             self.used,
             self.maybe.len(),
-            self.low
+            self.low,
+            asked.sent
         ))
     }
 
@@ -127,14 +204,8 @@ impl Ledger {
         }
     }
 
-    /// Writes sent so far.
-    pub(crate) fn sent(&self) -> u64 {
-        self.sent
-    }
-
     /// Compares with what the server did, when all is over.
-    pub(crate) fn judge(&self, model: &Model, db: u32, key: &[u8]) -> Result<(), String> {
-        let effects = model.effects(db, key);
+    pub(crate) fn judge(&self, effects: &[Effect], db: u32, key: &[u8]) -> Result<(), String> {
         let what = || format!("db {db} key {}", quote(key, 40));
         if self.used == Use::Counter {
             let acked = self.writes.iter().filter(|(_, acked)| *acked).count();
@@ -167,7 +238,9 @@ impl Ledger {
                 return Err(format!("{}: {} was done twice", what(), quote(value, 60)));
             }
             if self.writes[at].1 {
-                if last_acked.is_some_and(|last| last > at) {
+                // What a cache did is told server by server, so the order is not to be seen.
+                let in_order = !matches!(self.keeps, Keeps::InAnyOrder | Keeps::Perhaps);
+                if in_order && last_acked.is_some_and(|last| last > at) {
                     return Err(format!("{}: {} was done out of order", what(), quote(value, 60)));
                 }
                 last_acked = Some(at);

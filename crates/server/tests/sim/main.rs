@@ -1,6 +1,6 @@
 //! The whole worker on a simulated network and virtual time: thousands of runs in which everything goes wrong that can.
 //!
-//! Each seed is a world of its own (`plan`): one to three workers with their mailboxes, a model of the server behind, clients that
+//! Each seed is a world of its own (`plan`): one to three workers with their mailboxes, models of the servers behind (one, shards, a cluster on the move), clients that
 //! cut, delay, flood, abandon and never read, a server that dies, freezes and comes back. Judged all along and at the end:
 //!
 //! - each request gets exactly one reply, its own, in order, or its connection closes for a reason that is known;
@@ -9,18 +9,23 @@
 //! - memory, windows and upstreams stay within their bounds; after the drain nothing is left; nothing waits for ever.
 //!
 //! A failure prints its seed. `SIM_SEED=n cargo test -p server --test sim replay -- --nocapture` runs that seed alone and prints the end of its trace;
-//! `SIM_SEEDS=n` runs so many seeds of each kind. `proof` shows that the judge finds what is planted.
+//! `SIM_SEEDS=n` runs so many seeds of each kind, and
+//! `SIM_GO_ON=1` goes on behind a failure and tells all of them at the end. `proof` shows that the judge finds what is planted.
 //!
 //! Invariant: a seed gives the same run, event by event (`the_same_seed_is_the_same_run`).
 
 mod client;
+mod cluster;
 mod ledger;
 mod names;
 mod plan;
 mod proof;
 mod script;
+mod site;
 mod upstream;
 mod world;
+
+use std::time::{Duration, Instant};
 
 use plan::{Kind, Plan};
 use upstream::Planted;
@@ -56,17 +61,35 @@ fn run(seed: u64, planted: Planted) -> Result<Outcome, String> {
 fn run_kind(kind: Kind, count: usize) -> Reached {
     let count = number("SIM_SEEDS").map_or(count, |count| count as usize);
     let mut reached = Reached::default();
-    let mut executed = 0;
-    for seed in (0..).filter(|seed| Kind::of(*seed) == kind).take(count) {
-        match run(seed, Planted::Nothing) {
+    let goes_on = std::env::var_os("SIM_GO_ON").is_some();
+    let mut failures = Vec::new();
+    let mut slowest = (Duration::ZERO, kind.first_seed());
+    let (mut executed, mut errors, mut iterations) = (0, 0, 0);
+    for seed in (kind.first_seed()..).filter(|seed| Kind::of(*seed) == kind).take(count) {
+        let begun = Instant::now();
+        let outcome = run(seed, Planted::Nothing);
+        slowest = slowest.max((begun.elapsed(), seed));
+        match outcome {
             Ok(outcome) => {
                 executed += outcome.executed;
+                errors += outcome.errors;
+                iterations += outcome.iterations;
                 reached.join(&outcome.reached);
+                reached.moves += outcome.came_to.moves;
+                reached.keys += outcome.came_to.keys;
+                reached.failovers += outcome.came_to.failovers;
+            }
+            Err(why) if goes_on => {
+                println!("{why}\n{}", how_to_replay(seed));
+                failures.push(seed);
             }
             Err(why) => panic!("{why}\n{}", how_to_replay(seed)),
         }
     }
-    println!("{kind:?}, {count} seeds, {executed} requests: {reached:?}");
+    assert!(failures.is_empty(), "{} of {count} seeds failed: {failures:?}", failures.len());
+    println!(
+        "{kind:?}, {count} seeds, {executed} requests, {errors} errors, {iterations} iterations, slowest {slowest:?}: {reached:?}"
+    );
     reached
 }
 
@@ -111,8 +134,51 @@ fn a_crowd_of_two_thousand() {
 }
 
 #[test]
+fn slots_move_and_primaries_hand_over_without_an_error() {
+    let reached = run_kind(Kind::MovingCluster, 40);
+    assert!(
+        reached.moves > 20 && reached.keys > 20 && reached.failovers > 0 && reached.redirects > 0,
+        "the seeds do not come to what they are for"
+    );
+}
+
+#[test]
+fn a_troubled_cluster_costs_errors_and_nothing_more() {
+    let reached = run_kind(Kind::TroubledCluster, 40);
+    assert!(
+        reached.losses > 0 && reached.failovers > 0 && reached.redirects > 0,
+        "the seeds do not come to what they are for"
+    );
+}
+
+#[test]
+fn a_cluster_and_all_at_once() {
+    run_kind(Kind::ClusterAndAll, 20);
+}
+
+#[test]
+fn shards_look_like_one_server() {
+    run_kind(Kind::Shards, 20);
+}
+
+#[test]
+fn troubled_shards_cost_errors_and_nothing_more() {
+    run_kind(Kind::TroubledShards, 20);
+}
+
+#[test]
+fn copies_answer_reads() {
+    run_kind(Kind::Replicas, 15);
+}
+
+#[test]
+fn copies_answer_reads_in_trouble() {
+    run_kind(Kind::TroubledReplicas, 15);
+}
+
+#[test]
 fn the_same_seed_is_the_same_run() {
-    for seed in [5, 8] {
+    for seed in [5, 8, 1_000_000, 1_000_002, 1_000_004, 1_000_006, 1_000_007] {
         let digests: Vec<u64> = (0..2)
             .map(|_| {
                 run(seed, Planted::Nothing)

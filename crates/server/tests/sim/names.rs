@@ -111,11 +111,11 @@ impl Moving {
 
     /// One INCR; which server counted it, and to what.
     fn count(&mut self) -> (usize, String) {
-        let before = self.servers.each_ref().map(|server| server.model.executed());
+        let before = self.servers.each_ref().map(|server| server.model().executed());
         self.client.send(b"*2\r\n$4\r\nINCR\r\n$1\r\nk\r\n");
         self.pass(5);
         let reply = String::from_utf8(self.client.received()).expect("a number");
-        let after = self.servers.each_ref().map(|server| server.model.executed());
+        let after = self.servers.each_ref().map(|server| server.model().executed());
         let counted = (0..2).find(|server| after[*server] > before[*server]);
         (counted.unwrap_or_else(|| panic!("nobody got it; the client got {reply:?}")), reply)
     }

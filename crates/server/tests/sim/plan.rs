@@ -1,14 +1,27 @@
 //! What a seed means: how many workers and clients, which bounds and times, what goes wrong and when.
 //!
-//! A seed's kind is its remainder modulo 8, so that one number replays a run without naming the test that found it.
+//! A seed's kind is its remainder modulo 8, so that one number replays a run without naming the test that found it. Seeds from
+//! [`SEVERAL_FROM`] on have several servers behind.
 //!
 //! Not here: the run itself (`world`), what clients say (`script`).
 //!
 //! Invariant: a plan depends on its seed and on nothing else.
 
 use engine::Settings;
-use engine::settings::{Limits, Password, Timeouts};
+use engine::settings::{Limits, Password, ReadPolicy, Timeouts};
+use netio::Address;
 use netio::sim::{SimFaults, SimRng};
+
+use crate::cluster::Restless;
+use crate::plan::several::make_several;
+
+mod several;
+
+/// Seeds from here on have several servers behind.
+pub(crate) const SEVERAL_FROM: u64 = 1_000_000;
+
+/// Port of the first server behind; the others have those that follow.
+pub(crate) const FIRST_PORT: u16 = 7000;
 
 /// The password on seeds that have one.
 pub(crate) const PASSWORD: &[u8] = b"open sesame";
@@ -28,12 +41,33 @@ pub(crate) enum Kind {
     Heavy,
     /// Two thousand clients and more.
     Crowd,
+    /// A cluster whose slots move and whose primaries hand over; nothing breaks: no errors, byte-exact replies.
+    MovingCluster,
+    /// The same, and its nodes die, freeze, lie, and others follow them.
+    TroubledCluster,
+    /// The same with unkind clients.
+    ClusterAndAll,
+    /// Servers among which the proxy spreads the keys; they are well: no errors, byte-exact replies.
+    Shards,
+    /// The same with servers in trouble; on some seeds they are left out then, and the proxy is that of a cache.
+    TroubledShards,
+    /// A cluster whose copies answer reads, which may be older than what was acknowledged meanwhile; nothing breaks: no errors.
+    Replicas,
+    /// The same with nodes in trouble.
+    TroubledReplicas,
 }
 
 impl Kind {
     /// The kind of a seed.
     pub(crate) fn of(seed: u64) -> Self {
         match seed % 8 {
+            0 | 1 if seed >= SEVERAL_FROM => Self::MovingCluster,
+            2 | 3 if seed >= SEVERAL_FROM => Self::TroubledCluster,
+            4 if seed >= SEVERAL_FROM => Self::ClusterAndAll,
+            5 if seed >= SEVERAL_FROM => Self::Shards,
+            6 if seed >= SEVERAL_FROM => Self::TroubledShards,
+            7 if seed >= SEVERAL_FROM && seed % 16 == 7 => Self::Replicas,
+            7 if seed >= SEVERAL_FROM => Self::TroubledReplicas,
             0 | 1 => Self::Sound,
             2 => Self::UnkindClients,
             3 | 4 => Self::TroubledServer,
@@ -44,15 +78,52 @@ impl Kind {
         }
     }
 
-    /// Whether the server and the way to it may fail.
+    /// The first seed that may be of this kind.
+    pub(crate) fn first_seed(self) -> u64 {
+        match self {
+            Self::Sound
+            | Self::UnkindClients
+            | Self::TroubledServer
+            | Self::Everything
+            | Self::Heavy
+            | Self::Crowd => 0,
+            _ => SEVERAL_FROM,
+        }
+    }
+
+    /// Whether servers and the way to them may fail.
     pub(crate) fn server_fails(self) -> bool {
-        matches!(self, Self::TroubledServer | Self::Everything)
+        matches!(
+            self,
+            Self::TroubledServer
+                | Self::Everything
+                | Self::TroubledCluster
+                | Self::ClusterAndAll
+                | Self::TroubledShards
+                | Self::TroubledReplicas
+        )
     }
 
     /// Whether clients and the way to them may fail.
     pub(crate) fn clients_fail(self) -> bool {
-        matches!(self, Self::UnkindClients | Self::Everything)
+        matches!(self, Self::UnkindClients | Self::Everything | Self::ClusterAndAll)
     }
+}
+
+/// What is behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// One server.
+    One,
+    /// Servers that know nothing of each other.
+    Shards {
+        /// How many.
+        count: usize,
+        /// Those that fail are left out: a key may be on another server the next time, without its value.
+        cache: bool,
+    },
+    /// A cluster.
+    Cluster(Restless),
 }
 
 /// Something that is done to the server at one moment.
@@ -70,6 +141,16 @@ pub(crate) enum Trouble {
     HalfReplies,
     /// Every connection to it is reset once, on both sides.
     Reset,
+    /// Of a cluster's node: it says `CLUSTERDOWN`.
+    Down,
+    /// Of a cluster's node: it says `LOADING`.
+    Loading,
+    /// Of a cluster's node: it says `READONLY` to writes.
+    ReadOnly,
+    /// Of a cluster's node: a copy follows the primary of its shard, though nobody is dead.
+    FailOver,
+    /// Of a cluster's node: it hears of nothing that does not concern it.
+    InTheDark,
     /// It is well again.
     Well,
 }
@@ -94,8 +175,13 @@ pub(crate) struct Plan {
     pub(crate) pipeline_max: u64,
     /// Largest value, in bytes.
     pub(crate) value_bytes_max: u64,
-    /// When what happens to the server, sorted.
-    pub(crate) troubles: Vec<(u64, Trouble)>,
+    /// What is behind.
+    pub(crate) layout: Layout,
+    /// Servers may refuse a request for a while and take the one behind it: then what a client pipelined is not done in its order, by
+    /// whatever way it reaches them.
+    pub(crate) reorders: bool,
+    /// When what happens to which server, sorted by time (microseconds after the begin).
+    pub(crate) troubles: Vec<(u64, usize, Trouble)>,
     /// One of the clients asks CLIENT LIST, KILL, PAUSE and INFO.
     pub(crate) has_admin: bool,
     /// One client asks for megabytes and reads nothing.
@@ -142,16 +228,53 @@ impl Plan {
                 (_, 0..=20) => pick(rng, &[100, 3_000, 9_000]),
                 _ => pick(rng, &[100, 10_000, 60_000]),
             },
+            layout: Layout::One,
+            reorders: false,
             troubles: Vec::new(),
             floods: kind.clients_fail() && single > 100 && rng.chance(600_000),
             has_admin: !crowd && rng.chance(500_000),
             tight: false,
         };
         plan.settings = settings(&mut plan, rng);
-        if kind.server_fails() {
+        if seed >= SEVERAL_FROM {
+            make_several(&mut plan, rng);
+        } else if kind.server_fails() {
             plan.troubles = troubles(rng);
         }
         plan
+    }
+
+    /// Where the servers behind listen.
+    pub(crate) fn addresses(&self) -> Vec<Address> {
+        let count = match self.layout {
+            Layout::One => 1,
+            Layout::Shards { count, .. } => count,
+            Layout::Cluster(restless) => restless.shards * (1 + restless.replicas),
+        };
+        let at = |index: usize| ([127, 0, 0, 1], FIRST_PORT + index as u16).into();
+        (0..count).map(|index| Address::Tcp(at(index))).collect()
+    }
+
+    /// Whether it is a cluster that is behind.
+    pub(crate) fn is_cluster(&self) -> bool {
+        matches!(self.layout, Layout::Cluster(_))
+    }
+
+    /// Whether a reply is, to the byte, what a connection to one well server gives.
+    pub(crate) fn is_as_direct(&self) -> bool {
+        let spread = self.settings.reads.policy != ReadPolicy::Primary;
+        !(self.kind.server_fails() || self.reorders || spread)
+    }
+
+    /// Whether a stream may be cut or delayed so finely that a request is under way for long.
+    fn is_slow(&self) -> bool {
+        let late = |faults: &SimFaults| faults.delay_us.1 > 500;
+        self.finest_cut() < 1_000 || late(&self.client_faults) || late(&self.server_faults)
+    }
+
+    /// The smallest piece into which a stream may be cut.
+    fn finest_cut(&self) -> usize {
+        finest_cut(&self.client_faults).min(finest_cut(&self.server_faults))
     }
 
     /// The settings of one worker.
@@ -242,7 +365,7 @@ fn settings(plan: &mut Plan, rng: &mut SimRng) -> Settings {
             ..Timeouts::default()
         },
     };
-    settings.node.address = engine::node::Address::tcp("127.0.0.1", 7000);
+    settings.node.address = engine::node::Address::tcp("127.0.0.1", FIRST_PORT);
     settings.node.client_name = if rng.chance(500_000) { b"respool".to_vec() } else { Vec::new() };
     if plan.password {
         settings.password = Some(Password::new(PASSWORD));
@@ -251,7 +374,7 @@ fn settings(plan: &mut Plan, rng: &mut SimRng) -> Settings {
     settings
 }
 
-fn troubles(rng: &mut SimRng) -> Vec<(u64, Trouble)> {
+fn troubles(rng: &mut SimRng) -> Vec<(u64, usize, Trouble)> {
     let kinds = [
         Trouble::Dead,
         Trouble::Frozen,
@@ -264,9 +387,9 @@ fn troubles(rng: &mut SimRng) -> Vec<(u64, Trouble)> {
     let mut at_us = 0;
     for _ in 0..rng.between(1, 4) {
         at_us += rng.between(0, 300_000);
-        list.push((at_us, kinds[rng.between(0, kinds.len() as u64 - 1) as usize]));
+        list.push((at_us, 0, kinds[rng.between(0, kinds.len() as u64 - 1) as usize]));
         at_us += rng.between(1_000, 700_000);
-        list.push((at_us, Trouble::Well));
+        list.push((at_us, 0, Trouble::Well));
     }
     list
 }

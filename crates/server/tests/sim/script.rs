@@ -8,14 +8,18 @@
 //!
 //! Invariant: a reply that is accepted names, as far as it names anything, the client that asked.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use engine::settings::ReadPolicy;
 use netio::sim::SimRng;
 use testkit::frames::{quote, request};
 use testkit::{Model, ModelConn};
 
-use crate::ledger::{Ledger, TAG_BYTES, Use};
-use crate::plan::{PASSWORD, Plan, pick};
+use crate::ledger::{Keeps, Known, Ledger, TAG_BYTES, Use};
+use crate::plan::{Layout, PASSWORD, Plan, pick};
+use crate::site::Site;
+
+mod many;
 
 /// From this size on a reply may be given in halves, and an upstream that dies between them closes the client.
 const CUT_THROUGH_BYTES: usize = 32 << 10;
@@ -38,10 +42,18 @@ pub(crate) enum Reply {
     Set(Key, u64),
     /// The result of INCR, APPEND, LPUSH number `nth`.
     Added(Key, u64),
-    /// The value of a key after so many writes.
-    Value(Key, u64),
+    /// The value of a key of which so much was known.
+    Value(Key, Known),
     /// Several of them.
-    Values(Vec<(Key, u64)>),
+    Values(Vec<(Key, Known)>),
+    /// OK to an MSET of these writes.
+    SetMany(Vec<(Key, u64)>),
+    /// A number between these.
+    Count(i64, i64),
+    /// A page of an iteration over all keys.
+    Page,
+    /// Keys of its own, these among them.
+    Keys(BTreeSet<Vec<u8>>),
     /// The greeting; the client speaks this protocol from then on.
     Hello(u8),
     /// OK, and the client is in this database.
@@ -95,13 +107,23 @@ pub(crate) struct Script {
     pub(crate) expected: VecDeque<Expected>,
     /// The last error that a failure of the server explains.
     pub(crate) errors_seen: u32,
+    layout: Layout,
+    /// Some of its keys are kept together by a tag.
+    has_tags: bool,
+    keeps: Keeps,
+    /// Where only copies answer, a shard whose new primary is known before its copies has none for a moment.
+    may_lack_copies: bool,
+    /// An iteration over all keys that is not over.
+    iteration: Option<many::Iteration>,
+    /// Iterations that came to their end.
+    pub(crate) iterations: u32,
 }
 
 impl Script {
     /// The script of one client of a plan.
     pub(crate) fn new(plan: &Plan, number: usize, seed: u64) -> Self {
         let mut rng = SimRng::new(seed);
-        let reference = (!plan.kind.server_fails()).then(|| {
+        let reference = plan.is_as_direct().then(|| {
             let mut model = Model::new();
             if plan.password {
                 model.require_password(PASSWORD);
@@ -109,6 +131,13 @@ impl Script {
             let conn = model.conn();
             (model, conn)
         });
+        let keeps = match plan.layout {
+            Layout::Shards { cache: true, .. } => Keeps::Perhaps,
+            _ if plan.reorders => Keeps::InAnyOrder,
+            _ if plan.settings.reads.policy != ReadPolicy::Primary => Keeps::UpToAsking,
+            _ if plan.kind.server_fails() && plan.layout != Layout::One => Keeps::AllButReadAgain,
+            _ => Keeps::All,
+        };
         Self {
             number,
             wants_resp3: rng.chance(400_000),
@@ -126,6 +155,17 @@ impl Script {
             pipeline_max: plan.pipeline_max,
             expected: VecDeque::new(),
             errors_seen: 0,
+            layout: plan.layout,
+            has_tags: match plan.layout {
+                Layout::One => false,
+                Layout::Shards { .. } => true,
+                // A request for a key that is there and one that is gone waits, and what is behind it does not.
+                Layout::Cluster(restless) => plan.reorders || restless.steps == 0,
+            },
+            keeps,
+            may_lack_copies: plan.settings.reads.policy == ReadPolicy::Replica,
+            iteration: None,
+            iterations: 0,
         }
     }
 
@@ -176,13 +216,14 @@ impl Script {
         let key = (self.db, format!("t{}:flood", self.number).into_bytes());
         let value = self.value(&key, FLOOD_BYTES);
         let nth = self.ledger(&key).send(value.clone());
+        let known = self.ledger(&key).known();
         let set = request(&[b"SET", key.1.as_slice(), &value]);
         self.say(&mut out, &set, Reply::Set(key.clone(), nth), true);
         for _ in 0..FLOOD_GETS {
             self.say(
                 &mut out,
                 &request(&[b"GET", key.1.as_slice()]),
-                Reply::Value(key.clone(), 1),
+                Reply::Value(key.clone(), known),
                 true,
             );
         }
@@ -258,14 +299,22 @@ impl Script {
     }
 
     fn accept(&mut self, expected: &Expected, reply: &[u8], failing: bool) -> Result<(), String> {
-        if reply.starts_with(b"-ERR respool: upstream ")
-            || reply.starts_with(b"-ERR max number of clients")
-        {
+        if self.may_lack_copies && reply.starts_with(b"-ERR respool: no replica is fit") {
+            self.errors_seen += 1;
+            if matches!(expected.reply, Reply::Page) {
+                self.iteration = None;
+            }
+            return Ok(());
+        }
+        if self.is_failure(reply) {
             if !(failing && expected.fallible) {
                 return Err("an error without a cause".to_owned());
             }
             self.errors_seen += 1;
             self.unknown(&expected.reply);
+            if matches!(expected.reply, Reply::Page) {
+                self.iteration = None;
+            }
             return Ok(());
         }
         if let Some(reference) = &expected.reference
@@ -284,11 +333,21 @@ impl Script {
                 let result = integer(reply)?;
                 self.ledger(key).added(*nth, result)
             }
-            Reply::Value(key, sent) => {
+            Reply::Value(key, known) => {
                 let value = bulk(reply)?;
-                self.ledger(key).reads(value, *sent)
+                self.ledger(key).reads(value, *known)
             }
             Reply::Values(keys) => self.values(keys, reply),
+            Reply::SetMany(writes) if reply == b"+OK\r\n" => {
+                writes.iter().for_each(|(key, nth)| self.ledger(key).set(*nth));
+                Ok(())
+            }
+            Reply::Count(least, most) => match integer(reply)? {
+                count if (*least..=*most).contains(&count) => Ok(()),
+                _ => Err(format!("must be from {least} to {most}")),
+            },
+            Reply::Page => self.page(reply),
+            Reply::Keys(due) => self.keys(due, reply),
             Reply::Hello(version) => {
                 let resp3 = *version == 3;
                 let head = if resp3 {
@@ -317,19 +376,19 @@ impl Script {
         }
     }
 
-    fn values(&mut self, keys: &[(Key, u64)], reply: &[u8]) -> Result<(), String> {
+    fn values(&mut self, keys: &[(Key, Known)], reply: &[u8]) -> Result<(), String> {
         let Ok(Some((resp::value::Value::Array(values), _))) = resp::value::parse(reply) else {
             return Err("must be an array".to_owned());
         };
         if values.len() != keys.len() {
             return Err(format!("{} values for {} keys", values.len(), keys.len()));
         }
-        for ((key, sent), value) in keys.iter().zip(&values) {
+        for ((key, known), value) in keys.iter().zip(&values) {
             let value = match value {
                 resp::value::Value::Bulk(bytes) => Some(*bytes),
                 _ => None,
             };
-            self.ledger(key).reads(value, *sent)?;
+            self.ledger(key).reads(value, *known)?;
         }
         Ok(())
     }
@@ -342,19 +401,25 @@ impl Script {
     }
 
     fn unknown(&mut self, reply: &Reply) {
-        if let Reply::Set(key, nth) = reply {
-            self.ledger(key).unknown(*nth);
-        }
+        let writes = match reply {
+            Reply::Set(key, nth) => vec![(key.clone(), *nth)],
+            Reply::SetMany(writes) => writes.clone(),
+            _ => Vec::new(),
+        };
+        writes.iter().for_each(|(key, nth)| self.ledger(key).unknown(*nth));
     }
 
     /// Compares with what the server did.
-    pub(crate) fn judge(&self, model: &Model) -> Result<(), String> {
-        self.ledgers.iter().try_for_each(|((db, key), ledger)| ledger.judge(model, *db, key))
+    pub(crate) fn judge(&self, site: &Site) -> Result<(), String> {
+        let several = self.keeps == Keeps::Perhaps;
+        self.ledgers.iter().try_for_each(|((db, key), ledger)| {
+            ledger.judge(&site.effects(*db, key, several)?, *db, key)
+        })
     }
 
     fn ledger(&mut self, key: &Key) -> &mut Ledger {
-        let used = use_of(&key.1);
-        self.ledgers.entry(key.clone()).or_insert_with(|| Ledger::new(used))
+        let (used, keeps) = (use_of(&key.1), self.keeps);
+        self.ledgers.entry(key.clone()).or_insert_with(|| Ledger::new(used, keeps))
     }
 
     // What it says. ---------------------------------------------------------------------------------------------------
@@ -364,6 +429,8 @@ impl Script {
         let reference = match reply {
             // What the proxy says of itself is its own.
             Reply::Integer | Reply::Text { .. } | Reply::Error(_) | Reply::Done => None,
+            // Several servers give them in their own order.
+            Reply::Page | Reply::Keys(_) => None,
             _ => reference,
         };
         let asked = quote(bytes, 60);
@@ -418,6 +485,14 @@ impl Script {
     }
 
     fn select(&mut self, out: &mut Vec<u8>) {
+        if matches!(self.layout, Layout::Cluster(_)) {
+            // A server alone would do it, so the model of its own is not told.
+            let reference = self.reference.take();
+            let refused = Reply::Error("-ERR SELECT is not allowed in cluster mode");
+            self.say(out, &request(&["SELECT", "1"]), refused, false);
+            self.reference = reference;
+            return;
+        }
         let db = self.rng.between(0, DATABASES - 1) as u32;
         self.say(out, &request(&["SELECT", &db.to_string()]), Reply::Select(db), true);
         if self.reference.is_some() {
@@ -426,6 +501,9 @@ impl Script {
     }
 
     fn one(&mut self, out: &mut Vec<u8>) {
+        if self.layout != Layout::One && self.rng.chance(250_000) && self.bytes_left > 0 {
+            return self.of_many(out);
+        }
         match self.rng.between(0, 99) {
             _ if self.bytes_left == 0 => self.ping(out),
             0..=24 => {
@@ -457,7 +535,13 @@ impl Script {
             Use::List => 'p',
         };
         let which = self.rng.between(0, 3);
-        (self.db, format!("{letter}{}:{which}", self.number).into_bytes())
+        let number = self.number;
+        // Keys with a tag are in one slot, so that requests for several of them go there whole.
+        let name = match self.has_tags && which >= 2 {
+            true => format!("{letter}{{{number}}}:{which}"),
+            false => format!("{letter}{number}:{which}"),
+        };
+        (self.db, name.into_bytes())
     }
 
     fn value_bytes(&mut self) -> usize {
@@ -491,22 +575,22 @@ impl Script {
     fn get(&mut self, out: &mut Vec<u8>) {
         let used = if self.rng.chance(800_000) { Use::Text } else { Use::Log };
         let key = self.key(used);
-        let (costs, sent) = (self.ledger(&key).bytes_max(), self.ledger(&key).sent());
+        let (costs, known) = (self.ledger(&key).bytes_max(), self.ledger(&key).known());
         if costs > self.bytes_left {
             return self.ping(out);
         }
         self.spend(costs);
         let bytes = request(&[b"GET", key.1.as_slice()]);
-        self.say(out, &bytes, Reply::Value(key, sent), true);
+        self.say(out, &bytes, Reply::Value(key, known), true);
     }
 
     fn mget(&mut self, out: &mut Vec<u8>) {
         let mut keys = Vec::new();
         for _ in 0..self.rng.between(1, 4) {
             let key = self.key(Use::Text);
-            let (costs, sent) = (self.ledger(&key).bytes_max(), self.ledger(&key).sent());
+            let (costs, known) = (self.ledger(&key).bytes_max(), self.ledger(&key).known());
             self.spend(costs);
-            keys.push((key, sent));
+            keys.push((key, known));
         }
         let mut args: Vec<&[u8]> = vec![b"MGET"];
         args.extend(keys.iter().map(|((_, key), _)| key.as_slice()));

@@ -1,13 +1,16 @@
-//! The server behind: the model, its connections in the simulated network, and what is done to it.
+//! A server behind: its connections in the simulated network, and what is done to it.
 //!
-//! Requests are given to the model one by one, so that a planted fault ([`Planted`]) can hit one of them: that is how the
+//! [`Host`] is the network's side: it accepts, reads, answers, and suffers. What the answer is, its [`Mind`] knows: the model of one server
+//! here, of a cluster's node in `cluster`.
+//!
+//! Requests are given to the model one by one where a fault is planted ([`Planted`]), so that it can hit one of them: that is how the
 //! judge itself is proved.
 //!
 //! Invariant: unless a fault is planted, every byte goes through the model untouched and in order.
 
 use netio::Address;
 use netio::sim::{SimListener, SimNet, SimPeer};
-use testkit::frames::Requests;
+use testkit::frames::{RequestFrame, Requests};
 use testkit::model::After;
 use testkit::{Model, ModelConn};
 
@@ -27,52 +30,57 @@ pub(crate) enum Planted {
     DroppedWrite,
     /// An INCR is done twice and answered once.
     DoubledIncr,
+    /// A write is done and then sent on, as if it were not.
+    DoneThenMoved,
+    /// A key is lost on the way from one node to another.
+    LostOnTheWay,
+    /// A page of SCAN leaves a key out.
+    SkippedInScan,
+    /// A write is sent on in words that nobody heeds, so that they reach the client.
+    ShownMoved,
+}
+
+/// What a host's connections talk to.
+pub(crate) trait Mind {
+    /// Its end of one connection.
+    type Conn;
+
+    /// A new connection to the host of this number.
+    fn conn(&mut self, host: usize) -> Self::Conn;
+
+    /// Takes bytes, appends replies. `requests` is for those that look at single requests.
+    fn feed(
+        &mut self,
+        host: usize,
+        conn: &mut Self::Conn,
+        requests: &mut Requests,
+        bytes: &[u8],
+        out: &mut Vec<u8>,
+    ) -> After;
 }
 
 /// See the module.
-pub(crate) struct Server {
+pub(crate) struct Host<C> {
     net: SimNet,
     at: Address,
     listener: Option<SimListener>,
-    /// What it knows and did.
-    pub(crate) model: Model,
-    conns: Vec<Conn>,
+    conns: Vec<Conn<C>>,
     mode: Trouble,
-    planted: Planted,
-    /// How often the planted fault hit.
-    pub(crate) hits: u32,
-    /// Requests looked at, for choosing which one is hit.
-    seen: u64,
 }
 
-struct Conn {
+struct Conn<C> {
     peer: SimPeer,
-    state: ModelConn,
+    state: C,
     requests: Requests,
     /// Replies that a mute server keeps to itself are lost for good: after them nothing may be answered any more.
     lost: bool,
 }
 
-impl Server {
-    /// A server that listens at `at`.
-    pub(crate) fn new(net: &SimNet, at: Address, password: bool, planted: Planted) -> Self {
-        let mut model = Model::new();
-        if password {
-            model.require_password(PASSWORD);
-        }
+impl<C> Host<C> {
+    /// One that listens at `at`.
+    pub(crate) fn new(net: &SimNet, at: Address) -> Self {
         let listener = Some(net.listen(&at));
-        let mode = Trouble::Well;
-        Self {
-            net: net.clone(),
-            at,
-            listener,
-            model,
-            conns: Vec::new(),
-            mode,
-            planted,
-            hits: 0,
-            seen: 0,
-        }
+        Self { net: net.clone(), at, listener, conns: Vec::new(), mode: Trouble::Well }
     }
 
     /// Something happens to it.
@@ -90,9 +98,14 @@ impl Server {
             Trouble::Well if self.listener.is_none() => {
                 self.listener = Some(self.net.listen(&self.at));
             }
-            Trouble::Well | Trouble::Frozen | Trouble::Mute | Trouble::HalfReplies => {}
+            _ => {}
         }
         self.mode = trouble;
+    }
+
+    /// Where it listens.
+    pub(crate) fn at(&self) -> &Address {
+        &self.at
     }
 
     /// It goes for good.
@@ -106,62 +119,162 @@ impl Server {
         self.conns.len()
     }
 
-    /// Does what can be done now.
-    pub(crate) fn pump(&mut self) {
+    /// Does what can be done now, as the host of this number.
+    pub(crate) fn pump<M: Mind<Conn = C>>(&mut self, host: usize, mind: &mut M) {
         while let Some(peer) = self.listener.as_ref().and_then(SimListener::accept) {
-            if self.mode == Trouble::Full {
+            let full = self.mode == Trouble::Full;
+            if full {
                 peer.send(FULL);
                 peer.shutdown();
                 // Kept until the other side has it; it never executes anything.
-                let state = self.model.conn();
-                self.conns.push(Conn { peer, state, requests: Requests::default(), lost: true });
-                continue;
             }
-            let state = self.model.conn();
-            self.conns.push(Conn { peer, state, requests: Requests::default(), lost: false });
+            let state = mind.conn(host);
+            self.conns.push(Conn { peer, state, requests: Requests::default(), lost: full });
         }
         if self.mode == Trouble::Frozen {
             return;
         }
-        let mut conns = std::mem::take(&mut self.conns);
-        conns.retain_mut(|conn| self.serve(conn));
-        self.conns = conns;
+        let mode = self.mode;
+        self.conns.retain_mut(|conn| serve(conn, mode, host, mind));
     }
+}
 
-    /// False when the connection is over.
-    fn serve(&mut self, conn: &mut Conn) -> bool {
-        let bytes = conn.peer.received();
-        let refuses = conn.lost && self.mode == Trouble::Full;
-        if !bytes.is_empty() && !refuses {
-            let mut out = Vec::new();
-            let after = self.execute(conn, &bytes, &mut out);
-            match self.mode {
-                Trouble::Mute => conn.lost = true,
-                Trouble::HalfReplies if !out.is_empty() => {
-                    conn.peer.send(&out[..out.len() / 2]);
-                    conn.peer.shutdown();
-                    conn.lost = true;
-                }
-                _ if conn.lost => {}
-                _ => conn.peer.send(&out),
-            }
-            if after == After::Close {
+/// False when the connection is over.
+fn serve<M: Mind>(conn: &mut Conn<M::Conn>, mode: Trouble, host: usize, mind: &mut M) -> bool {
+    let bytes = conn.peer.received();
+    let refuses = conn.lost && mode == Trouble::Full;
+    if !bytes.is_empty() && !refuses {
+        let mut out = Vec::new();
+        let after = mind.feed(host, &mut conn.state, &mut conn.requests, &bytes, &mut out);
+        match mode {
+            Trouble::Mute => conn.lost = true,
+            Trouble::HalfReplies if !out.is_empty() => {
+                conn.peer.send(&out[..out.len() / 2]);
                 conn.peer.shutdown();
+                conn.lost = true;
             }
+            _ if conn.lost => {}
+            _ => conn.peer.send(&out),
         }
-        !conn.peer.is_over()
+        if after == After::Close {
+            conn.peer.shutdown();
+        }
+    }
+    !conn.peer.is_over()
+}
+
+/// A server of its own.
+pub(crate) struct Server {
+    host: Host<ModelConn>,
+    mind: One,
+}
+
+/// The mind of such a server.
+struct One {
+    model: Model,
+    planter: Planter,
+}
+
+impl Mind for One {
+    type Conn = ModelConn;
+
+    fn conn(&mut self, _host: usize) -> ModelConn {
+        self.model.conn()
     }
 
-    fn execute(&mut self, conn: &mut Conn, bytes: &[u8], out: &mut Vec<u8>) -> After {
-        if self.planted == Planted::Nothing {
-            return self.model.feed(&mut conn.state, bytes, out);
+    fn feed(
+        &mut self,
+        _host: usize,
+        conn: &mut ModelConn,
+        requests: &mut Requests,
+        bytes: &[u8],
+        out: &mut Vec<u8>,
+    ) -> After {
+        let Self { model, planter } = self;
+        if planter.planted == Planted::Nothing {
+            return model.feed(conn, bytes, out);
         }
-        conn.requests.push(bytes);
+        planter.feed(requests, bytes, "", out, &mut |raw, reply| model.feed(conn, raw, reply))
+    }
+}
+
+impl Server {
+    /// A server that listens at `at`.
+    pub(crate) fn new(net: &SimNet, at: Address, password: bool, planted: Planted) -> Self {
+        let mut model = Model::new();
+        if password {
+            model.require_password(PASSWORD);
+        }
+        Self { host: Host::new(net, at), mind: One { model, planter: Planter::new(planted) } }
+    }
+
+    /// What it knows and did.
+    pub(crate) fn model(&self) -> &Model {
+        &self.mind.model
+    }
+
+    /// How often the planted fault hit.
+    pub(crate) fn hits(&self) -> u32 {
+        self.mind.planter.hits
+    }
+
+    /// Its side of the network.
+    pub(crate) fn host(&mut self) -> &mut Host<ModelConn> {
+        &mut self.host
+    }
+
+    /// Connections that are open.
+    pub(crate) fn open_conns(&self) -> usize {
+        self.host.open_conns()
+    }
+
+    /// Where it listens.
+    pub(crate) fn at(&self) -> &Address {
+        self.host.at()
+    }
+
+    /// Does what can be done now.
+    pub(crate) fn pump(&mut self) {
+        self.host.pump(0, &mut self.mind);
+    }
+
+    /// It goes for good.
+    pub(crate) fn close(&mut self) {
+        self.host.close();
+    }
+}
+
+/// Plants a fault among the requests that pass.
+pub(crate) struct Planter {
+    pub(crate) planted: Planted,
+    /// How often it hit.
+    pub(crate) hits: u32,
+    /// Requests looked at, for choosing which one is hit.
+    seen: u64,
+}
+
+impl Planter {
+    /// One that has planted nothing yet.
+    pub(crate) fn new(planted: Planted) -> Self {
+        Self { planted, hits: 0, seen: 0 }
+    }
+
+    /// Splits the bytes into requests and has each of them done by `execute`, but for the one that is hit. `redirect` is what a node says
+    /// that sends a request to where it already is, without its slot.
+    pub(crate) fn feed(
+        &mut self,
+        requests: &mut Requests,
+        bytes: &[u8],
+        redirect: &str,
+        out: &mut Vec<u8>,
+        execute: &mut dyn FnMut(&[u8], &mut Vec<u8>) -> After,
+    ) -> After {
+        requests.push(bytes);
         let mut replies: Vec<Vec<u8>> = Vec::new();
         let mut after = After::Open;
-        while let Ok(Some(frame)) = conn.requests.pop() {
+        while let Ok(Some(frame)) = requests.pop() {
             let mut reply = Vec::new();
-            after = self.one(conn, &frame.raw, &frame.args, &mut reply);
+            after = self.one(&frame, redirect, &mut reply, execute);
             replies.push(reply);
         }
         if self.planted == Planted::SwappedReplies {
@@ -171,7 +284,14 @@ impl Server {
         after
     }
 
-    fn one(&mut self, conn: &mut Conn, raw: &[u8], args: &[Vec<u8>], reply: &mut Vec<u8>) -> After {
+    fn one(
+        &mut self,
+        frame: &RequestFrame,
+        redirect: &str,
+        reply: &mut Vec<u8>,
+        execute: &mut dyn FnMut(&[u8], &mut Vec<u8>) -> After,
+    ) -> After {
+        let RequestFrame { raw, args } = frame;
         let name = args.first().map(|name| name.to_ascii_uppercase()).unwrap_or_default();
         self.seen += 1;
         let turn = self.seen.is_multiple_of(7);
@@ -183,11 +303,32 @@ impl Server {
             }
             (Planted::DoubledIncr, b"INCR") if turn => {
                 self.hits += 1;
-                let _ = self.model.feed(&mut conn.state, raw, &mut Vec::new());
+                let _ = execute(raw, &mut Vec::new());
+            }
+            (Planted::DoneThenMoved, b"SET" | b"INCR" | b"APPEND" | b"LPUSH") if turn => {
+                let after = execute(raw, reply);
+                let done = matches!(reply.first(), Some(b'+' | b':'));
+                if done {
+                    self.hits += 1;
+                    let slot = testkit::model::key_slot(&args[1]);
+                    *reply = format!("-MOVED {slot} {redirect}\r\n").into_bytes();
+                }
+                return after;
+            }
+            (Planted::ShownMoved, b"SET" | b"GET") if turn && args.len() > 1 => {
+                self.hits += 1;
+                let slot = testkit::model::key_slot(&args[1]);
+                reply.extend_from_slice(format!("-moved {slot} {redirect}\r\n").as_bytes());
+                return After::Open;
+            }
+            (Planted::SkippedInScan, b"SCAN") => {
+                let after = execute(raw, reply);
+                self.hits += u32::from(skip_one(reply));
+                return after;
             }
             _ => {}
         }
-        self.model.feed(&mut conn.state, raw, reply)
+        execute(raw, reply)
     }
 
     fn swap_somewhere(&mut self, replies: &mut [Vec<u8>]) {
@@ -203,4 +344,27 @@ impl Server {
             replies.swap(at - 1, at);
         }
     }
+}
+
+/// Takes the last key of a page of SCAN out; false if the page is empty.
+fn skip_one(reply: &mut Vec<u8>) -> bool {
+    let Ok(Some((resp::value::Value::Array(parts), _))) = resp::value::parse(reply) else {
+        return false;
+    };
+    let [resp::value::Value::Bulk(cursor), resp::value::Value::Array(keys)] = parts.as_slice()
+    else {
+        return false;
+    };
+    let mut page = Vec::new();
+    resp::encode::array(&mut page, 2);
+    resp::encode::bulk(&mut page, cursor);
+    resp::encode::array(&mut page, keys.len().saturating_sub(1));
+    for key in keys.iter().take(keys.len().saturating_sub(1)) {
+        if let resp::value::Value::Bulk(key) = key {
+            resp::encode::bulk(&mut page, key);
+        }
+    }
+    let skipped = !keys.is_empty();
+    *reply = page;
+    skipped
 }

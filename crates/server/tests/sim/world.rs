@@ -21,8 +21,10 @@ use server::worker::mailbox::{Fleet, Message, Post, mailbox};
 use server::worker::{Process, Worker, WorkerOptions};
 
 use crate::client::{Around, Client};
-use crate::plan::{Kind, Plan, Trouble};
-use crate::upstream::{Planted, Server};
+use crate::cluster::CameTo;
+use crate::plan::{Layout, Plan};
+use crate::site::Site;
+use crate::upstream::Planted;
 
 /// Longest storm, in virtual microseconds. Clients that send single bytes over a network that delays each of them take long.
 const STORM_US: u64 = 3_600_000_000;
@@ -33,7 +35,7 @@ const DRAIN_MS: u64 = 5_000;
 /// Clients that connect at the same moment.
 const ARRIVALS: usize = 500;
 /// Turns in one moment of virtual time.
-const TURNS_PER_MOMENT_MAX: u32 = 20_000;
+const TURNS_PER_MOMENT_MAX: u32 = 100_000;
 /// Turns of a run.
 const TURNS_MAX: u64 = 3_000_000;
 
@@ -50,6 +52,10 @@ pub(crate) struct Outcome {
     pub(crate) executed: u64,
     /// What it came to.
     pub(crate) reached: Reached,
+    /// What slots and primaries did.
+    pub(crate) came_to: CameTo,
+    /// Iterations over all keys that came to their end.
+    pub(crate) iterations: u32,
 }
 
 /// The highest of some figures that any worker told: whether runs come to what they are made for.
@@ -71,6 +77,14 @@ pub(crate) struct Reached {
     pub(crate) in_bytes: u64,
     /// Connections to the server.
     pub(crate) upstreams: u64,
+    /// Requests that were sent on to another server.
+    pub(crate) redirects: u64,
+    /// Of all runs together: slots that reached their new owner.
+    pub(crate) moves: u64,
+    /// Of all runs together: keys that moved before their slot did.
+    pub(crate) keys: u64,
+    /// Of all runs together: copies that took over.
+    pub(crate) failovers: u64,
 }
 
 impl Reached {
@@ -85,6 +99,7 @@ impl Reached {
             (&mut self.out_bytes, report.client_out_bytes_max),
             (&mut self.in_bytes, report.client_in_bytes_max),
             (&mut self.upstreams, report.upstreams),
+            (&mut self.redirects, stats.redirects),
         ];
         seen.into_iter().for_each(|(most, is)| *most = is.max(*most));
     }
@@ -100,6 +115,7 @@ impl Reached {
             (&mut self.out_bytes, other.out_bytes),
             (&mut self.in_bytes, other.in_bytes),
             (&mut self.upstreams, other.upstreams),
+            (&mut self.redirects, other.redirects),
         ];
         pairs.into_iter().for_each(|(most, is)| *most = is.max(*most));
     }
@@ -110,10 +126,9 @@ pub(crate) struct World {
     plan: Plan,
     net: SimNet,
     listen: Address,
-    upstream: Address,
     workers: Vec<Option<Worker<SimDriver>>>,
     posts: Vec<Post<SimSocket>>,
-    server: Server,
+    site: Site,
     clients: Vec<Client>,
     failing: bool,
     draining: bool,
@@ -127,23 +142,22 @@ impl World {
     /// The world of a plan.
     pub(crate) fn new(plan: Plan, planted: Planted) -> Self {
         let address = |text: &str| Address::Tcp(text.parse().expect("a literal address"));
-        let (listen, upstream) = (address("127.0.0.1:6380"), address("127.0.0.1:7000"));
+        let listen = address("127.0.0.1:6380");
         let general =
             SimFaults { split_batch_ppm: plan.client_faults.split_batch_ppm, ..SimFaults::none() };
         let net = SimNet::new(plan.seed, general);
         net.set_faults_at(&listen, plan.client_faults);
-        net.set_faults_at(&upstream, plan.server_faults);
-        let server = Server::new(&net, upstream.clone(), plan.password, planted);
+        let site = Site::new(&plan, &net, planted);
+        site.addresses().iter().for_each(|at| net.set_faults_at(at, plan.server_faults));
         let failing = plan.kind.server_fails();
         let begun_us = net.now_us();
         let mut world = Self {
             plan,
             net,
             listen,
-            upstream,
             workers: Vec::new(),
             posts: Vec::new(),
-            server,
+            site,
             clients: Vec::new(),
             failing,
             draining: false,
@@ -156,8 +170,9 @@ impl World {
         world
     }
 
-    /// Keeps a line for everything that happens in the network.
-    pub(crate) fn record(&self) {
+    /// Keeps a line for everything that happens in the network, and prints what the nodes of a cluster say.
+    pub(crate) fn record(&mut self) {
+        self.site.talk();
         self.net.record_trace();
     }
 
@@ -285,7 +300,7 @@ impl World {
             worker.turn();
             self.turns += 1;
         }
-        self.server.pump();
+        self.site.pump(self.net.now_us());
         let victims: Vec<String> = match self.plan.has_admin {
             true => self.clients[1..]
                 .iter()
@@ -321,10 +336,11 @@ impl World {
     /// What happens to the server by now.
     fn suffer(&mut self) {
         let now_us = self.net.now_us();
-        while let Some((at_us, trouble)) = self.plan.troubles.get(self.troubles_done).copied()
+        while let Some((at_us, server, trouble)) =
+            self.plan.troubles.get(self.troubles_done).copied()
             && self.begun_us + at_us <= now_us
         {
-            self.server.suffer(trouble);
+            self.site.suffer(now_us, server, trouble);
             self.troubles_done += 1;
         }
     }
@@ -336,7 +352,7 @@ impl World {
             self.workers.iter().flatten().filter_map(|worker| worker.deadline().map(|at| at.0));
         let clients = self.clients.iter().filter(|_| !self.draining).filter_map(Client::next_at_us);
         let troubles =
-            self.plan.troubles.get(self.troubles_done).map(|(at_us, _)| self.begun_us + at_us);
+            self.plan.troubles.get(self.troubles_done).map(|(at_us, ..)| self.begun_us + at_us);
         let end = self.draining.then_some(until_us);
         let next = self
             .net
@@ -345,6 +361,7 @@ impl World {
             .chain(workers)
             .chain(clients)
             .chain(troubles)
+            .chain(self.site.next_at_us())
             .chain(end)
             .min()?;
         Some(next.max(now_us))
@@ -352,6 +369,7 @@ impl World {
 
     fn check_bounds(&mut self) -> Result<(), String> {
         let limits = &self.plan.settings.limits;
+        let servers = self.site.addresses().len() as u64;
         for worker in self.workers.iter().flatten() {
             let report = worker.engine().report();
             // Reading is stopped at the end of a turn, and a turn takes up to four reads: the first, two polls, one sleep.
@@ -370,7 +388,7 @@ impl World {
                 ("replies that wait for one client", report.client_out_bytes_max, out_max),
                 ("input that waits of one client", report.client_in_bytes_max, in_max),
                 ("bytes of the worker", report.buffered_bytes, ceiling),
-                ("upstreams", report.upstreams, limits.upstreams_max as u64),
+                ("upstreams", report.upstreams, limits.upstreams_max as u64 * servers),
             ];
             self.reached.see(&report);
             for (what, is, most) in checks {
@@ -387,13 +405,16 @@ impl World {
 
     /// All is made well, and time passes until the proxy has noticed.
     fn calm(&mut self) -> Result<(), String> {
-        self.server.suffer(Trouble::Well);
-        self.net.set_faults_at(&self.upstream, SimFaults::none());
+        self.site.settle(self.net.now_us());
+        let behind = self.site.addresses();
+        behind.iter().for_each(|at| self.net.set_faults_at(at, SimFaults::none()));
         self.net.set_faults_at(&self.listen, SimFaults::none());
         if self.plan.kind.server_fails() {
             // Connects that have begun keep their faults; by then they are connections, and go with the others.
             self.pass("calm", self.net.now_us() + 50_000)?;
-            self.net.reset_all_to(&self.upstream);
+            behind.iter().for_each(|at| {
+                self.net.reset_all_to(at);
+            });
         }
         let timeouts = &self.plan.settings.timeouts;
         let quiet_ms = match self.plan.kind.server_fails() {
@@ -402,6 +423,7 @@ impl World {
                     + 2 * timeouts.connect_ms
                     + timeouts.request_ms
                     + 1_500
+                    + self.until_known_ms()
             }
             false => 0,
         };
@@ -410,6 +432,15 @@ impl World {
         self.pass("calm", until_us)?;
         self.failing = false;
         Ok(())
+    }
+
+    /// How long it takes a proxy to know several servers again: who owns what, which copies are fit, which shards answer.
+    fn until_known_ms(&self) -> u64 {
+        let timeouts = &self.plan.settings.timeouts;
+        match self.plan.layout {
+            Layout::One => 0,
+            _ => timeouts.topology_wait_ms + timeouts.failover_hold_ms + 3_000,
+        }
     }
 
     fn check_up(&mut self) -> Result<(), String> {
@@ -429,6 +460,7 @@ impl World {
     fn drain(&mut self) -> Result<(), String> {
         let calm = !self.failing && self.clients.iter().all(Client::is_at_rest);
         self.draining = true;
+        self.site.rest();
         self.posts.iter().for_each(|post| post.send(Message::Drain(DRAIN_MS)));
         let begun_us = self.net.now_us();
         let until_us = begun_us + DRAIN_MS * 1_000 + 100_000;
@@ -439,7 +471,7 @@ impl World {
                 if slot.as_ref().is_some_and(Worker::is_done) {
                     let Some(worker) = slot.take() else { continue };
                     if calm {
-                        nothing_is_left(&worker, self.plan.kind)?;
+                        nothing_is_left(&worker, &self.plan)?;
                     }
                 }
             }
@@ -462,9 +494,10 @@ impl World {
 
     fn judge(&mut self) -> Result<Outcome, String> {
         // The server does what it still has in its sockets; the clients see their ends.
-        self.server.suffer(Trouble::Well);
+        self.site.settle(self.net.now_us());
+        self.site.rest();
         for _ in 0..100_000 {
-            self.server.pump();
+            self.site.pump(self.net.now_us());
             let now_us = self.net.now_us();
             let around = Around {
                 plan: &self.plan,
@@ -489,21 +522,23 @@ impl World {
         }
         let mut outcome = Outcome {
             digest: self.net.digest(),
-            hits: self.server.hits,
-            executed: self.server.model.executed(),
+            hits: self.site.hits(),
+            executed: self.site.executed(),
+            came_to: self.site.came_to(),
             reached: self.reached.clone(),
             ..Outcome::default()
         };
         for client in &mut self.clients {
             client.script.abandon();
             outcome.errors += client.script.errors_seen;
+            outcome.iterations += client.script.iterations;
             client
                 .script
-                .judge(&self.server.model)
+                .judge(&self.site)
                 .map_err(|why| format!("client {}: {why}", client.number))?;
         }
         self.clients.clear();
-        self.server.close();
+        self.site.close();
         match self.net.open_ends() {
             0 => Ok(outcome),
             open => Err(format!("{open} ends of connections are open after the end of everything")),
@@ -513,7 +548,7 @@ impl World {
     fn describe(&self) -> String {
         let busy = self.clients.iter().filter(|client| !client.is_at_rest()).take(12);
         let mut text: Vec<String> = busy.map(Client::describe).collect();
-        text.push(format!("server: {} connections", self.server.open_conns()));
+        text.push(format!("server: {} connections", self.site.open_conns()));
         for worker in self.workers.iter().flatten() {
             let report = worker.engine().report();
             text.push(format!(
@@ -532,10 +567,12 @@ impl World {
 }
 
 /// After a drain in peace the worker has no client, nobody waits, and only idle upstreams have a connection.
-fn nothing_is_left(worker: &Worker<SimDriver>, kind: Kind) -> Result<(), String> {
+fn nothing_is_left(worker: &Worker<SimDriver>, plan: &Plan) -> Result<(), String> {
     let (engine, report) = (worker.engine(), worker.engine().report());
-    // A client that ran away may have left requests behind, whose replies are on their way to nobody.
-    if engine.client_count() > 0 || !(engine.is_quiet() || kind.clients_fail()) {
+    // A client that ran away may have left requests behind, whose replies are on their way to nobody; and several servers are asked now and
+    // then who owns what, and how they are.
+    let may_wait = plan.kind.clients_fail() || plan.is_cluster();
+    if engine.client_count() > 0 || !(engine.is_quiet() || may_wait) {
         return Err(format!(
             "drained, and {} clients are left, {} requests in flight",
             report.clients, report.inflight

@@ -156,11 +156,20 @@ fn greet(call: &mut Call<'_>) {
     call.integer(if protocol == Protocol::Resp3 { 3 } else { 2 });
     encode::bulk(call.out, b"id");
     call.integer(i64::try_from(call.conn.id).unwrap_or(i64::MAX));
-    for (name, value) in [("mode", "standalone"), ("role", "master")] {
+    let face = call.conn.face;
+    for (name, value) in [("mode", face.mode()), ("role", face.role())] {
         encode::bulk(call.out, name.as_bytes());
         encode::bulk(call.out, value.as_bytes());
     }
     encode::bulk(call.out, b"modules");
+    encode::array(call.out, 0);
+}
+
+// The offset counts nothing here: copies are never behind.
+pub(super) fn role(call: &mut Call<'_>) {
+    encode::array(call.out, 3);
+    encode::bulk(call.out, b"master");
+    call.integer(0);
     encode::array(call.out, 0);
 }
 

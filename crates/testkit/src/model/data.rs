@@ -197,11 +197,6 @@ pub(super) fn exists(call: &mut Call<'_>) {
     call.length(found);
 }
 
-pub(super) fn dbsize(call: &mut Call<'_>) {
-    let size = call.keyspace().len();
-    call.length(size);
-}
-
 pub(super) fn flushdb(call: &mut Call<'_>) {
     if flush_option_is_valid(call) {
         call.keyspace().clear();

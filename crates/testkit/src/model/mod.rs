@@ -6,14 +6,18 @@
 //! this crate), strings and lists, 16 databases, RESP2 and RESP3. Expiry, transactions, scripts and
 //! pub/sub are deliberately absent.
 //!
+//! [`ModelCluster`] is a cluster of such servers, whose slots move and whose primaries change.
+//!
 //! Beyond the data it keeps a log of what was applied, per key and in order ([`Model::effects`]): a
 //! write that was executed twice shows there, even if the value happens to look right.
 //!
 //! Invariant: each request gets exactly one reply, in order, whatever the pieces in which its bytes
 //! came.
 
+mod cluster;
 mod connection;
 mod data;
+mod iterate;
 mod table;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -21,6 +25,8 @@ use std::collections::{BTreeMap, VecDeque};
 use resp::Protocol;
 
 use crate::frames::Requests;
+
+pub use cluster::{ClusterConn, ModelCluster, SLOTS, Standing, key_slot};
 
 /// Number of databases, as in the server's default configuration.
 pub const DATABASES: usize = 16;
@@ -115,6 +121,7 @@ impl Model {
             name: Vec::new(),
             authenticated: self.password.is_none(),
             closing: false,
+            face: Face::Standalone,
         }
     }
 
@@ -165,6 +172,27 @@ impl Model {
     }
 }
 
+/// What a server calls itself in its greeting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Face {
+    /// A server that is in no cluster.
+    Standalone,
+    /// A primary of a cluster.
+    Primary,
+    /// A copy in a cluster.
+    Replica,
+}
+
+impl Face {
+    fn mode(self) -> &'static str {
+        if self == Self::Standalone { "standalone" } else { "cluster" }
+    }
+
+    fn role(self) -> &'static str {
+        if self == Self::Replica { "replica" } else { "master" }
+    }
+}
+
 /// The server's end of one connection.
 #[derive(Debug)]
 pub struct ModelConn {
@@ -175,6 +203,7 @@ pub struct ModelConn {
     name: Vec<u8>,
     authenticated: bool,
     closing: bool,
+    face: Face,
 }
 
 impl ModelConn {

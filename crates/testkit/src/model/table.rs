@@ -8,7 +8,7 @@
 
 use resp::encode;
 
-use super::{Call, connection, data};
+use super::{Call, connection, data, iterate};
 
 /// One command.
 pub(super) struct Row {
@@ -47,7 +47,7 @@ static ROWS: &[Row] = &[
     row("auth", -2, OPEN, NO_KEY, connection::auth),
     row("client", -2, CONNECTION, NO_KEY, connection::client),
     row("command", -1, &["loading", "stale"], NO_KEY, command),
-    row("dbsize", 1, READ, NO_KEY, data::dbsize),
+    row("dbsize", 1, READ, NO_KEY, iterate::dbsize),
     row("decr", 2, WRITE, ONE_KEY, data::decr),
     row("decrby", 3, WRITE, ONE_KEY, data::decrby),
     Row {
@@ -66,6 +66,7 @@ static ROWS: &[Row] = &[
     row("incr", 2, WRITE, ONE_KEY, data::incr),
     row("incrby", 3, WRITE, ONE_KEY, data::incrby),
     row("info", -1, &["loading", "stale"], NO_KEY, connection::info),
+    row("keys", 2, &["readonly"], NO_KEY, iterate::keys),
     row("llen", 2, READ, ONE_KEY, data::llen),
     row("lpush", -3, WRITE, ONE_KEY, data::lpush),
     Row { tips: &["request_policy:multi_shard"], ..row("mget", -2, READ, ALL_KEYS, data::mget) },
@@ -75,15 +76,49 @@ static ROWS: &[Row] = &[
     },
     row("ping", -1, PLAIN, NO_KEY, connection::ping),
     row("quit", -1, OPEN, NO_KEY, connection::quit),
+    row("randomkey", 1, &["readonly"], NO_KEY, iterate::randomkey),
     row("reset", 1, OPEN, NO_KEY, connection::reset),
+    row("role", 1, CONNECTION, NO_KEY, connection::role),
+    row("scan", -2, &["readonly"], NO_KEY, iterate::scan),
     row("select", 2, &["loading", "stale", "fast"], NO_KEY, connection::select),
     row("set", -3, &["write", "denyoom"], ONE_KEY, data::set),
     row("strlen", 2, READ, ONE_KEY, data::strlen),
     row("time", 1, &["loading", "stale", "fast"], NO_KEY, connection::time),
+    Row {
+        tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
+        ..row("touch", -2, READ, ALL_KEYS, data::exists)
+    },
+    Row {
+        tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
+        ..row("unlink", -2, &["write", "fast"], ALL_KEYS, data::del)
+    },
 ];
 
 fn find(name: &str) -> Option<&'static Row> {
     ROWS.binary_search_by(|row| row.name.cmp(name)).ok().map(|at| &ROWS[at])
+}
+
+/// What a cluster looks at before it lets a node execute a request.
+pub(super) struct Access<'a> {
+    /// The keys, in the order of the request.
+    pub(super) keys: Vec<&'a [u8]>,
+    /// It may change them.
+    pub(super) writes: bool,
+    /// It is executed while the data set is loaded.
+    pub(super) while_loading: bool,
+}
+
+/// What a request asks for; `None` where its own errors (unknown, wrong number of arguments) come first.
+pub(super) fn access(args: &[Vec<u8>]) -> Option<Access<'_>> {
+    let name = String::from_utf8_lossy(args.first()?).to_ascii_lowercase();
+    let row = find(&name).filter(|row| fits(row.arity, args.len()))?;
+    let has = |flag| row.flags.contains(&flag);
+    let [first, last, step] = row.keys;
+    // Counted from the end where it is negative, the last argument being -1.
+    let last = if last < 0 { args.len() as i64 + last } else { last };
+    let places = (first..=last).step_by(step.max(1) as usize).filter(|_| first > 0);
+    let keys = places.filter_map(|at| args.get(at as usize)).map(Vec::as_slice).collect();
+    Some(Access { keys, writes: has("write"), while_loading: has("loading") })
 }
 
 /// Whether so many arguments fit an arity.

@@ -1,0 +1,160 @@
+//! What is behind the proxy: one server, several that know nothing of each other, or a cluster.
+//!
+//! Not here: what they do (`upstream`, `cluster`).
+//!
+//! Invariant: the log of a key is in one place, unless the plan lets keys move without their values (shards that are left out).
+
+use netio::Address;
+use netio::sim::SimNet;
+use testkit::frames::quote;
+use testkit::model::Effect;
+
+use crate::cluster::{CameTo, ClusterSite};
+use crate::plan::{Layout, Plan, Trouble};
+use crate::upstream::{Planted, Server};
+
+/// See the module.
+pub(crate) enum Site {
+    /// One server, or several.
+    Servers(Vec<Server>),
+    /// A cluster.
+    Cluster(Box<ClusterSite>),
+}
+
+impl Site {
+    /// What a plan has behind the proxy.
+    pub(crate) fn new(plan: &Plan, net: &SimNet, planted: Planted) -> Self {
+        let at = plan.addresses();
+        match plan.layout {
+            Layout::One | Layout::Shards { .. } => {
+                let server = |at: Address| Server::new(net, at, plan.password, planted);
+                Self::Servers(at.into_iter().map(server).collect())
+            }
+            Layout::Cluster(restless) => {
+                Self::Cluster(Box::new(ClusterSite::new(plan, restless, net, &at, planted)))
+            }
+        }
+    }
+
+    /// Prints from now on what happens in a cluster.
+    pub(crate) fn talk(&mut self) {
+        if let Self::Cluster(site) = self {
+            site.talk();
+        }
+    }
+
+    /// Where its servers listen.
+    pub(crate) fn addresses(&self) -> Vec<Address> {
+        match self {
+            Self::Servers(servers) => servers.iter().map(|server| server.at().clone()).collect(),
+            Self::Cluster(site) => site.hosts().iter().map(|host| host.at().clone()).collect(),
+        }
+    }
+
+    /// Something happens to one of its servers.
+    pub(crate) fn suffer(&mut self, now_us: u64, server: usize, trouble: Trouble) {
+        match self {
+            Self::Servers(servers) => servers[server].host().suffer(trouble),
+            Self::Cluster(site) => site.suffer(now_us, server, trouble),
+        }
+    }
+
+    /// Everything is well again.
+    pub(crate) fn settle(&mut self, now_us: u64) {
+        match self {
+            Self::Servers(servers) => {
+                servers.iter_mut().for_each(|server| server.host().suffer(Trouble::Well));
+            }
+            Self::Cluster(site) => site.settle(now_us),
+        }
+    }
+
+    /// Nothing happens of its own accord any more.
+    pub(crate) fn rest(&mut self) {
+        if let Self::Cluster(site) = self {
+            site.rest();
+        }
+    }
+
+    /// Does what can be done now.
+    pub(crate) fn pump(&mut self, now_us: u64) {
+        match self {
+            Self::Servers(servers) => servers.iter_mut().for_each(Server::pump),
+            Self::Cluster(site) => site.pump(now_us),
+        }
+    }
+
+    /// When it next does something of its own accord.
+    pub(crate) fn next_at_us(&self) -> Option<u64> {
+        match self {
+            Self::Servers(_) => None,
+            Self::Cluster(site) => site.next_at_us(),
+        }
+    }
+
+    /// Everything that was done to a key, in order. `several`: it may have been done by more servers than one, then server by server.
+    ///
+    /// # Errors
+    /// Two servers did something to it, and that must not be.
+    pub(crate) fn effects(
+        &self,
+        db: u32,
+        key: &[u8],
+        several: bool,
+    ) -> Result<Vec<Effect>, String> {
+        let servers = match self {
+            Self::Cluster(site) if db == 0 => return Ok(site.model().effects(key).to_vec()),
+            Self::Cluster(_) => return Ok(Vec::new()),
+            Self::Servers(servers) => servers,
+        };
+        let logs: Vec<&[Effect]> = servers
+            .iter()
+            .map(|server| server.model().effects(db, key))
+            .filter(|log| !log.is_empty())
+            .collect();
+        if logs.len() > 1 && !several {
+            return Err(format!("key {} was written on {} shards", quote(key, 40), logs.len()));
+        }
+        Ok(logs.concat())
+    }
+
+    /// How often the planted fault hit.
+    pub(crate) fn hits(&self) -> u32 {
+        match self {
+            Self::Servers(servers) => servers.iter().map(Server::hits).sum(),
+            Self::Cluster(site) => site.hits(),
+        }
+    }
+
+    /// Requests that its models executed.
+    pub(crate) fn executed(&self) -> u64 {
+        match self {
+            Self::Servers(servers) => servers.iter().map(|server| server.model().executed()).sum(),
+            Self::Cluster(site) => site.model().executed(),
+        }
+    }
+
+    /// Connections that are open.
+    pub(crate) fn open_conns(&self) -> usize {
+        match self {
+            Self::Servers(servers) => servers.iter().map(Server::open_conns).sum(),
+            Self::Cluster(site) => site.hosts().iter().map(|host| host.open_conns()).sum(),
+        }
+    }
+
+    /// How often slots and primaries changed.
+    pub(crate) fn came_to(&self) -> CameTo {
+        match self {
+            Self::Servers(_) => CameTo::default(),
+            Self::Cluster(site) => site.came_to,
+        }
+    }
+
+    /// It goes for good.
+    pub(crate) fn close(&mut self) {
+        match self {
+            Self::Servers(servers) => servers.iter_mut().for_each(Server::close),
+            Self::Cluster(site) => site.close(),
+        }
+    }
+}
