@@ -13,7 +13,7 @@
 //! Invariant: an upstream with [`Role::Transfer`] has at most one request in flight, and its client exists.
 
 use crate::client::Hold;
-use crate::command::CommandId;
+use crate::command::{Class, CommandId};
 use crate::connect::Availability;
 use crate::engine::{Action, Engine};
 use crate::ids::{ClientId, NodeId, UpstreamId};
@@ -44,7 +44,8 @@ impl Engine {
             self.begin_close(id);
             return (input.len(), Step::Gone);
         }
-        if client.lease.is_some() {
+        let known = route::classify(head.len(), |n| head[n], self.learned.as_ref());
+        if client.lease.is_some() || known_leased(known.id) {
             // It goes where the others go, and must be whole for that.
             return match scanned as u64 + client.scanner.missing() <= WHOLE_REQUEST_BYTES_MAX {
                 true => (0, Step::More),
@@ -53,7 +54,6 @@ impl Engine {
                 }),
             };
         }
-        let known = route::classify(head.len(), |n| head[n], self.learned.as_ref());
         let name = known.id.map_or("command", CommandId::name);
         if !client.authenticated && !known.before_auth {
             self.stats.command(known.id).rejected += 1;
@@ -339,6 +339,15 @@ impl Engine {
             self.wake_transfer_waiter();
         }
     }
+}
+
+/// Whether this command goes over a connection of its client's own.
+fn known_leased(command: Option<CommandId>) -> bool {
+    use crate::command::ids;
+    command.is_some_and(|row| {
+        matches!(row, ids::MULTI | ids::WATCH)
+            || row.row().class == Class::Leased && crate::blocking::blocks(row)
+    })
 }
 
 /// Why a large request is not streamed to a node.

@@ -705,8 +705,8 @@ impl Script {
         match self.rng.between(0, 2) {
             0 => self.say(
                 out,
-                &request(&["MULTI"]),
-                Reply::Error("-ERR respool: 'multi' needs"),
+                &request(&["MONITOR"]),
+                Reply::Error("-ERR respool: 'monitor' needs"),
                 false,
             ),
             1 => self.say(
@@ -718,8 +718,8 @@ impl Script {
             // Alone it is kept up to its end and answered; in pieces it may be found too large first.
             _ if large.len() > 3 => self.say(
                 out,
-                &request(&["WATCH", &large]),
-                Reply::Error("-ERR respool: 'watch'"),
+                &request(&["SUBSCRIBE", &large]),
+                Reply::Error("-ERR respool: 'subscribe'"),
                 false,
             ),
             _ => self.say(
