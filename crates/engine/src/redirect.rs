@@ -165,6 +165,11 @@ impl Engine {
         // One whose connection was lost was sent again without any time to be sent on in.
         // One that waited at the server for something may have waited for hours in between.
         let had_time = run.tries > 0 && run.until > run.sent_at && !leased;
+        let mut until = if had_time { run.until } else { now.plus_ms(hold_ms) };
+        if reply.starts_with(b"-CLUSTERDOWN ") {
+            let pool = self.nodes.get(key.node).map_or(0, |node| node.pool);
+            until = until.min(self.outage_ends(now, pool, hold_ms));
+        }
         self.park(
             now,
             Parked {
@@ -179,7 +184,7 @@ impl Engine {
                 lane: key.lane,
                 conn: key.conn,
                 due: now.plus_ms(wait_ms),
-                until: if had_time { run.until } else { now.plus_ms(hold_ms) },
+                until,
                 leased,
                 waits_for: None,
                 said,

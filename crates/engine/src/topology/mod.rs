@@ -75,6 +75,8 @@ pub(crate) struct PoolState {
     pub(crate) refresh: Refresh,
     /// Until then requests for places without an owner wait.
     wait_until: Time,
+    /// Since when servers say that their cluster is down, and when they last said so.
+    outage: Option<(Time, Time)>,
     /// Until then requests whose node is down wait for its successor; set by the first of them.
     down_until: Option<Time>,
     /// Whom reads go to while no cluster has a list for each owner.
@@ -335,6 +337,7 @@ impl Engine {
             topology,
             refresh,
             wait_until,
+            outage: None,
             down_until: None,
             readers: Vec::new(),
         }
@@ -513,6 +516,18 @@ impl Engine {
         self.forget_nodes();
         self.renew_readers();
         self.wake_topology_waiters();
+    }
+
+    /// A server says that its cluster is down. Until when a request may be tried again: the first ones of an outage wait for its end, for so
+    /// long together; those that come later fail at once, until nobody has said so for as long.
+    pub(crate) fn outage_ends(&mut self, now: Time, pool: u16, patience_ms: u64) -> Time {
+        let Some(state) = self.router.pool_mut(pool) else { return now };
+        let since = match state.outage {
+            Some((since, last)) if last.plus_ms(patience_ms) > now => since,
+            _ => now,
+        };
+        state.outage = Some((since, now));
+        since.plus_ms(patience_ms)
     }
 
     /// A node answers again: what waited for its successor goes on.

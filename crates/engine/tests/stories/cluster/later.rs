@@ -109,3 +109,31 @@ fn a_script_that_finds_none_running_at_a_loading_node_stays_on_its_lane() {
     story.node_conn("n2", 2).answers("+OK");
     story.client("a").gets("+OK");
 }
+
+#[test]
+fn while_a_cluster_is_down_only_the_first_requests_wait() {
+    let mut story = Story::warm_cluster();
+    let down = "-CLUSTERDOWN The cluster is down";
+    story.client("a").says("SET a4 1");
+    while story.client("a").takes_text().is_empty() {
+        story.node("n1").takes_requests();
+        story.node("n1").answers(down);
+        story.after_ms(50);
+    }
+    for _ in 0..20 {
+        story.client("b").says("SET a4 1");
+        story.node("n1").gets("SET a4 1").answers(down);
+        let text = story.client("b").takes_text();
+        assert!(text.starts_with('-') && text.contains("CLUSTERDOWN"), "{text}");
+        story.after_ms(500);
+    }
+    // It is whole again; the next outage is a new one.
+    story.client("b").says("SET a4 1");
+    story.node("n1").gets("SET a4 1").answers("+OK");
+    story.client("b").gets("+OK");
+    story.after_ms(5_000).client("b").says("SET a4 1");
+    story.node("n1").gets("SET a4 1").answers(down);
+    story.client("b").gets_nothing();
+    story.after_ms(100).node("n1").gets("SET a4 1").answers("+OK");
+    story.client("b").gets("+OK");
+}
