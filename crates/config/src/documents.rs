@@ -127,6 +127,7 @@ fn sample(option: &OptionSpec) -> &'static str {
             "{ \"10.0.0.5:6379\" = \"127.0.0.1:7000\", \"10.0.0.6\" = \"gateway.example\" }"
         }
         "reads.zones" => "{ \"10.0.0.5:6379\" = \"a\", \"10.0.0.6\" = \"b\" }",
+        "reads.weights" => "{ \"10.0.0.5:6379\" = 3, \"10.0.0.6\" = 0 }",
         "password_file" => "\"/etc/respool/password\"",
         "log.file" => "\"/var/log/respool.log\"",
         "sharding.shards" => "[\"redis://10.0.0.1:6379 name=a weight=2\", \"10.0.0.2:6379:1 b\"]",

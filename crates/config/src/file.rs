@@ -158,7 +158,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// An entry of a table with keys of the operator's own. Where the value is no string, it is what is wrong; it is not shown, because
+/// An entry of a table with keys of the operator's own. Where the value is neither a string nor a number, it is what is wrong; it is not shown, because
 /// it may be a password in the wrong table.
 fn entry<'v>(
     key: &'v Spanned<toml::de::DeString<'_>>,
@@ -167,6 +167,10 @@ fn entry<'v>(
     match value.get_ref() {
         DeValue::String(text) => {
             Item { scalar: Scalar::Pair(key.get_ref(), text), span: Some(key.span()) }
+        }
+        // A weight.
+        DeValue::Integer(n) => {
+            Item { scalar: Scalar::Weighed(key.get_ref(), n.as_str()), span: Some(value.span()) }
         }
         other => Item { scalar: Scalar::Other(other.type_str()), span: Some(value.span()) },
     }

@@ -76,6 +76,8 @@ pub(crate) enum Kind {
     AddressMap { at: fn(&mut Draft) -> &mut Vec<MappedAddress> },
     /// Servers or hosts and their zones; a table.
     Zones { at: fn(&mut Draft) -> &mut Vec<(String, String)> },
+    /// Servers or hosts and their weights; a table.
+    Weights { at: fn(&mut Draft) -> &mut Vec<(String, u16)> },
     /// Names of commands.
     Commands { at: fn(&mut Draft) -> &mut Vec<CommandId> },
 }
@@ -115,6 +117,10 @@ impl Kind {
         }
         if let Self::Zones { at } = self {
             *at(draft) = self.read_zones(raw)?;
+            return Ok(());
+        }
+        if let Self::Weights { at } = self {
+            *at(draft) = self.read_weights(raw)?;
             return Ok(());
         }
         if let Self::Commands { at } = self {
@@ -184,6 +190,7 @@ impl Kind {
             | Self::Buckets { .. }
             | Self::AddressMap { .. }
             | Self::Zones { .. }
+            | Self::Weights { .. }
             | Self::Commands { .. } => return Err(wrong()),
         }
         Ok(())
@@ -259,7 +266,9 @@ impl Kind {
             let range = match &item.scalar {
                 Scalar::Integer(n) => n.and_then(|n| usize::try_from(n).ok()).map(|n| n..=n),
                 Scalar::Text(word) | Scalar::Word(word) => cpu_range(word),
-                Scalar::Switch(_) | Scalar::Other(_) | Scalar::Pair(..) => None,
+                Scalar::Switch(_) | Scalar::Other(_) | Scalar::Pair(..) | Scalar::Weighed(..) => {
+                    None
+                }
             };
             match range.filter(|range| *range.end() <= CPU_MAX) {
                 Some(range) => {
@@ -305,7 +314,7 @@ impl Kind {
 
     /// Whether the value is a table in the file, with keys of the operator's own.
     pub(crate) fn is_table(&self) -> bool {
-        matches!(self, Self::AddressMap { .. } | Self::Zones { .. })
+        matches!(self, Self::AddressMap { .. } | Self::Zones { .. } | Self::Weights { .. })
     }
 
     /// What stands between several values in a variable or after a flag. URLs of clusters and sentinels have commas.

@@ -420,6 +420,14 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Zones { at: |d| &mut d.config.reads.zones },
     ),
     OptionSpec::new(
+        "reads.weights",
+        "How many reads servers get, compared with each other",
+        "A server that is not named has the weight 1; one with 0 gets reads only while no other is fit. For the policies that take turns \
+         (`prefer-replica`, `replica`, `any`, `zone`). By the address that respool connects to, or by its host; an address with its port \
+         wins. In the file also as a table of its own, `[reads.weights]`.",
+        Kind::Weights { at: |d| &mut d.config.reads.weights },
+    ),
+    OptionSpec::new(
         "reads.primary_commands",
         "Commands that always go to the primary, though they only read",
         "For what must not be older than the last write. One with subcommands stands for all of them.",

@@ -116,6 +116,8 @@ pub struct Reads {
     pub zone: Option<String>,
     /// Zones of servers, by `host:port` or host (IPv6 `[::1]:6379`, `::1`), instead of what they tell. None twice.
     pub zones: Vec<(String, String)>,
+    /// Weights of servers among those that answer reads, named as in `zones`; 1 where nothing is said.
+    pub weights: Vec<(String, u16)>,
     /// Commands that always go to the primary.
     pub primary_commands: Vec<CommandId>,
 }

@@ -308,3 +308,21 @@ r.toml:1:19: sharding.shards: shard 2: its sentinel_password_file is empty; it m
     let nowhere = wrong(&format!("sentinel_password = \"x\"\n{}", shards(r#""a:1:1""#)));
     assert!(nowhere.starts_with("r.toml:1:21: sentinel_password: set without a redis-sentinel"));
 }
+
+#[test]
+fn weights_are_numbers_by_address_or_host() {
+    let weights = |config: Config| config.reads.weights;
+    let table = right(&format!(
+        "{CLUSTER}[reads.weights]\n\"10.0.0.5:6379\" = 3\n\"[0::1]:7000\" = 0\nspare = \"2\""
+    ));
+    let expected = [("10.0.0.5:6379", 3), ("[::1]:7000", 0), ("spare", 2)];
+    let found = weights(table);
+    assert!(expected.iter().all(|(name, weight)| found.contains(&((*name).to_owned(), *weight))));
+    assert_eq!(found.len(), 3, "{found:?}");
+    let words = layers(CLUSTER, &[], &[("reads.weights", &["h=3", "::1=1"])]).unwrap();
+    assert_eq!(weights(words), [("h".to_owned(), 3), ("::1".to_owned(), 1)]);
+    let told =
+        wrong(&format!("{CLUSTER}[reads]\nweights = {{ a = 101, b = -1, c = \"x\", d = true }}"));
+    assert_eq!(told.matches("has no weight from 0 to 100").count(), 3, "{told}");
+    assert_eq!(told.lines().count(), 4, "{told}");
+}

@@ -431,6 +431,7 @@ fn the_example_holds_the_defaults() {
             "workers",
             "file =",
             "zone =",
+            "weights",
             "announce =",
         ];
         // What is about shards needs some, and then there is no `upstream`.

@@ -108,6 +108,8 @@ pub struct Reads {
     pub zone: String,
     /// Zones of nodes, by label or by host alone (a label wins). They win over what servers tell.
     pub zones: Vec<(String, String)>,
+    /// How many reads nodes get compared with each other, named as in `zones`; 1 where nothing is said, 0: while no other is fit.
+    pub weights: Vec<(String, u16)>,
     /// Reads that always go to the primary.
     pub primary_commands: Vec<CommandId>,
 }
@@ -115,13 +117,23 @@ pub struct Reads {
 impl Reads {
     /// The zone of a node: what the configuration says of its address, else of its host, else what the server told.
     pub fn zone_of<'a>(&'a self, node: &'a crate::node::Node) -> &'a str {
-        let zone = |name: &str| self.zones.iter().find(|(known, _)| known == name);
-        let host = || match &node.address {
-            Address::Tcp { host, .. } => zone(host),
-            Address::Unix(_) => None,
-        };
-        zone(&node.label).or_else(host).map_or(&node.zone, |(_, zone)| zone)
+        said_of(&self.zones, node).unwrap_or(&node.zone)
     }
+
+    /// The weight of a node.
+    pub fn weight_of(&self, node: &crate::node::Node) -> u16 {
+        said_of(&self.weights, node).copied().unwrap_or(1)
+    }
+}
+
+/// What a table says of a node: of its label, else of its host.
+fn said_of<'a, T>(table: &'a [(String, T)], node: &crate::node::Node) -> Option<&'a T> {
+    let said = |name: &str| table.iter().find(|(known, _)| known == name).map(|(_, value)| value);
+    let host = || match &node.address {
+        Address::Tcp { host, .. } => said(host),
+        Address::Unix(_) => None,
+    };
+    said(&node.label).or_else(host)
 }
 
 /// How respool shows itself to clients that know clusters.

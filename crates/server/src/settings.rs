@@ -137,6 +137,7 @@ pub fn engine(config: &Config, index: usize) -> Settings {
             lag_bytes_max: config.reads.lag_max as u64,
             zone: config.reads.zone.clone().unwrap_or_default(),
             zones: config.reads.zones.clone(),
+            weights: config.reads.weights.clone(),
             primary_commands: config.reads.primary_commands.clone(),
         },
         facade: facade(config),

@@ -7,7 +7,7 @@
 
 use engine::route::shard::BUCKETS_MAX;
 
-use super::entries::{MAP_FORMS, ZONE_FORMS};
+use super::entries::{MAP_FORMS, WEIGHT_FORMS, ZONE_FORMS};
 use super::{CPU_MAX, Kind};
 use crate::address::{ANNOUNCE_FORMS, LISTEN_FORMS, UPSTREAM_FORMS};
 use crate::compile::Draft;
@@ -50,6 +50,7 @@ impl Kind {
             }
             Self::AddressMap { .. } => MAP_FORMS.to_owned(),
             Self::Zones { .. } => ZONE_FORMS.to_owned(),
+            Self::Weights { .. } => WEIGHT_FORMS.to_owned(),
             Self::Commands { .. } => {
                 "names of commands, such as \"get\" or \"object|freq\"".to_owned()
             }
@@ -74,7 +75,7 @@ impl Kind {
             Self::Shards { .. } => "list of shards",
             Self::Buckets { .. } => "list of strings",
             Self::HashTag { .. } => "two characters",
-            Self::AddressMap { .. } | Self::Zones { .. } => "table",
+            Self::AddressMap { .. } | Self::Zones { .. } | Self::Weights { .. } => "table",
             Self::Commands { .. } => "list of commands",
         }
     }
@@ -101,6 +102,7 @@ impl Kind {
             Self::HashTag { .. } => "CHARS",
             Self::AddressMap { .. } => "ADDRESS=ADDRESS",
             Self::Zones { .. } => "ADDRESS=ZONE",
+            Self::Weights { .. } => "ADDRESS=N",
             Self::Commands { .. } => "COMMANDS",
         }
     }
@@ -131,7 +133,8 @@ impl Kind {
             | Self::Buckets { .. }
             | Self::HashTag { .. }
             | Self::AddressMap { .. }
-            | Self::Zones { .. } => None,
+            | Self::Zones { .. }
+            | Self::Weights { .. } => None,
         }
     }
 }

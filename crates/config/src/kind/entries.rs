@@ -30,6 +30,13 @@ pub(super) const MAP_FORMS: &str = "\"host:port\" = \"host:port\", or \"host\" =
 /// What an entry of the zones looks like, for messages.
 pub(super) const ZONE_FORMS: &str = "\"host:port\" = \"zone\", or \"host\" = \"zone\" for every other port of a host; IPv6 with a port is written [::1]:6379";
 
+/// What an entry of the weights looks like, for messages.
+pub(super) const WEIGHT_FORMS: &str =
+    "\"host:port\" = N, or \"host\" = N for every other port of a host, N from 0 to 100";
+
+/// Highest weight: a list of readers names each as often.
+const WEIGHT_MAX: u16 = 100;
+
 /// A key and its value, and where they stand.
 struct Pair<'a> {
     key: &'a str,
@@ -72,6 +79,18 @@ impl Kind {
         )
     }
 
+    /// Reads weights: the label of a server, or its host, and the number.
+    pub(super) fn read_weights(&self, raw: &Raw<'_>) -> Result<Vec<(String, u16)>, Vec<Fault>> {
+        self.read_entries(
+            raw,
+            |pair| match pair.value.parse() {
+                Ok(weight) if weight <= WEIGHT_MAX => Ok((Place::parse(pair.key)?.label(), weight)),
+                _ => Err(format!("has no weight from 0 to {WEIGHT_MAX}")),
+            },
+            |one, other| one.0 == other.0,
+        )
+    }
+
     /// Reads entries, all of them, however many are wrong.
     fn read_entries<T>(
         &self,
@@ -81,7 +100,7 @@ impl Kind {
     ) -> Result<Vec<T>, Vec<Fault>> {
         let (mut entries, mut faults): (Vec<T>, Vec<Fault>) = (Vec::new(), Vec::new());
         for item in items(raw) {
-            let Some(pair) = pair(item) else {
+            let Some(pair) = pair(item, matches!(self, Self::Weights { .. })) else {
                 faults.push(self.fault(item.span.clone(), &item.scalar));
                 continue;
             };
@@ -153,10 +172,11 @@ fn belongs_here(pair: &Pair<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Key and value of an item that has both.
-fn pair<'a>(item: &Item<'a>) -> Option<Pair<'a>> {
+/// Key and value of an item that has both; `numbers`: the value may be one.
+fn pair<'a>(item: &Item<'a>, numbers: bool) -> Option<Pair<'a>> {
     let (key, value) = match item.scalar {
         Scalar::Pair(key, value) => (key, value),
+        Scalar::Weighed(key, value) if numbers => (key, value),
         Scalar::Word(word) => word.split_once('=')?,
         _ => return None,
     };

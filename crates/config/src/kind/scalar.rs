@@ -19,6 +19,8 @@ pub(crate) enum Scalar<'a> {
     Switch(bool),
     /// A key and its value, a string, of a table in the file whose keys are the operator's own.
     Pair(&'a str, &'a str),
+    /// The same with an integer.
+    Weighed(&'a str, &'a str),
     /// Something else of the file, by its name in TOML ("float", "table" ...).
     Other(&'static str),
 }
@@ -59,6 +61,7 @@ impl Scalar<'_> {
             Self::Switch(value) => value.to_string(),
             // The value may be a password that stands in the wrong table.
             Self::Pair(key, _) => format!("the entry \"{}\"", cut(key)),
+            Self::Weighed(..) => "an integer".to_owned(),
             Self::Other(name) => format!("{} {name}", article(name)),
         }
     }
@@ -71,6 +74,7 @@ impl Scalar<'_> {
             Self::Integer(_) => "a number",
             Self::Switch(_) => "true or false",
             Self::Pair(..) => "a string",
+            Self::Weighed(..) => "a number",
             Self::Other("table") => "a table",
             Self::Other("list") => "a list",
             Self::Other(_) => "another type",

@@ -9,6 +9,8 @@
 //!   nearest           the one that answered our last questions fastest
 //!   zone              as prefer-replica, nodes of our own zone first
 //! ```
+//! Among those that take turns a node of weight 3 stands three times; one of weight 0 only where there is no other.
+//!
 //! A node is fit while its connection is not known to be down and its last answer to `ROLE` was good: connected to its primary, not behind by
 //! more than the bound. Replicas are asked once a second, and only while a policy needs them.
 //!
@@ -53,18 +55,18 @@ pub(super) struct Reader {
     pub(super) is_primary: bool,
     pub(super) latency_us: u64,
     pub(super) in_zone: bool,
+    pub(super) weight: u16,
 }
 
 /// The nodes that reads go to in turn, of those that are fit.
 pub(super) fn readers(policy: ReadPolicy, fit: &[Reader]) -> Vec<NodeId> {
-    let replicas = |zone: bool| -> Vec<NodeId> {
-        let wanted = fit.iter().filter(|reader| !reader.is_primary && (!zone || reader.in_zone));
-        wanted.map(|reader| reader.node).collect()
+    let replicas = |zone: bool| {
+        in_turn(fit.iter().filter(|reader| !reader.is_primary && (!zone || reader.in_zone)))
     };
     match policy {
         ReadPolicy::Primary => Vec::new(),
         ReadPolicy::PreferReplica | ReadPolicy::Replica => replicas(false),
-        ReadPolicy::Any => fit.iter().map(|reader| reader.node).collect(),
+        ReadPolicy::Any => in_turn(fit.iter()),
         ReadPolicy::Nearest => {
             // One that never answered is not near.
             let near = fit.iter().min_by_key(|reader| match reader.latency_us {
@@ -74,8 +76,7 @@ pub(super) fn readers(policy: ReadPolicy, fit: &[Reader]) -> Vec<NodeId> {
             near.map(|reader| reader.node).into_iter().collect()
         }
         ReadPolicy::Zone => {
-            let own: Vec<NodeId> =
-                fit.iter().filter(|reader| reader.in_zone).map(|reader| reader.node).collect();
+            let own = in_turn(fit.iter().filter(|reader| reader.in_zone));
             let own_replicas = replicas(true);
             match (own_replicas.is_empty(), own.is_empty()) {
                 (false, _) => own_replicas,
@@ -84,6 +85,16 @@ pub(super) fn readers(policy: ReadPolicy, fit: &[Reader]) -> Vec<NodeId> {
             }
         }
     }
+}
+
+/// Each as often as its weight says; of weight 0 only where there is no other.
+fn in_turn<'a>(readers: impl Iterator<Item = &'a Reader> + Clone) -> Vec<NodeId> {
+    let all = |least: u16| {
+        let times = readers.clone().map(move |reader| (reader.node, reader.weight.max(least)));
+        times.flat_map(|(node, times)| core::iter::repeat_n(node, times.into())).collect()
+    };
+    let weighted: Vec<NodeId> = all(0);
+    if weighted.is_empty() { all(1) } else { weighted }
 }
 
 impl Engine {
@@ -126,6 +137,7 @@ impl Engine {
                 node: id,
                 is_primary,
                 latency_us: node.health.latency_us,
+                weight: self.settings.reads.weight_of(node),
                 in_zone: !zone.is_empty() && self.settings.reads.zone_of(node) == zone,
             })
         });
@@ -279,7 +291,7 @@ mod tests {
     use alloc::vec;
 
     fn reader(index: u32, is_primary: bool, latency_us: u64, in_zone: bool) -> Reader {
-        Reader { node: NodeId::new(index, 1), is_primary, latency_us, in_zone }
+        Reader { node: NodeId::new(index, 1), is_primary, latency_us, in_zone, weight: 1 }
     }
 
     fn indexes(policy: ReadPolicy, fit: &[Reader]) -> Vec<u32> {
@@ -296,6 +308,15 @@ mod tests {
         assert_eq!(indexes(ReadPolicy::Any, &fit), vec![0, 1, 2]);
         assert_eq!(indexes(ReadPolicy::Nearest, &fit), vec![1]);
         assert_eq!(indexes(ReadPolicy::Zone, &fit), vec![2]);
+    }
+
+    #[test]
+    fn a_weight_is_a_share_and_0_a_last_resort() {
+        let weighted =
+            |index: u32, weight: u16| Reader { weight, ..reader(index, false, 1, false) };
+        let fit = [weighted(1, 3), weighted(2, 1), weighted(3, 0)];
+        assert_eq!(indexes(ReadPolicy::PreferReplica, &fit), vec![1, 1, 1, 2]);
+        assert_eq!(indexes(ReadPolicy::PreferReplica, &fit[2..]), vec![3]);
     }
 
     #[test]

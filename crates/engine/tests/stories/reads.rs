@@ -484,3 +484,20 @@ fn after_a_failover_reads_have_a_replica_before_the_table_is_asked_for() {
     // The former primary is a copy now.
     assert!(["n1", "r2"].into_iter().any(|node| asks(&mut story, node)));
 }
+
+#[test]
+fn reads_are_shared_by_weight_and_0_is_a_last_resort() {
+    let weights = |all: &[(&str, u16)]| -> Vec<(String, u16)> {
+        all.iter().map(|(name, weight)| ((*name).to_string(), *weight)).collect()
+    };
+    let mut story = copies_with(ReadPolicy::PreferReplica, |settings| {
+        settings.reads.weights = weights(&[("r1:7000", 3)]);
+    });
+    assert_eq!(who_reads(&mut story, 12), [0, 9, 3]);
+    let mut story = copies_with(ReadPolicy::Replica, |settings| {
+        settings.reads.weights = weights(&[("r2", 0)]);
+    });
+    assert_eq!(who_reads(&mut story, 12), [0, 12, 0]);
+    story.crashes("r1").after_ms(1_000);
+    assert_eq!(who_reads(&mut story, 6), [0, 0, 6]);
+}
