@@ -16,7 +16,6 @@ use crate::client::Hold;
 use crate::command::{CommandId, ids};
 use crate::engine::Engine;
 use crate::lease::Way;
-use crate::reject;
 use crate::request::Step;
 use crate::scatter::Wish;
 use crate::time::Time;
@@ -65,6 +64,10 @@ impl Engine {
             self.begin_close(wish.id);
             return Step::Gone;
         }
+        let waits = matches!(wish.row, Some(ids::WAIT | ids::WAITAOF));
+        if waits && !self.is_one() && self.router.primaries().len() != 1 {
+            return self.wait_everywhere(now, wish);
+        }
         let node = match self.node_of(now, wish) {
             Ok(node) => node,
             Err(step) => return step,
@@ -73,7 +76,7 @@ impl Engine {
             Way::Hold(hold) => Step::Hold(hold),
             Way::Down(error) => self.refuse_leased(now, wish, node, &error),
             Way::Ready(upstream) => {
-                if matches!(wish.row, Some(ids::WAIT | ids::WAITAOF)) {
+                if waits {
                     self.say_own(now, upstream, OwnCommand::Ping, &[b"PING"]);
                 }
                 self.write_blocking(now, wish, upstream);
@@ -101,7 +104,8 @@ impl Engine {
         let Some(client) = self.clients.get(id) else { return false };
         let upstream = client.lease.as_ref().and_then(|lease| lease.upstream);
         let upstream = upstream.and_then(|upstream| self.upstreams.get(upstream));
-        client.places.open() > 0 && upstream.is_some_and(|up| up.no_reply_before.is_some())
+        client.places.open() > 0
+            && (upstream.is_some_and(|up| up.no_reply_before.is_some()) || self.is_on_errands(id))
     }
 
     /// The timeout of requests begins behind what the client said.
@@ -128,13 +132,6 @@ impl Engine {
         let place = self.place_of_wish(wish)?;
         let (node, pool) = match place {
             Some(place) => (self.router.node(place), place.pool),
-            None if self.router.primaries().len() > 1 && !self.is_one() => {
-                // WAIT asks for the copies of one server's data.
-                let name = wish.row.map_or("command", CommandId::name);
-                self.stats.command(wish.row).rejected += 1;
-                self.reply(wish.id, wish.silent, |out| reject::needs_key(out, name));
-                return Err(Step::Done);
-            }
             None => (self.router.any_node(), 0),
         };
         node.ok_or(()).map_err(|()| self.unserved_step(now, wish.id, pool, wish.silent))

@@ -107,9 +107,9 @@ impl Engine {
     /// Creates an upstream; `None` at the bound.
     pub(crate) fn new_upstream(&mut self, key: UpstreamKey, role: Role) -> Option<UpstreamId> {
         // Those of single clients have a bound of their own.
-        let counts = |up: &Upstream| up.key.node == key.node && !matches!(up.role, Role::Leased(_));
+        let counts = |up: &Upstream| up.key.node == key.node && !up.role.is_private();
         let of_node = self.upstreams.iter().filter(|(_, up)| counts(up)).count();
-        let is_lease = matches!(role, Role::Leased(_));
+        let is_lease = role.is_private();
         if !is_lease && of_node >= self.settings.limits.upstreams_max {
             return None;
         }
@@ -417,7 +417,7 @@ impl Engine {
         let again = !short_lived && !self.draining;
         let runs = match role {
             // What was sent there belongs together.
-            Role::Leased(_) => runs,
+            Role::Leased(_) | Role::Errand(_) => runs,
             Role::Shared if again && self.is_one() => self.carry(id, runs),
             _ => self.rescue(now, id, runs),
         };

@@ -410,7 +410,7 @@ impl Engine {
         }
         let counted: u32 = self.conn_clients.iter().sum();
         assert_eq!(counted as usize, self.clients.len(), "clients of all connections");
-        let leased = self.upstreams.iter().filter(|(_, up)| matches!(up.role, Role::Leased(_)));
+        let leased = self.upstreams.iter().filter(|(_, up)| up.role.is_private());
         assert_eq!(self.leases, leased.count(), "leases are counted wrongly");
         for (id, client) in self.clients.iter() {
             client.places.check();

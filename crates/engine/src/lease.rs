@@ -83,14 +83,7 @@ impl Engine {
         let key = UpstreamKey { node, resp3, db: client.db, lane: Lane::Shared, conn: 0 };
         let own = client.lease.as_ref().and_then(|lease| lease.upstream);
         let own = own.filter(|own| self.upstreams.get(*own).is_some_and(|up| up.key == key));
-        let spare = || {
-            let mut all = self.upstreams.iter();
-            let fits = |up: &crate::upstream::Upstream| {
-                matches!(up.role, Role::Spare(_)) && up.key == key && up.is_ready()
-            };
-            all.find(|(_, up)| fits(up)).map(|(id, _)| id)
-        };
-        let upstream_id = match own.or_else(spare) {
+        let upstream_id = match own.or_else(|| self.spare(&key)) {
             Some(upstream) => upstream,
             None if self.leases >= self.settings.limits.leases_max => {
                 return self.wait_for_lease(now, id);
@@ -101,6 +94,30 @@ impl Engine {
             },
         };
         self.set_lease(id, upstream_id);
+        self.way_of(now, upstream_id)
+    }
+
+    /// An idle connection of this key.
+    pub(crate) fn spare(&self, key: &UpstreamKey) -> Option<UpstreamId> {
+        let fits = |up: &crate::upstream::Upstream| {
+            matches!(up.role, Role::Spare(_)) && up.key == *key && up.is_ready()
+        };
+        self.upstreams.iter().find(|(_, up)| fits(up)).map(|(id, _)| id)
+    }
+
+    /// This connection, which may have been idle, has a use now.
+    pub(crate) fn take_spare(&mut self, id: UpstreamId, role: Role) {
+        let keeps = !self.router.is_one();
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        upstream.out.keeps = keeps;
+        if upstream.role != role {
+            upstream.role = role;
+            self.leases += 1;
+        }
+    }
+
+    /// Whether this connection can be used already.
+    pub(crate) fn way_of(&mut self, now: Time, upstream_id: UpstreamId) -> Way {
         match self.availability(now, upstream_id) {
             Availability::Ready(upstream) => Way::Ready(upstream),
             Availability::Wait(upstream) => Way::Hold(Hold::Upstream(upstream)),
@@ -112,12 +129,7 @@ impl Engine {
     }
 
     fn set_lease(&mut self, id: ClientId, upstream_id: UpstreamId) {
-        let Some(upstream) = self.upstreams.get_mut(upstream_id) else { return };
-        upstream.out.keeps = !self.router.is_one();
-        if upstream.role != Role::Leased(id) {
-            upstream.role = Role::Leased(id);
-            self.leases += 1;
-        }
+        self.take_spare(upstream_id, Role::Leased(id));
         let lease = self.clients.get_mut(id).map(|client| {
             client.lease.get_or_insert_with(|| alloc::boxed::Box::new(Lease::new(State::Once)))
         });
@@ -127,7 +139,7 @@ impl Engine {
     }
 
     /// All are taken: the client waits its turn, but not for ever.
-    fn wait_for_lease(&mut self, now: Time, id: ClientId) -> Way {
+    pub(crate) fn wait_for_lease(&mut self, now: Time, id: ClientId) -> Way {
         let since = match self.lease_waiters.iter().position(|(waiter, _)| *waiter == id) {
             Some(at) => self.lease_waiters[at].1,
             None => {
@@ -227,7 +239,7 @@ impl Engine {
     }
 
     /// Nobody has this connection any more: it serves the next client, or goes.
-    fn give_back(&mut self, now: Time, upstream_id: UpstreamId, unclean: bool) {
+    pub(crate) fn give_back(&mut self, now: Time, upstream_id: UpstreamId, unclean: bool) {
         let is_spare = |up: &crate::upstream::Upstream| matches!(up.role, Role::Spare(_));
         let spares = self.upstreams.iter().filter(|(_, up)| is_spare(up)).count();
         let keeps = !unclean && spares < SPARES_MAX;
@@ -236,7 +248,7 @@ impl Engine {
             return self.remove_upstream(upstream_id);
         }
         upstream.no_reply_before = None;
-        if matches!(core::mem::replace(&mut upstream.role, Role::Spare(now)), Role::Leased(_)) {
+        if core::mem::replace(&mut upstream.role, Role::Spare(now)).is_private() {
             self.leases -= 1;
         }
         self.wake_lease_waiters(now);

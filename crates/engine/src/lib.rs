@@ -40,6 +40,7 @@ pub mod client;
 pub mod command;
 mod connect;
 mod engine;
+mod errand;
 pub mod fleet;
 pub mod ids;
 mod lease;

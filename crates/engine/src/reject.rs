@@ -105,14 +105,6 @@ pub fn not_inside(out: &mut Vec<u8>, command: &str) {
     );
 }
 
-/// What asks one server and names no key, where there are several.
-pub fn needs_key(out: &mut Vec<u8>, command: &str) {
-    write(
-        out,
-        &format!("ERR respool: '{command}' asks one server, and there are several behind respool"),
-    );
-}
-
 /// All connections that clients may have of their own are taken, and none came back in this time.
 pub fn no_lease(waited_ms: u64) -> Vec<u8> {
     let mut out = Vec::new();

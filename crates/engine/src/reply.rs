@@ -354,6 +354,7 @@ impl Engine {
             Role::Retired => self.remove_upstream(id),
             Role::Transfer(client) => self.release_transfer(now, id, client),
             Role::Leased(client) => self.lease_answered(now, id, client),
+            Role::Errand(_) => self.give_back(now, id, false),
         }
     }
 }

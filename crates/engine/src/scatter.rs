@@ -365,6 +365,20 @@ impl Engine {
         None
     }
 
+    /// The same request to each of these nodes, over connections that were chosen.
+    pub(crate) fn send_everywhere(
+        &mut self,
+        now: Time,
+        wish: &Wish<'_>,
+        how: How,
+        nodes: &[NodeId],
+        ways: &[Result<UpstreamId, Vec<u8>>],
+    ) -> Step {
+        let parts: Vec<Part> =
+            nodes.iter().map(|node| Part { node: *node, from: 0, to: 0 }).collect();
+        self.write_parts(now, wish, how, &parts, ways, &Body::Same(wish.frame))
+    }
+
     fn write_parts(
         &mut self,
         now: Time,

@@ -318,15 +318,15 @@ impl Engine {
         let Some(mut upstream) = self.upstreams.remove(id) else { return };
         // Its own greeting, or what is of no use to a client that is gone. Everyone else was told before.
         while let Some(run) = upstream.inflight.abandon() {
-            let of_one = matches!(upstream.role, Role::Transfer(_) | Role::Leased(_));
+            let of_one = matches!(upstream.role, Role::Transfer(_)) || upstream.role.is_private();
             debug_assert!(of_one || matches!(run.owner, Owner::Own(_)), "somebody still waits");
         }
         if upstream.has_socket() {
             self.actions.push_back(Action::CloseUpstream(id));
         }
         upstream.reset(&mut self.pool);
+        self.leases -= usize::from(upstream.role.is_private());
         if let Role::Leased(client) = upstream.role {
-            self.leases -= 1;
             self.lease_gone(id, client);
         }
         self.dirty_upstreams.retain(|dirty| *dirty != id);

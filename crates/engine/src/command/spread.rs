@@ -45,6 +45,8 @@ pub enum Gather {
     Sum,
     /// The smallest number.
     Min,
+    /// The smallest number of each element.
+    MinEach,
     /// The greatest number.
     Max,
     /// The first, if none is an error.
@@ -72,8 +74,6 @@ pub enum Fate {
     Facade,
     /// Needs its connection for as long as it lasts (subscriptions, replication); an error until respool gives such.
     Own,
-    /// To the one server; where there are several, an error.
-    OneServer,
     /// Never given on; an error.
     Refused,
     /// To the one server, or to the primary that sentinels name.
@@ -115,7 +115,7 @@ pub fn fates(id: CommandId, behind: Behind) -> Fates {
         Class::Local => Fate::Local,
         Class::Leased if !is_leased(id) => Fate::Own,
         Class::Leased if id == ids::MULTI && behind != Behind::Server => Fate::Local,
-        Class::Leased if row.keys.is_empty() && behind.spreads_keys() => Fate::OneServer,
+        Class::Leased if id == ids::WAITAOF && behind.spreads_keys() => Fate::All(Gather::MinEach),
         Class::Leased => fate,
         Class::Refused => Fate::Refused,
         Class::Pass | Class::Control | Class::Blocking if is_hidden(id, behind) => Fate::Facade,

@@ -26,6 +26,8 @@ pub enum How {
     Sum,
     /// The smallest number.
     Min,
+    /// The smallest number of each element (`WAITAOF`).
+    MinEach,
     /// The greatest number.
     Max,
     /// The first, if none is an error.
@@ -177,6 +179,7 @@ impl Merge {
                     replies.iter().copied().filter(|reply| !is_error(reply)).collect();
                 first(out, if good.is_empty() { &replies } else { &good })
             }
+            How::MinEach => bits(out, &replies, i64::min),
             How::And => bits(out, &replies, |all, bit| all & bit),
             How::Or => bits(out, &replies, |any, bit| any | bit),
             How::Join => join(out, &replies),

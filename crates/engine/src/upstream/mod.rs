@@ -77,8 +77,17 @@ pub enum Role {
     Transfer(ClientId),
     /// One client whose commands hold state there.
     Leased(ClientId),
+    /// One part of one client's blocking command.
+    Errand(ClientId),
     /// Nobody for the moment: kept for the next large request or lease.
     Spare(Time),
+}
+
+impl Role {
+    /// Whether it is one client's, for as long as its command lasts.
+    pub fn is_private(self) -> bool {
+        matches!(self, Self::Leased(_) | Self::Errand(_))
+    }
 }
 
 /// See the module.

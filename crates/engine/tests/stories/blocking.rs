@@ -212,3 +212,44 @@ fn one_that_waits_is_sent_on_when_its_slot_moves() {
     story.node_conn("n3", 2).gets("BLPOP a4 0").answers("*2\r\n$2\r\na4\r\n$1\r\nx\r\n");
     story.client("b").gets("*2\r\n$2\r\na4\r\n$1\r\nx\r\n");
 }
+
+#[test]
+fn wait_asks_every_primary_and_the_least_number_is_the_answer() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says(["SET a4 1", "WAIT 1 1000", "WAITAOF 1 0 1000", "PING"]);
+    story.node_conn("n1", 1).gets("SET a4 1").answers("+OK");
+    for (node, copies) in [("n1", ":2"), ("n2", ":1"), ("n3", ":3")] {
+        story.node_conn(node, 2).gets(["PING", "WAIT 1 1000"]).answers(["+PONG", copies]);
+    }
+    story.client("a").gets(["+OK", ":1"]);
+    for (node, copies) in
+        [("n1", "*2\r\n:1\r\n:2\r\n"), ("n2", "*2\r\n:0\r\n:9\r\n"), ("n3", "*2\r\n:1\r\n:1\r\n")]
+    {
+        story.node_conn(node, 2).gets(["PING", "WAITAOF 1 0 1000"]).answers(["+PONG", copies]);
+    }
+    story.client("a").gets(["*2\r\n:0\r\n:1\r\n", "+PONG"]);
+    // The connections serve the next one.
+    story.client("b").says("BLPOP a4 0");
+    story.node_conn("n1", 2).gets("BLPOP a4 0");
+}
+
+#[test]
+fn a_wait_that_is_lost_or_left_leaves_nothing_behind() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says("WAIT 1 0");
+    for node in ["n1", "n2", "n3"] {
+        story.node_conn(node, 2).gets(["PING", "WAIT 1 0"]).answers("+PONG");
+    }
+    story.after_ms(600_000);
+    story.node_conn("n1", 2).answers(":1");
+    story.node_conn("n2", 2).dies("connection reset");
+    story.node_conn("n3", 2).answers(":1");
+    story.client("a").gets(&*lost("n2", "connection reset"));
+    story.client("a").says("WAIT 1 0");
+    story.node_conn("n1", 2).gets(["PING", "WAIT 1 0"]);
+    story.client("a").ends().is_closed();
+    for (node, number) in [("n1", 2), ("n2", 3), ("n3", 2)] {
+        story.node_conn(node, number).is_closed();
+    }
+    assert!(story.engine.is_quiet());
+}

@@ -96,7 +96,6 @@ fn a6_after_every_error_of_our_own_the_next_request_is_answered() {
         ("SELECT 3", "-ERR SELECT is not allowed"),
         ("SHUTDOWN", "-ERR respool: 'shutdown'"),
         ("SUBSCRIBE a b c", "-ERR respool: 'subscribe'"),
-        ("WAIT 1 0", "-ERR respool: 'wait'"),
         ("EXEC", "-ERR EXEC without MULTI"),
         ("READONLY", "-ERR This instance has cluster support disabled"),
         ("CLUSTER SLOTS", "-ERR This instance has cluster support disabled"),

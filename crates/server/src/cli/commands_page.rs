@@ -77,11 +77,11 @@ const NOTES: &[(&str, &str)] = &[
     ("unwatch", "As for a client that watches nothing: `OK`."),
     (
         "wait",
-        "Asks for the copies of everything written so far. Where there are several servers: an error.",
+        "Asks for the copies of everything written so far, on every primary; the least number is the answer.",
     ),
     (
         "waitaof",
-        "Asks for the copies of everything written so far. Where there are several servers: an error.",
+        "Asks for the copies of everything written so far, on every primary; the least number is the answer.",
     ),
 ];
 

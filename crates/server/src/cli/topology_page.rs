@@ -35,7 +35,6 @@ tells of, or to any node if it tells of none.
 | respool | answered by respool |
 | facade | answered by respool: as by a server that is no cluster, or with `facade.cluster` as by one |
 | …, own connection | over a connection of the client's own, for as long as a transaction or a wait lasts |
-| one server | the same; where there are several, an error: it asks one server and names no key |
 | not yet | an error: needs its connection for as long as it lasts, which respool does not give yet |
 | refused | an error: not given on |
 | *x*; bare: *y* | *x* if the call names keys, *y* if it names none |
@@ -201,7 +200,6 @@ fn words(fate: Fate, behind: Behind) -> String {
         Fate::Local => "respool",
         Fate::Facade => "facade",
         Fate::Own => "not yet",
-        Fate::OneServer => "one server",
         Fate::Refused => "refused",
         Fate::Whole if behind == Behind::Server => "server",
         Fate::Whole => "primary",
@@ -220,6 +218,7 @@ fn gathered(how: Gather) -> &'static str {
     match how {
         Gather::Sum => "sum",
         Gather::Min => "least",
+        Gather::MinEach => "least of each",
         Gather::Max => "greatest",
         Gather::AllOk => "all OK",
         Gather::OneOk => "one OK",

@@ -262,3 +262,29 @@ fn transactions_and_waits_survive_slots_that_move() {
     let got = String::from_utf8(waiting.reply().expect("what was pushed")).expect("text");
     assert!(got.ends_with("$1\r\nx\r\n"), "{got}");
 }
+
+#[test]
+fn wait_speaks_of_every_primary_of_a_cluster() {
+    let cluster = RedisCluster::start(3, 1);
+    let proxy = front(&cluster, &[]);
+    let mut conn = proxy.connect();
+    for nth in 0..3 {
+        let key = key_on(nth, 5);
+        wait::until_true("the cluster", SOON, || conn.ask(&format!("SET {key} 0")) == "+OK\r\n");
+    }
+    assert_eq!(conn.ask("WAIT 1 10000"), ":1\r\n");
+    let begun = Instant::now();
+    assert_eq!(conn.ask("WAIT 2 300"), ":1\r\n");
+    assert!(begun.elapsed() >= Duration::from_millis(250), "{:?}", begun.elapsed());
+    // One that leaves while it waits is waited for by nobody.
+    let mut leaves = proxy.connect();
+    leaves.send(b"WAIT 2 0\r\n").expect("sent");
+    let blocked = || -> usize {
+        let node = |index: usize| cluster.node(index).connect().ask("INFO clients");
+        let waits = |index: &usize| !node(*index).contains("blocked_clients:0\r\n");
+        cluster.primaries().iter().filter(|index| waits(index)).count()
+    };
+    wait::until_true("three that wait", SOON, || blocked() == 3);
+    drop(leaves);
+    wait::until_true("nobody that waits", SOON, || blocked() == 0);
+}
