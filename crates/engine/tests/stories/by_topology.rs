@@ -254,7 +254,9 @@ fn answer(story: &mut Story, replies: &[&str]) -> usize {
             let requests = story.node_conn(node, number).takes_requests();
             if requests > 0 {
                 // In front of a WAIT stands a PING of the proxy's own.
-                (1..requests).for_each(|_| drop(story.node_conn(node, number).answers("+PONG")));
+                for _ in 1..requests {
+                    story.node_conn(node, number).answers("+PONG");
+                }
                 story.node_conn(node, number).answers(replies[answered]);
                 answered += 1;
             }
