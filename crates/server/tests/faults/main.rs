@@ -13,8 +13,8 @@
 //! the end-to-end tests, and those of rows 15, 17 and of what row 25 needs beyond them here. The
 //! table of all of them is `docs/internals/faults.md`.
 //!
-//! MULTI, BLPOP and SUBSCRIBE are not in the load, and row 9 has no test: they need connections of
-//! their own, which respool does not give yet.
+//! MULTI, BLPOP and SUBSCRIBE are not in the load: transactions and blocking commands have tests of
+//! their own (`e2e/leases.rs`). Row 9 has no test: respool refuses subscriptions.
 //!
 //! Invariant: a row says what it does and what it allows; that nothing else happens is for the judge.
 
