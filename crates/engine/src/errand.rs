@@ -9,7 +9,7 @@
 //! Invariant: an upstream with [`Role::Errand`] has nothing in flight but its greeting and one part for its client.
 
 use crate::client::Hold;
-use crate::command::ids;
+use crate::command::spread::{self, Gather};
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::lease::Way;
@@ -42,8 +42,8 @@ impl Engine {
             self.say_own(now, *upstream, OwnCommand::Ping, &[b"PING"]);
             self.expect_late(now, *upstream, wish.row, wish.args);
         }
-        let how = if wish.row == Some(ids::WAITAOF) { How::MinEach } else { How::Min };
-        let step = self.send_everywhere(now, wish, how, &nodes, &ways);
+        let gather = wish.row.and_then(spread::gather).unwrap_or(Gather::Min);
+        let step = self.send_everywhere(now, wish, How::All(gather), &nodes, &ways);
         if let Some(client) = self.clients.get_mut(wish.id) {
             client.hold = Hold::Drained;
         }

@@ -16,7 +16,8 @@
 //! Invariant: either every part of a request is in a FIFO (or answered), or none is and the client is held.
 
 use crate::client::Hold;
-use crate::command::{self, Command, CommandId, Learned, RequestPolicy, ResponsePolicy, ids};
+use crate::command::spread::{self, Gather};
+use crate::command::{self, Command, CommandId, Learned, RequestPolicy, ids};
 use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, UpstreamId};
@@ -136,7 +137,7 @@ impl Engine {
             };
         }
         match row.map(CommandId::row) {
-            Some(row) if command::spread::splits(row) => self.split(now, &wish, row, place, &keys),
+            Some(row) if spread::splits(row) => self.split(now, &wish, row, place, &keys),
             _ => self.refuse_wish(&wish, reject::CROSSSLOT),
         }
     }
@@ -179,8 +180,8 @@ impl Engine {
             return self.scan(now, wish);
         }
         match row.row().request_policy {
-            RequestPolicy::AllShards | RequestPolicy::AllNodes => match how_of(row, wish.args) {
-                Some(how) => self.send_to_all(now, wish, how),
+            RequestPolicy::AllShards | RequestPolicy::AllNodes => match spread::gather(row) {
+                Some(gather) => self.send_to_all(now, wish, How::All(gather)),
                 None => self.forward_to_any(now, wish),
             },
             _ => self.forward_to_any(now, wish),
@@ -277,13 +278,12 @@ impl Engine {
             }
             Err(place) => self.unserved_step(now, wish.id, place.pool, wish.silent),
             Ok(()) => {
-                let how = match row.response_policy {
-                    ResponsePolicy::AggSum => How::Sum,
-                    ResponsePolicy::AllSucceeded => How::AllOk,
-                    _ => How::Elements {
+                let how = match spread::gather_parts(row) {
+                    Gather::InOrder => How::Elements {
                         units: scratch.order.iter().map(|(_, unit)| *unit).collect(),
                         ends: scratch.parts.iter().map(|part| part.to).collect(),
                     },
+                    gather => How::All(gather),
                 };
                 let body = Body::Units(unit, wish.args, &scratch.order);
                 let parts = core::mem::take(&mut scratch.parts);
@@ -523,24 +523,6 @@ impl Engine {
         if out.capacity() <= POOLED_BUFFER_BYTES {
             self.scratch_parts.merged = out;
         }
-    }
-}
-
-/// How the replies of all nodes become one; `None`: the reply of one node is as good.
-fn how_of(row: CommandId, args: &[&[u8]]) -> Option<How> {
-    if row == ids::RANDOMKEY {
-        return Some(How::AnyOfSome);
-    }
-    match row.row().response_policy {
-        ResponsePolicy::AggSum => Some(How::Sum),
-        ResponsePolicy::AggMin => Some(How::Min),
-        ResponsePolicy::AggMax => Some(How::Max),
-        ResponsePolicy::AllSucceeded => Some(How::AllOk),
-        ResponsePolicy::OneSucceeded => Some(How::OneOk),
-        ResponsePolicy::AggLogicalAnd => Some(How::And),
-        ResponsePolicy::AggLogicalOr => Some(How::Or),
-        ResponsePolicy::Default if args.len() < 64 => Some(How::Join),
-        ResponsePolicy::Default | ResponsePolicy::Special => None,
     }
 }
 

@@ -115,7 +115,6 @@ pub fn fates(id: CommandId, behind: Behind) -> Fates {
         Class::Local => Fate::Local,
         Class::Leased if !is_leased(id) => Fate::Own,
         Class::Leased if id == ids::MULTI && behind != Behind::Server => Fate::Local,
-        Class::Leased if id == ids::WAITAOF && behind.spreads_keys() => Fate::All(Gather::MinEach),
         Class::Leased => fate,
         Class::Refused => Fate::Refused,
         Class::Pass | Class::Control | Class::Blocking if is_hidden(id, behind) => Fate::Facade,
@@ -154,12 +153,18 @@ fn with_keys(id: CommandId, behind: Behind) -> Fate {
     }
     match row.request_policy {
         _ if has_one_key(row) => Fate::Owner,
-        _ if splits(row) => Fate::Split(match row.response_policy {
-            ResponsePolicy::AggSum => Gather::Sum,
-            ResponsePolicy::AllSucceeded => Gather::AllOk,
-            _ => Gather::InOrder,
-        }),
+        _ if splits(row) => Fate::Split(gather_parts(row)),
         _ => Fate::OneOwner,
+    }
+}
+
+/// How the replies to the parts of one call become one.
+#[must_use]
+pub fn gather_parts(row: &Command) -> Gather {
+    match row.response_policy {
+        ResponsePolicy::AggSum => Gather::Sum,
+        ResponsePolicy::AllSucceeded => Gather::AllOk,
+        _ => Gather::InOrder,
     }
 }
 
@@ -199,6 +204,9 @@ fn without_keys(id: CommandId, behind: Behind) -> Fate {
 pub fn gather(id: CommandId) -> Option<Gather> {
     if id == ids::RANDOMKEY {
         return Some(Gather::AnyOfSome);
+    }
+    if id == ids::WAITAOF {
+        return Some(Gather::MinEach);
     }
     match id.row().response_policy {
         ResponsePolicy::AggSum => Some(Gather::Sum),

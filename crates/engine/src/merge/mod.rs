@@ -13,6 +13,7 @@
 
 pub mod scan;
 
+use crate::command::spread::Gather;
 use crate::ids::ClientId;
 use crate::reject;
 use alloc::vec::Vec;
@@ -22,26 +23,8 @@ use scan::{Place, Seen};
 /// In which way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum How {
-    /// The sum of the numbers.
-    Sum,
-    /// The smallest number.
-    Min,
-    /// The smallest number of each element (`WAITAOF`).
-    MinEach,
-    /// The greatest number.
-    Max,
-    /// The first, if none is an error.
-    AllOk,
-    /// The first that is no error; an error only if all are.
-    OneOk,
-    /// Element by element, 1 where all are 1.
-    And,
-    /// Element by element, 1 where any is 1.
-    Or,
-    /// The elements of all, one part after the other.
-    Join,
-    /// One that is not null, a different one each time; null if all are.
-    AnyOfSome,
+    /// All replies alike.
+    All(Gather),
     /// The elements, each at the position of its unit in the request.
     Elements {
         /// The positions of all elements, part by part.
@@ -165,27 +148,27 @@ impl Merge {
         }
         let error = replies.iter().find(|reply| is_error(reply));
         if let Some(error) = error
-            && self.how != How::OneOk
+            && self.how != How::All(Gather::OneOk)
         {
             return out.extend_from_slice(error);
         }
         let written = match &self.how {
-            How::Sum => fold(out, &replies, |sum, n| sum.saturating_add(n)),
-            How::Min => fold(out, &replies, i64::min),
-            How::Max => fold(out, &replies, i64::max),
-            How::AllOk => first(out, &replies),
-            How::OneOk => {
+            How::All(Gather::Sum) => fold(out, &replies, |sum, n| sum.saturating_add(n)),
+            How::All(Gather::Min) => fold(out, &replies, i64::min),
+            How::All(Gather::Max) => fold(out, &replies, i64::max),
+            How::All(Gather::AllOk) => first(out, &replies),
+            How::All(Gather::OneOk) => {
                 let good: Vec<&[u8]> =
                     replies.iter().copied().filter(|reply| !is_error(reply)).collect();
                 first(out, if good.is_empty() { &replies } else { &good })
             }
-            How::MinEach => bits(out, &replies, i64::min),
-            How::And => bits(out, &replies, |all, bit| all & bit),
-            How::Or => bits(out, &replies, |any, bit| any | bit),
-            How::Join => join(out, &replies),
-            How::AnyOfSome => self.any(out, &replies),
+            How::All(Gather::MinEach) => bits(out, &replies, i64::min),
+            How::All(Gather::And) => bits(out, &replies, |all, bit| all & bit),
+            How::All(Gather::Or) => bits(out, &replies, |any, bit| any | bit),
+            How::All(Gather::Join) => join(out, &replies),
+            How::All(Gather::AnyOfSome) => self.any(out, &replies),
             // They were not what they should be, and not an error either.
-            How::Elements { .. } => None,
+            How::Elements { .. } | How::All(Gather::InOrder) => None,
             How::Scan { place, nodes } => {
                 seen.and_then(|seen| page(out, replies[0], *place, *nodes, seen))
             }
@@ -391,19 +374,25 @@ mod tests {
 
     #[test]
     fn numbers() {
-        assert_eq!(merged(How::Sum, &[":2\r\n", ":0\r\n", ":40\r\n"]), ":42\r\n");
-        assert_eq!(merged(How::Min, &[":2\r\n", ":0\r\n"]), ":0\r\n");
-        assert_eq!(merged(How::Max, &[":2\r\n", ":9\r\n"]), ":9\r\n");
-        assert!(merged(How::Sum, &[":2\r\n", "+OK\r\n"]).starts_with("-ERR respool:"));
+        assert_eq!(merged(How::All(Gather::Sum), &[":2\r\n", ":0\r\n", ":40\r\n"]), ":42\r\n");
+        assert_eq!(merged(How::All(Gather::Min), &[":2\r\n", ":0\r\n"]), ":0\r\n");
+        assert_eq!(merged(How::All(Gather::Max), &[":2\r\n", ":9\r\n"]), ":9\r\n");
+        assert!(merged(How::All(Gather::Sum), &[":2\r\n", "+OK\r\n"]).starts_with("-ERR respool:"));
     }
 
     #[test]
     fn an_error_of_a_part_is_the_error_of_the_whole() {
-        assert_eq!(merged(How::Sum, &[":2\r\n", "-ERR one\r\n", "-ERR two\r\n"]), "-ERR one\r\n");
-        assert_eq!(merged(How::AllOk, &["+OK\r\n", "-ERR x\r\n"]), "-ERR x\r\n");
-        assert_eq!(merged(How::AllOk, &["+OK\r\n", "+OK\r\n"]), "+OK\r\n");
-        assert_eq!(merged(How::OneOk, &["-NOTBUSY\r\n", "+OK\r\n"]), "+OK\r\n");
-        assert_eq!(merged(How::OneOk, &["-NOTBUSY 1\r\n", "-NOTBUSY 2\r\n"]), "-NOTBUSY 1\r\n");
+        assert_eq!(
+            merged(How::All(Gather::Sum), &[":2\r\n", "-ERR one\r\n", "-ERR two\r\n"]),
+            "-ERR one\r\n"
+        );
+        assert_eq!(merged(How::All(Gather::AllOk), &["+OK\r\n", "-ERR x\r\n"]), "-ERR x\r\n");
+        assert_eq!(merged(How::All(Gather::AllOk), &["+OK\r\n", "+OK\r\n"]), "+OK\r\n");
+        assert_eq!(merged(How::All(Gather::OneOk), &["-NOTBUSY\r\n", "+OK\r\n"]), "+OK\r\n");
+        assert_eq!(
+            merged(How::All(Gather::OneOk), &["-NOTBUSY 1\r\n", "-NOTBUSY 2\r\n"]),
+            "-NOTBUSY 1\r\n"
+        );
     }
 
     #[test]
@@ -418,29 +407,36 @@ mod tests {
     #[test]
     fn collections_are_joined_and_bits_compared() {
         assert_eq!(
-            merged(How::Join, &["*1\r\n:1\r\n", "*0\r\n", "*2\r\n:2\r\n:3\r\n"]),
+            merged(How::All(Gather::Join), &["*1\r\n:1\r\n", "*0\r\n", "*2\r\n:2\r\n:3\r\n"]),
             "*3\r\n:1\r\n:2\r\n:3\r\n"
         );
         assert_eq!(
-            merged(How::Join, &["%1\r\n:1\r\n:2\r\n", "%1\r\n:3\r\n:4\r\n"]),
+            merged(How::All(Gather::Join), &["%1\r\n:1\r\n:2\r\n", "%1\r\n:3\r\n:4\r\n"]),
             "%2\r\n:1\r\n:2\r\n:3\r\n:4\r\n"
         );
         assert_eq!(
-            merged(How::And, &["*2\r\n:1\r\n:0\r\n", "*2\r\n:1\r\n:1\r\n"]),
+            merged(How::All(Gather::And), &["*2\r\n:1\r\n:0\r\n", "*2\r\n:1\r\n:1\r\n"]),
             "*2\r\n:1\r\n:0\r\n"
         );
         assert_eq!(
-            merged(How::Or, &["*2\r\n:1\r\n:0\r\n", "*2\r\n:0\r\n:0\r\n"]),
+            merged(How::All(Gather::Or), &["*2\r\n:1\r\n:0\r\n", "*2\r\n:0\r\n:0\r\n"]),
             "*2\r\n:1\r\n:0\r\n"
         );
-        assert_eq!(merged(How::AnyOfSome, &["$-1\r\n", "$1\r\nk\r\n"]), "$1\r\nk\r\n");
-        assert_eq!(merged(How::AnyOfSome, &["$-1\r\n", "$-1\r\n"]), "$-1\r\n");
+        assert_eq!(merged(How::All(Gather::AnyOfSome), &["$-1\r\n", "$1\r\nk\r\n"]), "$1\r\nk\r\n");
+        assert_eq!(merged(How::All(Gather::AnyOfSome), &["$-1\r\n", "$-1\r\n"]), "$-1\r\n");
     }
 
     #[test]
     fn replies_of_consecutive_parts_may_come_together() {
-        let mut merge =
-            Merge::new(ClientId::new(0, 1), 0, false, Protocol::Resp2, How::Sum, 3, Vec::new());
+        let mut merge = Merge::new(
+            ClientId::new(0, 1),
+            0,
+            false,
+            Protocol::Resp2,
+            How::All(Gather::Sum),
+            3,
+            Vec::new(),
+        );
         merge.take(1, 2, b":1\r\n:2\r\n");
         merge.take(0, 1, b":4\r\n");
         let mut out = Vec::new();
