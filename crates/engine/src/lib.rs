@@ -53,6 +53,7 @@ pub mod node;
 pub mod output;
 mod peers;
 pub mod pool;
+mod push;
 mod redirect;
 pub mod reject;
 mod reply;

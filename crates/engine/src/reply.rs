@@ -18,6 +18,7 @@ use crate::limits::{
     CLIENT_STREAM_BYTES, CUT_THROUGH_BYTES, KEPT_BYTES_MAX, OWN_REPLY_BYTES, POOLED_BUFFER_BYTES,
 };
 use crate::pool::BufferPool;
+use crate::push::end_of_cut_through;
 use crate::redirect::sends_on;
 use crate::stats::Stats;
 use crate::time::Time;
@@ -179,9 +180,12 @@ impl Engine {
         let bytes = if silent { &[][..] } else { bytes };
         client.note_replies(count, bytes.len());
         if seq == client.places.head() {
-            client.mid_reply = None;
+            let cut = client.mid_reply.take().is_some();
             client.places.pass(count);
             append(client, &mut self.pool, bytes);
+            if cut {
+                end_of_cut_through(client, &mut self.pool);
+            }
             while let Some(ready) = client.places.next_ready() {
                 append(client, &mut self.pool, &ready);
             }

@@ -82,6 +82,8 @@ pub struct Identity {
     pub no_evict: bool,
     /// `CLIENT NO-TOUCH on`.
     pub no_touch: bool,
+    /// Frames that wait until the reply that is going out is whole (see `push`).
+    pub pushes: Vec<u8>,
 }
 
 /// See the module.
@@ -209,7 +211,10 @@ impl Client {
 
     /// Bytes held for this client.
     pub fn held_bytes(&self) -> usize {
-        self.out.pending() + self.tail.len() + self.places.ready_bytes()
+        self.out.pending()
+            + self.tail.len()
+            + self.places.ready_bytes()
+            + self.identity.pushes.len()
     }
 
     /// Nothing is owed to it and nothing of it waits.
