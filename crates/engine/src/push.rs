@@ -1,0 +1,47 @@
+//! Frames that answer nothing: messages of subscriptions, invalidations, lines of MONITOR.
+//!
+//! Such a frame may stand between two replies, never inside one. While the first part of a large reply is out already (cut-through) it waits
+//! until that reply is whole.
+//!
+//! Not here: who gets which frame.
+//!
+//! Invariant: what is out to a client is a sequence of whole frames, but for the last one while `mid_reply` is set.
+
+use crate::client::Client;
+use crate::engine::Engine;
+use crate::ids::ClientId;
+use crate::pool::BufferPool;
+use alloc::vec::Vec;
+
+impl Engine {
+    /// Gives the client a frame that it did not ask for now. One that takes them too slowly is closed at the bound of its output.
+    pub(crate) fn push(&mut self, id: ClientId, write: impl FnOnce(&mut Vec<u8>)) {
+        let Some(client) = self.clients.get_mut(id).filter(|client| !client.closing) else {
+            return;
+        };
+        if client.mid_reply.is_some() {
+            write(&mut client.identity.pushes);
+        } else {
+            write(client.out.buf(&mut self.pool));
+            if !client.out.dirty {
+                client.out.dirty = true;
+                self.dirty_clients.push(id);
+            }
+        }
+        if client.out.pending() + client.identity.pushes.len()
+            > self.settings.limits.client_out_max_bytes
+        {
+            return self.evict(id, "it took its messages too slowly");
+        }
+        self.settle_if_needed(id);
+    }
+}
+
+/// The reply that was cut through is whole: what waited for that goes out behind it.
+#[cold]
+pub(crate) fn end_of_cut_through(client: &mut Client, pool: &mut BufferPool) {
+    if !client.identity.pushes.is_empty() {
+        let pushes = core::mem::take(&mut client.identity.pushes);
+        client.out.buf(pool).extend_from_slice(&pushes);
+    }
+}
