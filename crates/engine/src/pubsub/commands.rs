@@ -17,6 +17,7 @@ use crate::local::{Call, arity_fits};
 use crate::reject;
 use crate::request::Step;
 use crate::route::Known;
+use crate::scatter::row_of;
 use crate::time::Time;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -219,7 +220,7 @@ impl Engine {
         known: &Known,
         args: &[&[u8]],
     ) -> Option<Step> {
-        let command = known.id?;
+        let command = row_of(known.id?, args);
         let allowed =
             matches!(command, ids::PING | ids::QUIT | ids::RESET) || verb(command).is_some();
         if allowed {

@@ -14,6 +14,7 @@ mod lanes;
 mod leases;
 mod own_connection;
 mod peer_bugs;
+mod pubsub;
 mod setup;
 mod soak;
 mod topology;
