@@ -274,7 +274,7 @@ impl Engine {
             )
             // That ASKING failed shows in the reply behind it.
             | (OwnCommand::Script | OwnCommand::Aside | OwnCommand::Listen, _)
-            | (OwnCommand::Multi, None)
+            | (OwnCommand::Multi | OwnCommand::Track, None)
             | (
                 OwnCommand::SetName
                 | OwnCommand::Learn
@@ -282,8 +282,9 @@ impl Engine {
                 | OwnCommand::Asking,
                 Some(_),
             ) => {}
-            (OwnCommand::Multi, Some(error)) => {
-                let cause = format!("refused MULTI: {}", String::from_utf8_lossy(&error));
+            (OwnCommand::Multi | OwnCommand::Track, Some(error)) => {
+                let what = if own == OwnCommand::Multi { "MULTI" } else { "CLIENT TRACKING" };
+                let cause = format!("refused {what}: {}", String::from_utf8_lossy(&error));
                 return self.lose_upstream(now, id, &cause, true);
             }
             (OwnCommand::Hello | OwnCommand::Auth | OwnCommand::Select, Some(error)) => {
@@ -383,6 +384,7 @@ impl Engine {
         if key.lane == Lane::Messages {
             self.listening_ready(now, id);
         }
+        self.feed_ready(now, id);
         self.send_carried(id);
         self.refresh_upstream_ready(now, id);
         self.probe_ready(now, id, key.node);
@@ -453,6 +455,7 @@ impl Engine {
         if key.lane == Lane::Messages {
             self.listening_lost(id);
         }
+        self.feed_lost(key);
         self.refresh_upstream_lost(now, id, cause);
         if role == Role::Shared && short_lived {
             self.connection_failed(now, id, cause, None);

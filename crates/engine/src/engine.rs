@@ -24,6 +24,7 @@ use crate::settings::Settings;
 use crate::stats::Stats;
 use crate::time::Time;
 use crate::topology::{Router, shards_of};
+use crate::tracking::Caches;
 use crate::upstream::greeting::ServerFacts;
 use crate::upstream::{Lane, Role, Upstream, UpstreamKey};
 use alloc::collections::{BTreeMap, VecDeque};
@@ -157,6 +158,8 @@ pub struct Engine {
     pub(crate) transfer_waiters: VecDeque<ClientId>,
     /// What clients listen to.
     pub(crate) subscriptions: Subscriptions,
+    /// What clients may have in their caches.
+    pub(crate) caches: Caches,
     /// Connections that clients have of their own.
     pub(crate) leases: usize,
     /// Who waits for one, and since when.
@@ -217,6 +220,7 @@ impl Engine {
             pause: None,
             paused_clients: Vec::new(),
             transfer_waiters: VecDeque::new(),
+            caches: Caches::default(),
             leases: 0,
             subscriptions: Subscriptions::default(),
             lease_waiters: VecDeque::new(),

@@ -129,7 +129,7 @@ pub struct ProcessFacts {
 }
 
 /// What the engine that asked does with the answers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Purpose {
     /// CLIENT LIST.
     List,
@@ -139,6 +139,8 @@ pub enum Purpose {
     KillOne,
     /// Anything that ends in OK.
     Ok,
+    /// CLIENT TRACKING with a client of another worker to be told.
+    Track(Box<crate::tracking::Tracking>),
     /// INFO with these sections.
     Info(Vec<String>),
 }

@@ -68,6 +68,7 @@ pub mod stats;
 pub mod time;
 mod timers;
 pub mod topology;
+pub mod tracking;
 mod transaction;
 mod transfer;
 pub mod upstream;

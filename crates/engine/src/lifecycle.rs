@@ -231,6 +231,7 @@ impl Engine {
         if client.hold != Hold::No
             || client.closing
             || client.stalls.is_some()
+            || client.tracking.is_some()
             || client.accounted_bytes > 0
             || client.out.pending() > ACCOUNT_FROM_BYTES
             || client.tail.len() > ACCOUNT_FROM_BYTES
@@ -243,6 +244,7 @@ impl Engine {
     /// Looks whether what holds, stalls or keeps the client alive is over.
     pub(crate) fn settle(&mut self, id: ClientId) {
         self.account(id);
+        self.track_delivered(id);
         let Some(client) = self.clients.get_mut(id) else { return };
         let pending = client.out.pending();
         if client.closing && client.places.open() == 0 && pending == 0 {
@@ -360,6 +362,7 @@ impl Engine {
         self.drop_lease(id);
         self.drop_errands(id);
         self.leave_all(id);
+        self.end_tracking(id);
         let Some(mut client) = self.clients.remove(id) else { return false };
         if let Some(clients) = self.conn_clients.get_mut(usize::from(client.conn)) {
             *clients -= 1;

@@ -112,6 +112,13 @@ pub const SCRIPTS_BYTES_MAX: usize = 4 << 20;
 /// Names of topics that clients listen to, with what each listener takes, in bytes per worker. At the bound SUBSCRIBE gets an error.
 pub const SUBSCRIBED_BYTES_MAX: usize = 256 << 20;
 
+/// Keys that clients may have in their caches, per worker; and their names' bytes with what each client takes. Beyond it the first one is told to
+/// be dropped.
+pub const TRACKED_KEYS_MAX: usize = 1_000_000;
+
+/// See [`TRACKED_KEYS_MAX`].
+pub const TRACKED_BYTES_MAX: usize = 128 << 20;
+
 /// The wait before topics are looked at again after slots moved: many often do so at once.
 pub const RELINK_MS: u64 = 20;
 

@@ -65,6 +65,13 @@ pub(crate) enum What {
         /// Those whose number changed.
         topics: Arc<[crate::pubsub::Listeners]>,
     },
+    /// Keys changed that a client of this number is told of.
+    Changed {
+        /// Its number.
+        client: u64,
+        /// Which.
+        changed: crate::tracking::Changed,
+    },
     /// A client loaded this script on all servers.
     Script(Arc<[u8]>),
     /// A client had the servers forget all scripts.
@@ -121,11 +128,15 @@ impl Engine {
         match what {
             What::Peer { index, down } => return self.hear_of_peer(index, down),
             What::Listeners { worker, topics } => return self.hear_listeners(worker, &topics),
+            What::Changed { client, changed } => {
+                self.push_changed_to(client, &changed);
+                return;
+            }
             _ => {}
         }
         let Some(state) = self.router.pools.get_mut(usize::from(pool)) else { return };
         match what {
-            What::Peer { .. } | What::Listeners { .. } => {}
+            What::Peer { .. } | What::Listeners { .. } | What::Changed { .. } => {}
             What::ShardFailed => self.shard_failed(now, pool),
             What::ShardOut(out) => self.hear_of_shard(now, pool, out),
             What::Script(body) => self.scripts.learn(body),

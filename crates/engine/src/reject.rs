@@ -8,6 +8,7 @@
 //! them.
 
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use resp::encode;
 
@@ -69,6 +70,26 @@ pub const CLIENT_ID_RANGE: &str = "ERR client-id should be greater than 0";
 pub const CLIENT_ID_INVALID: &str = "ERR Invalid client ID";
 /// CLIENT GETREDIR and CACHING need tracking.
 pub const TRACKING_NEEDED: &str = "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled";
+/// CLIENT CACHING YES in another mode.
+pub const CACHING_YES: &str =
+    "ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.";
+/// CLIENT CACHING NO in another mode.
+pub const CACHING_NO: &str =
+    "ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.";
+/// CLIENT TRACKING with two REDIRECTs.
+pub const REDIRECT_ONE: &str = "ERR A client can only redirect to a single other client";
+/// CLIENT TRACKING with a REDIRECT to nobody.
+pub const REDIRECT_NOBODY: &str = "ERR The client ID you want redirect to does not exist";
+/// CLIENT TRACKING with PREFIX alone.
+pub const PREFIX_WITHOUT_BCAST: &str = "ERR PREFIX option requires BCAST mode to be enabled";
+/// CLIENT TRACKING in another mode than before.
+pub const SWITCH_BCAST: &str = "ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then re-enabling it with a different mode.";
+/// CLIENT TRACKING in another mode than before.
+pub const SWITCH_OPT: &str = "ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then re-enabling it with a different mode.";
+/// CLIENT TRACKING with modes that exclude each other.
+pub const OPT_WITH_BCAST: &str = "ERR OPTIN and OPTOUT are not compatible with BCAST";
+/// CLIENT TRACKING with modes that exclude each other.
+pub const OPT_BOTH: &str = "ERR You can't specify both OPTIN mode and OPTOUT mode";
 /// Keys of several slots in a command that cannot be split.
 pub const CROSSSLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
 /// Databases other than 0 on a cluster.
@@ -204,6 +225,14 @@ pub fn while_listening(out: &mut Vec<u8>, name: &str) {
         "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
     );
     write(out, &text);
+}
+
+/// CLIENT TRACKING with a prefix that begins another one, which is `whose` (`an existing`).
+pub fn prefixes_overlap(one: &[u8], whose: &str, other: &[u8]) -> String {
+    let (one, other) = (String::from_utf8_lossy(one), String::from_utf8_lossy(other));
+    format!(
+        "ERR Prefix '{one}' overlaps with {whose} prefix '{other}'. Prefixes for a single client must not overlap."
+    )
 }
 
 /// A server said nothing to a SUBSCRIBE.

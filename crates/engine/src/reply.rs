@@ -117,7 +117,12 @@ impl Engine {
                 if used == 0 {
                     return Ok(pos);
                 }
+                let tells = matches!(upstream.key.lane, Lane::Tracked | Lane::Broadcast);
                 pos += used;
+                if tells {
+                    self.invalidated(id, &input[pos - used..pos])?;
+                    continue;
+                }
                 // What confirms our subscription ends with a number, a message with a text.
                 let is_message = !input[..pos].ends_with(b":1\r\n");
                 if upstream.key.lane == Lane::Sentinel && !upstream.in_push && is_message {
@@ -381,7 +386,8 @@ fn append(client: &mut Client, pool: &mut BufferPool, bytes: &[u8]) {
     }
 }
 
-/// Skips a RESP3 push, which is no answer to anything on a shared connection. `None`: there is none; 0: it is not whole.
+/// Skips a RESP3 push, which is no answer to anything on a shared connection. `None`: there is none; 0: it is not whole. One that tells of
+/// changed keys is skipped as a whole, others as they come.
 fn skip_push(upstream: &mut Upstream, input: &[u8]) -> Result<Option<usize>, Fault> {
     if !upstream.in_push {
         if input[0] != b'>' || !upstream.scanner.is_fresh() {
@@ -389,11 +395,18 @@ fn skip_push(upstream: &mut Upstream, input: &[u8]) -> Result<Option<usize>, Fau
         }
         upstream.in_push = true;
     }
-    match upstream.scanner.scan(input).map_err(|error| malformed(&error))? {
+    let tells = matches!(upstream.key.lane, Lane::Tracked | Lane::Broadcast);
+    let begun = if tells { upstream.scanner.position() as usize } else { 0 };
+    let Some(rest) = input.get(begun..).filter(|rest| !rest.is_empty()) else { return Ok(Some(0)) };
+    match upstream.scanner.scan(rest).map_err(|error| malformed(&error))? {
         Scan::Complete { consumed, .. } => {
             upstream.in_push = false;
-            Ok(Some(consumed))
+            Ok(Some(begun + consumed))
         }
+        Scan::Partial { .. } if tells && input.len() > OWN_REPLY_BYTES => {
+            Err(String::from("sent too long a list of changed keys"))
+        }
+        Scan::Partial { .. } if tells => Ok(Some(0)),
         Scan::Partial { consumed } => Ok(Some(consumed)),
     }
 }

@@ -15,7 +15,7 @@
 //! Invariant: a request is either processed once (it has its place, or needs none) or stays in the tail untouched.
 
 use crate::client::{Client, Hold, ReplyMode};
-use crate::command::ids::CLUSTER;
+use crate::command::ids::{CLUSTER, EXEC};
 use crate::command::{self, Class, CommandId};
 use crate::connect::Availability;
 use crate::engine::Engine;
@@ -206,6 +206,33 @@ impl Engine {
 
     fn dispatch_args(&mut self, now: Time, id: ClientId, frame: &[u8], args: &[&[u8]]) -> Step {
         let known = route::classify(args.len(), |n| args[n], self.learned.as_ref());
+        let caches = self.clients.get(id).is_some_and(|client| client.tracking.is_some());
+        // EXEC is the proxy's only without a transaction.
+        if !caches || (known.way == Way::Local && known.id != Some(EXEC)) {
+            return self.dispatch_known(now, id, frame, args, known);
+        }
+        if let Some(step) = self.feed_wait(now, id) {
+            return step;
+        }
+        let Some(client) = self.clients.get(id) else { return Step::Gone };
+        let (seq, leased) = (client.places.next(), client.lease.is_some());
+        let step = self.dispatch_known(now, id, frame, args, known);
+        let Some(client) = self.clients.get(id) else { return step };
+        if step == Step::Done && client.places.next() != seq {
+            let wish = Wish { id, frame, args, row: known.id, silent: false };
+            self.track_request(&wish, seq, leased || known.way == Way::Leased);
+        }
+        step
+    }
+
+    fn dispatch_known(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        frame: &[u8],
+        args: &[&[u8]],
+        known: Known,
+    ) -> Step {
         let Some(client) = self.clients.get_mut(id) else { return Step::Gone };
         client.last_command = known.id;
         if !client.authenticated && !known.before_auth {
@@ -333,6 +360,7 @@ impl Engine {
     ) -> Step {
         let Some(client) = self.clients.get(id) else { return Step::Gone };
         let resp3 = client.protocol == Protocol::Resp3;
+        let lane = client.lane(lane);
         let (node, conn) = (self.first_node, conn_for(client, lane));
         let key = UpstreamKey { node, resp3, db: client.db, lane, conn };
         let upstream_id = match self.upstream_for(now, key, id) {
@@ -349,7 +377,7 @@ impl Engine {
         else {
             return Step::Gone;
         };
-        if lane == Lane::Shared && client.upstream != Some(upstream_id) {
+        if lane != Lane::Control && client.upstream != Some(upstream_id) {
             if client.places.open() > 0 {
                 // Its earlier requests are on another connection to the same node and could be overtaken.
                 return Step::Hold(Hold::Drained);

@@ -254,12 +254,14 @@ impl Engine {
     /// just now (`merge::scan`).
     fn ask_before_page(&mut self, now: Time, wish: &Wish<'_>, node: NodeId) {
         let Some(client) = self.clients.get(wish.id) else { return };
-        let (resp3, db, conn) = (client.protocol == Protocol::Resp3, client.db, client.conn);
+        let lane = client.lane(Lane::Shared);
+        let (resp3, db, conn) =
+            (client.protocol == Protocol::Resp3, client.db, conn_for(client, lane));
         let in_cluster = |node: &crate::node::Node| self.router.is_cluster(node.pool);
         if !self.nodes.get(node).is_some_and(in_cluster) {
             return;
         }
-        let key = UpstreamKey { node, resp3, db, lane: Lane::Shared, conn };
+        let key = UpstreamKey { node, resp3, db, lane, conn };
         if let Availability::Ready(upstream) = self.upstream_for(now, key, wish.id) {
             self.write_topology_question(now, upstream);
             self.say_own(now, upstream, OwnCommand::Nodes, &[b"CLUSTER", b"NODES"]);
@@ -360,6 +362,7 @@ impl Engine {
     ) -> Option<Step> {
         let Some(client) = self.clients.get(wish.id) else { return Some(Step::Gone) };
         let (resp3, db) = (client.protocol == Protocol::Resp3, client.db);
+        let lane = client.lane(lane);
         let conn = conn_for(client, lane);
         for (index, part) in parts.iter().enumerate() {
             // Parts of one node often stand side by side; their way is the same.
@@ -462,6 +465,7 @@ impl Engine {
         lane: Lane,
     ) -> Step {
         let Some(client) = self.clients.get(wish.id) else { return Step::Gone };
+        let lane = client.lane(lane);
         let (resp3, db, conn) =
             (client.protocol == Protocol::Resp3, client.db, conn_for(client, lane));
         let key = UpstreamKey { node, resp3, db, lane, conn };

@@ -60,6 +60,7 @@ impl Engine {
         }
         self.ask_peers(now);
         self.run_subscriptions(now);
+        self.follow_feed(now);
         if self.lease_is_free() || self.lease_wait_ends().is_some_and(|at| at <= now) {
             self.wake_lease_waiters(now);
         }

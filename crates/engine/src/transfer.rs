@@ -46,7 +46,7 @@ impl Engine {
             return (input.len(), Step::Gone);
         }
         let known = route::classify(head.len(), |n| head[n], self.learned.as_ref());
-        if client.lease.is_some() || known_leased(known.id) {
+        if client.lease.is_some() || client.tracking.is_some() || known_leased(known.id) {
             // It goes where the others go, and must be whole for that.
             return match scanned as u64 + client.scanner.missing() <= WHOLE_REQUEST_BYTES_MAX {
                 true => (0, Step::More),
@@ -341,6 +341,9 @@ impl Engine {
         }
         if upstream.key.lane == Lane::Messages {
             self.listening_lost(id);
+        }
+        if upstream.is_ready() {
+            self.feed_lost(upstream.key);
         }
         self.dirty_upstreams.retain(|dirty| *dirty != id);
         if self.by_key.get(&upstream.key) == Some(&id) {

@@ -22,6 +22,7 @@ use crate::limits::{WINDOW_BYTES, WINDOW_MIN, WINDOW_START};
 use crate::output::Output;
 use crate::pubsub::Listening;
 use crate::time::Time;
+use crate::tracking::Tracking;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -111,6 +112,8 @@ pub struct Client {
     pub lease: Option<Box<Lease>>,
     /// What it listens to, if to anything.
     pub listening: Option<Box<Listening>>,
+    /// What it caches, if it does.
+    pub tracking: Option<Box<Tracking>>,
     /// Which owners of slots its last request was sent by (see `topology`).
     pub route_epoch: u32,
     /// Why nothing is processed.
@@ -164,6 +167,7 @@ impl Client {
             upstream: None,
             lease: None,
             listening: None,
+            tracking: None,
             conn: 0,
             route_epoch: 0,
             hold: Hold::No,
@@ -236,6 +240,7 @@ impl Client {
         self.authenticated
             && self.reply_mode == ReplyMode::On
             && self.lease.is_none()
+            && self.tracking.is_none()
             && !self.listens_in_resp2()
     }
 }

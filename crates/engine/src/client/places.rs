@@ -43,6 +43,12 @@ impl Places {
         self.head
     }
 
+    /// The place that the next request takes.
+    #[inline]
+    pub fn next(&self) -> u32 {
+        self.tail
+    }
+
     /// Number of places that wait for their turn or for their reply.
     #[inline]
     pub fn open(&self) -> u32 {

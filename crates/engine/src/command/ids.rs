@@ -85,6 +85,7 @@ ids! {
     EVAL_RO = "eval_ro",
     EVALSHA = "evalsha",
     EVALSHA_RO = "evalsha_ro",
+    FCALL = "fcall",
     EXISTS = "exists",
     FUNCTION = "function",
     FUNCTION_KILL = "function|kill",

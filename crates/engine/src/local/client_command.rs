@@ -1,7 +1,7 @@
 //! CLIENT and its subcommands.
 //!
 //! Those about the client itself are answered at once; LIST, KILL, PAUSE and UNPAUSE concern all workers and are asked of them (`fleet`).
-//! TRACKING ON needs a connection of its own and is refused until such connections exist.
+//! TRACKING and its kin are `tracking`'s.
 //!
 //! Invariant: a subcommand that does not exist is answered as Redis answers it, and the connection stays open (clients probe like this).
 
@@ -97,9 +97,12 @@ impl Engine {
             }
             ids::CLIENT_PAUSE => self.client_pause(call),
             ids::CLIENT_UNPAUSE => self.ask(call, Question::Unpause, Purpose::Ok),
-            ids::CLIENT_GETREDIR => self.say(call, |out| encode::integer(out, -1)),
-            ids::CLIENT_CACHING => self.refuse(call, reject::TRACKING_NEEDED),
-            ids::CLIENT_TRACKING => self.client_tracking(call),
+            ids::CLIENT_GETREDIR => {
+                let number = self.redirected_to(call.id);
+                self.say(call, |out| encode::integer(out, number))
+            }
+            ids::CLIENT_CACHING => self.client_caching(call),
+            ids::CLIENT_TRACKING => self.client_tracking(now, call),
             ids::CLIENT_TRACKINGINFO => self.client_trackinginfo(call, protocol),
             // Nobody here is blocked on anything that could be ended.
             ids::CLIENT_UNBLOCK => self.client_unblock(call),
@@ -272,29 +275,6 @@ impl Engine {
             Some(_) => self.say(call, |out| encode::integer(out, 0)),
             None => self.refuse(call, reject::NOT_AN_INTEGER),
         }
-    }
-
-    fn client_tracking(&mut self, call: &Call<'_>) -> Step {
-        match on_or_off(call.args[2]) {
-            Some(false) => self.ok(call),
-            Some(true) => {
-                self.say(call, |out| reject::needs_own_connection(out, "client|tracking"))
-            }
-            None => self.refuse(call, reject::SYNTAX),
-        }
-    }
-
-    fn client_trackinginfo(&mut self, call: &Call<'_>, protocol: Protocol) -> Step {
-        self.say(call, |out| {
-            encode::map(out, 3, protocol);
-            encode::bulk(out, b"flags");
-            encode::set(out, 1, protocol);
-            encode::bulk(out, b"off");
-            encode::bulk(out, b"redirect");
-            encode::integer(out, -1);
-            encode::bulk(out, b"prefixes");
-            encode::array(out, 0);
-        })
     }
 }
 

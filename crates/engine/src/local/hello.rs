@@ -57,6 +57,7 @@ impl Engine {
             if client.protocol != protocol {
                 // Its requests take other connections from here on.
                 client.route_epoch = self.route_epoch.wrapping_sub(1);
+                self.caches.stale |= client.tracking.is_some();
             }
             client.protocol = protocol;
             if let Some(name) = hello.name {

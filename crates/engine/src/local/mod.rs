@@ -24,6 +24,7 @@ use crate::reject;
 use crate::request::Step;
 use crate::route::Known;
 use crate::time::Time;
+use crate::tracking::Tracking;
 use alloc::vec::Vec;
 use resp::{Protocol, encode, number};
 
@@ -135,6 +136,7 @@ impl Engine {
     /// As a connection that was just opened, but for the socket (`resetCommand`).
     fn reset(&mut self, call: &Call<'_>) -> Step {
         self.leave_all(call.id);
+        self.end_tracking(call.id);
         let password_free = self.settings.password.is_none();
         let db = self.settings.node.db;
         if let Some(client) = self.clients.get_mut(call.id) {
@@ -174,6 +176,7 @@ impl Engine {
         }
         if let Some(client) = self.clients.get_mut(call.id) {
             client.db = db;
+            self.caches.stale |= client.tracking.is_some();
         }
         self.ok(call)
     }
@@ -256,6 +259,12 @@ impl Engine {
                 reject::write(&mut out, reject::NO_SUCH_CLIENT);
             }
             Purpose::KillOne => encode::simple(&mut out, b"OK"),
+            Purpose::Track(wanted) => {
+                match self.track_to(asked.client, Tracking::clone(wanted), &answers) {
+                    true => encode::simple(&mut out, b"OK"),
+                    false => reject::write(&mut out, reject::REDIRECT_NOBODY),
+                }
+            }
             Purpose::Info(sections) => {
                 let text = info::text(sections, answers, facts, &self.facts, &self.settings);
                 encode::verbatim(&mut out, *b"txt", text.as_bytes(), protocol);

@@ -21,7 +21,7 @@ use crate::engine::Engine;
 use crate::ids::{NodeId, UpstreamId};
 use crate::merge::How;
 use crate::news::What;
-use crate::request::Step;
+use crate::request::{Step, conn_for};
 use crate::scatter::Wish;
 use crate::time::Time;
 use crate::upstream::{Lane, UpstreamKey};
@@ -140,8 +140,8 @@ impl Engine {
             node: self.first_node,
             resp3: client.protocol == Protocol::Resp3,
             db: client.db,
-            lane: Lane::Shared,
-            conn: client.conn,
+            lane: client.lane(Lane::Shared),
+            conn: conn_for(client, client.lane(Lane::Shared)),
         };
         let listed = self.by_key.get(&key).copied();
         let same = listed.is_some() && client.upstream == listed;

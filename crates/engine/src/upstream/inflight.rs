@@ -35,6 +35,8 @@ pub enum OwnCommand {
     Aside,
     /// `SUBSCRIBE`, `UNSUBSCRIBE` and their kin, one topic each.
     Listen,
+    /// `CLIENT TRACKING`, right behind the greeting.
+    Track,
     /// `SCRIPT LOAD`, before a script is called that this connection has not loaded.
     Script,
     /// `ASKING`, before a request that a server sent on to the next owner of its slot.

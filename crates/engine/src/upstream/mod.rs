@@ -60,6 +60,10 @@ pub enum Lane {
     Shared,
     /// A sentinel: our own questions, and its messages.
     Sentinel,
+    /// Requests of clients that cache what they read; the server tracks it (see `tracking`).
+    Tracked,
+    /// The same of clients that are told of every change of keys with certain prefixes.
+    Broadcast,
     /// Topics that clients listen to (see `pubsub`).
     Messages,
     /// Another respool of the facade: nothing but our question whether it lives (see `peers`).

@@ -331,12 +331,6 @@ fn switches_and_the_rest_answer_as_a_client_without_tracking() {
     ] {
         story.client("a").says(line).gets(reply).is_open();
     }
-    story.client("a").says("CLIENT TRACKING on");
-    let text = story.client("a").takes_text();
-    assert!(
-        text.starts_with("-ERR respool: 'client|tracking' needs a connection of its own"),
-        "{text}"
-    );
     story.client("a").says("CLIENT HELP");
     let text = story.client("a").takes_text();
     assert!(text.starts_with('*') && text.ends_with("+    Print this help.\r\n"), "{text}");

@@ -1,0 +1,255 @@
+//! CLIENT TRACKING, CACHING, GETREDIR, TRACKINGINFO.
+//!
+//! Checks and texts are those of Redis' `clientCommand` (networking.c) and `checkPrefixCollisionsOrReply` (tracking.c).
+//!
+//! Not here: what becomes of it (`tracking`).
+//!
+//! Invariant: tracking begins and ends while nothing of the client is under way, since its requests take other connections then.
+
+use super::{Name, Tracking};
+use crate::client::Hold;
+use crate::engine::Engine;
+use crate::fleet::{Answer, Purpose, Question};
+use crate::ids::ClientId;
+use crate::local::Call;
+use crate::reject;
+use crate::request::Step;
+use crate::time::Time;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use resp::{Protocol, encode, number};
+
+impl Engine {
+    /// CLIENT TRACKING on|off …
+    pub(crate) fn client_tracking(&mut self, now: Time, call: &Call<'_>) -> Step {
+        let wanted = match self.tracking_options(call) {
+            Ok(wanted) => wanted,
+            Err(text) => return self.refuse(call, &text),
+        };
+        let Some(client) = self.clients.get(call.id) else { return Step::Gone };
+        if client.places.open() > 0 {
+            return Step::Hold(Hold::Drained);
+        }
+        let word = call.args[2];
+        if word.eq_ignore_ascii_case(b"off") {
+            self.end_tracking(call.id);
+            return self.ok(call);
+        }
+        if !word.eq_ignore_ascii_case(b"on") {
+            return self.refuse(call, reject::SYNTAX);
+        }
+        if let Err(text) = fits(client.tracking.as_deref(), &wanted) {
+            return self.refuse(call, &text);
+        }
+        if wanted.redirect == 0 || self.is_here(wanted.redirect) {
+            self.begin_tracking(Some(now), call.id, wanted);
+            return self.ok(call);
+        }
+        if self.settings.workers < 2 {
+            return self.refuse(call, reject::REDIRECT_NOBODY);
+        }
+        let question = Question::List { ids: Some(alloc::vec![wanted.redirect]), listens: None };
+        let step = self.ask(call, question, Purpose::Track(Box::new(wanted)));
+        if let Some(client) = self.clients.get_mut(call.id) {
+            client.hold = Hold::Drained;
+        }
+        step
+    }
+
+    fn is_here(&self, number: u64) -> bool {
+        self.clients.iter().any(|(_, client)| client.number == number)
+    }
+
+    /// All workers said whether they have the client that was named.
+    pub(crate) fn track_to(&mut self, id: ClientId, wanted: Tracking, answers: &[Answer]) -> bool {
+        let found = answers
+            .iter()
+            .any(|answer| matches!(answer, Answer::Lines(lines) if !lines.is_empty()));
+        if found {
+            self.begin_tracking(None, id, wanted);
+        }
+        found
+    }
+
+    fn tracking_options(&self, call: &Call<'_>) -> Result<Tracking, String> {
+        let mut wanted = Tracking::default();
+        let mut prefixes: Vec<&[u8]> = Vec::new();
+        let mut options = call.args[3..].iter();
+        while let Some(option) = options.next() {
+            match &*option.to_ascii_lowercase() {
+                b"redirect" if !options.as_slice().is_empty() => {
+                    if wanted.redirect != 0 {
+                        return Err(reject::REDIRECT_ONE.into());
+                    }
+                    let number = options.next().and_then(|text| number::parse_i64(text));
+                    let number = number.ok_or_else(|| String::from(reject::NOT_AN_INTEGER))?;
+                    let number = u64::try_from(number).ok().filter(|number| *number > 0);
+                    wanted.redirect =
+                        number.ok_or_else(|| String::from(reject::REDIRECT_NOBODY))?;
+                }
+                b"bcast" => wanted.broadcast = true,
+                b"optin" => wanted.opt_in = true,
+                b"optout" => wanted.opt_out = true,
+                b"noloop" => wanted.no_loop = true,
+                b"prefix" if !options.as_slice().is_empty() => {
+                    prefixes.extend(options.next().copied());
+                }
+                _ => return Err(reject::SYNTAX.into()),
+            }
+        }
+        if call.args[2].eq_ignore_ascii_case(b"on") {
+            if !wanted.broadcast && !prefixes.is_empty() {
+                return Err(reject::PREFIX_WITHOUT_BCAST.into());
+            }
+            for (at, one) in prefixes.iter().enumerate() {
+                if let Some(other) = prefixes[at + 1..].iter().find(|other| overlap(one, other)) {
+                    return Err(reject::prefixes_overlap(one, "another provided", other));
+                }
+            }
+            wanted.prefixes = prefixes.iter().map(|prefix| Arc::from(*prefix)).collect();
+        }
+        Ok(wanted)
+    }
+
+    fn begin_tracking(&mut self, now: Option<Time>, id: ClientId, mut wanted: Tracking) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        if wanted.broadcast && wanted.prefixes.is_empty() {
+            wanted.prefixes.insert(Arc::from(&b""[..]));
+        }
+        if let Some(before) = client.tracking.take() {
+            wanted.prefixes.extend(before.prefixes.iter().cloned());
+            wanted.recent = before.recent;
+            wanted.again = before.again;
+        }
+        let broadcast =
+            wanted.broadcast || (client.protocol == Protocol::Resp2 && wanted.redirect != 0);
+        client.tracking = Some(Box::new(wanted));
+        self.caches.clients.insert(id);
+        if broadcast {
+            self.caches.broadcast.insert(id);
+        }
+        self.take_other_connections(id);
+        if broadcast {
+            // At once: its next request may stand right behind this one.
+            match now {
+                Some(now) => self.renew_feed(now),
+                None => self.caches.stale = true,
+            }
+        }
+    }
+
+    /// The client caches nothing any more.
+    pub(crate) fn end_tracking(&mut self, id: ClientId) {
+        let tracking = self.clients.get_mut(id).and_then(|client| client.tracking.take());
+        if tracking.is_none() {
+            return;
+        }
+        self.caches.clients.remove(&id);
+        self.caches.stale |= self.caches.broadcast.remove(&id);
+        self.take_other_connections(id);
+    }
+
+    /// Its next request looks for its connection anew.
+    fn take_other_connections(&mut self, id: ClientId) {
+        let epoch = self.route_epoch;
+        if let Some(client) = self.clients.get_mut(id) {
+            client.upstream = None;
+            client.route_epoch = epoch.wrapping_sub(1);
+        }
+    }
+
+    /// CLIENT CACHING yes|no.
+    pub(crate) fn client_caching(&mut self, call: &Call<'_>) -> Step {
+        let Some(client) = self.clients.get_mut(call.id) else { return Step::Gone };
+        let Some(tracking) = client.tracking.as_mut() else {
+            return self.refuse(call, reject::TRACKING_NEEDED);
+        };
+        match &*call.args[2].to_ascii_lowercase() {
+            b"yes" if tracking.opt_in => tracking.caching = true,
+            b"yes" => return self.refuse(call, reject::CACHING_YES),
+            b"no" if tracking.opt_out => tracking.caching = true,
+            b"no" => return self.refuse(call, reject::CACHING_NO),
+            _ => return self.refuse(call, reject::SYNTAX),
+        }
+        self.ok(call)
+    }
+
+    /// The number that CLIENT GETREDIR answers.
+    pub(crate) fn redirected_to(&self, id: ClientId) -> i64 {
+        let tracking = self.clients.get(id).and_then(|client| client.tracking.as_ref());
+        tracking.map_or(-1, |tracking| tracking.redirect as i64)
+    }
+
+    /// CLIENT TRACKINGINFO.
+    pub(crate) fn client_trackinginfo(&mut self, call: &Call<'_>, protocol: Protocol) -> Step {
+        let redirect = self.redirected_to(call.id);
+        let tracking = self.clients.get(call.id).and_then(|client| client.tracking.as_deref());
+        let none = Tracking::default();
+        let own = tracking.unwrap_or(&none);
+        let flags = [
+            (tracking.is_some(), &b"on"[..]),
+            (tracking.is_none(), b"off"),
+            (own.broadcast, b"bcast"),
+            (own.opt_in, b"optin"),
+            (own.opt_in && own.caching, b"caching-yes"),
+            (own.opt_out, b"optout"),
+            (own.opt_out && own.caching, b"caching-no"),
+            (own.no_loop, b"noloop"),
+        ];
+        let flags = flags.into_iter().filter(|(is_set, _)| *is_set);
+        let flags: Vec<&[u8]> = flags.map(|(_, flag)| flag).collect();
+        let prefixes: Vec<Name> = own.prefixes.iter().cloned().collect();
+        self.say(call, |out| {
+            encode::map(out, 3, protocol);
+            encode::bulk(out, b"flags");
+            encode::set(out, flags.len(), protocol);
+            flags.iter().for_each(|flag| encode::bulk(out, flag));
+            encode::bulk(out, b"redirect");
+            encode::integer(out, redirect);
+            encode::bulk(out, b"prefixes");
+            encode::array(out, prefixes.len());
+            prefixes.iter().for_each(|prefix| encode::bulk(out, prefix));
+        })
+    }
+}
+
+/// Whether what is wanted goes with what the client has.
+fn fits(before: Option<&Tracking>, wanted: &Tracking) -> Result<(), String> {
+    if before.is_some_and(|before| before.broadcast != wanted.broadcast) {
+        return Err(reject::SWITCH_BCAST.into());
+    }
+    if wanted.broadcast && (wanted.opt_in || wanted.opt_out) {
+        return Err(reject::OPT_WITH_BCAST.into());
+    }
+    if wanted.opt_in && wanted.opt_out {
+        return Err(reject::OPT_BOTH.into());
+    }
+    let Some(before) = before else { return Ok(()) };
+    if (wanted.opt_in && before.opt_out) || (wanted.opt_out && before.opt_in) {
+        return Err(reject::SWITCH_OPT.into());
+    }
+    for one in &wanted.prefixes {
+        if let Some(other) = before.prefixes.iter().find(|other| overlap(one, other)) {
+            return Err(reject::prefixes_overlap(one, "an existing", other));
+        }
+    }
+    Ok(())
+}
+
+fn overlap(one: &[u8], other: &[u8]) -> bool {
+    let shorter = one.len().min(other.len());
+    one[..shorter] == other[..shorter]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_overlap_when_one_begins_the_other() {
+        assert!(overlap(b"", b"a") && overlap(b"ab", b"a") && overlap(b"a", b"a"));
+        assert!(!overlap(b"ab", b"ac") && !overlap(b"b", b"a"));
+    }
+}

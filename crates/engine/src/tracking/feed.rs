@@ -1,0 +1,158 @@
+//! The connections over which servers tell of changed keys.
+//!
+//! Those of the lane `Tracked` come with the first read of a client, as any shared connection does. Those of the lane `Broadcast` must be there
+//! before anything is read, at every primary, as a client with a prefix hears of keys that it never read.
+//!
+//! Not here: what is told (`tracking`).
+//!
+//! Invariant: a connection of these lanes says CLIENT TRACKING right behind its greeting, before any client's request.
+
+use super::Name;
+use crate::client::Hold;
+use crate::connect::Availability;
+use crate::engine::Engine;
+use crate::ids::{ClientId, NodeId, UpstreamId};
+use crate::request::Step;
+use crate::time::Time;
+use crate::upstream::inflight::OwnCommand;
+use crate::upstream::{Lane, Role, UpstreamKey};
+use alloc::collections::BTreeSet;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use resp::Protocol;
+
+impl Engine {
+    /// A connection of these lanes was greeted.
+    pub(crate) fn feed_ready(&mut self, now: Time, id: UpstreamId) {
+        match self.upstreams.get(id).map(|up| up.key.lane) {
+            Some(Lane::Tracked) => {
+                self.say_own(now, id, OwnCommand::Track, &[b"CLIENT", b"TRACKING", b"ON"]);
+            }
+            Some(Lane::Broadcast) => {
+                let prefixes = self.caches.prefixes.clone();
+                self.say_prefixes(now, id, &prefixes);
+            }
+            _ => {}
+        }
+    }
+
+    fn say_prefixes(&mut self, now: Time, id: UpstreamId, prefixes: &[Name]) {
+        let mut words: Vec<&[u8]> = alloc::vec![b"CLIENT", b"TRACKING", b"ON", b"BCAST"];
+        for prefix in prefixes {
+            words.extend([&b"PREFIX"[..], prefix]);
+        }
+        self.say_own(now, id, OwnCommand::Track, &words);
+    }
+
+    /// Clients in BCAST mode came or changed: the connections ask for what is wanted now, at every primary.
+    pub(super) fn renew_feed(&mut self, now: Time) {
+        let prefixes = self.wanted_prefixes();
+        let before = core::mem::replace(&mut self.caches.prefixes, prefixes);
+        let mut dbs = BTreeSet::new();
+        for id in &self.caches.broadcast {
+            let Some(client) = self.clients.get(*id) else { continue };
+            let resp3 = client.protocol == Protocol::Resp3;
+            dbs.insert(if resp3 { client.db } else { self.settings.node.db });
+        }
+        for node in self.router.primaries() {
+            for db in &dbs {
+                self.renew_feed_of(now, node, *db, &before);
+            }
+        }
+    }
+
+    fn renew_feed_of(&mut self, now: Time, node: NodeId, db: u32, before: &[Name]) {
+        let key = UpstreamKey { node, resp3: true, db, lane: Lane::Broadcast, conn: 0 };
+        let listed = self.by_key.get(&key).copied();
+        let Some(id) = listed.or_else(|| self.new_upstream(key, Role::Shared)) else { return };
+        // One that is not ready asks when it is.
+        let _ = self.availability(now, id);
+        if before == self.caches.prefixes || !self.upstreams.get(id).is_some_and(|up| up.is_ready())
+        {
+            return;
+        }
+        if before.iter().all(|prefix| self.caches.prefixes.contains(prefix)) {
+            let new = self.caches.prefixes.iter().filter(|prefix| !before.contains(prefix));
+            let new: Vec<Name> = new.cloned().collect();
+            return self.say_prefixes(now, id, &new);
+        }
+        // A server takes no prefix that begins another one, so those go first; what changed at this moment is told to nobody.
+        self.say_own(now, id, OwnCommand::Track, &[b"CLIENT", b"TRACKING", b"OFF"]);
+        let prefixes = self.caches.prefixes.clone();
+        self.say_prefixes(now, id, &prefixes);
+        self.drop_caches(key);
+    }
+
+    /// The fewest prefixes that cover those of all clients and what was asked for before: a server refuses ones that overlap, and what nobody
+    /// wants any more does no harm.
+    fn wanted_prefixes(&self) -> Vec<Name> {
+        let mut all: BTreeSet<Name> = self.caches.prefixes.iter().cloned().collect();
+        for id in &self.caches.broadcast {
+            let tracking = self.clients.get(*id).and_then(|client| client.tracking.as_ref());
+            let Some(tracking) = tracking else { continue };
+            match tracking.broadcast {
+                true => all.extend(tracking.prefixes.iter().cloned()),
+                false => drop(all.insert(Arc::from(&b""[..]))),
+            }
+        }
+        let mut kept: Vec<Name> = Vec::new();
+        for prefix in all {
+            if !kept.last().is_some_and(|last| prefix.starts_with(last)) {
+                kept.push(prefix);
+            }
+        }
+        kept
+    }
+
+    /// With nobody left who hears of every change the connections go.
+    fn end_feed(&mut self) {
+        self.caches.prefixes.clear();
+        let feeds = self.upstreams.iter().filter(|(_, up)| up.key.lane == Lane::Broadcast);
+        for id in feeds.map(|(id, _)| id).collect::<Vec<UpstreamId>>() {
+            self.retire(id);
+        }
+    }
+
+    /// What a client in RESP2 waits for before it reads: the connections that tell of changes.
+    pub(crate) fn feed_wait(&mut self, now: Time, id: ClientId) -> Option<Step> {
+        let client = self.clients.get(id)?;
+        let redirected = client.tracking.as_ref().is_some_and(|tracking| tracking.redirect != 0);
+        if client.protocol != Protocol::Resp2 || !redirected {
+            return None;
+        }
+        for node in self.router.primaries() {
+            let key = UpstreamKey {
+                node,
+                resp3: true,
+                db: self.settings.node.db,
+                lane: Lane::Broadcast,
+                conn: 0,
+            };
+            if let Availability::Wait(upstream) = self.upstream_for(now, key, id) {
+                return Some(Step::Hold(Hold::Upstream(upstream)));
+            }
+        }
+        None
+    }
+
+    /// A connection of these lanes is gone: what changed meanwhile nobody knows.
+    pub(crate) fn feed_lost(&mut self, key: UpstreamKey) {
+        if matches!(key.lane, Lane::Tracked | Lane::Broadcast) {
+            self.drop_caches(key);
+        }
+    }
+
+    /// Clients or owners changed: the connections follow.
+    pub(crate) fn follow_feed(&mut self, now: Time) {
+        let moved = self.caches.route_epoch != self.route_epoch;
+        if !moved && !self.caches.stale {
+            return;
+        }
+        (self.caches.route_epoch, self.caches.stale) = (self.route_epoch, false);
+        if !self.caches.broadcast.is_empty() {
+            self.renew_feed(now);
+        } else if !self.caches.prefixes.is_empty() {
+            self.end_feed();
+        }
+    }
+}

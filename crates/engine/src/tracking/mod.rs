@@ -1,0 +1,408 @@
+//! Client-side caching: which client may hold which key in its own cache, and who tells it when the key changed.
+//!
+//! Clients that cache share connections of their own, on which the server tracks what is read (`CLIENT TRACKING ON`):
+//!
+//! ```text
+//!   client a ─ GET k ─┐                        ┌── GET k ──▶ server, which remembers: k was read over this connection
+//!   client b ─ GET k ─┴─▶ keys[k] = {a, b} ────┤
+//!   client a ◀─ invalidate k ─┬── keys[k] ◀────┴── invalidate k ◀── server, when k changes
+//!   client b ◀─ invalidate k ─┘
+//! ```
+//! Replies and invalidations come over the same connection, in the server's order, so a client never caches a value after it was told that it
+//! changed. Where that order is not given (a reply that waits for another server's, a read inside a transaction, a large value), the client is
+//! told once more behind the reply: it caches a little less, never something stale.
+//!
+//! | mode | whose connection | who is told |
+//! |---|---|---|
+//! | RESP3, default | the lane `Tracked`, in the server's default mode | those that read the key |
+//! | RESP3, BCAST | the lane `Broadcast`, with the prefixes of all such clients | those with a prefix of the key |
+//! | RESP2 with REDIRECT | the usual one; changes come over the lane `Broadcast` with every key | the client that is redirected to |
+//!
+//! A lost connection means that changes may have been missed, so everybody whose keys it told of is told to drop all.
+//!
+//! Files: `commands` CLIENT TRACKING and its kin, `feed` the connections. Here: the table, and the way of an invalidation.
+//!
+//! Not here: the connections' lives (`connect`).
+//!
+//! Invariant: a key that a client was given over a tracked connection stands in the table for it, or an invalidation of it is on its way.
+
+mod commands;
+mod feed;
+
+use crate::client::Client;
+use crate::command::{CommandId, ids};
+use crate::engine::Engine;
+use crate::ids::{ClientId, UpstreamId};
+use crate::limits::{TRACKED_BYTES_MAX, TRACKED_KEYS_MAX};
+use crate::news::What;
+use crate::reply::Fault;
+use crate::scatter::{Wish, keys_of};
+use crate::upstream::{Lane, UpstreamKey};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use resp::{Protocol, Value, encode};
+
+/// A key's name, held once however many cache it.
+type Name = Arc<[u8]>;
+
+/// The channel on which RESP2 clients hear of changes (`TrackingChannelName` in Redis' tracking.c).
+const CHANNEL: &[u8] = b"__redis__:invalidate";
+
+/// What all clients of one worker may have in their caches.
+#[derive(Debug, Default)]
+pub(crate) struct Caches {
+    keys: BTreeMap<Name, BTreeSet<ClientId>>,
+    /// Bytes of the names, and of what each client takes.
+    bytes: usize,
+    /// Clients in BCAST mode, and those in RESP2, which hear of every key.
+    broadcast: BTreeSet<ClientId>,
+    /// All clients that track.
+    clients: BTreeSet<ClientId>,
+    /// The owners of slots for which connections of the lane `Broadcast` were made.
+    route_epoch: u32,
+    /// Clients came, went or changed, so those connections are to be looked at.
+    pub(crate) stale: bool,
+    /// The prefixes that connections of the lane `Broadcast` were asked for.
+    prefixes: Vec<Name>,
+}
+
+/// What one client asked for with CLIENT TRACKING.
+#[derive(Clone, Debug, Default)]
+pub struct Tracking {
+    broadcast: bool,
+    opt_in: bool,
+    opt_out: bool,
+    no_loop: bool,
+    /// The number of the client that is told instead; 0: itself.
+    redirect: u64,
+    prefixes: BTreeSet<Name>,
+    /// CLIENT CACHING was said for the next command.
+    caching: bool,
+    /// Its latest requests, until a later one is answered.
+    recent: VecDeque<Recent>,
+    /// Keys that were read where nobody tracks, to be told of behind the reply at this place.
+    again: Vec<(u32, Name)>,
+    /// Keys that were named in an open transaction.
+    inside: Vec<Name>,
+}
+
+/// One request of a client that caches.
+#[derive(Clone, Debug)]
+struct Recent {
+    seq: u32,
+    keys: Vec<Name>,
+    writes: bool,
+}
+
+/// The keys that changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Changed {
+    /// These.
+    Keys(Vec<Arc<[u8]>>),
+    /// Any: all of them are to be dropped.
+    All,
+}
+
+impl Tracking {
+    /// Whether what the next command reads is to be cached.
+    fn caches_next(&self) -> bool {
+        match (self.opt_in, self.opt_out) {
+            (true, _) => self.caching,
+            (_, true) => !self.caching,
+            _ => true,
+        }
+    }
+
+    /// Whether a change of this key is its own doing, which it does not want to hear of. Told once for each write.
+    fn did_itself(&mut self, key: &[u8]) -> bool {
+        if !self.no_loop {
+            return false;
+        }
+        for recent in self.recent.iter_mut().filter(|recent| recent.writes) {
+            if let Some(at) = recent.keys.iter().position(|own| **own == *key) {
+                recent.keys.swap_remove(at);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The place of an unanswered request that reads this key, if there is one.
+    fn reads_now(&self, head: u32, key: &[u8]) -> Option<u32> {
+        let open = |recent: &&Recent| !is_before(recent.seq, head) && !recent.writes;
+        let mut open = self.recent.iter().filter(open);
+        open.find(|recent| recent.keys.iter().any(|own| **own == *key)).map(|recent| recent.seq)
+    }
+}
+
+fn is_before(seq: u32, head: u32) -> bool {
+    seq != head && head.wrapping_sub(seq) < 1 << 31
+}
+
+impl Client {
+    /// Over which lane its requests go that would go over this one: what it reads must be tracked where it is read.
+    #[inline]
+    pub(crate) fn lane(&self, lane: Lane) -> Lane {
+        match (&self.tracking, lane) {
+            (Some(tracking), Lane::Shared) if self.protocol == Protocol::Resp3 => {
+                if tracking.broadcast { Lane::Broadcast } else { Lane::Tracked }
+            }
+            _ => lane,
+        }
+    }
+}
+
+impl Engine {
+    /// A request of a client that caches was given on, and took this place. `apart`: over a connection that is not tracked.
+    pub(crate) fn track_request(&mut self, wish: &Wish<'_>, seq: u32, apart: bool) {
+        let names = keys_of(wish.args, self.learned.as_ref());
+        let keys: Vec<Name> = names.iter().map(|(_, key)| Arc::from(*key)).collect();
+        let reads = wish.row.is_some_and(|row| row.row().reads() || runs_script(row));
+        let queueing = self.is_queueing(wish.id);
+        let Some(client) = self.clients.get_mut(wish.id) else { return };
+        let Some(tracking) = client.tracking.as_mut() else { return };
+        let caches = tracking.caches_next() && !tracking.broadcast;
+        if queueing {
+            // What it reads comes with EXEC.
+            return tracking.inside.extend(keys);
+        }
+        tracking.caching = false;
+        if wish.row == Some(ids::EXEC) {
+            let inside = core::mem::take(&mut tracking.inside);
+            return tracking.again.extend(inside.into_iter().map(|key| (seq, key)));
+        }
+        if reads && caches && apart {
+            tracking.again.extend(keys.iter().map(|key| (seq, key.clone())));
+        }
+        if !keys.is_empty() && ((reads && caches) || (!reads && tracking.no_loop)) {
+            tracking.recent.push_back(Recent { seq, keys: keys.clone(), writes: !reads });
+        }
+        if reads && caches {
+            keys.into_iter().for_each(|key| self.remember(wish.id, key));
+        }
+    }
+
+    fn remember(&mut self, id: ClientId, key: Name) {
+        let bytes = key.len();
+        let clients = self.caches.keys.entry(key).or_default();
+        self.caches.bytes += if clients.is_empty() { bytes + 64 } else { 0 };
+        if clients.insert(id) {
+            self.caches.bytes += size_of::<ClientId>();
+        }
+        while self.caches.keys.len() > TRACKED_KEYS_MAX || self.caches.bytes > TRACKED_BYTES_MAX {
+            // As a server at its `tracking-table-max-keys`: any of them goes, and who may have it is told.
+            let Some((key, clients)) = self.forget_first() else { return };
+            for client in clients {
+                self.tell_changed(client, &Changed::Keys(alloc::vec![key.clone()]));
+            }
+        }
+    }
+
+    fn forget_first(&mut self) -> Option<(Name, BTreeSet<ClientId>)> {
+        let (key, clients) = self.caches.keys.pop_first()?;
+        self.caches.bytes -= key.len() + 64 + clients.len() * size_of::<ClientId>();
+        Some((key, clients))
+    }
+
+    /// A frame came between the replies of a connection on which the server tracks.
+    pub(crate) fn invalidated(&mut self, id: UpstreamId, frame: &[u8]) -> Result<(), Fault> {
+        let Some(key) = self.upstreams.get(id).map(|up| up.key) else { return Ok(()) };
+        let Ok(Some((Value::Push(items), _))) = resp::value::parse(frame) else {
+            return Err(String::from("sent a malformed push"));
+        };
+        let changed = match items.as_slice() {
+            [word, Value::Null] if word.as_text() == Some(b"invalidate") => Changed::All,
+            [word, keys] if word.as_text() == Some(b"invalidate") => {
+                let keys = keys.as_list().unwrap_or_default();
+                Changed::Keys(keys.iter().filter_map(Value::as_text).map(Arc::from).collect())
+            }
+            _ => return Ok(()),
+        };
+        match changed {
+            Changed::All => self.drop_caches(key),
+            Changed::Keys(keys) => self.keys_changed(key, &keys),
+        }
+        Ok(())
+    }
+
+    fn keys_changed(&mut self, from: UpstreamKey, keys: &[Name]) {
+        for key in keys {
+            let Some(clients) = self.caches.keys.get(key) else { continue };
+            let hears = |id: &ClientId| self.hears(*id, from);
+            let clients: Vec<ClientId> = clients.iter().copied().filter(hears).collect();
+            for id in clients {
+                self.key_changed(id, key);
+            }
+        }
+        if from.lane != Lane::Broadcast {
+            return;
+        }
+        for id in self.caches.broadcast.iter().copied().collect::<Vec<_>>() {
+            if !self.hears(id, from) {
+                continue;
+            }
+            let tracking = self.clients.get_mut(id).and_then(|client| client.tracking.as_mut());
+            let Some(tracking) = tracking.filter(|tracking| tracking.broadcast) else { continue };
+            let mut own = Vec::new();
+            for key in keys {
+                let wanted = tracking.prefixes.iter().any(|prefix| key.starts_with(prefix));
+                if wanted && !tracking.did_itself(key) {
+                    own.push(key.clone());
+                }
+            }
+            if !own.is_empty() {
+                self.tell_changed(id, &Changed::Keys(own));
+            }
+        }
+    }
+
+    /// Whether what this connection tells is for this client: each hears of changes over one connection to each node.
+    fn hears(&self, id: ClientId, from: UpstreamKey) -> bool {
+        let Some(client) = self.clients.get(id) else { return false };
+        if client.tracking.is_none() {
+            return false;
+        }
+        match client.protocol {
+            Protocol::Resp3 => client.lane(Lane::Shared) == from.lane && client.db == from.db,
+            Protocol::Resp2 => from.lane == Lane::Broadcast && self.settings.node.db == from.db,
+        }
+    }
+
+    /// One client may have this key, which changed.
+    fn key_changed(&mut self, id: ClientId, key: &Name) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let head = client.places.head();
+        let Some(tracking) = client.tracking.as_mut() else { return };
+        match tracking.reads_now(head, key) {
+            // The reply may be older than the change, or newer: it is told again behind it.
+            Some(seq) => tracking.again.push((seq, key.clone())),
+            None => {
+                if let Some(clients) = self.caches.keys.get_mut(key)
+                    && clients.remove(&id)
+                {
+                    self.caches.bytes -= size_of::<ClientId>();
+                    if clients.is_empty() {
+                        self.caches.bytes -= key.len() + 64;
+                        self.caches.keys.remove(key);
+                    }
+                }
+            }
+        }
+        let Some(client) = self.clients.get_mut(id) else { return };
+        if client.tracking.as_mut().is_some_and(|tracking| tracking.did_itself(key)) {
+            return;
+        }
+        self.tell_changed(id, &Changed::Keys(alloc::vec![key.clone()]));
+    }
+
+    /// Everybody who heard of changes over this connection is to drop all: it was lost, or the server dropped all.
+    pub(crate) fn drop_caches(&mut self, from: UpstreamKey) {
+        let hears = |id: &ClientId| self.hears(*id, from);
+        let clients: Vec<ClientId> = self.caches.clients.iter().copied().filter(hears).collect();
+        for id in clients {
+            let Some(client) = self.clients.get_mut(id) else { continue };
+            let head = client.places.head();
+            let Some(tracking) = client.tracking.as_mut() else { continue };
+            let open = tracking.recent.iter().filter(|recent| !is_before(recent.seq, head));
+            let again: Vec<(u32, Name)> = open
+                .flat_map(|recent| recent.keys.iter().map(|key| (recent.seq, key.clone())))
+                .collect();
+            tracking.again.extend(again);
+            self.tell_changed(id, &Changed::All);
+        }
+    }
+
+    /// Replies went to a client that caches: what waited for them is told.
+    pub(crate) fn track_delivered(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let head = client.places.head();
+        let Some(tracking) = client.tracking.as_mut() else { return };
+        // The last one that was answered stays: what it changed is told right behind its reply.
+        while tracking
+            .recent
+            .front()
+            .is_some_and(|recent| is_before(recent.seq, head.wrapping_sub(1)))
+        {
+            tracking.recent.pop_front();
+        }
+        if tracking.again.iter().all(|(seq, _)| !is_before(*seq, head)) {
+            return;
+        }
+        let again = core::mem::take(&mut tracking.again);
+        let (due, wait): (Vec<_>, Vec<_>) =
+            again.into_iter().partition(|(seq, _)| is_before(*seq, head));
+        tracking.again = wait;
+        let keys: BTreeSet<Name> = due.into_iter().map(|(_, key)| key).collect();
+        self.tell_changed(id, &Changed::Keys(keys.into_iter().collect()));
+    }
+
+    /// Tells a client, or the one that it is redirected to.
+    fn tell_changed(&mut self, id: ClientId, changed: &Changed) {
+        let Some(client) = self.clients.get(id) else { return };
+        let Some(tracking) = client.tracking.as_ref() else { return };
+        let target = tracking.redirect;
+        if target == 0 {
+            return self.push_changed(id, changed);
+        }
+        if self.push_changed_to(target, changed) {
+            return;
+        }
+        if self.settings.workers > 1 {
+            self.tell_others(0, What::Changed { client: target, changed: changed.clone() });
+        } else if client_is_resp3(self, id) {
+            self.push(id, |out| {
+                encode::push(out, 2);
+                encode::bulk(out, b"tracking-redir-broken");
+                encode::integer(out, target as i64);
+            });
+        }
+    }
+
+    /// The client of this number is told, if it is here.
+    pub(crate) fn push_changed_to(&mut self, number: u64, changed: &Changed) -> bool {
+        let found = self.clients.iter().find(|(_, client)| client.number == number);
+        let Some(target) = found.map(|(id, _)| id) else { return false };
+        self.push_changed(target, changed);
+        true
+    }
+
+    fn push_changed(&mut self, id: ClientId, changed: &Changed) {
+        let Some(client) = self.clients.get(id) else { return };
+        let (protocol, listens) = (client.protocol, client.listens());
+        if protocol == Protocol::Resp2 && !listens {
+            return;
+        }
+        self.push(id, |out| {
+            match protocol {
+                Protocol::Resp3 => {
+                    encode::push(out, 2);
+                    encode::bulk(out, b"invalidate");
+                }
+                Protocol::Resp2 => {
+                    encode::array(out, 3);
+                    encode::bulk(out, b"message");
+                    encode::bulk(out, CHANNEL);
+                }
+            }
+            match changed {
+                Changed::All if protocol == Protocol::Resp2 => encode::null_array(out, protocol),
+                Changed::All => encode::null(out, protocol),
+                Changed::Keys(keys) => {
+                    encode::array(out, keys.len());
+                    keys.iter().for_each(|key| encode::bulk(out, key));
+                }
+            }
+        });
+    }
+}
+
+/// Whether a command reads what it says only itself, its declared keys at the least.
+fn runs_script(row: CommandId) -> bool {
+    matches!(row, ids::EVAL | ids::EVALSHA | ids::FCALL)
+}
+
+fn client_is_resp3(engine: &Engine, id: ClientId) -> bool {
+    engine.clients.get(id).is_some_and(|client| client.protocol == Protocol::Resp3)
+}

@@ -1,0 +1,283 @@
+//! Client-side caching: whoever may have a key in its cache is told when it changes, and never before it has the value.
+
+use crate::words::Story;
+
+/// `>2 invalidate [k …]`.
+fn changed(keys: &str) -> String {
+    let keys: Vec<&str> = keys.split(' ').collect();
+    let mut out = format!(">2\r\n$10\r\ninvalidate\r\n*{}\r\n", keys.len());
+    keys.iter().for_each(|key| out += &format!("${}\r\n{key}\r\n", key.len()));
+    out
+}
+
+/// All is to be dropped.
+const ALL: &str = ">2\r\n$10\r\ninvalidate\r\n_\r\n";
+
+/// A client in RESP3 that caches; `words` behind CLIENT TRACKING ON.
+fn caches(story: &mut Story, client: &str, words: &str) {
+    story.client(client).says("HELLO 3").takes();
+    let line = format!("CLIENT TRACKING ON {words}");
+    story.client(client).says(line.trim_end()).gets("+OK");
+}
+
+/// The client reads a key over the tracked connection, which is the second one.
+fn reads(story: &mut Story, client: &str, key: &str) {
+    story.client(client).says(&*format!("GET {key}"));
+    story.conn(2).gets(&*format!("GET {key}")).answers("\"v\"");
+    story.client(client).gets("\"v\"");
+}
+
+/// The first client's first read opens the connection.
+fn opens(story: &mut Story, client: &str, key: &str) {
+    story.client(client).says(&*format!("GET {key}"));
+    story.conn(2).gets("CLIENT TRACKING ON").answers("+OK");
+    story.conn(2).gets(&*format!("GET {key}")).answers("\"v\"");
+    story.client(client).gets("\"v\"");
+}
+
+#[test]
+fn whoever_read_a_key_is_told_once_and_nobody_else() {
+    let mut story = Story::new();
+    for client in ["a", "b", "c"] {
+        caches(&mut story, client, "");
+    }
+    opens(&mut story, "a", "k");
+    reads(&mut story, "b", "k");
+    reads(&mut story, "c", "other");
+    story.conn(2).answers(&*changed("k"));
+    story.client("a").gets(&*changed("k"));
+    story.client("b").gets(&*changed("k"));
+    story.client("c").gets_nothing();
+    // A server forgets what it told; whoever wants to know again reads again.
+    reads(&mut story, "a", "k");
+    story.conn(2).answers(&*changed("k"));
+    story.client("a").gets(&*changed("k"));
+    story.client("b").gets_nothing();
+    // Clients that do not cache share no connection with those that do.
+    story.client("plain").says("GET k");
+    story.conn(2).gets_nothing();
+}
+
+#[test]
+fn a_change_while_the_reply_is_on_its_way_is_told_again_behind_it() {
+    let mut story = Story::new();
+    caches(&mut story, "a", "");
+    caches(&mut story, "b", "");
+    opens(&mut story, "a", "k");
+    story.client("b").says("GET k");
+    story.conn(2).gets("GET k");
+    story.conn(2).answers([&*changed("k"), "\"new\""]);
+    story.client("a").gets(&*changed("k"));
+    story.client("b").gets([&*changed("k"), "\"new\"", &*changed("k")]);
+    // The server tracks that read, so the next change is told too.
+    story.conn(2).answers(&*changed("k"));
+    story.client("b").gets(&*changed("k"));
+}
+
+#[test]
+fn a_push_that_comes_in_pieces_is_one_push() {
+    let mut story = Story::new();
+    caches(&mut story, "a", "");
+    opens(&mut story, "a", "k");
+    let push = changed("k");
+    for byte in push.as_bytes() {
+        story.client("a").gets_nothing();
+        story.conn(2).sends(&[*byte]);
+    }
+    story.client("a").gets(&*push);
+    reads(&mut story, "a", "k");
+}
+
+#[test]
+fn a_lost_connection_and_a_flush_drop_everything() {
+    let mut story = Story::new();
+    caches(&mut story, "a", "");
+    opens(&mut story, "a", "k");
+    story.conn(2).answers(ALL);
+    story.client("a").gets(ALL);
+    reads(&mut story, "a", "k");
+    story.after_ms(2_000);
+    story.conn(2).dies("Connection reset by peer");
+    story.turn();
+    story.client("a").gets(ALL);
+    story.client("a").says("GET k");
+    story.conn(3).gets("CLIENT TRACKING ON").answers("+OK").gets("GET k").answers("\"v\"");
+    story.client("a").gets("\"v\"");
+}
+
+#[test]
+fn with_optin_only_what_was_asked_for_is_told() {
+    let mut story = Story::new();
+    caches(&mut story, "a", "OPTIN");
+    opens(&mut story, "a", "k");
+    story.conn(2).answers(&*changed("k"));
+    story.client("a").gets_nothing();
+    story.client("a").says("CLIENT CACHING YES").gets("+OK");
+    reads(&mut story, "a", "k");
+    reads(&mut story, "a", "other");
+    story.conn(2).answers([&*changed("other"), &*changed("k")]);
+    story.client("a").gets(&*changed("k")).gets_nothing();
+}
+
+#[test]
+fn with_optout_all_but_what_was_excepted_is_told() {
+    let mut story = Story::new();
+    caches(&mut story, "a", "OPTOUT");
+    opens(&mut story, "a", "k");
+    story.client("a").says("CLIENT CACHING NO").gets("+OK");
+    reads(&mut story, "a", "other");
+    story.conn(2).answers([&*changed("other"), &*changed("k")]);
+    story.client("a").gets(&*changed("k")).gets_nothing();
+}
+
+#[test]
+fn with_noloop_its_own_changes_are_not_told() {
+    let mut story = Story::new();
+    caches(&mut story, "a", "NOLOOP");
+    caches(&mut story, "b", "");
+    opens(&mut story, "a", "k");
+    reads(&mut story, "b", "k");
+    story.client("a").says("SET k 1");
+    story.conn(2).gets("SET k 1").answers(["+OK", &*changed("k")]);
+    story.client("a").gets("+OK").gets_nothing();
+    story.client("b").gets(&*changed("k"));
+    reads(&mut story, "a", "k");
+    reads(&mut story, "a", "x");
+    story.conn(2).answers(&*changed("k"));
+    story.client("a").gets(&*changed("k"));
+}
+
+#[test]
+fn a_client_with_prefixes_hears_of_keys_that_it_never_read() {
+    let mut story = Story::new();
+    caches(&mut story, "a", "BCAST PREFIX user: PREFIX item:");
+    story.conn(2).gets("CLIENT TRACKING ON BCAST PREFIX item: PREFIX user:").answers("+OK");
+    story.conn(2).answers(&*changed("user:1 item:2"));
+    story.client("a").gets(&*changed("user:1 item:2"));
+    // Others ask for more, and each hears of its own.
+    caches(&mut story, "b", "BCAST PREFIX order:");
+    story.conn(2).gets("CLIENT TRACKING ON BCAST PREFIX order:").answers("+OK");
+    story.conn(2).answers(&*changed("user:1 order:2"));
+    story.client("a").gets(&*changed("user:1"));
+    story.client("b").gets(&*changed("order:2"));
+    // A prefix of theirs takes their place at the server, and what changed in that moment is not known.
+    story.client("c").says("HELLO 3").takes();
+    story.client("c").says("CLIENT TRACKING ON BCAST PREFIX u").gets([ALL, "+OK"]);
+    story.conn(2).gets([
+        "CLIENT TRACKING OFF",
+        "CLIENT TRACKING ON BCAST PREFIX item: PREFIX order: PREFIX u",
+    ]);
+    story.conn(2).answers(["+OK", "+OK"]);
+    for client in ["a", "b"] {
+        story.client(client).gets(ALL);
+    }
+    story.conn(2).answers(&*changed("user:9 ux"));
+    story.client("a").gets(&*changed("user:9"));
+    story.client("c").gets(&*changed("user:9 ux"));
+    // Its reads go over the same connection, in order with what it is told.
+    story.client("a").says("GET user:1");
+    story.conn(2).gets("GET user:1");
+    for client in ["a", "b", "c"] {
+        story.client(client).dies();
+    }
+    story.conn(2).answers("nil");
+    story.after_ms(1);
+    story.conn(2).is_closed();
+}
+
+#[test]
+fn a_resp2_client_is_told_through_another_one() {
+    let mut story = Story::new();
+    story.client("ear").says("CLIENT ID");
+    let id = story.client("ear").takes_text();
+    let id = id.trim_start_matches(':').trim_end();
+    story.client("ear").says("SUBSCRIBE __redis__:invalidate");
+    let confirmed = "*3\r\n$9\r\nsubscribe\r\n$20\r\n__redis__:invalidate\r\n:1\r\n";
+    story.conn(1).gets("subscribe __redis__:invalidate").answers(confirmed);
+    story.client("ear").gets(confirmed);
+    story.client("a").says(&*format!("CLIENT TRACKING ON REDIRECT {id}")).gets("+OK");
+    story.client("a").says("CLIENT GETREDIR").gets(&*format!(":{id}"));
+    story.client("a").says("GET k");
+    story
+        .conn(2)
+        .gets("CLIENT TRACKING ON BCAST PREFIX ''".replace("''", "").as_str())
+        .answers("+OK");
+    story.conn(3).gets("GET k").answers("\"v\"");
+    story.client("a").gets("\"v\"");
+    story.conn(2).answers(&*changed("other k"));
+    story
+        .client("ear")
+        .gets("*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n*1\r\n$1\r\nk\r\n");
+    story.client("a").gets_nothing();
+}
+
+#[test]
+fn what_is_read_in_a_transaction_is_told_right_behind_it() {
+    let mut story = Story::new();
+    caches(&mut story, "a", "");
+    story.client("a").says(["MULTI", "GET k"]);
+    story.conn(2).gets("MULTI").answers("+OK");
+    story.conn(2).gets("GET k").answers("+QUEUED");
+    story.client("a").gets(["+OK", "+QUEUED"]);
+    story.client("a").says("EXEC");
+    story.conn(2).gets("EXEC").answers("*1\r\n$1\r\nv\r\n");
+    story.client("a").gets(["*1\r\n$1\r\nv\r\n", &*changed("k")]);
+}
+
+#[test]
+fn it_ends_with_off_and_reset() {
+    let mut story = Story::new();
+    caches(&mut story, "a", "");
+    opens(&mut story, "a", "k");
+    story.client("a").says("CLIENT TRACKING OFF").gets("+OK");
+    story.conn(2).answers(&*changed("k"));
+    story.client("a").gets_nothing();
+    story.client("a").says("GET k");
+    story.conn(1).gets("GET k").answers("\"v\"");
+    story.client("a").gets("\"v\"");
+    story.client("a").says(["CLIENT TRACKING ON", "RESET", "CLIENT GETREDIR"]);
+    story.client("a").gets(["+OK", "+RESET", ":-1"]);
+}
+
+#[test]
+fn wrong_options_are_told_in_the_servers_words() {
+    let mut story = Story::new();
+    story.client("a").says("HELLO 3").takes();
+    for (words, begin) in [
+        ("ON PREFIX a", "-ERR PREFIX option requires BCAST mode"),
+        ("ON BCAST OPTIN", "-ERR OPTIN and OPTOUT are not compatible with BCAST"),
+        ("ON OPTIN OPTOUT", "-ERR You can't specify both OPTIN mode and OPTOUT mode"),
+        (
+            "ON BCAST PREFIX a PREFIX ab",
+            "-ERR Prefix 'a' overlaps with another provided prefix 'ab'.",
+        ),
+        ("ON REDIRECT 99999", "-ERR The client ID you want redirect to does not exist"),
+        ("ON REDIRECT x", "-ERR value is not an integer"),
+        ("ON NOSUCH", "-ERR syntax error"),
+        ("MAYBE", "-ERR syntax error"),
+    ] {
+        story.client("a").says(&*format!("CLIENT TRACKING {words}"));
+        let got = story.client("a").takes_text();
+        assert!(got.starts_with(begin), "{words}: {got}");
+    }
+    story.client("a").says("CLIENT CACHING YES");
+    assert!(story.client("a").takes_text().starts_with("-ERR CLIENT CACHING can be called only"));
+    story.client("a").says([
+        "CLIENT TRACKING ON OPTIN",
+        "CLIENT CACHING NO",
+        "CLIENT TRACKING ON BCAST",
+    ]);
+    let got = story.client("a").takes_text();
+    assert!(got.contains("CACHING NO is only valid") && got.contains("switch BCAST mode"), "{got}");
+}
+
+#[test]
+fn a_server_that_cannot_track_is_an_error_and_no_stale_cache() {
+    let mut story = Story::new();
+    caches(&mut story, "a", "");
+    story.client("a").says("GET k");
+    story.conn(2).gets("CLIENT TRACKING ON").answers("-NOPERM no");
+    story.turn();
+    let got = story.client("a").takes_text();
+    assert!(got.contains("refused CLIENT TRACKING"), "{got}");
+}
