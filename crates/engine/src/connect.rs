@@ -455,7 +455,7 @@ impl Engine {
         if key.lane == Lane::Messages {
             self.listening_lost(id);
         }
-        self.feed_lost(key);
+        self.feed_lost(id, key);
         self.refresh_upstream_lost(now, id, cause);
         if role == Role::Shared && short_lived {
             self.connection_failed(now, id, cause, None);

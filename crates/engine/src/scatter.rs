@@ -130,11 +130,11 @@ impl Engine {
         let keys = keys_of(args, self.learned.as_ref());
         let Some((_, first)) = keys.first() else { return self.without_keys(now, &wish) };
         let place = self.router.place(first);
-        if self.lacks_replica(place, row) {
+        if self.lacks_replica(id, place, row) {
             return self.refuse_wish(&wish, reject::NO_REPLICA);
         }
         if keys.iter().skip(1).all(|(_, key)| self.router.place_beside(place, key) == place) {
-            return match self.node_for(place, row) {
+            return match self.node_for(id, place, row) {
                 Some(node) => self.forward_to(now, &wish, node, Lane::Shared),
                 None => self.unserved_step(now, id, place.pool, silent),
             };
@@ -146,8 +146,8 @@ impl Engine {
     }
 
     /// The node that serves this command at this place.
-    fn node_for(&self, place: Place, row: Option<CommandId>) -> Option<NodeId> {
-        if self.may_be_copy(row)
+    fn node_for(&self, id: ClientId, place: Place, row: Option<CommandId>) -> Option<NodeId> {
+        if self.may_be_copy(id, row)
             && let Some(reader) = self.router.reader(place, self.router.next_turn())
         {
             return Some(reader);
@@ -155,17 +155,20 @@ impl Engine {
         self.router.node(place)
     }
 
-    /// Whether a copy may answer this command.
-    fn may_be_copy(&self, row: Option<CommandId>) -> bool {
+    /// Whether a copy may answer this command. Clients that cache are told of changes by primaries.
+    fn may_be_copy(&self, id: ClientId, row: Option<CommandId>) -> bool {
+        if self.clients.get(id).is_some_and(|client| client.tracking.is_some()) {
+            return false;
+        }
         let primary_only = &self.settings.reads.primary_commands;
         self.reads_spread()
             && row.is_some_and(|row| row.row().reads() && !primary_only.contains(&row))
     }
 
     /// Whether the policy wants a replica for this command and there is none that is fit.
-    fn lacks_replica(&self, place: Place, row: Option<CommandId>) -> bool {
+    fn lacks_replica(&self, id: ClientId, place: Place, row: Option<CommandId>) -> bool {
         self.settings.reads.policy == ReadPolicy::Replica
-            && self.may_be_copy(row)
+            && self.may_be_copy(id, row)
             && self.router.node(place).is_some()
             && self.router.reader(place, 0).is_none()
     }
@@ -291,7 +294,7 @@ impl Engine {
         // The place and the unit together are never equal, so this order is stable.
         scratch.order.sort_unstable();
         let step = match self.parts_of(wish, &mut scratch) {
-            Err(place) if self.lacks_replica(place, wish.row) => {
+            Err(place) if self.lacks_replica(wish.id, place, wish.row) => {
                 self.refuse_wish(wish, reject::NO_REPLICA)
             }
             Err(place) => self.unserved_step(now, wish.id, place.pool, wish.silent),
@@ -321,8 +324,9 @@ impl Engine {
         let mut from = 0;
         for group in scratch.order.chunk_by(|left, right| left.0 == right.0) {
             let place = group[0].0;
-            let node =
-                self.node_for(place, wish.row).filter(|_| !self.lacks_replica(place, wish.row));
+            let node = self
+                .node_for(wish.id, place, wish.row)
+                .filter(|_| !self.lacks_replica(wish.id, place, wish.row));
             let node = node.ok_or(place)?;
             let to = from + group.len() as u32;
             scratch.parts.push(Part { node, from, to });

@@ -28,6 +28,7 @@ impl Engine {
             self.probe_at(),
             self.peers_at(),
             self.subscriptions_at(),
+            self.caches.look_at,
         ];
         let upstreams =
             self.upstreams.iter().filter_map(|(_, up)| up.deadline(&self.settings.timeouts));

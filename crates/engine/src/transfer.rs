@@ -343,7 +343,7 @@ impl Engine {
             self.listening_lost(id);
         }
         if upstream.is_ready() {
-            self.feed_lost(upstream.key);
+            self.feed_lost(id, upstream.key);
         }
         self.dirty_upstreams.retain(|dirty| *dirty != id);
         if self.by_key.get(&upstream.key) == Some(&id) {

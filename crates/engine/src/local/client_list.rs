@@ -35,7 +35,7 @@ impl Engine {
         format!(
             "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={flags} db={} sub={sub} psub={psub} ssub={ssub} \
              multi=-1 watch=0 qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll={} omem={pending} \
-             tot-mem={} events={} cmd={} user=default redir=-1 resp={resp} lib-name={} lib-ver={}",
+             tot-mem={} events={} cmd={} user=default redir={} resp={resp} lib-name={} lib-ver={}",
             client.number,
             identity.addr,
             identity.laddr,
@@ -48,6 +48,7 @@ impl Engine {
             client.held_bytes() + size_of_val(client) + size_of_val(identity.as_ref()),
             if client.reading { "r" } else { "" },
             client.last_command.map_or("NULL", |command| command.name()),
+            self.redirected_to(id),
             text(&identity.lib_name),
             text(&identity.lib_ver),
         )

@@ -12,6 +12,7 @@ use crate::client::Hold;
 use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, UpstreamId};
+use crate::limits::RELINK_MS;
 use crate::request::Step;
 use crate::time::Time;
 use crate::upstream::inflight::OwnCommand;
@@ -31,6 +32,11 @@ impl Engine {
             Some(Lane::Broadcast) => {
                 let prefixes = self.caches.prefixes.clone();
                 self.say_prefixes(now, id, &prefixes);
+                let key = self.upstreams.get(id).map(|up| up.key);
+                if let Some(key) = key.filter(|_| self.caches.late.remove(&id)) {
+                    // Its keys may have changed before it was listened to.
+                    self.drop_caches(key);
+                }
             }
             _ => {}
         }
@@ -104,11 +110,15 @@ impl Engine {
         kept
     }
 
+    fn feeds(&self) -> impl Iterator<Item = UpstreamId> {
+        let feeds = self.upstreams.iter().filter(|(_, up)| up.key.lane == Lane::Broadcast);
+        feeds.map(|(id, _)| id)
+    }
+
     /// With nobody left who hears of every change the connections go.
     fn end_feed(&mut self) {
         self.caches.prefixes.clear();
-        let feeds = self.upstreams.iter().filter(|(_, up)| up.key.lane == Lane::Broadcast);
-        for id in feeds.map(|(id, _)| id).collect::<Vec<UpstreamId>>() {
+        for id in self.feeds().collect::<Vec<UpstreamId>>() {
             self.retire(id);
         }
     }
@@ -136,7 +146,8 @@ impl Engine {
     }
 
     /// A connection of these lanes is gone: what changed meanwhile nobody knows.
-    pub(crate) fn feed_lost(&mut self, key: UpstreamKey) {
+    pub(crate) fn feed_lost(&mut self, id: UpstreamId, key: UpstreamKey) {
+        self.caches.late.remove(&id);
         if matches!(key.lane, Lane::Tracked | Lane::Broadcast) {
             self.drop_caches(key);
         }
@@ -145,12 +156,24 @@ impl Engine {
     /// Clients or owners changed: the connections follow.
     pub(crate) fn follow_feed(&mut self, now: Time) {
         let moved = self.caches.route_epoch != self.route_epoch;
+        if self.caches.look_at.is_some_and(|at| at <= now) {
+            self.caches.look_at = None;
+            self.look_at_owners();
+        }
         if !moved && !self.caches.stale {
             return;
         }
+        if moved && !self.is_one() && !self.caches.keys.is_empty() {
+            self.caches.look_at.get_or_insert(now.plus_ms(RELINK_MS));
+        }
         (self.caches.route_epoch, self.caches.stale) = (self.route_epoch, false);
         if !self.caches.broadcast.is_empty() {
+            let before: BTreeSet<UpstreamId> = self.feeds().collect();
             self.renew_feed(now);
+            let new: Vec<UpstreamId> = self.feeds().filter(|id| !before.contains(id)).collect();
+            if moved {
+                self.caches.late.extend(new);
+            }
         } else if !self.caches.prefixes.is_empty() {
             self.end_feed();
         }

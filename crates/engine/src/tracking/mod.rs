@@ -32,11 +32,12 @@ mod feed;
 use crate::client::Client;
 use crate::command::{CommandId, ids};
 use crate::engine::Engine;
-use crate::ids::{ClientId, UpstreamId};
+use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::limits::{TRACKED_BYTES_MAX, TRACKED_KEYS_MAX};
 use crate::news::What;
 use crate::reply::Fault;
 use crate::scatter::{Wish, keys_of};
+use crate::time::Time;
 use crate::upstream::{Lane, UpstreamKey};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
@@ -50,10 +51,13 @@ type Name = Arc<[u8]>;
 /// The channel on which RESP2 clients hear of changes (`TrackingChannelName` in Redis' tracking.c).
 const CHANNEL: &[u8] = b"__redis__:invalidate";
 
+/// What a key in the table takes beside its name and its clients.
+const KEY_BYTES: usize = 64;
+
 /// What all clients of one worker may have in their caches.
 #[derive(Debug, Default)]
 pub(crate) struct Caches {
-    keys: BTreeMap<Name, BTreeSet<ClientId>>,
+    keys: BTreeMap<Name, Readers>,
     /// Bytes of the names, and of what each client takes.
     bytes: usize,
     /// Clients in BCAST mode, and those in RESP2, which hear of every key.
@@ -62,10 +66,22 @@ pub(crate) struct Caches {
     clients: BTreeSet<ClientId>,
     /// The owners of slots for which connections of the lane `Broadcast` were made.
     route_epoch: u32,
+    /// When the keys are looked at for those whose owner changed.
+    pub(crate) look_at: Option<Time>,
+    /// Connections of the lane `Broadcast` that were made because an owner changed.
+    late: BTreeSet<UpstreamId>,
     /// Clients came, went or changed, so those connections are to be looked at.
     pub(crate) stale: bool,
     /// The prefixes that connections of the lane `Broadcast` were asked for.
     prefixes: Vec<Name>,
+}
+
+/// Who read a key.
+#[derive(Debug, Default)]
+struct Readers {
+    clients: BTreeSet<ClientId>,
+    /// Where: only that server tells when it changes.
+    node: Option<NodeId>,
 }
 
 /// What one client asked for with CLIENT TRACKING.
@@ -185,25 +201,46 @@ impl Engine {
     }
 
     fn remember(&mut self, id: ClientId, key: Name) {
+        let node = self.owner_of(&key);
+        if self.caches.keys.get(&key).is_some_and(|readers| readers.node != node) {
+            self.tell_readers(&key);
+        }
         let bytes = key.len();
-        let clients = self.caches.keys.entry(key).or_default();
-        self.caches.bytes += if clients.is_empty() { bytes + 64 } else { 0 };
-        if clients.insert(id) {
+        let readers = self.caches.keys.entry(key).or_default();
+        readers.node = node;
+        self.caches.bytes += if readers.clients.is_empty() { bytes + KEY_BYTES } else { 0 };
+        if readers.clients.insert(id) {
             self.caches.bytes += size_of::<ClientId>();
         }
         while self.caches.keys.len() > TRACKED_KEYS_MAX || self.caches.bytes > TRACKED_BYTES_MAX {
             // As a server at its `tracking-table-max-keys`: any of them goes, and who may have it is told.
-            let Some((key, clients)) = self.forget_first() else { return };
-            for client in clients {
-                self.tell_changed(client, &Changed::Keys(alloc::vec![key.clone()]));
-            }
+            let Some((first, _)) = self.caches.keys.first_key_value() else { return };
+            let first = first.clone();
+            self.tell_readers(&first);
         }
     }
 
-    fn forget_first(&mut self) -> Option<(Name, BTreeSet<ClientId>)> {
-        let (key, clients) = self.caches.keys.pop_first()?;
-        self.caches.bytes -= key.len() + 64 + clients.len() * size_of::<ClientId>();
-        Some((key, clients))
+    /// The node that tells of changes of this key; none where there is one server, or nobody has it just now.
+    fn owner_of(&self, key: &[u8]) -> Option<NodeId> {
+        if self.is_one() { None } else { self.router.node(self.router.channel_place(key)) }
+    }
+
+    /// The key is not tracked any more: whoever may have it is told.
+    fn tell_readers(&mut self, key: &Name) {
+        let Some(readers) = self.caches.keys.remove(key) else { return };
+        let bytes = key.len() + KEY_BYTES + readers.clients.len() * size_of::<ClientId>();
+        self.caches.bytes -= bytes;
+        for client in readers.clients {
+            self.key_changed(client, key);
+        }
+    }
+
+    /// Keys went to other owners, who know nothing of who read them.
+    pub(crate) fn look_at_owners(&mut self) {
+        let moved = |key: &Name, readers: &Readers| readers.node != self.owner_of(key);
+        let keys = self.caches.keys.iter().filter(|(key, readers)| moved(key, readers));
+        let keys: Vec<Name> = keys.map(|(key, _)| key.clone()).collect();
+        keys.iter().for_each(|key| self.tell_readers(key));
     }
 
     /// A frame came between the replies of a connection on which the server tracks.
@@ -229,9 +266,9 @@ impl Engine {
 
     fn keys_changed(&mut self, from: UpstreamKey, keys: &[Name]) {
         for key in keys {
-            let Some(clients) = self.caches.keys.get(key) else { continue };
+            let Some(readers) = self.caches.keys.get(key) else { continue };
             let hears = |id: &ClientId| self.hears(*id, from);
-            let clients: Vec<ClientId> = clients.iter().copied().filter(hears).collect();
+            let clients: Vec<ClientId> = readers.clients.iter().copied().filter(hears).collect();
             for id in clients {
                 self.key_changed(id, key);
             }
@@ -279,12 +316,12 @@ impl Engine {
             // The reply may be older than the change, or newer: it is told again behind it.
             Some(seq) => tracking.again.push((seq, key.clone())),
             None => {
-                if let Some(clients) = self.caches.keys.get_mut(key)
-                    && clients.remove(&id)
+                if let Some(readers) = self.caches.keys.get_mut(key)
+                    && readers.clients.remove(&id)
                 {
                     self.caches.bytes -= size_of::<ClientId>();
-                    if clients.is_empty() {
-                        self.caches.bytes -= key.len() + 64;
+                    if readers.clients.is_empty() {
+                        self.caches.bytes -= key.len() + KEY_BYTES;
                         self.caches.keys.remove(key);
                     }
                 }

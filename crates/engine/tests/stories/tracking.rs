@@ -1,6 +1,7 @@
 //! Client-side caching: whoever may have a key in its cache is told when it changes, and never before it has the value.
 
 use crate::words::Story;
+use crate::words::cluster::moved;
 
 /// `>2 invalidate [k …]`.
 fn changed(keys: &str) -> String {
@@ -280,4 +281,19 @@ fn a_server_that_cannot_track_is_an_error_and_no_stale_cache() {
     story.turn();
     let got = story.client("a").takes_text();
     assert!(got.contains("refused CLIENT TRACKING"), "{got}");
+}
+
+#[test]
+fn a_key_whose_slot_goes_to_another_node_is_told() {
+    let mut story = Story::warm_cluster();
+    caches(&mut story, "b", "");
+    story.client("b").says("GET b4");
+    story.node("n2").gets("CLIENT TRACKING ON").answers("+OK").gets("GET b4").answers("nil");
+    story.client("b").takes();
+    // The new owner knows nothing of that read, and the old one has nothing to tell: there was no such key.
+    story.cluster_is("0-10922 n1, 10923-16383 n3");
+    story.client("a").says("GET b4");
+    story.node_conn("n2", 1).gets("GET b4").answers(&*moved("b4", "n1"));
+    story.after_ms(50);
+    story.client("b").gets(&*changed("b4"));
 }

@@ -44,7 +44,7 @@ const NOTES: &[(&str, &str)] = &[
     ("auth", "Against `password` of respool's configuration. The only user is `default`."),
     (
         "client",
-        "About the clients of the proxy, over all workers. `TRACKING ON` needs a connection of its own; `UNBLOCK` finds nobody blocked; \
+        "About the clients of the proxy, over all workers. `TRACKING` lets the server track over connections that all caching clients share; `UNBLOCK` finds nobody blocked; \
          `PAUSE` holds requests in the proxy.",
     ),
     ("cluster", "To the one server behind. respool does not speak for a cluster."),

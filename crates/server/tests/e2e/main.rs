@@ -18,4 +18,5 @@ mod pubsub;
 mod setup;
 mod soak;
 mod topology;
+mod tracking;
 mod workers;
