@@ -628,16 +628,16 @@ impl Engine {
     }
 
     /// Forgets a shared upstream whose greeting the server refused for what a client asked (a database that does not exist), so that the
-    /// next client asks again and none of them fill the table.
-    pub(crate) fn forget_refused(&mut self, protocol: Protocol, db: u32) {
+    /// next client asks again and none of them fill the table. Returns whether that was the case.
+    pub(crate) fn forget_refused(&mut self, protocol: Protocol, db: u32) -> bool {
         let key = self.shared_key(self.node_to_probe(protocol, db), protocol, db);
-        if let Some(id) = self.by_key.get(&key).copied()
-            && let Some(upstream) = self.upstreams.get(id)
-            && matches!(&upstream.state, State::Down(down) if down.refused.is_some())
-            && upstream.waiters.is_empty()
-        {
+        let Some(id) = self.by_key.get(&key).copied() else { return false };
+        let refused = |up: &Upstream| matches!(&up.state, State::Down(d) if d.refused.is_some());
+        let Some(upstream) = self.upstreams.get(id).filter(|up| refused(up)) else { return false };
+        if upstream.waiters.is_empty() {
             self.remove_upstream(id);
         }
+        true
     }
 }
 

@@ -41,6 +41,10 @@ pub struct Lease {
     pub(crate) sent: u32,
     /// It ends a transaction that depended on watched keys.
     pub(crate) watched: bool,
+    /// The database that the client is in when EXEC was done: the last SELECT of the transaction.
+    pub(crate) db_after: Option<u32>,
+    /// EXEC was done.
+    pub(crate) done: bool,
 }
 
 /// See [`Lease`].
@@ -61,7 +65,16 @@ pub(crate) enum State {
 impl Lease {
     /// One without a connection.
     pub(crate) fn new(state: State) -> Self {
-        Self { upstream: None, place: None, state, unclean: false, sent: 0, watched: false }
+        Self {
+            upstream: None,
+            place: None,
+            state,
+            unclean: false,
+            sent: 0,
+            watched: false,
+            db_after: None,
+            done: false,
+        }
     }
 }
 
@@ -232,8 +245,10 @@ impl Engine {
         };
         // With nothing sent only its greeting was answered; what it is for comes now.
         if lease.sent > 0 && matches!(lease.state, State::Once | State::Ending) {
-            let unclean = lease.unclean;
+            let selected = lease.db_after.filter(|_| lease.done);
+            let unclean = lease.unclean || selected.is_some_and(|db| db != client.db);
             client.lease = None;
+            client.db = selected.unwrap_or(client.db);
             self.give_back(now, upstream_id, unclean);
         }
     }

@@ -260,7 +260,7 @@ impl Engine {
     }
 
     /// Whether this is a CLUSTER command that the proxy answers: those of several servers would lead clients past it.
-    fn hides_cluster(&self, id: Option<CommandId>) -> bool {
+    pub(crate) fn hides_cluster(&self, id: Option<CommandId>) -> bool {
         let rows = CLUSTER.index()..=CLUSTER.index() + usize::from(CLUSTER.row().subcommand_count);
         id.is_some_and(|id| rows.contains(&id.index()))
             && (!self.is_one() || self.settings.facade.on)

@@ -260,6 +260,71 @@ fn a_watch_stays_with_the_database_of_its_key() {
     story.conn(1).is_closed();
 }
 
+/// A transaction with SELECT that ends so; returns the connection that the client's next request takes.
+fn after_select(end: &str, answer: &str) -> (Story, usize) {
+    let mut story = Story::new();
+    story.client("a").says(["MULTI", "SELECT 3", "SET k 1"]);
+    story.conn(1).gets(["MULTI", "SELECT 3", "SET k 1"]).answers(["+OK", QUEUED, QUEUED]);
+    story.client("a").gets(["+OK", QUEUED, QUEUED]).says([end, "GET k"]);
+    story.conn(1).gets(end).gets_nothing().answers(answer);
+    story.client("a").gets(answer);
+    let conn = story.connects_made();
+    story.conn(conn).gets("GET k").answers("nil");
+    story.client("a").gets("nil");
+    (story, conn)
+}
+
+#[test]
+fn select_inside_counts_when_exec_was_done() {
+    let (mut story, conn) = after_select("EXEC", "*2\r\n+OK\r\n+OK\r\n");
+    assert_eq!(story.conn(conn).key().db, 3);
+    story.conn(1).is_closed();
+    for (end, answer) in [("EXEC", ABORT), ("DISCARD", "+OK"), ("EXEC", "*-1\r\n")] {
+        let (mut story, conn) = after_select(end, answer);
+        assert_eq!(story.conn(conn).key().db, 0, "{end} {answer}");
+        // It is as it was, and serves the next one.
+        story.client("b").says("MULTI");
+        story.conn(1).gets("MULTI");
+    }
+}
+
+#[test]
+fn select_inside_of_what_does_not_exist_is_the_servers_error() {
+    let mut story = Story::new();
+    story.server_says_to("SELECT 99", "-ERR DB index is out of range");
+    story.client("a").says(["MULTI", "SELECT 99", "SELECT x", "SELECT 3", "SELECT -1", "EXEC"]);
+    story.conn(1).gets(["MULTI", "SELECT 99", "SELECT x", "SELECT 3", "SELECT -1", "EXEC"]);
+    let done = "*4\r\n-ERR DB index is out of range\r\n-ERR value\r\n+OK\r\n-ERR DB\r\n";
+    story.conn(1).answers(["+OK", QUEUED, QUEUED, QUEUED, QUEUED, done]);
+    story.client("a").gets(["+OK", QUEUED, QUEUED, QUEUED, QUEUED, done]).says("GET k");
+    assert_eq!(story.server().gets("GET k").key().db, 3);
+}
+
+#[test]
+fn on_a_cluster_select_inside_is_the_servers_error() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says(["MULTI", "SELECT 1", "INCR b4", "EXEC"]);
+    story
+        .node_conn("n2", 2)
+        .gets(["MULTI", "SELECT 1", "INCR b4"])
+        .answers(["+OK", QUEUED, QUEUED]);
+    let done = "*2\r\n-ERR SELECT is not allowed in cluster mode\r\n:1\r\n";
+    story.node_conn("n2", 2).gets("EXEC").answers(done);
+    story.client("a").gets(["+OK", QUEUED, QUEUED, done]).says("GET b4");
+    story.node_conn("n2", 1).gets("GET b4");
+}
+
+#[test]
+fn what_no_server_takes_inside_is_refused_before_there_is_one() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says(["MULTI", "SAVE", "CLUSTER SLOTS", "EXEC"]).gets([
+        "+OK",
+        "-ERR Command not allowed inside a transaction",
+        "-ERR respool: 'cluster|slots' is not possible in a transaction, the proxy answers it and not the server",
+        ABORT,
+    ]);
+}
+
 #[test]
 fn a_million_cycles_need_one_connection() {
     let mut story = Story::new();

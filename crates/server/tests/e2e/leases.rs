@@ -60,6 +60,22 @@ fn transactions_answer_as_the_server_does() {
         &["MULTI", "BLPOP l 0", "BRPOPLPUSH l m 0", "RPUSH l a", "BLPOP l 0", "EXEC"],
         &["MULTI", "PUBLISH c m", "EVAL return(1) 0", "KEYS *", "DBSIZE", "EXEC"],
         &["MULTI", "SET a 1", "EXEC x", "SET a 2", "EXEC", "GET a"],
+        &["MULTI", "SET a 0", "SELECT 3", "SET a 3", "EXEC", "GET a", "SELECT 0", "GET a"],
+        &[
+            "MULTI",
+            "SELECT 3",
+            "SELECT 99",
+            "SELECT x",
+            "SELECT -1",
+            "EXEC",
+            "SET a 3",
+            "SELECT 3",
+            "GET a",
+        ],
+        &["MULTI", "SELECT 3", "SELECT", "EXEC", "SET a 0", "SELECT 3", "GET a"],
+        &["MULTI", "SELECT 3", "DISCARD", "SET a 0", "SELECT 3", "GET a"],
+        &["SELECT 4", "WATCH a", "SET a 1", "MULTI", "SELECT 3", "EXEC", "GET a"],
+        &["MULTI", "SAVE", "SET a 1", "EXEC", "GET a"],
     ] {
         alike(&stack, lines);
     }
