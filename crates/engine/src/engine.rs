@@ -25,6 +25,7 @@ use crate::time::Time;
 use crate::topology::{Router, shards_of};
 use crate::upstream::greeting::ServerFacts;
 use crate::upstream::{Lane, Role, Upstream, UpstreamKey};
+use crate::whole::Group;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -133,6 +134,8 @@ pub struct Engine {
     pub(crate) parked_bytes: usize,
     /// For requests that are split.
     pub(crate) scratch_parts: Scratch,
+    /// For transactions that came whole.
+    pub(crate) scratch_groups: Vec<Group>,
     /// Requests whose parts are under way.
     pub(crate) merges: Slab<MergeKind, Merge>,
     pub(crate) upstreams: Slab<UpstreamKind, Upstream>,
@@ -197,6 +200,7 @@ impl Engine {
             parked: VecDeque::new(),
             parked_bytes: 0,
             scratch_parts: Scratch::default(),
+            scratch_groups: Vec::new(),
             merges: Slab::default(),
             upstreams: Slab::default(),
             by_key: BTreeMap::new(),

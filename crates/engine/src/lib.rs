@@ -70,6 +70,7 @@ pub mod topology;
 mod transaction;
 mod transfer;
 pub mod upstream;
+mod whole;
 
 pub use engine::{Action, Engine, Notice};
 pub use ids::{ClientId, NodeId, UpstreamId};

@@ -109,5 +109,9 @@ pub const SCRIPTS_MAX: usize = 1_024;
 /// See [`SCRIPTS_MAX`].
 pub const SCRIPTS_BYTES_MAX: usize = 4 << 20;
 
+/// A transaction in one packet goes over the shared connection if it has no more bytes than this. A longer one would keep the others there
+/// waiting, and goes over a connection of its own.
+pub const WHOLE_BYTES_MAX: usize = 64 << 10;
+
 /// Commands that are kept of a transaction before its first key, in bytes. At the bound the next one is refused, and so is EXEC.
 pub const UNSENT_BYTES_MAX: usize = 1 << 20;

@@ -94,7 +94,14 @@ impl Engine {
                 Stop::Fault(error) => Step::Fault(error),
                 Stop::Slow(request) => {
                     let end = pos + request.len as usize;
-                    let step = self.dispatch(now, id, &input[pos..end], &request);
+                    let step = match self.forward_whole(now, id, &input[pos..], &request) {
+                        Some(Ok(used)) => {
+                            pos += used;
+                            continue;
+                        }
+                        Some(Err(step)) => step,
+                        None => self.dispatch(now, id, &input[pos..end], &request),
+                    };
                     if step == Step::Done {
                         pos = end;
                     }
@@ -376,7 +383,7 @@ pub(crate) fn conn_for(client: &Client, lane: Lane) -> u16 {
 }
 
 /// How many more requests this client may have unanswered.
-fn room(client: &Client, limits: &Limits) -> u32 {
+pub(crate) fn room(client: &Client, limits: &Limits) -> u32 {
     if client.out.pending() + client.places.ready_bytes() > limits.client_out_high_bytes {
         return 0;
     }

@@ -44,6 +44,13 @@ fn assert_nothing_left(stack: &Stack) {
     });
 }
 
+/// How many connections the server ever took.
+fn connections_received(server: &mut Conn) -> u64 {
+    let info = server.ask("INFO stats");
+    let line = info.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
+    line.and_then(|count| count.trim().parse().ok()).expect("a count")
+}
+
 #[test]
 fn transactions_answer_as_the_server_does() {
     let stack = Stack::start();
@@ -79,6 +86,37 @@ fn transactions_answer_as_the_server_does() {
     ] {
         alike(&stack, lines);
     }
+    assert_nothing_left(&stack);
+}
+
+#[test]
+fn whole_transactions_of_many_clients_share_a_connection_and_do_not_mix() {
+    let stack = Stack::start();
+    let mut server = stack.server.connect();
+    let before = connections_received(&mut server);
+    let mut conns: Vec<Conn> = (0..8).map(|_| stack.connect()).collect();
+    // Two increments in each: whoever came in between would take the number.
+    let bytes = b"*1\r\n$5\r\nMULTI\r\n*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n*1\r\n$4\r\nEXEC\r\n";
+    let rounds = 200;
+    for _ in 0..rounds {
+        for conn in &mut conns {
+            conn.send(bytes).expect("sent");
+            conn.send(b"*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n").expect("sent");
+        }
+        for conn in &mut conns {
+            assert_eq!(conn.reply().expect("MULTI"), b"+OK\r\n");
+            (0..2).for_each(|_| assert_eq!(conn.reply().expect("INCR"), b"+QUEUED\r\n"));
+            let done = String::from_utf8(conn.reply().expect("EXEC")).expect("text");
+            let numbers: Vec<u64> =
+                done.lines().filter_map(|line| line.strip_prefix(':')?.parse().ok()).collect();
+            assert!(matches!(numbers[..], [first, second] if second == first + 1), "{done}");
+            conn.reply().expect("INCR");
+        }
+    }
+    let total = (rounds * conns.len() * 3).to_string();
+    assert_eq!(conns[0].ask("GET n"), format!("${}\r\n{total}\r\n", total.len()));
+    let made = connections_received(&mut server) - before;
+    assert!(made <= 2, "{made} connections");
     assert_nothing_left(&stack);
 }
 
@@ -191,13 +229,8 @@ fn a_wait_ends_when_the_client_said_and_not_when_requests_time_out() {
 fn thousands_of_cycles_use_few_connections() {
     let stack = Stack::start();
     let mut server = stack.server.connect();
-    let received = |server: &mut Conn| {
-        let info = server.ask("INFO stats");
-        let line = info.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
-        line.and_then(|count| count.trim().parse::<u64>().ok()).expect("a count")
-    };
     let mut conns: Vec<Conn> = (0..4).map(|_| stack.connect()).collect();
-    let before = received(&mut server);
+    let before = connections_received(&mut server);
     for round in 0..2_500 {
         let conn = &mut conns[round % 4];
         let bytes = b"WATCH a\r\nMULTI\r\nINCR a\r\nEXEC\r\nBLPOP nothing 0.001\r\n";
@@ -212,7 +245,7 @@ fn thousands_of_cycles_use_few_connections() {
             assert_eq!(conn.reply().expect("nothing"), b"*-1\r\n");
         }
     }
-    let made = received(&mut server) - before;
+    let made = connections_received(&mut server) - before;
     assert!(made <= 8, "{made} connections");
     assert_eq!(conns[0].ask("GET a"), "$4\r\n2500\r\n");
     assert_nothing_left(&stack);
