@@ -108,9 +108,8 @@ impl Engine {
     pub(crate) fn new_upstream(&mut self, key: UpstreamKey, role: Role) -> Option<UpstreamId> {
         // Those of single clients have a bound of their own.
         let counts = |up: &Upstream| up.key.node == key.node && !up.role.is_private();
-        let of_node = self.upstreams.iter().filter(|(_, up)| counts(up)).count();
-        let is_lease = role.is_private();
-        if !is_lease && of_node >= self.settings.limits.upstreams_max {
+        let of_node = || self.upstreams.iter().filter(|(_, up)| counts(up)).count();
+        if !role.is_private() && of_node() >= self.settings.limits.upstreams_max {
             return None;
         }
         let mut upstream = Upstream::new(key, role);
@@ -118,7 +117,7 @@ impl Engine {
             && role == Role::Shared
             && !matches!(key.lane, Lane::Sentinel | Lane::Peer);
         let id = self.upstreams.insert(upstream);
-        self.leases += usize::from(is_lease);
+        self.roles.enter(id, &key, role);
         if role == Role::Shared {
             self.by_key.insert(key, id);
             self.set_short_path(&key, Some(id));
@@ -169,6 +168,7 @@ impl Engine {
             upstream.state = State::Connecting(now);
             self.actions.push_back(Action::Connect(id));
         }
+        self.schedule(id);
     }
 
     /// The key of an upstream; `None` if it is gone.
@@ -195,6 +195,8 @@ impl Engine {
         }
         upstream.state = State::Greeting(now);
         upstream.progress_at = now;
+        self.schedule(id);
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
         let (key, at) = (upstream.key, upstream.out.position());
         if key.lane == Lane::Peer {
             return self.greet_peer(now, id);
@@ -566,6 +568,7 @@ impl Engine {
         upstream.cause = cause.to_string();
         upstream.state = State::Down(Down { until: now.plus_ms(wait_ms), refused });
         let carried = upstream.carried.take();
+        self.schedule(id);
         self.dirty_upstreams.retain(|dirty| *dirty != id);
         if let Some(carried) = carried {
             self.answer_lost(now, id, key, &carried.runs, false, cause);

@@ -24,9 +24,11 @@ use crate::stats::Stats;
 use crate::time::Time;
 use crate::topology::{Router, shards_of};
 use crate::upstream::greeting::ServerFacts;
+use crate::upstream::roles::Roles;
 use crate::upstream::{Lane, Role, Upstream, UpstreamKey};
+use crate::waiters::Waiters;
 use crate::whole::Group;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -157,10 +159,12 @@ pub struct Engine {
     pub(crate) pause: Option<Pause>,
     pub(crate) paused_clients: Vec<ClientId>,
     pub(crate) transfer_waiters: VecDeque<ClientId>,
-    /// Connections that clients have of their own.
-    pub(crate) leases: usize,
-    /// Who waits for one, and since when.
-    pub(crate) lease_waiters: VecDeque<(ClientId, Time)>,
+    /// Which connections serve whom.
+    pub(crate) roles: Roles,
+    /// When each upstream is looked at again.
+    pub(crate) deadlines: BTreeSet<(Time, UpstreamId)>,
+    /// Who waits for a connection of its own.
+    pub(crate) lease_waiters: Waiters,
     pub(crate) asked: Vec<Asked>,
     pub(crate) next_ticket: u64,
     pub(crate) next_number: u64,
@@ -218,8 +222,9 @@ impl Engine {
             pause: None,
             paused_clients: Vec::new(),
             transfer_waiters: VecDeque::new(),
-            leases: 0,
-            lease_waiters: VecDeque::new(),
+            roles: Roles::default(),
+            deadlines: BTreeSet::new(),
+            lease_waiters: Waiters::default(),
             asked: Vec::new(),
             next_ticket: 1,
             next_number,
@@ -261,6 +266,8 @@ impl Engine {
         if let Some(upstream) = self.upstreams.get_mut(id) {
             upstream.out.dirty = false;
         }
+        // Whatever was written in this turn has its deadline by now.
+        self.schedule(id);
         Some(id)
     }
 
@@ -414,8 +421,8 @@ impl Engine {
         }
         let counted: u32 = self.conn_clients.iter().sum();
         assert_eq!(counted as usize, self.clients.len(), "clients of all connections");
-        let leased = self.upstreams.iter().filter(|(_, up)| up.role.is_private());
-        assert_eq!(self.leases, leased.count(), "leases are counted wrongly");
+        assert_eq!(self.roles, Roles::of(self.upstreams.iter()), "who uses which connection");
+        self.check_deadlines();
         for (id, client) in self.clients.iter() {
             client.places.check();
             if let Some(upstream) = client.lease.as_ref().and_then(|lease| lease.upstream) {

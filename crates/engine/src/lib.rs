@@ -70,6 +70,7 @@ pub mod topology;
 mod transaction;
 mod transfer;
 pub mod upstream;
+mod waiters;
 mod whole;
 
 pub use engine::{Action, Engine, Notice};

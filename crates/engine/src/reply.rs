@@ -65,6 +65,7 @@ impl Engine {
             self.lose_upstream(now, id, &cause, true);
         }
         self.after_replies(now, id);
+        self.schedule(id);
     }
 
     fn keep_upstream_tail(&mut self, id: UpstreamId, rest: &[u8]) {
@@ -341,6 +342,7 @@ impl Engine {
             Err(cause) => self.lose_upstream(now, id, &cause, true),
         }
         self.after_replies(now, id);
+        self.schedule(id);
     }
 
     /// What follows a batch of replies: an upstream that has done its work goes.
