@@ -360,6 +360,9 @@ impl Engine {
         upstream.ready_at = now;
         let was_down = core::mem::take(&mut upstream.failures) > 0;
         let (key, upstream_role) = (upstream.key, upstream.role);
+        if matches!(upstream_role, Role::Spare(_)) {
+            self.set_role(id, Role::Spare(now));
+        }
         let readonly = self.needs_readonly(&key);
         self.stats.upstream_connects += 1;
         let server = format!("{} {}", self.facts.server, self.facts.version);
@@ -586,6 +589,10 @@ impl Engine {
             self.notices.push_back(Notice::NodeDown { node, key, cause: cause.to_string() });
         }
         self.wake_waiters(id);
+        if self.upstreams.get(id).is_some_and(|up| matches!(up.role, Role::Spare(_))) {
+            // Nobody waits for it; the next client that takes a connection has another one made.
+            self.remove_upstream(id);
+        }
     }
 
     /// Whoever waits for this upstream looks again.

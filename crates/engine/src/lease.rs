@@ -135,6 +135,35 @@ impl Engine {
         Ok(upstream_id)
     }
 
+    /// Makes another one of this kind, so that the next client need not wait for a connect.
+    fn keep_ready(&mut self, now: Time, like: UpstreamId) {
+        let Some(key) = self.upstreams.get(like).map(|upstream| upstream.key) else { return };
+        let min = self.settings.limits.leases_min;
+        while self.roles.spares(&key).take(min).count() < min
+            && self.roles.spare_count() < SPARES_MAX
+            && self.roles.leases + self.roles.spare_count() < self.settings.limits.leases_max
+            && let Some(upstream_id) = self.new_upstream(key, Role::Spare(now))
+        {
+            self.connect(now, upstream_id);
+        }
+    }
+
+    /// Nobody wanted this idle connection for a while. What is to be kept ready is asked whether it still is one, the others go.
+    pub(crate) fn spare_due(&mut self, now: Time, upstream_id: UpstreamId) {
+        let Some(upstream) = self.upstreams.get(upstream_id) else { return };
+        let key = upstream.key;
+        if !upstream.inflight.is_empty() {
+            return self.lose_upstream(now, upstream_id, "gave no answer to PING", true);
+        }
+        let min = self.settings.limits.leases_min;
+        let more = self.roles.spares(&key).take(min + 1).count() > min;
+        if more || self.draining || key.db != self.settings.node.db {
+            return self.remove_upstream(upstream_id);
+        }
+        self.set_role(upstream_id, Role::Spare(now));
+        self.ask_whether_alive(now, upstream_id);
+    }
+
     /// An idle connection of this key that can be used at once.
     pub(crate) fn spare(&self, key: &UpstreamKey) -> Option<UpstreamId> {
         let fits = |id: &UpstreamId| {
@@ -146,7 +175,10 @@ impl Engine {
     /// Whether this connection can be used already.
     pub(crate) fn way_of(&mut self, now: Time, upstream_id: UpstreamId) -> Way {
         match self.availability(now, upstream_id) {
-            Availability::Ready(upstream) => Way::Ready(upstream),
+            Availability::Ready(upstream) => {
+                self.keep_ready(now, upstream);
+                Way::Ready(upstream)
+            }
             Availability::Wait(upstream) => Way::Hold(Hold::Upstream(upstream)),
             Availability::Down(error) => {
                 self.remove_upstream(upstream_id);

@@ -144,7 +144,7 @@ impl Engine {
             State::Greeting(_) => self.fail_upstream(now, id, "the greeting timed out", None),
             State::Ready => match (upstream.stall, upstream.role) {
                 (Some(stall), _) => self.stall_due(now, id, stall.client),
-                (None, Role::Spare(_)) => self.remove_upstream(id),
+                (None, Role::Spare(_)) => self.spare_due(now, id),
                 (None, _) if upstream.key.lane == crate::upstream::Lane::Peer => {
                     self.lose_upstream(now, id, "gave no answer", true);
                 }

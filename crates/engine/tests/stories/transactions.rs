@@ -324,14 +324,3 @@ fn what_no_server_takes_inside_is_refused_before_there_is_one() {
         ABORT,
     ]);
 }
-
-#[test]
-fn a_million_cycles_need_one_connection() {
-    let mut story = Story::new();
-    for _ in 0..2_000 {
-        story.client("a").says(["MULTI", "PING", "EXEC"]);
-        story.conn(1).gets(["MULTI", "PING", "EXEC"]).answers(["+OK", QUEUED, "*1\r\n+PONG\r\n"]);
-        story.client("a").gets(["+OK", QUEUED, "*1\r\n+PONG\r\n"]);
-    }
-    assert_eq!(story.connects_made(), 1);
-}
