@@ -144,15 +144,19 @@ impl Engine {
 
     /// A request of a client that has a lease. `None`: it is not concerned.
     pub(crate) fn in_lease(&mut self, now: Time, wish: &Wish<'_>, way: Way) -> Option<Step> {
-        if wish.row == Some(ids::RESET) {
-            self.drop_lease(wish.id);
-            return None;
-        }
         if wish.row == Some(ids::QUIT) {
             return None;
         }
         let client = self.clients.get(wish.id)?;
         let open = client.places.open() > 0;
+        if wish.row == Some(ids::RESET) {
+            if open {
+                // With the connection the replies would go that are still to come over it.
+                return Some(Step::Hold(Hold::Drained));
+            }
+            self.drop_lease(wish.id);
+            return None;
+        }
         match &client.lease.as_ref()?.state {
             // Its own connection may still be busy: what comes next must not overtake that.
             State::Once | State::Ending if open => Some(Step::Hold(Hold::Drained)),
@@ -518,6 +522,7 @@ impl Engine {
         &mut self,
         id: ClientId,
         first: bool,
+        command: Option<CommandId>,
         reply: &[u8],
     ) -> Option<Vec<u8>> {
         let client = self.clients.get_mut(id)?;
@@ -529,8 +534,11 @@ impl Engine {
             State::Once | State::Watching | State::Queueing(_) if lease.sent == 1 && first => {
                 return None;
             }
-            State::Ending if lease.watched && moved => encode::null_array(&mut instead, protocol),
-            State::Ending if moved => reject::write(&mut instead, reject::EXECABORT),
+            // What was sent before it may still be on its way, and gets its own words.
+            State::Ending if moved && command == Some(ids::EXEC) => match lease.watched {
+                true => encode::null_array(&mut instead, protocol),
+                false => reject::write(&mut instead, reject::EXECABORT),
+            },
             state => {
                 if let State::Queueing(queueing) = state {
                     queueing.refused = true;

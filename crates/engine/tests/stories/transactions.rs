@@ -81,6 +81,15 @@ fn reset_and_a_client_that_goes_leave_nothing_half_done() {
 }
 
 #[test]
+fn reset_behind_a_transaction_in_one_packet_waits_for_its_replies() {
+    let mut story = Story::new();
+    story.client("a").says(["MULTI", "PING", "RESET", "EXEC"]);
+    story.conn(1).gets(["MULTI", "PING"]).is_open().answers(["+OK", QUEUED]);
+    story.conn(1).is_closed();
+    story.client("a").gets(["+OK", QUEUED, "+RESET", "-ERR EXEC without MULTI"]);
+}
+
+#[test]
 fn what_the_proxy_answers_is_refused_inside() {
     let mut story = Story::new();
     story.client("a").says([
@@ -179,6 +188,18 @@ fn a_slot_that_moves_in_the_middle_ends_in_an_error_and_never_in_half_of_it() {
     story.client("a").gets(["+OK", QUEUED]).says("EXEC");
     story.node_conn("n2", 2).gets("EXEC").moved("b4", "n3");
     story.client("a").gets(ABORT);
+}
+
+#[test]
+fn a_slot_that_moves_behind_a_watch_is_told_to_each_in_its_place() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says("WATCH a4");
+    story.node_conn("n1", 2).gets("WATCH a4").answers("+OK");
+    story.client("a").gets("+OK").says(["MULTI", "INCR a4", "EXEC"]);
+    story.node_conn("n1", 2).gets(["MULTI", "INCR a4", "EXEC"]).answers("+OK");
+    story.node_conn("n1", 2).moved("a4", "n2").answers(ABORT);
+    let error = "-ERR respool: the keys of this transaction went to another node in its middle, nothing of it was done";
+    story.client("a").gets(["+OK", error, ABORT]);
 }
 
 #[test]

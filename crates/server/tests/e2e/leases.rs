@@ -6,9 +6,10 @@
 use std::time::{Duration, Instant};
 
 use testkit::cluster::RedisCluster;
-use testkit::{Conn, Respool, wait};
+use testkit::frames::request;
+use testkit::{Conn, RedisServer, Respool, wait};
 
-use crate::setup::{RESPOOL, SOON, Stack};
+use crate::setup::{RESPOOL, SOON, Stack, direct};
 use crate::topology::{front, key_on};
 
 /// Both get the same answers to each of these lines.
@@ -22,13 +23,18 @@ fn alike(stack: &Stack, lines: &[&str]) {
         assert_eq!(through.ask(line), *expected, "{line} of {lines:?}");
     }
     assert_eq!(direct.ask("FLUSHALL"), "+OK\r\n");
-    // And in one packet.
-    let bytes: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
-    let mut pipelined = stack.connect();
-    pipelined.send(bytes.as_bytes()).expect("pipeline");
-    for (line, expected) in lines.iter().zip(&expected) {
-        let got = pipelined.reply().expect("a reply");
-        assert_eq!(String::from_utf8_lossy(&got), *expected, "{line} of {lines:?} in one packet");
+    // And in one packet, as lines and as libraries write them.
+    let inline: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
+    let words = |line: &&str| request(&line.split(' ').collect::<Vec<_>>());
+    let encoded: Vec<u8> = lines.iter().flat_map(words).collect();
+    for bytes in [inline.into_bytes(), encoded] {
+        assert_eq!(direct.ask("FLUSHALL"), "+OK\r\n");
+        let mut pipelined = stack.connect();
+        pipelined.send(&bytes).expect("pipeline");
+        for (line, expected) in lines.iter().zip(&expected) {
+            let got = String::from_utf8(pipelined.reply().expect("a reply")).expect("text");
+            assert_eq!(got, *expected, "{line} of {lines:?} in one packet");
+        }
     }
 }
 
@@ -207,6 +213,51 @@ fn blocking_commands_wait_and_others_do_not() {
         assert!(!other.ask(&push).starts_with('-'));
         let got = String::from_utf8(conn.reply().expect("what was pushed")).expect("text");
         assert!(got == expected || (expected.is_empty() && got.contains("1-1")), "{n}: {got}");
+    }
+    assert_nothing_left(&stack);
+}
+
+/// Parked clients beside whom GETs are measured, and how many GETs.
+const PARKED: usize = 1_000;
+const GETS: usize = if cfg!(debug_assertions) { 1_000 } else { 20_000 };
+
+/// CPU time of the proxy for so many GETs, one after the other.
+fn cpu_of_gets(stack: &Stack, conn: &mut Conn) -> Duration {
+    let process = stack.proxy.as_ref().map(Respool::process).expect("a proxy");
+    let before = process.cpu_time();
+    (0..GETS).for_each(|_| assert_eq!(conn.ask("GET k"), "$-1\r\n"));
+    process.cpu_time() - before
+}
+
+#[test]
+fn a_thousand_blocked_clients_do_not_make_the_others_dearer() {
+    if direct() {
+        return;
+    }
+    let server = RedisServer::start();
+    let proxy = Respool::to(RESPOOL, server.endpoint()).workers(1).start();
+    let stack = Stack { proxy: Some(proxy), server };
+    let mut conn = stack.connect();
+    let alone = cpu_of_gets(&stack, &mut conn).min(cpu_of_gets(&stack, &mut conn));
+    let mut waiting: Vec<Conn> = (0..PARKED).map(|_| stack.connect()).collect();
+    for (n, conn) in waiting.iter_mut().enumerate() {
+        conn.send(format!("BLPOP l{n} 0\r\n").as_bytes()).expect("sent");
+    }
+    let mut server = stack.server.connect();
+    wait::until_true("a thousand that wait", SOON, || {
+        server.ask("INFO clients").contains(&format!("blocked_clients:{PARKED}\r\n"))
+    });
+    let beside = cpu_of_gets(&stack, &mut conn).min(cpu_of_gets(&stack, &mut conn));
+    println!("{alone:?} of CPU for {GETS} GETs alone, {beside:?} beside {PARKED} that wait");
+    // A debug build checks all of its connections in every turn; there `engine/tests/parked.rs` judges, which leaves that out.
+    if !cfg!(debug_assertions) {
+        assert!(beside <= alone * 3 / 2, "{alone:?} alone, {beside:?} beside them");
+    }
+    for (n, waiting) in waiting.iter_mut().enumerate() {
+        assert_eq!(conn.ask(&format!("RPUSH l{n} x")), ":1\r\n");
+        let key = format!("l{n}");
+        let popped = format!("*2\r\n${}\r\n{key}\r\n$1\r\nx\r\n", key.len());
+        assert_eq!(waiting.reply().expect("what was pushed"), popped.as_bytes());
     }
     assert_nothing_left(&stack);
 }
