@@ -607,6 +607,12 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Count { min: 1, max: 1_000_000, at: |d| &mut d.config.limits.leases_max },
     ),
     OptionSpec::new(
+        "limits.leases_min",
+        "Idle ones of these that are kept ready at each server, for each worker",
+        "From the first one on that a client took there. The next client then need not wait for a connect. Of one worker at most 32          connections are idle, over all servers.",
+        Kind::Count { min: 0, max: 32, at: |d| &mut d.config.limits.leases_min },
+    ),
+    OptionSpec::new(
         "batching.gather_us",
         "Longest wait for more input before requests are written upstream; 0: never wait",
         "Costs that much latency at most, and only while many clients are active (`batching.gather_clients_min`) and the \

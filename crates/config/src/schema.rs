@@ -189,6 +189,8 @@ pub struct Limits {
     pub upstream_conns_max: usize,
     /// Connections that clients have of their own, over all workers.
     pub leases_max: usize,
+    /// Idle ones that are kept ready at each server that had one, for each worker.
+    pub leases_min: usize,
 }
 
 /// How requests are gathered into larger writes, which is what makes small requests cheap.
@@ -375,6 +377,7 @@ impl Default for Limits {
             conns_per_node: 0,
             upstream_conns_max: 256,
             leases_max: 4096,
+            leases_min: 1,
         }
     }
 }

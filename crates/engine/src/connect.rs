@@ -108,9 +108,8 @@ impl Engine {
     pub(crate) fn new_upstream(&mut self, key: UpstreamKey, role: Role) -> Option<UpstreamId> {
         // Those of single clients have a bound of their own.
         let counts = |up: &Upstream| up.key.node == key.node && !up.role.is_private();
-        let of_node = self.upstreams.iter().filter(|(_, up)| counts(up)).count();
-        let is_lease = role.is_private();
-        if !is_lease && of_node >= self.settings.limits.upstreams_max {
+        let of_node = || self.upstreams.iter().filter(|(_, up)| counts(up)).count();
+        if !role.is_private() && of_node() >= self.settings.limits.upstreams_max {
             return None;
         }
         let mut upstream = Upstream::new(key, role);
@@ -118,7 +117,7 @@ impl Engine {
             && role == Role::Shared
             && !matches!(key.lane, Lane::Sentinel | Lane::Peer | Lane::Messages);
         let id = self.upstreams.insert(upstream);
-        self.leases += usize::from(is_lease);
+        self.roles.enter(id, &key, role);
         if role == Role::Shared {
             self.by_key.insert(key, id);
             self.set_short_path(&key, Some(id));
@@ -169,6 +168,7 @@ impl Engine {
             upstream.state = State::Connecting(now);
             self.actions.push_back(Action::Connect(id));
         }
+        self.schedule(id);
     }
 
     /// The key of an upstream; `None` if it is gone.
@@ -195,6 +195,8 @@ impl Engine {
         }
         upstream.state = State::Greeting(now);
         upstream.progress_at = now;
+        self.schedule(id);
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
         let (key, at) = (upstream.key, upstream.out.position());
         if key.lane == Lane::Peer {
             return self.greet_peer(now, id);
@@ -359,6 +361,9 @@ impl Engine {
         upstream.ready_at = now;
         let was_down = core::mem::take(&mut upstream.failures) > 0;
         let (key, upstream_role) = (upstream.key, upstream.role);
+        if matches!(upstream_role, Role::Spare(_)) {
+            self.set_role(id, Role::Spare(now));
+        }
         let readonly = self.needs_readonly(&key);
         self.stats.upstream_connects += 1;
         let server = format!("{} {}", self.facts.server, self.facts.version);
@@ -581,6 +586,7 @@ impl Engine {
         let theirs_error = refused.clone();
         upstream.state = State::Down(Down { until: now.plus_ms(wait_ms), refused });
         let carried = upstream.carried.take();
+        self.schedule(id);
         self.dirty_upstreams.retain(|dirty| *dirty != id);
         if let Some(carried) = carried {
             self.answer_lost(now, id, key, &carried.runs, false, cause);
@@ -606,6 +612,10 @@ impl Engine {
             self.notices.push_back(Notice::NodeDown { node, key, cause: cause.to_string() });
         }
         self.wake_waiters(id);
+        if self.upstreams.get(id).is_some_and(|up| matches!(up.role, Role::Spare(_))) {
+            // Nobody waits for it; the next client that takes a connection has another one made.
+            self.remove_upstream(id);
+        }
     }
 
     /// Whoever waits for this upstream looks again.
@@ -651,16 +661,16 @@ impl Engine {
     }
 
     /// Forgets a shared upstream whose greeting the server refused for what a client asked (a database that does not exist), so that the
-    /// next client asks again and none of them fill the table.
-    pub(crate) fn forget_refused(&mut self, protocol: Protocol, db: u32) {
+    /// next client asks again and none of them fill the table. Returns whether that was the case.
+    pub(crate) fn forget_refused(&mut self, protocol: Protocol, db: u32) -> bool {
         let key = self.shared_key(self.node_to_probe(protocol, db), protocol, db);
-        if let Some(id) = self.by_key.get(&key).copied()
-            && let Some(upstream) = self.upstreams.get(id)
-            && matches!(&upstream.state, State::Down(down) if down.refused.is_some())
-            && upstream.waiters.is_empty()
-        {
+        let Some(id) = self.by_key.get(&key).copied() else { return false };
+        let refused = |up: &Upstream| matches!(&up.state, State::Down(d) if d.refused.is_some());
+        let Some(upstream) = self.upstreams.get(id).filter(|up| refused(up)) else { return false };
+        if upstream.waiters.is_empty() {
             self.remove_upstream(id);
         }
+        true
     }
 }
 

@@ -26,8 +26,11 @@ use crate::time::Time;
 use crate::topology::{Router, shards_of};
 use crate::tracking::Caches;
 use crate::upstream::greeting::ServerFacts;
+use crate::upstream::roles::Roles;
 use crate::upstream::{Lane, Role, Upstream, UpstreamKey};
-use alloc::collections::{BTreeMap, VecDeque};
+use crate::waiters::Waiters;
+use crate::whole::Group;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -135,6 +138,8 @@ pub struct Engine {
     pub(crate) parked_bytes: usize,
     /// For requests that are split.
     pub(crate) scratch_parts: Scratch,
+    /// For transactions that came whole.
+    pub(crate) scratch_groups: Vec<Group>,
     /// Requests whose parts are under way.
     pub(crate) merges: Slab<MergeKind, Merge>,
     pub(crate) upstreams: Slab<UpstreamKind, Upstream>,
@@ -160,10 +165,12 @@ pub struct Engine {
     pub(crate) subscriptions: Subscriptions,
     /// What clients may have in their caches.
     pub(crate) caches: Caches,
-    /// Connections that clients have of their own.
-    pub(crate) leases: usize,
-    /// Who waits for one, and since when.
-    pub(crate) lease_waiters: VecDeque<(ClientId, Time)>,
+    /// Which connections serve whom.
+    pub(crate) roles: Roles,
+    /// When each upstream is looked at again.
+    pub(crate) deadlines: BTreeSet<(Time, UpstreamId)>,
+    /// Who waits for a connection of its own.
+    pub(crate) lease_waiters: Waiters,
     pub(crate) asked: Vec<Asked>,
     pub(crate) next_ticket: u64,
     pub(crate) next_number: u64,
@@ -203,6 +210,7 @@ impl Engine {
             parked: VecDeque::new(),
             parked_bytes: 0,
             scratch_parts: Scratch::default(),
+            scratch_groups: Vec::new(),
             merges: Slab::default(),
             upstreams: Slab::default(),
             by_key: BTreeMap::new(),
@@ -221,9 +229,10 @@ impl Engine {
             paused_clients: Vec::new(),
             transfer_waiters: VecDeque::new(),
             caches: Caches::default(),
-            leases: 0,
             subscriptions: Subscriptions::default(),
-            lease_waiters: VecDeque::new(),
+            roles: Roles::default(),
+            deadlines: BTreeSet::new(),
+            lease_waiters: Waiters::default(),
             asked: Vec::new(),
             next_ticket: 1,
             next_number,
@@ -265,6 +274,8 @@ impl Engine {
         if let Some(upstream) = self.upstreams.get_mut(id) {
             upstream.out.dirty = false;
         }
+        // Whatever was written in this turn has its deadline by now.
+        self.schedule(id);
         Some(id)
     }
 
@@ -418,8 +429,8 @@ impl Engine {
         }
         let counted: u32 = self.conn_clients.iter().sum();
         assert_eq!(counted as usize, self.clients.len(), "clients of all connections");
-        let leased = self.upstreams.iter().filter(|(_, up)| up.role.is_private());
-        assert_eq!(self.leases, leased.count(), "leases are counted wrongly");
+        assert_eq!(self.roles, Roles::of(self.upstreams.iter()), "who uses which connection");
+        self.check_deadlines();
         for (id, client) in self.clients.iter() {
             client.places.check();
             if let Some(upstream) = client.lease.as_ref().and_then(|lease| lease.upstream) {

@@ -55,32 +55,26 @@ impl Engine {
         let Some(client) = self.clients.get(id) else { return Way::Hold(Hold::No) };
         let resp3 = client.protocol == Protocol::Resp3;
         let key = UpstreamKey { node, resp3, db: client.db, lane: Lane::Shared, conn: 0 };
-        let find = |wanted: &dyn Fn(Role) -> bool| {
-            let mut all = self.upstreams.iter();
-            all.find(|(_, up)| up.key == key && wanted(up.role)).map(|(id, _)| id)
+        let is_of_node = |id: &UpstreamId| self.upstreams.get(*id).is_some_and(|up| up.key == key);
+        let own = self.errands(id).find(is_of_node);
+        let role = Role::Errand(id);
+        match own.map_or_else(|| self.private_conn(now, id, key, role), Ok) {
+            Ok(upstream) => self.way_of(now, upstream),
+            Err(way) => way,
+        }
+    }
+
+    /// The connections that parts of this client's command are on.
+    fn errands(&self, id: ClientId) -> impl Iterator<Item = UpstreamId> {
+        let is_errand = move |upstream: &UpstreamId| {
+            self.upstreams.get(*upstream).is_some_and(|up| up.role == Role::Errand(id))
         };
-        let own = find(&|role| role == Role::Errand(id));
-        let upstream_id = match own.or_else(|| self.spare(&key)) {
-            Some(upstream) => upstream,
-            None if self.leases >= self.settings.limits.leases_max => {
-                return self.wait_for_lease(now, id);
-            }
-            None => match self.new_upstream(key, Role::Errand(id)) {
-                Some(upstream) => upstream,
-                None => return Way::Down(self.too_many_upstreams()),
-            },
-        };
-        self.take_spare(upstream_id, Role::Errand(id));
-        self.way_of(now, upstream_id)
+        self.roles.owned(id).filter(is_errand)
     }
 
     /// The client is gone: nobody waits for its parts, and its connections go, so that the servers do not wait either.
     pub(crate) fn drop_errands(&mut self, id: ClientId) {
-        if self.leases == 0 {
-            return;
-        }
-        let errands = self.upstreams.iter().filter(|(_, up)| up.role == Role::Errand(id));
-        for upstream_id in errands.map(|(id, _)| id).collect::<Vec<UpstreamId>>() {
+        for upstream_id in self.errands(id).collect::<Vec<UpstreamId>>() {
             let Some(upstream) = self.upstreams.get_mut(upstream_id) else { continue };
             while let Some(run) = upstream.inflight.abandon() {
                 if let Owner::Part { merge, part } = run.owner {
@@ -95,9 +89,8 @@ impl Engine {
 
     /// Whether a part of this client's command is under way.
     pub(crate) fn is_on_errands(&self, id: ClientId) -> bool {
-        let busy = |up: &crate::upstream::Upstream| {
-            up.role == Role::Errand(id) && up.no_reply_before.is_some()
-        };
-        self.leases > 0 && self.upstreams.iter().any(|(_, up)| busy(up))
+        let busy =
+            |up: UpstreamId| self.upstreams.get(up).is_some_and(|up| up.no_reply_before.is_some());
+        self.errands(id).any(busy)
     }
 }

@@ -41,6 +41,10 @@ pub struct Lease {
     pub(crate) sent: u32,
     /// It ends a transaction that depended on watched keys.
     pub(crate) watched: bool,
+    /// The database that the client is in when EXEC was done: the last SELECT of the transaction.
+    pub(crate) db_after: Option<u32>,
+    /// EXEC was done.
+    pub(crate) done: bool,
 }
 
 /// See [`Lease`].
@@ -61,7 +65,16 @@ pub(crate) enum State {
 impl Lease {
     /// One without a connection.
     pub(crate) fn new(state: State) -> Self {
-        Self { upstream: None, place: None, state, unclean: false, sent: 0, watched: false }
+        Self {
+            upstream: None,
+            place: None,
+            state,
+            unclean: false,
+            sent: 0,
+            watched: false,
+            db_after: None,
+            done: false,
+        }
     }
 }
 
@@ -83,43 +96,89 @@ impl Engine {
         let key = UpstreamKey { node, resp3, db: client.db, lane: Lane::Shared, conn: 0 };
         let own = client.lease.as_ref().and_then(|lease| lease.upstream);
         let own = own.filter(|own| self.upstreams.get(*own).is_some_and(|up| up.key == key));
-        let upstream_id = match own.or_else(|| self.spare(&key)) {
-            Some(upstream) => upstream,
-            None if self.leases >= self.settings.limits.leases_max => {
-                return self.wait_for_lease(now, id);
+        let role = Role::Leased(id);
+        match own.map_or_else(|| self.private_conn(now, id, key, role), Ok) {
+            Ok(upstream) => {
+                self.set_lease(id, upstream);
+                self.way_of(now, upstream)
             }
-            None => match self.new_upstream(key, Role::Leased(id)) {
-                Some(upstream) => upstream,
-                None => return Way::Down(self.too_many_upstreams()),
+            Err(way) => way,
+        }
+    }
+
+    /// A connection of this key that serves nobody else: an idle one, or a new one, if it is the client's turn.
+    pub(crate) fn private_conn(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        key: UpstreamKey,
+        role: Role,
+    ) -> Result<UpstreamId, Way> {
+        let room = self.settings.limits.leases_max.saturating_sub(self.roles.leases);
+        if !self.lease_waiters.is_among_first(id, room) {
+            return Err(self.wait_for_lease(now, id));
+        }
+        let upstream_id = match self.spare(&key) {
+            Some(upstream_id) => {
+                self.set_role(upstream_id, role);
+                upstream_id
+            }
+            None => match self.new_upstream(key, role) {
+                Some(upstream_id) => upstream_id,
+                None => return Err(Way::Down(self.too_many_upstreams())),
             },
         };
-        self.set_lease(id, upstream_id);
-        self.way_of(now, upstream_id)
-    }
-
-    /// An idle connection of this key.
-    pub(crate) fn spare(&self, key: &UpstreamKey) -> Option<UpstreamId> {
-        let fits = |up: &crate::upstream::Upstream| {
-            matches!(up.role, Role::Spare(_)) && up.key == *key && up.is_ready()
-        };
-        self.upstreams.iter().find(|(_, up)| fits(up)).map(|(id, _)| id)
-    }
-
-    /// This connection, which may have been idle, has a use now.
-    pub(crate) fn take_spare(&mut self, id: UpstreamId, role: Role) {
         let keeps = !self.router.is_one();
-        let Some(upstream) = self.upstreams.get_mut(id) else { return };
-        upstream.out.keeps = keeps;
-        if upstream.role != role {
-            upstream.role = role;
-            self.leases += 1;
+        if let Some(upstream) = self.upstreams.get_mut(upstream_id) {
+            upstream.out.keeps = keeps;
         }
+        Ok(upstream_id)
+    }
+
+    /// Makes another one of this kind, so that the next client need not wait for a connect.
+    fn keep_ready(&mut self, now: Time, like: UpstreamId) {
+        let Some(key) = self.upstreams.get(like).map(|upstream| upstream.key) else { return };
+        let min = self.settings.limits.leases_min;
+        while self.roles.spares(&key).take(min).count() < min
+            && self.roles.spare_count() < SPARES_MAX
+            && self.roles.leases + self.roles.spare_count() < self.settings.limits.leases_max
+            && let Some(upstream_id) = self.new_upstream(key, Role::Spare(now))
+        {
+            self.connect(now, upstream_id);
+        }
+    }
+
+    /// Nobody wanted this idle connection for a while. What is to be kept ready is asked whether it still is one, the others go.
+    pub(crate) fn spare_due(&mut self, now: Time, upstream_id: UpstreamId) {
+        let Some(upstream) = self.upstreams.get(upstream_id) else { return };
+        let key = upstream.key;
+        if !upstream.inflight.is_empty() {
+            return self.lose_upstream(now, upstream_id, "gave no answer to PING", true);
+        }
+        let min = self.settings.limits.leases_min;
+        let more = self.roles.spares(&key).take(min + 1).count() > min;
+        if more || self.draining || key.db != self.settings.node.db {
+            return self.remove_upstream(upstream_id);
+        }
+        self.set_role(upstream_id, Role::Spare(now));
+        self.ask_whether_alive(now, upstream_id);
+    }
+
+    /// An idle connection of this key that can be used at once.
+    pub(crate) fn spare(&self, key: &UpstreamKey) -> Option<UpstreamId> {
+        let fits = |id: &UpstreamId| {
+            self.upstreams.get(*id).is_some_and(|up| up.is_ready() && up.inflight.is_empty())
+        };
+        self.roles.spares(key).find(fits)
     }
 
     /// Whether this connection can be used already.
     pub(crate) fn way_of(&mut self, now: Time, upstream_id: UpstreamId) -> Way {
         match self.availability(now, upstream_id) {
-            Availability::Ready(upstream) => Way::Ready(upstream),
+            Availability::Ready(upstream) => {
+                self.keep_ready(now, upstream);
+                Way::Ready(upstream)
+            }
             Availability::Wait(upstream) => Way::Hold(Hold::Upstream(upstream)),
             Availability::Down(error) => {
                 self.remove_upstream(upstream_id);
@@ -129,7 +188,7 @@ impl Engine {
     }
 
     fn set_lease(&mut self, id: ClientId, upstream_id: UpstreamId) {
-        self.take_spare(upstream_id, Role::Leased(id));
+        self.forget_lease_waiter(id);
         let lease = self.clients.get_mut(id).map(|client| {
             client.lease.get_or_insert_with(|| alloc::boxed::Box::new(Lease::new(State::Once)))
         });
@@ -139,14 +198,8 @@ impl Engine {
     }
 
     /// All are taken: the client waits its turn, but not for ever.
-    pub(crate) fn wait_for_lease(&mut self, now: Time, id: ClientId) -> Way {
-        let since = match self.lease_waiters.iter().position(|(waiter, _)| *waiter == id) {
-            Some(at) => self.lease_waiters[at].1,
-            None => {
-                self.lease_waiters.push_back((id, now));
-                now
-            }
-        };
+    fn wait_for_lease(&mut self, now: Time, id: ClientId) -> Way {
+        let since = self.lease_waiters.enter(id, now);
         let patience_ms = self.patience_ms();
         if now < since.plus_ms(patience_ms) {
             return Way::Hold(Hold::Lease);
@@ -165,36 +218,40 @@ impl Engine {
 
     /// When the first of those that wait for a connection has waited long enough.
     pub(crate) fn lease_wait_ends(&self) -> Option<Time> {
-        let (_, since) = self.lease_waiters.front()?;
+        let (_, since) = self.lease_waiters.iter().next()?;
         Some(since.plus_ms(self.patience_ms()))
     }
 
     /// Whether somebody waits for a connection of its own and there is room.
     pub(crate) fn lease_is_free(&self) -> bool {
-        !self.lease_waiters.is_empty() && self.leases < self.settings.limits.leases_max
+        !self.lease_waiters.is_empty() && self.roles.leases < self.settings.limits.leases_max
     }
 
     /// Lets those look again that wait: the first ones while there is room, and those whose patience ends.
     pub(crate) fn wake_lease_waiters(&mut self, now: Time) {
-        let room = self.settings.limits.leases_max.saturating_sub(self.leases);
+        let mut room = self.settings.limits.leases_max.saturating_sub(self.roles.leases);
         let patience_ms = self.patience_ms();
-        for (index, (id, since)) in self.lease_waiters.iter().enumerate() {
-            let woken = index < room || since.plus_ms(patience_ms) <= now;
-            if !woken {
+        let mut elsewhere = Vec::new();
+        for (id, since) in self.lease_waiters.iter() {
+            if room == 0 && since.plus_ms(patience_ms) > now {
                 break;
             }
-            if let Some(client) = self.clients.get_mut(*id)
-                && client.hold == Hold::Lease
-                && !client.queued
-            {
-                client.queued = true;
-                self.resume.push_back(*id);
+            match self.clients.get_mut(id).filter(|client| client.hold == Hold::Lease) {
+                Some(client) => {
+                    room = room.saturating_sub(1);
+                    if !core::mem::replace(&mut client.queued, true) {
+                        self.resume.push_back(id);
+                    }
+                }
+                // It waits for something else by now, and must not keep others from their turn.
+                None => elsewhere.push(id),
             }
         }
+        elsewhere.into_iter().for_each(|id| self.forget_lease_waiter(id));
     }
 
     pub(crate) fn forget_lease_waiter(&mut self, id: ClientId) {
-        self.lease_waiters.retain(|(waiter, _)| *waiter != id);
+        self.lease_waiters.forget(id);
     }
 
     /// Writes a request to a client's own connection, and takes its place.
@@ -216,6 +273,8 @@ impl Engine {
         self.stats.requests += 1;
         self.stats.command(command).calls += 1;
         let Some(upstream) = self.upstreams.get_mut(upstream_id) else { return };
+        // What waited there before is over.
+        upstream.no_reply_before = None;
         let at = upstream.append(&mut self.pool, frame);
         let owner = Owner::Client { id, seq, silent };
         upstream.inflight.push(Run::new(owner, 1, command, now, at));
@@ -233,25 +292,23 @@ impl Engine {
         };
         // With nothing sent only its greeting was answered; what it is for comes now.
         if lease.sent > 0 && matches!(lease.state, State::Once | State::Ending) {
-            let unclean = lease.unclean;
+            let selected = lease.db_after.filter(|_| lease.done);
+            let unclean = lease.unclean || selected.is_some_and(|db| db != client.db);
             client.lease = None;
+            client.db = selected.unwrap_or(client.db);
             self.give_back(now, upstream_id, unclean);
         }
     }
 
     /// Nobody has this connection any more: it serves the next client, or goes.
     pub(crate) fn give_back(&mut self, now: Time, upstream_id: UpstreamId, unclean: bool) {
-        let is_spare = |up: &crate::upstream::Upstream| matches!(up.role, Role::Spare(_));
-        let spares = self.upstreams.iter().filter(|(_, up)| is_spare(up)).count();
-        let keeps = !unclean && spares < SPARES_MAX;
+        let keeps = !unclean && self.roles.spare_count() < SPARES_MAX;
         let Some(upstream) = self.upstreams.get_mut(upstream_id) else { return };
         if !keeps || !upstream.inflight.is_empty() || upstream.stall.is_some() {
             return self.remove_upstream(upstream_id);
         }
         upstream.no_reply_before = None;
-        if core::mem::replace(&mut upstream.role, Role::Spare(now)).is_private() {
-            self.leases -= 1;
-        }
+        self.set_role(upstream_id, Role::Spare(now));
         self.wake_lease_waiters(now);
     }
 

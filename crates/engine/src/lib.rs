@@ -72,6 +72,8 @@ pub mod tracking;
 mod transaction;
 mod transfer;
 pub mod upstream;
+mod waiters;
+mod whole;
 
 pub use engine::{Action, Engine, Notice};
 pub use ids::{ClientId, NodeId, UpstreamId};

@@ -279,6 +279,7 @@ impl Engine {
         {
             upstream.progress_at = upstream.progress_at.max(stall.progress_at);
             self.actions.push_back(Action::ReadUpstream(stalled, true));
+            self.schedule(stalled);
             self.wake_waiters(stalled);
         }
     }

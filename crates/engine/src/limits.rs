@@ -125,5 +125,9 @@ pub const RELINK_MS: u64 = 20;
 /// The wait before a topic is asked for again that a server refused, or that belongs to nobody just now.
 pub const RELINK_REFUSED_MS: u64 = 500;
 
+/// A transaction in one packet goes over the shared connection if it has no more bytes than this. A longer one would keep the others there
+/// waiting, and goes over a connection of its own.
+pub const WHOLE_BYTES_MAX: usize = 64 << 10;
+
 /// Commands that are kept of a transaction before its first key, in bytes. At the bound the next one is refused, and so is EXEC.
 pub const UNSENT_BYTES_MAX: usize = 1 << 20;

@@ -29,8 +29,9 @@ use crate::time::Time;
 use crate::topology::Place;
 use crate::topology::slots::parse_redirect;
 use crate::upstream::UpstreamKey;
-use crate::upstream::inflight::{OwnCommand, Owner, Run};
+use crate::upstream::inflight::{Bond, OwnCommand, Owner, Run};
 use crate::upstream::{Lane, Role, Upstream};
+use crate::whole;
 use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -48,7 +49,7 @@ enum Redirect {
 }
 
 /// How a server says that it does not know a script.
-const NOSCRIPT: &[u8] = b"-NOSCRIPT ";
+pub(crate) const NOSCRIPT: &[u8] = b"-NOSCRIPT ";
 
 /// Whether a redirect came over a client's own connection, and what becomes of it then.
 enum Leased {
@@ -77,6 +78,9 @@ pub(crate) struct Parked {
     owner: Owner,
     command: Option<CommandId>,
     bytes: Vec<u8>,
+    /// What stands behind it in its transaction, up to EXEC, if it is the first of one that came whole: `bytes` has all of it, and `at` counts
+    /// from its begin.
+    rest: Vec<Run>,
     tries: u8,
     target: Target,
     /// Who was named as the owner of its place. A table that was asked for meanwhile may be older than that, and those behind it are
@@ -151,7 +155,12 @@ impl Engine {
             self.redirect_streamed(now, id, run, reply);
             return true;
         }
-        let Some(bytes) = request_of(upstream, run, run.done) else { return false };
+        let bytes = match run.bond {
+            Bond::None => request_of(upstream, run, run.done),
+            _ if whole::begins_again(run, reply) => whole::bytes_behind_multi(upstream, run),
+            _ => return self.end_whole(now, id, run, reply),
+        };
+        let Some(bytes) = bytes else { return false };
         let key = upstream.key;
         let untaught = reply.starts_with(NOSCRIPT);
         let is_lease = self.upstreams.get(id).is_some_and(|up| matches!(up.role, Role::Leased(_)));
@@ -164,6 +173,10 @@ impl Engine {
             Leased::Answered => return true,
         };
         let Some(upstream) = self.upstreams.get_mut(id) else { return true };
+        let rest = match run.bond {
+            Bond::None => Vec::new(),
+            _ => behind_first(upstream.inflight.disown_transaction()),
+        };
         upstream.inflight.answered(1);
         self.stats.redirects += 1;
         let said = said(reply);
@@ -184,6 +197,7 @@ impl Engine {
                 owner: run.owner,
                 command: run.command,
                 bytes,
+                rest,
                 tries: run.tries.saturating_add(1),
                 target,
                 named,
@@ -212,7 +226,7 @@ impl Engine {
         let Owner::Client { seq, .. } = run.owner else { return Leased::No };
         let places = self.clients.get(client).map(|client| &client.places);
         let first = places.is_some_and(|places| places.open() == 1 && places.is_last(seq));
-        match self.lease_redirected(client, first, reply) {
+        match self.lease_redirected(client, first, run.command, reply) {
             None => Leased::Again,
             Some(instead) => {
                 self.believe(id, reply);
@@ -223,7 +237,7 @@ impl Engine {
     }
 
     /// What a server says of a slot is believed, so that the next request goes right.
-    fn believe(&mut self, id: UpstreamId, reply: &[u8]) {
+    pub(crate) fn believe(&mut self, id: UpstreamId, reply: &[u8]) {
         let Some(node) = self.upstreams.get(id).map(|upstream| upstream.key.node) else { return };
         let pool = self.nodes.get(node).map_or(0, |node| node.pool);
         self.want_topology(pool);
@@ -234,7 +248,13 @@ impl Engine {
     }
 
     /// It is an error as others are.
-    fn pass_error(&mut self, now: Time, id: UpstreamId, run: &Run, reply: &[u8]) -> bool {
+    pub(crate) fn pass_error(
+        &mut self,
+        now: Time,
+        id: UpstreamId,
+        run: &Run,
+        reply: &[u8],
+    ) -> bool {
         if let Some(upstream) = self.upstreams.get_mut(id) {
             upstream.inflight.answered(1);
         }
@@ -270,6 +290,7 @@ impl Engine {
                 (Target::Place(Place { pool, slot }), Some(node), at_once_ms)
             }
             // Between MULTI and EXEC there is no ASKING.
+            Redirect::Ask(_) if run.bond != Bond::None => (again, None, later_ms),
             Redirect::Ask(_)
                 if leased && self.client_of(run.owner).is_some_and(|id| self.is_queueing(id)) =>
             {
@@ -334,6 +355,7 @@ impl Engine {
         self.leave_parked_lease(parked);
         let error = reject::gave_up(parked.tries, &parked.said);
         self.answer_owner(now, parked.owner, &error);
+        self.give_up_rest(&parked.rest, &error);
     }
 
     /// Gives a reply of the proxy's own to whoever waits for it.
@@ -462,6 +484,7 @@ impl Engine {
                 }
                 self.leave_parked_lease(parked);
                 self.answer_owner(now, parked.owner, &error);
+                self.give_up_rest(&parked.rest, &error);
                 None
             }
         }
@@ -486,11 +509,18 @@ impl Engine {
         if let Target::Asking(_) = parked.target {
             self.say_own(now, id, OwnCommand::Asking, &[b"ASKING"]);
         }
+        let bond = if parked.rest.is_empty() { Bond::None } else { Bond::First };
+        if bond == Bond::First {
+            self.say_own(now, id, OwnCommand::Multi, &[b"MULTI"]);
+        }
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
         let (owner, command, tries, until) =
             (parked.owner, parked.command, parked.tries, parked.until);
         let at = upstream.append(&mut self.pool, &parked.bytes);
-        upstream.inflight.push(Run { tries, until, ..Run::new(owner, 1, command, now, at) });
+        upstream.inflight.push(Run { tries, until, bond, ..Run::new(owner, 1, command, now, at) });
+        for run in &parked.rest {
+            upstream.inflight.push(Run { at: at + run.at, sent_at: now, ..*run });
+        }
         self.touch_upstream(id);
     }
 
@@ -579,7 +609,7 @@ impl Engine {
         one: Run,
     ) -> Result<Parked, Run> {
         let Some(upstream) = self.upstreams.get(id) else { return Err(one) };
-        if matches!(run.owner, Owner::Own(_)) {
+        if matches!(run.owner, Owner::Own(_)) || run.bond != Bond::None {
             return Err(one);
         }
         let Some((at, bytes)) = find_request(upstream, run, run.done + index) else {
@@ -601,6 +631,7 @@ impl Engine {
             owner: one.owner,
             command: run.command,
             bytes,
+            rest: Vec::new(),
             tries: run.tries.saturating_add(1),
             target: Target::Place(place),
             named: None,
@@ -622,6 +653,19 @@ fn reads(run: &Run) -> bool {
     run.command.is_some_and(|command| command.row().flags.has(crate::command::Flags::READONLY))
 }
 
+/// The runs of a transaction without its first command, counted from where that stands.
+fn behind_first(mut runs: Vec<Run>) -> Vec<Run> {
+    let begin = runs.first().map_or(0, |run| run.at);
+    if let Some(first) = runs.first_mut() {
+        *first = Run { count: first.count - 1, done: 1, bond: Bond::Later, ..nth(first, 1) };
+    }
+    runs.retain(|run| run.count > 0);
+    for run in &mut runs {
+        (run.at, run.tries) = (run.at - begin, 0);
+    }
+    runs
+}
+
 /// The run of the `index`-th request of `run` alone.
 fn nth(run: &Run, index: u32) -> Run {
     let mut owner = run.owner;
@@ -639,7 +683,7 @@ fn request_of(upstream: &Upstream, run: &Run, skip: u32) -> Option<Vec<u8>> {
 }
 
 /// The same with its position.
-fn find_request(upstream: &Upstream, run: &Run, skip: u32) -> Option<(u64, Vec<u8>)> {
+pub(crate) fn find_request(upstream: &Upstream, run: &Run, skip: u32) -> Option<(u64, Vec<u8>)> {
     let limits = RequestLimits {
         bulk_bytes_max: Limits::default().bulk_bytes_max.max(u64::from(u32::MAX)),
         ..RequestLimits::default()

@@ -38,6 +38,8 @@ pub const DISCARD_WITHOUT_MULTI: &str = "ERR DISCARD without MULTI";
 pub const NESTED_MULTI: &str = "ERR MULTI calls can not be nested";
 /// WATCH inside of a transaction.
 pub const WATCH_INSIDE: &str = "ERR WATCH inside MULTI is not allowed";
+/// What a server refuses between MULTI and EXEC.
+pub const NO_MULTI: &str = "ERR Command not allowed inside a transaction";
 /// EXEC when a command before it was refused.
 pub const EXECABORT: &str = "EXECABORT Transaction discarded because of previous errors.";
 /// EXEC with arguments ends the transaction (`rejectCommand` in Redis' server.c).

@@ -12,6 +12,7 @@
 //! Invariant: bytes are consumed exactly up to the end of the last whole reply, or up to what was cut through.
 
 use crate::client::Client;
+use crate::command::ids::EXEC;
 use crate::engine::Engine;
 use crate::ids::{ClientId, MergeId, UpstreamId};
 use crate::limits::{
@@ -64,6 +65,7 @@ impl Engine {
             self.lose_upstream(now, id, &cause, true);
         }
         self.after_replies(now, id);
+        self.schedule(id);
     }
 
     /// Takes in what is whole; returns the bytes done with.
@@ -133,6 +135,7 @@ impl Engine {
             let Some(run) = upstream.inflight.front().copied() else {
                 return Err(unasked(&input[pos..]));
             };
+            let begins = upstream.forwarded == 0;
             match next_piece(upstream, &mut self.stats, run.command, watch, &input[pos..])? {
                 Piece::Nothing => return Ok(pos),
                 Piece::Redirect(bytes) => {
@@ -165,6 +168,9 @@ impl Engine {
                     upstream.inflight.answered(count);
                     let waited = now.since(run.sent_at) * u64::from(count);
                     self.stats.command(run.command).usec += waited;
+                    if begins && run.command == Some(EXEC) {
+                        self.exec_answered(client, &input[pos..]);
+                    }
                     let end = pos + bytes;
                     if count > 0 {
                         self.deliver(client, seq, count, silent, &input[pos..end]);
@@ -352,6 +358,7 @@ impl Engine {
             Err(cause) => self.lose_upstream(now, id, &cause, true),
         }
         self.after_replies(now, id);
+        self.schedule(id);
     }
 
     /// What follows a batch of replies: an upstream that has done its work goes.

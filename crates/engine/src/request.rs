@@ -94,7 +94,14 @@ impl Engine {
                 Stop::Fault(error) => Step::Fault(error),
                 Stop::Slow(request) => {
                     let end = pos + request.len as usize;
-                    let step = self.dispatch(now, id, &input[pos..end], &request);
+                    let step = match self.forward_whole(now, id, &input[pos..], &request) {
+                        Some(Ok(used)) => {
+                            pos += used;
+                            continue;
+                        }
+                        Some(Err(step)) => step,
+                        None => self.dispatch(now, id, &input[pos..end], &request),
+                    };
                     if step == Step::Done {
                         pos = end;
                     }
@@ -297,7 +304,7 @@ impl Engine {
     }
 
     /// Whether this is a CLUSTER command that the proxy answers: those of several servers would lead clients past it.
-    fn hides_cluster(&self, id: Option<CommandId>) -> bool {
+    pub(crate) fn hides_cluster(&self, id: Option<CommandId>) -> bool {
         let rows = CLUSTER.index()..=CLUSTER.index() + usize::from(CLUSTER.row().subcommand_count);
         id.is_some_and(|id| rows.contains(&id.index()))
             && (!self.is_one() || self.settings.facade.on)
@@ -414,7 +421,7 @@ pub(crate) fn conn_for(client: &Client, lane: Lane) -> u16 {
 }
 
 /// How many more requests this client may have unanswered.
-fn room(client: &Client, limits: &Limits) -> u32 {
+pub(crate) fn room(client: &Client, limits: &Limits) -> u32 {
     if client.out.pending() + client.places.ready_bytes() > limits.client_out_high_bytes {
         return 0;
     }

@@ -12,20 +12,19 @@ use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::limits::RETIRED_MAX;
 use crate::peers;
-use crate::upstream::Role;
+use crate::upstream::{Role, Upstream};
 use alloc::vec::Vec;
 
 impl Engine {
     /// An upstream that a slow client holds up takes no new requests of others.
     pub(crate) fn retire_if_stalled(&mut self, id: UpstreamId, client: ClientId) {
-        let retired = self.upstreams.iter().filter(|(_, up)| up.role == Role::Retired).count();
-        let Some(upstream) = self.upstreams.get_mut(id) else { return };
-        if retired < RETIRED_MAX
+        let Some(upstream) = self.upstreams.get(id) else { return };
+        if self.roles.retired < RETIRED_MAX
             && upstream.role == Role::Shared
             && upstream.stall.is_some_and(|stall| stall.client != client)
         {
-            upstream.role = Role::Retired;
             let key = upstream.key;
+            self.set_role(id, Role::Retired);
             self.unlist(&key);
             self.wake_waiters(id);
         }
@@ -67,15 +66,28 @@ impl Engine {
 
     /// No new request goes over this connection; it is closed when it owes nothing.
     pub(crate) fn retire(&mut self, id: UpstreamId) {
-        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        let Some(upstream) = self.upstreams.get(id) else { return };
+        let key = upstream.key;
         if upstream.role == Role::Shared {
-            upstream.role = Role::Retired;
-            let key = upstream.key;
+            self.set_role(id, Role::Retired);
             self.unlist(&key);
         }
         self.wake_waiters(id);
-        if self.upstreams.get(id).is_some_and(|up| up.inflight.is_empty() || !up.is_ready()) {
+        // Nobody waits for what an idle one is asked.
+        let is_done = |up: &Upstream| {
+            up.inflight.is_empty() || !up.is_ready() || matches!(up.role, Role::Spare(_))
+        };
+        if self.upstreams.get(id).is_some_and(is_done) {
             self.remove_upstream(id);
         }
+    }
+
+    /// This connection serves somebody else from now on.
+    pub(crate) fn set_role(&mut self, id: UpstreamId, role: Role) {
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        let before = core::mem::replace(&mut upstream.role, role);
+        self.roles.leave(id, &upstream.key, before);
+        self.roles.enter(id, &upstream.key, role);
+        self.schedule(id);
     }
 }

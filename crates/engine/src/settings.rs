@@ -205,6 +205,9 @@ pub struct Limits {
     /// Connections that clients of this worker have of their own (transactions, blocking commands). At it a further one waits its turn, and
     /// gets an error after the request timeout.
     pub leases_max: usize,
+    /// Idle connections that are kept ready for the next of them, at each server that had one: in the database that clients begin in they
+    /// stay, in others they go when nobody wanted them for a while. Together with the other idle ones at most `limits::SPARES_MAX`.
+    pub leases_min: usize,
     /// Upstreams of this worker to one server (databases × protocols, large requests). At it a further one is refused with an error.
     pub upstreams_max: usize,
     /// Shared connections of this worker to one server, for each protocol and database in use; 1 at least. Clients are spread evenly over
@@ -289,6 +292,7 @@ impl Default for Limits {
             large_request_bytes: 256 << 10,
             large_transfers_max: 16,
             leases_max: 1_024,
+            leases_min: 0,
             upstreams_max: 256,
             shared_conns: 1,
             bulk_bytes_max: 512 << 20,

@@ -1,9 +1,16 @@
 //! What happens because time passes.
 //!
-//! There are few things to time (upstreams are few, clients are swept once in a while), so the next deadline is found by looking at
-//! all of them; a timer wheel would cost more than it saves.
+//! There are few things to time, and most are found by looking; clients are swept once in a while. Upstreams may be thousands (each blocked
+//! client has one), so they stand in order of the time when each is to be looked at. That time may be before its deadline, which mostly
+//! moves away as bytes come: it is set anew when it has come, and not with every byte.
 //!
-//! Invariant: after `handle_timeout(now)` nothing is due at `now`.
+//! ```text
+//!   written, read, connected… ─▶ schedule: earlier than before? ─▶ deadlines ── time has come ─▶ due? ─ yes ─▶ upstream_due
+//!                                                                     ▲                            └ no ─┐
+//!                                                                     └────────── its deadline now ◀─────┘
+//! ```
+//! Invariant: after `handle_timeout(now)` nothing is due at `now`; and what is due at some time stands in `deadlines` by then, unless it
+//! still waits to be sent in this turn.
 
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
@@ -12,6 +19,7 @@ use crate::time::Time;
 use crate::upstream::inflight::OwnCommand;
 use crate::upstream::{Role, State};
 use alloc::format;
+use alloc::vec::Vec;
 
 impl Engine {
     /// When [`Self::handle_timeout`] must be called at the latest; `None`: not before something else happens.
@@ -30,10 +38,14 @@ impl Engine {
             self.subscriptions_at(),
             self.caches.look_at,
         ];
-        let upstreams =
-            self.upstreams.iter().filter_map(|(_, up)| up.deadline(&self.settings.timeouts));
+        let upstreams = self.deadlines.first().map(|(at, _)| *at);
         let pause = self.pause.map(|pause| pause.until).into_iter().chain(self.lease_wait_ends());
-        upstreams.chain(pause).chain(self.sweep_at()).chain(topology.into_iter().flatten()).min()
+        upstreams
+            .into_iter()
+            .chain(pause)
+            .chain(self.sweep_at())
+            .chain(topology.into_iter().flatten())
+            .min()
     }
 
     fn sweep_at(&self) -> Option<Time> {
@@ -47,14 +59,9 @@ impl Engine {
         if self.pause.is_some_and(|pause| now >= pause.until) {
             self.end_pause();
         }
-        let mut due: Option<alloc::vec::Vec<UpstreamId>> = None;
-        for (id, upstream) in self.upstreams.iter() {
-            if upstream.deadline(&self.settings.timeouts).is_some_and(|at| at <= now) {
-                due.get_or_insert_default().push(id);
-            }
-        }
-        for id in due.unwrap_or_default() {
+        for id in self.take_due(now) {
             self.upstream_due(now, id);
+            self.schedule(id);
         }
         if !self.is_one() {
             self.topology_due(now);
@@ -70,6 +77,55 @@ impl Engine {
             self.swept_at = now;
             self.sweep(now);
         }
+    }
+
+    /// Whose deadline has come; none of them is looked at again by itself.
+    fn take_due(&mut self, now: Time) -> Vec<UpstreamId> {
+        let mut due = Vec::new();
+        while let Some((_, id)) = self.deadlines.first().copied().filter(|(at, _)| *at <= now) {
+            self.deadlines.pop_first();
+            let Some(upstream) = self.upstreams.get_mut(id) else { continue };
+            upstream.wake_at = None;
+            match upstream.deadline(&self.settings.timeouts) {
+                Some(at) if at <= now => due.push(id),
+                _ => self.schedule(id),
+            }
+        }
+        due
+    }
+
+    /// Something happened to this upstream: it is looked at not after its deadline.
+    #[inline]
+    pub(crate) fn schedule(&mut self, id: UpstreamId) {
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        let Some(at) = upstream.deadline(&self.settings.timeouts) else { return };
+        if upstream.wake_at.is_some_and(|wake_at| wake_at <= at) {
+            return;
+        }
+        let before = upstream.wake_at.replace(at);
+        self.forget_deadline(id, before);
+        self.deadlines.insert((at, id));
+    }
+
+    /// This upstream is not looked at at this time.
+    pub(crate) fn forget_deadline(&mut self, id: UpstreamId, wake_at: Option<Time>) {
+        if let Some(at) = wake_at {
+            self.deadlines.remove(&(at, id));
+        }
+    }
+
+    /// Checks the invariant; for debug builds.
+    pub(crate) fn check_deadlines(&self) {
+        for (id, upstream) in self.upstreams.iter().filter(|(_, up)| !up.out.dirty) {
+            if let Some(at) = upstream.deadline(&self.settings.timeouts) {
+                let wake_at = upstream.wake_at.filter(|wake_at| *wake_at <= at);
+                assert!(wake_at.is_some(), "nobody looks at {:?} in time", upstream.key);
+            }
+            let listed = upstream.wake_at.is_none_or(|at| self.deadlines.contains(&(at, id)));
+            assert!(listed, "a deadline that is not listed");
+        }
+        let woken = self.upstreams.iter().filter(|(_, up)| up.wake_at.is_some()).count();
+        assert_eq!(self.deadlines.len(), woken, "deadlines of what is gone");
     }
 
     fn topology_due(&mut self, now: Time) {
@@ -92,7 +148,7 @@ impl Engine {
             State::Greeting(_) => self.fail_upstream(now, id, "the greeting timed out", None),
             State::Ready => match (upstream.stall, upstream.role) {
                 (Some(stall), _) => self.stall_due(now, id, stall.client),
-                (None, Role::Spare(_)) => self.remove_upstream(id),
+                (None, Role::Spare(_)) => self.spare_due(now, id),
                 (None, _) if upstream.key.lane == crate::upstream::Lane::Peer => {
                     self.lose_upstream(now, id, "gave no answer", true);
                 }

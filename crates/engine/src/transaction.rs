@@ -12,6 +12,7 @@
 //!   EXEC               over the same connection, which is free again with the reply
 //! ```
 //! What can only be answered by the proxy (CLIENT, HELLO) or needs more state (SUBSCRIBE) is refused inside, and EXEC is EXECABORT then.
+//! SELECT is the server's, and when EXEC was done the client is in that database.
 //!
 //! A lost connection takes the transaction along: what follows gets the error, EXEC is EXECABORT. Of watched keys the next MULTI tells it. When the
 //! watched keys moved to another node EXEC answers null, as if they had changed: the client begins again and finds them.
@@ -21,7 +22,8 @@
 //! Invariant: a client whose lease is `Queueing` without an upstream has nothing at any server.
 
 use crate::client::Hold;
-use crate::command::{CommandId, ids};
+use crate::command::{CommandId, Flags, ids};
+use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
 use crate::lease::{Lease, State, Way as LeaseWay};
@@ -142,15 +144,19 @@ impl Engine {
 
     /// A request of a client that has a lease. `None`: it is not concerned.
     pub(crate) fn in_lease(&mut self, now: Time, wish: &Wish<'_>, way: Way) -> Option<Step> {
-        if wish.row == Some(ids::RESET) {
-            self.drop_lease(wish.id);
-            return None;
-        }
         if wish.row == Some(ids::QUIT) {
             return None;
         }
         let client = self.clients.get(wish.id)?;
         let open = client.places.open() > 0;
+        if wish.row == Some(ids::RESET) {
+            if open {
+                // With the connection the replies would go that are still to come over it.
+                return Some(Step::Hold(Hold::Drained));
+            }
+            self.drop_lease(wish.id);
+            return None;
+        }
         match &client.lease.as_ref()?.state {
             // Its own connection may still be busy: what comes next must not overtake that.
             State::Once | State::Ending if open => Some(Step::Hold(Hold::Drained)),
@@ -271,11 +277,50 @@ impl Engine {
             Ok(place) => place,
             Err(refusal) => return self.refuse_inside(wish, refusal),
         };
+        let selected = match self.selected_inside(now, wish) {
+            Ok(selected) => selected,
+            Err(step) => return step,
+        };
         let bound = self.clients.get(wish.id).and_then(|client| client.lease.as_ref()?.upstream);
-        match (bound, place) {
+        let step = match (bound, place) {
             (Some(_), _) if self.is_placed(wish.id) => self.queue(now, wish),
             (_, Some(place)) => self.bind(now, wish, place),
             (_, None) => self.keep_unsent(wish),
+        };
+        if let (Step::Done, Some(db)) = (&step, selected)
+            && let Some(lease) = self.clients.get_mut(wish.id).and_then(|c| c.lease.as_mut())
+        {
+            lease.db_after = Some(db);
+        }
+        step
+    }
+
+    /// The database that a SELECT in a transaction leads to when EXEC comes; `None`: it is no SELECT, or will be an error of the server's.
+    /// Nobody looks into the answer to EXEC, which may be large, so it is found out before.
+    fn selected_inside(&mut self, now: Time, wish: &Wish<'_>) -> Result<Option<u32>, Step> {
+        let (Some(ids::SELECT), [_, db]) = (wish.row, wish.args) else { return Ok(None) };
+        let db = resp::number::parse_i64(db).filter(|db| i32::try_from(*db).is_ok());
+        let Some(db) = db.and_then(|db| u32::try_from(db).ok()) else { return Ok(None) };
+        let Some(client) = self.clients.get(wish.id) else { return Err(Step::Gone) };
+        if self.router.has_cluster() || db == client.db {
+            return Ok((db == client.db).then_some(db));
+        }
+        let protocol = client.protocol;
+        match self.probe(now, protocol, db, wish.id) {
+            Availability::Ready(_) => Ok(Some(db)),
+            Availability::Wait(upstream) => Err(Step::Hold(Hold::Upstream(upstream))),
+            Availability::Down(_) if self.forget_refused(protocol, db) => Ok(None),
+            Availability::Down(error) => {
+                self.mark_refused(wish.id);
+                Err(self.refuse_text(wish, |out| out.extend_from_slice(&error)))
+            }
+        }
+    }
+
+    /// The server's answer to EXEC begins: with an array it was done.
+    pub(crate) fn exec_answered(&mut self, id: ClientId, reply: &[u8]) {
+        if let Some(lease) = self.clients.get_mut(id).and_then(|client| client.lease.as_mut()) {
+            lease.done = reply.starts_with(b"*") && !reply.starts_with(b"*-");
         }
     }
 
@@ -284,12 +329,17 @@ impl Engine {
         let row = wish.row;
         let name = row.map_or("command", CommandId::name);
         match row {
-            Some(ids::PING | ids::ECHO | ids::INFO | ids::UNWATCH) => None,
+            Some(ids::PING | ids::ECHO | ids::INFO | ids::UNWATCH | ids::SELECT) => None,
             // The server's own errors, without harm to the transaction.
             Some(ids::MULTI | ids::WATCH) if self.is_placed(wish.id) => None,
             Some(ids::MULTI) => Some(Refusal::Text(reject::NESTED_MULTI)),
             Some(ids::WATCH) => Some(Refusal::Text(reject::WATCH_INSIDE)),
             Some(row) if way == Way::Leased && crate::blocking::blocks(row) => None,
+            _ if self.hides_cluster(row) => Some(Refusal::NotInside(name)),
+            // Known before the server is.
+            Some(row) if row.row().flags.has(Flags::NO_MULTI) && way == Way::Shared => {
+                Some(Refusal::Text(reject::NO_MULTI))
+            }
             _ => match way {
                 Way::Shared | Way::Control => None,
                 Way::Refused => Some(Refusal::Never(name)),
@@ -472,6 +522,7 @@ impl Engine {
         &mut self,
         id: ClientId,
         first: bool,
+        command: Option<CommandId>,
         reply: &[u8],
     ) -> Option<Vec<u8>> {
         let client = self.clients.get_mut(id)?;
@@ -483,8 +534,11 @@ impl Engine {
             State::Once | State::Watching | State::Queueing(_) if lease.sent == 1 && first => {
                 return None;
             }
-            State::Ending if lease.watched && moved => encode::null_array(&mut instead, protocol),
-            State::Ending if moved => reject::write(&mut instead, reject::EXECABORT),
+            // What was sent before it may still be on its way, and gets its own words.
+            State::Ending if moved && command == Some(ids::EXEC) => match lease.watched {
+                true => encode::null_array(&mut instead, protocol),
+                false => reject::write(&mut instead, reject::EXECABORT),
+            },
             state => {
                 if let State::Queueing(queueing) = state {
                     queueing.refused = true;
@@ -559,7 +613,6 @@ impl Engine {
 
     /// The client's own connection, if it takes another request now.
     fn lease_ready(&mut self, now: Time, wish: &Wish<'_>) -> Result<UpstreamId, Step> {
-        use crate::connect::Availability;
         let upstream = self.clients.get(wish.id).and_then(|client| client.lease.as_ref()?.upstream);
         let Some(upstream) = upstream else { return Err(Step::Gone) };
         match self.availability(now, upstream) {

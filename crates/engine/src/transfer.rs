@@ -139,11 +139,9 @@ impl Engine {
         let Some(client) = self.clients.get(id) else { return Err(TransferWait::Hold(Hold::No)) };
         let resp3 = client.protocol == Protocol::Resp3;
         let key = UpstreamKey { node, resp3, db: client.db, lane: Lane::Shared, conn: 0 };
-        let own = self.find_upstream(|up| up.role == Role::Transfer(id));
-        let spare = || self.find_upstream(|up| matches!(up.role, Role::Spare(_)) && up.key == key);
-        let upstream_id = match own.or_else(spare) {
+        let upstream_id = match self.transfer_of(id).or_else(|| self.spare(&key)) {
             Some(upstream) => upstream,
-            None if self.transfers() >= self.settings.limits.large_transfers_max => {
+            None if self.roles.transfers >= self.settings.limits.large_transfers_max => {
                 self.transfer_waiters.push_back(id);
                 return Err(TransferWait::Hold(Hold::TransferSlot));
             }
@@ -152,9 +150,7 @@ impl Engine {
                 None => return Err(TransferWait::Down(self.too_many_upstreams())),
             },
         };
-        if let Some(upstream) = self.upstreams.get_mut(upstream_id) {
-            upstream.role = Role::Transfer(id);
-        }
+        self.set_role(upstream_id, Role::Transfer(id));
         match self.availability(now, upstream_id) {
             Availability::Ready(upstream) => Ok(upstream),
             Availability::Wait(upstream) => Err(TransferWait::Hold(Hold::Upstream(upstream))),
@@ -198,15 +194,12 @@ impl Engine {
         }
     }
 
-    fn find_upstream(
-        &self,
-        is_it: impl Fn(&crate::upstream::Upstream) -> bool,
-    ) -> Option<UpstreamId> {
-        self.upstreams.iter().find(|(_, up)| is_it(up)).map(|(id, _)| id)
-    }
-
-    fn transfers(&self) -> usize {
-        self.upstreams.iter().filter(|(_, up)| matches!(up.role, Role::Transfer(_))).count()
+    /// The upstream that streams this client's large request.
+    fn transfer_of(&self, client: ClientId) -> Option<UpstreamId> {
+        let streams = |id: &UpstreamId| {
+            self.upstreams.get(*id).is_some_and(|up| up.role == Role::Transfer(client))
+        };
+        self.roles.owned(client).find(streams)
     }
 
     fn start_stream(
@@ -277,11 +270,10 @@ impl Engine {
             // It was answered before its end; the rest must still go there.
             return;
         }
-        let spares = self.upstreams.iter().filter(|(_, up)| matches!(up.role, Role::Spare(_)));
-        if spares.count() >= SPARES_MAX {
+        if self.roles.spare_count() >= SPARES_MAX {
             self.remove_upstream(id);
-        } else if let Some(upstream) = self.upstreams.get_mut(id) {
-            upstream.role = Role::Spare(now);
+        } else {
+            self.set_role(id, Role::Spare(now));
         }
         self.wake_transfer_waiter();
     }
@@ -290,7 +282,7 @@ impl Engine {
     /// request can have become whole meanwhile and go the ordinary way, or its client be gone.
     pub(crate) fn transfer_place_is_free(&self) -> bool {
         !self.transfer_waiters.is_empty()
-            && self.transfers() < self.settings.limits.large_transfers_max
+            && self.roles.transfers < self.settings.limits.large_transfers_max
     }
 
     /// A place among the transfers became free.
@@ -317,7 +309,7 @@ impl Engine {
 
     /// The transfer of a client that is gone: whatever was written is half a request, so the connection goes with it.
     pub(crate) fn drop_transfer_of(&mut self, client: ClientId) {
-        if let Some(id) = self.find_upstream(|up| up.role == Role::Transfer(client)) {
+        if let Some(id) = self.transfer_of(client) {
             self.remove_upstream(id);
         }
     }
@@ -335,7 +327,8 @@ impl Engine {
             self.actions.push_back(Action::CloseUpstream(id));
         }
         upstream.reset(&mut self.pool);
-        self.leases -= usize::from(upstream.role.is_private());
+        self.roles.leave(id, &upstream.key, upstream.role);
+        self.forget_deadline(id, upstream.wake_at);
         if let Role::Leased(client) = upstream.role {
             self.lease_gone(id, client);
         }

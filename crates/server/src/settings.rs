@@ -155,6 +155,7 @@ pub fn engine(config: &Config, index: usize) -> Settings {
             large_transfers_max: limits.large_transfers_max.div_ceil(workers),
             upstreams_max: limits.upstream_conns_max.div_ceil(workers),
             leases_max: limits.leases_max.div_ceil(workers),
+            leases_min: limits.leases_min,
             shared_conns: shared_conns(limits.conns_per_node, workers),
             bulk_bytes_max: limits.bulk_bytes_max as u64,
         },

@@ -10,9 +10,11 @@
 //! windows and by the upstream's high-water mark of unsent bytes.
 
 use crate::command::CommandId;
+use crate::command::ids::EXEC;
 use crate::ids::{ClientId, MergeId};
 use crate::time::Time;
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 /// A command that the proxy sends for itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +103,19 @@ pub struct Run {
     pub tries: u8,
     /// Until when it may be sent on; known from the first time on.
     pub until: Time,
+    /// Whether it stands in a transaction.
+    pub bond: Bond,
+}
+
+/// How a request belongs to others on its connection: a transaction that was written at once (`whole`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bond {
+    /// It does not.
+    None,
+    /// The run begins with the first command behind MULTI.
+    First,
+    /// Anything else in a transaction, MULTI and EXEC too.
+    Later,
 }
 
 impl Run {
@@ -113,7 +128,8 @@ impl Run {
         sent_at: Time,
         at: u64,
     ) -> Self {
-        Self { owner, count, command, sent_at, at, done: 0, tries: 0, until: Time::default() }
+        let (until, bond) = (Time::default(), Bond::None);
+        Self { owner, count, command, sent_at, at, done: 0, tries: 0, until, bond }
     }
 
     /// Takes `later` in if it continues this run.
@@ -137,7 +153,9 @@ impl Run {
             && self.command == later.command
             && self.sent_at == later.sent_at
             && self.tries == 0
-            && later.tries == 0;
+            && later.tries == 0
+            && self.bond == Bond::None
+            && later.bond == Bond::None;
         if joins {
             self.count += later.count;
         }
@@ -204,6 +222,29 @@ impl Inflight {
     #[inline]
     pub fn kept_from(&self) -> Option<u64> {
         self.runs.front().map(|run| run.at)
+    }
+
+    /// The EXEC of the transaction that the front run stands in.
+    pub fn end_of_transaction(&self) -> Option<&Run> {
+        self.runs.iter().find(|run| run.command == Some(EXEC))
+    }
+
+    /// Takes the runs of a transaction out, from the front one to EXEC. What the server still answers to them goes to nobody.
+    pub fn disown_transaction(&mut self) -> Vec<Run> {
+        let mut taken: Vec<Run> = Vec::new();
+        while taken.last().is_none_or(|run| run.command != Some(EXEC))
+            && let Some(run) = self.runs.pop_front()
+        {
+            taken.push(run);
+        }
+        for run in taken.iter().rev() {
+            let owner = Owner::Own(OwnCommand::Aside);
+            // Of the proxy's own each has its entry.
+            for _ in 0..run.count {
+                self.runs.push_front(Run::new(owner, 1, None, run.sent_at, run.at));
+            }
+        }
+        taken
     }
 
     /// Takes the front run out whole: the connection is gone and will not answer.

@@ -17,6 +17,7 @@
 pub mod backoff;
 pub mod greeting;
 pub mod inflight;
+pub(crate) mod roles;
 
 use crate::ids::{ClientId, NodeId};
 use crate::limits::{KEPT_BYTES_MAX, STALL_MIN_US};
@@ -185,6 +186,8 @@ pub struct Upstream {
     pub ready_at: Time,
     /// The server may take its time until then: the command under way waits for something (for ever: the end of time).
     pub no_reply_before: Option<Time>,
+    /// When it is looked at again: not after its deadline (`timers`).
+    pub(crate) wake_at: Option<Time>,
     /// Scripts that were loaded over this connection.
     pub(crate) scripts: BTreeSet<Digest>,
     /// Connections in a row that did not last (see `limits::SHORT_LIFE_US`).
@@ -215,6 +218,7 @@ impl Upstream {
             cause: String::new(),
             ready_at: Time::default(),
             no_reply_before: None,
+            wake_at: None,
             scripts: BTreeSet::new(),
             short_lives: 0,
         }

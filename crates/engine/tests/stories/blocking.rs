@@ -201,7 +201,7 @@ fn one_that_has_gone_before_its_connection_is_made_waits_for_nothing() {
 #[test]
 fn one_that_waits_is_sent_on_when_its_slot_moves() {
     let mut story = Story::warm_cluster();
-    story.client("a").says(["MULTI", "INCR a4", "EXEC"]);
+    story.client("a").says(["MULTI", "INCR a4"]).says("EXEC");
     story.node_conn("n1", 2).gets(["MULTI", "INCR a4"]).answers(["+OK", "+QUEUED"]);
     story.node_conn("n1", 2).gets("EXEC").answers("*1\r\n:1\r\n");
     story.client("b").says("BLPOP a4 0");

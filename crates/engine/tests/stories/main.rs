@@ -3,8 +3,10 @@
 //! A story that fails names its rule; what it says and expects is what goes over the wire. Files: one for each part of what
 //! the engine promises. Chance and partial traffic are the simulator's (`server/tests/sim`), a real server the end-to-end tests'.
 
+mod leases;
 mod tracking;
 mod transactions;
+mod whole;
 mod words;
 
 mod address_map;

@@ -25,15 +25,15 @@ fn each_answer_is_the_servers_and_others_go_on_meanwhile() {
 }
 
 #[test]
-fn a_whole_transaction_in_one_packet_is_between_what_stands_around_it() {
+fn a_transaction_of_its_own_is_between_what_stands_around_it() {
     let mut story = Story::new();
-    story.client("a").says(["SET k 0", "MULTI", "INCR k", "EXEC", "GET k"]);
+    story.client("a").says(["SET k 0", "MULTI", "PING", "EXEC", "GET k"]);
     story.conn(1).gets("SET k 0").gets_nothing().answers("+OK");
-    story.conn(2).gets(["MULTI", "INCR k", "EXEC"]).answers(["+OK", QUEUED]);
+    story.conn(2).gets(["MULTI", "PING", "EXEC"]).answers(["+OK", QUEUED]);
     story.conn(1).gets_nothing();
-    story.conn(2).answers("*1\r\n:1\r\n");
+    story.conn(2).answers("*1\r\n+PONG\r\n");
     story.conn(1).gets("GET k").answers("\"1\"");
-    story.client("a").gets(["+OK", "+OK", QUEUED, "*1\r\n:1\r\n", "\"1\""]);
+    story.client("a").gets(["+OK", "+OK", QUEUED, "*1\r\n+PONG\r\n", "\"1\""]);
 }
 
 #[test]
@@ -78,6 +78,15 @@ fn reset_and_a_client_that_goes_leave_nothing_half_done() {
     story.conn(3).gets("MULTI").answers("+OK");
     story.client("c").gets(["+OK", "+OK"]).is_closed();
     story.conn(3).is_closed();
+}
+
+#[test]
+fn reset_behind_a_transaction_in_one_packet_waits_for_its_replies() {
+    let mut story = Story::new();
+    story.client("a").says(["MULTI", "PING", "RESET", "EXEC"]);
+    story.conn(1).gets(["MULTI", "PING"]).is_open().answers(["+OK", QUEUED]);
+    story.conn(1).is_closed();
+    story.client("a").gets(["+OK", QUEUED, "+RESET", "-ERR EXEC without MULTI"]);
 }
 
 #[test]
@@ -182,6 +191,18 @@ fn a_slot_that_moves_in_the_middle_ends_in_an_error_and_never_in_half_of_it() {
 }
 
 #[test]
+fn a_slot_that_moves_behind_a_watch_is_told_to_each_in_its_place() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says("WATCH a4");
+    story.node_conn("n1", 2).gets("WATCH a4").answers("+OK");
+    story.client("a").gets("+OK").says(["MULTI", "INCR a4", "EXEC"]);
+    story.node_conn("n1", 2).gets(["MULTI", "INCR a4", "EXEC"]).answers("+OK");
+    story.node_conn("n1", 2).moved("a4", "n2").answers(ABORT);
+    let error = "-ERR respool: the keys of this transaction went to another node in its middle, nothing of it was done";
+    story.client("a").gets(["+OK", error, ABORT]);
+}
+
+#[test]
 fn watched_keys_that_moved_count_as_changed() {
     let mut story = Story::warm_cluster();
     story.client("a").says("WATCH a4");
@@ -260,13 +281,67 @@ fn a_watch_stays_with_the_database_of_its_key() {
     story.conn(1).is_closed();
 }
 
-#[test]
-fn a_million_cycles_need_one_connection() {
+/// A transaction with SELECT that ends so; returns the connection that the client's next request takes.
+fn after_select(end: &str, answer: &str) -> (Story, usize) {
     let mut story = Story::new();
-    for _ in 0..2_000 {
-        story.client("a").says(["MULTI", "EXEC"]);
-        story.conn(1).gets(["MULTI", "EXEC"]).answers(["+OK", "*0\r\n"]);
-        story.client("a").gets(["+OK", "*0\r\n"]);
+    story.client("a").says(["MULTI", "SELECT 3", "SET k 1"]);
+    story.conn(1).gets(["MULTI", "SELECT 3", "SET k 1"]).answers(["+OK", QUEUED, QUEUED]);
+    story.client("a").gets(["+OK", QUEUED, QUEUED]).says([end, "GET k"]);
+    story.conn(1).gets(end).gets_nothing().answers(answer);
+    story.client("a").gets(answer);
+    let conn = story.connects_made();
+    story.conn(conn).gets("GET k").answers("nil");
+    story.client("a").gets("nil");
+    (story, conn)
+}
+
+#[test]
+fn select_inside_counts_when_exec_was_done() {
+    let (mut story, conn) = after_select("EXEC", "*2\r\n+OK\r\n+OK\r\n");
+    assert_eq!(story.conn(conn).key().db, 3);
+    story.conn(1).is_closed();
+    for (end, answer) in [("EXEC", ABORT), ("DISCARD", "+OK"), ("EXEC", "*-1\r\n")] {
+        let (mut story, conn) = after_select(end, answer);
+        assert_eq!(story.conn(conn).key().db, 0, "{end} {answer}");
+        // It is as it was, and serves the next one.
+        story.client("b").says("MULTI");
+        story.conn(1).gets("MULTI");
     }
-    assert_eq!(story.connects_made(), 1);
+}
+
+#[test]
+fn select_inside_of_what_does_not_exist_is_the_servers_error() {
+    let mut story = Story::new();
+    story.server_says_to("SELECT 99", "-ERR DB index is out of range");
+    story.client("a").says(["MULTI", "SELECT 99", "SELECT x", "SELECT 3", "SELECT -1", "EXEC"]);
+    story.conn(1).gets(["MULTI", "SELECT 99", "SELECT x", "SELECT 3", "SELECT -1", "EXEC"]);
+    let done = "*4\r\n-ERR DB index is out of range\r\n-ERR value\r\n+OK\r\n-ERR DB\r\n";
+    story.conn(1).answers(["+OK", QUEUED, QUEUED, QUEUED, QUEUED, done]);
+    story.client("a").gets(["+OK", QUEUED, QUEUED, QUEUED, QUEUED, done]).says("GET k");
+    assert_eq!(story.server().gets("GET k").key().db, 3);
+}
+
+#[test]
+fn on_a_cluster_select_inside_is_the_servers_error() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says(["MULTI", "SELECT 1", "INCR b4", "EXEC"]);
+    story
+        .node_conn("n2", 2)
+        .gets(["MULTI", "SELECT 1", "INCR b4"])
+        .answers(["+OK", QUEUED, QUEUED]);
+    let done = "*2\r\n-ERR SELECT is not allowed in cluster mode\r\n:1\r\n";
+    story.node_conn("n2", 2).gets("EXEC").answers(done);
+    story.client("a").gets(["+OK", QUEUED, QUEUED, done]).says("GET b4");
+    story.node_conn("n2", 1).gets("GET b4");
+}
+
+#[test]
+fn what_no_server_takes_inside_is_refused_before_there_is_one() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says(["MULTI", "SAVE", "CLUSTER SLOTS", "EXEC"]).gets([
+        "+OK",
+        "-ERR Command not allowed inside a transaction",
+        "-ERR respool: 'cluster|slots' is not possible in a transaction, the proxy answers it and not the server",
+        ABORT,
+    ]);
 }

@@ -6,9 +6,10 @@
 use std::time::{Duration, Instant};
 
 use testkit::cluster::RedisCluster;
-use testkit::{Conn, Respool, wait};
+use testkit::frames::request;
+use testkit::{Conn, RedisServer, Respool, wait};
 
-use crate::setup::{RESPOOL, SOON, Stack};
+use crate::setup::{RESPOOL, SOON, Stack, direct};
 use crate::topology::{front, key_on};
 
 /// Both get the same answers to each of these lines.
@@ -22,13 +23,18 @@ fn alike(stack: &Stack, lines: &[&str]) {
         assert_eq!(through.ask(line), *expected, "{line} of {lines:?}");
     }
     assert_eq!(direct.ask("FLUSHALL"), "+OK\r\n");
-    // And in one packet.
-    let bytes: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
-    let mut pipelined = stack.connect();
-    pipelined.send(bytes.as_bytes()).expect("pipeline");
-    for (line, expected) in lines.iter().zip(&expected) {
-        let got = pipelined.reply().expect("a reply");
-        assert_eq!(String::from_utf8_lossy(&got), *expected, "{line} of {lines:?} in one packet");
+    // And in one packet, as lines and as libraries write them.
+    let inline: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
+    let words = |line: &&str| request(&line.split(' ').collect::<Vec<_>>());
+    let encoded: Vec<u8> = lines.iter().flat_map(words).collect();
+    for bytes in [inline.into_bytes(), encoded] {
+        assert_eq!(direct.ask("FLUSHALL"), "+OK\r\n");
+        let mut pipelined = stack.connect();
+        pipelined.send(&bytes).expect("pipeline");
+        for (line, expected) in lines.iter().zip(&expected) {
+            let got = String::from_utf8(pipelined.reply().expect("a reply")).expect("text");
+            assert_eq!(got, *expected, "{line} of {lines:?} in one packet");
+        }
     }
 }
 
@@ -42,6 +48,13 @@ fn assert_nothing_left(stack: &Stack) {
         let info = server.ask("INFO clients");
         info.contains("blocked_clients:0\r\n") && clients.all(|line| line.contains(" multi=-1 "))
     });
+}
+
+/// How many connections the server ever took.
+fn connections_received(server: &mut Conn) -> u64 {
+    let info = server.ask("INFO stats");
+    let line = info.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
+    line.and_then(|count| count.trim().parse().ok()).expect("a count")
 }
 
 #[test]
@@ -60,9 +73,56 @@ fn transactions_answer_as_the_server_does() {
         &["MULTI", "BLPOP l 0", "BRPOPLPUSH l m 0", "RPUSH l a", "BLPOP l 0", "EXEC"],
         &["MULTI", "PUBLISH c m", "EVAL return(1) 0", "KEYS *", "DBSIZE", "EXEC"],
         &["MULTI", "SET a 1", "EXEC x", "SET a 2", "EXEC", "GET a"],
+        &["MULTI", "SET a 0", "SELECT 3", "SET a 3", "EXEC", "GET a", "SELECT 0", "GET a"],
+        &[
+            "MULTI",
+            "SELECT 3",
+            "SELECT 99",
+            "SELECT x",
+            "SELECT -1",
+            "EXEC",
+            "SET a 3",
+            "SELECT 3",
+            "GET a",
+        ],
+        &["MULTI", "SELECT 3", "SELECT", "EXEC", "SET a 0", "SELECT 3", "GET a"],
+        &["MULTI", "SELECT 3", "DISCARD", "SET a 0", "SELECT 3", "GET a"],
+        &["SELECT 4", "WATCH a", "SET a 1", "MULTI", "SELECT 3", "EXEC", "GET a"],
+        &["MULTI", "SAVE", "SET a 1", "EXEC", "GET a"],
     ] {
         alike(&stack, lines);
     }
+    assert_nothing_left(&stack);
+}
+
+#[test]
+fn whole_transactions_of_many_clients_share_a_connection_and_do_not_mix() {
+    let stack = Stack::start();
+    let mut server = stack.server.connect();
+    let before = connections_received(&mut server);
+    let mut conns: Vec<Conn> = (0..8).map(|_| stack.connect()).collect();
+    // Two increments in each: whoever came in between would take the number.
+    let bytes = b"*1\r\n$5\r\nMULTI\r\n*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n*1\r\n$4\r\nEXEC\r\n";
+    let rounds = 200;
+    for _ in 0..rounds {
+        for conn in &mut conns {
+            conn.send(bytes).expect("sent");
+            conn.send(b"*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n").expect("sent");
+        }
+        for conn in &mut conns {
+            assert_eq!(conn.reply().expect("MULTI"), b"+OK\r\n");
+            (0..2).for_each(|_| assert_eq!(conn.reply().expect("INCR"), b"+QUEUED\r\n"));
+            let done = String::from_utf8(conn.reply().expect("EXEC")).expect("text");
+            let numbers: Vec<u64> =
+                done.lines().filter_map(|line| line.strip_prefix(':')?.parse().ok()).collect();
+            assert!(matches!(numbers[..], [first, second] if second == first + 1), "{done}");
+            conn.reply().expect("INCR");
+        }
+    }
+    let total = (rounds * conns.len() * 3).to_string();
+    assert_eq!(conns[0].ask("GET n"), format!("${}\r\n{total}\r\n", total.len()));
+    let made = connections_received(&mut server) - before;
+    assert!(made <= 2, "{made} connections");
     assert_nothing_left(&stack);
 }
 
@@ -157,6 +217,51 @@ fn blocking_commands_wait_and_others_do_not() {
     assert_nothing_left(&stack);
 }
 
+/// Parked clients beside whom GETs are measured, and how many GETs.
+const PARKED: usize = 1_000;
+const GETS: usize = if cfg!(debug_assertions) { 1_000 } else { 20_000 };
+
+/// CPU time of the proxy for so many GETs, one after the other.
+fn cpu_of_gets(stack: &Stack, conn: &mut Conn) -> Duration {
+    let process = stack.proxy.as_ref().map(Respool::process).expect("a proxy");
+    let before = process.cpu_time();
+    (0..GETS).for_each(|_| assert_eq!(conn.ask("GET k"), "$-1\r\n"));
+    process.cpu_time() - before
+}
+
+#[test]
+fn a_thousand_blocked_clients_do_not_make_the_others_dearer() {
+    if direct() {
+        return;
+    }
+    let server = RedisServer::start();
+    let proxy = Respool::to(RESPOOL, server.endpoint()).workers(1).start();
+    let stack = Stack { proxy: Some(proxy), server };
+    let mut conn = stack.connect();
+    let alone = cpu_of_gets(&stack, &mut conn).min(cpu_of_gets(&stack, &mut conn));
+    let mut waiting: Vec<Conn> = (0..PARKED).map(|_| stack.connect()).collect();
+    for (n, conn) in waiting.iter_mut().enumerate() {
+        conn.send(format!("BLPOP l{n} 0\r\n").as_bytes()).expect("sent");
+    }
+    let mut server = stack.server.connect();
+    wait::until_true("a thousand that wait", SOON, || {
+        server.ask("INFO clients").contains(&format!("blocked_clients:{PARKED}\r\n"))
+    });
+    let beside = cpu_of_gets(&stack, &mut conn).min(cpu_of_gets(&stack, &mut conn));
+    println!("{alone:?} of CPU for {GETS} GETs alone, {beside:?} beside {PARKED} that wait");
+    // A debug build checks all of its connections in every turn; there `engine/tests/parked.rs` judges, which leaves that out.
+    if !cfg!(debug_assertions) {
+        assert!(beside <= alone * 3 / 2, "{alone:?} alone, {beside:?} beside them");
+    }
+    for (n, waiting) in waiting.iter_mut().enumerate() {
+        assert_eq!(conn.ask(&format!("RPUSH l{n} x")), ":1\r\n");
+        let key = format!("l{n}");
+        let popped = format!("*2\r\n${}\r\n{key}\r\n$1\r\nx\r\n", key.len());
+        assert_eq!(waiting.reply().expect("what was pushed"), popped.as_bytes());
+    }
+    assert_nothing_left(&stack);
+}
+
 #[test]
 fn a_wait_ends_when_the_client_said_and_not_when_requests_time_out() {
     let stack = Stack::with(&["--timeouts-request-ms", "300"]);
@@ -175,13 +280,8 @@ fn a_wait_ends_when_the_client_said_and_not_when_requests_time_out() {
 fn thousands_of_cycles_use_few_connections() {
     let stack = Stack::start();
     let mut server = stack.server.connect();
-    let received = |server: &mut Conn| {
-        let info = server.ask("INFO stats");
-        let line = info.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
-        line.and_then(|count| count.trim().parse::<u64>().ok()).expect("a count")
-    };
     let mut conns: Vec<Conn> = (0..4).map(|_| stack.connect()).collect();
-    let before = received(&mut server);
+    let before = connections_received(&mut server);
     for round in 0..2_500 {
         let conn = &mut conns[round % 4];
         let bytes = b"WATCH a\r\nMULTI\r\nINCR a\r\nEXEC\r\nBLPOP nothing 0.001\r\n";
@@ -196,7 +296,7 @@ fn thousands_of_cycles_use_few_connections() {
             assert_eq!(conn.reply().expect("nothing"), b"*-1\r\n");
         }
     }
-    let made = received(&mut server) - before;
+    let made = connections_received(&mut server) - before;
     assert!(made <= 8, "{made} connections");
     assert_eq!(conns[0].ask("GET a"), "$4\r\n2500\r\n");
     assert_nothing_left(&stack);

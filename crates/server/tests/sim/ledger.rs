@@ -80,6 +80,8 @@ pub(crate) struct Ledger {
     sent: u64,
     /// Everything that was sent, in order, and whether it was acknowledged.
     writes: Vec<(Vec<u8>, bool)>,
+    /// The numbers of writes that the server said it would not do.
+    never: BTreeSet<u64>,
 }
 
 impl Ledger {
@@ -95,6 +97,7 @@ impl Ledger {
             results: BTreeSet::new(),
             sent: 0,
             writes: Vec::new(),
+            never: BTreeSet::new(),
         }
     }
 
@@ -114,6 +117,22 @@ impl Ledger {
     pub(crate) fn unknown(&mut self, nth: u64) {
         let value = self.writes[nth as usize - 1].0.clone();
         self.maybe.push(value);
+    }
+
+    /// The server said that write `nth` is not done.
+    pub(crate) fn never(&mut self, nth: u64) {
+        self.never.insert(nth);
+    }
+
+    /// How many of these writes were done, of which nobody told.
+    pub(crate) fn done_of(&self, writes: &[u64], effects: &[Effect]) -> usize {
+        let done = |nth: &&u64| {
+            let value = &self.writes[**nth as usize - 1].0;
+            effects.iter().any(|effect| {
+                matches!(effect, Effect::Set(v) | Effect::Append(v) | Effect::Push(v) if v == value)
+            })
+        };
+        writes.iter().filter(done).count()
     }
 
     /// SET number `nth` was acknowledged.
@@ -209,8 +228,8 @@ impl Ledger {
         let what = || format!("db {db} key {}", quote(key, 40));
         if self.used == Use::Counter {
             let acked = self.writes.iter().filter(|(_, acked)| *acked).count();
-            if effects.len() < acked || effects.len() as u64 > self.sent {
-                let sent = self.sent;
+            let sent = self.sent - self.never.len() as u64;
+            if effects.len() < acked || effects.len() as u64 > sent {
                 return Err(format!(
                     "{}: {} INCR done, {acked} acknowledged, {sent} sent",
                     what(),
@@ -234,6 +253,10 @@ impl Ledger {
                     quote(value, 60)
                 ));
             };
+            if self.never.contains(&(at as u64 + 1)) {
+                let value = quote(value, 60);
+                return Err(format!("{}: {value} was done in spite of an error", what()));
+            }
             if std::mem::replace(&mut done[at], true) {
                 return Err(format!("{}: {} was done twice", what(), quote(value, 60)));
             }

@@ -20,6 +20,7 @@ use crate::plan::{Layout, PASSWORD, Plan, pick};
 use crate::site::Site;
 
 mod many;
+mod transaction;
 
 /// From this size on a reply may be given in halves, and an upstream that dies between them closes the client.
 const CUT_THROUGH_BYTES: usize = 32 << 10;
@@ -69,6 +70,8 @@ pub(crate) enum Reply {
     Done,
     /// An error that begins like this.
     Error(&'static str),
+    /// What a transaction is told.
+    InTransaction(transaction::Word),
     /// Whatever the model of its own says.
     Reference,
 }
@@ -117,6 +120,12 @@ pub(crate) struct Script {
     iteration: Option<many::Iteration>,
     /// Iterations that came to their end.
     pub(crate) iterations: u32,
+    /// What was heard of the transaction whose replies come.
+    heard: transaction::Heard,
+    /// Transactions of which nobody told whether they were done.
+    doubtful: Vec<transaction::Writes>,
+    /// Transactions that were done.
+    pub(crate) transactions: u32,
 }
 
 impl Script {
@@ -166,6 +175,9 @@ impl Script {
             may_lack_copies: plan.settings.reads.policy == ReadPolicy::Replica,
             iteration: None,
             iterations: 0,
+            heard: transaction::Heard::default(),
+            doubtful: Vec::new(),
+            transactions: 0,
         }
     }
 
@@ -299,6 +311,9 @@ impl Script {
     }
 
     fn accept(&mut self, expected: &Expected, reply: &[u8], failing: bool) -> Result<(), String> {
+        if let Reply::InTransaction(word) = &expected.reply {
+            self.hear_transaction(word, expected, reply, failing)?;
+        }
         if self.may_lack_copies && reply.starts_with(b"-ERR respool: no replica is fit") {
             self.errors_seen += 1;
             if matches!(expected.reply, Reply::Page) {
@@ -371,7 +386,7 @@ impl Script {
             Reply::Text { resp3: true } if reply.starts_with(b"=") => Ok(()),
             Reply::Text { resp3: false } if reply.starts_with(b"$") => Ok(()),
             Reply::Error(begin) if reply.starts_with(begin.as_bytes()) => Ok(()),
-            Reply::Reference => Ok(()),
+            Reply::Reference | Reply::InTransaction(_) => Ok(()),
             other => Err(format!("must be {other:?}")),
         }
     }
@@ -404,6 +419,7 @@ impl Script {
         let writes = match reply {
             Reply::Set(key, nth) => vec![(key.clone(), *nth)],
             Reply::SetMany(writes) => writes.clone(),
+            Reply::InTransaction(word) => return self.transaction_unknown(&word.clone()),
             _ => Vec::new(),
         };
         writes.iter().for_each(|(key, nth)| self.ledger(key).unknown(*nth));
@@ -412,6 +428,7 @@ impl Script {
     /// Compares with what the server did.
     pub(crate) fn judge(&self, site: &Site) -> Result<(), String> {
         let several = self.keeps == Keeps::Perhaps;
+        self.judge_transactions(site)?;
         self.ledgers.iter().try_for_each(|((db, key), ledger)| {
             ledger.judge(&site.effects(*db, key, several)?, *db, key)
         })
@@ -520,8 +537,9 @@ impl Script {
             81..=83 => self.inline(out),
             84..=86 => self.nothing(out),
             87..=90 => self.silent(out),
-            91..=93 => self.of_the_proxy(out),
-            94..=95 => self.refused(out),
+            91 => self.of_the_proxy(out),
+            92 => self.refused(out),
+            93..=95 => self.transaction(out),
             _ if self.reference.is_some() => self.only_when_well(out),
             _ => self.ping(out),
         }
@@ -598,17 +616,23 @@ impl Script {
         self.say(out, &bytes, Reply::Values(keys), true);
     }
 
-    fn add(&mut self, out: &mut Vec<u8>, used: Use) {
-        let key = self.key(used);
+    /// What a write of this key adds, and its number.
+    fn tag(&mut self, key: &Key) -> (Vec<u8>, u64) {
         self.seq += 1;
         let tag = format!("c{:04}:{:06};", self.number % 10_000, self.seq).into_bytes();
         debug_assert_eq!(tag.len(), TAG_BYTES);
+        let nth = self.ledger(key).send(tag.clone());
+        (tag, nth)
+    }
+
+    fn add(&mut self, out: &mut Vec<u8>, used: Use) {
+        let key = self.key(used);
+        let (tag, nth) = self.tag(&key);
         let bytes = match used {
             Use::Counter => request(&[b"INCR", key.1.as_slice()]),
             Use::Log => request(&[b"APPEND", key.1.as_slice(), &tag]),
             _ => request(&[b"LPUSH", key.1.as_slice(), &tag]),
         };
-        let nth = self.ledger(&key).send(tag);
         self.say(out, &bytes, Reply::Added(key, nth), true);
     }
 

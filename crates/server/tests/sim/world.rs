@@ -56,6 +56,8 @@ pub(crate) struct Outcome {
     pub(crate) came_to: CameTo,
     /// Iterations over all keys that came to their end.
     pub(crate) iterations: u32,
+    /// Transactions that were done.
+    pub(crate) transactions: u32,
 }
 
 /// The highest of some figures that any worker told: whether runs come to what they are made for.
@@ -532,6 +534,7 @@ impl World {
             client.script.abandon();
             outcome.errors += client.script.errors_seen;
             outcome.iterations += client.script.iterations;
+            outcome.transactions += client.script.transactions;
             client
                 .script
                 .judge(&self.site)

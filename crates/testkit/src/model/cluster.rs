@@ -307,10 +307,24 @@ impl ModelCluster {
             }
             _ => {}
         }
-        let access = table::access(args).filter(|_| conn.conn.authenticated);
+        // EXEC touches what was queued.
+        let executes = word(0) == "exec" && conn.conn.queue.is_some();
+        let queued = conn.conn.queue.as_ref().filter(|_| executes);
+        let queued = queued.map_or(Vec::new(), |queue| queue.calls.clone());
+        let access = match queued.iter().filter_map(|args| table::access(args)).reduce(join) {
+            Some(access) => Some(access),
+            None => table::access(args).filter(|_| conn.conn.authenticated),
+        };
         let keys = match &access {
             Some(access) => match self.refusal(node, conn.readonly, asking, access) {
-                Some(error) => return encode::error(out, error.as_bytes()),
+                Some(error) => {
+                    match &mut conn.conn.queue {
+                        queue if executes => *queue = None,
+                        Some(queue) => queue.refused = true,
+                        None => {}
+                    }
+                    return encode::error(out, error.as_bytes());
+                }
                 None => access.keys.clone(),
             },
             None => Vec::new(),
@@ -514,6 +528,14 @@ impl ModelCluster {
         encode::bulk(out, b"connected");
         encode::integer(out, 0);
     }
+}
+
+/// What two requests of a transaction access together.
+fn join<'a>(mut all: table::Access<'a>, one: table::Access<'a>) -> table::Access<'a> {
+    all.keys.extend(one.keys);
+    all.writes |= one.writes;
+    all.while_loading &= one.while_loading;
+    all
 }
 
 /// The name of a node, 40 hex digits.

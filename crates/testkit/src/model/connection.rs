@@ -30,6 +30,8 @@ pub(super) fn reset(call: &mut Call<'_>) {
     call.conn.protocol = Protocol::Resp2;
     call.conn.database = 0;
     call.conn.name.clear();
+    call.conn.queue = None;
+    call.conn.watched.clear();
     call.conn.authenticated = call.model.password.is_none();
     encode::simple(call.out, b"RESET");
 }

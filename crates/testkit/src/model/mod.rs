@@ -3,8 +3,8 @@
 //! It stands behind the simulated network, where thousands of runs a minute need a server that is
 //! exact, fast and can be looked into. It knows the commands of `table` only, with the server's
 //! own reply shapes and error texts (those of Redis 7.2; checked beside a real server by a test of
-//! this crate), strings and lists, 16 databases, RESP2 and RESP3. Expiry, transactions, scripts and
-//! pub/sub are deliberately absent.
+//! this crate), strings and lists, transactions, 16 databases, RESP2 and RESP3. Expiry, scripts, what
+//! blocks and pub/sub are deliberately absent.
 //!
 //! [`ModelCluster`] is a cluster of such servers, whose slots move and whose primaries change.
 //!
@@ -19,6 +19,7 @@ mod connection;
 mod data;
 mod iterate;
 mod table;
+mod transaction;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -122,6 +123,8 @@ impl Model {
             authenticated: self.password.is_none(),
             closing: false,
             face: Face::Standalone,
+            queue: None,
+            watched: Vec::new(),
         }
     }
 
@@ -204,6 +207,9 @@ pub struct ModelConn {
     authenticated: bool,
     closing: bool,
     face: Face,
+    /// Between MULTI and EXEC.
+    queue: Option<transaction::Queue>,
+    watched: Vec<transaction::Watched>,
 }
 
 impl ModelConn {

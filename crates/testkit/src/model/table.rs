@@ -8,7 +8,7 @@
 
 use resp::encode;
 
-use super::{Call, connection, data, iterate};
+use super::{Call, connection, data, iterate, transaction};
 
 /// One command.
 pub(super) struct Row {
@@ -54,7 +54,9 @@ static ROWS: &[Row] = &[
         tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
         ..row("del", -2, &["write"], ALL_KEYS, data::del)
     },
+    row("discard", 1, CONNECTION, NO_KEY, transaction::discard),
     row("echo", 2, &["loading", "stale", "fast"], NO_KEY, data::echo),
+    row("exec", 1, CONNECTION, NO_KEY, transaction::exec),
     Row {
         tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
         ..row("exists", -2, READ, ALL_KEYS, data::exists)
@@ -74,6 +76,7 @@ static ROWS: &[Row] = &[
         tips: &["request_policy:multi_shard", "response_policy:all_succeeded"],
         ..row("mset", -3, &["write", "denyoom"], [1, -1, 2], data::mset)
     },
+    row("multi", 1, CONNECTION, NO_KEY, transaction::multi),
     row("ping", -1, PLAIN, NO_KEY, connection::ping),
     row("quit", -1, OPEN, NO_KEY, connection::quit),
     row("randomkey", 1, &["readonly"], NO_KEY, iterate::randomkey),
@@ -92,6 +95,8 @@ static ROWS: &[Row] = &[
         tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
         ..row("unlink", -2, &["write", "fast"], ALL_KEYS, data::del)
     },
+    row("unwatch", 1, CONNECTION, NO_KEY, transaction::unwatch),
+    row("watch", -2, CONNECTION, ALL_KEYS, transaction::watch),
 ];
 
 fn find(name: &str) -> Option<&'static Row> {
@@ -130,16 +135,27 @@ fn fits(arity: i32, args: usize) -> bool {
 /// Executes one request, with the server's checks in the server's order: known, arity,
 /// authenticated.
 pub(super) fn execute(call: &mut Call<'_>) {
-    let Some(row) = find(&call.word(0)) else {
+    let row = find(&call.word(0));
+    let fits = row.is_some_and(|row| fits(row.arity, call.args.len()));
+    if !fits && let Some(queue) = &mut call.conn.queue {
+        queue.refused = true;
+    }
+    let Some(row) = row else {
         return unknown(call);
     };
-    if !fits(row.arity, call.args.len()) {
+    if !fits {
         return wrong_arity(call, row.name);
     }
     if !call.conn.authenticated && !row.flags.contains(&"no_auth") {
         return call.error("NOAUTH Authentication required.");
     }
-    (row.run)(call);
+    match &mut call.conn.queue {
+        Some(queue) if !transaction::runs_at_once(row.name) => {
+            queue.calls.push(call.args.to_vec());
+            encode::simple(call.out, b"QUEUED");
+        }
+        _ => (row.run)(call),
+    }
 }
 
 pub(super) fn wrong_arity(call: &mut Call<'_>, name: &str) {

@@ -83,6 +83,11 @@ pub(super) fn files() -> Vec<(&'static str, Vec<Step>)> {
     .into()
 }
 
+/// Transactions and commands that wait. Apart, since on a cluster they mean something else (`topology::alike`).
+pub(super) fn transactions() -> (&'static str, Vec<Step>) {
+    ("transactions", lines(include_str!("../corpus/transactions.txt")).map(Step::line).collect())
+}
+
 /// What makes one key of each type. Sets hold few integers, so that their order is fixed.
 const MAKE_KEYS: &str = "\
 FLUSHALL

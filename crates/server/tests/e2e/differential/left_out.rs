@@ -10,8 +10,8 @@
 /// Why a command is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
-    /// It needs an upstream connection of its own (transactions, blocking, subscriptions, tracking,
-    /// MONITOR, replication): comes with the issue on leased connections.
+    /// It needs an upstream connection of its own for as long as its client lives (subscriptions,
+    /// tracking, MONITOR, replication), and has none.
     OwnConnection,
     /// It would stop, block or reconfigure the server for good, and is refused by the proxy or not
     /// sent by this test.
@@ -24,19 +24,6 @@ use Reason::{AnsweredByProxy, Dangerous, OwnConnection};
 
 /// All that is left out.
 pub(super) static LEFT_OUT: &[(&str, Reason)] = &[
-    ("multi", OwnConnection),
-    ("exec", OwnConnection),
-    ("discard", OwnConnection),
-    ("watch", OwnConnection),
-    ("unwatch", OwnConnection),
-    ("blpop", OwnConnection),
-    ("brpop", OwnConnection),
-    ("brpoplpush", OwnConnection),
-    ("blmove", OwnConnection),
-    ("blmpop", OwnConnection),
-    ("bzpopmin", OwnConnection),
-    ("bzpopmax", OwnConnection),
-    ("bzmpop", OwnConnection),
     ("subscribe", OwnConnection),
     ("unsubscribe", OwnConnection),
     ("psubscribe", OwnConnection),
@@ -44,8 +31,6 @@ pub(super) static LEFT_OUT: &[(&str, Reason)] = &[
     ("ssubscribe", OwnConnection),
     ("sunsubscribe", OwnConnection),
     ("monitor", OwnConnection),
-    // It asks for the writes of this very connection.
-    ("wait", OwnConnection),
     // It turns the connection into a debugger's.
     ("script|debug", OwnConnection),
     ("sync", OwnConnection),

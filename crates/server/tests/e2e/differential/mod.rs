@@ -214,7 +214,7 @@ fn the_comparison_sees_a_difference() {
 fn corpus_is_answered_with_equal_bytes() {
     let stack = Stack::start();
     let mut tally = Tally::default();
-    for (title, steps) in corpus::files() {
+    for (title, steps) in corpus::files().into_iter().chain([corpus::transactions()]) {
         for resp3 in [false, true] {
             for mode in [Mode::Lockstep, Mode::Pipelined, Mode::Inline] {
                 tally.run(stack.server.endpoint(), stack.front(), title, &steps, resp3, mode);

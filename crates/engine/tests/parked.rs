@@ -1,0 +1,146 @@
+//! Clients that wait in blocking commands cost the others nothing, and a transaction that comes whole allocates nothing.
+//!
+//! A thousand clients wait in `BLPOP`, each on its own connection; one client goes on with GETs. The time of its turns is compared with that
+//! of the same turns with nobody waiting: nothing but the engine runs in them, and of many short runs the best counts, so that a busy
+//! machine does not judge.
+//!
+//! Not here: the same through the real worker (`e2e/leases.rs`).
+//!
+//! Invariant: a turn is what the worker makes of it, `poll_timeout` included.
+
+use std::time::Instant;
+
+use engine::{Action, ClientId, Engine, Settings, Time, UpstreamId};
+
+const PARKED: usize = 1_000;
+const TURNS: usize = 200;
+const RUNS: usize = 1_000;
+
+/// So many times as much may a turn cost with a thousand that wait. When each of them was looked at in each turn it was seventy.
+const FACTOR: f64 = 2.0;
+
+struct Proxy {
+    engine: Engine,
+    now: Time,
+    upstreams: Vec<UpstreamId>,
+}
+
+fn request(line: &str) -> Vec<u8> {
+    let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+    let mut out = Vec::new();
+    resp::encode::request(&mut out, &args);
+    out
+}
+
+impl Proxy {
+    fn new() -> Self {
+        let now = Time(1_000_000);
+        Self { engine: Engine::new(Settings::default(), 1, now), now, upstreams: Vec::new() }
+    }
+
+    fn client(&mut self) -> ClientId {
+        self.engine.handle_client_open(self.now, String::new(), String::new()).expect("room")
+    }
+
+    /// Requests of a client; a connection that is made for them is greeted.
+    fn says(&mut self, client: ClientId, bytes: &[u8]) {
+        self.engine.handle_client_bytes(self.now, client, bytes);
+        while let Some(action) = self.engine.poll_action() {
+            let Action::Connect(id) = action else { panic!("{action:?}") };
+            self.engine.handle_upstream_connected(self.now, id);
+            self.flush();
+            self.engine.handle_upstream_bytes(self.now, id, b"*0\r\n");
+            if self.upstreams.is_empty() {
+                // It is asked for its commands.
+                self.engine.handle_upstream_bytes(self.now, id, b"*0\r\n");
+            }
+            self.upstreams.push(id);
+            self.engine.handle_timeout(self.now);
+        }
+        self.flush();
+    }
+
+    fn answers(&mut self, upstream: UpstreamId, bytes: &[u8]) {
+        self.engine.handle_upstream_bytes(self.now, upstream, bytes);
+        self.engine.handle_timeout(self.now);
+        self.flush();
+    }
+
+    fn flush(&mut self) {
+        while let Some(id) = self.engine.poll_dirty_upstream() {
+            while let Some(buf) = self.engine.begin_upstream_send(id) {
+                self.engine.handle_upstream_sent(self.now, id, buf);
+            }
+        }
+        while let Some(id) = self.engine.poll_dirty_client() {
+            while let Some(buf) = self.engine.begin_client_send(id) {
+                self.engine.handle_client_sent(self.now, id, buf);
+            }
+        }
+    }
+
+    /// A request and its reply, each in a turn of its own.
+    fn turns(&mut self, client: ClientId, bytes: &[u8], reply: &[u8]) {
+        let upstream = self.upstreams[0];
+        for _ in 0..TURNS {
+            self.now = self.now + 10;
+            self.engine.handle_client_bytes(self.now, client, bytes);
+            self.engine.handle_timeout(self.now);
+            self.flush();
+            std::hint::black_box(self.engine.poll_timeout(self.now));
+            self.answers(upstream, reply);
+            std::hint::black_box(self.engine.poll_timeout(self.now));
+        }
+    }
+}
+
+/// A proxy with so many that wait, and the client that goes on.
+fn with_parked(parked: usize) -> (Proxy, ClientId) {
+    let mut proxy = Proxy::new();
+    let client = proxy.client();
+    proxy.says(client, &request("GET key"));
+    let first = proxy.upstreams[0];
+    proxy.answers(first, b"$-1\r\n");
+    for index in 0..parked {
+        let waiting = proxy.client();
+        proxy.says(waiting, &request(&format!("BLPOP list{index} 0")));
+    }
+    assert_eq!(proxy.upstreams.len(), 1 + parked, "each waits on its own connection");
+    proxy.engine.check_invariants();
+    (proxy, client)
+}
+
+#[test]
+fn a_thousand_that_wait_cost_the_others_nothing() {
+    let get = request("GET key");
+    let mut proxies = [with_parked(0), with_parked(PARKED)];
+    let mut best = [f64::MAX; 2];
+    // In turn, so that both meet the same machine.
+    for _ in 0..RUNS {
+        for ((proxy, client), best) in proxies.iter_mut().zip(&mut best) {
+            let begun = Instant::now();
+            proxy.turns(*client, &get, b"$-1\r\n");
+            *best = best.min(begun.elapsed().as_nanos() as f64 / TURNS as f64);
+        }
+    }
+    let [alone, beside] = best;
+    println!("{alone:.0} ns a turn alone, {beside:.0} ns beside {PARKED} that wait");
+    assert!(beside <= alone * FACTOR, "{alone:.0} ns a turn, {beside:.0} ns beside {PARKED}");
+}
+
+#[test]
+fn a_whole_transaction_allocates_nothing() {
+    let mut proxy = Proxy::new();
+    let client = proxy.client();
+    let bytes = ["MULTI", "SET a 1", "INCR a", "INCR a", "GET a", "EXEC"].map(request).concat();
+    let reply =
+        b"+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*4\r\n+OK\r\n:2\r\n:3\r\n$1\r\n3\r\n";
+    proxy.says(client, &bytes);
+    let first = proxy.upstreams[0];
+    proxy.answers(first, reply);
+    assert_eq!(proxy.upstreams.len(), 1, "over the shared connection");
+    proxy.turns(client, &bytes, reply);
+    while proxy.engine.poll_notice().is_some() {}
+    let counted = allocation_counter::measure(|| proxy.turns(client, &bytes, reply));
+    assert_eq!(counted.count_total, 0, "{counted:?}");
+}
