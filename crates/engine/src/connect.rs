@@ -126,6 +126,19 @@ impl Engine {
         Some(id)
     }
 
+    /// Creates an upstream for one client; the error reply if there can be none. To a node that is known to be down there is none: the
+    /// connections that all share are tried with growing waits, and if each client tried one for itself, that would be a storm.
+    pub(crate) fn new_private(
+        &mut self,
+        key: UpstreamKey,
+        role: Role,
+    ) -> Result<UpstreamId, Vec<u8>> {
+        if let Some(upstream) = self.away(key.node, key.protocol(), key.db) {
+            return Err(reject::node(self.label(key.node), &upstream.cause));
+        }
+        self.new_upstream(key, role).ok_or_else(|| self.too_many_upstreams())
+    }
+
     /// The upstream of this key is found no more.
     pub(crate) fn unlist(&mut self, key: &UpstreamKey) {
         self.by_key.remove(key);
@@ -190,10 +203,9 @@ impl Engine {
     /// The connect succeeded.
     pub fn handle_upstream_connected(&mut self, now: Time, id: UpstreamId) {
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
-        if !matches!(upstream.state, State::Connecting(_)) {
-            return;
-        }
-        upstream.state = State::Greeting(now);
+        let State::Connecting(since) = upstream.state else { return };
+        // The time for a connect includes the greeting's.
+        upstream.state = State::Greeting(since);
         upstream.progress_at = now;
         let (key, at) = (upstream.key, upstream.out.position());
         if key.lane == Lane::Peer {
@@ -376,6 +388,7 @@ impl Engine {
         if was_down {
             // One that was not down ends nobody's wait: that must stay bounded while other connections come and go.
             self.node_is_back(key.node);
+            self.try_others(now, key.node);
         }
         self.send_carried(id);
         self.refresh_upstream_ready(now, id);
@@ -560,7 +573,12 @@ impl Engine {
         upstream.reset(&mut self.pool);
         upstream.out.dirty = false;
         upstream.failures = upstream.failures.saturating_add(1);
-        let wait_ms = backoff::wait_ms(&self.settings.timeouts, upstream.failures, random);
+        let spent_ms = match upstream.state {
+            State::Connecting(since) | State::Greeting(since) => now.since(since) / 1_000,
+            _ => 0,
+        };
+        let wait_ms =
+            backoff::wait_ms(&self.settings.timeouts, upstream.failures, spent_ms, random);
         let key = upstream.key;
         let (first, theirs) = (upstream.failures == 1, refused.is_some());
         upstream.cause = cause.to_string();
@@ -583,6 +601,18 @@ impl Engine {
             self.notices.push_back(Notice::NodeDown { node, key, cause: cause.to_string() });
         }
         self.wake_waiters(id);
+    }
+
+    /// A node that was down takes connections again: the others to it need not wait for their time.
+    fn try_others(&mut self, now: Time, node: NodeId) {
+        let waits = |up: &Upstream| {
+            up.key.node == node
+                && matches!(&up.state, State::Down(Down { refused: None, until }) if *until > now)
+        };
+        let others = self.upstreams.iter().filter(|(_, up)| waits(up));
+        for id in others.map(|(id, _)| id).collect::<Vec<_>>() {
+            self.connect(now, id);
+        }
     }
 
     /// Whoever waits for this upstream looks again.
@@ -611,20 +641,22 @@ impl Engine {
         if self.is_one() {
             return first;
         }
-        let is_away = |id: UpstreamId| {
-            self.upstreams.get(id).is_some_and(|up| match &up.state {
-                // That it refuses is an answer.
-                State::Down(down) => down.refused.is_none(),
-                State::Connecting(_) | State::Greeting(_) => up.failures > 0,
-                State::Idle | State::Ready => false,
-            })
-        };
-        let lives = |node: &NodeId| {
-            let keys = [(protocol, db), (Protocol::Resp2, self.settings.node.db)];
-            let keys = keys.map(|(protocol, db)| self.shared_key(*node, protocol, db));
-            !keys.iter().any(|key| self.by_key.get(key).is_some_and(|id| is_away(*id)))
-        };
+        let lives = |node: &NodeId| self.away(*node, protocol, db).is_none();
         core::iter::once(first).chain(self.router.primaries()).find(lives).unwrap_or(first)
+    }
+
+    /// The connection that shows that a node is down, of those that a client with this protocol and database would share.
+    fn away(&self, node: NodeId, protocol: Protocol, db: u32) -> Option<&Upstream> {
+        let is_away = |up: &&Upstream| match &up.state {
+            // That it refuses is an answer.
+            State::Down(down) => down.refused.is_none(),
+            State::Connecting(_) | State::Greeting(_) => up.failures > 0,
+            State::Idle | State::Ready => false,
+        };
+        let keys = [(protocol, db), (Protocol::Resp2, self.settings.node.db)];
+        let keys = keys.map(|(protocol, db)| self.shared_key(node, protocol, db));
+        let listed = keys.iter().filter_map(|key| self.upstreams.get(*self.by_key.get(key)?));
+        listed.into_iter().find(is_away)
     }
 
     /// Forgets a shared upstream whose greeting the server refused for what a client asked (a database that does not exist), so that the

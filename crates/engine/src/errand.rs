@@ -65,9 +65,9 @@ impl Engine {
             None if self.leases >= self.settings.limits.leases_max => {
                 return self.wait_for_lease(now, id);
             }
-            None => match self.new_upstream(key, Role::Errand(id)) {
-                Some(upstream) => upstream,
-                None => return Way::Down(self.too_many_upstreams()),
+            None => match self.new_private(key, Role::Errand(id)) {
+                Ok(upstream) => upstream,
+                Err(error) => return Way::Down(error),
             },
         };
         self.take_spare(upstream_id, Role::Errand(id));

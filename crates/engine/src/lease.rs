@@ -88,9 +88,9 @@ impl Engine {
             None if self.leases >= self.settings.limits.leases_max => {
                 return self.wait_for_lease(now, id);
             }
-            None => match self.new_upstream(key, Role::Leased(id)) {
-                Some(upstream) => upstream,
-                None => return Way::Down(self.too_many_upstreams()),
+            None => match self.new_private(key, Role::Leased(id)) {
+                Ok(upstream) => upstream,
+                Err(error) => return Way::Down(error),
             },
         };
         self.set_lease(id, upstream_id);

@@ -137,10 +137,7 @@ impl Engine {
                 self.transfer_waiters.push_back(id);
                 return Err(TransferWait::Hold(Hold::TransferSlot));
             }
-            None => match self.new_upstream(key, Role::Transfer(id)) {
-                Some(upstream) => upstream,
-                None => return Err(TransferWait::Down(self.too_many_upstreams())),
-            },
+            None => self.new_private(key, Role::Transfer(id)).map_err(TransferWait::Down)?,
         };
         if let Some(upstream) = self.upstreams.get_mut(upstream_id) {
             upstream.role = Role::Transfer(id);

@@ -56,6 +56,8 @@ pub(crate) struct Outcome {
     pub(crate) came_to: CameTo,
     /// Iterations over all keys that came to their end.
     pub(crate) iterations: u32,
+    /// Turns of all workers.
+    pub(crate) turns: u64,
 }
 
 /// The highest of some figures that any worker told: whether runs come to what they are made for.
@@ -524,6 +526,7 @@ impl World {
             digest: self.net.digest(),
             hits: self.site.hits(),
             executed: self.site.executed(),
+            turns: self.turns,
             came_to: self.site.came_to(),
             reached: self.reached.clone(),
             ..Outcome::default()
