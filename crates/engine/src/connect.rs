@@ -529,8 +529,13 @@ impl Engine {
                 continue;
             }
             self.stop_streaming(client, id);
-            let errors = error.repeat(run.count as usize);
-            self.deliver(client, seq, run.count, silent, &errors);
+            // A transaction that was just begun ends with EXECABORT; what was sent behind its MULTI must not be done by itself.
+            let reply = match run.command {
+                Some(crate::command::ids::MULTI) => &b"+OK\r\n"[..],
+                _ => &error,
+            };
+            let replies = reply.repeat(run.count as usize);
+            self.deliver(client, seq, run.count, silent, &replies);
         }
     }
 

@@ -222,16 +222,41 @@ fn a_lost_connection_takes_the_transaction_along() {
 }
 
 #[test]
-fn a_lost_watch_is_told_by_the_next_multi() {
+fn a_lost_watch_is_told_by_the_next_transaction() {
     let mut story = Story::new();
     story.client("a").says("WATCH k");
     story.conn(1).gets("WATCH k").answers("+OK").dies("connection reset");
     let lost = "-ERR respool: upstream 127.0.0.1:6379: connection reset";
-    story.client("a").gets("+OK").says(["GET k", "MULTI"]);
-    story.conn(2).gets("GET k").answers("nil");
-    story.client("a").gets(["nil", lost]);
+    story.client("a").gets("+OK").says(["GET k", "MULTI", "INCR k", "EXEC"]);
+    story.conn(2).gets("GET k").gets_nothing().answers("nil");
+    story.client("a").gets(["nil", "+OK", lost, ABORT]);
     story.client("a").says("MULTI");
     story.conn(3).gets("MULTI");
+}
+
+// Fault matrix, row 27: what stands behind MULTI in a packet must not be done by itself because MULTI failed.
+#[test]
+fn multi_is_accepted_without_a_server_and_exec_is_refused() {
+    let mut story = Story::new().by_hand();
+    let refused = "-ERR respool: upstream 127.0.0.1:6379: connect: Connection refused";
+    story.client("a").says(["MULTI", "INCR k", "EXEC", "INCR k"]);
+    story.connect_fails("connect: Connection refused");
+    story.client("a").gets(["+OK", refused, ABORT]);
+    story.connect_fails("connect: Connection refused");
+    // Known to be down from here on.
+    story.client("a").gets(refused).says(["MULTI", "INCR k", "EXEC"]).gets(["+OK", refused, ABORT]);
+    story.client("a").says(["MULTI", "DISCARD", "GET k"]).gets(["+OK", "+OK", refused]);
+}
+
+#[test]
+fn a_multi_that_was_lost_on_its_way_begins_a_transaction_that_is_refused() {
+    let mut story = Story::new();
+    story.client("a").says(["MULTI", "INCR k"]);
+    story.conn(1).gets(["MULTI", "INCR k"]).dies("connection reset");
+    let lost = "-ERR respool: upstream 127.0.0.1:6379: connection reset";
+    story.client("a").gets(["+OK", lost]).says(["INCR k", "EXEC", "GET k"]);
+    story.conn(2).gets("GET k").gets_nothing();
+    story.client("a").gets([lost, ABORT]);
 }
 
 #[test]
