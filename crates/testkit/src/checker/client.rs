@@ -121,6 +121,14 @@ impl Client<'_> {
     fn batch(&mut self, mut conn: Conn) -> Option<Conn> {
         let plans = self.plan();
         let bytes: Vec<u8> = plans.iter().flat_map(|plan| plan.request(&self.book)).collect();
+        if self.seat.leaves() {
+            // Whether it is taken or not, nobody will know.
+            self.seat.verdict.requests += plans.len() as u64;
+            let _ = conn.send(&bytes);
+            plans.iter().for_each(|plan| judge::unknown(&mut self.book, plan));
+            self.book.end_batch();
+            return None;
+        }
         let begun = self.seat.begin(plans.len());
         let errors_before = self.seat.verdict.errors;
         let sent = conn.send(&bytes);

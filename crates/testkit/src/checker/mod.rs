@@ -112,6 +112,8 @@ pub struct Checker {
     pub stale_reads: bool,
     /// Times in which the servers themselves may have lost what they acknowledged. `None`: never.
     pub losses: Option<Losses>,
+    /// Every so many-th batch its client leaves with everything in flight; 0: never.
+    pub leaves_every: u32,
     /// Whether the verdict keeps each [`Batch`].
     pub timeline: bool,
 }
@@ -138,6 +140,7 @@ impl Checker {
             msets: false,
             stale_reads: false,
             losses: None,
+            leaves_every: 0,
             timeline: false,
         }
     }
@@ -244,6 +247,8 @@ pub struct Verdict {
     pub errors: u64,
     /// Requests whose connection ended before their reply.
     pub unknown: u64,
+    /// Batches in which the client left (see [`Checker::leaves_every`]); their requests are counted as sent only.
+    pub left: u64,
     /// Connections that the other side ended.
     pub closed: u64,
     /// Connects that failed.
@@ -289,6 +294,7 @@ impl Verdict {
         self.answered += part.answered;
         self.errors += part.errors;
         self.unknown += part.unknown;
+        self.left += part.left;
         self.closed += part.closed;
         self.connect_failures += part.connect_failures;
         self.keys_judged += part.keys_judged;

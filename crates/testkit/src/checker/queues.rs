@@ -26,7 +26,7 @@ use crate::frames::{quote, request};
 /// How long a BLPOP waits at most, in seconds. The request timeout of a proxy begins behind it.
 const WAIT_S: &str = "0.5";
 /// The same where nothing will come.
-const WAIT_IN_VAIN_S: &str = "0.05";
+const WAIT_IN_VAIN_S: &str = "0.01";
 /// How long a client waits before it leaves, so that it leaves a BLPOP that waits.
 const BEFORE_LEAVING: Duration = Duration::from_millis(5);
 /// A list is exchanged for a new one when so many elements went through it.
@@ -159,7 +159,8 @@ impl Client<'_> {
 
     /// One of the things that are done with a queue. Connections come back if they can be used further.
     fn round(&mut self, mut giver: Conn, mut taker: Conn) -> (Option<Conn>, Option<Conn>) {
-        match self.rng.random_range(0..20) {
+        let chance = if self.seat.leaves() { 19 } else { self.rng.random_range(0..20) };
+        match chance {
             // Somebody waits, and then something comes.
             0..8 => {
                 let begun = self.seat.begin(2);
@@ -173,8 +174,7 @@ impl Client<'_> {
             8..15 => {
                 let begun = self.seat.begin(1);
                 let gave = self.push(&mut giver, &begun, 2);
-                self.seat.end(&begun);
-                let begun = self.seat.begin(2);
+                let begun = self.seat.begin_part(begun, 2);
                 let mut took = self.ask(&mut taker, WAIT_S, 2);
                 for _ in 0..2 {
                     let sure = !self.queue.unsure;

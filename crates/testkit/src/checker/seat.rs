@@ -30,6 +30,7 @@ pub(super) struct Seat<'a> {
     seed: u64,
     resp3: bool,
     ends: Instant,
+    batches: u32,
 }
 
 /// A batch that is under way.
@@ -51,6 +52,7 @@ impl<'a> Seat<'a> {
             seed: checker.seed.wrapping_mul(1_000_003).wrapping_add(u64::from(number)),
             resp3: checker.mixed_protocols && number % 2 == 1,
             ends,
+            batches: 0,
         }
     }
 
@@ -90,11 +92,28 @@ impl<'a> Seat<'a> {
         greeted.ok()
     }
 
+    /// Whether the client leaves in the middle of the batch that comes now.
+    pub(super) fn leaves(&mut self) -> bool {
+        self.batches = self.batches.wrapping_add(1);
+        let every = self.checker.leaves_every;
+        let leaves = every > 0 && self.batches.is_multiple_of(every);
+        self.verdict.left += u64::from(leaves);
+        leaves
+    }
+
     /// So many requests are about to be sent.
     pub(super) fn begin(&mut self, requests: usize) -> Begun {
         self.verdict.requests += requests as u64;
         let failed_before = self.verdict.errors + self.verdict.unknown;
         Begun { at: Instant::now(), requests, failed_before }
+    }
+
+    /// Another part of the batch begins, with its own time to end in.
+    pub(super) fn begin_part(&mut self, begun: Begun, requests: usize) -> Begun {
+        self.verdict.slowest = self.verdict.slowest.max(begun.at.elapsed());
+        let next = self.begin(requests);
+        let requests = begun.requests + next.requests;
+        Begun { requests, failed_before: begun.failed_before, ..next }
     }
 
     /// What is left of the time in which a batch must end.

@@ -134,6 +134,10 @@ impl Client<'_> {
         let all: Vec<Transaction> = (0..count).map(|_| self.plan()).collect();
         let parts: Vec<_> = all.iter().map(|one| one.requests(&self.trio)).collect();
         let requests = parts.iter().map(Vec::len).sum();
+        if self.seat.leaves() {
+            self.leave(conn, &all[0], &parts[0]);
+            return None;
+        }
         let begun = self.seat.begin(requests);
         let mut fate = match in_two {
             true => None,
@@ -144,11 +148,7 @@ impl Client<'_> {
             self.settle(one, &outcome);
         }
         self.seat.end(&begun);
-        if !self.exact || self.trio.log.acked.len() > TOKENS_MAX {
-            let fresh = Trio::new(&self.tag, &self.seat.owner, self.made);
-            self.used.push(std::mem::replace(&mut self.trio, fresh));
-            self.exact = true;
-        }
+        self.renew();
         if let Some(error) = fate {
             self.seat.note_end(&error, requests);
             return None;
@@ -157,6 +157,29 @@ impl Client<'_> {
             self.seat.note_surplus(&conn);
         }
         Some(conn)
+    }
+
+    /// The client goes in the middle of a transaction, or right behind it.
+    fn leave(&mut self, mut conn: Conn, one: &Transaction, requests: &[(Vec<u8>, &[u8])]) {
+        let whole = self.rng.random_bool(0.5);
+        let sent = if whole { requests.len() } else { self.rng.random_range(1..requests.len()) };
+        self.seat.verdict.requests += sent as u64;
+        let _ = conn.send(&bytes_of(&requests[..sent]));
+        let outcome = match whole && one.end == End::Exec {
+            true => Outcome::Unknown,
+            false => Outcome::NotDone,
+        };
+        self.settle(one, &outcome);
+        self.renew();
+    }
+
+    /// New keys take the place of those of which something is not known, or that have much in them.
+    fn renew(&mut self) {
+        if !self.exact || self.trio.log.acked.len() > TOKENS_MAX {
+            let fresh = Trio::new(&self.tag, &self.seat.owner, self.made);
+            self.used.push(std::mem::replace(&mut self.trio, fresh));
+            self.exact = true;
+        }
     }
 
     /// One transaction, which `in_two` packets is not sent yet.

@@ -6,6 +6,7 @@
 //!   nodes       6, 10, 11, 12   replicas, addresses, the start, most of a cluster
 //!   partition   13 to 17        what lies between proxy and node
 //!   limits      25              what a node says of its own accord
+//!   held        20, 27          clients with a connection of their own leave, or lose it
 //!   fan_out     26              requests for a hundred thousand keys
 //! ```
 //! Row 9 needs subscriptions, which need connections of their own.
@@ -14,6 +15,7 @@
 
 mod failover;
 mod fan_out;
+mod held;
 mod limits;
 mod nodes;
 mod partition;
