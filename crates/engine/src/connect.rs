@@ -263,6 +263,7 @@ impl Engine {
                 return self.greet_old(now, id);
             }
             (OwnCommand::Learn, None) => {
+                self.learning_answered();
                 if let Ok(Some((commands, _))) = value::parse(reply) {
                     // A failure to learn must not make us forget.
                     self.learned = Learned::from_reply(&commands).or(self.learned.take());
@@ -377,9 +378,8 @@ impl Engine {
         let node = self.label(key.node).to_string();
         let server = server.trim().to_string();
         self.notices.push_back(Notice::NodeReady { node, key, server, main });
-        if !self.learning && key.lane == Lane::Shared {
-            self.learning = true;
-            self.say_own(now, id, OwnCommand::Learn, &[b"COMMAND"]);
+        if key.lane == Lane::Shared {
+            self.learn_from(now, id);
         }
         if readonly {
             self.say_readonly(id);
@@ -515,8 +515,9 @@ impl Engine {
                 continue;
             }
             let Owner::Client { id: client, seq, silent } = run.owner else {
-                // The commands of the node are asked again on the next connection.
-                self.learning = self.learning && run.owner != Owner::Own(OwnCommand::Learn);
+                if run.owner == Owner::Own(OwnCommand::Learn) {
+                    self.learning_lost(now);
+                }
                 continue;
             };
             self.stats.command(run.command).failed += u64::from(run.count);

@@ -27,6 +27,7 @@ impl Engine {
             self.health_at(),
             self.probe_at(),
             self.peers_at(),
+            self.learn_at(),
         ];
         let upstreams =
             self.upstreams.iter().filter_map(|(_, up)| up.deadline(&self.settings.timeouts));
@@ -58,6 +59,7 @@ impl Engine {
             self.topology_due(now);
         }
         self.ask_peers(now);
+        self.learn_due(now);
         if self.lease_is_free() || self.lease_wait_ends().is_some_and(|at| at <= now) {
             self.wake_lease_waiters(now);
         }

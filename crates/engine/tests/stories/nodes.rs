@@ -81,6 +81,24 @@ fn a_node_that_hangs_is_tried_again_each_second() {
     story.server().gets(["COMMAND", "GET k"]);
 }
 
+// Simulator, seed 1001266: where connections do not last, nothing but the long reply to COMMAND travelled.
+#[test]
+fn commands_are_learnt_after_a_pause_when_their_reply_was_lost_twice() {
+    let mut story = Story::new().by_hand();
+    story.client("a").says("GET k");
+    for _ in 0..2 {
+        greet(&mut story);
+        story.server().gets("COMMAND");
+        story.server().takes_requests();
+        story.after_ms(1_500).server().dies("connection reset");
+        story.client("a").takes();
+    }
+    greet(&mut story);
+    story.server().gets_nothing();
+    story.after_ms(999).server().gets_nothing();
+    story.after_ms(1).server().gets("COMMAND");
+}
+
 #[test]
 fn the_connect_and_the_greeting_have_one_time_together() {
     let mut story = Story::new().by_hand();
