@@ -204,7 +204,7 @@ impl Engine {
         let Owner::Client { seq, .. } = run.owner else { return Leased::No };
         let places = self.clients.get(client).map(|client| &client.places);
         let first = places.is_some_and(|places| places.open() == 1 && places.is_last(seq));
-        match self.lease_redirected(client, first, reply) {
+        match self.lease_redirected(client, run.command, first, reply) {
             None => Leased::Again,
             Some(instead) => {
                 self.believe(id, reply);

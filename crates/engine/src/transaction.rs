@@ -481,6 +481,7 @@ impl Engine {
     pub(crate) fn lease_redirected(
         &mut self,
         id: ClientId,
+        command: Option<CommandId>,
         first: bool,
         reply: &[u8],
     ) -> Option<Vec<u8>> {
@@ -488,13 +489,17 @@ impl Engine {
         let (protocol, lease) = (client.protocol, client.lease.as_mut()?);
         let moved =
             [&b"-MOVED "[..], b"-ASK ", b"-TRYAGAIN "].iter().any(|word| reply.starts_with(word));
+        let is_exec = command == Some(ids::EXEC);
         let mut instead = Vec::new();
         match &mut lease.state {
             State::Once | State::Watching | State::Queueing(_) if lease.sent == 1 && first => {
                 return None;
             }
-            State::Ending if lease.watched && moved => encode::null_array(&mut instead, protocol),
-            State::Ending if moved => reject::write(&mut instead, reject::EXECABORT),
+            // EXEC itself. What was queued is told the reason, also when EXEC was sent right behind it: the server refuses that then.
+            State::Ending if is_exec && lease.watched && moved => {
+                encode::null_array(&mut instead, protocol);
+            }
+            State::Ending if is_exec && moved => reject::write(&mut instead, reject::EXECABORT),
             state => {
                 if let State::Queueing(queueing) = state {
                     queueing.refused = true;

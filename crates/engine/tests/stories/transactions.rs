@@ -158,6 +158,20 @@ fn a_redirect_of_the_first_command_begins_again_at_the_other_node() {
     story.client("a").gets(["+OK", QUEUED, QUEUED, QUEUED, "*0\r\n"]);
 }
 
+// Fault matrix, row 4: with EXEC sent right behind them, queued commands were answered with EXEC's null.
+#[test]
+fn what_was_queued_in_a_slot_that_moves_is_told_so_with_exec_in_the_same_packet() {
+    let gone = "-ERR respool: the keys of this transaction went to another node in its middle, nothing of it was done";
+    let mut story = Story::warm_cluster();
+    story.client("a").says("WATCH a4");
+    story.node_conn("n1", 2).gets("WATCH a4").answers("+OK");
+    story.client("a").gets("+OK").says(["MULTI", "INCR a4", "INCR a4", "EXEC"]);
+    story.node_conn("n1", 2).gets(["MULTI", "INCR a4", "INCR a4", "EXEC"]);
+    let moved = crate::words::cluster::moved("a4", "n2");
+    story.node_conn("n1", 2).answers(["+OK", QUEUED, &moved, ABORT]);
+    story.client("a").gets(["+OK", QUEUED, gone, ABORT]);
+}
+
 #[test]
 fn a_slot_that_moves_in_the_middle_ends_in_an_error_and_never_in_half_of_it() {
     let mut story = Story::warm_cluster();

@@ -159,7 +159,7 @@ fn row_04_graceful_failovers_in_a_loop() {
     // Each primary holds its clients' writes for a moment, until its successor has everything. Nothing
     // may fail or be lost, and nobody is told anything, with the one exception that the
     // guide names: bytes that were streamed away.
-    let documented = super::STREAMED.to_vec();
+    let documented = super::MOVED_AWAY.to_vec();
     Expect { slow: vec![0, 1, 2], nodes_met: 3, documented, ..Expect::default() }.judge(&report);
 }
 
@@ -189,7 +189,7 @@ fn row_05_a_takeover_with_the_primary_alive() {
             thread::sleep(Duration::from_secs(1));
         }
     });
-    let documented = super::STREAMED.to_vec();
+    let documented = super::MOVED_AWAY.to_vec();
     let expect = Expect { slow: vec![0, 1, 2], nodes_met: 3, documented, ..Expect::default() };
     Expect { lost_max: LOST_MAX * scale.of_thirty(6, 3), ..expect }.judge(&report);
 }

@@ -94,7 +94,7 @@ fn row_27_held_connections_while_primaries_fail_over() {
         }
     });
     let mut texts = vec!["-ERR respool: ", "-EXECABORT", "-CLUSTERDOWN", "-UNBLOCKED"];
-    texts.extend(super::STREAMED);
+    texts.extend(super::MOVED_AWAY);
     Expect { texts, nodes_met: 3, ..Expect::hits(&[0]) }.judge(&report);
     assert_nothing_held(&cluster);
 }

@@ -23,7 +23,11 @@ mod reshard;
 
 /// What a large request is told whose slot moved while its bytes were streamed away, as the guide to
 /// clusters says.
-pub(crate) const STREAMED: [&str; 2] = [
+///
+/// And a transaction whose slot moved in its middle, of which nothing is done.
+pub(crate) const MOVED_AWAY: [&str; 4] = [
     "given up after 1 tries, the last answer was: MOVED",
     "given up after 1 tries, the last answer was: ASK",
+    "the keys of this transaction went to another node",
+    "-EXECABORT ",
 ];
