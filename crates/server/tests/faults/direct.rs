@@ -24,13 +24,10 @@ pub(crate) fn count(nodes: &[Endpoint], key: &str, stop: &AtomicBool) -> u64 {
     let (mut acked, mut turn) = (0, 0);
     let mut conn: Option<Conn> = None;
     while !stop.load(Ordering::Acquire) {
-        let mut open = match conn.take().or_else(|| connect(&nodes[turn % nodes.len()])) {
-            Some(open) => open,
-            None => {
-                turn += 1;
-                thread::sleep(PAUSE);
-                continue;
-            }
+        let Some(mut open) = conn.take().or_else(|| connect(&nodes[turn % nodes.len()])) else {
+            turn += 1;
+            thread::sleep(PAUSE);
+            continue;
         };
         match open.command(&["INCR", key]) {
             Ok(reply) if reply.starts_with(b":") => {

@@ -64,7 +64,7 @@ fn run_kind(kind: Kind, count: usize) -> Reached {
     let goes_on = std::env::var_os("SIM_GO_ON").is_some();
     let mut failures = Vec::new();
     let mut slowest = (Duration::ZERO, kind.first_seed());
-    let (mut executed, mut errors, mut iterations) = (0, 0, 0);
+    let (mut executed, mut errors, mut iterations, mut turns) = (0, 0, 0, 0);
     for seed in (kind.first_seed()..).filter(|seed| Kind::of(*seed) == kind).take(count) {
         let begun = Instant::now();
         let outcome = run(seed, Planted::Nothing);
@@ -74,6 +74,7 @@ fn run_kind(kind: Kind, count: usize) -> Reached {
                 executed += outcome.executed;
                 errors += outcome.errors;
                 iterations += outcome.iterations;
+                turns = outcome.turns.max(turns);
                 reached.join(&outcome.reached);
                 reached.moves += outcome.came_to.moves;
                 reached.keys += outcome.came_to.keys;
@@ -88,7 +89,7 @@ fn run_kind(kind: Kind, count: usize) -> Reached {
     }
     assert!(failures.is_empty(), "{} of {count} seeds failed: {failures:?}", failures.len());
     println!(
-        "{kind:?}, {count} seeds, {executed} requests, {errors} errors, {iterations} iterations, slowest {slowest:?}: {reached:?}"
+        "{kind:?}, {count} seeds, {executed} requests, {errors} errors, {iterations} iterations, at most {turns} turns, slowest {slowest:?}: {reached:?}"
     );
     reached
 }

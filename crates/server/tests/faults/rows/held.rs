@@ -85,7 +85,7 @@ fn row_27_held_connections_while_primaries_fail_over() {
             if round % 3 == 2 {
                 cluster.kill(old);
             }
-            held.is_released(&mut conns);
+            held.assert_released(&mut conns);
             if round % 3 == 2 {
                 cluster.restart(old);
             }
@@ -113,7 +113,7 @@ fn short_row_27_held_connections_while_a_primary_goes() {
         } else {
             cluster.failover(3, Failover::Graceful);
         }
-        held.is_released(&mut conns);
+        held.assert_released(&mut conns);
         assert_nothing_held(&cluster);
     }
 }
@@ -148,7 +148,7 @@ impl Held {
 
     /// All of them are told in time that it was for nothing, nothing was done, and they go on as others do.
     #[track_caller]
-    fn is_released(mut self, conns: &mut [Conn]) {
+    fn assert_released(mut self, conns: &mut [Conn]) {
         let begun = Instant::now();
         let told = String::from_utf8(self.waiting.reply().expect("a reply")).expect("text");
         assert!(RELEASED.iter().any(|known| told.starts_with(known)), "{told}");
