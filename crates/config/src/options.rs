@@ -520,13 +520,14 @@ pub static OPTIONS: &[OptionSpec] = &[
     OptionSpec::new(
         "timeouts.reconnect_min_ms",
         "Wait before the first attempt to connect again",
-        "It doubles with each failure, with some randomness, up to `timeouts.reconnect_max_ms`.",
+        "It doubles with each failure, with some randomness, up to `timeouts.reconnect_max_ms`, and counts from the beginning of the \
+         attempt.",
         ms(1, HOUR_MS, |d| &mut d.config.timeouts.reconnect_min_ms),
     ),
     OptionSpec::new(
         "timeouts.reconnect_max_ms",
         "Longest wait between two attempts to connect",
-        "Not below `timeouts.reconnect_min_ms`.",
+        "Not below `timeouts.reconnect_min_ms`. So long a server that is well again may go unnoticed.",
         ms(1, HOUR_MS, |d| &mut d.config.timeouts.reconnect_max_ms),
     ),
     OptionSpec::new(

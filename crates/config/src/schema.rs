@@ -357,7 +357,7 @@ impl Default for Timeouts {
             resolve_ms: 1000,
             tcp_keepalive_s: 300,
             reconnect_min_ms: 50,
-            reconnect_max_ms: 5000,
+            reconnect_max_ms: 1000,
         }
     }
 }

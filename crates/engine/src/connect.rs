@@ -125,6 +125,19 @@ impl Engine {
         Some(id)
     }
 
+    /// Creates an upstream for one client; the error reply if there can be none. To a node that is known to be down there is none: the
+    /// connections that all share are tried with growing waits, and if each client tried one for itself, that would be a storm.
+    pub(crate) fn new_private(
+        &mut self,
+        key: UpstreamKey,
+        role: Role,
+    ) -> Result<UpstreamId, Vec<u8>> {
+        if let Some(upstream) = self.away(key.node, key.protocol(), key.db) {
+            return Err(reject::node(self.label(key.node), &upstream.cause));
+        }
+        self.new_upstream(key, role).ok_or_else(|| self.too_many_upstreams())
+    }
+
     /// The upstream of this key is found no more.
     pub(crate) fn unlist(&mut self, key: &UpstreamKey) {
         self.by_key.remove(key);
@@ -190,10 +203,9 @@ impl Engine {
     /// The connect succeeded.
     pub fn handle_upstream_connected(&mut self, now: Time, id: UpstreamId) {
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
-        if !matches!(upstream.state, State::Connecting(_)) {
-            return;
-        }
-        upstream.state = State::Greeting(now);
+        let State::Connecting(since) = upstream.state else { return };
+        // The time for a connect includes the greeting's.
+        upstream.state = State::Greeting(since);
         upstream.progress_at = now;
         self.schedule(id);
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
@@ -253,6 +265,7 @@ impl Engine {
                 return self.greet_old(now, id);
             }
             (OwnCommand::Learn, None) => {
+                self.learning_answered();
                 if let Ok(Some((commands, _))) = value::parse(reply) {
                     // A failure to learn must not make us forget.
                     self.learned = Learned::from_reply(&commands).or(self.learned.take());
@@ -374,9 +387,8 @@ impl Engine {
         let node = self.label(key.node).to_string();
         let server = server.trim().to_string();
         self.notices.push_back(Notice::NodeReady { node, key, server, main });
-        if !self.learning && key.lane == Lane::Shared {
-            self.learning = true;
-            self.say_own(now, id, OwnCommand::Learn, &[b"COMMAND"]);
+        if key.lane == Lane::Shared {
+            self.learn_from(now, id);
         }
         if readonly {
             self.say_readonly(id);
@@ -385,6 +397,7 @@ impl Engine {
         if was_down {
             // One that was not down ends nobody's wait: that must stay bounded while other connections come and go.
             self.node_is_back(key.node);
+            self.try_others(now, key.node);
         }
         if key.lane == Lane::Messages {
             self.listening_ready(now, id);
@@ -521,8 +534,9 @@ impl Engine {
                 continue;
             }
             let Owner::Client { id: client, seq, silent } = run.owner else {
-                // The commands of the node are asked again on the next connection.
-                self.learning = self.learning && run.owner != Owner::Own(OwnCommand::Learn);
+                if run.owner == Owner::Own(OwnCommand::Learn) {
+                    self.learning_lost(now);
+                }
                 continue;
             };
             self.stats.command(run.command).failed += u64::from(run.count);
@@ -535,8 +549,13 @@ impl Engine {
                 continue;
             }
             self.stop_streaming(client, id);
-            let errors = error.repeat(run.count as usize);
-            self.deliver(client, seq, run.count, silent, &errors);
+            // A transaction that was just begun ends with EXECABORT; what was sent behind its MULTI must not be done by itself.
+            let reply = match run.command {
+                Some(crate::command::ids::MULTI) => &b"+OK\r\n"[..],
+                _ => &error,
+            };
+            let replies = reply.repeat(run.count as usize);
+            self.deliver(client, seq, run.count, silent, &replies);
         }
     }
 
@@ -579,7 +598,12 @@ impl Engine {
         upstream.reset(&mut self.pool);
         upstream.out.dirty = false;
         upstream.failures = upstream.failures.saturating_add(1);
-        let wait_ms = backoff::wait_ms(&self.settings.timeouts, upstream.failures, random);
+        let spent_ms = match upstream.state {
+            State::Connecting(since) | State::Greeting(since) => now.since(since) / 1_000,
+            _ => 0,
+        };
+        let wait_ms =
+            backoff::wait_ms(&self.settings.timeouts, upstream.failures, spent_ms, random);
         let key = upstream.key;
         let (first, theirs) = (upstream.failures == 1, refused.is_some());
         upstream.cause = cause.to_string();
@@ -618,6 +642,18 @@ impl Engine {
         }
     }
 
+    /// A node that was down takes connections again: the others to it need not wait for their time.
+    fn try_others(&mut self, now: Time, node: NodeId) {
+        let waits = |up: &Upstream| {
+            up.key.node == node
+                && matches!(&up.state, State::Down(Down { refused: None, until }) if *until > now)
+        };
+        let others = self.upstreams.iter().filter(|(_, up)| waits(up));
+        for id in others.map(|(id, _)| id).collect::<Vec<_>>() {
+            self.connect(now, id);
+        }
+    }
+
     /// Whoever waits for this upstream looks again.
     pub(crate) fn wake_waiters(&mut self, id: UpstreamId) {
         if let Some(upstream) = self.upstreams.get_mut(id) {
@@ -644,20 +680,22 @@ impl Engine {
         if self.is_one() {
             return first;
         }
-        let is_away = |id: UpstreamId| {
-            self.upstreams.get(id).is_some_and(|up| match &up.state {
-                // That it refuses is an answer.
-                State::Down(down) => down.refused.is_none(),
-                State::Connecting(_) | State::Greeting(_) => up.failures > 0,
-                State::Idle | State::Ready => false,
-            })
-        };
-        let lives = |node: &NodeId| {
-            let keys = [(protocol, db), (Protocol::Resp2, self.settings.node.db)];
-            let keys = keys.map(|(protocol, db)| self.shared_key(*node, protocol, db));
-            !keys.iter().any(|key| self.by_key.get(key).is_some_and(|id| is_away(*id)))
-        };
+        let lives = |node: &NodeId| self.away(*node, protocol, db).is_none();
         core::iter::once(first).chain(self.router.primaries()).find(lives).unwrap_or(first)
+    }
+
+    /// The connection that shows that a node is down, of those that a client with this protocol and database would share.
+    fn away(&self, node: NodeId, protocol: Protocol, db: u32) -> Option<&Upstream> {
+        let is_away = |up: &&Upstream| match &up.state {
+            // That it refuses is an answer.
+            State::Down(down) => down.refused.is_none(),
+            State::Connecting(_) | State::Greeting(_) => up.failures > 0,
+            State::Idle | State::Ready => false,
+        };
+        let keys = [(protocol, db), (Protocol::Resp2, self.settings.node.db)];
+        let keys = keys.map(|(protocol, db)| self.shared_key(node, protocol, db));
+        let listed = keys.iter().filter_map(|key| self.upstreams.get(*self.by_key.get(key)?));
+        listed.into_iter().find(is_away)
     }
 
     /// Forgets a shared upstream whose greeting the server refused for what a client asked (a database that does not exist), so that the

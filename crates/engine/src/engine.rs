@@ -150,8 +150,7 @@ pub struct Engine {
     pub(crate) facts: ServerFacts,
     pub(crate) learned: Option<Learned>,
     pub(crate) scripts: Scripts,
-    /// Whether `COMMAND` was asked on some upstream already.
-    pub(crate) learning: bool,
+    pub(crate) learning: crate::learn::Learning,
     pub(crate) dirty_clients: Vec<ClientId>,
     pub(crate) dirty_upstreams: Vec<UpstreamId>,
     pub(crate) actions: VecDeque<Action>,
@@ -219,7 +218,7 @@ impl Engine {
             facts: ServerFacts::default(),
             learned: None,
             scripts: Scripts::default(),
-            learning: false,
+            learning: crate::learn::Learning::default(),
             dirty_clients: Vec::new(),
             dirty_upstreams: Vec::new(),
             actions: VecDeque::new(),

@@ -123,9 +123,9 @@ impl Engine {
                 self.set_role(upstream_id, role);
                 upstream_id
             }
-            None => match self.new_upstream(key, role) {
-                Some(upstream_id) => upstream_id,
-                None => return Err(Way::Down(self.too_many_upstreams())),
+            None => match self.new_private(key, role) {
+                Ok(upstream_id) => upstream_id,
+                Err(error) => return Err(Way::Down(error)),
             },
         };
         let keeps = !self.router.is_one();

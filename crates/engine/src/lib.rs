@@ -43,6 +43,7 @@ mod engine;
 mod errand;
 pub mod fleet;
 pub mod ids;
+mod learn;
 mod lease;
 mod lifecycle;
 pub mod limits;

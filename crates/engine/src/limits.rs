@@ -81,6 +81,9 @@ pub const KEPT_BYTES_MAX: usize = 16 << 20;
 /// The table of a cluster is asked for at most so often, in milliseconds, however many signs there are that it is stale.
 pub const TOPOLOGY_EVERY_MS: u64 = 500;
 
+/// The pause before `COMMAND` is asked again when its reply was lost more than once.
+pub const LEARN_AGAIN_MS: u64 = 1_000;
+
 /// Who was asked for it and has not answered in this time (a server that was stopped, say) is passed over for another one.
 pub const TOPOLOGY_PATIENCE_MS: u64 = 1_000;
 

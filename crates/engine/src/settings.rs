@@ -313,7 +313,7 @@ impl Default for Timeouts {
             ping_ms: 0,
             resolve_ms: 1_000,
             reconnect_min_ms: 50,
-            reconnect_max_ms: 5_000,
+            reconnect_max_ms: 1_000,
         }
     }
 }

@@ -37,6 +37,7 @@ impl Engine {
             self.peers_at(),
             self.subscriptions_at(),
             self.caches.look_at,
+            self.learn_at(),
         ];
         let upstreams = self.deadlines.first().map(|(at, _)| *at);
         let pause = self.pause.map(|pause| pause.until).into_iter().chain(self.lease_wait_ends());
@@ -69,6 +70,7 @@ impl Engine {
         self.ask_peers(now);
         self.run_subscriptions(now);
         self.follow_feed(now);
+        self.learn_due(now);
         if self.lease_is_free() || self.lease_wait_ends().is_some_and(|at| at <= now) {
             self.wake_lease_waiters(now);
         }

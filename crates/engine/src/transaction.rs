@@ -99,6 +99,13 @@ impl Engine {
         self.open_lease(now, wish, None, state)
     }
 
+    /// A transaction that cannot be done. MULTI is accepted all the same, and EXEC is EXECABORT: what a client has sent behind its MULTI
+    /// in the same packet is meant for the transaction, and would be done by itself if MULTI were refused.
+    fn begin_in_vain(&mut self, wish: &Wish<'_>, error: Vec<u8>) -> Step {
+        self.set_lease_state(wish.id, State::Lost { error, queueing: true });
+        self.say_ok(wish)
+    }
+
     fn begin_watch(&mut self, now: Time, wish: &Wish<'_>) -> Step {
         let place = match self.place_of_wish(wish) {
             Ok(place) => place,
@@ -131,7 +138,10 @@ impl Engine {
             LeaseWay::Hold(hold) => Step::Hold(hold),
             LeaseWay::Down(error) => {
                 self.drop_lease(wish.id);
-                self.refuse_leased(now, wish, node, &error)
+                match wish.row {
+                    Some(ids::MULTI) => self.begin_in_vain(wish, error),
+                    _ => self.refuse_leased(now, wish, node, &error),
+                }
             }
             LeaseWay::Ready(upstream) => {
                 self.write_leased(now, wish.id, upstream, wish.frame, wish.row, wish.silent);
@@ -591,7 +601,7 @@ impl Engine {
 
     /// What a client gets whose connection was lost.
     fn after_loss(&mut self, wish: &Wish<'_>, error: &[u8], queueing: bool) -> Option<Step> {
-        let ended = match (queueing, wish.row) {
+        match (queueing, wish.row) {
             (true, Some(ids::EXEC)) => {
                 self.drop_lease(wish.id);
                 return Some(self.refuse_text(wish, |out| reject::write(out, reject::EXECABORT)));
@@ -600,13 +610,11 @@ impl Engine {
                 self.drop_lease(wish.id);
                 return Some(self.say_ok(wish));
             }
-            (true, _) => false,
+            (true, _) => {}
             // What was watched is not any more, and a transaction must not go on as if it were.
-            (false, Some(ids::MULTI | ids::WATCH)) => true,
+            (false, Some(ids::MULTI)) => return Some(self.begin_in_vain(wish, error.to_vec())),
+            (false, Some(ids::WATCH)) => self.drop_lease(wish.id),
             (false, _) => return None,
-        };
-        if ended {
-            self.drop_lease(wish.id);
         }
         Some(self.refuse_text(wish, |out| out.extend_from_slice(error)))
     }

@@ -145,10 +145,7 @@ impl Engine {
                 self.transfer_waiters.push_back(id);
                 return Err(TransferWait::Hold(Hold::TransferSlot));
             }
-            None => match self.new_upstream(key, Role::Transfer(id)) {
-                Some(upstream) => upstream,
-                None => return Err(TransferWait::Down(self.too_many_upstreams())),
-            },
+            None => self.new_private(key, Role::Transfer(id)).map_err(TransferWait::Down)?,
         };
         self.set_role(upstream_id, Role::Transfer(id));
         match self.availability(now, upstream_id) {

@@ -166,11 +166,8 @@ impl Engine {
         let upstream_id = match self.upstream_for(now, key, id) {
             Availability::Ready(upstream) => upstream,
             Availability::Wait(upstream) => return Some(Err(Step::Hold(Hold::Upstream(upstream)))),
-            Availability::Down(error) => {
-                return Some(
-                    self.refuse_whole(now, id, node, &error, groups).map(|()| whole.bytes),
-                );
-            }
+            // It is told bit by bit what becomes of it (`transaction`).
+            Availability::Down(_) => return None,
         };
         let is_one = self.is_one();
         let client = self.clients.get_mut(id)?;
@@ -216,28 +213,6 @@ impl Engine {
         }
         client.last_command = Some(EXEC);
         self.touch_upstream(upstream_id);
-    }
-
-    /// Its node is down: nothing of it goes out, and each of its requests is told so.
-    fn refuse_whole(
-        &mut self,
-        now: Time,
-        id: ClientId,
-        node: NodeId,
-        error: &[u8],
-        groups: &[Group],
-    ) -> Result<(), Step> {
-        if !self.is_one()
-            && let Some(hold) = self.hold_for_failover(now, node)
-        {
-            return Err(Step::Hold(hold));
-        }
-        for group in groups {
-            self.stats.command(Some(group.command)).rejected += u64::from(group.count);
-            (0..group.count)
-                .for_each(|_| self.reply(id, false, |out| out.extend_from_slice(error)));
-        }
-        Ok(())
     }
 
     /// A server did not serve this request of a transaction, and it cannot begin again: the transaction will not be done.

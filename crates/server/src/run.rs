@@ -75,6 +75,7 @@ const KEEPALIVE_MAX_S: u16 = 32_767;
 /// # Errors
 /// Something that is needed cannot be had; nothing keeps running then.
 pub fn run(config: &Config, config_file: &str) -> Result<(), StartError> {
+    sys::return_large_buffers();
     raise_open_files(config);
     let mut signals = Signals::listen().map_err(|error| system("handle signals", error))?;
     let listeners = listen(config)?;

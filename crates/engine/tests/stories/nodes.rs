@@ -1,6 +1,6 @@
 //! A node that is down, goes down, or comes back.
 
-use crate::words::{HELLO_2, Story};
+use crate::words::{HELLO_2, HELLO_3, Story, large_set};
 use engine::Settings;
 
 const REFUSED: &str = "-ERR respool: upstream 127.0.0.1:6379: connect: Connection refused";
@@ -34,7 +34,7 @@ fn a_node_known_to_be_down_fails_at_once() {
 
 #[test]
 fn a_node_that_is_down_is_tried_again_with_growing_waits() {
-    let mut story = Story::new().by_hand();
+    let mut story = Story::with_timeouts(|timeouts| timeouts.reconnect_max_ms = 5_000).by_hand();
     story.client("a").says("GET k");
     let mut waits = Vec::new();
     for _ in 0..12 {
@@ -57,6 +57,99 @@ fn a_node_that_is_down_is_tried_again_with_growing_waits() {
     story.client("a").says("GET k");
     story.server().gets(["COMMAND", "GET k"]).answers(["*0", "\"v\""]);
     story.client("a").gets("\"v\"");
+}
+
+// Fault matrix, rows 13 and 15: a node that takes connections and says nothing is well again, and nobody tells of it. It must be served
+// within two seconds, so the time that a greeting took in vain is no reason to wait as long again.
+#[test]
+fn a_node_that_hangs_is_tried_again_each_second() {
+    let mut story = Story::new().by_hand();
+    story.client("a").says("GET k");
+    story.connects();
+    for attempt in 0..30 {
+        let (connects, before) = (story.connects_made(), story.now);
+        while story.connects_made() == connects {
+            story.after_ms(1);
+        }
+        let waited_ms = story.now.since(before) / 1_000;
+        assert!((1_000..=1_101).contains(&waited_ms), "attempt {attempt} after {waited_ms} ms");
+        story.connects();
+    }
+    story.server().gets("HELLO 2").answers(HELLO_2);
+    story.client("a").takes();
+    story.client("a").says("GET k");
+    story.server().gets(["COMMAND", "GET k"]);
+}
+
+// Simulator, seed 1001266: where connections do not last, nothing but the long reply to COMMAND travelled.
+#[test]
+fn commands_are_learnt_after_a_pause_when_their_reply_was_lost_twice() {
+    let mut story = Story::new().by_hand();
+    story.client("a").says("GET k");
+    for _ in 0..2 {
+        greet(&mut story);
+        story.server().gets("COMMAND");
+        story.server().takes_requests();
+        story.after_ms(1_500).server().dies("connection reset");
+        story.client("a").takes();
+    }
+    greet(&mut story);
+    story.server().gets_nothing();
+    story.after_ms(999).server().gets_nothing();
+    story.after_ms(1).server().gets("COMMAND");
+}
+
+#[test]
+fn the_connect_and_the_greeting_have_one_time_together() {
+    let mut story = Story::new().by_hand();
+    story.client("a").says("GET k");
+    story.after_ms(600).connects();
+    story.after_ms(399).client("a").gets_nothing();
+    story.after_ms(1);
+    story.client("a").gets("-ERR respool: upstream 127.0.0.1:6379: the greeting timed out");
+}
+
+#[test]
+fn when_one_connection_is_back_the_others_to_its_node_are_tried_at_once() {
+    let mut story = Story::new().by_hand();
+    story.client("a").says("GET k");
+    greet(&mut story);
+    story.conn(1).gets(["COMMAND", "GET k"]).answers(["*0", "nil"]);
+    story.client("b").says("HELLO 3");
+    story.connects();
+    story.conn(2).gets("HELLO 3").answers(HELLO_3);
+    story.after_ms(2_000);
+    for number in [1, 2] {
+        story.conn(number).dies("connection reset");
+        story.connect_fails("connect: Connection refused");
+    }
+    assert_eq!(story.connects_made(), 4);
+    while story.connects_made() == 4 {
+        story.after_ms(1);
+    }
+    assert_eq!(story.connects_made(), 5, "the other one has its time still before it");
+    story.connects();
+    let hello = if story.server().key().resp3 { HELLO_3 } else { HELLO_2 };
+    story.server().answers(hello);
+    assert_eq!(story.connects_made(), 6);
+}
+
+#[test]
+fn nobody_makes_a_connection_of_its_own_to_a_node_that_is_known_to_be_down() {
+    let mut story = Story::new().by_hand();
+    story.client("a").says("GET k");
+    story.connect_fails("connect: Connection refused");
+    story.client("a").gets(REFUSED);
+    for name in ["b", "c"] {
+        story.client(name).says("BLPOP l 0").gets(REFUSED);
+        story.client(name).says("WATCH k").gets(REFUSED);
+        story.client(name).sends(&large_set("big", 1 << 20)).gets(REFUSED);
+    }
+    assert_eq!(story.connects_made(), 1, "each of them would be tried in vain");
+    story.after_ms(50);
+    greet(&mut story);
+    story.client("b").says("BLPOP l 0");
+    assert_eq!(story.connects_made(), 3);
 }
 
 #[test]

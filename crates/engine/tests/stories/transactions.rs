@@ -167,6 +167,20 @@ fn a_redirect_of_the_first_command_begins_again_at_the_other_node() {
     story.client("a").gets(["+OK", QUEUED, QUEUED, QUEUED, "*0\r\n"]);
 }
 
+// Fault matrix, row 4: with EXEC sent right behind them, queued commands were answered with EXEC's null.
+#[test]
+fn what_was_queued_in_a_slot_that_moves_is_told_so_with_exec_in_the_same_packet() {
+    let gone = "-ERR respool: the keys of this transaction went to another node in its middle, nothing of it was done";
+    let mut story = Story::warm_cluster();
+    story.client("a").says("WATCH a4");
+    story.node_conn("n1", 2).gets("WATCH a4").answers("+OK");
+    story.client("a").gets("+OK").says(["MULTI", "INCR a4", "INCR a4", "EXEC"]);
+    story.node_conn("n1", 2).gets(["MULTI", "INCR a4", "INCR a4", "EXEC"]);
+    let moved = crate::words::cluster::moved("a4", "n2");
+    story.node_conn("n1", 2).answers(["+OK", QUEUED, &moved, ABORT]);
+    story.client("a").gets(["+OK", QUEUED, gone, ABORT]);
+}
+
 #[test]
 fn a_slot_that_moves_in_the_middle_ends_in_an_error_and_never_in_half_of_it() {
     let mut story = Story::warm_cluster();
@@ -243,16 +257,41 @@ fn a_lost_connection_takes_the_transaction_along() {
 }
 
 #[test]
-fn a_lost_watch_is_told_by_the_next_multi() {
+fn a_lost_watch_is_told_by_the_next_transaction() {
     let mut story = Story::new();
     story.client("a").says("WATCH k");
     story.conn(1).gets("WATCH k").answers("+OK").dies("connection reset");
     let lost = "-ERR respool: upstream 127.0.0.1:6379: connection reset";
-    story.client("a").gets("+OK").says(["GET k", "MULTI"]);
-    story.conn(2).gets("GET k").answers("nil");
-    story.client("a").gets(["nil", lost]);
+    story.client("a").gets("+OK").says(["GET k", "MULTI", "INCR k", "EXEC"]);
+    story.conn(2).gets("GET k").gets_nothing().answers("nil");
+    story.client("a").gets(["nil", "+OK", lost, ABORT]);
     story.client("a").says("MULTI");
     story.conn(3).gets("MULTI");
+}
+
+// Fault matrix, row 27: what stands behind MULTI in a packet must not be done by itself because MULTI failed.
+#[test]
+fn multi_is_accepted_without_a_server_and_exec_is_refused() {
+    let mut story = Story::new().by_hand();
+    let refused = "-ERR respool: upstream 127.0.0.1:6379: connect: Connection refused";
+    story.client("a").says(["MULTI", "INCR k", "EXEC", "INCR k"]);
+    story.connect_fails("connect: Connection refused");
+    story.client("a").gets(["+OK", refused, ABORT]);
+    story.connect_fails("connect: Connection refused");
+    // Known to be down from here on.
+    story.client("a").gets(refused).says(["MULTI", "INCR k", "EXEC"]).gets(["+OK", refused, ABORT]);
+    story.client("a").says(["MULTI", "DISCARD", "GET k"]).gets(["+OK", "+OK", refused]);
+}
+
+#[test]
+fn a_multi_that_was_lost_on_its_way_begins_a_transaction_that_is_refused() {
+    let mut story = Story::new();
+    story.client("a").says(["MULTI", "INCR k"]);
+    story.conn(1).gets(["MULTI", "INCR k"]).dies("connection reset");
+    let lost = "-ERR respool: upstream 127.0.0.1:6379: connection reset";
+    story.client("a").gets(["+OK", lost]).says(["INCR k", "EXEC", "GET k"]);
+    story.conn(2).gets("GET k").gets_nothing();
+    story.client("a").gets([lost, ABORT]);
 }
 
 #[test]

@@ -4,17 +4,20 @@
 //!   home 0, 1, 2   keys on that primary only, each client in a slot of its own     blast radius
 //!   all            keys on each of them; MGET and MSET over several nodes             what is split
 //!   large          the same with values up to 1 MiB                                what is streamed
+//!   transactions 0, 1, 2   MULTI to EXEC on that primary only                      what holds a connection
+//!   queues 0, 1, 2         BLPOP and RPUSH on that primary only                    who waits for long
 //!   machine        a server and a proxy of their own, which no fault meets          the noise of the machine
 //! ```
-//! All of them send batches of 1 to 50 requests (GET, SET, MGET, MSET, INCR, APPEND, ECHO, PING) at a
+//! The others send batches of 1 to 50 requests (GET, SET, MGET, MSET, INCR, APPEND, ECHO, PING) at a
 //! steady pace that leaves the machine room: it is the fault that must show in the times, and not the
-//! load.
+//! load. Subscribers have their place here as a group with a [`Work`] of their own: they count gaps, and a
+//! message of somebody else is a violation.
 //!
 //! Invariant: every group has a seed of its own, so that no two clients ever share a key.
 
 use std::time::Duration;
 
-use testkit::checker::Losses;
+use testkit::checker::{Losses, Work};
 use testkit::cluster::RedisCluster;
 use testkit::{Checker, RedisServer, Respool};
 
@@ -65,7 +68,9 @@ impl Load {
         let losses = Losses::default();
         let judge = cluster.node(judge).direct_endpoint();
         let base = u64::from(std::process::id()) * 100;
-        let at_home = scale.clients * 11 / 50;
+        let at_home = scale.clients * 8 / 50;
+        // On each primary. One that queues has two connections.
+        let holding = (scale.clients * 2 / 50).max(1);
         let large = (scale.clients * 4 / 50).max(1);
         let group = |number: u64, name: &str, clients: u32| {
             let mut checker = Checker::new(proxy.endpoint(), judge);
@@ -95,7 +100,19 @@ impl Load {
         let everywhere = |clients: u32| {
             (0..3 * clients).map(|at| key_on(at as usize % 3, 300 + at as u16)).collect()
         };
-        let scattered = scale.clients - 3 * at_home - large;
+        for (work, name, slot) in
+            [(Work::Transactions, "transactions", 200), (Work::Queues, "queues", 250)]
+        {
+            for nth in 0..3 {
+                let number = groups.len() as u64 + 10;
+                let mut group = group(number, &format!("{name} {nth}"), holding);
+                (group.home, group.checker.work) = (Some(nth), work);
+                let tags = (0..holding).map(|client| key_on(nth, slot + client as u16));
+                group.checker.tags = tags.collect();
+                groups.push(group);
+            }
+        }
+        let scattered = scale.clients - 3 * at_home - 6 * holding - large;
         let mut all = group(3, "all", scattered);
         (all.checker.tags, all.checker.tags_each) = (everywhere(scattered), 3);
         groups.push(all);
@@ -130,9 +147,10 @@ impl Load {
         self
     }
 
-    /// All clients of the proxy.
-    pub(crate) fn clients(&self) -> usize {
+    /// Connections of all clients of the proxy.
+    pub(crate) fn conns(&self) -> usize {
         let groups = self.groups.iter().filter(|group| !group.machine);
-        groups.map(|group| group.checker.clients as usize).sum()
+        let conns = |checker: &Checker| checker.clients as usize * checker.work.conns();
+        groups.map(|group| conns(&group.checker)).sum()
     }
 }

@@ -78,8 +78,8 @@ pub(crate) struct Report {
     pub(crate) groups: Vec<(Group, Verdict)>,
     /// From `start` to `ended`.
     pub(crate) samples: Vec<Sample>,
-    /// Clients with a connection of their own meanwhile.
-    pub(crate) clients: usize,
+    /// Connections of clients meanwhile.
+    pub(crate) conns: usize,
     /// After the load, when memory was back or the time for that was over.
     pub(crate) last: Sample,
     /// How long memory took to go back.
@@ -125,7 +125,7 @@ pub(crate) fn run(
     fault: impl FnOnce(&mut Story),
 ) -> Report {
     let stop = AtomicBool::new(false);
-    let clients = load.clients();
+    let conns = load.conns();
     let mut story = Story { begun: Instant::now(), healed: None, losses: load.losses.clone() };
     let start = Instant::now();
     let process = proxy.process();
@@ -153,7 +153,7 @@ pub(crate) fn run(
     let settling = Instant::now();
     wait::poll(MEMORY_BACK, || (process.rss_bytes() <= left_bytes_max(before)).then_some(()));
     let settled_after = settling.elapsed();
-    let own_fds = fds_before(&samples, story.begun).saturating_sub(clients);
+    let own_fds = fds_before(&samples, story.begun).saturating_sub(conns);
     wait::poll(DESCRIPTORS_BACK, || (process.fds() <= own_fds).then_some(()));
     let cpu = process.cpu_time();
     let quiet = Instant::now();
@@ -169,7 +169,7 @@ pub(crate) fn run(
         ended,
         groups: load.groups.iter().cloned().zip(verdicts).collect(),
         samples,
-        clients,
+        conns,
         last,
         settled_after,
         idle,

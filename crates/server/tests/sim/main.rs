@@ -64,7 +64,7 @@ fn run_kind(kind: Kind, count: usize) -> Reached {
     let goes_on = std::env::var_os("SIM_GO_ON").is_some();
     let mut failures = Vec::new();
     let mut slowest = (Duration::ZERO, kind.first_seed());
-    let (mut executed, mut errors, mut iterations, mut transactions) = (0, 0, 0, 0);
+    let (mut executed, mut errors, mut iterations, mut transactions, mut turns) = (0, 0, 0, 0, 0);
     for seed in (kind.first_seed()..).filter(|seed| Kind::of(*seed) == kind).take(count) {
         let begun = Instant::now();
         let outcome = run(seed, Planted::Nothing);
@@ -75,6 +75,7 @@ fn run_kind(kind: Kind, count: usize) -> Reached {
                 errors += outcome.errors;
                 iterations += outcome.iterations;
                 transactions += outcome.transactions;
+                turns = outcome.turns.max(turns);
                 reached.join(&outcome.reached);
                 reached.moves += outcome.came_to.moves;
                 reached.keys += outcome.came_to.keys;
@@ -89,7 +90,7 @@ fn run_kind(kind: Kind, count: usize) -> Reached {
     }
     assert!(failures.is_empty(), "{} of {count} seeds failed: {failures:?}", failures.len());
     println!(
-        "{kind:?}, {count} seeds, {executed} requests, {errors} errors, {iterations} iterations, {transactions} transactions, slowest {slowest:?}: {reached:?}"
+        "{kind:?}, {count} seeds, {executed} requests, {errors} errors, {iterations} iterations, {transactions} transactions, at most {turns} turns, slowest {slowest:?}: {reached:?}"
     );
     assert!(transactions > 0, "no transaction came to its end");
     reached

@@ -58,6 +58,8 @@ pub(crate) struct Outcome {
     pub(crate) iterations: u32,
     /// Transactions that were done.
     pub(crate) transactions: u32,
+    /// Turns of all workers.
+    pub(crate) turns: u64,
 }
 
 /// The highest of some figures that any worker told: whether runs come to what they are made for.
@@ -526,6 +528,7 @@ impl World {
             digest: self.net.digest(),
             hits: self.site.hits(),
             executed: self.site.executed(),
+            turns: self.turns,
             came_to: self.site.came_to(),
             reached: self.reached.clone(),
             ..Outcome::default()

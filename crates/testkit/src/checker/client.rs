@@ -9,15 +9,15 @@
 
 use std::time::{Duration, Instant};
 
+use rand::Rng;
 use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
 
 use super::book::Book;
 use super::judge::{self, Answer};
-use super::timeline::Batch;
-use super::{Checker, Rule, Verdict, Violation};
-use crate::conn::{Conn, is_gone};
-use crate::frames::{quote, request};
+use super::seat::Seat;
+use super::{Checker, Rule, Verdict};
+use crate::conn::Conn;
+use crate::frames::request;
 
 /// Requests and expected replies of one batch, unless a single one is larger.
 const BATCH_BYTES_MAX: usize = 256 * 1024;
@@ -27,8 +27,6 @@ const ECHO_BYTES_MAX: usize = 128 * 1024;
 /// Pause after a batch with errors. Clients that ask on at full speed while nothing works would
 /// fill a run with errors.
 const ERROR_PAUSE: Duration = Duration::from_millis(3);
-/// Pause after a failed connect.
-const CONNECT_PAUSE: Duration = Duration::from_millis(10);
 
 /// One planned request. The numbers are places in the book.
 #[derive(Clone, Debug)]
@@ -96,77 +94,49 @@ impl Plan {
 
 /// Runs one client to the end of the run or to its first violation.
 pub(super) fn run(checker: &Checker, number: u32) -> (Verdict, Book) {
-    let seed = checker.seed.wrapping_mul(1_000_003).wrapping_add(u64::from(number));
-    let mut client = Client {
-        checker,
-        resp3: checker.mixed_protocols && number % 2 == 1,
-        rng: StdRng::seed_from_u64(seed),
-        book: Book::with_tags(checker.seed, number, checker.tags_of(number)),
-        verdict: Verdict::default(),
-    };
-    client.book.timed = checker.losses.is_some();
-    let end = Instant::now() + checker.duration;
-    std::thread::sleep(checker.pace * number / checker.clients.max(1));
+    let seat = Seat::new(checker, number);
+    let mut book = Book::with_tags(checker.seed, number, checker.tags_of(number));
+    book.timed = checker.losses.is_some();
+    let mut client = Client { rng: seat.rng(), seat, book };
     let mut conn = None;
-    while Instant::now() < end && !checker.stopped() {
+    while client.seat.goes_on() {
         let begun = Instant::now();
-        conn = match conn.take().or_else(|| client.connect()) {
+        conn = match conn.take().or_else(|| client.seat.connect()) {
             Some(conn) => client.batch(conn),
             None => continue,
         };
-        if !client.verdict.violations.is_empty() {
-            checker.stop.store(true, std::sync::atomic::Ordering::Release);
-        }
-        std::thread::sleep(checker.pace.saturating_sub(begun.elapsed()));
+        client.seat.pause(begun);
     }
-    (client.verdict, client.book)
+    (client.seat.verdict, client.book)
 }
 
 struct Client<'a> {
-    checker: &'a Checker,
-    resp3: bool,
+    seat: Seat<'a>,
     rng: StdRng,
     book: Book,
-    verdict: Verdict,
 }
 
 impl Client<'_> {
-    /// A greeted connection, or `None` after a short pause.
-    fn connect(&mut self) -> Option<Conn> {
-        let greeted = Conn::open(&self.checker.endpoint).and_then(|mut conn| {
-            conn.set_timeout(self.checker.deadline);
-            let greeting: &[u8] = if self.resp3 { b"%" } else { b"*" };
-            let reply = conn.command(&["HELLO", if self.resp3 { "3" } else { "2" }])?;
-            if reply.starts_with(greeting) {
-                return Ok(conn);
-            }
-            Err(std::io::Error::other(quote(&reply, 80)))
-        });
-        match greeted {
-            Ok(conn) => Some(conn),
-            Err(_) => {
-                self.verdict.connect_failures += 1;
-                std::thread::sleep(CONNECT_PAUSE);
-                None
-            }
-        }
-    }
-
     /// Sends one batch and settles it; the connection comes back if it can be used further.
     fn batch(&mut self, mut conn: Conn) -> Option<Conn> {
         let plans = self.plan();
         let bytes: Vec<u8> = plans.iter().flat_map(|plan| plan.request(&self.book)).collect();
-        self.verdict.requests += plans.len() as u64;
-        let begun = Instant::now();
-        let errors_before = self.verdict.errors;
-        let unknown_before = self.verdict.unknown;
+        if self.seat.leaves() {
+            // Whether it is taken or not, nobody will know.
+            self.seat.verdict.requests += plans.len() as u64;
+            let _ = conn.send(&bytes);
+            plans.iter().for_each(|plan| judge::unknown(&mut self.book, plan));
+            self.book.end_batch();
+            return None;
+        }
+        let begun = self.seat.begin(plans.len());
+        let errors_before = self.seat.verdict.errors;
         let sent = conn.send(&bytes);
         let mut fate = sent.err();
         for plan in &plans {
             let reply = match fate {
                 None => {
-                    let left = self.checker.deadline.saturating_sub(begun.elapsed());
-                    conn.set_timeout(left);
+                    conn.set_timeout(self.seat.left(&begun));
                     conn.reply()
                 }
                 Some(_) => Err(std::io::ErrorKind::UnexpectedEof.into()),
@@ -175,30 +145,21 @@ impl Client<'_> {
                 Ok(reply) => self.settle(plan, &reply),
                 Err(error) => {
                     judge::unknown(&mut self.book, plan);
-                    self.verdict.unknown += 1;
+                    self.seat.verdict.unknown += 1;
                     fate.get_or_insert(error);
                 }
             }
         }
-        let took = begun.elapsed();
-        self.verdict.slowest = self.verdict.slowest.max(took);
-        if self.checker.timeline {
-            let failed =
-                self.verdict.errors - errors_before + self.verdict.unknown - unknown_before;
-            // A batch has at most some thousand requests, so both fit.
-            let (requests, failed) = (plans.len() as u32, failed as u32);
-            self.verdict.batches.push(Batch { begun, took, requests, failed });
-        }
+        self.seat.end(&begun);
         self.book.end_batch();
         if let Some(error) = fate {
-            self.note_end(&error, plans.len());
+            self.seat.note_end(&error, plans.len());
             return None;
         }
         if !conn.surplus().is_empty() {
-            let words = format!("a reply to no request: {}", quote(conn.surplus(), 120));
-            self.violate(Rule::ForeignReply, words);
+            self.seat.note_surplus(&conn);
         }
-        if self.verdict.errors > errors_before {
+        if self.seat.verdict.errors > errors_before {
             std::thread::sleep(ERROR_PAUSE);
         }
         // Now and then a client leaves and comes back, and is spread to another worker.
@@ -208,58 +169,36 @@ impl Client<'_> {
     fn settle(&mut self, plan: &Plan, reply: &[u8]) {
         if reply.starts_with(b"-") || reply.starts_with(b"!") {
             judge::unknown(&mut self.book, plan);
-            self.verdict.errors += 1;
-            self.verdict.note_error(quote(reply, 160), 1);
+            self.seat.note_error(reply);
             return;
         }
-        self.verdict.answered += 1;
+        self.seat.verdict.answered += 1;
         if let Answer::Wrong(rule, words) = judge::reply(&mut self.book, plan, reply)
             && !self.excused(rule, plan, reply)
         {
-            self.violate(rule, words);
+            self.seat.violate(rule, words);
         }
     }
 
     /// Whether a reply that is not the expected one is as the test said that replies may be: read
     /// from a replica, or without a write that the servers themselves may have lost.
     fn excused(&mut self, rule: Rule, plan: &Plan, reply: &[u8]) -> bool {
-        if self.checker.stale_reads && judge::is_own(&self.book, plan, reply) {
-            self.verdict.stale += 1;
+        if self.seat.checker.stale_reads && judge::is_own(&self.book, plan, reply) {
+            self.seat.verdict.stale += 1;
             return true;
         }
         if rule != Rule::LostWrite {
             return false;
         }
-        let Some(losses) = &self.checker.losses else { return false };
+        let Some(losses) = &self.seat.checker.losses else { return false };
         let lost = losses.excuse_reply(&mut self.book, plan, reply);
-        self.verdict.lost += lost.unwrap_or(0);
+        self.seat.verdict.lost += lost.unwrap_or(0);
         lost.is_some()
-    }
-
-    fn note_end(&mut self, error: &std::io::Error, requests: usize) {
-        if is_gone(error) {
-            self.verdict.closed += 1;
-        } else if error.kind() == std::io::ErrorKind::TimedOut
-            || error.kind() == std::io::ErrorKind::WouldBlock
-        {
-            let words = format!(
-                "a batch of {requests} requests had neither all replies nor an end after {:?}",
-                self.checker.deadline
-            );
-            self.violate(Rule::Hang, words);
-        } else {
-            self.violate(Rule::ForeignReply, format!("bytes that are no reply: {error}"));
-        }
-    }
-
-    fn violate(&mut self, rule: Rule, words: String) {
-        let words = format!("client {}: {words}", self.book.owner);
-        self.verdict.violations.push(Violation { rule, words });
     }
 
     /// Plans a batch, and advances the book as if every request of it succeeded.
     fn plan(&mut self) -> Vec<Plan> {
-        let depth = self.rng.random_range(1..=self.checker.depth_max.max(1));
+        let depth = self.rng.random_range(1..=self.seat.checker.depth_max.max(1));
         let mut plans = Vec::with_capacity(depth);
         let mut bytes = 0;
         while plans.len() < depth && bytes < BATCH_BYTES_MAX {
@@ -274,8 +213,8 @@ impl Client<'_> {
         let at = self.rng.random_range(0..self.book.texts.len());
         // The first request of a batch may be larger than what a batch holds; later ones fit it.
         let bytes_max = match room {
-            BATCH_BYTES_MAX => self.checker.value_bytes_max,
-            _ => self.checker.value_bytes_max.min(room),
+            BATCH_BYTES_MAX => self.seat.checker.value_bytes_max,
+            _ => self.seat.checker.value_bytes_max.min(room),
         };
         match self.rng.random_range(0..10) {
             0..3 => {
@@ -284,9 +223,11 @@ impl Client<'_> {
                 Plan::Set(at, value)
             }
             3..6 => Plan::Get(at, self.book.texts[at].value.clone()),
-            6 if self.checker.msets && self.rng.random_bool(0.5) => self.plan_mset(at, bytes_max),
+            6 if self.seat.checker.msets && self.rng.random_bool(0.5) => {
+                self.plan_mset(at, bytes_max)
+            }
             6 => {
-                let count = self.rng.random_range(1..=self.checker.multi_keys_max.max(1));
+                let count = self.rng.random_range(1..=self.seat.checker.multi_keys_max.max(1));
                 let texts = &self.book.texts;
                 let pick = |rng: &mut StdRng| {
                     let at = rng.random_range(0..texts.len());
@@ -319,7 +260,7 @@ impl Client<'_> {
     /// MSET of texts from one on, each once.
     fn plan_mset(&mut self, first: usize, bytes_max: usize) -> Plan {
         let texts = self.book.texts.len();
-        let count = self.rng.random_range(1..=self.checker.multi_keys_max.clamp(1, texts));
+        let count = self.rng.random_range(1..=self.seat.checker.multi_keys_max.clamp(1, texts));
         let pairs = (0..count).map(|step| {
             let at = (first + step) % texts;
             let value = self.book.tagged(&format!("t{at}"), bytes_max / count, &mut self.rng);

@@ -176,7 +176,7 @@ pub(super) fn final_values(checker: &Checker, book: Book, verdict: &mut Verdict)
 
 /// Reads over and over if need be: a test that kills connections on the server may hit this one as
 /// well. What another node of a cluster has is read there.
-fn read_surely(judge: &Endpoint, conn: &mut Conn, requests: &[Vec<u8>]) -> Vec<Vec<u8>> {
+pub(super) fn read_surely(judge: &Endpoint, conn: &mut Conn, requests: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut last = String::new();
     for _ in 0..READ_TRIES {
         match conn.pipeline(requests).and_then(|replies| follow_moved(requests, replies)) {

@@ -127,7 +127,7 @@ impl Losses {
     }
 
     /// A log without the tokens that are missing and excused must be right.
-    fn log(&self, log: &Log, got: &[u8]) -> Option<u64> {
+    pub(super) fn log(&self, log: &Log, got: &[u8]) -> Option<u64> {
         let text = String::from_utf8_lossy(got);
         let mut rest =
             Log { name: log.name.clone(), unknown: log.unknown.clone(), ..Log::default() };

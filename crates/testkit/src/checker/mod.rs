@@ -7,7 +7,7 @@
 //!
 //! - **I1** no acknowledged write is lost,
 //! - **I2** no reply reaches a wrong request or client,
-//! - **I3** no write is executed twice,
+//! - **I3** no write is executed twice, and no transaction in part,
 //! - **I4** every request ends, by a reply or by the end of its connection, within the deadline.
 //!
 //! Error replies and closed connections are no violation: they are counted, and a write that ended
@@ -23,7 +23,10 @@ mod book;
 mod client;
 mod judge;
 mod losses;
+mod queues;
+mod seat;
 mod timeline;
+mod transactions;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -42,6 +45,28 @@ const ERROR_TEXTS_MAX: usize = 20;
 /// How many violations a verdict keeps.
 const VIOLATIONS_MAX: usize = 10;
 
+/// What the clients of a run do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Work {
+    /// Pipelines of GET, SET, MGET, INCR, APPEND, ECHO and PING.
+    #[default]
+    Pipelines,
+    /// MULTI and EXEC, all or nothing.
+    Transactions,
+    /// BLPOP on one connection and RPUSH on another.
+    Queues,
+}
+
+impl Work {
+    /// Connections that a client has at the same time.
+    pub fn conns(self) -> usize {
+        match self {
+            Self::Pipelines | Self::Transactions => 1,
+            Self::Queues => 2,
+        }
+    }
+}
+
 /// What to run. Make one with [`Checker::new`] and change the fields.
 #[derive(Clone, Debug)]
 pub struct Checker {
@@ -50,6 +75,8 @@ pub struct Checker {
     /// Where the final values are read: the server itself, on a direct connection. Of a cluster any
     /// node; the others are found through it.
     pub judge: Endpoint,
+    /// What the clients do.
+    pub work: Work,
     /// Number of client threads.
     pub clients: u32,
     /// How long they send.
@@ -85,6 +112,8 @@ pub struct Checker {
     pub stale_reads: bool,
     /// Times in which the servers themselves may have lost what they acknowledged. `None`: never.
     pub losses: Option<Losses>,
+    /// Every so many-th batch its client leaves with everything in flight; 0: never.
+    pub leaves_every: u32,
     /// Whether the verdict keeps each [`Batch`].
     pub timeline: bool,
 }
@@ -95,6 +124,7 @@ impl Checker {
         Self {
             endpoint: endpoint.clone(),
             judge: judge.clone(),
+            work: Work::default(),
             clients: 8,
             duration: Duration::from_secs(2),
             deadline: Duration::from_secs(20),
@@ -110,6 +140,7 @@ impl Checker {
             msets: false,
             stale_reads: false,
             losses: None,
+            leaves_every: 0,
             timeline: false,
         }
     }
@@ -118,27 +149,48 @@ impl Checker {
     /// all clients.
     pub fn run(&self) -> Verdict {
         let mut verdict = Verdict::default();
-        let mut books = Vec::new();
+        let mut all_used = Vec::new();
         thread::scope(|scope| {
             let threads: Vec<_> = (0..self.clients)
-                .map(|number| scope.spawn(move || client::run(self, number)))
+                .map(|number| scope.spawn(move || self.run_client(number)))
                 .collect();
             for thread in threads {
                 match thread.join() {
-                    Ok((part, book)) => {
+                    Ok((part, used)) => {
                         verdict.add(part);
-                        books.push(book);
+                        all_used.push(used);
                     }
                     Err(panic) => std::panic::resume_unwind(panic),
                 }
             }
         });
-        for book in books {
-            judge::final_values(self, book, &mut verdict);
+        for used in all_used {
+            match used {
+                Used::Keys(book) => judge::final_values(self, book, &mut verdict),
+                Used::Trios(trios) => transactions::final_values(self, &trios, &mut verdict),
+                Used::Queues(queues) => queues::final_values(self, &queues, &mut verdict),
+            }
         }
         // One is enough to fail; a few more help to see what kind of fault it is.
         verdict.violations.truncate(VIOLATIONS_MAX);
         verdict
+    }
+
+    fn run_client(&self, number: u32) -> (Verdict, Used) {
+        match self.work {
+            Work::Pipelines => {
+                let (verdict, book) = client::run(self, number);
+                (verdict, Used::Keys(book))
+            }
+            Work::Transactions => {
+                let (verdict, trios) = transactions::run(self, number);
+                (verdict, Used::Trios(trios))
+            }
+            Work::Queues => {
+                let (verdict, queues) = queues::run(self, number);
+                (verdict, Used::Queues(queues))
+            }
+        }
     }
 
     /// The tags of one client.
@@ -153,6 +205,13 @@ impl Checker {
     }
 }
 
+/// The keys that a client has used, for the last judgement.
+enum Used {
+    Keys(book::Book),
+    Trios(Vec<transactions::Trio>),
+    Queues(Vec<queues::Queue>),
+}
+
 /// A rule that was broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
@@ -162,6 +221,8 @@ pub enum Rule {
     ForeignReply,
     /// I3: a write was executed twice.
     Replay,
+    /// I3: a transaction was executed in part.
+    HalfDone,
     /// I4: a request that neither got a reply nor lost its connection in time.
     Hang,
 }
@@ -186,6 +247,8 @@ pub struct Verdict {
     pub errors: u64,
     /// Requests whose connection ended before their reply.
     pub unknown: u64,
+    /// Batches in which the client left (see [`Checker::leaves_every`]); their requests are counted as sent only.
+    pub left: u64,
     /// Connections that the other side ended.
     pub closed: u64,
     /// Connects that failed.
@@ -231,6 +294,7 @@ impl Verdict {
         self.answered += part.answered;
         self.errors += part.errors;
         self.unknown += part.unknown;
+        self.left += part.left;
         self.closed += part.closed;
         self.connect_failures += part.connect_failures;
         self.keys_judged += part.keys_judged;
@@ -304,10 +368,29 @@ mod tests {
     }
 
     #[test]
+    fn transactions_and_queues_pass_on_a_clean_server() {
+        let server = RedisServer::start();
+        for work in [Work::Transactions, Work::Queues] {
+            let mut checker = Checker::new(server.endpoint(), server.endpoint());
+            checker.work = work;
+            let verdict = checker.run();
+            verdict.assert_faultless();
+            assert!(verdict.answered > 500, "{work:?}: {verdict}");
+        }
+    }
+
+    #[test]
     fn connections_that_die_are_no_violation() {
+        for work in [Work::Pipelines, Work::Transactions, Work::Queues] {
+            connections_die_under(work);
+        }
+    }
+
+    fn connections_die_under(work: Work) {
         let server = RedisServer::start();
         let relay = Relay::to(server.endpoint());
-        let checker = Checker::new(relay.endpoint(), server.endpoint());
+        let mut checker = Checker::new(relay.endpoint(), server.endpoint());
+        checker.work = work;
         let verdict = thread::scope(|scope| {
             let run = scope.spawn(|| checker.run());
             while !run.is_finished() {
@@ -321,10 +404,11 @@ mod tests {
     }
 
     /// A run through a mutant that plants its fault a few times.
-    fn first_violation(mutation: Mutation) -> (Option<Rule>, Verdict) {
+    fn first_violation(mutation: Mutation, work: Work) -> (Option<Rule>, Verdict) {
         let server = RedisServer::start();
         let mutant = Mutant::to(server.endpoint(), mutation, 200);
         let mut checker = Checker::new(mutant.endpoint(), server.endpoint());
+        checker.work = work;
         checker.clients = 4;
         checker.deadline = Duration::from_secs(3);
         checker.duration = Duration::from_secs(30);
@@ -341,12 +425,15 @@ mod tests {
             (Mutation::ReplayAppend, Rule::Replay),
             (Mutation::Hang, Rule::Hang),
         ] {
-            let (first, verdict) = first_violation(mutation);
+            let (first, verdict) = first_violation(mutation, Work::Pipelines);
             assert_eq!(first, Some(rule), "{mutation:?}: {verdict}");
         }
         // Two of a client's own replies in the wrong order look like a foreign reply or, when both
         // are values of one key, like an older one; it is caught either way.
-        let (first, verdict) = first_violation(Mutation::SwapReplies);
+        let (first, verdict) = first_violation(Mutation::SwapReplies, Work::Pipelines);
         assert!(first.is_some(), "{verdict}");
+        // One command of a transaction goes there twice.
+        let (first, verdict) = first_violation(Mutation::ReplayAppend, Work::Transactions);
+        assert_eq!(first, Some(Rule::HalfDone), "{verdict}");
     }
 }

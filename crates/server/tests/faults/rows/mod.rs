@@ -6,6 +6,7 @@
 //!   nodes       6, 10, 11, 12   replicas, addresses, the start, most of a cluster
 //!   partition   13 to 17        what lies between proxy and node
 //!   limits      25              what a node says of its own accord
+//!   held        20, 27          clients with a connection of their own leave, or lose it
 //!   fan_out     26              requests for a hundred thousand keys
 //! ```
 //! Row 9 needs subscriptions, which need connections of their own.
@@ -14,6 +15,7 @@
 
 mod failover;
 mod fan_out;
+mod held;
 mod limits;
 mod nodes;
 mod partition;
@@ -21,7 +23,11 @@ mod reshard;
 
 /// What a large request is told whose slot moved while its bytes were streamed away, as the guide to
 /// clusters says.
-pub(crate) const STREAMED: [&str; 2] = [
+///
+/// And a transaction whose slot moved in its middle, of which nothing is done.
+pub(crate) const MOVED_AWAY: [&str; 4] = [
     "given up after 1 tries, the last answer was: MOVED",
     "given up after 1 tries, the last answer was: ASK",
+    "the keys of this transaction went to another node",
+    "-EXECABORT ",
 ];

@@ -87,7 +87,7 @@ fn row_10_nodes_come_and_go_and_all_of_them_move() {
         }
         learn();
     });
-    let documented = super::STREAMED.to_vec();
+    let documented = super::MOVED_AWAY.to_vec();
     // Writes are held while a replica takes over, and nobody sees more of it than that.
     Expect { slow: vec![0, 1, 2], nodes_met: 3, documented, ..Expect::default() }.judge(&report);
 }

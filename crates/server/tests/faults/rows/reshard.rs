@@ -37,7 +37,7 @@ fn row_07_thousands_of_slots_move_under_load() {
         shuttle.stop().expect("slots can be moved");
         cluster.wait_ok();
     });
-    let documented = super::STREAMED.to_vec();
+    let documented = super::MOVED_AWAY.to_vec();
     Expect { documented, ..Expect::default() }.judge(&report);
 }
 
@@ -70,6 +70,6 @@ fn row_08_slots_stay_half_moved() {
         }
         cluster.wait_ok();
     });
-    let documented = super::STREAMED.to_vec();
+    let documented = super::MOVED_AWAY.to_vec();
     Expect { documented, ..Expect::default() }.judge(&report);
 }

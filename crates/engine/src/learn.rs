@@ -1,0 +1,70 @@
+//! Learning from the server which commands it has (`COMMAND`), for those that the built-in table does not know.
+//!
+//! It is asked once, on the first connection that is ready. The reply is long, so a connection that breaks may take it along. Then it is
+//! asked again: at once the first time, and after a pause when that was no accident. Otherwise a way to the server on which
+//! connections do not last would be filled with nothing but this reply.
+//!
+//! Not here: what the reply says (`command::learned`).
+//!
+//! Invariant: at most one connection owes the reply.
+
+use crate::engine::Engine;
+use crate::ids::UpstreamId;
+use crate::limits::LEARN_AGAIN_MS;
+use crate::time::Time;
+use crate::upstream::inflight::OwnCommand;
+use crate::upstream::{Lane, Role, Upstream};
+
+/// How far the learning is.
+#[derive(Debug, Default)]
+pub(crate) struct Learning {
+    /// It is asked, or answered.
+    asked: bool,
+    /// Replies that were lost in a row.
+    lost: u32,
+    /// Not to be asked before.
+    after: Time,
+}
+
+impl Engine {
+    /// This connection is ready to be asked.
+    pub(crate) fn learn_from(&mut self, now: Time, id: UpstreamId) {
+        if !self.learning.asked && self.learning.after <= now {
+            self.learning.asked = true;
+            self.say_own(now, id, OwnCommand::Learn, &[b"COMMAND"]);
+        }
+    }
+
+    /// The reply came, whatever it says.
+    pub(crate) fn learning_answered(&mut self) {
+        self.learning.lost = 0;
+    }
+
+    /// The connection broke that owed the reply.
+    pub(crate) fn learning_lost(&mut self, now: Time) {
+        let learning = &mut self.learning;
+        learning.asked = false;
+        learning.lost = learning.lost.saturating_add(1);
+        learning.after = if learning.lost > 1 { now.plus_ms(LEARN_AGAIN_MS) } else { now };
+    }
+
+    /// When a connection that is ready is to be asked; `None`: it was asked, or there is none, and the next one is asked.
+    pub(crate) fn learn_at(&self) -> Option<Time> {
+        (!self.learning.asked).then(|| self.teacher().map(|_| self.learning.after)).flatten()
+    }
+
+    /// Asks when the pause is over.
+    pub(crate) fn learn_due(&mut self, now: Time) {
+        if self.learn_at().is_some_and(|at| at <= now)
+            && let Some(id) = self.teacher()
+        {
+            self.learn_from(now, id);
+        }
+    }
+
+    fn teacher(&self) -> Option<UpstreamId> {
+        let teaches =
+            |up: &Upstream| up.is_ready() && up.role == Role::Shared && up.key.lane == Lane::Shared;
+        self.upstreams.iter().find(|(_, up)| teaches(up)).map(|(id, _)| id)
+    }
+}
