@@ -1,4 +1,5 @@
-"""What the clients are tried against: redis-server alone, with a sentinel, as a cluster; respool, a balancer.
+"""What the clients are tried against: redis-server, alone, known to a sentinel or as a cluster;
+respool and a balancer in front.
 
 Each is a context manager that yields when it answers and is ended on the way out. All of
 them listen on 127.0.0.1 at ports that were free a moment ago, and keep their files in a folder that

@@ -1,16 +1,20 @@
 """The page that tells which library was tried with what, on which kind of pool, and what came of it."""
 
+import ast
 import itertools
+import os
+
+PATTERN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "python", "pools.py")
 
 HEAD = """\
 <!-- Generated from a run by `make test-clients TABLE=1`. Do not edit. -->
 # Client libraries
 
-Each library does the same on every kind of pool, with its default settings where a row of the
-[list](../../tests/clients/python/pools.py) does not say otherwise. It knows one address, respool's. {servers}
+Each library does the same on every kind of pool, with its default settings. It knows one address, respool's. {servers}
 
 ✓ works, ✗ fails, – the library has no means for it (the reasons stand below).
-"""
+
+{checks}"""
 
 CLUSTER = """
 ## Libraries in cluster mode
@@ -24,8 +28,8 @@ balancer (one dies), and without the facade (the library must say that this is n
 LEFT_OUT = """
 ## Not here
 
-StackExchange.Redis: its runtime (.NET) is in none of the package lists that the others come from (Debian, npm, PyPI, crates.io,
-Maven Central, the Go proxy), and the library itself is only on NuGet.
+StackExchange.Redis was not tried: it comes from NuGet and its runtime from Microsoft's own package list, and a run installs
+from Debian, PyPI, npm, Maven Central, crates.io and the Go proxy only.
 """
 
 TITLES = {
@@ -39,7 +43,7 @@ SIGNS = {"ok": "✓", "FAIL": "✗", "none": "–"}
 def page(results, servers):
     """The page in Markdown; `servers` says what stood behind respool."""
     pools = [one for one in results if one.client.mode == "pools" and not one.obstacle]
-    parts = [HEAD.format(servers=servers)]
+    parts = [HEAD.format(servers=servers, checks=explained())]
     for group, title in TITLES.items():
         columns = checks_of(pools, group)
         rows = [
@@ -52,6 +56,14 @@ def page(results, servers):
     return "".join(parts)
 
 
+def explained():
+    """The list of the checks that stands in the programs' pattern."""
+    with open(PATTERN, encoding="utf-8") as file:
+        lines = ast.get_docstring(ast.parse(file.read())).splitlines()
+    rows = (line.split(maxsplit=1) for line in lines if line.startswith("    "))
+    return markdown(["check", "what is done"], [[f"`{name}`", text] for name, text in rows])
+
+
 def checks_of(results, group):
     """The names of this group's checks, in the programs' order, each once."""
     names = itertools.chain.from_iterable(one.checks for one in results)
@@ -60,7 +72,7 @@ def checks_of(results, group):
 
 
 def name(result):
-    return f"{result.client.library} {result.version}".strip()
+    return f"{result.client.title} {result.version}".strip()
 
 
 def sign(result, check):

@@ -10,7 +10,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 
-/** What the programs for jedis and lettuce share: how a check is run and shown, how the runner is asked. */
+/** What the programs of all libraries share: how a check is run and shown, how the runner is asked. */
 public final class Checks {
     /** How long a library may show errors after something it was connected to went away. */
     public static final Duration RECOVERY = Duration.ofSeconds(10);

@@ -200,8 +200,7 @@ def reads_from_replicas(_, addresses):
 
 
 def round_robin():
-    from checks import ask, attempt, errors_end, groups, until
-from redis.cluster import LoadBalancingStrategy
+    from redis.cluster import LoadBalancingStrategy
 
     return LoadBalancingStrategy.ROUND_ROBIN
 

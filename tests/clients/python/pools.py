@@ -6,7 +6,8 @@ address: `standalone` (one server), `sentinel` (a server that sentinels know), `
 The programs named pools in all languages have the checks that stand here, under the same names:
 
     connect            default settings
-    resp2, resp3       on a connection of that protocol: a map, a subscription, a blocking command
+    resp2              on a connection of that protocol: a map, a subscription, a blocking command
+    resp3              the same with the other protocol
     pipeline           keys of all nodes, with an error in the middle
     transaction        MULTI … EXEC with its answers; DISCARD
     watch              clients that add to one number in a WATCH loop; no increment is lost

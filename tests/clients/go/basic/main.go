@@ -187,17 +187,25 @@ func manyConnections() error {
 }
 
 func main() {
+	checks.TellVersion()
 	address = net.JoinHostPort(os.Args[1], os.Args[2])
 	client = redis.NewClient(&redis.Options{Addr: address})
 	defer client.Close()
 	checks.Run("", []checks.Check{
-		{Name: "ping", Run: ping}, {Name: "set_get", Run: setGet},
-		{Name: "incr", Run: incr}, {Name: "mget_mset_del", Run: mgetMsetDel},
-		{Name: "hashes", Run: hashes}, {Name: "lists", Run: lists},
-		{Name: "sets", Run: sets}, {Name: "sorted_sets", Run: sortedSets},
-		{Name: "streams", Run: streams}, {Name: "scan", Run: scan},
-		{Name: "wrong_type_keeps_the_connection", Run: wrongTypeKeepsTheConnection}, {Name: "unicode_and_binary", Run: unicodeAndBinary},
-		{Name: "large_value", Run: largeValue}, {Name: "databases", Run: databases},
+		{Name: "ping", Run: ping},
+		{Name: "set_get", Run: setGet},
+		{Name: "incr", Run: incr},
+		{Name: "mget_mset_del", Run: mgetMsetDel},
+		{Name: "hashes", Run: hashes},
+		{Name: "lists", Run: lists},
+		{Name: "sets", Run: sets},
+		{Name: "sorted_sets", Run: sortedSets},
+		{Name: "streams", Run: streams},
+		{Name: "scan", Run: scan},
+		{Name: "wrong_type_keeps_the_connection", Run: wrongTypeKeepsTheConnection},
+		{Name: "unicode_and_binary", Run: unicodeAndBinary},
+		{Name: "large_value", Run: largeValue},
+		{Name: "databases", Run: databases},
 		{Name: "many_connections", Run: manyConnections},
 	})
 	fmt.Println("end")

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"runtime/debug"
 	"strings"
 	"time"
 )
@@ -47,6 +48,16 @@ func Groups(each func(group string, addresses []string)) {
 	for _, argument := range os.Args[1:] {
 		group, list, _ := strings.Cut(argument, "=")
 		each(group, strings.Split(list, ","))
+	}
+}
+
+// TellVersion shows the version of go-redis that this program is built with.
+func TellVersion() {
+	info, _ := debug.ReadBuildInfo()
+	for _, module := range info.Deps {
+		if strings.HasPrefix(module.Path, "github.com/redis/go-redis/") {
+			fmt.Println("version", strings.TrimPrefix(module.Version, "v"))
+		}
 	}
 }
 

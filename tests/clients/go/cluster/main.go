@@ -381,15 +381,26 @@ func withoutFacade() error {
 }
 
 var everywhere = []checks.Check{
-	{Name: "nodes", Run: nodes}, {Name: "keys_of_many_slots", Run: keysOfManySlots}, {Name: "pipeline", Run: pipeline},
-	{Name: "error_in_a_pipeline", Run: errorInAPipeline}, {Name: "one_slot", Run: oneSlot},
-	{Name: "several_slots", Run: severalSlots}, {Name: "scripts", Run: scripts}, {Name: "scan_and_dbsize", Run: scanAndDBSize},
-	{Name: "expiry", Run: expiry}, {Name: "binary_and_large_values", Run: binaryAndLargeValues}, {Name: "refresh", Run: refresh},
-	{Name: "cluster_commands", Run: clusterCommands}, {Name: "reads_from_replicas", Run: readsFromReplicas},
+	{Name: "nodes", Run: nodes},
+	{Name: "keys_of_many_slots", Run: keysOfManySlots},
+	{Name: "pipeline", Run: pipeline},
+	{Name: "error_in_a_pipeline", Run: errorInAPipeline},
+	{Name: "one_slot", Run: oneSlot},
+	{Name: "several_slots", Run: severalSlots},
+	{Name: "scripts", Run: scripts},
+	{Name: "scan_and_dbsize", Run: scanAndDBSize},
+	{Name: "expiry", Run: expiry},
+	{Name: "binary_and_large_values", Run: binaryAndLargeValues},
+	{Name: "refresh", Run: refresh},
+	{Name: "cluster_commands", Run: clusterCommands},
+	{Name: "reads_from_replicas", Run: readsFromReplicas},
 }
 
 var balanced = []checks.Check{
-	{Name: "nodes", Run: nodes}, {Name: "keys_of_many_slots", Run: keysOfManySlots}, {Name: "pipeline", Run: pipeline}, {Name: "refresh", Run: refresh},
+	{Name: "nodes", Run: nodes},
+	{Name: "keys_of_many_slots", Run: keysOfManySlots},
+	{Name: "pipeline", Run: pipeline},
+	{Name: "refresh", Run: refresh},
 	{Name: "all_keys_go_on_when_a_respool_dies", Run: allKeysGoOnWhenARespoolDies},
 }
 
@@ -399,6 +410,7 @@ var withSeveral = []checks.Check{
 }
 
 func main() {
+	checks.TellVersion()
 	checks.Groups(func(group string, list []string) {
 		addresses, real = list, group == "real"
 		switch group {

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -214,6 +213,7 @@ func exchange(client *redis.Client, kind kind, channel string) error {
 	return heard(listener, kind, second, "two")
 }
 
+// confirmed: the library tells which kind of subscription it was by a letter before the word.
 func confirmed(listener *redis.PubSub, what string) error {
 	got, err := listener.ReceiveTimeout(ctx, message)
 	if err != nil {
@@ -324,18 +324,8 @@ func resubscribe() error {
 	})
 }
 
-func version() string {
-	info, _ := debug.ReadBuildInfo()
-	for _, module := range info.Deps {
-		if strings.HasPrefix(module.Path, "github.com/redis/go-redis/") {
-			return strings.TrimPrefix(module.Version, "v")
-		}
-	}
-	return "unknown"
-}
-
 func main() {
-	fmt.Println("version", version())
+	checks.TellVersion()
 	checks.Groups(func(name string, addresses []string) {
 		group, addr = name, addresses[0]
 		client = redis.NewClient(&redis.Options{Addr: addr})
