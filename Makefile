@@ -18,10 +18,13 @@ PROGRAMS := --respool $(RESPOOL) $(if $(PREDIXY),--predixy $(PREDIXY))
 FAULT_S ?= 30
 ROWS ?=
 
-.PHONY: help build build-bench demo test test-long test-faults check clients bench cost fuzz docs
+# For `make test-clients`: set it to write docs/reference/clients.md from the results
+TABLE ?=
+
+.PHONY: help build build-bench demo test test-long test-faults test-clients check bench cost fuzz docs
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## installs what is missing, builds, runs a private Redis with respool in front of it
 	@scripts/install demo
@@ -38,6 +41,10 @@ test-faults: ## the fault matrix with load before, during and after each fault; 
 	@scripts/install test
 	@RESPOOL_FAULT_S=$(FAULT_S) scripts/test-faults $(ROWS)
 
+test-clients: build ## client libraries and Redis' tools against respool; TABLE=1 writes the page of results
+	@scripts/install clients
+	tests/clients/run --respool $(RESPOOL) $(if $(TABLE),--strict --table docs/reference/clients.md)
+
 check: ## the quick part of `make test`: tidy, format, clippy, cargo's tests
 	cargo xtask ci
 
@@ -46,9 +53,6 @@ build: ## the release binary
 
 build-bench: build
 	cargo build --release --package bench --bin respool-bench
-
-clients: build ## client libraries and Redis' tools against respool
-	tests/clients/run --respool $(RESPOOL)
 
 bench: build-bench ## direct, respool and nutcracker side by side, a few minutes; prints where the report lies
 	@scripts/install bench

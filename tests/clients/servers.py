@@ -1,4 +1,5 @@
-"""What the clients are tried against: redis-server alone and as a cluster, respool, a balancer.
+"""What the clients are tried against: redis-server, alone, known to a sentinel or as a cluster;
+respool and a balancer in front.
 
 Each is a context manager that yields when it answers and is ended on the way out. All of
 them listen on 127.0.0.1 at ports that were free a moment ago, and keep their files in a folder that
@@ -9,6 +10,7 @@ Not here: which client is tried against which of them (`run`).
 
 import contextlib
 import itertools
+import os
 import random
 import socket
 import subprocess
@@ -94,6 +96,10 @@ class Server:
         self.process.kill()
         self.process.wait()
 
+    def restart(self):
+        self.kill()
+        self.start()
+
     def end(self):
         self.process.terminate()
         try:
@@ -113,6 +119,12 @@ def started(argv, port, ready=(("EXISTS", "x"), ":0")):
         server.log.close()
 
 
+def redis_version():
+    said = subprocess.run(["redis-server", "--version"], capture_output=True, text=True).stdout
+    # Redis server v=7.0.15 sha=00000000:0 ...
+    return "Redis " + said.partition("v=")[2].split()[0]
+
+
 def redis_server(folder, *words, **how):
     port = free_port()
     argv = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "",
@@ -123,6 +135,8 @@ def redis_server(folder, *words, **how):
 @contextlib.contextmanager
 def redis_cluster(folder, nodes=3):
     """A cluster of that many primaries with equal shares; yields them."""
+    # Its nodes' files are not those of another cluster.
+    folder = tempfile.mkdtemp(dir=folder)
     with contextlib.ExitStack() as stack:
         servers = []
         for number in range(nodes):
@@ -147,6 +161,24 @@ def redis_cluster(folder, nodes=3):
                 "a whole cluster",
             )
         yield servers
+
+
+@contextlib.contextmanager
+def redis_sentinel(folder, server, name):
+    """A sentinel that alone knows this server by this name; yields it.
+
+    It is patient: a server that is killed and started again at once stays the primary.
+    """
+    port = free_port()
+    config = os.path.join(folder, f"sentinel-{port}.conf")
+    with open(config, "w", encoding="ascii") as file:
+        file.write(
+            f"port {port}\nbind 127.0.0.1\nsentinel monitor {name} 127.0.0.1 {server.port} 1\n"
+            f"sentinel down-after-milliseconds {name} 60000\n"
+        )
+    argv = ["redis-server", config, "--sentinel"]
+    with started(argv, port, ready=(("PING",), "+PONG")) as sentinel:
+        yield sentinel
 
 
 def respool(binary, upstream, *words, port=None, workers=2):

@@ -1,13 +1,14 @@
 """What each client talks to: which servers, with which respool in front of them.
 
-The groups that a client in cluster mode is given are explained in `python/cluster.py`. A group that
-clients cannot harm is started once, when the first client asks for it, and kept for all.
+The groups that a client is given are explained in `python/pools.py` and `python/cluster.py`. A group
+is started when the first client asks for it and kept for all, but for those that a client leaves broken.
 
 Not here: how a process is started (`servers`), what the clients do (`run`).
 """
 
 import contextlib
 import functools
+import threading
 from contextlib import ExitStack
 
 import servers
@@ -22,6 +23,8 @@ class Targets:
     def __init__(self, args, folder, stack):
         self.args, self.folder, self.stack = args, folder, stack
         self.keep = stack.enter_context
+        # Programs of several modes run at the same time and ask for the same servers.
+        self.lock = threading.Lock()
 
     def respool(self, upstream, *words):
         return self.keep(servers.respool(self.args.respool, upstream, *words)).port
@@ -36,11 +39,11 @@ class Targets:
 
     @property
     def server_url(self):
-        return f"redis://127.0.0.1:{self.server}"
+        return url_of(self.server)
 
     @property
     def cluster_url(self):
-        return "redis-cluster://" + ",".join(f"127.0.0.1:{port}" for port in self.nodes)
+        return url_of(*self.nodes)
 
     @functools.cached_property
     def plain(self):
@@ -93,17 +96,59 @@ class Targets:
             stack.enter_context(servers.balancer(balancer, behind))
             yield [("several", each), ("balanced", [balancer])], respools
 
+    @functools.cached_property
+    def pools(self):
+        """(ports by group, what may be restarted by its name) for the programs named pools.
+
+        They restart what serves them, so its servers are no other program's, and they take turns.
+        """
+        server = self.keep(servers.redis_server(self.folder))
+        if self.args.direct:
+            # The same connections break when there is no respool to restart.
+            return [("standalone", [server.port])], {
+                "server standalone": server,
+                "respool standalone": server,
+            }
+        known = self.keep(servers.redis_server(self.folder))
+        sentinel = self.keep(servers.redis_sentinel(self.folder, known, "pool"))
+        nodes = self.keep(servers.redis_cluster(self.folder))
+        ports, restartable = [], {}
+        for group, server, url in (
+            ("standalone", server, url_of(server.port)),
+            ("sentinel", known, f"redis-sentinel://127.0.0.1:{sentinel.port}/pool"),
+            ("cluster", nodes[0], url_of(*(node.port for node in nodes))),
+        ):
+            respool = self.keep(servers.respool(self.args.respool, url))
+            ports.append((group, [respool.port]))
+            restartable |= {f"server {group}": server, f"respool {group}": respool}
+        return ports, restartable
+
     @contextlib.contextmanager
     def of(self, client):
-        """Yields (arguments of the client's program, the respools that it may kill by name)."""
-        if not client.cluster:
-            yield self.plain, {}
-            return
-        with contextlib.nullcontext(([], {})) if self.args.direct else self.own() as (own, respools):
-            yield (
-                [
-                    f"{name}=" + ",".join(f"127.0.0.1:{port}" for port in ports)
-                    for name, ports in [*self.shared, *own]
-                ],
-                respools,
-            )
+        """Yields (arguments of the client's program, the processes that it may end by their names)."""
+        with ExitStack() as stack:
+            with self.lock:
+                words, processes = self.start(client.mode, stack)
+            yield words, processes
+
+    def start(self, mode, stack):
+        """What `of` yields; `stack` ends what is this client's alone."""
+        if mode == "basic":
+            return self.plain, {}
+        if mode == "pools":
+            groups, processes = self.pools
+            return arguments(groups), processes
+        own, processes = ([], {}) if self.args.direct else stack.enter_context(self.own())
+        return arguments([*self.shared, *own]), processes
+
+
+def url_of(*ports):
+    """Of one server, or of a cluster of several."""
+    kind = "redis" if len(ports) == 1 else "redis-cluster"
+    return f"{kind}://" + ",".join(f"127.0.0.1:{port}" for port in ports)
+
+
+def arguments(groups):
+    return [
+        f"{name}=" + ",".join(f"127.0.0.1:{port}" for port in ports) for name, ports in groups
+    ]

@@ -1,8 +1,7 @@
 // ioredis in cluster mode against respool that shows itself as a cluster.
 import { Cluster } from 'ioredis';
-import {
-  ask, assert, big, binary, comesTrue, errorsEnd, range, runGroups, setAndGet, sleep, spread, within,
-} from './cluster.mjs';
+import { ask, assert, binary, range, sleep, within } from './checks.mjs';
+import { allAnswer, big, comesTrue, runGroups, spread } from './cluster.mjs';
 
 const key = (word) => `ioredis-cluster:${word}`;
 const at = (address) => ({ host: address.split(':')[0], port: Number(address.split(':')[1]) });
@@ -161,16 +160,16 @@ const withSeveral = {
     // The others take its share over, and give it back when the library asks for the nodes again.
     const names = range(spread).map(key);
     await ask('kill 0');
-    await errorsEnd(names, ...setAndGet(cluster));
+    await allAnswer(cluster, names);
     await comesTrue(() => !masters(cluster).includes(addresses[0]));
-    await errorsEnd(names, ...setAndGet(cluster));
+    await allAnswer(cluster, names);
     await ask('start 0');
-    await errorsEnd(names, ...setAndGet(cluster));
+    await allAnswer(cluster, names);
     await comesTrue(async () => {
       await new Promise((done) => cluster.refreshSlotsCache(done));
       return masters(cluster).includes(addresses[0]);
     });
-    await errorsEnd(names, ...setAndGet(cluster));
+    await allAnswer(cluster, names);
   },
 };
 
@@ -185,5 +184,6 @@ async function withoutFacade(address) {
 }
 
 await runGroups({
-  connect, key, checks, withSeveral, withoutFacade, close: (cluster) => cluster.quit(),
+  library: 'ioredis', connect, key, checks, withSeveral, withoutFacade,
+  close: (cluster) => cluster.quit(),
 });

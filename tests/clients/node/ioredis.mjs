@@ -1,11 +1,11 @@
-// ioredis with its default settings: basic traffic, transactions, blocking commands; no pub/sub.
+// ioredis with its default settings: commands on data of all kinds.
 import Redis from 'ioredis';
-import { assert, big, binary, host, port, run } from './checks.mjs';
+import { big, host, port, run } from './basic.mjs';
+import { assert, binary, range } from './checks.mjs';
 
 const redis = new Redis(port, host);
 redis.on('error', (error) => console.error(error));
 const key = (word) => `ioredis:${word}`;
-const range = (count) => Array.from({ length: count }, (_, i) => i);
 
 const checks = {
   async ping() {
@@ -49,22 +49,10 @@ const checks = {
     }
     assert.equal(seen.size, 100);
   },
-  async pipeline() {
-    const pipe = redis.pipeline();
-    range(500).forEach((i) => pipe.set(key(`p${i}`), i).get(key(`p${i}`)));
-    const answers = await pipe.exec();
-    range(500).forEach((i) => assert.deepEqual(answers[2 * i + 1], [null, String(i)]));
-  },
   async wrong_type_keeps_the_connection() {
     await redis.rpush(key('list'), 'x');
     await assert.rejects(redis.get(key('list')), /WRONGTYPE/);
     assert.equal(await redis.llen(key('list')), 1);
-  },
-  async eval_script() {
-    assert.deepEqual(await redis.eval('return {KEYS[1], ARGV[1], 7}', 1, 'k', 'a'), ['k', 'a', 7]);
-    // A defined command is sent as EVALSHA first and as EVAL when the server does not know it.
-    redis.defineCommand('echoTwice', { numberOfKeys: 1, lua: 'return {ARGV[1], ARGV[1]}' });
-    assert.deepEqual(await redis.echoTwice('k', 'x'), ['x', 'x']);
   },
   async unicode_and_binary() {
     await redis.set(key('ключ 鍵'), 'значение 🦀');
@@ -96,24 +84,6 @@ const checks = {
     await Promise.all(range(20).map(work));
     assert.equal(await redis.get(key('shared')), '1000');
   },
-  async transactions() {
-    const name = key('t');
-    assert.deepEqual(await redis.multi().set(name, 1).incr(name).exec(), [[null, 'OK'], [null, 2]]);
-    const other = new Redis(port, host);
-    await other.watch(name);
-    await redis.incr(name);
-    assert.equal(await other.multi().set(name, 9).exec(), null);
-    assert.equal(await redis.get(name), '3');
-    await other.quit();
-  },
-  async blocking() {
-    const waiting = new Redis(port, host);
-    const got = waiting.blpop(key('bl'), 10);
-    await redis.rpush(key('bl'), 'x');
-    assert.deepEqual(await got, [key('bl'), 'x']);
-    assert.equal(await waiting.blpop(key('none'), 0.1), null);
-    await waiting.quit();
-  },
   async auto_pipelining() {
     const auto = new Redis(port, host, { enableAutoPipelining: true });
     const answers = await Promise.all(range(200).map((i) => auto.set(key(`auto:${i}`), i)));
@@ -122,4 +92,4 @@ const checks = {
   },
 };
 
-await run(checks, () => redis.quit());
+await run('ioredis', checks);

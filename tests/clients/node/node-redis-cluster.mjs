@@ -1,9 +1,8 @@
 // node-redis in cluster mode against respool that shows itself as a cluster.
 import { RESP_TYPES, createCluster } from 'redis';
 import slotOf from 'cluster-key-slot';
-import {
-  ask, assert, big, binary, comesTrue, errorsEnd, range, runGroups, setAndGet, sleep, spread,
-} from './cluster.mjs';
+import { ask, assert, binary, range, sleep } from './checks.mjs';
+import { allAnswer, big, comesTrue, runGroups, spread } from './cluster.mjs';
 
 const key = (word) => `node-redis-cluster:${word}`;
 const sorted = (items) => [...items].sort();
@@ -154,17 +153,17 @@ const withSeveral = {
     const first = share();
     assert.ok(first.length > spread / 5 && first.length < spread / 2, `${first.length} keys`);
     await ask('kill 0');
-    await errorsEnd(names, ...setAndGet(cluster));
+    await allAnswer(cluster, names);
     assert.deepEqual(share(), []);
     // It has no reason to ask again when the node is back, and goes on as it is until it does.
     await ask('start 0');
-    await errorsEnd(names, ...setAndGet(cluster));
+    await allAnswer(cluster, names);
     const back = async () => {
       await cluster._slots.rediscover(await cluster.nodeClient(cluster.masters[0]));
       return share().length === first.length;
     };
     await comesTrue(back);
-    await errorsEnd(names, ...setAndGet(cluster));
+    await allAnswer(cluster, names);
   },
 };
 
@@ -178,5 +177,6 @@ async function withoutFacade(address) {
 }
 
 await runGroups({
-  connect, key, checks, withSeveral, withoutFacade, close: (cluster) => cluster.close(),
+  library: 'redis', connect, key, checks, withSeveral, withoutFacade,
+  close: (cluster) => cluster.close(),
 });

@@ -1,6 +1,7 @@
-// node-redis with its default settings: basic traffic, no transactions, no pub/sub, no blocking.
+// node-redis with its default settings: commands on data of all kinds.
 import { RESP_TYPES, createClient } from 'redis';
-import { assert, big, binary, host, port, run } from './checks.mjs';
+import { big, host, port, run } from './basic.mjs';
+import { assert, binary, range } from './checks.mjs';
 
 const url = `redis://${host}:${port}`;
 const connect = async (options = {}) => {
@@ -12,7 +13,6 @@ const connect = async (options = {}) => {
 const redis = await connect();
 const buffers = redis.withTypeMapping({ [RESP_TYPES.BLOB_STRING]: Buffer });
 const key = (word) => `node-redis:${word}`;
-const range = (count) => Array.from({ length: count }, (_, i) => i);
 
 const checks = {
   async ping() {
@@ -62,23 +62,10 @@ const checks = {
     }
     assert.equal(seen.size, 100);
   },
-  // node-redis sends what is asked for in one tick as one pipeline.
-  async pipeline() {
-    const work = range(500).map((i) => redis.set(key(`p${i}`), `${i}`));
-    await Promise.all(work);
-    const answers = await Promise.all(range(500).map((i) => redis.get(key(`p${i}`))));
-    assert.deepEqual(answers, range(500).map(String));
-    const batch = await redis.multi().set(key('b'), '1').get(key('b')).execAsPipeline();
-    assert.deepEqual(batch, ['OK', '1']);
-  },
   async wrong_type_keeps_the_connection() {
     await redis.rPush(key('list'), 'x');
     await assert.rejects(redis.get(key('list')), /WRONGTYPE/);
     assert.equal(await redis.lLen(key('list')), 1);
-  },
-  async eval_script() {
-    const options = { keys: ['k'], arguments: ['a'] };
-    assert.deepEqual(await redis.eval('return {KEYS[1], ARGV[1], 7}', options), ['k', 'a', 7]);
   },
   async unicode_and_binary() {
     await redis.set(key('ключ 鍵'), 'значение 🦀');
@@ -97,12 +84,6 @@ const checks = {
     assert.equal(await other.get(key('db')), 'three');
     await other.close();
   },
-  async resp2() {
-    const two = await connect({ RESP: 2 });
-    await two.hSet(key('two'), 'f', 'v');
-    assert.deepEqual({ ...(await two.hGetAll(key('two'))) }, { f: 'v' });
-    await two.close();
-  },
   async many_connections() {
     const work = async (number) => {
       const mine = await connect();
@@ -118,4 +99,4 @@ const checks = {
   },
 };
 
-await run(checks, () => redis.close());
+await run('redis', checks);

@@ -1,13 +1,14 @@
-"""redis-py against what listens on HOST PORT: basic traffic with the library's default settings.
+"""redis-py against what listens on HOST PORT: commands on data of all kinds, with default settings.
 
 Arguments: NAME PROTOCOL HOST PORT, where NAME prefixes all keys and an empty PROTOCOL leaves the
-choice to the library. No pub/sub.
+choice to the library. The rest is in `pools.py` and `cluster.py`.
 """
 
 import sys
 import threading
 
 import redis
+from checks import attempt
 
 NAME, PROTOCOL, HOST, PORT = sys.argv[1:]
 CHECKS = []
@@ -111,27 +112,6 @@ def scan(r):
 
 
 @check
-def pipeline(r):
-    pipe = r.pipeline(transaction=False)
-    for i in range(500):
-        pipe.set(key(f"p{i}"), i)
-        pipe.get(key(f"p{i}"))
-    answers = pipe.execute()
-    assert answers[0::2] == [True] * 500
-    assert answers[1::2] == [str(i).encode() for i in range(500)]
-
-
-@check
-def error_in_a_pipeline(r):
-    r.set(key("text"), "x")
-    pipe = r.pipeline(transaction=False)
-    pipe.incr(key("text"))
-    pipe.get(key("text"))
-    wrong, right = pipe.execute(raise_on_error=False)
-    assert isinstance(wrong, redis.ResponseError) and right == b"x"
-
-
-@check
 def wrong_type_keeps_the_connection(r):
     r.rpush(key("list"), "x")
     try:
@@ -141,13 +121,6 @@ def wrong_type_keeps_the_connection(r):
     else:
         raise AssertionError("GET of a list answered")
     assert r.llen(key("list")) == 1
-
-
-@check
-def eval_script(r):
-    script = "return {redis.call('set', KEYS[1], ARGV[1]), redis.call('get', KEYS[1]), 7}"
-    assert r.eval(script, 1, key("lua"), "in") == [b"OK", b"in", 7]
-    assert r.register_script("return ARGV[1]")(keys=[key("lua")], args=["sha"]) == b"sha"
 
 
 @check
@@ -179,50 +152,7 @@ def databases(r):
 
 
 @check
-def transactions(r):
-    with r.pipeline() as pipe:
-        assert pipe.set(key("t"), 1).incr(key("t")).get(key("t")).execute() == [True, 2, b"2"]
-    with r.pipeline() as pipe:
-        pipe.lpush(key("t"), "x").set(key("t2"), "y")
-        try:
-            pipe.execute()
-            raise AssertionError("LPUSH on a string")
-        except redis.ResponseError as error:
-            assert "WRONGTYPE" in str(error)
-    assert r.get(key("t2")) == b"y"
-
-
-@check
-def optimistic_locking(r):
-    r.set(key("w"), 0)
-
-    def increment(pipe):
-        value = int(pipe.get(key("w")))
-        pipe.multi()
-        pipe.set(key("w"), value + 1)
-
-    def work():
-        mine = connect()
-        for _ in range(20):
-            mine.transaction(increment, key("w"))
-
-    threads = [threading.Thread(target=work) for _ in range(5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert r.get(key("w")) == b"100"
-
-
-@check
-def blocking(r):
-    assert r.blpop([key("none")], timeout=0.1) is None
-    waiting = threading.Thread(target=lambda: got.append(connect().blpop([key("bl")], timeout=10)))
-    got = []
-    waiting.start()
-    r.rpush(key("bl"), "x")
-    waiting.join()
-    assert [tuple(pair) for pair in got] == [(key("bl").encode(), b"x")]
+def wait(r):
     assert r.wait(0, 10) == 0
 
 
@@ -261,13 +191,10 @@ def many_connections(r):
 
 
 def main():
+    print("version", redis.__version__)
     client = connect()
     for function in CHECKS:
-        try:
-            function(client)
-            print("ok", function.__name__)
-        except Exception as error:  # noqa: BLE001 - whatever went wrong belongs into the line
-            print(f"FAIL {function.__name__}: {type(error).__name__}: {error}")
+        attempt(function.__name__, function, client)
     print("end")
 
 

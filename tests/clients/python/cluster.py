@@ -16,14 +16,13 @@ import sys
 import time
 
 import redis
+from checks import ask, attempt, errors_end, groups, until
 from redis.cluster import RedisCluster
 from redis.exceptions import RedisClusterException
 
 NAME, PROTOCOL, *GROUPS = sys.argv[1:]
-GROUPS = {name: addresses.split(",") for name, _, addresses in (g.partition("=") for g in GROUPS)}
 SPREAD = 300
-# How long a client may see errors after one of several nodes has died.
-RECOVERY_S = 10
+ERRORS = (redis.RedisError, RedisClusterException, OSError)
 CHECKS, WITH_SEVERAL, BALANCED = [], [], []
 
 
@@ -47,11 +46,6 @@ def connect(address, **settings):
     if PROTOCOL:
         settings["protocol"] = int(PROTOCOL)
     return RedisCluster(host=host, port=int(port), **settings)
-
-
-def ask(*words):
-    print("ask", *words, flush=True)
-    return sys.stdin.readline().split()
 
 
 def key(word):
@@ -222,21 +216,20 @@ def every_node_is_used(r, addresses):
 @with_several
 def goes_on_when_a_node_dies_and_comes_back(r, addresses):
     """The others take its share over, and give it back. The library asks for nodes after an error."""
-    everything = list(map(key, range(SPREAD)))
     first = share(r, addresses[0])
     assert SPREAD / 5 < len(first) < SPREAD / 2, len(first)
     ask("kill", "0")
-    errors_end(r, everything)
+    all_answer(r)
     assert share(r, addresses[0]) == []
     ask("start", "0")
     share_is_back(r, addresses[0], first)
-    errors_end(r, everything)
+    all_answer(r)
 
 
 @balanced
 def all_keys_go_on_when_a_respool_dies(r, _):
     ask("kill", "balanced")
-    errors_end(r, list(map(key, range(SPREAD))))
+    all_answer(r)
 
 
 def share(r, address):
@@ -246,26 +239,22 @@ def share(r, address):
 
 def share_is_back(r, address, names):
     """Waits until the library, which asks for nodes again, asks this one for these keys as before."""
-    deadline = time.monotonic() + RECOVERY_S
-    while share(r, address) != names:
-        assert time.monotonic() < deadline, f"no share for {address}"
-        time.sleep(0.1)
+
+    def back():
         r.nodes_manager.initialize()
+        return share(r, address) == names
+
+    until(back)
 
 
-def errors_end(r, names):
-    """Waits for a round over these keys without an error."""
-    deadline = time.monotonic() + RECOVERY_S
-    while True:
-        try:
-            for name in names:
-                assert r.set(name, name) and r.get(name) == name.encode()
-            return
-        except (redis.RedisError, RedisClusterException, OSError) as error:
-            if time.monotonic() > deadline:
-                raise
-            print(f"{type(error).__name__}: {error}", file=sys.stderr)
-        time.sleep(0.1)
+def all_answer(r):
+    """Waits for a round over all keys without an error."""
+
+    def round_over():
+        for name in map(key, range(SPREAD)):
+            assert r.set(name, name) and r.get(name) == name.encode()
+
+    errors_end(round_over, ERRORS)
 
 
 def without_facade(address):
@@ -277,17 +266,10 @@ def without_facade(address):
         raise AssertionError("took a server for a cluster that says it is none")
 
 
-def attempt(name, function, *arguments):
-    try:
-        function(*arguments)
-        print("ok", name, flush=True)
-    except Exception as error:  # noqa: BLE001 - whatever went wrong belongs into the line
-        print(f"FAIL {name}: {type(error).__name__}: {error}".replace("\n", "\\n"), flush=True)
-
-
 def main():
     global REAL
-    for group, addresses in GROUPS.items():
+    print("version", redis.__version__)
+    for group, addresses in groups(GROUPS).items():
         if group == "off":
             for number, address in enumerate(addresses):
                 attempt(f"off:{number}", without_facade, address)

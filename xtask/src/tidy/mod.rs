@@ -24,6 +24,9 @@ use source::Source;
 /// Inputs of fuzz targets are bytes with no meaning here, even where they happen to be text.
 const NOT_TEXT: &str = "fuzz/seeds/";
 
+/// Folders with workspaces of their own: what they depend on is no dependency of respool.
+const OTHER_WORKSPACES: [&str; 2] = ["fuzz/", "tests/clients/rust/"];
+
 /// Reads the repository and reports every problem.
 pub(crate) fn run(root: &Path) -> Result<()> {
     let files = repo::files(root)?;
@@ -38,7 +41,9 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         words::check_paths(path, &text, &mut problems);
         if path.ends_with(".rs") {
             sources.push(Source::new(path, &text));
-        } else if path.ends_with("Cargo.toml") && !path.starts_with("fuzz/") {
+        } else if path.ends_with("Cargo.toml")
+            && !OTHER_WORKSPACES.iter().any(|folder| path.starts_with(folder))
+        {
             manifests.push((path.clone(), text));
         } else if path == manifest::REASONS {
             reasons = text;

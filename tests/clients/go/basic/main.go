@@ -1,5 +1,5 @@
-// go-redis with its default settings against HOST PORT: basic traffic, no transactions, no
-// pub/sub, no blocking commands.
+// go-redis with its default settings against HOST PORT: commands on data of all kinds. The rest is
+// in ../pools and ../cluster.
 package main
 
 import (
@@ -9,12 +9,13 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"reflect"
 	"sort"
 	"strings"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
+
+	"respool/tests/clients/go/checks"
 )
 
 const (
@@ -30,20 +31,9 @@ var (
 
 func key(word string) string { return "go-redis:" + word }
 
-// expect returns an error that tells both values if they differ.
-func expect[T any](got T, err error, want T) error {
-	if err != nil {
-		return err
-	}
-	if !reflect.DeepEqual(got, want) {
-		return fmt.Errorf("got %.200v, expected %.200v", fmt.Sprint(got), fmt.Sprint(want))
-	}
-	return nil
-}
-
 func ping() error {
 	got, err := client.Ping(ctx).Result()
-	return expect(got, err, "PONG")
+	return checks.Expect(got, err, "PONG")
 }
 
 func setGet() error {
@@ -54,13 +44,13 @@ func setGet() error {
 		return fmt.Errorf("an absent key gave %v", err)
 	}
 	got, err := client.Get(ctx, key("s")).Result()
-	return expect(got, err, "value")
+	return checks.Expect(got, err, "value")
 }
 
 func incr() error {
 	client.Incr(ctx, key("n"))
 	got, err := client.IncrBy(ctx, key("n"), 41).Result()
-	return expect(got, err, 42)
+	return checks.Expect(got, err, 42)
 }
 
 func mgetMsetDel() error {
@@ -68,36 +58,36 @@ func mgetMsetDel() error {
 		return err
 	}
 	values, err := client.MGet(ctx, key("m1"), key("absent"), key("m2")).Result()
-	if err := expect(values, err, []any{"1", nil, "2"}); err != nil {
+	if err := checks.Expect(values, err, []any{"1", nil, "2"}); err != nil {
 		return err
 	}
 	count, err := client.Del(ctx, key("m1"), key("m2")).Result()
-	return expect(count, err, 2)
+	return checks.Expect(count, err, 2)
 }
 
 func hashes() error {
 	client.HSet(ctx, key("h"), "a", 1, "b", "zwei")
 	got, err := client.HGetAll(ctx, key("h")).Result()
-	return expect(got, err, map[string]string{"a": "1", "b": "zwei"})
+	return checks.Expect(got, err, map[string]string{"a": "1", "b": "zwei"})
 }
 
 func lists() error {
 	client.RPush(ctx, key("l"), "a", "b", "c")
 	got, err := client.LRange(ctx, key("l"), 1, -1).Result()
-	return expect(got, err, []string{"b", "c"})
+	return checks.Expect(got, err, []string{"b", "c"})
 }
 
 func sets() error {
 	client.SAdd(ctx, key("set"), "a", "b")
 	got, err := client.SMembers(ctx, key("set")).Result()
 	sort.Strings(got)
-	return expect(got, err, []string{"a", "b"})
+	return checks.Expect(got, err, []string{"a", "b"})
 }
 
 func sortedSets() error {
 	client.ZAdd(ctx, key("z"), redis.Z{Score: 1, Member: "one"}, redis.Z{Score: 2.5, Member: "two"})
 	got, err := client.ZRangeWithScores(ctx, key("z"), 0, -1).Result()
-	return expect(got, err, []redis.Z{{Score: 1, Member: "one"}, {Score: 2.5, Member: "two"}})
+	return checks.Expect(got, err, []redis.Z{{Score: 1, Member: "one"}, {Score: 2.5, Member: "two"}})
 }
 
 func streams() error {
@@ -107,7 +97,7 @@ func streams() error {
 		return err
 	}
 	got, err := client.XRange(ctx, key("x"), "-", "+").Result()
-	return expect(got, err, []redis.XMessage{{ID: id, Values: values}})
+	return checks.Expect(got, err, []redis.XMessage{{ID: id, Values: values}})
 }
 
 func scan() error {
@@ -119,24 +109,7 @@ func scan() error {
 	for all.Next(ctx) {
 		seen[all.Val()] = true
 	}
-	return expect(len(seen), all.Err(), 100)
-}
-
-func pipeline() error {
-	answers := make([]*redis.StringCmd, 500)
-	_, err := client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-		for i := range answers {
-			pipe.Set(ctx, key(fmt.Sprint("p", i)), i, 0)
-			answers[i] = pipe.Get(ctx, key(fmt.Sprint("p", i)))
-		}
-		return nil
-	})
-	for i, answer := range answers {
-		if err == nil {
-			err = expect(answer.Val(), answer.Err(), fmt.Sprint(i))
-		}
-	}
-	return err
+	return checks.Expect(len(seen), all.Err(), 100)
 }
 
 func wrongTypeKeepsTheConnection() error {
@@ -145,23 +118,13 @@ func wrongTypeKeepsTheConnection() error {
 		return fmt.Errorf("GET of a list gave %v", err)
 	}
 	got, err := client.LLen(ctx, key("list")).Result()
-	return expect(got, err, 1)
-}
-
-func evalScript() error {
-	got, err := client.Eval(ctx, "return {KEYS[1], ARGV[1], 7}", []string{"k"}, "a").Result()
-	if err := expect(got, err, any([]any{"k", "a", int64(7)})); err != nil {
-		return err
-	}
-	// Run asks by digest first and sends the text when the server does not know it.
-	got, err = redis.NewScript("return ARGV[1] .. '!'").Run(ctx, client, nil, "x").Result()
-	return expect(got, err, any("x!"))
+	return checks.Expect(got, err, 1)
 }
 
 func unicodeAndBinary() error {
 	client.Set(ctx, key("ключ 鍵"), "значение 🦀", 0)
 	text, err := client.Get(ctx, key("ключ 鍵")).Result()
-	if err := expect(text, err, "значение 🦀"); err != nil {
+	if err := checks.Expect(text, err, "значение 🦀"); err != nil {
 		return err
 	}
 	every := make([]byte, 256)
@@ -171,7 +134,7 @@ func unicodeAndBinary() error {
 	every = append(every, "\r\n$3\r\n*1\r\n"...)
 	client.Set(ctx, string(every), every, 0)
 	got, err := client.Get(ctx, string(every)).Bytes()
-	return expect(got, err, every)
+	return checks.Expect(got, err, every)
 }
 
 func largeValue() error {
@@ -180,7 +143,7 @@ func largeValue() error {
 		return err
 	}
 	got, err := client.Get(ctx, key("big")).Bytes()
-	return expect(got, err, big)
+	return checks.Expect(got, err, big)
 }
 
 func databases() error {
@@ -191,15 +154,7 @@ func databases() error {
 		return fmt.Errorf("database 0 sees database 3: %v", err)
 	}
 	got, err := other.Get(ctx, key("db")).Result()
-	return expect(got, err, "three")
-}
-
-func resp2() error {
-	two := redis.NewClient(&redis.Options{Addr: address, Protocol: 2})
-	defer two.Close()
-	two.HSet(ctx, key("two"), "f", "v")
-	got, err := two.HGetAll(ctx, key("two")).Result()
-	return expect(got, err, map[string]string{"f": "v"})
+	return checks.Expect(got, err, "three")
 }
 
 // manyConnections gives each worker a pool of its own, so that the connections are really many.
@@ -215,7 +170,7 @@ func manyConnections() error {
 				mine.Incr(ctx, key("shared"))
 				mine.Set(ctx, key(fmt.Sprint("own:", worker)), own, 0)
 				got, err := mine.Get(ctx, key(fmt.Sprint("own:", worker))).Result()
-				if err := expect(got, err, own); err != nil {
+				if err := checks.Expect(got, err, own); err != nil {
 					wrong <- err
 					return
 				}
@@ -228,30 +183,30 @@ func manyConnections() error {
 		return err
 	}
 	got, err := client.Get(ctx, key("shared")).Int()
-	return expect(got, err, workers*increments)
+	return checks.Expect(got, err, workers*increments)
 }
 
 func main() {
+	checks.TellVersion()
 	address = net.JoinHostPort(os.Args[1], os.Args[2])
 	client = redis.NewClient(&redis.Options{Addr: address})
 	defer client.Close()
-	for _, check := range []struct {
-		name string
-		run  func() error
-	}{
-		{"ping", ping}, {"set_get", setGet}, {"incr", incr}, {"mget_mset_del", mgetMsetDel},
-		{"hashes", hashes}, {"lists", lists}, {"sets", sets}, {"sorted_sets", sortedSets},
-		{"streams", streams}, {"scan", scan}, {"pipeline", pipeline},
-		{"wrong_type_keeps_the_connection", wrongTypeKeepsTheConnection},
-		{"eval_script", evalScript}, {"unicode_and_binary", unicodeAndBinary},
-		{"large_value", largeValue}, {"databases", databases}, {"resp2", resp2},
-		{"many_connections", manyConnections},
-	} {
-		if err := check.run(); err != nil {
-			fmt.Printf("FAIL %s: %s\n", check.name, strings.ReplaceAll(err.Error(), "\n", `\n`))
-		} else {
-			fmt.Println("ok", check.name)
-		}
-	}
+	checks.Run("", []checks.Check{
+		{Name: "ping", Run: ping},
+		{Name: "set_get", Run: setGet},
+		{Name: "incr", Run: incr},
+		{Name: "mget_mset_del", Run: mgetMsetDel},
+		{Name: "hashes", Run: hashes},
+		{Name: "lists", Run: lists},
+		{Name: "sets", Run: sets},
+		{Name: "sorted_sets", Run: sortedSets},
+		{Name: "streams", Run: streams},
+		{Name: "scan", Run: scan},
+		{Name: "wrong_type_keeps_the_connection", Run: wrongTypeKeepsTheConnection},
+		{Name: "unicode_and_binary", Run: unicodeAndBinary},
+		{Name: "large_value", Run: largeValue},
+		{Name: "databases", Run: databases},
+		{Name: "many_connections", Run: manyConnections},
+	})
 	fmt.Println("end")
 }

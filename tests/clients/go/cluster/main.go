@@ -5,29 +5,24 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"respool/tests/clients/go/checks"
 )
 
-const (
-	spread   = 300
-	recovery = 10 * time.Second
-)
+const spread = 300
 
 var (
 	ctx    = context.Background()
-	stdin  = bufio.NewReader(os.Stdin)
 	client *redis.ClusterClient
 	// Of the group that is being checked.
 	addresses []string
@@ -36,23 +31,6 @@ var (
 )
 
 func key(word any) string { return fmt.Sprint("go-redis-cluster:", word) }
-
-func ask(words string) []string {
-	fmt.Println("ask", words)
-	line, _ := stdin.ReadString('\n')
-	return strings.Fields(line)
-}
-
-// expect returns an error that tells both values if they differ.
-func expect[T any](got T, err error, want T) error {
-	if err != nil {
-		return err
-	}
-	if !reflect.DeepEqual(got, want) {
-		return fmt.Errorf("got %.200v, expected %.200v", fmt.Sprint(got), fmt.Sprint(want))
-	}
-	return nil
-}
 
 // masters are the addresses of the nodes that the library knows.
 func masters() ([]string, error) {
@@ -70,7 +48,7 @@ func masters() ([]string, error) {
 
 func nodes() error {
 	found, err := masters()
-	return expect(found, err, slices.Sorted(slices.Values(addresses)))
+	return checks.Expect(found, err, slices.Sorted(slices.Values(addresses)))
 }
 
 func keysOfManySlots() error {
@@ -79,7 +57,7 @@ func keysOfManySlots() error {
 			return err
 		}
 		got, err := client.Get(ctx, key(i)).Int()
-		if err := expect(got, err, i); err != nil {
+		if err := checks.Expect(got, err, i); err != nil {
 			return err
 		}
 	}
@@ -100,7 +78,7 @@ func pipeline() error {
 	})
 	for i, answer := range answers {
 		if err == nil {
-			err = expect(answer.Val(), answer.Err(), fmt.Sprint(i))
+			err = checks.Expect(answer.Val(), answer.Err(), fmt.Sprint(i))
 		}
 	}
 	return err
@@ -114,7 +92,7 @@ func errorInAPipeline() error {
 	if wrong.Err() == nil || !strings.Contains(wrong.Err().Error(), "not an integer") {
 		return fmt.Errorf("INCR of a text gave %v", wrong.Err())
 	}
-	return expect(right.Val(), right.Err(), "x")
+	return checks.Expect(right.Val(), right.Err(), "x")
 }
 
 func oneSlot() error {
@@ -123,11 +101,11 @@ func oneSlot() error {
 		return err
 	}
 	values, err := client.MGet(ctx, a, absent, b).Result()
-	if err := expect(values, err, []any{"1", nil, "2"}); err != nil {
+	if err := checks.Expect(values, err, []any{"1", nil, "2"}); err != nil {
 		return err
 	}
 	count, err := client.Del(ctx, a, b).Result()
-	return expect(count, err, 2)
+	return checks.Expect(count, err, 2)
 }
 
 // severalSlots: go-redis splits none of these by default; to a real cluster they are errors, respool
@@ -150,15 +128,15 @@ func severalSlots() error {
 		return err
 	}
 	got, err := client.MGet(ctx, names...).Result()
-	if err := expect(got, err, values); err != nil {
+	if err := checks.Expect(got, err, values); err != nil {
 		return err
 	}
 	count, err := client.Exists(ctx, names...).Result()
-	if err := expect(count, err, 40); err != nil {
+	if err := checks.Expect(count, err, 40); err != nil {
 		return err
 	}
 	count, err = client.Del(ctx, names...).Result()
-	return expect(count, err, 40)
+	return checks.Expect(count, err, 40)
 }
 
 func scripts() error {
@@ -166,12 +144,12 @@ func scripts() error {
 	for i := range 10 {
 		name := key(fmt.Sprint("lua", i))
 		got, err := client.Eval(ctx, "return {redis.call('set', KEYS[1], ARGV[1]), 7}", []string{name}, "in").Result()
-		if err := expect(got, err, any([]any{"OK", int64(7)})); err != nil {
+		if err := checks.Expect(got, err, any([]any{"OK", int64(7)})); err != nil {
 			return err
 		}
 		// Run asks by digest first and sends the text when the server does not know it.
 		got, err = script.Run(ctx, client, []string{name}, "sha").Result()
-		if err := expect(got, err, any([]any{name, "sha"})); err != nil {
+		if err := checks.Expect(got, err, any([]any{name, "sha"})); err != nil {
 			return err
 		}
 	}
@@ -197,7 +175,7 @@ func scanAndDBSize() error {
 		}
 		return all.Err()
 	})
-	if err := expect(len(seen), err, spread); err != nil || real {
+	if err := checks.Expect(len(seen), err, spread); err != nil || real {
 		return err
 	}
 	for name, times := range seen {
@@ -207,7 +185,7 @@ func scanAndDBSize() error {
 	}
 	// The library asks every node and adds up.
 	whole, err := client.DBSize(ctx).Result()
-	return expect(whole, err, sizes[0]*int64(len(addresses)))
+	return checks.Expect(whole, err, sizes[0]*int64(len(addresses)))
 }
 
 func expiry() error {
@@ -236,7 +214,7 @@ func binaryAndLargeValues() error {
 			return err
 		}
 		got, err := client.Get(ctx, name).Bytes()
-		if err := expect(got, err, value); err != nil {
+		if err := checks.Expect(got, err, value); err != nil {
 			return err
 		}
 	}
@@ -251,20 +229,20 @@ func refresh() error {
 		return err
 	}
 	got, err := client.Get(ctx, key(1)).Result()
-	return expect(got, err, "1")
+	return checks.Expect(got, err, "1")
 }
 
 func clusterCommands() error {
 	slot, err := client.ClusterKeySlot(ctx, "foo").Result()
-	if err := expect(slot, err, 12182); err != nil {
+	if err := checks.Expect(slot, err, 12182); err != nil {
 		return err
 	}
 	slots, err := client.ClusterSlots(ctx).Result()
-	if err := expect(len(slots), err, len(addresses)); err != nil {
+	if err := checks.Expect(len(slots), err, len(addresses)); err != nil {
 		return err
 	}
 	shards, err := client.ClusterShards(ctx).Result()
-	if err := expect(len(shards), err, len(addresses)); err != nil {
+	if err := checks.Expect(len(shards), err, len(addresses)); err != nil {
 		return err
 	}
 	for _, shard := range shards {
@@ -298,7 +276,7 @@ func readsFromReplicas() error {
 		reader := redis.NewClusterClient(&options)
 		for i := range 20 {
 			got, err := reader.Get(ctx, key(i)).Int()
-			if err := expect(got, err, i); err != nil {
+			if err := checks.Expect(got, err, i); err != nil {
 				return err
 			}
 		}
@@ -313,7 +291,7 @@ func everyNodeIsUsed() error {
 	if err := keysOfManySlots(); err != nil {
 		return err
 	}
-	counts := ask("clients")
+	counts := checks.Ask("clients")
 	if len(counts) != len(addresses) || slices.Contains(counts, "0") {
 		return fmt.Errorf("connections at each node: %v", counts)
 	}
@@ -334,16 +312,16 @@ func goesOnWhenANodeDiesAndComesBack() error {
 	if err != nil || len(first) < spread/5 || len(first) > spread/2 {
 		return fmt.Errorf("a share of %d: %v", len(first), err)
 	}
-	ask("kill 0")
+	checks.Ask("kill", "0")
 	if err := errorsEnd(everything()); err != nil {
 		return err
 	}
 	left, err := share()
-	if err := expect(len(left), err, 0); err != nil {
+	if err := checks.Expect(len(left), err, 0); err != nil {
 		return err
 	}
-	ask("start 0")
-	for deadline := time.Now().Add(recovery); len(left) != len(first); time.Sleep(100 * time.Millisecond) {
+	checks.Ask("start", "0")
+	for deadline := time.Now().Add(checks.Recovery); len(left) != len(first); time.Sleep(100 * time.Millisecond) {
 		if left, err = share(); err != nil || time.Now().After(deadline) {
 			return fmt.Errorf("a share of %d again: %v", len(left), err)
 		}
@@ -373,32 +351,24 @@ func everything() (names []string) {
 }
 
 func allKeysGoOnWhenARespoolDies() error {
-	ask("kill balanced")
+	checks.Ask("kill", "balanced")
 	return errorsEnd(everything())
 }
 
 // errorsEnd waits for a round over these keys without an error.
 func errorsEnd(names []string) error {
-	deadline := time.Now().Add(recovery)
-	for {
-		var last error
+	return checks.ErrorsEnd(func() error {
 		for _, name := range names {
-			last = client.Set(ctx, name, name, 0).Err()
-			if last == nil {
-				var got string
-				got, last = client.Get(ctx, name).Result()
-				last = expect(got, last, name)
+			if err := client.Set(ctx, name, name, 0).Err(); err != nil {
+				return err
 			}
-			if last != nil {
-				break
+			got, err := client.Get(ctx, name).Result()
+			if err := checks.Expect(got, err, name); err != nil {
+				return err
 			}
 		}
-		if last == nil || time.Now().After(deadline) {
-			return last
-		}
-		fmt.Fprintln(os.Stderr, last)
-		time.Sleep(100 * time.Millisecond)
-	}
+		return nil
+	})
 }
 
 // withoutFacade: what the client says of a server that is no cluster.
@@ -410,58 +380,58 @@ func withoutFacade() error {
 	return nil
 }
 
-type check struct {
-	name string
-	run  func() error
+var everywhere = []checks.Check{
+	{Name: "nodes", Run: nodes},
+	{Name: "keys_of_many_slots", Run: keysOfManySlots},
+	{Name: "pipeline", Run: pipeline},
+	{Name: "error_in_a_pipeline", Run: errorInAPipeline},
+	{Name: "one_slot", Run: oneSlot},
+	{Name: "several_slots", Run: severalSlots},
+	{Name: "scripts", Run: scripts},
+	{Name: "scan_and_dbsize", Run: scanAndDBSize},
+	{Name: "expiry", Run: expiry},
+	{Name: "binary_and_large_values", Run: binaryAndLargeValues},
+	{Name: "refresh", Run: refresh},
+	{Name: "cluster_commands", Run: clusterCommands},
+	{Name: "reads_from_replicas", Run: readsFromReplicas},
 }
 
-var everywhere = []check{
-	{"nodes", nodes}, {"keys_of_many_slots", keysOfManySlots}, {"pipeline", pipeline},
-	{"error_in_a_pipeline", errorInAPipeline}, {"one_slot", oneSlot},
-	{"several_slots", severalSlots}, {"scripts", scripts}, {"scan_and_dbsize", scanAndDBSize},
-	{"expiry", expiry}, {"binary_and_large_values", binaryAndLargeValues}, {"refresh", refresh},
-	{"cluster_commands", clusterCommands}, {"reads_from_replicas", readsFromReplicas},
+var balanced = []checks.Check{
+	{Name: "nodes", Run: nodes},
+	{Name: "keys_of_many_slots", Run: keysOfManySlots},
+	{Name: "pipeline", Run: pipeline},
+	{Name: "refresh", Run: refresh},
+	{Name: "all_keys_go_on_when_a_respool_dies", Run: allKeysGoOnWhenARespoolDies},
 }
 
-var balanced = []check{
-	{"nodes", nodes}, {"keys_of_many_slots", keysOfManySlots}, {"pipeline", pipeline}, {"refresh", refresh},
-	{"all_keys_go_on_when_a_respool_dies", allKeysGoOnWhenARespoolDies},
-}
-
-var withSeveral = []check{
-	{"every_node_is_used", everyNodeIsUsed},
-	{"goes_on_when_a_node_dies_and_comes_back", goesOnWhenANodeDiesAndComesBack},
+var withSeveral = []checks.Check{
+	{Name: "every_node_is_used", Run: everyNodeIsUsed},
+	{Name: "goes_on_when_a_node_dies_and_comes_back", Run: goesOnWhenANodeDiesAndComesBack},
 }
 
 func main() {
-	for _, group := range os.Args[1:] {
-		name, list, _ := strings.Cut(group, "=")
-		addresses, real = strings.Split(list, ","), name == "real"
-		switch name {
+	checks.TellVersion()
+	checks.Groups(func(group string, list []string) {
+		addresses, real = list, group == "real"
+		switch group {
 		case "off":
 			for number, address := range addresses {
-				runAll(fmt.Sprint("off:", number), address, []check{{"told", withoutFacade}})
+				runAll(fmt.Sprint("off:", number), address, []checks.Check{{Name: "told", Run: withoutFacade}})
 			}
 		case "balanced":
-			runAll(name, addresses[0], balanced)
+			runAll(group, addresses[0], balanced)
 		case "several":
-			runAll(name, addresses[0], slices.Concat(everywhere, withSeveral))
+			runAll(group, addresses[0], slices.Concat(everywhere, withSeveral))
 		default:
-			runAll(name, addresses[0], everywhere)
+			runAll(group, addresses[0], everywhere)
 		}
-	}
+	})
 	fmt.Println("end")
 }
 
 // runAll connects to one address, from which the library finds the others.
-func runAll(group, address string, checks []check) {
+func runAll(group, address string, list []checks.Check) {
 	client = redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{address}})
-	for _, check := range checks {
-		if err := check.run(); err != nil {
-			fmt.Printf("FAIL %s:%s: %s\n", group, check.name, strings.ReplaceAll(err.Error(), "\n", `\n`))
-		} else {
-			fmt.Printf("ok %s:%s\n", group, check.name)
-		}
-	}
+	checks.Run(group+":", list)
 	_ = client.Close()
 }

@@ -1,3 +1,15 @@
+package lettuce;
+
+import static checks.Checks.ask;
+import static checks.Checks.attempt;
+import static checks.Checks.errorsEnd;
+import static checks.Checks.expect;
+import static checks.Checks.groups;
+import static checks.Checks.runAll;
+import static checks.Checks.tellVersion;
+import static checks.Checks.until;
+
+import checks.Checks.Check;
 import io.lettuce.core.KeyScanCursor;
 import io.lettuce.core.KeyValue;
 import io.lettuce.core.ReadFrom;
@@ -16,9 +28,7 @@ import io.lettuce.core.cluster.api.sync.RedisAdvancedClusterCommands;
 import io.lettuce.core.cluster.models.partitions.RedisClusterNode;
 import io.lettuce.core.codec.ByteArrayCodec;
 import io.lettuce.core.protocol.ProtocolVersion;
-import java.io.BufferedReader;
 import java.io.IOException;
-import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -28,7 +38,6 @@ import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Objects;
 import java.util.Set;
 import java.util.TreeSet;
 import java.util.concurrent.TimeUnit;
@@ -37,13 +46,10 @@ import java.util.concurrent.TimeUnit;
  * Lettuce in cluster mode against respool that shows itself as a cluster.
  *
  * <p>Arguments: GROUP=HOST:PORT[,HOST:PORT…]…; the groups and the questions to the runner ("ask
- * WORDS" on stdout, a line on stdin) are those of ../python/cluster.py.
+ * WORDS" on stdout, a line on stdin) are those of ../../python/cluster.py.
  */
 public class Cluster {
     private static final int SPREAD = 300;
-    private static final Duration RECOVERY = Duration.ofSeconds(10);
-    private static final BufferedReader STDIN =
-            new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
 
     private final List<String> addresses;
     /** Whether it is a real cluster. */
@@ -51,10 +57,6 @@ public class Cluster {
     private final RedisClusterClient client;
     private final StatefulRedisClusterConnection<String, String> connection;
     private final RedisAdvancedClusterCommands<String, String> sync;
-
-    private interface Check {
-        void run() throws Exception;
-    }
 
     private Cluster(List<String> addresses, boolean real) {
         this.addresses = addresses;
@@ -78,21 +80,19 @@ public class Cluster {
     }
 
     public static void main(String[] args) {
-        for (String argument : args) {
-            String group = argument.substring(0, argument.indexOf('='));
-            List<String> addresses = List.of(argument.substring(group.length() + 1).split(","));
+        tellVersion(RedisClusterClient.class);
+        groups(args, (group, addresses) -> {
             if (group.equals("off")) {
                 for (int i = 0; i < addresses.size(); i++) {
                     String address = addresses.get(i);
-                    check("off:" + i, () -> withoutFacade(address));
+                    attempt("off:" + i, () -> withoutFacade(address));
                 }
-                continue;
+                return;
             }
             Cluster cluster = new Cluster(addresses, group.equals("real"));
-            cluster.checks(group)
-                    .forEach((name, check) -> check(group + ":" + name, check));
+            runAll(group + ":", cluster.checks(group));
             cluster.close();
-        }
+        });
         System.out.println("end");
     }
 
@@ -122,26 +122,6 @@ public class Cluster {
             checks.put("goes_on_when_a_node_dies_and_comes_back", this::goesOn);
         }
         return checks;
-    }
-
-    private static void check(String name, Check check) {
-        try {
-            check.run();
-            System.out.println("ok " + name);
-        } catch (Exception error) {
-            System.out.println("FAIL " + name + ": " + error.toString().replace("\n", "\\n"));
-        }
-    }
-
-    private static List<String> ask(String words) throws IOException {
-        System.out.println("ask " + words);
-        return List.of(STDIN.readLine().split(" "));
-    }
-
-    private static void expect(Object got, Object expected) {
-        if (!Objects.equals(got, expected)) {
-            throw new IllegalStateException("got " + got + ", expected " + expected);
-        }
     }
 
     private static String key(Object word) {
@@ -365,18 +345,13 @@ public class Cluster {
                         .build())
                 .build());
         try (var mine = refreshing.connect()) {
-            List<String> all = new ArrayList<>(allKeys());
             expect(share(refreshing) > 0, true);
             ask("kill 0");
-            errorsEnd(mine.sync(), all);
+            allAnswer(mine.sync());
             expect(share(refreshing), 0);
             ask("start 0");
-            long deadline = System.nanoTime() + RECOVERY.toNanos();
-            while (share(refreshing) == 0) {
-                expect(System.nanoTime() < deadline, true);
-                Thread.sleep(100);
-            }
-            errorsEnd(mine.sync(), all);
+            until(() -> share(refreshing) > 0);
+            allAnswer(mine.sync());
         } finally {
             refreshing.shutdown(0, 1, TimeUnit.SECONDS);
         }
@@ -395,28 +370,17 @@ public class Cluster {
 
     private void allGoOn() throws Exception {
         ask("kill balanced");
-        errorsEnd(sync, new ArrayList<>(allKeys()));
+        allAnswer(sync);
     }
 
-    /** Waits for a round over these keys without an error. */
-    private static void errorsEnd(RedisAdvancedClusterCommands<String, String> sync, List<String> names)
-            throws InterruptedException {
-        long deadline = System.nanoTime() + RECOVERY.toNanos();
-        while (true) {
-            try {
-                for (String name : names) {
-                    sync.set(name, name);
-                    expect(sync.get(name), name);
-                }
-                return;
-            } catch (RedisException error) {
-                if (System.nanoTime() > deadline) {
-                    throw error;
-                }
-                System.err.println(error);
+    /** Waits for a round over all keys without an error. */
+    private static void allAnswer(RedisAdvancedClusterCommands<String, String> sync) throws Exception {
+        errorsEnd(RedisException.class, () -> {
+            for (String name : allKeys()) {
+                sync.set(name, name);
+                expect(sync.get(name), name);
             }
-            Thread.sleep(100);
-        }
+        });
     }
 
     private static void withoutFacade(String address) {

@@ -1,6 +1,16 @@
-import java.io.BufferedReader;
+package jedis;
+
+import static checks.Checks.ask;
+import static checks.Checks.attempt;
+import static checks.Checks.errorsEnd;
+import static checks.Checks.expect;
+import static checks.Checks.groups;
+import static checks.Checks.runAll;
+import static checks.Checks.tellVersion;
+import static checks.Checks.until;
+
+import checks.Checks.Check;
 import java.io.IOException;
-import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -9,11 +19,9 @@ import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Objects;
 import java.util.Set;
 import java.util.TreeSet;
 import redis.clients.jedis.AbstractPipeline;
-import redis.clients.jedis.Connection;
 import redis.clients.jedis.DefaultJedisClientConfig;
 import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.Jedis;
@@ -30,22 +38,15 @@ import redis.clients.jedis.resps.ClusterShardInfo;
  * Jedis in cluster mode against respool that shows itself as a cluster.
  *
  * <p>Arguments: GROUP=HOST:PORT[,HOST:PORT…]…; the groups and the questions to the runner ("ask
- * WORDS" on stdout, a line on stdin) are those of ../python/cluster.py.
+ * WORDS" on stdout, a line on stdin) are those of ../../python/cluster.py.
  */
 public class Cluster {
     private static final int SPREAD = 300;
-    private static final Duration RECOVERY = Duration.ofSeconds(10);
-    private static final BufferedReader STDIN =
-            new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
 
     private final List<String> addresses;
     /** Whether it is a real cluster. */
     private final boolean real;
     private final RedisClusterClient client;
-
-    private interface Check {
-        void run() throws Exception;
-    }
 
     private Cluster(List<String> addresses, boolean real) {
         this.addresses = addresses;
@@ -55,21 +56,19 @@ public class Cluster {
     }
 
     public static void main(String[] args) {
-        for (String argument : args) {
-            String group = argument.substring(0, argument.indexOf('='));
-            List<String> addresses = List.of(argument.substring(group.length() + 1).split(","));
+        tellVersion(RedisClusterClient.class);
+        groups(args, (group, addresses) -> {
             if (group.equals("off")) {
                 for (int i = 0; i < addresses.size(); i++) {
                     String address = addresses.get(i);
-                    check("off:" + i, () -> withoutFacade(address));
+                    attempt("off:" + i, () -> withoutFacade(address));
                 }
-                continue;
+                return;
             }
             Cluster cluster = new Cluster(addresses, group.equals("real"));
-            cluster.checks(group)
-                    .forEach((name, check) -> check(group + ":" + name, check));
+            runAll(group + ":", cluster.checks(group));
             cluster.client.close();
-        }
+        });
         System.out.println("end");
     }
 
@@ -99,26 +98,6 @@ public class Cluster {
             checks.put("goes_on_when_a_node_dies_and_comes_back", this::goesOn);
         }
         return checks;
-    }
-
-    private static void check(String name, Check check) {
-        try {
-            check.run();
-            System.out.println("ok " + name);
-        } catch (Exception error) {
-            System.out.println("FAIL " + name + ": " + error.toString().replace("\n", "\\n"));
-        }
-    }
-
-    private static List<String> ask(String words) throws IOException {
-        System.out.println("ask " + words);
-        return List.of(STDIN.readLine().split(" "));
-    }
-
-    private static void expect(Object got, Object expected) {
-        if (!Objects.equals(got, expected)) {
-            throw new IllegalStateException("got " + got + ", expected " + expected);
-        }
     }
 
     private static String key(Object word) {
@@ -314,43 +293,30 @@ public class Cluster {
 
     /** The others take its share over, and give it back. The library asks for nodes after an error. */
     private void goesOn() throws Exception {
-        List<String> all = new ArrayList<>(allKeys());
         ask("kill 0");
-        errorsEnd(all);
+        allAnswer();
         expect(client.getClusterNodes().containsKey(addresses.get(0)), false);
         ask("start 0");
-        long deadline = System.nanoTime() + RECOVERY.toNanos();
-        while (!client.getClusterNodes().containsKey(addresses.get(0))) {
-            expect(System.nanoTime() < deadline, true);
-            Thread.sleep(100);
+        until(() -> {
             client.refreshClusterTopology();
-        }
-        errorsEnd(all);
+            return client.getClusterNodes().containsKey(addresses.get(0));
+        });
+        allAnswer();
     }
 
     private void allGoOn() throws Exception {
         ask("kill balanced");
-        errorsEnd(new ArrayList<>(allKeys()));
+        allAnswer();
     }
 
-    /** Waits for a round over these keys without an error. */
-    private void errorsEnd(List<String> names) throws InterruptedException {
-        long deadline = System.nanoTime() + RECOVERY.toNanos();
-        while (true) {
-            try {
-                for (String name : names) {
-                    client.set(name, name);
-                    expect(client.get(name), name);
-                }
-                return;
-            } catch (JedisException error) {
-                if (System.nanoTime() > deadline) {
-                    throw error;
-                }
-                System.err.println(error);
+    /** Waits for a round over all keys without an error. */
+    private void allAnswer() throws Exception {
+        errorsEnd(JedisException.class, () -> {
+            for (String name : allKeys()) {
+                client.set(name, name);
+                expect(client.get(name), name);
             }
-            Thread.sleep(100);
-        }
+        });
     }
 
     /** Of a server that is no cluster the library only says that it found no cluster. */
