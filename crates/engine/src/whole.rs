@@ -22,7 +22,7 @@ use crate::command::ids::{EXEC, MULTI};
 use crate::command::{self, Class, CommandId};
 use crate::connect::Availability;
 use crate::engine::Engine;
-use crate::ids::{ClientId, NodeId, UpstreamId};
+use crate::ids::{ClientId, UpstreamId};
 use crate::limits::WHOLE_BYTES_MAX;
 use crate::redirect::{NOSCRIPT, find_request};
 use crate::reject;
