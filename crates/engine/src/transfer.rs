@@ -48,12 +48,7 @@ impl Engine {
         let known = route::classify(head.len(), |n| head[n], self.learned.as_ref());
         if client.lease.is_some() || client.tracking.is_some() || known_leased(known.id) {
             // It goes where the others go, and must be whole for that.
-            return match scanned as u64 + client.scanner.missing() <= WHOLE_REQUEST_BYTES_MAX {
-                true => (0, Step::More),
-                false => self.skip_large(id, scanned, |out| {
-                    reject::write(out, reject::LOCAL_TOO_LARGE);
-                }),
-            };
+            return self.whole_or_skipped(id, scanned);
         }
         let name = known.id.map_or("command", CommandId::name);
         if !client.authenticated && !known.before_auth {
@@ -69,12 +64,7 @@ impl Engine {
             Way::Http => return (input.len(), self.close_http(id)),
             // Of many channels, say.
             Way::Local if known.id.and_then(pubsub::verb).is_some() => {
-                return match scanned as u64 + client.scanner.missing() <= WHOLE_REQUEST_BYTES_MAX {
-                    true => (0, Step::More),
-                    false => self.skip_large(id, scanned, |out| {
-                        reject::write(out, reject::LOCAL_TOO_LARGE);
-                    }),
-                };
+                return self.whole_or_skipped(id, scanned);
             }
             Way::Local | Way::Control => {
                 return self.skip_large(id, scanned, |out| {
@@ -110,6 +100,17 @@ impl Engine {
                 self.stats.command(known.id).rejected += 1;
                 self.skip_large(id, scanned, |out| out.extend_from_slice(&error))
             }
+        }
+    }
+
+    /// A request that must be whole to be processed is kept as it comes, if it is not too large even for that.
+    fn whole_or_skipped(&mut self, id: ClientId, scanned: usize) -> (usize, Step) {
+        let missing = self.clients.get(id).map_or(0, |client| client.scanner.missing());
+        match scanned as u64 + missing <= WHOLE_REQUEST_BYTES_MAX {
+            true => (0, Step::More),
+            false => self.skip_large(id, scanned, |out| {
+                reject::write(out, reject::LOCAL_TOO_LARGE);
+            }),
         }
     }
 
