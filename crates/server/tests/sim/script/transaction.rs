@@ -163,11 +163,11 @@ impl Script {
         Ok(())
     }
 
-    /// Whether this is what a transaction is told whose slot goes to another node in its middle.
+    /// Whether this is what a transaction is told whose slot goes to another node in its middle, or whose primary hands over.
     fn may_move(&self, reply: &[u8]) -> bool {
-        let Layout::Cluster(restless) = self.layout else { return false };
         let words = ["-ERR respool: the keys of this transaction", "-EXECABORT "];
-        restless.steps > 0 && words.iter().any(|word| reply.starts_with(word.as_bytes()))
+        matches!(self.layout, Layout::Cluster(_))
+            && words.iter().any(|word| reply.starts_with(word.as_bytes()))
     }
 
     fn none_of(&mut self, (key, numbers): &Writes) {
