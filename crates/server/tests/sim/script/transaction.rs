@@ -73,6 +73,15 @@ impl Script {
         }
     }
 
+    /// What a write of this key adds, and its number.
+    pub(super) fn tag(&mut self, key: &Key) -> (Vec<u8>, u64) {
+        self.seq += 1;
+        let tag = format!("c{:04}:{:06};", self.number % 10_000, self.seq).into_bytes();
+        debug_assert_eq!(tag.len(), TAG_BYTES);
+        let nth = self.ledger(key).send(tag.clone());
+        (tag, nth)
+    }
+
     fn word(&mut self, out: &mut Vec<u8>, args: &[&[u8]], word: Word) {
         self.say(out, &request(args), Reply::InTransaction(word), true);
     }
