@@ -395,7 +395,11 @@ impl Engine {
             return Step::Hold(Hold::Drained);
         }
         let Some(node) = self.router.node(place) else {
-            return self.unserved_step(now, wish.id, place.pool, wish.silent);
+            let step = self.unserved_step(now, wish.id, place.pool, wish.silent);
+            if step == Step::Done {
+                self.mark_refused(wish.id);
+            }
+            return step;
         };
         match self.lease_to(now, wish.id, node) {
             LeaseWay::Hold(hold) => Step::Hold(hold),
@@ -472,13 +476,20 @@ impl Engine {
             return Step::Hold(Hold::Drained);
         }
         let Some(node) = self.router.any_node() else {
-            return self.unserved_step(now, wish.id, 0, wish.silent);
+            let step = self.unserved_step(now, wish.id, 0, wish.silent);
+            if step == Step::Done {
+                self.drop_lease(wish.id);
+            }
+            return step;
         };
         match self.lease_to(now, wish.id, node) {
             LeaseWay::Hold(hold) => Step::Hold(hold),
             LeaseWay::Down(error) => {
-                self.drop_lease(wish.id);
-                self.refuse_leased(now, wish, node, &error)
+                let step = self.refuse_leased(now, wish, node, &error);
+                if step == Step::Done {
+                    self.drop_lease(wish.id);
+                }
+                step
             }
             LeaseWay::Ready(upstream) => {
                 self.begin_at(now, wish.id, upstream);

@@ -217,6 +217,18 @@ fn a_slot_that_moves_behind_a_watch_is_told_to_each_in_its_place() {
 }
 
 #[test]
+fn a_slot_that_nobody_has_ends_the_transaction_and_not_later() {
+    let mut story = Story::cluster();
+    story.cluster_is("0-5460 n1");
+    story.client("a").says(["MULTI", "INCR b4", "PING", "EXEC", "PING"]);
+    story.after_ms(60_000);
+    let text = story.client("a").takes_text();
+    let lines: Vec<&str> = text.split("\r\n").collect();
+    assert!(lines[1].starts_with("-CLUSTERDOWN Hash slot not served"), "{text}");
+    assert_eq!((lines[0], &lines[2..]), ("+OK", &[QUEUED, ABORT, "+PONG", ""][..]));
+}
+
+#[test]
 fn watched_keys_that_moved_count_as_changed() {
     let mut story = Story::warm_cluster();
     story.client("a").says("WATCH a4");

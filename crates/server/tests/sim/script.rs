@@ -15,7 +15,7 @@ use netio::sim::SimRng;
 use testkit::frames::{quote, request};
 use testkit::{Model, ModelConn};
 
-use crate::ledger::{Keeps, Known, Ledger, TAG_BYTES, Use};
+use crate::ledger::{Keeps, Known, Ledger, Use};
 use crate::plan::{Layout, PASSWORD, Plan, pick};
 use crate::site::Site;
 
@@ -614,15 +614,6 @@ impl Script {
         args.extend(keys.iter().map(|((_, key), _)| key.as_slice()));
         let bytes = request(&args);
         self.say(out, &bytes, Reply::Values(keys), true);
-    }
-
-    /// What a write of this key adds, and its number.
-    fn tag(&mut self, key: &Key) -> (Vec<u8>, u64) {
-        self.seq += 1;
-        let tag = format!("c{:04}:{:06};", self.number % 10_000, self.seq).into_bytes();
-        debug_assert_eq!(tag.len(), TAG_BYTES);
-        let nth = self.ledger(key).send(tag.clone());
-        (tag, nth)
     }
 
     fn add(&mut self, out: &mut Vec<u8>, used: Use) {

@@ -73,6 +73,15 @@ impl Script {
         }
     }
 
+    /// What a write of this key adds, and its number.
+    pub(super) fn tag(&mut self, key: &Key) -> (Vec<u8>, u64) {
+        self.seq += 1;
+        let tag = format!("c{:04}:{:06};", self.number % 10_000, self.seq).into_bytes();
+        debug_assert_eq!(tag.len(), TAG_BYTES);
+        let nth = self.ledger(key).send(tag.clone());
+        (tag, nth)
+    }
+
     fn word(&mut self, out: &mut Vec<u8>, args: &[&[u8]], word: Word) {
         self.say(out, &request(args), Reply::InTransaction(word), true);
     }
@@ -163,11 +172,11 @@ impl Script {
         Ok(())
     }
 
-    /// Whether this is what a transaction is told whose slot goes to another node in its middle.
+    /// Whether this is what a transaction is told whose slot goes to another node in its middle, or whose primary hands over.
     fn may_move(&self, reply: &[u8]) -> bool {
-        let Layout::Cluster(restless) = self.layout else { return false };
         let words = ["-ERR respool: the keys of this transaction", "-EXECABORT "];
-        restless.steps > 0 && words.iter().any(|word| reply.starts_with(word.as_bytes()))
+        matches!(self.layout, Layout::Cluster(_))
+            && words.iter().any(|word| reply.starts_with(word.as_bytes()))
     }
 
     fn none_of(&mut self, (key, numbers): &Writes) {
