@@ -73,10 +73,7 @@ fn counts_are_those_of_the_client() {
     story.conn(1).gets(["subscribe x", "subscribe y"]);
     story.conn(1).answers([&*confirms("subscribe x 1"), &*confirms("subscribe y 2")]);
     story.client("a").gets(
-        ["subscribe x 1", "subscribe y 2", "subscribe x 2"]
-            .map(|w| confirms(w))
-            .each_ref()
-            .map(|w| &**w),
+        ["subscribe x 1", "subscribe y 2", "subscribe x 2"].map(confirms).each_ref().map(|w| &**w),
     );
     story.client("a").says("PSUBSCRIBE p*");
     story.conn(1).gets("psubscribe p*").answers(&*confirms("psubscribe p* 3"));

@@ -19,6 +19,7 @@ use crate::ledger::{Keeps, Known, Ledger, Use};
 use crate::plan::{Layout, PASSWORD, Plan, pick};
 use crate::site::Site;
 
+mod greeting;
 mod many;
 mod transaction;
 
@@ -475,48 +476,6 @@ impl Script {
         self.bytes_left = self.bytes_left.saturating_sub(bytes);
     }
 
-    fn greet(&mut self, out: &mut Vec<u8>) {
-        self.greeted = true;
-        if self.password {
-            if self.rng.chance(300_000) {
-                self.say(out, &request(&["GET", "x"]), Reply::Error("-NOAUTH "), false);
-            }
-            self.say(out, &request(&[b"AUTH", PASSWORD]), Reply::Exact(b"+OK\r\n".to_vec()), false);
-        }
-        if self.reference.is_some() && self.wants_resp3 {
-            self.hello(out);
-        } else if self.password {
-            // Nothing else is to be said.
-        } else {
-            self.echo(out);
-        }
-    }
-
-    fn hello(&mut self, out: &mut Vec<u8>) {
-        let version = if self.wants_resp3 { 3 } else { 2 };
-        self.say(out, &request(&["HELLO", &version.to_string()]), Reply::Hello(version), true);
-        if self.reference.is_some() {
-            // Nothing fails, so what follows in the pipeline is in the new protocol.
-            self.resp3 = version == 3;
-        }
-    }
-
-    fn select(&mut self, out: &mut Vec<u8>) {
-        if matches!(self.layout, Layout::Cluster(_)) {
-            // A server alone would do it, so the model of its own is not told.
-            let reference = self.reference.take();
-            let refused = Reply::Error("-ERR SELECT is not allowed in cluster mode");
-            self.say(out, &request(&["SELECT", "1"]), refused, false);
-            self.reference = reference;
-            return;
-        }
-        let db = self.rng.between(0, DATABASES - 1) as u32;
-        self.say(out, &request(&["SELECT", &db.to_string()]), Reply::Select(db), true);
-        if self.reference.is_some() {
-            self.db = db;
-        }
-    }
-
     fn one(&mut self, out: &mut Vec<u8>) {
         if self.layout != Layout::One && self.rng.chance(250_000) && self.bytes_left > 0 {
             return self.of_many(out);
@@ -733,8 +692,8 @@ impl Script {
             // Alone it is kept up to its end and answered; in pieces it may be found too large first.
             _ if large.len() > 3 => self.say(
                 out,
-                &request(&["SUBSCRIBE", &large]),
-                Reply::Error("-ERR respool: 'subscribe'"),
+                &request(&["SYNC", &large]),
+                Reply::Error("-ERR respool: 'sync'"),
                 false,
             ),
             _ => self.say(

@@ -1,0 +1,52 @@
+//! How a client begins and changes its connection: HELLO, AUTH, SELECT.
+//!
+//! Invariant: the protocol and the database that a client is in change with the reply, not with the request.
+
+use testkit::frames::request;
+
+use super::{DATABASES, Layout, Reply, Script};
+use crate::plan::PASSWORD;
+
+impl Script {
+    pub(super) fn greet(&mut self, out: &mut Vec<u8>) {
+        self.greeted = true;
+        if self.password {
+            if self.rng.chance(300_000) {
+                self.say(out, &request(&["GET", "x"]), Reply::Error("-NOAUTH "), false);
+            }
+            self.say(out, &request(&[b"AUTH", PASSWORD]), Reply::Exact(b"+OK\r\n".to_vec()), false);
+        }
+        if self.reference.is_some() && self.wants_resp3 {
+            self.hello(out);
+        } else if self.password {
+            // Nothing else is to be said.
+        } else {
+            self.echo(out);
+        }
+    }
+
+    pub(super) fn hello(&mut self, out: &mut Vec<u8>) {
+        let version = if self.wants_resp3 { 3 } else { 2 };
+        self.say(out, &request(&["HELLO", &version.to_string()]), Reply::Hello(version), true);
+        if self.reference.is_some() {
+            // Nothing fails, so what follows in the pipeline is in the new protocol.
+            self.resp3 = version == 3;
+        }
+    }
+
+    pub(super) fn select(&mut self, out: &mut Vec<u8>) {
+        if matches!(self.layout, Layout::Cluster(_)) {
+            // A server alone would do it, so the model of its own is not told.
+            let reference = self.reference.take();
+            let refused = Reply::Error("-ERR SELECT is not allowed in cluster mode");
+            self.say(out, &request(&["SELECT", "1"]), refused, false);
+            self.reference = reference;
+            return;
+        }
+        let db = self.rng.between(0, DATABASES - 1) as u32;
+        self.say(out, &request(&["SELECT", &db.to_string()]), Reply::Select(db), true);
+        if self.reference.is_some() {
+            self.db = db;
+        }
+    }
+}
