@@ -692,8 +692,8 @@ impl Script {
             // Alone it is kept up to its end and answered; in pieces it may be found too large first.
             _ if large.len() > 3 => self.say(
                 out,
-                &request(&["SYNC", &large]),
-                Reply::Error("-ERR respool: 'sync'"),
+                &request(&["PSYNC", &large, "x"]),
+                Reply::Error("-ERR respool: 'psync'"),
                 false,
             ),
             _ => self.say(
