@@ -229,6 +229,9 @@ impl Engine {
         if key.lane == Lane::Peer {
             return self.peer_answered(now, id);
         }
+        if own == OwnCommand::Hello {
+            upstream.server_id = greeting::server_id(reply);
+        }
         let error = match reply.first() {
             Some(b'-') => Some(reply[1..].strip_suffix(b"\r\n").unwrap_or(&reply[1..]).to_vec()),
             _ => None,
@@ -243,6 +246,7 @@ impl Engine {
                 self.learn_zone(key.node, reply);
                 self.facts.learn(reply, key.protocol());
             }
+            (OwnCommand::Unblock, _) => self.unblock_answered(id, Some(reply)),
             (OwnCommand::Nodes, _) => self.note_slots_under_way(key.node, reply),
             (OwnCommand::Role, _) => self.role_reply(now, id, reply),
             // A server that answers with an error answers.
@@ -502,6 +506,9 @@ impl Engine {
                 continue;
             }
             let Owner::Client { id: client, seq, silent } = run.owner else {
+                if run.owner == Owner::Own(OwnCommand::Unblock) {
+                    self.unblock_answered(id, None);
+                }
                 // The commands of the node are asked again on the next connection.
                 self.learning = self.learning && run.owner != Owner::Own(OwnCommand::Learn);
                 continue;

@@ -7,7 +7,7 @@
 
 use crate::client::{Client, Hold};
 use crate::command::Learned;
-use crate::fleet::{Asked, Question};
+use crate::fleet::{Answer, Asked, Question, ReplyTo};
 use crate::ids::{
     ClientId, ClientKind, MergeKind, NodeId, NodeKind, Slab, UpstreamId, UpstreamKind,
 };
@@ -23,6 +23,7 @@ use crate::settings::Settings;
 use crate::stats::Stats;
 use crate::time::Time;
 use crate::topology::{Router, shards_of};
+use crate::unblock::Unblock;
 use crate::upstream::greeting::ServerFacts;
 use crate::upstream::{Lane, Role, Upstream, UpstreamKey};
 use alloc::collections::{BTreeMap, VecDeque};
@@ -44,6 +45,8 @@ pub enum Action {
     ReadUpstream(UpstreamId, bool),
     /// Carry the question to every worker and bring the answers to [`Engine::answer`] under this ticket.
     Ask(u64, Question),
+    /// Carry the answer to the engine that asked; [`Engine::answer`] had none yet.
+    Answer(ReplyTo, Answer),
     /// Carry the news to other workers' [`Engine::handle_news`].
     Tell(Audience, News),
 }
@@ -159,6 +162,8 @@ pub struct Engine {
     /// Who waits for one, and since when.
     pub(crate) lease_waiters: VecDeque<(ClientId, Time)>,
     pub(crate) asked: Vec<Asked>,
+    /// Waits that are to end (see `unblock`).
+    pub(crate) unblocks: Vec<Unblock>,
     pub(crate) next_ticket: u64,
     pub(crate) next_number: u64,
     pub(crate) random: u64,
@@ -217,6 +222,7 @@ impl Engine {
             leases: 0,
             lease_waiters: VecDeque::new(),
             asked: Vec::new(),
+            unblocks: Vec::new(),
             next_ticket: 1,
             next_number,
             random: seed,

@@ -1,7 +1,7 @@
 //! Questions that concern the clients of every worker: CLIENT LIST, KILL, PAUSE, INFO.
 //!
 //! Workers share nothing, so such a command becomes a [`Question`] that the worker's caller carries to every worker (its own
-//! included); each engine gives an [`Answer`], and when all are there the engine that asked writes the reply into the place
+//! included); each engine gives an [`Answer`], at once or when a server told it, and when all are there the engine that asked writes the reply into the place
 //! that it had reserved. The asking client's other requests go on meanwhile.
 //!
 //! Not here: how a question travels (`server/src/worker/mailbox.rs`).
@@ -31,8 +31,24 @@ pub enum Question {
     },
     /// Let them go on.
     Unpause,
+    /// End the wait of the client with this number.
+    Unblock {
+        /// `CLIENT ID` of the one that waits.
+        number: u64,
+        /// With an error, and not as if its time were up.
+        error: bool,
+    },
     /// Counters and gauges.
     Report,
+}
+
+/// Where the answer to a question goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplyTo {
+    /// The worker that asked, by index.
+    pub worker: usize,
+    /// Its ticket.
+    pub ticket: u64,
 }
 
 /// Conditions of CLIENT KILL; all of those given must hold.
@@ -59,6 +75,8 @@ pub enum Answer {
     Lines(Vec<(u64, String)>),
     /// So many were closed.
     Killed(u64),
+    /// Whether the wait of the client was ended.
+    Unblocked(bool),
     /// Done.
     Done,
     /// See [`Report`].
@@ -130,6 +148,8 @@ pub enum Purpose {
     Kill,
     /// CLIENT KILL addr: the reply is OK or an error.
     KillOne,
+    /// CLIENT UNBLOCK: 1 or 0.
+    Unblock,
     /// Anything that ends in OK.
     Ok,
     /// INFO with these sections.

@@ -63,6 +63,15 @@ impl Lease {
     pub(crate) fn new(state: State) -> Self {
         Self { upstream: None, place: None, state, unclean: false, sent: 0, watched: false }
     }
+
+    /// As CLIENT LIST tells it: commands queued (-1: no transaction), and whether keys are watched.
+    pub(crate) fn holds(&self) -> (i64, u8) {
+        match &self.state {
+            State::Watching => (-1, 1),
+            State::Queueing(queueing) => queueing.holds(),
+            State::Once | State::Ending | State::Lost { .. } => (-1, 0),
+        }
+    }
 }
 
 /// What became of the wish for a connection.
@@ -235,6 +244,9 @@ impl Engine {
             let unclean = lease.unclean;
             client.lease = None;
             self.give_back(now, upstream_id, unclean);
+        } else if let Some(upstream) = self.upstreams.get_mut(upstream_id) {
+            // What is watched stays, but nobody waits any more.
+            upstream.no_reply_before = None;
         }
     }
 
@@ -242,7 +254,7 @@ impl Engine {
     pub(crate) fn give_back(&mut self, now: Time, upstream_id: UpstreamId, unclean: bool) {
         let is_spare = |up: &crate::upstream::Upstream| matches!(up.role, Role::Spare(_));
         let spares = self.upstreams.iter().filter(|(_, up)| is_spare(up)).count();
-        let keeps = !unclean && spares < SPARES_MAX;
+        let keeps = !unclean && spares < SPARES_MAX && !self.is_unblocking(upstream_id);
         let Some(upstream) = self.upstreams.get_mut(upstream_id) else { return };
         if !keeps || !upstream.inflight.is_empty() || upstream.stall.is_some() {
             return self.remove_upstream(upstream_id);

@@ -69,6 +69,7 @@ mod timers;
 pub mod topology;
 mod transaction;
 mod transfer;
+mod unblock;
 pub mod upstream;
 
 pub use engine::{Action, Engine, Notice};

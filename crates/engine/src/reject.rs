@@ -56,6 +56,8 @@ pub const CLIENT_NAME: &str =
     "ERR Client names cannot contain spaces, newlines or special characters.";
 /// CLIENT KILL that hits nobody, old form.
 pub const NO_SUCH_CLIENT: &str = "ERR No such client";
+/// CLIENT UNBLOCK with another word.
+pub const UNBLOCK_REASON: &str = "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR";
 /// CLIENT PAUSE with a bad timeout.
 pub const TIMEOUT_NOT_AN_INTEGER: &str = "ERR timeout is not an integer or out of range";
 /// CLIENT PAUSE with a negative timeout.
@@ -168,6 +170,16 @@ pub fn gave_up(tries: u8, said: &str) -> Vec<u8> {
 /// `ERR unknown subcommand 'x'. Try CLIENT HELP.`
 pub fn unknown_subcommand(out: &mut Vec<u8>, parent: &str, given: &[u8]) {
     let mut text = Vec::from(&b"ERR unknown subcommand '"[..]);
+    text.extend_from_slice(&given[..given.len().min(128)]);
+    text.extend_from_slice(b"'. Try ");
+    text.extend_from_slice(parent.to_ascii_uppercase().as_bytes());
+    text.extend_from_slice(b" HELP.");
+    encode::error(out, &text);
+}
+
+/// `ERR unknown subcommand or wrong number of arguments for 'x'. Try CLIENT HELP.`
+pub fn subcommand_syntax(out: &mut Vec<u8>, parent: &str, given: &[u8]) {
+    let mut text = Vec::from(&b"ERR unknown subcommand or wrong number of arguments for '"[..]);
     text.extend_from_slice(&given[..given.len().min(128)]);
     text.extend_from_slice(b"'. Try ");
     text.extend_from_slice(parent.to_ascii_uppercase().as_bytes());

@@ -58,6 +58,9 @@ impl Engine {
             self.topology_due(now);
         }
         self.ask_peers(now);
+        if !self.unblocks.is_empty() {
+            self.run_unblocks(now);
+        }
         if self.lease_is_free() || self.lease_wait_ends().is_some_and(|at| at <= now) {
             self.wake_lease_waiters(now);
         }

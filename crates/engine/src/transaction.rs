@@ -44,10 +44,19 @@ pub(crate) struct Queueing {
     /// What was answered with QUEUED here, as no key has told the node yet.
     unsent: Vec<Vec<u8>>,
     unsent_bytes: usize,
+    /// Commands that stand in it.
+    queued: u32,
     /// Something was refused here: EXEC is EXECABORT.
     refused: bool,
     /// Keys were watched before.
     watched: bool,
+}
+
+impl Queueing {
+    /// See [`Lease::holds`].
+    pub(crate) fn holds(&self) -> (i64, u8) {
+        (i64::from(self.queued), u8::from(self.watched))
+    }
 }
 
 /// What was refused in a transaction, for its error.
@@ -272,11 +281,19 @@ impl Engine {
             Err(refusal) => return self.refuse_inside(wish, refusal),
         };
         let bound = self.clients.get(wish.id).and_then(|client| client.lease.as_ref()?.upstream);
-        match (bound, place) {
+        let step = match (bound, place) {
             (Some(_), _) if self.is_placed(wish.id) => self.queue(now, wish),
             (_, Some(place)) => self.bind(now, wish, place),
             (_, None) => self.keep_unsent(wish),
+        };
+        if step == Step::Done
+            && !matches!(wish.row, Some(ids::MULTI | ids::WATCH))
+            && let Some(State::Queueing(queueing)) = self.lease_state(wish.id)
+            && !queueing.refused
+        {
+            queueing.queued += 1;
         }
+        step
     }
 
     /// What cannot be between MULTI and EXEC.

@@ -17,7 +17,7 @@ use crate::client::{Hold, ReplyMode};
 use crate::command::{CommandId, ids};
 use crate::connect::Availability;
 use crate::engine::{Action, Engine};
-use crate::fleet::{Answer, Asked, ProcessFacts, Purpose, Question};
+use crate::fleet::{Answer, Asked, ProcessFacts, Purpose, Question, ReplyTo};
 use crate::ids::ClientId;
 use crate::reject;
 use crate::request::Step;
@@ -204,9 +204,13 @@ impl Engine {
         Step::Done
     }
 
-    /// This worker's answer to a question of any worker.
-    pub fn answer(&mut self, now: Time, question: &Question) -> Answer {
-        match question {
+    /// This worker's answer to a question of any worker; `None`: it comes by [`Action::Answer`].
+    #[must_use]
+    pub fn answer(&mut self, now: Time, to: ReplyTo, question: &Question) -> Option<Answer> {
+        Some(match question {
+            Question::Unblock { number, error } => {
+                return self.unblock(now, to, *number, *error);
+            }
             Question::List(ids) => Answer::Lines(self.client_lines(now, ids.as_deref())),
             Question::Kill(filter) => Answer::Killed(self.kill_clients(now, filter)),
             Question::Pause { ms, writes_only } => {
@@ -223,7 +227,7 @@ impl Engine {
                 Answer::Done
             }
             Question::Report => Answer::Report(alloc::boxed::Box::new(self.report())),
-        }
+        })
     }
 
     /// All workers have answered the question of this ticket.
@@ -235,6 +239,10 @@ impl Engine {
         match &asked.purpose {
             Purpose::Ok => encode::simple(&mut out, b"OK"),
             Purpose::List => client_list::write(&mut out, answers, protocol),
+            Purpose::Unblock => {
+                let ended = answers.contains(&Answer::Unblocked(true));
+                encode::integer(&mut out, i64::from(ended));
+            }
             Purpose::Kill => encode::integer(&mut out, client_command::killed(&answers) as i64),
             Purpose::KillOne if client_command::killed(&answers) == 0 => {
                 reject::write(&mut out, reject::NO_SUCH_CLIENT);

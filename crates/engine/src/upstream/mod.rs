@@ -179,6 +179,8 @@ pub struct Upstream {
     pub ready_at: Time,
     /// The server may take its time until then: the command under way waits for something (for ever: the end of time).
     pub no_reply_before: Option<Time>,
+    /// The id that the connection has at its server; `None` if that has not told it.
+    pub server_id: Option<u64>,
     /// Scripts that were loaded over this connection.
     pub(crate) scripts: BTreeSet<Digest>,
     /// Connections in a row that did not last (see `limits::SHORT_LIFE_US`).
@@ -209,6 +211,7 @@ impl Upstream {
             cause: String::new(),
             ready_at: Time::default(),
             no_reply_before: None,
+            server_id: None,
             scripts: BTreeSet::new(),
             short_lives: 0,
         }
@@ -299,6 +302,7 @@ impl Upstream {
         self.scanner.reset();
         pool.give(core::mem::take(&mut self.tail));
         self.scripts.clear();
+        self.server_id = None;
         self.forwarded = 0;
         self.in_push = false;
         self.waits_for_buffer = false;

@@ -323,6 +323,12 @@ fn switches_and_the_rest_answer_as_a_client_without_tracking() {
             "*6\r\n$5\r\nflags\r\n*1\r\n$3\r\noff\r\n$8\r\nredirect\r\n:-1\r\n$8\r\nprefixes\r\n*0\r\n",
         ),
         ("CLIENT UNBLOCK 1", ":0"),
+        ("CLIENT UNBLOCK -1", ":0"),
+        ("CLIENT UNBLOCK 1 SOON", "-ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"),
+        (
+            "CLIENT UNBLOCK 1 ERROR x",
+            "-ERR unknown subcommand or wrong number of arguments for 'UNBLOCK'. Try CLIENT HELP.",
+        ),
         ("CLIENT UNBLOCK x", "-ERR value is not an integer or out of range"),
         ("CLIENT CAPA redirect", "+OK"),
         ("CLIENT NOPE", "-ERR unknown subcommand 'NOPE'. Try CLIENT HELP."),

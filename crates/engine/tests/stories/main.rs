@@ -4,6 +4,7 @@
 //! the engine promises. Chance and partial traffic are the simulator's (`server/tests/sim`), a real server the end-to-end tests'.
 
 mod transactions;
+mod unblock;
 mod words;
 
 mod address_map;
