@@ -17,4 +17,5 @@ mod peer_bugs;
 mod setup;
 mod soak;
 mod topology;
+mod unblock;
 mod workers;
