@@ -54,6 +54,8 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// How much things may hold.
     pub limits: Limits,
+    /// Which requests are kept as slow.
+    pub slowlog: Slowlog,
     /// How requests are gathered into larger writes.
     pub batching: Batching,
     /// What is logged, how and where.
@@ -191,6 +193,15 @@ pub struct Limits {
     pub leases_max: usize,
 }
 
+/// Which requests are kept as slow, and how many.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slowlog {
+    /// From here on a request is slow.
+    pub slower_than_us: u64,
+    /// Entries that are kept. 0: none.
+    pub max_len: usize,
+}
+
 /// How requests are gathered into larger writes, which is what makes small requests cheap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batching {
@@ -323,6 +334,7 @@ impl Default for Config {
             facade: Facade::default(),
             timeouts: Timeouts::default(),
             limits: Limits::default(),
+            slowlog: Slowlog::default(),
             batching: Batching::default(),
             log: Log::default(),
         }
@@ -376,6 +388,12 @@ impl Default for Limits {
             upstream_conns_max: 256,
             leases_max: 4096,
         }
+    }
+}
+
+impl Default for Slowlog {
+    fn default() -> Self {
+        Self { slower_than_us: 10_000, max_len: 128 }
     }
 }
 

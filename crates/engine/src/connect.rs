@@ -114,7 +114,7 @@ impl Engine {
             return None;
         }
         let mut upstream = Upstream::new(key, role);
-        upstream.out.keeps = !self.is_one()
+        upstream.out.keeps = self.keeps_output()
             && role == Role::Shared
             && !matches!(key.lane, Lane::Sentinel | Lane::Peer);
         let id = self.upstreams.insert(upstream);
@@ -124,6 +124,11 @@ impl Engine {
             self.set_short_path(&key, Some(id));
         }
         Some(id)
+    }
+
+    /// Whether what is sent is kept until it is answered: it may have to go to another server, or be shown in the slow log.
+    pub(crate) fn keeps_output(&self) -> bool {
+        !self.is_one() || self.settings.slowlog.is_on()
     }
 
     /// The upstream of this key is found no more.

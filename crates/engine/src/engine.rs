@@ -20,6 +20,7 @@ use crate::redirect::Parked;
 use crate::scatter::Scratch;
 use crate::scripts::Scripts;
 use crate::settings::Settings;
+use crate::slowlog::SlowLog;
 use crate::stats::Stats;
 use crate::time::Time;
 use crate::topology::{Router, shards_of};
@@ -143,6 +144,7 @@ pub struct Engine {
     pub(crate) by_key: BTreeMap<UpstreamKey, UpstreamId>,
     pub(crate) pool: BufferPool,
     pub(crate) stats: Stats,
+    pub(crate) slowlog: SlowLog,
     pub(crate) facts: ServerFacts,
     pub(crate) learned: Option<Learned>,
     pub(crate) scripts: Scripts,
@@ -190,6 +192,7 @@ impl Engine {
         let eject = settings.shards.as_ref().and_then(|shards| shards.eject);
         let router = Router::new(shards_of(&settings).unwrap_or(None), eject);
         let peers = Peers::new(&settings.facade, now);
+        let slowlog = SlowLog::new(&settings.slowlog);
         let mut engine = Self {
             settings,
             clients: Slab::default(),
@@ -207,6 +210,7 @@ impl Engine {
             by_key: BTreeMap::new(),
             pool: BufferPool::default(),
             stats: Stats::default(),
+            slowlog,
             facts: ServerFacts::default(),
             learned: None,
             scripts: Scripts::default(),

@@ -9,6 +9,7 @@
 //! Invariant: a question is answered by each engine exactly once, and changes nothing but what it says.
 
 use crate::ids::ClientId;
+use crate::slowlog;
 use crate::stats::Stats;
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -38,6 +39,12 @@ pub enum Question {
         /// With an error, and not as if its time were up.
         error: bool,
     },
+    /// The newest entries of the slow log, at most so many.
+    SlowLog(usize),
+    /// How many there are.
+    SlowLen,
+    /// Forget them.
+    SlowReset,
     /// Counters and gauges.
     Report,
 }
@@ -77,6 +84,10 @@ pub enum Answer {
     Killed(u64),
     /// Whether the wait of the client was ended.
     Unblocked(bool),
+    /// Entries of the slow log.
+    SlowLog(Vec<slowlog::Entry>),
+    /// How many there are.
+    SlowLen(u64),
     /// Done.
     Done,
     /// See [`Report`].
@@ -150,6 +161,10 @@ pub enum Purpose {
     KillOne,
     /// CLIENT UNBLOCK: 1 or 0.
     Unblock,
+    /// SLOWLOG GET of so many.
+    SlowLog(usize),
+    /// SLOWLOG LEN.
+    SlowLen,
     /// Anything that ends in OK.
     Ok,
     /// INFO with these sections.

@@ -116,7 +116,7 @@ impl Engine {
 
     /// This connection, which may have been idle, has a use now.
     pub(crate) fn take_spare(&mut self, id: UpstreamId, role: Role) {
-        let keeps = !self.router.is_one();
+        let keeps = self.keeps_output();
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
         upstream.out.keeps = keeps;
         if upstream.role != role {

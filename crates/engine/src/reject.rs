@@ -58,6 +58,8 @@ pub const CLIENT_NAME: &str =
 pub const NO_SUCH_CLIENT: &str = "ERR No such client";
 /// CLIENT UNBLOCK with another word.
 pub const UNBLOCK_REASON: &str = "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR";
+/// SLOWLOG GET with a bad count.
+pub const SLOWLOG_COUNT: &str = "ERR count should be greater than or equal to -1";
 /// CLIENT PAUSE with a bad timeout.
 pub const TIMEOUT_NOT_AN_INTEGER: &str = "ERR timeout is not an integer or out of range";
 /// CLIENT PAUSE with a negative timeout.

@@ -15,12 +15,12 @@
 //! Invariant: a request is either processed once (it has its place, or needs none) or stays in the tail untouched.
 
 use crate::client::{Client, Hold, ReplyMode};
-use crate::command::ids::CLUSTER;
+use crate::command::ids::{CLUSTER, SLOWLOG};
 use crate::command::{self, Class, CommandId};
 use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeKind, Slab, UpstreamId, UpstreamKind};
-use crate::local::Call;
+use crate::local::{Call, slowlog};
 use crate::node::Node;
 use crate::pool::BufferPool;
 use crate::reject;
@@ -244,6 +244,9 @@ impl Engine {
             }
             Way::Shared => self.forward(now, id, Lane::Shared, frame, known.id, silent),
             Way::Control => self.forward(now, id, Lane::Control, frame, known.id, silent),
+            Way::Local if slowlog::is_of_servers(known.id, args) => {
+                self.slowlog_of_servers(now, id, args, silent)
+            }
             Way::Local => return self.answer_locally(now, id, &known, args, silent),
             Way::Http => return self.close_http(id),
             Way::Refused | Way::Leased => {
@@ -264,6 +267,25 @@ impl Engine {
         let rows = CLUSTER.index()..=CLUSTER.index() + usize::from(CLUSTER.row().subcommand_count);
         id.is_some_and(|id| rows.contains(&id.index()))
             && (!self.is_one() || self.settings.facade.on)
+    }
+
+    /// `SLOWLOG SERVER …`: given on without that word.
+    fn slowlog_of_servers(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        args: &[&[u8]],
+        silent: bool,
+    ) -> Step {
+        let words: Vec<&[u8]> = core::iter::once(args[0]).chain(args[2..].iter().copied()).collect();
+        let mut frame = Vec::new();
+        encode::request(&mut frame, &words);
+        let command = command::lookup_sub(SLOWLOG, words[1]).unwrap_or(SLOWLOG);
+        if self.is_one() {
+            return self.forward(now, id, Lane::Shared, &frame, Some(command), silent);
+        }
+        let known = Known { id: Some(command), way: Way::Shared, writes: false, before_auth: false };
+        self.scatter(now, id, &frame, &words, &known, silent)
     }
 
     fn cluster_command(

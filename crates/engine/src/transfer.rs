@@ -144,6 +144,8 @@ impl Engine {
         };
         if let Some(upstream) = self.upstreams.get_mut(upstream_id) {
             upstream.role = Role::Transfer(id);
+            // It may have been a lease, and what is streamed must not be kept.
+            upstream.out.keeps = false;
         }
         match self.availability(now, upstream_id) {
             Availability::Ready(upstream) => Ok(upstream),

@@ -58,6 +58,11 @@ ids! {
     READWRITE = "readwrite",
     RESET = "reset",
     SELECT = "select",
+    SLOWLOG = "slowlog",
+    SLOWLOG_GET = "slowlog|get",
+    SLOWLOG_HELP = "slowlog|help",
+    SLOWLOG_LEN = "slowlog|len",
+    SLOWLOG_RESET = "slowlog|reset",
     UNWATCH = "unwatch",
     }
     other {

@@ -3,7 +3,8 @@
 //! The answers are those that the server would give to a client that is connected to it directly, to the byte where nothing but the
 //! connection matters; what only the server knows (its version, its databases) was learnt from it.
 //!
-//! Files: this one has the small commands, `hello` HELLO and AUTH, `client_command` CLIENT, `client_list` its lines, `info` INFO.
+//! Files: this one has the small commands, `hello` HELLO and AUTH, `client_command` CLIENT, `client_list` its lines, `info` INFO,
+//! `slowlog` SLOWLOG.
 //!
 //! Invariant: each command answers exactly once or holds untouched; none of them writes upstream.
 
@@ -12,6 +13,7 @@ mod client_list;
 mod cluster;
 mod hello;
 mod info;
+pub(crate) mod slowlog;
 
 use crate::client::{Hold, ReplyMode};
 use crate::command::{CommandId, ids};
@@ -90,6 +92,7 @@ impl Engine {
                 self.ok(call)
             }
             ids::READONLY | ids::READWRITE | ids::ASKING => self.refuse(call, reject::NO_CLUSTER),
+            ids::SLOWLOG => self.slowlog_command(call),
             _ => self.client_command(now, call),
         }
     }
@@ -192,7 +195,7 @@ impl Engine {
         self.stats.requests += 1;
         let Some(client) = self.clients.get_mut(call.id) else { return Step::Gone };
         let seq = client.places.reserve(1);
-        if !matches!(question, Question::List(_) | Question::Report) {
+        if !matches!(question, Question::List(_) | Question::Report | Question::SlowLog(_) | Question::SlowLen) {
             // The client's own next request comes after the pause has begun, or after it was killed.
             client.hold = Hold::Drained;
         }
@@ -226,6 +229,12 @@ impl Engine {
                 self.end_pause();
                 Answer::Done
             }
+            Question::SlowLog(count) => Answer::SlowLog(self.slowlog.newest(*count)),
+            Question::SlowLen => Answer::SlowLen(self.slowlog.len() as u64),
+            Question::SlowReset => {
+                self.slowlog.clear();
+                Answer::Done
+            }
             Question::Report => Answer::Report(alloc::boxed::Box::new(self.report())),
         })
     }
@@ -239,6 +248,13 @@ impl Engine {
         match &asked.purpose {
             Purpose::Ok => encode::simple(&mut out, b"OK"),
             Purpose::List => client_list::write(&mut out, answers, protocol),
+            Purpose::SlowLog(count) => {
+                slowlog::write(&mut out, answers, *count, self.settings.unix_ahead_us);
+            }
+            Purpose::SlowLen => {
+                let len = slowlog::len(&answers, self.settings.slowlog.max_len);
+                encode::integer(&mut out, len as i64);
+            }
             Purpose::Unblock => {
                 let ended = answers.contains(&Answer::Unblocked(true));
                 encode::integer(&mut out, i64::from(ended));

@@ -32,3 +32,4 @@ mod refused;
 mod select;
 mod sentinel;
 mod shards;
+mod slowlog;

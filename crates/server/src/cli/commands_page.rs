@@ -44,8 +44,8 @@ const NOTES: &[(&str, &str)] = &[
     ("auth", "Against `password` of respool's configuration. The only user is `default`."),
     (
         "client",
-        "About the clients of the proxy, over all workers. `TRACKING ON` needs a connection of its own; `UNBLOCK` finds nobody blocked; \
-         `PAUSE` holds requests in the proxy.",
+        "About the clients of the proxy, over all workers. `TRACKING ON` needs a connection of its own; `UNBLOCK` has \
+         the server end the wait; `PAUSE` holds requests in the proxy.",
     ),
     ("cluster", "To the one server behind. respool does not speak for a cluster."),
     ("command", "The server's own, so it also lists what the proxy does not give on."),
@@ -71,7 +71,7 @@ const NOTES: &[(&str, &str)] = &[
         "select",
         "The first client to ask for a database waits until a connection has selected it; the server's refusal is given on.",
     ),
-    ("slowlog", "The server's. The client address in it is the proxy's."),
+    ("slowlog", "The proxy's own, of all workers: what took long from being given on to the reply. `SLOWLOG SERVER GET|LEN|RESET` is the servers'."),
     ("swapdb", "Changes the databases for everyone, as without a proxy."),
     ("time", "The server's clock."),
     ("unwatch", "As for a client that watches nothing: `OK`."),

@@ -105,8 +105,6 @@ pub(super) static BY_TYPE: &[&str] = &[
     "memory|malloc-stats",
     "acl|genpass",
     "acl|log",
-    "slowlog|get",
-    "slowlog|len",
     "module|list",
     "object|idletime",
     "command",
