@@ -12,6 +12,7 @@ use crate::ids::{
     ClientId, ClientKind, MergeKind, NodeId, NodeKind, Slab, UpstreamId, UpstreamKind,
 };
 use crate::merge::Merge;
+use crate::monitor::Watch;
 use crate::news::{Audience, News};
 use crate::node::Node;
 use crate::peers::Peers;
@@ -166,6 +167,8 @@ pub struct Engine {
     pub(crate) asked: Vec<Asked>,
     /// Waits that are to end (see `unblock`).
     pub(crate) unblocks: Vec<Unblock>,
+    /// Who is shown what is asked for.
+    pub(crate) watches: Vec<Watch>,
     pub(crate) next_ticket: u64,
     pub(crate) next_number: u64,
     pub(crate) random: u64,
@@ -227,6 +230,7 @@ impl Engine {
             lease_waiters: VecDeque::new(),
             asked: Vec::new(),
             unblocks: Vec::new(),
+            watches: Vec::new(),
             next_ticket: 1,
             next_number,
             random: seed,

@@ -9,6 +9,7 @@
 //! Invariant: a question is answered by each engine exactly once, and changes nothing but what it says.
 
 use crate::ids::ClientId;
+use crate::monitor::{Filter, Monitor};
 use crate::slowlog;
 use crate::stats::Stats;
 use alloc::boxed::Box;
@@ -45,6 +46,8 @@ pub enum Question {
     SlowLen,
     /// Forget them.
     SlowReset,
+    /// Show this client what is asked for from now on.
+    Monitor(Monitor, Filter),
     /// Counters and gauges.
     Report,
 }
@@ -165,6 +168,8 @@ pub enum Purpose {
     SlowLog(usize),
     /// SLOWLOG LEN.
     SlowLen,
+    /// MONITOR: OK, and lines from then on.
+    Monitor,
     /// Anything that ends in OK.
     Ok,
     /// INFO with these sections.

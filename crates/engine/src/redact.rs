@@ -27,8 +27,10 @@ fn is_secret(args: &[&[u8]], index: usize) -> bool {
     if index == 0 {
         return false;
     }
-    let is = |at: usize, word: &[u8]| args.get(at).is_some_and(|arg| arg.eq_ignore_ascii_case(word));
-    let behind = |word: &[u8], count: usize| (1..=count.min(index - 1)).any(|n| is(index - n, word));
+    let is =
+        |at: usize, word: &[u8]| args.get(at).is_some_and(|arg| arg.eq_ignore_ascii_case(word));
+    let behind =
+        |word: &[u8], count: usize| (1..=count.min(index - 1)).any(|n| is(index - n, word));
     if is(0, b"auth") {
         true
     } else if is(0, b"hello") {

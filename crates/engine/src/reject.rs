@@ -60,6 +60,8 @@ pub const NO_SUCH_CLIENT: &str = "ERR No such client";
 pub const UNBLOCK_REASON: &str = "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR";
 /// SLOWLOG GET with a bad count.
 pub const SLOWLOG_COUNT: &str = "ERR count should be greater than or equal to -1";
+/// MONITOR with too many conditions.
+pub const MONITOR_FILTERS: &str = "ERR respool: too many patterns and clients for one MONITOR";
 /// CLIENT PAUSE with a bad timeout.
 pub const TIMEOUT_NOT_AN_INTEGER: &str = "ERR timeout is not an integer or out of range";
 /// CLIENT PAUSE with a negative timeout.

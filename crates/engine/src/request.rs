@@ -130,7 +130,7 @@ impl Engine {
         } = self;
         let Some(client) = clients.get_mut(id) else { return (input.len(), Stop::Input) };
         let mut room = room(client, &settings.limits);
-        let short = self.pause.is_none() && client.is_plain();
+        let short = self.pause.is_none() && self.watches.is_empty() && client.is_plain();
         let paths = ShortPaths::of(client, router, nodes, self.route_epoch, reads);
         let paths = paths.filter(|_| short);
         let request_limits = RequestLimits {
@@ -189,7 +189,7 @@ impl Engine {
             // Their number is known, but no iterator over bytes of a peer promises it.
             let mut args: Vec<&[u8]> = Vec::with_capacity(request.args as usize);
             args.extend(Args::new(frame));
-            return self.dispatch_args(now, id, frame, &args);
+            return self.dispatch_shown(now, id, frame, &args);
         }
         let words = match inline::split(frame) {
             Ok(words) => words,
@@ -201,7 +201,20 @@ impl Engine {
         }
         let mut whole = Vec::new();
         encode::request(&mut whole, &args);
-        self.dispatch_args(now, id, &whole, &args)
+        self.dispatch_shown(now, id, &whole, &args)
+    }
+
+    /// The same, and shows it to those that watch.
+    fn dispatch_shown(&mut self, now: Time, id: ClientId, frame: &[u8], args: &[&[u8]]) -> Step {
+        if self.watches.is_empty() {
+            return self.dispatch_args(now, id, frame, args);
+        }
+        let line = self.line_of(id, args).filter(|line| line.fits(args.len()));
+        let step = self.dispatch_args(now, id, frame, args);
+        if let Some(line) = line.filter(|_| step == Step::Done) {
+            self.show(now, args, &line);
+        }
+        step
     }
 
     fn dispatch_args(&mut self, now: Time, id: ClientId, frame: &[u8], args: &[&[u8]]) -> Step {
@@ -277,14 +290,16 @@ impl Engine {
         args: &[&[u8]],
         silent: bool,
     ) -> Step {
-        let words: Vec<&[u8]> = core::iter::once(args[0]).chain(args[2..].iter().copied()).collect();
+        let words: Vec<&[u8]> =
+            core::iter::once(args[0]).chain(args[2..].iter().copied()).collect();
         let mut frame = Vec::new();
         encode::request(&mut frame, &words);
         let command = command::lookup_sub(SLOWLOG, words[1]).unwrap_or(SLOWLOG);
         if self.is_one() {
             return self.forward(now, id, Lane::Shared, &frame, Some(command), silent);
         }
-        let known = Known { id: Some(command), way: Way::Shared, writes: false, before_auth: false };
+        let known =
+            Known { id: Some(command), way: Way::Shared, writes: false, before_auth: false };
         self.scatter(now, id, &frame, &words, &known, silent)
     }
 

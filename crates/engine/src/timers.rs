@@ -65,6 +65,9 @@ impl Engine {
             self.wake_lease_waiters(now);
         }
         self.run_resumes(now);
+        if !self.watches.is_empty() {
+            self.tell_lines();
+        }
         if self.sweep_at().is_some_and(|at| at <= now) {
             self.swept_at = now;
             self.sweep(now);
@@ -138,7 +141,10 @@ impl Engine {
         }
         for id in self.clients.ids() {
             let idle = self.clients.get(id).is_some_and(|client| {
-                client.places.open() == 0 && client.input_at.plus_ms(idle_ms) <= now
+                // A monitor has nothing to say.
+                !client.identity.is_monitor
+                    && client.places.open() == 0
+                    && client.input_at.plus_ms(idle_ms) <= now
             });
             if idle {
                 self.close_client(id, None);

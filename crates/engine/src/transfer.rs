@@ -89,7 +89,12 @@ impl Engine {
         };
         match self.transfer_upstream(now, id, node) {
             Ok(upstream) => {
+                let line = if self.watches.is_empty() { None } else { self.line_of(id, &head) };
                 self.start_stream(now, id, upstream, known.id, &input[..scanned]);
+                if let Some(mut line) = line {
+                    line.end_open();
+                    self.show(now, &head, &line);
+                }
                 (scanned, Step::Done)
             }
             Err(TransferWait::Hold(hold)) => (0, Step::Hold(hold)),

@@ -85,7 +85,8 @@ impl Engine {
             };
         }
         while let Some(to) = self.whole_unblock() {
-            let done = self.unblocks.iter().any(|one| one.to == to && one.stage == Stage::Done(true));
+            let done =
+                self.unblocks.iter().any(|one| one.to == to && one.stage == Stage::Done(true));
             self.unblocks.retain(|one| one.to != to);
             self.actions.push_back(Action::Answer(to, Answer::Unblocked(done)));
         }
@@ -99,9 +100,10 @@ impl Engine {
 
     fn say_unblock(&mut self, now: Time, index: usize) -> Stage {
         let Unblock { client, of, error, .. } = self.unblocks[index];
-        let waits = self.upstreams.get(of).filter(|up| {
-            up.role == Role::Leased(client) || up.role == Role::Errand(client)
-        });
+        let waits = self
+            .upstreams
+            .get(of)
+            .filter(|up| up.role == Role::Leased(client) || up.role == Role::Errand(client));
         let told = waits.and_then(|up| Some((up.key.node, up.server_id?)));
         let Some((node, server_id)) = told.filter(|_| self.is_blocked(client)) else {
             return Stage::Done(false);

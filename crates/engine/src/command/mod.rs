@@ -148,7 +148,7 @@ pub enum Class {
     Local,
     /// Needs an upstream connection of its own: it changes the state of the connection (`MULTI`, `SUBSCRIBE`,
     /// `HIMPORT`), makes the server stop answering on it for a while (`BLPOP`, `WAIT`), or turns it into a stream
-    /// (`MONITOR`, `PSYNC`).
+    /// (`PSYNC`).
     Leased,
     /// As [`Class::Leased`] if the call has a `BLOCK` option, as [`Class::Pass`] if not. Only the arguments tell.
     Blocking,

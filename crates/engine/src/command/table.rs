@@ -465,7 +465,7 @@ pub(super) const ROWS: &[Command] = &[
     cmd("module|load", -3, ADMIN | NOSCRIPT | NO_ASYNC_LOADING, NONE, Pass),
     cmd("module|loadex", -3, ADMIN | NOSCRIPT | NO_ASYNC_LOADING, NONE, Pass),
     cmd("module|unload", 3, ADMIN | NOSCRIPT | NO_ASYNC_LOADING, NONE, Pass),
-    cmd("monitor", 1, ADMIN | NOSCRIPT | LOADING | STALE, NONE, Leased),
+    cmd("monitor", 1, ADMIN | NOSCRIPT | LOADING | STALE, NONE, Local),
     cmd("move", 3, WRITE | FAST, READ_CHANGE, Pass),
     cmd("mset", -3, WRITE | DENYOOM, &[range(1, -1, 2, OW | UPDATE)], Pass)
         .spread(MultiShard, AllSucceeded),

@@ -269,10 +269,15 @@ impl Engine {
             [how] if how.eq_ignore_ascii_case(b"timeout") => false,
             [how] if how.eq_ignore_ascii_case(b"error") => true,
             [_] => return self.refuse(call, reject::UNBLOCK_REASON),
-            [..] => return self.say(call, |out| reject::subcommand_syntax(out, "client", call.args[1])),
+            [..] => {
+                return self
+                    .say(call, |out| reject::subcommand_syntax(out, "client", call.args[1]));
+            }
         };
         match number::parse_i64(call.args[2]).map(u64::try_from) {
-            Some(Ok(number)) => self.ask(call, Question::Unblock { number, error }, Purpose::Unblock),
+            Some(Ok(number)) => {
+                self.ask(call, Question::Unblock { number, error }, Purpose::Unblock)
+            }
             // No client has a number below 0.
             Some(Err(_)) => self.say(call, |out| encode::integer(out, 0)),
             None => self.refuse(call, reject::NOT_AN_INTEGER),

@@ -52,13 +52,15 @@ impl Engine {
     fn client_flags(&self, id: ClientId, client: &Client) -> String {
         let in_transaction = self.is_queueing(id);
         let letters = [
+            (client.identity.is_monitor, 'O'),
             (in_transaction, 'x'),
             (self.is_blocked(id), 'b'),
             (client.closing, 'c'),
             (client.identity.no_evict, 'e'),
             (client.identity.no_touch, 'T'),
         ];
-        let flags: String = letters.iter().filter(|(on, _)| *on).map(|(_, letter)| letter).collect();
+        let flags: String =
+            letters.iter().filter(|(on, _)| *on).map(|(_, letter)| letter).collect();
         if flags.is_empty() { String::from("N") } else { flags }
     }
 

@@ -4,7 +4,7 @@
 //! connection matters; what only the server knows (its version, its databases) was learnt from it.
 //!
 //! Files: this one has the small commands, `hello` HELLO and AUTH, `client_command` CLIENT, `client_list` its lines, `info` INFO,
-//! `slowlog` SLOWLOG.
+//! `slowlog` SLOWLOG, `monitor` MONITOR.
 //!
 //! Invariant: each command answers exactly once or holds untouched; none of them writes upstream.
 
@@ -13,6 +13,7 @@ mod client_list;
 mod cluster;
 mod hello;
 mod info;
+mod monitor;
 pub(crate) mod slowlog;
 
 use crate::client::{Hold, ReplyMode};
@@ -52,7 +53,8 @@ impl Engine {
     ) -> Step {
         let Some(command) = known.id else { return Step::Done };
         let call = Call { id, command, args, silent };
-        if !arity_fits(command, args.len()) {
+        // MONITOR takes words here that a server's does not.
+        if !arity_fits(command, args.len()) && command != ids::MONITOR {
             self.stats.command(known.id).rejected += 1;
             self.reply(id, silent, |out| match command {
                 ids::EXEC => reject::write(out, reject::EXEC_ARITY),
@@ -93,6 +95,7 @@ impl Engine {
             }
             ids::READONLY | ids::READWRITE | ids::ASKING => self.refuse(call, reject::NO_CLUSTER),
             ids::SLOWLOG => self.slowlog_command(call),
+            ids::MONITOR => self.monitor_command(call),
             _ => self.client_command(now, call),
         }
     }
@@ -126,6 +129,7 @@ impl Engine {
     fn reset(&mut self, call: &Call<'_>) -> Step {
         let password_free = self.settings.password.is_none();
         let db = self.settings.node.db;
+        self.end_monitor(call.id);
         if let Some(client) = self.clients.get_mut(call.id) {
             client.db = db;
             if client.protocol != Protocol::Resp2 {
@@ -195,7 +199,10 @@ impl Engine {
         self.stats.requests += 1;
         let Some(client) = self.clients.get_mut(call.id) else { return Step::Gone };
         let seq = client.places.reserve(1);
-        if !matches!(question, Question::List(_) | Question::Report | Question::SlowLog(_) | Question::SlowLen) {
+        if !matches!(
+            question,
+            Question::List(_) | Question::Report | Question::SlowLog(_) | Question::SlowLen
+        ) {
             // The client's own next request comes after the pause has begun, or after it was killed.
             client.hold = Hold::Drained;
         }
@@ -229,6 +236,10 @@ impl Engine {
                 self.end_pause();
                 Answer::Done
             }
+            Question::Monitor(monitor, filter) => {
+                self.watch(*monitor, filter.clone());
+                Answer::Done
+            }
             Question::SlowLog(count) => Answer::SlowLog(self.slowlog.newest(*count)),
             Question::SlowLen => Answer::SlowLen(self.slowlog.len() as u64),
             Question::SlowReset => {
@@ -248,6 +259,7 @@ impl Engine {
         match &asked.purpose {
             Purpose::Ok => encode::simple(&mut out, b"OK"),
             Purpose::List => client_list::write(&mut out, answers, protocol),
+            Purpose::Monitor => self.begin_monitor(asked.client, &mut out),
             Purpose::SlowLog(count) => {
                 slowlog::write(&mut out, answers, *count, self.settings.unix_ahead_us);
             }

@@ -64,7 +64,10 @@ impl Engine {
         let count = match &call.args[2..] {
             [] => Some(SHOWN),
             [count] => number::parse_i64(count),
-            _ => return self.say(call, |out| reject::subcommand_syntax(out, "slowlog", call.args[1])),
+            _ => {
+                return self
+                    .say(call, |out| reject::subcommand_syntax(out, "slowlog", call.args[1]));
+            }
         };
         let Some(count) = count.filter(|count| *count >= -1) else {
             return self.refuse(call, reject::SLOWLOG_COUNT);

@@ -140,7 +140,6 @@ fn reply_skip_covers_local_refused_and_failing_commands_alike() {
         "CLIENT SETNAME a\tb",
         "CLIENT LIST",
         "INFO",
-        "MONITOR",
         "SHUTDOWN",
         "PING a b c",
         "SELECT x",

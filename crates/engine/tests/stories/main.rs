@@ -22,6 +22,7 @@ mod info;
 mod large_replies;
 mod large_requests;
 mod leaving;
+mod monitor;
 mod nodes;
 mod order;
 mod peer_bugs;

@@ -13,8 +13,9 @@ fn story(slower_than_us: u64, max_len: usize) -> Story {
 /// One entry as the wire has it; its number is that of the time.
 fn entry(at_ms: u64, took_us: u64, args: &[&str], from: &str, name: &str) -> String {
     let bulk = |text: &str| format!("${}\r\n{text}\r\n", text.len());
-    let args: String =
-        std::iter::once(format!("*{}\r\n", args.len())).chain(args.iter().map(|arg| bulk(arg))).collect();
+    let args: String = std::iter::once(format!("*{}\r\n", args.len()))
+        .chain(args.iter().map(|arg| bulk(arg)))
+        .collect();
     let (number, seconds) = (1_000_000 + at_ms * 1_000, 1_600_000_001 + at_ms / 1_000);
     format!("*6\r\n:{number}\r\n:{seconds}\r\n:{took_us}\r\n{args}{}{}", bulk(from), bulk(name))
 }
@@ -61,7 +62,9 @@ fn the_oldest_go_first() {
         story.after_ms(1).server().answers("nil");
     }
     story.client("a").takes();
-    let kept = ["c", "b"].map(|key| entry(if key == "c" { 3 } else { 2 }, 1_000, &["GET", key], "10.0.0.1:5001", ""));
+    let kept = ["c", "b"].map(|key| {
+        entry(if key == "c" { 3 } else { 2 }, 1_000, &["GET", key], "10.0.0.1:5001", "")
+    });
     story.client("a").says("SLOWLOG LEN").gets(":2");
     story.client("a").says("SLOWLOG GET").gets(format!("*2\r\n{}", kept.concat()).as_str());
 }
@@ -109,7 +112,10 @@ fn the_parts_of_a_split_request_are_slow_by_themselves() {
 fn that_of_the_servers_is_asked_for_by_name() {
     let mut story = Story::new();
     story.client("a").says(["SLOWLOG SERVER GET 3", "slowlog server len", "SLOWLOG SERVER X y"]);
-    story.server().gets(["SLOWLOG GET 3", "slowlog len", "SLOWLOG X y"]).answers(["*0", ":7", "-ERR x"]);
+    story
+        .server()
+        .gets(["SLOWLOG GET 3", "slowlog len", "SLOWLOG X y"])
+        .answers(["*0", ":7", "-ERR x"]);
     story.client("a").gets(["*0", ":7", "-ERR x"]);
     let mut story = Story::warm_cluster();
     story.client("a").says("SLOWLOG SERVER LEN");

@@ -290,6 +290,11 @@ impl Story {
         self.holds_questions = true;
     }
 
+    /// What is asked of the workers and not answered yet.
+    pub(crate) fn asked(&self) -> Option<(u64, Question)> {
+        self.questions.front().cloned()
+    }
+
     /// Answers what was asked of the workers; there is one, this engine.
     pub(crate) fn workers_answer(&mut self) {
         while let Some((ticket, question)) = self.questions.pop_front() {

@@ -62,6 +62,11 @@ const NOTES: &[(&str, &str)] = &[
         "The proxy's own figures. `INFO upstream [section …]` and sections that only the server has are the server's.",
     ),
     ("latency", "The server's, about all that it does."),
+    (
+        "monitor",
+        "The requests of all clients of the proxy, of all workers; `MONITOR [MATCH pattern] … [CLIENT id] …` shows fewer. What scripts do inside \
+         is the server's to show. A client that does not keep up is closed.",
+    ),
     ("quit", "Replies that are owed come first."),
     (
         "reset",
@@ -71,7 +76,10 @@ const NOTES: &[(&str, &str)] = &[
         "select",
         "The first client to ask for a database waits until a connection has selected it; the server's refusal is given on.",
     ),
-    ("slowlog", "The proxy's own, of all workers: what took long from being given on to the reply. `SLOWLOG SERVER GET|LEN|RESET` is the servers'."),
+    (
+        "slowlog",
+        "The proxy's own, of all workers: what took long from being given on to the reply. `SLOWLOG SERVER GET|LEN|RESET` is the servers'.",
+    ),
     ("swapdb", "Changes the databases for everyone, as without a proxy."),
     ("time", "The server's clock."),
     ("unwatch", "As for a client that watches nothing: `OK`."),

@@ -113,6 +113,7 @@ impl<D: Driver> Worker<D> {
         let others = match audience {
             Audience::First => 0..1,
             Audience::Others => 0..self.fleet.len(),
+            Audience::Worker(worker) => worker as usize..worker as usize + 1,
         };
         for worker in others.filter(|worker| *worker != self.index) {
             self.fleet.send(worker, Message::News(news.clone()));

@@ -43,7 +43,7 @@ pub(super) static LEFT_OUT: &[(&str, Reason)] = &[
     ("punsubscribe", OwnConnection),
     ("ssubscribe", OwnConnection),
     ("sunsubscribe", OwnConnection),
-    ("monitor", OwnConnection),
+    ("monitor", AnsweredByProxy),
     // It asks for the writes of this very connection.
     ("wait", OwnConnection),
     // It turns the connection into a debugger's.
@@ -77,6 +77,9 @@ pub(super) static LEFT_OUT: &[(&str, Reason)] = &[
     ("client|getredir", AnsweredByProxy),
     ("client|trackinginfo", AnsweredByProxy),
     ("client|help", AnsweredByProxy),
+    ("slowlog|get", AnsweredByProxy),
+    ("slowlog|len", AnsweredByProxy),
+    ("slowlog|help", AnsweredByProxy),
     ("config|get", AnsweredByProxy),
     ("config|help", AnsweredByProxy),
     ("config|resetstat", AnsweredByProxy),
