@@ -74,6 +74,8 @@ pub const CLIENT_ID_INVALID: &str = "ERR Invalid client ID";
 pub const TRACKING_NEEDED: &str = "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled";
 /// Keys of several slots in a command that cannot be split.
 pub const CROSSSLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
+/// SORT with a pattern whose keys may lie on other shards, where they would not be found.
+pub const SORT_PATTERN: &str = "ERR respool: BY and GET of SORT name keys that may lie on other shards; give them the hash tag of the sorted key";
 /// Databases other than 0 on a cluster.
 pub const SELECT_CLUSTER: &str = "ERR SELECT is not allowed in cluster mode";
 /// A large request whose keys decide where it goes.

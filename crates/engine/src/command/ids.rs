@@ -104,6 +104,8 @@ ids! {
     SCRIPT_KILL = "script|kill",
     SCRIPT_LOAD = "script|load",
     SET = "set",
+    SORT = "sort",
+    SORT_RO = "sort_ro",
     SHUTDOWN = "shutdown",
     SSUBSCRIBE = "ssubscribe",
     SUBSCRIBE = "subscribe",
