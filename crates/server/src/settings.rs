@@ -14,7 +14,6 @@ use engine::settings::{
     Timeouts,
 };
 use std::net::SocketAddr;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// How a server is greeted. `client_name` is the name that our connections get there.
 fn node(url: &UpstreamUrl, client_name: &str) -> Node {
@@ -176,13 +175,9 @@ pub fn engine(config: &Config, index: usize) -> Settings {
             slower_than_us: config.slowlog.slower_than_us,
             max_len: config.slowlog.max_len,
         },
-        unix_ahead_us: unix_us().saturating_sub(netio::sys::monotonic_us()),
+        // The worker knows its clock.
+        unix_ahead_us: 0,
     }
-}
-
-/// Microseconds since 1970.
-pub fn unix_us() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
 }
 
 /// How a worker makes batches.

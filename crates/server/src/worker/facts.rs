@@ -3,7 +3,7 @@
 //! Read when someone asks, never before. Not here: anything about clients or upstreams.
 
 use engine::fleet::ProcessFacts;
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// What stays the same while the process lives.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl Process {
             rss_max_bytes: rss_max_bytes(),
             cpu_system_us: cpu.system_us,
             cpu_user_us: cpu.user_us,
-            unix_us: crate::settings::unix_us(),
+            unix_us: unix_us(),
             clients_max: clients_max as u64,
         }
     }
@@ -48,6 +48,11 @@ fn executable() -> String {
 fn os() -> String {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     format!("Linux {} {}", release.trim(), std::env::consts::ARCH)
+}
+
+/// Microseconds since 1970.
+pub(super) fn unix_us() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
 }
 
 /// Highest resident memory so far: `VmHWM` of proc(5), in KiB there.
