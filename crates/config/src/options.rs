@@ -149,6 +149,7 @@ pub const TABLES: &[(&str, &str)] = &[
     ("facade", "How respool shows itself to clients that know clusters."),
     ("timeouts", "How long things may take. The unit is the end of each name."),
     ("limits", "How much things may hold. Sizes are bytes, or strings such as \"64MiB\"."),
+    ("slowlog", "Requests that took long."),
     ("batching", "How requests are gathered into larger writes, which makes small requests cheap."),
     ("log", "What is logged, how and where."),
 ];
@@ -612,6 +613,19 @@ pub static OPTIONS: &[OptionSpec] = &[
         "Idle ones of these that are kept ready at each server, for each worker",
         "From the first one on that a client took there. The next client then need not wait for a connect. Of one worker at most 32          connections are idle, over all servers.",
         Kind::Count { min: 0, max: 32, at: |d| &mut d.config.limits.leases_min },
+    ),
+    OptionSpec::new(
+        "slowlog.slower_than_us",
+        "Requests that took so long, from being given on to their reply, stand in `SLOWLOG GET`",
+        "",
+        Kind::Time { unit: "microseconds", min: 0, max: 3_600_000_000, at: |d| &mut d.config.slowlog.slower_than_us },
+    ),
+    OptionSpec::new(
+        "slowlog.max_len",
+        "Entries of the slow log that are kept, the newest; 0: none",
+        "While the log is on, requests are kept until they are answered, so that an entry can show their arguments. What stands in it is \
+         told by the [operations guide](../guides/operations.md#the-slow-log).",
+        Kind::Count { min: 0, max: 1_000_000, at: |d| &mut d.config.slowlog.max_len },
     ),
     OptionSpec::new(
         "batching.gather_us",

@@ -54,6 +54,8 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// How much things may hold.
     pub limits: Limits,
+    /// Which requests are kept as slow.
+    pub slowlog: Slowlog,
     /// How requests are gathered into larger writes.
     pub batching: Batching,
     /// What is logged, how and where.
@@ -193,6 +195,15 @@ pub struct Limits {
     pub leases_min: usize,
 }
 
+/// Which requests are kept as slow, and how many.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slowlog {
+    /// From here on a request is slow.
+    pub slower_than_us: u64,
+    /// Entries that are kept. 0: none.
+    pub max_len: usize,
+}
+
 /// How requests are gathered into larger writes, which is what makes small requests cheap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batching {
@@ -325,6 +336,7 @@ impl Default for Config {
             facade: Facade::default(),
             timeouts: Timeouts::default(),
             limits: Limits::default(),
+            slowlog: Slowlog::default(),
             batching: Batching::default(),
             log: Log::default(),
         }
@@ -379,6 +391,12 @@ impl Default for Limits {
             leases_max: 4096,
             leases_min: 1,
         }
+    }
+}
+
+impl Default for Slowlog {
+    fn default() -> Self {
+        Self { slower_than_us: 10_000, max_len: 128 }
     }
 }
 

@@ -113,7 +113,7 @@ impl Engine {
             return None;
         }
         let mut upstream = Upstream::new(key, role);
-        upstream.out.keeps = !self.is_one()
+        upstream.out.keeps = self.keeps_output()
             && role == Role::Shared
             && !matches!(key.lane, Lane::Sentinel | Lane::Peer | Lane::Messages);
         let id = self.upstreams.insert(upstream);
@@ -136,6 +136,11 @@ impl Engine {
             return Err(reject::node(self.label(key.node), &upstream.cause));
         }
         self.new_upstream(key, role).ok_or_else(|| self.too_many_upstreams())
+    }
+
+    /// Whether what is sent is kept until it is answered: it may have to go to another server, or be shown in the slow log.
+    pub(crate) fn keeps_output(&self) -> bool {
+        !self.is_one() || self.settings.slowlog.is_on()
     }
 
     /// The upstream of this key is found no more.
@@ -243,6 +248,9 @@ impl Engine {
         if key.lane == Lane::Peer {
             return self.peer_answered(now, id);
         }
+        if own == OwnCommand::Hello {
+            upstream.server_id = greeting::server_id(reply);
+        }
         let error = match reply.first() {
             Some(b'-') => Some(reply[1..].strip_suffix(b"\r\n").unwrap_or(&reply[1..]).to_vec()),
             _ => None,
@@ -257,6 +265,7 @@ impl Engine {
                 self.learn_zone(key.node, reply);
                 self.facts.learn(reply, key.protocol());
             }
+            (OwnCommand::Unblock, _) => self.unblock_answered(id, Some(reply)),
             (OwnCommand::Nodes, _) => self.note_slots_under_way(key.node, reply),
             (OwnCommand::Role, _) => self.role_reply(now, id, reply),
             // A server that answers with an error answers.
@@ -534,8 +543,10 @@ impl Engine {
                 continue;
             }
             let Owner::Client { id: client, seq, silent } = run.owner else {
-                if run.owner == Owner::Own(OwnCommand::Learn) {
-                    self.learning_lost(now);
+                match run.owner {
+                    Owner::Own(OwnCommand::Learn) => self.learning_lost(now),
+                    Owner::Own(OwnCommand::Unblock) => self.unblock_answered(id, None),
+                    _ => {}
                 }
                 continue;
             };

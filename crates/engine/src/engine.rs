@@ -7,11 +7,12 @@
 
 use crate::client::{Client, Hold};
 use crate::command::Learned;
-use crate::fleet::{Asked, Question};
+use crate::fleet::{Answer, Asked, Question, ReplyTo};
 use crate::ids::{
     ClientId, ClientKind, MergeKind, NodeId, NodeKind, Slab, UpstreamId, UpstreamKind,
 };
 use crate::merge::Merge;
+use crate::monitor::Watch;
 use crate::news::{Audience, News};
 use crate::node::Node;
 use crate::peers::Peers;
@@ -21,10 +22,12 @@ use crate::redirect::Parked;
 use crate::scatter::Scratch;
 use crate::scripts::Scripts;
 use crate::settings::Settings;
+use crate::slowlog::SlowLog;
 use crate::stats::Stats;
 use crate::time::Time;
 use crate::topology::{Router, shards_of};
 use crate::tracking::Caches;
+use crate::unblock::Unblock;
 use crate::upstream::greeting::ServerFacts;
 use crate::upstream::roles::Roles;
 use crate::upstream::{Lane, Role, Upstream, UpstreamKey};
@@ -49,6 +52,8 @@ pub enum Action {
     ReadUpstream(UpstreamId, bool),
     /// Carry the question to every worker and bring the answers to [`Engine::answer`] under this ticket.
     Ask(u64, Question),
+    /// Carry the answer to the engine that asked; [`Engine::answer`] had none yet.
+    Answer(ReplyTo, Answer),
     /// Carry the news to other workers' [`Engine::handle_news`].
     Tell(Audience, News),
 }
@@ -147,6 +152,7 @@ pub struct Engine {
     pub(crate) by_key: BTreeMap<UpstreamKey, UpstreamId>,
     pub(crate) pool: BufferPool,
     pub(crate) stats: Stats,
+    pub(crate) slowlog: SlowLog,
     pub(crate) facts: ServerFacts,
     pub(crate) learned: Option<Learned>,
     pub(crate) scripts: Scripts,
@@ -171,6 +177,10 @@ pub struct Engine {
     /// Who waits for a connection of its own.
     pub(crate) lease_waiters: Waiters,
     pub(crate) asked: Vec<Asked>,
+    /// Waits that are to end (see `unblock`).
+    pub(crate) unblocks: Vec<Unblock>,
+    /// Who is shown what is asked for.
+    pub(crate) watches: Vec<Watch>,
     pub(crate) next_ticket: u64,
     pub(crate) next_number: u64,
     pub(crate) random: u64,
@@ -197,6 +207,7 @@ impl Engine {
         let eject = settings.shards.as_ref().and_then(|shards| shards.eject);
         let router = Router::new(shards_of(&settings).unwrap_or(None), eject);
         let peers = Peers::new(&settings.facade, now);
+        let slowlog = SlowLog::new(&settings.slowlog);
         let mut engine = Self {
             settings,
             clients: Slab::default(),
@@ -215,6 +226,7 @@ impl Engine {
             by_key: BTreeMap::new(),
             pool: BufferPool::default(),
             stats: Stats::default(),
+            slowlog,
             facts: ServerFacts::default(),
             learned: None,
             scripts: Scripts::default(),
@@ -233,6 +245,8 @@ impl Engine {
             deadlines: BTreeSet::new(),
             lease_waiters: Waiters::default(),
             asked: Vec::new(),
+            unblocks: Vec::new(),
+            watches: Vec::new(),
             next_ticket: 1,
             next_number,
             random: seed,

@@ -1,7 +1,7 @@
 //! Questions that concern the clients of every worker: CLIENT LIST, KILL, PAUSE, INFO.
 //!
 //! Workers share nothing, so such a command becomes a [`Question`] that the worker's caller carries to every worker (its own
-//! included); each engine gives an [`Answer`], and when all are there the engine that asked writes the reply into the place
+//! included); each engine gives an [`Answer`], at once or when a server told it, and when all are there the engine that asked writes the reply into the place
 //! that it had reserved. The asking client's other requests go on meanwhile.
 //!
 //! Not here: how a question travels (`server/src/worker/mailbox.rs`).
@@ -9,6 +9,8 @@
 //! Invariant: a question is answered by each engine exactly once, and changes nothing but what it says.
 
 use crate::ids::ClientId;
+use crate::monitor::{Filter, Monitor};
+use crate::slowlog;
 use crate::stats::Stats;
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -36,8 +38,32 @@ pub enum Question {
     },
     /// Let them go on.
     Unpause,
+    /// End the wait of the client with this number.
+    Unblock {
+        /// `CLIENT ID` of the one that waits.
+        number: u64,
+        /// With an error, and not as if its time were up.
+        error: bool,
+    },
+    /// The newest entries of the slow log, at most so many.
+    SlowLog(usize),
+    /// How many there are.
+    SlowLen,
+    /// Forget them.
+    SlowReset,
+    /// Show this client what is asked for from now on.
+    Monitor(Monitor, Filter),
     /// Counters and gauges.
     Report,
+}
+
+/// Where the answer to a question goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplyTo {
+    /// The worker that asked, by index.
+    pub worker: usize,
+    /// Its ticket.
+    pub ticket: u64,
 }
 
 /// Conditions of CLIENT KILL; all of those given must hold.
@@ -66,6 +92,12 @@ pub enum Answer {
     Lines(Vec<(u64, String)>),
     /// So many were closed.
     Killed(u64),
+    /// Whether the wait of the client was ended.
+    Unblocked(bool),
+    /// Entries of the slow log.
+    SlowLog(Vec<slowlog::Entry>),
+    /// How many there are.
+    SlowLen(u64),
     /// Done.
     Done,
     /// See [`Report`].
@@ -137,6 +169,14 @@ pub enum Purpose {
     Kill,
     /// CLIENT KILL addr: the reply is OK or an error.
     KillOne,
+    /// CLIENT UNBLOCK: 1 or 0.
+    Unblock,
+    /// SLOWLOG GET of so many.
+    SlowLog(usize),
+    /// SLOWLOG LEN.
+    SlowLen,
+    /// MONITOR: OK, and lines from then on.
+    Monitor,
     /// Anything that ends in OK.
     Ok,
     /// CLIENT TRACKING with a client of another worker to be told.

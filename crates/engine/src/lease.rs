@@ -76,6 +76,15 @@ impl Lease {
             done: false,
         }
     }
+
+    /// As CLIENT LIST tells it: commands queued (-1: no transaction), and whether keys are watched.
+    pub(crate) fn holds(&self) -> (i64, u8) {
+        match &self.state {
+            State::Watching => (-1, 1),
+            State::Queueing(queueing) => queueing.holds(),
+            State::Once | State::Ending | State::Lost { .. } => (-1, 0),
+        }
+    }
 }
 
 /// What became of the wish for a connection.
@@ -128,7 +137,7 @@ impl Engine {
                 Err(error) => return Err(Way::Down(error)),
             },
         };
-        let keeps = !self.router.is_one();
+        let keeps = self.keeps_output();
         if let Some(upstream) = self.upstreams.get_mut(upstream_id) {
             upstream.out.keeps = keeps;
         }
@@ -297,12 +306,16 @@ impl Engine {
             client.lease = None;
             client.db = selected.unwrap_or(client.db);
             self.give_back(now, upstream_id, unclean);
+        } else if let Some(upstream) = self.upstreams.get_mut(upstream_id) {
+            // What is watched stays, but nobody waits any more.
+            upstream.no_reply_before = None;
         }
     }
 
     /// Nobody has this connection any more: it serves the next client, or goes.
     pub(crate) fn give_back(&mut self, now: Time, upstream_id: UpstreamId, unclean: bool) {
-        let keeps = !unclean && self.roles.spare_count() < SPARES_MAX;
+        let keeps =
+            !unclean && self.roles.spare_count() < SPARES_MAX && !self.is_unblocking(upstream_id);
         let Some(upstream) = self.upstreams.get_mut(upstream_id) else { return };
         if !keeps || !upstream.inflight.is_empty() || upstream.stall.is_some() {
             return self.remove_upstream(upstream_id);

@@ -364,6 +364,7 @@ impl Engine {
         self.drop_errands(id);
         self.leave_all(id);
         self.end_tracking(id);
+        self.end_monitor(id);
         let Some(mut client) = self.clients.remove(id) else { return false };
         if let Some(clients) = self.conn_clients.get_mut(usize::from(client.conn)) {
             *clients -= 1;

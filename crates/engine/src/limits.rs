@@ -44,6 +44,18 @@ pub const SWEEP_MS: u64 = 100;
 /// Name of a connection (`CLIENT SETNAME`, `CLIENT SETINFO`). Longer ones are refused, as nobody can read them in a list.
 pub const CLIENT_NAME_BYTES: usize = 4 << 10;
 
+/// Arguments of a request that the slow log keeps; the last one tells how many more there were.
+pub const SLOWLOG_ARGS: usize = 32;
+
+/// Bytes of an argument that the slow log keeps.
+pub const SLOWLOG_ARG_BYTES: usize = 128;
+
+/// Lines on their way from one worker to a monitor of another one. At the bound the monitor is closed: it, or its worker, does not keep up.
+pub const MONITOR_AHEAD_BYTES: usize = 4 << 20;
+
+/// Patterns and clients together that one MONITOR may name; with more it is refused.
+pub const MONITOR_FILTERS_MAX: usize = 64;
+
 /// A reply to a command of the proxy's own (`HELLO`, `SELECT`, `COMMAND`) that is longer closes the upstream connection. The
 /// reply to `COMMAND` of Redis 8 with all its modules has some 300 KiB.
 pub const OWN_REPLY_BYTES: usize = 8 << 20;

@@ -1,5 +1,5 @@
 //! What one worker tells the others: of the topology, so that servers are asked once for all of them, of shards and peers that fail, of
-//! scripts, and of how many listen to topics.
+//! scripts, of how many listen to topics, of changed keys, and what monitors are to see.
 //!
 //! ```text
 //!   worker 3 ── Wanted ──▶ worker 0 ── CLUSTER SLOTS ──▶ a server
@@ -17,6 +17,7 @@
 //! Invariant: a worker that is not the first one never asks for a topology, and has at most one `Wanted` per pool under way.
 
 use crate::engine::{Action, Engine};
+use crate::monitor::MonitorNews;
 use crate::node::Address;
 use crate::time::Time;
 use crate::upstream::inflight::OwnCommand;
@@ -76,6 +77,8 @@ pub(crate) enum What {
     Script(Arc<[u8]>),
     /// A client had the servers forget all scripts.
     NoScripts,
+    /// Of a client that is shown the requests of all.
+    Monitor(MonitorNews),
 }
 
 /// Whom [`Action::Tell`] is for.
@@ -85,6 +88,8 @@ pub enum Audience {
     First,
     /// Every worker but the one that tells.
     Others,
+    /// This one.
+    Worker(u32),
 }
 
 impl Engine {
@@ -125,18 +130,22 @@ impl Engine {
     /// Another worker has news.
     pub fn handle_news(&mut self, now: Time, news: News) {
         let News { pool, what } = news;
-        match what {
+        let what = match what {
             What::Peer { index, down } => return self.hear_of_peer(index, down),
             What::Listeners { worker, topics } => return self.hear_listeners(worker, &topics),
             What::Changed { client, changed } => {
                 self.push_changed_to(client, &changed);
                 return;
             }
-            _ => {}
-        }
+            What::Monitor(news) => return self.hear_of_monitor(news),
+            what => what,
+        };
         let Some(state) = self.router.pools.get_mut(usize::from(pool)) else { return };
         match what {
-            What::Peer { .. } | What::Listeners { .. } | What::Changed { .. } => {}
+            What::Peer { .. }
+            | What::Listeners { .. }
+            | What::Changed { .. }
+            | What::Monitor(_) => {}
             What::ShardFailed => self.shard_failed(now, pool),
             What::ShardOut(out) => self.hear_of_shard(now, pool, out),
             What::Script(body) => self.scripts.learn(body),

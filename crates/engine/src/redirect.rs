@@ -678,7 +678,7 @@ fn nth(run: &Run, index: u32) -> Run {
 }
 
 /// The bytes of a run's request, `skip` requests after its first; `None` while the driver has them.
-fn request_of(upstream: &Upstream, run: &Run, skip: u32) -> Option<Vec<u8>> {
+pub(crate) fn request_of(upstream: &Upstream, run: &Run, skip: u32) -> Option<Vec<u8>> {
     find_request(upstream, run, skip).map(|(_, bytes)| bytes)
 }
 

@@ -62,6 +62,12 @@ pub const NO_SUCH_CLIENT: &str = "ERR No such client";
 /// So much is listened to that no more fits.
 pub const SUBSCRIPTIONS_MAX: &str =
     "ERR respool: clients listen to so many channels that there is no room for more";
+/// CLIENT UNBLOCK with another word.
+pub const UNBLOCK_REASON: &str = "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR";
+/// SLOWLOG GET with a bad count.
+pub const SLOWLOG_COUNT: &str = "ERR count should be greater than or equal to -1";
+/// MONITOR with too many conditions.
+pub const MONITOR_FILTERS: &str = "ERR respool: too many patterns and clients for one MONITOR";
 /// CLIENT PAUSE with a bad timeout.
 pub const TIMEOUT_NOT_AN_INTEGER: &str = "ERR timeout is not an integer or out of range";
 /// CLIENT PAUSE with a negative timeout.
@@ -94,6 +100,8 @@ pub const OPT_WITH_BCAST: &str = "ERR OPTIN and OPTOUT are not compatible with B
 pub const OPT_BOTH: &str = "ERR You can't specify both OPTIN mode and OPTOUT mode";
 /// Keys of several slots in a command that cannot be split.
 pub const CROSSSLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
+/// SORT with a pattern whose keys may lie on other shards, where they would not be found.
+pub const SORT_PATTERN: &str = "ERR respool: BY and GET of SORT name keys that may lie on other shards; give them the hash tag of the sorted key";
 /// Databases other than 0 on a cluster.
 pub const SELECT_CLUSTER: &str = "ERR SELECT is not allowed in cluster mode";
 /// A large request whose keys decide where it goes.
@@ -194,6 +202,16 @@ pub fn gave_up(tries: u8, said: &str) -> Vec<u8> {
 /// `ERR unknown subcommand 'x'. Try CLIENT HELP.`
 pub fn unknown_subcommand(out: &mut Vec<u8>, parent: &str, given: &[u8]) {
     let mut text = Vec::from(&b"ERR unknown subcommand '"[..]);
+    text.extend_from_slice(&given[..given.len().min(128)]);
+    text.extend_from_slice(b"'. Try ");
+    text.extend_from_slice(parent.to_ascii_uppercase().as_bytes());
+    text.extend_from_slice(b" HELP.");
+    encode::error(out, &text);
+}
+
+/// `ERR unknown subcommand or wrong number of arguments for 'x'. Try CLIENT HELP.`
+pub fn subcommand_syntax(out: &mut Vec<u8>, parent: &str, given: &[u8]) {
+    let mut text = Vec::from(&b"ERR unknown subcommand or wrong number of arguments for '"[..]);
     text.extend_from_slice(&given[..given.len().min(128)]);
     text.extend_from_slice(b"'. Try ");
     text.extend_from_slice(parent.to_ascii_uppercase().as_bytes());

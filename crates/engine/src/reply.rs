@@ -23,7 +23,7 @@ use crate::push::end_of_cut_through;
 use crate::redirect::sends_on;
 use crate::stats::Stats;
 use crate::time::Time;
-use crate::upstream::inflight::{OwnCommand, Owner};
+use crate::upstream::inflight::{OwnCommand, Owner, Run};
 use crate::upstream::{Lane, Role, Stall, Upstream};
 use alloc::format;
 use alloc::string::String;
@@ -157,8 +157,7 @@ impl Engine {
                                 return Ok(pos + self.bound_part(id, merge, input.len() - pos));
                             }
                             upstream.inflight.answered(count);
-                            let waited = now.since(run.sent_at) * u64::from(count);
-                            self.stats.command(run.command).usec += waited;
+                            self.count_wait(now, id, &run, count);
                             self.part_replies(now, merge, part, count, &input[pos..pos + bytes]);
                             pos += bytes;
                             continue;
@@ -166,8 +165,7 @@ impl Engine {
                         Owner::Own(_) => return Ok(pos),
                     };
                     upstream.inflight.answered(count);
-                    let waited = now.since(run.sent_at) * u64::from(count);
-                    self.stats.command(run.command).usec += waited;
+                    self.count_wait(now, id, &run, count);
                     if begins && run.command == Some(EXEC) {
                         self.exec_answered(client, &input[pos..]);
                     }
@@ -186,6 +184,16 @@ impl Engine {
             }
         }
         Ok(pos)
+    }
+
+    /// The next `count` replies of this run came.
+    #[inline]
+    fn count_wait(&mut self, now: Time, id: UpstreamId, run: &Run, count: u32) {
+        let waited_us = now.since(run.sent_at);
+        self.stats.command(run.command).usec += waited_us * u64::from(count);
+        if waited_us >= self.slowlog.from_us && count > 0 {
+            self.note_slow(now, id, run);
+        }
     }
 
     /// Gives the client `count` replies for its places from `seq` on: at once if it is their turn, else they are kept.

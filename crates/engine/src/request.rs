@@ -15,12 +15,12 @@
 //! Invariant: a request is either processed once (it has its place, or needs none) or stays in the tail untouched.
 
 use crate::client::{Client, Hold, ReplyMode};
-use crate::command::ids::{CLUSTER, EXEC};
+use crate::command::ids::{CLUSTER, EXEC, SLOWLOG};
 use crate::command::{self, Class, CommandId};
 use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeKind, Slab, UpstreamId, UpstreamKind};
-use crate::local::Call;
+use crate::local::{Call, slowlog};
 use crate::node::Node;
 use crate::pool::BufferPool;
 use crate::reject;
@@ -137,7 +137,7 @@ impl Engine {
         } = self;
         let Some(client) = clients.get_mut(id) else { return (input.len(), Stop::Input) };
         let mut room = room(client, &settings.limits);
-        let short = self.pause.is_none() && client.is_plain();
+        let short = self.pause.is_none() && self.watches.is_empty() && client.is_plain();
         let paths = ShortPaths::of(client, router, nodes, self.route_epoch, reads);
         let paths = paths.filter(|_| short);
         let request_limits = RequestLimits {
@@ -196,7 +196,7 @@ impl Engine {
             // Their number is known, but no iterator over bytes of a peer promises it.
             let mut args: Vec<&[u8]> = Vec::with_capacity(request.args as usize);
             args.extend(Args::new(frame));
-            return self.dispatch_args(now, id, frame, &args);
+            return self.dispatch_shown(now, id, frame, &args);
         }
         let words = match inline::split(frame) {
             Ok(words) => words,
@@ -208,7 +208,20 @@ impl Engine {
         }
         let mut whole = Vec::new();
         encode::request(&mut whole, &args);
-        self.dispatch_args(now, id, &whole, &args)
+        self.dispatch_shown(now, id, &whole, &args)
+    }
+
+    /// The same, and shows it to those that watch.
+    fn dispatch_shown(&mut self, now: Time, id: ClientId, frame: &[u8], args: &[&[u8]]) -> Step {
+        if self.watches.is_empty() {
+            return self.dispatch_args(now, id, frame, args);
+        }
+        let line = self.line_of(id, args).filter(|line| line.fits(args.len()));
+        let step = self.dispatch_args(now, id, frame, args);
+        if let Some(line) = line.filter(|_| step == Step::Done) {
+            self.show(now, args, &line);
+        }
+        step
     }
 
     fn dispatch_args(&mut self, now: Time, id: ClientId, frame: &[u8], args: &[&[u8]]) -> Step {
@@ -288,6 +301,9 @@ impl Engine {
             }
             Way::Shared => self.forward(now, id, Lane::Shared, frame, known.id, silent),
             Way::Control => self.forward(now, id, Lane::Control, frame, known.id, silent),
+            Way::Local if slowlog::is_of_servers(known.id, args) => {
+                self.slowlog_of_servers(now, id, args, silent)
+            }
             Way::Local => return self.answer_locally(now, id, &known, args, silent),
             Way::Http => return self.close_http(id),
             Way::Refused | Way::Leased => {
@@ -308,6 +324,27 @@ impl Engine {
         let rows = CLUSTER.index()..=CLUSTER.index() + usize::from(CLUSTER.row().subcommand_count);
         id.is_some_and(|id| rows.contains(&id.index()))
             && (!self.is_one() || self.settings.facade.on)
+    }
+
+    /// `SLOWLOG SERVER …`: given on without that word.
+    fn slowlog_of_servers(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        args: &[&[u8]],
+        silent: bool,
+    ) -> Step {
+        let words: Vec<&[u8]> =
+            core::iter::once(args[0]).chain(args[2..].iter().copied()).collect();
+        let mut frame = Vec::new();
+        encode::request(&mut frame, &words);
+        let command = command::lookup_sub(SLOWLOG, words[1]).unwrap_or(SLOWLOG);
+        if self.is_one() {
+            return self.forward(now, id, Lane::Shared, &frame, Some(command), silent);
+        }
+        let known =
+            Known { id: Some(command), way: Way::Shared, writes: false, before_auth: false };
+        self.scatter(now, id, &frame, &words, &known, silent)
     }
 
     fn cluster_command(

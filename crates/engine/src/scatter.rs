@@ -133,6 +133,9 @@ impl Engine {
         if self.lacks_replica(id, place, row) {
             return self.refuse_wish(&wish, reject::NO_REPLICA);
         }
+        if matches!(row, Some(ids::SORT | ids::SORT_RO)) && !self.sorts_at(place, args) {
+            return self.refuse_wish(&wish, reject::SORT_PATTERN);
+        }
         if keys.iter().skip(1).all(|(_, key)| self.router.place_beside(place, key) == place) {
             return match self.node_for(id, place, row) {
                 Some(node) => self.forward_to(now, &wish, node, Lane::Shared),
@@ -142,6 +145,28 @@ impl Engine {
         match row.map(CommandId::row) {
             Some(row) if spread::splits(row) => self.split(now, &wish, row, place, &keys),
             _ => self.refuse_wish(&wish, reject::CROSSSLOT),
+        }
+    }
+
+    /// Whether the keys that the patterns of SORT stand for lie where its key does; elsewhere they would silently count as missing.
+    fn sorts_at(&self, place: Place, args: &[&[u8]]) -> bool {
+        let mut rest = args.get(2..).unwrap_or_default();
+        loop {
+            rest = match rest {
+                [] => return true,
+                [word, pattern, rest @ ..]
+                    if word.eq_ignore_ascii_case(b"by") || word.eq_ignore_ascii_case(b"get") =>
+                {
+                    // Without a star it names no key: BY nosort, GET #.
+                    if pattern.contains(&b'*') && !self.router.is_pattern_beside(place, pattern) {
+                        return false;
+                    }
+                    rest
+                }
+                [word, _, rest @ ..] if word.eq_ignore_ascii_case(b"store") => rest,
+                [word, _, _, rest @ ..] if word.eq_ignore_ascii_case(b"limit") => rest,
+                [_, rest @ ..] => rest,
+            };
         }
     }
 

@@ -7,6 +7,7 @@ use crate::address_map::AddressMap;
 use crate::command::CommandId;
 use crate::node::Address;
 use crate::route::shard::{Shard, Sharding};
+use crate::slowlog;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -270,6 +271,10 @@ pub struct Settings {
     pub limits: Limits,
     /// Times.
     pub timeouts: Timeouts,
+    /// The slow log.
+    pub slowlog: slowlog::Options,
+    /// Unix time when the clock of the events stood at 0, in microseconds. For what is shown with a date.
+    pub unix_ahead_us: u64,
 }
 
 impl Settings {
@@ -338,6 +343,8 @@ impl Default for Settings {
             password: None,
             limits: Limits::default(),
             timeouts: Timeouts::default(),
+            slowlog: slowlog::Options::default(),
+            unix_ahead_us: 0,
         }
     }
 }

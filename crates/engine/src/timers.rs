@@ -71,10 +71,16 @@ impl Engine {
         self.run_subscriptions(now);
         self.follow_feed(now);
         self.learn_due(now);
+        if !self.unblocks.is_empty() {
+            self.run_unblocks(now);
+        }
         if self.lease_is_free() || self.lease_wait_ends().is_some_and(|at| at <= now) {
             self.wake_lease_waiters(now);
         }
         self.run_resumes(now);
+        if !self.watches.is_empty() {
+            self.tell_lines();
+        }
         if self.sweep_at().is_some_and(|at| at <= now) {
             self.swept_at = now;
             self.sweep(now);
@@ -205,6 +211,7 @@ impl Engine {
                 // Whoever listens says nothing for hours, and a server does not mind either.
                 client.places.open() == 0
                     && client.listening.is_none()
+                    && !client.identity.is_monitor
                     && client.input_at.plus_ms(idle_ms) <= now
             });
             if idle {

@@ -46,10 +46,19 @@ pub(crate) struct Queueing {
     /// What was answered with QUEUED here, as no key has told the node yet.
     unsent: Vec<Vec<u8>>,
     unsent_bytes: usize,
+    /// Commands that stand in it.
+    queued: u32,
     /// Something was refused here: EXEC is EXECABORT.
     refused: bool,
     /// Keys were watched before.
     watched: bool,
+}
+
+impl Queueing {
+    /// See [`Lease::holds`].
+    pub(crate) fn holds(&self) -> (i64, u8) {
+        (i64::from(self.queued), u8::from(self.watched))
+    }
 }
 
 /// What was refused in a transaction, for its error.
@@ -301,6 +310,13 @@ impl Engine {
             && let Some(lease) = self.clients.get_mut(wish.id).and_then(|c| c.lease.as_mut())
         {
             lease.db_after = Some(db);
+        }
+        if step == Step::Done
+            && !matches!(wish.row, Some(ids::MULTI | ids::WATCH))
+            && let Some(State::Queueing(queueing)) = self.lease_state(wish.id)
+            && !queueing.refused
+        {
+            queueing.queued += 1;
         }
         step
     }

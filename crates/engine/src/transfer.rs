@@ -89,7 +89,12 @@ impl Engine {
         };
         match self.transfer_upstream(now, id, node) {
             Ok(upstream) => {
+                let line = if self.watches.is_empty() { None } else { self.line_of(id, &head) };
                 self.start_stream(now, id, upstream, known.id, &input[..scanned]);
+                if let Some(mut line) = line {
+                    line.end_open();
+                    self.show(now, &head, &line);
+                }
                 (scanned, Step::Done)
             }
             Err(TransferWait::Hold(hold)) => (0, Step::Hold(hold)),
@@ -149,6 +154,10 @@ impl Engine {
             None => self.new_private(key, Role::Transfer(id)).map_err(TransferWait::Down)?,
         };
         self.set_role(upstream_id, Role::Transfer(id));
+        if let Some(upstream) = self.upstreams.get_mut(upstream_id) {
+            // It may have been a lease, and what is streamed must not be kept.
+            upstream.out.keeps = false;
+        }
         match self.availability(now, upstream_id) {
             Availability::Ready(upstream) => Ok(upstream),
             Availability::Wait(upstream) => Err(TransferWait::Hold(Hold::Upstream(upstream))),

@@ -166,6 +166,17 @@ impl Conn {
         self.stream.shutdown(Shutdown::Write)
     }
 
+    /// Closes at once: over TCP the peer sees a reset, whatever is on its way.
+    ///
+    /// # Panics
+    /// When the system does not take the option: a failed test.
+    pub fn reset(self) {
+        if let Stream::Tcp(stream) = &self.stream {
+            rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO))
+                .expect("SO_LINGER");
+        }
+    }
+
     /// Reads what is there, waiting for at least one byte; 0 is the end of the stream.
     fn read_more(&mut self, deadline: Instant) -> io::Result<usize> {
         let count = self.stream_read(deadline)?;

@@ -84,6 +84,8 @@ pub struct Identity {
     pub no_evict: bool,
     /// `CLIENT NO-TOUCH on`.
     pub no_touch: bool,
+    /// It is shown what all clients ask for (see `monitor`).
+    pub is_monitor: bool,
     /// Frames that wait until the reply that is going out is whole (see `push`).
     pub pushes: Vec<u8>,
 }

@@ -148,8 +148,8 @@ pub enum Class {
     /// Answered by respool, because it asks about or changes the client's own connection, of which the server sees
     /// nothing. `EXEC`, `DISCARD` and `UNWATCH` are here for the client that has no transaction open.
     Local,
-    /// Needs an upstream connection of its own: it changes the state of the connection (`MULTI`, `HIMPORT`), makes the server stop answering on it for a while (`BLPOP`, `WAIT`), or turns it into a stream
-    /// (`MONITOR`, `PSYNC`).
+    /// Needs an upstream connection of its own: it changes the state of the connection (`MULTI`, `HIMPORT`), makes the
+    /// server stop answering on it for a while (`BLPOP`, `WAIT`), or turns it into a stream (`PSYNC`).
     Leased,
     /// As [`Class::Leased`] if the call has a `BLOCK` option, as [`Class::Pass`] if not. Only the arguments tell.
     Blocking,

@@ -43,6 +43,8 @@ const HELP: &[&str] = &[
     "    Assign the name <name> to the current connection.",
     "SETINFO <option> <value>",
     "    Set client meta attr. Options are LIB-NAME, LIB-VER.",
+    "UNBLOCK <clientid> [TIMEOUT|ERROR]",
+    "    Unblock the specified blocked client.",
     "UNPAUSE",
     "    Stop the current client pause, resuming traffic.",
     "HELP",
@@ -104,7 +106,6 @@ impl Engine {
             ids::CLIENT_CACHING => self.client_caching(call),
             ids::CLIENT_TRACKING => self.client_tracking(now, call),
             ids::CLIENT_TRACKINGINFO => self.client_trackinginfo(call, protocol),
-            // Nobody here is blocked on anything that could be ended.
             ids::CLIENT_UNBLOCK => self.client_unblock(call),
             ids::CLIENT_HELP => self.say(call, |out| {
                 encode::array(out, HELP.len());
@@ -271,8 +272,22 @@ impl Engine {
     }
 
     fn client_unblock(&mut self, call: &Call<'_>) -> Step {
-        match number::parse_i64(call.args[2]) {
-            Some(_) => self.say(call, |out| encode::integer(out, 0)),
+        let error = match &call.args[3..] {
+            [] => false,
+            [how] if how.eq_ignore_ascii_case(b"timeout") => false,
+            [how] if how.eq_ignore_ascii_case(b"error") => true,
+            [_] => return self.refuse(call, reject::UNBLOCK_REASON),
+            [..] => {
+                return self
+                    .say(call, |out| reject::subcommand_syntax(out, "client", call.args[1]));
+            }
+        };
+        match number::parse_i64(call.args[2]).map(u64::try_from) {
+            Some(Ok(number)) => {
+                self.ask(call, Question::Unblock { number, error }, Purpose::Unblock)
+            }
+            // No client has a number below 0.
+            Some(Err(_)) => self.say(call, |out| encode::integer(out, 0)),
             None => self.refuse(call, reject::NOT_AN_INTEGER),
         }
     }

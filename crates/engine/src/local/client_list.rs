@@ -1,11 +1,12 @@
 //! The lines of CLIENT LIST and CLIENT INFO.
 //!
 //! The fields and their order are those of Redis 7.2 (`catClientInfoString`), so that tools which parse them go on to work. What a
-//! proxy has no notion of (transactions) has the value of a client that has none. The values are the proxy's: ids, ages
+//! proxy has no notion of (users) has the value of a client that has none. The values are the proxy's: ids, ages
 //! and buffers of the connection between the client and it.
 //!
 //! Invariant: one line a client, fields separated by one blank, no blank in a value.
 
+use crate::client::Client;
 use crate::engine::Engine;
 use crate::fleet::Answer;
 use crate::ids::ClientId;
@@ -23,18 +24,14 @@ impl Engine {
         let identity = &client.identity;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let seconds_since = |then: Time| now.since(then) / 1_000_000;
-        let flags = match (client.listens(), identity.no_evict) {
-            (true, true) => "Pe",
-            (true, false) => "P",
-            (false, true) => "e",
-            (false, false) => "N",
-        };
+        let flags = self.client_flags(id, client);
+        let (multi, watch) = client.lease.as_ref().map_or((-1, 0), |lease| lease.holds());
         let [sub, psub, ssub] = Kind::ALL.map(|kind| client.listens_to(kind));
         let resp = if client.protocol == Protocol::Resp3 { 3 } else { 2 };
         let pending = client.out.pending();
         format!(
             "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={flags} db={} sub={sub} psub={psub} ssub={ssub} \
-             multi=-1 watch=0 qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll={} omem={pending} \
+             multi={multi} watch={watch} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll={} omem={pending} \
              tot-mem={} events={} cmd={} user=default redir={} resp={resp} lib-name={} lib-ver={}",
             client.number,
             identity.addr,
@@ -52,6 +49,24 @@ impl Engine {
             text(&identity.lib_name),
             text(&identity.lib_ver),
         )
+    }
+
+    /// What the client is just now, in Redis' letters.
+    fn client_flags(&self, id: ClientId, client: &Client) -> String {
+        let in_transaction = self.is_queueing(id);
+        let letters = [
+            (client.identity.is_monitor, 'O'),
+            (client.listens(), 'P'),
+            (in_transaction, 'x'),
+            (self.is_blocked(id), 'b'),
+            (client.tracking.is_some(), 't'),
+            (client.closing, 'c'),
+            (client.identity.no_evict, 'e'),
+            (client.identity.no_touch, 'T'),
+        ];
+        let flags: String =
+            letters.iter().filter(|(on, _)| *on).map(|(_, letter)| letter).collect();
+        if flags.is_empty() { String::from("N") } else { flags }
     }
 
     /// The lines of the clients with these numbers, or of all, and of those that listen to topics, or don't.

@@ -3,7 +3,8 @@
 //! The answers are those that the server would give to a client that is connected to it directly, to the byte where nothing but the
 //! connection matters; what only the server knows (its version, its databases) was learnt from it.
 //!
-//! Files: this one has the small commands, `hello` HELLO and AUTH, `client_command` CLIENT, `client_list` its lines, `info` INFO.
+//! Files: this one has the small commands, `hello` HELLO and AUTH, `client_command` CLIENT, `client_list` its lines, `info` INFO,
+//! `slowlog` SLOWLOG, `monitor` MONITOR.
 //!
 //! Invariant: each command answers exactly once or holds untouched; none of them writes upstream.
 
@@ -12,12 +13,14 @@ mod client_list;
 mod cluster;
 mod hello;
 mod info;
+mod monitor;
+pub(crate) mod slowlog;
 
 use crate::client::{Client, Hold, ReplyMode};
 use crate::command::{CommandId, ids};
 use crate::connect::Availability;
 use crate::engine::{Action, Engine};
-use crate::fleet::{Answer, Asked, ProcessFacts, Purpose, Question};
+use crate::fleet::{Answer, Asked, ProcessFacts, Purpose, Question, ReplyTo};
 use crate::ids::ClientId;
 use crate::pubsub::Kind;
 use crate::reject;
@@ -52,7 +55,8 @@ impl Engine {
     ) -> Step {
         let Some(command) = known.id else { return Step::Done };
         let call = Call { id, command, args, silent };
-        if !arity_fits(command, args.len()) {
+        // MONITOR takes words here that a server's does not.
+        if !arity_fits(command, args.len()) && command != ids::MONITOR {
             self.stats.command(known.id).rejected += 1;
             self.reply(id, silent, |out| match command {
                 ids::EXEC => reject::write(out, reject::EXEC_ARITY),
@@ -98,6 +102,8 @@ impl Engine {
                 self.ok(call)
             }
             ids::READONLY | ids::READWRITE | ids::ASKING => self.refuse(call, reject::NO_CLUSTER),
+            ids::SLOWLOG => self.slowlog_command(call),
+            ids::MONITOR => self.monitor_command(call),
             _ => self.client_command(now, call),
         }
     }
@@ -139,6 +145,7 @@ impl Engine {
         self.end_tracking(call.id);
         let password_free = self.settings.password.is_none();
         let db = self.settings.node.db;
+        self.end_monitor(call.id);
         if let Some(client) = self.clients.get_mut(call.id) {
             client.db = db;
             if client.protocol != Protocol::Resp2 {
@@ -209,7 +216,10 @@ impl Engine {
         self.stats.requests += 1;
         let Some(client) = self.clients.get_mut(call.id) else { return Step::Gone };
         let seq = client.places.reserve(1);
-        if !matches!(question, Question::List { .. } | Question::Report) {
+        if !matches!(
+            question,
+            Question::List { .. } | Question::Report | Question::SlowLog(_) | Question::SlowLen
+        ) {
             // The client's own next request comes after the pause has begun, or after it was killed.
             client.hold = Hold::Drained;
         }
@@ -221,9 +231,13 @@ impl Engine {
         Step::Done
     }
 
-    /// This worker's answer to a question of any worker.
-    pub fn answer(&mut self, now: Time, question: &Question) -> Answer {
-        match question {
+    /// This worker's answer to a question of any worker; `None`: it comes by [`Action::Answer`].
+    #[must_use]
+    pub fn answer(&mut self, now: Time, to: ReplyTo, question: &Question) -> Option<Answer> {
+        Some(match question {
+            Question::Unblock { number, error } => {
+                return self.unblock(now, to, *number, *error);
+            }
             Question::List { ids, listens } => {
                 Answer::Lines(self.client_lines(now, ids.as_deref(), *listens))
             }
@@ -241,8 +255,18 @@ impl Engine {
                 self.end_pause();
                 Answer::Done
             }
+            Question::Monitor(monitor, filter) => {
+                self.watch(*monitor, filter.clone());
+                Answer::Done
+            }
+            Question::SlowLog(count) => Answer::SlowLog(self.slowlog.newest(*count)),
+            Question::SlowLen => Answer::SlowLen(self.slowlog.len() as u64),
+            Question::SlowReset => {
+                self.slowlog.clear();
+                Answer::Done
+            }
             Question::Report => Answer::Report(alloc::boxed::Box::new(self.report())),
-        }
+        })
     }
 
     /// All workers have answered the question of this ticket.
@@ -254,6 +278,18 @@ impl Engine {
         match &asked.purpose {
             Purpose::Ok => encode::simple(&mut out, b"OK"),
             Purpose::List => client_list::write(&mut out, answers, protocol),
+            Purpose::Monitor => self.begin_monitor(asked.client, &mut out),
+            Purpose::SlowLog(count) => {
+                slowlog::write(&mut out, answers, *count, self.settings.unix_ahead_us);
+            }
+            Purpose::SlowLen => {
+                let len = slowlog::len(&answers, self.settings.slowlog.max_len);
+                encode::integer(&mut out, len as i64);
+            }
+            Purpose::Unblock => {
+                let ended = answers.contains(&Answer::Unblocked(true));
+                encode::integer(&mut out, i64::from(ended));
+            }
             Purpose::Kill => encode::integer(&mut out, client_command::killed(&answers) as i64),
             Purpose::KillOne if client_command::killed(&answers) == 0 => {
                 reject::write(&mut out, reject::NO_SUCH_CLIENT);

@@ -13,11 +13,12 @@
 //!
 //! Invariant: the number is right when nobody comes or goes; while somebody does it may be that of just before.
 
-use super::{Kind, Name, glob};
+use super::{Kind, Name};
 use crate::client::Hold;
 use crate::command::ids;
 use crate::command::spread::Gather;
 use crate::engine::Engine;
+use crate::glob;
 use crate::ids::{NodeId, UpstreamId};
 use crate::merge::How;
 use crate::news::What;

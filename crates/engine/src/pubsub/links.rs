@@ -15,9 +15,10 @@
 //!
 //! Invariant: a link that is `Asked` or `Held` names a connection that was told so and has not been lost since.
 
-use super::{Asked, Kind, Link, LinkState, Name, Topic, glob};
+use super::{Asked, Kind, Link, LinkState, Name, Topic};
 use crate::connect::Availability;
 use crate::engine::Engine;
+use crate::glob;
 use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::limits::{RELINK_MS, RELINK_REFUSED_MS, SENT_ON_AT_ONCE};
 use crate::local::Call;

@@ -13,8 +13,7 @@
 //! connection, a failover or a slot that moves is made good here: the topic is subscribed to again, wherever it belongs now. What is published
 //! in between is lost, as it is for a client that connects again itself.
 //!
-//! Files: `commands` what clients say, `links` the servers' side, `fanout` messages on their way to clients, `count` how many listen, `glob`
-//! patterns.
+//! Files: `commands` what clients say, `links` the servers' side, `fanout` messages on their way to clients, `count` how many listen.
 //!
 //! Not here: PUBLISH on its way to a server (`request`, `scatter`).
 //!
@@ -24,7 +23,6 @@
 mod commands;
 mod count;
 mod fanout;
-pub(crate) mod glob;
 mod links;
 
 pub(crate) use commands::verb;

@@ -148,6 +148,15 @@ impl Router {
         }
     }
 
+    /// Whether the keys that a pattern of SORT stands for are sure to lie with the key at `first`. Clusters decide themselves.
+    pub(crate) fn is_pattern_beside(&self, first: Place, pattern: &[u8]) -> bool {
+        let Some(shards) = &self.shards else { return true };
+        self.pools.len() < 2
+            || self.is_cluster(first.pool)
+            || shards.is_random()
+            || (shards.holds_together(pattern) && self.place(pattern) == first)
+    }
+
     #[inline]
     fn place_in(&self, pool: u16, key: &[u8]) -> Place {
         Place { pool, slot: if self.is_cluster(pool) { slot(key) } else { 0 } }

@@ -108,10 +108,9 @@ impl ServerFacts {
             return false;
         };
         // Fields are found as bytes, so that whatever else the server says stays as it is.
-        const FIELD: &[u8] = b"$2\r\nid\r\n:";
         let mut reply = reply.clone();
-        if let Some(at) = find(&reply, FIELD) {
-            let number = at + FIELD.len();
+        if let Some(at) = find(&reply, ID) {
+            let number = at + ID.len();
             let end = reply[number..].iter().position(|b| *b == b'\r');
             let end = end.map_or(reply.len(), |length| number + length);
             reply.splice(number..end, id.to_string().bytes());
@@ -127,6 +126,13 @@ impl ServerFacts {
 /// Whether the answer to HELLO says that the server is a copy of another one.
 pub fn says_replica(reply: &[u8]) -> bool {
     find(reply, b"role\r\n$7\r\nreplica\r\n").is_some()
+}
+
+/// The id that the server gave to this connection.
+pub fn server_id(reply: &[u8]) -> Option<u64> {
+    let digits = &reply[find(reply, ID)? + ID.len()..];
+    let end = digits.iter().position(|byte| *byte == b'\r')?;
+    core::str::from_utf8(&digits[..end]).ok()?.parse().ok()
 }
 
 /// The zone that a server tells in its answer to HELLO, if it does.
@@ -147,6 +153,7 @@ fn as_one(reply: &[u8]) -> Vec<u8> {
     reply
 }
 
+const ID: &[u8] = b"$2\r\nid\r\n:";
 const MODE_CLUSTER: &[u8] = b"mode\r\n$7\r\ncluster\r\n";
 const MODE_STANDALONE: &[u8] = b"mode\r\n$10\r\nstandalone\r\n";
 
@@ -198,6 +205,7 @@ mod tests {
         let mut out = Vec::new();
         assert!(facts.write_hello(&mut out, Protocol::Resp2, 123_456, false));
         let text = String::from_utf8(out).unwrap();
+        assert_eq!(server_id(text.as_bytes()), Some(123_456));
         assert!(text.contains("id\r\n:123456\r\n$4\r\nmode\r\n$10\r\nstandalone"), "{text}");
         assert!(!facts.write_hello(&mut Vec::new(), Protocol::Resp3, 1, false));
         let mut out = Vec::new();

@@ -49,6 +49,8 @@ pub enum OwnCommand {
     Slots,
     /// `CLUSTER NODES`: whether the node gives slots away.
     Nodes,
+    /// `CLIENT UNBLOCK`: ends the wait on a client's own connection.
+    Unblock,
     /// `PING`: whether a quiet connection is still one.
     Ping,
     /// `ROLE`: how a node is.

@@ -188,6 +188,8 @@ pub struct Upstream {
     pub no_reply_before: Option<Time>,
     /// When it is looked at again: not after its deadline (`timers`).
     pub(crate) wake_at: Option<Time>,
+    /// The id that the connection has at its server; `None` if that has not told it.
+    pub server_id: Option<u64>,
     /// Scripts that were loaded over this connection.
     pub(crate) scripts: BTreeSet<Digest>,
     /// Connections in a row that did not last (see `limits::SHORT_LIFE_US`).
@@ -219,6 +221,7 @@ impl Upstream {
             ready_at: Time::default(),
             no_reply_before: None,
             wake_at: None,
+            server_id: None,
             scripts: BTreeSet::new(),
             short_lives: 0,
         }
@@ -309,6 +312,7 @@ impl Upstream {
         self.scanner.reset();
         pool.give(core::mem::take(&mut self.tail));
         self.scripts.clear();
+        self.server_id = None;
         self.forwarded = 0;
         self.in_push = false;
         self.waits_for_buffer = false;

@@ -6,6 +6,7 @@
 mod leases;
 mod tracking;
 mod transactions;
+mod unblock;
 mod whole;
 mod words;
 
@@ -24,6 +25,7 @@ mod info;
 mod large_replies;
 mod large_requests;
 mod leaving;
+mod monitor;
 mod nodes;
 mod order;
 mod peer_bugs;
@@ -35,3 +37,4 @@ mod refused;
 mod select;
 mod sentinel;
 mod shards;
+mod slowlog;

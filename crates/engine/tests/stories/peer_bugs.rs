@@ -143,6 +143,7 @@ fn a9_every_command_with_any_number_of_arguments_gets_one_reply() {
                 "hello",
                 "multi",
                 "watch",
+                "monitor",
             ]
             .contains(&id.name())
                 // A confirmation for each name.

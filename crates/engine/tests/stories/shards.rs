@@ -81,6 +81,28 @@ fn requests_with_several_keys_are_split_and_merged() {
 }
 
 #[test]
+fn patterns_of_sort_must_be_sure_to_lie_with_the_key() {
+    const REFUSED: &str = "-ERR respool: BY and GET of SORT name keys that may lie on other shards; give them the hash tag of the sorted key";
+    let mut story = Story::warm_shards();
+    for line in
+        ["SORT d BY w*", "SORT d GET # GET w*", "SORT_RO d by w*->f", "SORT d LIMIT 0 1 BY d*"]
+    {
+        story.client("a").says(line).gets(REFUSED);
+    }
+    for line in [
+        "SORT d",
+        "SORT d BY nosort GET # DESC",
+        "SORT_RO d LIMIT 0 1 ALPHA",
+        "SORT d STORE e",
+        "SORT {d}l BY {d}w:* GET x{d}*",
+    ] {
+        story.client("a").says(line);
+        story.node("n1").gets(line).answers("*0");
+        story.client("a").gets("*0");
+    }
+}
+
+#[test]
 fn what_cannot_be_split_is_crossslot() {
     let mut story = Story::warm_shards();
     let error = "-CROSSSLOT Keys in request don't hash to the same slot";

@@ -19,7 +19,7 @@
 //!
 //! Invariant: a turn that does not end within [`TURNS_MAX`] rounds fails the story, so a loop that feeds itself is seen.
 
-use engine::fleet::{ProcessFacts, Question};
+use engine::fleet::{Answer, ProcessFacts, Question, ReplyTo};
 use engine::news::{Audience, News};
 use engine::node::Address;
 use engine::settings::{Limits, Password, Settings, Timeouts};
@@ -290,19 +290,31 @@ impl Story {
         self.holds_questions = true;
     }
 
+    /// What is asked of the workers and not answered yet.
+    pub(crate) fn asked(&self) -> Option<(u64, Question)> {
+        self.questions.front().cloned()
+    }
+
     /// Answers what was asked of the workers; there is one, this engine.
     pub(crate) fn workers_answer(&mut self) {
         while let Some((ticket, question)) = self.questions.pop_front() {
-            let answer = self.engine.answer(self.now, &question);
-            let facts = ProcessFacts {
-                version: "0.0.1".into(),
-                pid: 42,
-                driver: "story".into(),
-                ..ProcessFacts::default()
-            };
-            self.engine.handle_answers(ticket, vec![answer], &facts);
+            let to = ReplyTo { worker: 0, ticket };
+            let answer = self.engine.answer(self.now, to, &question);
+            if let Some(answer) = answer {
+                self.worker_answers(to, answer);
+            }
         }
         self.turn();
+    }
+
+    fn worker_answers(&mut self, to: ReplyTo, answer: Answer) {
+        let facts = ProcessFacts {
+            version: "0.0.1".into(),
+            pid: 42,
+            driver: "story".into(),
+            ..ProcessFacts::default()
+        };
+        self.engine.handle_answers(to.ticket, vec![answer], &facts);
     }
 
     /// The client of this name; it connects when first spoken of.
@@ -478,6 +490,7 @@ impl Story {
                     }
                 }
                 Action::Tell(audience, news) => self.news.push((audience, news)),
+                Action::Answer(to, answer) => self.worker_answers(to, answer),
                 Action::Ask(ticket, question) => {
                     self.questions.push_back((ticket, question));
                     if !self.holds_questions {

@@ -93,6 +93,7 @@ fn heading(table: &'static str) -> &'static str {
         "facade" => "Facade",
         "timeouts" => "Timeouts",
         "limits" => "Limits",
+        "slowlog" => "Slow log",
         "batching" => "Batching",
         "log" => "Log",
         _ => table,

@@ -44,8 +44,8 @@ const NOTES: &[(&str, &str)] = &[
     ("auth", "Against `password` of respool's configuration. The only user is `default`."),
     (
         "client",
-        "About the clients of the proxy, over all workers. `TRACKING` lets the server track over connections that all caching clients share; `UNBLOCK` finds nobody blocked; \
-         `PAUSE` holds requests in the proxy.",
+        "About the clients of the proxy, over all workers. `TRACKING` lets the server track over connections that \
+         all caching clients share; `UNBLOCK` has the server end the wait; `PAUSE` holds requests in the proxy.",
     ),
     ("cluster", "To the one server behind. respool does not speak for a cluster."),
     ("command", "The server's own, so it also lists what the proxy does not give on."),
@@ -62,6 +62,11 @@ const NOTES: &[(&str, &str)] = &[
         "The proxy's own figures. `INFO upstream [section …]` and sections that only the server has are the server's.",
     ),
     ("latency", "The server's, about all that it does."),
+    (
+        "monitor",
+        "The requests of all clients of the proxy, of all workers; `MONITOR [MATCH pattern] … [CLIENT id] …` shows fewer. What scripts do inside \
+         is the server's to show. A client that does not keep up is closed.",
+    ),
     (
         "publish",
         "The number counts every client that listens, over all workers, though the server sees one listener for each worker.",
@@ -83,7 +88,10 @@ const NOTES: &[(&str, &str)] = &[
         "select",
         "The first client to ask for a database waits until a connection has selected it; the server's refusal is given on.",
     ),
-    ("slowlog", "The server's. The client address in it is the proxy's."),
+    (
+        "slowlog",
+        "The proxy's own, of all workers: what took long from being given on to the reply. `SLOWLOG SERVER GET|LEN|RESET` is the servers'.",
+    ),
     ("spublish", "As `PUBLISH`."),
     (
         "ssubscribe",

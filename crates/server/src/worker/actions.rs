@@ -6,7 +6,7 @@ use super::Worker;
 use super::address::NodeAddress;
 use super::conn::upstream_token;
 use super::mailbox::{Asker, Message, Resolve};
-use engine::fleet::{Answer, Question};
+use engine::fleet::{Answer, Question, ReplyTo};
 use engine::news::{Audience, News};
 use engine::{Action, Notice, Time, UpstreamId};
 use netio::{Address, Driver};
@@ -44,6 +44,7 @@ impl<D: Driver> Worker<D> {
                     }
                 }
                 Action::Ask(ticket, question) => self.ask(now, ticket, &question),
+                Action::Answer(to, answer) => self.give_answer(to, answer),
                 Action::Tell(audience, news) => self.tell_news(audience, &news),
             }
         }
@@ -112,6 +113,7 @@ impl<D: Driver> Worker<D> {
         let others = match audience {
             Audience::First => 0..1,
             Audience::Others => 0..self.fleet.len(),
+            Audience::Worker(worker) => worker as usize..worker as usize + 1,
         };
         for worker in others.filter(|worker| *worker != self.index) {
             self.fleet.send(worker, Message::News(news.clone()));
@@ -119,12 +121,22 @@ impl<D: Driver> Worker<D> {
     }
 
     fn ask(&mut self, now: Time, ticket: u64, question: &Question) {
-        let own = self.engine.answer(now, question);
-        self.questions.push(Open { ticket, answers: vec![own] });
-        for worker in (0..self.fleet.len()).filter(|worker| *worker != self.index) {
-            self.fleet.send(worker, Message::Question(self.index, ticket, question.clone()));
+        self.questions.push(Open { ticket, answers: Vec::new() });
+        let to = ReplyTo { worker: self.index, ticket };
+        if let Some(own) = self.engine.answer(now, to, question) {
+            self.answered(ticket, own);
         }
-        self.finish_question(ticket);
+        for worker in (0..self.fleet.len()).filter(|worker| *worker != self.index) {
+            self.fleet.send(worker, Message::Question(to, question.clone()));
+        }
+    }
+
+    fn give_answer(&mut self, to: ReplyTo, answer: Answer) {
+        if to.worker == self.index {
+            self.answered(to.ticket, answer);
+        } else {
+            self.fleet.send(to.worker, Message::Answer(to.ticket, answer));
+        }
     }
 
     fn answered(&mut self, ticket: u64, answer: Answer) {
@@ -149,9 +161,10 @@ impl<D: Driver> Worker<D> {
             let now = Time((self.clock)());
             match message {
                 Message::Client(accepted) => self.adopt(now, accepted),
-                Message::Question(from, ticket, question) => {
-                    let answer = self.engine.answer(now, &question);
-                    self.fleet.send(from, Message::Answer(ticket, answer));
+                Message::Question(to, question) => {
+                    if let Some(answer) = self.engine.answer(now, to, &question) {
+                        self.give_answer(to, answer);
+                    }
                 }
                 Message::Answer(ticket, answer) => self.answered(ticket, answer),
                 Message::Resolved(id, outcome) => self.resolved(now, id, outcome),

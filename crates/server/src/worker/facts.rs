@@ -50,7 +50,8 @@ fn os() -> String {
     format!("Linux {} {}", release.trim(), std::env::consts::ARCH)
 }
 
-fn unix_us() -> u64 {
+/// Microseconds since 1970.
+pub(super) fn unix_us() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
 }
 

@@ -10,7 +10,7 @@
 //! topology changes (`engine::news`).
 
 use engine::UpstreamId;
-use engine::fleet::{Answer, Question};
+use engine::fleet::{Answer, Question, ReplyTo};
 use engine::news::News;
 use netio::{Accepted, Address};
 use std::sync::Arc;
@@ -21,8 +21,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 pub enum Message<S> {
     /// A client for it.
     Client(Accepted<S>),
-    /// A question of a worker (by index) under its ticket.
-    Question(usize, u64, Question),
+    /// A question of a worker.
+    Question(ReplyTo, Question),
     /// The answer to its own question.
     Answer(u64, Answer),
     /// The node's name is resolved for this upstream, or why it is not.

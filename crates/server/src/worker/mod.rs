@@ -79,7 +79,9 @@ impl<D: Driver> Worker<D> {
         let now = Time(clock());
         let index = options.settings.worker as usize;
         let names = names::Names::new(options.settings.timeouts.resolve_ms);
-        let mut engine = Engine::new(options.settings, options.seed, now);
+        let unix_ahead_us = facts::unix_us().saturating_sub(now.0);
+        let settings = Settings { unix_ahead_us, ..options.settings };
+        let mut engine = Engine::new(settings, options.seed, now);
         engine.warm_up(now);
         let mut worker = Self {
             index,

@@ -209,6 +209,12 @@ impl Shards {
         Self { sharding: self.sharding.clone(), shards: self.shards.clone(), layout }
     }
 
+    /// Whether all keys that `pattern` stands for, with whatever in place of its star, lie where the pattern itself does: its tag decides.
+    pub fn holds_together(&self, pattern: &[u8]) -> bool {
+        let tag = self.sharding.tag.and_then(|marks| slot::between(pattern, marks));
+        tag.is_some_and(|tag| !tag.is_empty() && !tag.contains(&b'*'))
+    }
+
     /// The hash of the part of `key` that counts.
     fn hash(&self, key: &[u8]) -> u64 {
         let rules = self.sharding.compat.rules();

@@ -1,0 +1,272 @@
+//! MONITOR: clients that are shown the requests of all clients, of all workers.
+//!
+//! Every worker knows who watches (a [`Watch`] each), and writes a line for each request that it processed and that the watch wants: to its own
+//! client at once, to another worker's in one piece of news at the end of the turn. While nobody watches, the way of a request costs one
+//! look at an empty list; while somebody does, requests take the slow way.
+//!
+//! ```text
+//!   MONITOR at worker 1 ─▶ question to all: watch for client c ─▶ +OK
+//!   a request at worker 0 ─▶ line ─▶ [watch of c] ─ end of turn ─▶ Seen(lines) ─▶ worker 1 ─▶ client c
+//!                                         └ ahead_bytes ◀──────── Took(bytes) ◀──┘
+//! ```
+//! A monitor that does not keep up is closed: at the bound of its output, or when a worker has [`MONITOR_AHEAD_BYTES`] on the way to it.
+//!
+//! What is shown and what not is as at a server (`call` in Redis' server.c): nothing of administrators, no secrets. What a script
+//! or function does inside is the server's to show.
+//!
+//! Not here: the writing of frames between replies (`push`).
+//!
+//! Invariant: a client that watches has its watch on every worker, or is gone.
+
+use crate::command::{self, CommandId, Flags};
+use crate::engine::{Action, Engine};
+use crate::glob;
+use crate::ids::ClientId;
+use crate::limits::MONITOR_AHEAD_BYTES;
+use crate::news::{Audience, News, What};
+use crate::redact;
+use crate::time::Time;
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+/// Which requests a monitor wants to see.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Those with an argument, the command's name included, that matches one of these. Empty: all.
+    pub patterns: Vec<Vec<u8>>,
+    /// Those of clients with these numbers. Empty: of all.
+    pub clients: Vec<u64>,
+}
+
+impl Filter {
+    fn wants(&self, number: u64, args: &[&[u8]]) -> bool {
+        let of_client = self.clients.is_empty() || self.clients.contains(&number);
+        let any = |pattern: &Vec<u8>| {
+            (0..args.len()).any(|index| glob::matches(pattern, redact::shown(args, index)))
+        };
+        of_client && (self.patterns.is_empty() || self.patterns.iter().any(any))
+    }
+}
+
+/// A monitor, as the workers name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Monitor {
+    /// Its worker.
+    pub worker: u32,
+    /// Its id there.
+    pub client: ClientId,
+}
+
+/// What is shown of a request, but for what only its end tells.
+pub(crate) struct Line {
+    id: ClientId,
+    row: Option<CommandId>,
+    number: u64,
+    db: u32,
+    addr: String,
+    text: Vec<u8>,
+}
+
+impl Line {
+    /// Whether somebody executes a call with so many arguments.
+    pub(crate) fn fits(&self, count: usize) -> bool {
+        self.row.is_none_or(|row| crate::local::arity_fits(row, count))
+    }
+
+    /// There is more of the request, which is not here.
+    pub(crate) fn end_open(&mut self) {
+        self.text.extend_from_slice(b" ...");
+    }
+}
+
+/// What workers tell each other of monitors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum MonitorNews {
+    /// Lines for it, of this worker.
+    Seen(Monitor, u32, Arc<[u8]>),
+    /// So many bytes of this worker came there.
+    Took(Monitor, usize),
+    /// It is gone.
+    Gone(Monitor),
+    /// It does not keep up.
+    TooSlow(Monitor),
+}
+
+/// A monitor and what is on the way to it.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    monitor: Monitor,
+    filter: Filter,
+    /// Lines of this turn.
+    lines: Vec<u8>,
+    /// Told to its worker, which has not said that it took them.
+    ahead_bytes: usize,
+}
+
+impl Engine {
+    /// From now on this monitor is shown what this worker's clients ask for.
+    pub(crate) fn watch(&mut self, monitor: Monitor, filter: Filter) {
+        self.watches.push(Watch { monitor, filter, lines: Vec::new(), ahead_bytes: 0 });
+    }
+
+    /// The client is no monitor any more.
+    pub(crate) fn end_monitor(&mut self, client: ClientId) {
+        let Some(identity) = self.clients.get_mut(client).map(|client| &mut client.identity) else {
+            return;
+        };
+        if core::mem::take(&mut identity.is_monitor) {
+            self.forget_monitor(client);
+        }
+    }
+
+    /// Nobody watches for this client any more.
+    pub(crate) fn forget_monitor(&mut self, client: ClientId) {
+        let monitor = Monitor { worker: self.settings.worker, client };
+        self.watches.retain(|watch| watch.monitor != monitor);
+        self.tell_others(0, What::Monitor(MonitorNews::Gone(monitor)));
+    }
+
+    /// What there is to show of a request that will be processed, if anything.
+    pub(crate) fn line_of(&self, id: ClientId, args: &[&[u8]]) -> Option<Line> {
+        let client = self.clients.get(id)?;
+        let row = args.first().and_then(|name| command::lookup(name));
+        let row =
+            row.map(|row| args.get(1).and_then(|sub| command::lookup_sub(row, sub)).unwrap_or(row));
+        let flags = row.map(|row| row.row().flags);
+        let is_hidden = flags.is_some_and(|flags| flags.has(Flags::ADMIN));
+        let before_auth = flags.is_some_and(|flags| flags.has(Flags::NO_AUTH));
+        if is_hidden || !(client.authenticated || before_auth) {
+            return None;
+        }
+        let mut text = Vec::new();
+        for index in 0..args.len() {
+            text.push(b' ');
+            quote(&mut text, redact::shown(args, index));
+        }
+        let (number, db, addr) = (client.number, client.db, client.identity.addr.clone());
+        Some(Line { id, row, number, db, addr, text })
+    }
+
+    /// A request of this client was processed.
+    pub(crate) fn show(&mut self, now: Time, args: &[&[u8]], line: &Line) {
+        // SELECT is shown with the database that it led to.
+        let db = self.clients.get(line.id).map_or(line.db, |client| client.db);
+        let unix_us = now.0 + self.settings.unix_ahead_us;
+        let (seconds, micros) = (unix_us / 1_000_000, unix_us % 1_000_000);
+        let mut whole = format!("{seconds}.{micros:06} [{db} {}]", line.addr).into_bytes();
+        whole.extend_from_slice(&line.text);
+        let mut own = Vec::new();
+        let number = line.number;
+        for watch in self.watches.iter_mut().filter(|watch| watch.filter.wants(number, args)) {
+            if watch.monitor.worker == self.settings.worker {
+                own.push(watch.monitor.client);
+            } else {
+                resp::encode::simple(&mut watch.lines, &whole);
+            }
+        }
+        for client in own {
+            let monitor = Monitor { worker: self.settings.worker, client };
+            if self.is_monitor(monitor) {
+                self.push(client, |out| resp::encode::simple(out, &whole));
+            }
+        }
+    }
+
+    /// The end of a turn: what was collected goes to the monitors' workers.
+    pub(crate) fn tell_lines(&mut self) {
+        let own = self.settings.worker;
+        let mut slow = Vec::new();
+        for watch in &mut self.watches {
+            if watch.lines.is_empty() {
+                continue;
+            }
+            let lines = core::mem::take(&mut watch.lines);
+            watch.ahead_bytes += lines.len();
+            let what = if watch.ahead_bytes > MONITOR_AHEAD_BYTES {
+                slow.push(watch.monitor);
+                MonitorNews::TooSlow(watch.monitor)
+            } else {
+                MonitorNews::Seen(watch.monitor, own, Arc::from(lines))
+            };
+            let news = News { pool: 0, what: What::Monitor(what) };
+            self.actions.push_back(Action::Tell(Audience::Worker(watch.monitor.worker), news));
+        }
+        self.watches.retain(|watch| !slow.contains(&watch.monitor));
+    }
+
+    pub(crate) fn hear_of_monitor(&mut self, news: MonitorNews) {
+        match news {
+            MonitorNews::Seen(monitor, from, lines) => {
+                if self.is_monitor(monitor) {
+                    self.push(monitor.client, |out| out.extend_from_slice(&lines));
+                }
+                let took = What::Monitor(MonitorNews::Took(monitor, lines.len()));
+                let news = News { pool: 0, what: took };
+                self.actions.push_back(Action::Tell(Audience::Worker(from), news));
+            }
+            MonitorNews::Took(monitor, bytes) => {
+                if let Some(watch) = self.watches.iter_mut().find(|watch| watch.monitor == monitor)
+                {
+                    watch.ahead_bytes = watch.ahead_bytes.saturating_sub(bytes);
+                }
+            }
+            MonitorNews::Gone(monitor) => self.watches.retain(|watch| watch.monitor != monitor),
+            MonitorNews::TooSlow(monitor) => {
+                if self.is_monitor(monitor) {
+                    self.evict(monitor.client, "it took the lines of MONITOR too slowly");
+                }
+            }
+        }
+    }
+
+    /// Whether it has its `OK` and is one still.
+    fn is_monitor(&self, monitor: Monitor) -> bool {
+        self.clients.get(monitor.client).is_some_and(|client| client.identity.is_monitor)
+    }
+}
+
+/// As `sdscatrepr` of Redis' sds.c writes it.
+fn quote(out: &mut Vec<u8>, text: &[u8]) {
+    out.push(b'"');
+    for byte in text {
+        match byte {
+            b'\\' | b'"' => out.extend_from_slice(&[b'\\', *byte]),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            7 => out.extend_from_slice(b"\\a"),
+            8 => out.extend_from_slice(b"\\b"),
+            b' '..=b'~' => out.push(*byte),
+            _ => out.extend_from_slice(format!("\\x{byte:02x}").as_bytes()),
+        }
+    }
+    out.push(b'"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_quoted_as_a_server_quotes_them() {
+        let mut out = Vec::new();
+        quote(&mut out, b"a b\"\\\r\n\t\x07\x08\x00\xff\x7f");
+        assert_eq!(out, br#""a b\"\\\r\n\t\a\b\x00\xff\x7f""#);
+    }
+
+    #[test]
+    fn a_filter_wants_what_matches_both() {
+        let filter = Filter {
+            patterns: alloc::vec![b"user:*".to_vec(), b"[Gg][Ee][Tt]".to_vec()],
+            clients: alloc::vec![7],
+        };
+        assert!(filter.wants(7, &[b"SET", b"user:1", b"x"]));
+        assert!(filter.wants(7, &[b"get", b"k"]));
+        assert!(!filter.wants(8, &[b"get", b"k"]));
+        assert!(!filter.wants(7, &[b"SET", b"k", b"x"]));
+        let secret = Filter { patterns: alloc::vec![b"pw*".to_vec()], clients: Vec::new() };
+        assert!(!secret.wants(7, &[b"AUTH", b"pw1"]), "a pattern finds no password");
+    }
+}

@@ -1,0 +1,79 @@
+//! Which arguments are secrets: shown as `(redacted)` to MONITOR and in the slow log, as servers do.
+//!
+//! Not here: the log of the process, which never has arguments.
+//!
+//! Invariant: an argument that may be a password of the server or of the proxy is a secret, whatever stands around it.
+
+/// What stands for a secret.
+pub(crate) const REDACTED: &[u8] = b"(redacted)";
+
+/// Settings of servers whose values are secrets.
+const SECRET_SETTINGS: [&[u8]; 7] = [
+    b"requirepass",
+    b"masterauth",
+    b"masteruser",
+    b"primaryauth",
+    b"primaryuser",
+    b"tls-key-file-pass",
+    b"tls-client-key-file-pass",
+];
+
+/// The argument as it may be shown.
+pub(crate) fn shown<'a>(args: &[&'a [u8]], index: usize) -> &'a [u8] {
+    if is_secret(args, index) { REDACTED } else { args[index] }
+}
+
+fn is_secret(args: &[&[u8]], index: usize) -> bool {
+    if index == 0 {
+        return false;
+    }
+    let is =
+        |at: usize, word: &[u8]| args.get(at).is_some_and(|arg| arg.eq_ignore_ascii_case(word));
+    let behind =
+        |word: &[u8], count: usize| (1..=count.min(index - 1)).any(|n| is(index - n, word));
+    if is(0, b"auth") {
+        true
+    } else if is(0, b"hello") {
+        index > 1 && behind(b"auth", 2)
+    } else if is(0, b"migrate") {
+        // Its first five arguments are no options.
+        index > 6 && (behind(b"auth", 1) || behind(b"auth2", 2))
+    } else if is(0, b"acl") {
+        index > 1 && [&b"setuser"[..], b"deluser", b"getuser"].iter().any(|word| is(1, word))
+    } else if is(0, b"config") {
+        is(1, b"set") && index > 2 && SECRET_SETTINGS.iter().any(|name| is(index - 1, name))
+    } else {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    fn redacted(line: &str) -> Vec<u8> {
+        let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        (0..args.len()).map(|index| shown(&args, index)).collect::<Vec<_>>().join(&b' ')
+    }
+
+    #[test]
+    fn passwords_are_not_shown_wherever_they_stand() {
+        for (line, seen) in [
+            ("AUTH pw", "AUTH (redacted)"),
+            ("auth user pw", "auth (redacted) (redacted)"),
+            ("HELLO 3 AUTH u p SETNAME n", "HELLO 3 AUTH (redacted) (redacted) SETNAME n"),
+            ("MIGRATE h 1 '' 0 9 AUTH pw KEYS a", "MIGRATE h 1 '' 0 9 AUTH (redacted) KEYS a"),
+            ("MIGRATE h 1 k 0 9 AUTH2 u p", "MIGRATE h 1 k 0 9 AUTH2 (redacted) (redacted)"),
+            ("ACL SETUSER u >p", "ACL SETUSER (redacted) (redacted)"),
+            (
+                "CONFIG SET maxmemory 1 requirepass pw",
+                "CONFIG SET maxmemory 1 requirepass (redacted)",
+            ),
+            ("SET auth pw", "SET auth pw"),
+            ("ACL LIST", "ACL LIST"),
+        ] {
+            assert_eq!(redacted(line), seen.as_bytes(), "{line}");
+        }
+    }
+}

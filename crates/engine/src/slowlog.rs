@@ -1,0 +1,189 @@
+//! Requests that took long, as the proxy saw it: from when they were given on to when their reply came.
+//!
+//! That is the server's time and the network's, and that of whatever stood before them on the connection. A wait that the client asked for
+//! (BLPOP) does not count. Of requests that a client sent together and that were answered together one entry is kept, the first, and
+//! of a request that was split between servers one for each part that was slow.
+//!
+//! The arguments are read from the connection's output, which is kept until the reply for as long as the log is on; so an entry costs
+//! nothing before it is known to be slow. Of a request that was streamed, or whose bytes are gone for another reason, only the name stands there.
+//!
+//! Not here: the commands that show the log (`local::slowlog`).
+//!
+//! Invariant: at most [`SlowLog::max_len`] entries, the newest, with numbers that grow with time over all workers.
+
+use crate::engine::Engine;
+use crate::ids::UpstreamId;
+use crate::limits::{SLOWLOG_ARG_BYTES, SLOWLOG_ARGS};
+use crate::redact;
+use crate::redirect::request_of;
+use crate::time::Time;
+use crate::upstream::inflight::{Owner, Run};
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// What the slow log is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// From here on a request is slow.
+    pub slower_than_us: u64,
+    /// Entries that are kept; 0: the log is off.
+    pub max_len: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { slower_than_us: 10_000, max_len: 128 }
+    }
+}
+
+impl Options {
+    /// Whether anything is ever kept.
+    pub fn is_on(&self) -> bool {
+        self.max_len > 0
+    }
+}
+
+/// One slow request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Unique in the process and growing.
+    pub number: u64,
+    /// When its reply came.
+    pub at: Time,
+    /// How long that took.
+    pub took_us: u64,
+    /// Its arguments, cut as servers cut them.
+    pub args: Vec<Vec<u8>>,
+    /// Whose it was: address and name.
+    pub addr: String,
+    /// See `addr`.
+    pub name: Vec<u8>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct SlowLog {
+    /// A request that took so long is slow; the end of time if the log is off, so that one comparison tells.
+    pub(crate) from_us: u64,
+    max_len: usize,
+    /// Newest first.
+    entries: VecDeque<Entry>,
+    last_number: u64,
+}
+
+impl SlowLog {
+    pub(crate) fn new(options: &Options) -> Self {
+        let from_us = if options.is_on() { options.slower_than_us } else { u64::MAX };
+        Self { from_us, max_len: options.max_len, entries: VecDeque::new(), last_number: 0 }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+    }
+
+    /// The newest entries.
+    pub(crate) fn newest(&self, count: usize) -> Vec<Entry> {
+        self.entries.iter().take(count).cloned().collect()
+    }
+
+    /// A number above all before it, of this worker and, but for the same microsecond, of all.
+    fn number(&mut self, now: Time, worker: u32, workers: u32) -> u64 {
+        let workers = u64::from(workers.max(1));
+        let by_time = now.0.saturating_mul(workers).saturating_add(u64::from(worker));
+        self.last_number = by_time.max(self.last_number.saturating_add(workers));
+        self.last_number
+    }
+
+    fn push(&mut self, entry: Entry) {
+        self.entries.truncate(self.max_len.saturating_sub(1));
+        self.entries.push_front(entry);
+    }
+}
+
+impl Engine {
+    /// The next replies of this run came, and it was slow.
+    #[cold]
+    pub(crate) fn note_slow(&mut self, now: Time, id: UpstreamId, run: &Run) {
+        let Some(upstream) = self.upstreams.get(id) else { return };
+        let client = match run.owner {
+            Owner::Client { id, .. } => id,
+            Owner::Part { merge, .. } => match self.merges.get(merge) {
+                Some(merge) => merge.client,
+                None => return,
+            },
+            Owner::Own(_) => return,
+        };
+        let Some(client) = self.clients.get(client) else { return };
+        if upstream.no_reply_before.is_some() {
+            return;
+        }
+        let request = request_of(upstream, run, run.done).unwrap_or_default();
+        let args: Vec<&[u8]> = resp::Args::new(&request).collect();
+        let args = match (args.is_empty(), run.command) {
+            (false, _) => cut(&args),
+            (true, Some(command)) => alloc::vec![command.name().as_bytes().to_vec()],
+            (true, None) => alloc::vec![b"(unknown)".to_vec()],
+        };
+        let (addr, name) = (client.identity.addr.clone(), client.identity.name.clone());
+        let number = self.slowlog.number(now, self.settings.worker, self.settings.workers);
+        let took_us = now.since(run.sent_at);
+        self.slowlog.push(Entry { number, at: now, took_us, args, addr, name });
+    }
+}
+
+/// The arguments as the log keeps them (`slowlogCreateEntry` in Redis' slowlog.c).
+fn cut(args: &[&[u8]]) -> Vec<Vec<u8>> {
+    let kept = if args.len() > SLOWLOG_ARGS { SLOWLOG_ARGS - 1 } else { args.len() };
+    let mut out: Vec<Vec<u8>> = Vec::with_capacity(kept + 1);
+    for index in 0..kept {
+        let arg = redact::shown(args, index);
+        let mut text = arg[..arg.len().min(SLOWLOG_ARG_BYTES)].to_vec();
+        if let Some(more) = arg.len().checked_sub(SLOWLOG_ARG_BYTES).filter(|more| *more > 0) {
+            text.extend_from_slice(format!("... ({more} more bytes)").as_bytes());
+        }
+        out.push(text);
+    }
+    if kept < args.len() {
+        out.push(format!("... ({} more arguments)", args.len() - kept).into_bytes());
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_cut_as_a_server_cuts_them() {
+        let long = [b'x'; 130];
+        let kept = cut(&[b"SET", b"k", &long]);
+        assert_eq!(kept[..2], [b"SET".to_vec(), b"k".to_vec()]);
+        assert_eq!(kept[2], [&long[..128], b"... (2 more bytes)"].concat());
+        assert_eq!(cut(&[&long[..128]])[0].len(), 128);
+        let many = [&b"a"[..]; 33];
+        assert_eq!(cut(&many[..32]).len(), 32);
+        let kept = cut(&many);
+        assert_eq!((kept.len(), kept[31].as_slice()), (32, &b"... (2 more arguments)"[..]));
+        assert_eq!(cut(&[b"AUTH", b"pw"])[1], b"(redacted)");
+    }
+
+    #[test]
+    fn numbers_grow_with_time_over_all_workers() {
+        let mut one = SlowLog::new(&Options::default());
+        let mut other = SlowLog::new(&Options::default());
+        let numbers = [
+            one.number(Time(10), 0, 2),
+            other.number(Time(10), 1, 2),
+            one.number(Time(10), 0, 2),
+            one.number(Time(11), 0, 2),
+            other.number(Time(13), 1, 2),
+        ];
+        assert_eq!(numbers, [20, 21, 22, 24, 27]);
+    }
+}

@@ -1,0 +1,171 @@
+//! MONITOR: what all clients ask for, shown to those that want to see it.
+
+use crate::words::{Story, large_set};
+use engine::Settings;
+use engine::fleet::ReplyTo;
+use engine::settings::Password;
+
+/// The story's clock stands at one second; `m` watches.
+fn watched(how: &str) -> Story {
+    let mut story =
+        Story::with(Settings { unix_ahead_us: 1_600_000_000_000_000, ..Settings::default() });
+    story.client("m").says(how).gets("+OK");
+    story
+}
+
+#[test]
+fn requests_are_shown_as_a_server_shows_them() {
+    let mut story = watched("MONITOR");
+    story.client("a").says(["set k \"v\n", "PING", "SELECT 0", "GET"]);
+    story.client("m").gets([
+        "+1600000001.000000 [0 10.0.0.1:5002] \"set\" \"k\" \"\\\"v\\n\"",
+        "+1600000001.000000 [0 10.0.0.1:5002] \"PING\"",
+        "+1600000001.000000 [0 10.0.0.1:5002] \"SELECT\" \"0\"",
+    ]);
+    story.after_ms(1_500).client("m").says("ECHO x");
+    story.client("m").gets(["\"x\"", "+1600000002.500000 [0 10.0.0.1:5001] \"ECHO\" \"x\""]);
+}
+
+#[test]
+fn secrets_and_administrators_are_not_shown() {
+    let settings = Settings { password: Some(Password::new("pw")), ..Settings::default() };
+    let mut story = Story::with(settings);
+    story.client("m").says(["AUTH pw", "MONITOR"]).gets(["+OK", "+OK"]);
+    story.client("a").says(["GET k", "AUTH wrong", "AUTH pw", "CONFIG SET requirepass x"]);
+    story.client("a").says(["CLIENT LIST", "HELLO 2 AUTH default pw", "GET k"]);
+    let text = story.client("m").takes_text();
+    let lines: Vec<&str> = text.lines().filter_map(|line| Some(line.split_once("] ")?.1)).collect();
+    let hello = "\"HELLO\" \"2\" \"AUTH\" \"(redacted)\" \"(redacted)\"";
+    assert_eq!(
+        lines,
+        ["\"AUTH\" \"(redacted)\"", "\"AUTH\" \"(redacted)\"", hello, "\"GET\" \"k\""]
+    );
+}
+
+#[test]
+fn lines_stand_between_replies_and_cost_the_server_nothing() {
+    let mut story = watched("MONITOR");
+    story.client("m").says("GET k").takes();
+    story.client("a").says("GET other");
+    story.server().gets(["GET k", "GET other"]).answers(["\"1\"", "\"2\""]);
+    let text = story.client("m").takes_text();
+    assert!(text.ends_with("\"GET\" \"other\"\r\n$1\r\n1\r\n"), "{text}");
+    story.client("a").gets("\"2\"");
+}
+
+#[test]
+fn a_held_request_is_shown_once_and_when_it_goes() {
+    let mut story = watched("MONITOR").by_hand();
+    story.client("a").says("GET k");
+    story.client("m").gets_nothing();
+    story.connects().server().answers(crate::words::HELLO_2);
+    let text = story.client("m").takes_text();
+    assert_eq!(text.matches("\"GET\" \"k\"").count(), 1, "{text}");
+}
+
+#[test]
+fn of_a_large_request_its_begin_is_shown() {
+    let mut story = watched("MONITOR");
+    story.client("a").sends(&large_set("k", 1 << 20));
+    let text = story.client("m").takes_text();
+    assert!(text.ends_with("] \"SET\" \"k\" ...\r\n"), "{text}");
+}
+
+#[test]
+fn a_monitor_may_say_what_it_wants_to_see() {
+    let mut story = watched("MONITOR MATCH user:* MATCH [Pp][Ii]* CLIENT 2 CLIENT 3");
+    story.client("a").says(["GET user:1", "PING", "GET k"]);
+    story.client("b").says(["MGET k user:2"]);
+    story.client("c").says(["GET user:3"]);
+    let text = story.client("m").takes_text();
+    let lines: Vec<&str> = text.lines().filter_map(|line| Some(line.split_once("] ")?.1)).collect();
+    assert_eq!(lines, ["\"GET\" \"user:1\"", "\"PING\"", "\"MGET\" \"k\" \"user:2\""]);
+    for (line, error) in [
+        ("MONITOR x", "-ERR syntax error"),
+        ("MONITOR MATCH", "-ERR syntax error"),
+        ("MONITOR CLIENT x", "-ERR Invalid client ID"),
+        (
+            &*format!("MONITOR{}", " MATCH x".repeat(65)),
+            "-ERR respool: too many patterns and clients for one MONITOR",
+        ),
+    ] {
+        story.client("d").says(line).gets(error);
+    }
+}
+
+#[test]
+fn reset_or_its_end_make_it_an_ordinary_client() {
+    let mut story = watched("MONITOR");
+    story.client("m").says("MONITOR").gets_nothing();
+    story.client("a").says("CLIENT LIST ID 1");
+    assert!(story.client("a").takes_text().contains(" flags=O "));
+    story.client("m").says("RESET");
+    story.client("m").gets(["+RESET"]);
+    story.client("a").says("PING");
+    story.client("m").gets_nothing().says("MONITOR").gets("+OK");
+    story.client("m").dies();
+    story.client("a").says("GET k");
+    story.server().gets("GET k");
+}
+
+#[test]
+fn one_that_does_not_take_its_lines_is_closed_and_holds_nobody_up() {
+    let mut story = watched("MONITOR");
+    story.client("m").stops_taking();
+    let line = format!("ECHO {}", "x".repeat(60_000));
+    for _ in 0..300 {
+        story.client("a").says(line.as_str()).takes();
+    }
+    story.client("m").is_closed();
+    assert!(story.was_told("took its messages too slowly"));
+    story.client("a").is_open();
+}
+
+/// A worker beside that of the monitor, which has the number 0.
+fn beside() -> (Story, Story) {
+    let settings = |worker| Settings { worker, workers: 2, ..Settings::default() };
+    let (mut one, mut other) = (Story::with(settings(0)), Story::with(settings(1)));
+    one.holds_questions();
+    one.client("m").says("MONITOR");
+    let (_, question) = one.asked().expect("asked");
+    one.workers_answer();
+    one.client("m").gets("+OK");
+    let to = ReplyTo { worker: 0, ticket: 1 };
+    assert!(other.engine.answer(other.now, to, &question).is_some());
+    (one, other)
+}
+
+#[test]
+fn lines_of_other_workers_come_together_and_are_confirmed() {
+    let (mut one, mut other) = beside();
+    other.client("a").says(["PING", "ECHO x"]);
+    let told = other.tells();
+    assert_eq!(told.len(), 1, "one piece of news a turn");
+    one.hears(told[0].1.clone());
+    let text = one.client("m").takes_text();
+    assert!(text.contains("\"PING\"\r\n+") && text.ends_with("\"ECHO\" \"x\"\r\n"), "{text}");
+    for (_, news) in one.tells() {
+        other.hears(news);
+    }
+    one.client("m").dies();
+    for (_, news) in one.tells() {
+        other.hears(news);
+    }
+    other.client("a").says("PING");
+    assert!(other.tells().is_empty(), "nobody watches any more");
+}
+
+#[test]
+fn a_worker_that_does_not_confirm_is_told_no_more() {
+    let (mut one, mut other) = beside();
+    let line = format!("ECHO {}", "x".repeat(60_000));
+    for _ in 0..80 {
+        other.client("a").says(line.as_str()).takes();
+    }
+    let told = other.tells();
+    assert!((60..75).contains(&told.len()), "{}", told.len());
+    for (_, news) in told {
+        one.hears(news);
+    }
+    one.client("m").is_closed();
+}

@@ -1,0 +1,146 @@
+//! SLOWLOG: what took long, as the proxy saw it.
+
+use crate::words::{Story, large_set};
+use engine::Settings;
+use engine::settings::Password;
+use engine::slowlog::Options;
+
+fn story(slower_than_us: u64, max_len: usize) -> Story {
+    let slowlog = Options { slower_than_us, max_len };
+    Story::with(Settings { slowlog, unix_ahead_us: 1_600_000_000_000_000, ..Settings::default() })
+}
+
+/// One entry as the wire has it; its number is that of the time.
+fn entry(at_ms: u64, took_us: u64, args: &[&str], from: &str, name: &str) -> String {
+    let bulk = |text: &str| format!("${}\r\n{text}\r\n", text.len());
+    let args: String = std::iter::once(format!("*{}\r\n", args.len()))
+        .chain(args.iter().map(|arg| bulk(arg)))
+        .collect();
+    let (number, seconds) = (1_000_000 + at_ms * 1_000, 1_600_000_001 + at_ms / 1_000);
+    format!("*6\r\n:{number}\r\n:{seconds}\r\n:{took_us}\r\n{args}{}{}", bulk(from), bulk(name))
+}
+
+#[test]
+fn what_is_slow_is_kept_with_its_arguments_and_its_client_the_newest_first() {
+    let mut story = story(10_000, 128);
+    story.client("a").says(["CLIENT SETNAME web", "SET k v", "GET other"]).gets("+OK");
+    story.after_ms(9).server().gets(["SET k v"]).answers("+OK");
+    story.after_ms(1).server().gets("GET other").answers("nil");
+    story.client("b").says("GET k");
+    story.after_ms(2_000).server().answers("\"v\"");
+    story.client("b").says("SLOWLOG LEN").takes();
+    let second = entry(2_010, 2_000_000, &["GET", "k"], "10.0.0.1:5002", "");
+    let first = entry(10, 10_000, &["GET", "other"], "10.0.0.1:5001", "web");
+    let all = format!("*2\r\n{second}{first}");
+    for line in ["SLOWLOG GET", "SLOWLOG GET -1", "SLOWLOG GET 2", "slowlog get 1000"] {
+        story.client("b").says(line).gets(all.as_str());
+    }
+    story.client("b").says("SLOWLOG GET 1").gets(format!("*1\r\n{second}").as_str());
+    story.client("b").says(["SLOWLOG GET 0", "SLOWLOG LEN", "SLOWLOG RESET", "SLOWLOG LEN"]);
+    story.client("b").gets(["*0", ":2", "+OK", ":0"]);
+    story.client("b").says("SLOWLOG GET").gets("*0");
+}
+
+#[test]
+fn requests_that_were_answered_together_are_one_entry() {
+    let mut story = story(10_000, 128);
+    story.client("a").says(["GET k1", "GET k2", "GET k3", "SET k 1"]);
+    story.after_ms(50).server().answers(["nil", "nil", "nil", "+OK"]);
+    story.client("a").takes();
+    let set = entry(50, 50_000, &["SET", "k", "1"], "10.0.0.1:5001", "");
+    let get = entry(50, 50_000, &["GET", "k1"], "10.0.0.1:5001", "");
+    let set = set.replacen(":1050000", ":1050001", 1);
+    story.client("a").says("SLOWLOG GET").gets(format!("*2\r\n{set}{get}").as_str());
+}
+
+#[test]
+fn the_oldest_go_first() {
+    let mut story = story(0, 2);
+    for key in ["a", "b", "c"] {
+        story.client("a").says(&format!("GET {key}"));
+        story.after_ms(1).server().answers("nil");
+    }
+    story.client("a").takes();
+    let kept = ["c", "b"].map(|key| {
+        entry(if key == "c" { 3 } else { 2 }, 1_000, &["GET", key], "10.0.0.1:5001", "")
+    });
+    story.client("a").says("SLOWLOG LEN").gets(":2");
+    story.client("a").says("SLOWLOG GET").gets(format!("*2\r\n{}", kept.concat()).as_str());
+}
+
+#[test]
+fn a_wait_that_was_asked_for_is_not_slow() {
+    let mut story = story(10_000, 128);
+    story.client("a").says("BLPOP l 0");
+    story.after_ms(60_000).server().answers("*-1\r\n");
+    story.client("a").gets("*-1\r\n").says("SLOWLOG LEN").gets(":0");
+}
+
+#[test]
+fn of_what_was_streamed_only_the_name_is_known() {
+    let mut story = story(10_000, 128);
+    story.client("a").sends(&large_set("k", 1 << 20));
+    story.after_ms(20).server().answers("+OK");
+    story.client("a").gets("+OK").says("SLOWLOG GET");
+    let entry = entry(20, 20_000, &["set"], "10.0.0.1:5001", "");
+    story.client("a").gets(format!("*1\r\n{entry}").as_str());
+}
+
+#[test]
+fn switched_off_nothing_is_kept() {
+    let mut story = story(0, 0);
+    story.client("a").says("GET k");
+    story.after_ms(1_000).server().answers("nil");
+    story.client("a").gets("nil").says(["SLOWLOG LEN", "SLOWLOG GET"]).gets([":0", "*0"]);
+}
+
+#[test]
+fn the_parts_of_a_split_request_are_slow_by_themselves() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says("MGET a4 b4");
+    story.node_conn("n1", 1).gets("MGET a4").answers("*1\r\n$-1\r\n");
+    story.after_ms(500).node_conn("n2", 1).gets("MGET b4").answers("*1\r\n$-1\r\n");
+    story.client("a").takes();
+    story.client("a").says("SLOWLOG GET");
+    let text = story.client("a").takes_text();
+    assert!(text.starts_with("*1\r\n*6\r\n") && text.contains("\r\n:500000\r\n"), "{text}");
+    assert!(text.contains("*2\r\n$4\r\nMGET\r\n$2\r\nb4\r\n"), "{text}");
+}
+
+#[test]
+fn that_of_the_servers_is_asked_for_by_name() {
+    let mut story = Story::new();
+    story.client("a").says(["SLOWLOG SERVER GET 3", "slowlog server len", "SLOWLOG SERVER X y"]);
+    story
+        .server()
+        .gets(["SLOWLOG GET 3", "slowlog len", "SLOWLOG X y"])
+        .answers(["*0", ":7", "-ERR x"]);
+    story.client("a").gets(["*0", ":7", "-ERR x"]);
+    let mut story = Story::warm_cluster();
+    story.client("a").says("SLOWLOG SERVER LEN");
+    for node in ["n1", "n2", "n3"] {
+        story.node_conn(node, 1).gets("SLOWLOG LEN").answers(":2");
+    }
+    story.client("a").gets(":6");
+}
+
+#[test]
+fn wrong_words_get_the_servers_errors() {
+    let settings = Settings { password: Some(Password::new("pw")), ..Settings::default() };
+    let mut story = Story::with(settings);
+    story.client("a").says("SLOWLOG SERVER LEN").gets("-NOAUTH Authentication required.");
+    story.client("a").says("AUTH pw").gets("+OK");
+    for (line, error) in [
+        ("SLOWLOG", "-ERR wrong number of arguments for 'slowlog' command"),
+        ("SLOWLOG NOPE", "-ERR unknown subcommand 'NOPE'. Try SLOWLOG HELP."),
+        ("SLOWLOG SERVER", "-ERR unknown subcommand 'SERVER'. Try SLOWLOG HELP."),
+        ("SLOWLOG LEN x", "-ERR wrong number of arguments for 'slowlog|len' command"),
+        ("SLOWLOG GET x", "-ERR count should be greater than or equal to -1"),
+        ("SLOWLOG GET -2", "-ERR count should be greater than or equal to -1"),
+    ] {
+        story.client("a").says(line).gets(error);
+    }
+    story.client("a").says("SLOWLOG HELP");
+    let text = story.client("a").takes_text();
+    assert!(text.starts_with('*') && text.ends_with("+    Print this help.\r\n"), "{text}");
+}
