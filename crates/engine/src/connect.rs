@@ -116,7 +116,7 @@ impl Engine {
         let mut upstream = Upstream::new(key, role);
         upstream.out.keeps = !self.is_one()
             && role == Role::Shared
-            && !matches!(key.lane, Lane::Sentinel | Lane::Peer);
+            && !matches!(key.lane, Lane::Sentinel | Lane::Peer | Lane::Messages);
         let id = self.upstreams.insert(upstream);
         self.leases += usize::from(is_lease);
         if role == Role::Shared {
@@ -273,7 +273,7 @@ impl Engine {
                 None,
             )
             // That ASKING failed shows in the reply behind it.
-            | (OwnCommand::Script | OwnCommand::Aside, _)
+            | (OwnCommand::Script | OwnCommand::Aside | OwnCommand::Listen, _)
             | (OwnCommand::Multi, None)
             | (
                 OwnCommand::SetName
@@ -361,7 +361,10 @@ impl Engine {
         let readonly = self.needs_readonly(&key);
         self.stats.upstream_connects += 1;
         let server = format!("{} {}", self.facts.server, self.facts.version);
-        let main = upstream_role == Role::Shared && !key.resp3 && key.db == self.settings.node.db;
+        let main = upstream_role == Role::Shared
+            && key.lane == Lane::Shared
+            && !key.resp3
+            && key.db == self.settings.node.db;
         let node = self.label(key.node).to_string();
         let server = server.trim().to_string();
         self.notices.push_back(Notice::NodeReady { node, key, server, main });
@@ -376,6 +379,9 @@ impl Engine {
         if was_down {
             // One that was not down ends nobody's wait: that must stay bounded while other connections come and go.
             self.node_is_back(key.node);
+        }
+        if key.lane == Lane::Messages {
+            self.listening_ready(now, id);
         }
         self.send_carried(id);
         self.refresh_upstream_ready(now, id);
@@ -418,6 +424,8 @@ impl Engine {
         let runs = match role {
             // What was sent there belongs together.
             Role::Leased(_) | Role::Errand(_) => runs,
+            // What it was told is told to the next one whole.
+            Role::Shared if key.lane == Lane::Messages => runs,
             Role::Shared if again && self.is_one() => self.carry(id, runs),
             _ => self.rescue(now, id, runs),
         };
@@ -441,6 +449,9 @@ impl Engine {
         if let Role::Leased(client) = role {
             let error = reject::node(self.label(key.node), cause);
             self.lease_lost(id, client, error);
+        }
+        if key.lane == Lane::Messages {
+            self.listening_lost(id);
         }
         self.refresh_upstream_lost(now, id, cause);
         if role == Role::Shared && short_lived {
@@ -564,11 +575,20 @@ impl Engine {
         let key = upstream.key;
         let (first, theirs) = (upstream.failures == 1, refused.is_some());
         upstream.cause = cause.to_string();
+        let theirs_error = refused.clone();
         upstream.state = State::Down(Down { until: now.plus_ms(wait_ms), refused });
         let carried = upstream.carried.take();
         self.dirty_upstreams.retain(|dirty| *dirty != id);
         if let Some(carried) = carried {
             self.answer_lost(now, id, key, &carried.runs, false, cause);
+        }
+        if key.lane == Lane::Messages {
+            self.listening_lost(id);
+            let error = match &theirs_error {
+                Some(error) => error_reply(error),
+                None => reject::node(self.label(key.node), cause),
+            };
+            self.listening_failed(now, key.node, &error);
         }
         self.stats.upstream_failures += 1;
         self.refresh_upstream_lost(now, id, cause);

@@ -16,6 +16,7 @@ use crate::news::{Audience, News};
 use crate::node::Node;
 use crate::peers::Peers;
 use crate::pool::BufferPool;
+use crate::pubsub::Subscriptions;
 use crate::redirect::Parked;
 use crate::scatter::Scratch;
 use crate::scripts::Scripts;
@@ -154,6 +155,8 @@ pub struct Engine {
     pub(crate) pause: Option<Pause>,
     pub(crate) paused_clients: Vec<ClientId>,
     pub(crate) transfer_waiters: VecDeque<ClientId>,
+    /// What clients listen to.
+    pub(crate) subscriptions: Subscriptions,
     /// Connections that clients have of their own.
     pub(crate) leases: usize,
     /// Who waits for one, and since when.
@@ -215,6 +218,7 @@ impl Engine {
             paused_clients: Vec::new(),
             transfer_waiters: VecDeque::new(),
             leases: 0,
+            subscriptions: Subscriptions::default(),
             lease_waiters: VecDeque::new(),
             asked: Vec::new(),
             next_ticket: 1,

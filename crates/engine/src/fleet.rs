@@ -18,8 +18,13 @@ use resp::Protocol;
 /// What is asked of every worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// The lines of CLIENT LIST, for all clients or those with these numbers.
-    List(Option<Vec<u64>>),
+    /// The lines of CLIENT LIST.
+    List {
+        /// Of those with these numbers only.
+        ids: Option<Vec<u64>>,
+        /// Of those only that listen to topics, or that don't.
+        listens: Option<bool>,
+    },
     /// Close the clients that match.
     Kill(KillFilter),
     /// Hold the clients' requests for so long (all, or only those that write).
@@ -46,6 +51,8 @@ pub struct KillFilter {
     pub laddr: Option<String>,
     /// `MAXAGE`, in seconds: connected for at least so long.
     pub max_age_s: Option<u64>,
+    /// `TYPE`: whether they listen to topics (`pubsub`) or not (`normal`).
+    pub listens: Option<bool>,
     /// A `TYPE` or `USER` that no client here has.
     pub nobody: bool,
     /// The number of the client that asked, if it is to be spared.

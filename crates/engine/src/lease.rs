@@ -147,7 +147,7 @@ impl Engine {
                 now
             }
         };
-        let patience_ms = self.lease_patience_ms();
+        let patience_ms = self.patience_ms();
         if now < since.plus_ms(patience_ms) {
             return Way::Hold(Hold::Lease);
         }
@@ -155,7 +155,8 @@ impl Engine {
         Way::Down(reject::no_lease(patience_ms))
     }
 
-    fn lease_patience_ms(&self) -> u64 {
+    /// How long a client waits for something that is not a reply.
+    pub(crate) fn patience_ms(&self) -> u64 {
         match self.settings.timeouts.request_ms {
             0 => self.settings.timeouts.topology_wait_ms,
             request_ms => request_ms,
@@ -165,7 +166,7 @@ impl Engine {
     /// When the first of those that wait for a connection has waited long enough.
     pub(crate) fn lease_wait_ends(&self) -> Option<Time> {
         let (_, since) = self.lease_waiters.front()?;
-        Some(since.plus_ms(self.lease_patience_ms()))
+        Some(since.plus_ms(self.patience_ms()))
     }
 
     /// Whether somebody waits for a connection of its own and there is room.
@@ -176,7 +177,7 @@ impl Engine {
     /// Lets those look again that wait: the first ones while there is room, and those whose patience ends.
     pub(crate) fn wake_lease_waiters(&mut self, now: Time) {
         let room = self.settings.limits.leases_max.saturating_sub(self.leases);
-        let patience_ms = self.lease_patience_ms();
+        let patience_ms = self.patience_ms();
         for (index, (id, since)) in self.lease_waiters.iter().enumerate() {
             let woken = index < room || since.plus_ms(patience_ms) <= now;
             if !woken {

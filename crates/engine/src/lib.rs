@@ -53,6 +53,7 @@ pub mod node;
 pub mod output;
 mod peers;
 pub mod pool;
+pub mod pubsub;
 mod push;
 mod redirect;
 pub mod reject;

@@ -359,6 +359,7 @@ impl Engine {
         self.drop_transfer_of(id);
         self.drop_lease(id);
         self.drop_errands(id);
+        self.leave_all(id);
         let Some(mut client) = self.clients.remove(id) else { return false };
         if let Some(clients) = self.conn_clients.get_mut(usize::from(client.conn)) {
             *clients -= 1;

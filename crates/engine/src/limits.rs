@@ -109,5 +109,14 @@ pub const SCRIPTS_MAX: usize = 1_024;
 /// See [`SCRIPTS_MAX`].
 pub const SCRIPTS_BYTES_MAX: usize = 4 << 20;
 
+/// Names of topics that clients listen to, with what each listener takes, in bytes per worker. At the bound SUBSCRIBE gets an error.
+pub const SUBSCRIBED_BYTES_MAX: usize = 256 << 20;
+
+/// The wait before topics are looked at again after slots moved: many often do so at once.
+pub const RELINK_MS: u64 = 20;
+
+/// The wait before a topic is asked for again that a server refused, or that belongs to nobody just now.
+pub const RELINK_REFUSED_MS: u64 = 500;
+
 /// Commands that are kept of a transaction before its first key, in bytes. At the bound the next one is refused, and so is EXEC.
 pub const UNSENT_BYTES_MAX: usize = 1 << 20;

@@ -1,5 +1,5 @@
-//! What one worker tells the others: of the topology, so that servers are asked once for all of them, of shards and peers that fail, and
-//! of scripts.
+//! What one worker tells the others: of the topology, so that servers are asked once for all of them, of shards and peers that fail, of
+//! scripts, and of how many listen to topics.
 //!
 //! ```text
 //!   worker 3 ── Wanted ──▶ worker 0 ── CLUSTER SLOTS ──▶ a server
@@ -58,6 +58,13 @@ pub(crate) enum What {
         /// Dead.
         down: bool,
     },
+    /// How many listen to topics at this worker.
+    Listeners {
+        /// Which.
+        worker: u32,
+        /// Those whose number changed.
+        topics: Arc<[crate::pubsub::Listeners]>,
+    },
     /// A client loaded this script on all servers.
     Script(Arc<[u8]>),
     /// A client had the servers forget all scripts.
@@ -111,12 +118,14 @@ impl Engine {
     /// Another worker has news.
     pub fn handle_news(&mut self, now: Time, news: News) {
         let News { pool, what } = news;
-        if let What::Peer { index, down } = what {
-            return self.hear_of_peer(index, down);
+        match what {
+            What::Peer { index, down } => return self.hear_of_peer(index, down),
+            What::Listeners { worker, topics } => return self.hear_listeners(worker, &topics),
+            _ => {}
         }
         let Some(state) = self.router.pools.get_mut(usize::from(pool)) else { return };
         match what {
-            What::Peer { .. } => {}
+            What::Peer { .. } | What::Listeners { .. } => {}
             What::ShardFailed => self.shard_failed(now, pool),
             What::ShardOut(out) => self.hear_of_shard(now, pool, out),
             What::Script(body) => self.scripts.learn(body),

@@ -129,6 +129,14 @@ fn classify(reply: &[u8], asked_host: &str) -> Redirect {
     }
 }
 
+/// The slot and its owner that a MOVED tells.
+pub(crate) fn moved_to(reply: &[u8], asked_host: &str) -> Option<(u16, Address)> {
+    match classify(reply, asked_host) {
+        Redirect::Moved(slot, address) => Some((slot, address)),
+        _ => None,
+    }
+}
+
 /// The begin of an error reply, in words.
 fn said(reply: &[u8]) -> String {
     String::from_utf8_lossy(&reply[1..reply.len().min(128)]).trim_end().into()

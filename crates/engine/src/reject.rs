@@ -56,6 +56,9 @@ pub const CLIENT_NAME: &str =
     "ERR Client names cannot contain spaces, newlines or special characters.";
 /// CLIENT KILL that hits nobody, old form.
 pub const NO_SUCH_CLIENT: &str = "ERR No such client";
+/// So much is listened to that no more fits.
+pub const SUBSCRIPTIONS_MAX: &str =
+    "ERR respool: clients listen to so many channels that there is no room for more";
 /// CLIENT PAUSE with a bad timeout.
 pub const TIMEOUT_NOT_AN_INTEGER: &str = "ERR timeout is not an integer or out of range";
 /// CLIENT PAUSE with a negative timeout.
@@ -193,6 +196,21 @@ pub fn unknown_command<'a>(out: &mut Vec<u8>, name: &[u8], args: impl Iterator<I
         used += part.len() + 3;
     }
     encode::error(out, &text);
+}
+
+/// A command of a client in RESP2 that listens (`processCommand` in Redis' server.c).
+pub fn while_listening(out: &mut Vec<u8>, name: &str) {
+    let text = format!(
+        "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
+    );
+    write(out, &text);
+}
+
+/// A server said nothing to a SUBSCRIBE.
+pub fn not_confirmed(patience_ms: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    write(&mut out, &format!("ERR respool: the server gave no confirmation for {patience_ms} ms"));
+    out
 }
 
 #[cfg(test)]

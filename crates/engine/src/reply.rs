@@ -29,7 +29,7 @@ use alloc::string::String;
 use resp::{ReplyError, Scan};
 
 /// Why a connection cannot be used any more; in words for the error texts.
-type Fault = String;
+pub(crate) type Fault = String;
 
 /// What was found at the begin of the input.
 enum Piece {
@@ -53,17 +53,28 @@ impl Engine {
         upstream.progress_at = now;
         self.stats.upstream_in_bytes += bytes.len() as u64;
         let outcome = if upstream.tail.is_empty() {
-            self.replies(now, id, bytes).map(|used| self.keep_upstream_tail(id, &bytes[used..]))
+            self.take_in(now, id, bytes).map(|used| self.keep_upstream_tail(id, &bytes[used..]))
         } else {
             let mut tail = core::mem::take(&mut upstream.tail);
             tail.extend_from_slice(bytes);
-            let outcome = self.replies(now, id, &tail);
+            let outcome = self.take_in(now, id, &tail);
             outcome.map(|used| self.put_back_upstream_tail(id, tail, used))
         };
         if let Err(cause) = outcome {
             self.lose_upstream(now, id, &cause, true);
         }
         self.after_replies(now, id);
+    }
+
+    /// Takes in what is whole; returns the bytes done with.
+    #[inline]
+    fn take_in(&mut self, now: Time, id: UpstreamId, input: &[u8]) -> Result<usize, Fault> {
+        match self.upstreams.get(id) {
+            Some(upstream) if upstream.key.lane == Lane::Messages && upstream.is_ready() => {
+                self.listened(now, id, input)
+            }
+            _ => self.replies(now, id, input),
+        }
     }
 
     fn keep_upstream_tail(&mut self, id: UpstreamId, rest: &[u8]) {
@@ -448,12 +459,12 @@ fn next_piece(
     }
 }
 
-fn malformed(error: &ReplyError) -> Fault {
+pub(crate) fn malformed(error: &ReplyError) -> Fault {
     format!("sent a malformed reply ({error})")
 }
 
 /// A server that closes a connection of its own accord says why first (`-ERR max number of clients reached`).
-fn unasked(input: &[u8]) -> Fault {
+pub(crate) fn unasked(input: &[u8]) -> Fault {
     let line = input.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let line = &line[..line.len().min(crate::limits::QUOTED_ERROR_BYTES)];
     format!("sent a reply that nobody asked for: {}", String::from_utf8_lossy(line))

@@ -217,6 +217,12 @@ impl Engine {
         {
             return Step::Hold(Hold::Paused);
         }
+        if client.listens_in_resp2()
+            && let Some(step) = self.while_listening(id, &known, args)
+        {
+            return step;
+        }
+        let Some(client) = self.clients.get_mut(id) else { return Step::Gone };
         let silent = client.reply_mode != ReplyMode::On;
         if client.lease.is_some() || known.way == Way::Leased {
             let wish = Wish { id, frame, args, row: known.id, silent };
@@ -241,6 +247,10 @@ impl Engine {
             }
             Way::Shared | Way::Control if !self.is_one() => {
                 self.scatter(now, id, frame, args, &known, silent)
+            }
+            Way::Shared if known.counts_listeners() => {
+                let wish = Wish { id, frame, args, row: known.id, silent };
+                self.count_listeners_of_one(now, &wish)
             }
             Way::Shared => self.forward(now, id, Lane::Shared, frame, known.id, silent),
             Way::Control => self.forward(now, id, Lane::Control, frame, known.id, silent),

@@ -124,6 +124,9 @@ impl Engine {
         let row = known.id.map(|id| row_of(id, args));
         let wish = Wish { id, frame, args, row, silent };
         self.note_script(&wish);
+        if known.counts_listeners() {
+            return self.count_listeners(now, &wish);
+        }
         let keys = keys_of(args, self.learned.as_ref());
         let Some((_, first)) = keys.first() else { return self.without_keys(now, &wish) };
         let place = self.router.place(first);
@@ -208,6 +211,19 @@ impl Engine {
             _ => Lane::Shared,
         };
         self.send_parts(now, wish, lane, how, &parts, &Body::Same(wish.frame))
+    }
+
+    /// The same request to each of these nodes, over the shared connections.
+    pub(crate) fn send_to(
+        &mut self,
+        now: Time,
+        wish: &Wish<'_>,
+        how: How,
+        nodes: &[NodeId],
+    ) -> Step {
+        let parts: Vec<Part> =
+            nodes.iter().map(|node| Part { node: *node, from: 0, to: 0 }).collect();
+        self.send_parts(now, wish, Lane::Shared, how, &parts, &Body::Same(wish.frame))
     }
 
     /// SCAN goes from one primary to the next; the cursor says where it is.

@@ -56,6 +56,8 @@ pub struct Stats {
     pub protocol_errors: u64,
     /// Replies that sent a request on to another server, or to the same one later.
     pub redirects: u64,
+    /// Messages of topics that were given to a client, for each that got one.
+    pub messages: u64,
 }
 
 impl Default for Stats {
@@ -77,6 +79,7 @@ impl Default for Stats {
             upstream_timeouts: 0,
             protocol_errors: 0,
             redirects: 0,
+            messages: 0,
         }
     }
 }
@@ -101,7 +104,7 @@ impl Stats {
         }
     }
 
-    fn totals_mut(&mut self) -> [&mut u64; 15] {
+    fn totals_mut(&mut self) -> [&mut u64; 16] {
         [
             &mut self.clients_accepted,
             &mut self.clients_rejected,
@@ -118,6 +121,7 @@ impl Stats {
             &mut self.upstream_timeouts,
             &mut self.protocol_errors,
             &mut self.redirects,
+            &mut self.messages,
         ]
     }
 }

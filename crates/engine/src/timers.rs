@@ -27,6 +27,7 @@ impl Engine {
             self.health_at(),
             self.probe_at(),
             self.peers_at(),
+            self.subscriptions_at(),
         ];
         let upstreams =
             self.upstreams.iter().filter_map(|(_, up)| up.deadline(&self.settings.timeouts));
@@ -58,6 +59,7 @@ impl Engine {
             self.topology_due(now);
         }
         self.ask_peers(now);
+        self.run_subscriptions(now);
         if self.lease_is_free() || self.lease_wait_ends().is_some_and(|at| at <= now) {
             self.wake_lease_waiters(now);
         }
@@ -92,7 +94,12 @@ impl Engine {
                 (None, _) if upstream.key.lane == crate::upstream::Lane::Peer => {
                     self.lose_upstream(now, id, "gave no answer", true);
                 }
-                (None, _) if upstream.inflight.is_empty() => self.ask_whether_alive(now, id),
+                (None, _) if upstream.inflight.is_empty() => match upstream.key.lane {
+                    crate::upstream::Lane::Messages if !self.is_listened_to(id) => {
+                        self.remove_upstream(id);
+                    }
+                    _ => self.ask_whether_alive(now, id),
+                },
                 (None, _) => {
                     self.stats.upstream_timeouts += 1;
                     let cause = format!(
@@ -135,7 +142,10 @@ impl Engine {
         }
         for id in self.clients.ids() {
             let idle = self.clients.get(id).is_some_and(|client| {
-                client.places.open() == 0 && client.input_at.plus_ms(idle_ms) <= now
+                // Whoever listens says nothing for hours, and a server does not mind either.
+                client.places.open() == 0
+                    && client.listening.is_none()
+                    && client.input_at.plus_ms(idle_ms) <= now
             });
             if idle {
                 self.close_client(id, None);

@@ -18,6 +18,7 @@ use crate::connect::Availability;
 use crate::engine::{Action, Engine};
 use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::limits::{SPARES_MAX, WHOLE_REQUEST_BYTES_MAX};
+use crate::pubsub;
 use crate::reject;
 use crate::request::Step;
 use crate::route::{self, Way};
@@ -66,6 +67,15 @@ impl Engine {
             }
             Way::Refused => return self.skip_large(id, scanned, |out| reject::refused(out, name)),
             Way::Http => return (input.len(), self.close_http(id)),
+            // Of many channels, say.
+            Way::Local if known.id.and_then(pubsub::verb).is_some() => {
+                return match scanned as u64 + client.scanner.missing() <= WHOLE_REQUEST_BYTES_MAX {
+                    true => (0, Step::More),
+                    false => self.skip_large(id, scanned, |out| {
+                        reject::write(out, reject::LOCAL_TOO_LARGE);
+                    }),
+                };
+            }
             Way::Local | Way::Control => {
                 return self.skip_large(id, scanned, |out| {
                     reject::write(out, reject::LOCAL_TOO_LARGE);
@@ -328,6 +338,9 @@ impl Engine {
         self.leases -= usize::from(upstream.role.is_private());
         if let Role::Leased(client) = upstream.role {
             self.lease_gone(id, client);
+        }
+        if upstream.key.lane == Lane::Messages {
+            self.listening_lost(id);
         }
         self.dirty_upstreams.retain(|dirty| *dirty != id);
         if self.by_key.get(&upstream.key) == Some(&id) {

@@ -20,6 +20,7 @@ use crate::ids::UpstreamId;
 use crate::lease::Lease;
 use crate::limits::{WINDOW_BYTES, WINDOW_MIN, WINDOW_START};
 use crate::output::Output;
+use crate::pubsub::Listening;
 use crate::time::Time;
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -108,6 +109,8 @@ pub struct Client {
     pub conn: u16,
     /// A connection of its own, while its commands hold state there.
     pub lease: Option<Box<Lease>>,
+    /// What it listens to, if to anything.
+    pub listening: Option<Box<Listening>>,
     /// Which owners of slots its last request was sent by (see `topology`).
     pub route_epoch: u32,
     /// Why nothing is processed.
@@ -160,6 +163,7 @@ impl Client {
             places: Places::default(),
             upstream: None,
             lease: None,
+            listening: None,
             conn: 0,
             route_epoch: 0,
             hold: Hold::No,
@@ -229,7 +233,10 @@ impl Client {
     /// Whether its requests may take the short path: plain forwarding without a second look.
     #[inline]
     pub fn is_plain(&self) -> bool {
-        self.authenticated && self.reply_mode == ReplyMode::On && self.lease.is_none()
+        self.authenticated
+            && self.reply_mode == ReplyMode::On
+            && self.lease.is_none()
+            && !self.listens_in_resp2()
     }
 }
 

@@ -143,11 +143,12 @@ impl Command {
 pub enum Class {
     /// Goes over a shared connection: leaves no trace on it, and its one reply comes when its turn comes.
     Pass,
+    /// As [`Class::Pass`], but its reply tells how many listen to a channel. The server sees one listener for many clients.
+    Counted,
     /// Answered by respool, because it asks about or changes the client's own connection, of which the server sees
     /// nothing. `EXEC`, `DISCARD` and `UNWATCH` are here for the client that has no transaction open.
     Local,
-    /// Needs an upstream connection of its own: it changes the state of the connection (`MULTI`, `SUBSCRIBE`,
-    /// `HIMPORT`), makes the server stop answering on it for a while (`BLPOP`, `WAIT`), or turns it into a stream
+    /// Needs an upstream connection of its own: it changes the state of the connection (`MULTI`, `HIMPORT`), makes the server stop answering on it for a while (`BLPOP`, `WAIT`), or turns it into a stream
     /// (`MONITOR`, `PSYNC`).
     Leased,
     /// As [`Class::Leased`] if the call has a `BLOCK` option, as [`Class::Pass`] if not. Only the arguments tell.

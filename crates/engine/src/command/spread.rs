@@ -59,6 +59,10 @@ pub enum Gather {
     Or,
     /// The elements of all, node by node.
     Join,
+    /// The elements of all, each once.
+    Union,
+    /// The sums of the numbers behind each name.
+    SumEach,
     /// One that is not null.
     AnyOfSome,
     /// Each element where its key stands in the request.
@@ -70,14 +74,18 @@ pub enum Gather {
 pub enum Fate {
     /// respool answers.
     Local,
+    /// Once for all clients of a worker, at the owner of the channel; a pattern at one node of each deployment.
+    Listens,
     /// respool answers as a server that is no cluster, or with `facade.cluster` as one that is.
     Facade,
-    /// Needs its connection for as long as it lasts (subscriptions, replication); an error until respool gives such.
+    /// Needs its connection for as long as it lasts (replication); an error until respool gives such.
     Own,
     /// Never given on; an error.
     Refused,
     /// To the one server, or to the primary that sentinels name.
     Whole,
+    /// To the owner of its channel, which is found as that of a key.
+    Channel,
     /// To the owner of its key.
     Owner,
     /// To the owner of all its keys; if there is more than one, `CROSSSLOT`.
@@ -112,13 +120,15 @@ pub struct Fates {
 pub fn fates(id: CommandId, behind: Behind) -> Fates {
     let row = id.row();
     let given_on = |fate: Fate| match row.class {
+        Class::Local if subscribes(id) => Fate::Listens,
         Class::Local => Fate::Local,
         Class::Leased if !is_leased(id) => Fate::Own,
         Class::Leased if id == ids::MULTI && behind != Behind::Server => Fate::Local,
         Class::Leased => fate,
         Class::Refused => Fate::Refused,
         Class::Pass | Class::Control | Class::Blocking if is_hidden(id, behind) => Fate::Facade,
-        Class::Pass | Class::Control | Class::Blocking => fate,
+        Class::Counted if behind.spreads_keys() => counted(id),
+        Class::Pass | Class::Counted | Class::Control | Class::Blocking => fate,
     };
     let has_keys = !row.keys.is_empty();
     let is_given_on = matches!(given_on(Fate::Whole), Fate::Whole);
@@ -132,6 +142,21 @@ pub fn fates(id: CommandId, behind: Behind) -> Fates {
             && is_given_on
             && behind != Behind::Server
             && row.reads(),
+    }
+}
+
+/// Whether a client listens from then on.
+fn subscribes(id: CommandId) -> bool {
+    matches!(id, ids::SUBSCRIBE | ids::PSUBSCRIBE | ids::SSUBSCRIBE)
+}
+
+/// A command whose reply tells who listens, where keys have several owners.
+fn counted(id: CommandId) -> Fate {
+    match id {
+        ids::PUBLISH | ids::SPUBLISH => Fate::Channel,
+        ids::PUBSUB_NUMPAT => Fate::All(Gather::Max),
+        ids::PUBSUB_NUMSUB | ids::PUBSUB_SHARDNUMSUB => Fate::All(Gather::SumEach),
+        _ => Fate::All(Gather::Union),
     }
 }
 

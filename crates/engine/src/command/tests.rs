@@ -58,17 +58,29 @@ fn classes_that_are_not_pass() {
     for id in all().filter(|id| id.row().flags.has(Flags::BLOCKING)) {
         assert!(matches!(id.row().class, Class::Leased | Class::Blocking), "{}", id.name());
     }
-    // Subscribing turns the connection into a stream; publishing and asking do not.
+    // Subscribing turns the connection into a stream, so respool listens for its clients.
     for id in all().filter(|id| id.name().ends_with("subscribe")) {
-        assert_eq!(id.row().class, Class::Leased, "{}", id.name());
+        assert_eq!(id.row().class, Class::Local, "{}", id.name());
     }
+    assert_eq!(
+        of_class(Class::Counted),
+        [
+            "publish",
+            "pubsub|channels",
+            "pubsub|numpat",
+            "pubsub|numsub",
+            "pubsub|shardchannels",
+            "pubsub|shardnumsub",
+            "spublish"
+        ]
+    );
 }
 
 #[test]
 fn only_these_containers_need_a_look_at_the_second_word() {
     let classed: Vec<_> =
         all().filter(|id| id.row().has_classed_subcommands).map(CommandId::name).collect();
-    assert_eq!(classed, ["bless", "cluster", "function", "himport", "script", "xgroup"]);
+    assert_eq!(classed, ["bless", "cluster", "function", "himport", "pubsub", "script", "xgroup"]);
 }
 
 #[test]

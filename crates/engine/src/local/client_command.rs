@@ -187,11 +187,15 @@ impl Engine {
     }
 
     fn client_list(&mut self, call: &Call<'_>) -> Step {
+        let mut listens = None;
         let ids = match &call.args[2..] {
             [] => None,
             [word, kind] if word.eq_ignore_ascii_case(b"type") => match client_type(kind) {
-                Some(true) => None,
-                Some(false) => Some(Vec::new()),
+                Some(Type::Listens(wanted)) => {
+                    listens = Some(wanted);
+                    None
+                }
+                Some(Type::Nobody) => Some(Vec::new()),
                 None => return self.refuse(call, &unknown_type(kind)),
             },
             [word, ids @ ..] if word.eq_ignore_ascii_case(b"id") && !ids.is_empty() => {
@@ -202,7 +206,7 @@ impl Engine {
             }
             _ => return self.refuse(call, reject::SYNTAX),
         };
-        self.ask(call, Question::List(ids), Purpose::List)
+        self.ask(call, Question::List { ids, listens }, Purpose::List)
     }
 
     fn client_kill(&mut self, call: &Call<'_>) -> Step {
@@ -227,6 +231,7 @@ impl Engine {
             .filter(|(_, client)| {
                 let age_s = now.since(client.opened_at) / 1_000_000;
                 !filter.nobody
+                    && filter.listens.is_none_or(|listens| listens == client.listens())
                     && filter.spare != Some(client.number)
                     && filter.ids.as_ref().is_none_or(|ids| ids.contains(&client.number))
                     && filter.addr.as_ref().is_none_or(|addr| *addr == client.identity.addr)
@@ -312,11 +317,20 @@ fn on_or_off(word: &[u8]) -> Option<bool> {
     }
 }
 
-/// Whether clients here are of this type; `None`: there is no such type.
-fn client_type(word: &[u8]) -> Option<bool> {
+/// What a TYPE means here.
+enum Type {
+    /// Clients that listen to topics, or those that don't.
+    Listens(bool),
+    /// No client here is of it.
+    Nobody,
+}
+
+/// `None`: there is no such type.
+fn client_type(word: &[u8]) -> Option<Type> {
     match &*word.to_ascii_lowercase() {
-        b"normal" => Some(true),
-        b"master" | b"primary" | b"slave" | b"replica" | b"pubsub" => Some(false),
+        b"normal" => Some(Type::Listens(false)),
+        b"pubsub" => Some(Type::Listens(true)),
+        b"master" | b"primary" | b"slave" | b"replica" => Some(Type::Nobody),
         _ => None,
     }
 }
@@ -346,7 +360,8 @@ fn kill_filter(options: &[&[u8]], own: Option<u64>) -> Result<KillFilter, String
             b"addr" => filter.addr = text(),
             b"laddr" => filter.laddr = text(),
             b"type" => match client_type(value) {
-                Some(ours) => filter.nobody |= !ours,
+                Some(Type::Listens(listens)) => filter.listens = Some(listens),
+                Some(Type::Nobody) => filter.nobody = true,
                 None => return Err(unknown_type(value)),
             },
             b"user" if value == b"default" => {}

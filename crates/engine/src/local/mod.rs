@@ -13,12 +13,13 @@ mod cluster;
 mod hello;
 mod info;
 
-use crate::client::{Hold, ReplyMode};
+use crate::client::{Client, Hold, ReplyMode};
 use crate::command::{CommandId, ids};
 use crate::connect::Availability;
 use crate::engine::{Action, Engine};
 use crate::fleet::{Answer, Asked, ProcessFacts, Purpose, Question};
 use crate::ids::ClientId;
+use crate::pubsub::Kind;
 use crate::reject;
 use crate::request::Step;
 use crate::route::Known;
@@ -79,6 +80,12 @@ impl Engine {
                 Step::Done
             }
             ids::RESET => self.reset(call),
+            ids::SUBSCRIBE => self.subscribe(now, call, Kind::Channel),
+            ids::PSUBSCRIBE => self.subscribe(now, call, Kind::Pattern),
+            ids::SSUBSCRIBE => self.subscribe(now, call, Kind::Shard),
+            ids::UNSUBSCRIBE => self.unsubscribe(call, Kind::Channel),
+            ids::PUNSUBSCRIBE => self.unsubscribe(call, Kind::Pattern),
+            ids::SUNSUBSCRIBE => self.unsubscribe(call, Kind::Shard),
             ids::SELECT => self.select(now, call),
             ids::HELLO => self.hello(now, call),
             ids::AUTH => self.auth(call),
@@ -112,7 +119,13 @@ impl Engine {
     }
 
     fn ping(&mut self, call: &Call<'_>) -> Step {
+        let listens = self.clients.get(call.id).is_some_and(Client::listens_in_resp2);
         match call.args {
+            [_] | [_, _] if listens => self.say(call, |out| {
+                encode::array(out, 2);
+                encode::bulk(out, b"pong");
+                encode::bulk(out, call.args.get(1).copied().unwrap_or_default());
+            }),
             [_] => self.say(call, |out| encode::simple(out, b"PONG")),
             [_, text] => self.say(call, |out| encode::bulk(out, text)),
             _ => self.say(call, |out| reject::arity(out, call.command.name())),
@@ -121,6 +134,7 @@ impl Engine {
 
     /// As a connection that was just opened, but for the socket (`resetCommand`).
     fn reset(&mut self, call: &Call<'_>) -> Step {
+        self.leave_all(call.id);
         let password_free = self.settings.password.is_none();
         let db = self.settings.node.db;
         if let Some(client) = self.clients.get_mut(call.id) {
@@ -192,7 +206,7 @@ impl Engine {
         self.stats.requests += 1;
         let Some(client) = self.clients.get_mut(call.id) else { return Step::Gone };
         let seq = client.places.reserve(1);
-        if !matches!(question, Question::List(_) | Question::Report) {
+        if !matches!(question, Question::List { .. } | Question::Report) {
             // The client's own next request comes after the pause has begun, or after it was killed.
             client.hold = Hold::Drained;
         }
@@ -207,7 +221,9 @@ impl Engine {
     /// This worker's answer to a question of any worker.
     pub fn answer(&mut self, now: Time, question: &Question) -> Answer {
         match question {
-            Question::List(ids) => Answer::Lines(self.client_lines(now, ids.as_deref())),
+            Question::List { ids, listens } => {
+                Answer::Lines(self.client_lines(now, ids.as_deref(), *listens))
+            }
             Question::Kill(filter) => Answer::Killed(self.kill_clients(now, filter)),
             Question::Pause { ms, writes_only } => {
                 let until = now.plus_ms(*ms);

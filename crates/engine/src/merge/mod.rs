@@ -16,6 +16,7 @@ pub mod scan;
 use crate::command::spread::Gather;
 use crate::ids::ClientId;
 use crate::reject;
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use resp::{Protocol, ReplyScanner, Scan, Value, encode};
 use scan::{Place, Seen};
@@ -32,6 +33,10 @@ pub enum How {
         /// Of each part, where its own end in `units`.
         ends: Vec<u32>,
     },
+    /// The sum of the numbers and this one.
+    Add(i64),
+    /// Of arrays in which a name and a number take turns: the sums of the numbers, and of these.
+    AddEach(Vec<i64>),
     /// One page of an iteration over all nodes.
     Scan {
         /// Where it is.
@@ -166,6 +171,12 @@ impl Merge {
             How::All(Gather::And) => bits(out, &replies, |all, bit| all & bit),
             How::All(Gather::Or) => bits(out, &replies, |any, bit| any | bit),
             How::All(Gather::Join) => join(out, &replies),
+            How::All(Gather::SumEach) => add_each(out, &replies, &[]),
+            How::All(Gather::Union) => union(out, &replies),
+            How::Add(more) => {
+                fold(out, &replies, |sum, n| sum.saturating_add(n)).and_then(|()| add(out, *more))
+            }
+            How::AddEach(more) => add_each(out, &replies, more),
             How::All(Gather::AnyOfSome) => self.any(out, &replies),
             // They were not what they should be, and not an error either.
             How::Elements { .. } | How::All(Gather::InOrder) => None,
@@ -248,6 +259,53 @@ fn fold(out: &mut Vec<u8>, replies: &[&[u8]], both: impl Fn(i64, i64) -> i64) ->
         total = Some(total.map_or(next, |total| both(total, next)));
     }
     encode::integer(out, total?);
+    Some(())
+}
+
+/// The number that was just written and this one.
+fn add(out: &mut Vec<u8>, more: i64) -> Option<()> {
+    let sum = number(out)?.saturating_add(more);
+    out.clear();
+    encode::integer(out, sum);
+    Some(())
+}
+
+/// Arrays of a name and a number in turn.
+fn add_each(out: &mut Vec<u8>, replies: &[&[u8]], more: &[i64]) -> Option<()> {
+    let mut sums: Vec<(&[u8], i64)> = Vec::new();
+    for (index, reply) in replies.iter().enumerate() {
+        let items = items(reply)?;
+        if index > 0 && items.len() != sums.len() * 2 {
+            return None;
+        }
+        for (at, pair) in items.chunks(2).enumerate() {
+            let [name, count] = pair else { return None };
+            match index {
+                0 => sums.push((
+                    name,
+                    number(count)?.saturating_add(more.get(at).copied().unwrap_or(0)),
+                )),
+                _ => sums[at].1 = sums[at].1.saturating_add(number(count)?),
+            }
+        }
+    }
+    encode::array(out, sums.len() * 2);
+    for (name, sum) in sums {
+        out.extend_from_slice(name);
+        encode::integer(out, sum.max(0));
+    }
+    Some(())
+}
+
+/// The elements of all, each once, in the order in which they came.
+fn union(out: &mut Vec<u8>, replies: &[&[u8]]) -> Option<()> {
+    let mut seen = BTreeSet::new();
+    let mut all = Vec::new();
+    for reply in replies {
+        all.extend(items(reply)?.into_iter().filter(|item| seen.insert(*item)));
+    }
+    encode::array(out, all.len());
+    all.into_iter().for_each(|item| out.extend_from_slice(item));
     Some(())
 }
 

@@ -26,6 +26,13 @@ pub struct Known {
     pub before_auth: bool,
 }
 
+impl Known {
+    /// Whether the reply tells how many listen, which the proxy completes.
+    pub(crate) fn counts_listeners(&self) -> bool {
+        self.id.is_some_and(|id| id.row().class == Class::Counted)
+    }
+}
+
 /// Where a request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
@@ -76,7 +83,7 @@ pub fn classify<'a>(
 
 fn way_of(class: Class, blocks: bool) -> Way {
     match class {
-        Class::Pass => Way::Shared,
+        Class::Pass | Class::Counted => Way::Shared,
         Class::Control => Way::Control,
         Class::Local => Way::Local,
         Class::Leased => Way::Leased,

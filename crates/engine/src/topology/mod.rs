@@ -206,12 +206,25 @@ impl Router {
 
     /// The node for a request that names no key: always the same one, so that what it asks twice fits together.
     pub(crate) fn any_node(&self) -> Option<NodeId> {
-        match &self.pools.first()?.topology {
+        self.any_node_of(0)
+    }
+
+    /// The same of one pool.
+    pub(crate) fn any_node_of(&self, pool: u16) -> Option<NodeId> {
+        match &self.pools.get(usize::from(pool))?.topology {
             Topology::One(node) => Some(*node),
             Topology::Cluster(cluster) => {
                 cluster.node(0).or_else(|| cluster.primaries().first().copied())
             }
             Topology::Sentinel(group) => group.primary,
+        }
+    }
+
+    /// Where a channel belongs: where a key of its name would lie. Chance, where that chooses, would choose another one each time.
+    pub(crate) fn channel_place(&self, channel: &[u8]) -> Place {
+        match &self.shards {
+            Some(shards) if shards.is_random() => self.place_in(0, channel),
+            _ => self.place(channel),
         }
     }
 

@@ -33,6 +33,8 @@ pub enum OwnCommand {
     Multi,
     /// Something on a client's own connection whose reply tells nothing.
     Aside,
+    /// `SUBSCRIBE`, `UNSUBSCRIBE` and their kin, one topic each.
+    Listen,
     /// `SCRIPT LOAD`, before a script is called that this connection has not loaded.
     Script,
     /// `ASKING`, before a request that a server sent on to the next owner of its slot.

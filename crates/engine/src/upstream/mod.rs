@@ -60,6 +60,8 @@ pub enum Lane {
     Shared,
     /// A sentinel: our own questions, and its messages.
     Sentinel,
+    /// Topics that clients listen to (see `pubsub`).
+    Messages,
     /// Another respool of the facade: nothing but our question whether it lives (see `peers`).
     Peer,
     /// Commands that must not queue behind a running script: `SCRIPT KILL`, `FUNCTION KILL`.

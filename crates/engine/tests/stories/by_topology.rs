@@ -169,7 +169,8 @@ fn is(fate: Fate, seen: &Seen, keys: usize, nodes: usize) -> bool {
         Fate::Split(_) if keys > 1 => to(2),
         Fate::Split(_) => to(1),
         Fate::All(_) => to(nodes),
-        Fate::Iterates => to(1),
+        Fate::Iterates | Fate::Channel => to(1),
+        Fate::Listens => !seen.got.is_empty() && seen.at_once.is_empty(),
     }
 }
 
@@ -239,6 +240,14 @@ fn replies(gather: Gather) -> (Vec<&'static str>, Vec<&'static str>) {
         Gather::Join => (
             vec!["*1\r\n:3\r\n", "*0\r\n", "*1\r\n:5\r\n"],
             vec!["*2\r\n:3\r\n:5\r\n", "*1\r\n:3\r\n"],
+        ),
+        Gather::Union => (
+            vec!["*2\r\n:3\r\n:4\r\n", "*0\r\n", "*2\r\n:4\r\n:5\r\n"],
+            vec!["*3\r\n:3\r\n:4\r\n:5\r\n"],
+        ),
+        Gather::SumEach => (
+            vec!["*2\r\n$1\r\na\r\n:1\r\n", "*2\r\n$1\r\na\r\n:2\r\n", "*2\r\n$1\r\na\r\n:0\r\n"],
+            vec!["*2\r\n$1\r\na\r\n:3\r\n"],
         ),
         Gather::InOrder => {
             (vec!["*1\r\n:3\r\n", "*1\r\n:2\r\n", "*1\r\n:5\r\n"], vec!["*2\r\n:3\r\n:2\r\n"])

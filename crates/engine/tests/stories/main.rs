@@ -25,6 +25,7 @@ mod nodes;
 mod order;
 mod peer_bugs;
 mod poison;
+mod pubsub;
 mod quiet;
 mod reads;
 mod refused;

@@ -95,7 +95,6 @@ fn a6_after_every_error_of_our_own_the_next_request_is_answered() {
         ("MSET a4 1 b4", "-ERR wrong number of arguments"),
         ("SELECT 3", "-ERR SELECT is not allowed"),
         ("SHUTDOWN", "-ERR respool: 'shutdown'"),
-        ("SUBSCRIBE a b c", "-ERR respool: 'subscribe'"),
         ("EXEC", "-ERR EXEC without MULTI"),
         ("READONLY", "-ERR This instance has cluster support disabled"),
         ("CLUSTER SLOTS", "-ERR This instance has cluster support disabled"),
@@ -146,6 +145,8 @@ fn a9_every_command_with_any_number_of_arguments_gets_one_reply() {
                 "watch",
             ]
             .contains(&id.name())
+                // A confirmation for each name.
+                || id.name().ends_with("subscribe")
             {
                 continue;
             }

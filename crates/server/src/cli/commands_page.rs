@@ -62,6 +62,18 @@ const NOTES: &[(&str, &str)] = &[
         "The proxy's own figures. `INFO upstream [section …]` and sections that only the server has are the server's.",
     ),
     ("latency", "The server's, about all that it does."),
+    (
+        "publish",
+        "The number counts every client that listens, over all workers, though the server sees one listener for each worker.",
+    ),
+    (
+        "psubscribe",
+        "As `SUBSCRIBE`. In front of a cluster a pattern that could match keyspace events is subscribed to at every primary.",
+    ),
+    (
+        "pubsub",
+        "The server's, with `NUMSUB` and `SHARDNUMSUB` counting every client as for `PUBLISH`.",
+    ),
     ("quit", "Replies that are owed come first."),
     (
         "reset",
@@ -72,6 +84,16 @@ const NOTES: &[(&str, &str)] = &[
         "The first client to ask for a database waits until a connection has selected it; the server's refusal is given on.",
     ),
     ("slowlog", "The server's. The client address in it is the proxy's."),
+    ("spublish", "As `PUBLISH`."),
+    (
+        "ssubscribe",
+        "As `SUBSCRIBE`, at the owner of the channel's slot, and there again when the slot moves.",
+    ),
+    (
+        "subscribe",
+        "respool listens once per worker for all its clients, and hands on. The confirmation comes when the server has confirmed; a lost \
+         connection or a failover is made good without the client's doing.",
+    ),
     ("swapdb", "Changes the databases for everyone, as without a proxy."),
     ("time", "The server's clock."),
     ("unwatch", "As for a client that watches nothing: `OK`."),
@@ -121,7 +143,7 @@ fn row(page: &mut String, command: &Command, note: &str) {
 /// The class in the words of the page.
 fn words(class: Class, own_connection: bool) -> &'static str {
     match class {
-        Class::Pass => "given on",
+        Class::Pass | Class::Counted => "given on",
         Class::Local => "answered here",
         Class::Leased if own_connection => "own connection",
         Class::Leased => "not yet",
@@ -148,7 +170,7 @@ mod tests {
         for line in [
             "| `GET` | given on |  |",
             "| `MULTI` | own connection |  |",
-            "| `SUBSCRIBE` | not yet |  |",
+            "| `SYNC` | not yet |  |",
             "| `SCRIPT` | given on |  |",
             "| `SCRIPT KILL` | control lane |  |",
             "| `XREAD` | `BLOCK`: own connection |  |",

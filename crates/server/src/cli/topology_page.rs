@@ -32,6 +32,8 @@ tells of, or to any node if it tells of none.
 | all | to every primary; the replies become one as said. If a slot or shard has no primary just now it is an error and nothing is sent |
 | cursor | to one primary after the other, with one cursor over all |
 | any | always to the same primary: that of slot 0, or of the first shard |
+| shared | subscribed to once for all clients of a worker: a channel at the owner that a key of its name would have, a pattern at one node of each cluster or shard (keyspace events: at every primary) |
+| by channel | to the owner of its channel, which is found as that of a key |
 | respool | answered by respool |
 | facade | answered by respool: as by a server that is no cluster, or with `facade.cluster` as by one |
 | …, own connection | over a connection of the client's own, for as long as a transaction or a wait lasts |
@@ -41,7 +43,8 @@ tells of, or to any node if it tells of none.
 | *x*; `BLOCK`: *y* | *y* with the option `BLOCK`, else *x* |
 
 How replies become one: *sum*, *least*, *greatest* of numbers; *all OK*: the first if none is an error; *one OK*: the first that is no
-error; *all 1*, *any 1*: element by element; *joined*: the elements of all; *in order*: each element where its key stands in the
+error; *all 1*, *any 1*: element by element; *joined*: the elements of all; *each once*: the same without
+repetitions; *sum of each*: name by name; *in order*: each element where its key stands in the
 request; *one of them*: one that is not null. An error of one node is the error of the whole (but for *one OK*): nothing is left out
 of a sum or a list.
 
@@ -198,11 +201,13 @@ fn cell(fates: Fates, behind: Behind) -> String {
 fn words(fate: Fate, behind: Behind) -> String {
     let word = match fate {
         Fate::Local => "respool",
+        Fate::Listens => "shared",
         Fate::Facade => "facade",
         Fate::Own => "not yet",
         Fate::Refused => "refused",
         Fate::Whole if behind == Behind::Server => "server",
         Fate::Whole => "primary",
+        Fate::Channel => "by channel",
         Fate::Owner => "by key",
         Fate::OneOwner if behind == Behind::Cluster => "one slot",
         Fate::OneOwner => "one shard",
@@ -225,6 +230,8 @@ fn gathered(how: Gather) -> &'static str {
         Gather::And => "all 1",
         Gather::Or => "any 1",
         Gather::Join => "joined",
+        Gather::Union => "each once",
+        Gather::SumEach => "sum of each",
         Gather::AnyOfSome => "one of them",
         Gather::InOrder => "in order",
     }
@@ -263,7 +270,7 @@ mod tests {
             "| `EVAL` | server | primary | one slot; bare: any | one shard; bare: any |  |",
             "| `CLIENT` … | respool | respool | respool | respool |  |",
             "| `BLPOP` | server, own connection | primary, own connection | one slot, own connection | one shard, own connection |  |",
-            "| `SUBSCRIBE` | not yet | not yet | not yet | not yet |  |",
+            "| `SUBSCRIBE` | shared | shared | shared | shared |  |",
             "| `SCRIPT` `KILL` | server | primary | all: one OK | all: one OK |  |",
         ] {
             assert!(page.lines().any(|found| found == line), "{line}");

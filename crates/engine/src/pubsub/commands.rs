@@ -1,0 +1,270 @@
+//! What clients say: SUBSCRIBE, UNSUBSCRIBE and their kin, and what a client in RESP2 may say while it listens.
+//!
+//! A client is held from its SUBSCRIBE to the confirmation, so its next request sees it done. UNSUBSCRIBE needs nobody's word: it is done when
+//! it is read.
+//!
+//! Not here: how a server is told (`links`).
+//!
+//! Invariant: confirmations go out whatever CLIENT REPLY says, as at a server, since they are no replies.
+
+use super::{Kind, Name, Topic, Wait};
+use crate::client::{Client, Hold};
+use crate::command::ids;
+use crate::engine::Engine;
+use crate::ids::ClientId;
+use crate::limits::SUBSCRIBED_BYTES_MAX;
+use crate::local::{Call, arity_fits};
+use crate::reject;
+use crate::request::Step;
+use crate::route::Known;
+use crate::time::Time;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use resp::{Protocol, encode};
+
+/// Bytes that a client's listening to a topic takes beside the name.
+const LISTENER_BYTES: usize = 64;
+
+/// Which kind of topic a command begins or ends to listen to, and whether it begins.
+pub(crate) fn verb(command: crate::command::CommandId) -> Option<(Kind, bool)> {
+    match command {
+        ids::SUBSCRIBE => Some((Kind::Channel, true)),
+        ids::PSUBSCRIBE => Some((Kind::Pattern, true)),
+        ids::SSUBSCRIBE => Some((Kind::Shard, true)),
+        ids::UNSUBSCRIBE => Some((Kind::Channel, false)),
+        ids::PUNSUBSCRIBE => Some((Kind::Pattern, false)),
+        ids::SUNSUBSCRIBE => Some((Kind::Shard, false)),
+        _ => None,
+    }
+}
+
+impl Engine {
+    /// SUBSCRIBE, PSUBSCRIBE, SSUBSCRIBE.
+    pub(crate) fn subscribe(&mut self, now: Time, call: &Call<'_>, kind: Kind) -> Step {
+        let Some(client) = self.clients.get(call.id) else { return Step::Gone };
+        if client.places.open() > 0 {
+            return Step::Hold(Hold::Drained);
+        }
+        let names: Vec<Name> = call.args[1..].iter().map(|name| Arc::from(*name)).collect();
+        let bytes: usize = names.iter().map(listener_bytes).sum();
+        if self.subscriptions.bytes + bytes > SUBSCRIBED_BYTES_MAX {
+            return self.refuse(call, reject::SUBSCRIPTIONS_MAX);
+        }
+        for name in &names {
+            self.subscriptions.topics[kind as usize]
+                .entry(name.clone())
+                .or_default()
+                .waiting
+                .insert(call.id);
+        }
+        for name in &names {
+            if let Err(step) = self.link_for(now, call, kind, name) {
+                self.give_up_waiting(call.id, kind, &names);
+                return step;
+            }
+        }
+        self.subscriptions.bytes += bytes;
+        let patience_ms = self.patience_ms();
+        let Some(client) = self.clients.get_mut(call.id) else { return Step::Gone };
+        let seq = client.places.reserve(1);
+        client.hold = Hold::Drained;
+        self.stats.requests += 1;
+        let until = now.plus_ms(patience_ms);
+        let wait = Wait { seq, kind, names, until, confirmed: 0 };
+        client.listening.get_or_insert_default().wait = Some(wait);
+        self.subscriptions.waits.push_back((until, call.id));
+        self.look_at_wait(call.id);
+        Step::Done
+    }
+
+    /// UNSUBSCRIBE, PUNSUBSCRIBE, SUNSUBSCRIBE.
+    pub(crate) fn unsubscribe(&mut self, call: &Call<'_>, kind: Kind) -> Step {
+        let Some(client) = self.clients.get(call.id) else { return Step::Gone };
+        let (id, protocol) = (call.id, client.protocol);
+        let names: Vec<Name> = match (&client.listening, call.args) {
+            (Some(listening), [_]) => listening.topics[kind as usize].iter().cloned().collect(),
+            (None, [_]) => Vec::new(),
+            (_, args) => args[1..].iter().map(|name| Arc::from(*name)).collect(),
+        };
+        let mut lines = Vec::new();
+        for name in &names {
+            self.leave(id, kind, name);
+            let count = self.listening_count(id, kind);
+            confirm(&mut lines, protocol, kind.unsubscribed(), Some(name), count);
+        }
+        if names.is_empty() {
+            let count = self.listening_count(id, kind);
+            confirm(&mut lines, protocol, kind.unsubscribed(), None, count);
+        }
+        self.forget_empty_listening(id);
+        self.reply(id, false, |out| out.extend_from_slice(&lines));
+        Step::Done
+    }
+
+    fn listening_count(&self, id: ClientId, kind: Kind) -> usize {
+        let listening = self.clients.get(id).and_then(|client| client.listening.as_ref());
+        listening.map_or(0, |listening| listening.count(kind))
+    }
+
+    /// Whether all that this client waits for is confirmed; then it listens, and goes on.
+    pub(super) fn look_at_wait(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let protocol = client.protocol;
+        let Some(listening) = client.listening.as_mut() else { return };
+        let Some(wait) = listening.wait.as_mut() else { return };
+        let is_held =
+            |name: &Name| self.subscriptions.topic(wait.kind, name).is_some_and(Topic::is_held);
+        while wait.names.get(wait.confirmed).is_some_and(is_held) {
+            wait.confirmed += 1;
+        }
+        if wait.confirmed < wait.names.len() {
+            return;
+        }
+        // One that was confirmed before may have been lost meanwhile.
+        if let Some(lost) = wait.names.iter().position(|name| !is_held(name)) {
+            wait.confirmed = lost;
+            return;
+        }
+        let Some(wait) = listening.wait.take() else { return };
+        let mut lines = Vec::new();
+        for name in &wait.names {
+            if !listening.topics[wait.kind as usize].insert(name.clone()) {
+                self.subscriptions.bytes -= listener_bytes(name);
+            }
+            let count = listening.count(wait.kind);
+            confirm(&mut lines, protocol, wait.kind.subscribed(), Some(name), count);
+        }
+        for name in &wait.names {
+            if let Some(topic) = self.subscriptions.topic_mut(wait.kind, name) {
+                topic.waiting.remove(&id);
+                topic.listeners.insert(id);
+            }
+            self.listeners_changed(wait.kind, name);
+        }
+        self.deliver(id, wait.seq, 1, false, &lines);
+    }
+
+    /// Whether this client waits for a confirmation and should have it by now.
+    pub(super) fn waits_since_before(&self, now: Time, id: ClientId) -> bool {
+        let listening = self.clients.get(id).and_then(|client| client.listening.as_ref());
+        let wait = listening.and_then(|listening| listening.wait.as_ref());
+        wait.is_some_and(|wait| wait.until <= now)
+    }
+
+    /// What this client waits for does not come; it gets the error.
+    pub(super) fn fail_wait(&mut self, id: ClientId, error: &[u8]) {
+        let listening = self.clients.get_mut(id).and_then(|client| client.listening.as_mut());
+        let Some(wait) = listening.and_then(|listening| listening.wait.take()) else { return };
+        self.subscriptions.bytes -= wait.names.iter().map(listener_bytes).sum::<usize>();
+        self.give_up_waiting(id, wait.kind, &wait.names);
+        self.forget_empty_listening(id);
+        self.deliver(id, wait.seq, 1, false, error);
+    }
+
+    fn give_up_waiting(&mut self, id: ClientId, kind: Kind, names: &[Name]) {
+        for name in names {
+            if let Some(topic) = self.subscriptions.topic_mut(kind, name) {
+                topic.waiting.remove(&id);
+            }
+            self.drop_unused(kind, name);
+        }
+    }
+
+    /// The client listens to this no more.
+    fn leave(&mut self, id: ClientId, kind: Kind, name: &Name) {
+        let listening = self.clients.get_mut(id).and_then(|client| client.listening.as_mut());
+        if !listening.is_some_and(|listening| listening.topics[kind as usize].remove(name)) {
+            return;
+        }
+        self.subscriptions.bytes -= listener_bytes(name);
+        if let Some(topic) = self.subscriptions.topic_mut(kind, name) {
+            topic.listeners.remove(&id);
+        }
+        self.listeners_changed(kind, name);
+        self.drop_unused(kind, name);
+    }
+
+    /// The client listens to nothing and waits for nothing any more.
+    pub(crate) fn leave_all(&mut self, id: ClientId) {
+        let listening = self.clients.get_mut(id).and_then(|client| client.listening.take());
+        let Some(mut listening) = listening else { return };
+        if let Some(wait) = listening.wait.take() {
+            self.subscriptions.bytes -= wait.names.iter().map(listener_bytes).sum::<usize>();
+            self.give_up_waiting(id, wait.kind, &wait.names);
+        }
+        for kind in Kind::ALL {
+            for name in core::mem::take(&mut listening.topics[kind as usize]) {
+                self.subscriptions.bytes -= listener_bytes(&name);
+                if let Some(topic) = self.subscriptions.topic_mut(kind, &name) {
+                    topic.listeners.remove(&id);
+                }
+                self.listeners_changed(kind, &name);
+                self.drop_unused(kind, &name);
+            }
+        }
+    }
+
+    fn forget_empty_listening(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.get_mut(id)
+            && client.listening.as_ref().is_some_and(|own| !own.any() && own.wait.is_none())
+        {
+            client.listening = None;
+        }
+    }
+
+    /// What a client in RESP2 says that listens, as a server that looks the command up first (`processCommand`). `None`: it may.
+    pub(crate) fn while_listening(
+        &mut self,
+        id: ClientId,
+        known: &Known,
+        args: &[&[u8]],
+    ) -> Option<Step> {
+        let command = known.id?;
+        let allowed =
+            matches!(command, ids::PING | ids::QUIT | ids::RESET) || verb(command).is_some();
+        if allowed {
+            return None;
+        }
+        self.stats.command(known.id).rejected += 1;
+        self.reply(id, false, |out| match arity_fits(command, args.len()) {
+            true => reject::while_listening(out, command.name()),
+            false => reject::arity(out, command.name()),
+        });
+        Some(Step::Done)
+    }
+}
+
+impl Client {
+    /// Whether it listens to any topic.
+    pub(crate) fn listens(&self) -> bool {
+        self.listening.as_ref().is_some_and(|own| own.any())
+    }
+
+    /// Whether it gets messages in between and can therefore say little: in RESP2 they look like replies.
+    pub(crate) fn listens_in_resp2(&self) -> bool {
+        self.protocol == Protocol::Resp2 && self.listens()
+    }
+
+    /// To how many topics of this kind it listens.
+    pub(crate) fn listens_to(&self, kind: Kind) -> usize {
+        self.listening.as_ref().map_or(0, |listening| listening.len(kind))
+    }
+}
+
+fn listener_bytes(name: &Name) -> usize {
+    name.len() + LISTENER_BYTES
+}
+
+/// One confirmation.
+fn confirm(out: &mut Vec<u8>, protocol: Protocol, word: &[u8], name: Option<&[u8]>, count: usize) {
+    match protocol {
+        Protocol::Resp2 => encode::array(out, 3),
+        Protocol::Resp3 => encode::push(out, 3),
+    }
+    encode::bulk(out, word);
+    match name {
+        Some(name) => encode::bulk(out, name),
+        None => encode::null(out, protocol),
+    }
+    encode::integer(out, count as i64);
+}

@@ -1,0 +1,158 @@
+//! Messages on their way from a server to all clients that listen.
+//!
+//! On a connection for topics nothing but what is about topics comes, so each frame is looked at by its first word: a message, a confirmation, an
+//! answer to our PING. A message is handed on as the bytes it has, but for the first one, which makes it an array or a push.
+//!
+//! A message that is too large for any client's output is not kept: its listeners are closed, as they would be when they do not take it, and the
+//! rest is dropped as it comes.
+//!
+//! Not here: who listens (`commands`).
+//!
+//! Invariant: bytes are consumed up to the end of the last whole frame, or up to what was dropped.
+
+use super::Kind;
+use super::links::is_event;
+use crate::engine::Engine;
+use crate::ids::{ClientId, UpstreamId};
+use crate::reply::{Fault, malformed, unasked};
+use crate::time::Time;
+use crate::upstream::inflight::{OwnCommand, Owner};
+use alloc::string::String;
+use alloc::vec::Vec;
+use resp::{Args, Protocol, Scan};
+
+impl Engine {
+    /// Looks at all whole frames at the begin of `input`; returns the bytes done with.
+    pub(crate) fn listened(
+        &mut self,
+        now: Time,
+        id: UpstreamId,
+        input: &[u8],
+    ) -> Result<usize, Fault> {
+        let mut pos = 0;
+        while pos < input.len() {
+            let Some(upstream) = self.upstreams.get_mut(id).filter(|up| up.is_ready()) else {
+                return Ok(input.len());
+            };
+            let begun = (upstream.scanner.position() - upstream.forwarded) as usize;
+            let rest = input.get(pos + begun..).filter(|rest| !rest.is_empty());
+            let Some(rest) = rest else { return Ok(pos) };
+            match upstream.scanner.scan(rest).map_err(|error| malformed(&error))? {
+                Scan::Complete { consumed, .. } => {
+                    let end = pos + begun + consumed;
+                    if core::mem::take(&mut upstream.forwarded) == 0 {
+                        self.listened_frame(now, id, &input[pos..end])?;
+                    }
+                    pos = end;
+                }
+                Scan::Partial { .. } => return Ok(pos + self.bound_message(id, &input[pos..])),
+            }
+        }
+        Ok(pos)
+    }
+
+    /// A frame that is not whole waits, within the bound of a client's output. Returns the bytes dropped.
+    fn bound_message(&mut self, id: UpstreamId, begun: &[u8]) -> usize {
+        let Some(upstream) = self.upstreams.get_mut(id) else { return 0 };
+        let bound = self.settings.limits.client_out_max_bytes as u64;
+        if upstream.forwarded == 0
+            && upstream.scanner.position() + upstream.scanner.missing() <= bound
+        {
+            return 0;
+        }
+        let scanned = upstream.scanner.position() - upstream.forwarded;
+        let first = upstream.forwarded == 0;
+        upstream.forwarded += scanned;
+        if first && let Some((kind, name, _)) = message_head(begun) {
+            for client in self.listeners(kind, name) {
+                self.evict(client, "a message for it was larger than its output may be");
+            }
+        }
+        scanned as usize
+    }
+
+    fn listened_frame(&mut self, now: Time, id: UpstreamId, frame: &[u8]) -> Result<(), Fault> {
+        if let Some((kind, name, channel)) = message_head(frame) {
+            self.fan_out(id, kind, name, channel, frame);
+            return Ok(());
+        }
+        let owner = self.upstreams.get(id).and_then(|up| up.inflight.front()).map(|run| run.owner);
+        match (frame.first(), owner) {
+            (Some(b'-'), Some(Owner::Own(OwnCommand::Listen))) => {
+                self.listening_refused(now, id, frame);
+                return Ok(());
+            }
+            (Some(b'*'), _) => {}
+            (Some(b'+' | b'-'), Some(Owner::Own(OwnCommand::Ping))) => {
+                return self.listened_pong(id);
+            }
+            _ => return Err(unasked(frame)),
+        }
+        let mut words = Args::new(frame);
+        let word = words.next().unwrap_or_default();
+        if word == b"pong" && owner == Some(Owner::Own(OwnCommand::Ping)) {
+            return self.listened_pong(id);
+        }
+        let name = words.next().unwrap_or_default();
+        for kind in Kind::ALL {
+            if word == kind.subscribed() || word == kind.unsubscribed() {
+                self.listening_word(now, id, word == kind.subscribed(), kind, name);
+                return Ok(());
+            }
+        }
+        Err(String::from("sent a message of an unknown kind"))
+    }
+
+    fn listened_pong(&mut self, id: UpstreamId) -> Result<(), Fault> {
+        if let Some(upstream) = self.upstreams.get_mut(id) {
+            upstream.inflight.answered(1);
+        }
+        Ok(())
+    }
+
+    fn listeners(&self, kind: Kind, name: &[u8]) -> Vec<ClientId> {
+        let topic = self.subscriptions.topic(kind, name);
+        topic.map(|topic| topic.listeners.iter().copied().collect()).unwrap_or_default()
+    }
+
+    /// One message to all that listen. From a node that is not the topic's home only what happened there is taken: the rest comes from home.
+    fn fan_out(&mut self, from: UpstreamId, kind: Kind, name: &[u8], channel: &[u8], frame: &[u8]) {
+        let mut listeners = core::mem::take(&mut self.subscriptions.scratch);
+        listeners.clear();
+        if let Some(topic) = self.subscriptions.topic(kind, name)
+            && let Some(link) = topic.links.iter().find(|link| link.state.upstream() == Some(from))
+            && (link.home || is_event(channel))
+        {
+            listeners.extend(&topic.listeners);
+        }
+        for id in &listeners {
+            let Some(client) = self.clients.get(*id) else { continue };
+            let sign = if client.protocol == Protocol::Resp3 { b'>' } else { b'*' };
+            self.push(*id, |out| {
+                out.push(sign);
+                out.extend_from_slice(&frame[1..]);
+            });
+        }
+        self.stats.messages += listeners.len() as u64;
+        self.subscriptions.scratch = listeners;
+    }
+}
+
+/// The topic and the channel of a message, which may not be whole; `None`: it is none.
+fn message_head(frame: &[u8]) -> Option<(Kind, &[u8], &[u8])> {
+    if frame.first() != Some(&b'*') {
+        return None;
+    }
+    let mut words = Args::new(frame);
+    let kind = match words.next()? {
+        b"message" => Kind::Channel,
+        b"pmessage" => Kind::Pattern,
+        b"smessage" => Kind::Shard,
+        _ => return None,
+    };
+    let name = words.next()?;
+    match kind {
+        Kind::Pattern => Some((kind, name, words.next()?)),
+        Kind::Channel | Kind::Shard => Some((kind, name, name)),
+    }
+}

@@ -1,0 +1,387 @@
+//! The servers' side of topics: where each is subscribed to, and how that is kept true.
+//!
+//! ```text
+//!   Wanted ── the connection is ready ──▶ Asked ── confirmed ──▶ Held
+//!     ▲ └ lost, refused for now, the slot moved ◀──┴──────────────┘
+//! ```
+//! A channel belongs to the server that its name hashes to, as a key does, and PUBLISH goes there too: so the number that PUBLISH answers counts
+//! everybody who listens through the proxy, and the work is spread. (A cluster passes every message on to all its nodes, so
+//! clients that publish elsewhere are heard as well.) A pattern is subscribed to at one node of each deployment. Keyspace events are told
+//! by the node that has the key and by no other, so whatever could match one is subscribed to at every primary.
+//!
+//! Nothing here waits for a server that moved a slot to say so twice: a `sunsubscribe` that nobody asked for and a MOVED both lead to a new look.
+//!
+//! Not here: who listens (`commands`), messages (`fanout`).
+//!
+//! Invariant: a link that is `Asked` or `Held` names a connection that was told so and has not been lost since.
+
+use super::{Asked, Kind, Link, LinkState, Name, Topic, glob};
+use crate::connect::Availability;
+use crate::engine::Engine;
+use crate::ids::{ClientId, NodeId, UpstreamId};
+use crate::limits::{RELINK_MS, RELINK_REFUSED_MS, SENT_ON_AT_ONCE};
+use crate::local::Call;
+use crate::redirect::{moved_to, sends_on};
+use crate::reject;
+use crate::request::Step;
+use crate::time::Time;
+use crate::upstream::inflight::OwnCommand;
+use crate::upstream::{Lane, Role, UpstreamKey};
+use alloc::vec::Vec;
+
+/// Channels on which a server tells what happens to its own keys (`notifyKeyspaceEvent` in Redis' notify.c).
+const EVENTS: [&[u8]; 2] = [b"__keyspace@", b"__keyevent@"];
+
+/// Whether this channel tells of one server's own keys.
+pub(super) fn is_event(channel: &[u8]) -> bool {
+    EVENTS.iter().any(|begin| channel.starts_with(begin))
+}
+
+impl Engine {
+    /// Sees to it that a topic is subscribed to where it belongs, for a client that asks for it.
+    pub(super) fn link_for(
+        &mut self,
+        now: Time,
+        call: &Call<'_>,
+        kind: Kind,
+        name: &Name,
+    ) -> Result<(), Step> {
+        let known =
+            self.subscriptions.topic(kind, name).is_some_and(|topic| !topic.links.is_empty());
+        if !known {
+            let links = match self.belongs(kind, name) {
+                Ok(links) => links,
+                Err(pool) => return Err(self.unserved_step(now, call.id, pool, false)),
+            };
+            if let Some(topic) = self.subscriptions.topic_mut(kind, name) {
+                topic.links = links;
+            }
+        }
+        let Err((node, error)) = self.ask_links(now, kind, name) else { return Ok(()) };
+        if !self.is_one()
+            && let Some(hold) = self.hold_for_failover(now, node)
+        {
+            return Err(Step::Hold(hold));
+        }
+        self.stats.command(Some(call.command)).rejected += 1;
+        self.reply(call.id, false, |out| out.extend_from_slice(&error));
+        Err(Step::Done)
+    }
+
+    /// Where a topic belongs. `Err`: this pool has nobody for it just now.
+    fn belongs(&self, kind: Kind, name: &[u8]) -> Result<Vec<Link>, u16> {
+        let link = |node, home| Link { node, home, ends: false, state: LinkState::Wanted };
+        let mut links = Vec::with_capacity(1);
+        match kind {
+            Kind::Channel | Kind::Shard => {
+                let place = self.router.channel_place(name);
+                links.push(link(self.router.node(place).ok_or(place.pool)?, true));
+            }
+            Kind::Pattern => {
+                for pool in 0..self.router.pools.len() as u16 {
+                    links.push(link(self.router.any_node_of(pool).ok_or(pool)?, true));
+                }
+            }
+        }
+        let tells_events = match kind {
+            Kind::Channel => is_event(name),
+            Kind::Pattern => EVENTS.iter().any(|begin| glob::may_begin_with(name, begin)),
+            Kind::Shard => false,
+        };
+        if tells_events && !self.is_one() {
+            for node in self.router.primaries() {
+                if links.iter().all(|other| other.node != node) {
+                    links.push(link(node, false));
+                }
+            }
+        }
+        Ok(links)
+    }
+
+    /// Whether this topic is subscribed to at this node by every worker that listens to it; the tables of all are alike.
+    pub(super) fn belongs_at(&self, kind: Kind, name: &[u8], node: NodeId) -> bool {
+        self.belongs(kind, name).is_ok_and(|links| links.iter().any(|link| link.node == node))
+    }
+
+    /// At how many nodes it is subscribed to.
+    pub(super) fn places_of(&self, kind: Kind, name: &[u8]) -> usize {
+        self.belongs(kind, name).map_or(1, |links| links.len())
+    }
+
+    /// Asks for those links of a topic that are not asked for, as far as their connections are ready. `Err`: a node is known to be down.
+    fn ask_links(&mut self, now: Time, kind: Kind, name: &Name) -> Result<(), (NodeId, Vec<u8>)> {
+        let Some(topic) = self.subscriptions.topic(kind, name) else { return Ok(()) };
+        let wanted = topic.links.iter().filter(|link| link.state == LinkState::Wanted);
+        let nodes: Vec<NodeId> = wanted.map(|link| link.node).collect();
+        let mut down = Ok(());
+        for node in nodes {
+            match self.listening_upstream(now, node) {
+                Ok(Some(upstream)) => self.ask_link(now, upstream, kind, name),
+                Ok(None) => {}
+                Err(error) => down = Err((node, error)),
+            }
+        }
+        down
+    }
+
+    /// The connection to a node for its topics. `None`: it is not ready yet; when it is, all that is wanted there is asked for.
+    fn listening_upstream(
+        &mut self,
+        now: Time,
+        node: NodeId,
+    ) -> Result<Option<UpstreamId>, Vec<u8>> {
+        let key = UpstreamKey { node, resp3: false, db: 0, lane: Lane::Messages, conn: 0 };
+        let listed = self.by_key.get(&key).copied();
+        let Some(id) = listed.or_else(|| self.new_upstream(key, Role::Shared)) else {
+            return Err(self.too_many_upstreams());
+        };
+        match self.availability(now, id) {
+            Availability::Down(error) => Err(error),
+            Availability::Ready(_) | Availability::Wait(_) => {
+                Ok(self.upstreams.get(id).is_some_and(|up| up.is_ready()).then_some(id))
+            }
+        }
+    }
+
+    fn ask_link(&mut self, now: Time, id: UpstreamId, kind: Kind, name: &Name) {
+        let Some(node) = self.upstreams.get(id).map(|up| up.key.node) else { return };
+        let Some(topic) = self.subscriptions.topic_mut(kind, name) else { return };
+        for link in topic.links.iter_mut().filter(|link| link.node == node) {
+            link.state = LinkState::Asked(id);
+        }
+        self.say_listening(now, id, Asked { on: true, kind, name: name.clone() });
+    }
+
+    fn say_listening(&mut self, now: Time, id: UpstreamId, asked: Asked) {
+        let [on, off] = asked.kind.words();
+        let verb = if asked.on { on } else { off };
+        self.say_own(now, id, OwnCommand::Listen, &[verb, &asked.name]);
+        self.subscriptions.asked.entry(id).or_default().push_back(asked);
+    }
+
+    /// A topic that nobody listens to or waits for goes.
+    pub(super) fn drop_unused(&mut self, kind: Kind, name: &Name) {
+        let unused = |topic: &Topic| topic.listeners.is_empty() && topic.waiting.is_empty();
+        if !self.subscriptions.topic(kind, name).is_some_and(unused) {
+            return;
+        }
+        let topic = self.subscriptions.topics[kind as usize].remove(name).unwrap_or_default();
+        topic.links.iter().for_each(|link| self.end_link(link, kind, name));
+    }
+
+    fn end_link(&mut self, link: &Link, kind: Kind, name: &Name) {
+        let upstream =
+            link.state.upstream().and_then(|id| self.upstreams.get(id).map(|up| (id, up)));
+        if let Some((id, upstream)) = upstream.filter(|(_, up)| up.is_ready()) {
+            let now = upstream.progress_at;
+            self.say_listening(now, id, Asked { on: false, kind, name: name.clone() });
+        }
+    }
+
+    /// A connection for topics is ready: it is told all of them that belong there.
+    pub(crate) fn listening_ready(&mut self, now: Time, id: UpstreamId) {
+        let Some(node) = self.upstreams.get(id).map(|up| up.key.node) else { return };
+        let wanted: Vec<(Kind, Name)> = self
+            .subscriptions
+            .each_link()
+            .filter(|(_, _, link)| link.node == node && link.state == LinkState::Wanted)
+            .map(|(kind, name, _)| (kind, name.clone()))
+            .collect();
+        for (kind, name) in wanted {
+            self.ask_link(now, id, kind, &name);
+        }
+    }
+
+    /// A connection for topics is gone. What it held is to be asked for again, there or elsewhere.
+    pub(crate) fn listening_lost(&mut self, id: UpstreamId) {
+        self.subscriptions.asked.remove(&id);
+        for topic in self.subscriptions.topics.iter_mut().flat_map(|topics| topics.values_mut()) {
+            let lost = |link: &Link| link.state.upstream() == Some(id);
+            topic.links.retain(|link| !(lost(link) && link.ends));
+            topic
+                .links
+                .iter_mut()
+                .filter(|link| lost(link))
+                .for_each(|link| link.state = LinkState::Wanted);
+        }
+        // Whoever finds the connection gone may not know the time.
+        if !self.subscriptions.is_empty() {
+            self.subscriptions.relink_by(Time::default());
+        }
+    }
+
+    /// A node could not be connected to: whoever waits for a topic there gets the error. Those that listen already wait on.
+    pub(crate) fn listening_failed(&mut self, now: Time, node: NodeId, error: &[u8]) {
+        let mut waiting: Vec<ClientId> = Vec::new();
+        let topics = self.subscriptions.topics.iter().flat_map(|topics| topics.values());
+        for topic in topics.filter(|topic| topic.links.iter().any(|link| link.node == node)) {
+            waiting.extend(&topic.waiting);
+        }
+        if !self.subscriptions.is_empty() {
+            self.subscriptions.relink_by(now.plus_ms(RELINK_REFUSED_MS));
+        }
+        for client in waiting {
+            self.fail_wait(client, error);
+        }
+    }
+
+    /// Whether any topic belongs to this connection.
+    pub(crate) fn is_listened_to(&self, id: UpstreamId) -> bool {
+        let topics = self.subscriptions.topics.iter().flat_map(|topics| topics.values());
+        let mut links = topics.flat_map(|topic| &topic.links);
+        links.any(|link| link.state.upstream() == Some(id))
+    }
+
+    /// The server's word on what we asked last, or one that nobody asked for: then the slot of a shard channel moved.
+    pub(super) fn listening_word(
+        &mut self,
+        now: Time,
+        id: UpstreamId,
+        on: bool,
+        kind: Kind,
+        name: &[u8],
+    ) {
+        let fits = |asked: &Asked| asked.on == on && asked.kind == kind && *asked.name == *name;
+        if self.subscriptions.asked.get(&id).and_then(|list| list.front()).is_some_and(fits) {
+            self.pop_asked(id);
+        } else if on {
+            return;
+        }
+        let Some(topic) = self.subscriptions.topic_mut(kind, name) else { return };
+        let over = |link: &Link| link.state.upstream() == Some(id);
+        if on {
+            topic.tries = 0;
+            topic
+                .links
+                .iter_mut()
+                .filter(|link| over(link))
+                .for_each(|link| link.state = LinkState::Held(id));
+            return self.topic_confirmed(kind, name);
+        }
+        topic.links.retain(|link| !(over(link) && link.ends));
+        // The answer to our own UNSUBSCRIBE can be followed by a new SUBSCRIBE that is still under way.
+        let held = |link: &&mut Link| link.state == LinkState::Held(id);
+        topic.links.iter_mut().filter(held).for_each(|link| link.state = LinkState::Wanted);
+        self.subscriptions.relink_by(now);
+    }
+
+    /// One more server confirmed a topic: if that was the last one, those that wait for it look, and where it belonged before it goes.
+    fn topic_confirmed(&mut self, kind: Kind, name: &[u8]) {
+        let Some((name, topic)) = self.subscriptions.topics[kind as usize].get_key_value(name)
+        else {
+            return;
+        };
+        if !topic.is_held() {
+            return;
+        }
+        let name = name.clone();
+        let ended: Vec<Link> = topic.links.iter().copied().filter(|link| link.ends).collect();
+        let waiting: Vec<ClientId> = topic.waiting.iter().copied().collect();
+        if let Some(topic) = self.subscriptions.topic_mut(kind, &name) {
+            topic.links.retain(|link| !link.ends);
+        }
+        ended.iter().for_each(|link| self.end_link(link, kind, &name));
+        waiting.into_iter().for_each(|client| self.look_at_wait(client));
+    }
+
+    fn pop_asked(&mut self, id: UpstreamId) -> Option<Asked> {
+        let upstream = self.upstreams.get_mut(id)?;
+        upstream.inflight.answered(1);
+        self.subscriptions.asked.get_mut(&id)?.pop_front()
+    }
+
+    /// The server refused what we asked last.
+    pub(super) fn listening_refused(&mut self, now: Time, id: UpstreamId, error: &[u8]) {
+        let Some(asked) = self.pop_asked(id) else { return };
+        let Some(node) = self.upstreams.get(id).map(|up| up.key.node) else { return };
+        let Some(topic) =
+            self.subscriptions.topic_mut(asked.kind, &asked.name).filter(|_| asked.on)
+        else {
+            return;
+        };
+        for link in topic.links.iter_mut().filter(|link| link.state == LinkState::Asked(id)) {
+            link.state = LinkState::Wanted;
+        }
+        topic.tries = topic.tries.saturating_add(1);
+        let at_once = topic.tries <= SENT_ON_AT_ONCE;
+        if sends_on(error) {
+            let moved = self.take_moved(node, error);
+            let wait_ms = if moved && at_once { 0 } else { RELINK_MS };
+            return self.subscriptions.relink_by(now.plus_ms(wait_ms));
+        }
+        let waiting: Vec<ClientId> = topic.waiting.iter().copied().collect();
+        self.subscriptions.relink_by(now.plus_ms(RELINK_REFUSED_MS));
+        for client in waiting {
+            self.fail_wait(client, error);
+        }
+    }
+
+    /// Takes a MOVED in; whether it was one.
+    fn take_moved(&mut self, from: NodeId, error: &[u8]) -> bool {
+        let Some(pool) = self.nodes.get(from).map(|node| node.pool) else { return false };
+        self.want_topology(pool);
+        let Some((slot, address)) = moved_to(error, &self.host_of(from)) else { return false };
+        let owner = self.told_node(pool, &address);
+        self.patch_slot(pool, slot, owner);
+        true
+    }
+
+    /// When topics are to be looked at, or the first client has waited long enough.
+    pub(crate) fn subscriptions_at(&self) -> Option<Time> {
+        let waits = self.subscriptions.waits.front().map(|(until, _)| *until);
+        self.subscriptions.relink_at.into_iter().chain(waits).min()
+    }
+
+    /// Does what is due.
+    pub(crate) fn run_subscriptions(&mut self, now: Time) {
+        if self.subscriptions.route_epoch != self.route_epoch {
+            self.subscriptions.route_epoch = self.route_epoch;
+            if !self.subscriptions.is_empty() {
+                self.subscriptions.relink_by(now.plus_ms(RELINK_MS));
+            }
+        }
+        if self.subscriptions.relink_at.is_some_and(|at| at <= now) {
+            self.subscriptions.relink_at = None;
+            for (kind, name) in self.subscriptions.names() {
+                self.relink(now, kind, &name);
+            }
+        }
+        while let Some((until, id)) = self.subscriptions.waits.front().copied()
+            && until <= now
+        {
+            self.subscriptions.waits.pop_front();
+            if self.waits_since_before(now, id) {
+                let error = reject::not_confirmed(self.patience_ms());
+                self.fail_wait(id, &error);
+            }
+        }
+        self.tell_listeners();
+    }
+
+    /// A topic goes to where it belongs now.
+    fn relink(&mut self, now: Time, kind: Kind, name: &Name) {
+        let mut links = match self.belongs(kind, name) {
+            Ok(links) => links,
+            Err(pool) => {
+                self.want_topology(pool);
+                return self.subscriptions.relink_by(now.plus_ms(RELINK_REFUSED_MS));
+            }
+        };
+        let Some(topic) = self.subscriptions.topic_mut(kind, name) else { return };
+        for link in &mut links {
+            let before = topic.links.iter().find(|before| before.node == link.node);
+            link.state = before.map_or(LinkState::Wanted, |before| before.state);
+        }
+        // Where it was until now it stays until the new place has confirmed it, so that nothing is missed in between.
+        let is_old = |link: &Link| links.iter().all(|other| other.node != link.node);
+        let held = |link: &Link| matches!(link.state, LinkState::Held(_));
+        let (stay, go): (Vec<Link>, Vec<Link>) =
+            topic.links.iter().copied().filter(is_old).partition(held);
+        links.extend(stay.into_iter().map(|link| Link { ends: true, ..link }));
+        topic.links = links;
+        go.iter().for_each(|link| self.end_link(link, kind, name));
+        // A node that is down is connected to again in time, and asked then.
+        let _ = self.ask_links(now, kind, name);
+        self.topic_confirmed(kind, name);
+    }
+}

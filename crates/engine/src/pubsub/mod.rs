@@ -1,0 +1,224 @@
+//! Subscriptions: many clients listen, a server sees one listener per worker.
+//!
+//! ```text
+//!   client a ─ SUBSCRIBE news ─┐                      ┌─ SUBSCRIBE news ─▶ server   (once, for the first of them)
+//!   client b ─ SUBSCRIBE news ─┴─▶ topic "news" ──────┤
+//!   client a ◀─ message ─┬────────  listeners  ◀──────┴─ message ◀──────── server   (once)
+//!   client b ◀─ message ─┘
+//! ```
+//! A *topic* is a channel, a pattern or a shard channel that somebody listens to. Each worker has one connection per server for all of them,
+//! on a lane of its own and in RESP2, where a message is the same bytes as a RESP3 push but for the first one.
+//!
+//! A client gets the confirmation when the server has confirmed to us, so what is published afterwards reaches it. From then on a lost
+//! connection, a failover or a slot that moves is made good here: the topic is subscribed to again, wherever it belongs now. What is published
+//! in between is lost, as it is for a client that connects again itself.
+//!
+//! Files: `commands` what clients say, `links` the servers' side, `fanout` messages on their way to clients, `count` how many listen, `glob`
+//! patterns.
+//!
+//! Not here: PUBLISH on its way to a server (`request`, `scatter`).
+//!
+//! Invariant: a client stands among a topic's listeners exactly if the topic stands in its own list; a topic that nobody listens to or waits
+//! for is gone.
+
+mod commands;
+mod count;
+mod fanout;
+pub(crate) mod glob;
+mod links;
+
+pub(crate) use commands::verb;
+pub(crate) use count::Listeners;
+
+use crate::ids::{ClientId, NodeId, UpstreamId};
+use crate::time::Time;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+/// Name of a topic, held once however many listen.
+pub(crate) type Name = Arc<[u8]>;
+
+/// What kind of topic; each has its own names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// SUBSCRIBE.
+    Channel,
+    /// PSUBSCRIBE.
+    Pattern,
+    /// SSUBSCRIBE: at the owner of its slot.
+    Shard,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 3] = [Self::Channel, Self::Pattern, Self::Shard];
+
+    /// The words of commands and replies, begin and end of listening.
+    fn words(self) -> [&'static [u8]; 2] {
+        match self {
+            Self::Channel => [b"subscribe", b"unsubscribe"],
+            Self::Pattern => [b"psubscribe", b"punsubscribe"],
+            Self::Shard => [b"ssubscribe", b"sunsubscribe"],
+        }
+    }
+
+    fn subscribed(self) -> &'static [u8] {
+        self.words()[0]
+    }
+
+    fn unsubscribed(self) -> &'static [u8] {
+        self.words()[1]
+    }
+}
+
+/// All topics of one worker.
+#[derive(Debug, Default)]
+pub(crate) struct Subscriptions {
+    topics: [BTreeMap<Name, Topic>; 3],
+    /// What each connection was asked and has not confirmed, in that order.
+    asked: BTreeMap<UpstreamId, VecDeque<Asked>>,
+    /// Clients that wait for a confirmation and until when, in the order of the times. Of those that were served the entry stays till then.
+    waits: VecDeque<(Time, ClientId)>,
+    /// When all topics are looked at again: somewhere one may not be where it belongs.
+    relink_at: Option<Time>,
+    /// The owners of slots by which they were last looked at.
+    route_epoch: u32,
+    /// Bytes of names, for each client that listens.
+    bytes: usize,
+    /// How many listen at the other workers, as far as they told.
+    elsewhere: BTreeMap<(Kind, Name), BTreeMap<u32, u32>>,
+    /// What the others know of ours.
+    told: BTreeMap<(Kind, Name), u32>,
+    /// Topics whose number of listeners changed since the others were told.
+    changed: BTreeSet<(Kind, Name)>,
+    /// For lists of listeners.
+    scratch: Vec<ClientId>,
+}
+
+/// One topic.
+#[derive(Debug, Default)]
+struct Topic {
+    listeners: BTreeSet<ClientId>,
+    /// Clients whose SUBSCRIBE waits for it.
+    waiting: BTreeSet<ClientId>,
+    /// Where it is subscribed to.
+    links: Vec<Link>,
+    /// How often it was sent on since it was last confirmed.
+    tries: u8,
+}
+
+/// A topic at one server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Link {
+    node: NodeId,
+    /// Every message of the topic comes from here; others only add what happens at themselves (keyspace events of a cluster).
+    home: bool,
+    /// The topic belongs elsewhere now; kept until that is confirmed.
+    ends: bool,
+    state: LinkState,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LinkState {
+    /// Not asked for: the connection is not ready.
+    Wanted,
+    /// Asked for over this connection.
+    Asked(UpstreamId),
+    /// Confirmed.
+    Held(UpstreamId),
+}
+
+impl LinkState {
+    fn upstream(self) -> Option<UpstreamId> {
+        match self {
+            Self::Wanted => None,
+            Self::Asked(upstream) | Self::Held(upstream) => Some(upstream),
+        }
+    }
+}
+
+/// One SUBSCRIBE or UNSUBSCRIBE that a server has not answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Asked {
+    on: bool,
+    kind: Kind,
+    name: Name,
+}
+
+/// What one client listens to.
+#[derive(Debug, Default)]
+pub struct Listening {
+    topics: [BTreeSet<Name>; 3],
+    wait: Option<Wait>,
+}
+
+/// A SUBSCRIBE whose topics are not all confirmed. The client is held meanwhile.
+#[derive(Debug)]
+struct Wait {
+    seq: u32,
+    kind: Kind,
+    names: Vec<Name>,
+    until: Time,
+    /// Of so many from the first on it is known that they were confirmed.
+    confirmed: usize,
+}
+
+impl Listening {
+    /// Whether the client listens to anything.
+    pub(crate) fn any(&self) -> bool {
+        self.topics.iter().any(|names| !names.is_empty())
+    }
+
+    /// How many topics of this kind.
+    pub(crate) fn len(&self, kind: Kind) -> usize {
+        self.topics[kind as usize].len()
+    }
+
+    /// The number in a confirmation: channels and patterns are counted together, shard channels apart (`clientSubscriptionsCount`).
+    fn count(&self, kind: Kind) -> usize {
+        match kind {
+            Kind::Channel | Kind::Pattern => self.len(Kind::Channel) + self.len(Kind::Pattern),
+            Kind::Shard => self.len(Kind::Shard),
+        }
+    }
+}
+
+impl Subscriptions {
+    fn topic(&self, kind: Kind, name: &[u8]) -> Option<&Topic> {
+        self.topics[kind as usize].get(name)
+    }
+
+    fn topic_mut(&mut self, kind: Kind, name: &[u8]) -> Option<&mut Topic> {
+        self.topics[kind as usize].get_mut(name)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.topics.iter().all(BTreeMap::is_empty)
+    }
+
+    fn each_link(&mut self) -> impl Iterator<Item = (Kind, &Name, &mut Link)> {
+        Kind::ALL.into_iter().zip(&mut self.topics).flat_map(|(kind, topics)| {
+            topics.iter_mut().flat_map(move |(name, topic)| {
+                topic.links.iter_mut().map(move |link| (kind, name, link))
+            })
+        })
+    }
+
+    fn names(&self) -> Vec<(Kind, Name)> {
+        let of_kind =
+            |kind: Kind| self.topics[kind as usize].keys().map(move |name| (kind, name.clone()));
+        Kind::ALL.into_iter().flat_map(of_kind).collect()
+    }
+
+    /// All topics are to be looked at, at the latest then.
+    fn relink_by(&mut self, at: Time) {
+        self.relink_at = Some(self.relink_at.map_or(at, |before| before.min(at)));
+    }
+}
+
+impl Topic {
+    fn is_held(&self) -> bool {
+        let mut links = self.links.iter().filter(|link| !link.ends).peekable();
+        links.peek().is_some() && links.all(|link| matches!(link.state, LinkState::Held(_)))
+    }
+}

@@ -1,0 +1,409 @@
+//! Subscriptions: many clients listen, the server sees one listener.
+
+use crate::words::Story;
+use crate::words::cluster::{list, lost, moved};
+
+/// What confirms: `subscribe news 1`.
+fn confirms(words: &str) -> String {
+    let mut words = words.split(' ');
+    let (verb, name, count) = (words.next(), words.next(), words.next());
+    let text = |word: Option<&str>| match word {
+        Some("nil") => String::from("nil"),
+        word => format!("\"{}\"", word.unwrap()),
+    };
+    list([&*text(verb), &*text(name), &*format!(":{}", count.unwrap())])
+}
+
+/// `message news hello`.
+fn message(words: &str) -> String {
+    let words: Vec<String> = words.split(' ').map(|word| format!("\"{word}\"")).collect();
+    list(words.iter().map(|word| &**word).collect::<Vec<&str>>())
+}
+
+fn push(frame: &str) -> String {
+    frame.replacen('*', ">", 1)
+}
+
+/// A client listens to a channel over connection `conn`.
+fn listens(story: &mut Story, client: &str, channel: &str, conn: usize) {
+    story.client(client).says(&*format!("SUBSCRIBE {channel}"));
+    story
+        .conn(conn)
+        .gets(&*format!("subscribe {channel}"))
+        .answers(&*confirms(&format!("subscribe {channel} 1")));
+    story.client(client).gets(&*confirms(&format!("subscribe {channel} 1")));
+}
+
+#[test]
+fn the_first_who_listens_asks_the_server_and_the_others_join() {
+    let mut story = Story::new();
+    story.client("a").says("SUBSCRIBE news");
+    story.conn(1).gets("subscribe news");
+    story.client("a").gets_nothing();
+    story.conn(1).answers(&*confirms("subscribe news 1"));
+    story.client("a").gets(&*confirms("subscribe news 1"));
+    for name in ["b", "c"] {
+        story.client(name).says("SUBSCRIBE news").gets(&*confirms("subscribe news 1"));
+    }
+    story.conn(1).gets_nothing().answers(&*message("message news hello"));
+    for name in ["a", "b", "c"] {
+        story.client(name).gets(&*message("message news hello"));
+    }
+    assert_eq!(story.connects_made(), 1);
+}
+
+#[test]
+fn the_last_who_leaves_ends_it() {
+    let mut story = Story::new();
+    listens(&mut story, "a", "news", 1);
+    story.client("b").says("SUBSCRIBE news").gets(&*confirms("subscribe news 1"));
+    story.client("a").says("UNSUBSCRIBE news").gets(&*confirms("unsubscribe news 0"));
+    story.conn(1).gets_nothing();
+    story.client("b").dies();
+    story.conn(1).gets("unsubscribe news").answers(&*confirms("unsubscribe news 0"));
+    // A message that was under way is nobody's.
+    story.conn(1).answers(&*message("message news late")).gets_nothing();
+    story.client("a").gets_nothing();
+}
+
+#[test]
+fn counts_are_those_of_the_client() {
+    let mut story = Story::new();
+    story.client("a").says("SUBSCRIBE x y x");
+    story.conn(1).gets(["subscribe x", "subscribe y"]);
+    story.conn(1).answers([&*confirms("subscribe x 1"), &*confirms("subscribe y 2")]);
+    story.client("a").gets(
+        ["subscribe x 1", "subscribe y 2", "subscribe x 2"]
+            .map(|w| confirms(w))
+            .each_ref()
+            .map(|w| &**w),
+    );
+    story.client("a").says("PSUBSCRIBE p*");
+    story.conn(1).gets("psubscribe p*").answers(&*confirms("psubscribe p* 3"));
+    story.client("a").gets(&*confirms("psubscribe p* 3"));
+    story.client("a").says("SSUBSCRIBE s");
+    story.conn(1).gets("ssubscribe s").answers(&*confirms("ssubscribe s 1"));
+    story.client("a").gets(&*confirms("ssubscribe s 1"));
+    story
+        .client("a")
+        .says("UNSUBSCRIBE")
+        .gets([&*confirms("unsubscribe x 2"), &*confirms("unsubscribe y 1")]);
+    story.client("a").says("UNSUBSCRIBE").gets(&*confirms("unsubscribe nil 1"));
+    story.client("a").says("UNSUBSCRIBE other").gets(&*confirms("unsubscribe other 1"));
+    story.client("a").says(["PUNSUBSCRIBE", "SUNSUBSCRIBE", "SUNSUBSCRIBE"]).gets([
+        &*confirms("punsubscribe p* 0"),
+        &*confirms("sunsubscribe s 0"),
+        &*confirms("sunsubscribe nil 0"),
+    ]);
+    story.conn(1).gets(["unsubscribe x", "unsubscribe y", "punsubscribe p*", "sunsubscribe s"]);
+}
+
+#[test]
+fn a_resp3_client_gets_pushes_and_goes_on_with_its_requests() {
+    let mut story = Story::new();
+    story.client("a").says("HELLO 3").takes();
+    story.client("a").says("SUBSCRIBE news");
+    story.conn(2).gets("subscribe news").answers(&*confirms("subscribe news 1"));
+    story.client("a").gets(&*push(&confirms("subscribe news 1")));
+    story.client("a").says("GET k");
+    story.conn(1).gets("GET k");
+    story.conn(2).answers(&*message("message news hello"));
+    story.client("a").gets(&*push(&message("message news hello")));
+    story.conn(1).answers("\"v\"");
+    story.client("a").gets("\"v\"");
+}
+
+#[test]
+fn a_message_never_stands_inside_a_reply() {
+    let mut story = Story::new();
+    story.client("a").says("HELLO 3").takes();
+    story.client("a").says("SUBSCRIBE news");
+    story.conn(2).gets("subscribe news").answers(&*confirms("subscribe news 1"));
+    story.client("a").takes();
+    story.client("a").says("GET big");
+    let half = "x".repeat(100_000);
+    story.conn(1).gets("GET big").sends(format!("$200000\r\n{half}").as_bytes());
+    story.conn(2).answers(&*message("message news hello"));
+    assert_eq!(story.client("a").takes().len(), 100_009);
+    story.conn(1).sends(format!("{half}\r\n").as_bytes());
+    let rest = story.client("a").takes_text();
+    assert_eq!(rest, format!("{half}\r\n{}", push(&message("message news hello"))));
+}
+
+#[test]
+fn while_it_listens_a_resp2_client_can_say_little() {
+    let mut story = Story::new();
+    listens(&mut story, "a", "news", 1);
+    story.client("a").says(["GET k", "NOSUCH", "GET", "PING", "PING x"]);
+    let may_not =
+        "only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context";
+    story.conn(2).gets("NOSUCH").answers("-ERR unknown");
+    story.client("a").gets([
+        &*format!("-ERR Can't execute 'get': {may_not}"),
+        "-ERR unknown",
+        "-ERR wrong number of arguments for 'get' command",
+        &*list(["\"pong\"", "\"\""]),
+        &*list(["\"pong\"", "\"x\""]),
+    ]);
+    story.client("a").says("RESET").gets("+RESET");
+    story.conn(1).gets("unsubscribe news");
+    story
+        .client("a")
+        .says(["PING", "UNSUBSCRIBE"])
+        .gets(["+PONG", &*confirms("unsubscribe nil 0")]);
+}
+
+#[test]
+fn what_came_before_is_answered_first_and_what_comes_behind_waits() {
+    let mut story = Story::new();
+    story.client("a").says(["GET k", "SUBSCRIBE news", "PING"]);
+    story.conn(1).gets("GET k").gets_nothing();
+    assert_eq!(story.connects_made(), 1);
+    story.conn(1).answers("\"v\"");
+    story.conn(2).gets("subscribe news");
+    story.client("a").gets("\"v\"");
+    story.conn(2).answers(&*confirms("subscribe news 1"));
+    story.client("a").gets([&*confirms("subscribe news 1"), &*list(["\"pong\"", "\"\""])]);
+}
+
+#[test]
+fn a_pattern_and_its_channel_are_two_messages() {
+    let mut story = Story::new();
+    listens(&mut story, "a", "news", 1);
+    story.client("a").says("PSUBSCRIBE n*");
+    story.conn(1).gets("psubscribe n*").answers(&*confirms("psubscribe n* 2"));
+    story.client("a").gets(&*confirms("psubscribe n* 2"));
+    let both = [message("message news x"), message("pmessage n* news x")];
+    story.conn(1).answers(both.each_ref().map(|w| &**w));
+    story.client("a").gets(both.each_ref().map(|w| &**w));
+}
+
+#[test]
+fn a_lost_connection_is_made_again_and_nobody_sees_it() {
+    let mut story = Story::new();
+    listens(&mut story, "a", "news", 1);
+    story.client("b").says("SUBSCRIBE news").takes();
+    story.after_ms(2_000);
+    story.conn(1).dies("Connection reset by peer");
+    story.turn();
+    story.conn(2).gets("subscribe news").answers(&*confirms("subscribe news 1"));
+    story.conn(2).answers(&*message("message news again"));
+    for name in ["a", "b"] {
+        story.client(name).gets(&*message("message news again"));
+    }
+}
+
+#[test]
+fn a_server_that_is_down_is_told_and_one_that_comes_back_is_asked_again() {
+    let mut story = Story::new().by_hand();
+    story.client("a").says("SUBSCRIBE news");
+    story.connect_fails("connect: Connection refused");
+    let text = story.client("a").takes_text();
+    assert!(text.starts_with("-ERR respool: upstream"), "{text}");
+    assert!(text.contains("Connection refused"), "{text}");
+    story.client("a").says("PING").gets("+PONG");
+}
+
+#[test]
+fn a_refusal_is_the_servers_own() {
+    let mut story = Story::new();
+    story.client("a").says("SUBSCRIBE closed open");
+    story.conn(1).gets(["subscribe closed", "subscribe open"]);
+    story
+        .conn(1)
+        .answers(["-NOPERM No permissions to access a channel", &*confirms("subscribe open 1")]);
+    story.client("a").gets("-NOPERM No permissions to access a channel");
+    story.conn(1).gets("unsubscribe open");
+    story.client("a").says("PING").gets("+PONG");
+}
+
+#[test]
+fn no_confirmation_is_an_error_in_time() {
+    let mut story = Story::with_timeouts(|timeouts| timeouts.request_ms = 500);
+    story.client("a").says("SUBSCRIBE news");
+    story.conn(1).gets("subscribe news");
+    story.after_ms(2_000);
+    let text = story.client("a").takes_text();
+    assert!(text.starts_with("-ERR respool:"), "{text}");
+}
+
+#[test]
+fn whoever_takes_messages_too_slowly_is_closed_and_the_others_go_on() {
+    let mut story = Story::with_limits(|limits| limits.client_out_max_bytes = 100_000);
+    listens(&mut story, "slow", "news", 1);
+    story.client("fast").says("SUBSCRIBE news").takes();
+    story.client("slow").stops_taking();
+    let text = "x".repeat(10_000);
+    for _ in 0..20 {
+        story.conn(1).answers(&*message(&format!("message news {text}")));
+        assert!(story.client("fast").takes().len() > 10_000);
+    }
+    story.client("slow").is_closed();
+    story.client("fast").is_open();
+}
+
+#[test]
+fn a_message_larger_than_any_output_is_dropped_with_those_it_was_for() {
+    let mut story = Story::with_limits(|limits| limits.client_out_max_bytes = 100_000);
+    listens(&mut story, "a", "big", 1);
+    listens(&mut story, "b", "small", 1);
+    let text = "x".repeat(300_000);
+    story.conn(1).answers(&*message(&format!("message big {text}")));
+    story.conn(1).answers(&*message("message small hello"));
+    story.client("a").is_closed();
+    story.client("b").gets(&*message("message small hello"));
+}
+
+#[test]
+fn publish_tells_how_many_clients_listen() {
+    let mut story = Story::new();
+    listens(&mut story, "a", "news", 1);
+    story.client("b").says(["SUBSCRIBE news", "PING"]).takes();
+    story.client("b").says("PSUBSCRIBE n?ws");
+    story.conn(1).gets("psubscribe n?ws").answers(&*confirms("psubscribe n?ws 2"));
+    story.client("c").says("PSUBSCRIBE n?ws").takes();
+    story.client("d").says([
+        "PUBLISH news hello",
+        "GET k",
+        "PUBSUB NUMSUB news other",
+        "PUBLISH quiet x",
+    ]);
+    story.conn(2).gets([
+        "PUBLISH news hello",
+        "GET k",
+        "PUBSUB NUMSUB news other",
+        "PUBLISH quiet x",
+    ]);
+    story.conn(2).answers([":2", "nil", &*list(["\"news\"", ":1", "\"other\"", ":0"]), ":0"]);
+    story.client("d").gets([":4", "nil", &*list(["\"news\"", ":2", "\"other\"", ":0"]), ":0"]);
+}
+
+#[test]
+fn a_quiet_connection_is_asked_whether_it_lives_and_closed_when_nobody_listens() {
+    let mut story = Story::with_timeouts(|timeouts| timeouts.ping_ms = 1_000);
+    listens(&mut story, "a", "news", 1);
+    story.after_ms(1_000);
+    story.conn(1).gets("PING").answers(&*list(["\"pong\"", "\"\""]));
+    story.client("a").says("UNSUBSCRIBE").takes();
+    story.conn(1).gets("unsubscribe news").answers(&*confirms("unsubscribe news 0"));
+    story.after_ms(1_000);
+    story.conn(1).is_closed();
+}
+
+#[test]
+fn each_channel_of_a_cluster_has_a_home_and_publish_goes_there() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says("SUBSCRIBE a4 b4");
+    story.node("n1").gets("subscribe a4").answers(&*confirms("subscribe a4 1"));
+    story.client("a").gets_nothing();
+    story.node("n2").gets("subscribe b4").answers(&*confirms("subscribe b4 1"));
+    story.client("a").gets([&*confirms("subscribe a4 1"), &*confirms("subscribe b4 2")]);
+    story.client("b").says("PUBLISH b4 x");
+    story.node_conn("n2", 1).gets("PUBLISH b4 x").answers(":1");
+    story.client("b").gets(":1");
+}
+
+#[test]
+fn events_of_keys_come_from_every_primary_and_other_messages_once() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says("PSUBSCRIBE *");
+    for node in ["n1", "n2", "n3"] {
+        story.node(node).gets("psubscribe *").answers(&*confirms("psubscribe * 1"));
+    }
+    story.client("a").gets(&*confirms("psubscribe * 1"));
+    for node in ["n1", "n2", "n3"] {
+        story.node(node).answers(&*message("pmessage * news x"));
+    }
+    story.client("a").gets(&*message("pmessage * news x")).gets_nothing();
+    for node in ["n1", "n2", "n3"] {
+        let event = message(&format!("pmessage * __keyevent@0__:set {node}"));
+        story.node(node).answers(&*event);
+        story.client("a").gets(&*event);
+    }
+}
+
+#[test]
+fn a_shard_channel_follows_its_slot() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says("SSUBSCRIBE b4");
+    story.node("n2").gets("ssubscribe b4").answers(&*confirms("ssubscribe b4 1"));
+    story.client("a").gets(&*confirms("ssubscribe b4 1"));
+    // The slot goes to n1, and n2 says so.
+    story.cluster_is("0-10922 n1, 10923-16383 n3");
+    story.node("n2").answers(&*confirms("sunsubscribe b4 0"));
+    story.node("n2").gets("ssubscribe b4").answers(&*moved("b4", "n1"));
+    story.after_ms(30);
+    story.node("n1").gets("ssubscribe b4").answers(&*confirms("ssubscribe b4 1"));
+    story.node("n1").answers(&*message("smessage b4 hello"));
+    story.client("a").gets(&*message("smessage b4 hello")).gets_nothing();
+}
+
+#[test]
+fn a_home_that_moves_is_kept_until_the_new_one_has_confirmed() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says("SUBSCRIBE b4");
+    story.node("n2").gets("subscribe b4").answers(&*confirms("subscribe b4 1"));
+    story.client("a").takes();
+    story.cluster_is("0-10922 n1, 10923-16383 n3");
+    story.client("b").says("GET b4");
+    story.node_conn("n2", 1).gets("GET b4").answers(&*moved("b4", "n1"));
+    story.after_ms(600);
+    story.node("n1").gets("subscribe b4");
+    story.node("n2").answers(&*message("message b4 one"));
+    story.client("a").gets(&*message("message b4 one"));
+    story.node("n1").answers(&*confirms("subscribe b4 1"));
+    story.node("n1").answers(&*message("message b4 two"));
+    story.client("a").gets(&*message("message b4 two"));
+}
+
+#[test]
+fn a_failover_is_followed_by_those_that_listen() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says("SUBSCRIBE b4");
+    story.node("n2").gets("subscribe b4").answers(&*confirms("subscribe b4 1"));
+    story.client("a").takes();
+    story.cluster_is("0-5460 n1, 5461-10922 n5, 10923-16383 n3");
+    story.crashes("n2");
+    story.after_ms(700);
+    story.node("n5").gets("subscribe b4").answers(&*confirms("subscribe b4 1"));
+    story.node("n5").answers(&*message("message b4 hello"));
+    story.client("a").gets(&*message("message b4 hello"));
+}
+
+#[test]
+fn a_node_that_is_down_is_named_to_whoever_asks() {
+    let mut story = Story::warm_cluster();
+    story.crashes("n2");
+    story.after_ms(50);
+    story.client("a").says("SUBSCRIBE b4");
+    let text = story.client("a").takes_text();
+    assert_eq!(text, format!("{}\r\n", lost("n2", "connect: Connection refused")));
+}
+
+#[test]
+fn the_other_workers_hear_how_many_listen() {
+    let mut one = Story::with(engine::Settings { workers: 2, worker: 0, ..Default::default() });
+    let mut two = Story::with(engine::Settings { workers: 2, worker: 1, ..Default::default() });
+    listens(&mut one, "a", "news", 1);
+    assert!(one.tells().is_empty(), "the server sees that one");
+    for name in ["b", "c"] {
+        one.client(name).says("SUBSCRIBE news").takes();
+    }
+    let told = one.tells();
+    assert!(!told.is_empty());
+    told.into_iter().for_each(|(_, news)| {
+        two.hears(news);
+    });
+    two.client("x").says("PUBLISH news hello");
+    two.conn(1).gets("PUBLISH news hello").answers(":1");
+    two.client("x").gets(":3");
+    for name in ["a", "b", "c"] {
+        one.client(name).dies();
+    }
+    one.tells().into_iter().for_each(|(_, news)| {
+        two.hears(news);
+    });
+    two.client("x").says("PUBLISH news hello");
+    two.conn(1).gets("PUBLISH news hello").answers(":0");
+    two.client("x").gets(":0");
+}
