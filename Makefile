@@ -18,7 +18,13 @@ PROGRAMS := --respool $(RESPOOL) $(if $(PREDIXY),--predixy $(PREDIXY))
 FAULT_S ?= 30
 ROWS ?=
 
-.PHONY: help build build-bench demo test test-long test-faults check clients bench cost fuzz docs
+# For `make test-suite`: which suite, a checkout of its project, and what the suite needs beside:
+# make test-suite SUITE=redis-tcl DIR=../redis, make test-suite SUITE=redis-py DIR=../redis-py SUITE_WORDS="--python ../venv/bin/python"
+SUITE ?= redis-tcl
+DIR ?=
+SUITE_WORDS ?=
+
+.PHONY: help build build-bench demo test test-long test-faults test-suite check clients bench cost fuzz docs
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +43,9 @@ test-long: ## the same with long variants (big values, many seeds, fuzzing); up 
 test-faults: ## the fault matrix with load before, during and after each fault; half an hour or more
 	@scripts/install test
 	@RESPOOL_FAULT_S=$(FAULT_S) scripts/test-faults $(ROWS)
+
+test-suite: build ## the suite of SUITE in its checkout at DIR, directly and through respool, compared
+	tests/suites/run $(SUITE) $(DIR) --respool $(RESPOOL) $(SUITE_WORDS)
 
 check: ## the quick part of `make test`: tidy, format, clippy, cargo's tests
 	cargo xtask ci
