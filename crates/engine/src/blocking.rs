@@ -110,7 +110,8 @@ impl Engine {
             && (upstream.is_some_and(|up| up.no_reply_before.is_some()) || self.is_on_errands(id))
     }
 
-    /// How many clients wait for the reply to a blocking command: one pass, whatever their number.
+    /// How many clients are blocked as a server counts them: they wait for the reply to a blocking command, or for the end
+    /// of a pause. One pass, whatever their number.
     pub(crate) fn blocked_clients(&self) -> u64 {
         let waits = |up: &crate::upstream::Upstream| match up.role {
             Role::Leased(id) | Role::Errand(id) if up.no_reply_before.is_some() => Some(id),
@@ -120,7 +121,7 @@ impl Engine {
         let open = |id: &crate::ClientId| {
             self.clients.get(*id).is_some_and(|client| client.places.open() > 0)
         };
-        clients.iter().filter(|id| open(id)).count() as u64
+        (clients.iter().filter(|id| open(id)).count() + self.paused_clients.len()) as u64
     }
 
     /// The timeout of requests begins behind what the client said.

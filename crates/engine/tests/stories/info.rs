@@ -114,3 +114,13 @@ fn one_that_watches_keys_waits_only_as_long_as_its_blocking_command() {
     let text = story.client("b").takes_text();
     assert!(text.contains("gave no reply for 10000 ms"), "{text}");
 }
+
+#[test]
+fn clients_that_a_pause_holds_are_counted_as_blocked() {
+    let mut story = Story::new();
+    story.client("b").says("CLIENT PAUSE 60000 WRITE").gets("+OK");
+    story.client("b").says(["GET k", "SET k 1"]);
+    assert!(info(&mut story, "INFO clients").contains("\r\nblocked_clients:1\r\n"));
+    story.client("a").says("CLIENT UNPAUSE").gets("+OK");
+    assert!(info(&mut story, "INFO clients").contains("\r\nblocked_clients:0\r\n"));
+}
