@@ -24,7 +24,7 @@ MARKS = ["onlycluster", "fixed_client", "redismod", "ssl", "cp_integration", "mu
 
 class RedisPy:
     cluster = False
-    server_words = ["--enable-debug-command", "yes"]
+    server_words = ("--enable-debug-command", "yes")
 
     def __init__(self, folder, python):
         self.folder, self.python = folder, python
@@ -48,7 +48,7 @@ class RedisPy:
             late, said = False, ""
             try:
                 said = subprocess.run(
-                    argv, cwd=self.folder, env=env, stdin=subprocess.DEVNULL, timeout=UNIT_S,
+                    argv, check=False, cwd=self.folder, env=env, stdin=subprocess.DEVNULL, timeout=UNIT_S,
                     stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
                 ).stdout  # fmt: skip
             except subprocess.TimeoutExpired:
