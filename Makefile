@@ -21,7 +21,13 @@ ROWS ?=
 # For `make test-clients`: set it to write docs/reference/clients.md from the results
 TABLE ?=
 
-.PHONY: help build build-bench demo test test-long test-faults test-clients check bench cost fuzz docs
+# For `make test-suite`: which suite, a checkout of its project, and what the suite needs beside:
+# make test-suite SUITE=redis-tcl DIR=../redis, make test-suite SUITE=redis-py DIR=../redis-py SUITE_WORDS="--python ../venv/bin/python"
+SUITE ?= redis-tcl
+DIR ?=
+SUITE_WORDS ?=
+
+.PHONY: help build build-bench demo test test-long test-faults test-clients test-suite check bench cost fuzz docs
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +50,9 @@ test-faults: ## the fault matrix with load before, during and after each fault; 
 test-clients: build ## client libraries and Redis' tools against respool; TABLE=1 writes the page of results
 	@scripts/install clients
 	tests/clients/run --respool $(RESPOOL) $(if $(TABLE),--strict --table docs/reference/clients.md)
+
+test-suite: build ## the suite of SUITE in its checkout at DIR, directly and through respool, compared
+	tests/suites/run $(SUITE) $(DIR) --respool $(RESPOOL) $(SUITE_WORDS)
 
 check: ## the quick part of `make test`: tidy, format, clippy, cargo's tests
 	cargo xtask ci

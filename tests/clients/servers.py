@@ -133,27 +133,27 @@ def redis_server(folder, *words, **how):
 
 
 @contextlib.contextmanager
-def redis_cluster(folder, nodes=3):
-    """A cluster of that many primaries with equal shares; yields them."""
+def redis_cluster(folder, nodes=3, *words):
+    """A cluster of that many primaries with equal shares; yields them. `words` are more arguments."""
     # Its nodes' files are not those of another cluster.
     folder = tempfile.mkdtemp(dir=folder)
     with contextlib.ExitStack() as stack:
         servers = []
         for number in range(nodes):
-            words = ["--cluster-enabled", "yes", "--cluster-config-file", f"node{number}.conf"]
-            node = redis_server(folder, *words, ready=(("PING",), "+PONG"))
+            own = ["--cluster-enabled", "yes", "--cluster-config-file", f"node{number}.conf"]
+            node = redis_server(folder, *own, *words, ready=(("PING",), "+PONG"))
             servers.append(stack.enter_context(node))
         for number, server in enumerate(servers):
             first, last = number * SLOTS // nodes, (number + 1) * SLOTS // nodes - 1
-            for words in (
+            for command in (
                 # One by one: servers before 7.0 know no ADDSLOTSRANGE.
                 ["CLUSTER", "ADDSLOTS", *map(str, range(first, last + 1))],
                 ["CLUSTER", "SET-CONFIG-EPOCH", str(number + 1)],
                 ["CLUSTER", "MEET", "127.0.0.1", str(servers[0].port)],
             ):
-                said = ask(server.port, *words)
+                said = ask(server.port, *command)
                 if not said.startswith("+OK"):
-                    sys.exit(f"clients: {' '.join(words[:2])}: {said}")
+                    sys.exit(f"clients: {' '.join(command[:2])}: {said}")
         whole = ("cluster_state:ok", f"cluster_known_nodes:{nodes}", f"cluster_size:{nodes}")
         for server in servers:
             until(

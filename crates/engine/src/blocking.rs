@@ -19,7 +19,9 @@ use crate::lease::Way;
 use crate::request::Step;
 use crate::scatter::Wish;
 use crate::time::Time;
+use crate::upstream::Role;
 use crate::upstream::inflight::OwnCommand;
+use alloc::collections::BTreeSet;
 
 /// Whether this command waits at the server.
 pub(crate) fn blocks(command: CommandId) -> bool {
@@ -106,6 +108,20 @@ impl Engine {
         let upstream = upstream.and_then(|upstream| self.upstreams.get(upstream));
         client.places.open() > 0
             && (upstream.is_some_and(|up| up.no_reply_before.is_some()) || self.is_on_errands(id))
+    }
+
+    /// How many clients are blocked as a server counts them: they wait for the reply to a blocking command, or for the end
+    /// of a pause. One pass, whatever their number.
+    pub(crate) fn blocked_clients(&self) -> u64 {
+        let waits = |up: &crate::upstream::Upstream| match up.role {
+            Role::Leased(id) | Role::Errand(id) if up.no_reply_before.is_some() => Some(id),
+            _ => None,
+        };
+        let clients: BTreeSet<_> = self.upstreams.iter().filter_map(|(_, up)| waits(up)).collect();
+        let open = |id: &crate::ClientId| {
+            self.clients.get(*id).is_some_and(|client| client.places.open() > 0)
+        };
+        (clients.iter().filter(|id| open(id)).count() + self.paused_clients.len()) as u64
     }
 
     /// The timeout of requests begins behind what the client said.

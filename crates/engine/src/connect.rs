@@ -11,7 +11,6 @@
 //!
 //! Invariant: an upstream that is not ready has nobody in flight but its own greeting.
 
-use crate::command::Learned;
 use crate::engine::{Action, Engine, Notice};
 use crate::ids::{ClientId, NodeId, NodeKind, Slab, UpstreamId};
 use crate::limits::{QUOTED_ERROR_BYTES, SHORT_LIFE_US};
@@ -25,7 +24,7 @@ use crate::upstream::{Carried, Down, Lane, Role, State, Upstream, UpstreamKey, b
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use resp::{Protocol, encode, value};
+use resp::{Protocol, encode};
 
 /// Whether a request can be written now.
 #[derive(Debug, PartialEq, Eq)]
@@ -274,11 +273,7 @@ impl Engine {
                 return self.greet_old(now, id);
             }
             (OwnCommand::Learn, None) => {
-                self.learning_answered();
-                if let Ok(Some((commands, _))) = value::parse(reply) {
-                    // A failure to learn must not make us forget.
-                    self.learned = Learned::from_reply(&commands).or(self.learned.take());
-                }
+                self.learning_answered(reply);
             }
             (
                 OwnCommand::Slots

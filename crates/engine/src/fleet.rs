@@ -113,6 +113,8 @@ pub struct Report {
     pub stats: Stats,
     /// Clients connected.
     pub clients: u64,
+    /// Of these, those that wait for the reply to a blocking command, or for the end of a pause.
+    pub blocked_clients: u64,
     /// Upstream connections that are open.
     pub upstreams: u64,
     /// Requests that wait for a reply.

@@ -8,12 +8,14 @@
 //!
 //! Invariant: at most one connection owes the reply.
 
+use crate::command::Learned;
 use crate::engine::Engine;
 use crate::ids::UpstreamId;
 use crate::limits::LEARN_AGAIN_MS;
 use crate::time::Time;
 use crate::upstream::inflight::OwnCommand;
 use crate::upstream::{Lane, Role, Upstream};
+use resp::value;
 
 /// How far the learning is.
 #[derive(Debug, Default)]
@@ -35,9 +37,13 @@ impl Engine {
         }
     }
 
-    /// The reply came, whatever it says.
-    pub(crate) fn learning_answered(&mut self) {
+    /// The reply came.
+    pub(crate) fn learning_answered(&mut self, reply: &[u8]) {
         self.learning.lost = 0;
+        if let Ok(Some((commands, _))) = value::parse(reply) {
+            // A failure to learn must not make us forget.
+            self.learned = Learned::from_reply(&commands).or(self.learned.take());
+        }
     }
 
     /// The connection broke that owed the reply.

@@ -292,6 +292,10 @@ impl Engine {
 
     /// Everything that was sent over this connection is answered.
     pub(crate) fn lease_answered(&mut self, now: Time, upstream_id: UpstreamId, id: ClientId) {
+        // The next request over it (the client may watch keys) is overdue as any other.
+        if let Some(upstream) = self.upstreams.get_mut(upstream_id) {
+            upstream.no_reply_before = None;
+        }
         let Some(client) = self.clients.get_mut(id) else {
             return self.remove_upstream(upstream_id);
         };

@@ -405,8 +405,8 @@ impl Engine {
         let Some(client) = self.clients.get(id) else { return Step::Gone };
         let resp3 = client.protocol == Protocol::Resp3;
         let lane = client.lane(lane);
-        let (node, conn) = (self.first_node, conn_for(client, lane));
-        let key = UpstreamKey { node, resp3, db: client.db, lane, conn };
+        let (node, db, conn) = (self.first_node, db_for(client, lane), conn_for(client, lane));
+        let key = UpstreamKey { node, resp3, db, lane, conn };
         let upstream_id = match self.upstream_for(now, key, id) {
             Availability::Ready(upstream) => upstream,
             Availability::Wait(upstream) => return Step::Hold(Hold::Upstream(upstream)),
@@ -455,6 +455,12 @@ impl Engine {
 /// Which of several connections alike a client's requests take. Only of the shared ones there are several.
 pub(crate) fn conn_for(client: &Client, lane: Lane) -> u16 {
     if lane == Lane::Shared { client.conn } else { 0 }
+}
+
+/// The database a client's requests run in. What ends a script needs none, and while one runs the server answers
+/// `SELECT` with `BUSY`, so a connection to another database could not be made when it is needed.
+pub(crate) fn db_for(client: &Client, lane: Lane) -> u32 {
+    if lane == Lane::Control { 0 } else { client.db }
 }
 
 /// How many more requests this client may have unanswered.

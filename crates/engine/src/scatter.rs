@@ -25,7 +25,7 @@ use crate::limits::POOLED_BUFFER_BYTES;
 use crate::merge::{How, Merge, scan};
 use crate::reject;
 use crate::request::Step;
-use crate::request::conn_for;
+use crate::request::{conn_for, db_for};
 use crate::route::Known;
 use crate::settings::ReadPolicy;
 use crate::time::Time;
@@ -390,9 +390,9 @@ impl Engine {
         ways: &mut Vec<Result<UpstreamId, Vec<u8>>>,
     ) -> Option<Step> {
         let Some(client) = self.clients.get(wish.id) else { return Some(Step::Gone) };
-        let (resp3, db) = (client.protocol == Protocol::Resp3, client.db);
         let lane = client.lane(lane);
-        let conn = conn_for(client, lane);
+        let resp3 = client.protocol == Protocol::Resp3;
+        let (db, conn) = (db_for(client, lane), conn_for(client, lane));
         for (index, part) in parts.iter().enumerate() {
             // Parts of one node often stand side by side; their way is the same.
             if index > 0 && parts[index - 1].node == part.node {
@@ -496,7 +496,7 @@ impl Engine {
         let Some(client) = self.clients.get(wish.id) else { return Step::Gone };
         let lane = client.lane(lane);
         let (resp3, db, conn) =
-            (client.protocol == Protocol::Resp3, client.db, conn_for(client, lane));
+            (client.protocol == Protocol::Resp3, db_for(client, lane), conn_for(client, lane));
         let key = UpstreamKey { node, resp3, db, lane, conn };
         let upstream = match self.upstream_for(now, key, wish.id) {
             Availability::Ready(upstream) => upstream,

@@ -29,9 +29,17 @@ pub const UNAUTHENTICATED_ARGS_MAX: u32 = 10;
 /// Longest argument before authentication, bytes; a longer one is refused with `unauthenticated bulk length`.
 pub const UNAUTHENTICATED_BULK_BYTES_MAX: u64 = 16_384;
 
-/// Deepest nesting of a reply by default. The deepest reply of Redis itself (`COMMAND DOCS`) stays below 10;
-/// Lua scripts can nest deeper. A deeper one is [`crate::ReplyError::TooDeep`].
-pub const REPLY_DEPTH_MAX: usize = 32;
+/// Deepest nesting of a reply by default. The deepest reply of Redis itself (`COMMAND DOCS`) stays below 10, but a Lua
+/// script may nest until Lua's own stack of 8000 places is full, and the others on its connection must not suffer from
+/// that. A deeper one is [`crate::ReplyError::TooDeep`].
+pub const REPLY_DEPTH_MAX: usize = 8_192;
+
+/// Levels of a reply whose memory a scanner keeps for the next one; more is given back at the reply's end.
+pub const REPLY_LEVELS_KEPT_MAX: usize = 64;
+
+/// Deepest nesting of a reply that is read into a tree ([`crate::parse`]), which recurses. Only replies of known
+/// commands are.
+pub const VALUE_DEPTH_MAX: usize = 32;
 
 /// Longest line that carries a number or a flag in a reply (`$N`, `:N`, `#t` …), bytes, with its `\r`.
 /// Twenty digits and a sign fit easily; a longer one is [`crate::ReplyError::LineTooLong`].

@@ -17,8 +17,8 @@ use alloc::vec::Vec;
 use memchr::{memchr, memchr_iter};
 
 use crate::error::ReplyError;
-use crate::limits::REPLY_HEADER_BYTES_MAX;
 pub use crate::limits::ReplyLimits;
+use crate::limits::{REPLY_HEADER_BYTES_MAX, REPLY_LEVELS_KEPT_MAX};
 use crate::number::parse_i64;
 pub use crate::scan::Scan;
 use crate::scan::{bulk_digits, is_digits_32};
@@ -173,8 +173,11 @@ impl ReplyScanner {
         begun.fold(element, u64::saturating_add)
     }
 
-    /// Forgets the unfinished reply. Keeps its memory for the next nested one.
+    /// Forgets the unfinished reply. Keeps its memory for the next nested one, unless that is much.
     pub fn reset(&mut self) {
+        if self.outer.capacity() > REPLY_LEVELS_KEPT_MAX {
+            self.outer = Vec::new();
+        }
         self.position = 0;
         self.awaiting = Awaiting::Element;
         self.level = Level::FRAME;
@@ -513,5 +516,19 @@ mod tests {
         scan_slowly(&mut scanner, &deep);
         scan_slowly(&mut scanner, &nested);
         assert_eq!(scanner.outer.capacity(), capacity);
+    }
+
+    #[test]
+    fn memory_for_what_a_script_nests_is_given_back() {
+        let mut scanner = ReplyScanner::default();
+        // As deep as Lua's stack allows; each level has more to come, so that it must be remembered.
+        let deep = [b"*2\r\n".repeat(8_000), b":1\r\n".to_vec(), b":2\r\n".repeat(8_000)].concat();
+        let half = deep.len() / 2;
+        let Ok(Scan::Partial { consumed }) = scanner.scan(&deep[..half]) else { panic!("a half") };
+        assert!(scanner.outer.capacity() >= 7_900);
+        let rest = scanner.scan(&deep[consumed..]).expect("a sound reply");
+        assert_eq!(rest.consumed(), deep.len() - consumed);
+        assert!(scanner.is_fresh());
+        assert_eq!(scanner.outer.capacity(), 0);
     }
 }

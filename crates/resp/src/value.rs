@@ -11,7 +11,7 @@
 use alloc::vec::Vec;
 
 use crate::error::ReplyError;
-use crate::limits::{REPLY_DEPTH_MAX, ReplyLimits};
+use crate::limits::{ReplyLimits, VALUE_DEPTH_MAX};
 use crate::number::parse_i64;
 use crate::reply::ReplyScanner;
 use crate::scan::Scan;
@@ -86,12 +86,13 @@ impl<'a> Value<'a> {
 /// The first reply in `bytes` and its length; `None` if it is not complete.
 ///
 /// # Errors
-/// What [`ReplyScanner`] with default limits refuses, a verbatim string without its colon, and a streamed
-/// string.
+/// What [`ReplyScanner`] with default limits refuses, nesting beyond [`VALUE_DEPTH_MAX`], a verbatim string without
+/// its colon, and a streamed string.
 pub fn parse(bytes: &[u8]) -> Result<Option<(Value<'_>, usize)>, ReplyError> {
     // The scanner goes first: it bounds depth and lengths, so that the recursion below meets only what is
     // complete, and a reply of a million announced and three present elements allocates nothing.
-    let mut scanner = ReplyScanner::with_limits(ReplyLimits::default());
+    let limits = ReplyLimits { depth_max: VALUE_DEPTH_MAX, ..ReplyLimits::default() };
+    let mut scanner = ReplyScanner::with_limits(limits);
     let Scan::Complete { consumed, .. } = scanner.scan(bytes)? else { return Ok(None) };
     let mut reader = Reader { rest: bytes.get(..consumed).unwrap_or(bytes), depth: 0 };
     let value = reader.value()?;
@@ -182,7 +183,7 @@ impl<'a> Reader<'a> {
     ) -> Result<(), ReplyError> {
         // The scanner has bounded the depth already; this keeps the recursion safe by itself.
         self.depth += 1;
-        if self.depth > REPLY_DEPTH_MAX {
+        if self.depth > VALUE_DEPTH_MAX {
             return Err(ReplyError::TooDeep);
         }
         if line == b"?" {

@@ -90,6 +90,7 @@ impl Engine {
             worker: self.settings.worker,
             stats: self.stats.clone(),
             clients: self.clients.len() as u64,
+            blocked_clients: self.blocked_clients(),
             upstreams: upstreams().filter(|up| up.is_ready()).count() as u64,
             inflight: upstreams().map(|up| up.inflight.len() as u64).sum(),
             buffered_bytes: (buffered + self.pool.bytes()) as u64,
@@ -181,6 +182,7 @@ fn sum(reports: &[Report]) -> Report {
     for report in reports {
         sum.stats.add(&report.stats);
         sum.clients += report.clients;
+        sum.blocked_clients += report.blocked_clients;
         sum.upstreams += report.upstreams;
         sum.inflight += report.inflight;
         sum.buffered_bytes += report.buffered_bytes;
@@ -244,7 +246,7 @@ fn clients(out: &mut String, source: &Source<'_>) {
     line(out, "maxclients", source.process.clients_max);
     line(out, "client_recent_max_input_buffer", source.sum.client_in_bytes_max);
     line(out, "client_recent_max_output_buffer", source.sum.client_out_bytes_max);
-    line(out, "blocked_clients", 0);
+    line(out, "blocked_clients", source.sum.blocked_clients);
     line(out, "tracking_clients", 0);
 }
 

@@ -85,3 +85,42 @@ fn a_node_that_is_down_is_told_with_its_cause() {
     assert!(text.contains("node_0_state:down (connect: Connection refused)\r\n"), "{text}");
     assert!(text.contains("upstream_failures:1\r\n"), "{text}");
 }
+
+#[test]
+fn clients_that_wait_at_the_server_are_counted_while_they_do() {
+    let mut story = Story::new();
+    story.client("b").says("BLPOP list 0");
+    story.client("c").says("GET k");
+    assert!(info(&mut story, "INFO clients").contains("\r\nblocked_clients:1\r\n"));
+    story.conn(1).gets("BLPOP list 0").answers("nil");
+    story.client("b").gets("nil");
+    assert!(info(&mut story, "INFO clients").contains("\r\nblocked_clients:0\r\n"));
+}
+
+#[test]
+fn one_that_watches_keys_waits_only_as_long_as_its_blocking_command() {
+    let mut story = Story::new();
+    story.client("b").says("WATCH k");
+    story.conn(1).gets("WATCH k").answers("+OK");
+    story.client("b").says("BLPOP list 0");
+    story.conn(1).gets("BLPOP list 0");
+    assert!(info(&mut story, "INFO clients").contains("\r\nblocked_clients:1\r\n"));
+    story.conn(1).answers("nil");
+    story.client("b").gets(["+OK", "nil"]);
+    story.client("b").says("GET k");
+    assert!(info(&mut story, "INFO clients").contains("\r\nblocked_clients:0\r\n"));
+    // And the server has to answer as soon as to anybody.
+    story.after_ms(10_001);
+    let text = story.client("b").takes_text();
+    assert!(text.contains("gave no reply for 10000 ms"), "{text}");
+}
+
+#[test]
+fn clients_that_a_pause_holds_are_counted_as_blocked() {
+    let mut story = Story::new();
+    story.client("b").says("CLIENT PAUSE 60000 WRITE").gets("+OK");
+    story.client("b").says(["GET k", "SET k 1"]);
+    assert!(info(&mut story, "INFO clients").contains("\r\nblocked_clients:1\r\n"));
+    story.client("a").says("CLIENT UNPAUSE").gets("+OK");
+    assert!(info(&mut story, "INFO clients").contains("\r\nblocked_clients:0\r\n"));
+}

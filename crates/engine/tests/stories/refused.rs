@@ -60,6 +60,19 @@ fn script_kill_does_not_wait_behind_the_script() {
 }
 
 #[test]
+fn script_kill_is_not_refused_where_select_is() {
+    let mut story = Story::new();
+    for name in ["a", "b"] {
+        story.client(name).says("SELECT 9").gets("+OK");
+    }
+    story.client("a").says("EVAL while_true 0");
+    story.server_says_to("SELECT 9", "-BUSY Redis is busy running a script.");
+    story.client("b").says("SCRIPT KILL");
+    story.conn(2).gets("SCRIPT KILL").answers("+OK");
+    story.client("b").gets("+OK");
+}
+
+#[test]
 fn the_killer_itself_gets_its_replies_in_its_own_order() {
     let mut story = Story::new();
     story.client("a").says(["EVAL while_true 0", "SCRIPT KILL", "PING"]);

@@ -2,6 +2,7 @@
 
 use super::{boundary_sizes, every_cut, glued, mutated, pieces};
 use crate::fuzzing::compare_replies;
+use crate::limits::REPLY_DEPTH_MAX;
 use crate::value::parse;
 use crate::{Protocol, ReplyError, ReplyLimits, ReplyScanner, Scan, Value, encode};
 use alloc::vec;
@@ -158,7 +159,7 @@ fn huge_numbers_do_not_overflow_and_take_no_memory() {
         [&b"*9223372036854775807\r\n"[..], b"%9223372036854775807\r\n", b"|9223372036854775807\r\n"]
     {
         let mut scanner = ReplyScanner::default();
-        for _ in 0..32 {
+        for _ in 0..REPLY_DEPTH_MAX {
             assert_eq!(scanner.scan(head), Ok(Scan::Partial { consumed: head.len() }));
             assert!(scanner.missing() > i64::MAX as u64);
         }

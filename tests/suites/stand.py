@@ -1,0 +1,36 @@
+"""The server of one unit: alone or a cluster, reached directly or through respool.
+
+Each unit gets fresh ones, so that no unit sees what another one left.
+
+Not here: how a process is started (`tests/clients/servers.py`, which the client tests share).
+"""
+
+import contextlib
+import os
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), "clients"))
+
+import servers  # noqa: E402 - it lies where the line above says
+
+
+@contextlib.contextmanager
+def direct(words, nodes):
+    """Yields (port, what respool calls it). `nodes`: 0 is no cluster."""
+    with tempfile.TemporaryDirectory(prefix="respool-suites-") as folder:
+        if not nodes:
+            with servers.redis_server(folder, *words) as server:
+                yield server.port, f"redis://127.0.0.1:{server.port}"
+            return
+        with servers.redis_cluster(folder, nodes, *words) as members:
+            ports = [member.port for member in members]
+            yield ports[0], "redis-cluster://" + ",".join(f"127.0.0.1:{port}" for port in ports)
+
+
+@contextlib.contextmanager
+def through(binary, words, nodes):
+    """Yields the port of a respool in front of such servers."""
+    with direct(words, nodes) as (_, url), servers.respool(binary, url) as respool:
+        yield respool.port
