@@ -155,7 +155,7 @@ fn rules_between_options_name_both_ways_out() {
         ),
         (
             "timeouts.reconnect_min_ms = 9000",
-            "r.toml:2:29: timeouts.reconnect_min_ms: `timeouts.reconnect_min_ms` (9000) is above `timeouts.reconnect_max_ms` (5000); allowed: not above",
+            "r.toml:2:29: timeouts.reconnect_min_ms: `timeouts.reconnect_min_ms` (9000) is above `timeouts.reconnect_max_ms` (1000); allowed: not above",
         ),
     ] {
         let text = if text.is_empty() { String::new() } else { format!("{up}{text}\n") };
