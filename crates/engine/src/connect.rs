@@ -376,6 +376,8 @@ impl Engine {
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
         upstream.state = State::Ready;
         upstream.ready_at = now;
+        self.opening.remove(&id);
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
         let was_down = core::mem::take(&mut upstream.failures) > 0;
         let (key, upstream_role) = (upstream.key, upstream.role);
         if matches!(upstream_role, Role::Spare(_)) {

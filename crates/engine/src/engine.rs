@@ -172,6 +172,8 @@ pub struct Engine {
     pub(crate) caches: Caches,
     /// Which connections serve whom.
     pub(crate) roles: Roles,
+    /// Connections for single clients that are being opened.
+    pub(crate) opening: BTreeSet<UpstreamId>,
     /// When each upstream is looked at again.
     pub(crate) deadlines: BTreeSet<(Time, UpstreamId)>,
     /// Who waits for a connection of its own.
@@ -242,6 +244,7 @@ impl Engine {
             caches: Caches::default(),
             subscriptions: Subscriptions::default(),
             roles: Roles::default(),
+            opening: BTreeSet::new(),
             deadlines: BTreeSet::new(),
             lease_waiters: Waiters::default(),
             asked: Vec::new(),

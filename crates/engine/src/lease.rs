@@ -17,7 +17,7 @@ use crate::command::CommandId;
 use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, UpstreamId};
-use crate::limits::SPARES_MAX;
+use crate::limits::{LEASES_OPENING_MAX, SPARES_MAX};
 use crate::reject;
 use crate::time::Time;
 use crate::topology::Place;
@@ -123,8 +123,10 @@ impl Engine {
         key: UpstreamKey,
         role: Role,
     ) -> Result<UpstreamId, Way> {
-        let room = self.settings.limits.leases_max.saturating_sub(self.roles.leases);
-        if !self.lease_waiters.is_among_first(id, room) {
+        let room = self.lease_room();
+        // With many being opened an idle one may still serve the first.
+        let any = usize::from(self.roles.leases < self.settings.limits.leases_max);
+        if !self.lease_waiters.is_among_first(id, room.max(any)) {
             return Err(self.wait_for_lease(now, id));
         }
         let upstream_id = match self.spare(&key) {
@@ -132,8 +134,12 @@ impl Engine {
                 self.set_role(upstream_id, role);
                 upstream_id
             }
+            None if room == 0 => return Err(self.wait_for_lease(now, id)),
             None => match self.new_private(key, role) {
-                Ok(upstream_id) => upstream_id,
+                Ok(upstream_id) => {
+                    self.opening.insert(upstream_id);
+                    upstream_id
+                }
                 Err(error) => return Err(Way::Down(error)),
             },
         };
@@ -233,12 +239,19 @@ impl Engine {
 
     /// Whether somebody waits for a connection of its own and there is room.
     pub(crate) fn lease_is_free(&self) -> bool {
-        !self.lease_waiters.is_empty() && self.roles.leases < self.settings.limits.leases_max
+        !self.lease_waiters.is_empty() && self.lease_room() > 0
+    }
+
+    /// How many connections for single clients may be opened now.
+    fn lease_room(&self) -> usize {
+        let in_all = self.settings.limits.leases_max.saturating_sub(self.roles.leases);
+        in_all.min(LEASES_OPENING_MAX.saturating_sub(self.opening.len()))
     }
 
     /// Lets those look again that wait: the first ones while there is room, and those whose patience ends.
     pub(crate) fn wake_lease_waiters(&mut self, now: Time) {
-        let mut room = self.settings.limits.leases_max.saturating_sub(self.roles.leases);
+        let idle = usize::from(self.roles.spare_count() > 0);
+        let mut room = self.lease_room().max(idle);
         let patience_ms = self.patience_ms();
         let mut elsewhere = Vec::new();
         for (id, since) in self.lease_waiters.iter() {

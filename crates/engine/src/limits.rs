@@ -26,6 +26,10 @@ pub const CLIENT_STREAM_BYTES: usize = 4 << 20;
 /// wait until the slow one is served or closed.
 pub const RETIRED_MAX: usize = 16;
 
+/// Connections for single clients that are being opened at a time, per worker; the next clients wait their turn. A server's queue of new
+/// connections has 511 places unless it is told otherwise, and what finds none is tried again by the kernel after a second at the earliest.
+pub const LEASES_OPENING_MAX: usize = 128;
+
 /// Idle upstreams kept for the next large request or lease, per worker. More are closed.
 pub const SPARES_MAX: usize = 32;
 

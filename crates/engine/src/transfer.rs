@@ -324,6 +324,7 @@ impl Engine {
     /// Removes an upstream for good, and its socket.
     pub(crate) fn remove_upstream(&mut self, id: UpstreamId) {
         self.wake_waiters(id);
+        self.opening.remove(&id);
         let Some(mut upstream) = self.upstreams.remove(id) else { return };
         // Its own greeting, or what is of no use to a client that is gone. Everyone else was told before.
         while let Some(run) = upstream.inflight.abandon() {

@@ -134,3 +134,22 @@ fn a_server_that_is_down_is_not_stormed_for_the_sake_of_readiness() {
     story.client("a").takes();
     assert_eq!(story.connects_made(), 1);
 }
+
+// A thousand clients that begin to wait at once would overflow the server's queue of new connections.
+#[test]
+fn connections_are_opened_some_at_a_time() {
+    let mut story = Story::new();
+    story.lets_connects_hang("127.0.0.1");
+    let names: Vec<String> = (0..300).map(|n| n.to_string()).collect();
+    for name in &names {
+        story.client(name).says(&*format!("BLPOP l{name} 0"));
+    }
+    let at_first = story.connects_made();
+    assert!((100..=200).contains(&at_first), "{at_first}");
+    // When those are there the next ones are opened, in the order in which the clients came.
+    story.lets_connect("127.0.0.1");
+    assert_eq!(story.connects_made(), names.len());
+    for number in 1..=names.len() {
+        story.conn(number).gets(&*format!("BLPOP l{} 0", number - 1));
+    }
+}

@@ -181,8 +181,9 @@ fn order_holds_on_several_connections_while_slots_move() {
             assert!(!shuttle.has_ended() && begun.elapsed() < Duration::from_secs(60));
             write_and_read(&proxy, 48, run..run + 5);
         }
+        // Whoever looks at the keys in the end asks one node, which may have half a slot until then.
+        shuttle.stop().expect("slots can be moved");
     });
-    shuttle.stop().expect("slots can be moved");
     verdict.assert_faultless();
     for node in 0..3 {
         assert_eq!(conns_of_proxy(&mut cluster.node(node).connect()), 6, "node {node}");
