@@ -84,6 +84,9 @@ struct Counter {
     /// Its value is between these, unless writes were lost.
     least: u64,
     most: u64,
+    /// INCRs that got an error and have not been seen executed: their bytes may lie in front of a server that hangs, and be
+    /// executed when it goes on, behind whatever was read over another connection meanwhile.
+    unknown: u64,
     tally: Tally,
 }
 
@@ -95,7 +98,9 @@ impl Counter {
             self.tally.wrong.push(format!("{} is {value}, above {}", self.key, self.most));
         }
         self.tally.lost += self.least.saturating_sub(value);
-        (self.least, self.most) = (value, value);
+        let late = value.saturating_sub(self.least).min(self.unknown);
+        self.unknown -= late;
+        (self.least, self.most) = (value, value + self.unknown);
         self.tally.served += 1;
     }
 
@@ -104,6 +109,7 @@ impl Counter {
         let digits = reply.trim_end().rsplit(['\n', ':']).next().unwrap_or_default();
         match (reply.as_bytes().first(), digits.parse()) {
             (Some(b'-'), _) => {
+                self.unknown += u64::from(writes);
                 let errors =
                     if writes { &mut self.tally.write_errors } else { &mut self.tally.read_errors };
                 errors.push((Instant::now(), reply.trim_end().to_owned()));
