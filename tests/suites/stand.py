@@ -38,6 +38,11 @@ def direct(words, nodes):
 
 @contextlib.contextmanager
 def through(binary, words, nodes):
-    """Yields the port of a respool in front of such servers."""
-    with servers_at(words, nodes) as (_, url), servers.respool(binary, url) as respool:
-        yield respool.port
+    """Yields the port of a respool in front of such servers.
+
+    It has one worker: tests send over several connections without waiting for replies, and rely on the order in which
+    a single thread reads them.
+    """
+    with servers_at(words, nodes) as (_, url):
+        with servers.respool(binary, url, workers=1) as respool:
+            yield respool.port
