@@ -34,8 +34,9 @@ class RedisPy:
         modules = glob.glob("tests/**/test_*.py", root_dir=self.folder, recursive=True)
         return sorted(name for name in modules if "test_scenario" not in name)
 
-    def run(self, unit, port, left_out):
-        with tempfile.TemporaryDirectory(prefix="respool-suites-") as folder:
+    def run(self, unit, stand, left_out):
+        """`stand`: starts a server and yields its port."""
+        with stand() as port, tempfile.TemporaryDirectory(prefix="respool-suites-") as folder:
             report = os.path.join(folder, "report")
             paths = os.pathsep.join([self.folder, HERE])
             env = dict(os.environ, PYTHONPATH=paths, RESPOOL_REPORT=report)

@@ -44,11 +44,15 @@ class RedisTcl:
             listed = re.search(r"set ::all_tests \{(.*?)\}", file.read(), re.DOTALL)
         return [unit for unit in listed[1].split() if not unit.startswith("integration/")]
 
-    def run(self, unit, port, left_out):
-        """Runs a unit; once more without the test it hung at, for as long as it hangs."""
+    def run(self, unit, stand, left_out):
+        """Runs a unit; once more without the test it hung at, for as long as it hangs.
+
+        `stand`: starts servers and yields the port. Fresh ones each time: what hung may have left them paused.
+        """
         hung = []
         while True:
-            outcomes, hanging = self.run_once(unit, port, [*left_out, *hung])
+            with stand() as port:
+                outcomes, hanging = self.run_once(unit, port, [*left_out, *hung])
             if not hanging or len(hung) == HANGS_MAX:
                 break
             hung.append(hanging)

@@ -17,8 +17,8 @@ import servers  # noqa: E402 - it lies where the line above says
 
 
 @contextlib.contextmanager
-def direct(words, nodes):
-    """Yields (port, what respool calls it). `nodes`: 0 is no cluster."""
+def servers_at(words, nodes):
+    """Yields (port, what respool calls them). `nodes`: 0 is no cluster."""
     with tempfile.TemporaryDirectory(prefix="respool-suites-") as folder:
         if not nodes:
             with servers.redis_server(folder, *words) as server:
@@ -30,7 +30,19 @@ def direct(words, nodes):
 
 
 @contextlib.contextmanager
+def direct(words, nodes):
+    """Yields the port of such a server."""
+    with servers_at(words, nodes) as (port, _):
+        yield port
+
+
+@contextlib.contextmanager
 def through(binary, words, nodes):
-    """Yields the port of a respool in front of such servers."""
-    with direct(words, nodes) as (_, url), servers.respool(binary, url) as respool:
-        yield respool.port
+    """Yields the port of a respool in front of such servers.
+
+    It has one worker: tests send over several connections without waiting for replies, and rely on the order in which
+    a single thread reads them.
+    """
+    with servers_at(words, nodes) as (_, url):
+        with servers.respool(binary, url, workers=1) as respool:
+            yield respool.port
