@@ -24,6 +24,8 @@ MARKS = ["onlycluster", "fixed_client", "redismod", "ssl", "cp_integration", "mu
 
 class RedisPy:
     cluster = False
+    # Some of its tests listen on a port that is written there.
+    at_once = False
     server_words = ("--enable-debug-command", "yes")
 
     def __init__(self, folder, python):

@@ -34,6 +34,9 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class RedisTcl:
+    # Directly and through respool at the same time: the tests mostly wait.
+    at_once = True
+
     def __init__(self, folder, cluster):
         self.folder, self.cluster = folder, cluster
         self.server_words = SERVER
