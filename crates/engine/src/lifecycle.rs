@@ -145,10 +145,12 @@ impl Engine {
     pub fn handle_client_sent(&mut self, now: Time, id: ClientId, buf: Vec<u8>) {
         let Some(client) = self.clients.get_mut(id) else { return self.pool.give(buf) };
         client.out.finish_send(buf, &mut self.pool);
-        if let Some(upstream) = client.stalls.and_then(|stalled| self.upstreams.get_mut(stalled))
-            && let Some(stall) = &mut upstream.stall
-        {
-            stall.progress_at = now;
+        for stalled in &client.stalls {
+            if let Some(upstream) = self.upstreams.get_mut(*stalled)
+                && let Some(stall) = upstream.stall.as_mut().filter(|stall| stall.client == id)
+            {
+                stall.progress_at = now;
+            }
         }
         self.settle_if_needed(id);
     }
@@ -230,7 +232,7 @@ impl Engine {
         let Some(client) = self.clients.get(id) else { return };
         if client.hold != Hold::No
             || client.closing
-            || client.stalls.is_some()
+            || !client.stalls.is_empty()
             || client.tracking.is_some()
             || client.accounted_bytes > 0
             || client.out.pending() > ACCOUNT_FROM_BYTES
@@ -264,23 +266,23 @@ impl Engine {
             client.queued = true;
             self.resume.push_back(id);
         }
-        if client.stalls.is_some() && pending <= CLIENT_STREAM_BYTES / 2 {
-            self.end_stall(id);
+        if !client.stalls.is_empty() && pending <= CLIENT_STREAM_BYTES / 2 {
+            self.end_stalls(id);
         }
     }
 
-    /// The client has taken enough: the upstream that waited for it is read again.
-    pub(crate) fn end_stall(&mut self, id: ClientId) {
-        let Some(stalled) = self.clients.get_mut(id).and_then(|client| client.stalls.take()) else {
-            return;
-        };
-        if let Some(upstream) = self.upstreams.get_mut(stalled)
-            && let Some(stall) = upstream.stall.take()
-        {
-            upstream.progress_at = upstream.progress_at.max(stall.progress_at);
-            self.actions.push_back(Action::ReadUpstream(stalled, true));
-            self.schedule(stalled);
-            self.wake_waiters(stalled);
+    /// The client has taken enough: the upstreams that waited for it are read again.
+    pub(crate) fn end_stalls(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        for stalled in core::mem::take(&mut client.stalls) {
+            if let Some(upstream) = self.upstreams.get_mut(stalled)
+                && let Some(stall) = upstream.stall.take_if(|stall| stall.client == id)
+            {
+                upstream.progress_at = upstream.progress_at.max(stall.progress_at);
+                self.actions.push_back(Action::ReadUpstream(stalled, true));
+                self.schedule(stalled);
+                self.wake_waiters(stalled);
+            }
         }
     }
 
@@ -358,7 +360,7 @@ impl Engine {
 
     /// Removes all traces of a client but its places in the upstreams' FIFOs: replies for them will find nobody.
     fn forget_client(&mut self, id: ClientId) -> bool {
-        self.end_stall(id);
+        self.end_stalls(id);
         self.drop_transfer_of(id);
         self.drop_lease(id);
         self.drop_errands(id);

@@ -343,7 +343,9 @@ impl Engine {
             return;
         }
         upstream.stall = Some(Stall { client: id, since: now, progress_at: now, others_since });
-        client.stalls = Some(upstream_id);
+        if !client.stalls.contains(&upstream_id) {
+            client.stalls.push(upstream_id);
+        }
         self.actions.push_back(crate::Action::ReadUpstream(upstream_id, false));
     }
 

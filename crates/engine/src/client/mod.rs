@@ -136,8 +136,8 @@ pub struct Client {
     pub eof: bool,
     /// It stands on the engine's resume queue; kept here so that it is there once.
     pub queued: bool,
-    /// An upstream's reading is stopped because of this client.
-    pub stalls: Option<UpstreamId>,
+    /// Upstreams whose reading is stopped because of this client; one that was lost meanwhile may still be among them.
+    pub stalls: Vec<UpstreamId>,
     /// A reply went out in part (cut-through) from this upstream: if that dies, the client must be closed.
     pub mid_reply: Option<UpstreamId>,
     /// The last command that was looked at, for `CLIENT LIST`.
@@ -181,7 +181,7 @@ impl Client {
             reading: true,
             eof: false,
             queued: false,
-            stalls: None,
+            stalls: Vec::new(),
             mid_reply: None,
             last_command: None,
             reply_bytes_mean: (WINDOW_BYTES / WINDOW_START as u64) as u32,

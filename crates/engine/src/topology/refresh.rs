@@ -21,6 +21,7 @@ use crate::upstream::inflight::OwnCommand;
 use crate::upstream::{Lane, Role, State, UpstreamKey};
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use resp::encode;
 use resp::value::Value;
 
@@ -45,8 +46,21 @@ pub(crate) struct Refresh {
     cut_off: bool,
     /// How many answers in a row came from such nodes and were left out.
     doubted: usize,
+    /// How many in a row took the question and broke: so many were passed over without a pause.
+    passed_over: u32,
     /// Why the last question brought nothing, for error texts; empty: it did.
     pub(crate) cause: String,
+}
+
+impl Topology {
+    /// Who can be asked for it, each once.
+    fn candidates(&self) -> Vec<NodeId> {
+        match self {
+            Self::One(_) => Vec::new(),
+            Self::Cluster(cluster) => cluster.candidates(),
+            Self::Sentinel(group) => group.candidates(),
+        }
+    }
 }
 
 impl Refresh {
@@ -107,11 +121,10 @@ impl Engine {
     /// Asks the next node that is not known to be down.
     fn refresh_topology(&mut self, now: Time, pool: u16) {
         let Some(state) = self.router.pools.get_mut(usize::from(pool)) else { return };
-        let candidates = match &state.topology {
-            Topology::One(_) => return,
-            Topology::Cluster(cluster) => cluster.candidates(),
-            Topology::Sentinel(group) => group.candidates(),
-        };
+        if matches!(state.topology, Topology::One(_)) {
+            return;
+        }
+        let candidates = state.topology.candidates();
         state.refresh.wanted = true;
         // Whoever was asked before has not answered in time. If it does later, that is as good.
         state.refresh.asking = None;
@@ -223,9 +236,25 @@ impl Engine {
         if let Some(pool) = self.pool_asking(id) {
             let node = self.upstreams.get(id).map(|up| self.label(up.key.node).to_string());
             let cause = format!("{}: {cause}", node.unwrap_or_default());
+            let is_down =
+                self.upstreams.get(id).is_none_or(|up| matches!(up.state, State::Down(_)));
             self.refresh_failed(now, pool, Some(cause));
-            // The next one is asked at once: this one is known to be down now.
-            self.router.pools[usize::from(pool)].refresh.not_before = now;
+            self.pass_over(now, pool, is_down);
+        }
+    }
+
+    /// The next one is asked at once. One that is down is not asked before its connection stands again, and that has its own waits; one that
+    /// was connected is back in no time. When each took the question and broke, there is a pause, as if there had been one after each.
+    fn pass_over(&mut self, now: Time, pool: u16, is_down: bool) {
+        let Some(state) = self.router.pools.get_mut(usize::from(pool)) else { return };
+        let candidates = state.topology.candidates().len() as u32;
+        let refresh = &mut state.refresh;
+        refresh.passed_over += u32::from(!is_down);
+        if refresh.passed_over < candidates.max(1) {
+            refresh.not_before = now;
+        } else {
+            let pauses = core::mem::take(&mut refresh.passed_over);
+            refresh.not_before = now.plus_ms(TOPOLOGY_AGAIN_MS * u64::from(pauses));
         }
     }
 
@@ -260,6 +289,7 @@ impl Engine {
         // A table with a hole in it is a sign that there is a better one.
         let heard = core::mem::take(&mut refresh.heard);
         refresh.wanted = !covered || heard;
+        refresh.passed_over = 0;
         refresh.cause.clear();
         refresh.not_before = if heard { now } else { now.plus_ms(TOPOLOGY_EVERY_MS) };
         refresh.again_at =

@@ -146,6 +146,29 @@ fn a_slow_reader_that_moves_is_not_closed() {
 }
 
 #[test]
+fn a_slow_reader_of_two_servers_stops_both_and_lets_both_go_on() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says(["GET a4", "GET b4"]).stops_taking();
+    story.node("n1").sends(&bulk(12 * MIB)).is_not_read();
+    story.node("n2").sends(&bulk(12 * MIB)).is_not_read();
+    story.client("a").takes_all();
+    story.node("n1").is_read();
+    story.node("n2").is_read();
+    assert!(story.client("a").takes() == [bulk(12 * MIB), bulk(12 * MIB)].concat());
+}
+
+#[test]
+fn a_slow_reader_of_two_servers_that_dies_frees_both() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says(["GET a4", "GET b4"]).stops_taking();
+    story.node("n1").sends(&bulk(12 * MIB)).is_not_read();
+    story.node("n2").sends(&bulk(MIB)).is_not_read();
+    story.client("a").dies();
+    story.node("n1").is_read();
+    story.node("n2").is_read();
+}
+
+#[test]
 fn a_slow_reader_that_dies_frees_its_connection() {
     let mut story = Story::new();
     story.client("a").says("GET big");

@@ -153,6 +153,51 @@ fn many_redirects_ask_for_the_table_at_most_twice_a_second() {
     assert!((8..=11).contains(&asked.len()), "{} times in five seconds", asked.len());
 }
 
+// Simulator, seed 1001266: each connection broke with the question in it, was made anew, and the question was the first thing in it.
+#[test]
+fn the_table_is_not_asked_for_over_and_over_where_connections_break_of_it() {
+    let mut story = wants_the_table();
+    let mut asked = 0;
+    for _ in 0..1_000 {
+        asked += break_of_the_question(&mut story);
+        story.after_ms(5);
+    }
+    assert!((9..=54).contains(&asked), "{asked} times in five seconds");
+}
+
+#[test]
+fn one_whose_connection_breaks_with_the_question_is_passed_over_at_once() {
+    let mut story = wants_the_table();
+    let asked = break_of_the_question(&mut story) + break_of_the_question(&mut story);
+    assert_eq!(asked, 3, "each once, and no time went by");
+    story.after_ms(299);
+    assert_eq!(break_of_the_question(&mut story), 0, "a pause for each");
+    story.after_ms(1);
+    assert!(break_of_the_question(&mut story) > 0);
+}
+
+/// A cluster with a sign that its table is stale, whose nodes leave the answer to the story.
+fn wants_the_table() -> Story {
+    let mut story = Story::warm_cluster();
+    story.after_ms(2_000).holds_the_table();
+    // A write, which is not sent once more when its connection breaks too.
+    story.client("a").says("SET a4 1");
+    story.node("n1").gets("SET a4 1").moved("a4", "n2");
+    story
+}
+
+/// Whichever node was asked for the table resets that connection; how many that were.
+fn break_of_the_question(story: &mut Story) -> usize {
+    let mut asked = 0;
+    for node in ["n1", "n2", "n3"] {
+        if story.node(node).takes_requests() > 0 {
+            asked += 1;
+            story.node(node).dies("connection reset");
+        }
+    }
+    asked
+}
+
 #[test]
 fn the_next_question_goes_to_another_node() {
     let mut story = Story::warm_cluster_with(|settings| settings.timeouts.topology_period_ms = 500);
