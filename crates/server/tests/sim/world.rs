@@ -23,6 +23,7 @@ use server::worker::{Process, Worker, WorkerOptions};
 use crate::client::{Around, Client};
 use crate::cluster::CameTo;
 use crate::plan::{Layout, Plan};
+use crate::radio::Radio;
 use crate::site::Site;
 use crate::upstream::Planted;
 
@@ -58,6 +59,8 @@ pub(crate) struct Outcome {
     pub(crate) iterations: u32,
     /// Transactions that were done.
     pub(crate) transactions: u32,
+    /// Messages that listeners heard.
+    pub(crate) messages: u64,
     /// Turns of all workers.
     pub(crate) turns: u64,
 }
@@ -134,6 +137,7 @@ pub(crate) struct World {
     posts: Vec<Post<SimSocket>>,
     site: Site,
     clients: Vec<Client>,
+    radio: Radio,
     failing: bool,
     draining: bool,
     begun_us: u64,
@@ -153,25 +157,26 @@ impl World {
         net.set_faults_at(&listen, plan.client_faults);
         let site = Site::new(&plan, &net, planted);
         site.addresses().iter().for_each(|at| net.set_faults_at(at, plan.server_faults));
+        let (workers, posts) = hire(&plan, &net, &listen);
+        let radio = Radio::new(&plan, &net, &listen);
         let failing = plan.kind.server_fails();
         let begun_us = net.now_us();
-        let mut world = Self {
+        Self {
             plan,
             net,
             listen,
-            workers: Vec::new(),
-            posts: Vec::new(),
+            workers,
+            posts,
             site,
             clients: Vec::new(),
+            radio,
             failing,
             draining: false,
             begun_us,
             troubles_done: 0,
             turns: 0,
             reached: Reached::default(),
-        };
-        world.hire();
-        world
+        }
     }
 
     /// Keeps a line for everything that happens in the network, and prints what the nodes of a cluster say.
@@ -184,40 +189,6 @@ impl World {
     pub(crate) fn trace(&self, count: usize) -> Vec<String> {
         let mut lines = self.net.take_trace();
         lines.split_off(lines.len().saturating_sub(count))
-    }
-
-    fn hire(&mut self) {
-        let mut drivers = Vec::new();
-        let mut boxes = Vec::new();
-        for _ in 0..self.plan.workers {
-            let mut driver = self.net.driver(std::slice::from_ref(&self.listen));
-            driver.accept(true);
-            let waker = driver.waker();
-            let (inbox, post) = mailbox(Arc::new(move || waker.wake()));
-            drivers.push(driver);
-            boxes.push(inbox);
-            self.posts.push(post);
-        }
-        let fleet = Arc::new(Fleet::new(self.posts.clone(), channel().0));
-        let process = Arc::new(Process {
-            started: Instant::now(),
-            tcp_port: 6380,
-            config_file: String::new(),
-            driver: "sim",
-        });
-        for (index, (driver, mailbox)) in drivers.into_iter().zip(boxes).enumerate() {
-            let net = self.net.clone();
-            let options = WorkerOptions {
-                settings: self.plan.settings_of(index),
-                seed: self.plan.seed,
-                gather: GatherOptions { gather_us: 60, completions: 24, clients_min: 8, polls: 2 },
-                clients_max: self.plan.clients_max,
-                mailbox,
-                fleet: Arc::clone(&fleet),
-                process: Arc::clone(&process),
-            };
-            self.workers.push(Some(Worker::new(driver, Box::new(move || net.now_us()), options)));
-        }
     }
 
     /// The whole run.
@@ -246,6 +217,7 @@ impl World {
     fn is_at_rest(&self) -> bool {
         self.troubles_done == self.plan.troubles.len()
             && self.clients.iter().all(Client::is_at_rest)
+            && self.radio.is_at_rest()
     }
 
     /// Lets time pass until `done`; that it never comes, or comes late, is a failure.
@@ -323,6 +295,7 @@ impl World {
         for client in &mut self.clients {
             client.step(&around)?;
         }
+        self.radio.step(&around)?;
         if self.plan.has_admin {
             for addr in std::mem::take(&mut self.clients[0].kills) {
                 self.clients
@@ -357,6 +330,7 @@ impl World {
         let clients = self.clients.iter().filter(|_| !self.draining).filter_map(Client::next_at_us);
         let troubles =
             self.plan.troubles.get(self.troubles_done).map(|(at_us, ..)| self.begun_us + at_us);
+        let radio = self.radio.next_at_us().filter(|_| !self.draining);
         let end = self.draining.then_some(until_us);
         let next = self
             .net
@@ -365,6 +339,7 @@ impl World {
             .chain(workers)
             .chain(clients)
             .chain(troubles)
+            .chain(radio)
             .chain(self.site.next_at_us())
             .chain(end)
             .min()?;
@@ -455,8 +430,9 @@ impl World {
         }
         let now_us = self.net.now_us();
         self.clients.iter_mut().for_each(|client| client.check_up(now_us));
+        self.radio.check_up(&self.plan, &self.net, &self.listen);
         self.live_until("checkup", now_us + CHECKUP_US, |world| {
-            world.clients.iter().all(Client::is_at_rest)
+            world.clients.iter().all(Client::is_at_rest) && world.radio.is_at_rest()
         })
     }
 
@@ -511,6 +487,7 @@ impl World {
                 victims: &[],
             };
             self.clients.iter_mut().try_for_each(|client| client.step(&around))?;
+            self.radio.step(&around)?;
             if !self.net.step() {
                 break;
             }
@@ -524,7 +501,11 @@ impl World {
                 client.describe()
             ));
         }
+        if let Some(who) = self.radio.connected().filter(|_| !hangs) {
+            return Err(format!("after the drain somebody is still connected: {who}"));
+        }
         let mut outcome = Outcome {
+            messages: self.radio.heard(),
             digest: self.net.digest(),
             hits: self.site.hits(),
             executed: self.site.executed(),
@@ -544,6 +525,7 @@ impl World {
                 .map_err(|why| format!("client {}: {why}", client.number))?;
         }
         self.clients.clear();
+        self.radio.close();
         self.site.close();
         match self.net.open_ends() {
             0 => Ok(outcome),
@@ -554,6 +536,7 @@ impl World {
     fn describe(&self) -> String {
         let busy = self.clients.iter().filter(|client| !client.is_at_rest()).take(12);
         let mut text: Vec<String> = busy.map(Client::describe).collect();
+        text.push(self.radio.describe());
         text.push(format!("server: {} connections", self.site.open_conns()));
         for worker in self.workers.iter().flatten() {
             let report = worker.engine().report();
@@ -570,6 +553,45 @@ impl World {
         }
         text.join("\n")
     }
+}
+
+/// The workers of a plan, which listen at `at`, and the way to their mailboxes.
+fn hire(
+    plan: &Plan,
+    net: &SimNet,
+    at: &Address,
+) -> (Vec<Option<Worker<SimDriver>>>, Vec<Post<SimSocket>>) {
+    let (mut drivers, mut boxes, mut posts) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..plan.workers {
+        let mut driver = net.driver(std::slice::from_ref(at));
+        driver.accept(true);
+        let waker = driver.waker();
+        let (inbox, post) = mailbox(Arc::new(move || waker.wake()));
+        drivers.push(driver);
+        boxes.push(inbox);
+        posts.push(post);
+    }
+    let fleet = Arc::new(Fleet::new(posts.clone(), channel().0));
+    let process = Arc::new(Process {
+        started: Instant::now(),
+        tcp_port: 6380,
+        config_file: String::new(),
+        driver: "sim",
+    });
+    let worker = |(index, (driver, mailbox))| {
+        let clock = net.clone();
+        let options = WorkerOptions {
+            settings: plan.settings_of(index),
+            seed: plan.seed,
+            gather: GatherOptions { gather_us: 60, completions: 24, clients_min: 8, polls: 2 },
+            clients_max: plan.clients_max,
+            mailbox,
+            fleet: Arc::clone(&fleet),
+            process: Arc::clone(&process),
+        };
+        Some(Worker::new(driver, Box::new(move || clock.now_us()), options))
+    };
+    (drivers.into_iter().zip(boxes).enumerate().map(worker).collect(), posts)
 }
 
 /// After a drain in peace the worker has no client, nobody waits, and only idle upstreams have a connection.
