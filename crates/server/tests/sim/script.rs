@@ -679,8 +679,8 @@ impl Script {
         match self.rng.between(0, 2) {
             0 => self.say(
                 out,
-                &request(&["MONITOR"]),
-                Reply::Error("-ERR respool: 'monitor' needs"),
+                &request(&["SYNC"]),
+                Reply::Error("-ERR respool: 'sync'"),
                 false,
             ),
             1 => self.say(
