@@ -49,6 +49,9 @@ struct Air {
     said: BTreeMap<Channel, Said>,
     /// Servers do not fail: nothing may be missing.
     strict: bool,
+    /// Slots may move or change their primary. What is said on a shard channel before its listeners are at the new place is lost, as it is for
+    /// clients of a cluster.
+    moves: bool,
 }
 
 /// What was said on one channel.
@@ -233,7 +236,8 @@ impl Radio {
         let listeners = (0..rng.between(1, most))
             .map(|number| Listener::new(plan, net, to, number, rng.next_u64()))
             .collect();
-        let air = Air { strict: !plan.kind.server_fails(), ..Air::default() };
+        let air =
+            Air { strict: !plan.kind.server_fails(), moves: plan.is_cluster(), ..Air::default() };
         Self { speaker, listeners, air }
     }
 
@@ -263,15 +267,30 @@ impl Radio {
     /// Everything is well: from now on nothing may be missing. Somebody new listens, and more is said.
     pub(crate) fn check_up(&mut self, plan: &Plan, net: &SimNet, to: &Address) {
         self.air.strict = true;
-        for listener in &mut self.listeners {
-            listener.expect_all_from_now(&self.air);
-        }
+        self.speak_up();
         let number = self.listeners.len() as u64;
         self.listeners.push(Listener::new(plan, net, to, number, !plan.seed));
         if self.speaker.line.gone {
             self.speaker = Speaker::new(plan, net, to, !plan.seed);
         }
+    }
+
+    /// Slots rest and everybody had time to find them: nothing at all may be missing.
+    pub(crate) fn last_call(&mut self) {
+        self.air.moves = false;
+        self.speak_up();
+    }
+
+    fn speak_up(&mut self) {
+        for listener in &mut self.listeners {
+            listener.expect_all_from_now(&self.air);
+        }
         self.speaker.left = CHECKUP_MESSAGES;
+    }
+
+    /// Whether anybody listens.
+    pub(crate) fn has_listeners(&self) -> bool {
+        self.listeners.iter().any(|listener| !listener.is_gone())
     }
 
     /// After the drain: whether anybody is still connected.
@@ -299,9 +318,9 @@ impl Radio {
         text.join("\n")
     }
 
-    /// It goes for good.
+    /// Everybody goes for good.
     pub(crate) fn close(&mut self) {
-        self.listeners.clear();
+        self.listeners.iter_mut().for_each(Listener::go);
         self.speaker.line.go();
     }
 }

@@ -31,6 +31,8 @@ use crate::upstream::Planted;
 const STORM_US: u64 = 3_600_000_000;
 /// Longest checkup.
 const CHECKUP_US: u64 = 600_000_000;
+/// How long it takes until everybody has heard of the last slot that moved, and of the last client that went.
+const REST_US: u64 = 2_000_000;
 /// What the drain is given.
 const DRAIN_MS: u64 = 5_000;
 /// Clients that connect at the same moment.
@@ -433,11 +435,23 @@ impl World {
         self.radio.check_up(&self.plan, &self.net, &self.listen);
         self.live_until("checkup", now_us + CHECKUP_US, |world| {
             world.clients.iter().all(Client::is_at_rest) && world.radio.is_at_rest()
-        })
+        })?;
+        self.site.rest();
+        self.pass("rest", self.net.now_us() + REST_US)?;
+        self.radio.last_call();
+        let until_us = self.net.now_us() + CHECKUP_US;
+        self.live_until("last call", until_us, |world| world.radio.is_at_rest())?;
+        if self.plan.seed.is_multiple_of(2) {
+            // Where nobody listens nothing is left at the drain, not even the end of a subscription.
+            self.radio.close();
+            self.pass("farewell", self.net.now_us() + REST_US)?;
+        }
+        Ok(())
     }
 
     /// Ends the workers; those that behave are owed nothing when they go.
     fn drain(&mut self) -> Result<(), String> {
+        let listens = self.radio.has_listeners();
         let calm = !self.failing && self.clients.iter().all(Client::is_at_rest);
         self.draining = true;
         self.site.rest();
@@ -451,7 +465,7 @@ impl World {
                 if slot.as_ref().is_some_and(Worker::is_done) {
                     let Some(worker) = slot.take() else { continue };
                     if calm {
-                        nothing_is_left(&worker, &self.plan)?;
+                        nothing_is_left(&worker, &self.plan, listens)?;
                     }
                 }
             }
@@ -595,11 +609,11 @@ fn hire(
 }
 
 /// After a drain in peace the worker has no client, nobody waits, and only idle upstreams have a connection.
-fn nothing_is_left(worker: &Worker<SimDriver>, plan: &Plan) -> Result<(), String> {
+fn nothing_is_left(worker: &Worker<SimDriver>, plan: &Plan, listens: bool) -> Result<(), String> {
     let (engine, report) = (worker.engine(), worker.engine().report());
     // A client that ran away may have left requests behind, whose replies are on their way to nobody; and several servers are asked now and
-    // then who owns what, and how they are.
-    let may_wait = plan.kind.clients_fail() || plan.is_cluster();
+    // then who owns what, and how they are. Of listeners that go the server is told, and nobody waits for its word.
+    let may_wait = plan.kind.clients_fail() || plan.is_cluster() || listens;
     if engine.client_count() > 0 || !(engine.is_quiet() || may_wait) {
         return Err(format!(
             "drained, and {} clients are left, {} requests in flight",

@@ -88,6 +88,10 @@ impl Listener {
         }
     }
 
+    pub(super) fn go(&mut self) {
+        self.line.go();
+    }
+
     pub(super) fn is_gone(&self) -> bool {
         self.line.gone
     }
@@ -369,6 +373,9 @@ impl Listener {
 impl Track {
     /// The first message before `end` that is missing.
     fn lacks(&self, air: &Air, channel: &Channel, end: u64) -> Option<u64> {
+        if channel.0 && air.moves {
+            return None;
+        }
         (self.due_from..end).find(|nth| !self.seen.contains(nth) && !air.is_doubtful(channel, *nth))
     }
 }
