@@ -36,6 +36,10 @@ pub(crate) enum Planted {
     LostOnTheWay,
     /// A page of SCAN leaves a key out.
     SkippedInScan,
+    /// A message does not reach one that listens.
+    LostMessage,
+    /// A message comes twice.
+    DoubledMessage,
     /// A write is sent on in words that nobody heeds, so that they reach the client.
     ShownMoved,
 }
@@ -239,6 +243,19 @@ impl Mind for One {
 
     fn deliver(&mut self, conn: &mut ModelConn, out: &mut Vec<u8>) {
         self.model.deliver(conn, out);
+        let is_message = out.windows(9).any(|word| word == b"\r\nmessage");
+        let turn = |planter: &mut Planter| {
+            planter.seen += 1;
+            planter.hits += u32::from(planter.seen.is_multiple_of(3));
+            planter.seen.is_multiple_of(3)
+        };
+        match self.planter.planted {
+            Planted::LostMessage if is_message && turn(&mut self.planter) => out.clear(),
+            Planted::DoubledMessage if is_message && turn(&mut self.planter) => {
+                out.extend_from_within(..);
+            }
+            _ => {}
+        }
     }
 
     fn leave(&mut self, conn: &ModelConn) {
