@@ -244,17 +244,17 @@ impl Mind for One {
     fn deliver(&mut self, conn: &mut ModelConn, out: &mut Vec<u8>) {
         self.model.deliver(conn, out);
         let is_message = out.windows(9).any(|word| word == b"\r\nmessage");
-        let turn = |planter: &mut Planter| {
-            planter.seen += 1;
-            planter.hits += u32::from(planter.seen.is_multiple_of(3));
-            planter.seen.is_multiple_of(3)
-        };
-        match self.planter.planted {
-            Planted::LostMessage if is_message && turn(&mut self.planter) => out.clear(),
-            Planted::DoubledMessage if is_message && turn(&mut self.planter) => {
-                out.extend_from_within(..);
+        let planted = self.planter.planted;
+        if !(is_message && matches!(planted, Planted::LostMessage | Planted::DoubledMessage)) {
+            return;
+        }
+        self.planter.seen += 1;
+        if self.planter.seen.is_multiple_of(3) {
+            self.planter.hits += 1;
+            match planted {
+                Planted::LostMessage => out.clear(),
+                _ => out.extend_from_within(..),
             }
-            _ => {}
         }
     }
 
