@@ -109,6 +109,17 @@ impl Mind for Nodes {
             cluster.feed(host, conn, raw, reply)
         })
     }
+
+    fn deliver(&mut self, conn: &mut ClusterConn, out: &mut Vec<u8>) {
+        self.cluster.deliver(conn, out);
+        if self.talks && !out.is_empty() {
+            println!("of its own accord: {}", quote(out, 400));
+        }
+    }
+
+    fn leave(&mut self, conn: &ClusterConn) {
+        self.cluster.leave(conn);
+    }
 }
 
 impl ClusterSite {
@@ -222,6 +233,7 @@ impl ClusterSite {
         for (node, host) in self.hosts.iter_mut().enumerate() {
             host.pump(node, &mut self.mind);
         }
+        self.hosts.iter_mut().for_each(|host| host.deliver(&mut self.mind));
     }
 
     /// A slot that is under way comes to its end even if no other one begins: a request for a key here and one there waits for it.
@@ -322,6 +334,8 @@ impl ClusterSite {
         let nth = self.rng.between(0, 1 << 20) as usize;
         let slot = match cluster.nth_key(nth) {
             Some(key) if self.rng.chance(900_000) => testkit::model::key_slot(key),
+            // Now and then that of a channel.
+            _ if nth % 3 > 0 => testkit::model::key_slot(&crate::radio::channel(nth).1),
             _ => (nth % testkit::model::SLOTS) as u16,
         };
         let to = self.rng.between(0, cluster.shards() as u64 - 1) as usize;

@@ -20,6 +20,7 @@ mod ledger;
 mod names;
 mod plan;
 mod proof;
+mod radio;
 mod script;
 mod site;
 mod upstream;
@@ -65,6 +66,7 @@ fn run_kind(kind: Kind, count: usize) -> Reached {
     let mut failures = Vec::new();
     let mut slowest = (Duration::ZERO, kind.first_seed());
     let (mut executed, mut errors, mut iterations, mut transactions, mut turns) = (0, 0, 0, 0, 0);
+    let mut messages = 0;
     for seed in (kind.first_seed()..).filter(|seed| Kind::of(*seed) == kind).take(count) {
         let begun = Instant::now();
         let outcome = run(seed, Planted::Nothing);
@@ -74,6 +76,7 @@ fn run_kind(kind: Kind, count: usize) -> Reached {
                 executed += outcome.executed;
                 errors += outcome.errors;
                 iterations += outcome.iterations;
+                messages += outcome.messages;
                 transactions += outcome.transactions;
                 turns = outcome.turns.max(turns);
                 reached.join(&outcome.reached);
@@ -90,9 +93,10 @@ fn run_kind(kind: Kind, count: usize) -> Reached {
     }
     assert!(failures.is_empty(), "{} of {count} seeds failed: {failures:?}", failures.len());
     println!(
-        "{kind:?}, {count} seeds, {executed} requests, {errors} errors, {iterations} iterations, {transactions} transactions, at most {turns} turns, slowest {slowest:?}: {reached:?}"
+        "{kind:?}, {count} seeds, {executed} requests, {errors} errors, {iterations} iterations, {transactions} transactions, {messages} messages heard, at most {turns} turns, slowest {slowest:?}: {reached:?}"
     );
     assert!(transactions > 0, "no transaction came to its end");
+    assert!(messages > 0, "nobody heard a message");
     reached
 }
 

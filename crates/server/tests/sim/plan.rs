@@ -351,8 +351,13 @@ fn settings(plan: &mut Plan, rng: &mut SimRng) -> Settings {
     }
     let mut settings = Settings { limits, ..Settings::default() };
     // Where nothing fails nothing may be given up, however slowly single bytes travel.
-    let patient =
-        Timeouts { connect_ms: 3_000_000, request_ms: 0, stall_ms: 300, ..Timeouts::default() };
+    let patient = Timeouts {
+        connect_ms: 3_000_000,
+        request_ms: 0,
+        stall_ms: 300,
+        topology_wait_ms: 3_000_000,
+        ..Timeouts::default()
+    };
     settings.timeouts = match plan.kind.server_fails() {
         false => patient,
         true => Timeouts {

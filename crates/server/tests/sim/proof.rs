@@ -88,3 +88,13 @@ fn a_swapped_reply_of_a_shard_is_found() {
 fn a_write_that_a_node_drops_is_found() {
     is_often_found(Planted::DroppedWrite, Kind::TroubledCluster, 12);
 }
+
+#[test]
+fn a_message_that_is_lost_is_found() {
+    is_often_found(Planted::LostMessage, Kind::Sound, 12);
+}
+
+#[test]
+fn a_message_that_comes_twice_is_found() {
+    is_often_found(Planted::DoubledMessage, Kind::Sound, 12);
+}

@@ -677,12 +677,7 @@ impl Script {
             },
         );
         match self.rng.between(0, 2) {
-            0 => self.say(
-                out,
-                &request(&["MONITOR"]),
-                Reply::Error("-ERR respool: 'monitor' needs"),
-                false,
-            ),
+            0 => self.say(out, &request(&["SYNC"]), Reply::Error("-ERR respool: 'sync'"), false),
             1 => self.say(
                 out,
                 &request(&["DEBUG", &large]),

@@ -36,6 +36,10 @@ pub(crate) enum Planted {
     LostOnTheWay,
     /// A page of SCAN leaves a key out.
     SkippedInScan,
+    /// A message does not reach one that listens.
+    LostMessage,
+    /// A message comes twice.
+    DoubledMessage,
     /// A write is sent on in words that nobody heeds, so that they reach the client.
     ShownMoved,
 }
@@ -57,6 +61,12 @@ pub(crate) trait Mind {
         bytes: &[u8],
         out: &mut Vec<u8>,
     ) -> After;
+
+    /// Appends what came for a connection that nobody asked for.
+    fn deliver(&mut self, conn: &mut Self::Conn, out: &mut Vec<u8>);
+
+    /// A connection is over.
+    fn leave(&mut self, conn: &Self::Conn);
 }
 
 /// See the module.
@@ -65,6 +75,8 @@ pub(crate) struct Host<C> {
     at: Address,
     listener: Option<SimListener>,
     conns: Vec<Conn<C>>,
+    /// Connections that are over, of which the mind has not heard.
+    over: Vec<Conn<C>>,
     mode: Trouble,
 }
 
@@ -80,7 +92,14 @@ impl<C> Host<C> {
     /// One that listens at `at`.
     pub(crate) fn new(net: &SimNet, at: Address) -> Self {
         let listener = Some(net.listen(&at));
-        Self { net: net.clone(), at, listener, conns: Vec::new(), mode: Trouble::Well }
+        Self {
+            net: net.clone(),
+            at,
+            listener,
+            conns: Vec::new(),
+            over: Vec::new(),
+            mode: Trouble::Well,
+        }
     }
 
     /// Something happens to it.
@@ -88,13 +107,17 @@ impl<C> Host<C> {
         match trouble {
             Trouble::Dead => {
                 self.listener = None;
-                self.conns.drain(..).for_each(|conn| conn.peer.reset());
+                self.conns.iter().for_each(|conn| conn.peer.reset());
+                self.over.append(&mut self.conns);
             }
             Trouble::Reset => {
                 self.net.reset_all_to(&self.at);
                 return;
             }
-            Trouble::Full => self.conns.clear(),
+            Trouble::Full => {
+                self.conns.iter().for_each(|conn| conn.peer.close());
+                self.over.append(&mut self.conns);
+            }
             Trouble::Well if self.listener.is_none() => {
                 self.listener = Some(self.net.listen(&self.at));
             }
@@ -111,6 +134,7 @@ impl<C> Host<C> {
     /// It goes for good.
     pub(crate) fn close(&mut self) {
         self.conns.clear();
+        self.over.clear();
         self.listener = None;
     }
 
@@ -135,7 +159,22 @@ impl<C> Host<C> {
             return;
         }
         let mode = self.mode;
-        self.conns.retain_mut(|conn| serve(conn, mode, host, mind));
+        self.over.extend(self.conns.extract_if(.., |conn| !serve(conn, mode, host, mind)));
+        self.over.drain(..).for_each(|conn| mind.leave(&conn.state));
+    }
+
+    /// Sends what came for its connections that nobody asked for; to be called when all hosts are pumped.
+    pub(crate) fn deliver<M: Mind<Conn = C>>(&mut self, mind: &mut M) {
+        if self.mode == Trouble::Frozen {
+            return;
+        }
+        for conn in &mut self.conns {
+            let mut out = Vec::new();
+            mind.deliver(&mut conn.state, &mut out);
+            if !out.is_empty() {
+                answer(conn, self.mode, &out);
+            }
+        }
     }
 }
 
@@ -146,21 +185,26 @@ fn serve<M: Mind>(conn: &mut Conn<M::Conn>, mode: Trouble, host: usize, mind: &m
     if !bytes.is_empty() && !refuses {
         let mut out = Vec::new();
         let after = mind.feed(host, &mut conn.state, &mut conn.requests, &bytes, &mut out);
-        match mode {
-            Trouble::Mute => conn.lost = true,
-            Trouble::HalfReplies if !out.is_empty() => {
-                conn.peer.send(&out[..out.len() / 2]);
-                conn.peer.shutdown();
-                conn.lost = true;
-            }
-            _ if conn.lost => {}
-            _ => conn.peer.send(&out),
-        }
+        answer(conn, mode, &out);
         if after == After::Close {
             conn.peer.shutdown();
         }
     }
     !conn.peer.is_over()
+}
+
+/// Sends what a connection is to get, as far as the host is able to.
+fn answer<C>(conn: &mut Conn<C>, mode: Trouble, out: &[u8]) {
+    match mode {
+        Trouble::Mute => conn.lost = true,
+        Trouble::HalfReplies if !out.is_empty() => {
+            conn.peer.send(&out[..out.len() / 2]);
+            conn.peer.shutdown();
+            conn.lost = true;
+        }
+        _ if conn.lost => {}
+        _ => conn.peer.send(out),
+    }
 }
 
 /// A server of its own.
@@ -195,6 +239,27 @@ impl Mind for One {
             return model.feed(conn, bytes, out);
         }
         planter.feed(requests, bytes, "", out, &mut |raw, reply| model.feed(conn, raw, reply))
+    }
+
+    fn deliver(&mut self, conn: &mut ModelConn, out: &mut Vec<u8>) {
+        self.model.deliver(conn, out);
+        let is_message = out.windows(9).any(|word| word == b"\r\nmessage");
+        let planted = self.planter.planted;
+        if !(is_message && matches!(planted, Planted::LostMessage | Planted::DoubledMessage)) {
+            return;
+        }
+        self.planter.seen += 1;
+        if self.planter.seen.is_multiple_of(3) {
+            self.planter.hits += 1;
+            match planted {
+                Planted::LostMessage => out.clear(),
+                _ => out.extend_from_within(..),
+            }
+        }
+    }
+
+    fn leave(&mut self, conn: &ModelConn) {
+        self.model.leave(conn);
     }
 }
 
@@ -236,6 +301,7 @@ impl Server {
     /// Does what can be done now.
     pub(crate) fn pump(&mut self) {
         self.host.pump(0, &mut self.mind);
+        self.host.deliver(&mut self.mind);
     }
 
     /// It goes for good.

@@ -23,6 +23,7 @@ use server::worker::{Process, Worker, WorkerOptions};
 use crate::client::{Around, Client};
 use crate::cluster::CameTo;
 use crate::plan::{Layout, Plan};
+use crate::radio::Radio;
 use crate::site::Site;
 use crate::upstream::Planted;
 
@@ -30,6 +31,8 @@ use crate::upstream::Planted;
 const STORM_US: u64 = 3_600_000_000;
 /// Longest checkup.
 const CHECKUP_US: u64 = 600_000_000;
+/// How long it takes until everybody has heard of the last slot that moved, and of the last client that went.
+const REST_US: u64 = 2_000_000;
 /// What the drain is given.
 const DRAIN_MS: u64 = 5_000;
 /// Clients that connect at the same moment.
@@ -58,6 +61,8 @@ pub(crate) struct Outcome {
     pub(crate) iterations: u32,
     /// Transactions that were done.
     pub(crate) transactions: u32,
+    /// Messages that listeners heard.
+    pub(crate) messages: u64,
     /// Turns of all workers.
     pub(crate) turns: u64,
 }
@@ -134,6 +139,7 @@ pub(crate) struct World {
     posts: Vec<Post<SimSocket>>,
     site: Site,
     clients: Vec<Client>,
+    radio: Radio,
     failing: bool,
     draining: bool,
     begun_us: u64,
@@ -153,25 +159,26 @@ impl World {
         net.set_faults_at(&listen, plan.client_faults);
         let site = Site::new(&plan, &net, planted);
         site.addresses().iter().for_each(|at| net.set_faults_at(at, plan.server_faults));
+        let (workers, posts) = hire(&plan, &net, &listen);
+        let radio = Radio::new(&plan, &net, &listen);
         let failing = plan.kind.server_fails();
         let begun_us = net.now_us();
-        let mut world = Self {
+        Self {
             plan,
             net,
             listen,
-            workers: Vec::new(),
-            posts: Vec::new(),
+            workers,
+            posts,
             site,
             clients: Vec::new(),
+            radio,
             failing,
             draining: false,
             begun_us,
             troubles_done: 0,
             turns: 0,
             reached: Reached::default(),
-        };
-        world.hire();
-        world
+        }
     }
 
     /// Keeps a line for everything that happens in the network, and prints what the nodes of a cluster say.
@@ -184,40 +191,6 @@ impl World {
     pub(crate) fn trace(&self, count: usize) -> Vec<String> {
         let mut lines = self.net.take_trace();
         lines.split_off(lines.len().saturating_sub(count))
-    }
-
-    fn hire(&mut self) {
-        let mut drivers = Vec::new();
-        let mut boxes = Vec::new();
-        for _ in 0..self.plan.workers {
-            let mut driver = self.net.driver(std::slice::from_ref(&self.listen));
-            driver.accept(true);
-            let waker = driver.waker();
-            let (inbox, post) = mailbox(Arc::new(move || waker.wake()));
-            drivers.push(driver);
-            boxes.push(inbox);
-            self.posts.push(post);
-        }
-        let fleet = Arc::new(Fleet::new(self.posts.clone(), channel().0));
-        let process = Arc::new(Process {
-            started: Instant::now(),
-            tcp_port: 6380,
-            config_file: String::new(),
-            driver: "sim",
-        });
-        for (index, (driver, mailbox)) in drivers.into_iter().zip(boxes).enumerate() {
-            let net = self.net.clone();
-            let options = WorkerOptions {
-                settings: self.plan.settings_of(index),
-                seed: self.plan.seed,
-                gather: GatherOptions { gather_us: 60, completions: 24, clients_min: 8, polls: 2 },
-                clients_max: self.plan.clients_max,
-                mailbox,
-                fleet: Arc::clone(&fleet),
-                process: Arc::clone(&process),
-            };
-            self.workers.push(Some(Worker::new(driver, Box::new(move || net.now_us()), options)));
-        }
     }
 
     /// The whole run.
@@ -246,6 +219,7 @@ impl World {
     fn is_at_rest(&self) -> bool {
         self.troubles_done == self.plan.troubles.len()
             && self.clients.iter().all(Client::is_at_rest)
+            && self.radio.is_at_rest()
     }
 
     /// Lets time pass until `done`; that it never comes, or comes late, is a failure.
@@ -323,6 +297,7 @@ impl World {
         for client in &mut self.clients {
             client.step(&around)?;
         }
+        self.radio.step(&around)?;
         if self.plan.has_admin {
             for addr in std::mem::take(&mut self.clients[0].kills) {
                 self.clients
@@ -357,6 +332,7 @@ impl World {
         let clients = self.clients.iter().filter(|_| !self.draining).filter_map(Client::next_at_us);
         let troubles =
             self.plan.troubles.get(self.troubles_done).map(|(at_us, ..)| self.begun_us + at_us);
+        let radio = self.radio.next_at_us().filter(|_| !self.draining);
         let end = self.draining.then_some(until_us);
         let next = self
             .net
@@ -365,6 +341,7 @@ impl World {
             .chain(workers)
             .chain(clients)
             .chain(troubles)
+            .chain(radio)
             .chain(self.site.next_at_us())
             .chain(end)
             .min()?;
@@ -455,13 +432,26 @@ impl World {
         }
         let now_us = self.net.now_us();
         self.clients.iter_mut().for_each(|client| client.check_up(now_us));
+        self.radio.check_up(&self.plan, &self.net, &self.listen);
         self.live_until("checkup", now_us + CHECKUP_US, |world| {
-            world.clients.iter().all(Client::is_at_rest)
-        })
+            world.clients.iter().all(Client::is_at_rest) && world.radio.is_at_rest()
+        })?;
+        self.site.rest();
+        self.pass("rest", self.net.now_us() + REST_US)?;
+        self.radio.last_call();
+        let until_us = self.net.now_us() + CHECKUP_US;
+        self.live_until("last call", until_us, |world| world.radio.is_at_rest())?;
+        if self.plan.seed.is_multiple_of(2) {
+            // Where nobody listens nothing is left at the drain, not even the end of a subscription.
+            self.radio.close();
+            self.pass("farewell", self.net.now_us() + REST_US)?;
+        }
+        Ok(())
     }
 
     /// Ends the workers; those that behave are owed nothing when they go.
     fn drain(&mut self) -> Result<(), String> {
+        let listens = self.radio.has_listeners();
         let calm = !self.failing && self.clients.iter().all(Client::is_at_rest);
         self.draining = true;
         self.site.rest();
@@ -475,7 +465,7 @@ impl World {
                 if slot.as_ref().is_some_and(Worker::is_done) {
                     let Some(worker) = slot.take() else { continue };
                     if calm {
-                        nothing_is_left(&worker, &self.plan)?;
+                        nothing_is_left(&worker, &self.plan, listens)?;
                     }
                 }
             }
@@ -511,6 +501,7 @@ impl World {
                 victims: &[],
             };
             self.clients.iter_mut().try_for_each(|client| client.step(&around))?;
+            self.radio.step(&around)?;
             if !self.net.step() {
                 break;
             }
@@ -524,7 +515,11 @@ impl World {
                 client.describe()
             ));
         }
+        if let Some(who) = self.radio.connected().filter(|_| !hangs) {
+            return Err(format!("after the drain somebody is still connected: {who}"));
+        }
         let mut outcome = Outcome {
+            messages: self.radio.heard(),
             digest: self.net.digest(),
             hits: self.site.hits(),
             executed: self.site.executed(),
@@ -544,6 +539,7 @@ impl World {
                 .map_err(|why| format!("client {}: {why}", client.number))?;
         }
         self.clients.clear();
+        self.radio.close();
         self.site.close();
         match self.net.open_ends() {
             0 => Ok(outcome),
@@ -554,6 +550,7 @@ impl World {
     fn describe(&self) -> String {
         let busy = self.clients.iter().filter(|client| !client.is_at_rest()).take(12);
         let mut text: Vec<String> = busy.map(Client::describe).collect();
+        text.push(self.radio.describe());
         text.push(format!("server: {} connections", self.site.open_conns()));
         for worker in self.workers.iter().flatten() {
             let report = worker.engine().report();
@@ -572,12 +569,51 @@ impl World {
     }
 }
 
+/// The workers of a plan, which listen at `at`, and the way to their mailboxes.
+fn hire(
+    plan: &Plan,
+    net: &SimNet,
+    at: &Address,
+) -> (Vec<Option<Worker<SimDriver>>>, Vec<Post<SimSocket>>) {
+    let (mut drivers, mut boxes, mut posts) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..plan.workers {
+        let mut driver = net.driver(std::slice::from_ref(at));
+        driver.accept(true);
+        let waker = driver.waker();
+        let (inbox, post) = mailbox(Arc::new(move || waker.wake()));
+        drivers.push(driver);
+        boxes.push(inbox);
+        posts.push(post);
+    }
+    let fleet = Arc::new(Fleet::new(posts.clone(), channel().0));
+    let process = Arc::new(Process {
+        started: Instant::now(),
+        tcp_port: 6380,
+        config_file: String::new(),
+        driver: "sim",
+    });
+    let worker = |(index, (driver, mailbox))| {
+        let clock = net.clone();
+        let options = WorkerOptions {
+            settings: plan.settings_of(index),
+            seed: plan.seed,
+            gather: GatherOptions { gather_us: 60, completions: 24, clients_min: 8, polls: 2 },
+            clients_max: plan.clients_max,
+            mailbox,
+            fleet: Arc::clone(&fleet),
+            process: Arc::clone(&process),
+        };
+        Some(Worker::new(driver, Box::new(move || clock.now_us()), options))
+    };
+    (drivers.into_iter().zip(boxes).enumerate().map(worker).collect(), posts)
+}
+
 /// After a drain in peace the worker has no client, nobody waits, and only idle upstreams have a connection.
-fn nothing_is_left(worker: &Worker<SimDriver>, plan: &Plan) -> Result<(), String> {
+fn nothing_is_left(worker: &Worker<SimDriver>, plan: &Plan, listens: bool) -> Result<(), String> {
     let (engine, report) = (worker.engine(), worker.engine().report());
     // A client that ran away may have left requests behind, whose replies are on their way to nobody; and several servers are asked now and
-    // then who owns what, and how they are.
-    let may_wait = plan.kind.clients_fail() || plan.is_cluster();
+    // then who owns what, and how they are. Of listeners that go the server is told, and nobody waits for its word.
+    let may_wait = plan.kind.clients_fail() || plan.is_cluster() || listens;
     if engine.client_count() > 0 || !(engine.is_quiet() || may_wait) {
         return Err(format!(
             "drained, and {} clients are left, {} requests in flight",

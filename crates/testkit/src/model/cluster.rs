@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use resp::encode;
 
-use super::{After, Call, Effect, Face, Model, ModelConn, iterate, table};
+use super::{After, Call, Effect, Face, Model, ModelConn, Place, iterate, table};
 
 /// Slots of a cluster; the number is the protocol's.
 pub const SLOTS: usize = 16_384;
@@ -132,6 +132,7 @@ impl ModelCluster {
         let is_primary = self.is_primary(node);
         conn.conn.face = if is_primary { Face::Primary } else { Face::Replica };
         while !conn.conn.closing {
+            self.deliver(conn, out);
             match conn.conn.requests.pop() {
                 Ok(Some(frame)) if frame.args.is_empty() => {}
                 Ok(Some(frame)) => self.execute(node, conn, &frame.args, out),
@@ -143,6 +144,27 @@ impl ModelCluster {
             }
         }
         After::Close
+    }
+
+    /// As [`Model::deliver`].
+    pub fn deliver(&mut self, conn: &ClusterConn, out: &mut Vec<u8>) {
+        for (node, channel, primary) in self.model.listeners.shard_channels() {
+            if self.believed_primary(node, &channel) != primary {
+                self.model.listeners.end_shard_channel(node, &channel);
+            }
+        }
+        self.model.deliver(&conn.conn, out);
+    }
+
+    /// As [`Model::leave`].
+    pub fn leave(&mut self, conn: &ClusterConn) {
+        self.model.leave(&conn.conn);
+    }
+
+    /// The primary of a key's slot, as a node believes.
+    fn believed_primary(&self, node: usize, key: &[u8]) -> usize {
+        let me = &self.nodes[node];
+        me.primaries[usize::from(me.owners[usize::from(key_slot(key))])]
     }
 
     /// Everything that was applied to a key, by whichever nodes, in order.
@@ -332,7 +354,12 @@ impl ModelCluster {
         self.model.executed += 1;
         let on_all = matches!(word(0).as_str(), "keys" | "scan" | "dbsize" | "randomkey");
         let own = if on_all && access.is_some() { Some(self.keys_of(node)) } else { None };
-        let mut call = Call { model: &mut self.model, conn: &mut conn.conn, args, out };
+        let place = Place {
+            node,
+            primary: keys.first().map_or(node, |key| self.believed_primary(node, key)),
+            shard: Some(self.shards[self.nodes[node].shard].members.clone()),
+        };
+        let mut call = Call { model: &mut self.model, conn: &mut conn.conn, args, out, place };
         match own {
             Some(own) => iterate::of_list(&mut call, &own),
             None => table::execute(&mut call),
@@ -357,15 +384,18 @@ impl ModelCluster {
         if access.keys.iter().any(|key| key_slot(key) != slot) {
             return Some("CROSSSLOT Keys in request don't hash to the same slot".to_owned());
         }
-        if standing == Standing::Down {
+        if standing == Standing::Down && !access.channels {
             return Some("CLUSTERDOWN The cluster is down".to_owned());
         }
         let believed = usize::from(me.owners[usize::from(slot)]);
         let moved = || Some(format!("MOVED {slot} {}", self.label(me.primaries[believed])));
         let mine = believed == me.shard;
-        let as_a_copy = readonly && mine && !access.writes;
+        let as_a_copy = (readonly || access.channels) && mine && !access.writes;
         if !(as_a_copy || self.is_primary(node)) {
             return moved();
+        }
+        if access.channels {
+            return if mine { None } else { moved() };
         }
         let way = self.moves.get(&slot);
         let missing = access.keys.iter().filter(|key| !self.is_at(me.shard, key)).count();
@@ -535,6 +565,7 @@ fn join<'a>(mut all: table::Access<'a>, one: table::Access<'a>) -> table::Access
     all.keys.extend(one.keys);
     all.writes |= one.writes;
     all.while_loading &= one.while_loading;
+    all.channels |= one.channels;
     all
 }
 

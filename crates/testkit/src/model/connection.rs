@@ -12,7 +12,15 @@ const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user i
 const BAD_NAME: &str = "ERR Client names cannot contain spaces, newlines or special characters.";
 
 pub(super) fn ping(call: &mut Call<'_>) {
+    // A client in RESP2 that listens gets it in the shape of a message.
+    let listens =
+        call.conn.protocol == Protocol::Resp2 && call.model.listeners.listens(call.conn.id);
     match call.args.len() {
+        1 | 2 if listens => {
+            encode::array(call.out, 2);
+            encode::bulk(call.out, b"pong");
+            encode::bulk(call.out, call.args.get(1).map_or(&[], Vec::as_slice));
+        }
         1 => encode::simple(call.out, b"PONG"),
         2 => encode::bulk(call.out, &call.args[1]),
         _ => table::wrong_arity(call, "ping"),
@@ -32,6 +40,7 @@ pub(super) fn reset(call: &mut Call<'_>) {
     call.conn.name.clear();
     call.conn.queue = None;
     call.conn.watched.clear();
+    call.model.listeners.forget(call.conn.id);
     call.conn.authenticated = call.model.password.is_none();
     encode::simple(call.out, b"RESET");
 }

@@ -87,7 +87,7 @@ pub(super) fn scan_of(call: &mut Call<'_>, all: &[Vec<u8>]) {
 }
 
 /// Whether a key fits a pattern of `*`, `?` and plain bytes. Sets and escapes are not known here.
-fn fits(pattern: &[u8], key: &[u8]) -> bool {
+pub(super) fn fits(pattern: &[u8], key: &[u8]) -> bool {
     match (pattern, key) {
         ([], []) => true,
         ([b'*', rest @ ..], _) => (0..=key.len()).any(|skip| fits(rest, &key[skip..])),

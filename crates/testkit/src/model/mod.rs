@@ -3,8 +3,8 @@
 //! It stands behind the simulated network, where thousands of runs a minute need a server that is
 //! exact, fast and can be looked into. It knows the commands of `table` only, with the server's
 //! own reply shapes and error texts (those of Redis 7.2; checked beside a real server by a test of
-//! this crate), strings and lists, transactions, 16 databases, RESP2 and RESP3. Expiry, scripts, what
-//! blocks and pub/sub are deliberately absent.
+//! this crate), strings and lists, transactions, 16 databases, RESP2 and RESP3, subscriptions. Expiry, scripts and
+//! what blocks are deliberately absent.
 //!
 //! [`ModelCluster`] is a cluster of such servers, whose slots move and whose primaries change.
 //!
@@ -18,6 +18,7 @@ mod cluster;
 mod connection;
 mod data;
 mod iterate;
+mod pubsub;
 mod table;
 mod transaction;
 
@@ -77,6 +78,7 @@ pub struct Model {
     databases: Vec<BTreeMap<Vec<u8>, Value>>,
     effects: BTreeMap<(u32, Vec<u8>), Vec<Effect>>,
     password: Option<Vec<u8>>,
+    listeners: pubsub::Listeners,
     conns_made: u64,
     executed: u64,
     time_us: u64,
@@ -95,6 +97,7 @@ impl Model {
             databases: vec![BTreeMap::new(); DATABASES],
             effects: BTreeMap::new(),
             password: None,
+            listeners: pubsub::Listeners::default(),
             conns_made: 0,
             executed: 0,
             time_us: 0,
@@ -134,11 +137,13 @@ impl Model {
     pub fn feed(&mut self, conn: &mut ModelConn, bytes: &[u8], out: &mut Vec<u8>) -> After {
         conn.requests.push(bytes);
         while !conn.closing {
+            self.deliver(conn, out);
             match conn.requests.pop() {
                 Ok(Some(frame)) if frame.args.is_empty() => {}
                 Ok(Some(frame)) => {
                     self.executed += 1;
-                    table::execute(&mut Call { model: self, conn, args: &frame.args, out });
+                    let place = Place::default();
+                    table::execute(&mut Call { model: self, conn, args: &frame.args, out, place });
                 }
                 Ok(None) => return After::Open,
                 Err(error_reply) => {
@@ -148,6 +153,16 @@ impl Model {
             }
         }
         After::Close
+    }
+
+    /// Appends what came in between for a connection: messages that others published.
+    pub fn deliver(&mut self, conn: &ModelConn, out: &mut Vec<u8>) {
+        self.listeners.take(conn.id, conn.protocol, out);
+    }
+
+    /// A connection is over.
+    pub fn leave(&mut self, conn: &ModelConn) {
+        self.listeners.forget(conn.id);
     }
 
     /// Everything that was applied to a key, in order, since the model was made. Flushing does not
@@ -229,12 +244,24 @@ impl ModelConn {
     }
 }
 
+/// Where a request is executed.
+#[derive(Clone, Debug, Default)]
+struct Place {
+    /// The node of a cluster; 0 where there is one server.
+    node: usize,
+    /// The primary of the first key's slot, as that node believes.
+    primary: usize,
+    /// The nodes of that node's shard; `None`: there is one server.
+    shard: Option<Vec<usize>>,
+}
+
 /// One request while it is executed.
 struct Call<'a> {
     model: &'a mut Model,
     conn: &'a mut ModelConn,
     args: &'a [Vec<u8>],
     out: &'a mut Vec<u8>,
+    place: Place,
 }
 
 impl Call<'_> {

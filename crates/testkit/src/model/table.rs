@@ -8,7 +8,9 @@
 
 use resp::encode;
 
-use super::{Call, connection, data, iterate, transaction};
+use resp::Protocol;
+
+use super::{Call, connection, data, iterate, pubsub, transaction};
 
 /// One command.
 pub(super) struct Row {
@@ -38,6 +40,8 @@ const PLAIN: &[&str] = &["fast"];
 const CONNECTION: &[&str] = &["noscript", "loading", "stale", "fast"];
 /// As [`CONNECTION`], and allowed before authentication.
 const OPEN: &[&str] = &["noscript", "loading", "stale", "fast", "no_auth", "allow_busy"];
+const LISTEN: &[&str] = &["pubsub", "noscript", "loading", "stale"];
+const PUBLISH: &[&str] = &["pubsub", "loading", "stale", "fast"];
 const NO_KEY: [i64; 3] = [0, 0, 0];
 const ONE_KEY: [i64; 3] = [1, 1, 1];
 const ALL_KEYS: [i64; 3] = [1, -1, 1];
@@ -78,6 +82,9 @@ static ROWS: &[Row] = &[
     },
     row("multi", 1, CONNECTION, NO_KEY, transaction::multi),
     row("ping", -1, PLAIN, NO_KEY, connection::ping),
+    row("psubscribe", -2, LISTEN, NO_KEY, pubsub::psubscribe),
+    row("publish", 3, PUBLISH, NO_KEY, pubsub::publish),
+    row("punsubscribe", -1, LISTEN, NO_KEY, pubsub::punsubscribe),
     row("quit", -1, OPEN, NO_KEY, connection::quit),
     row("randomkey", 1, &["readonly"], NO_KEY, iterate::randomkey),
     row("reset", 1, OPEN, NO_KEY, connection::reset),
@@ -85,7 +92,11 @@ static ROWS: &[Row] = &[
     row("scan", -2, &["readonly"], NO_KEY, iterate::scan),
     row("select", 2, &["loading", "stale", "fast"], NO_KEY, connection::select),
     row("set", -3, &["write", "denyoom"], ONE_KEY, data::set),
+    row("spublish", 3, PUBLISH, ONE_KEY, pubsub::spublish),
+    row("ssubscribe", -2, LISTEN, ALL_KEYS, pubsub::ssubscribe),
     row("strlen", 2, READ, ONE_KEY, data::strlen),
+    row("subscribe", -2, LISTEN, NO_KEY, pubsub::subscribe),
+    row("sunsubscribe", -1, LISTEN, ALL_KEYS, pubsub::sunsubscribe),
     row("time", 1, &["loading", "stale", "fast"], NO_KEY, connection::time),
     Row {
         tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
@@ -95,6 +106,7 @@ static ROWS: &[Row] = &[
         tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
         ..row("unlink", -2, &["write", "fast"], ALL_KEYS, data::del)
     },
+    row("unsubscribe", -1, LISTEN, NO_KEY, pubsub::unsubscribe),
     row("unwatch", 1, CONNECTION, NO_KEY, transaction::unwatch),
     row("watch", -2, CONNECTION, ALL_KEYS, transaction::watch),
 ];
@@ -109,6 +121,8 @@ pub(super) struct Access<'a> {
     pub(super) keys: Vec<&'a [u8]>,
     /// It may change them.
     pub(super) writes: bool,
+    /// They are shard channels: nothing has to be there, and a copy will do.
+    pub(super) channels: bool,
     /// It is executed while the data set is loaded.
     pub(super) while_loading: bool,
 }
@@ -123,7 +137,12 @@ pub(super) fn access(args: &[Vec<u8>]) -> Option<Access<'_>> {
     let last = if last < 0 { args.len() as i64 + last } else { last };
     let places = (first..=last).step_by(step.max(1) as usize).filter(|_| first > 0);
     let keys = places.filter_map(|at| args.get(at as usize)).map(Vec::as_slice).collect();
-    Some(Access { keys, writes: has("write"), while_loading: has("loading") })
+    Some(Access {
+        keys,
+        writes: has("write"),
+        channels: has("pubsub"),
+        while_loading: has("loading"),
+    })
 }
 
 /// Whether so many arguments fit an arity.
@@ -148,6 +167,16 @@ pub(super) fn execute(call: &mut Call<'_>) {
     }
     if !call.conn.authenticated && !row.flags.contains(&"no_auth") {
         return call.error("NOAUTH Authentication required.");
+    }
+    let talks = row.flags.contains(&"pubsub") && !row.name.ends_with("publish");
+    if call.conn.protocol == Protocol::Resp2
+        && call.model.listeners.listens(call.conn.id)
+        && !(talks || matches!(row.name, "ping" | "quit" | "reset"))
+    {
+        return call.error(&format!(
+            "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
+            row.name
+        ));
     }
     match &mut call.conn.queue {
         Some(queue) if !transaction::runs_at_once(row.name) => {
@@ -240,7 +269,12 @@ fn key_specs(call: &mut Call<'_>, row: &Row) {
     encode::map(out, 3, protocol);
     encode::bulk(out, b"flags");
     encode::set(out, 1, protocol);
-    encode::simple(out, if row.flags.contains(&"write") { b"RW" } else { b"RO" });
+    let use_of: &[u8] = match row.flags.iter().find(|flag| matches!(**flag, "write" | "pubsub")) {
+        Some(&"write") => b"RW",
+        Some(_) => b"not_key",
+        None => b"RO",
+    };
+    encode::simple(out, use_of);
     encode::bulk(out, b"begin_search");
     encode::map(out, 2, protocol);
     encode::bulk(out, b"type");

@@ -46,6 +46,59 @@ fn answers_as_a_real_server_does() {
     }
 }
 
+/// Who says it (0 listens, 1 publishes), what, and how many frames the listener and the publisher get.
+const LISTENING: &[(usize, &str, usize, usize)] = &[
+    (0, "SUBSCRIBE a b a", 3, 0),
+    (0, "PSUBSCRIBE a* ?", 2, 0),
+    (0, "SSUBSCRIBE a", 1, 0),
+    (0, "PING", 1, 0),
+    (0, "PING x", 1, 0),
+    (0, "GET k", 1, 0),
+    (1, "PUBLISH a one", 3, 1),
+    (1, "PUBLISH c two", 1, 1),
+    (1, "PUBLISH nobody x", 0, 1),
+    (1, "SPUBLISH a three", 1, 1),
+    (1, "SPUBLISH b x", 0, 1),
+    (0, "UNSUBSCRIBE a nothing", 2, 0),
+    (0, "UNSUBSCRIBE", 1, 0),
+    (0, "UNSUBSCRIBE", 1, 0),
+    (1, "PUBLISH b x", 1, 1),
+    (0, "PUNSUBSCRIBE a*", 1, 0),
+    (0, "PUNSUBSCRIBE ?", 1, 0),
+    (0, "SUNSUBSCRIBE", 1, 0),
+    (1, "PUBLISH a x", 0, 1),
+    (0, "SUBSCRIBE", 1, 0),
+    (0, "GET k", 1, 0),
+];
+
+#[test]
+fn those_who_listen_hear_what_a_real_server_tells_them() {
+    let server = RedisServer::start();
+    for hello in ["HELLO 2\r\n", "HELLO 3\r\n"] {
+        let mut real = [server.connect(), server.connect()];
+        let mut model = Model::new();
+        let mut conns = [model.conn(), model.conn()];
+        real[0].send(hello.as_bytes()).expect("send");
+        real[0].reply().expect("greeting");
+        talk(&mut model, &mut conns[0], hello);
+        for (who, line, listener, publisher) in LISTENING {
+            let line = format!("{line}\r\n");
+            real[*who].send(line.as_bytes()).expect("send");
+            let mut given = [String::new(), String::new()];
+            given[*who] = talk(&mut model, &mut conns[*who], &line);
+            let mut letters = Vec::new();
+            model.deliver(&conns[0], &mut letters);
+            given[0].push_str(&String::from_utf8(letters).expect("text"));
+            for (at, frames) in [listener, publisher].into_iter().enumerate() {
+                let replies = (0..*frames).map(|_| real[at].reply().expect("a frame"));
+                let expected =
+                    String::from_utf8(replies.collect::<Vec<_>>().concat()).expect("text");
+                assert_eq!(given[at], expected, "{line} ({hello:?}), connection {at}");
+            }
+        }
+    }
+}
+
 #[test]
 fn greets_in_both_protocols() {
     let mut model = Model::new();

@@ -73,7 +73,7 @@ pub(super) fn exec(call: &mut Call<'_>) {
     }
     encode::array(call.out, queue.calls.len());
     for args in &queue.calls {
-        let Call { model, conn, out, .. } = call;
-        table::execute(&mut Call { model, conn, args, out });
+        let Call { model, conn, out, place, .. } = call;
+        table::execute(&mut Call { model, conn, args, out, place: place.clone() });
     }
 }

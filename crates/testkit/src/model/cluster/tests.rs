@@ -83,6 +83,30 @@ fn a_copy_answers_reads_for_those_who_ask_for_it_and_takes_over() {
 }
 
 #[test]
+fn a_shard_channel_is_heard_where_its_slot_is_and_ends_when_that_goes() {
+    let mut cluster = cluster();
+    let moved = "-MOVED 12182 127.0.0.1:7002\r\n";
+    assert_eq!(ask(&mut cluster, 0, "SSUBSCRIBE foo\nSPUBLISH foo x"), moved.repeat(2));
+    let mut conn = cluster.conn();
+    let mut out = Vec::new();
+    let _ = cluster.feed(2, &mut conn, b"SSUBSCRIBE foo\r\nSUBSCRIBE bar\r\n", &mut out);
+    let hears = |cluster: &mut ModelCluster| {
+        let mut out = Vec::new();
+        cluster.deliver(&conn, &mut out);
+        String::from_utf8(out).expect("text")
+    };
+    assert_eq!(ask(&mut cluster, 2, "SPUBLISH foo x\nPUBLISH bar y"), ":1\r\n".repeat(2));
+    assert!(hears(&mut cluster).starts_with("*3\r\n$8\r\nsmessage\r\n"));
+    assert!(cluster.begin_move(12_182, 0));
+    cluster.end_move(12_182);
+    assert_eq!(hears(&mut cluster), "", "the source has not heard of it");
+    cluster.settle(12_182);
+    assert_eq!(hears(&mut cluster), "*3\r\n$12\r\nsunsubscribe\r\n$3\r\nfoo\r\n:0\r\n");
+    assert_eq!(ask(&mut cluster, 0, "SPUBLISH foo z\nPUBLISH bar z"), ":0\r\n".repeat(2));
+    assert!(hears(&mut cluster).ends_with("$3\r\nbar\r\n$1\r\nz\r\n"), "of any node");
+}
+
+#[test]
 fn nodes_refuse_what_they_cannot_serve_now() {
     let mut cluster = cluster();
     for (standing, get, set) in [
