@@ -277,7 +277,7 @@ impl Noise {
 /// What those are told as well whom the fault concerns: how a transaction ends that cannot be done, and a wait that was for nothing.
 fn of_work(work: Work) -> &'static [&'static str] {
     match work {
-        Work::Pipelines => &[],
+        Work::Pipelines | Work::Subscribers => &[],
         Work::Transactions => &["-EXECABORT "],
         Work::Queues => &["-UNBLOCKED "],
     }
