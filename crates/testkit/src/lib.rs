@@ -19,11 +19,13 @@
 #![forbid(unsafe_code)]
 
 pub mod admin;
+pub mod cache;
 pub mod checker;
 pub mod cluster;
 pub mod conn;
 pub mod endpoint;
 pub mod frames;
+pub mod listen;
 pub mod model;
 pub mod mutant;
 pub mod ports;
@@ -36,6 +38,7 @@ pub mod shards;
 pub mod wait;
 
 pub use admin::Login;
+pub use cache::Cache;
 pub use checker::{Checker, Verdict};
 pub use cluster::RedisCluster;
 pub use conn::Conn;

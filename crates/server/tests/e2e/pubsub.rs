@@ -3,9 +3,10 @@
 //! Invariant: after each test the server has no listener but the proxy's, and none at all when the clients have left.
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use testkit::cluster::{Failover, RedisCluster, key_in_slot};
+use testkit::listen::{frame, until_heard};
 use testkit::{Conn, Endpoint, Respool, Shards, wait};
 
 use crate::setup::{RESPOOL, SOON, Stack, direct, long};
@@ -17,18 +18,6 @@ fn text(reply: &[u8]) -> String {
 
 fn next(conn: &mut Conn) -> String {
     text(&conn.reply().expect("a reply or a message"))
-}
-
-/// A frame of these words; a number is an integer.
-fn frame(sign: char, words: &[&str]) -> String {
-    let mut out = format!("{sign}{}\r\n", words.len());
-    for word in words {
-        out += &match word.strip_prefix(':') {
-            Some(number) => format!(":{number}\r\n"),
-            None => format!("${}\r\n{word}\r\n", word.len()),
-        };
-    }
-    out
 }
 
 /// So many connections to the server listen.
@@ -194,27 +183,6 @@ fn keyspace_events_come_from_every_primary_of_a_cluster() {
     }
     thread::sleep(Duration::from_millis(100));
     assert!(all.is_silent_for(Duration::from_millis(50)), "{:?}", text(all.surplus()));
-}
-
-/// Publishes until the listener gets one of it; how long that took.
-#[track_caller]
-fn until_heard(publish: &mut dyn FnMut(u32), listener: &mut Conn, limit: Duration) -> Duration {
-    let begun = Instant::now();
-    listener.set_timeout(Duration::from_millis(20));
-    for n in 0.. {
-        publish(n);
-        match listener.reply() {
-            Ok(_) => break,
-            Err(error) if error.kind() == std::io::ErrorKind::TimedOut => {}
-            Err(error) => panic!("the listener: {error}"),
-        }
-        assert!(begun.elapsed() < limit, "nothing was heard for {limit:?}");
-    }
-    let took = begun.elapsed();
-    // What else was published meanwhile.
-    while listener.reply().is_ok() {}
-    listener.set_timeout(SOON);
-    took
 }
 
 #[test]

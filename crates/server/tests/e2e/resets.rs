@@ -2,6 +2,7 @@
 //!
 //! Invariant: what was for such a client is given to nobody else, and nothing of it is left at the server.
 
+use testkit::listen::frame;
 use testkit::{Conn, wait};
 
 use crate::setup::{SOON, Stack, info_field};
@@ -15,9 +16,14 @@ const PIPELINES: &[&str] = &[
     "GET mine\r\nBLPOP list 0\r\nGET mine\r\n",
     "CLIENT REPLY SKIP\r\nGET mine\r\nWAIT 5 0\r\n",
     "HELLO 3\r\nSELECT 5\r\nGET mine\r\nMONITOR\r\nPING\r\n",
+    "SUBSCRIBE news talk\r\nPING\r\nUNSUBSCRIBE news\r\n",
+    "PSUBSCRIBE n* t*\r\nSSUBSCRIBE shard\r\nPUNSUBSCRIBE n*\r\nSUNSUBSCRIBE\r\n",
+    "HELLO 3\r\nSUBSCRIBE news\r\nPUBLISH news x\r\nGET mine\r\nUNSUBSCRIBE\r\n",
+    "HELLO 3\r\nCLIENT TRACKING ON\r\nGET mine\r\nSET mine theirs\r\n",
+    "HELLO 3\r\nCLIENT TRACKING ON BCAST PREFIX mi\r\nSUBSCRIBE news\r\nGET mine\r\n",
 ];
 
-/// Nothing of a client is left: nobody waits, no transaction is open.
+/// Nothing of a client is left: nobody waits or listens, no transaction is open.
 #[track_caller]
 fn assert_nothing_left(stack: &Stack) {
     let mut server = stack.server.connect();
@@ -26,6 +32,10 @@ fn assert_nothing_left(stack: &Stack) {
         let mut clients = clients.lines().filter(|line| line.starts_with("id="));
         info_field(&mut server, "clients", "blocked_clients").as_deref() == Some("0")
             && clients.all(|line| line.contains(" multi=-1 "))
+            && server.ask("CLIENT LIST TYPE pubsub").lines().all(|line| !line.starts_with("id="))
+            && server.ask("PUBSUB NUMSUB news talk") == frame('*', &["news", ":0", "talk", ":0"])
+            && server.ask("PUBSUB SHARDNUMSUB shard") == frame('*', &["shard", ":0"])
+            && server.ask("PUBSUB NUMPAT") == ":0\r\n"
     });
 }
 

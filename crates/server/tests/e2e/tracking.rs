@@ -2,90 +2,13 @@
 //!
 //! Invariant: whatever happened, a value that a client still has in its cache is the server's.
 
-use std::collections::HashMap;
-use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
 use testkit::cluster::RedisCluster;
-use testkit::{Conn, wait};
+use testkit::{Cache, Conn, wait};
 
 use crate::setup::{SOON, Stack, long};
 use crate::topology::front;
-
-/// A client that caches what it reads.
-struct Cache {
-    conn: Conn,
-    values: HashMap<String, String>,
-    told: usize,
-    dropped: usize,
-}
-
-impl Cache {
-    #[track_caller]
-    fn new(mut conn: Conn, mode: &str) -> Self {
-        assert!(conn.ask("HELLO 3").starts_with('%'));
-        assert_eq!(conn.ask(&format!("CLIENT TRACKING ON {mode}")), "+OK\r\n");
-        Self { conn, values: HashMap::new(), told: 0, dropped: 0 }
-    }
-
-    /// Takes a push in; gives anything else back.
-    fn take(&mut self, frame: Vec<u8>) -> Option<String> {
-        let text = String::from_utf8(frame).expect("text");
-        let Some(rest) = text.strip_prefix(">2\r\n$10\r\ninvalidate\r\n") else {
-            return Some(text);
-        };
-        if rest == "_\r\n" {
-            self.values.clear();
-            self.dropped += 1;
-        }
-        for key in rest.lines().skip(1).skip_while(|line| !line.starts_with('$')).skip(1).step_by(2)
-        {
-            self.values.remove(key);
-            self.told += 1;
-        }
-        None
-    }
-
-    /// The reply to what was just asked; pushes before it are taken in.
-    #[track_caller]
-    fn reply(&mut self) -> String {
-        loop {
-            let frame = self.conn.reply().expect("a reply");
-            if let Some(reply) = self.take(frame) {
-                return reply;
-            }
-        }
-    }
-
-    /// The value from the cache or the server.
-    #[track_caller]
-    fn get(&mut self, key: &str) -> String {
-        self.listen(Duration::from_micros(1));
-        if let Some(value) = self.values.get(key) {
-            return value.clone();
-        }
-        self.conn.send_command(&["GET", key]).expect("sent");
-        let value = self.reply();
-        if !value.starts_with('-') {
-            self.values.insert(key.to_owned(), value.clone());
-        }
-        value
-    }
-
-    /// Takes in what comes for so long.
-    #[track_caller]
-    fn listen(&mut self, time: Duration) {
-        self.conn.set_timeout(time);
-        loop {
-            match self.conn.reply() {
-                Ok(frame) => assert_eq!(self.take(frame), None, "a reply that nobody asked for"),
-                Err(error) if error.kind() == ErrorKind::TimedOut => break,
-                Err(error) => panic!("{error}"),
-            }
-        }
-        self.conn.set_timeout(SOON);
-    }
-}
 
 fn key(number: usize) -> String {
     format!("key:{number}")

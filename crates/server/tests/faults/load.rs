@@ -6,12 +6,13 @@
 //!   large          the same with values up to 1 MiB                                what is streamed
 //!   transactions 0, 1, 2   MULTI to EXEC on that primary only                      what holds a connection
 //!   queues 0, 1, 2         BLPOP and RPUSH on that primary only                    who waits for long
+//!   subscribers 0, 1, 2    SUBSCRIBE and PUBLISH, SSUBSCRIBE and SPUBLISH there    who listens
 //!   machine        a server and a proxy of their own, which no fault meets          the noise of the machine
 //! ```
 //! The others send batches of 1 to 50 requests (GET, SET, MGET, MSET, INCR, APPEND, ECHO, PING) at a
 //! steady pace that leaves the machine room: it is the fault that must show in the times, and not the
-//! load. Subscribers have their place here as a group with a [`Work`] of their own: they count gaps, and a
-//! message of somebody else is a violation.
+//! load. A message that a subscriber misses counts as a request without a reply, and one
+//! of somebody else is a violation.
 //!
 //! Invariant: every group has a seed of its own, so that no two clients ever share a key.
 
@@ -69,7 +70,7 @@ impl Load {
         let judge = cluster.node(judge).direct_endpoint();
         let base = u64::from(std::process::id()) * 100;
         let at_home = scale.clients * 8 / 50;
-        // On each primary. One that queues has two connections.
+        // On each primary. One that queues or listens has two connections.
         let holding = (scale.clients * 2 / 50).max(1);
         let large = (scale.clients * 4 / 50).max(1);
         let group = |number: u64, name: &str, clients: u32| {
@@ -100,9 +101,11 @@ impl Load {
         let everywhere = |clients: u32| {
             (0..3 * clients).map(|at| key_on(at as usize % 3, 300 + at as u16)).collect()
         };
-        for (work, name, slot) in
-            [(Work::Transactions, "transactions", 200), (Work::Queues, "queues", 250)]
-        {
+        for (work, name, slot) in [
+            (Work::Transactions, "transactions", 200),
+            (Work::Queues, "queues", 250),
+            (Work::Subscribers, "subscribers", 270),
+        ] {
             for nth in 0..3 {
                 let number = groups.len() as u64 + 10;
                 let mut group = group(number, &format!("{name} {nth}"), holding);
@@ -112,7 +115,7 @@ impl Load {
                 groups.push(group);
             }
         }
-        let scattered = scale.clients - 3 * at_home - 6 * holding - large;
+        let scattered = scale.clients - 3 * at_home - 9 * holding - large;
         let mut all = group(3, "all", scattered);
         (all.checker.tags, all.checker.tags_each) = (everywhere(scattered), 3);
         groups.push(all);

@@ -14,7 +14,7 @@
 //! the end-to-end tests, and those of rows 15, 17 and of what row 25 needs beyond them here. The
 //! table of all of them is `docs/internals/faults.md`.
 //!
-//! SUBSCRIBE is not in the load, and row 9 has no test.
+//! Row 9 has only a short form, among the end-to-end tests.
 //!
 //! Invariant: a row says what it does and what it allows; that nothing else happens is for the judge.
 

@@ -38,7 +38,7 @@ impl Scale {
 
     /// Some seconds and some clients, for a test among hundreds of others.
     pub(crate) fn short() -> Self {
-        Self { phase: Duration::from_secs(2), clients: 15 }
+        Self { phase: Duration::from_secs(2), clients: 18 }
     }
 
     /// A number or a time that is meant for phases of thirty seconds, in proportion; at least

@@ -25,6 +25,7 @@ mod judge;
 mod losses;
 mod queues;
 mod seat;
+mod subscribers;
 mod timeline;
 mod transactions;
 
@@ -55,6 +56,8 @@ pub enum Work {
     Transactions,
     /// BLPOP on one connection and RPUSH on another.
     Queues,
+    /// SUBSCRIBE or SSUBSCRIBE on one connection and PUBLISH or SPUBLISH on another.
+    Subscribers,
 }
 
 impl Work {
@@ -62,7 +65,7 @@ impl Work {
     pub fn conns(self) -> usize {
         match self {
             Self::Pipelines | Self::Transactions => 1,
-            Self::Queues => 2,
+            Self::Queues | Self::Subscribers => 2,
         }
     }
 }
@@ -169,6 +172,7 @@ impl Checker {
                 Used::Keys(book) => judge::final_values(self, book, &mut verdict),
                 Used::Trios(trios) => transactions::final_values(self, &trios, &mut verdict),
                 Used::Queues(queues) => queues::final_values(self, &queues, &mut verdict),
+                Used::Nothing => {}
             }
         }
         // One is enough to fail; a few more help to see what kind of fault it is.
@@ -190,6 +194,7 @@ impl Checker {
                 let (verdict, queues) = queues::run(self, number);
                 (verdict, Used::Queues(queues))
             }
+            Work::Subscribers => (subscribers::run(self, number), Used::Nothing),
         }
     }
 
@@ -210,6 +215,8 @@ enum Used {
     Keys(book::Book),
     Trios(Vec<transactions::Trio>),
     Queues(Vec<queues::Queue>),
+    /// A channel keeps nothing.
+    Nothing,
 }
 
 /// A rule that was broken.
@@ -245,7 +252,7 @@ pub struct Verdict {
     pub answered: u64,
     /// Requests that got an error reply.
     pub errors: u64,
-    /// Requests whose connection ended before their reply.
+    /// Requests whose connection ended before their reply, and messages that were published and never came.
     pub unknown: u64,
     /// Batches in which the client left (see [`Checker::leaves_every`]); their requests are counted as sent only.
     pub left: u64,
@@ -253,7 +260,7 @@ pub struct Verdict {
     pub closed: u64,
     /// Connects that failed.
     pub connect_failures: u64,
-    /// Keys whose value was read directly after the run.
+    /// Keys whose value was read directly after the run, and channels from which something was heard.
     pub keys_judged: u64,
     /// The longest time that a batch took from its sending to its last reply.
     pub slowest: Duration,
@@ -368,9 +375,9 @@ mod tests {
     }
 
     #[test]
-    fn transactions_and_queues_pass_on_a_clean_server() {
+    fn all_kinds_of_work_pass_on_a_clean_server() {
         let server = RedisServer::start();
-        for work in [Work::Transactions, Work::Queues] {
+        for work in [Work::Transactions, Work::Queues, Work::Subscribers] {
             let mut checker = Checker::new(server.endpoint(), server.endpoint());
             checker.work = work;
             let verdict = checker.run();
@@ -381,7 +388,7 @@ mod tests {
 
     #[test]
     fn connections_that_die_are_no_violation() {
-        for work in [Work::Pipelines, Work::Transactions, Work::Queues] {
+        for work in [Work::Pipelines, Work::Transactions, Work::Queues, Work::Subscribers] {
             connections_die_under(work);
         }
     }

@@ -1,7 +1,7 @@
 //! What all kinds of clients of the checker have in common: a place in the run, a pace, greeted connections, and the
 //! verdict that they fill.
 //!
-//! Not here: what they ask and what the answers must be (`client`, `transactions`, `queues`).
+//! Not here: what they ask and what the answers must be (`client`, `transactions`, `queues`, `subscribers`).
 //!
 //! Invariant: between [`Seat::begin`] and [`Seat::end`] lies one batch, whatever happens to its connections.
 
@@ -28,7 +28,8 @@ pub(super) struct Seat<'a> {
     pub(super) owner: String,
     pub(super) verdict: Verdict,
     seed: u64,
-    resp3: bool,
+    /// Whether it speaks RESP3.
+    pub(super) resp3: bool,
     ends: Instant,
     batches: u32,
 }

@@ -158,9 +158,11 @@ fn row_04_graceful_failovers_in_a_loop() {
     });
     // Each primary holds its clients' writes for a moment, until its successor has everything. Nothing
     // may fail or be lost, and nobody is told anything, with the one exception that the
-    // guide names: bytes that were streamed away.
+    // guide names: bytes that were streamed away. A message that is published before its listener is at the successor is
+    // lost, as it is for a client that subscribes there itself.
     let documented = super::MOVED_AWAY.to_vec();
-    Expect { slow: vec![0, 1, 2], nodes_met: 3, documented, ..Expect::default() }.judge(&report);
+    Expect { gaps: true, slow: vec![0, 1, 2], nodes_met: 3, documented, ..Expect::default() }
+        .judge(&report);
 }
 
 // For a moment there are two primaries, and what the old one acknowledges then is lost, whoever asks

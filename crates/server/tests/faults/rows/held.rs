@@ -1,14 +1,15 @@
-//! Rows 20 and 27: clients whose commands hold a connection of their own (MULTI, WATCH, BLPOP). They leave in the middle, or
-//! the node in whose hands they are goes.
+//! Rows 20 and 27: clients of whom a node keeps something: those whose commands hold a connection of their own (MULTI, WATCH,
+//! BLPOP), those that listen and those that cache. They leave in the middle, or the node in whose hands they are goes.
 //!
-//! Invariant: nothing is done by half, and nothing of them is left at any server.
+//! Invariant: nothing is done by half, and nothing of them is left at any server; who listens goes on hearing.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
 use testkit::cluster::{Failover, RedisCluster};
+use testkit::listen::{frame, until_heard};
 use testkit::relay::End;
-use testkit::{Conn, Endpoint, wait};
+use testkit::{Cache, Conn, Endpoint, wait};
 
 use crate::judge::Expect;
 use crate::load::Load;
@@ -22,6 +23,10 @@ use crate::stage::{
 const LEAVES_EVERY: u32 = 8;
 /// How a transaction ends that cannot be done.
 const ABORT: &str = "-EXECABORT Transaction discarded because of previous errors.\r\n";
+/// A slot of the first primary.
+const SLOT: u16 = 4_300;
+/// How long after its slot is served again a listener may miss what is published (I7).
+const RECOVERY: Duration = Duration::from_secs(2);
 /// Who waits is told that it was for nothing.
 const RELEASED: [&str; 2] = ["-UNBLOCKED ", "-ERR respool: upstream "];
 
@@ -81,11 +86,13 @@ fn row_27_held_connections_while_primaries_fail_over() {
         for round in 0..scale.of_thirty(6, 2) as usize {
             let (old, new) = if round % 2 == 0 { (0, 3) } else { (3, 0) };
             let held = Held::new(&endpoint, round);
+            let attached = Attached::new(&endpoint, round);
             cluster.failover(new, Failover::Graceful);
             if round % 3 == 2 {
                 cluster.kill(old);
             }
             held.assert_released(&mut conns);
+            attached.assert_goes_on(&mut conns, false);
             if round % 3 == 2 {
                 cluster.restart(old);
             }
@@ -115,6 +122,24 @@ fn short_row_27_held_connections_while_a_primary_goes() {
         }
         held.assert_released(&mut conns);
         assert_nothing_held(&cluster);
+    }
+}
+
+#[test]
+fn short_row_27_listeners_and_caches_while_a_primary_goes() {
+    for kills in [true, false] {
+        let mut cluster = quick_six();
+        let proxy = front(&cluster, &IMPATIENT);
+        let mut conns = clients(&proxy);
+        served(&mut conns, &[0, 1, 2]);
+        let attached = Attached::new(proxy.endpoint(), 0);
+        if kills {
+            cluster.kill(0);
+        } else {
+            cluster.failover(3, Failover::Graceful);
+        }
+        cluster.wait_new_owner(SLOT, 0);
+        attached.assert_goes_on(&mut conns, kills);
     }
 }
 
@@ -175,5 +200,71 @@ impl Held {
             assert!(conn.ask("EXEC").starts_with("*1\r\n:"));
         }
         assert_eq!(conns[0].ask(&format!("DEL {}", self.key)), ":1\r\n");
+    }
+}
+
+/// Clients that stay as they are while the primary of the first keys goes: two that listen, and one that caches.
+struct Attached {
+    channel: String,
+    plain: Conn,
+    shard: Conn,
+    cache: Cache,
+}
+
+impl Attached {
+    #[track_caller]
+    fn new(proxy: &Endpoint, round: usize) -> Self {
+        let channel = format!("{{{}}}attached{round}", key_on(0, SLOT));
+        let (mut plain, mut shard) = (Conn::to(proxy), Conn::to(proxy));
+        let listens = |conn: &mut Conn, verb: &str| {
+            let confirmed = conn.ask(&format!("{verb} {channel}"));
+            assert_eq!(confirmed, frame('*', &[&verb.to_lowercase(), &channel, ":1"]));
+        };
+        listens(&mut plain, "SUBSCRIBE");
+        listens(&mut shard, "SSUBSCRIBE");
+        let mut cache = Cache::new(Conn::to(proxy), "");
+        // The key has the channel's name, and so its slot.
+        assert_eq!(Conn::to(proxy).ask(&format!("SET {channel} old")), "+OK\r\n");
+        assert_eq!(cache.get(&channel), "$3\r\nold\r\n");
+        Self { channel, plain, shard, cache }
+    }
+
+    /// Who listens hears what is published from now on, and nothing of others; who caches drops what it has.
+    #[track_caller]
+    fn assert_goes_on(self, conns: &mut [Conn], flushed: bool) {
+        served(conns, &[0]);
+        let Self { channel, mut plain, mut shard, mut cache } = self;
+        for (verb, kind, listener) in
+            [("PUBLISH", "message", &mut plain), ("SPUBLISH", "smessage", &mut shard)]
+        {
+            let mut publish = |n: u32| {
+                // Of a neighbour in the same slot, which nobody listens to.
+                conns[1].ask(&format!("{verb} {channel}x {n}"));
+                conns[0].ask(&format!("{verb} {channel} {n}"));
+            };
+            let heard = until_heard(&mut publish, listener, RECOVERY);
+            let mut numbers = 0..;
+            for message in heard {
+                let known = numbers
+                    .by_ref()
+                    .take(1_000)
+                    .any(|n: u32| message == frame('*', &[kind, &channel, &n.to_string()]));
+                assert!(known, "foreign, twice or out of order: {message}");
+            }
+        }
+        assert_eq!(conns[0].ask(&format!("SET {channel} new")), "+OK\r\n");
+        wait::until_true("the stale value to be dropped", RECOVERY, || {
+            cache.listen(Duration::from_millis(20));
+            !cache.values.contains_key(&channel)
+        });
+        // A lost connection may have hidden any change; when a slot only moves, its keys are told of one by one.
+        assert!(!flushed || cache.dropped > 0, "no flush, told of {} keys", cache.told);
+        assert_eq!(cache.get(&channel), "$3\r\nnew\r\n");
+        // And it is told of changes at the new primary.
+        assert_eq!(conns[0].ask(&format!("SET {channel} newer")), "+OK\r\n");
+        wait::until_true("the change to be told", RECOVERY, || {
+            cache.listen(Duration::from_millis(20));
+            !cache.values.contains_key(&channel)
+        });
     }
 }

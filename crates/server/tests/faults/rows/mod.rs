@@ -9,7 +9,7 @@
 //!   held        20, 27          clients with a connection of their own leave, or lose it
 //!   fan_out     26              requests for a hundred thousand keys
 //! ```
-//! Row 9 needs subscriptions, which need connections of their own.
+//! Row 9 is among the end-to-end tests (`e2e/pubsub.rs`).
 //!
 //! Invariant: a row's name begins with its number in the fault matrix.
 
