@@ -400,7 +400,8 @@ impl Engine {
             && self.merges.is_empty()
             && self.parked.is_empty()
             && self.upstreams.iter().all(|(_, up)| {
-                up.carried.is_none() && (up.inflight.is_empty() || up.key.lane == Lane::Peer)
+                let ours = matches!(up.key.lane, Lane::Peer | Lane::Messages);
+                up.carried.is_none() && (up.inflight.is_empty() || ours)
             })
     }
 
