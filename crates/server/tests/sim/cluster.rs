@@ -335,7 +335,7 @@ impl ClusterSite {
         let slot = match cluster.nth_key(nth) {
             Some(key) if self.rng.chance(900_000) => testkit::model::key_slot(key),
             // Now and then that of a channel.
-            _ if nth % 3 > 0 => testkit::model::key_slot(&crate::radio::channel(nth).1),
+            _ if !nth.is_multiple_of(3) => testkit::model::key_slot(&crate::radio::channel(nth).1),
             _ => (nth % testkit::model::SLOTS) as u16,
         };
         let to = self.rng.between(0, cluster.shards() as u64 - 1) as usize;
