@@ -222,10 +222,22 @@ impl<'a> Runner<'a> {
         if self.interrupted.load(Ordering::Relaxed) {
             return anyhow!(INTERRUPTED);
         }
-        match self.fleet.ended() {
+        match self.last_words() {
             // A start that failed tells it all itself.
             ended if ended.is_empty() || why.contains(&ended) => anyhow!("{place}: {why}"),
             ended => anyhow!("{place}: {why}\n{ended}"),
+        }
+    }
+
+    /// Of processes that ended. A connection is reset some moments before the process can be seen to have ended.
+    fn last_words(&mut self) -> String {
+        let deadline = Instant::now() + Duration::from_millis(200);
+        loop {
+            let ended = self.fleet.ended();
+            if !ended.is_empty() || Instant::now() >= deadline {
+                return ended;
+            }
+            thread::sleep(Duration::from_millis(5));
         }
     }
 

@@ -1,6 +1,6 @@
 //! MONITOR: clients that are shown the requests of all clients, of all workers.
 //!
-//! Every worker knows who watches (a [`Watch`] each), and writes a line for each request that it processed and that the watch wants: to its own
+//! Every worker knows who watches (a `Watch` each), and writes a line for each request that it processed and that the watch wants: to its own
 //! client at once, to another worker's in one piece of news at the end of the turn. While nobody watches, the way of a request costs one
 //! look at an empty list; while somebody does, requests take the slow way.
 //!

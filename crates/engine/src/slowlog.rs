@@ -9,7 +9,7 @@
 //!
 //! Not here: the commands that show the log (`local::slowlog`).
 //!
-//! Invariant: at most [`SlowLog::max_len`] entries, the newest, with numbers that grow with time over all workers.
+//! Invariant: at most `slowlog.max_len` entries, the newest, with numbers that grow with time over all workers.
 
 use crate::engine::Engine;
 use crate::ids::UpstreamId;

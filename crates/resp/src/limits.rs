@@ -37,7 +37,7 @@ pub const REPLY_DEPTH_MAX: usize = 8_192;
 /// Levels of a reply whose memory a scanner keeps for the next one; more is given back at the reply's end.
 pub const REPLY_LEVELS_KEPT_MAX: usize = 64;
 
-/// Deepest nesting of a reply that is read into a tree ([`crate::parse`]), which recurses. Only replies of known
+/// Deepest nesting of a reply that is read into a tree ([`crate::value::parse`]), which recurses. Only replies of known
 /// commands are.
 pub const VALUE_DEPTH_MAX: usize = 32;
 
