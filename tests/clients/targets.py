@@ -51,7 +51,10 @@ class Targets:
         if self.args.target:
             host, _, port = self.args.target.rpartition(":")
             return [host or "127.0.0.1", port]
-        port = self.server if self.args.direct else self.respool(self.server_url)
+        # Not the server of the clients in cluster mode, which run at the same time and count keys.
+        port = self.keep(servers.redis_server(self.folder)).port
+        if not self.args.direct:
+            port = self.respool(url_of(port))
         return ["127.0.0.1", str(port)]
 
     @functools.cached_property
