@@ -19,7 +19,7 @@ fn c8_after_each_of_many_failovers_the_primary_is_the_one_that_sentinels_name() 
     let proxy = Respool::to_url(RESPOOL, &group.url()).args(&HOLD).start();
     // The same connection from begin to end, and one for each worker.
     let mut conns: Vec<Conn> = (0..4).map(|_| proxy.connect()).collect();
-    for round in 0..if long() { 50 } else { 5 } {
+    for round in 0..if long() { 50 } else { 2 } {
         let primary = group.failover();
         for conn in &mut conns {
             let begun = Instant::now();
