@@ -7,6 +7,7 @@
 
 use crate::client::{Client, Hold};
 use crate::command::Learned;
+use crate::cork::Cork;
 use crate::fleet::{Answer, Asked, Question, ReplyTo};
 use crate::ids::{
     ClientId, ClientKind, MergeKind, NodeId, NodeKind, Slab, UpstreamId, UpstreamKind,
@@ -158,6 +159,8 @@ pub struct Engine {
     pub(crate) scripts: Scripts,
     pub(crate) learning: crate::learn::Learning,
     pub(crate) dirty_clients: Vec<ClientId>,
+    /// Whose replies wait for more of them.
+    pub(crate) cork: Cork,
     pub(crate) dirty_upstreams: Vec<UpstreamId>,
     pub(crate) actions: VecDeque<Action>,
     pub(crate) notices: VecDeque<Notice>,
@@ -234,6 +237,7 @@ impl Engine {
             scripts: Scripts::default(),
             learning: crate::learn::Learning::default(),
             dirty_clients: Vec::new(),
+            cork: Cork::default(),
             dirty_upstreams: Vec::new(),
             actions: VecDeque::new(),
             notices: VecDeque::new(),

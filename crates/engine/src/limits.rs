@@ -42,6 +42,9 @@ pub const POOLED_BUFFER_BYTES: usize = 64 << 10;
 /// Spare buffers of a worker together; more are given back to the allocator.
 pub const POOL_BYTES: usize = 8 << 20;
 
+/// Replies of a pipeline that wait for those behind them leave when they are so many bytes (see `cork`).
+pub const CORKED_BYTES_MAX: usize = 16 << 10;
+
 /// The period of the sweep that looks at every client (idle time, memory ceiling), in milliseconds.
 pub const SWEEP_MS: u64 = 100;
 

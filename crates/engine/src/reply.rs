@@ -18,6 +18,7 @@ use crate::ids::{ClientId, MergeId, UpstreamId};
 use crate::limits::{
     CLIENT_STREAM_BYTES, CUT_THROUGH_BYTES, KEPT_BYTES_MAX, OWN_REPLY_BYTES, POOLED_BUFFER_BYTES,
 };
+use crate::output::Output;
 use crate::pool::BufferPool;
 use crate::push::end_of_cut_through;
 use crate::redirect::sends_on;
@@ -212,19 +213,20 @@ impl Engine {
         if seq == client.places.head() {
             let cut = client.mid_reply.take().is_some();
             client.places.pass(count);
-            append(client, &mut self.pool, bytes);
+            append(&mut client.out, &mut self.pool, bytes);
             if cut {
                 end_of_cut_through(client, &mut self.pool);
             }
-            while let Some(ready) = client.places.next_ready() {
-                append(client, &mut self.pool, &ready);
+            let Client { places, out, .. } = client;
+            while let Some(ready) = places.next_ready(&mut self.pool) {
+                append(out, &mut self.pool, ready);
             }
             if !client.out.dirty && client.out.pending() > 0 {
                 client.out.dirty = true;
                 self.dirty_clients.push(id);
             }
         } else {
-            client.places.keep(seq, count, bytes.to_vec());
+            client.places.keep(seq, count, bytes, &mut self.pool);
         }
         self.settle_if_needed(id);
     }
@@ -243,7 +245,7 @@ impl Engine {
             if !silent {
                 write(&mut self.scratch);
             }
-            client.places.append_ready(&self.scratch);
+            client.places.append_ready(&self.scratch, &mut self.pool);
         } else if !silent {
             write(client.out.buf(&mut self.pool));
             if !client.out.dirty {
@@ -279,7 +281,7 @@ impl Engine {
                 return 0;
             }
             Some(client) if !silent => {
-                append(client, &mut self.pool, &rest[..scanned]);
+                append(&mut client.out, &mut self.pool, &rest[..scanned]);
                 client.mid_reply = Some(upstream_id);
                 client.note_part(scanned);
                 if !client.out.dirty {
@@ -397,9 +399,9 @@ impl Engine {
 }
 
 #[inline]
-fn append(client: &mut Client, pool: &mut BufferPool, bytes: &[u8]) {
+fn append(out: &mut Output, pool: &mut BufferPool, bytes: &[u8]) {
     if !bytes.is_empty() {
-        client.out.buf(pool).extend_from_slice(bytes);
+        out.buf(pool).extend_from_slice(bytes);
     }
 }
 

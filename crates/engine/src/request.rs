@@ -555,7 +555,7 @@ impl<'a> ShortPaths<'a> {
 
 /// Whether this upstream takes plain requests of this client just now.
 #[inline]
-fn takes_plain(upstream: Option<&Upstream>, client: &Client, limits: &Limits) -> bool {
+pub(crate) fn takes_plain(upstream: Option<&Upstream>, client: &Client, limits: &Limits) -> bool {
     upstream.is_some_and(|upstream| {
         upstream.is_ready()
             && upstream.role == Role::Shared

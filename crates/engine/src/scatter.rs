@@ -25,7 +25,7 @@ use crate::limits::POOLED_BUFFER_BYTES;
 use crate::merge::{How, Merge, scan};
 use crate::reject;
 use crate::request::Step;
-use crate::request::{conn_for, db_for};
+use crate::request::{conn_for, db_for, takes_plain};
 use crate::route::Known;
 use crate::settings::ReadPolicy;
 use crate::time::Time;
@@ -400,6 +400,12 @@ impl Engine {
                 ways.push(same);
                 continue;
             }
+            if lane == Lane::Shared
+                && let Some(upstream) = self.short_way(wish.id, part.node)
+            {
+                ways.push(Ok(upstream));
+                continue;
+            }
             let key = UpstreamKey { node: part.node, resp3, db, lane, conn };
             match self.upstream_for(now, key, wish.id) {
                 Availability::Ready(upstream) => ways.push(Ok(upstream)),
@@ -411,6 +417,15 @@ impl Engine {
             }
         }
         None
+    }
+
+    /// The client's shared connection to this node, if it can be used as it is.
+    #[inline]
+    fn short_way(&self, id: ClientId, node: NodeId) -> Option<UpstreamId> {
+        let client = self.clients.get(id)?;
+        let resp3 = usize::from(client.protocol == Protocol::Resp3);
+        let upstream = self.nodes.get(node)?.shared_at(client.conn, resp3)?;
+        takes_plain(self.upstreams.get(upstream), client, &self.settings.limits).then_some(upstream)
     }
 
     /// The same request to each of these nodes, over connections that were chosen.

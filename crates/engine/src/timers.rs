@@ -38,6 +38,7 @@ impl Engine {
             self.subscriptions_at(),
             self.caches.look_at,
             self.learn_at(),
+            self.uncork_at(),
         ];
         let upstreams = self.deadlines.first().map(|(at, _)| *at);
         let pause = self.pause.map(|pause| pause.until).into_iter().chain(self.lease_wait_ends());
@@ -85,6 +86,7 @@ impl Engine {
             self.swept_at = now;
             self.sweep(now);
         }
+        self.cork(now);
     }
 
     /// Whose deadline has come; none of them is looked at again by itself.

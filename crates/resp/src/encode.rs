@@ -136,6 +136,15 @@ fn head(out: &mut Vec<u8>, kind: u8, value: i64) {
 }
 
 fn size_head(out: &mut Vec<u8>, kind: u8, len: usize) {
+    // Nearly all there are.
+    let digit = |value: usize| b'0' + value as u8;
+    match len {
+        0..=9 => return out.extend_from_slice(&[kind, digit(len), b'\r', b'\n']),
+        10..=99 => {
+            return out.extend_from_slice(&[kind, digit(len / 10), digit(len % 10), b'\r', b'\n']);
+        }
+        _ => {}
+    }
     let mut digits = itoa::Buffer::new();
     out.push(kind);
     out.extend_from_slice(digits.format(len).as_bytes());

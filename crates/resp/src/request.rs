@@ -396,7 +396,11 @@ impl<'a> Iterator for Args<'a> {
     #[inline]
     fn next(&mut self) -> Option<&'a [u8]> {
         self.left = self.left.checked_sub(1)?;
-        let arg = numbered_line(self.rest, b'$').and_then(|(len, rest)| {
+        let head = match short_bulk_line(self.rest) {
+            Some((len, line)) => self.rest.get(line..).map(|rest| (i64::from(len), rest)),
+            None => numbered_line(self.rest, b'$'),
+        };
+        let arg = head.and_then(|(len, rest)| {
             let (arg, rest) = rest.split_at_checked(usize::try_from(len).ok()?)?;
             Some((arg, rest.get(2..)?))
         });

@@ -134,6 +134,8 @@ pub struct Client {
     pub reading: bool,
     /// The peer sends no more.
     pub eof: bool,
+    /// Its replies wait for those behind them, until then at most (see `cork`).
+    pub(crate) corked_until: Option<Time>,
     /// It stands on the engine's resume queue; kept here so that it is there once.
     pub queued: bool,
     /// Upstreams whose reading is stopped because of this client; one that was lost meanwhile may still be among them.
@@ -180,6 +182,7 @@ impl Client {
             closing: false,
             reading: true,
             eof: false,
+            corked_until: None,
             queued: false,
             stalls: Vec::new(),
             mid_reply: None,

@@ -9,22 +9,29 @@
 //!   … 41 | 42   43   44   45   46 |          42, 43 wait for an upstream; 44–45 are ready (a PING answered here);
 //!          wait wait rdy  rdy  wait          46 waits. When 42 and 43 come they go out, and 44–45 with them.
 //! ```
-//! In the steady state (one upstream, which answers in order) nothing is ever ready early: the two counters are all there is,
-//! and nothing is stored or allocated per request.
+//! In the steady state in front of one server, which answers in order, nothing is ever ready early: the two counters are all there is,
+//! and nothing is stored. Of several servers each answers when it likes: what is early stands in one buffer of the pool, which goes
+//! back when the last of it went out, so that nothing is allocated per request then either.
 //!
 //! Not here: who will answer a place (`upstream::inflight` on the other side).
 //!
-//! Invariant: `ready` is sorted by place, its entries do not overlap, and none begins at `head` between two calls.
+//! Invariant: `ready` is sorted by place, its entries do not overlap, and none begins at `head` between two calls. Their bytes lie in
+//! `store`, of which at most half (or [`DEAD_BYTES_MAX`]) is done with.
 
+use crate::pool::BufferPool;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// Replies that came before their turn: `count` of them, one after the other, from place `seq` on.
-#[derive(Debug)]
+/// So many bytes of the store may be done with, or as many as are not, before the rest is moved together.
+const DEAD_BYTES_MAX: usize = 16 << 10;
+
+/// Replies that came before their turn: `count` of them, one after the other, from place `seq` on; their bytes in the store.
+#[derive(Clone, Copy, Debug)]
 struct Ready {
     seq: u32,
     count: u32,
-    bytes: Vec<u8>,
+    start: usize,
+    len: usize,
 }
 
 /// See the module. Places are counted modulo 2^32; at most [`crate::settings::Limits::client_inflight_max`] are open.
@@ -34,6 +41,7 @@ pub struct Places {
     tail: u32,
     ready: VecDeque<Ready>,
     ready_bytes: usize,
+    store: Vec<u8>,
 }
 
 impl Places {
@@ -81,38 +89,71 @@ impl Places {
     }
 
     /// Keeps replies whose turn has not come.
-    pub fn keep(&mut self, seq: u32, count: u32, bytes: Vec<u8>) {
+    pub fn keep(&mut self, seq: u32, count: u32, bytes: &[u8], pool: &mut BufferPool) {
         let distance = seq.wrapping_sub(self.head);
         debug_assert!(distance > 0 && distance + count <= self.open(), "a reply for no open place");
-        self.ready_bytes += bytes.len();
+        let start = self.put(bytes, pool);
         let at = self.ready.partition_point(|r| r.seq.wrapping_sub(self.head) < distance);
-        self.ready.insert(at, Ready { seq, count, bytes });
+        self.ready.insert(at, Ready { seq, count, start, len: bytes.len() });
+    }
+
+    /// Copies into the store; returns where it stands there.
+    fn put(&mut self, bytes: &[u8], pool: &mut BufferPool) -> usize {
+        if self.store.capacity() == 0 {
+            self.store = pool.take();
+        } else if self.store.len() - self.ready_bytes > DEAD_BYTES_MAX.max(self.ready_bytes) {
+            self.move_together();
+        }
+        let start = self.store.len();
+        self.store.extend_from_slice(bytes);
+        self.ready_bytes += bytes.len();
+        start
+    }
+
+    #[cold]
+    fn move_together(&mut self) {
+        let mut store = Vec::with_capacity(2 * self.ready_bytes);
+        for ready in &mut self.ready {
+            let start = store.len();
+            store.extend_from_slice(&self.store[ready.start..ready.start + ready.len]);
+            ready.start = start;
+        }
+        self.store = store;
     }
 
     /// Replies whose turn has come by now, to be sent after what was answered at the head; call until `None`.
     #[inline]
-    pub fn next_ready(&mut self) -> Option<Vec<u8>> {
-        if self.ready.front()?.seq != self.head {
-            return None;
+    pub fn next_ready(&mut self, pool: &mut BufferPool) -> Option<&[u8]> {
+        match self.ready.front() {
+            Some(ready) if ready.seq == self.head => {}
+            Some(_) => return None,
+            None => {
+                if self.store.capacity() > 0 {
+                    pool.give(core::mem::take(&mut self.store));
+                }
+                return None;
+            }
         }
-        let ready = self.ready.pop_front()?;
-        self.ready_bytes -= ready.bytes.len();
-        self.pass(ready.count);
-        Some(ready.bytes)
+        let Ready { count, start, len, .. } = self.ready.pop_front()?;
+        self.ready_bytes -= len;
+        self.pass(count);
+        self.store.get(start..start + len)
     }
 
     /// Takes a place at the end for a reply that is there already, and keeps it: joined to the one before if that is ready
     /// as well, so that a thousand PINGs behind one GET cost one entry.
-    pub fn append_ready(&mut self, reply: &[u8]) {
+    pub fn append_ready(&mut self, reply: &[u8], pool: &mut BufferPool) {
         let seq = self.reserve(1);
         debug_assert!(self.open() > 1, "a reply at the head goes out at once");
-        self.ready_bytes += reply.len();
+        let start = self.put(reply, pool);
         match self.ready.back_mut() {
-            Some(last) if last.seq.wrapping_add(last.count) == seq => {
+            Some(last)
+                if last.seq.wrapping_add(last.count) == seq && last.start + last.len == start =>
+            {
                 last.count += 1;
-                last.bytes.extend_from_slice(reply);
+                last.len += reply.len();
             }
-            _ => self.ready.push_back(Ready { seq, count: 1, bytes: reply.to_vec() }),
+            _ => self.ready.push_back(Ready { seq, count: 1, start, len: reply.len() }),
         }
     }
 
@@ -128,6 +169,7 @@ impl Places {
             next = ready.seq.wrapping_add(ready.count);
         }
         assert!(next.wrapping_sub(self.head) <= self.open(), "a ready reply behind the last place");
+        assert_eq!(self.ready_bytes, self.ready.iter().map(|ready| ready.len).sum::<usize>());
     }
 }
 
@@ -135,10 +177,10 @@ impl Places {
 mod tests {
     use super::*;
 
-    fn drain(places: &mut Places) -> Vec<u8> {
+    fn drain(places: &mut Places, pool: &mut BufferPool) -> Vec<u8> {
         let mut out = Vec::new();
-        while let Some(bytes) = places.next_ready() {
-            out.extend(bytes);
+        while let Some(bytes) = places.next_ready(pool) {
+            out.extend_from_slice(bytes);
         }
         places.check();
         out
@@ -146,17 +188,38 @@ mod tests {
 
     #[test]
     fn replies_before_their_turn_wait_for_it() {
+        let mut pool = BufferPool::default();
         let mut places = Places { head: u32::MAX - 1, tail: u32::MAX - 1, ..Places::default() };
         let first = places.reserve(2);
-        places.append_ready(b"c");
-        places.append_ready(b"d");
+        places.append_ready(b"c", &mut pool);
+        places.append_ready(b"d", &mut pool);
         let last = places.reserve(1);
-        places.keep(last, 1, b"e".to_vec());
-        assert!(drain(&mut places).is_empty());
-        places.keep(first.wrapping_add(1), 1, b"b".to_vec());
-        assert!(drain(&mut places).is_empty());
+        places.keep(last, 1, b"e", &mut pool);
+        assert!(drain(&mut places, &mut pool).is_empty());
+        places.keep(first.wrapping_add(1), 1, b"b", &mut pool);
+        assert!(drain(&mut places, &mut pool).is_empty());
         places.pass(1);
-        assert_eq!(drain(&mut places), b"bcde");
+        assert_eq!(drain(&mut places, &mut pool), b"bcde");
         assert_eq!((places.open(), places.ready_bytes()), (0, 0));
+        assert_eq!(places.store.capacity(), 0, "the buffer went back");
+        assert!(pool.bytes() > 0);
+    }
+
+    #[test]
+    fn what_is_done_with_does_not_pile_up() {
+        let mut pool = BufferPool::default();
+        let mut places = Places::default();
+        let reply = |seq: u32| alloc::vec![seq as u8; 1_000 + seq as usize % 7];
+        // Of two places the later is always answered first, so the store never becomes empty by itself.
+        let mut seq = places.reserve(2);
+        places.keep(seq + 1, 1, &reply(seq + 1), &mut pool);
+        for _ in 0..10_000 {
+            places.reserve(2);
+            places.keep(seq + 3, 1, &reply(seq + 3), &mut pool);
+            places.pass(1);
+            assert_eq!(drain(&mut places, &mut pool), reply(seq + 1));
+            seq += 2;
+        }
+        assert!(places.store.capacity() <= 4 * DEAD_BYTES_MAX, "{}", places.store.capacity());
     }
 }

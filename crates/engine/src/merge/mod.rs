@@ -82,7 +82,9 @@ impl Merge {
         parts: u32,
         bytes: Vec<u8>,
     ) -> Self {
-        Self { client, seq, silent, protocol, how, open: parts, parts, chunks: Vec::new(), bytes }
+        // Mostly each part is answered by itself; of many some come together.
+        let chunks = Vec::with_capacity(parts.min(64) as usize);
+        Self { client, seq, silent, protocol, how, open: parts, parts, chunks, bytes }
     }
 
     /// Takes `count` replies in, of the parts from `part` on.

@@ -17,6 +17,7 @@ mod by_topology;
 mod client_command;
 mod cluster;
 mod conns;
+mod cork;
 mod ejection;
 mod facade;
 mod greeting;

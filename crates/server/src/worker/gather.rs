@@ -11,6 +11,8 @@
 //! after some in a row that brought too little gathering pauses for a while. The length: the goal is half of the active clients (the other half has
 //! its replies to read meanwhile), at most `completions`; how long that takes is known from the sleeps before, and `gather_us` bounds it.
 //!
+//! Under the same gate, and for as long at most, the first replies of a pipeline wait for those behind them (`engine`'s module `cork`).
+//!
 //! Not here: what the input is. Pure arithmetic over counts and times, so the simulator and the tests see the same decisions.
 //!
 //! Invariant: a turn sleeps at most once, for at most `gather_us`.
@@ -91,8 +93,14 @@ impl Gather {
         if now.since(self.epoch_began) >= EPOCH_US {
             self.epoch_began = now;
             self.active_clients = engine.end_epoch();
+            engine.cork_replies_us(self.cork_us());
         }
         self.decide(now, input, engine.has_upstream_output())
+    }
+
+    /// While many clients are active their early replies may wait as long as input may (see `engine::cork`).
+    fn cork_us(&self) -> u64 {
+        if self.active_clients >= self.options.clients_min { self.options.gather_us } else { 0 }
     }
 
     fn decide(&mut self, now: Time, input: u64, has_output: bool) -> Option<Wait> {
