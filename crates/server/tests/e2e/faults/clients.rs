@@ -57,6 +57,9 @@ fn row_21_slow_readers_cost_bounded_memory() {
         "16MiB",
         "--timeouts-stall-ms",
         "100",
+        // A server that makes all these replies at once may be late to greet: no matter of this test.
+        "--timeouts-connect-ms",
+        "20000",
     ]);
     let before = stack.rss_bytes();
     let mut sleepers = put_to_sleep(&stack, REQUESTS);
