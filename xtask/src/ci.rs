@@ -1,7 +1,7 @@
 //! `cargo xtask ci`: what must hold before a change goes in, in the order of cheapest failure.
 //!
-//! `make test` runs the same steps one by one and adds what needs other programs (client
-//! libraries, cargo-deny). This is the part that needs nothing but the toolchain.
+//! `make test` runs the same steps, all of them even if one fails, and beside them what needs other
+//! programs (client libraries, cargo-deny). This is the part that needs nothing but the toolchain.
 //!
 //! Invariant: the first failing step ends the run, and its output is the last on the screen.
 

@@ -128,21 +128,20 @@ fn the_page_looks_right_in_both_themes_and_widths() {
     for (width, dark) in [(1280, false), (1280, true), (420, false), (420, true)] {
         let picture = browser::screenshot(&page, "html", (width, 3000), dark);
         let what = format!("{width} px, dark: {dark}");
-        assert_eq!(picture.dimensions(), (width, 3000), "{what}");
+        assert_eq!(picture.size, (width, 3000), "{what}");
         let theme = browser::theme(&page, dark);
         // The margin is the page's own colour, from top to bottom.
         for y in [2, 1500, 2998] {
-            assert_eq!(picture.get_pixel(2, y).0[..3], theme["page"], "{what}");
+            assert_eq!(picture.at(2, y), theme["page"], "{what}");
         }
         let bright = u32::from(theme["page"][0]);
         assert!(if dark { bright < 40 } else { bright > 230 }, "{what}: {bright}");
         for target in ["t0", "t1", "t2", "t3"] {
-            let area = browser::area(&picture, theme[target]);
+            let area = picture.area(theme[target]);
             assert!(area > 800, "{what}: {target} covers {area} pixels only");
         }
-        assert_eq!(browser::area(&picture, theme["t7"]), 0, "a colour of no target");
-        let blank =
-            browser::area(&picture, theme["page"]) + browser::area(&picture, theme["paper"]);
+        assert_eq!(picture.area(theme["t7"]), 0, "a colour of no target");
+        let blank = picture.area(theme["page"]) + picture.area(theme["paper"]);
         let share = blank as f64 / f64::from(width * 3000);
         assert!((0.3..0.93).contains(&share), "{what}: {share} is blank");
     }
@@ -155,8 +154,8 @@ fn a_picture_file_follows_the_theme() {
     for dark in [false, true] {
         let picture = browser::screenshot(svg, "svg", (900, 420), dark);
         let theme = browser::theme(svg, dark);
-        assert!(browser::area(&picture, theme["paper"]) > 100_000, "dark: {dark}");
-        assert!(browser::area(&picture, theme["t1"]) > 800, "dark: {dark}");
+        assert!(picture.area(theme["paper"]) > 100_000, "dark: {dark}");
+        assert!(picture.area(theme["t1"]) > 800, "dark: {dark}");
     }
 }
 

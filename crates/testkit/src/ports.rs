@@ -9,11 +9,13 @@
 //! that is killed and restarted on its port would otherwise find it taken by some client's source
 //! port.
 //!
-//! Two ranges, which never mix: ports of clients' servers, and pairs for cluster nodes, whose bus
-//! listens 10 000 above the client port (older servers cannot be told another place).
+//! Ranges, which never mix: single ports, and pairs for cluster nodes, whose bus listens 10 000 above
+//! the client port (older servers cannot be told another place). `tests/clients`, which runs at the
+//! same time as these tests, has pairs of its own.
 //!
 //! ```text
-//!   10000 ── cluster: clients ── 14000 ── others ── 20000 ── cluster: bus ── 24000 ── others ── 32000
+//!   10000 ─ cluster: clients ─ 14000 ─ tests/clients ─ 16000 ─ single ─ 20000
+//!   20000 ─ cluster: bus ───── 24000 ─ tests/clients ─ 26000 ─ single ─ 32000
 //! ```
 //!
 //! Invariant: within one process no port is handed out twice, until a range is used up and begins
@@ -22,8 +24,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Number of single ports: 14000–19999 and 24000–31999.
-const COUNT: u32 = 14_000;
+/// Number of single ports: 16000–19999 and 26000–31999.
+const COUNT: u32 = 10_000;
 /// Number of pairs for cluster nodes: 10000–13999, with the bus at 20000–23999.
 const PAIRS: u32 = 4_000;
 /// The cluster bus listens so far above the client port unless told otherwise: `CLUSTER_PORT_INCR`
@@ -127,9 +129,9 @@ fn turn(next: &AtomicU32, count: u32) -> u16 {
     (next.fetch_add(1, Ordering::Relaxed) % count) as u16
 }
 
-/// The single port with this number: the range has a gap for the buses.
+/// The single port with this number: the range has a gap for the pairs.
 fn single(number: u16) -> u16 {
-    if number < 6_000 { 14_000 + number } else { 18_000 + number }
+    if number < 4_000 { 16_000 + number } else { 22_000 + number }
 }
 
 #[cfg(test)]
@@ -152,10 +154,10 @@ mod tests {
 
     #[test]
     fn single_ports_and_pairs_do_not_mix() {
-        let singles: BTreeSet<u16> = (0..14_000).map(single).collect();
-        assert_eq!(singles.len(), 14_000);
-        assert!(!singles.iter().any(|port| (10_000..14_000).contains(port)));
-        assert!(!singles.iter().any(|port| (20_000..24_000).contains(port)));
+        let singles: BTreeSet<u16> = (0..10_000).map(single).collect();
+        assert_eq!(singles.len(), 10_000);
+        assert!(!singles.iter().any(|port| (10_000..16_000).contains(port)));
+        assert!(!singles.iter().any(|port| (20_000..26_000).contains(port)));
         assert!(singles.last().is_some_and(|last| *last < 32_768));
     }
 

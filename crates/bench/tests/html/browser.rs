@@ -5,21 +5,57 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use image::RgbaImage;
+use png::{Decoder, Transformations};
 
 /// How long a browser may take.
 const DEADLINE: Duration = Duration::from_secs(60);
 
+/// What the browser drew.
+pub(crate) struct Picture {
+    /// Width and height.
+    pub(crate) size: (u32, u32),
+    /// Red, green, blue; row by row.
+    pixels: Vec<[u8; 3]>,
+}
+
+impl Picture {
+    /// The colour of a pixel.
+    pub(crate) fn at(&self, x: u32, y: u32) -> [u8; 3] {
+        self.pixels[(y * self.size.0 + x) as usize]
+    }
+
+    /// Pixels of exactly this colour.
+    pub(crate) fn area(&self, colour: [u8; 3]) -> usize {
+        self.pixels.iter().filter(|pixel| **pixel == colour).count()
+    }
+
+    fn read(file: &Path) -> Self {
+        let file = File::open(file).expect("the browser made a screenshot");
+        let mut decoder = Decoder::new(BufReader::new(file));
+        decoder.set_transformations(Transformations::normalize_to_color8());
+        let mut reader = decoder.read_info().unwrap();
+        let mut bytes = vec![0; reader.output_buffer_size().unwrap()];
+        let frame = reader.next_frame(&mut bytes).unwrap();
+        // Three of them, or four with an alpha that a whole window has no use for.
+        let samples = frame.color_type.samples();
+        assert!(samples >= 3, "{:?}", frame.color_type);
+        let pixels = bytes[..frame.buffer_size()].chunks_exact(samples);
+        let pixels = pixels.map(|pixel| [pixel[0], pixel[1], pixel[2]]).collect();
+        Self { size: (frame.width, frame.height), pixels }
+    }
+}
+
 /// Draws a document of this kind (`html`, `svg`) in a window of `size` pixels.
-pub(crate) fn screenshot(document: &str, kind: &str, size: (u32, u32), dark: bool) -> RgbaImage {
+pub(crate) fn screenshot(document: &str, kind: &str, size: (u32, u32), dark: bool) -> Picture {
     let folder = tempfile::tempdir().unwrap();
     let png = folder.path().join("screen.png");
     run(folder.path(), document, kind, size, dark, &format!("--screenshot={}", png.display()));
-    image::open(&png).expect("the browser made a screenshot").to_rgba8()
+    Picture::read(&png)
 }
 
 /// What is wrong with the layout of a page in a window of that width: a sentence for each problem.
@@ -60,11 +96,6 @@ pub(crate) fn theme(document: &str, dark: bool) -> HashMap<String, [u8; 3]> {
         .filter_map(|pair| pair.strip_prefix("--")?.split_once(':'))
         .filter_map(|(name, value)| Some((name.to_owned(), colour(value)?)))
         .collect()
-}
-
-/// Pixels of exactly this colour.
-pub(crate) fn area(picture: &RgbaImage, colour: [u8; 3]) -> usize {
-    picture.pixels().filter(|p| p.0[..3] == colour).count()
 }
 
 /// Runs the browser on a document and gives what it printed.

@@ -3,6 +3,7 @@
 //! Invariant: the damage stays with the client that does it: memory is bounded and the others are
 //! served.
 
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,10 @@ const MIB: u64 = 1024 * 1024;
 /// machine each of them is time that passes before the proxy has anything to do.
 const SLEEPERS: usize = 24;
 const SLEEPER_VALUE_BYTES: usize = 1_000_000;
+
+/// Their servers make hundreds of megabytes of replies: one test after the other, so that none is judged by what
+/// another one costs.
+static IN_TURN: Mutex<()> = Mutex::new(());
 
 fn put_to_sleep(stack: &Stack, requests: usize) -> Vec<Conn> {
     let value = "x".repeat(SLEEPER_VALUE_BYTES);
@@ -49,6 +54,8 @@ fn row_21_slow_readers_cost_bounded_memory() {
     // Half of what the sleepers are owed, and what each may have comes to twice that: the limit is what bounds them.
     const LIMIT_MIB: u64 = 192;
     const REQUESTS: usize = 24;
+    // A test that failed says nothing about the next one.
+    let _turn = IN_TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let memory_max = format!("{LIMIT_MIB}MiB");
     let mut stack = Stack::with(&[
         "--limits-memory-max-bytes",
@@ -57,6 +64,9 @@ fn row_21_slow_readers_cost_bounded_memory() {
         "16MiB",
         "--timeouts-stall-ms",
         "100",
+        // A server that makes all these replies at once may be late to greet: no matter of this test.
+        "--timeouts-connect-ms",
+        "20000",
     ]);
     let before = stack.rss_bytes();
     let mut sleepers = put_to_sleep(&stack, REQUESTS);
@@ -94,6 +104,7 @@ fn row_21_many_slow_readers_hold_the_others_up_no_longer_than_one() {
     // One client may stall a shared connection for `timeouts.stall_ms`. A dozen of them on a worker
     // must not do so one after the other: that would be twenty-four seconds.
     const REQUESTS: usize = 12;
+    let _turn = IN_TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let stack =
         Stack::with(&["--limits-client-out-max-bytes", "4MiB", "--timeouts-stall-ms", "2000"]);
     let mut sleepers = put_to_sleep(&stack, REQUESTS);

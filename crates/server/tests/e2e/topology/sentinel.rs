@@ -45,6 +45,19 @@ fn assert_paused(tallies: &[Tally; 3]) -> usize {
     sum(|tally| tally.lost as usize)
 }
 
+/// Waits until every worker has heard of a failover that the sentinels agree on. The former primary
+/// takes itself for one for longer than this waits, so it is no help to a proxy that hears nothing.
+#[track_caller]
+fn wait_followed(group: &SentinelGroup, proxy: &Respool, primary: usize) {
+    let mut conns: Vec<Conn> = (0..8).map(|_| proxy.connect()).collect();
+    for (nth, conn) in conns.iter_mut().enumerate() {
+        wait::until_true("the proxy to follow", Duration::from_secs(4), || {
+            assert_eq!(conn.ask(&format!("SET followed:{nth} v")), "+OK\r\n");
+            group.connect(primary).ask(&format!("GET followed:{nth}")) == "$1\r\nv\r\n"
+        });
+    }
+}
+
 /// Every worker writes to this server and to no other.
 #[track_caller]
 fn assert_written_to(group: &SentinelGroup, proxy: &Respool, server: usize, others: &[usize]) {
@@ -84,6 +97,7 @@ fn a_failover_by_command_is_followed() {
     // is gone, whoever asks them; so nothing is said of lost writes here.
     assert_paused(&tallies);
     // The former primary takes itself for one for some seconds more.
+    wait_followed(&group, &proxy, primary);
     assert_written_to(&group, &proxy, primary, &[0]);
 }
 
@@ -184,6 +198,7 @@ fn servers_and_sentinels_have_logins_of_their_own() {
         assert!(["$-1\r\n", "_\r\n"].contains(&conn.ask("GET k").as_str()));
     }
     let primary = group.failover();
+    wait_followed(&group, &proxy, primary);
     assert_written_to(&group, &proxy, primary, &[]);
 
     let wrong = group.url().replace("guard", "wrong");
