@@ -22,7 +22,8 @@ ROWS ?=
 TABLE ?=
 
 # For `make test-suite`: which suite, a checkout of its project, and what the suite needs beside:
-# make test-suite SUITE=redis-tcl DIR=../redis, make test-suite SUITE=redis-py DIR=../redis-py SUITE_WORDS="--python ../venv/bin/python"
+# make test-suite SUITE=redis-tcl DIR=../redis, make test-suite SUITE=ioredis DIR=../ioredis,
+# make test-suite SUITE=redis-py DIR=../redis-py SUITE_WORDS="--python ../venv/bin/python"
 SUITE ?= redis-tcl
 DIR ?=
 SUITE_WORDS ?=

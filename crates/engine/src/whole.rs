@@ -12,7 +12,8 @@
 //! to the other node as one; the replies that are still to come here are of no use. A redirect of a later command is an error, as the
 //! client has seen QUEUED before it: EXEC is EXECABORT, from the server or from us. A single command is never sent on.
 //!
-//! Not here: transactions that come bit by bit, with WATCH, or with what needs a second look (`transaction`).
+//! Not here: transactions that come bit by bit, with WATCH, or with what needs a second look (`transaction`), and all while somebody
+//! watches (`monitor`).
 //!
 //! Invariant: the requests of a transaction stand side by side in one upstream's output and in its FIFO; those that are parked are one
 //! entry.
@@ -64,7 +65,8 @@ impl Engine {
         first: &Request,
     ) -> Option<Result<usize, Step>> {
         let is_multi = first.args == 1 && command_of(first, input) == Some(MULTI);
-        if !is_multi || self.pause.is_some() {
+        // Those that watch are shown what goes the slow way (`monitor`).
+        if !is_multi || self.pause.is_some() || !self.watches.is_empty() {
             return None;
         }
         let mut groups = core::mem::take(&mut self.scratch_groups);

@@ -1,6 +1,6 @@
 //! MONITOR: what all clients ask for, shown to those that want to see it.
 
-use crate::words::{Story, large_set};
+use crate::words::{Story, large_set, request};
 use engine::Settings;
 use engine::fleet::ReplyTo;
 use engine::settings::Password;
@@ -69,6 +69,16 @@ fn of_a_large_request_its_begin_is_shown() {
     story.client("a").sends(&large_set("k", 1 << 20));
     let text = story.client("m").takes_text();
     assert!(text.ends_with("] \"SET\" \"k\" ...\r\n"), "{text}");
+}
+
+#[test]
+fn a_transaction_in_one_packet_is_shown() {
+    let mut story = watched("MONITOR");
+    let packet = ["MULTI", "SET k 1", "GET k", "EXEC"].map(request).concat();
+    story.client("a").sends(&packet);
+    let text = story.client("m").takes_text();
+    let lines: Vec<&str> = text.lines().filter_map(|line| Some(line.split_once("] ")?.1)).collect();
+    assert_eq!(lines, ["\"MULTI\"", "\"SET\" \"k\" \"1\"", "\"GET\" \"k\"", "\"EXEC\""]);
 }
 
 #[test]
