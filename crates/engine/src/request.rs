@@ -20,7 +20,7 @@ use crate::command::{self, Class, CommandId};
 use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeKind, Slab, UpstreamId, UpstreamKind};
-use crate::local::{Call, slowlog};
+use crate::local::{Call, arity_fits, slowlog};
 use crate::node::Node;
 use crate::pool::BufferPool;
 use crate::reject;
@@ -308,8 +308,12 @@ impl Engine {
             Way::Http => return self.close_http(id),
             Way::Refused | Way::Leased => {
                 let name = known.id.map_or("command", CommandId::name);
+                let fits = known.id.is_none_or(|command| arity_fits(command, args.len()));
                 self.stats.command(known.id).rejected += 1;
-                self.reply(id, silent, |out| reject::refused(out, name));
+                self.reply(id, silent, |out| match fits {
+                    true => reject::refused(out, name),
+                    false => reject::arity(out, name),
+                });
                 Step::Done
             }
         };

@@ -15,7 +15,7 @@
 //!
 //! Invariant: a link that is `Asked` or `Held` names a connection that was told so and has not been lost since.
 
-use super::{Asked, Kind, Link, LinkState, Name, Topic};
+use super::{Asked, Kind, Link, LinkState, Name, Topic, Waiter};
 use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::glob;
@@ -145,12 +145,14 @@ impl Engine {
     }
 
     fn ask_link(&mut self, now: Time, id: UpstreamId, kind: Kind, name: &Name) {
+        // The same topic may have ended there just now.
+        self.say_ends(now);
         let Some(node) = self.upstreams.get(id).map(|up| up.key.node) else { return };
         let Some(topic) = self.subscriptions.topic_mut(kind, name) else { return };
         for link in topic.links.iter_mut().filter(|link| link.node == node) {
             link.state = LinkState::Asked(id);
         }
-        self.say_listening(now, id, Asked { on: true, kind, name: name.clone() });
+        self.say_listening(now, id, Asked { on: true, kind, name: name.clone(), waiter: None });
     }
 
     fn say_listening(&mut self, now: Time, id: UpstreamId, asked: Asked) {
@@ -160,22 +162,39 @@ impl Engine {
         self.subscriptions.asked.entry(id).or_default().push_back(asked);
     }
 
-    /// A topic that nobody listens to or waits for goes.
-    pub(super) fn drop_unused(&mut self, kind: Kind, name: &Name) {
+    /// A topic that nobody listens to or waits for goes. Returns how many servers are to confirm it to `waiter`.
+    pub(super) fn drop_unused(
+        &mut self,
+        kind: Kind,
+        name: &Name,
+        waiter: Option<Waiter>,
+    ) -> usize {
         let unused = |topic: &Topic| topic.listeners.is_empty() && topic.waiting.is_empty();
         if !self.subscriptions.topic(kind, name).is_some_and(unused) {
-            return;
+            return 0;
         }
         let topic = self.subscriptions.topics[kind as usize].remove(name).unwrap_or_default();
-        topic.links.iter().for_each(|link| self.end_link(link, kind, name));
+        let told = topic.links.iter().filter(|link| self.end_link(link, kind, name, waiter));
+        told.count()
     }
 
-    fn end_link(&mut self, link: &Link, kind: Kind, name: &Name) {
-        let upstream =
-            link.state.upstream().and_then(|id| self.upstreams.get(id).map(|up| (id, up)));
-        if let Some((id, upstream)) = upstream.filter(|(_, up)| up.is_ready()) {
-            let now = upstream.progress_at;
-            self.say_listening(now, id, Asked { on: false, kind, name: name.clone() });
+    /// Tells a server that nobody listens here any more; whether it could be told.
+    fn end_link(&mut self, link: &Link, kind: Kind, name: &Name, waiter: Option<Waiter>) -> bool {
+        let is_ready =
+            |id: &UpstreamId| self.upstreams.get(*id).is_some_and(|upstream| upstream.is_ready());
+        let Some(id) = link.state.upstream().filter(is_ready) else { return false };
+        let asked = Asked { on: false, kind, name: name.clone(), waiter };
+        self.subscriptions.ends.push((id, asked));
+        true
+    }
+
+    /// Says to servers what ended. Who ended it may not have known the time, by which the answer will count as overdue.
+    fn say_ends(&mut self, now: Time) {
+        for (id, asked) in core::mem::take(&mut self.subscriptions.ends) {
+            match self.upstreams.get(id).is_some_and(|upstream| upstream.is_ready()) {
+                true => self.say_listening(now, id, asked),
+                false => asked.waiter.into_iter().for_each(|waiter| self.left(waiter)),
+            }
         }
     }
 
@@ -195,7 +214,7 @@ impl Engine {
 
     /// A connection for topics is gone. What it held is to be asked for again, there or elsewhere.
     pub(crate) fn listening_lost(&mut self, id: UpstreamId) {
-        self.subscriptions.asked.remove(&id);
+        let asked = self.subscriptions.asked.remove(&id).unwrap_or_default();
         for topic in self.subscriptions.topics.iter_mut().flat_map(|topics| topics.values_mut()) {
             let lost = |link: &Link| link.state.upstream() == Some(id);
             topic.links.retain(|link| !(lost(link) && link.ends));
@@ -209,6 +228,8 @@ impl Engine {
         if !self.subscriptions.is_empty() {
             self.subscriptions.relink_by(Time::default());
         }
+        // With the connection the server forgot who listened.
+        asked.into_iter().filter_map(|asked| asked.waiter).for_each(|waiter| self.left(waiter));
     }
 
     /// A node could not be connected to: whoever waits for a topic there gets the error. Those that listen already wait on.
@@ -244,7 +265,8 @@ impl Engine {
     ) {
         let fits = |asked: &Asked| asked.on == on && asked.kind == kind && *asked.name == *name;
         if self.subscriptions.asked.get(&id).and_then(|list| list.front()).is_some_and(fits) {
-            self.pop_asked(id);
+            let waiter = self.pop_asked(id).and_then(|asked| asked.waiter);
+            waiter.into_iter().for_each(|waiter| self.left(waiter));
         } else if on {
             return;
         }
@@ -281,7 +303,9 @@ impl Engine {
         if let Some(topic) = self.subscriptions.topic_mut(kind, &name) {
             topic.links.retain(|link| !link.ends);
         }
-        ended.iter().for_each(|link| self.end_link(link, kind, &name));
+        for link in &ended {
+            self.end_link(link, kind, &name, None);
+        }
         waiting.into_iter().for_each(|client| self.look_at_wait(client));
     }
 
@@ -294,6 +318,7 @@ impl Engine {
     /// The server refused what we asked last.
     pub(super) fn listening_refused(&mut self, now: Time, id: UpstreamId, error: &[u8]) {
         let Some(asked) = self.pop_asked(id) else { return };
+        asked.waiter.into_iter().for_each(|waiter| self.left(waiter));
         let Some(node) = self.upstreams.get(id).map(|up| up.key.node) else { return };
         let Some(topic) =
             self.subscriptions.topic_mut(asked.kind, &asked.name).filter(|_| asked.on)
@@ -330,7 +355,8 @@ impl Engine {
     /// When topics are to be looked at, or the first client has waited long enough.
     pub(crate) fn subscriptions_at(&self) -> Option<Time> {
         let waits = self.subscriptions.waits.front().map(|(until, _)| *until);
-        self.subscriptions.relink_at.into_iter().chain(waits).min()
+        let ends = (!self.subscriptions.ends.is_empty()).then_some(Time::default());
+        self.subscriptions.relink_at.into_iter().chain(waits).chain(ends).min()
     }
 
     /// Does what is due.
@@ -351,11 +377,16 @@ impl Engine {
             && until <= now
         {
             self.subscriptions.waits.pop_front();
-            if self.waits_since_before(now, id) {
+            let (joins, leaves) = self.waits_since_before(now, id);
+            if joins {
                 let error = reject::not_confirmed(self.patience_ms());
                 self.fail_wait(id, &error);
             }
+            if leaves {
+                self.end_leaving(id);
+            }
         }
+        self.say_ends(now);
         self.tell_listeners();
     }
 
@@ -380,7 +411,9 @@ impl Engine {
             topic.links.iter().copied().filter(is_old).partition(held);
         links.extend(stay.into_iter().map(|link| Link { ends: true, ..link }));
         topic.links = links;
-        go.iter().for_each(|link| self.end_link(link, kind, name));
+        for link in &go {
+            self.end_link(link, kind, name, None);
+        }
         // A node that is down is connected to again in time, and asked then.
         let _ = self.ask_links(now, kind, name);
         self.topic_confirmed(kind, name);

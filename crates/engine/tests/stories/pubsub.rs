@@ -81,18 +81,103 @@ fn counts_are_those_of_the_client() {
     story.client("a").says("SSUBSCRIBE s");
     story.conn(1).gets("ssubscribe s").answers(&*confirms("ssubscribe s 1"));
     story.client("a").gets(&*confirms("ssubscribe s 1"));
-    story
-        .client("a")
-        .says("UNSUBSCRIBE")
-        .gets([&*confirms("unsubscribe x 2"), &*confirms("unsubscribe y 1")]);
+    story.client("a").says("UNSUBSCRIBE");
+    story.conn(1).gets(["unsubscribe x", "unsubscribe y"]);
+    story.conn(1).answers([&*confirms("unsubscribe x 2"), &*confirms("unsubscribe y 1")]);
+    story.client("a").gets([&*confirms("unsubscribe x 2"), &*confirms("unsubscribe y 1")]);
     story.client("a").says("UNSUBSCRIBE").gets(&*confirms("unsubscribe nil 1"));
     story.client("a").says("UNSUBSCRIBE other").gets(&*confirms("unsubscribe other 1"));
-    story.client("a").says(["PUNSUBSCRIBE", "SUNSUBSCRIBE", "SUNSUBSCRIBE"]).gets([
+    story.client("a").says(["PUNSUBSCRIBE", "SUNSUBSCRIBE", "SUNSUBSCRIBE"]);
+    story.conn(1).gets("punsubscribe p*").answers(&*confirms("punsubscribe p* 0"));
+    story.conn(1).gets("sunsubscribe s").answers(&*confirms("sunsubscribe s 0"));
+    story.client("a").gets([
         &*confirms("punsubscribe p* 0"),
         &*confirms("sunsubscribe s 0"),
         &*confirms("sunsubscribe nil 0"),
     ]);
-    story.conn(1).gets(["unsubscribe x", "unsubscribe y", "punsubscribe p*", "sunsubscribe s"]);
+}
+
+// Else a PUBLISH that is sent right after the reply would count us.
+#[test]
+fn the_last_who_leaves_is_answered_when_the_server_knows() {
+    let mut story = Story::new();
+    listens(&mut story, "a", "news", 1);
+    story.client("a").says(["UNSUBSCRIBE news", "PING"]).gets_nothing();
+    story.conn(1).gets("unsubscribe news");
+    // What is published meanwhile is nobody's, and whoever comes meanwhile asks again.
+    story.conn(1).answers(&*message("message news late"));
+    story.client("b").says("SUBSCRIBE news");
+    story.conn(1).gets("subscribe news");
+    story.client("a").gets_nothing();
+    story.conn(1).answers(&*confirms("unsubscribe news 0"));
+    story.client("a").gets([&*confirms("unsubscribe news 0"), "+PONG"]);
+    story.client("b").gets_nothing();
+    story.conn(1).answers(&*confirms("subscribe news 1"));
+    story.client("b").gets(&*confirms("subscribe news 1"));
+}
+
+#[test]
+fn of_several_that_end_all_are_awaited() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says("SUBSCRIBE a4 b4");
+    story.node("n1").gets("subscribe a4").answers(&*confirms("subscribe a4 1"));
+    story.node("n2").gets("subscribe b4").answers(&*confirms("subscribe b4 1"));
+    story.client("a").takes();
+    story.client("a").says("UNSUBSCRIBE a4 other b4");
+    story.node("n2").gets("unsubscribe b4").answers(&*confirms("unsubscribe b4 0"));
+    story.client("a").gets_nothing();
+    story.node("n1").gets("unsubscribe a4").answers(&*confirms("unsubscribe a4 0"));
+    let words = ["unsubscribe a4 1", "unsubscribe other 1", "unsubscribe b4 0"];
+    story.client("a").gets(words.map(confirms).each_ref().map(|word| &**word));
+}
+
+#[test]
+fn leaving_ends_when_the_server_is_lost_refuses_or_says_nothing() {
+    let mut story = Story::with_timeouts(|timeouts| timeouts.request_ms = 500);
+    listens(&mut story, "a", "news", 1);
+    story.client("a").says("UNSUBSCRIBE");
+    story.conn(1).gets("unsubscribe news").answers("-NOPERM not you");
+    story.client("a").gets(&*confirms("unsubscribe news 0"));
+    listens(&mut story, "a", "news", 1);
+    story.after_ms(2_000);
+    story.client("a").says(["UNSUBSCRIBE", "PING"]).gets_nothing();
+    story.conn(1).gets("unsubscribe news").dies("Connection reset by peer");
+    story.turn();
+    story.client("a").gets([&*confirms("unsubscribe news 0"), "+PONG"]);
+    listens(&mut story, "a", "news", 2);
+    story.client("a").says("UNSUBSCRIBE").gets_nothing();
+    story.conn(2).gets("unsubscribe news");
+    story.after_ms(600);
+    story.client("a").gets(&*confirms("unsubscribe news 0"));
+}
+
+// The time of the last word counted as that of the question, so the answer was overdue when it was asked.
+#[test]
+fn a_connection_that_was_quiet_for_long_is_not_lost_when_somebody_leaves() {
+    let mut story = Story::with_timeouts(|timeouts| timeouts.request_ms = 500);
+    listens(&mut story, "a", "news", 1);
+    listens(&mut story, "b", "other", 1);
+    listens(&mut story, "c", "third", 1);
+    story.after_ms(2_000);
+    story.client("a").says("UNSUBSCRIBE");
+    story.client("c").dies();
+    story.after_ms(100);
+    story.conn(1).gets(["unsubscribe news", "unsubscribe third"]);
+    story.conn(1).answers([&*confirms("unsubscribe news 1"), &*confirms("unsubscribe third 1")]);
+    story.client("a").gets(&*confirms("unsubscribe news 0"));
+    story.conn(1).answers(&*message("message other hello"));
+    story.client("b").gets(&*message("message other hello"));
+    assert_eq!(story.connects_made(), 1);
+}
+
+#[test]
+fn one_that_goes_while_it_leaves_costs_nothing() {
+    let mut story = Story::new();
+    listens(&mut story, "a", "news", 1);
+    story.client("a").says("UNSUBSCRIBE").gets_nothing();
+    story.client("a").dies();
+    story.conn(1).gets("unsubscribe news").answers(&*confirms("unsubscribe news 0"));
+    listens(&mut story, "b", "news", 1);
 }
 
 #[test]
@@ -281,8 +366,9 @@ fn a_quiet_connection_is_asked_whether_it_lives_and_closed_when_nobody_listens()
     listens(&mut story, "a", "news", 1);
     story.after_ms(1_000);
     story.conn(1).gets("PING").answers(&*list(["\"pong\"", "\"\""]));
-    story.client("a").says("UNSUBSCRIBE").takes();
+    story.client("a").says("UNSUBSCRIBE");
     story.conn(1).gets("unsubscribe news").answers(&*confirms("unsubscribe news 0"));
+    story.client("a").takes();
     story.after_ms(1_000);
     story.conn(1).is_closed();
 }
