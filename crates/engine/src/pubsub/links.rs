@@ -144,7 +144,7 @@ impl Engine {
         }
     }
 
-    fn ask_link(&mut self, now: Time, id: UpstreamId, kind: Kind, name: &Name) {
+    pub(super) fn ask_link(&mut self, now: Time, id: UpstreamId, kind: Kind, name: &Name) {
         // The same topic may have ended there just now.
         self.say_ends(now);
         let Some(node) = self.upstreams.get(id).map(|up| up.key.node) else { return };
@@ -174,12 +174,13 @@ impl Engine {
             return 0;
         }
         let topic = self.subscriptions.topics[kind as usize].remove(name).unwrap_or_default();
-        let told = topic.links.iter().filter(|link| self.end_link(link, kind, name, waiter));
-        told.count()
+        let ends = |link: &&Link| !matches!(link.state, LinkState::Ending(_));
+        let links = topic.links.iter().filter(ends);
+        links.filter(|link| self.end_link(link, kind, name, waiter)).count()
     }
 
     /// Tells a server that nobody listens here any more; whether it could be told.
-    fn end_link(&mut self, link: &Link, kind: Kind, name: &Name, waiter: Option<Waiter>) -> bool {
+    pub(super) fn end_link(&mut self, link: &Link, kind: Kind, name: &Name, waiter: Option<Waiter>) -> bool {
         let is_ready =
             |id: &UpstreamId| self.upstreams.get(*id).is_some_and(|upstream| upstream.is_ready());
         let Some(id) = link.state.upstream().filter(is_ready) else { return false };
@@ -279,16 +280,18 @@ impl Engine {
                 .iter_mut()
                 .filter(|link| over(link))
                 .for_each(|link| link.state = LinkState::Held(id));
-            return self.topic_confirmed(kind, name);
+            self.topic_confirmed(kind, name);
+            return self.handed_over(kind, name);
         }
         topic.links.retain(|link| !(over(link) && link.ends));
         // The answer to our own UNSUBSCRIBE can be followed by a new SUBSCRIBE that is still under way.
         let held = |link: &&mut Link| link.state == LinkState::Held(id);
         topic.links.iter_mut().filter(held).for_each(|link| link.state = LinkState::Wanted);
         self.subscriptions.relink_by(now);
+        self.hand_over(now, kind, name);
     }
 
-    /// One more server confirmed a topic: if that was the last one, those that wait for it look, and where it belonged before it goes.
+    /// One more server confirmed a topic: if that was the last one, those that wait for it look, and where it belonged before it ends.
     fn topic_confirmed(&mut self, kind: Kind, name: &[u8]) {
         let Some((name, topic)) = self.subscriptions.topics[kind as usize].get_key_value(name)
         else {
@@ -298,14 +301,8 @@ impl Engine {
             return;
         }
         let name = name.clone();
-        let ended: Vec<Link> = topic.links.iter().copied().filter(|link| link.ends).collect();
         let waiting: Vec<ClientId> = topic.waiting.iter().copied().collect();
-        if let Some(topic) = self.subscriptions.topic_mut(kind, &name) {
-            topic.links.retain(|link| !link.ends);
-        }
-        for link in &ended {
-            self.end_link(link, kind, &name, None);
-        }
+        self.end_old_links(kind, &name);
         waiting.into_iter().for_each(|client| self.look_at_wait(client));
     }
 
@@ -399,23 +396,32 @@ impl Engine {
                 return self.subscriptions.relink_by(now.plus_ms(RELINK_REFUSED_MS));
             }
         };
+        let mut comes_back = false;
         let Some(topic) = self.subscriptions.topic_mut(kind, name) else { return };
         for link in &mut links {
             let before = topic.links.iter().find(|before| before.node == link.node);
             link.state = before.map_or(LinkState::Wanted, |before| before.state);
+            if let LinkState::Ending(_) = link.state {
+                // It comes back before it has gone, and is asked for behind its end.
+                (link.state, comes_back) = (LinkState::Wanted, true);
+            }
         }
         // Where it was until now it stays until the new place has confirmed it, so that nothing is missed in between.
         let is_old = |link: &Link| links.iter().all(|other| other.node != link.node);
-        let held = |link: &Link| matches!(link.state, LinkState::Held(_));
+        let held = |link: &Link| matches!(link.state, LinkState::Held(_) | LinkState::Ending(_));
         let (stay, go): (Vec<Link>, Vec<Link>) =
             topic.links.iter().copied().filter(is_old).partition(held);
         links.extend(stay.into_iter().map(|link| Link { ends: true, ..link }));
         topic.links = links;
+        if comes_back {
+            self.release(kind, name);
+        }
         for link in &go {
             self.end_link(link, kind, name, None);
         }
         // A node that is down is connected to again in time, and asked then.
         let _ = self.ask_links(now, kind, name);
         self.topic_confirmed(kind, name);
+        self.hand_over(now, kind, name);
     }
 }

@@ -14,7 +14,8 @@
 //! connection, a failover or a slot that moves is made good here: the topic is subscribed to again, wherever it belongs now. What is published
 //! in between is lost, as it is for a client that connects again itself.
 //!
-//! Files: `commands` what clients say, `links` the servers' side, `fanout` messages on their way to clients, `count` how many listen.
+//! Files: `commands` what clients say, `links` the servers' side, `handover` how a topic changes its server, `fanout` messages on their way to
+//! clients, `count` how many listen.
 //!
 //! Not here: PUBLISH on its way to a server (`request`, `scatter`).
 //!
@@ -24,6 +25,7 @@
 mod commands;
 mod count;
 mod fanout;
+mod handover;
 mod links;
 
 pub(crate) use commands::verb;
@@ -31,9 +33,11 @@ pub(crate) use count::Listeners;
 
 use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::time::Time;
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use handover::Handover;
 
 /// Name of a topic, held once however many listen.
 pub(crate) type Name = Arc<[u8]>;
@@ -106,6 +110,8 @@ struct Topic {
     links: Vec<Link>,
     /// How often it was sent on since it was last confirmed.
     tries: u8,
+    /// It goes from one server to another just now.
+    handover: Option<Box<Handover>>,
 }
 
 /// A topic at one server.
@@ -114,7 +120,7 @@ struct Link {
     node: NodeId,
     /// Every message of the topic comes from here; others only add what happens at themselves (keyspace events of a cluster).
     home: bool,
-    /// The topic belongs elsewhere now; kept until that is confirmed.
+    /// The topic belongs elsewhere now; kept until it is heard there.
     ends: bool,
     state: LinkState,
 }
@@ -127,13 +133,15 @@ enum LinkState {
     Asked(UpstreamId),
     /// Confirmed.
     Held(UpstreamId),
+    /// Told that it ends, which is not confirmed: until then messages come from here.
+    Ending(UpstreamId),
 }
 
 impl LinkState {
     fn upstream(self) -> Option<UpstreamId> {
         match self {
             Self::Wanted => None,
-            Self::Asked(upstream) | Self::Held(upstream) => Some(upstream),
+            Self::Asked(upstream) | Self::Held(upstream) | Self::Ending(upstream) => Some(upstream),
         }
     }
 }

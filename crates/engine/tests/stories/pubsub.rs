@@ -435,8 +435,73 @@ fn a_home_that_moves_is_kept_until_the_new_one_has_confirmed() {
     story.node("n2").answers(&*message("message b4 one"));
     story.client("a").gets(&*message("message b4 one"));
     story.node("n1").answers(&*confirms("subscribe b4 1"));
+    story.node("n2").gets("unsubscribe b4");
+    // One may be behind the other: each message goes out once, and in order.
+    story.node("n1").answers([&*message("message b4 three"), &*message("message b4 four")]);
+    story.client("a").gets_nothing();
+    story.node("n2").answers(&*message("message b4 two"));
+    story.node("n2").answers(&*message("message b4 three"));
+    story.client("a").gets([&*message("message b4 two"), &*message("message b4 three")]);
+    story.node("n2").answers(&*confirms("unsubscribe b4 0"));
+    story.client("a").gets(&*message("message b4 four"));
+    story.node("n1").gets("subscribe b4").answers(&*confirms("subscribe b4 1"));
+    story.node("n1").answers(&*message("message b4 three"));
+    story.client("a").gets(&*message("message b4 three"));
+}
+
+/// A channel that moves from n2 to n1, which has just confirmed it.
+fn handed_over() -> Story {
+    let mut story = Story::warm_cluster();
+    story.client("a").says("SUBSCRIBE b4");
+    story.node("n2").gets("subscribe b4").answers(&*confirms("subscribe b4 1"));
+    story.client("a").takes();
+    story.cluster_is("0-10922 n1, 10923-16383 n3");
+    story.client("b").says("GET b4");
+    story.node_conn("n2", 1).gets("GET b4").answers(&*moved("b4", "n1"));
+    story.after_ms(600);
+    story.node("n1").gets("subscribe b4").answers(&*confirms("subscribe b4 1"));
+    story.node("n2").gets("unsubscribe b4");
+    story
+}
+
+#[test]
+fn what_the_old_home_told_is_not_told_again_by_the_new_one_that_is_behind() {
+    let mut story = handed_over();
+    story.node("n2").answers([&*message("message b4 x"), &*message("message b4 x")]);
+    story.client("a").gets([&*message("message b4 x"), &*message("message b4 x")]);
+    story.node("n2").answers(&*confirms("unsubscribe b4 0"));
+    story.node("n1").answers(&*message("message b4 x"));
+    story.node("n1").answers(&*message("message b4 x"));
+    story.client("a").gets_nothing();
+    story.node("n1").gets("subscribe b4");
+    story.node("n1").answers(&*message("message b4 y"));
+    story.client("a").gets(&*message("message b4 y"));
+}
+
+#[test]
+fn an_old_home_that_is_lost_holds_nothing_up() {
+    let mut story = handed_over();
+    story.node("n1").answers([&*message("message b4 one"), &*message("message b4 two")]);
+    story.node("n2").answers(&*message("message b4 one"));
+    story.client("a").gets(&*message("message b4 one"));
+    story.crashes("n2");
+    story.client("a").gets(&*message("message b4 two"));
     story.node("n1").answers(&*message("message b4 two"));
     story.client("a").gets(&*message("message b4 two"));
+}
+
+#[test]
+fn what_waits_of_a_channel_that_moves_is_bounded() {
+    let mut story = handed_over();
+    let long = "x".repeat(100_000);
+    for _ in 0..engine::limits::HANDOVER_BYTES_MAX / 100_000 {
+        story.node("n1").answers(&*message(&format!("message b4 {long}")));
+        story.client("a").gets_nothing();
+    }
+    story.node("n1").answers(&*message(&format!("message b4 {long}")));
+    assert!(story.client("a").takes().len() > engine::limits::HANDOVER_BYTES_MAX);
+    story.node("n1").answers(&*message("message b4 x"));
+    story.client("a").gets(&*message("message b4 x"));
 }
 
 #[test]
