@@ -39,6 +39,7 @@ mod blocking;
 pub mod client;
 pub mod command;
 mod connect;
+mod dirty;
 mod engine;
 mod errand;
 pub mod fleet;

@@ -168,7 +168,8 @@ pub fn refused(out: &mut Vec<u8>, command: &str) {
         "cluster|syncslots" => "it is spoken between servers",
         _ => "it would stop the server for all",
     };
-    let text = format!("ERR respool: '{command}' is not given on to the server by the proxy: {why}");
+    let text =
+        format!("ERR respool: '{command}' is not given on to the server by the proxy: {why}");
     write(out, &text);
 }
 

@@ -18,6 +18,7 @@ use crate::client::{Client, Hold, ReplyMode};
 use crate::command::ids::{CLUSTER, EXEC, SLOWLOG};
 use crate::command::{self, Class, CommandId};
 use crate::connect::Availability;
+use crate::dirty::DirtyUpstreams;
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeKind, Slab, UpstreamId, UpstreamKind};
 use crate::local::{Call, arity_fits, slowlog};
@@ -623,7 +624,7 @@ impl PlainRun {
         upstreams: &mut Slab<UpstreamKind, Upstream>,
         pool: &mut BufferPool,
         stats: &mut Stats,
-        dirty_upstreams: &mut Vec<UpstreamId>,
+        dirty_upstreams: &mut DirtyUpstreams,
         input: &[u8],
         now: Time,
     ) {

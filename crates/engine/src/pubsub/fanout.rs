@@ -120,7 +120,9 @@ impl Engine {
         let Some(topic) = self.subscriptions.topic(kind, name) else { return };
         let link = topic.links.iter().find(|link| link.state.upstream() == Some(from)).copied();
         let Some(link) = link.filter(|link| link.home || is_event(channel)) else { return };
-        if topic.handover.is_some() && !is_event(channel) && !self.is_its_turn(link, kind, name, frame)
+        if topic.handover.is_some()
+            && !is_event(channel)
+            && !self.is_its_turn(link, kind, name, frame)
         {
             return;
         }

@@ -65,7 +65,13 @@ impl Engine {
     }
 
     /// While a topic is handed over: whether this message goes out now.
-    pub(super) fn is_its_turn(&mut self, from: Link, kind: Kind, name: &[u8], frame: &[u8]) -> bool {
+    pub(super) fn is_its_turn(
+        &mut self,
+        from: Link,
+        kind: Kind,
+        name: &[u8],
+        frame: &[u8],
+    ) -> bool {
         let pool = |link: &Link| self.nodes.get(link.node).map(|node| node.pool);
         let Some(topic) = self.subscriptions.topic(kind, name) else { return false };
         let is_before = |link: &Link| link.ends && link.home && pool(link) == pool(&from);

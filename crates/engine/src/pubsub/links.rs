@@ -163,12 +163,7 @@ impl Engine {
     }
 
     /// A topic that nobody listens to or waits for goes. Returns how many servers are to confirm it to `waiter`.
-    pub(super) fn drop_unused(
-        &mut self,
-        kind: Kind,
-        name: &Name,
-        waiter: Option<Waiter>,
-    ) -> usize {
+    pub(super) fn drop_unused(&mut self, kind: Kind, name: &Name, waiter: Option<Waiter>) -> usize {
         let unused = |topic: &Topic| topic.listeners.is_empty() && topic.waiting.is_empty();
         if !self.subscriptions.topic(kind, name).is_some_and(unused) {
             return 0;
@@ -180,7 +175,13 @@ impl Engine {
     }
 
     /// Tells a server that nobody listens here any more; whether it could be told.
-    pub(super) fn end_link(&mut self, link: &Link, kind: Kind, name: &Name, waiter: Option<Waiter>) -> bool {
+    pub(super) fn end_link(
+        &mut self,
+        link: &Link,
+        kind: Kind,
+        name: &Name,
+        waiter: Option<Waiter>,
+    ) -> bool {
         let is_ready =
             |id: &UpstreamId| self.upstreams.get(*id).is_some_and(|upstream| upstream.is_ready());
         let Some(id) = link.state.upstream().filter(is_ready) else { return false };
