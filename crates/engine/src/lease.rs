@@ -387,12 +387,16 @@ impl Engine {
         self.give_back(now, upstream_id, unclean);
     }
 
-    /// A connection of this client is removed.
+    /// A connection of this client is removed. What was for one command has nothing left that would end it.
     pub(crate) fn lease_gone(&mut self, upstream_id: UpstreamId, id: ClientId) {
-        if let Some(lease) = self.clients.get_mut(id).and_then(|client| client.lease.as_mut())
-            && lease.upstream == Some(upstream_id)
-        {
-            lease.upstream = None;
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(lease) = client.lease.as_mut().filter(|lease| lease.upstream == Some(upstream_id))
+        else {
+            return;
+        };
+        lease.upstream = None;
+        if matches!(lease.state, State::Once) {
+            client.lease = None;
         }
     }
 

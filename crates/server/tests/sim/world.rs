@@ -477,12 +477,13 @@ impl World {
         while self.workers.iter().any(Option::is_some) {
             self.act().map_err(|why| format!("drain: {why}"))?;
             let now_us = self.net.now_us();
-            for slot in &mut self.workers {
-                if slot.as_ref().is_some_and(Worker::is_done) {
-                    let Some(worker) = slot.take() else { continue };
-                    if calm {
-                        nothing_is_left(&worker, &self.plan, listens)?;
-                    }
+            for at in 0..self.workers.len() {
+                let Some(worker) = self.workers[at].take_if(|worker| worker.is_done()) else {
+                    continue;
+                };
+                if calm {
+                    nothing_is_left(&worker, &self.plan, listens)
+                        .map_err(|why| format!("{why}\n{}", self.describe()))?;
                 }
             }
             if now_us > until_us || self.turns > TURNS_MAX {
