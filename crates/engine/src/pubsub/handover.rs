@@ -25,7 +25,7 @@ use alloc::vec::Vec;
 /// Messages of a topic that goes from one server to another.
 #[derive(Debug, Default)]
 pub(super) struct Handover {
-    /// What the old one told since the new one was there, and how often.
+    /// What the old one told since the new one was asked, and how often.
     told: BTreeMap<Vec<u8>, u32>,
     /// What the new one told, for as long as the old one may tell it first.
     waiting: Vec<Vec<u8>>,
@@ -86,7 +86,11 @@ impl Engine {
             true => handover.waiting.push(frame.to_vec()),
             false => *handover.told.entry(frame.to_vec()).or_default() += 1,
         }
-        if handover.bytes > HANDOVER_BYTES_MAX {
+        let is_coming = |link: &Link| link.ends && matches!(link.state, LinkState::Held(_));
+        if handover.bytes > HANDOVER_BYTES_MAX && topic.links.iter().any(is_coming) {
+            // The new one is not there, and nothing waits.
+            (handover.bytes, handover.told) = (0, BTreeMap::new());
+        } else if handover.bytes > HANDOVER_BYTES_MAX {
             topic.links.retain(|link| !link.ends);
             self.release(kind, name);
             if let Some(topic) = self.subscriptions.topic_mut(kind, name) {

@@ -397,6 +397,15 @@ impl Engine {
                 return self.subscriptions.relink_by(now.plus_ms(RELINK_REFUSED_MS));
             }
         };
+        let settles = |topic: &Topic| {
+            topic.handover.is_some()
+                && topic.links.iter().all(|link| link.state != LinkState::Wanted)
+        };
+        if self.subscriptions.topic(kind, name).is_some_and(settles) {
+            // One step after the other: of three servers that tell the same two would be heard.
+            self.hand_over(now, kind, name);
+            return self.subscriptions.relink_by(now.plus_ms(RELINK_MS));
+        }
         let mut comes_back = false;
         let Some(topic) = self.subscriptions.topic_mut(kind, name) else { return };
         for link in &mut links {
@@ -413,6 +422,10 @@ impl Engine {
         let (stay, go): (Vec<Link>, Vec<Link>) =
             topic.links.iter().copied().filter(is_old).partition(held);
         links.extend(stay.into_iter().map(|link| Link { ends: true, ..link }));
+        if kind != Kind::Shard && links.iter().any(|link| link.ends && link.home) {
+            // The new place may be confirmed late: what is heard meanwhile it may tell again.
+            topic.handover.get_or_insert_default();
+        }
         topic.links = links;
         if comes_back {
             self.release(kind, name);

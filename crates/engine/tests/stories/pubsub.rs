@@ -490,6 +490,28 @@ fn an_old_home_that_is_lost_holds_nothing_up() {
     story.client("a").gets(&*message("message b4 two"));
 }
 
+// Found by the simulation: both of the old homes were heard.
+#[test]
+fn a_home_that_moves_on_in_the_middle_waits_until_it_has_moved() {
+    let mut story = handed_over();
+    story.cluster_is("0-5460 n1, 5461-16383 n3");
+    story.client("b").says("GET b4");
+    story.node_conn("n1", 1).gets("GET b4").answers(&*moved("b4", "n3"));
+    story.after_ms(600);
+    for node in ["n1", "n2"] {
+        story.node(node).answers(&*message("message b4 one"));
+    }
+    story.client("a").gets(&*message("message b4 one"));
+    story.node("n2").answers(&*confirms("unsubscribe b4 0"));
+    story.node("n1").gets("subscribe b4").answers(&*confirms("subscribe b4 1"));
+    story.client("a").gets_nothing();
+    story.after_ms(30);
+    story.node("n3").gets("subscribe b4").answers(&*confirms("subscribe b4 1"));
+    story.node("n1").gets("unsubscribe b4").answers(&*confirms("unsubscribe b4 0"));
+    story.node("n3").answers(&*message("message b4 two"));
+    story.client("a").gets(&*message("message b4 two"));
+}
+
 #[test]
 fn what_waits_of_a_channel_that_moves_is_bounded() {
     let mut story = handed_over();
