@@ -611,7 +611,9 @@ pub static OPTIONS: &[OptionSpec] = &[
     OptionSpec::new(
         "limits.leases_min",
         "Idle ones of these that are kept ready at each server, for each worker",
-        "From the first one on that a client took there. The next client then need not wait for a connect. Of one worker at most 32          connections are idle, over all servers.",
+        "From the first one on that a client took there, for each protocol and database in use. The next client then need not wait for a \
+         connect, and others cannot overtake it meanwhile ([which order holds](../guides/operations.md#the-order-of-blocking-commands)). \
+         Of one worker at most 32 connections are idle, over all servers.",
         Kind::Count { min: 0, max: 32, at: |d| &mut d.config.limits.leases_min },
     ),
     OptionSpec::new(

@@ -458,7 +458,7 @@ impl Engine {
         if let Some(upstream) = self.upstreams.get_mut(id) {
             upstream.reset(&mut self.pool);
         }
-        self.dirty_upstreams.retain(|dirty| *dirty != id);
+        self.dirty_upstreams.forget(id);
         if let Some(upstream) = self.upstreams.get_mut(id) {
             upstream.out.dirty = false;
         }
@@ -619,7 +619,7 @@ impl Engine {
         upstream.state = State::Down(Down { until: now.plus_ms(wait_ms), refused });
         let carried = upstream.carried.take();
         self.schedule(id);
-        self.dirty_upstreams.retain(|dirty| *dirty != id);
+        self.dirty_upstreams.forget(id);
         if let Some(carried) = carried {
             self.answer_lost(now, id, key, &carried.runs, false, cause);
         }

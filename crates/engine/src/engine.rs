@@ -8,6 +8,7 @@
 use crate::client::{Client, Hold};
 use crate::command::Learned;
 use crate::cork::Cork;
+use crate::dirty::DirtyUpstreams;
 use crate::fleet::{Answer, Asked, Question, ReplyTo};
 use crate::ids::{
     ClientId, ClientKind, MergeKind, NodeId, NodeKind, Slab, UpstreamId, UpstreamKind,
@@ -161,7 +162,7 @@ pub struct Engine {
     pub(crate) dirty_clients: Vec<ClientId>,
     /// Whose replies wait for more of them.
     pub(crate) cork: Cork,
-    pub(crate) dirty_upstreams: Vec<UpstreamId>,
+    pub(crate) dirty_upstreams: DirtyUpstreams,
     pub(crate) actions: VecDeque<Action>,
     pub(crate) notices: VecDeque<Notice>,
     /// Clients whose hold may be over; looked at once a turn.
@@ -238,7 +239,7 @@ impl Engine {
             learning: crate::learn::Learning::default(),
             dirty_clients: Vec::new(),
             cork: Cork::default(),
-            dirty_upstreams: Vec::new(),
+            dirty_upstreams: DirtyUpstreams::default(),
             actions: VecDeque::new(),
             notices: VecDeque::new(),
             resume: VecDeque::new(),
@@ -344,12 +345,10 @@ impl Engine {
 
     /// A send in flight ended: what was filled meanwhile is to be sent.
     pub fn mark_upstream_dirty(&mut self, id: UpstreamId) {
-        if let Some(upstream) = self.upstreams.get_mut(id)
-            && !upstream.out.dirty
+        if let Some(upstream) = self.upstreams.get(id)
             && upstream.out.pending() > 0
         {
-            upstream.out.dirty = true;
-            self.dirty_upstreams.push(id);
+            self.touch_upstream(id);
         }
     }
 
@@ -360,7 +359,10 @@ impl Engine {
             && !upstream.out.dirty
         {
             upstream.out.dirty = true;
-            self.dirty_upstreams.push(id);
+            match upstream.role {
+                Role::Leased(_) => self.dirty_upstreams.push_private(id),
+                _ => self.dirty_upstreams.push(id),
+            }
         }
     }
 
@@ -439,7 +441,7 @@ impl Engine {
                 upstream.has_socket() || upstream.inflight.is_empty(),
                 "requests wait on an upstream without a socket"
             );
-            assert!(upstream.out.dirty == self.dirty_upstreams.contains(&id));
+            assert!(upstream.out.dirty == self.dirty_upstreams.contains(id));
             if upstream.role == Role::Shared {
                 assert_eq!(
                     self.by_key.get(&upstream.key),

@@ -8,11 +8,14 @@
 //!   shared connection ─▶ [Drained] ─▶ lease ─▶ MULTI … EXEC ─▶ answered ─▶ idle again ─▶ the next client's
 //!                          └ what the client sent before is answered first: nothing is overtaken
 //! ```
+//! While a connection is being opened other clients go on, and what they send then is done before the command that waits for it. So once a
+//! client needed one, the next is kept ready for as long as anybody may want it (`keep_ready`, `spare_due`).
+//!
 //! Not here: what the commands mean (`transaction`, `blocking`).
 //!
 //! Invariant: an upstream with [`Role::Leased`] is named by the lease of its client, and by no other.
 
-use crate::client::Hold;
+use crate::client::{Client, Hold};
 use crate::command::CommandId;
 use crate::connect::Availability;
 use crate::engine::Engine;
@@ -23,7 +26,7 @@ use crate::time::Time;
 use crate::topology::Place;
 use crate::transaction::Queueing;
 use crate::upstream::inflight::{Owner, Run};
-use crate::upstream::{Lane, Role, UpstreamKey};
+use crate::upstream::{Lane, Role, Upstream, UpstreamKey};
 use alloc::vec::Vec;
 use resp::Protocol;
 
@@ -135,13 +138,17 @@ impl Engine {
                 upstream_id
             }
             None if room == 0 => return Err(self.wait_for_lease(now, id)),
-            None => match self.new_private(key, role) {
-                Ok(upstream_id) => {
-                    self.opening.insert(upstream_id);
-                    upstream_id
-                }
-                Err(error) => return Err(Way::Down(error)),
-            },
+            None => {
+                let upstream_id = match self.spare_to_come(&key) {
+                    Some(upstream_id) => {
+                        self.set_role(upstream_id, role);
+                        upstream_id
+                    }
+                    None => self.new_private(key, role).map_err(Way::Down)?,
+                };
+                self.opening.insert(upstream_id);
+                upstream_id
+            }
         };
         let keeps = self.keeps_output();
         if let Some(upstream) = self.upstreams.get_mut(upstream_id) {
@@ -172,11 +179,23 @@ impl Engine {
         }
         let min = self.settings.limits.leases_min;
         let more = self.roles.spares(&key).take(min + 1).count() > min;
-        if more || self.draining || key.db != self.settings.node.db {
+        if more || self.draining || !self.may_be_wanted(&key) {
             return self.remove_upstream(upstream_id);
         }
         self.set_role(upstream_id, Role::Spare(now));
         self.ask_whether_alive(now, upstream_id);
+    }
+
+    /// Whether a client could take an idle connection of this key: one in the database that all begin in, or any that is there already.
+    fn may_be_wanted(&self, key: &UpstreamKey) -> bool {
+        let is_there = |client: &Client| client.db == key.db && client.protocol == key.protocol();
+        key.db == self.settings.node.db || self.clients.iter().any(|(_, client)| is_there(client))
+    }
+
+    /// One that is on its way to be kept ready: it is there sooner than one that is begun now.
+    fn spare_to_come(&self, key: &UpstreamKey) -> Option<UpstreamId> {
+        let comes = |id: &UpstreamId| self.upstreams.get(*id).is_some_and(Upstream::is_coming);
+        self.roles.spares(key).find(comes)
     }
 
     /// An idle connection of this key that can be used at once.
@@ -349,7 +368,7 @@ impl Engine {
             return;
         };
         let Some(upstream_id) = lease.upstream else { return };
-        let of_client = |up: &crate::upstream::Upstream| up.role == Role::Leased(id);
+        let of_client = |up: &Upstream| up.role == Role::Leased(id);
         if self.upstreams.get(upstream_id).is_some_and(of_client) {
             self.remove_upstream(upstream_id);
         }
@@ -368,12 +387,16 @@ impl Engine {
         self.give_back(now, upstream_id, unclean);
     }
 
-    /// A connection of this client is removed.
+    /// A connection of this client is removed. What was for one command has nothing left that would end it.
     pub(crate) fn lease_gone(&mut self, upstream_id: UpstreamId, id: ClientId) {
-        if let Some(lease) = self.clients.get_mut(id).and_then(|client| client.lease.as_mut())
-            && lease.upstream == Some(upstream_id)
-        {
-            lease.upstream = None;
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(lease) = client.lease.as_mut().filter(|lease| lease.upstream == Some(upstream_id))
+        else {
+            return;
+        };
+        lease.upstream = None;
+        if matches!(lease.state, State::Once) {
+            client.lease = None;
         }
     }
 

@@ -40,6 +40,7 @@ pub mod client;
 pub mod command;
 mod connect;
 mod cork;
+mod dirty;
 mod engine;
 mod errand;
 pub mod fleet;

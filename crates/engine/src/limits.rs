@@ -144,6 +144,10 @@ pub const TRACKED_BYTES_MAX: usize = 128 << 20;
 /// The wait before topics are looked at again after slots moved: many often do so at once.
 pub const RELINK_MS: u64 = 20;
 
+/// Messages that are kept of a topic while it goes from one server to another, in bytes. At the bound those that wait go out at once, and one of
+/// them may come twice.
+pub const HANDOVER_BYTES_MAX: usize = 1 << 20;
+
 /// The wait before a topic is asked for again that a server refused, or that belongs to nobody just now.
 pub const RELINK_REFUSED_MS: u64 = 500;
 

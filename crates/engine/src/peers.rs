@@ -156,7 +156,7 @@ impl Engine {
         upstream.out.dirty = false;
         upstream.state = State::Idle;
         let (node, role) = (upstream.key.node, upstream.role);
-        self.dirty_upstreams.retain(|dirty| *dirty != id);
+        self.dirty_upstreams.forget(id);
         if role != Role::Shared {
             // Its name led elsewhere meanwhile, and there is another one.
             self.remove_upstream(id);

@@ -161,9 +161,16 @@ pub fn needs_own_connection(out: &mut Vec<u8>, command: &str) {
     );
 }
 
-/// A command that is not given on.
+/// A command that is not given on, and why.
 pub fn refused(out: &mut Vec<u8>, command: &str) {
-    write(out, &format!("ERR respool: '{command}' is not given on to the server by the proxy"));
+    let why = match command {
+        "migrate" => "the server would wait for the other one, and respool would not find the keys",
+        "cluster|syncslots" => "it is spoken between servers",
+        _ => "it would stop the server for all",
+    };
+    let text =
+        format!("ERR respool: '{command}' is not given on to the server by the proxy: {why}");
+    write(out, &text);
 }
 
 /// The node cannot be reached, or went away before it answered.

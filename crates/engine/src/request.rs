@@ -18,9 +18,10 @@ use crate::client::{Client, Hold, ReplyMode};
 use crate::command::ids::{CLUSTER, EXEC, SLOWLOG};
 use crate::command::{self, Class, CommandId};
 use crate::connect::Availability;
+use crate::dirty::DirtyUpstreams;
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeKind, Slab, UpstreamId, UpstreamKind};
-use crate::local::{Call, slowlog};
+use crate::local::{Call, arity_fits, slowlog};
 use crate::node::Node;
 use crate::pool::BufferPool;
 use crate::reject;
@@ -308,8 +309,12 @@ impl Engine {
             Way::Http => return self.close_http(id),
             Way::Refused | Way::Leased => {
                 let name = known.id.map_or("command", CommandId::name);
+                let fits = known.id.is_none_or(|command| arity_fits(command, args.len()));
                 self.stats.command(known.id).rejected += 1;
-                self.reply(id, silent, |out| reject::refused(out, name));
+                self.reply(id, silent, |out| match fits {
+                    true => reject::refused(out, name),
+                    false => reject::arity(out, name),
+                });
                 Step::Done
             }
         };
@@ -619,7 +624,7 @@ impl PlainRun {
         upstreams: &mut Slab<UpstreamKind, Upstream>,
         pool: &mut BufferPool,
         stats: &mut Stats,
-        dirty_upstreams: &mut Vec<UpstreamId>,
+        dirty_upstreams: &mut DirtyUpstreams,
         input: &[u8],
         now: Time,
     ) {

@@ -207,7 +207,7 @@ pub struct Limits {
     /// gets an error after the request timeout.
     pub leases_max: usize,
     /// Idle connections that are kept ready for the next of them, at each server that had one: in the database that clients begin in they
-    /// stay, in others they go when nobody wanted them for a while. Together with the other idle ones at most `limits::SPARES_MAX`.
+    /// stay, in others for as long as a client is there. Together with the other idle ones at most `limits::SPARES_MAX`.
     pub leases_min: usize,
     /// Upstreams of this worker to one server (databases × protocols, large requests). At it a further one is refused with an error.
     pub upstreams_max: usize,

@@ -1,4 +1,5 @@
-//! Clients that wait in blocking commands cost the others nothing, and a transaction that comes whole allocates nothing.
+//! Clients that wait in blocking commands cost the others nothing and are not overtaken within a turn, and a transaction that comes whole
+//! allocates nothing.
 //!
 //! A thousand clients wait in `BLPOP`, each on its own connection; one client goes on with GETs. The time of its turns is compared with that
 //! of the same turns with nobody waiting: nothing but the engine runs in them, and of many short runs the best counts, so that a busy
@@ -126,6 +127,38 @@ fn a_thousand_that_wait_cost_the_others_nothing() {
     let [alone, beside] = best;
     println!("{alone:.0} ns a turn alone, {beside:.0} ns beside {PARKED} that wait");
     assert!(beside <= alone * FACTOR, "{alone:.0} ns a turn, {beside:.0} ns beside {PARKED}");
+}
+
+// Who sends a BLPOP goes on without a reply: what is sent afterwards, over whatever connection, must find it waiting.
+#[test]
+fn who_begins_to_wait_is_sent_first_and_in_the_order_of_coming() {
+    let mut proxy = Proxy::new();
+    let names = ["early", "one", "two", "late"];
+    let clients = names.map(|_| proxy.client());
+    proxy.says(clients[0], &request("GET key"));
+    proxy.answers(proxy.upstreams[0], b"$-1\r\n");
+    for client in &clients[1..3] {
+        proxy.says(*client, &request("BLPOP list 0"));
+    }
+    for lease in [1, 2] {
+        proxy.answers(proxy.upstreams[lease], b"*-1\r\n");
+    }
+    // All of it in one turn.
+    let lines = ["SET key 1", "BLPOP one 0", "BLPOP two 0", "RPUSH one x"].map(request);
+    for (client, line) in clients.iter().zip(&lines) {
+        proxy.engine.handle_client_bytes(proxy.now, *client, line);
+    }
+    proxy.engine.handle_timeout(proxy.now);
+    let mut sent = Vec::new();
+    while let Some(id) = proxy.engine.poll_dirty_upstream() {
+        while let Some(buf) = proxy.engine.begin_upstream_send(id) {
+            sent.extend_from_slice(&buf);
+            proxy.engine.handle_upstream_sent(proxy.now, id, buf);
+        }
+    }
+    let order = [1, 2, 0, 3].map(|line: usize| lines[line].clone()).concat();
+    assert_eq!(sent.escape_ascii().to_string(), order.escape_ascii().to_string());
+    assert_eq!(proxy.upstreams.len(), 3, "over the connections that were idle");
 }
 
 #[test]

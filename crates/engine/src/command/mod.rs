@@ -156,8 +156,8 @@ pub enum Class {
     /// Stops a script that runs for too long. On a shared connection it would wait behind the very script it shall
     /// stop, so it goes over a lane of its own.
     Control,
-    /// Never forwarded: stops or freezes the server for everybody (`SHUTDOWN`, `DEBUG`), or is spoken between servers
-    /// only.
+    /// Never forwarded: stops or freezes the server for everybody (`SHUTDOWN`, `DEBUG`, `MIGRATE`), or is spoken
+    /// between servers only.
     Refused,
 }
 

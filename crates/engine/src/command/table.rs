@@ -13,6 +13,8 @@
 //!   too. `WAIT` and `WAITAOF` also speak of the writes of their own connection.
 //! - `HIMPORT` (Redis 8.10) keeps its field sets on the connection, so it is `Leased` as a whole.
 //! - `SCRIPT DEBUG` switches its connection to the debugger: `Leased`.
+//! - `MIGRATE` stops the server until another one has answered, whose address the client gives, and takes keys away to where nobody
+//!   looks for them: `Refused`.
 //! - `CLUSTER SYNCSLOTS` makes a connection a channel between two servers for moving slots: `Refused`.
 //! - `ACL`, `CONFIG`, `MODULE`, `FAILOVER`, `REPLICAOF` and the rest of an operator's commands pass: who may call
 //!   them is a matter of permission and not of multiplexing. (`ACL WHOAMI` thus names respool's user at the server.)
@@ -458,7 +460,7 @@ pub(super) const ROWS: &[Command] = &[
     cmd("memory|stats", 2, PLAIN, NONE, Pass).spread(AllShards, BySpecial),
     cmd("memory|usage", -3, READONLY, SUB_LOOK, Pass),
     cmd("mget", -2, READONLY | FAST, READ_ALL, Pass).spread(MultiShard, AsIs),
-    cmd("migrate", -6, WRITE | MOVABLEKEYS, MIGRATE, Pass).rule(Migrate),
+    cmd("migrate", -6, WRITE | MOVABLEKEYS, MIGRATE, Refused).rule(Migrate),
     cmd("module", -2, PLAIN, NONE, Pass),
     cmd("module|help", 2, LOADING | STALE, NONE, Pass),
     cmd("module|list", 2, ADMIN | NOSCRIPT, NONE, Pass),

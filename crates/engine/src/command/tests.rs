@@ -53,7 +53,7 @@ fn constants_name_what_the_look_up_finds() {
 fn classes_that_are_not_pass() {
     assert_eq!(of_class(Class::Control), ["function|kill", "script|kill"]);
     assert_eq!(of_class(Class::Blocking), ["xread", "xreadgroup"]);
-    assert_eq!(of_class(Class::Refused), ["cluster|syncslots", "debug", "shutdown"]);
+    assert_eq!(of_class(Class::Refused), ["cluster|syncslots", "debug", "migrate", "shutdown"]);
     // A blocking command on a shared connection would stop every client behind it.
     for id in all().filter(|id| id.row().flags.has(Flags::BLOCKING)) {
         assert!(matches!(id.row().class, Class::Leased | Class::Blocking), "{}", id.name());

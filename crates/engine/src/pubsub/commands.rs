@@ -1,13 +1,13 @@
 //! What clients say: SUBSCRIBE, UNSUBSCRIBE and their kin, and what a client in RESP2 may say while it listens.
 //!
-//! A client is held from its SUBSCRIBE to the confirmation, so its next request sees it done. UNSUBSCRIBE needs nobody's word: it is done when
-//! it is read.
+//! A client is held from its SUBSCRIBE to the confirmation, so its next request sees it done. UNSUBSCRIBE is done when it is read, but if
+//! nobody listens any more, its reply waits for the servers' word: until then a PUBLISH would count us.
 //!
 //! Not here: how a server is told (`links`).
 //!
 //! Invariant: confirmations go out whatever CLIENT REPLY says, as at a server, since they are no replies.
 
-use super::{Kind, Name, Topic, Wait};
+use super::{Kind, Leaving, Name, Topic, Wait, Waiter};
 use crate::client::{Client, Hold};
 use crate::command::ids;
 use crate::engine::Engine;
@@ -79,17 +79,20 @@ impl Engine {
     }
 
     /// UNSUBSCRIBE, PUNSUBSCRIBE, SUNSUBSCRIBE.
-    pub(crate) fn unsubscribe(&mut self, call: &Call<'_>, kind: Kind) -> Step {
-        let Some(client) = self.clients.get(call.id) else { return Step::Gone };
+    pub(crate) fn unsubscribe(&mut self, now: Time, call: &Call<'_>, kind: Kind) -> Step {
+        let Some(client) = self.clients.get_mut(call.id) else { return Step::Gone };
         let (id, protocol) = (call.id, client.protocol);
+        let waiter = (id, client.places.reserve(1));
+        self.stats.requests += 1;
+        let Some(client) = self.clients.get(id) else { return Step::Gone };
         let names: Vec<Name> = match (&client.listening, call.args) {
             (Some(listening), [_]) => listening.topics[kind as usize].iter().cloned().collect(),
             (None, [_]) => Vec::new(),
             (_, args) => args[1..].iter().map(|name| Arc::from(*name)).collect(),
         };
-        let mut lines = Vec::new();
+        let (mut lines, mut open) = (Vec::new(), 0);
         for name in &names {
-            self.leave(id, kind, name);
+            open += self.leave(id, kind, name, waiter);
             let count = self.listening_count(id, kind);
             confirm(&mut lines, protocol, kind.unsubscribed(), Some(name), count);
         }
@@ -97,9 +100,40 @@ impl Engine {
             let count = self.listening_count(id, kind);
             confirm(&mut lines, protocol, kind.unsubscribed(), None, count);
         }
-        self.forget_empty_listening(id);
-        self.reply(id, false, |out| out.extend_from_slice(&lines));
+        if open == 0 {
+            self.forget_empty_listening(id);
+            self.deliver(id, waiter.1, 1, false, &lines);
+            return Step::Done;
+        }
+        let until = now.plus_ms(self.patience_ms());
+        if let Some(client) = self.clients.get_mut(id) {
+            client.hold = Hold::Drained;
+            let leaving = Leaving { seq: waiter.1, open, until, lines };
+            client.listening.get_or_insert_default().leaving = Some(leaving);
+            self.subscriptions.waits.push_back((until, id));
+        }
         Step::Done
+    }
+
+    /// A server confirmed one of the ends that this reply waits for, or will never do so.
+    pub(super) fn left(&mut self, (id, seq): Waiter) {
+        let listening = self.clients.get_mut(id).and_then(|client| client.listening.as_mut());
+        let leaving = listening.and_then(|listening| listening.leaving.as_mut());
+        let Some(leaving) = leaving.filter(|leaving| leaving.seq == seq) else { return };
+        leaving.open -= 1;
+        if leaving.open == 0 {
+            self.end_leaving(id);
+        }
+    }
+
+    /// The reply to an UNSUBSCRIBE goes out.
+    pub(super) fn end_leaving(&mut self, id: ClientId) {
+        let listening = self.clients.get_mut(id).and_then(|client| client.listening.as_mut());
+        let Some(leaving) = listening.and_then(|listening| listening.leaving.take()) else {
+            return;
+        };
+        self.forget_empty_listening(id);
+        self.deliver(id, leaving.seq, 1, false, &leaving.lines);
     }
 
     fn listening_count(&self, id: ClientId, kind: Kind) -> usize {
@@ -145,11 +179,14 @@ impl Engine {
         self.deliver(id, wait.seq, 1, false, &lines);
     }
 
-    /// Whether this client waits for a confirmation and should have it by now.
-    pub(super) fn waits_since_before(&self, now: Time, id: ClientId) -> bool {
+    /// Whether this client waits for a confirmation and should have it by now: of its SUBSCRIBE, of its UNSUBSCRIBE.
+    pub(super) fn waits_since_before(&self, now: Time, id: ClientId) -> (bool, bool) {
         let listening = self.clients.get(id).and_then(|client| client.listening.as_ref());
-        let wait = listening.and_then(|listening| listening.wait.as_ref());
-        wait.is_some_and(|wait| wait.until <= now)
+        let Some(listening) = listening else { return (false, false) };
+        (
+            listening.wait.as_ref().is_some_and(|wait| wait.until <= now),
+            listening.leaving.as_ref().is_some_and(|leaving| leaving.until <= now),
+        )
     }
 
     /// What this client waits for does not come; it gets the error.
@@ -167,22 +204,22 @@ impl Engine {
             if let Some(topic) = self.subscriptions.topic_mut(kind, name) {
                 topic.waiting.remove(&id);
             }
-            self.drop_unused(kind, name);
+            self.drop_unused(kind, name, None);
         }
     }
 
-    /// The client listens to this no more.
-    fn leave(&mut self, id: ClientId, kind: Kind, name: &Name) {
+    /// The client listens to this no more. Returns how many servers will tell `waiter` that nobody does.
+    fn leave(&mut self, id: ClientId, kind: Kind, name: &Name, waiter: Waiter) -> usize {
         let listening = self.clients.get_mut(id).and_then(|client| client.listening.as_mut());
         if !listening.is_some_and(|listening| listening.topics[kind as usize].remove(name)) {
-            return;
+            return 0;
         }
         self.subscriptions.bytes -= listener_bytes(name);
         if let Some(topic) = self.subscriptions.topic_mut(kind, name) {
             topic.listeners.remove(&id);
         }
         self.listeners_changed(kind, name);
-        self.drop_unused(kind, name);
+        self.drop_unused(kind, name, Some(waiter))
     }
 
     /// The client listens to nothing and waits for nothing any more.
@@ -200,14 +237,14 @@ impl Engine {
                     topic.listeners.remove(&id);
                 }
                 self.listeners_changed(kind, &name);
-                self.drop_unused(kind, &name);
+                self.drop_unused(kind, &name, None);
             }
         }
     }
 
     fn forget_empty_listening(&mut self, id: ClientId) {
         if let Some(client) = self.clients.get_mut(id)
-            && client.listening.as_ref().is_some_and(|own| !own.any() && own.wait.is_none())
+            && client.listening.as_ref().is_some_and(|own| own.is_idle())
         {
             client.listening = None;
         }

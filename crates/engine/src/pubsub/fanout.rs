@@ -115,14 +115,25 @@ impl Engine {
         topic.map(|topic| topic.listeners.iter().copied().collect()).unwrap_or_default()
     }
 
-    /// One message to all that listen. From a node that is not the topic's home only what happened there is taken: the rest comes from home.
+    /// A message came. From a node that is not the topic's home only what happened there is taken: the rest comes from home.
     fn fan_out(&mut self, from: UpstreamId, kind: Kind, name: &[u8], channel: &[u8], frame: &[u8]) {
+        let Some(topic) = self.subscriptions.topic(kind, name) else { return };
+        let link = topic.links.iter().find(|link| link.state.upstream() == Some(from)).copied();
+        let Some(link) = link.filter(|link| link.home || is_event(channel)) else { return };
+        if topic.handover.is_some()
+            && !is_event(channel)
+            && !self.is_its_turn(link, kind, name, frame)
+        {
+            return;
+        }
+        self.send_to_listeners(kind, name, frame);
+    }
+
+    /// One message to all that listen.
+    pub(super) fn send_to_listeners(&mut self, kind: Kind, name: &[u8], frame: &[u8]) {
         let mut listeners = core::mem::take(&mut self.subscriptions.scratch);
         listeners.clear();
-        if let Some(topic) = self.subscriptions.topic(kind, name)
-            && let Some(link) = topic.links.iter().find(|link| link.state.upstream() == Some(from))
-            && (link.home || is_event(channel))
-        {
+        if let Some(topic) = self.subscriptions.topic(kind, name) {
             listeners.extend(&topic.listeners);
         }
         for id in &listeners {

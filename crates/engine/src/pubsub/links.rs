@@ -15,7 +15,7 @@
 //!
 //! Invariant: a link that is `Asked` or `Held` names a connection that was told so and has not been lost since.
 
-use super::{Asked, Kind, Link, LinkState, Name, Topic};
+use super::{Asked, Kind, Link, LinkState, Name, Topic, Waiter};
 use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::glob;
@@ -144,13 +144,15 @@ impl Engine {
         }
     }
 
-    fn ask_link(&mut self, now: Time, id: UpstreamId, kind: Kind, name: &Name) {
+    pub(super) fn ask_link(&mut self, now: Time, id: UpstreamId, kind: Kind, name: &Name) {
+        // The same topic may have ended there just now.
+        self.say_ends(now);
         let Some(node) = self.upstreams.get(id).map(|up| up.key.node) else { return };
         let Some(topic) = self.subscriptions.topic_mut(kind, name) else { return };
         for link in topic.links.iter_mut().filter(|link| link.node == node) {
             link.state = LinkState::Asked(id);
         }
-        self.say_listening(now, id, Asked { on: true, kind, name: name.clone() });
+        self.say_listening(now, id, Asked { on: true, kind, name: name.clone(), waiter: None });
     }
 
     fn say_listening(&mut self, now: Time, id: UpstreamId, asked: Asked) {
@@ -160,22 +162,41 @@ impl Engine {
         self.subscriptions.asked.entry(id).or_default().push_back(asked);
     }
 
-    /// A topic that nobody listens to or waits for goes.
-    pub(super) fn drop_unused(&mut self, kind: Kind, name: &Name) {
+    /// A topic that nobody listens to or waits for goes. Returns how many servers are to confirm it to `waiter`.
+    pub(super) fn drop_unused(&mut self, kind: Kind, name: &Name, waiter: Option<Waiter>) -> usize {
         let unused = |topic: &Topic| topic.listeners.is_empty() && topic.waiting.is_empty();
         if !self.subscriptions.topic(kind, name).is_some_and(unused) {
-            return;
+            return 0;
         }
         let topic = self.subscriptions.topics[kind as usize].remove(name).unwrap_or_default();
-        topic.links.iter().for_each(|link| self.end_link(link, kind, name));
+        let ends = |link: &&Link| !matches!(link.state, LinkState::Ending(_));
+        let links = topic.links.iter().filter(ends);
+        links.filter(|link| self.end_link(link, kind, name, waiter)).count()
     }
 
-    fn end_link(&mut self, link: &Link, kind: Kind, name: &Name) {
-        let upstream =
-            link.state.upstream().and_then(|id| self.upstreams.get(id).map(|up| (id, up)));
-        if let Some((id, upstream)) = upstream.filter(|(_, up)| up.is_ready()) {
-            let now = upstream.progress_at;
-            self.say_listening(now, id, Asked { on: false, kind, name: name.clone() });
+    /// Tells a server that nobody listens here any more; whether it could be told.
+    pub(super) fn end_link(
+        &mut self,
+        link: &Link,
+        kind: Kind,
+        name: &Name,
+        waiter: Option<Waiter>,
+    ) -> bool {
+        let is_ready =
+            |id: &UpstreamId| self.upstreams.get(*id).is_some_and(|upstream| upstream.is_ready());
+        let Some(id) = link.state.upstream().filter(is_ready) else { return false };
+        let asked = Asked { on: false, kind, name: name.clone(), waiter };
+        self.subscriptions.ends.push((id, asked));
+        true
+    }
+
+    /// Says to servers what ended. Who ended it may not have known the time, by which the answer will count as overdue.
+    fn say_ends(&mut self, now: Time) {
+        for (id, asked) in core::mem::take(&mut self.subscriptions.ends) {
+            match self.upstreams.get(id).is_some_and(|upstream| upstream.is_ready()) {
+                true => self.say_listening(now, id, asked),
+                false => asked.waiter.into_iter().for_each(|waiter| self.left(waiter)),
+            }
         }
     }
 
@@ -195,7 +216,7 @@ impl Engine {
 
     /// A connection for topics is gone. What it held is to be asked for again, there or elsewhere.
     pub(crate) fn listening_lost(&mut self, id: UpstreamId) {
-        self.subscriptions.asked.remove(&id);
+        let asked = self.subscriptions.asked.remove(&id).unwrap_or_default();
         for topic in self.subscriptions.topics.iter_mut().flat_map(|topics| topics.values_mut()) {
             let lost = |link: &Link| link.state.upstream() == Some(id);
             topic.links.retain(|link| !(lost(link) && link.ends));
@@ -209,6 +230,8 @@ impl Engine {
         if !self.subscriptions.is_empty() {
             self.subscriptions.relink_by(Time::default());
         }
+        // With the connection the server forgot who listened.
+        asked.into_iter().filter_map(|asked| asked.waiter).for_each(|waiter| self.left(waiter));
     }
 
     /// A node could not be connected to: whoever waits for a topic there gets the error. Those that listen already wait on.
@@ -244,7 +267,8 @@ impl Engine {
     ) {
         let fits = |asked: &Asked| asked.on == on && asked.kind == kind && *asked.name == *name;
         if self.subscriptions.asked.get(&id).and_then(|list| list.front()).is_some_and(fits) {
-            self.pop_asked(id);
+            let waiter = self.pop_asked(id).and_then(|asked| asked.waiter);
+            waiter.into_iter().for_each(|waiter| self.left(waiter));
         } else if on {
             return;
         }
@@ -257,16 +281,18 @@ impl Engine {
                 .iter_mut()
                 .filter(|link| over(link))
                 .for_each(|link| link.state = LinkState::Held(id));
-            return self.topic_confirmed(kind, name);
+            self.topic_confirmed(kind, name);
+            return self.handed_over(kind, name);
         }
         topic.links.retain(|link| !(over(link) && link.ends));
         // The answer to our own UNSUBSCRIBE can be followed by a new SUBSCRIBE that is still under way.
         let held = |link: &&mut Link| link.state == LinkState::Held(id);
         topic.links.iter_mut().filter(held).for_each(|link| link.state = LinkState::Wanted);
         self.subscriptions.relink_by(now);
+        self.hand_over(now, kind, name);
     }
 
-    /// One more server confirmed a topic: if that was the last one, those that wait for it look, and where it belonged before it goes.
+    /// One more server confirmed a topic: if that was the last one, those that wait for it look, and where it belonged before it ends.
     fn topic_confirmed(&mut self, kind: Kind, name: &[u8]) {
         let Some((name, topic)) = self.subscriptions.topics[kind as usize].get_key_value(name)
         else {
@@ -276,12 +302,8 @@ impl Engine {
             return;
         }
         let name = name.clone();
-        let ended: Vec<Link> = topic.links.iter().copied().filter(|link| link.ends).collect();
         let waiting: Vec<ClientId> = topic.waiting.iter().copied().collect();
-        if let Some(topic) = self.subscriptions.topic_mut(kind, &name) {
-            topic.links.retain(|link| !link.ends);
-        }
-        ended.iter().for_each(|link| self.end_link(link, kind, &name));
+        self.end_old_links(kind, &name);
         waiting.into_iter().for_each(|client| self.look_at_wait(client));
     }
 
@@ -294,6 +316,7 @@ impl Engine {
     /// The server refused what we asked last.
     pub(super) fn listening_refused(&mut self, now: Time, id: UpstreamId, error: &[u8]) {
         let Some(asked) = self.pop_asked(id) else { return };
+        asked.waiter.into_iter().for_each(|waiter| self.left(waiter));
         let Some(node) = self.upstreams.get(id).map(|up| up.key.node) else { return };
         let Some(topic) =
             self.subscriptions.topic_mut(asked.kind, &asked.name).filter(|_| asked.on)
@@ -330,7 +353,8 @@ impl Engine {
     /// When topics are to be looked at, or the first client has waited long enough.
     pub(crate) fn subscriptions_at(&self) -> Option<Time> {
         let waits = self.subscriptions.waits.front().map(|(until, _)| *until);
-        self.subscriptions.relink_at.into_iter().chain(waits).min()
+        let ends = (!self.subscriptions.ends.is_empty()).then_some(Time::default());
+        self.subscriptions.relink_at.into_iter().chain(waits).chain(ends).min()
     }
 
     /// Does what is due.
@@ -351,11 +375,16 @@ impl Engine {
             && until <= now
         {
             self.subscriptions.waits.pop_front();
-            if self.waits_since_before(now, id) {
+            let (joins, leaves) = self.waits_since_before(now, id);
+            if joins {
                 let error = reject::not_confirmed(self.patience_ms());
                 self.fail_wait(id, &error);
             }
+            if leaves {
+                self.end_leaving(id);
+            }
         }
+        self.say_ends(now);
         self.tell_listeners();
     }
 
@@ -368,21 +397,45 @@ impl Engine {
                 return self.subscriptions.relink_by(now.plus_ms(RELINK_REFUSED_MS));
             }
         };
+        let settles = |topic: &Topic| {
+            topic.handover.is_some()
+                && topic.links.iter().all(|link| link.state != LinkState::Wanted)
+        };
+        if self.subscriptions.topic(kind, name).is_some_and(settles) {
+            // One step after the other: of three servers that tell the same two would be heard.
+            self.hand_over(now, kind, name);
+            return self.subscriptions.relink_by(now.plus_ms(RELINK_MS));
+        }
+        let mut comes_back = false;
         let Some(topic) = self.subscriptions.topic_mut(kind, name) else { return };
         for link in &mut links {
             let before = topic.links.iter().find(|before| before.node == link.node);
             link.state = before.map_or(LinkState::Wanted, |before| before.state);
+            if let LinkState::Ending(_) = link.state {
+                // It comes back before it has gone, and is asked for behind its end.
+                (link.state, comes_back) = (LinkState::Wanted, true);
+            }
         }
         // Where it was until now it stays until the new place has confirmed it, so that nothing is missed in between.
         let is_old = |link: &Link| links.iter().all(|other| other.node != link.node);
-        let held = |link: &Link| matches!(link.state, LinkState::Held(_));
+        let held = |link: &Link| matches!(link.state, LinkState::Held(_) | LinkState::Ending(_));
         let (stay, go): (Vec<Link>, Vec<Link>) =
             topic.links.iter().copied().filter(is_old).partition(held);
         links.extend(stay.into_iter().map(|link| Link { ends: true, ..link }));
+        if kind != Kind::Shard && links.iter().any(|link| link.ends && link.home) {
+            // The new place may be confirmed late: what is heard meanwhile it may tell again.
+            topic.handover.get_or_insert_default();
+        }
         topic.links = links;
-        go.iter().for_each(|link| self.end_link(link, kind, name));
+        if comes_back {
+            self.release(kind, name);
+        }
+        for link in &go {
+            self.end_link(link, kind, name, None);
+        }
         // A node that is down is connected to again in time, and asked then.
         let _ = self.ask_links(now, kind, name);
         self.topic_confirmed(kind, name);
+        self.hand_over(now, kind, name);
     }
 }

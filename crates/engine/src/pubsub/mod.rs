@@ -9,11 +9,13 @@
 //! A *topic* is a channel, a pattern or a shard channel that somebody listens to. Each worker has one connection per server for all of them,
 //! on a lane of its own and in RESP2, where a message is the same bytes as a RESP3 push but for the first one.
 //!
-//! A client gets the confirmation when the server has confirmed to us, so what is published afterwards reaches it. From then on a lost
+//! A client gets the confirmation when the server has confirmed to us, so what is published afterwards reaches it, and nobody counts the last
+//! one any more after it left. From then on a lost
 //! connection, a failover or a slot that moves is made good here: the topic is subscribed to again, wherever it belongs now. What is published
 //! in between is lost, as it is for a client that connects again itself.
 //!
-//! Files: `commands` what clients say, `links` the servers' side, `fanout` messages on their way to clients, `count` how many listen.
+//! Files: `commands` what clients say, `links` the servers' side, `handover` how a topic changes its server, `fanout` messages on their way to
+//! clients, `count` how many listen.
 //!
 //! Not here: PUBLISH on its way to a server (`request`, `scatter`).
 //!
@@ -23,6 +25,7 @@
 mod commands;
 mod count;
 mod fanout;
+mod handover;
 mod links;
 
 pub(crate) use commands::verb;
@@ -30,9 +33,11 @@ pub(crate) use count::Listeners;
 
 use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::time::Time;
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use handover::Handover;
 
 /// Name of a topic, held once however many listen.
 pub(crate) type Name = Arc<[u8]>;
@@ -75,7 +80,9 @@ pub(crate) struct Subscriptions {
     topics: [BTreeMap<Name, Topic>; 3],
     /// What each connection was asked and has not confirmed, in that order.
     asked: BTreeMap<UpstreamId, VecDeque<Asked>>,
-    /// Clients that wait for a confirmation and until when, in the order of the times. Of those that were served the entry stays till then.
+    /// What ended and was not said yet, at the latest at the end of the turn.
+    ends: Vec<(UpstreamId, Asked)>,
+    /// Clients that wait for confirmations and until when, in the order of the times. Of those that were served the entry stays till then.
     waits: VecDeque<(Time, ClientId)>,
     /// When all topics are looked at again: somewhere one may not be where it belongs.
     relink_at: Option<Time>,
@@ -103,6 +110,8 @@ struct Topic {
     links: Vec<Link>,
     /// How often it was sent on since it was last confirmed.
     tries: u8,
+    /// It goes from one server to another just now.
+    handover: Option<Box<Handover>>,
 }
 
 /// A topic at one server.
@@ -111,7 +120,7 @@ struct Link {
     node: NodeId,
     /// Every message of the topic comes from here; others only add what happens at themselves (keyspace events of a cluster).
     home: bool,
-    /// The topic belongs elsewhere now; kept until that is confirmed.
+    /// The topic belongs elsewhere now; kept until it is heard there.
     ends: bool,
     state: LinkState,
 }
@@ -124,13 +133,15 @@ enum LinkState {
     Asked(UpstreamId),
     /// Confirmed.
     Held(UpstreamId),
+    /// Told that it ends, which is not confirmed: until then messages come from here.
+    Ending(UpstreamId),
 }
 
 impl LinkState {
     fn upstream(self) -> Option<UpstreamId> {
         match self {
             Self::Wanted => None,
-            Self::Asked(upstream) | Self::Held(upstream) => Some(upstream),
+            Self::Asked(upstream) | Self::Held(upstream) | Self::Ending(upstream) => Some(upstream),
         }
     }
 }
@@ -141,13 +152,19 @@ struct Asked {
     on: bool,
     kind: Kind,
     name: Name,
+    /// Whose UNSUBSCRIBE it is, and the place of its reply.
+    waiter: Option<Waiter>,
 }
+
+/// A client, and the place of a reply that waits for a server's word.
+type Waiter = (ClientId, u32);
 
 /// What one client listens to.
 #[derive(Debug, Default)]
 pub struct Listening {
     topics: [BTreeSet<Name>; 3],
     wait: Option<Wait>,
+    leaving: Option<Leaving>,
 }
 
 /// A SUBSCRIBE whose topics are not all confirmed. The client is held meanwhile.
@@ -161,10 +178,26 @@ struct Wait {
     confirmed: usize,
 }
 
+/// An UNSUBSCRIBE by which the last one left; servers have not all confirmed that. The client is held meanwhile.
+#[derive(Debug)]
+struct Leaving {
+    seq: u32,
+    /// Confirmations to come.
+    open: usize,
+    until: Time,
+    /// Its reply.
+    lines: Vec<u8>,
+}
+
 impl Listening {
     /// Whether the client listens to anything.
     pub(crate) fn any(&self) -> bool {
         self.topics.iter().any(|names| !names.is_empty())
+    }
+
+    /// Whether the client listens to nothing and waits for nothing.
+    fn is_idle(&self) -> bool {
+        !self.any() && self.wait.is_none() && self.leaving.is_none()
     }
 
     /// How many topics of this kind.

@@ -247,6 +247,11 @@ impl Upstream {
         matches!(self.state, State::Ready)
     }
 
+    /// Whether it is being made, and nothing says yet that it will not be.
+    pub(crate) fn is_coming(&self) -> bool {
+        matches!(self.state, State::Connecting(_) | State::Greeting(_)) && self.failures == 0
+    }
+
     /// Whether bytes can travel. Of one that was lost and connects again, late events of the old connection can still come in the same
     /// turn; they are of no interest.
     #[inline]

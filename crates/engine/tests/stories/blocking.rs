@@ -176,6 +176,19 @@ fn a_node_that_is_down_is_told() {
     story.client("a").gets(["nil", "+PONG"]);
 }
 
+// The lease whose connection could not be made was kept, and the client counted as busy for ever.
+#[test]
+fn one_that_got_no_connection_is_owed_nothing_when_the_proxy_ends() {
+    let mut story = Story::new().by_hand();
+    story.client("a").says("BLPOP list 0");
+    story.connect_fails("connect: Connection refused");
+    let text = story.client("a").takes_text();
+    assert!(text.starts_with("-ERR respool: upstream "), "{text}");
+    story.engine.drain();
+    story.after_ms(200);
+    story.client("a").is_closed();
+}
+
 #[test]
 fn a_large_request_behind_it_is_still_streamed() {
     let mut story = Story::new();

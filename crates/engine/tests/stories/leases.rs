@@ -109,6 +109,52 @@ fn so_many_are_kept_ready_from_the_first_one_on() {
     }
 }
 
+// Else the next client would wait for a connect that begins later, and others would go on for longer meanwhile.
+#[test]
+fn one_that_is_on_its_way_is_taken_before_another_one_is_made() {
+    let mut story = Story::with_limits(|limits| limits.leases_min = 1);
+    story.client("a").says("BLPOP a 0");
+    story.conn(1).gets("BLPOP a 0");
+    assert_eq!(story.connects_made(), 2, "the next one's");
+    story.lets_connects_hang("127.0.0.1");
+    story.client("b").says("BLPOP b 0");
+    story.conn(2).gets("BLPOP b 0");
+    assert_eq!(story.connects_made(), 3, "made when that was taken");
+    story.client("c").says("BLPOP c 0");
+    assert_eq!(story.connects_made(), 3, "it is on its way already");
+    story.client("d").says("BLPOP d 0");
+    assert_eq!(story.connects_made(), 4);
+    story.lets_connect("127.0.0.1");
+    story.conn(3).gets("BLPOP c 0");
+    story.conn(4).gets("BLPOP d 0");
+    assert_eq!(story.connects_made(), 5, "and one is kept ready again");
+}
+
+#[test]
+fn in_another_database_one_is_kept_ready_while_a_client_is_there() {
+    let mut story = Story::with_limits(|limits| limits.leases_min = 1);
+    story.client("a").says("SELECT 3").gets("+OK").says("BLPOP a 0");
+    let taken = story.connects_made() - 1;
+    story.conn(taken).gets("BLPOP a 0").answers("nil");
+    story.client("a").gets("nil");
+    let (shared, made) = (taken - 1, story.connects_made());
+    for _ in 0..3 {
+        story.after_ms(10_000);
+        assert_eq!(story.open_conns(), shared + 1, "one is idle");
+        story.conn(made).gets("PING").answers("+PONG");
+    }
+    // The next one waits for no connect.
+    story.lets_connects_hang("127.0.0.1");
+    story.client("a").says("BLPOP a 0");
+    story.conn(made).gets("BLPOP a 0").answers("nil");
+    story.client("a").gets("nil").dies();
+    story.lets_connect("127.0.0.1");
+    for _ in 0..3 {
+        story.after_ms(10_000);
+    }
+    assert_eq!(story.open_conns(), shared, "nobody is there who could want one");
+}
+
 #[test]
 fn one_that_is_kept_ready_and_died_silently_is_noticed() {
     let mut story = Story::with_limits(|limits| limits.leases_min = 1);

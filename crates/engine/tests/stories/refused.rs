@@ -22,10 +22,38 @@ fn commands_that_need_a_connection_of_their_own_get_one_error_each() {
 fn commands_that_stop_the_server_are_refused() {
     let mut story = Story::new();
     for (line, name) in [("SHUTDOWN", "shutdown"), ("DEBUG SLEEP 1", "debug")] {
-        let error = format!("-ERR respool: '{name}' is not given on to the server by the proxy");
+        let error = format!(
+            "-ERR respool: '{name}' is not given on to the server by the proxy: it would stop the server for all"
+        );
         story.client("a").says(line).gets(error.as_str()).is_open();
     }
+    let error = "-ERR wrong number of arguments for 'debug' command";
+    story.client("a").says("DEBUG").gets(error).is_open();
     assert_eq!(story.connects_made(), 0);
+}
+
+// The server would stop until the other one has answered, and nobody would find the keys any more.
+#[test]
+fn keys_are_not_sent_away_through_the_proxy() {
+    let refused = "-ERR respool: 'migrate' is not given on to the server by the proxy: \
+                   the server would wait for the other one, and respool would not find the keys";
+    let lines = ["MIGRATE 10.0.0.1 6379 k 0 5000", "migrate 10.0.0.1 6379 '' 0 5 COPY KEYS k l"];
+    let mut story = Story::new();
+    for line in lines {
+        story.client("a").says(line).gets(refused).is_open();
+    }
+    let error = "-ERR wrong number of arguments for 'migrate' command";
+    story.client("a").says("MIGRATE 10.0.0.1 6379").gets(error).is_open();
+    assert_eq!(story.connects_made(), 0);
+    let mut story = Story::warm_cluster();
+    for line in lines {
+        story.client("a").says(line).gets(refused).is_open();
+    }
+    story.client("a").says(["MULTI", lines[0], "EXEC"]).gets([
+        "+OK",
+        refused,
+        "-EXECABORT Transaction discarded because of previous errors.",
+    ]);
 }
 
 #[test]
@@ -33,7 +61,7 @@ fn a_refusal_in_a_pipeline_keeps_its_place() {
     let mut story = Story::new();
     story.client("a").says(["GET k", "SHUTDOWN", "GET l"]);
     story.server().gets(["GET k", "GET l"]).answers(["\"1\"", "\"2\""]);
-    let refused = "-ERR respool: 'shutdown' is not given on to the server by the proxy";
+    let refused = "-ERR respool: 'shutdown' is not given on to the server by the proxy: it would stop the server for all";
     story.client("a").gets(["\"1\"", refused, "\"2\""]);
 }
 

@@ -104,7 +104,7 @@ fn what_the_proxy_answers_is_refused_inside() {
     story.client("a").gets([
         "+OK",
         "-ERR respool: 'client' is not possible in a transaction, the proxy answers it and not the server",
-        "-ERR respool: 'debug' is not given on to the server by the proxy",
+        "-ERR respool: 'debug' is not given on to the server by the proxy: it would stop the server for all",
         "-ERR respool: 'subscribe' is not possible in a transaction, the proxy answers it and not the server",
         QUEUED,
         ABORT,

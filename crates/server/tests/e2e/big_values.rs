@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use testkit::frames::{Replies, quote};
+use testkit::frames::{Replies, quote, request};
 use testkit::{Conn, Endpoint};
 
 use crate::setup::{Stack, direct, long};
@@ -117,6 +117,49 @@ fn get_huge(conn: &mut Conn) {
 }
 
 // INCR makes the replies count themselves: one that is lost, doubled or out of order shows at once.
+/// Where something in the proxy ends or changes: receive buffers, pooled buffers, cut-through, chunks, streamed requests, marks of
+/// clients and of upstreams.
+const BOUNDARIES: [usize; 8] =
+    [4 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 1 << 20, 4 << 20];
+
+#[test]
+fn values_at_every_boundary_come_back_whole_beside_small_ones() {
+    let stack = Stack::start();
+    let (mut conn, mut other) = (stack.connect(), stack.connect());
+    for boundary in BOUNDARIES {
+        // The value alone, with its header, with the whole request, and with a reply before it ends at the boundary or beside it.
+        let nears = [0, 1, 2, 3, 7, 12, 13, 14, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 46, 50];
+        let few = boundary > 256 << 10;
+        for near in nears.iter().copied().filter(|near| !few || near % 6 < 2) {
+            for size in [boundary - near, boundary + near % 5] {
+                let value: Vec<u8> = (0..size).map(|at| (at % 251) as u8).collect();
+                let sent = [
+                    request(&[&b"SET"[..], b"k", &value]),
+                    request(&["ECHO", "x"]),
+                    request(&["GET", "k"]),
+                    request(&["STRLEN", "k"]),
+                ]
+                .concat();
+                // In one piece, and cut right beside the boundary.
+                let cut = boundary.min(sent.len());
+                for piece in [&sent[..cut], &sent[cut..]] {
+                    conn.send(piece).expect("sent");
+                }
+                assert_eq!(other.ask("PING"), "+PONG\r\n");
+                assert_eq!(conn.reply().expect("SET"), b"+OK\r\n", "{size} bytes");
+                assert_eq!(conn.reply().expect("ECHO"), b"$1\r\nx\r\n", "{size} bytes");
+                let mut expected = format!("${size}\r\n").into_bytes();
+                expected.extend_from_slice(&value);
+                expected.extend_from_slice(b"\r\n");
+                assert!(conn.reply().expect("GET") == expected, "{size} bytes came back otherwise");
+                let length = format!(":{size}\r\n");
+                assert_eq!(conn.reply().expect("STRLEN"), length.as_bytes());
+            }
+        }
+    }
+    assert!(conn.surplus().is_empty());
+}
+
 #[test]
 fn a_pipeline_that_is_not_read_is_slowed_and_then_answered_in_order() {
     let total: u64 = if long() { 10_000_000 } else { 1_000_000 };

@@ -217,6 +217,37 @@ fn blocking_commands_wait_and_others_do_not() {
     assert_nothing_left(&stack);
 }
 
+#[test]
+fn whoever_waits_is_not_overtaken_by_those_who_come_later() {
+    let server = RedisServer::start();
+    let proxy = Respool::to(RESPOOL, server.endpoint()).workers(1).start();
+    let stack = Stack { proxy: (!direct()).then_some(proxy), server };
+    let [mut one, mut two, mut other] = [(); 3].map(|()| stack.connect());
+    // From the first one on connections are kept ready; two were needed here.
+    for _ in 0..3 {
+        for conn in [&mut one, &mut two] {
+            conn.send(b"BLPOP none 0.01\r\n").expect("sent");
+        }
+        for conn in [&mut one, &mut two] {
+            assert_eq!(conn.reply().expect("nothing"), b"*-1\r\n");
+        }
+    }
+    for round in 0..500 {
+        // Nobody waits for a reply in between.
+        one.send(b"BLPOP l 0\r\n").expect("sent");
+        two.send(b"BLPOP l 0\r\n").expect("sent");
+        other.send(b"RPUSH l x\r\nRPUSH l y\r\nLPOP l\r\n").expect("sent");
+        let replies = [(); 3].map(|()| String::from_utf8(other.reply().expect("a reply")));
+        let replies = replies.map(|reply| reply.expect("text"));
+        assert_eq!(replies, [":1\r\n", ":1\r\n", "$-1\r\n"], "round {round}");
+        for (conn, element) in [(&mut one, "x"), (&mut two, "y")] {
+            let popped = format!("*2\r\n$1\r\nl\r\n$1\r\n{element}\r\n");
+            assert_eq!(conn.reply().expect("an element"), popped.as_bytes(), "round {round}");
+        }
+    }
+    assert_nothing_left(&stack);
+}
+
 /// Parked clients beside whom GETs are measured, and how many GETs.
 const PARKED: usize = 1_000;
 const GETS: usize = if cfg!(debug_assertions) { 1_000 } else { 20_000 };

@@ -69,8 +69,9 @@ fn clients_see_what_they_would_see_directly() {
 
 #[test]
 fn many_listeners_cost_the_server_one_for_each_worker() {
-    let stack = Stack::start();
     let count = if long() { 10_000 } else { 1_000 };
+    // Somebody publishes beside them.
+    let stack = Stack::with(&["--max-clients", "10100"]);
     let mut clients: Vec<Conn> = (0..count).map(|_| stack.connect()).collect();
     for conn in &mut clients {
         conn.send(b"SUBSCRIBE news\r\n").expect("sent");
@@ -105,6 +106,27 @@ fn many_listeners_cost_the_server_one_for_each_worker() {
     });
     drop(clients);
     wait::until_true("no listener at the server", SOON, || listeners(&stack) == 0);
+}
+
+#[test]
+fn whoever_left_is_counted_no_more() {
+    let stack = Stack::start();
+    let (mut listener, mut publisher) = (stack.connect(), stack.connect());
+    for n in 0..300 {
+        let channel = format!("c{n}");
+        assert_eq!(
+            listener.ask(&format!("SUBSCRIBE {channel}")),
+            frame('*', &["subscribe", &channel, ":1"])
+        );
+        assert_eq!(publisher.ask(&format!("PUBLISH {channel} x")), ":1\r\n");
+        assert_eq!(next(&mut listener), frame('*', &["message", &channel, "x"]));
+        assert_eq!(
+            listener.ask(&format!("UNSUBSCRIBE {channel}")),
+            frame('*', &["unsubscribe", &channel, ":0"])
+        );
+        assert_eq!(publisher.ask(&format!("PUBLISH {channel} x")), ":0\r\n");
+    }
+    assert!(listener.surplus().is_empty());
 }
 
 #[test]

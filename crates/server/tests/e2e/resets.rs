@@ -5,7 +5,7 @@
 use testkit::listen::frame;
 use testkit::{Conn, wait};
 
-use crate::setup::{SOON, Stack, info_field};
+use crate::setup::{SOON, Stack, direct, info_field};
 
 /// What a client says before it goes, cut at every byte in its turn.
 const PIPELINES: &[&str] = &[
@@ -107,6 +107,34 @@ fn a_reset_in_the_middle_of_a_large_value_leaves_no_half_of_it() {
     stack.assert_alive();
 }
 
+// The server refuses the value by its announced length, and closes, while the client is still sending.
+#[test]
+fn a_server_that_refuses_in_the_middle_of_a_large_value_costs_its_client_one_error() {
+    let mut stack = Stack::start();
+    let limit = "CONFIG SET proto-max-bulk-len 1048576";
+    assert_eq!(stack.server.connect().ask(limit), "+OK\r\n");
+    let size = 3 << 20;
+    for _ in 0..20 {
+        let (mut conn, mut steady) = (stack.connect(), stack.connect());
+        assert_eq!(steady.ask("SET k v"), "+OK\r\n");
+        let head = format!("GET k\r\n*3\r\n$3\r\nSET\r\n$3\r\nbig\r\n${size}\r\n");
+        conn.send(head.as_bytes()).expect("sent");
+        assert_eq!(conn.reply().expect("what came before"), b"$1\r\nv\r\n");
+        let rest = conn.send(&vec![b'x'; size]).and_then(|()| conn.send(b"\r\nGET k\r\n"));
+        if !direct() {
+            // The server closes; through the proxy the client goes on.
+            rest.expect("the rest");
+            let reply = conn.reply().expect("an error");
+            assert!(reply.starts_with(b"-ERR "), "{}", String::from_utf8_lossy(&reply));
+            assert_eq!(conn.reply().expect("what comes behind"), b"$1\r\nv\r\n");
+        }
+        assert_eq!(steady.ask("GET k"), "$1\r\nv\r\n");
+        assert_eq!(steady.ask("EXISTS big"), ":0\r\n");
+    }
+    assert_nothing_left(&stack);
+    stack.assert_alive();
+}
+
 #[test]
 fn an_error_comes_before_the_rest_of_a_large_value() {
     let stack = Stack::start();
@@ -119,7 +147,7 @@ fn an_error_comes_before_the_rest_of_a_large_value() {
     conn.send(b"\r\nPING\r\n").expect("sent");
     assert!(conn.reply().expect("a reply").starts_with(b"-WRONGTYPE "));
     assert_eq!(conn.reply().expect("a reply"), b"+PONG\r\n");
-    if crate::setup::direct() {
+    if direct() {
         return;
     }
     // What the proxy refuses it refuses at once, while the value is still on its way.

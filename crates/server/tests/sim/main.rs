@@ -6,6 +6,7 @@
 //! - each request gets exactly one reply, its own, in order, or its connection closes for a reason that is known;
 //! - an error is forgiven only where upstreams fail; while none does, replies equal those of a direct connection, to the byte;
 //! - what was acknowledged was done once, what was not at most once, what was never sent never;
+//! - an element that somebody waited for is given once, and lost only where nobody was told what became of a BLPOP;
 //! - memory, windows and upstreams stay within their bounds; after the drain nothing is left; nothing waits for ever.
 //!
 //! A failure prints its seed. `SIM_SEED=n cargo test -p server --test sim replay -- --nocapture` runs that seed alone and prints the end of its trace;
@@ -20,6 +21,7 @@ mod ledger;
 mod names;
 mod plan;
 mod proof;
+mod queue;
 mod radio;
 mod script;
 mod site;
@@ -66,7 +68,7 @@ fn run_kind(kind: Kind, count: usize) -> Reached {
     let mut failures = Vec::new();
     let mut slowest = (Duration::ZERO, kind.first_seed());
     let (mut executed, mut errors, mut iterations, mut transactions, mut turns) = (0, 0, 0, 0, 0);
-    let mut messages = 0;
+    let (mut messages, mut elements) = (0, 0);
     for seed in (kind.first_seed()..).filter(|seed| Kind::of(*seed) == kind).take(count) {
         let begun = Instant::now();
         let outcome = run(seed, Planted::Nothing);
@@ -77,6 +79,7 @@ fn run_kind(kind: Kind, count: usize) -> Reached {
                 errors += outcome.errors;
                 iterations += outcome.iterations;
                 messages += outcome.messages;
+                elements += outcome.elements;
                 transactions += outcome.transactions;
                 turns = outcome.turns.max(turns);
                 reached.join(&outcome.reached);
@@ -93,10 +96,12 @@ fn run_kind(kind: Kind, count: usize) -> Reached {
     }
     assert!(failures.is_empty(), "{} of {count} seeds failed: {failures:?}", failures.len());
     println!(
-        "{kind:?}, {count} seeds, {executed} requests, {errors} errors, {iterations} iterations, {transactions} transactions, {messages} messages heard, at most {turns} turns, slowest {slowest:?}: {reached:?}"
+        "{kind:?}, {count} seeds, {executed} requests, {errors} errors, {iterations} iterations, {transactions} transactions, {messages} messages heard, {elements} elements popped, at most {turns} turns, slowest {slowest:?}: {reached:?}"
     );
     assert!(transactions > 0, "no transaction came to its end");
     assert!(messages > 0, "nobody heard a message");
+    let has_queues = kind.first_seed() == 0 && kind != Kind::Crowd;
+    assert!(elements > 0 || !has_queues, "nobody waited for an element and got it");
     reached
 }
 

@@ -90,6 +90,17 @@ fn a_write_that_a_node_drops_is_found() {
     is_often_found(Planted::DroppedWrite, Kind::TroubledCluster, 12);
 }
 
+// Where errors are forgiven only the look at what was done finds it.
+#[test]
+fn a_torn_transaction_is_found() {
+    is_found(Planted::TornTransaction, Kind::TroubledServer, 6);
+}
+
+#[test]
+fn an_element_that_is_popped_for_nobody_is_found() {
+    is_often_found(Planted::LostElement, Kind::Sound, 12);
+}
+
 #[test]
 fn a_message_that_is_lost_is_found() {
     is_often_found(Planted::LostMessage, Kind::Sound, 12);

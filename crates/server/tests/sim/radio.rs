@@ -81,7 +81,7 @@ fn text(nth: u64) -> Vec<u8> {
 }
 
 /// A connection and how it is spoken over.
-struct Line {
+pub(crate) struct Line {
     peer: SimPeer,
     replies: Replies,
     gone: bool,
@@ -89,24 +89,46 @@ struct Line {
 }
 
 impl Line {
-    fn new(net: &SimNet, to: &Address) -> Self {
+    /// One that connects now.
+    pub(crate) fn new(net: &SimNet, to: &Address) -> Self {
         let gives_up_us = net.now_us() + CONNECT_US;
         Self { peer: net.connect(to), replies: Replies::default(), gone: false, gives_up_us }
     }
 
     /// Takes what came; the frames that are whole.
-    fn heard(&mut self) -> Result<Vec<Vec<u8>>, String> {
+    pub(crate) fn heard(&mut self) -> Result<Vec<Vec<u8>>, String> {
         self.replies.push(&self.peer.received());
         std::iter::from_fn(|| self.replies.pop().transpose()).collect()
     }
 
-    fn go(&mut self) {
+    /// Says this.
+    pub(crate) fn say(&mut self, bytes: &[u8]) {
+        self.peer.send(bytes);
+    }
+
+    /// Its address, as the proxy sees it.
+    pub(crate) fn local(&self) -> String {
+        self.peer.local()
+    }
+
+    /// Whether it can be spoken over.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.peer.is_connected()
+    }
+
+    /// Whether it is over.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone
+    }
+
+    /// Ends it.
+    pub(crate) fn go(&mut self) {
         self.peer.close();
         self.gone = true;
     }
 
     /// Whether it can be spoken over now; it may be over, and then rightly or not.
-    fn is_up(&mut self, around: &Around<'_>) -> Result<bool, String> {
+    pub(crate) fn is_up(&mut self, around: &Around<'_>) -> Result<bool, String> {
         let faults = &around.plan.client_faults;
         if self.peer.is_over() {
             let refused = self.peer.connect_error().is_some() && faults.connect_refused_ppm > 0;
@@ -124,13 +146,13 @@ impl Line {
     }
 
     /// When it gives up, if nothing comes of it.
-    fn waits_until_us(&self) -> Option<u64> {
+    pub(crate) fn waits_until_us(&self) -> Option<u64> {
         (!self.gone && !self.peer.is_connected()).then_some(self.gives_up_us)
     }
 }
 
 /// Whether it was turned away at the door.
-fn is_turned_away(around: &Around<'_>, reply: &[u8]) -> bool {
+pub(crate) fn is_turned_away(around: &Around<'_>, reply: &[u8]) -> bool {
     around.plan.tight && reply.starts_with(b"-ERR max number of clients")
 }
 

@@ -16,6 +16,9 @@ use testkit::{Model, ModelConn};
 
 use crate::plan::{PASSWORD, Trouble};
 
+/// What EXEC answers when something before it was refused.
+const ABORTED: &[u8] = b"-EXECABORT Transaction discarded because of previous errors.\r\n";
+
 /// What a server does to connections beyond its `maxclients`.
 const FULL: &[u8] = b"-ERR max number of clients reached\r\n";
 
@@ -42,6 +45,10 @@ pub(crate) enum Planted {
     DoubledMessage,
     /// A write is sent on in words that nobody heeds, so that they reach the client.
     ShownMoved,
+    /// A transaction is said to be discarded, and its first write is done.
+    TornTransaction,
+    /// A BLPOP takes two elements and tells one.
+    LostElement,
 }
 
 /// What a host's connections talk to.
@@ -317,12 +324,14 @@ pub(crate) struct Planter {
     pub(crate) hits: u32,
     /// Requests looked at, for choosing which one is hit.
     seen: u64,
+    /// The writes of the transaction that stands in the packet looked at.
+    inside: Vec<Vec<u8>>,
 }
 
 impl Planter {
     /// One that has planted nothing yet.
     pub(crate) fn new(planted: Planted) -> Self {
-        Self { planted, hits: 0, seen: 0 }
+        Self { planted, hits: 0, seen: 0, inside: Vec::new() }
     }
 
     /// Splits the bytes into requests and has each of them done by `execute`, but for the one that is hit. `redirect` is what a node says
@@ -336,6 +345,7 @@ impl Planter {
         execute: &mut dyn FnMut(&[u8], &mut Vec<u8>) -> After,
     ) -> After {
         requests.push(bytes);
+        self.inside.clear();
         let mut replies: Vec<Vec<u8>> = Vec::new();
         let mut after = After::Open;
         while let Ok(Some(frame)) = requests.pop() {
@@ -386,6 +396,25 @@ impl Planter {
                 let slot = testkit::model::key_slot(&args[1]);
                 reply.extend_from_slice(format!("-moved {slot} {redirect}\r\n").as_bytes());
                 return After::Open;
+            }
+            (Planted::TornTransaction, b"MULTI") => self.inside.clear(),
+            (Planted::TornTransaction, b"APPEND" | b"LPUSH") => self.inside.push(raw.clone()),
+            (Planted::TornTransaction, b"EXEC") if self.inside.len() > 1 => {
+                self.hits += 1;
+                let _ = execute(b"*1\r\n$7\r\nDISCARD\r\n", &mut Vec::new());
+                let _ = execute(&self.inside[0], &mut Vec::new());
+                reply.extend_from_slice(ABORTED);
+                return After::Open;
+            }
+            (Planted::LostElement, b"BLPOP") => {
+                let mut first = Vec::new();
+                let after = execute(raw, &mut first);
+                if !first.starts_with(b"*") {
+                    // It waits, or has failed.
+                    reply.extend(first);
+                    return after;
+                }
+                self.hits += 1;
             }
             (Planted::SkippedInScan, b"SCAN") => {
                 let after = execute(raw, reply);

@@ -23,6 +23,7 @@ use server::worker::{Process, Worker, WorkerOptions};
 use crate::client::{Around, Client};
 use crate::cluster::CameTo;
 use crate::plan::{Layout, Plan};
+use crate::queue::Queues;
 use crate::radio::Radio;
 use crate::site::Site;
 use crate::upstream::Planted;
@@ -63,6 +64,8 @@ pub(crate) struct Outcome {
     pub(crate) transactions: u32,
     /// Messages that listeners heard.
     pub(crate) messages: u64,
+    /// Elements that somebody waited for and got.
+    pub(crate) elements: u64,
     /// Turns of all workers.
     pub(crate) turns: u64,
 }
@@ -140,6 +143,7 @@ pub(crate) struct World {
     site: Site,
     clients: Vec<Client>,
     radio: Radio,
+    queues: Option<Queues>,
     failing: bool,
     draining: bool,
     begun_us: u64,
@@ -161,6 +165,7 @@ impl World {
         site.addresses().iter().for_each(|at| net.set_faults_at(at, plan.server_faults));
         let (workers, posts) = hire(&plan, &net, &listen);
         let radio = Radio::new(&plan, &net, &listen);
+        let queues = Queues::new(&plan, &net, &listen);
         let failing = plan.kind.server_fails();
         let begun_us = net.now_us();
         Self {
@@ -172,6 +177,7 @@ impl World {
             site,
             clients: Vec::new(),
             radio,
+            queues,
             failing,
             draining: false,
             begun_us,
@@ -220,6 +226,7 @@ impl World {
         self.troubles_done == self.plan.troubles.len()
             && self.clients.iter().all(Client::is_at_rest)
             && self.radio.is_at_rest()
+            && self.queues.as_ref().is_none_or(Queues::is_at_rest)
     }
 
     /// Lets time pass until `done`; that it never comes, or comes late, is a failure.
@@ -298,6 +305,7 @@ impl World {
             client.step(&around)?;
         }
         self.radio.step(&around)?;
+        self.queues.as_mut().map_or(Ok(()), |queues| queues.step(&around))?;
         if self.plan.has_admin {
             for addr in std::mem::take(&mut self.clients[0].kills) {
                 self.clients
@@ -333,6 +341,7 @@ impl World {
         let troubles =
             self.plan.troubles.get(self.troubles_done).map(|(at_us, ..)| self.begun_us + at_us);
         let radio = self.radio.next_at_us().filter(|_| !self.draining);
+        let queues = self.queues.as_ref().and_then(Queues::next_at_us).filter(|_| !self.draining);
         let end = self.draining.then_some(until_us);
         let next = self
             .net
@@ -342,6 +351,7 @@ impl World {
             .chain(clients)
             .chain(troubles)
             .chain(radio)
+            .chain(queues)
             .chain(self.site.next_at_us())
             .chain(end)
             .min()?;
@@ -433,8 +443,13 @@ impl World {
         let now_us = self.net.now_us();
         self.clients.iter_mut().for_each(|client| client.check_up(now_us));
         self.radio.check_up(&self.plan, &self.net, &self.listen);
+        if let Some(queues) = &mut self.queues {
+            queues.check_up(&self.plan, &self.net, &self.listen);
+        }
         self.live_until("checkup", now_us + CHECKUP_US, |world| {
-            world.clients.iter().all(Client::is_at_rest) && world.radio.is_at_rest()
+            world.clients.iter().all(Client::is_at_rest)
+                && world.radio.is_at_rest()
+                && world.queues.as_ref().is_none_or(Queues::is_at_rest)
         })?;
         self.site.rest();
         self.pass("rest", self.net.now_us() + REST_US)?;
@@ -452,7 +467,8 @@ impl World {
     /// Ends the workers; those that behave are owed nothing when they go.
     fn drain(&mut self) -> Result<(), String> {
         let listens = self.radio.has_listeners();
-        let calm = !self.failing && self.clients.iter().all(Client::is_at_rest);
+        let waits = self.queues.as_ref().is_some_and(Queues::waits);
+        let calm = !(self.failing || waits) && self.clients.iter().all(Client::is_at_rest);
         self.draining = true;
         self.site.rest();
         self.posts.iter().for_each(|post| post.send(Message::Drain(DRAIN_MS)));
@@ -461,12 +477,13 @@ impl World {
         while self.workers.iter().any(Option::is_some) {
             self.act().map_err(|why| format!("drain: {why}"))?;
             let now_us = self.net.now_us();
-            for slot in &mut self.workers {
-                if slot.as_ref().is_some_and(Worker::is_done) {
-                    let Some(worker) = slot.take() else { continue };
-                    if calm {
-                        nothing_is_left(&worker, &self.plan, listens)?;
-                    }
+            for at in 0..self.workers.len() {
+                let Some(worker) = self.workers[at].take_if(|worker| worker.is_done()) else {
+                    continue;
+                };
+                if calm {
+                    nothing_is_left(&worker, &self.plan, listens)
+                        .map_err(|why| format!("{why}\n{}", self.describe()))?;
                 }
             }
             if now_us > until_us || self.turns > TURNS_MAX {
@@ -502,6 +519,7 @@ impl World {
             };
             self.clients.iter_mut().try_for_each(|client| client.step(&around))?;
             self.radio.step(&around)?;
+            self.queues.as_mut().map_or(Ok(()), |queues| queues.step(&around))?;
             if !self.net.step() {
                 break;
             }
@@ -518,7 +536,13 @@ impl World {
         if let Some(who) = self.radio.connected().filter(|_| !hangs) {
             return Err(format!("after the drain somebody is still connected: {who}"));
         }
+        let waits = self.queues.as_ref().and_then(Queues::connected);
+        if let Some(who) = waits.filter(|_| !hangs) {
+            return Err(format!("after the drain somebody is still connected: {who}"));
+        }
+        self.queues.as_mut().map_or(Ok(()), |queues| queues.judge(&self.site))?;
         let mut outcome = Outcome {
+            elements: self.queues.as_ref().map_or(0, Queues::got),
             messages: self.radio.heard(),
             digest: self.net.digest(),
             hits: self.site.hits(),
@@ -540,6 +564,7 @@ impl World {
         }
         self.clients.clear();
         self.radio.close();
+        self.queues.iter_mut().for_each(Queues::close);
         self.site.close();
         match self.net.open_ends() {
             0 => Ok(outcome),
@@ -551,6 +576,7 @@ impl World {
         let busy = self.clients.iter().filter(|client| !client.is_at_rest()).take(12);
         let mut text: Vec<String> = busy.map(Client::describe).collect();
         text.push(self.radio.describe());
+        text.extend(self.queues.as_ref().map(Queues::describe));
         text.push(format!("server: {} connections", self.site.open_conns()));
         for worker in self.workers.iter().flatten() {
             let report = worker.engine().report();

@@ -11,7 +11,8 @@ use resp::encode;
 
 use super::{Call, Effect, Value, table};
 
-const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
+pub(super) const WRONG_TYPE: &str =
+    "WRONGTYPE Operation against a key holding the wrong kind of value";
 const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 const OVERFLOW: &str = "ERR increment or decrement would overflow";
 
@@ -157,13 +158,21 @@ fn add(call: &mut Call<'_>, by: i64) {
 
 // Several elements are pushed one by one, so the last one becomes the head.
 pub(super) fn lpush(call: &mut Call<'_>) {
+    push(call, VecDeque::push_front);
+}
+
+pub(super) fn rpush(call: &mut Call<'_>) {
+    push(call, VecDeque::push_back);
+}
+
+fn push(call: &mut Call<'_>, put: fn(&mut VecDeque<Vec<u8>>, Vec<u8>)) {
     let key = call.args[1].clone();
     let empty = || Value::List(VecDeque::new());
     let elements = call.args[2..].to_vec();
     let Value::List(list) = call.keyspace().entry(key.clone()).or_insert_with(empty) else {
         return call.error(WRONG_TYPE);
     };
-    elements.iter().for_each(|element| list.push_front(element.clone()));
+    elements.iter().for_each(|element| put(list, element.clone()));
     let length = list.len();
     elements.into_iter().for_each(|element| call.note(&key, Effect::Push(element)));
     call.length(length);

@@ -3,8 +3,8 @@
 //! It stands behind the simulated network, where thousands of runs a minute need a server that is
 //! exact, fast and can be looked into. It knows the commands of `table` only, with the server's
 //! own reply shapes and error texts (those of Redis 7.2; checked beside a real server by a test of
-//! this crate), strings and lists, transactions, 16 databases, RESP2 and RESP3, subscriptions. Expiry, scripts and
-//! what blocks are deliberately absent.
+//! this crate), strings and lists, transactions, 16 databases, RESP2 and RESP3, subscriptions. Of what blocks there is
+//! BLPOP. Expiry and scripts are deliberately absent.
 //!
 //! [`ModelCluster`] is a cluster of such servers, whose slots move and whose primaries change.
 //!
@@ -14,6 +14,7 @@
 //! Invariant: each request gets exactly one reply, in order, whatever the pieces in which its bytes
 //! came.
 
+mod blocking;
 mod cluster;
 mod connection;
 mod data;
@@ -49,8 +50,10 @@ pub enum Effect {
     },
     /// APPEND of these bytes.
     Append(Vec<u8>),
-    /// LPUSH of this element.
+    /// LPUSH or RPUSH of this element.
     Push(Vec<u8>),
+    /// BLPOP of this element.
+    Pop(Vec<u8>),
     /// DEL of an existing key.
     Delete,
 }
@@ -79,6 +82,7 @@ pub struct Model {
     effects: BTreeMap<(u32, Vec<u8>), Vec<Effect>>,
     password: Option<Vec<u8>>,
     listeners: pubsub::Listeners,
+    waiting: blocking::Waiting,
     conns_made: u64,
     executed: u64,
     time_us: u64,
@@ -98,6 +102,7 @@ impl Model {
             effects: BTreeMap::new(),
             password: None,
             listeners: pubsub::Listeners::default(),
+            waiting: blocking::Waiting::default(),
             conns_made: 0,
             executed: 0,
             time_us: 0,
@@ -127,23 +132,28 @@ impl Model {
             closing: false,
             face: Face::Standalone,
             queue: None,
+            executes: false,
             watched: Vec::new(),
         }
     }
 
     /// Takes bytes that came in on `conn`, executes the requests that are whole, and appends their
     /// replies to `out`. Input after a request that closes the connection is ignored, as the server
-    /// does.
+    /// does. What stands behind one that waits is executed with the next bytes that come after it was served.
     pub fn feed(&mut self, conn: &mut ModelConn, bytes: &[u8], out: &mut Vec<u8>) -> After {
         conn.requests.push(bytes);
         while !conn.closing {
             self.deliver(conn, out);
+            if self.waiting.holds(conn.id) {
+                return After::Open;
+            }
             match conn.requests.pop() {
                 Ok(Some(frame)) if frame.args.is_empty() => {}
                 Ok(Some(frame)) => {
                     self.executed += 1;
                     let place = Place::default();
                     table::execute(&mut Call { model: self, conn, args: &frame.args, out, place });
+                    self.serve_waiting();
                 }
                 Ok(None) => return After::Open,
                 Err(error_reply) => {
@@ -155,14 +165,16 @@ impl Model {
         After::Close
     }
 
-    /// Appends what came in between for a connection: messages that others published.
+    /// Appends what came in between for a connection: messages that others published, an element that it waited for.
     pub fn deliver(&mut self, conn: &ModelConn, out: &mut Vec<u8>) {
         self.listeners.take(conn.id, conn.protocol, out);
+        self.waiting.take(conn.id, out);
     }
 
     /// A connection is over.
     pub fn leave(&mut self, conn: &ModelConn) {
         self.listeners.forget(conn.id);
+        self.waiting.forget(conn.id);
     }
 
     /// Everything that was applied to a key, in order, since the model was made. Flushing does not
@@ -224,6 +236,8 @@ pub struct ModelConn {
     face: Face,
     /// Between MULTI and EXEC.
     queue: Option<transaction::Queue>,
+    /// EXEC is under way.
+    executes: bool,
     watched: Vec<transaction::Watched>,
 }
 

@@ -10,7 +10,7 @@ use resp::encode;
 
 use resp::Protocol;
 
-use super::{Call, connection, data, iterate, pubsub, transaction};
+use super::{Call, blocking, connection, data, iterate, pubsub, transaction};
 
 /// One command.
 pub(super) struct Row {
@@ -49,6 +49,7 @@ const ALL_KEYS: [i64; 3] = [1, -1, 1];
 static ROWS: &[Row] = &[
     row("append", 3, WRITE, ONE_KEY, data::append),
     row("auth", -2, OPEN, NO_KEY, connection::auth),
+    row("blpop", -3, &["write", "noscript", "blocking"], [1, -2, 1], blocking::blpop),
     row("client", -2, CONNECTION, NO_KEY, connection::client),
     row("command", -1, &["loading", "stale"], NO_KEY, command),
     row("dbsize", 1, READ, NO_KEY, iterate::dbsize),
@@ -89,6 +90,7 @@ static ROWS: &[Row] = &[
     row("randomkey", 1, &["readonly"], NO_KEY, iterate::randomkey),
     row("reset", 1, OPEN, NO_KEY, connection::reset),
     row("role", 1, CONNECTION, NO_KEY, connection::role),
+    row("rpush", -3, WRITE, ONE_KEY, data::rpush),
     row("scan", -2, &["readonly"], NO_KEY, iterate::scan),
     row("select", 2, &["loading", "stale", "fast"], NO_KEY, connection::select),
     row("set", -3, &["write", "denyoom"], ONE_KEY, data::set),

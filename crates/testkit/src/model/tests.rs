@@ -23,7 +23,8 @@ COMMAND FOO|COMMAND INFO nope|FLUSHDB x|FLUSHALL sync|GET k|RANDOMKEY|DBSIZE|SCA
 DEL only|RESET|EXISTS k
 EXEC|DISCARD|UNWATCH|MULTI|EXEC|MULTI|DISCARD|MULTI|SET k 1|INCR k|LPUSH k x|GET k|SELECT 1|GET k|EXEC|GET k|SELECT 0|MULTI|MULTI|WATCH k|GET k|EXEC
 MULTI|SET k|GET k|EXEC|MULTI|NOSUCH|EXEC|WATCH k n|SET k 5|MULTI|INCR k|EXEC|WATCH k|GET k|MULTI|INCR k|EXEC|WATCH k|INCR k|UNWATCH|MULTI|GET k|EXEC
-WATCH k|INCR k|MULTI|DISCARD|MULTI|GET k|EXEC|MULTI|RESET|EXEC";
+WATCH k|INCR k|MULTI|DISCARD|MULTI|GET k|EXEC|MULTI|RESET|EXEC
+RPUSH q 1 2|RPUSH q 3|BLPOP q 0|BLPOP none q 1|BLPOP k 0|BLPOP q|BLPOP q x|BLPOP q -1|MULTI|BLPOP q 0|BLPOP q 0|EXEC|LLEN q|RPUSH k x";
 
 #[test]
 fn answers_as_a_real_server_does() {
@@ -44,6 +45,27 @@ fn answers_as_a_real_server_does() {
             assert_eq!(talk(&mut model, &mut conn, &line), expected, "{command} ({hello:?})");
         }
     }
+}
+
+#[test]
+fn who_waits_is_served_in_the_order_of_coming_and_by_the_whole_request() {
+    let mut model = Model::new();
+    let [mut first, mut second, mut third, mut other] = [(); 4].map(|()| model.conn());
+    for conn in [&mut first, &mut second, &mut third] {
+        assert_eq!(talk(&mut model, conn, "BLPOP none q 0\r\n"), "");
+    }
+    model.leave(&second);
+    let pushed = talk(&mut model, &mut other, "MULTI\r\nLPUSH q a\r\nLPUSH q b\r\nEXEC\r\n");
+    assert_eq!(pushed, "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n:1\r\n:2\r\n");
+    for (conn, element) in [(&first, "b"), (&third, "a")] {
+        let mut out = Vec::new();
+        model.deliver(conn, &mut out);
+        assert_eq!(out, format!("*2\r\n$1\r\nq\r\n$1\r\n{element}\r\n").as_bytes());
+    }
+    assert_eq!(talk(&mut model, &mut first, "LLEN q\r\n"), ":0\r\n");
+    let [push, pop] = [Effect::Push, Effect::Pop];
+    let log = [push(b"a".to_vec()), push(b"b".to_vec()), pop(b"b".to_vec()), pop(b"a".to_vec())];
+    assert_eq!(model.effects(0, b"q"), log);
 }
 
 /// Who says it (0 listens, 1 publishes), what, and how many frames the listener and the publisher get.

@@ -72,8 +72,10 @@ pub(super) fn exec(call: &mut Call<'_>) {
         return encode::null_array(call.out, call.conn.protocol);
     }
     encode::array(call.out, queue.calls.len());
+    call.conn.executes = true;
     for args in &queue.calls {
         let Call { model, conn, out, place, .. } = call;
         table::execute(&mut Call { model, conn, args, out, place: place.clone() });
     }
+    call.conn.executes = false;
 }

@@ -1,0 +1,59 @@
+//! Upstreams that have something to send at the end of the turn, in the order in which they are sent to.
+//!
+//! A server takes up what comes over several connections about in the order in which we write to them. So those that were written to first are sent
+//! first, and before all others those that serve one client: whoever sends a `BLPOP` does not wait for a reply to it, and what another client sends
+//! then, or the same person over another connection, must find it waiting. Who waits first is served first.
+//!
+//! ```text
+//!   turn:  GET (shared)   BLPOP a (lease 1)   BLPOP b (lease 2)   RPUSH (shared)        sent:  lease 1, lease 2, shared
+//! ```
+//! Not here: what is to be sent (`output`).
+//!
+//! Invariant: each stands here once, and exactly while its `out.dirty` is set.
+
+use crate::ids::UpstreamId;
+use alloc::collections::VecDeque;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct DirtyUpstreams {
+    private: VecDeque<UpstreamId>,
+    shared: VecDeque<UpstreamId>,
+}
+
+impl DirtyUpstreams {
+    /// One that clients share has something to send.
+    #[inline]
+    pub(crate) fn push(&mut self, id: UpstreamId) {
+        self.shared.push_back(id);
+    }
+
+    /// One that serves a single client has something to send.
+    #[inline]
+    pub(crate) fn push_private(&mut self, id: UpstreamId) {
+        self.private.push_back(id);
+    }
+
+    /// The next one to be sent to.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<UpstreamId> {
+        self.private.pop_front().or_else(|| self.shared.pop_front())
+    }
+
+    /// It has nothing to send any more.
+    pub(crate) fn forget(&mut self, id: UpstreamId) {
+        self.private.retain(|dirty| *dirty != id);
+        self.shared.retain(|dirty| *dirty != id);
+    }
+
+    /// Whether nobody has anything to send.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.private.is_empty() && self.shared.is_empty()
+    }
+
+    /// Whether this one has something to send.
+    pub(crate) fn contains(&self, id: UpstreamId) -> bool {
+        self.private.contains(&id) || self.shared.contains(&id)
+    }
+}
