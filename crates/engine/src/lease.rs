@@ -17,6 +17,7 @@ use crate::command::CommandId;
 use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, UpstreamId};
+use crate::inside::Own;
 use crate::limits::{LEASES_OPENING_MAX, SPARES_MAX};
 use crate::reject;
 use crate::time::Time;
@@ -45,6 +46,8 @@ pub struct Lease {
     pub(crate) db_after: Option<u32>,
     /// EXEC was done.
     pub(crate) done: bool,
+    /// What the proxy does itself of a transaction.
+    pub(crate) own: Own,
 }
 
 /// See [`Lease`].
@@ -74,6 +77,7 @@ impl Lease {
             watched: false,
             db_after: None,
             done: false,
+            own: Own::default(),
         }
     }
 

@@ -15,6 +15,7 @@ use crate::client::Client;
 use crate::command::ids::EXEC;
 use crate::engine::Engine;
 use crate::ids::{ClientId, MergeId, UpstreamId};
+use crate::inside::Own;
 use crate::limits::{
     CLIENT_STREAM_BYTES, CUT_THROUGH_BYTES, KEPT_BYTES_MAX, OWN_REPLY_BYTES, POOLED_BUFFER_BYTES,
 };
@@ -164,6 +165,21 @@ impl Engine {
                         }
                         Owner::Own(_) => return Ok(pos),
                     };
+                    if run.command == Some(EXEC)
+                        && Own::completes_exec(self.clients.get(client))
+                    {
+                        if count == 0 {
+                            let waiting = input.len() - pos;
+                            return Ok(pos + self.bound_whole(id, Some(client), waiting));
+                        }
+                        let reply = &input[pos..pos + bytes];
+                        upstream.inflight.answered(count);
+                        self.count_wait(now, id, &run, count);
+                        self.exec_answered(client, reply);
+                        self.complete_exec(now, client, seq, silent, reply);
+                        pos += bytes;
+                        continue;
+                    }
                     upstream.inflight.answered(count);
                     self.count_wait(now, id, &run, count);
                     if begins && run.command == Some(EXEC) {
@@ -302,6 +318,16 @@ impl Engine {
     /// is dropped as it comes. Returns the bytes dropped.
     fn bound_part(&mut self, upstream_id: UpstreamId, merge: MergeId, waiting: usize) -> usize {
         let client = self.merges.get(merge).map(|merge| merge.client);
+        self.bound_whole(upstream_id, client, waiting)
+    }
+
+    /// The same for any reply that is wanted whole.
+    fn bound_whole(
+        &mut self,
+        upstream_id: UpstreamId,
+        client: Option<ClientId>,
+        waiting: usize,
+    ) -> usize {
         let client = client.filter(|client| self.clients.get(*client).is_some());
         let bound = match client {
             Some(_) => self.settings.limits.client_out_max_bytes,

@@ -20,7 +20,7 @@ use crate::command::{self, Class, CommandId};
 use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeKind, Slab, UpstreamId, UpstreamKind};
-use crate::local::{Call, slowlog};
+use crate::local::{Call, arity_fits, slowlog};
 use crate::node::Node;
 use crate::pool::BufferPool;
 use crate::reject;
@@ -259,12 +259,10 @@ impl Engine {
             self.refuse_before_auth(id, &known, args);
             return Step::Done;
         }
-        if self.pause.is_some_and(|pause| known.writes || !pause.writes_only)
-            && known.way != Way::Local
-        {
+        if self.is_paused_for(id, &known, args.len()) {
             return Step::Hold(Hold::Paused);
         }
-        if client.listens_in_resp2()
+        if self.clients.get(id).is_some_and(Client::listens_in_resp2)
             && let Some(step) = self.while_listening(id, &known, args)
         {
             return step;
@@ -314,9 +312,22 @@ impl Engine {
             }
         };
         if step == Step::Done {
+            self.overhear(&known, args);
             self.end_skip(id, silent);
         }
         step
+    }
+
+    /// Whether CLIENT PAUSE holds this request back. What would be refused before it is looked at is not held (`processCommand` in Redis'
+    /// server.c).
+    fn is_paused_for(&self, id: ClientId, known: &Known, count: usize) -> bool {
+        let Some(pause) = self.pause else { return false };
+        if known.way == Way::Local {
+            return known.id == Some(EXEC)
+                && if pause.writes_only { self.queues_writes(id) } else { self.is_queueing(id) };
+        }
+        let fits = known.id.is_none_or(|row| arity_fits(row, count));
+        fits && (known.writes || !pause.writes_only)
     }
 
     /// Whether this is a CLUSTER command that the proxy answers: those of several servers would lead clients past it.
@@ -358,7 +369,7 @@ impl Engine {
         let sub = args.get(1).and_then(|word| command::lookup_sub(CLUSTER, word));
         let command = sub.unwrap_or(container);
         self.stats.command(Some(command)).calls += 1;
-        self.answer_cluster(&Call { id, command, args, silent })
+        self.answer_cluster(&Call::new(id, command, args, silent))
     }
 
     /// What came before gets its replies; then the client is closed.

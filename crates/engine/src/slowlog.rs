@@ -12,7 +12,7 @@
 //! Invariant: at most `slowlog.max_len` entries, the newest, with numbers that grow with time over all workers.
 
 use crate::engine::Engine;
-use crate::ids::UpstreamId;
+use crate::ids::{ClientId, UpstreamId};
 use crate::limits::{SLOWLOG_ARG_BYTES, SLOWLOG_ARGS};
 use crate::redact;
 use crate::redirect::request_of;
@@ -79,6 +79,13 @@ impl SlowLog {
         Self { from_us, max_len: options.max_len, entries: VecDeque::new(), last_number: 0 }
     }
 
+    /// Other bounds hold from now on.
+    pub(crate) fn change(&mut self, options: &Options) {
+        let changed = Self::new(options);
+        (self.from_us, self.max_len) = (changed.from_us, changed.max_len);
+        self.entries.truncate(self.max_len);
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
@@ -107,6 +114,28 @@ impl SlowLog {
 }
 
 impl Engine {
+    /// The proxy answered this itself, which takes no time; so it is slow only if everything is.
+    pub(crate) fn note_local(&mut self, now: Time, id: ClientId, args: &[&[u8]]) {
+        if self.slowlog.from_us > 0 {
+            return;
+        }
+        if let Some(client) = self.clients.get(id) {
+            let identity = (client.identity.addr.clone(), client.identity.name.clone());
+            self.enter_slow(now, 0, cut(args), identity);
+        }
+    }
+
+    fn enter_slow(
+        &mut self,
+        now: Time,
+        took_us: u64,
+        args: Vec<Vec<u8>>,
+        (addr, name): (String, Vec<u8>),
+    ) {
+        let number = self.slowlog.number(now, self.settings.worker, self.settings.workers);
+        self.slowlog.push(Entry { number, at: now, took_us, args, addr, name });
+    }
+
     /// The next replies of this run came, and it was slow.
     #[cold]
     pub(crate) fn note_slow(&mut self, now: Time, id: UpstreamId, run: &Run) {
@@ -130,10 +159,8 @@ impl Engine {
             (true, Some(command)) => alloc::vec![command.name().as_bytes().to_vec()],
             (true, None) => alloc::vec![b"(unknown)".to_vec()],
         };
-        let (addr, name) = (client.identity.addr.clone(), client.identity.name.clone());
-        let number = self.slowlog.number(now, self.settings.worker, self.settings.workers);
-        let took_us = now.since(run.sent_at);
-        self.slowlog.push(Entry { number, at: now, took_us, args, addr, name });
+        let identity = (client.identity.addr.clone(), client.identity.name.clone());
+        self.enter_slow(now, now.since(run.sent_at), args, identity);
     }
 }
 

@@ -131,6 +131,12 @@ impl Tracking {
         }
     }
 
+    /// EXEC at this place was answered, and these keys were read in it behind a CLIENT TRACKING.
+    pub(crate) fn end_of_transaction(&mut self, seq: u32, keys: Vec<Vec<u8>>) {
+        self.caching = false;
+        self.again.extend(keys.into_iter().map(|key| (seq, Name::from(key))));
+    }
+
     /// Whether a change of this key is its own doing, which it does not want to hear of. Told once for each write.
     fn did_itself(&mut self, key: &[u8]) -> bool {
         if !self.no_loop {
@@ -282,14 +288,15 @@ impl Engine {
             }
             let tracking = self.clients.get_mut(id).and_then(|client| client.tracking.as_mut());
             let Some(tracking) = tracking.filter(|tracking| tracking.broadcast) else { continue };
-            let mut own = Vec::new();
-            for key in keys {
-                let wanted = tracking.prefixes.iter().any(|prefix| key.starts_with(prefix));
-                if wanted && !tracking.did_itself(key) {
-                    own.push(key.clone());
-                }
-            }
-            if !own.is_empty() {
+            // One message for each prefix (`trackingBroadcastInvalidationMessages` in Redis' tracking.c).
+            let of_prefix = |prefix: Name| -> Vec<Name> {
+                keys.iter().filter(|key| key.starts_with(&prefix)).cloned().collect()
+            };
+            let mut told: Vec<Vec<Name>> =
+                tracking.prefixes.iter().cloned().map(of_prefix).collect();
+            told.iter_mut().for_each(|own| own.retain(|key| !tracking.did_itself(key)));
+            told.retain(|own| !own.is_empty());
+            for own in told {
                 self.tell_changed(id, &Changed::Keys(own));
             }
         }
@@ -312,6 +319,10 @@ impl Engine {
         let Some(client) = self.clients.get_mut(id) else { return };
         let head = client.places.head();
         let Some(tracking) = client.tracking.as_mut() else { return };
+        if tracking.broadcast {
+            // What it read before it changed to this mode (`trackingInvalidateKey` in Redis' tracking.c).
+            return;
+        }
         match tracking.reads_now(head, key) {
             // The reply may be older than the change, or newer: it is told again behind it.
             Some(seq) => tracking.again.push((seq, key.clone())),

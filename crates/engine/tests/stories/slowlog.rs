@@ -144,3 +144,42 @@ fn wrong_words_get_the_servers_errors() {
     let text = story.client("a").takes_text();
     assert!(text.starts_with('*') && text.ends_with("+    Print this help.\r\n"), "{text}");
 }
+
+#[test]
+fn config_set_of_the_servers_holds_here_too() {
+    let mut story = story(10_000_000, 128);
+    let set = "CONFIG SET slowlog-log-slower-than 0 slowlog-max-len 2";
+    story.client("a").says(set);
+    story.server().gets(set).answers("+OK");
+    story.client("a").gets("+OK").says(["PING", "GET k"]);
+    story.after_ms(1).server().gets("GET k").answers("nil");
+    story.client("a").gets(["+PONG", "nil"]);
+    let newest = entry(1, 1_000, &["GET", "k"], "10.0.0.1:5001", "");
+    story.client("b").says("SLOWLOG GET 1").gets(format!("*1\r\n{newest}").as_str());
+    story.client("b").says("SLOWLOG LEN").gets(":2");
+    let off = "CONFIG SET slowlog-log-slower-than -1";
+    story.client("a").says([off, "SLOWLOG RESET"]);
+    story.server().gets(off).answers("+OK");
+    story.client("a").gets(["+OK", "+OK"]).says("GET k");
+    story.after_ms(5_000).server().gets("GET k").answers("nil");
+    story.client("a").gets("nil").says("SLOWLOG LEN").gets(":0");
+    // What the servers refuse by its form changes nothing.
+    let wrong = "CONFIG SET slowlog-log-slower-than soon";
+    story.client("a").says(wrong);
+    story.server().gets(wrong).answers("-ERR no");
+    story.client("a").gets("-ERR no").says(["GET k"]);
+    story.after_ms(5_000).server().gets("GET k").answers("nil");
+    story.client("a").gets("nil").says("SLOWLOG LEN").gets(":0");
+}
+
+#[test]
+fn the_other_workers_hear_of_it() {
+    let settings = |worker| Settings { worker, workers: 2, ..Settings::default() };
+    let (mut one, mut other) = (Story::with(settings(0)), Story::with(settings(1)));
+    one.client("a").says("CONFIG SET slowlog-log-slower-than 0");
+    one.server().gets("CONFIG SET slowlog-log-slower-than 0").answers("+OK");
+    for (_, news) in one.tells() {
+        other.hears(news);
+    }
+    other.client("b").says("ECHO x").gets("\"x\"").says("SLOWLOG LEN").gets(":1");
+}

@@ -297,3 +297,36 @@ fn a_key_whose_slot_goes_to_another_node_is_told() {
     story.after_ms(50);
     story.client("b").gets(&*changed("b4"));
 }
+
+#[test]
+fn what_was_read_before_the_change_to_bcast_is_not_told() {
+    let mut story = Story::new();
+    caches(&mut story, "a", "");
+    caches(&mut story, "b", "");
+    opens(&mut story, "a", "k");
+    reads(&mut story, "b", "k");
+    story.client("a").says(["CLIENT TRACKING OFF", "CLIENT TRACKING ON BCAST PREFIX p"]);
+    story.client("a").gets(["+OK", "+OK"]);
+    story.conn(2).answers(&*changed("k"));
+    story.client("b").gets(&*changed("k"));
+    story.client("a").gets_nothing();
+}
+
+#[test]
+fn with_redirect_each_prefix_has_a_message_of_its_own() {
+    let mut story = Story::new();
+    let confirmed = "*3\r\n$9\r\nsubscribe\r\n$20\r\n__redis__:invalidate\r\n:1\r\n";
+    story.client("to").says("SUBSCRIBE __redis__:invalidate");
+    story.conn(1).gets("subscribe __redis__:invalidate").answers(confirmed);
+    story.client("to").gets(confirmed);
+    let line = "CLIENT TRACKING ON BCAST REDIRECT 1 PREFIX a: PREFIX b:";
+    story.client("a").says(line).gets("+OK");
+    story.conn(2).gets("CLIENT TRACKING ON BCAST PREFIX a: PREFIX b:").answers("+OK");
+    story.conn(2).answers(&*changed("a:1 b:1 a:2 c:1"));
+    let message = |keys: &str| {
+        let told = changed(keys);
+        let (_, list) = told.split_once("invalidate\r\n").unwrap();
+        format!("*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n{list}")
+    };
+    story.client("to").gets([&*message("a:1 a:2"), &*message("b:1")]);
+}
