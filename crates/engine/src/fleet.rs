@@ -205,4 +205,6 @@ pub struct Asked {
     pub protocol: Protocol,
     /// What to make of the answers.
     pub purpose: Purpose,
+    /// For the slow log, when it is answered.
+    pub(crate) noted: Option<slowlog::Noted>,
 }

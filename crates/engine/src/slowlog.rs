@@ -62,6 +62,15 @@ pub struct Entry {
     pub name: Vec<u8>,
 }
 
+/// A command of the proxy's own, as it would stand in the log.
+#[derive(Debug)]
+pub(crate) struct Noted {
+    at: Time,
+    args: Vec<Vec<u8>>,
+    /// Address and name of the client.
+    identity: (String, Vec<u8>),
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct SlowLog {
@@ -115,13 +124,24 @@ impl SlowLog {
 
 impl Engine {
     /// The proxy answered this itself, which takes no time; so it is slow only if everything is.
-    pub(crate) fn note_local(&mut self, now: Time, id: ClientId, args: &[&[u8]]) {
+    /// If it asked all workers, since this ticket, it is answered when they have.
+    pub(crate) fn note_local(&mut self, now: Time, id: ClientId, args: &[&[u8]], ticket: u64) {
         if self.slowlog.from_us > 0 {
             return;
         }
-        if let Some(client) = self.clients.get(id) {
-            let identity = (client.identity.addr.clone(), client.identity.name.clone());
-            self.enter_slow(now, 0, cut(args), identity);
+        let Some(client) = self.clients.get(id) else { return };
+        let identity = (client.identity.addr.clone(), client.identity.name.clone());
+        let noted = Noted { at: now, args: cut(args), identity };
+        match self.asked.last_mut().filter(|asked| asked.ticket >= ticket) {
+            Some(asked) => asked.noted = Some(noted),
+            None => self.enter_noted(noted),
+        }
+    }
+
+    /// A command of the proxy's own was answered.
+    pub(crate) fn enter_noted(&mut self, noted: Noted) {
+        if self.slowlog.from_us == 0 {
+            self.enter_slow(noted.at, 0, noted.args, noted.identity);
         }
     }
 

@@ -80,9 +80,10 @@ impl Engine {
             self.end_skip(id, silent);
             return Step::Done;
         }
+        let ticket = self.next_ticket;
         let step = self.answer_command(now, &call);
         if step == Step::Done {
-            self.note_local(now, id, args);
+            self.note_local(now, id, args, ticket);
             self.stats.command(known.id).calls += 1;
             if command != ids::CLIENT {
                 self.end_skip(id, silent);
@@ -249,7 +250,8 @@ impl Engine {
         }
         let ticket = self.next_ticket;
         self.next_ticket += 1;
-        self.asked.push(Asked { ticket, client: call.id, seq, inside, silent, protocol, purpose });
+        let (client, noted) = (call.id, None);
+        self.asked.push(Asked { ticket, client, seq, inside, silent, protocol, purpose, noted });
         self.actions.push_back(Action::Ask(ticket, question));
         Step::Done
     }
@@ -332,6 +334,9 @@ impl Engine {
         match asked.inside {
             None => self.deliver(asked.client, asked.seq, 1, asked.silent, &out),
             Some(at) => self.answer_inside_late(asked.client, at, &out),
+        }
+        if let Some(noted) = asked.noted {
+            self.enter_noted(noted);
         }
     }
 }

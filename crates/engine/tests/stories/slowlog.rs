@@ -55,7 +55,7 @@ fn requests_that_were_answered_together_are_one_entry() {
 
 #[test]
 fn the_oldest_go_first() {
-    let mut story = story(0, 2);
+    let mut story = story(1_000, 2);
     for key in ["a", "b", "c"] {
         story.client("a").says(&format!("GET {key}"));
         story.after_ms(1).server().answers("nil");
@@ -156,6 +156,11 @@ fn config_set_of_the_servers_holds_here_too() {
     story.client("a").gets(["+PONG", "nil"]);
     let newest = entry(1, 1_000, &["GET", "k"], "10.0.0.1:5001", "");
     story.client("b").says("SLOWLOG GET 1").gets(format!("*1\r\n{newest}").as_str());
+    // The log is asked before the question stands in it.
+    story.client("b").says("SLOWLOG RESET").gets("+OK").says("SLOWLOG GET");
+    let reset = entry(1, 0, &["SLOWLOG", "RESET"], "10.0.0.1:5002", "");
+    let reset = reset.replacen(":1001000", ":1001002", 1);
+    story.client("b").gets(format!("*1\r\n{reset}").as_str());
     story.client("b").says("SLOWLOG LEN").gets(":2");
     let off = "CONFIG SET slowlog-log-slower-than -1";
     story.client("a").says([off, "SLOWLOG RESET"]);
