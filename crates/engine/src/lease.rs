@@ -81,6 +81,11 @@ impl Lease {
         }
     }
 
+    /// What ends it is under way.
+    pub(crate) fn is_ending(&self) -> bool {
+        matches!(self.state, State::Ending)
+    }
+
     /// As CLIENT LIST tells it: commands queued (-1: no transaction), and whether keys are watched.
     pub(crate) fn holds(&self) -> (i64, u8) {
         match &self.state {

@@ -165,9 +165,7 @@ impl Engine {
                         }
                         Owner::Own(_) => return Ok(pos),
                     };
-                    if run.command == Some(EXEC)
-                        && Own::completes_exec(self.clients.get(client))
-                    {
+                    if run.command == Some(EXEC) && Own::completes_exec(self.clients.get(client)) {
                         if count == 0 {
                             let waiting = input.len() - pos;
                             return Ok(pos + self.bound_whole(id, Some(client), waiting));

@@ -15,7 +15,7 @@
 //! Invariant: a request is either processed once (it has its place, or needs none) or stays in the tail untouched.
 
 use crate::client::{Client, Hold, ReplyMode};
-use crate::command::ids::{CLUSTER, EXEC, SLOWLOG};
+use crate::command::ids::{CLUSTER, EXEC, PING, SLOWLOG};
 use crate::command::{self, Class, CommandId};
 use crate::connect::Availability;
 use crate::engine::Engine;
@@ -302,6 +302,9 @@ impl Engine {
             Way::Local if slowlog::is_of_servers(known.id, args) => {
                 self.slowlog_of_servers(now, id, args, silent)
             }
+            Way::Local if known.id == Some(PING) && self.goes_with_changes(id, args.len()) => {
+                self.forward(now, id, Lane::Shared, frame, known.id, silent)
+            }
             Way::Local => return self.answer_locally(now, id, &known, args, silent),
             Way::Http => return self.close_http(id),
             Way::Refused | Way::Leased => {
@@ -316,6 +319,13 @@ impl Engine {
             self.end_skip(id, silent);
         }
         step
+    }
+
+    /// Whether a PING of this client goes to the server: behind its reply there is nothing older to be heard of the keys that it has.
+    fn goes_with_changes(&self, id: ClientId, count: usize) -> bool {
+        self.is_one()
+            && arity_fits(PING, count)
+            && self.clients.get(id).is_some_and(Client::asks_with_ping)
     }
 
     /// Whether CLIENT PAUSE holds this request back. What would be refused before it is looked at is not held (`processCommand` in Redis'

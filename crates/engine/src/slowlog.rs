@@ -169,7 +169,9 @@ impl Engine {
             Owner::Own(_) => return,
         };
         let Some(client) = self.clients.get(client) else { return };
-        if upstream.no_reply_before.is_some() {
+        // With a threshold of 0 it stands there all the same, as everything does.
+        let waited = upstream.no_reply_before.is_some();
+        if waited && self.slowlog.from_us > 0 {
             return;
         }
         let request = request_of(upstream, run, run.done).unwrap_or_default();
@@ -180,7 +182,8 @@ impl Engine {
             (true, None) => alloc::vec![b"(unknown)".to_vec()],
         };
         let identity = (client.identity.addr.clone(), client.identity.name.clone());
-        self.enter_slow(now, now.since(run.sent_at), args, identity);
+        let took_us = if waited { 0 } else { now.since(run.sent_at) };
+        self.enter_slow(now, took_us, args, identity);
     }
 }
 

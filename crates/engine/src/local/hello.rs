@@ -56,6 +56,7 @@ impl Engine {
             reject::unknown_command(&mut reply, call.args[0], call.args[1..].iter().copied());
             return self.say(call, |out| out.extend_from_slice(&reply));
         }
+        let changes = self.clients.get(call.id).is_some_and(|client| client.protocol != protocol);
         if let Some(client) = self.clients.get_mut(call.id) {
             client.authenticated = true;
             if client.protocol != protocol {
@@ -68,7 +69,11 @@ impl Engine {
                 client.identity.name = name.to_vec();
             }
         }
-        self.say(call, |out| out.extend_from_slice(&reply))
+        let step = self.say(call, |out| out.extend_from_slice(&reply));
+        if changes {
+            self.tell_before_change(call.id);
+        }
+        step
     }
 
     /// The protocol that this HELLO leads to; `None`: to none, or it will be refused.

@@ -377,7 +377,10 @@ fn a_pause_of_writes_lets_scripts_pass_that_only_read_and_what_is_wrong_anyway()
     story.client("a").says("CLIENT PAUSE 1000 WRITE").gets("+OK");
     let reads = resp_request(&["EVAL", "#!lua flags=no-writes\nreturn 1", "0"]);
     story.client("a").sends(&reads).says("SET k");
-    assert_eq!(story.server().takes_one().as_deref(), Some("EVAL #!lua flags=no-writes\nreturn 1 0"));
+    assert_eq!(
+        story.server().takes_one().as_deref(),
+        Some("EVAL #!lua flags=no-writes\nreturn 1 0")
+    );
     story.server().gets("SET k").answers([":1", "-ERR wrong number of arguments"]);
     story.client("a").gets([":1", "-ERR wrong number of arguments"]);
     story.client("a").says("EVAL return1 0");

@@ -77,6 +77,16 @@ fn a_wait_that_was_asked_for_is_not_slow() {
 }
 
 #[test]
+fn with_a_threshold_of_zero_a_wait_stands_there_too() {
+    let mut story = story(0, 128);
+    story.client("a").says("BLPOP l 0");
+    story.after_ms(60_000).server().answers("*-1\r\n");
+    story.client("a").gets("*-1\r\n").says("SLOWLOG GET");
+    let wait = entry(60_000, 0, &["BLPOP", "l", "0"], "10.0.0.1:5001", "");
+    story.client("a").gets(format!("*1\r\n{wait}").as_str());
+}
+
+#[test]
 fn of_what_was_streamed_only_the_name_is_known() {
     let mut story = story(10_000, 128);
     story.client("a").sends(&large_set("k", 1 << 20));

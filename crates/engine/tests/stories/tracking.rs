@@ -331,3 +331,59 @@ fn with_redirect_each_prefix_has_a_message_of_its_own() {
     };
     story.client("to").gets([&*message("a:1 a:2"), &*message("b:1")]);
 }
+
+#[test]
+fn what_changes_while_exec_is_under_way_is_told_behind_its_reply() {
+    let mut story = Story::new();
+    caches(&mut story, "a", "");
+    opens(&mut story, "a", "k");
+    story.client("a").says(["MULTI", "INCR k", "EXEC"]);
+    story.conn(3).gets(["MULTI", "INCR k", "EXEC"]).answers(["+OK", "+QUEUED"]);
+    story.client("a").gets(["+OK", "+QUEUED"]);
+    story.conn(2).answers(&*changed("k"));
+    story.client("a").gets_nothing();
+    story.conn(3).answers("*1\r\n:2\r\n");
+    story.client("a").gets(["*1\r\n:2\r\n", &*changed("k")]);
+}
+
+#[test]
+fn a_ping_comes_back_behind_what_changed_before_it() {
+    let mut story = Story::new();
+    caches(&mut story, "a", "");
+    opens(&mut story, "a", "k");
+    story.client("a").says("PING").gets_nothing();
+    story.conn(2).gets("PING").answers([&*changed("k"), "+PONG"]);
+    story.client("a").gets([&*changed("k"), "+PONG"]);
+}
+
+#[test]
+fn what_was_read_in_another_protocol_is_told_with_hello() {
+    let mut story = Story::new();
+    caches(&mut story, "a", "");
+    opens(&mut story, "a", "k");
+    story.client("a").says("HELLO 2").takes();
+    story.client("a").says("HELLO 3").takes();
+    reads(&mut story, "a", "k");
+    // It was dropped with the change, and is known again by the read alone.
+    story.conn(2).answers(&*changed("k"));
+    story.client("a").gets(&*changed("k"));
+    story.client("ear").says("CLIENT ID");
+    let id = story.client("ear").takes_text();
+    story.client("ear").says("HELLO 3").takes();
+    let line = format!("CLIENT TRACKING ON REDIRECT {}", id.trim_start_matches(':').trim_end());
+    story.client("a").says(&*line).gets("+OK");
+    reads(&mut story, "a", "k");
+    story.client("a").says("HELLO 2").takes();
+    story.client("ear").gets(&*changed("k"));
+}
+
+#[test]
+fn after_a_flush_nothing_is_told_of_keys_from_before() {
+    let mut story = Story::new();
+    caches(&mut story, "a", "");
+    opens(&mut story, "a", "k");
+    story.conn(2).answers(ALL);
+    story.client("a").gets(ALL);
+    story.conn(2).answers(&*changed("k"));
+    story.client("a").gets_nothing();
+}
