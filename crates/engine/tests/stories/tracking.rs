@@ -387,3 +387,19 @@ fn after_a_flush_nothing_is_told_of_keys_from_before() {
     story.conn(2).answers(&*changed("k"));
     story.client("a").gets_nothing();
 }
+
+// Redis' own suite: a key that was changed right behind CLIENT TRACKING was not told of.
+#[test]
+fn what_is_changed_right_behind_client_tracking_does_not_overtake_it() {
+    let mut story = Story::new();
+    let confirmed = "*3\r\n$9\r\nsubscribe\r\n$20\r\n__redis__:invalidate\r\n:1\r\n";
+    story.client("to").says("SUBSCRIBE __redis__:invalidate");
+    story.conn(1).gets("subscribe __redis__:invalidate").answers(confirmed);
+    story.client("to").gets(confirmed);
+    story.client("a").says("CLIENT TRACKING ON BCAST REDIRECT 1 PREFIX k").gets("+OK");
+    story.client("a").says("SET k 1");
+    assert_eq!(story.connects_made(), 2, "it waits");
+    story.conn(2).gets("CLIENT TRACKING ON BCAST PREFIX k").answers("+OK");
+    story.conn(3).gets("SET k 1").answers("+OK");
+    story.client("a").gets("+OK");
+}
