@@ -269,6 +269,8 @@ impl Engine {
             (OwnCommand::Role, _) => self.role_reply(now, id, reply),
             // A server that answers with an error answers.
             (OwnCommand::Ping, _) => self.ping_answered(key.node, reply),
+            // Those wait that must hear of what they change themselves.
+            (OwnCommand::Track, None) => self.wake_waiters(id),
             (OwnCommand::Hello, Some(error)) if greeting::knows_no_hello(&error) && !key.resp3 => {
                 return self.greet_old(now, id);
             }
@@ -293,7 +295,7 @@ impl Engine {
             )
             // That ASKING failed shows in the reply behind it.
             | (OwnCommand::Script | OwnCommand::Aside | OwnCommand::Listen, _)
-            | (OwnCommand::Multi | OwnCommand::Track, None)
+            | (OwnCommand::Multi, None)
             | (
                 OwnCommand::SetName
                 | OwnCommand::Learn

@@ -13,6 +13,7 @@ use crate::fleet::{Answer, Asked, Question, ReplyTo};
 use crate::ids::{
     ClientId, ClientKind, MergeKind, NodeId, NodeKind, Slab, UpstreamId, UpstreamKind,
 };
+use crate::inside::Assembly;
 use crate::merge::Merge;
 use crate::monitor::Watch;
 use crate::news::{Audience, News};
@@ -183,6 +184,8 @@ pub struct Engine {
     /// Who waits for a connection of its own.
     pub(crate) lease_waiters: Waiters,
     pub(crate) asked: Vec<Asked>,
+    /// Answers to EXEC that are being put together.
+    pub(crate) assemblies: Vec<Assembly>,
     /// Waits that are to end (see `unblock`).
     pub(crate) unblocks: Vec<Unblock>,
     /// Who is shown what is asked for.
@@ -253,6 +256,7 @@ impl Engine {
             deadlines: BTreeSet::new(),
             lease_waiters: Waiters::default(),
             asked: Vec::new(),
+            assemblies: Vec::new(),
             unblocks: Vec::new(),
             watches: Vec::new(),
             next_ticket: 1,

@@ -9,6 +9,7 @@
 //! Invariant: a question is answered by each engine exactly once, and changes nothing but what it says.
 
 use crate::ids::ClientId;
+use crate::inside::Inside;
 use crate::monitor::{Filter, Monitor};
 use crate::slowlog;
 use crate::stats::Stats;
@@ -196,10 +197,14 @@ pub struct Asked {
     pub client: ClientId,
     /// The place that waits for the reply.
     pub seq: u32,
+    /// Where it belongs in the answer to EXEC, if it was asked in a transaction.
+    pub(crate) inside: Option<Inside>,
     /// The reply is dropped (`CLIENT REPLY OFF`).
     pub silent: bool,
     /// The client's when it asked; a HELLO behind the question changes nothing of the reply.
     pub protocol: Protocol,
     /// What to make of the answers.
     pub purpose: Purpose,
+    /// For the slow log, when it is answered.
+    pub(crate) noted: Option<slowlog::Noted>,
 }

@@ -20,6 +20,7 @@ use crate::command::CommandId;
 use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, UpstreamId};
+use crate::inside::Own;
 use crate::limits::{LEASES_OPENING_MAX, SPARES_MAX};
 use crate::reject;
 use crate::time::Time;
@@ -48,6 +49,8 @@ pub struct Lease {
     pub(crate) db_after: Option<u32>,
     /// EXEC was done.
     pub(crate) done: bool,
+    /// What the proxy does itself of a transaction.
+    pub(crate) own: Own,
 }
 
 /// See [`Lease`].
@@ -77,7 +80,13 @@ impl Lease {
             watched: false,
             db_after: None,
             done: false,
+            own: Own::default(),
         }
+    }
+
+    /// What ends it is under way.
+    pub(crate) fn is_ending(&self) -> bool {
+        matches!(self.state, State::Ending)
     }
 
     /// As CLIENT LIST tells it: commands queued (-1: no transaction), and whether keys are watched.

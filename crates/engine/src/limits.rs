@@ -155,5 +155,9 @@ pub const RELINK_REFUSED_MS: u64 = 500;
 /// waiting, and goes over a connection of its own.
 pub const WHOLE_BYTES_MAX: usize = 64 << 10;
 
-/// Commands that are kept of a transaction before its first key, in bytes. At the bound the next one is refused, and so is EXEC.
+/// Entries of the slow log, whatever a client sets with CONFIG SET; the bound of `slowlog.max_len`, too.
+pub const SLOWLOG_ENTRIES_MAX: usize = 1_000_000;
+
+/// Commands that are kept of a transaction, in bytes: those before its first key, and those that the proxy answers. At the bound the next
+/// one is refused, and so is EXEC.
 pub const UNSENT_BYTES_MAX: usize = 1 << 20;

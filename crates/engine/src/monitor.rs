@@ -135,7 +135,11 @@ impl Engine {
         let row =
             row.map(|row| args.get(1).and_then(|sub| command::lookup_sub(row, sub)).unwrap_or(row));
         let flags = row.map(|row| row.row().flags);
-        let is_hidden = flags.is_some_and(|flags| flags.has(Flags::ADMIN));
+        // Nobody executes what no server knows.
+        let learned = self.learned.as_ref().filter(|_| row.is_none());
+        let is_unknown = learned
+            .is_some_and(|learned| args.first().is_none_or(|name| learned.lookup(name).is_none()));
+        let is_hidden = is_unknown || flags.is_some_and(|flags| flags.has(Flags::ADMIN));
         let before_auth = flags.is_some_and(|flags| flags.has(Flags::NO_AUTH));
         if is_hidden || !(client.authenticated || before_auth) {
             return None;

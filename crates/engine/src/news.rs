@@ -1,5 +1,5 @@
 //! What one worker tells the others: of the topology, so that servers are asked once for all of them, of shards and peers that fail, of
-//! scripts, of how many listen to topics, of changed keys, and what monitors are to see.
+//! scripts, of CONFIG, of how many listen to topics, of changed keys, and what monitors are to see.
 //!
 //! ```text
 //!   worker 3 ── Wanted ──▶ worker 0 ── CLUSTER SLOTS ──▶ a server
@@ -77,6 +77,8 @@ pub(crate) enum What {
     Script(Arc<[u8]>),
     /// A client had the servers forget all scripts.
     NoScripts,
+    /// A client changed the servers' configuration in what the proxy has a share in.
+    Config(crate::overheard::Change),
     /// Of a client that is shown the requests of all.
     Monitor(MonitorNews),
 }
@@ -138,6 +140,7 @@ impl Engine {
                 return;
             }
             What::Monitor(news) => return self.hear_of_monitor(news),
+            What::Config(change) => return self.take_over(change),
             what => what,
         };
         let Some(state) = self.router.pools.get_mut(usize::from(pool)) else { return };
@@ -145,6 +148,7 @@ impl Engine {
             What::Peer { .. }
             | What::Listeners { .. }
             | What::Changed { .. }
+            | What::Config(_)
             | What::Monitor(_) => {}
             What::ShardFailed => self.shard_failed(now, pool),
             What::ShardOut(out) => self.hear_of_shard(now, pool, out),

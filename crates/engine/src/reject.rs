@@ -50,6 +50,12 @@ pub const MOVED_INSIDE: &str = "ERR respool: the keys of this transaction went t
 /// Too much in a transaction before its first key.
 pub const UNSENT_MAX: &str =
     "ERR respool: too much stands in this transaction before its first key";
+/// Too much in a transaction that the proxy has to answer.
+pub const OWN_INSIDE_MAX: &str =
+    "ERR respool: too much stands in this transaction that the proxy answers and not the server";
+/// A command in a transaction that the proxy could not do when EXEC came.
+pub const NOT_NOW_INSIDE: &str =
+    "ERR respool: this could not be done in the transaction, the upstream it needs went away";
 /// READONLY and its like on a server that is no cluster node, as respool shows itself.
 pub const NO_CLUSTER: &str = "ERR This instance has cluster support disabled";
 /// One client too many.

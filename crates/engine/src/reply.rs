@@ -15,6 +15,7 @@ use crate::client::Client;
 use crate::command::ids::EXEC;
 use crate::engine::Engine;
 use crate::ids::{ClientId, MergeId, UpstreamId};
+use crate::inside::Own;
 use crate::limits::{
     CLIENT_STREAM_BYTES, CUT_THROUGH_BYTES, KEPT_BYTES_MAX, OWN_REPLY_BYTES, POOLED_BUFFER_BYTES,
 };
@@ -151,40 +152,72 @@ impl Engine {
                     pos += bytes;
                 }
                 Piece::Replies { count, bytes, partial } => {
-                    let (client, seq, silent) = match run.owner {
-                        Owner::Client { id, seq, silent } => (id, seq, silent),
-                        Owner::Part { merge, part } => {
-                            if count == 0 {
-                                return Ok(pos + self.bound_part(id, merge, input.len() - pos));
-                            }
-                            upstream.inflight.answered(count);
-                            self.count_wait(now, id, &run, count);
-                            self.part_replies(now, merge, part, count, &input[pos..pos + bytes]);
-                            pos += bytes;
-                            continue;
-                        }
-                        Owner::Own(_) => return Ok(pos),
-                    };
-                    upstream.inflight.answered(count);
-                    self.count_wait(now, id, &run, count);
-                    if begins && run.command == Some(EXEC) {
-                        self.exec_answered(client, &input[pos..]);
-                    }
-                    let end = pos + bytes;
-                    if count > 0 {
-                        self.deliver(client, seq, count, silent, &input[pos..end]);
-                        self.check_stall(now, id, client);
-                    }
-                    pos = end;
-                    if partial {
-                        let seq = seq.wrapping_add(count);
-                        pos += self.cut_through(now, id, client, seq, silent, &input[pos..]);
+                    let piece = (count, bytes, partial);
+                    let (used, goes_on) =
+                        self.replies_of_run(now, id, &run, begins, piece, &input[pos..]);
+                    pos += used;
+                    if !goes_on {
                         return Ok(pos);
                     }
                 }
             }
         }
         Ok(pos)
+    }
+
+    /// Hands over replies of the front run: so many in so many bytes, and whether an unfinished one follows. Returns the bytes done with, and
+    /// whether there may be more to do.
+    #[inline]
+    fn replies_of_run(
+        &mut self,
+        now: Time,
+        id: UpstreamId,
+        run: &Run,
+        begins: bool,
+        (count, bytes, partial): (u32, usize, bool),
+        input: &[u8],
+    ) -> (usize, bool) {
+        let client = match run.owner {
+            Owner::Client { id, .. } => Some(id),
+            Owner::Part { merge, .. } if count == 0 => {
+                return (self.bound_part(id, merge, input.len()), false);
+            }
+            Owner::Part { .. } => None,
+            Owner::Own(_) => return (0, false),
+        };
+        let completes = run.command == Some(EXEC)
+            && client.is_some_and(|id| Own::completes_exec(self.clients.get(id)));
+        if completes && count == 0 {
+            return (self.bound_whole(id, client, input.len()), false);
+        }
+        if let Some(upstream) = self.upstreams.get_mut(id) {
+            upstream.inflight.answered(count);
+        }
+        self.count_wait(now, id, run, count);
+        let (client, seq, silent) = match run.owner {
+            Owner::Client { id, seq, silent } => (id, seq, silent),
+            Owner::Part { merge, part } => {
+                self.part_replies(now, merge, part, count, &input[..bytes]);
+                return (bytes, true);
+            }
+            Owner::Own(_) => return (0, false),
+        };
+        if begins && run.command == Some(EXEC) {
+            self.exec_answered(client, input);
+        }
+        if completes {
+            self.complete_exec(now, client, seq, silent, &input[..bytes]);
+            return (bytes, true);
+        }
+        if count > 0 {
+            self.deliver(client, seq, count, silent, &input[..bytes]);
+            self.check_stall(now, id, client);
+        }
+        if !partial {
+            return (bytes, true);
+        }
+        let seq = seq.wrapping_add(count);
+        (bytes + self.cut_through(now, id, client, seq, silent, &input[bytes..]), false)
     }
 
     /// The next `count` replies of this run came.
@@ -304,6 +337,16 @@ impl Engine {
     /// is dropped as it comes. Returns the bytes dropped.
     fn bound_part(&mut self, upstream_id: UpstreamId, merge: MergeId, waiting: usize) -> usize {
         let client = self.merges.get(merge).map(|merge| merge.client);
+        self.bound_whole(upstream_id, client, waiting)
+    }
+
+    /// The same for any reply that is wanted whole.
+    fn bound_whole(
+        &mut self,
+        upstream_id: UpstreamId,
+        client: Option<ClientId>,
+        waiting: usize,
+    ) -> usize {
         let client = client.filter(|client| self.clients.get(*client).is_some());
         let bound = match client {
             Some(_) => self.settings.limits.client_out_max_bytes,

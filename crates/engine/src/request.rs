@@ -15,7 +15,7 @@
 //! Invariant: a request is either processed once (it has its place, or needs none) or stays in the tail untouched.
 
 use crate::client::{Client, Hold, ReplyMode};
-use crate::command::ids::{CLUSTER, EXEC, SLOWLOG};
+use crate::command::ids::{CLUSTER, EXEC, PING, SLOWLOG};
 use crate::command::{self, Class, CommandId};
 use crate::connect::Availability;
 use crate::dirty::DirtyUpstreams;
@@ -260,12 +260,10 @@ impl Engine {
             self.refuse_before_auth(id, &known, args);
             return Step::Done;
         }
-        if self.pause.is_some_and(|pause| known.writes || !pause.writes_only)
-            && known.way != Way::Local
-        {
+        if self.is_paused_for(id, &known, args.len()) {
             return Step::Hold(Hold::Paused);
         }
-        if client.listens_in_resp2()
+        if self.clients.get(id).is_some_and(Client::listens_in_resp2)
             && let Some(step) = self.while_listening(id, &known, args)
         {
             return step;
@@ -305,6 +303,9 @@ impl Engine {
             Way::Local if slowlog::is_of_servers(known.id, args) => {
                 self.slowlog_of_servers(now, id, args, silent)
             }
+            Way::Local if known.id == Some(PING) && self.goes_with_changes(id, args.len()) => {
+                self.forward(now, id, Lane::Shared, frame, known.id, silent)
+            }
             Way::Local => return self.answer_locally(now, id, &known, args, silent),
             Way::Http => return self.close_http(id),
             Way::Refused | Way::Leased => {
@@ -319,9 +320,29 @@ impl Engine {
             }
         };
         if step == Step::Done {
+            self.overhear(&known, args);
             self.end_skip(id, silent);
         }
         step
+    }
+
+    /// Whether a PING of this client goes to the server: behind its reply there is nothing older to be heard of the keys that it has.
+    fn goes_with_changes(&self, id: ClientId, count: usize) -> bool {
+        self.is_one()
+            && arity_fits(PING, count)
+            && self.clients.get(id).is_some_and(Client::asks_with_ping)
+    }
+
+    /// Whether CLIENT PAUSE holds this request back. What would be refused before it is looked at is not held (`processCommand` in Redis'
+    /// server.c).
+    fn is_paused_for(&self, id: ClientId, known: &Known, count: usize) -> bool {
+        let Some(pause) = self.pause else { return false };
+        if known.way == Way::Local {
+            return known.id == Some(EXEC)
+                && if pause.writes_only { self.queues_writes(id) } else { self.is_queueing(id) };
+        }
+        let fits = known.id.is_none_or(|row| arity_fits(row, count));
+        fits && (known.writes || !pause.writes_only)
     }
 
     /// Whether this is a CLUSTER command that the proxy answers: those of several servers would lead clients past it.
@@ -363,7 +384,7 @@ impl Engine {
         let sub = args.get(1).and_then(|word| command::lookup_sub(CLUSTER, word));
         let command = sub.unwrap_or(container);
         self.stats.command(Some(command)).calls += 1;
-        self.answer_cluster(&Call { id, command, args, silent })
+        self.answer_cluster(&Call::new(id, command, args, silent))
     }
 
     /// What came before gets its replies; then the client is closed.

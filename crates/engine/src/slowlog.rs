@@ -12,7 +12,7 @@
 //! Invariant: at most `slowlog.max_len` entries, the newest, with numbers that grow with time over all workers.
 
 use crate::engine::Engine;
-use crate::ids::UpstreamId;
+use crate::ids::{ClientId, UpstreamId};
 use crate::limits::{SLOWLOG_ARG_BYTES, SLOWLOG_ARGS};
 use crate::redact;
 use crate::redirect::request_of;
@@ -62,6 +62,15 @@ pub struct Entry {
     pub name: Vec<u8>,
 }
 
+/// A command of the proxy's own, as it would stand in the log.
+#[derive(Debug)]
+pub(crate) struct Noted {
+    at: Time,
+    args: Vec<Vec<u8>>,
+    /// Address and name of the client.
+    identity: (String, Vec<u8>),
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct SlowLog {
@@ -77,6 +86,13 @@ impl SlowLog {
     pub(crate) fn new(options: &Options) -> Self {
         let from_us = if options.is_on() { options.slower_than_us } else { u64::MAX };
         Self { from_us, max_len: options.max_len, entries: VecDeque::new(), last_number: 0 }
+    }
+
+    /// Other bounds hold from now on.
+    pub(crate) fn change(&mut self, options: &Options) {
+        let changed = Self::new(options);
+        (self.from_us, self.max_len) = (changed.from_us, changed.max_len);
+        self.entries.truncate(self.max_len);
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -107,6 +123,39 @@ impl SlowLog {
 }
 
 impl Engine {
+    /// The proxy answered this itself, which takes no time; so it is slow only if everything is.
+    /// If it asked all workers, since this ticket, it is answered when they have.
+    pub(crate) fn note_local(&mut self, now: Time, id: ClientId, args: &[&[u8]], ticket: u64) {
+        if self.slowlog.from_us > 0 {
+            return;
+        }
+        let Some(client) = self.clients.get(id) else { return };
+        let identity = (client.identity.addr.clone(), client.identity.name.clone());
+        let noted = Noted { at: now, args: cut(args), identity };
+        match self.asked.last_mut().filter(|asked| asked.ticket >= ticket) {
+            Some(asked) => asked.noted = Some(noted),
+            None => self.enter_noted(noted),
+        }
+    }
+
+    /// A command of the proxy's own was answered.
+    pub(crate) fn enter_noted(&mut self, noted: Noted) {
+        if self.slowlog.from_us == 0 {
+            self.enter_slow(noted.at, 0, noted.args, noted.identity);
+        }
+    }
+
+    fn enter_slow(
+        &mut self,
+        now: Time,
+        took_us: u64,
+        args: Vec<Vec<u8>>,
+        (addr, name): (String, Vec<u8>),
+    ) {
+        let number = self.slowlog.number(now, self.settings.worker, self.settings.workers);
+        self.slowlog.push(Entry { number, at: now, took_us, args, addr, name });
+    }
+
     /// The next replies of this run came, and it was slow.
     #[cold]
     pub(crate) fn note_slow(&mut self, now: Time, id: UpstreamId, run: &Run) {
@@ -120,7 +169,9 @@ impl Engine {
             Owner::Own(_) => return,
         };
         let Some(client) = self.clients.get(client) else { return };
-        if upstream.no_reply_before.is_some() {
+        // With a threshold of 0 it stands there all the same, as everything does.
+        let waited = upstream.no_reply_before.is_some();
+        if waited && self.slowlog.from_us > 0 {
             return;
         }
         let request = request_of(upstream, run, run.done).unwrap_or_default();
@@ -130,10 +181,9 @@ impl Engine {
             (true, Some(command)) => alloc::vec![command.name().as_bytes().to_vec()],
             (true, None) => alloc::vec![b"(unknown)".to_vec()],
         };
-        let (addr, name) = (client.identity.addr.clone(), client.identity.name.clone());
-        let number = self.slowlog.number(now, self.settings.worker, self.settings.workers);
-        let took_us = now.since(run.sent_at);
-        self.slowlog.push(Entry { number, at: now, took_us, args, addr, name });
+        let identity = (client.identity.addr.clone(), client.identity.name.clone());
+        let took_us = if waited { 0 } else { now.since(run.sent_at) };
+        self.enter_slow(now, took_us, args, identity);
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Plain numbers of one worker, added up over the workers by whoever asks (`fleet`). Nothing here is shared between threads.
 //!
-//! Invariant: every counter only grows, but for `reset` (`CONFIG RESETSTAT` will use it).
+//! Invariant: every counter only grows, until all begin again (`overheard`).
 
 use crate::command::{COUNT, CommandId};
 use alloc::vec;

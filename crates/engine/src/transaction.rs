@@ -11,7 +11,8 @@
 //!   SET b 2            the same node, or CROSSSLOT, and EXEC is EXECABORT
 //!   EXEC               over the same connection, which is free again with the reply
 //! ```
-//! What can only be answered by the proxy (CLIENT, HELLO) or needs more state (SUBSCRIBE) is refused inside, and EXEC is EXECABORT then.
+//! What only the proxy answers (CLIENT, HELLO) it does with EXEC (`inside`); what needs more state (SUBSCRIBE) is refused inside, and EXEC is
+//! EXECABORT then.
 //! SELECT is the server's, and when EXEC was done the client is in that database.
 //!
 //! A lost connection takes the transaction along: what follows gets the error, EXEC is EXECABORT. Of watched keys the next MULTI tells it. When the
@@ -26,6 +27,7 @@ use crate::command::{CommandId, Flags, ids};
 use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
+use crate::inside::{self, Standing};
 use crate::lease::{Lease, State, Way as LeaseWay};
 use crate::limits::UNSENT_BYTES_MAX;
 use crate::local::arity_fits;
@@ -52,6 +54,8 @@ pub(crate) struct Queueing {
     refused: bool,
     /// Keys were watched before.
     watched: bool,
+    /// What is queued writes.
+    writes: bool,
 }
 
 impl Queueing {
@@ -62,11 +66,12 @@ impl Queueing {
 }
 
 /// What was refused in a transaction, for its error.
-enum Refusal {
+pub(crate) enum Refusal {
     Text(&'static str),
     Arity(&'static str),
     Unknown,
     NotInside(&'static str),
+    UnknownSub(&'static str),
     Never(&'static str),
 }
 
@@ -251,12 +256,7 @@ impl Engine {
             return Some(Step::Hold(Hold::Drained));
         }
         let before = client.db;
-        let call = crate::local::Call {
-            id: wish.id,
-            command: ids::SELECT,
-            args: wish.args,
-            silent: wish.silent,
-        };
+        let call = crate::local::Call::new(wish.id, ids::SELECT, wish.args, wish.silent);
         if !arity_fits(ids::SELECT, wish.args.len()) {
             return Some(self.refuse_arity(wish, ids::SELECT));
         }
@@ -289,9 +289,23 @@ impl Engine {
             Some(ids::DISCARD) => return self.discard(now, wish),
             _ => {}
         }
-        if let Some(refusal) = self.not_inside(wish, way) {
-            return self.refuse_inside(wish, refusal);
-        }
+        let frame = match self.stand_in(now, wish) {
+            Ok(Standing::StandIn(frame)) => frame,
+            Ok(Standing::Servers) => {
+                return match self.not_inside(wish, way) {
+                    Some(refusal) => self.refuse_inside(wish, refusal),
+                    None => self.queue_inside(now, wish, None),
+                };
+            }
+            Err(step) => return step,
+        };
+        let args: Vec<&[u8]> = resp::Args::new(&frame).collect();
+        let row = crate::command::lookup(args[0]);
+        self.queue_inside(now, &Wish { frame: &frame, args: &args, row, ..*wish }, Some(wish))
+    }
+
+    /// One more command for a transaction. `own`: what it stands in for.
+    fn queue_inside(&mut self, now: Time, wish: &Wish<'_>, own: Option<&Wish<'_>>) -> Step {
         let place = match self.place_inside(wish) {
             Ok(place) => place,
             Err(refusal) => return self.refuse_inside(wish, refusal),
@@ -316,7 +330,10 @@ impl Engine {
             && let Some(State::Queueing(queueing)) = self.lease_state(wish.id)
             && !queueing.refused
         {
+            let index = queueing.queued as usize;
             queueing.queued += 1;
+            queueing.writes |= inside::writes(wish.row, wish.args);
+            self.queued_inside(own.unwrap_or(wish), index, own.is_some());
         }
         step
     }
@@ -363,7 +380,10 @@ impl Engine {
             Some(row) if way == Way::Leased && crate::blocking::blocks(row) => None,
             _ if self.hides_cluster(row) => Some(Refusal::NotInside(name)),
             // Known before the server is.
-            Some(row) if row.row().flags.has(Flags::NO_MULTI) && way == Way::Shared => {
+            Some(row)
+                if row.row().flags.has(Flags::NO_MULTI)
+                    && matches!(way, Way::Shared | Way::Refused) =>
+            {
                 Some(Refusal::Text(reject::NO_MULTI))
             }
             _ => match way {
@@ -596,6 +616,15 @@ impl Engine {
         lease.is_some_and(|lease| matches!(lease.state, State::Queueing(_)))
     }
 
+    /// Whether EXEC of this client would write.
+    pub(crate) fn queues_writes(&self, id: ClientId) -> bool {
+        let lease = self.clients.get(id).and_then(|client| client.lease.as_ref());
+        lease.is_some_and(|lease| match &lease.state {
+            State::Queueing(queueing) => queueing.writes,
+            _ => false,
+        })
+    }
+
     /// The request of a lease begins again over this connection.
     pub(crate) fn begin_again_at(
         &mut self,
@@ -659,7 +688,7 @@ impl Engine {
         }
     }
 
-    fn refuse_inside(&mut self, wish: &Wish<'_>, refusal: Refusal) -> Step {
+    pub(crate) fn refuse_inside(&mut self, wish: &Wish<'_>, refusal: Refusal) -> Step {
         // As in a server: these two are told and change nothing.
         if !matches!(refusal, Refusal::Text(reject::NESTED_MULTI | reject::WATCH_INSIDE)) {
             self.mark_refused(wish.id);
@@ -671,6 +700,7 @@ impl Engine {
                 reject::unknown_command(out, wish.args[0], wish.args[1..].iter().copied());
             }
             Refusal::NotInside(name) => reject::not_inside(out, name),
+            Refusal::UnknownSub(name) => reject::unknown_subcommand(out, name, wish.args[1]),
             Refusal::Never(name) => reject::refused(out, name),
         })
     }
@@ -686,7 +716,7 @@ impl Engine {
         Step::Done
     }
 
-    fn mark_refused(&mut self, id: ClientId) {
+    pub(crate) fn mark_refused(&mut self, id: ClientId) {
         if let Some(State::Queueing(queueing)) = self.lease_state(id) {
             queueing.refused = true;
         }

@@ -84,6 +84,8 @@ ids! {
     COMMAND = "command",
     CONFIG = "config",
     CONFIG_GET = "config|get",
+    CONFIG_RESETSTAT = "config|resetstat",
+    CONFIG_SET = "config|set",
     DBSIZE = "dbsize",
     DEBUG = "debug",
     DEL = "del",

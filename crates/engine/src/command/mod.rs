@@ -145,6 +145,8 @@ pub enum Class {
     Pass,
     /// As [`Class::Pass`], but its reply tells how many listen to a channel. The server sees one listener for many clients.
     Counted,
+    /// As [`Class::Pass`], but respool looks at it on its way.
+    Noted,
     /// Answered by respool, because it asks about or changes the client's own connection, of which the server sees
     /// nothing. `EXEC`, `DISCARD` and `UNWATCH` are here for the client that has no transaction open.
     Local,

@@ -128,7 +128,7 @@ pub fn fates(id: CommandId, behind: Behind) -> Fates {
         Class::Refused => Fate::Refused,
         Class::Pass | Class::Control | Class::Blocking if is_hidden(id, behind) => Fate::Facade,
         Class::Counted if behind.spreads_keys() => counted(id),
-        Class::Pass | Class::Counted | Class::Control | Class::Blocking => fate,
+        Class::Pass | Class::Counted | Class::Noted | Class::Control | Class::Blocking => fate,
     };
     let has_keys = !row.keys.is_empty();
     let is_given_on = matches!(given_on(Fate::Whole), Fate::Whole);

@@ -11,6 +11,7 @@
 //!   `ASKING`, `READONLY` and `READWRITE` likewise set a flag on a connection that is shared.
 //! - The blocking pops, `WAIT` and `WAITAOF` are `Leased`: everybody behind them on a shared connection would wait
 //!   too. `WAIT` and `WAITAOF` also speak of the writes of their own connection.
+//! - `CONFIG` is `Noted`: some of it (the slow log, the counters) is about what the proxy has, too.
 //! - `HIMPORT` (Redis 8.10) keeps its field sets on the connection, so it is `Leased` as a whole.
 //! - `SCRIPT DEBUG` switches its connection to the debugger: `Leased`.
 //! - `MIGRATE` stops the server until another one has answered, whose address the client gives, and takes keys away to where nobody
@@ -302,14 +303,14 @@ pub(super) const ROWS: &[Command] = &[
     cmd("commandlog|help", 2, LOADING | STALE, NONE, Pass),
     cmd("commandlog|len", 3, ADMIN | LOADING | STALE, NONE, Pass).spread(AllNodes, AggSum),
     cmd("commandlog|reset", 3, ADMIN | LOADING | STALE, NONE, Pass).spread(AllNodes, AllSucceeded),
-    cmd("config", -2, PLAIN, NONE, Pass),
-    cmd("config|get", -3, ADMIN | NOSCRIPT | LOADING | STALE, NONE, Pass),
-    cmd("config|help", 2, LOADING | STALE, NONE, Pass),
-    cmd("config|resetstat", 2, ADMIN | NOSCRIPT | LOADING | STALE, NONE, Pass)
+    cmd("config", -2, PLAIN, NONE, Noted),
+    cmd("config|get", -3, ADMIN | NOSCRIPT | LOADING | STALE, NONE, Noted),
+    cmd("config|help", 2, LOADING | STALE, NONE, Noted),
+    cmd("config|resetstat", 2, ADMIN | NOSCRIPT | LOADING | STALE, NONE, Noted)
         .spread(AllNodes, AllSucceeded),
-    cmd("config|rewrite", 2, ADMIN | NOSCRIPT | LOADING | STALE, NONE, Pass)
+    cmd("config|rewrite", 2, ADMIN | NOSCRIPT | LOADING | STALE, NONE, Noted)
         .spread(AllNodes, AllSucceeded),
-    cmd("config|set", -4, ADMIN | NOSCRIPT | LOADING | STALE, NONE, Pass)
+    cmd("config|set", -4, ADMIN | NOSCRIPT | LOADING | STALE, NONE, Noted)
         .spread(AllNodes, AllSucceeded),
     cmd("copy", -3, WRITE | DENYOOM, &[at(1, RO | ACCESS), at(2, OW | UPDATE)], Pass),
     cmd("dbsize", 1, READONLY | FAST, NONE, Pass).spread(AllShards, AggSum),

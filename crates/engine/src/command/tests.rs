@@ -52,6 +52,9 @@ fn constants_name_what_the_look_up_finds() {
 #[test]
 fn classes_that_are_not_pass() {
     assert_eq!(of_class(Class::Control), ["function|kill", "script|kill"]);
+    let config = ["", "|get", "|help", "|resetstat", "|rewrite", "|set"];
+    let config: Vec<_> = config.iter().map(|sub| alloc::format!("config{sub}")).collect();
+    assert_eq!(of_class(Class::Noted), config);
     assert_eq!(of_class(Class::Blocking), ["xread", "xreadgroup"]);
     assert_eq!(of_class(Class::Refused), ["cluster|syncslots", "debug", "migrate", "shutdown"]);
     // A blocking command on a shared connection would stop every client behind it.

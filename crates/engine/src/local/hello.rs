@@ -9,6 +9,7 @@
 
 use super::Call;
 use crate::engine::Engine;
+use crate::ids::ClientId;
 use crate::reject;
 use crate::request::Step;
 use crate::time::Time;
@@ -42,7 +43,10 @@ impl Engine {
         }
         let protocol = hello.protocol.unwrap_or(client.protocol);
         let (db, number) = (client.db, client.number);
-        if let Some(step) = self.unless_agreed(now, call, protocol, db) {
+        // In a transaction it was asked when the command was queued.
+        if call.inside.is_none()
+            && let Some(step) = self.unless_agreed(now, call, protocol, db)
+        {
             return step;
         }
         let mut reply = Vec::new();
@@ -52,6 +56,7 @@ impl Engine {
             reject::unknown_command(&mut reply, call.args[0], call.args[1..].iter().copied());
             return self.say(call, |out| out.extend_from_slice(&reply));
         }
+        let changes = self.clients.get(call.id).is_some_and(|client| client.protocol != protocol);
         if let Some(client) = self.clients.get_mut(call.id) {
             client.authenticated = true;
             if client.protocol != protocol {
@@ -64,7 +69,20 @@ impl Engine {
                 client.identity.name = name.to_vec();
             }
         }
-        self.say(call, |out| out.extend_from_slice(&reply))
+        let step = self.say(call, |out| out.extend_from_slice(&reply));
+        if changes {
+            self.tell_before_change(call.id);
+        }
+        step
+    }
+
+    /// The protocol that this HELLO leads to; `None`: to none, or it will be refused.
+    pub(crate) fn hello_leads_to(&self, id: ClientId, args: &[&[u8]]) -> Option<Protocol> {
+        let hello = parse(args).ok()?;
+        let authenticated = self.clients.get(id)?.authenticated;
+        let known =
+            hello.credentials.map_or(authenticated, |(user, password)| self.knows(user, password));
+        hello.protocol.filter(|_| known)
     }
 
     pub(crate) fn auth(&mut self, call: &Call<'_>) -> Step {

@@ -22,6 +22,7 @@ use crate::connect::Availability;
 use crate::engine::{Action, Engine};
 use crate::fleet::{Answer, Asked, ProcessFacts, Purpose, Question, ReplyTo};
 use crate::ids::ClientId;
+use crate::inside::Inside;
 use crate::pubsub::Kind;
 use crate::reject;
 use crate::request::Step;
@@ -41,6 +42,20 @@ pub(crate) struct Call<'a> {
     pub(crate) args: &'a [&'a [u8]],
     /// No reply is wanted.
     pub(crate) silent: bool,
+    /// Where the answer belongs if it is one of a transaction.
+    pub(crate) inside: Option<Inside>,
+}
+
+impl<'a> Call<'a> {
+    /// A command by itself.
+    pub(crate) fn new(
+        id: ClientId,
+        command: CommandId,
+        args: &'a [&'a [u8]],
+        silent: bool,
+    ) -> Self {
+        Self { id, command, args, silent, inside: None }
+    }
 }
 
 impl Engine {
@@ -54,7 +69,7 @@ impl Engine {
         silent: bool,
     ) -> Step {
         let Some(command) = known.id else { return Step::Done };
-        let call = Call { id, command, args, silent };
+        let call = Call::new(id, command, args, silent);
         // MONITOR takes words here that a server's does not.
         if !arity_fits(command, args.len()) && command != ids::MONITOR {
             self.stats.command(known.id).rejected += 1;
@@ -65,8 +80,10 @@ impl Engine {
             self.end_skip(id, silent);
             return Step::Done;
         }
+        let ticket = self.next_ticket;
         let step = self.answer_command(now, &call);
         if step == Step::Done {
+            self.note_local(now, id, args, ticket);
             self.stats.command(known.id).calls += 1;
             if command != ids::CLIENT {
                 self.end_skip(id, silent);
@@ -75,7 +92,7 @@ impl Engine {
         step
     }
 
-    fn answer_command(&mut self, now: Time, call: &Call<'_>) -> Step {
+    pub(crate) fn answer_command(&mut self, now: Time, call: &Call<'_>) -> Step {
         match call.command {
             ids::PING => self.ping(call),
             ids::ECHO => self.say(call, |out| encode::bulk(out, call.args[1])),
@@ -110,7 +127,14 @@ impl Engine {
 
     /// Writes a reply.
     pub(crate) fn say(&mut self, call: &Call<'_>, write: impl FnOnce(&mut Vec<u8>)) -> Step {
-        self.reply(call.id, call.silent, write);
+        match call.inside {
+            None => self.reply(call.id, call.silent, write),
+            Some(at) => {
+                let mut reply = Vec::new();
+                write(&mut reply);
+                self.answer_inside(call.id, at, &reply);
+            }
+        }
         Step::Done
     }
 
@@ -215,18 +239,19 @@ impl Engine {
     pub(crate) fn ask(&mut self, call: &Call<'_>, question: Question, purpose: Purpose) -> Step {
         self.stats.requests += 1;
         let Some(client) = self.clients.get_mut(call.id) else { return Step::Gone };
-        let seq = client.places.reserve(1);
+        let seq = if call.inside.is_none() { client.places.reserve(1) } else { 0 };
+        let (protocol, silent, inside) = (client.protocol, call.silent, call.inside);
         if !matches!(
             question,
             Question::List { .. } | Question::Report | Question::SlowLog(_) | Question::SlowLen
         ) {
             // The client's own next request comes after the pause has begun, or after it was killed.
-            client.hold = Hold::Drained;
+            self.hold_for_answers(call.id);
         }
         let ticket = self.next_ticket;
         self.next_ticket += 1;
-        let (protocol, silent) = (client.protocol, call.silent);
-        self.asked.push(Asked { ticket, client: call.id, seq, silent, protocol, purpose });
+        let (client, noted) = (call.id, None);
+        self.asked.push(Asked { ticket, client, seq, inside, silent, protocol, purpose, noted });
         self.actions.push_back(Action::Ask(ticket, question));
         Step::Done
     }
@@ -306,7 +331,13 @@ impl Engine {
                 encode::verbatim(&mut out, *b"txt", text.as_bytes(), protocol);
             }
         }
-        self.deliver(asked.client, asked.seq, 1, asked.silent, &out);
+        match asked.inside {
+            None => self.deliver(asked.client, asked.seq, 1, asked.silent, &out),
+            Some(at) => self.answer_inside_late(asked.client, at, &out),
+        }
+        if let Some(noted) = asked.noted {
+            self.enter_noted(noted);
+        }
     }
 }
 

@@ -11,7 +11,7 @@ pub mod hash;
 pub mod shard;
 pub mod slot;
 
-use crate::command::{self, Class, CommandId, Learned};
+use crate::command::{self, Class, CommandId, Learned, ids};
 
 /// A command as far as the tables know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,18 +72,18 @@ pub fn classify<'a>(
         id = sub;
     }
     let row = id.row();
-    let blocks = row.class == Class::Blocking && has_block_option(count, arg);
+    let blocks = row.class == Class::Blocking && has_block_option(count, &mut arg);
     Known {
         id: Some(id),
         way: way_of(row.class, blocks),
-        writes: row.writes(),
+        writes: row.writes() && !only_reads(id, (count > 1).then(|| arg(1))),
         before_auth: row.flags.has(command::Flags::NO_AUTH),
     }
 }
 
 fn way_of(class: Class, blocks: bool) -> Way {
     match class {
-        Class::Pass | Class::Counted => Way::Shared,
+        Class::Pass | Class::Counted | Class::Noted => Way::Shared,
         Class::Control => Way::Control,
         Class::Local => Way::Local,
         Class::Leased => Way::Leased,
@@ -93,8 +93,23 @@ fn way_of(class: Class, blocks: bool) -> Way {
     }
 }
 
+/// Whether this is a script that says of itself that it only reads: `#!lua flags=no-writes` (`evalExtractShebangFlags` in Redis'
+/// eval.c). Of one that is called by its digest, and of a function, only the server knows.
+pub(crate) fn only_reads(command: CommandId, body: Option<&[u8]>) -> bool {
+    let Some(line) = body.and_then(|body| body.split(|byte| *byte == b'\n').next()) else {
+        return false;
+    };
+    let mut words = line.split(u8::is_ascii_whitespace);
+    command == ids::EVAL
+        && words.next().is_some_and(|word| word.starts_with(b"#!"))
+        && words
+            .filter_map(|word| word.strip_prefix(b"flags="))
+            .flat_map(|flags| flags.split(|byte| *byte == b','))
+            .any(|flag| flag == b"no-writes")
+}
+
 /// Whether XREAD or XREADGROUP has a BLOCK option: it stands before STREAMS, behind which everything is a key or an id.
-fn has_block_option<'a>(count: usize, mut arg: impl FnMut(usize) -> &'a [u8]) -> bool {
+fn has_block_option<'a>(count: usize, arg: &mut impl FnMut(usize) -> &'a [u8]) -> bool {
     // XREADGROUP begins with GROUP group consumer, which may well be called "block".
     let mut index = if count > 3 && arg(1).eq_ignore_ascii_case(b"group") { 4 } else { 1 };
     while index < count {
@@ -134,6 +149,19 @@ mod tests {
         assert_eq!(way("DEBUG SLEEP 0"), Way::Refused);
         assert_eq!(way("POST / HTTP/1.1"), Way::Http);
         assert_eq!(way("Host: 127.0.0.1:6379"), Way::Http);
+    }
+
+    #[test]
+    fn a_script_may_say_that_it_only_reads() {
+        let writes = |args: &[&str]| classify(args.len(), |n| args[n].as_bytes(), None).writes;
+        assert!(!writes(&["EVAL", "#!lua flags=allow-stale,no-writes\nreturn 1", "0"]));
+        assert!(!writes(&["EVAL", "#!lua name=x flags=no-writes\n", "0"]));
+        for body in ["return 'no-writes'", "#!lua\nflags=no-writes", "#!lua", "", "flags=no-writes"]
+        {
+            assert!(writes(&["EVAL", body, "0"]), "{body}");
+        }
+        assert!(writes(&["EVALSHA", "#!lua flags=no-writes", "0"]));
+        assert!(!writes(&["EVAL_RO", "return 1", "0"]) && writes(&["EVAL"]));
     }
 
     #[test]

@@ -29,7 +29,8 @@ impl Engine {
             Err(text) => return self.refuse(call, &text),
         };
         let Some(client) = self.clients.get(call.id) else { return Step::Gone };
-        if client.places.open() > 0 {
+        // With EXEC its own place is open, and nothing behind that.
+        if client.places.open() > 0 && call.inside.is_none() {
             return Step::Hold(Hold::Drained);
         }
         let word = call.args[2];
@@ -52,9 +53,7 @@ impl Engine {
         }
         let question = Question::List { ids: Some(alloc::vec![wanted.redirect]), listens: None };
         let step = self.ask(call, question, Purpose::Track(Box::new(wanted)));
-        if let Some(client) = self.clients.get_mut(call.id) {
-            client.hold = Hold::Drained;
-        }
+        self.hold_for_answers(call.id);
         step
     }
 

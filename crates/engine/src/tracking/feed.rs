@@ -138,7 +138,17 @@ impl Engine {
                 lane: Lane::Broadcast,
                 conn: 0,
             };
-            if let Availability::Wait(upstream) = self.upstream_for(now, key, id) {
+            let available = self.upstream_for(now, key, id);
+            let owes = |id: &UpstreamId| {
+                self.upstreams.get(*id).is_some_and(|up| up.inflight.owes_tracking())
+            };
+            let waits_for = match available {
+                Availability::Wait(upstream) => Some(upstream),
+                // Its requests go another way, and would overtake the one to tell of what they change.
+                Availability::Ready(upstream) => Some(upstream).filter(owes),
+                Availability::Down(_) => None,
+            };
+            if let Some(upstream) = waits_for {
                 return Some(Step::Hold(Hold::Upstream(upstream)));
             }
         }

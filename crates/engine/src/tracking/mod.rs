@@ -100,8 +100,10 @@ pub struct Tracking {
     recent: VecDeque<Recent>,
     /// Keys that were read where nobody tracks, to be told of behind the reply at this place.
     again: Vec<(u32, Name)>,
-    /// Keys that were named in an open transaction.
+    /// Keys that are read in an open transaction.
     inside: Vec<Name>,
+    /// What changed while EXEC is under way: told behind its reply, as a server does that did it.
+    later: Vec<(u32, Changed)>,
 }
 
 /// One request of a client that caches.
@@ -131,6 +133,12 @@ impl Tracking {
         }
     }
 
+    /// EXEC at this place was answered, and these keys were read in it behind a CLIENT TRACKING.
+    pub(crate) fn end_of_transaction(&mut self, seq: u32, keys: Vec<Vec<u8>>) {
+        self.caching = false;
+        self.again.extend(keys.into_iter().map(|key| (seq, Name::from(key))));
+    }
+
     /// Whether a change of this key is its own doing, which it does not want to hear of. Told once for each write.
     fn did_itself(&mut self, key: &[u8]) -> bool {
         if !self.no_loop {
@@ -158,6 +166,17 @@ fn is_before(seq: u32, head: u32) -> bool {
 }
 
 impl Client {
+    /// The place of an EXEC that is not answered; nothing stands behind it.
+    fn exec_under_way(&self) -> Option<u32> {
+        let ends = self.lease.as_ref().is_some_and(|lease| lease.is_ending());
+        (ends && self.places.open() > 0).then(|| self.places.next().wrapping_sub(1))
+    }
+
+    /// Whether it may ask with PING whether it has heard of everything: then that must come the way of the changes.
+    pub(crate) fn asks_with_ping(&self) -> bool {
+        self.tracking.is_some() && self.protocol == Protocol::Resp3
+    }
+
     /// Over which lane its requests go that would go over this one: what it reads must be tracked where it is read.
     #[inline]
     pub(crate) fn lane(&self, lane: Lane) -> Lane {
@@ -182,7 +201,7 @@ impl Engine {
         let caches = tracking.caches_next() && !tracking.broadcast;
         if queueing {
             // What it reads comes with EXEC.
-            return tracking.inside.extend(keys);
+            return tracking.inside.extend(keys.into_iter().filter(|_| reads));
         }
         tracking.caching = false;
         if wish.row == Some(ids::EXEC) {
@@ -282,14 +301,15 @@ impl Engine {
             }
             let tracking = self.clients.get_mut(id).and_then(|client| client.tracking.as_mut());
             let Some(tracking) = tracking.filter(|tracking| tracking.broadcast) else { continue };
-            let mut own = Vec::new();
-            for key in keys {
-                let wanted = tracking.prefixes.iter().any(|prefix| key.starts_with(prefix));
-                if wanted && !tracking.did_itself(key) {
-                    own.push(key.clone());
-                }
-            }
-            if !own.is_empty() {
+            // One message for each prefix (`trackingBroadcastInvalidationMessages` in Redis' tracking.c).
+            let of_prefix = |prefix: Name| -> Vec<Name> {
+                keys.iter().filter(|key| key.starts_with(&prefix)).cloned().collect()
+            };
+            let mut told: Vec<Vec<Name>> =
+                tracking.prefixes.iter().cloned().map(of_prefix).collect();
+            told.iter_mut().for_each(|own| own.retain(|key| !tracking.did_itself(key)));
+            told.retain(|own| !own.is_empty());
+            for own in told {
                 self.tell_changed(id, &Changed::Keys(own));
             }
         }
@@ -312,26 +332,52 @@ impl Engine {
         let Some(client) = self.clients.get_mut(id) else { return };
         let head = client.places.head();
         let Some(tracking) = client.tracking.as_mut() else { return };
+        if tracking.broadcast {
+            // What it read before it changed to this mode (`trackingInvalidateKey` in Redis' tracking.c).
+            return;
+        }
         match tracking.reads_now(head, key) {
             // The reply may be older than the change, or newer: it is told again behind it.
             Some(seq) => tracking.again.push((seq, key.clone())),
-            None => {
-                if let Some(readers) = self.caches.keys.get_mut(key)
-                    && readers.clients.remove(&id)
-                {
-                    self.caches.bytes -= size_of::<ClientId>();
-                    if readers.clients.is_empty() {
-                        self.caches.bytes -= key.len() + KEY_BYTES;
-                        self.caches.keys.remove(key);
-                    }
-                }
-            }
+            None => self.drop_reader(id, key),
         }
         let Some(client) = self.clients.get_mut(id) else { return };
         if client.tracking.as_mut().is_some_and(|tracking| tracking.did_itself(key)) {
             return;
         }
         self.tell_changed(id, &Changed::Keys(alloc::vec![key.clone()]));
+    }
+
+    /// The client has this key no more.
+    fn drop_reader(&mut self, id: ClientId, key: &Name) {
+        if let Some(readers) = self.caches.keys.get_mut(key)
+            && readers.clients.remove(&id)
+        {
+            self.caches.bytes -= size_of::<ClientId>();
+            if readers.clients.is_empty() {
+                self.caches.bytes -= key.len() + KEY_BYTES;
+                self.caches.keys.remove(key);
+            }
+        }
+    }
+
+    /// The keys that the client may have.
+    fn keys_of_reader(&self, id: ClientId) -> Vec<Name> {
+        let reads = |readers: &Readers| readers.clients.contains(&id);
+        self.caches.keys.iter().filter(|(_, own)| reads(own)).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// The client hears of changes over other connections from here on, which tell nothing of what it read before: it is told now.
+    pub(crate) fn tell_before_change(&mut self, id: ClientId) {
+        let tracking = self.clients.get(id).and_then(|client| client.tracking.as_ref());
+        if tracking.is_none_or(|tracking| tracking.broadcast) {
+            return;
+        }
+        let keys = self.keys_of_reader(id);
+        keys.iter().for_each(|key| self.drop_reader(id, key));
+        if !keys.is_empty() {
+            self.tell_changed(id, &Changed::Keys(keys));
+        }
     }
 
     /// Everybody who heard of changes over this connection is to drop all: it was lost, or the server dropped all.
@@ -346,7 +392,13 @@ impl Engine {
             let again: Vec<(u32, Name)> = open
                 .flat_map(|recent| recent.keys.iter().map(|key| (recent.seq, key.clone())))
                 .collect();
+            let on_the_way: BTreeSet<Name> = again.iter().map(|(_, key)| key.clone()).collect();
             tracking.again.extend(again);
+            for key in self.keys_of_reader(id) {
+                if !on_the_way.contains(&key) {
+                    self.drop_reader(id, &key);
+                }
+            }
             self.tell_changed(id, &Changed::All);
         }
     }
@@ -364,6 +416,13 @@ impl Engine {
         {
             tracking.recent.pop_front();
         }
+        let later = tracking.later.extract_if(.., |(seq, _)| is_before(*seq, head));
+        let later: Vec<(u32, Changed)> = later.collect();
+        for (_, changed) in later {
+            self.tell_changed(id, &changed);
+        }
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(tracking) = client.tracking.as_mut() else { return };
         if tracking.again.iter().all(|(seq, _)| !is_before(*seq, head)) {
             return;
         }
@@ -381,7 +440,12 @@ impl Engine {
         let Some(tracking) = client.tracking.as_ref() else { return };
         let target = tracking.redirect;
         if target == 0 {
-            return self.push_changed(id, changed);
+            let waits = client.exec_under_way().filter(|_| !tracking.broadcast);
+            let Some(seq) = waits else { return self.push_changed(id, changed) };
+            if let Some(tracking) = self.clients.get_mut(id).and_then(|c| c.tracking.as_mut()) {
+                tracking.later.push((seq, changed.clone()));
+            }
+            return;
         }
         if self.push_changed_to(target, changed) {
             return;
@@ -424,7 +488,6 @@ impl Engine {
                 }
             }
             match changed {
-                Changed::All if protocol == Protocol::Resp2 => encode::null_array(out, protocol),
                 Changed::All => encode::null(out, protocol),
                 Changed::Keys(keys) => {
                     encode::array(out, keys.len());

@@ -192,6 +192,11 @@ impl Inflight {
         self.runs.iter().any(asks)
     }
 
+    /// Whether the server has not yet said that it tracks what it was asked to.
+    pub fn owes_tracking(&self) -> bool {
+        self.runs.iter().any(|run| run.owner == Owner::Own(OwnCommand::Track))
+    }
+
     /// Who gets the next reply.
     #[inline]
     pub fn front(&self) -> Option<&Run> {

@@ -349,3 +349,47 @@ fn trackinginfo_is_a_map_with_a_set_in_resp3() {
         "%3\r\n$5\r\nflags\r\n~1\r\n$3\r\noff\r\n$8\r\nredirect\r\n:-1\r\n$8\r\nprefixes\r\n*0\r\n",
     );
 }
+
+#[test]
+fn a_pause_of_writes_holds_exec_back_if_it_would_write() {
+    let mut story = Story::new();
+    for (name, line) in [("r", "GET k"), ("w", "SET k 1")] {
+        story.client(name).says(["MULTI", line]);
+    }
+    story.conn(1).gets(["MULTI", "GET k"]).answers(["+OK", "+QUEUED"]);
+    story.conn(2).gets(["MULTI", "SET k 1"]).answers(["+OK", "+QUEUED"]);
+    story.client("a").says("CLIENT PAUSE 1000 WRITE").gets("+OK");
+    story.client("r").says("EXEC").gets(["+OK", "+QUEUED"]);
+    story.client("w").says("EXEC").gets(["+OK", "+QUEUED"]);
+    story.conn(1).gets("EXEC").answers("*1\r\n:1\r\n");
+    story.client("r").gets("*1\r\n:1\r\n");
+    story.conn(2).gets_nothing();
+    story.client("a").says("INFO clients");
+    assert!(story.client("a").takes_text().contains("blocked_clients:1"));
+    story.client("a").says("CLIENT UNPAUSE").gets("+OK");
+    story.conn(2).gets("EXEC").answers("*1\r\n+OK\r\n");
+    story.client("w").gets("*1\r\n+OK\r\n");
+}
+
+#[test]
+fn a_pause_of_writes_lets_scripts_pass_that_only_read_and_what_is_wrong_anyway() {
+    let mut story = Story::new();
+    story.client("a").says("CLIENT PAUSE 1000 WRITE").gets("+OK");
+    let reads = resp_request(&["EVAL", "#!lua flags=no-writes\nreturn 1", "0"]);
+    story.client("a").sends(&reads).says("SET k");
+    assert_eq!(
+        story.server().takes_one().as_deref(),
+        Some("EVAL #!lua flags=no-writes\nreturn 1 0")
+    );
+    story.server().gets("SET k").answers([":1", "-ERR wrong number of arguments"]);
+    story.client("a").gets([":1", "-ERR wrong number of arguments"]);
+    story.client("a").says("EVAL return1 0");
+    story.server().gets_nothing();
+}
+
+fn resp_request(args: &[&str]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let args: Vec<&[u8]> = args.iter().map(|arg| arg.as_bytes()).collect();
+    resp::encode::request(&mut out, &args);
+    out
+}

@@ -124,3 +124,16 @@ fn clients_that_a_pause_holds_are_counted_as_blocked() {
     story.client("a").says("CLIENT UNPAUSE").gets("+OK");
     assert!(info(&mut story, "INFO clients").contains("\r\nblocked_clients:0\r\n"));
 }
+
+#[test]
+fn config_resetstat_sets_the_proxys_counters_to_zero_too() {
+    let mut story = Story::new();
+    story.client("a").says(["GET k", "CONFIG RESETSTAT"]);
+    story.server().gets(["GET k", "CONFIG RESETSTAT"]).answers(["nil", "+OK"]);
+    story.client("a").gets(["nil", "+OK"]).says("GET k");
+    story.server().gets("GET k").answers("nil");
+    story.client("a").gets("nil");
+    let text = info(&mut story, "INFO commandstats stats");
+    assert!(text.contains("cmdstat_get:calls=1,"), "{text}");
+    assert!(text.contains("total_connections_received:0\r\n"), "{text}");
+}

@@ -23,6 +23,7 @@ mod facade;
 mod greeting;
 mod hello_auth;
 mod info;
+mod inside;
 mod large_replies;
 mod large_requests;
 mod leaving;

@@ -179,3 +179,16 @@ fn a_worker_that_does_not_confirm_is_told_no_more() {
     }
     one.client("m").is_closed();
 }
+
+#[test]
+fn what_no_server_knows_is_not_shown() {
+    let settings = Settings { unix_ahead_us: 1_600_000_000_000_000, ..Settings::default() };
+    let mut story = Story::with(settings);
+    let known = "*1\r\n*6\r\n$7\r\nmod.get\r\n:-2\r\n*1\r\n+readonly\r\n:1\r\n:1\r\n:1\r\n";
+    story.server_says_to("COMMAND", known);
+    story.client("a").says("GET k");
+    story.server().gets("GET k").answers("nil");
+    story.client("m").says("MONITOR").gets("+OK");
+    story.client("a").says(["syntax error", "mod.get k"]);
+    story.client("m").gets("+1600000001.000000 [0 10.0.0.1:5001] \"mod.get\" \"k\"");
+}

@@ -55,7 +55,7 @@ fn requests_that_were_answered_together_are_one_entry() {
 
 #[test]
 fn the_oldest_go_first() {
-    let mut story = story(0, 2);
+    let mut story = story(1_000, 2);
     for key in ["a", "b", "c"] {
         story.client("a").says(&format!("GET {key}"));
         story.after_ms(1).server().answers("nil");
@@ -74,6 +74,16 @@ fn a_wait_that_was_asked_for_is_not_slow() {
     story.client("a").says("BLPOP l 0");
     story.after_ms(60_000).server().answers("*-1\r\n");
     story.client("a").gets("*-1\r\n").says("SLOWLOG LEN").gets(":0");
+}
+
+#[test]
+fn with_a_threshold_of_zero_a_wait_stands_there_too() {
+    let mut story = story(0, 128);
+    story.client("a").says("BLPOP l 0");
+    story.after_ms(60_000).server().answers("*-1\r\n");
+    story.client("a").gets("*-1\r\n").says("SLOWLOG GET");
+    let wait = entry(60_000, 0, &["BLPOP", "l", "0"], "10.0.0.1:5001", "");
+    story.client("a").gets(format!("*1\r\n{wait}").as_str());
 }
 
 #[test]
@@ -143,4 +153,48 @@ fn wrong_words_get_the_servers_errors() {
     story.client("a").says("SLOWLOG HELP");
     let text = story.client("a").takes_text();
     assert!(text.starts_with('*') && text.ends_with("+    Print this help.\r\n"), "{text}");
+}
+
+#[test]
+fn config_set_of_the_servers_holds_here_too() {
+    let mut story = story(10_000_000, 128);
+    let set = "CONFIG SET slowlog-log-slower-than 0 slowlog-max-len 2";
+    story.client("a").says(set);
+    story.server().gets(set).answers("+OK");
+    story.client("a").gets("+OK").says(["PING", "GET k"]);
+    story.after_ms(1).server().gets("GET k").answers("nil");
+    story.client("a").gets(["+PONG", "nil"]);
+    let newest = entry(1, 1_000, &["GET", "k"], "10.0.0.1:5001", "");
+    story.client("b").says("SLOWLOG GET 1").gets(format!("*1\r\n{newest}").as_str());
+    // The log is asked before the question stands in it.
+    story.client("b").says("SLOWLOG RESET").gets("+OK").says("SLOWLOG GET");
+    let reset = entry(1, 0, &["SLOWLOG", "RESET"], "10.0.0.1:5002", "");
+    let reset = reset.replacen(":1001000", ":1001002", 1);
+    story.client("b").gets(format!("*1\r\n{reset}").as_str());
+    story.client("b").says("SLOWLOG LEN").gets(":2");
+    let off = "CONFIG SET slowlog-log-slower-than -1";
+    story.client("a").says([off, "SLOWLOG RESET"]);
+    story.server().gets(off).answers("+OK");
+    story.client("a").gets(["+OK", "+OK"]).says("GET k");
+    story.after_ms(5_000).server().gets("GET k").answers("nil");
+    story.client("a").gets("nil").says("SLOWLOG LEN").gets(":0");
+    // What the servers refuse by its form changes nothing.
+    let wrong = "CONFIG SET slowlog-log-slower-than soon";
+    story.client("a").says(wrong);
+    story.server().gets(wrong).answers("-ERR no");
+    story.client("a").gets("-ERR no").says(["GET k"]);
+    story.after_ms(5_000).server().gets("GET k").answers("nil");
+    story.client("a").gets("nil").says("SLOWLOG LEN").gets(":0");
+}
+
+#[test]
+fn the_other_workers_hear_of_it() {
+    let settings = |worker| Settings { worker, workers: 2, ..Settings::default() };
+    let (mut one, mut other) = (Story::with(settings(0)), Story::with(settings(1)));
+    one.client("a").says("CONFIG SET slowlog-log-slower-than 0");
+    one.server().gets("CONFIG SET slowlog-log-slower-than 0").answers("+OK");
+    for (_, news) in one.tells() {
+        other.hears(news);
+    }
+    other.client("b").says("ECHO x").gets("\"x\"").says("SLOWLOG LEN").gets(":1");
 }

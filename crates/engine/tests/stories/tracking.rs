@@ -154,7 +154,8 @@ fn a_client_with_prefixes_hears_of_keys_that_it_never_read() {
     caches(&mut story, "a", "BCAST PREFIX user: PREFIX item:");
     story.conn(2).gets("CLIENT TRACKING ON BCAST PREFIX item: PREFIX user:").answers("+OK");
     story.conn(2).answers(&*changed("user:1 item:2"));
-    story.client("a").gets(&*changed("user:1 item:2"));
+    // As at a server: a message for each prefix.
+    story.client("a").gets([&*changed("item:2"), &*changed("user:1")]);
     // Others ask for more, and each hears of its own.
     caches(&mut story, "b", "BCAST PREFIX order:");
     story.conn(2).gets("CLIENT TRACKING ON BCAST PREFIX order:").answers("+OK");
@@ -296,4 +297,109 @@ fn a_key_whose_slot_goes_to_another_node_is_told() {
     story.node_conn("n2", 1).gets("GET b4").answers(&*moved("b4", "n1"));
     story.after_ms(50);
     story.client("b").gets(&*changed("b4"));
+}
+
+#[test]
+fn what_was_read_before_the_change_to_bcast_is_not_told() {
+    let mut story = Story::new();
+    caches(&mut story, "a", "");
+    caches(&mut story, "b", "");
+    opens(&mut story, "a", "k");
+    reads(&mut story, "b", "k");
+    story.client("a").says(["CLIENT TRACKING OFF", "CLIENT TRACKING ON BCAST PREFIX p"]);
+    story.client("a").gets(["+OK", "+OK"]);
+    story.conn(2).answers(&*changed("k"));
+    story.client("b").gets(&*changed("k"));
+    story.client("a").gets_nothing();
+}
+
+#[test]
+fn with_redirect_each_prefix_has_a_message_of_its_own() {
+    let mut story = Story::new();
+    let confirmed = "*3\r\n$9\r\nsubscribe\r\n$20\r\n__redis__:invalidate\r\n:1\r\n";
+    story.client("to").says("SUBSCRIBE __redis__:invalidate");
+    story.conn(1).gets("subscribe __redis__:invalidate").answers(confirmed);
+    story.client("to").gets(confirmed);
+    let line = "CLIENT TRACKING ON BCAST REDIRECT 1 PREFIX a: PREFIX b:";
+    story.client("a").says(line).gets("+OK");
+    story.conn(2).gets("CLIENT TRACKING ON BCAST PREFIX a: PREFIX b:").answers("+OK");
+    story.conn(2).answers(&*changed("a:1 b:1 a:2 c:1"));
+    let message = |keys: &str| {
+        let told = changed(keys);
+        let (_, list) = told.split_once("invalidate\r\n").unwrap();
+        format!("*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n{list}")
+    };
+    story.client("to").gets([&*message("a:1 a:2"), &*message("b:1")]);
+}
+
+#[test]
+fn what_changes_while_exec_is_under_way_is_told_behind_its_reply() {
+    let mut story = Story::new();
+    caches(&mut story, "a", "");
+    opens(&mut story, "a", "k");
+    story.client("a").says(["MULTI", "INCR k", "EXEC"]);
+    story.conn(3).gets(["MULTI", "INCR k", "EXEC"]).answers(["+OK", "+QUEUED"]);
+    story.client("a").gets(["+OK", "+QUEUED"]);
+    story.conn(2).answers(&*changed("k"));
+    story.client("a").gets_nothing();
+    story.conn(3).answers("*1\r\n:2\r\n");
+    story.client("a").gets(["*1\r\n:2\r\n", &*changed("k")]);
+}
+
+#[test]
+fn a_ping_comes_back_behind_what_changed_before_it() {
+    let mut story = Story::new();
+    caches(&mut story, "a", "");
+    opens(&mut story, "a", "k");
+    story.client("a").says("PING").gets_nothing();
+    story.conn(2).gets("PING").answers([&*changed("k"), "+PONG"]);
+    story.client("a").gets([&*changed("k"), "+PONG"]);
+}
+
+#[test]
+fn what_was_read_in_another_protocol_is_told_with_hello() {
+    let mut story = Story::new();
+    caches(&mut story, "a", "");
+    opens(&mut story, "a", "k");
+    story.client("a").says("HELLO 2").takes();
+    story.client("a").says("HELLO 3").takes();
+    reads(&mut story, "a", "k");
+    // It was dropped with the change, and is known again by the read alone.
+    story.conn(2).answers(&*changed("k"));
+    story.client("a").gets(&*changed("k"));
+    story.client("ear").says("CLIENT ID");
+    let id = story.client("ear").takes_text();
+    story.client("ear").says("HELLO 3").takes();
+    let line = format!("CLIENT TRACKING ON REDIRECT {}", id.trim_start_matches(':').trim_end());
+    story.client("a").says(&*line).gets("+OK");
+    reads(&mut story, "a", "k");
+    story.client("a").says("HELLO 2").takes();
+    story.client("ear").gets(&*changed("k"));
+}
+
+#[test]
+fn after_a_flush_nothing_is_told_of_keys_from_before() {
+    let mut story = Story::new();
+    caches(&mut story, "a", "");
+    opens(&mut story, "a", "k");
+    story.conn(2).answers(ALL);
+    story.client("a").gets(ALL);
+    story.conn(2).answers(&*changed("k"));
+    story.client("a").gets_nothing();
+}
+
+// Redis' own suite: a key that was changed right behind CLIENT TRACKING was not told of.
+#[test]
+fn what_is_changed_right_behind_client_tracking_does_not_overtake_it() {
+    let mut story = Story::new();
+    let confirmed = "*3\r\n$9\r\nsubscribe\r\n$20\r\n__redis__:invalidate\r\n:1\r\n";
+    story.client("to").says("SUBSCRIBE __redis__:invalidate");
+    story.conn(1).gets("subscribe __redis__:invalidate").answers(confirmed);
+    story.client("to").gets(confirmed);
+    story.client("a").says("CLIENT TRACKING ON BCAST REDIRECT 1 PREFIX k").gets("+OK");
+    story.client("a").says("SET k 1");
+    assert_eq!(story.connects_made(), 2, "it waits");
+    story.conn(2).gets("CLIENT TRACKING ON BCAST PREFIX k").answers("+OK");
+    story.conn(3).gets("SET k 1").answers("+OK");
+    story.client("a").gets("+OK");
 }

@@ -90,12 +90,13 @@ fn reset_behind_a_transaction_in_one_packet_waits_for_its_replies() {
 }
 
 #[test]
-fn what_the_proxy_answers_is_refused_inside() {
+fn what_cannot_be_inside_is_refused() {
     let mut story = Story::new();
     story.client("a").says([
         "MULTI",
-        "CLIENT ID",
+        "CLIENT REPLY OFF",
         "DEBUG SLEEP 0",
+        "SHUTDOWN",
         "SUBSCRIBE c",
         "INCR k",
         "EXEC",
@@ -105,6 +106,7 @@ fn what_the_proxy_answers_is_refused_inside() {
         "+OK",
         "-ERR respool: 'client' is not possible in a transaction, the proxy answers it and not the server",
         "-ERR respool: 'debug' is not given on to the server by the proxy: it would stop the server for all",
+        "-ERR Command not allowed inside a transaction",
         "-ERR respool: 'subscribe' is not possible in a transaction, the proxy answers it and not the server",
         QUEUED,
         ABORT,

@@ -89,6 +89,13 @@ fn transactions_answer_as_the_server_does() {
         &["MULTI", "SELECT 3", "DISCARD", "SET a 0", "SELECT 3", "GET a"],
         &["SELECT 4", "WATCH a", "SET a 1", "MULTI", "SELECT 3", "EXEC", "GET a"],
         &["MULTI", "SAVE", "SET a 1", "EXEC", "GET a"],
+        &["MULTI", "SHUTDOWN", "SET a 1", "EXEC", "GET a"],
+        &["MULTI", "CLIENT SETNAME n", "SET a 1", "CLIENT GETNAME", "EXEC", "CLIENT GETNAME"],
+        &["MULTI", "CLIENT NOPE", "CLIENT ID x", "AUTH", "EXEC"],
+        &["MULTI", "CLIENT SETNAME n", "DISCARD", "CLIENT GETNAME"],
+        &["MULTI", "HSET h f v", "HELLO 3", "HGETALL h", "HELLO 2", "HGETALL h", "DISCARD"],
+        &["MULTI", "HELLO 9", "AUTH nobody x", "CLIENT TRACKINGINFO", "EXEC"],
+        &["MULTI", "CLIENT UNPAUSE", "CLIENT KILL ID 99999", "CLIENT NO-EVICT on", "EXEC"],
     ] {
         alike(&stack, lines);
     }

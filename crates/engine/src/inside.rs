@@ -1,0 +1,289 @@
+//! Commands of the proxy's own between MULTI and EXEC: `CLIENT`, `HELLO`, `AUTH` and what else it answers for a connection.
+//!
+//! A server queues them and does them with EXEC, in their places. So a stand-in goes to the server for each, which says QUEUED and keeps the
+//! place in the answer; when that comes, the proxy does its commands and puts what they answer there.
+//!
+//! ```text
+//!   MULTI   SET k 1   CLIENT ID   GET k   EXEC            the client
+//!   MULTI   SET k 1   PING        GET k   EXEC            the server
+//!           *3  +OK   +PONG       "1"                     its answer
+//!           *3  +OK   :7          "1"                     what the client gets
+//! ```
+//! The stand-in is PING, and for a HELLO that changes the protocol HELLO itself, as the server's answers behind it must be in that one. An
+//! answer that is to be put together is not cut through: it waits, within the client's hard bound, until it is whole.
+//!
+//! Not here: what the commands do (`local`); the transaction itself (`transaction`).
+//!
+//! Invariant: nothing of these commands is done unless EXEC was, and an [`Assembly`] has an open place of its client.
+
+use crate::client::{Client, Hold};
+use crate::command::{self, CommandId, Flags, ids};
+use crate::engine::Engine;
+use crate::ids::ClientId;
+use crate::limits::UNSENT_BYTES_MAX;
+use crate::local::{Call, arity_fits, slowlog};
+use crate::reject;
+use crate::request::Step;
+use crate::scatter::Wish;
+use crate::time::Time;
+use crate::transaction::Refusal;
+use alloc::vec::Vec;
+use resp::{Args, ReplyScanner, Scan, encode, number};
+
+/// Where the answer to a command belongs that is done with EXEC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Inside {
+    /// The place of EXEC.
+    seq: u32,
+    /// Which element of its answer.
+    index: usize,
+}
+
+/// The proxy's own commands of one transaction.
+#[derive(Debug, Default)]
+pub(crate) struct Own {
+    /// Each with its index among the queued ones.
+    commands: Vec<(usize, Vec<u8>)>,
+    bytes: usize,
+    /// What is read behind a CLIENT TRACKING of this transaction.
+    keys: Vec<Vec<u8>>,
+    /// CLIENT TRACKING is among them.
+    tracks: bool,
+}
+
+impl Own {
+    /// Whether the answer to this client's EXEC must be whole before it is given on.
+    pub(crate) fn completes_exec(client: Option<&Client>) -> bool {
+        let lease = client.and_then(|client| client.lease.as_ref());
+        lease.is_some_and(|lease| !lease.own.commands.is_empty())
+    }
+}
+
+/// An answer to EXEC that is being put together.
+#[derive(Debug)]
+pub(crate) struct Assembly {
+    client: ClientId,
+    seq: u32,
+    silent: bool,
+    /// `None`: its command is not answered yet.
+    elements: Vec<Option<Vec<u8>>>,
+}
+
+/// What becomes of a command in a transaction.
+pub(crate) enum Standing {
+    /// It is the server's.
+    Servers,
+    /// This goes to the server in its place.
+    StandIn(Vec<u8>),
+}
+
+impl Engine {
+    /// Looks at a command that is to be queued: what of it goes to the server.
+    pub(crate) fn stand_in(&mut self, now: Time, wish: &Wish<'_>) -> Result<Standing, Step> {
+        let Some(row) = wish.row else { return Ok(Standing::Servers) };
+        let answers = matches!(
+            row,
+            ids::CLIENT | ids::HELLO | ids::AUTH | ids::READONLY | ids::READWRITE | ids::ASKING
+        ) || row == ids::SLOWLOG && !slowlog::is_of_servers(wish.row, wish.args);
+        if !answers {
+            return Ok(Standing::Servers);
+        }
+        let command = match (row.row().is_container(), wish.args.get(1)) {
+            (true, Some(word)) => match command::lookup_sub(row, word) {
+                // What it says of replies would tear the answer to EXEC apart.
+                Some(ids::CLIENT_REPLY) => return Ok(Standing::Servers),
+                Some(sub) => sub,
+                None => return Err(self.refuse_inside(wish, Refusal::UnknownSub(row.name()))),
+            },
+            _ => row,
+        };
+        if !arity_fits(command, wish.args.len()) {
+            return Err(self.refuse_inside(wish, Refusal::Arity(command.name())));
+        }
+        if self.own_bytes(wish.id) + wish.frame.len() > UNSENT_BYTES_MAX {
+            return Err(self.refuse_inside(wish, Refusal::Text(reject::OWN_INSIDE_MAX)));
+        }
+        let mut frame = Vec::new();
+        match self.protocol_inside(now, wish)? {
+            Some(version) => encode::request(&mut frame, &[b"HELLO", version]),
+            None => encode::request(&mut frame, &[b"PING"]),
+        }
+        Ok(Standing::StandIn(frame))
+    }
+
+    /// The version that a HELLO leads to, once the server has agreed to it.
+    fn protocol_inside<'a>(
+        &mut self,
+        now: Time,
+        wish: &Wish<'a>,
+    ) -> Result<Option<&'a [u8]>, Step> {
+        if wish.row != Some(ids::HELLO) {
+            return Ok(None);
+        }
+        let Some(protocol) = self.hello_leads_to(wish.id, wish.args) else { return Ok(None) };
+        let Some(client) = self.clients.get(wish.id) else { return Err(Step::Gone) };
+        let (db, same) = (client.db, client.protocol == protocol);
+        let call = Call::new(wish.id, ids::HELLO, wish.args, wish.silent);
+        if !same && let Some(step) = self.unless_agreed(now, &call, protocol, db) {
+            if step == Step::Done {
+                self.mark_refused(wish.id);
+            }
+            return Err(step);
+        }
+        if let Some(lease) = self.clients.get_mut(wish.id).and_then(|c| c.lease.as_mut()) {
+            // Its connection speaks another protocol afterwards.
+            lease.unclean = true;
+        }
+        Ok(wish.args.get(1).copied())
+    }
+
+    /// A command was queued that is the `index`-th: by a stand-in if it is the proxy's own.
+    pub(crate) fn queued_inside(&mut self, wish: &Wish<'_>, index: usize, stands_in: bool) {
+        let keys = crate::scatter::keys_of(wish.args, self.learned.as_ref());
+        let keys: Vec<Vec<u8>> = keys.iter().map(|(_, key)| key.to_vec()).collect();
+        let Some(own) = self.own_of(wish.id) else { return };
+        if stands_in {
+            own.tracks |= wish.row == Some(ids::CLIENT)
+                && command::lookup_sub(ids::CLIENT, wish.args[1]) == Some(ids::CLIENT_TRACKING);
+            own.bytes += wish.frame.len();
+            own.commands.push((index, wish.frame.to_vec()));
+        } else if own.tracks {
+            own.keys.extend(keys);
+        }
+    }
+
+    fn own_of(&mut self, id: ClientId) -> Option<&mut Own> {
+        Some(&mut self.clients.get_mut(id)?.lease.as_mut()?.own)
+    }
+
+    fn own_bytes(&self, id: ClientId) -> usize {
+        let lease = self.clients.get(id).and_then(|client| client.lease.as_ref());
+        lease.map_or(0, |lease| lease.own.bytes)
+    }
+
+    /// The whole answer to an EXEC came: the proxy's own commands are done now, if the others were.
+    pub(crate) fn complete_exec(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        seq: u32,
+        silent: bool,
+        reply: &[u8],
+    ) {
+        let own = self.own_of(id).map(core::mem::take).unwrap_or_default();
+        let Some(mut elements) = elements_of(reply) else {
+            return self.deliver(id, seq, 1, silent, reply);
+        };
+        let mut due = Vec::new();
+        for (index, frame) in own.commands {
+            let Some(element) = elements.get_mut(index) else { continue };
+            // The server did not take the protocol after all.
+            if element.as_ref().is_some_and(|reply| !reply.starts_with(b"-")) {
+                *element = None;
+                due.push((index, frame));
+            }
+        }
+        self.assemblies.push(Assembly { client: id, seq, silent, elements });
+        for (index, frame) in due {
+            self.do_inside(now, id, Inside { seq, index }, &frame);
+        }
+        let tracking = self.clients.get_mut(id).and_then(|client| client.tracking.as_mut());
+        if let Some(tracking) = tracking {
+            tracking.end_of_transaction(seq, own.keys);
+        }
+        self.finish_assembly(id, seq);
+    }
+
+    fn do_inside(&mut self, now: Time, id: ClientId, at: Inside, frame: &[u8]) {
+        let args: Vec<&[u8]> = Args::new(frame).collect();
+        let Some(command) = args.first().and_then(|name| command::lookup(name)) else { return };
+        let call = Call { inside: Some(at), ..Call::new(id, command, &args, false) };
+        self.stats.command(Some(command)).calls += 1;
+        if self.answer_command(now, &call) != Step::Done {
+            // What it would have to wait for cannot be awaited any more.
+            self.refuse(&call, reject::NOT_NOW_INSIDE);
+        }
+    }
+
+    /// The answer to one of the proxy's commands.
+    pub(crate) fn answer_inside(&mut self, id: ClientId, at: Inside, reply: &[u8]) {
+        if let Some(assembly) = self.assembly(id, at.seq)
+            && let Some(element) = assembly.elements.get_mut(at.index)
+        {
+            *element = Some(reply.to_vec());
+        }
+    }
+
+    fn assembly(&mut self, id: ClientId, seq: u32) -> Option<&mut Assembly> {
+        self.assemblies.iter_mut().find(|one| one.client == id && one.seq == seq)
+    }
+
+    /// One more was answered, later than the others.
+    pub(crate) fn answer_inside_late(&mut self, id: ClientId, at: Inside, reply: &[u8]) {
+        self.answer_inside(id, at, reply);
+        self.finish_assembly(id, at.seq);
+    }
+
+    /// Gives the answer to EXEC on if all of it is there.
+    fn finish_assembly(&mut self, id: ClientId, seq: u32) {
+        let is_whole = |one: &Assembly| {
+            one.client == id && one.seq == seq && one.elements.iter().all(Option::is_some)
+        };
+        let Some(at) = self.assemblies.iter().position(is_whole) else { return };
+        let assembly = self.assemblies.swap_remove(at);
+        let mut reply = Vec::new();
+        encode::array(&mut reply, assembly.elements.len());
+        assembly.elements.iter().flatten().for_each(|element| reply.extend_from_slice(element));
+        self.deliver(id, seq, 1, assembly.silent, &reply);
+    }
+
+    /// Holds a client that asked all workers for something, until they have answered.
+    pub(crate) fn hold_for_answers(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.get_mut(id)
+            && client.hold == Hold::No
+        {
+            client.hold = Hold::Drained;
+        }
+    }
+}
+
+/// The elements of an array; `None`: it is none.
+fn elements_of(reply: &[u8]) -> Option<Vec<Option<Vec<u8>>>> {
+    let end = reply.iter().position(|byte| *byte == b'\r')?;
+    let count = number::parse_i64(reply.get(..end)?.strip_prefix(b"*")?)?;
+    let mut rest = reply.get(end + 2..)?;
+    let mut elements = Vec::with_capacity(usize::try_from(count).ok()?.min(rest.len()));
+    let mut scanner = ReplyScanner::default();
+    for _ in 0..count {
+        let Ok(Scan::Complete { consumed, .. }) = scanner.scan(rest) else { return None };
+        let (element, after) = rest.split_at(consumed);
+        elements.push(Some(element.to_vec()));
+        rest = after;
+    }
+    Some(elements)
+}
+
+/// Whether a command that is queued here writes: EXEC waits then while writes are paused.
+pub(crate) fn writes(row: Option<CommandId>, args: &[&[u8]]) -> bool {
+    row.is_none_or(|row| {
+        let flags = row.row().flags;
+        flags.intersects(Flags::WRITE.with(Flags::MAY_REPLICATE))
+            && !crate::route::only_reads(row, args.get(1).copied())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_elements_of_an_answer_are_its_bytes() {
+        let elements = elements_of(b"*3\r\n+OK\r\n*2\r\n:1\r\n$1\r\na\r\n$-1\r\n").unwrap();
+        let elements: Vec<Vec<u8>> = elements.into_iter().flatten().collect();
+        assert_eq!(elements, [&b"+OK\r\n"[..], b"*2\r\n:1\r\n$1\r\na\r\n", b"$-1\r\n"]);
+        assert_eq!(elements_of(b"*0\r\n"), Some(Vec::new()));
+        for none in [&b"*-1\r\n"[..], b"_\r\n", b"-EXECABORT no\r\n"] {
+            assert_eq!(elements_of(none), None);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! CONFIG of the servers, as far as it is about what the proxy has a share in: its own slow log and its own counters.
+//!
+//! `CONFIG SET slowlog-log-slower-than`, `CONFIG SET slowlog-max-len` and `CONFIG RESETSTAT` go on to the servers as ever. Whoever sends them to
+//! a proxy looks at the result through it, so they also hold here, for all workers, until the process ends or the next one comes.
+//!
+//! Not here: the configuration of the proxy (`settings`), which knows no change while it runs.
+//!
+//! Invariant: what a server refuses by its form (a value that is no number) changes nothing here.
+
+use crate::command::{Class, ids, lookup_sub};
+use crate::engine::Engine;
+use crate::limits::SLOWLOG_ENTRIES_MAX;
+use crate::news::What;
+use crate::route::Known;
+use crate::stats::Stats;
+use resp::number;
+
+/// What is to be other from now on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Change {
+    /// The counters begin again.
+    reset: bool,
+    /// From here on a request is slow; the end of time: none is.
+    slower_than_us: Option<u64>,
+    /// Entries of the slow log.
+    max_len: Option<usize>,
+}
+
+impl Engine {
+    /// A request was given on: it may be a CONFIG that concerns the proxy.
+    pub(crate) fn overhear(&mut self, known: &Known, args: &[&[u8]]) {
+        if known.id.is_none_or(|id| id.row().class != Class::Noted) {
+            return;
+        }
+        if let Some(change) = change_of(args) {
+            self.take_over(change);
+            self.tell_others(0, What::Config(change));
+        }
+    }
+
+    /// Somebody changed what the proxy has a share in.
+    pub(crate) fn take_over(&mut self, change: Change) {
+        if change.reset {
+            self.stats = Stats::default();
+        }
+        let mut options = self.settings.slowlog;
+        options.slower_than_us = change.slower_than_us.unwrap_or(options.slower_than_us);
+        options.max_len = change.max_len.unwrap_or(options.max_len);
+        if options != self.settings.slowlog {
+            self.settings.slowlog = options;
+            self.slowlog.change(&options);
+        }
+    }
+}
+
+fn change_of(args: &[&[u8]]) -> Option<Change> {
+    let mut change = Change::default();
+    match lookup_sub(ids::CONFIG, args.get(1)?)? {
+        ids::CONFIG_RESETSTAT if args.len() == 2 => change.reset = true,
+        ids::CONFIG_SET => {
+            for pair in args.get(2..)?.chunks(2) {
+                let [name, value] = pair else { return None };
+                let number = || number::parse_i64(value);
+                match &*name.to_ascii_lowercase() {
+                    // -1: nothing is slow.
+                    b"slowlog-log-slower-than" => {
+                        let us = number().filter(|us| *us >= -1)?;
+                        change.slower_than_us = Some(u64::try_from(us).unwrap_or(u64::MAX));
+                    }
+                    b"slowlog-max-len" => {
+                        let len = usize::try_from(number()?).ok()?;
+                        change.max_len = Some(len.min(SLOWLOG_ENTRIES_MAX));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        _ => return None,
+    }
+    (change != Change::default()).then_some(change)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    fn change(line: &str) -> Option<Change> {
+        let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        change_of(&args)
+    }
+
+    #[test]
+    fn only_what_the_proxy_has_a_share_in_changes_it() {
+        let reset = Change { reset: true, ..Change::default() };
+        assert_eq!(change("config ResetStat"), Some(reset));
+        let both = change("CONFIG SET maxmemory 1 slowlog-max-len 7 SLOWLOG-LOG-SLOWER-THAN 0");
+        let slow = Change { slower_than_us: Some(0), max_len: Some(7), ..Change::default() };
+        assert_eq!(both, Some(slow));
+        let off = Change { slower_than_us: Some(u64::MAX), ..Change::default() };
+        assert_eq!(change("CONFIG SET slowlog-log-slower-than -1"), Some(off));
+        for none in [
+            "CONFIG",
+            "CONFIG RESETSTAT x",
+            "CONFIG GET slowlog-max-len",
+            "CONFIG SET maxmemory 1",
+            "CONFIG SET slowlog-max-len",
+            "CONFIG SET slowlog-max-len -1",
+            "CONFIG SET slowlog-max-len 5 slowlog-log-slower-than soon",
+            "CONFIG SET slowlog-log-slower-than -2",
+        ] {
+            assert_eq!(change(none), None, "{none}");
+        }
+        let many = change("CONFIG SET slowlog-max-len 9000000000").and_then(|all| all.max_len);
+        assert_eq!(many, Some(SLOWLOG_ENTRIES_MAX));
+    }
+}
