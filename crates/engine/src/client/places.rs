@@ -16,7 +16,7 @@
 //! Not here: who will answer a place (`upstream::inflight` on the other side).
 //!
 //! Invariant: `ready` is sorted by place, its entries do not overlap, and none begins at `head` between two calls. Their bytes lie in
-//! `store`, of which at most half (or [`DEAD_BYTES_MAX`]) is done with.
+//! `store`, of which at most half, or some kilobytes, is done with.
 
 use crate::pool::BufferPool;
 use alloc::collections::VecDeque;
