@@ -24,6 +24,9 @@ const LOG_TAIL_BYTES: usize = 8 * 1024;
 /// Linux architecture.
 const TICKS_PER_SECOND: u64 = 100;
 
+/// How long a process may take to stop.
+const STOPPED: Duration = Duration::from_secs(10);
+
 /// A running child process.
 #[derive(Debug)]
 pub struct Process {
@@ -58,10 +61,25 @@ impl Process {
         }
     }
 
-    /// Stops the process without its knowledge (SIGSTOP). Its sockets stay open, so it looks hung
-    /// to its peers.
+    /// Stops the process without its knowledge (SIGSTOP), and waits until all its threads stand still:
+    /// on a busy machine that is some time after the signal. Its sockets stay open, so it looks hung to
+    /// its peers.
     pub fn pause(&self) {
         self.signal(Signal::STOP);
+        wait::until_true("the process to stop", STOPPED, || self.stands_still());
+    }
+
+    /// Whether no thread of it can run: each is stopped, or the process has ended.
+    fn stands_still(&self) -> bool {
+        let Ok(tasks) = fs::read_dir(format!("/proc/{}/task", self.child.id())) else {
+            return true;
+        };
+        tasks.flatten().all(|task| {
+            let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            // The name before it may hold anything, a parenthesis too.
+            let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+            matches!(state, None | Some('T' | 'Z' | 'X'))
+        })
     }
 
     /// Lets a paused process go on (SIGCONT).
@@ -190,9 +208,7 @@ mod tests {
         assert!(process.exited().is_none());
 
         process.pause();
-        wait::until_true("the stop", Duration::from_secs(10), || {
-            process.proc_file("stat").contains(") T ")
-        });
+        assert!(process.proc_file("stat").contains(") T "), "it stands still at once");
         process.resume();
         process.signal(Signal::TERM);
         let status = process.wait_exit(Duration::from_secs(10)).expect("TERM ends sleep");
