@@ -478,7 +478,7 @@ impl Engine {
             }
             Availability::Down(error) => {
                 self.want_topology_of(node);
-                parked.named = None;
+                self.forget_named(parked, node);
                 if matches!(parked.target, Target::Place(_)) && now < parked.until {
                     return Some(later);
                 }
@@ -488,6 +488,20 @@ impl Engine {
                 None
             }
         }
+    }
+
+    /// The node that was named for this request is down: it goes by the table from now on, and so does what its client has parked behind it for that
+    /// node. By the old way that would overtake it when the node is there again.
+    fn forget_named(&mut self, parked: &mut Parked, node: NodeId) {
+        parked.named = None;
+        let client = self.client_of(parked.owner);
+        let mut behind = core::mem::take(&mut self.parked);
+        for other in behind.iter_mut().filter(|other| other.named == Some(node)) {
+            if self.client_of(other.owner) == client {
+                other.named = None;
+            }
+        }
+        self.parked = behind;
     }
 
     fn leave_parked_lease(&mut self, parked: &Parked) {
