@@ -349,7 +349,8 @@ impl Engine {
             let selected = lease.db_after.filter(|_| lease.done);
             let unclean = lease.unclean || selected.is_some_and(|db| db != client.db);
             client.lease = None;
-            client.db = selected.unwrap_or(client.db);
+            let (protocol, db) = (client.protocol, selected.unwrap_or(client.db));
+            self.take_way(id, protocol, db);
             self.give_back(now, upstream_id, unclean);
         } else if let Some(upstream) = self.upstreams.get_mut(upstream_id) {
             // What is watched stays, but nobody waits any more.

@@ -80,6 +80,25 @@ impl Proxy {
         }
     }
 
+    /// What goes to servers, in its order, when all of this comes in one turn.
+    fn sends_in_one_turn<'a>(
+        &mut self,
+        lines: impl Iterator<Item = (&'a ClientId, &'a Vec<u8>)>,
+    ) -> Vec<u8> {
+        for (client, line) in lines {
+            self.engine.handle_client_bytes(self.now, *client, line);
+        }
+        self.engine.handle_timeout(self.now);
+        let mut sent = Vec::new();
+        while let Some(id) = self.engine.poll_dirty_upstream() {
+            while let Some(buf) = self.engine.begin_upstream_send(id) {
+                sent.extend_from_slice(&buf);
+                self.engine.handle_upstream_sent(self.now, id, buf);
+            }
+        }
+        sent
+    }
+
     /// A request and its reply, each in a turn of its own.
     fn turns(&mut self, client: ClientId, bytes: &[u8], reply: &[u8]) {
         let upstream = self.upstreams[0];
@@ -143,22 +162,26 @@ fn who_begins_to_wait_is_sent_first_and_in_the_order_of_coming() {
     for lease in [1, 2] {
         proxy.answers(proxy.upstreams[lease], b"*-1\r\n");
     }
-    // All of it in one turn.
     let lines = ["SET key 1", "BLPOP one 0", "BLPOP two 0", "RPUSH one x"].map(request);
-    for (client, line) in clients.iter().zip(&lines) {
-        proxy.engine.handle_client_bytes(proxy.now, *client, line);
-    }
-    proxy.engine.handle_timeout(proxy.now);
-    let mut sent = Vec::new();
-    while let Some(id) = proxy.engine.poll_dirty_upstream() {
-        while let Some(buf) = proxy.engine.begin_upstream_send(id) {
-            sent.extend_from_slice(&buf);
-            proxy.engine.handle_upstream_sent(proxy.now, id, buf);
-        }
-    }
+    let sent = proxy.sends_in_one_turn(clients.iter().zip(&lines));
     let order = [1, 2, 0, 3].map(|line: usize| lines[line].clone()).concat();
     assert_eq!(sent.escape_ascii().to_string(), order.escape_ascii().to_string());
     assert_eq!(proxy.upstreams.len(), 3, "over the connections that were idle");
+}
+
+// Redis' own suite: what was published right behind another client's UNSUBSCRIBE counted that client.
+#[test]
+fn who_leaves_a_channel_is_sent_before_what_is_published_then() {
+    let mut proxy = Proxy::new();
+    let (speaks, listens) = (proxy.client(), proxy.client());
+    proxy.says(speaks, &request("GET key"));
+    proxy.answers(proxy.upstreams[0], b"$-1\r\n");
+    proxy.says(listens, &request("SUBSCRIBE news"));
+    proxy.answers(proxy.upstreams[1], b"*3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n");
+    let lines = ["UNSUBSCRIBE news", "PUBLISH news hello"].map(request);
+    let sent = proxy.sends_in_one_turn([listens, speaks].iter().zip(&lines));
+    let order = [request("unsubscribe news"), lines[1].clone()].concat();
+    assert_eq!(sent.escape_ascii().to_string(), order.escape_ascii().to_string());
 }
 
 #[test]

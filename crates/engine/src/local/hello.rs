@@ -56,24 +56,18 @@ impl Engine {
             reject::unknown_command(&mut reply, call.args[0], call.args[1..].iter().copied());
             return self.say(call, |out| out.extend_from_slice(&reply));
         }
-        let changes = self.clients.get(call.id).is_some_and(|client| client.protocol != protocol);
         if let Some(client) = self.clients.get_mut(call.id) {
             client.authenticated = true;
             if client.protocol != protocol {
                 // Its requests take other connections from here on.
                 client.route_epoch = self.route_epoch.wrapping_sub(1);
-                self.caches.stale |= client.tracking.is_some();
             }
-            client.protocol = protocol;
             if let Some(name) = hello.name {
                 client.identity.name = name.to_vec();
             }
         }
-        let step = self.say(call, |out| out.extend_from_slice(&reply));
-        if changes {
-            self.tell_before_change(call.id);
-        }
-        step
+        self.take_way(call.id, protocol, db);
+        self.say(call, |out| out.extend_from_slice(&reply))
     }
 
     /// The protocol that this HELLO leads to; `None`: to none, or it will be refused.

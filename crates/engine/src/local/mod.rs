@@ -205,10 +205,7 @@ impl Engine {
         {
             return step;
         }
-        if let Some(client) = self.clients.get_mut(call.id) {
-            client.db = db;
-            self.caches.stale |= client.tracking.is_some();
-        }
+        self.take_way(call.id, protocol, db);
         self.ok(call)
     }
 

@@ -112,6 +112,8 @@ impl Engine {
             client.listening.get_or_insert_default().leaving = Some(leaving);
             self.subscriptions.waits.push_back((until, id));
         }
+        // At once, so that what another client publishes behind it does not go out before.
+        self.say_ends(now);
         Step::Done
     }
 

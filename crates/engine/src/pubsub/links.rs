@@ -191,7 +191,7 @@ impl Engine {
     }
 
     /// Says to servers what ended. Who ended it may not have known the time, by which the answer will count as overdue.
-    fn say_ends(&mut self, now: Time) {
+    pub(super) fn say_ends(&mut self, now: Time) {
         for (id, asked) in core::mem::take(&mut self.subscriptions.ends) {
             match self.upstreams.get(id).is_some_and(|upstream| upstream.is_ready()) {
                 true => self.say_listening(now, id, asked),

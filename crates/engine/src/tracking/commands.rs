@@ -33,6 +33,9 @@ impl Engine {
         if client.places.open() > 0 && call.inside.is_none() {
             return Step::Hold(Hold::Drained);
         }
+        if client.tracking.as_ref().is_some_and(|tracking| tracking.beginning) {
+            return self.tracking_began(now, call);
+        }
         let word = call.args[2];
         if word.eq_ignore_ascii_case(b"off") {
             self.end_tracking(call.id);
@@ -46,7 +49,7 @@ impl Engine {
         }
         if wanted.redirect == 0 || self.is_here(wanted.redirect) {
             self.begin_tracking(Some(now), call.id, wanted);
-            return self.ok(call);
+            return self.tracking_began(now, call);
         }
         if self.settings.workers < 2 {
             return self.refuse(call, reject::REDIRECT_NOBODY);
@@ -55,6 +58,21 @@ impl Engine {
         let step = self.ask(call, question, Purpose::Track(Box::new(wanted)));
         self.hold_for_answers(call.id);
         step
+    }
+
+    /// It is answered as soon as the servers tell of changes: what another client changes after the answer, this one hears of.
+    fn tracking_began(&mut self, now: Time, call: &Call<'_>) -> Step {
+        let by_reads = |own: &Tracking| !own.broadcast;
+        let tracking = self.clients.get(call.id).and_then(|client| client.tracking.as_deref());
+        let waits = match call.inside.is_some() || tracking.is_none_or(by_reads) {
+            true => None,
+            false => self.wait_for_feed(now, call.id),
+        };
+        let tracking = self.clients.get_mut(call.id).and_then(|client| client.tracking.as_mut());
+        if let Some(tracking) = tracking {
+            tracking.beginning = waits.is_some();
+        }
+        waits.unwrap_or_else(|| self.ok(call))
     }
 
     fn is_here(&self, number: u64) -> bool {
@@ -121,6 +139,7 @@ impl Engine {
             wanted.prefixes.extend(before.prefixes.iter().cloned());
             wanted.recent = before.recent;
             wanted.again = before.again;
+            wanted.earlier = before.earlier;
         }
         let broadcast =
             wanted.broadcast || (client.protocol == Protocol::Resp2 && wanted.redirect != 0);
@@ -196,6 +215,7 @@ impl Engine {
             (own.opt_out, b"optout"),
             (own.opt_out && own.caching, b"caching-no"),
             (own.no_loop, b"noloop"),
+            (own.broken, b"broken_redirect"),
         ];
         let flags = flags.into_iter().filter(|(is_set, _)| *is_set);
         let flags: Vec<&[u8]> = flags.map(|(_, flag)| flag).collect();

@@ -57,8 +57,9 @@ impl Engine {
         let mut dbs = BTreeSet::new();
         for id in &self.caches.broadcast {
             let Some(client) = self.clients.get(*id) else { continue };
-            let resp3 = client.protocol == Protocol::Resp3;
-            dbs.insert(if resp3 { client.db } else { self.settings.node.db });
+            let earlier = client.tracking.iter().flat_map(|tracking| tracking.earlier.iter());
+            let ears = earlier.copied().chain(client.ear());
+            dbs.extend(ears.filter(|(lane, _)| *lane == Lane::Broadcast).map(|(_, db)| db));
         }
         for node in self.router.primaries() {
             for db in &dbs {
@@ -130,14 +131,19 @@ impl Engine {
         if client.protocol != Protocol::Resp2 || !redirected {
             return None;
         }
+        // It may have come to this protocol in the same packet.
+        self.follow_feed(now);
+        self.wait_for_feed(now, id)
+    }
+
+    /// What a client waits for until every change is told to it from here on.
+    pub(super) fn wait_for_feed(&mut self, now: Time, id: ClientId) -> Option<Step> {
+        let (lane, db) = self.clients.get(id)?.ear()?;
+        if lane != Lane::Broadcast {
+            return None;
+        }
         for node in self.router.primaries() {
-            let key = UpstreamKey {
-                node,
-                resp3: true,
-                db: self.settings.node.db,
-                lane: Lane::Broadcast,
-                conn: 0,
-            };
+            let key = UpstreamKey { node, resp3: true, db, lane, conn: 0 };
             let available = self.upstream_for(now, key, id);
             let owes = |id: &UpstreamId| {
                 self.upstreams.get(*id).is_some_and(|up| up.inflight.owes_tracking())

@@ -104,7 +104,16 @@ pub struct Tracking {
     inside: Vec<Name>,
     /// What changed while EXEC is under way: told behind its reply, as a server does that did it.
     later: Vec<(u32, Changed)>,
+    /// The ways it heard by before it took another protocol or database: what it read then is still told by them.
+    earlier: BTreeSet<Ear>,
+    /// CLIENT TRACKING is not answered yet: the connections are not ready.
+    beginning: bool,
+    /// The client that it is redirected to was gone when it was to be told.
+    broken: bool,
 }
+
+/// Connections that tell a client of changes: their lane and database, at every server.
+type Ear = (Lane, u32);
 
 /// One request of a client that caches.
 #[derive(Clone, Debug)]
@@ -170,6 +179,15 @@ impl Client {
     fn exec_under_way(&self) -> Option<u32> {
         let ends = self.lease.as_ref().is_some_and(|lease| lease.is_ending());
         (ends && self.places.open() > 0).then(|| self.places.next().wrapping_sub(1))
+    }
+
+    /// What tells it of the changes of what it reads now. `None`: it does not want to know, or cannot be told (RESP2 without REDIRECT).
+    fn ear(&self) -> Option<Ear> {
+        let tracking = self.tracking.as_ref()?;
+        match self.protocol {
+            Protocol::Resp3 => Some((self.lane(Lane::Shared), self.db)),
+            Protocol::Resp2 => (tracking.redirect != 0).then_some((Lane::Broadcast, self.db)),
+        }
     }
 
     /// Whether it may ask with PING whether it has heard of everything: then that must come the way of the changes.
@@ -318,13 +336,9 @@ impl Engine {
     /// Whether what this connection tells is for this client: each hears of changes over one connection to each node.
     fn hears(&self, id: ClientId, from: UpstreamKey) -> bool {
         let Some(client) = self.clients.get(id) else { return false };
-        if client.tracking.is_none() {
-            return false;
-        }
-        match client.protocol {
-            Protocol::Resp3 => client.lane(Lane::Shared) == from.lane && client.db == from.db,
-            Protocol::Resp2 => from.lane == Lane::Broadcast && self.settings.node.db == from.db,
-        }
+        let ear = (from.lane, from.db);
+        client.ear() == Some(ear)
+            || client.tracking.as_ref().is_some_and(|tracking| tracking.earlier.contains(&ear))
     }
 
     /// One client may have this key, which changed.
@@ -367,16 +381,22 @@ impl Engine {
         self.caches.keys.iter().filter(|(_, own)| reads(own)).map(|(key, _)| key.clone()).collect()
     }
 
-    /// The client hears of changes over other connections from here on, which tell nothing of what it read before: it is told now.
-    pub(crate) fn tell_before_change(&mut self, id: ClientId) {
-        let tracking = self.clients.get(id).and_then(|client| client.tracking.as_ref());
-        if tracking.is_none_or(|tracking| tracking.broadcast) {
-            return;
+    /// A client takes this protocol and database. What it read before is still told when it changes, as at a server.
+    pub(crate) fn take_way(&mut self, id: ClientId, protocol: Protocol, db: u32) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let before = client.ear();
+        (client.protocol, client.db) = (protocol, db);
+        let after = client.ear();
+        let Some(tracking) = client.tracking.as_mut().filter(|_| before != after) else { return };
+        self.caches.stale = true;
+        if after.is_some_and(|(lane, _)| lane == Lane::Broadcast) {
+            self.caches.broadcast.insert(id);
         }
-        let keys = self.keys_of_reader(id);
-        keys.iter().for_each(|key| self.drop_reader(id, key));
-        if !keys.is_empty() {
-            self.tell_changed(id, &Changed::Keys(keys));
+        if !tracking.broadcast {
+            tracking.earlier.extend(before);
+        } else if before.is_some() && after.is_some() {
+            // Between the one and the other connection a change could be missed.
+            self.tell_changed(id, &Changed::All);
         }
     }
 
@@ -451,8 +471,12 @@ impl Engine {
             return;
         }
         if self.settings.workers > 1 {
-            self.tell_others(0, What::Changed { client: target, changed: changed.clone() });
-        } else if client_is_resp3(self, id) {
+            return self.tell_others(0, What::Changed { client: target, changed: changed.clone() });
+        }
+        if let Some(tracking) = self.clients.get_mut(id).and_then(|c| c.tracking.as_mut()) {
+            tracking.broken = true;
+        }
+        if client_is_resp3(self, id) {
             self.push(id, |out| {
                 encode::push(out, 2);
                 encode::bulk(out, b"tracking-redir-broken");

@@ -151,25 +151,30 @@ fn with_noloop_its_own_changes_are_not_told() {
 #[test]
 fn a_client_with_prefixes_hears_of_keys_that_it_never_read() {
     let mut story = Story::new();
-    caches(&mut story, "a", "BCAST PREFIX user: PREFIX item:");
+    story.client("a").says("HELLO 3").takes();
+    story.client("a").says("CLIENT TRACKING ON BCAST PREFIX user: PREFIX item:").gets_nothing();
     story.conn(2).gets("CLIENT TRACKING ON BCAST PREFIX item: PREFIX user:").answers("+OK");
+    story.client("a").gets("+OK");
     story.conn(2).answers(&*changed("user:1 item:2"));
     // As at a server: a message for each prefix.
     story.client("a").gets([&*changed("item:2"), &*changed("user:1")]);
     // Others ask for more, and each hears of its own.
-    caches(&mut story, "b", "BCAST PREFIX order:");
+    story.client("b").says("HELLO 3").takes();
+    story.client("b").says("CLIENT TRACKING ON BCAST PREFIX order:").gets_nothing();
     story.conn(2).gets("CLIENT TRACKING ON BCAST PREFIX order:").answers("+OK");
+    story.client("b").gets("+OK");
     story.conn(2).answers(&*changed("user:1 order:2"));
     story.client("a").gets(&*changed("user:1"));
     story.client("b").gets(&*changed("order:2"));
     // A prefix of theirs takes their place at the server, and what changed in that moment is not known.
     story.client("c").says("HELLO 3").takes();
-    story.client("c").says("CLIENT TRACKING ON BCAST PREFIX u").gets([ALL, "+OK"]);
+    story.client("c").says("CLIENT TRACKING ON BCAST PREFIX u").gets(ALL);
     story.conn(2).gets([
         "CLIENT TRACKING OFF",
         "CLIENT TRACKING ON BCAST PREFIX item: PREFIX order: PREFIX u",
     ]);
     story.conn(2).answers(["+OK", "+OK"]);
+    story.client("c").gets("+OK");
     for client in ["a", "b"] {
         story.client(client).gets(ALL);
     }
@@ -307,6 +312,7 @@ fn what_was_read_before_the_change_to_bcast_is_not_told() {
     opens(&mut story, "a", "k");
     reads(&mut story, "b", "k");
     story.client("a").says(["CLIENT TRACKING OFF", "CLIENT TRACKING ON BCAST PREFIX p"]);
+    story.conn(3).gets("CLIENT TRACKING ON BCAST PREFIX p").answers("+OK");
     story.client("a").gets(["+OK", "+OK"]);
     story.conn(2).answers(&*changed("k"));
     story.client("b").gets(&*changed("k"));
@@ -321,8 +327,9 @@ fn with_redirect_each_prefix_has_a_message_of_its_own() {
     story.conn(1).gets("subscribe __redis__:invalidate").answers(confirmed);
     story.client("to").gets(confirmed);
     let line = "CLIENT TRACKING ON BCAST REDIRECT 1 PREFIX a: PREFIX b:";
-    story.client("a").says(line).gets("+OK");
+    story.client("a").says(line).gets_nothing();
     story.conn(2).gets("CLIENT TRACKING ON BCAST PREFIX a: PREFIX b:").answers("+OK");
+    story.client("a").gets("+OK");
     story.conn(2).answers(&*changed("a:1 b:1 a:2 c:1"));
     let message = |keys: &str| {
         let told = changed(keys);
@@ -356,15 +363,14 @@ fn a_ping_comes_back_behind_what_changed_before_it() {
     story.client("a").gets([&*changed("k"), "+PONG"]);
 }
 
+// Redis' own suite: with HELLO a client was told of all that it had read, and not when it changed.
 #[test]
-fn what_was_read_in_another_protocol_is_told_with_hello() {
+fn what_was_read_in_another_protocol_is_told_when_it_changes() {
     let mut story = Story::new();
     caches(&mut story, "a", "");
     opens(&mut story, "a", "k");
     story.client("a").says("HELLO 2").takes();
     story.client("a").says("HELLO 3").takes();
-    reads(&mut story, "a", "k");
-    // It was dropped with the change, and is known again by the read alone.
     story.conn(2).answers(&*changed("k"));
     story.client("a").gets(&*changed("k"));
     story.client("ear").says("CLIENT ID");
@@ -374,7 +380,47 @@ fn what_was_read_in_another_protocol_is_told_with_hello() {
     story.client("a").says(&*line).gets("+OK");
     reads(&mut story, "a", "k");
     story.client("a").says("HELLO 2").takes();
+    story.client("ear").gets_nothing();
+    // In RESP2 it hears of every key over a connection of its own; what it read before is told by the one that it was read over.
+    story.client("a").says("GET late");
+    story.conn(4).gets("CLIENT TRACKING ON BCAST PREFIX ").answers("+OK");
+    story.conn(3).gets("GET late").answers("\"v\"");
+    story.client("a").gets("\"v\"");
+    story.conn(2).answers(&*changed("k"));
     story.client("ear").gets(&*changed("k"));
+    story.conn(4).answers(&*changed("k"));
+    story.client("ear").gets_nothing();
+    // And the other way round.
+    story.client("a").says("HELLO 3").takes();
+    story.conn(4).answers(&*changed("late"));
+    story.client("ear").gets(&*changed("late"));
+}
+
+// After SELECT it heard of nothing that it had read before.
+#[test]
+fn what_was_read_in_another_database_is_told_when_it_changes() {
+    let mut story = Story::new();
+    caches(&mut story, "a", "");
+    opens(&mut story, "a", "k");
+    story.client("a").says("SELECT 1").gets("+OK");
+    story.conn(2).answers(&*changed("k"));
+    story.client("a").gets(&*changed("k"));
+}
+
+#[test]
+fn a_redirect_to_nobody_is_shown() {
+    let mut story = Story::new();
+    story.client("ear").says("CLIENT ID");
+    let id = story.client("ear").takes_text();
+    let id = id.trim_start_matches(':').trim_end();
+    caches(&mut story, "a", &format!("REDIRECT {id}"));
+    opens(&mut story, "a", "k");
+    story.client("ear").dies();
+    story.conn(2).answers(&*changed("k"));
+    story.client("a").gets(&*format!(">2\r\n$21\r\ntracking-redir-broken\r\n:{id}\r\n"));
+    story.client("a").says("CLIENT TRACKINGINFO");
+    let told = story.client("a").takes_text();
+    assert!(told.contains("~2\r\n$2\r\non\r\n$15\r\nbroken_redirect\r\n"), "{told}");
 }
 
 #[test]
@@ -396,10 +442,42 @@ fn what_is_changed_right_behind_client_tracking_does_not_overtake_it() {
     story.client("to").says("SUBSCRIBE __redis__:invalidate");
     story.conn(1).gets("subscribe __redis__:invalidate").answers(confirmed);
     story.client("to").gets(confirmed);
-    story.client("a").says("CLIENT TRACKING ON BCAST REDIRECT 1 PREFIX k").gets("+OK");
-    story.client("a").says("SET k 1");
+    story.client("a").says(["CLIENT TRACKING ON BCAST REDIRECT 1 PREFIX k", "SET k 1"]);
     assert_eq!(story.connects_made(), 2, "it waits");
     story.conn(2).gets("CLIENT TRACKING ON BCAST PREFIX k").answers("+OK");
     story.conn(3).gets("SET k 1").answers("+OK");
+    story.client("a").gets(["+OK", "+OK"]);
+}
+
+// Redis' own suite: what another client changed right behind the answer was told to nobody.
+#[test]
+fn client_tracking_is_answered_when_the_server_tells_of_changes() {
+    let mut story = Story::new();
+    story.client("a").says("HELLO 3").takes();
+    story.client("a").says("CLIENT TRACKING ON BCAST NOLOOP").gets_nothing();
+    story.conn(2).gets("CLIENT TRACKING ON BCAST PREFIX ").gets_nothing();
+    story.client("a").gets_nothing();
+    story.conn(2).answers("+OK");
     story.client("a").gets("+OK");
+}
+
+// Redis' own suite: in another database than the first, HELLO in BCAST mode told to drop everything.
+#[test]
+fn in_bcast_mode_another_protocol_changes_nothing_of_what_is_told() {
+    let mut story = Story::new();
+    story.client("ear").says("CLIENT ID");
+    let id = story.client("ear").takes_text();
+    let id = id.trim_start_matches(':').trim_end();
+    story.client("ear").says("HELLO 3").takes();
+    story.client("a").says("SELECT 1").gets("+OK");
+    story.client("a").says(&*format!("CLIENT TRACKING ON BCAST REDIRECT {id}")).gets_nothing();
+    let feed = story.connects_made();
+    story.conn(feed).gets("CLIENT TRACKING ON BCAST PREFIX ").answers("+OK");
+    story.client("a").gets("+OK");
+    for hello in ["HELLO 3", "HELLO 2"] {
+        story.client("a").says(hello).takes();
+        story.client("ear").gets_nothing();
+        story.conn(feed).answers(&*changed("k"));
+        story.client("ear").gets(&*changed("k"));
+    }
 }
