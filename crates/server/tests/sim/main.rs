@@ -188,6 +188,16 @@ fn copies_answer_reads_in_trouble() {
     run_kind(Kind::TroubledReplicas, 15);
 }
 
+/// Of these seeds one has a network that breaks the pusher's connection when all is well, one a door that is full for it.
+#[test]
+fn whoever_waits_is_served_when_the_pusher_goes() {
+    for seed in [290, 410] {
+        let outcome = run(seed, Planted::Nothing)
+            .unwrap_or_else(|why| panic!("{why}\n{}", how_to_replay(seed)));
+        assert!(outcome.successors > 0, "seed {seed} does not come to what it is for");
+    }
+}
+
 #[test]
 fn the_same_seed_is_the_same_run() {
     for seed in [5, 8, 1_000_000, 1_000_002, 1_000_004, 1_000_006, 1_000_007] {

@@ -5,7 +5,8 @@
 //! ```
 //! Elements are numbered, each is pushed once. Judged: nobody gets what was not pushed, nor what somebody else got; what was acknowledged was
 //! pushed once, what was not at most once; and as many elements were popped as were got, but for one at most for each BLPOP of which nobody
-//! told the outcome. When all is well again whoever waits is served.
+//! told the outcome. When all is well again whoever waits is served: connections of the storm keep its faults and a tight worker closes whom it
+//! likes, so a pusher that goes then has a successor, and where the door is full one of those who wait makes room for it.
 //!
 //! Not here: what other clients say (`script`).
 //!
@@ -28,6 +29,8 @@ use crate::site::Site;
 const QUEUES: usize = 2;
 /// Elements that are pushed at the end, at the most, until all who wait are served.
 const LAST_ELEMENTS_MAX: u64 = 300;
+/// So long a pusher that found the door full waits for the place of one that left.
+const ROOM_US: u64 = 100_000;
 
 fn name(queue: usize) -> Vec<u8> {
     format!("q:{queue}").into_bytes()
@@ -53,6 +56,8 @@ struct Pusher {
     needs_password: bool,
     /// What is to be answered: AUTH (`None`), or the push of this element.
     asked: Option<Option<(usize, u64)>>,
+    /// It found the door full.
+    turned_away: bool,
     left: u64,
     gap_us: u64,
     next_at_us: u64,
@@ -65,6 +70,7 @@ impl Pusher {
             line: Line::new(net, to),
             needs_password: plan.password,
             asked: None,
+            turned_away: false,
             left: pick(&mut rng, &[3, 15, 40]),
             gap_us: pick(&mut rng, &[1, 300, 20_000]),
             next_at_us: net.now_us() + rng.between(0, 10_000),
@@ -112,6 +118,7 @@ impl Pusher {
     fn hear(&mut self, around: &Around<'_>, stock: &mut Stock, reply: &[u8]) -> Result<(), String> {
         if is_turned_away(around, reply) {
             self.asked = None;
+            self.turned_away = true;
             return Ok(());
         }
         match (reply.first(), self.asked.take()) {
@@ -285,8 +292,15 @@ pub(crate) struct Queues {
     pusher: Pusher,
     poppers: Vec<Popper>,
     stock: Stock,
-    /// All is well: whoever waits is to be served, with so many elements at the most.
+    rng: SimRng,
+    net: SimNet,
+    to: Address,
+    /// All is well: whoever waits is to be served, with so many elements or successors of the pusher at the most.
     elements_left: Option<u64>,
+    /// From when on a pusher that is gone has a successor.
+    succeeds_at_us: u64,
+    /// Successors that it had when all was well.
+    successors: u32,
 }
 
 impl Queues {
@@ -300,7 +314,17 @@ impl Queues {
         let poppers = (0..rng.between(1, 5))
             .map(|number| Popper::new(plan, net, to, number, rng.next_u64()))
             .collect();
-        Some(Self { pusher, poppers, stock: Stock::default(), elements_left: None })
+        Some(Self {
+            pusher,
+            poppers,
+            stock: Stock::default(),
+            rng,
+            net: net.clone(),
+            to: to.clone(),
+            elements_left: None,
+            succeeds_at_us: 0,
+            successors: 0,
+        })
     }
 
     /// Everybody does what is to be done now.
@@ -311,34 +335,54 @@ impl Queues {
             let number = popper.number;
             popper.step(around, stock).map_err(|why| format!("popper {number}: {why}"))?;
         }
-        if let Some(left) = &mut self.elements_left
-            && *left > 0
-            && self.pusher.is_at_rest()
-            && self.poppers.iter().any(Popper::waits)
-        {
-            *left -= 1;
-            self.pusher.left += 1;
+        if !around.draining && self.owes() && around.now_us >= self.succeeds_at_us {
+            self.provide(around);
         }
         Ok(())
     }
 
+    /// Whether somebody is to be served, and nobody is about to push.
+    fn owes(&self) -> bool {
+        self.elements_left.is_some_and(|left| left > 0) && self.pusher.is_at_rest() && self.waits()
+    }
+
+    /// One element more; by a successor if the pusher is gone, which comes when there is room for it.
+    fn provide(&mut self, around: &Around<'_>) {
+        if std::mem::take(&mut self.pusher.turned_away) {
+            let popper = self.poppers.iter_mut().find(|popper| popper.waits());
+            popper.into_iter().for_each(|popper| popper.go(&mut self.stock));
+            self.succeeds_at_us = around.now_us + ROOM_US;
+            return;
+        }
+        self.elements_left = self.elements_left.map(|left| left - 1);
+        match self.pusher.line.is_gone() {
+            true => {
+                self.successors += 1;
+                let seed = self.rng.next_u64();
+                self.pusher = Pusher::new(around.plan, &self.net, &self.to, seed);
+            }
+            false => self.pusher.left += 1,
+        }
+    }
+
     /// Whether all is said, for now; when all is well nobody waits then.
     pub(crate) fn is_at_rest(&self) -> bool {
-        let waits = self.elements_left.is_some() && self.poppers.iter().any(Popper::waits);
+        let waits = self.elements_left.is_some() && self.waits();
         self.pusher.is_at_rest() && self.poppers.iter().all(Popper::is_at_rest) && !waits
     }
 
     /// When somebody next does something of its own accord.
     pub(crate) fn next_at_us(&self) -> Option<u64> {
         let poppers = self.poppers.iter().filter_map(Popper::next_at_us);
-        poppers.chain(self.pusher.next_at_us()).min()
+        let provides = self.owes().then_some(self.succeeds_at_us);
+        poppers.chain(self.pusher.next_at_us()).chain(provides).min()
     }
 
     /// Everything is well: whoever waits is served.
-    pub(crate) fn check_up(&mut self, plan: &Plan, net: &SimNet, to: &Address) {
+    pub(crate) fn check_up(&mut self, plan: &Plan) {
         self.elements_left = Some(LAST_ELEMENTS_MAX);
         if self.pusher.line.is_gone() {
-            self.pusher = Pusher::new(plan, net, to, !plan.seed);
+            self.pusher = Pusher::new(plan, &self.net, &self.to, !plan.seed);
         }
         self.poppers.iter_mut().for_each(|popper| popper.leaves_at_us = None);
     }
@@ -358,6 +402,11 @@ impl Queues {
     /// Elements that were got.
     pub(crate) fn got(&self) -> u64 {
         self.stock.got.len() as u64
+    }
+
+    /// How often a pusher had a successor when all was well.
+    pub(crate) fn successors(&self) -> u32 {
+        self.successors
     }
 
     /// For messages.

@@ -66,6 +66,8 @@ pub(crate) struct Outcome {
     pub(crate) messages: u64,
     /// Elements that somebody waited for and got.
     pub(crate) elements: u64,
+    /// Pushers that went when all was well, and had a successor.
+    pub(crate) successors: u32,
     /// Turns of all workers.
     pub(crate) turns: u64,
 }
@@ -444,7 +446,7 @@ impl World {
         self.clients.iter_mut().for_each(|client| client.check_up(now_us));
         self.radio.check_up(&self.plan, &self.net, &self.listen);
         if let Some(queues) = &mut self.queues {
-            queues.check_up(&self.plan, &self.net, &self.listen);
+            queues.check_up(&self.plan);
         }
         self.live_until("checkup", now_us + CHECKUP_US, |world| {
             world.clients.iter().all(Client::is_at_rest)
@@ -543,6 +545,7 @@ impl World {
         self.queues.as_mut().map_or(Ok(()), |queues| queues.judge(&self.site))?;
         let mut outcome = Outcome {
             elements: self.queues.as_ref().map_or(0, Queues::got),
+            successors: self.queues.as_ref().map_or(0, Queues::successors),
             messages: self.radio.heard(),
             digest: self.net.digest(),
             hits: self.site.hits(),
