@@ -16,25 +16,56 @@ pub struct Process {
     pub config_file: String,
     /// Name of the driver.
     pub driver: &'static str,
+    /// Measures what it has used since it started: [`Usage::since`], but where runs have to be repeatable.
+    pub measure: fn(Instant) -> Usage,
+}
+
+/// What a process has used up to one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Seconds since it started.
+    pub uptime_s: u64,
+    /// Resident memory.
+    pub rss_bytes: u64,
+    /// The most that was ever resident.
+    pub rss_max_bytes: u64,
+    /// Processor time in the kernel.
+    pub cpu_system_us: u64,
+    /// Processor time outside of it.
+    pub cpu_user_us: u64,
+}
+
+impl Usage {
+    /// What this process has used by now, which started then.
+    pub fn since(started: Instant) -> Self {
+        let cpu = netio::sys::process_cpu();
+        Self {
+            uptime_s: started.elapsed().as_secs(),
+            rss_bytes: netio::sys::resident_bytes().unwrap_or(0),
+            rss_max_bytes: rss_max_bytes(),
+            cpu_system_us: cpu.system_us,
+            cpu_user_us: cpu.user_us,
+        }
+    }
 }
 
 impl Process {
     /// Everything at this moment.
     pub(super) fn facts(&self, clients_max: usize) -> ProcessFacts {
-        let cpu = netio::sys::process_cpu();
+        let usage = (self.measure)(self.started);
         ProcessFacts {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
-            uptime_s: self.started.elapsed().as_secs(),
+            uptime_s: usage.uptime_s,
             tcp_port: self.tcp_port,
             config_file: self.config_file.clone(),
             executable: executable(),
             os: os(),
             driver: self.driver.to_owned(),
-            rss_bytes: netio::sys::resident_bytes().unwrap_or(0),
-            rss_max_bytes: rss_max_bytes(),
-            cpu_system_us: cpu.system_us,
-            cpu_user_us: cpu.user_us,
+            rss_bytes: usage.rss_bytes,
+            rss_max_bytes: usage.rss_max_bytes,
+            cpu_system_us: usage.cpu_system_us,
+            cpu_user_us: usage.cpu_user_us,
             unix_us: unix_us(),
             clients_max: clients_max as u64,
         }

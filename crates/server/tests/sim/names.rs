@@ -14,7 +14,7 @@ use netio::sim::{SimDriver, SimFaults, SimNet, SimPeer, SimSocket};
 use netio::{Address, Driver};
 use server::worker::gather::GatherOptions;
 use server::worker::mailbox::{Fleet, Message, Post, Resolve, mailbox};
-use server::worker::{Process, Worker, WorkerOptions};
+use server::worker::{Process, Usage, Worker, WorkerOptions};
 
 use crate::upstream::{Planted, Server};
 
@@ -67,6 +67,7 @@ impl Moving {
                 tcp_port: 6380,
                 config_file: String::new(),
                 driver: "sim",
+                measure: |_| Usage::default(),
             }),
         };
         let worker = Worker::new(driver, Box::new(move || clock.now_us()), options);

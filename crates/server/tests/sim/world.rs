@@ -18,7 +18,7 @@ use netio::sim::{SimDriver, SimFaults, SimNet, SimRng, SimSocket};
 use netio::{Address, Driver};
 use server::worker::gather::GatherOptions;
 use server::worker::mailbox::{Fleet, Message, Post, mailbox};
-use server::worker::{Process, Worker, WorkerOptions};
+use server::worker::{Process, Usage, Worker, WorkerOptions};
 
 use crate::client::{Around, Client};
 use crate::cluster::CameTo;
@@ -620,6 +620,8 @@ fn hire(
         tcp_port: 6380,
         config_file: String::new(),
         driver: "sim",
+        // What INFO tells is to be as long in each run of a seed.
+        measure: |_| Usage::default(),
     });
     let worker = |(index, (driver, mailbox))| {
         let clock = net.clone();
