@@ -11,13 +11,14 @@
 //! ```
 //! Invariant: a counter belongs to one client, which therefore knows what each reply may be.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use testkit::Respool;
+use testkit::{Respool, wait};
 
 use super::key_on;
+use crate::setup::SOON;
 
 /// How long one client pauses between two requests, so that a few of them leave the machine to the
 /// servers.
@@ -129,14 +130,18 @@ impl Counter {
 /// Runs so many clients while `act` does something to the servers. Gives a tally for the keys of
 /// each of the three primaries of the start.
 pub(super) fn watch<T>(proxy: &Respool, clients: u16, act: impl FnOnce() -> T) -> ([Tally; 3], T) {
-    let stop = AtomicBool::new(false);
+    let (stop, begun) = (AtomicBool::new(false), AtomicUsize::new(0));
     thread::scope(|scope| {
-        let stop = &stop;
-        let clients = 0..clients;
-        let runs: Vec<_> =
-            clients.map(|client| scope.spawn(move || run(proxy, client, stop))).collect();
-        thread::sleep(Duration::from_millis(200));
+        let (stop, begun) = (&stop, &begun);
+        let runs: Vec<_> = (0..clients)
+            .map(|client| scope.spawn(move || run(proxy, client, stop, begun)))
+            .collect();
         let ended = Stop(stop);
+        thread::sleep(Duration::from_millis(200));
+        // On a busy machine that is not enough for all of them.
+        wait::until_true("all clients to have begun", SOON, || {
+            begun.load(Ordering::Acquire) >= usize::from(clients)
+        });
         let done = act();
         drop(ended);
         let mut tallies: [Tally; 3] = Default::default();
@@ -171,7 +176,7 @@ impl Drop for Stop<'_> {
 }
 
 /// One client, to the end.
-fn run(proxy: &Respool, client: u16, stop: &AtomicBool) -> [Counter; 3] {
+fn run(proxy: &Respool, client: u16, stop: &AtomicBool, begun: &AtomicUsize) -> [Counter; 3] {
     let mut conn = proxy.connect();
     let mut counters = [0, 1, 2].map(|nth| Counter {
         key: format!("{{{}}}:{client}", key_on(nth, 200 + client)),
@@ -181,14 +186,18 @@ fn run(proxy: &Respool, client: u16, stop: &AtomicBool) -> [Counter; 3] {
         // An earlier run may have counted there.
         conn.ask(&format!("DEL {}", counter.key));
     }
-    while !stop.load(Ordering::Acquire) {
+    for round in 0.. {
+        if stop.load(Ordering::Acquire) {
+            break;
+        }
+        begun.fetch_add(usize::from(round == 1), Ordering::Release);
         for counter in &mut counters {
             for writes in [true, false] {
-                let begun = Instant::now();
+                let sent = Instant::now();
                 counter.most += u64::from(writes);
                 let word = if writes { "INCR" } else { "GET" };
                 let reply = conn.ask(&format!("{word} {}", counter.key));
-                counter.reply(writes, &reply, begun.elapsed());
+                counter.reply(writes, &reply, sent.elapsed());
             }
         }
         thread::sleep(PAUSE);
