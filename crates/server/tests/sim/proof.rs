@@ -55,7 +55,7 @@ fn an_incr_that_is_done_twice_is_found() {
     is_found(Planted::DoubledIncr, Kind::Sound, 8);
 }
 
-// A SET that is done on both nodes and nowhere else in between is seen by nobody.
+// A write whose client has gone is not sent on, so it is done once and there is nothing to find.
 #[test]
 fn a_write_that_is_done_and_then_sent_on_is_found() {
     is_often_found(Planted::DoneThenMoved, Kind::MovingCluster, 20);
