@@ -294,7 +294,10 @@ impl Engine {
                 None,
             )
             // That ASKING failed shows in the reply behind it.
-            | (OwnCommand::Script | OwnCommand::Aside | OwnCommand::Listen, _)
+            | (
+                OwnCommand::Script | OwnCommand::Aside | OwnCommand::Listen | OwnCommand::Fence,
+                _,
+            )
             | (OwnCommand::Multi, None)
             | (
                 OwnCommand::SetName

@@ -14,6 +14,7 @@ use super::Kind;
 use super::links::is_event;
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
+use crate::redirect::sends_on;
 use crate::reply::{Fault, malformed, unasked};
 use crate::time::Time;
 use crate::upstream::inflight::{OwnCommand, Owner};
@@ -83,14 +84,17 @@ impl Engine {
                 return Ok(());
             }
             (Some(b'*'), _) => {}
-            (Some(b'+' | b'-'), Some(Owner::Own(OwnCommand::Ping))) => {
+            // The second word of a server that moved the slot of a channel that we left.
+            (Some(b'-'), Some(Owner::Own(OwnCommand::Fence))) if sends_on(frame) => return Ok(()),
+            (Some(b'+' | b'-'), Some(Owner::Own(OwnCommand::Ping | OwnCommand::Fence))) => {
                 return self.listened_pong(id);
             }
             _ => return Err(unasked(frame)),
         }
         let mut words = Args::new(frame);
         let word = words.next().unwrap_or_default();
-        if word == b"pong" && owner == Some(Owner::Own(OwnCommand::Ping)) {
+        let is_ping = matches!(owner, Some(Owner::Own(OwnCommand::Ping | OwnCommand::Fence)));
+        if word == b"pong" && is_ping {
             return self.listened_pong(id);
         }
         let name = words.next().unwrap_or_default();

@@ -10,6 +10,8 @@
 //! by the node that has the key and by no other, so whatever could match one is subscribed to at every primary.
 //!
 //! Nothing here waits for a server that moved a slot to say so twice: a `sunsubscribe` that nobody asked for and a MOVED both lead to a new look.
+//! It does say so twice if we leave a shard channel just then: first that we have left, since the slot goes, and then MOVED, since it has gone.
+//! Whether the first was the answer shows only by what comes next, so a PING goes behind each SUNSUBSCRIBE, the *fence*.
 //!
 //! Not here: who listens (`commands`), messages (`fanout`).
 //!
@@ -26,7 +28,7 @@ use crate::redirect::{moved_to, sends_on};
 use crate::reject;
 use crate::request::Step;
 use crate::time::Time;
-use crate::upstream::inflight::OwnCommand;
+use crate::upstream::inflight::{OwnCommand, Owner};
 use crate::upstream::{Lane, Role, UpstreamKey};
 use alloc::vec::Vec;
 
@@ -159,6 +161,9 @@ impl Engine {
         let [on, off] = asked.kind.words();
         let verb = if asked.on { on } else { off };
         self.say_own(now, id, OwnCommand::Listen, &[verb, &asked.name]);
+        if !asked.on && asked.kind == Kind::Shard && !self.is_one() {
+            self.say_own(now, id, OwnCommand::Fence, &[b"PING"]);
+        }
         self.subscriptions.asked.entry(id).or_default().push_back(asked);
     }
 
@@ -266,7 +271,7 @@ impl Engine {
         name: &[u8],
     ) {
         let fits = |asked: &Asked| asked.on == on && asked.kind == kind && *asked.name == *name;
-        if self.subscriptions.asked.get(&id).and_then(|list| list.front()).is_some_and(fits) {
+        if self.next_asked(id).is_some_and(fits) {
             let waiter = self.pop_asked(id).and_then(|asked| asked.waiter);
             waiter.into_iter().for_each(|waiter| self.left(waiter));
         } else if on {
@@ -305,6 +310,13 @@ impl Engine {
         let waiting: Vec<ClientId> = topic.waiting.iter().copied().collect();
         self.end_old_links(kind, &name);
         waiting.into_iter().for_each(|client| self.look_at_wait(client));
+    }
+
+    /// What the next answer is about: nothing while a fence is to be answered first.
+    fn next_asked(&self, id: UpstreamId) -> Option<&Asked> {
+        let front = self.upstreams.get(id)?.inflight.front()?;
+        let is_listen = front.owner == Owner::Own(OwnCommand::Listen);
+        self.subscriptions.asked.get(&id)?.front().filter(|_| is_listen)
     }
 
     fn pop_asked(&mut self, id: UpstreamId) -> Option<Asked> {

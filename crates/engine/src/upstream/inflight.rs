@@ -37,6 +37,8 @@ pub enum OwnCommand {
     Aside,
     /// `SUBSCRIBE`, `UNSUBSCRIBE` and their kin, one topic each.
     Listen,
+    /// `PING` behind a `SUNSUBSCRIBE`: everything before its answer is about that.
+    Fence,
     /// `CLIENT TRACKING`, right behind the greeting.
     Track,
     /// `SCRIPT LOAD`, before a script is called that this connection has not loaded.

@@ -421,6 +421,31 @@ fn a_shard_channel_follows_its_slot() {
     story.client("a").gets(&*message("smessage b4 hello")).gets_nothing();
 }
 
+// A server whose slot goes away says that we have left, and answers our SUNSUBSCRIBE besides.
+#[test]
+fn a_channel_that_is_left_while_its_slot_moves_is_left_once() {
+    let mut story = Story::warm_cluster();
+    for (n, channel) in [(1, "b4"), (2, "{b4}")] {
+        story.client("a").says(&*format!("SSUBSCRIBE {channel}"));
+        story.node("n2").gets(&*format!("ssubscribe {channel}"));
+        story.node("n2").answers(&*confirms(&format!("ssubscribe {channel} {n}")));
+    }
+    story.client("a").takes();
+    story.client("a").says(["SUNSUBSCRIBE b4", "SSUBSCRIBE {b4}1"]);
+    story.node("n2").gets(["sunsubscribe b4", "PING"]);
+    story.node("n2").answers(&*confirms("sunsubscribe b4 1"));
+    story.client("a").gets(&*confirms("sunsubscribe b4 1"));
+    story.node("n2").gets("ssubscribe {b4}1");
+    story.cluster_is("0-10922 n1, 10923-16383 n3");
+    story.node("n2").answers([&*confirms("sunsubscribe {b4} 0"), &*moved("b4", "n1")]);
+    // Behind the answer to our PING, what is refused is what we asked afterwards.
+    story.node("n2").answers([&*list([r#""pong""#, r#""""#]), &*moved("b4", "n1")]);
+    story.after_ms(30);
+    story.node("n1").gets(["ssubscribe {b4}", "ssubscribe {b4}1"]);
+    story.node("n1").answers([&*confirms("ssubscribe {b4} 1"), &*confirms("ssubscribe {b4}1 2")]);
+    story.client("a").gets(&*confirms("ssubscribe {b4}1 2"));
+}
+
 #[test]
 fn a_home_that_moves_is_kept_until_the_new_one_has_confirmed() {
     let mut story = Story::warm_cluster();
