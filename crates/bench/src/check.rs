@@ -1,6 +1,6 @@
 //! Judges a run by the limits of its plan.
 //!
-//! A limit is a ratio of two targets in one run, so it holds on fast machines and slow ones. A comparison whose partner
+//! A limit is a ratio of two targets in one run, or of one in two of its tests, so it holds on fast machines and slow ones. A comparison whose partner
 //! is absent is *skipped and said*: a check that was not made must not look like one that passed. A figure that should
 //! be there and is not fails.
 //!
@@ -56,17 +56,21 @@ impl fmt::Display for Verdict {
         if let Some(test) = &self.test {
             write!(f, "{test}: ")?;
         }
-        let Limit { figure, target, of, at_most, .. } = &self.limit;
+        let Limit { figure, target, at_most, .. } = &self.limit;
+        let of = match &self.limit.of_test {
+            Some(test) => format!("{}'s in {test}", self.limit.of),
+            None => format!("{}'s", self.limit.of),
+        };
         let name = stats::name(*figure);
         match &self.outcome {
             Outcome::Ok(ratio) | Outcome::Missed(ratio) => {
-                write!(f, "{name} of {target} is {ratio:.3} × {of}'s (at most {at_most})")
+                write!(f, "{name} of {target} is {ratio:.3} × {of} (at most {at_most})")
             }
             Outcome::NotMeasured => {
-                write!(f, "{name} of {target} was not measured (at most {at_most} × {of}'s)")
+                write!(f, "{name} of {target} was not measured (at most {at_most} × {of})")
             }
             Outcome::Skipped(why) => {
-                write!(f, "{name} of {target} (at most {at_most} × {of}'s): {why}")
+                write!(f, "{name} of {target} (at most {at_most} × {of}): {why}")
             }
         }
     }
@@ -92,7 +96,7 @@ fn judge_one(limit: &Limit, run: &Run) -> Vec<Verdict> {
         .tests
         .iter()
         .filter(|test| limit.tests.is_empty() || named(test))
-        .map(|test| verdict(Some(test.name.clone()), outcome(limit, test)))
+        .map(|test| verdict(Some(test.name.clone()), outcome(limit, run, test)))
         .collect();
     // Tests that `--only` took out are named, one by one; a limit for all tests of a run without tests, once.
     for name in limit.tests.iter().filter(|name| run.tests.iter().all(|test| test.name != **name)) {
@@ -105,15 +109,33 @@ fn judge_one(limit: &Limit, run: &Run) -> Vec<Verdict> {
     verdicts
 }
 
-fn outcome(limit: &Limit, test: &Test) -> Outcome {
-    for name in [&limit.target, &limit.of] {
+fn outcome(limit: &Limit, run: &Run, test: &Test) -> Outcome {
+    let other = match &limit.of_test {
+        Some(name) => run.tests.iter().find(|other| other.name == *name),
+        None => Some(test),
+    };
+    let Some(other) = other else {
+        return Outcome::Skipped("the test to compare with is not in the run".to_owned());
+    };
+    for (name, test) in [(&limit.target, test), (&limit.of, other)] {
         if stats::visits(test, name).next().is_none() {
             return Outcome::Skipped(format!("{name} was not visited in this test"));
         }
     }
-    match stats::ratio(test, &limit.target, &limit.of, limit.figure) {
-        Some(ratio) if ratio.median <= limit.at_most => Outcome::Ok(ratio.median),
-        Some(ratio) => Outcome::Missed(ratio.median),
+    match ratio(limit, test, other) {
+        Some(ratio) if ratio <= limit.at_most => Outcome::Ok(ratio),
+        Some(ratio) => Outcome::Missed(ratio),
         None => Outcome::NotMeasured,
     }
+}
+
+/// Rounds of two tests are not beside each other in time, so their medians are compared.
+fn ratio(limit: &Limit, test: &Test, other: &Test) -> Option<f64> {
+    if limit.of_test.is_none() {
+        let ratio = stats::ratio(test, &limit.target, &limit.of, limit.figure)?;
+        return Some(ratio.median);
+    }
+    let above = stats::summary(test, &limit.target, limit.figure)?;
+    let below = stats::summary(other, &limit.of, limit.figure)?;
+    Some(above.median / below.median).filter(|ratio| ratio.is_finite())
 }

@@ -241,7 +241,9 @@ pub struct Limit {
     pub of: String,
     /// Tests (by name) it holds for; empty: all.
     pub tests: Vec<String>,
-    /// Upper bound of the median of the ratios within each round.
+    /// The test whose figure of `of` is taken, if it is another one than the judged.
+    pub of_test: Option<String>,
+    /// Upper bound of the median of the ratios within each round; of two tests, of the ratio of their medians.
     pub at_most: f64,
 }
 

@@ -163,7 +163,7 @@ fn one_round_each_says_so() {
 }
 
 fn limit(figure: Figure, target: &str, of: &str, at_most: f64) -> Limit {
-    Limit { figure, target: target.to_owned(), of: of.to_owned(), tests: Vec::new(), at_most }
+    Limit { figure, target: target.to_owned(), of: of.to_owned(), tests: Vec::new(), of_test: None, at_most }
 }
 
 #[test]
@@ -204,6 +204,31 @@ fn limits_are_judged_line_by_line() {
     assert!(!check::held(&verdicts[2..3]), "but a check that judged nothing is not passed");
     assert!(check::held(&[]), "and without limits there is nothing to pass");
     assert!(matches!(verdicts[1].outcome, Outcome::Missed(ratio) if (ratio - 0.25).abs() < 1e-3));
+}
+
+#[test]
+fn a_target_can_be_judged_by_itself_in_another_test() {
+    let visits = |cost: f64| {
+        rounds(&["respool"], 3, move |visit| {
+            visit.server.cpu_s *= cost * (1.0 + f64::from(visit.round) / 10.0);
+        })
+    };
+    let run = made::run(vec![test("few", visits(1.0)), test("many", visits(1.4))]);
+    let of = |other: &str, at_most| Limit {
+        tests: vec!["many".to_owned()],
+        of_test: Some(other.to_owned()),
+        ..limit(Figure::ServerCpu, "respool", "respool", at_most)
+    };
+    let verdicts = check::judge(&[of("few", 1.5), of("few", 1.3), of("none", 1.5)], &run);
+    let lines: Vec<String> = verdicts.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        lines,
+        [
+            "ok    many: server CPU of respool is 1.400 × respool's in few (at most 1.5)",
+            "FAIL  many: server CPU of respool is 1.400 × respool's in few (at most 1.3)",
+            "skip  many: server CPU of respool (at most 1.5 × respool's in none): the test to compare with is not in the run",
+        ]
+    );
 }
 
 #[test]

@@ -20,7 +20,7 @@ const TARGET_KEYS: &[&str] =
     &["name", "kind", "program", "workers", "options", "optional", "topologies", "beside"];
 const BESIDE_KEYS: &[&str] = &["command", "every_ms"];
 const PIN_KEYS: &[&str] = &["proxy", "server", "load"];
-const LIMIT_KEYS: &[&str] = &["figure", "target", "of", "tests", "at_most"];
+const LIMIT_KEYS: &[&str] = &["figure", "target", "of", "tests", "of_test", "at_most"];
 
 /// What may stand in braces within a command's `program`.
 const PLACES: &[&str] = &["port", "workers", "servers", "dir"];
@@ -39,6 +39,7 @@ pub(super) struct LimitDraft<'t> {
     target: Spanned<String>,
     of: Spanned<String>,
     tests: Vec<Spanned<String>>,
+    of_test: Option<Spanned<String>>,
     at_most: f64,
 }
 
@@ -255,6 +256,9 @@ pub(super) fn limit_drafts<'t>(notes: &mut Notes<'_>, root: &Section<'t>) -> Vec
         let target = name("target", "the target that is judged");
         let of = name("of", "the target it is compared with");
         let tests = section.list(notes, "tests", values::name).unwrap_or_default();
+        let of_test = section
+            .one(notes, "of_test", values::name)
+            .map(|name| Spanned::new(section.span_of("of_test"), name));
         let at_most = section.required(
             notes,
             "at_most",
@@ -263,7 +267,7 @@ pub(super) fn limit_drafts<'t>(notes: &mut Notes<'_>, root: &Section<'t>) -> Vec
         );
         if let (Some(figure), Some(target), Some(of), Some(at_most)) = (figure, target, of, at_most)
         {
-            drafts.push(LimitDraft { section, figure, target, of, tests, at_most });
+            drafts.push(LimitDraft { section, figure, target, of, tests, of_test, at_most });
         }
     }
     drafts
@@ -283,13 +287,17 @@ pub(super) fn limits(
         let targets = named(notes, &key("target"), vec![draft.target], members);
         let bases = named(notes, &key("of"), vec![draft.of], members);
         let tests = exist(notes, &key("tests"), "test", draft.tests, &known);
+        let other: Vec<_> = draft.of_test.into_iter().collect();
+        let of_test = exist(notes, &key("of_test"), "test", other, &known).pop();
         for target in &targets {
-            for of in bases.iter().filter(|of| *of != target) {
+            // With itself a target is compared in two tests only.
+            for of in bases.iter().filter(|of| (*of == target) == of_test.is_some()) {
                 limits.push(Limit {
                     figure: draft.figure,
                     target: target.clone(),
                     of: of.clone(),
                     tests: tests.clone(),
+                    of_test: of_test.clone(),
                     at_most: draft.at_most,
                 });
             }
