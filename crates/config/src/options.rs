@@ -639,8 +639,9 @@ pub static OPTIONS: &[OptionSpec] = &[
     ),
     OptionSpec::new(
         "batching.gather_completions",
-        "Inputs that a wait is to bring: half of the active clients, at most this many",
-        "",
+        "Inputs that a wait is to bring for each server: half of the active clients, at most this many",
+        "Requests that go to several servers leave in as many writes, so for `n` servers it is `n / (n + 1)` of the active clients, \
+         at most `n` times this many.",
         Kind::Count { min: 1, max: 4096, at: |d| &mut d.config.batching.gather_completions },
     ),
     OptionSpec::new(
