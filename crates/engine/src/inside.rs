@@ -17,7 +17,7 @@
 //! Invariant: nothing of these commands is done unless EXEC was, and an [`Assembly`] has an open place of its client.
 
 use crate::client::{Client, Hold};
-use crate::command::{self, CommandId, Flags, ids};
+use crate::command::{self, ids};
 use crate::engine::Engine;
 use crate::ids::ClientId;
 use crate::limits::UNSENT_BYTES_MAX;
@@ -261,15 +261,6 @@ fn elements_of(reply: &[u8]) -> Option<Vec<Option<Vec<u8>>>> {
         rest = after;
     }
     Some(elements)
-}
-
-/// Whether a command that is queued here writes: EXEC waits then while writes are paused.
-pub(crate) fn writes(row: Option<CommandId>, args: &[&[u8]]) -> bool {
-    row.is_none_or(|row| {
-        let flags = row.row().flags;
-        flags.intersects(Flags::WRITE.with(Flags::MAY_REPLICATE))
-            && !crate::route::only_reads(row, args.get(1).copied())
-    })
 }
 
 #[cfg(test)]

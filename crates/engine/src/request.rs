@@ -260,7 +260,7 @@ impl Engine {
             self.refuse_before_auth(id, &known, args);
             return Step::Done;
         }
-        if self.is_paused_for(id, &known, args.len()) {
+        if self.is_paused_for(id, &known, args) {
             return Step::Hold(Hold::Paused);
         }
         if self.clients.get(id).is_some_and(Client::listens_in_resp2)
@@ -321,6 +321,7 @@ impl Engine {
         };
         if step == Step::Done {
             self.overhear(&known, args);
+            self.note_flags(known.id, args);
             self.end_skip(id, silent);
         }
         step
@@ -335,14 +336,14 @@ impl Engine {
 
     /// Whether CLIENT PAUSE holds this request back. What would be refused before it is looked at is not held (`processCommand` in Redis'
     /// server.c).
-    fn is_paused_for(&self, id: ClientId, known: &Known, count: usize) -> bool {
+    fn is_paused_for(&self, id: ClientId, known: &Known, args: &[&[u8]]) -> bool {
         let Some(pause) = self.pause else { return false };
         if known.way == Way::Local {
             return known.id == Some(EXEC)
                 && if pause.writes_only { self.queues_writes(id) } else { self.is_queueing(id) };
         }
-        let fits = known.id.is_none_or(|row| arity_fits(row, count));
-        fits && (known.writes || !pause.writes_only)
+        let fits = known.id.is_none_or(|row| arity_fits(row, args.len()));
+        fits && (!pause.writes_only || self.writes(known.id, args))
     }
 
     /// Whether this is a CLUSTER command that the proxy answers: those of several servers would lead clients past it.

@@ -27,7 +27,7 @@ use crate::command::{CommandId, Flags, ids};
 use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
-use crate::inside::{self, Standing};
+use crate::inside::Standing;
 use crate::lease::{Lease, State, Way as LeaseWay};
 use crate::limits::UNSENT_BYTES_MAX;
 use crate::local::arity_fits;
@@ -325,6 +325,7 @@ impl Engine {
         {
             lease.db_after = Some(db);
         }
+        let writes = self.writes(wish.row, wish.args);
         if step == Step::Done
             && !matches!(wish.row, Some(ids::MULTI | ids::WATCH))
             && let Some(State::Queueing(queueing)) = self.lease_state(wish.id)
@@ -332,7 +333,7 @@ impl Engine {
         {
             let index = queueing.queued as usize;
             queueing.queued += 1;
-            queueing.writes |= inside::writes(wish.row, wish.args);
+            queueing.writes |= writes;
             self.queued_inside(own.unwrap_or(wish), index, own.is_some());
         }
         step
