@@ -56,6 +56,10 @@ pub const OWN_INSIDE_MAX: &str =
 /// A command in a transaction that the proxy could not do when EXEC came.
 pub const NOT_NOW_INSIDE: &str =
     "ERR respool: this could not be done in the transaction, the upstream it needs went away";
+/// SSUBSCRIBE in a transaction.
+pub const SSUBSCRIBE_INSIDE: &str = "ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client";
+/// MONITOR in a transaction.
+pub const MONITOR_INSIDE: &str = "ERR MONITOR isn't allowed for DENY BLOCKING client";
 /// READONLY and its like on a server that is no cluster node, as respool shows itself.
 pub const NO_CLUSTER: &str = "ERR This instance has cluster support disabled";
 /// One client too many.

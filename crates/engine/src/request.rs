@@ -361,10 +361,8 @@ impl Engine {
         args: &[&[u8]],
         silent: bool,
     ) -> Step {
-        let words: Vec<&[u8]> =
-            core::iter::once(args[0]).chain(args[2..].iter().copied()).collect();
-        let mut frame = Vec::new();
-        encode::request(&mut frame, &words);
+        let frame = slowlog::for_server(args);
+        let words: Vec<&[u8]> = Args::new(&frame).collect();
         let command = command::lookup_sub(SLOWLOG, words[1]).unwrap_or(SLOWLOG);
         if self.is_one() {
             return self.forward(now, id, Lane::Shared, &frame, Some(command), silent);

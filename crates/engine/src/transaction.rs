@@ -11,8 +11,7 @@
 //!   SET b 2            the same node, or CROSSSLOT, and EXEC is EXECABORT
 //!   EXEC               over the same connection, which is free again with the reply
 //! ```
-//! What only the proxy answers (CLIENT, HELLO) it does with EXEC (`inside`); what needs more state (SUBSCRIBE) is refused inside, and EXEC is
-//! EXECABORT then.
+//! What only the proxy answers (CLIENT, HELLO, SUBSCRIBE) it does with EXEC (`inside`).
 //! SELECT is the server's, and when EXEC was done the client is in that database.
 //!
 //! A lost connection takes the transaction along: what follows gets the error, EXEC is EXECABORT. Of watched keys the next MULTI tells it. When the
@@ -71,6 +70,7 @@ pub(crate) enum Refusal {
     Arity(&'static str),
     Unknown,
     NotInside(&'static str),
+    OwnConnection(&'static str),
     UnknownSub(&'static str),
     Never(&'static str),
 }
@@ -289,8 +289,9 @@ impl Engine {
             Some(ids::DISCARD) => return self.discard(now, wish),
             _ => {}
         }
-        let frame = match self.stand_in(now, wish) {
-            Ok(Standing::StandIn(frame)) => frame,
+        let (frame, is_own) = match self.stand_in(now, wish) {
+            Ok(Standing::StandIn(frame)) => (frame, true),
+            Ok(Standing::Reworded(frame)) => (frame, false),
             Ok(Standing::Servers) => {
                 return match self.not_inside(wish, way) {
                     Some(refusal) => self.refuse_inside(wish, refusal),
@@ -301,7 +302,8 @@ impl Engine {
         };
         let args: Vec<&[u8]> = resp::Args::new(&frame).collect();
         let row = crate::command::lookup(args[0]);
-        self.queue_inside(now, &Wish { frame: &frame, args: &args, row, ..*wish }, Some(wish))
+        let sent = Wish { frame: &frame, args: &args, row, ..*wish };
+        self.queue_inside(now, &sent, is_own.then_some(wish))
     }
 
     /// One more command for a transaction. `own`: what it stands in for.
@@ -381,16 +383,14 @@ impl Engine {
             Some(row) if way == Way::Leased && crate::blocking::blocks(row) => None,
             _ if self.hides_cluster(row) => Some(Refusal::NotInside(name)),
             // Known before the server is.
-            Some(row)
-                if row.row().flags.has(Flags::NO_MULTI)
-                    && matches!(way, Way::Shared | Way::Refused) =>
-            {
+            Some(row) if row.row().flags.has(Flags::NO_MULTI) => {
                 Some(Refusal::Text(reject::NO_MULTI))
             }
             _ => match way {
                 Way::Shared | Way::Control => None,
                 Way::Refused => Some(Refusal::Never(name)),
-                Way::Local | Way::Leased | Way::Http => Some(Refusal::NotInside(name)),
+                Way::Leased => Some(Refusal::OwnConnection(name)),
+                Way::Local | Way::Http => Some(Refusal::NotInside(name)),
             },
         }
     }
@@ -701,6 +701,7 @@ impl Engine {
                 reject::unknown_command(out, wish.args[0], wish.args[1..].iter().copied());
             }
             Refusal::NotInside(name) => reject::not_inside(out, name),
+            Refusal::OwnConnection(name) => reject::needs_own_connection(out, name),
             Refusal::UnknownSub(name) => reject::unknown_subcommand(out, name, wish.args[1]),
             Refusal::Never(name) => reject::refused(out, name),
         })
