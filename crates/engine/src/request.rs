@@ -218,9 +218,10 @@ impl Engine {
             return self.dispatch_args(now, id, frame, args);
         }
         let line = self.line_of(id, args).filter(|line| line.fits(args.len()));
+        let sent = self.sent_inside(id);
         let step = self.dispatch_args(now, id, frame, args);
         if let Some(line) = line.filter(|_| step == Step::Done) {
-            self.show(now, args, &line);
+            self.show_processed(now, sent, frame, args, line);
         }
         step
     }

@@ -364,9 +364,10 @@ impl Engine {
     }
 
     /// The server's answer to EXEC begins: with an array it was done.
-    pub(crate) fn exec_answered(&mut self, id: ClientId, reply: &[u8]) {
+    pub(crate) fn exec_answered(&mut self, now: Time, id: ClientId, reply: &[u8]) {
         if let Some(lease) = self.clients.get_mut(id).and_then(|client| client.lease.as_mut()) {
             lease.done = reply.starts_with(b"*") && !reply.starts_with(b"*-");
+            self.show_transaction(now, id);
         }
     }
 
