@@ -412,8 +412,12 @@ impl Engine {
         self.reply(id, false, |out| match (known.id, arity) {
             (None, _) => reject::unknown_command(out, args[0], args[1..].iter().copied()),
             (Some(row), Some(arity)) if (arity > 0 && count != arity) || count < -arity => {
-                reject::arity(out, row.name());
+                match row {
+                    EXEC => reject::write(out, reject::EXEC_ARITY),
+                    _ => reject::arity(out, row.name()),
+                }
             }
+            (Some(EXEC), _) => reject::write(out, reject::EXEC_NOAUTH),
             _ => reject::write(out, reject::NOAUTH),
         });
     }
