@@ -70,7 +70,8 @@ impl Engine {
             self.end_skip(call.id, call.silent);
             return self.say(call, |out| reject::unknown_subcommand(out, "client", name));
         };
-        if let Some(client) = self.clients.get_mut(call.id) {
+        // In a transaction that is EXEC.
+        if let Some(client) = self.clients.get_mut(call.id).filter(|_| call.inside.is_none()) {
             client.last_command = Some(sub);
         }
         let call = Call { command: sub, ..*call };

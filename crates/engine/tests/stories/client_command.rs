@@ -53,6 +53,28 @@ fn setinfo_knows_two_attributes() {
 }
 
 #[test]
+fn a_line_has_a_servers_fields_in_its_order() {
+    let mut story = Story::new();
+    story.client("a").says("CLIENT INFO");
+    let text = story.client("a").takes_text();
+    let line = text.lines().nth(1).expect("a line");
+    let fields: Vec<&str> =
+        line.split(' ').filter_map(|field| Some(field.split_once('=')?.0)).collect();
+    assert_eq!(
+        fields.join(" "),
+        "id addr laddr fd name age idle flags db sub psub ssub multi watch qbuf qbuf-free argv-mem multi-mem \
+         rbs rbp obl oll omem tot-mem events cmd user redir resp lib-name lib-ver"
+    );
+    story.client("b").says("HELLO 3").takes();
+    story.client("b").says("CLIENT TRACKING ON BCAST PREFIX x");
+    story.server().gets("CLIENT TRACKING ON BCAST PREFIX x").answers("+OK");
+    story.client("b").gets("+OK");
+    story.client("b").says("CLIENT INFO");
+    let text = story.client("b").takes_text();
+    assert!(text.contains(" flags=tB ") && text.contains(" redir=0 resp=3 "), "{text}");
+}
+
+#[test]
 fn info_is_the_clients_own_line() {
     let mut story = Story::new();
     story.client("a").says("CLIENT SETNAME n").gets("+OK");

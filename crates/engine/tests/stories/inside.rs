@@ -304,6 +304,23 @@ fn stand_ins_are_refused_when_the_command_would_be() {
 }
 
 #[test]
+fn a_client_that_asks_for_itself_inside_is_in_its_transaction() {
+    let mut story = Story::new();
+    let lines = ["SET k 1", "CLIENT INFO", "CLIENT LIST"];
+    begins(
+        &mut story,
+        1,
+        &lines,
+        &["SET k 1", ECHO, ECHO],
+        &format!("*3\r\n+OK\r\n{EMPTY}{EMPTY}"),
+    );
+    let text = story.client("a").takes_text();
+    assert_eq!(text.matches(" flags=x ").count(), 2, "{text}");
+    assert_eq!(text.matches(" multi=3 ").count(), 2, "{text}");
+    assert_eq!(text.matches(" cmd=exec ").count(), 2, "{text}");
+}
+
+#[test]
 fn the_servers_slow_log_is_read_inside_in_its_own_words() {
     let mut story = Story::new();
     begins(&mut story, 1, &["slowlog server LEN"], &["slowlog LEN"], "*1\r\n:7\r\n");
