@@ -365,6 +365,7 @@ impl Engine {
         self.drop_lease(id);
         self.drop_errands(id);
         self.leave_all(id);
+        self.forget_assemblies(id);
         self.end_tracking(id);
         self.end_monitor(id);
         let Some(mut client) = self.clients.remove(id) else { return false };

@@ -203,7 +203,7 @@ impl Engine {
             Owner::Own(_) => return (0, false),
         };
         if begins && run.command == Some(EXEC) {
-            self.exec_answered(client, input);
+            self.exec_answered(now, client, input);
         }
         if completes {
             self.complete_exec(now, client, seq, silent, &input[..bytes]);
