@@ -140,6 +140,8 @@ pub struct Engine {
     pub(crate) peers: Peers,
     /// How often a slot got another owner, or a connection another one in its place (see `topology`).
     pub(crate) route_epoch: u32,
+    /// Until when slots and nodes count as on the move (see `overtaken`).
+    pub(crate) unsettled_until: Time,
     pub(crate) topology_waiters: Vec<ClientId>,
     /// Requests on their way to another server.
     pub(crate) parked: VecDeque<Parked>,
@@ -225,6 +227,7 @@ impl Engine {
             router,
             peers,
             route_epoch: 0,
+            unsettled_until: Time::default(),
             topology_waiters: Vec::new(),
             parked: VecDeque::new(),
             parked_bytes: 0,

@@ -58,6 +58,7 @@ pub mod news;
 pub mod node;
 pub mod output;
 mod overheard;
+mod overtaken;
 mod peers;
 pub mod pool;
 pub mod pubsub;

@@ -90,6 +90,9 @@ pub const REDIRECT_WAIT_MS: u64 = 2_000;
 /// The wait before a request that finds no node, or one that is down, looks again.
 pub const RETRY_FIRST_MS: u64 = 5;
 
+/// So long after a redirect slots and nodes count as on the move.
+pub const UNSETTLED_MS: u64 = 1_000;
+
 /// The longest of these waits.
 pub const RETRY_MAX_MS: u64 = 200;
 

@@ -14,7 +14,7 @@
 //! Invariant: a parked request has an open place (of its client or merge) and is in no FIFO.
 
 use crate::client::{Client, Hold};
-use crate::command::CommandId;
+use crate::command::{CommandId, Learned};
 use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::ids::{NodeId, UpstreamId};
@@ -23,6 +23,7 @@ use crate::limits::{
     SHORT_LIFE_US,
 };
 use crate::node::Address;
+use crate::overtaken::{Behind, Look};
 use crate::reject;
 use crate::settings::Limits;
 use crate::time::Time;
@@ -75,12 +76,12 @@ enum Target {
 /// A request on its way to another server.
 #[derive(Debug)]
 pub(crate) struct Parked {
-    owner: Owner,
-    command: Option<CommandId>,
-    bytes: Vec<u8>,
+    pub owner: Owner,
+    pub command: Option<CommandId>,
+    pub bytes: Vec<u8>,
     /// What stands behind it in its transaction, up to EXEC, if it is the first of one that came whole: `bytes` has all of it, and `at` counts
     /// from its begin.
-    rest: Vec<Run>,
+    pub rest: Vec<Run>,
     tries: u8,
     target: Target,
     /// Who was named as the owner of its place. A table that was asked for meanwhile may be older than that, and those behind it are
@@ -99,6 +100,8 @@ pub(crate) struct Parked {
     leased: bool,
     /// It waits for this connection.
     waits_for: Option<UpstreamId>,
+    /// What its client had sent behind it to a server that put it off.
+    pub behind: Option<Behind>,
     /// The last thing a server said to it, for the error text.
     said: String,
 }
@@ -179,6 +182,11 @@ impl Engine {
         };
         upstream.inflight.answered(1);
         self.stats.redirects += 1;
+        if !untaught {
+            self.note_unsettled(now);
+        }
+        self.answered_behind_if_watched(id, run);
+        let behind = if puts_off(reply) { self.watch_behind(id, run.owner) } else { None };
         let said = said(reply);
         let place = self.place_of(&bytes);
         let (target, named, wait_ms) = self.way_on(now, id, run, reply, place, leased);
@@ -209,12 +217,47 @@ impl Engine {
                 until,
                 leased,
                 waits_for: None,
+                behind,
                 said,
             },
         );
         if leased {
             self.leave_lease(now, id);
         }
+        true
+    }
+
+    /// The front request, which only reads, was answered too early: it is asked again behind what its client has parked.
+    pub(crate) fn park_read(&mut self, now: Time, id: UpstreamId, run: &Run) -> bool {
+        let Some(upstream) = self.upstreams.get(id) else { return false };
+        let Some((_, bytes)) = find_request(upstream, run, run.done) else { return false };
+        let (key, Some(place)) = (upstream.key, self.place_of(&bytes)) else { return false };
+        self.answered_behind(id, run, 1, false);
+        if let Some(upstream) = self.upstreams.get_mut(id) {
+            upstream.inflight.answered(1);
+        }
+        let behind = self.watch_behind(id, run.owner);
+        let hold_ms = self.settings.timeouts.failover_hold_ms.max(REDIRECT_WAIT_MS);
+        let parked = Parked {
+            owner: run.owner,
+            command: run.command,
+            bytes,
+            rest: Vec::new(),
+            tries: run.tries.saturating_add(1),
+            target: Target::Place(place),
+            named: None,
+            resp3: key.resp3,
+            db: key.db,
+            lane: key.lane,
+            conn: key.conn,
+            due: now,
+            until: now.plus_ms(hold_ms),
+            leased: false,
+            waits_for: None,
+            behind,
+            said: String::from("what it waited for was put off"),
+        };
+        self.park(now, parked);
         true
     }
 
@@ -255,6 +298,7 @@ impl Engine {
         run: &Run,
         reply: &[u8],
     ) -> bool {
+        self.answered_behind_if_watched(id, run);
         if let Some(upstream) = self.upstreams.get_mut(id) {
             upstream.inflight.answered(1);
         }
@@ -377,7 +421,11 @@ impl Engine {
     pub(crate) fn parked_at(&self) -> Option<Time> {
         let mut seen = BTreeSet::new();
         let firsts = self.parked.iter().filter(|parked| seen.insert(self.client_of(parked.owner)));
-        firsts.filter(|parked| parked.waits_for.is_none()).map(|parked| parked.due).min()
+        let at = |parked: &Parked| match parked.behind {
+            Some(behind) if !behind.is_due => parked.until,
+            _ => parked.due,
+        };
+        firsts.filter(|parked| parked.waits_for.is_none()).map(at).min()
     }
 
     /// This upstream became ready or down: whoever is parked for it is looked at again.
@@ -399,6 +447,19 @@ impl Engine {
                 held.insert(client);
                 self.parked.push_back(parked);
                 continue;
+            }
+            match self.look_behind(&mut parked) {
+                Look::Wait if now < parked.until => {
+                    held.insert(client);
+                    self.parked.push_back(parked);
+                    continue;
+                }
+                Look::Wait | Look::Overtaken => {
+                    self.parked_bytes -= parked.bytes.len();
+                    self.give_up(now, &parked);
+                    continue;
+                }
+                Look::Go => {}
             }
             going.insert(client);
             self.parked_bytes -= parked.bytes.len();
@@ -425,7 +486,7 @@ impl Engine {
     }
 
     /// Who waits for the reply in the end.
-    fn client_of(&self, owner: Owner) -> Option<crate::ClientId> {
+    pub(crate) fn client_of(&self, owner: Owner) -> Option<crate::ClientId> {
         match owner {
             Owner::Client { id, .. } => Some(id),
             Owner::Part { merge, .. } => self.merges.get(merge).map(|merge| merge.client),
@@ -565,6 +626,7 @@ impl Engine {
                 }
             }
         }
+        self.lost_behind(id, &lost);
         lost
     }
 
@@ -573,7 +635,7 @@ impl Engine {
     fn before_lost_writes(&self, id: UpstreamId, runs: &[Run]) -> Vec<bool> {
         let Some(upstream) = self.upstreams.get(id) else { return Vec::new() };
         let untouched = upstream.out.untouched_from();
-        let lost_write = |run: &&Run| !reads(run) && run.at < untouched;
+        let lost_write = |run: &&Run| !reads(run.command) && run.at < untouched;
         let writers: BTreeSet<_> =
             runs.iter().filter(lost_write).filter_map(|run| self.client_of(run.owner)).collect();
         // In order, as requests are found in order.
@@ -581,7 +643,8 @@ impl Engine {
         for run in runs {
             let client = self.client_of(run.owner).filter(|client| writers.contains(client));
             for index in 0..run.count {
-                let keys = client.map(|_| self.keys_at(upstream, run, run.done + index));
+                let learned = self.learned.as_ref();
+                let keys = client.map(|_| keys_of_run(upstream, run, run.done + index, learned));
                 requests.push((client, lost_write(&run), keys.unwrap_or_default()));
             }
         }
@@ -601,17 +664,6 @@ impl Engine {
             .collect();
         doubts.reverse();
         doubts
-    }
-
-    /// The keys of a request; `None` stands for all of them.
-    fn keys_at(&self, upstream: &Upstream, run: &Run, skip: u32) -> Vec<Option<Vec<u8>>> {
-        let Some((_, bytes)) = find_request(upstream, run, skip) else { return alloc::vec![None] };
-        let args: Vec<&[u8]> = Args::new(&bytes).collect();
-        let keys = crate::scatter::keys_of(&args, self.learned.as_ref());
-        match keys.is_empty() {
-            true => alloc::vec![None],
-            false => keys.iter().map(|(_, key)| Some(key.to_vec())).collect(),
-        }
     }
 
     fn rescue_one(
@@ -636,7 +688,8 @@ impl Engine {
         };
         // A write that was sent on before has others behind it, on their way to where it came from: going there again it would be
         // overtaken.
-        let may_go_on = reads(run) || (at >= upstream.out.untouched_from() && run.tries == 0);
+        let may_go_on =
+            reads(run.command) || (at >= upstream.out.untouched_from() && run.tries == 0);
         if !may_go_on || until < now {
             return Err(one);
         }
@@ -657,14 +710,43 @@ impl Engine {
             until,
             leased: false,
             waits_for: None,
+            behind: None,
             said: String::from("its connection was lost"),
         })
     }
 }
 
-/// Whether its command only reads.
-fn reads(run: &Run) -> bool {
-    run.command.is_some_and(|command| command.row().flags.has(crate::command::Flags::READONLY))
+/// Whether a command only reads.
+pub(crate) fn reads(command: Option<CommandId>) -> bool {
+    command.is_some_and(|command| command.row().flags.has(crate::command::Flags::READONLY))
+}
+
+/// Whether a server says that it will serve this later, and not who serves it.
+fn puts_off(reply: &[u8]) -> bool {
+    ![&b"-MOVED "[..], b"-ASK ", NOSCRIPT].iter().any(|word| reply.starts_with(word))
+}
+
+/// The keys of a request; `None` stands for all of them.
+pub(crate) fn keys_in(request: &[u8], learned: Option<&Learned>) -> Vec<Option<Vec<u8>>> {
+    let args: Vec<&[u8]> = Args::new(request).collect();
+    let keys = crate::scatter::keys_of(&args, learned);
+    match keys.is_empty() {
+        true => alloc::vec![None],
+        false => keys.iter().map(|(_, key)| Some(key.to_vec())).collect(),
+    }
+}
+
+/// The same of one that is on its way.
+pub(crate) fn keys_of_run(
+    upstream: &Upstream,
+    run: &Run,
+    skip: u32,
+    learned: Option<&Learned>,
+) -> Vec<Option<Vec<u8>>> {
+    match find_request(upstream, run, skip) {
+        Some((_, bytes)) => keys_in(&bytes, learned),
+        None => alloc::vec![None],
+    }
 }
 
 /// The runs of a transaction without its first command, counted from where that stands.

@@ -190,6 +190,12 @@ impl Engine {
         if completes && count == 0 {
             return (self.bound_whole(id, client, input.len()), false);
         }
+        if self.upstreams.get(id).is_some_and(|upstream| upstream.is_watched) {
+            if begins && count == 1 && self.reads_again(now, id, run) {
+                return (bytes, true);
+            }
+            self.answered_behind(id, run, count, true);
+        }
         if let Some(upstream) = self.upstreams.get_mut(id) {
             upstream.inflight.answered(count);
         }
@@ -481,7 +487,8 @@ fn next_piece(
     watch: bool,
     input: &[u8],
 ) -> Result<Piece, Fault> {
-    let (owner, wanted) = (run.owner, run.count);
+    // What is watched is looked at one by one.
+    let (owner, wanted) = (run.owner, if upstream.is_watched { 1 } else { run.count });
     let (mut count, mut end, mut failed) = (0, 0, 0);
     // Of the first reply some bytes may be scanned already: those that stand in the tail.
     let mut offset = (upstream.scanner.position() - upstream.forwarded) as usize;

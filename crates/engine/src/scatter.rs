@@ -136,6 +136,9 @@ impl Engine {
         if matches!(row, Some(ids::SORT | ids::SORT_RO)) && !self.sorts_at(place, args) {
             return self.refuse_wish(&wish, reject::SORT_PATTERN);
         }
+        if keys.len() > 1 {
+            self.bar_if_unsettled(now, id);
+        }
         if keys.iter().skip(1).all(|(_, key)| self.router.place_beside(place, key) == place) {
             return match self.node_for(id, place, row) {
                 Some(node) => self.forward_to(now, &wish, node, Lane::Shared),

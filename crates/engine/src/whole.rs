@@ -181,6 +181,9 @@ impl Engine {
             client.upstream = Some(upstream_id);
         }
         client.route_epoch = epoch;
+        if !is_one {
+            self.bar_if_unsettled(now, id);
+        }
         self.write_whole(now, id, upstream_id, &input[..whole.bytes], groups);
         Some(Ok(whole.bytes))
     }

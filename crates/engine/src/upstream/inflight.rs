@@ -199,6 +199,11 @@ impl Inflight {
         self.runs.iter().any(|run| run.owner == Owner::Own(OwnCommand::Track))
     }
 
+    /// All of them, oldest first.
+    pub fn runs(&self) -> impl Iterator<Item = &Run> {
+        self.runs.iter()
+    }
+
     /// Who gets the next reply.
     #[inline]
     pub fn front(&self) -> Option<&Run> {

@@ -155,6 +155,8 @@ pub struct Upstream {
     pub out: Output,
     /// Who waits.
     pub inflight: Inflight,
+    /// A request that the server put off waits for the replies of those behind it here (see `overtaken`).
+    pub is_watched: bool,
     /// Finds the ends of replies.
     pub scanner: ReplyScanner,
     /// Bytes of a reply that is not whole and was not cut through.
@@ -215,6 +217,7 @@ impl Upstream {
             stalled_us: 0,
             progress_at: Time::default(),
             found: Cell::new((u64::MAX, 0, 0)),
+            is_watched: false,
             carried: None,
             failures: 0,
             cause: String::new(),

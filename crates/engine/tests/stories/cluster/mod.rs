@@ -6,6 +6,7 @@ mod large;
 mod later;
 mod loss;
 mod order;
+mod overtaken;
 mod redirects;
 mod routing;
 mod scan;

@@ -1,0 +1,115 @@
+//! A request that a server puts off while it does what stands behind it.
+
+use crate::words::Story;
+use crate::words::cluster::list;
+
+const TRYAGAIN: &str = "-TRYAGAIN Multiple keys request during rehashing of slot";
+const GAVE_UP: &str = "-ERR respool: given up after 1 tries, the last answer was: TRYAGAIN \
+                       Multiple keys request during rehashing of slot";
+
+#[test]
+fn what_was_done_behind_it_is_not_undone() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says(["MSET {a4}x 1 {a4}y 1", "GET {a4}z", "SET {a4}x 2"]);
+    story.node("n1").gets(["MSET {a4}x 1 {a4}y 1", "GET {a4}z", "SET {a4}x 2"]);
+    story.node("n1").answers([TRYAGAIN, "nil", "+OK"]);
+    story.after_ms(1).client("a").gets([GAVE_UP, "nil", "+OK"]);
+    story.after_ms(100).node("n1").gets_nothing();
+}
+
+#[test]
+fn a_read_that_was_put_off_does_not_see_what_was_written_behind_it() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says(["MGET {a4}x {a4}y", "SET {a4}x 2"]);
+    story.node("n1").gets(["MGET {a4}x {a4}y", "SET {a4}x 2"]).answers([TRYAGAIN, "+OK"]);
+    story.after_ms(1).client("a").gets([GAVE_UP, "+OK"]);
+    story.after_ms(100).node("n1").gets_nothing();
+}
+
+#[test]
+fn a_read_behind_it_sees_what_it_wrote() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says(["MSET {a4}x 1 {a4}y 1", "GET {a4}x", "GET {a4}z", "GET {a4}y"]);
+    story.node("n1").gets(["MSET {a4}x 1 {a4}y 1", "GET {a4}x", "GET {a4}z", "GET {a4}y"]);
+    story.node("n1").answers([TRYAGAIN, "\"old\"", "\"z\"", "\"old\""]).gets_nothing();
+    story.after_ms(1).node("n1").gets(["MSET {a4}x 1 {a4}y 1", "GET {a4}x", "GET {a4}y"]);
+    story.node("n1").answers(["+OK", "\"1\"", "\"1\""]);
+    story.client("a").gets(["+OK", "\"1\"", "\"z\"", "\"1\""]);
+}
+
+#[test]
+fn what_does_not_concern_it_is_waited_for_and_then_it_is_asked_again() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says(["MSET {a4}x 1 {a4}y 1", "SET {a4}z 2", "GET b4"]);
+    story.client("b").says("SET {a4}x 9");
+    story.node("n1").gets(["MSET {a4}x 1 {a4}y 1", "SET {a4}z 2", "SET {a4}x 9"]);
+    story.node("n1").answers(TRYAGAIN);
+    // Not before it is known what becomes of the other one.
+    story.after_ms(50).node("n1").gets_nothing().answers(["+OK", "+OK"]);
+    story.node("n1").gets("MSET {a4}x 1 {a4}y 1").answers("+OK");
+    story.node("n2").gets("GET b4").answers("nil");
+    story.client("a").gets(["+OK", "+OK", "nil"]);
+    story.client("b").gets("+OK");
+}
+
+#[test]
+fn reads_do_not_mind_each_other() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says(["MGET {a4}x {a4}y", "GET {a4}x"]);
+    story.node("n1").gets(["MGET {a4}x {a4}y", "GET {a4}x"]).answers([TRYAGAIN, "nil"]);
+    story.after_ms(1).node("n1").gets("MGET {a4}x {a4}y").answers(&*list(["nil", "nil"]));
+    story.client("a").gets([&*list(["nil", "nil"]), "nil"]);
+}
+
+#[test]
+fn what_was_sent_on_behind_it_comes_behind_it_again() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says(["MSET {a4}x 1 {a4}y 1", "SET {a4}x 2", "SET {a4}y 2"]);
+    story.node("n1").gets(["MSET {a4}x 1 {a4}y 1", "SET {a4}x 2", "SET {a4}y 2"]);
+    story.node("n1").answers(TRYAGAIN).ask("{a4}x", "n2").moved("{a4}y", "n2");
+    story.after_ms(1);
+    story.node("n2").gets("MSET {a4}x 1 {a4}y 1");
+    story.node("n2").gets(["ASKING", "SET {a4}x 2", "SET {a4}y 2"]);
+    story.node("n2").answers(["+OK", "+OK", "+OK", "+OK"]);
+    story.client("a").gets(["+OK", "+OK", "+OK"]);
+}
+
+#[test]
+fn when_the_server_is_lost_nobody_knows_what_it_did() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says(["MSET {a4}x 1 {a4}y 1", "SET {a4}x 2"]);
+    story.node("n1").gets(["MSET {a4}x 1 {a4}y 1", "SET {a4}x 2"]).answers(TRYAGAIN);
+    story.node("n1").dies("connection reset");
+    story
+        .after_ms(1)
+        .client("a")
+        .gets([GAVE_UP, "-ERR respool: upstream n1:7000: connection reset"]);
+}
+
+#[test]
+fn it_is_given_up_in_time_when_nothing_is_heard_of_those_behind_it() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says(["MSET {a4}x 1 {a4}y 1", "SET {a4}x 2"]);
+    story.node("n1").gets(["MSET {a4}x 1 {a4}y 1", "SET {a4}x 2"]).answers(TRYAGAIN);
+    story.after_ms(1_900).client("a").gets_nothing();
+    story.after_ms(200).client("a").gets(GAVE_UP);
+    story.node("n1").gets_nothing().answers("+OK");
+    story.client("a").gets("+OK");
+}
+
+#[test]
+fn while_slots_move_nothing_is_sent_behind_a_request_with_several_keys() {
+    let mut story = Story::warm_cluster();
+    story.client("b").says("GET {a4}b");
+    story.node("n1").gets("GET {a4}b").ask("{a4}b", "n2");
+    story.node("n2").gets(["ASKING", "GET {a4}b"]).answers(["+OK", "nil"]);
+    story.client("b").gets("nil");
+    story.client("a").says(["MSET {a4}x 1 {a4}y 1", "SET {a4}x 2"]);
+    story.node("n1").gets("MSET {a4}x 1 {a4}y 1").gets_nothing().answers(TRYAGAIN);
+    story.after_ms(1).node("n1").gets("MSET {a4}x 1 {a4}y 1").gets_nothing().answers("+OK");
+    story.node("n1").gets("SET {a4}x 2").answers("+OK");
+    story.client("a").gets(["+OK", "+OK"]);
+    // A second later they do not.
+    story.after_ms(1_100).client("a").says(["MSET {a4}x 1 {a4}y 1", "SET {a4}x 2"]);
+    story.node("n1").gets(["MSET {a4}x 1 {a4}y 1", "SET {a4}x 2"]);
+}
