@@ -163,7 +163,14 @@ fn one_round_each_says_so() {
 }
 
 fn limit(figure: Figure, target: &str, of: &str, at_most: f64) -> Limit {
-    Limit { figure, target: target.to_owned(), of: of.to_owned(), tests: Vec::new(), of_test: None, at_most }
+    Limit {
+        figure,
+        target: target.to_owned(),
+        of: of.to_owned(),
+        tests: Vec::new(),
+        of_test: None,
+        at_most,
+    }
 }
 
 #[test]

@@ -30,7 +30,7 @@ use crate::topology::Place;
 use crate::topology::slots::parse_redirect;
 use crate::upstream::UpstreamKey;
 use crate::upstream::inflight::{Bond, OwnCommand, Owner, Run};
-use crate::upstream::{Lane, Role, Upstream};
+use crate::upstream::{Role, Upstream};
 use crate::whole;
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -86,11 +86,8 @@ pub(crate) struct Parked {
     /// Who was named as the owner of its place. A table that was asked for meanwhile may be older than that, and those behind it are
     /// sent on to the same node: by another way they could overtake it.
     named: Option<NodeId>,
-    resp3: bool,
-    db: u32,
-    lane: Lane,
-    /// As of the connection that it was on: what else its client sends takes the same.
-    conn: u16,
+    /// Of the connection that it was on: what else its client sends takes one like that.
+    like: UpstreamKey,
     /// Not before.
     due: Time,
     /// Given up after.
@@ -201,10 +198,7 @@ impl Engine {
                 tries: run.tries.saturating_add(1),
                 target,
                 named,
-                resp3: key.resp3,
-                db: key.db,
-                lane: key.lane,
-                conn: key.conn,
+                like: key,
                 due: now.plus_ms(wait_ms),
                 until,
                 leased,
@@ -450,8 +444,7 @@ impl Engine {
             }
             return Some(later);
         };
-        let &mut Parked { resp3, db, lane, conn, .. } = parked;
-        let key = UpstreamKey { node, resp3, db, lane, conn };
+        let key = UpstreamKey { node, ..parked.like };
         let availability = match (parked.leased, self.client_of(parked.owner)) {
             (false, _) => self.upstream_for(now, key, crate::ClientId::new(u32::MAX, 0)),
             (true, Some(client)) if self.clients.get(client).is_some() => {
@@ -649,10 +642,7 @@ impl Engine {
             tries: run.tries.saturating_add(1),
             target: Target::Place(place),
             named: None,
-            resp3: upstream.key.resp3,
-            db: upstream.key.db,
-            lane: upstream.key.lane,
-            conn: upstream.key.conn,
+            like: upstream.key,
             due: now,
             until,
             leased: false,

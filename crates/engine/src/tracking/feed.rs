@@ -7,7 +7,7 @@
 //!
 //! Invariant: a connection of these lanes says CLIENT TRACKING right behind its greeting, before any client's request.
 
-use super::Name;
+use super::{Ear, Name};
 use crate::client::Hold;
 use crate::connect::Availability;
 use crate::engine::Engine;
@@ -27,10 +27,11 @@ impl Engine {
     pub(crate) fn feed_ready(&mut self, now: Time, id: UpstreamId) {
         match self.upstreams.get(id).map(|up| up.key.lane) {
             Some(Lane::Tracked) => {
-                self.say_own(now, id, OwnCommand::Track, &[b"CLIENT", b"TRACKING", b"ON"]);
+                let words = self.words_of(id);
+                self.say_own(now, id, OwnCommand::Track, &words);
             }
             Some(Lane::Broadcast) => {
-                let prefixes = self.caches.prefixes.clone();
+                let prefixes = self.prefixes_of(id);
                 self.say_prefixes(now, id, &prefixes);
                 let key = self.upstreams.get(id).map(|up| up.key);
                 if let Some(key) = key.filter(|_| self.caches.late.remove(&id)) {
@@ -42,8 +43,27 @@ impl Engine {
         }
     }
 
-    fn say_prefixes(&mut self, now: Time, id: UpstreamId, prefixes: &[Name]) {
-        let mut words: Vec<&[u8]> = alloc::vec![b"CLIENT", b"TRACKING", b"ON", b"BCAST"];
+    /// How tracking is switched on over this connection.
+    fn words_of(&self, id: UpstreamId) -> Vec<&'static [u8]> {
+        let mut words: Vec<&[u8]> = alloc::vec![b"CLIENT", b"TRACKING", b"ON"];
+        if self.upstreams.get(id).is_some_and(|up| up.key.owner.is_some()) {
+            words.push(b"NOLOOP");
+        }
+        words
+    }
+
+    /// The prefixes that this connection tells of.
+    fn prefixes_of(&self, id: UpstreamId) -> Vec<Name> {
+        let Some(owner) = self.upstreams.get(id).and_then(|up| up.key.owner) else {
+            return self.caches.prefixes.clone();
+        };
+        let tracking = self.clients.get(owner).and_then(|client| client.tracking.as_ref());
+        tracking.map_or_else(Vec::new, |tracking| tracking.prefixes.iter().cloned().collect())
+    }
+
+    pub(super) fn say_prefixes(&mut self, now: Time, id: UpstreamId, prefixes: &[Name]) {
+        let mut words: Vec<&[u8]> = self.words_of(id);
+        words.push(b"BCAST");
         for prefix in prefixes {
             words.extend([&b"PREFIX"[..], prefix]);
         }
@@ -54,22 +74,31 @@ impl Engine {
     pub(super) fn renew_feed(&mut self, now: Time) {
         let prefixes = self.wanted_prefixes();
         let before = core::mem::replace(&mut self.caches.prefixes, prefixes);
-        let mut dbs = BTreeSet::new();
-        for id in &self.caches.broadcast {
-            let Some(client) = self.clients.get(*id) else { continue };
-            let earlier = client.tracking.iter().flat_map(|tracking| tracking.earlier.iter());
-            let ears = earlier.copied().chain(client.ear());
-            dbs.extend(ears.filter(|(lane, _)| *lane == Lane::Broadcast).map(|(_, db)| db));
-        }
+        let dbs = self.shared_feed_dbs();
         for node in self.router.primaries() {
             for db in &dbs {
                 self.renew_feed_of(now, node, *db, &before);
             }
         }
+        for id in self.caches.broadcast.iter().copied().collect::<Vec<_>>() {
+            self.renew_own_feed(now, id);
+        }
+    }
+
+    /// The databases for which clients hear of every change over connections that they share.
+    fn shared_feed_dbs(&self) -> BTreeSet<u32> {
+        let clients = self.caches.broadcast.iter().filter_map(|id| self.clients.get(*id));
+        let ears = clients.flat_map(|client| {
+            let earlier = client.tracking.iter().flat_map(|tracking| tracking.earlier.iter());
+            earlier.copied().chain(client.ear())
+        });
+        let shared = |ear: &Ear| ear.lane == Lane::Broadcast && ear.owner.is_none();
+        ears.filter(shared).map(|ear| ear.db).collect()
     }
 
     fn renew_feed_of(&mut self, now: Time, node: NodeId, db: u32, before: &[Name]) {
-        let key = UpstreamKey { node, resp3: true, db, lane: Lane::Broadcast, conn: 0 };
+        let lane = Lane::Broadcast;
+        let key = UpstreamKey { node, resp3: true, db, lane, conn: 0, owner: None };
         let listed = self.by_key.get(&key).copied();
         let Some(id) = listed.or_else(|| self.new_upstream(key, Role::Shared)) else { return };
         // One that is not ready asks when it is.
@@ -95,8 +124,10 @@ impl Engine {
     fn wanted_prefixes(&self) -> Vec<Name> {
         let mut all: BTreeSet<Name> = self.caches.prefixes.iter().cloned().collect();
         for id in &self.caches.broadcast {
-            let tracking = self.clients.get(*id).and_then(|client| client.tracking.as_ref());
-            let Some(tracking) = tracking else { continue };
+            let client = self.clients.get(*id).filter(|client| !client.has_own());
+            let Some(tracking) = client.and_then(|client| client.tracking.as_ref()) else {
+                continue;
+            };
             match tracking.broadcast {
                 true => all.extend(tracking.prefixes.iter().cloned()),
                 false => drop(all.insert(Arc::from(&b""[..]))),
@@ -116,10 +147,12 @@ impl Engine {
         feeds.map(|(id, _)| id)
     }
 
-    /// With nobody left who hears of every change the connections go.
+    /// With nobody left who hears of every change over the shared connections they go.
     fn end_feed(&mut self) {
         self.caches.prefixes.clear();
-        for id in self.feeds().collect::<Vec<UpstreamId>>() {
+        let shared =
+            |id: &UpstreamId| self.upstreams.get(*id).is_some_and(|up| up.key.owner.is_none());
+        for id in self.feeds().filter(shared).collect::<Vec<UpstreamId>>() {
             self.retire(id);
         }
     }
@@ -138,12 +171,12 @@ impl Engine {
 
     /// What a client waits for until every change is told to it from here on.
     pub(super) fn wait_for_feed(&mut self, now: Time, id: ClientId) -> Option<Step> {
-        let (lane, db) = self.clients.get(id)?.ear()?;
+        let Ear { lane, db, owner } = self.clients.get(id)?.ear()?;
         if lane != Lane::Broadcast {
             return None;
         }
         for node in self.router.primaries() {
-            let key = UpstreamKey { node, resp3: true, db, lane, conn: 0 };
+            let key = UpstreamKey { node, resp3: true, db, lane, conn: 0, owner };
             let available = self.upstream_for(now, key, id);
             let owes = |id: &UpstreamId| {
                 self.upstreams.get(*id).is_some_and(|up| up.inflight.owes_tracking())
@@ -166,6 +199,9 @@ impl Engine {
         self.caches.late.remove(&id);
         if matches!(key.lane, Lane::Tracked | Lane::Broadcast) {
             self.drop_caches(key);
+            self.asked_in_vain(id);
+            // One that was in use for a transaction is not connected again by itself.
+            self.caches.stale |= key.owner.is_some();
         }
     }
 
@@ -190,7 +226,8 @@ impl Engine {
             if moved {
                 self.caches.late.extend(new);
             }
-        } else if !self.caches.prefixes.is_empty() {
+        }
+        if !self.caches.prefixes.is_empty() && self.shared_feed_dbs().is_empty() {
             self.end_feed();
         }
     }
