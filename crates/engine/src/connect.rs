@@ -272,8 +272,7 @@ impl Engine {
             (OwnCommand::Role, _) => self.role_reply(now, id, reply),
             // A server that answers with an error answers.
             (OwnCommand::Ping, _) => self.ping_answered(key.node, reply),
-            // Those wait that must hear of what they change themselves.
-            (OwnCommand::Track, None) => self.wake_waiters(id),
+            (OwnCommand::Track, None) => self.feed_confirmed(now, id),
             (OwnCommand::Mark | OwnCommand::Fence, error) => self.feed_answered(id, error.is_none()),
             (OwnCommand::Hello, Some(error)) if greeting::knows_no_hello(&error) && !key.resp3 => {
                 return self.greet_old(now, id);

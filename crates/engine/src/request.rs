@@ -230,7 +230,11 @@ impl Engine {
         let caches = self.clients.get(id).is_some_and(|client| client.tracking.is_some());
         // EXEC is the proxy's only without a transaction.
         if !caches || (known.way == Way::Local && known.id != Some(EXEC)) {
-            return self.dispatch_known(now, id, frame, args, known);
+            let step = self.dispatch_known(now, id, frame, args, known);
+            if caches && step == Step::Done {
+                self.end_caching(id, known.id);
+            }
+            return step;
         }
         if let Some(step) = self.feed_wait(now, id) {
             return step;

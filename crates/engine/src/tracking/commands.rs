@@ -160,10 +160,10 @@ impl Engine {
         }
         self.take_ear(id, before);
         self.take_other_connections(id);
-        if !has_own {
-            self.leave_own(id);
-        }
         if !broadcast {
+            if !has_own {
+                self.leave_own(id, None);
+            }
             return;
         }
         // At once: its next request may stand right behind this one.
@@ -186,7 +186,7 @@ impl Engine {
         self.caches.clients.remove(&id);
         self.caches.stale |= self.caches.broadcast.remove(&id);
         self.take_other_connections(id);
-        self.leave_own(id);
+        self.leave_own(id, None);
     }
 
     /// Its next request looks for its connection anew.

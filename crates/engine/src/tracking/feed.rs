@@ -7,7 +7,8 @@
 //!
 //! Invariant: a connection of these lanes says CLIENT TRACKING right behind its greeting, before any client's request.
 
-use super::{Ear, Name};
+use super::order::Asked;
+use super::{Ear, Leaving, Name};
 use crate::client::Hold;
 use crate::connect::Availability;
 use crate::engine::Engine;
@@ -97,8 +98,7 @@ impl Engine {
     }
 
     fn renew_feed_of(&mut self, now: Time, node: NodeId, db: u32, before: &[Name]) {
-        let lane = Lane::Broadcast;
-        let key = UpstreamKey { node, resp3: true, db, lane, conn: 0, owner: None };
+        let key = Ear { lane: Lane::Broadcast, db, owner: None }.at(node);
         let listed = self.by_key.get(&key).copied();
         let Some(id) = listed.or_else(|| self.new_upstream(key, Role::Shared)) else { return };
         // One that is not ready asks when it is.
@@ -171,13 +171,12 @@ impl Engine {
 
     /// What a client waits for until every change is told to it from here on.
     pub(super) fn wait_for_feed(&mut self, now: Time, id: ClientId) -> Option<Step> {
-        let Ear { lane, db, owner } = self.clients.get(id)?.ear()?;
-        if lane != Lane::Broadcast {
+        let ear = self.clients.get(id)?.ear()?;
+        if ear.lane != Lane::Broadcast {
             return None;
         }
         for node in self.router.primaries() {
-            let key = UpstreamKey { node, resp3: true, db, lane, conn: 0, owner };
-            let available = self.upstream_for(now, key, id);
+            let available = self.upstream_for(now, ear.at(node), id);
             let owes = |id: &UpstreamId| {
                 self.upstreams.get(*id).is_some_and(|up| up.inflight.owes_tracking())
             };
@@ -192,6 +191,72 @@ impl Engine {
             }
         }
         None
+    }
+
+    /// What was asked of a connection of these lanes is confirmed.
+    pub(crate) fn feed_confirmed(&mut self, now: Time, id: UpstreamId) {
+        // Those wait that must hear of what they change themselves.
+        self.wake_waiters(id);
+        self.leave_earlier_feeds(now);
+    }
+
+    /// Clients in BCAST mode that hear another way by now, at every primary, need the way no more by which they heard before, once that has told
+    /// what was on its way.
+    fn leave_earlier_feeds(&mut self, now: Time) {
+        for id in self.caches.broadcast.iter().copied().collect::<Vec<_>>() {
+            let Some((ear, earlier)) = self.may_leave(id) else { continue };
+            let nodes = self.router.primaries();
+            let keys = earlier.iter().flat_map(|ear| nodes.iter().map(|node| ear.at(*node)));
+            let listed = keys.filter_map(|key| self.by_key.get(&key).copied());
+            let tells = |id: &UpstreamId| self.upstreams.get(*id).is_some_and(|up| up.is_ready());
+            let feeds: Vec<UpstreamId> = listed.filter(tells).collect();
+            let number = self.next_fence();
+            if let Some(tracking) = self.clients.get_mut(id).and_then(|c| c.tracking.as_mut()) {
+                tracking.leaving = Some(Leaving { ear, waits: feeds.len() + 1, number });
+            }
+            for feed in feeds {
+                self.ask_fence(now, feed, Asked::LastWord(id, number));
+            }
+            self.said_last_word(id, number);
+        }
+    }
+
+    /// How a client in BCAST mode hears at every primary, and how it heard before, if it is not leaving that already.
+    fn may_leave(&self, id: ClientId) -> Option<(Ear, Vec<Ear>)> {
+        let client = self.clients.get(id)?;
+        let tracking = client.tracking.as_ref()?;
+        if !tracking.broadcast || tracking.earlier.is_empty() || tracking.leaving.is_some() {
+            return None;
+        }
+        let ear = client.ear()?;
+        let tells = |node: &NodeId| {
+            let listed = self.by_key.get(&ear.at(*node));
+            let upstream = listed.and_then(|id| self.upstreams.get(*id));
+            upstream.is_some_and(|up| up.is_ready() && !up.inflight.owes_tracking())
+        };
+        let earlier = || tracking.earlier.iter().copied().filter(|other| *other != ear).collect();
+        self.router.primaries().iter().all(tells).then(|| (ear, earlier()))
+    }
+
+    /// One more of the connections by which a client heard before has told all.
+    pub(super) fn said_last_word(&mut self, id: ClientId, number: u64) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let hears_by = client.ear();
+        let Some(tracking) = client.tracking.as_mut() else { return };
+        let leaving = tracking.leaving.as_mut().filter(|leaving| leaving.number == number);
+        let Some(leaving) = leaving else { return };
+        leaving.waits -= 1;
+        let Leaving { ear, waits, .. } = *leaving;
+        if waits > 0 {
+            return;
+        }
+        tracking.leaving = None;
+        // It may have taken yet another way meanwhile: then that is looked at.
+        self.caches.stale = true;
+        if hears_by == Some(ear) {
+            tracking.earlier.clear();
+            self.leave_own(id, Some(ear));
+        }
     }
 
     /// A connection of these lanes is gone: what changed meanwhile nobody knows.
@@ -226,6 +291,7 @@ impl Engine {
             if moved {
                 self.caches.late.extend(new);
             }
+            self.leave_earlier_feeds(now);
         }
         if !self.caches.prefixes.is_empty() && self.shared_feed_dbs().is_empty() {
             self.end_feed();

@@ -82,7 +82,7 @@ pub(crate) struct Caches {
     prefixes: Vec<Name>,
     /// What is asked over connections of these lanes for clients that have something under way elsewhere.
     asked: BTreeMap<UpstreamId, VecDeque<Asked>>,
-    /// The number of the next fence.
+    /// The number of the last fence.
     next_fence: u64,
 }
 
@@ -117,8 +117,10 @@ pub struct Tracking {
     blocked: Option<(u32, Vec<Name>)>,
     /// What changed while EXEC or a blocking command is under way: told behind its reply, as a server does that did it.
     later: VecDeque<Later>,
-    /// The ways it heard by before it took another protocol or database: what it read then is still told by them.
+    /// The ways it heard by before it took another protocol or database, or NOLOOP: what it read then is still told by them.
     earlier: BTreeSet<Ear>,
+    /// In BCAST mode: when it hears by one way alone again.
+    leaving: Option<Leaving>,
     /// CLIENT TRACKING is not answered yet: the connections are not ready.
     beginning: bool,
     /// The client that it is redirected to was gone when it was to be told.
@@ -138,6 +140,22 @@ impl Ear {
     fn of(key: &UpstreamKey) -> Self {
         Self { lane: key.lane, db: key.db, owner: key.owner }
     }
+
+    /// The connection at this node.
+    fn at(self, node: NodeId) -> UpstreamKey {
+        let Self { lane, db, owner } = self;
+        UpstreamKey { node, resp3: true, db, lane, conn: 0, owner }
+    }
+}
+
+/// A client hears by this way alone as soon as the others have told all.
+#[derive(Clone, Copy, Debug)]
+struct Leaving {
+    ear: Ear,
+    /// Connections that have not.
+    waits: usize,
+    /// Which question that is.
+    number: u64,
 }
 
 /// One request of a client that caches.
@@ -265,9 +283,10 @@ impl Engine {
         let caches = tracking.caches_next() && !tracking.broadcast;
         if queueing {
             // What it reads comes with EXEC.
-            return if reads {
-                self.reads_inside(now, wish.id, keys)
-            };
+            if reads && (caches || tracking.broadcast) {
+                self.reads_inside(now, wish.id, keys);
+            }
+            return;
         }
         tracking.caching = false;
         let inside = core::mem::take(&mut tracking.inside);
@@ -286,6 +305,17 @@ impl Engine {
         }
         if reads && caches {
             keys.into_iter().for_each(|key| self.remember(wish.id, key));
+        }
+    }
+
+    /// A command that the proxy answers was answered. CLIENT CACHING is about the one behind it, whichever that is (`resetClient` in Redis'
+    /// networking.c).
+    pub(crate) fn end_caching(&mut self, id: ClientId, row: Option<CommandId>) {
+        if row == Some(ids::CLIENT) || self.is_queueing(id) {
+            return;
+        }
+        if let Some(tracking) = self.clients.get_mut(id).and_then(|c| c.tracking.as_mut()) {
+            tracking.caching = false;
         }
     }
 
@@ -458,12 +488,8 @@ impl Engine {
         if after.is_some_and(|ear| ear.lane == Lane::Broadcast) {
             self.caches.broadcast.insert(id);
         }
-        if !tracking.broadcast {
-            tracking.earlier.extend(before);
-        } else if before.is_some() && after.is_some() {
-            // Between the one and the other connection a change could be missed.
-            self.tell_changed(id, &Changed::All);
-        }
+        // In BCAST mode until all of the others tell of changes (`leave_earlier`).
+        tracking.earlier.extend(before);
     }
 
     /// Everybody who heard of changes over this connection is to drop all: it was lost, or the server dropped all.

@@ -33,6 +33,8 @@ pub(super) enum Asked {
     Mark(ClientId, Vec<Name>),
     /// Whether it has told everything: what waits for this client under this number.
     Fence(ClientId, u64),
+    /// The same, of a connection by which this client hears no more.
+    LastWord(ClientId, u64),
 }
 
 /// A key that is read in an open transaction.
@@ -177,6 +179,7 @@ impl Engine {
         match asked {
             Asked::Mark(client, keys) => self.marked(client, &keys, fine),
             Asked::Fence(client, number) => self.tell_later(client, Some(number)),
+            Asked::LastWord(client, number) => self.said_last_word(client, number),
         }
     }
 
@@ -218,13 +221,23 @@ impl Engine {
         }
     }
 
-    /// Asks whether everything was told over this connection; the number under which that is answered.
+    /// Asks over this connection whether everything was told to this client; the number under which that is answered.
     fn fence(&mut self, now: Time, upstream: UpstreamId, id: ClientId) -> u64 {
-        let number = self.caches.next_fence;
-        self.caches.next_fence += 1;
-        self.say_own(now, upstream, OwnCommand::Fence, &[b"PING"]);
-        self.caches.asked.entry(upstream).or_default().push_back(Asked::Fence(id, number));
+        let number = self.next_fence();
+        self.ask_fence(now, upstream, Asked::Fence(id, number));
         number
+    }
+
+    /// A number that no fence had.
+    pub(super) fn next_fence(&mut self) -> u64 {
+        self.caches.next_fence += 1;
+        self.caches.next_fence
+    }
+
+    /// Asks whether everything was told over this connection.
+    pub(super) fn ask_fence(&mut self, now: Time, upstream: UpstreamId, asked: Asked) {
+        self.say_own(now, upstream, OwnCommand::Fence, &[b"PING"]);
+        self.caches.asked.entry(upstream).or_default().push_back(asked);
     }
 
     /// What waited for a reply that was given, or for the fence of this number, is told.

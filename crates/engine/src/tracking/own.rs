@@ -23,7 +23,7 @@ use crate::ids::{ClientId, UpstreamId};
 use crate::lease::Way;
 use crate::reject;
 use crate::time::Time;
-use crate::upstream::{Lane, Role, UpstreamKey};
+use crate::upstream::{Lane, Role, Upstream, UpstreamKey};
 use alloc::vec::Vec;
 use resp::Protocol;
 
@@ -55,10 +55,11 @@ impl Engine {
         self.roles.owned(id).filter(is_own)
     }
 
-    /// The client needs none of them any more. If it still tracks it drops all that it read over them, as nobody tells it of that.
-    pub(super) fn leave_own(&mut self, id: ClientId) {
+    /// The client needs none of them any more but those of `kept`. If it reads by them and tracks on it drops all, as nobody tells it of that.
+    pub(super) fn leave_own(&mut self, id: ClientId, kept: Option<Ear>) {
         for upstream in self.own_conns(id).collect::<Vec<_>>() {
-            if self.upstreams.get(upstream).is_some_and(|up| up.role == Role::Shared) {
+            let goes = |up: &Upstream| up.role == Role::Shared && Some(Ear::of(&up.key)) != kept;
+            if self.upstreams.get(upstream).is_some_and(goes) {
                 self.retire(upstream);
             }
         }
@@ -101,13 +102,10 @@ impl Engine {
 
     /// A client in BCAST mode with NOLOOP has a connection to each primary.
     pub(super) fn renew_own_feed(&mut self, now: Time, id: ClientId) {
-        let Some(Ear { lane: lane @ Lane::Broadcast, db, owner: owner @ Some(_) }) =
-            self.clients.get(id).and_then(|client| client.ear())
-        else {
-            return;
-        };
+        let ear = self.clients.get(id).and_then(|client| client.ear());
+        let Some(ear @ Ear { lane: Lane::Broadcast, owner: Some(_), .. }) = ear else { return };
         for node in self.router.primaries() {
-            let key = UpstreamKey { node, resp3: true, db, lane, conn: 0, owner };
+            let key = ear.at(node);
             let listed = self.by_key.get(&key).copied();
             let Some(upstream) = listed.or_else(|| self.new_upstream(key, Role::Shared)) else {
                 let cause = "there is no room for one more connection of a client with NOLOOP";

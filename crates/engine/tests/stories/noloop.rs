@@ -264,6 +264,44 @@ fn in_bcast_mode_each_asks_for_its_own_prefixes() {
     story.conn(4).is_closed();
 }
 
+// Redis' own suite: with HELLO 3 the one that it is redirected to was told to drop everything.
+#[test]
+fn in_bcast_mode_another_connection_misses_nothing_and_drops_nothing() {
+    let mut story = Story::new();
+    story.client("ear").says("CLIENT ID");
+    let id = story.client("ear").takes_text();
+    let id = id.trim_start_matches(':').trim_end();
+    story.client("ear").says("HELLO 3").takes();
+    let line = format!("CLIENT TRACKING ON BCAST NOLOOP REDIRECT {id}");
+    story.client("a").says(&*line).gets_nothing();
+    let shared = story.connects_made();
+    story.conn(shared).gets("CLIENT TRACKING ON BCAST PREFIX ").answers("+OK");
+    story.client("a").gets("+OK");
+    story.client("a").says("HELLO 3").takes();
+    story.after_ms(1);
+    let own = story.connects_made();
+    assert_eq!(own, shared + 1);
+    // It hears the old way until the new one is there, and what is on its way then as well.
+    story.conn(own).gets("CLIENT TRACKING ON NOLOOP BCAST PREFIX ");
+    story.conn(shared).answers(&*changed("k"));
+    story.client("ear").gets(&*changed("k"));
+    story.conn(own).answers("+OK");
+    story.conn(shared).gets("PING").answers([&*changed("late"), "+PONG"]);
+    story.client("ear").gets(&*changed("late"));
+    story.after_ms(1);
+    story.conn(shared).is_closed();
+    asks(&mut story, "a", own, "SET k 1", "+OK");
+    story.conn(own).answers(&*changed("k"));
+    story.client("ear").gets(&*changed("k"));
+    // And back.
+    story.client("a").says("HELLO 2").takes();
+    story.after_ms(1);
+    let shared = story.connects_made();
+    story.conn(shared).gets("CLIENT TRACKING ON BCAST PREFIX ").answers("+OK");
+    story.conn(own).gets("PING").answers("+PONG").is_closed();
+    story.client("ear").gets_nothing();
+}
+
 #[test]
 fn a_moved_slot_leads_to_a_connection_of_its_own_there() {
     let mut story = Story::warm_cluster();
