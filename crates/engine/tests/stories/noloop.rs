@@ -342,28 +342,67 @@ fn a_client_that_is_gone_gets_no_connection_any_more() {
     assert_eq!(story.connects_made(), before);
 }
 
-#[test]
-fn a_node_that_comes_later_finds_room_or_is_told_of() {
-    let limit = |settings: &mut engine::Settings| settings.limits.noloop_conns_max = 3;
-    let mut story = Story::warm_cluster_with(limit);
-    caches(&mut story, "a", "NOLOOP");
-    for key in ["a4", "b4", "c1"] {
-        story.client("a").says(&*format!("GET {key}"));
-        let node = match key {
-            "a4" => "n1",
-            "b4" => "n2",
-            _ => "n3",
-        };
-        story.node(node).gets("CLIENT TRACKING ON NOLOOP").answers("+OK");
-        story.node(node).gets(&*format!("GET {key}")).answers("nil");
-        story.client("a").takes();
-    }
-    story.cluster_is("0-5460 n4, 5461-10922 n2, 10923-16383 n3");
-    story.client("plain").says("GET a4");
-    story.node_conn("n1", 1).gets("GET a4").answers(&*moved("a4", "n4"));
+/// Two servers have all slots, and so many connections may be clients' own.
+fn two_of_three(limit: usize) -> Story {
+    let mut story = Story::warm_cluster_with(|settings| settings.limits.noloop_conns_max = limit);
+    story.cluster_is("0-10922 n1, 10923-16383 n3");
+    story.client("plain").says("GET b4");
+    story.node_conn("n2", 1).gets("GET b4").answers(&*moved("b4", "n1"));
+    story.node_conn("n1", 1).gets("GET b4").answers("nil");
+    story.client("plain").gets("nil");
     story.after_ms(2_000);
-    // The one to n1 may still be there; nothing hangs in any case.
-    story.client("a").says("GET a4");
+    story
+}
+
+/// The third has some again.
+fn third_comes(story: &mut Story) {
+    story.cluster_is("0-5460 n1, 5461-10922 n2, 10923-16383 n3");
+    story.client("plain").says("GET b4");
+    story.node_conn("n1", 1).gets("GET b4").answers(&*moved("b4", "n2"));
+    story.node("n2").gets("GET b4").answers("nil");
+    story.client("plain").gets("nil");
+    story.after_ms(50);
+}
+
+#[test]
+fn without_room_a_request_to_a_server_that_comes_later_is_an_error() {
+    let mut story = two_of_three(4);
+    for client in ["a", "c"] {
+        caches(&mut story, client, "NOLOOP");
+        for (key, node) in [("a4", "n1"), ("c1", "n3")] {
+            story.client(client).says(&*format!("GET {key}"));
+            story.node(node).gets("CLIENT TRACKING ON NOLOOP").answers("+OK");
+            story.node(node).gets(&*format!("GET {key}")).answers("nil");
+            story.client(client).gets("nil");
+        }
+    }
+    story.client("b").says("HELLO 3").takes();
+    story.client("b").says("CLIENT TRACKING ON NOLOOP").gets(LIMIT);
+    third_comes(&mut story);
+    for request in ["GET b4", "MULTI"] {
+        story.client("a").says(request);
+        let got = story.client("a").takes_text();
+        assert_eq!(got, if request == "MULTI" { "+OK\r\n".into() } else { format!("{LIMIT}\r\n") });
+    }
+    story.client("a").says(["GET b4", "EXEC"]);
     let got = story.client("a").takes_text();
-    assert!(got.is_empty() || got.contains("limits.noloop_conns_max"), "{got}");
+    assert!(got.starts_with(LIMIT) && got.contains("-EXECABORT"), "{got}");
+    // The others go on, and with one client gone there is room.
+    story.client("c").dies();
+    story.client("a").says("GET b4");
+    story.node("n2").gets("CLIENT TRACKING ON NOLOOP").answers("+OK").gets("GET b4").answers("nil");
+    story.client("a").gets("nil");
+}
+
+#[test]
+fn without_room_a_client_in_bcast_mode_is_closed_when_a_server_comes() {
+    let mut story = two_of_three(2);
+    story.client("b").says("HELLO 3").takes();
+    story.client("b").says("CLIENT TRACKING ON BCAST NOLOOP").gets_nothing();
+    for node in ["n1", "n3"] {
+        story.node(node).gets("CLIENT TRACKING ON NOLOOP BCAST PREFIX ").answers("+OK");
+    }
+    story.client("b").gets("+OK").is_open();
+    third_comes(&mut story);
+    story.client("b").is_closed();
 }
