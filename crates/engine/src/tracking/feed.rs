@@ -142,17 +142,17 @@ impl Engine {
         kept
     }
 
-    fn feeds(&self) -> impl Iterator<Item = UpstreamId> {
+    fn feeds(&self) -> impl Iterator<Item = (UpstreamId, UpstreamKey)> {
         let feeds = self.upstreams.iter().filter(|(_, up)| up.key.lane == Lane::Broadcast);
-        feeds.map(|(id, _)| id)
+        feeds.map(|(id, up)| (id, up.key))
     }
 
     /// With nobody left who hears of every change over the shared connections they go.
     fn end_feed(&mut self) {
         self.caches.prefixes.clear();
-        let shared =
-            |id: &UpstreamId| self.upstreams.get(*id).is_some_and(|up| up.key.owner.is_none());
-        for id in self.feeds().filter(shared).collect::<Vec<UpstreamId>>() {
+        let shared: Vec<UpstreamId> =
+            self.feeds().filter(|(_, key)| key.owner.is_none()).map(|(id, _)| id).collect();
+        for id in shared {
             self.retire(id);
         }
     }
@@ -285,11 +285,16 @@ impl Engine {
         }
         (self.caches.route_epoch, self.caches.stale) = (self.route_epoch, false);
         if !self.caches.broadcast.is_empty() {
-            let before: BTreeSet<UpstreamId> = self.feeds().collect();
+            let before: BTreeSet<UpstreamId> = self.feeds().map(|(id, _)| id).collect();
+            let heard: BTreeSet<Ear> = self.feeds().map(|(_, key)| Ear::of(&key)).collect();
             self.renew_feed(now);
-            let new: Vec<UpstreamId> = self.feeds().filter(|id| !before.contains(id)).collect();
+            // One more of those by which somebody heard already: not the first of a client that takes another way.
+            let is_late = |(id, key): &(UpstreamId, UpstreamKey)| {
+                !before.contains(id) && heard.contains(&Ear::of(key))
+            };
+            let late: Vec<UpstreamId> = self.feeds().filter(is_late).map(|(id, _)| id).collect();
             if moved {
-                self.caches.late.extend(new);
+                self.caches.late.extend(late);
             }
             self.leave_earlier_feeds(now);
         }
