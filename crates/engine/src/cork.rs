@@ -2,7 +2,8 @@
 //!
 //! The requests of one pipeline go to several servers, which answer at different moments. Written as they come, the replies of thirty `GET`s
 //! are several small writes, and a write costs more than all else that is done for them. While many clients are active (the worker says
-//! so) a client whose other replies are still owed gets the first of them with the rest, or after a fixed time.
+//! so) a client whose other replies are still owed gets the first of them with the rest, or after a fixed time, which is the longer the more
+//! servers there are: the last of many answers comes later than the last of few.
 //!
 //! ```text
 //!   deliver ─▶ dirty ─ at the end of the turn: replies owed? ─ no ─▶ sent
@@ -25,15 +26,22 @@ use alloc::collections::VecDeque;
 pub(crate) struct Cork {
     /// How long, in microseconds; 0: not at all.
     us: u64,
+    /// How many times as long as the worker said, and the owners of slots that this is for.
+    times: u64,
+    route_epoch: Option<u32>,
     /// Until when whose replies wait, earliest first. Who was served meanwhile may still stand here.
     waiting: VecDeque<(Time, ClientId)>,
 }
 
 impl Engine {
     /// From now on the first replies of a pipeline wait at most so many microseconds for those behind them, if they come from several
-    /// servers. 0, as at the begin: they do not wait.
+    /// servers: from `n` primaries log₂ `n` times as many, rounded down. 0, as at the begin: they do not wait.
     pub fn cork_replies_us(&mut self, us: u64) {
-        self.cork.us = us;
+        if us > 0 && self.cork.route_epoch != Some(self.route_epoch) {
+            self.cork.route_epoch = Some(self.route_epoch);
+            self.cork.times = u64::from(self.router.primaries().len().max(2).ilog2());
+        }
+        self.cork.us = us * self.cork.times;
     }
 
     /// When the first of those that wait is to be served; after [`Self::cork`], so that it is no one who was served.

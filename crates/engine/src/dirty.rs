@@ -46,6 +46,12 @@ impl DirtyUpstreams {
         self.shared.retain(|dirty| *dirty != id);
     }
 
+    /// How many have something to send.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.private.len() + self.shared.len()
+    }
+
     /// Whether nobody has anything to send.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {

@@ -392,10 +392,10 @@ impl Engine {
         self.clients.len()
     }
 
-    /// Whether requests wait to be sent upstream: what a gathering worker makes batches of.
+    /// To how many upstreams requests wait to be sent: what a gathering worker makes batches of.
     #[inline]
-    pub fn has_upstream_output(&self) -> bool {
-        !self.dirty_upstreams.is_empty()
+    pub fn dirty_upstream_count(&self) -> usize {
+        self.dirty_upstreams.len()
     }
 
     /// Whether anything waits to be sent.

@@ -1,16 +1,20 @@
-//! Commands of the proxy's own between MULTI and EXEC: `CLIENT`, `HELLO`, `AUTH` and what else it answers for a connection.
+//! Commands of the proxy's own between MULTI and EXEC: `CLIENT`, `HELLO`, `AUTH`, `SUBSCRIBE` and what else it answers for a connection.
 //!
 //! A server queues them and does them with EXEC, in their places. So a stand-in goes to the server for each, which says QUEUED and keeps the
 //! place in the answer; when that comes, the proxy does its commands and puts what they answer there.
 //!
 //! ```text
 //!   MULTI   SET k 1   CLIENT ID   GET k   EXEC            the client
-//!   MULTI   SET k 1   PING        GET k   EXEC            the server
-//!           *3  +OK   +PONG       "1"                     its answer
+//!   MULTI   SET k 1   ECHO ''     GET k   EXEC            the server
+//!           *3  +OK   ""          "1"                     its answer
 //!           *3  +OK   :7          "1"                     what the client gets
 //! ```
-//! The stand-in is PING, and for a HELLO that changes the protocol HELLO itself, as the server's answers behind it must be in that one. An
+//! The stand-in is a command that a server refuses just when it would refuse the command itself: while it loads, or while a script runs for too
+//! long. For a HELLO that changes the protocol it is HELLO itself, as the server's answers behind it must be in that one. An
 //! answer that is to be put together is not cut through: it waits, within the client's hard bound, until it is whole.
+//!
+//! A SUBSCRIBE waits for the servers' word, and what stands behind it waits with it. Messages that come meanwhile go out behind the
+//! answer, for in RESP2 they look like one.
 //!
 //! Not here: what the commands do (`local`); the transaction itself (`transaction`).
 //!
@@ -22,11 +26,13 @@ use crate::engine::Engine;
 use crate::ids::ClientId;
 use crate::limits::UNSENT_BYTES_MAX;
 use crate::local::{Call, arity_fits, slowlog};
+use crate::pubsub::verb;
 use crate::reject;
 use crate::request::Step;
 use crate::scatter::Wish;
 use crate::time::Time;
 use crate::transaction::Refusal;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use resp::{Args, ReplyScanner, Scan, encode, number};
 
@@ -49,6 +55,8 @@ pub(crate) struct Own {
     keys: Vec<Vec<u8>>,
     /// CLIENT TRACKING is among them.
     tracks: bool,
+    /// A SUBSCRIBE is among them: what PING answers behind it only we know.
+    listens: bool,
 }
 
 impl Own {
@@ -64,9 +72,51 @@ impl Own {
 pub(crate) struct Assembly {
     client: ClientId,
     seq: u32,
-    silent: bool,
     /// `None`: its command is not answered yet.
-    elements: Vec<Option<Vec<u8>>>,
+    elements: Vec<Option<Element>>,
+    /// Commands that are still to be done.
+    due: VecDeque<(usize, Vec<u8>)>,
+    /// The one that waits for the servers' word on topics; those that are due wait with it.
+    waits: Option<usize>,
+    /// The client wants no answer.
+    is_mute: bool,
+    /// Where CLIENT REPLY changes that.
+    mutes: Vec<(usize, bool)>,
+    /// See [`Own`].
+    keys: Vec<Vec<u8>>,
+}
+
+impl Assembly {
+    fn is_whole(&self) -> bool {
+        self.elements.iter().all(Option::is_some)
+    }
+
+    /// As a server writes it: one element after the other as its command is done, and nothing while CLIENT REPLY is OFF.
+    fn bytes(&self) -> Vec<u8> {
+        let mut is_mute = self.is_mute;
+        let mut bytes = Vec::new();
+        if !is_mute {
+            encode::array(&mut bytes, self.elements.len());
+        }
+        let mut mutes = self.mutes.iter().peekable();
+        for (index, element) in self.elements.iter().enumerate() {
+            while let Some((_, mute)) = mutes.next_if(|(at, _)| *at == index) {
+                is_mute = *mute;
+            }
+            if let Some(element) = element.as_ref().filter(|own| own.is_push || !is_mute) {
+                bytes.extend_from_slice(&element.bytes);
+            }
+        }
+        bytes
+    }
+}
+
+/// What one command of a transaction is answered.
+#[derive(Debug)]
+struct Element {
+    bytes: Vec<u8>,
+    /// It is told whatever CLIENT REPLY says, as it is no reply.
+    is_push: bool,
 }
 
 /// What becomes of a command in a transaction.
@@ -75,23 +125,22 @@ pub(crate) enum Standing {
     Servers,
     /// This goes to the server in its place.
     StandIn(Vec<u8>),
+    /// It is the server's in these words.
+    Reworded(Vec<u8>),
 }
 
 impl Engine {
     /// Looks at a command that is to be queued: what of it goes to the server.
     pub(crate) fn stand_in(&mut self, now: Time, wish: &Wish<'_>) -> Result<Standing, Step> {
         let Some(row) = wish.row else { return Ok(Standing::Servers) };
-        let answers = matches!(
-            row,
-            ids::CLIENT | ids::HELLO | ids::AUTH | ids::READONLY | ids::READWRITE | ids::ASKING
-        ) || row == ids::SLOWLOG && !slowlog::is_of_servers(wish.row, wish.args);
-        if !answers {
+        if slowlog::is_of_servers(wish.row, wish.args) {
+            return Ok(Standing::Reworded(slowlog::for_server(wish.args)));
+        }
+        if !self.answers_inside(row, wish) {
             return Ok(Standing::Servers);
         }
         let command = match (row.row().is_container(), wish.args.get(1)) {
             (true, Some(word)) => match command::lookup_sub(row, word) {
-                // What it says of replies would tear the answer to EXEC apart.
-                Some(ids::CLIENT_REPLY) => return Ok(Standing::Servers),
                 Some(sub) => sub,
                 None => return Err(self.refuse_inside(wish, Refusal::UnknownSub(row.name()))),
             },
@@ -100,15 +149,29 @@ impl Engine {
         if !arity_fits(command, wish.args.len()) {
             return Err(self.refuse_inside(wish, Refusal::Arity(command.name())));
         }
-        if self.own_bytes(wish.id) + wish.frame.len() > UNSENT_BYTES_MAX {
+        let own_bytes = self.own(wish.id).map_or(0, |own| own.bytes);
+        if own_bytes + wish.frame.len() > UNSENT_BYTES_MAX {
             return Err(self.refuse_inside(wish, Refusal::Text(reject::OWN_INSIDE_MAX)));
         }
         let mut frame = Vec::new();
         match self.protocol_inside(now, wish)? {
             Some(version) => encode::request(&mut frame, &[b"HELLO", version]),
-            None => encode::request(&mut frame, &[b"PING"]),
+            None => encode::request(&mut frame, stand_in_for(command)),
         }
         Ok(Standing::StandIn(frame))
+    }
+
+    /// Whether this command of a transaction is the proxy's.
+    fn answers_inside(&self, row: CommandId, wish: &Wish<'_>) -> bool {
+        match row {
+            ids::CLIENT | ids::HELLO | ids::AUTH | ids::MONITOR | ids::SLOWLOG => true,
+            ids::READONLY | ids::READWRITE | ids::ASKING => true,
+            ids::PING => {
+                let listens = self.clients.get(wish.id).is_some_and(Client::listens);
+                listens || self.own(wish.id).is_some_and(|own| own.listens)
+            }
+            _ => verb(row).is_some(),
+        }
     }
 
     /// The version that a HELLO leads to, once the server has agreed to it.
@@ -145,6 +208,7 @@ impl Engine {
         if stands_in {
             own.tracks |= wish.row == Some(ids::CLIENT)
                 && command::lookup_sub(ids::CLIENT, wish.args[1]) == Some(ids::CLIENT_TRACKING);
+            own.listens |= wish.row.and_then(verb).is_some();
             own.bytes += wish.frame.len();
             own.commands.push((index, wish.frame.to_vec()));
         } else if own.tracks {
@@ -156,9 +220,8 @@ impl Engine {
         Some(&mut self.clients.get_mut(id)?.lease.as_mut()?.own)
     }
 
-    fn own_bytes(&self, id: ClientId) -> usize {
-        let lease = self.clients.get(id).and_then(|client| client.lease.as_ref());
-        lease.map_or(0, |lease| lease.own.bytes)
+    fn own(&self, id: ClientId) -> Option<&Own> {
+        Some(&self.clients.get(id)?.lease.as_ref()?.own)
     }
 
     /// The whole answer to an EXEC came: the proxy's own commands are done now, if the others were.
@@ -174,24 +237,63 @@ impl Engine {
         let Some(mut elements) = elements_of(reply) else {
             return self.deliver(id, seq, 1, silent, reply);
         };
-        let mut due = Vec::new();
+        let mut due = VecDeque::new();
         for (index, frame) in own.commands {
             let Some(element) = elements.get_mut(index) else { continue };
             // The server did not take the protocol after all.
-            if element.as_ref().is_some_and(|reply| !reply.starts_with(b"-")) {
+            if element.as_ref().is_some_and(|own| !own.bytes.starts_with(b"-")) {
                 *element = None;
-                due.push((index, frame));
+                due.push_back((index, frame));
             }
         }
-        self.assemblies.push(Assembly { client: id, seq, silent, elements });
-        for (index, frame) in due {
+        self.assemblies.push(Assembly {
+            client: id,
+            seq,
+            elements,
+            due,
+            waits: None,
+            is_mute: silent,
+            mutes: Vec::new(),
+            keys: own.keys,
+        });
+        self.go_on_inside(now, id, seq);
+    }
+
+    /// Does what is due of a transaction, one command after the other.
+    fn go_on_inside(&mut self, now: Time, id: ClientId, seq: u32) {
+        while let Some(assembly) = self.assembly(id, seq) {
+            let Some((index, frame)) = assembly.due.pop_front() else { break };
             self.do_inside(now, id, Inside { seq, index }, &frame);
+            if self.waits_for_topics(id) {
+                if let Some(assembly) = self.assembly(id, seq) {
+                    assembly.waits = Some(index);
+                }
+                return;
+            }
         }
+        let keys = self.assembly(id, seq).map(|assembly| core::mem::take(&mut assembly.keys));
         let tracking = self.clients.get_mut(id).and_then(|client| client.tracking.as_mut());
-        if let Some(tracking) = tracking {
-            tracking.end_of_transaction(seq, own.keys);
+        if let (Some(tracking), Some(keys)) = (tracking, keys) {
+            tracking.end_of_transaction(seq, keys);
         }
         self.finish_assembly(id, seq);
+    }
+
+    /// Whether a transaction waited for servers, and goes on now.
+    pub(crate) fn is_due_inside(&self) -> bool {
+        self.next_due_inside().is_some()
+    }
+
+    fn next_due_inside(&self) -> Option<(ClientId, u32)> {
+        let goes_on = |one: &&Assembly| one.waits.is_none() && !one.due.is_empty();
+        self.assemblies.iter().find(goes_on).map(|one| (one.client, one.seq))
+    }
+
+    /// Goes on with the transactions that waited for servers.
+    pub(crate) fn run_inside(&mut self, now: Time) {
+        while let Some((id, seq)) = self.next_due_inside() {
+            self.go_on_inside(now, id, seq);
+        }
     }
 
     fn do_inside(&mut self, now: Time, id: ClientId, at: Inside, frame: &[u8]) {
@@ -207,15 +309,37 @@ impl Engine {
 
     /// The answer to one of the proxy's commands.
     pub(crate) fn answer_inside(&mut self, id: ClientId, at: Inside, reply: &[u8]) {
-        if let Some(assembly) = self.assembly(id, at.seq)
-            && let Some(element) = assembly.elements.get_mut(at.index)
-        {
-            *element = Some(reply.to_vec());
+        self.set_element(id, at, Element { bytes: reply.to_vec(), is_push: false });
+    }
+
+    /// What a client listens to is other than before: it is told so in the place of the command.
+    pub(crate) fn confirm_inside(&mut self, id: ClientId, at: Inside, lines: &[u8]) {
+        self.set_element(id, at, Element { bytes: lines.to_vec(), is_push: true });
+        self.finish_assembly(id, at.seq);
+    }
+
+    /// From this command on the client wants no answers, or wants them again.
+    pub(crate) fn mute_inside(&mut self, id: ClientId, at: Inside, mute: bool) {
+        if let Some(assembly) = self.assembly(id, at.seq) {
+            assembly.mutes.push((at.index, mute));
+        }
+    }
+
+    fn set_element(&mut self, id: ClientId, at: Inside, element: Element) {
+        let Some(assembly) = self.assembly(id, at.seq) else { return };
+        assembly.waits.take_if(|index| *index == at.index);
+        if let Some(place) = assembly.elements.get_mut(at.index) {
+            *place = Some(element);
         }
     }
 
     fn assembly(&mut self, id: ClientId, seq: u32) -> Option<&mut Assembly> {
         self.assemblies.iter_mut().find(|one| one.client == id && one.seq == seq)
+    }
+
+    /// How many answers an EXEC of this client has that are being put together.
+    pub(crate) fn assembled(&self, id: ClientId) -> Option<usize> {
+        self.assemblies.iter().find(|one| one.client == id).map(|one| one.elements.len())
     }
 
     /// One more was answered, later than the others.
@@ -226,15 +350,16 @@ impl Engine {
 
     /// Gives the answer to EXEC on if all of it is there.
     fn finish_assembly(&mut self, id: ClientId, seq: u32) {
-        let is_whole = |one: &Assembly| {
-            one.client == id && one.seq == seq && one.elements.iter().all(Option::is_some)
-        };
-        let Some(at) = self.assemblies.iter().position(is_whole) else { return };
+        let is_done = |one: &Assembly| one.client == id && one.seq == seq && one.is_whole();
+        let Some(at) = self.assemblies.iter().position(is_done) else { return };
         let assembly = self.assemblies.swap_remove(at);
-        let mut reply = Vec::new();
-        encode::array(&mut reply, assembly.elements.len());
-        assembly.elements.iter().flatten().for_each(|element| reply.extend_from_slice(element));
-        self.deliver(id, seq, 1, assembly.silent, &reply);
+        self.deliver(id, seq, 1, false, &assembly.bytes());
+        self.end_held_pushes(id);
+    }
+
+    /// The client is gone, and so are the answers that were put together for it.
+    pub(crate) fn forget_assemblies(&mut self, id: ClientId) {
+        self.assemblies.retain(|one| one.client != id);
     }
 
     /// Holds a client that asked all workers for something, until they have answered.
@@ -248,7 +373,7 @@ impl Engine {
 }
 
 /// The elements of an array; `None`: it is none.
-fn elements_of(reply: &[u8]) -> Option<Vec<Option<Vec<u8>>>> {
+fn elements_of(reply: &[u8]) -> Option<Vec<Option<Element>>> {
     let end = reply.iter().position(|byte| *byte == b'\r')?;
     let count = number::parse_i64(reply.get(..end)?.strip_prefix(b"*")?)?;
     let mut rest = reply.get(end + 2..)?;
@@ -257,19 +382,22 @@ fn elements_of(reply: &[u8]) -> Option<Vec<Option<Vec<u8>>>> {
     for _ in 0..count {
         let Ok(Scan::Complete { consumed, .. }) = scanner.scan(rest) else { return None };
         let (element, after) = rest.split_at(consumed);
-        elements.push(Some(element.to_vec()));
+        elements.push(Some(Element { bytes: element.to_vec(), is_push: false }));
         rest = after;
     }
     Some(elements)
 }
 
-/// Whether a command that is queued here writes: EXEC waits then while writes are paused.
-pub(crate) fn writes(row: Option<CommandId>, args: &[&[u8]]) -> bool {
-    row.is_none_or(|row| {
-        let flags = row.row().flags;
-        flags.intersects(Flags::WRITE.with(Flags::MAY_REPLICATE))
-            && !crate::route::only_reads(row, args.get(1).copied())
-    })
+/// A command without effect that a server queues when it would queue this one.
+fn stand_in_for(command: CommandId) -> &'static [&'static [u8]] {
+    let flags = command.row().flags;
+    if flags.has(Flags::ALLOW_BUSY) {
+        &[b"UNWATCH"]
+    } else if flags.has(Flags::LOADING) {
+        &[b"ECHO", b""]
+    } else {
+        &[b"PING"]
+    }
 }
 
 #[cfg(test)]
@@ -279,11 +407,12 @@ mod tests {
     #[test]
     fn the_elements_of_an_answer_are_its_bytes() {
         let elements = elements_of(b"*3\r\n+OK\r\n*2\r\n:1\r\n$1\r\na\r\n$-1\r\n").unwrap();
-        let elements: Vec<Vec<u8>> = elements.into_iter().flatten().collect();
+        let elements: Vec<Vec<u8>> =
+            elements.into_iter().flatten().map(|element| element.bytes).collect();
         assert_eq!(elements, [&b"+OK\r\n"[..], b"*2\r\n:1\r\n$1\r\na\r\n", b"$-1\r\n"]);
-        assert_eq!(elements_of(b"*0\r\n"), Some(Vec::new()));
+        assert!(elements_of(b"*0\r\n").is_some_and(|elements| elements.is_empty()));
         for none in [&b"*-1\r\n"[..], b"_\r\n", b"-EXECABORT no\r\n"] {
-            assert_eq!(elements_of(none), None);
+            assert!(elements_of(none).is_none());
         }
     }
 }

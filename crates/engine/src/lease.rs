@@ -22,6 +22,7 @@ use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::inside::Own;
 use crate::limits::{LEASES_OPENING_MAX, SPARES_MAX};
+use crate::monitor::Kept;
 use crate::reject;
 use crate::time::Time;
 use crate::topology::Place;
@@ -50,6 +51,8 @@ pub struct Lease {
     pub(crate) done: bool,
     /// What the proxy does itself of a transaction.
     pub(crate) own: Own,
+    /// What is shown of it to those that watch.
+    pub(crate) kept: Kept,
 }
 
 /// See [`Lease`].
@@ -80,7 +83,13 @@ impl Lease {
             db_after: None,
             done: false,
             own: Own::default(),
+            kept: Kept::default(),
         }
+    }
+
+    /// Between MULTI and EXEC, whatever became of the connection.
+    pub(crate) fn is_transaction(&self) -> bool {
+        matches!(self.state, State::Queueing(_) | State::Lost { queueing: true, .. })
     }
 
     /// What ends it is under way.

@@ -367,6 +367,7 @@ impl Engine {
         self.drop_lease(id);
         self.drop_errands(id);
         self.leave_all(id);
+        self.forget_assemblies(id);
         self.end_monitor(id);
         let Some(mut client) = self.clients.remove(id) else { return false };
         if let Some(clients) = self.conn_clients.get_mut(usize::from(client.conn)) {

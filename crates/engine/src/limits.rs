@@ -60,6 +60,9 @@ pub const SLOWLOG_ARG_BYTES: usize = 128;
 /// Lines on their way from one worker to a monitor of another one. At the bound the monitor is closed: it, or its worker, does not keep up.
 pub const MONITOR_AHEAD_BYTES: usize = 4 << 20;
 
+/// Requests of one transaction that are kept until EXEC to be shown to those that watch. At the bound they are shown before.
+pub const MONITOR_KEPT_BYTES: usize = 256 << 10;
+
 /// Patterns and clients together that one MONITOR may name; with more it is refused.
 pub const MONITOR_FILTERS_MAX: usize = 64;
 

@@ -11,6 +11,9 @@
 //! ```
 //! A monitor that does not keep up is closed: at the bound of its output, or when a worker has [`MONITOR_AHEAD_BYTES`] on the way to it.
 //!
+//! What stands between MULTI and EXEC is shown when EXEC was done, and EXEC behind it, as a server does it all then; until then it is kept with the
+//! lease. What was not done is not shown.
+//!
 //! What is shown and what not is as at a server (`call` in Redis' server.c): nothing of administrators, no secrets. What a script
 //! or function does inside is the server's to show.
 //!
@@ -18,11 +21,12 @@
 //!
 //! Invariant: a client that watches has its watch on every worker, or is gone.
 
-use crate::command::{self, CommandId, Flags};
+use crate::client::Client;
+use crate::command::{self, CommandId, Flags, ids};
 use crate::engine::{Action, Engine};
 use crate::glob;
 use crate::ids::ClientId;
-use crate::limits::MONITOR_AHEAD_BYTES;
+use crate::limits::{MONITOR_AHEAD_BYTES, MONITOR_KEPT_BYTES};
 use crate::news::{Audience, News, What};
 use crate::redact;
 use crate::time::Time;
@@ -70,15 +74,23 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// Whether somebody executes a call with so many arguments.
+    /// Whether a server shows a call with so many arguments: if somebody executes it, and any EXEC, as that ends a transaction
+    /// (`execCommandAbort`).
     pub(crate) fn fits(&self, count: usize) -> bool {
-        self.row.is_none_or(|row| crate::local::arity_fits(row, count))
+        self.row.is_none_or(|row| row == ids::EXEC || crate::local::arity_fits(row, count))
     }
 
     /// There is more of the request, which is not here.
     pub(crate) fn end_open(&mut self) {
         self.text.extend_from_slice(b" ...");
     }
+}
+
+/// Requests of a transaction that are shown when it was done, EXEC the last, and the database of each.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    requests: Vec<(u32, Vec<u8>)>,
+    bytes: usize,
 }
 
 /// What workers tell each other of monitors.
@@ -153,10 +165,63 @@ impl Engine {
         Some(Line { id, row, number, db, addr, text })
     }
 
-    /// A request of this client was processed.
-    pub(crate) fn show(&mut self, now: Time, args: &[&[u8]], line: &Line) {
+    /// How many requests of this client's transaction were sent; `None`: it is in none.
+    pub(crate) fn sent_inside(&self, id: ClientId) -> Option<u32> {
+        let lease = self.clients.get(id)?.lease.as_ref()?;
+        lease.is_transaction().then_some(lease.sent)
+    }
+
+    /// A request was processed: it is shown, or kept until the transaction is done in which it stands. `sent`: [`Engine::sent_inside`] before it.
+    pub(crate) fn show_processed(
+        &mut self,
+        now: Time,
+        sent: Option<u32>,
+        frame: &[u8],
+        args: &[&[u8]],
+        mut line: Line,
+    ) {
+        let Some(client) = self.clients.get_mut(line.id) else { return };
         // SELECT is shown with the database that it led to.
-        let db = self.clients.get(line.id).map_or(line.db, |client| client.db);
+        line.db = client.db;
+        let lease = client.lease.as_mut().zip(sent);
+        let stands_inside = lease.filter(|(lease, sent)| match line.row {
+            Some(ids::MULTI | ids::WATCH | ids::DISCARD | ids::QUIT) => false,
+            Some(ids::EXEC) => lease.sent > *sent,
+            _ => lease.is_transaction(),
+        });
+        let Some((lease, _)) = stands_inside else { return self.show(now, args, &line) };
+        lease.kept.requests.push((lease.db_after.unwrap_or(client.db), frame.to_vec()));
+        lease.kept.bytes += frame.len();
+        if lease.kept.bytes > MONITOR_KEPT_BYTES {
+            let kept = core::mem::take(&mut lease.kept);
+            self.show_kept(now, line.id, &kept.requests);
+        }
+    }
+
+    /// The answer to EXEC came.
+    pub(crate) fn show_transaction(&mut self, now: Time, id: ClientId) {
+        let Some(Client { lease: Some(lease), db, .. }) = self.clients.get_mut(id) else { return };
+        let mut kept = core::mem::take(&mut lease.kept).requests;
+        if !lease.done {
+            // Of what was not done only the end is shown.
+            kept.drain(..kept.len().saturating_sub(1));
+            kept.iter_mut().for_each(|(of, _)| *of = *db);
+        }
+        self.show_kept(now, id, &kept);
+    }
+
+    fn show_kept(&mut self, now: Time, id: ClientId, kept: &[(u32, Vec<u8>)]) {
+        for (db, frame) in kept {
+            let args: Vec<&[u8]> = resp::Args::new(frame).collect();
+            if let Some(line) = self.line_of(id, &args).filter(|line| line.fits(args.len())) {
+                self.show(now, &args, &Line { db: *db, ..line });
+            }
+        }
+    }
+
+    /// Shows a request.
+    pub(crate) fn show(&mut self, now: Time, args: &[&[u8]], line: &Line) {
+        let db = line.db;
         let unix_us = now.0 + self.settings.unix_ahead_us;
         let (seconds, micros) = (unix_us / 1_000_000, unix_us % 1_000_000);
         let mut whole = format!("{seconds}.{micros:06} [{db} {}]", line.addr).into_bytes();

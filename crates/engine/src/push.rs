@@ -1,7 +1,7 @@
 //! Frames that answer nothing: messages of subscriptions, invalidations, lines of MONITOR.
 //!
-//! Such a frame may stand between two replies, never inside one. While the first part of a large reply is out already (cut-through) it waits
-//! until that reply is whole.
+//! Such a frame may stand between two replies, never inside one. While the first part of a large reply is out already (cut-through), or an answer
+//! to EXEC is being put together that may begin to listen (`inside`), it waits until that reply is whole.
 //!
 //! Not here: who gets which frame.
 //!
@@ -16,10 +16,11 @@ use alloc::vec::Vec;
 impl Engine {
     /// Gives the client a frame that it did not ask for now. One that takes them too slowly is closed at the bound of its output.
     pub(crate) fn push(&mut self, id: ClientId, write: impl FnOnce(&mut Vec<u8>)) {
+        let waits = self.assembled(id).is_some();
         let Some(client) = self.clients.get_mut(id).filter(|client| !client.closing) else {
             return;
         };
-        if client.mid_reply.is_some() {
+        if waits || client.mid_reply.is_some() {
             write(&mut client.identity.pushes);
         } else {
             write(client.out.buf(&mut self.pool));
@@ -34,6 +35,16 @@ impl Engine {
             return self.evict(id, "it took its messages too slowly");
         }
         self.settle_if_needed(id);
+    }
+
+    /// The answer that was put together is out: what waited for that goes out behind it.
+    pub(crate) fn end_held_pushes(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get_mut(id).filter(|client| client.mid_reply.is_none())
+        else {
+            return;
+        };
+        end_of_cut_through(client, &mut self.pool);
+        self.mark_client_dirty(id);
     }
 }
 

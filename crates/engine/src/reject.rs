@@ -45,6 +45,9 @@ pub const EXECABORT: &str = "EXECABORT Transaction discarded because of previous
 /// EXEC with arguments ends the transaction (`rejectCommand` in Redis' server.c).
 pub const EXEC_ARITY: &str =
     "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command";
+/// EXEC before AUTH.
+pub const EXEC_NOAUTH: &str =
+    "EXECABORT Transaction discarded because of: NOAUTH Authentication required.";
 /// The slot of a transaction's keys went to another node in its middle.
 pub const MOVED_INSIDE: &str = "ERR respool: the keys of this transaction went to another node in its middle, nothing of it was done";
 /// Too much in a transaction before its first key.
@@ -56,6 +59,10 @@ pub const OWN_INSIDE_MAX: &str =
 /// A command in a transaction that the proxy could not do when EXEC came.
 pub const NOT_NOW_INSIDE: &str =
     "ERR respool: this could not be done in the transaction, the upstream it needs went away";
+/// SSUBSCRIBE in a transaction.
+pub const SSUBSCRIBE_INSIDE: &str = "ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client";
+/// MONITOR in a transaction.
+pub const MONITOR_INSIDE: &str = "ERR MONITOR isn't allowed for DENY BLOCKING client";
 /// READONLY and its like on a server that is no cluster node, as respool shows itself.
 pub const NO_CLUSTER: &str = "ERR This instance has cluster support disabled";
 /// One client too many.
@@ -256,8 +263,13 @@ pub fn unknown_command<'a>(out: &mut Vec<u8>, name: &[u8], args: impl Iterator<I
 
 /// A command of a client in RESP2 that listens (`processCommand` in Redis' server.c).
 pub fn while_listening(out: &mut Vec<u8>, name: &str) {
+    // What is refused of EXEC ends the transaction (`rejectCommandFormat`).
+    let begin = match name {
+        "exec" => "EXECABORT Transaction discarded because of:",
+        _ => "ERR",
+    };
     let text = format!(
-        "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
+        "{begin} Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
     );
     write(out, &text);
 }

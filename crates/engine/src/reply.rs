@@ -138,7 +138,7 @@ impl Engine {
                 return Err(unasked(&input[pos..]));
             };
             let begins = upstream.forwarded == 0;
-            match next_piece(upstream, &mut self.stats, run.command, watch, &input[pos..])? {
+            match next_piece(upstream, &mut self.stats, &run, watch, &input[pos..])? {
                 Piece::Nothing => return Ok(pos),
                 Piece::Redirect(bytes) => {
                     if !self.redirect(now, id, &run, &input[pos..pos + bytes]) {
@@ -203,7 +203,7 @@ impl Engine {
             Owner::Own(_) => return (0, false),
         };
         if begins && run.command == Some(EXEC) {
-            self.exec_answered(client, input);
+            self.exec_answered(now, client, input);
         }
         if completes {
             self.complete_exec(now, client, seq, silent, &input[..bytes]);
@@ -477,11 +477,10 @@ fn skip_push(upstream: &mut Upstream, input: &[u8]) -> Result<Option<usize>, Fau
 fn next_piece(
     upstream: &mut Upstream,
     stats: &mut Stats,
-    command: Option<crate::command::CommandId>,
+    run: &Run,
     watch: bool,
     input: &[u8],
 ) -> Result<Piece, Fault> {
-    let Some(run) = upstream.inflight.front() else { return Ok(Piece::Nothing) };
     let (owner, wanted) = (run.owner, run.count);
     let (mut count, mut end, mut failed) = (0, 0, 0);
     // Of the first reply some bytes may be scanned already: those that stand in the tail.
@@ -520,7 +519,9 @@ fn next_piece(
             }
         }
     }
-    stats.command(command).failed += failed;
+    if failed > 0 {
+        stats.command(run.command).failed += failed;
+    }
     match owner {
         Owner::Own(own) if count > 0 => Ok(Piece::Own(own, end)),
         Owner::Own(_) if input.len() > OWN_REPLY_BYTES => {

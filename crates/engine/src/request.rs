@@ -218,9 +218,10 @@ impl Engine {
             return self.dispatch_args(now, id, frame, args);
         }
         let line = self.line_of(id, args).filter(|line| line.fits(args.len()));
+        let sent = self.sent_inside(id);
         let step = self.dispatch_args(now, id, frame, args);
         if let Some(line) = line.filter(|_| step == Step::Done) {
-            self.show(now, args, &line);
+            self.show_processed(now, sent, frame, args, line);
         }
         step
     }
@@ -269,7 +270,7 @@ impl Engine {
             self.refuse_before_auth(id, &known, args);
             return Step::Done;
         }
-        if self.is_paused_for(id, &known, args.len()) {
+        if self.is_paused_for(id, &known, args) {
             return Step::Hold(Hold::Paused);
         }
         if self.clients.get(id).is_some_and(Client::listens_in_resp2)
@@ -330,6 +331,7 @@ impl Engine {
         };
         if step == Step::Done {
             self.overhear(&known, args);
+            self.note_flags(known.id, args);
             self.end_skip(id, silent);
         }
         step
@@ -344,14 +346,14 @@ impl Engine {
 
     /// Whether CLIENT PAUSE holds this request back. What would be refused before it is looked at is not held (`processCommand` in Redis'
     /// server.c).
-    fn is_paused_for(&self, id: ClientId, known: &Known, count: usize) -> bool {
+    fn is_paused_for(&self, id: ClientId, known: &Known, args: &[&[u8]]) -> bool {
         let Some(pause) = self.pause else { return false };
         if known.way == Way::Local {
             return known.id == Some(EXEC)
                 && if pause.writes_only { self.queues_writes(id) } else { self.is_queueing(id) };
         }
-        let fits = known.id.is_none_or(|row| arity_fits(row, count));
-        fits && (known.writes || !pause.writes_only)
+        let fits = known.id.is_none_or(|row| arity_fits(row, args.len()));
+        fits && (!pause.writes_only || self.writes(known.id, args))
     }
 
     /// Whether this is a CLUSTER command that the proxy answers: those of several servers would lead clients past it.
@@ -369,10 +371,8 @@ impl Engine {
         args: &[&[u8]],
         silent: bool,
     ) -> Step {
-        let words: Vec<&[u8]> =
-            core::iter::once(args[0]).chain(args[2..].iter().copied()).collect();
-        let mut frame = Vec::new();
-        encode::request(&mut frame, &words);
+        let frame = slowlog::for_server(args);
+        let words: Vec<&[u8]> = Args::new(&frame).collect();
         let command = command::lookup_sub(SLOWLOG, words[1]).unwrap_or(SLOWLOG);
         if self.is_one() {
             return self.forward(now, id, Lane::Shared, &frame, Some(command), silent);
@@ -421,8 +421,12 @@ impl Engine {
         self.reply(id, false, |out| match (known.id, arity) {
             (None, _) => reject::unknown_command(out, args[0], args[1..].iter().copied()),
             (Some(row), Some(arity)) if (arity > 0 && count != arity) || count < -arity => {
-                reject::arity(out, row.name());
+                match row {
+                    EXEC => reject::write(out, reject::EXEC_ARITY),
+                    _ => reject::arity(out, row.name()),
+                }
             }
+            (Some(EXEC), _) => reject::write(out, reject::EXEC_NOAUTH),
             _ => reject::write(out, reject::NOAUTH),
         });
     }

@@ -11,8 +11,8 @@
 //! its scripts on a connection that stands (`SCRIPT FLUSH` past the proxy) is healed only where nothing of the client is behind the call;
 //! else the client sees the `NOSCRIPT`, and every later call is right again.
 //!
-//! Not here: a single server. There `NOSCRIPT` is the truth, and client libraries know what to do. Functions are not either: servers keep
-//! and replicate them.
+//! Not here: a single server. There `NOSCRIPT` is the truth, and client libraries know what to do; of its scripts only those are remembered that say
+//! whether they write, for `CLIENT PAUSE … WRITE`. Functions are not either: servers keep and replicate them.
 //!
 //! Invariant: at most [`SCRIPTS_MAX`] scripts of together [`SCRIPTS_BYTES_MAX`] are kept; the oldest go first.
 
@@ -21,6 +21,7 @@ use crate::engine::Engine;
 use crate::ids::UpstreamId;
 use crate::limits::{SCRIPTS_BYTES_MAX, SCRIPTS_MAX};
 use crate::news::What;
+use crate::route;
 use crate::scatter::Wish;
 use crate::time::Time;
 use crate::upstream::inflight::{OwnCommand, Owner, Run};
@@ -115,6 +116,34 @@ impl Engine {
                 self.tell_others(0, What::NoScripts);
             }
             _ => {}
+        }
+    }
+
+    /// The same where there is one server: only what a call by digest does not tell by itself is of use there.
+    pub(crate) fn note_flags(&mut self, command: Option<CommandId>, args: &[&[u8]]) {
+        match (command.filter(|_| self.is_one()), args) {
+            (Some(ids::SCRIPT_LOAD), [_, _, body]) if route::may_write(body).is_some() => {
+                let body: Arc<[u8]> = Arc::from(*body);
+                self.scripts.learn(Arc::clone(&body));
+                self.tell_others(0, What::Script(body));
+            }
+            (Some(ids::SCRIPT_FLUSH), _) => {
+                self.forget_scripts();
+                self.tell_others(0, What::NoScripts);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a request writes, or may pass something on to replicas: what a server takes it for that writes are paused at (`getCommandFlags`).
+    pub(crate) fn writes(&self, command: Option<CommandId>, args: &[&[u8]]) -> bool {
+        let Some(row) = command else { return true };
+        let first = args.get(1).copied();
+        let digest = first.filter(|_| calls_by_digest(command)).and_then(digest_of);
+        let body = digest.and_then(|digest| self.scripts.body(&digest));
+        match body.and_then(|body| route::may_write(body)) {
+            Some(writes) => writes,
+            None => route::writes(row, first),
         }
     }
 

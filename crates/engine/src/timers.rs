@@ -25,7 +25,11 @@ impl Engine {
     /// When [`Self::handle_timeout`] must be called at the latest; `None`: not before something else happens.
     #[must_use]
     pub fn poll_timeout(&self, now: Time) -> Option<Time> {
-        if !self.resume.is_empty() || self.transfer_place_is_free() || self.lease_is_free() {
+        if !self.resume.is_empty()
+            || self.transfer_place_is_free()
+            || self.lease_is_free()
+            || self.is_due_inside()
+        {
             return Some(now);
         }
         let topology = [
@@ -78,6 +82,7 @@ impl Engine {
         if self.lease_is_free() || self.lease_wait_ends().is_some_and(|at| at <= now) {
             self.wake_lease_waiters(now);
         }
+        self.run_inside(now);
         self.run_resumes(now);
         if !self.watches.is_empty() {
             self.tell_lines();

@@ -11,8 +11,7 @@
 //!   SET b 2            the same node, or CROSSSLOT, and EXEC is EXECABORT
 //!   EXEC               over the same connection, which is free again with the reply
 //! ```
-//! What only the proxy answers (CLIENT, HELLO) it does with EXEC (`inside`); what needs more state (SUBSCRIBE) is refused inside, and EXEC is
-//! EXECABORT then.
+//! What only the proxy answers (CLIENT, HELLO, SUBSCRIBE) it does with EXEC (`inside`).
 //! SELECT is the server's, and when EXEC was done the client is in that database.
 //!
 //! A lost connection takes the transaction along: what follows gets the error, EXEC is EXECABORT. Of watched keys the next MULTI tells it. When the
@@ -27,7 +26,7 @@ use crate::command::{CommandId, Flags, ids};
 use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
-use crate::inside::{self, Standing};
+use crate::inside::Standing;
 use crate::lease::{Lease, State, Way as LeaseWay};
 use crate::limits::UNSENT_BYTES_MAX;
 use crate::local::arity_fits;
@@ -71,6 +70,7 @@ pub(crate) enum Refusal {
     Arity(&'static str),
     Unknown,
     NotInside(&'static str),
+    OwnConnection(&'static str),
     UnknownSub(&'static str),
     Never(&'static str),
 }
@@ -289,8 +289,9 @@ impl Engine {
             Some(ids::DISCARD) => return self.discard(now, wish),
             _ => {}
         }
-        let frame = match self.stand_in(now, wish) {
-            Ok(Standing::StandIn(frame)) => frame,
+        let (frame, is_own) = match self.stand_in(now, wish) {
+            Ok(Standing::StandIn(frame)) => (frame, true),
+            Ok(Standing::Reworded(frame)) => (frame, false),
             Ok(Standing::Servers) => {
                 return match self.not_inside(wish, way) {
                     Some(refusal) => self.refuse_inside(wish, refusal),
@@ -301,7 +302,8 @@ impl Engine {
         };
         let args: Vec<&[u8]> = resp::Args::new(&frame).collect();
         let row = crate::command::lookup(args[0]);
-        self.queue_inside(now, &Wish { frame: &frame, args: &args, row, ..*wish }, Some(wish))
+        let sent = Wish { frame: &frame, args: &args, row, ..*wish };
+        self.queue_inside(now, &sent, is_own.then_some(wish))
     }
 
     /// One more command for a transaction. `own`: what it stands in for.
@@ -325,6 +327,7 @@ impl Engine {
         {
             lease.db_after = Some(db);
         }
+        let writes = self.writes(wish.row, wish.args);
         if step == Step::Done
             && !matches!(wish.row, Some(ids::MULTI | ids::WATCH))
             && let Some(State::Queueing(queueing)) = self.lease_state(wish.id)
@@ -332,7 +335,7 @@ impl Engine {
         {
             let index = queueing.queued as usize;
             queueing.queued += 1;
-            queueing.writes |= inside::writes(wish.row, wish.args);
+            queueing.writes |= writes;
             self.queued_inside(own.unwrap_or(wish), index, own.is_some());
         }
         step
@@ -361,9 +364,10 @@ impl Engine {
     }
 
     /// The server's answer to EXEC begins: with an array it was done.
-    pub(crate) fn exec_answered(&mut self, id: ClientId, reply: &[u8]) {
+    pub(crate) fn exec_answered(&mut self, now: Time, id: ClientId, reply: &[u8]) {
         if let Some(lease) = self.clients.get_mut(id).and_then(|client| client.lease.as_mut()) {
             lease.done = reply.starts_with(b"*") && !reply.starts_with(b"*-");
+            self.show_transaction(now, id);
         }
     }
 
@@ -380,16 +384,14 @@ impl Engine {
             Some(row) if way == Way::Leased && crate::blocking::blocks(row) => None,
             _ if self.hides_cluster(row) => Some(Refusal::NotInside(name)),
             // Known before the server is.
-            Some(row)
-                if row.row().flags.has(Flags::NO_MULTI)
-                    && matches!(way, Way::Shared | Way::Refused) =>
-            {
+            Some(row) if row.row().flags.has(Flags::NO_MULTI) => {
                 Some(Refusal::Text(reject::NO_MULTI))
             }
             _ => match way {
                 Way::Shared | Way::Control => None,
                 Way::Refused => Some(Refusal::Never(name)),
-                Way::Local | Way::Leased | Way::Http => Some(Refusal::NotInside(name)),
+                Way::Leased => Some(Refusal::OwnConnection(name)),
+                Way::Local | Way::Http => Some(Refusal::NotInside(name)),
             },
         }
     }
@@ -700,6 +702,7 @@ impl Engine {
                 reject::unknown_command(out, wish.args[0], wish.args[1..].iter().copied());
             }
             Refusal::NotInside(name) => reject::not_inside(out, name),
+            Refusal::OwnConnection(name) => reject::needs_own_connection(out, name),
             Refusal::UnknownSub(name) => reject::unknown_subcommand(out, name, wish.args[1]),
             Refusal::Never(name) => reject::refused(out, name),
         })

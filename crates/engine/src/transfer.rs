@@ -127,6 +127,8 @@ impl Engine {
         write: impl FnOnce(&mut Vec<u8>),
     ) -> (usize, Step) {
         let silent = self.is_silent(id);
+        // What is missing in a transaction is not to be left out of it.
+        self.mark_refused(id);
         self.reply(id, silent, write);
         self.end_skip(id, silent);
         if let Some(client) = self.clients.get_mut(id) {

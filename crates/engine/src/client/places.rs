@@ -15,8 +15,8 @@
 //!
 //! Not here: who will answer a place (`upstream::inflight` on the other side).
 //!
-//! Invariant: `ready` is sorted by place, its entries do not overlap, and none begins at `head` between two calls. Their bytes lie in
-//! `store`, of which at most half, or some kilobytes, is done with.
+//! Invariant: `ready` has an entry for each place from `head` on, up to the last one that is ready; the first is not ready between two
+//! calls, and those behind one that stands for several are empty. Their bytes lie in `store`, of which at most half, or some kilobytes, is done with.
 
 use crate::pool::BufferPool;
 use alloc::collections::VecDeque;
@@ -25,10 +25,13 @@ use alloc::vec::Vec;
 /// So many bytes of the store may be done with, or as many as are not, before the rest is moved together.
 const DEAD_BYTES_MAX: usize = 16 << 10;
 
-/// Replies that came before their turn: `count` of them, one after the other, from place `seq` on; their bytes in the store.
-#[derive(Clone, Copy, Debug)]
+/// So many entries are kept for the next early reply.
+const KEPT_ENTRIES_MAX: usize = 256;
+
+/// Replies that came before their turn: `count` of them, one after the other, from this place on; their bytes in the store. 0: not here yet, or
+/// with those of a place before.
+#[derive(Clone, Copy, Debug, Default)]
 struct Ready {
-    seq: u32,
     count: u32,
     start: usize,
     len: usize,
@@ -40,6 +43,8 @@ pub struct Places {
     head: u32,
     tail: u32,
     ready: VecDeque<Ready>,
+    /// How many of them are not empty.
+    filled: usize,
     ready_bytes: usize,
     store: Vec<u8>,
 }
@@ -86,6 +91,28 @@ impl Places {
     pub fn pass(&mut self, count: u32) {
         debug_assert!(count <= self.open(), "more replies than places");
         self.head = self.head.wrapping_add(count);
+        if !self.ready.is_empty() {
+            self.skip(count as usize);
+        }
+    }
+
+    /// The first `count` places are behind us.
+    #[inline]
+    fn skip(&mut self, count: usize) {
+        match count {
+            1 => drop(self.ready.pop_front()),
+            _ => drop(self.ready.drain(..count.min(self.ready.len()))),
+        }
+    }
+
+    /// A reply, or several, for the place so many behind the head.
+    #[inline]
+    fn fill(&mut self, distance: usize, ready: Ready) {
+        if distance >= self.ready.len() {
+            self.ready.resize(distance + 1, Ready::default());
+        }
+        self.ready[distance] = ready;
+        self.filled += 1;
     }
 
     /// Keeps replies whose turn has not come.
@@ -93,8 +120,7 @@ impl Places {
         let distance = seq.wrapping_sub(self.head);
         debug_assert!(distance > 0 && distance + count <= self.open(), "a reply for no open place");
         let start = self.put(bytes, pool);
-        let at = self.ready.partition_point(|r| r.seq.wrapping_sub(self.head) < distance);
-        self.ready.insert(at, Ready { seq, count, start, len: bytes.len() });
+        self.fill(distance as usize, Ready { count, start, len: bytes.len() });
     }
 
     /// Copies into the store; returns where it stands there.
@@ -113,7 +139,7 @@ impl Places {
     #[cold]
     fn move_together(&mut self) {
         let mut store = Vec::with_capacity(2 * self.ready_bytes);
-        for ready in &mut self.ready {
+        for ready in self.ready.iter_mut().filter(|ready| ready.count > 0) {
             let start = store.len();
             store.extend_from_slice(&self.store[ready.start..ready.start + ready.len]);
             ready.start = start;
@@ -124,51 +150,56 @@ impl Places {
     /// Replies whose turn has come by now, to be sent after what was answered at the head; call until `None`.
     #[inline]
     pub fn next_ready(&mut self, pool: &mut BufferPool) -> Option<&[u8]> {
-        match self.ready.front() {
-            Some(ready) if ready.seq == self.head => {}
-            Some(_) => return None,
-            None => {
-                if self.store.capacity() > 0 {
-                    pool.give(core::mem::take(&mut self.store));
-                }
-                return None;
+        if self.filled == 0 {
+            if self.store.capacity() > 0 {
+                self.forget_store(pool);
             }
+            return None;
         }
-        let Ready { count, start, len, .. } = self.ready.pop_front()?;
+        let Ready { count, start, len } = *self.ready.front().filter(|ready| ready.count > 0)?;
+        self.filled -= 1;
         self.ready_bytes -= len;
         self.pass(count);
         self.store.get(start..start + len)
     }
 
+    /// Nothing is early any more.
+    fn forget_store(&mut self, pool: &mut BufferPool) {
+        pool.give(core::mem::take(&mut self.store));
+        self.ready.clear();
+        if self.ready.capacity() > KEPT_ENTRIES_MAX {
+            self.ready = VecDeque::new();
+        }
+    }
+
     /// Takes a place at the end for a reply that is there already, and keeps it: joined to the one before if that is ready
     /// as well, so that a thousand PINGs behind one GET cost one entry.
     pub fn append_ready(&mut self, reply: &[u8], pool: &mut BufferPool) {
-        let seq = self.reserve(1);
-        debug_assert!(self.open() > 1, "a reply at the head goes out at once");
+        let distance = self.reserve(1).wrapping_sub(self.head) as usize;
+        debug_assert!(distance > 0, "a reply at the head goes out at once");
         let start = self.put(reply, pool);
+        let at = self.ready.len().wrapping_sub(1);
         match self.ready.back_mut() {
             Some(last)
-                if last.seq.wrapping_add(last.count) == seq && last.start + last.len == start =>
+                if at + last.count as usize == distance && last.start + last.len == start =>
             {
                 last.count += 1;
                 last.len += reply.len();
             }
-            _ => self.ready.push_back(Ready { seq, count: 1, start, len: reply.len() }),
+            _ => self.fill(distance, Ready { count: 1, start, len: reply.len() }),
         }
     }
 
     /// Checks the invariant; for debug builds.
     pub fn check(&self) {
-        let mut next = self.head;
-        for (index, ready) in self.ready.iter().enumerate() {
-            let distance = ready.seq.wrapping_sub(next);
-            assert!(
-                distance < 1 << 31 && (index > 0 || distance > 0),
-                "ready replies out of order"
-            );
-            next = ready.seq.wrapping_add(ready.count);
+        let mut free = 1;
+        for (distance, ready) in self.ready.iter().enumerate().filter(|(_, r)| r.count > 0) {
+            assert!(distance >= free, "ready replies overlap, or the first is at the head");
+            free = distance + ready.count as usize;
         }
-        assert!(next.wrapping_sub(self.head) <= self.open(), "a ready reply behind the last place");
+        assert!(free <= self.open().max(1) as usize, "a ready reply behind the last place");
+        assert!(self.ready.back().is_none_or(|last| last.count > 0), "an empty entry at the end");
+        assert_eq!(self.filled, self.ready.iter().filter(|ready| ready.count > 0).count());
         assert_eq!(self.ready_bytes, self.ready.iter().map(|ready| ready.len).sum::<usize>());
     }
 }

@@ -70,7 +70,8 @@ impl Engine {
             self.end_skip(call.id, call.silent);
             return self.say(call, |out| reject::unknown_subcommand(out, "client", name));
         };
-        if let Some(client) = self.clients.get_mut(call.id) {
+        // In a transaction that is EXEC.
+        if let Some(client) = self.clients.get_mut(call.id).filter(|_| call.inside.is_none()) {
             client.last_command = Some(sub);
         }
         let call = Call { command: sub, ..*call };
@@ -182,21 +183,32 @@ impl Engine {
 
     fn client_reply(&mut self, call: &Call<'_>) -> Step {
         let Some(client) = self.clients.get_mut(call.id) else { return Step::Gone };
-        match &*call.args[2].to_ascii_lowercase() {
-            b"on" => {
-                client.reply_mode = ReplyMode::On;
-                self.reply(call.id, false, |out| encode::simple(out, b"OK"));
-            }
-            b"off" => client.reply_mode = ReplyMode::Off,
+        let how = call.args[2].to_ascii_lowercase();
+        let mode = match (&*how, client.reply_mode) {
+            // What a transaction skips is the command behind it.
+            (b"on", ReplyMode::SkipNext) if call.inside.is_some() => ReplyMode::SkipNext,
+            (b"on", _) => ReplyMode::On,
             // OFF is stronger.
-            b"skip" if client.reply_mode == ReplyMode::Off => {}
-            b"skip" => client.reply_mode = ReplyMode::SkipNext,
+            (b"off", _) | (b"skip", ReplyMode::Off) => ReplyMode::Off,
+            (b"skip", _) => ReplyMode::SkipNext,
             _ => {
                 self.end_skip(call.id, call.silent);
                 return self.refuse(call, reject::SYNTAX);
             }
+        };
+        client.reply_mode = mode;
+        let is_on = &*how == b"on";
+        if let Some(at) = call.inside
+            && &*how != b"skip"
+        {
+            self.mute_inside(call.id, at, !is_on);
         }
-        Step::Done
+        let call = Call { silent: !is_on, ..*call };
+        self.say(&call, |out| {
+            if is_on {
+                encode::simple(out, b"OK");
+            }
+        })
     }
 
     fn client_list(&mut self, call: &Call<'_>) -> Step {

@@ -1,8 +1,8 @@
 //! The lines of CLIENT LIST and CLIENT INFO.
 //!
-//! The fields and their order are those of Redis 7.2 (`catClientInfoString`), so that tools which parse them go on to work. What a
-//! proxy has no notion of (users) has the value of a client that has none. The values are the proxy's: ids, ages
-//! and buffers of the connection between the client and it.
+//! The fields and their order are those of Redis 7.4 (`catClientInfoString`): those of 7.0 with `watch`, and with what CLIENT SETINFO says behind
+//! them, so that tools which parse them go on to work. What a proxy has no notion of (users, memory of arguments) has the value of a client
+//! that has none. The values are the proxy's: ids, ages and buffers of the connection between the client and it.
 //!
 //! Invariant: one line a client, fields separated by one blank, no blank in a value.
 
@@ -25,7 +25,11 @@ impl Engine {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let seconds_since = |then: Time| now.since(then) / 1_000_000;
         let flags = self.client_flags(id, client);
-        let (multi, watch) = client.lease.as_ref().map_or((-1, 0), |lease| lease.holds());
+        let (multi, watch) = match (self.assembled(id), &client.lease) {
+            (Some(queued), _) => (queued as i64, 0),
+            (None, Some(lease)) => lease.holds(),
+            (None, None) => (-1, 0),
+        };
         let [sub, psub, ssub] = Kind::ALL.map(|kind| client.listens_to(kind));
         let resp = if client.protocol == Protocol::Resp3 { 3 } else { 2 };
         let pending = client.out.pending();
@@ -43,7 +47,7 @@ impl Engine {
             client.tail.len(),
             client.places.open(),
             client.held_bytes() + size_of_val(client) + size_of_val(identity.as_ref()),
-            if client.reading { "r" } else { "" },
+            events(client),
             client.last_command.map_or("NULL", |command| command.name()),
             self.redirected_to(id),
             text(&identity.lib_name),
@@ -53,13 +57,16 @@ impl Engine {
 
     /// What the client is just now, in Redis' letters.
     fn client_flags(&self, id: ClientId, client: &Client) -> String {
-        let in_transaction = self.is_queueing(id);
+        let in_transaction = self.is_queueing(id) || self.assembled(id).is_some();
+        let tracking = client.tracking.as_ref();
         let letters = [
             (client.identity.is_monitor, 'O'),
             (client.listens(), 'P'),
             (in_transaction, 'x'),
             (self.is_blocked(id), 'b'),
-            (client.tracking.is_some(), 't'),
+            (tracking.is_some(), 't'),
+            (tracking.is_some_and(|tracking| tracking.is_broken()), 'R'),
+            (tracking.is_some_and(|tracking| tracking.is_broadcast()), 'B'),
             (client.closing, 'c'),
             (client.identity.no_evict, 'e'),
             (client.identity.no_touch, 'T'),
@@ -83,6 +90,16 @@ impl Engine {
             .filter(|(_, client)| listens.is_none_or(|listens| listens == client.listens()))
             .map(|(id, client)| (client.number, self.client_line(now, id)))
             .collect()
+    }
+}
+
+/// What is awaited of its socket: that there is something to read, that there is room to write.
+fn events(client: &Client) -> &'static str {
+    match (client.reading, client.out.pending() > 0) {
+        (true, false) => "r",
+        (true, true) => "rw",
+        (false, true) => "w",
+        (false, false) => "",
     }
 }
 

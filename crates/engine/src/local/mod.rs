@@ -104,6 +104,11 @@ impl Engine {
             ids::RESET => self.reset(call),
             ids::SUBSCRIBE => self.subscribe(now, call, Kind::Channel),
             ids::PSUBSCRIBE => self.subscribe(now, call, Kind::Pattern),
+            // These need one reply for each command, or the connection for themselves (`CLIENT_DENY_BLOCKING`).
+            ids::SSUBSCRIBE if call.inside.is_some() => {
+                self.refuse(call, reject::SSUBSCRIBE_INSIDE)
+            }
+            ids::MONITOR if call.inside.is_some() => self.refuse(call, reject::MONITOR_INSIDE),
             ids::SSUBSCRIBE => self.subscribe(now, call, Kind::Shard),
             ids::UNSUBSCRIBE => self.unsubscribe(now, call, Kind::Channel),
             ids::PUNSUBSCRIBE => self.unsubscribe(now, call, Kind::Pattern),
@@ -219,7 +224,7 @@ impl Engine {
         db: u32,
     ) -> Option<Step> {
         if self.router.any_node().is_none() {
-            return Some(self.unserved_step(now, call.id, 0, call.silent));
+            return Some(self.unserved_call(now, call, 0));
         }
         match self.probe(now, protocol, db, call.id) {
             Availability::Ready(_) => None,
@@ -229,6 +234,14 @@ impl Engine {
                 self.forget_refused(protocol, db);
                 Some(Step::Done)
             }
+        }
+    }
+
+    /// What becomes of a call for which no node is known; in a transaction it cannot wait for one.
+    pub(crate) fn unserved_call(&mut self, now: Time, call: &Call<'_>, pool: u16) -> Step {
+        match self.unserved(now, pool) {
+            Ok(hold) => Step::Hold(hold),
+            Err(error) => self.say(call, |out| out.extend_from_slice(&error)),
         }
     }
 

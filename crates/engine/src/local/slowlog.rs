@@ -41,6 +41,14 @@ pub(crate) fn is_of_servers(command: Option<CommandId>, args: &[&[u8]]) -> bool 
         && matches!(args, [_, word, _, ..] if word.eq_ignore_ascii_case(b"server"))
 }
 
+/// The same in the server's words.
+pub(crate) fn for_server(args: &[&[u8]]) -> Vec<u8> {
+    let words: Vec<&[u8]> = args[..1].iter().chain(&args[2..]).copied().collect();
+    let mut frame = Vec::new();
+    encode::request(&mut frame, &words);
+    frame
+}
+
 impl Engine {
     pub(super) fn slowlog_command(&mut self, call: &Call<'_>) -> Step {
         let Some(sub) = lookup_sub(ids::SLOWLOG, call.args[1]) else {

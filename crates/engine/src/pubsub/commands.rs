@@ -7,7 +7,7 @@
 //!
 //! Invariant: confirmations go out whatever CLIENT REPLY says, as at a server, since they are no replies.
 
-use super::{Kind, Leaving, Name, Topic, Wait, Waiter};
+use super::{Kind, Leaving, Name, Topic, Turn, Wait, Waiter};
 use crate::client::{Client, Hold};
 use crate::command::ids;
 use crate::engine::Engine;
@@ -43,7 +43,7 @@ impl Engine {
     /// SUBSCRIBE, PSUBSCRIBE, SSUBSCRIBE.
     pub(crate) fn subscribe(&mut self, now: Time, call: &Call<'_>, kind: Kind) -> Step {
         let Some(client) = self.clients.get(call.id) else { return Step::Gone };
-        if client.places.open() > 0 {
+        if call.inside.is_none() && client.places.open() > 0 {
             return Step::Hold(Hold::Drained);
         }
         let names: Vec<Name> = call.args[1..].iter().map(|name| Arc::from(*name)).collect();
@@ -67,12 +67,12 @@ impl Engine {
         self.subscriptions.bytes += bytes;
         let patience_ms = self.patience_ms();
         let Some(client) = self.clients.get_mut(call.id) else { return Step::Gone };
-        let seq = client.places.reserve(1);
-        client.hold = Hold::Drained;
+        let turn = Turn::of(client, call);
         self.stats.requests += 1;
         let until = now.plus_ms(patience_ms);
-        let wait = Wait { seq, kind, names, until, confirmed: 0 };
+        let wait = Wait { turn, kind, names, until, confirmed: 0 };
         client.listening.get_or_insert_default().wait = Some(wait);
+        self.hold_for_answers(call.id);
         self.subscriptions.waits.push_back((until, call.id));
         self.look_at_wait(call.id);
         Step::Done
@@ -82,7 +82,7 @@ impl Engine {
     pub(crate) fn unsubscribe(&mut self, now: Time, call: &Call<'_>, kind: Kind) -> Step {
         let Some(client) = self.clients.get_mut(call.id) else { return Step::Gone };
         let (id, protocol) = (call.id, client.protocol);
-        let waiter = (id, client.places.reserve(1));
+        let waiter = (id, Turn::of(client, call));
         self.stats.requests += 1;
         let Some(client) = self.clients.get(id) else { return Step::Gone };
         let names: Vec<Name> = match (&client.listening, call.args) {
@@ -102,26 +102,26 @@ impl Engine {
         }
         if open == 0 {
             self.forget_empty_listening(id);
-            self.deliver(id, waiter.1, 1, false, &lines);
+            self.confirm_to(id, waiter.1, &lines);
             return Step::Done;
         }
         let until = now.plus_ms(self.patience_ms());
         if let Some(client) = self.clients.get_mut(id) {
-            client.hold = Hold::Drained;
-            let leaving = Leaving { seq: waiter.1, open, until, lines };
+            let leaving = Leaving { turn: waiter.1, open, until, lines };
             client.listening.get_or_insert_default().leaving = Some(leaving);
             self.subscriptions.waits.push_back((until, id));
         }
+        self.hold_for_answers(id);
         // At once, so that what another client publishes behind it does not go out before.
         self.say_ends(now);
         Step::Done
     }
 
     /// A server confirmed one of the ends that this reply waits for, or will never do so.
-    pub(super) fn left(&mut self, (id, seq): Waiter) {
+    pub(super) fn left(&mut self, (id, turn): Waiter) {
         let listening = self.clients.get_mut(id).and_then(|client| client.listening.as_mut());
         let leaving = listening.and_then(|listening| listening.leaving.as_mut());
-        let Some(leaving) = leaving.filter(|leaving| leaving.seq == seq) else { return };
+        let Some(leaving) = leaving.filter(|leaving| leaving.turn == turn) else { return };
         leaving.open -= 1;
         if leaving.open == 0 {
             self.end_leaving(id);
@@ -135,7 +135,15 @@ impl Engine {
             return;
         };
         self.forget_empty_listening(id);
-        self.deliver(id, leaving.seq, 1, false, &leaving.lines);
+        self.confirm_to(id, leaving.turn, &leaving.lines);
+    }
+
+    /// What a client listens to is other than before: it is told so in its turn.
+    fn confirm_to(&mut self, id: ClientId, turn: Turn, lines: &[u8]) {
+        match turn {
+            Turn::Place(seq) => self.deliver(id, seq, 1, false, lines),
+            Turn::Inside(at) => self.confirm_inside(id, at, lines),
+        }
     }
 
     fn listening_count(&self, id: ClientId, kind: Kind) -> usize {
@@ -178,7 +186,13 @@ impl Engine {
             }
             self.listeners_changed(wait.kind, name);
         }
-        self.deliver(id, wait.seq, 1, false, &lines);
+        self.confirm_to(id, wait.turn, &lines);
+    }
+
+    /// Whether this client waits for a server's word on what it listens to.
+    pub(crate) fn waits_for_topics(&self, id: ClientId) -> bool {
+        let listening = self.clients.get(id).and_then(|client| client.listening.as_ref());
+        listening.is_some_and(|listening| listening.wait.is_some() || listening.leaving.is_some())
     }
 
     /// Whether this client waits for a confirmation and should have it by now: of its SUBSCRIBE, of its UNSUBSCRIBE.
@@ -198,7 +212,10 @@ impl Engine {
         self.subscriptions.bytes -= wait.names.iter().map(listener_bytes).sum::<usize>();
         self.give_up_waiting(id, wait.kind, &wait.names);
         self.forget_empty_listening(id);
-        self.deliver(id, wait.seq, 1, false, error);
+        match wait.turn {
+            Turn::Place(seq) => self.deliver(id, seq, 1, false, error),
+            Turn::Inside(at) => self.answer_inside_late(id, at, error),
+        }
     }
 
     fn give_up_waiting(&mut self, id: ClientId, kind: Kind, names: &[Name]) {

@@ -54,7 +54,7 @@ impl Engine {
         if !known {
             let links = match self.belongs(kind, name) {
                 Ok(links) => links,
-                Err(pool) => return Err(self.unserved_step(now, call.id, pool, false)),
+                Err(pool) => return Err(self.unserved_call(now, call, pool)),
             };
             if let Some(topic) = self.subscriptions.topic_mut(kind, name) {
                 topic.links = links;
@@ -67,8 +67,7 @@ impl Engine {
             return Err(Step::Hold(hold));
         }
         self.stats.command(Some(call.command)).rejected += 1;
-        self.reply(call.id, false, |out| out.extend_from_slice(&error));
-        Err(Step::Done)
+        Err(self.say(call, |out| out.extend_from_slice(&error)))
     }
 
     /// Where a topic belongs. `Err`: this pool has nobody for it just now.

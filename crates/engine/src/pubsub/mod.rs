@@ -31,7 +31,10 @@ mod links;
 pub(crate) use commands::verb;
 pub(crate) use count::Listeners;
 
+use crate::client::Client;
 use crate::ids::{ClientId, NodeId, UpstreamId};
+use crate::inside::Inside;
+use crate::local::Call;
 use crate::time::Time;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -156,8 +159,27 @@ struct Asked {
     waiter: Option<Waiter>,
 }
 
-/// A client, and the place of a reply that waits for a server's word.
-type Waiter = (ClientId, u32);
+/// A client, and where its reply belongs that waits for a server's word.
+type Waiter = (ClientId, Turn);
+
+/// Where the reply to a SUBSCRIBE or UNSUBSCRIBE belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// At this place.
+    Place(u32),
+    /// In the answer to an EXEC.
+    Inside(Inside),
+}
+
+impl Turn {
+    /// Takes a place for the call, unless it has one in a transaction.
+    fn of(client: &mut Client, call: &Call<'_>) -> Self {
+        match call.inside {
+            Some(at) => Self::Inside(at),
+            None => Self::Place(client.places.reserve(1)),
+        }
+    }
+}
 
 /// What one client listens to.
 #[derive(Debug, Default)]
@@ -170,7 +192,7 @@ pub struct Listening {
 /// A SUBSCRIBE whose topics are not all confirmed. The client is held meanwhile.
 #[derive(Debug)]
 struct Wait {
-    seq: u32,
+    turn: Turn,
     kind: Kind,
     names: Vec<Name>,
     until: Time,
@@ -181,7 +203,7 @@ struct Wait {
 /// An UNSUBSCRIBE by which the last one left; servers have not all confirmed that. The client is held meanwhile.
 #[derive(Debug)]
 struct Leaving {
-    seq: u32,
+    turn: Turn,
     /// Confirmations to come.
     open: usize,
     until: Time,

@@ -76,7 +76,7 @@ pub fn classify<'a>(
     Known {
         id: Some(id),
         way: way_of(row.class, blocks),
-        writes: row.writes() && !only_reads(id, (count > 1).then(|| arg(1))),
+        writes: writes(id, (count > 1).then(|| arg(1))),
         before_auth: row.flags.has(command::Flags::NO_AUTH),
     }
 }
@@ -93,19 +93,34 @@ fn way_of(class: Class, blocks: bool) -> Way {
     }
 }
 
-/// Whether this is a script that says of itself that it only reads: `#!lua flags=no-writes` (`evalExtractShebangFlags` in Redis'
-/// eval.c). Of one that is called by its digest, and of a function, only the server knows.
-pub(crate) fn only_reads(command: CommandId, body: Option<&[u8]>) -> bool {
-    let Some(line) = body.and_then(|body| body.split(|byte| *byte == b'\n').next()) else {
-        return false;
-    };
-    let mut words = line.split(u8::is_ascii_whitespace);
-    command == ids::EVAL
-        && words.next().is_some_and(|word| word.starts_with(b"#!"))
-        && words
-            .filter_map(|word| word.strip_prefix(b"flags="))
-            .flat_map(|flags| flags.split(|byte| *byte == b','))
-            .any(|flag| flag == b"no-writes")
+/// The flags that a script can have (`scripts_flags_def` in Redis' script.c).
+const SCRIPT_FLAGS: [&[u8]; 5] =
+    [b"no-writes", b"allow-oom", b"allow-stale", b"no-cluster", b"allow-cross-slot-keys"];
+
+/// Whether a command with this row writes, or may pass something on to replicas, as far as its arguments tell.
+pub(crate) fn writes(command: CommandId, first: Option<&[u8]>) -> bool {
+    let says = first.filter(|_| matches!(command, ids::EVAL | ids::EVAL_RO)).and_then(may_write);
+    says.unwrap_or_else(|| command.row().writes())
+}
+
+/// What a script says of itself: `#!lua flags=no-writes` (`evalExtractShebangFlags` in Redis' eval.c). `None`: nothing, or what no server
+/// understands.
+pub(crate) fn may_write(body: &[u8]) -> Option<bool> {
+    let end = body.iter().position(|byte| *byte == b'\n')?;
+    let mut words = body[..end].split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    if words.next() != Some(b"#!lua") {
+        return None;
+    }
+    let mut writes = true;
+    for word in words {
+        for flag in word.strip_prefix(b"flags=")?.split(|byte| *byte == b',') {
+            if !SCRIPT_FLAGS.contains(&flag) {
+                return None;
+            }
+            writes &= flag != SCRIPT_FLAGS[0];
+        }
+    }
+    Some(writes)
 }
 
 /// Whether XREAD or XREADGROUP has a BLOCK option: it stands before STREAMS, behind which everything is a key or an id.
@@ -155,13 +170,24 @@ mod tests {
     fn a_script_may_say_that_it_only_reads() {
         let writes = |args: &[&str]| classify(args.len(), |n| args[n].as_bytes(), None).writes;
         assert!(!writes(&["EVAL", "#!lua flags=allow-stale,no-writes\nreturn 1", "0"]));
-        assert!(!writes(&["EVAL", "#!lua name=x flags=no-writes\n", "0"]));
-        for body in ["return 'no-writes'", "#!lua\nflags=no-writes", "#!lua", "", "flags=no-writes"]
-        {
+        assert!(!writes(&["EVAL", "#!lua  flags=no-writes flags=no-cluster\n", "0"]));
+        for body in [
+            "return 'no-writes'",
+            "#!lua\nflags=no-writes",
+            "#!lua",
+            "",
+            "flags=no-writes",
+            "#!lua flags=no-writes",
+            "#!js flags=no-writes\n",
+            "#!lua name=x flags=no-writes\n",
+            "#!lua flags=no-writes,other\n",
+        ] {
             assert!(writes(&["EVAL", body, "0"]), "{body}");
         }
-        assert!(writes(&["EVALSHA", "#!lua flags=no-writes", "0"]));
+        assert!(writes(&["EVALSHA", "#!lua flags=no-writes\n", "0"]));
         assert!(!writes(&["EVAL_RO", "return 1", "0"]) && writes(&["EVAL"]));
+        // What says that it may write is held back, though it will be refused.
+        assert!(writes(&["EVAL_RO", "#!lua\nreturn 1", "0"]));
     }
 
     #[test]

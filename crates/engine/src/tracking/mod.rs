@@ -191,6 +191,16 @@ impl Tracking {
         self.again.extend(keys.into_iter().map(|key| (seq, Name::from(key))));
     }
 
+    /// It hears of all keys with its prefixes, read or not.
+    pub(crate) fn is_broadcast(&self) -> bool {
+        self.broadcast
+    }
+
+    /// The client that it is redirected to was gone when it was to be told.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken
+    }
+
     /// Whether a change of this key is its own doing, which it does not want to hear of. Told once for each write. Of the writes of a client
     /// with connections of its own the server knows, and nothing stands here.
     fn did_itself(&mut self, key: &[u8]) -> bool {

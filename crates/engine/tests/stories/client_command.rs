@@ -53,6 +53,28 @@ fn setinfo_knows_two_attributes() {
 }
 
 #[test]
+fn a_line_has_a_servers_fields_in_its_order() {
+    let mut story = Story::new();
+    story.client("a").says("CLIENT INFO");
+    let text = story.client("a").takes_text();
+    let line = text.lines().nth(1).expect("a line");
+    let fields: Vec<&str> =
+        line.split(' ').filter_map(|field| Some(field.split_once('=')?.0)).collect();
+    assert_eq!(
+        fields.join(" "),
+        "id addr laddr fd name age idle flags db sub psub ssub multi watch qbuf qbuf-free argv-mem multi-mem \
+         rbs rbp obl oll omem tot-mem events cmd user redir resp lib-name lib-ver"
+    );
+    story.client("b").says("HELLO 3").takes();
+    story.client("b").says("CLIENT TRACKING ON BCAST PREFIX x");
+    story.server().gets("CLIENT TRACKING ON BCAST PREFIX x").answers("+OK");
+    story.client("b").gets("+OK");
+    story.client("b").says("CLIENT INFO");
+    let text = story.client("b").takes_text();
+    assert!(text.contains(" flags=tB ") && text.contains(" redir=0 resp=3 "), "{text}");
+}
+
+#[test]
 fn info_is_the_clients_own_line() {
     let mut story = Story::new();
     story.client("a").says("CLIENT SETNAME n").gets("+OK");
@@ -385,6 +407,33 @@ fn a_pause_of_writes_lets_scripts_pass_that_only_read_and_what_is_wrong_anyway()
     story.client("a").gets([":1", "-ERR wrong number of arguments"]);
     story.client("a").says("EVAL return1 0");
     story.server().gets_nothing();
+}
+
+#[test]
+fn a_pause_of_writes_lets_a_known_script_pass_by_its_digest() {
+    let mut story = Story::new();
+    let digest = "77f21361171213377cb083e2ffc2ae24ffdff8fb";
+    let writes = "cb70127618f0b0be70c53cf6bfcfa54a29d9b0c0";
+    for (body, digest) in [("#!lua flags=no-writes\nreturn 1", digest), ("#!lua\nreturn 1", writes)]
+    {
+        story.client("a").sends(&resp_request(&["SCRIPT", "LOAD", body]));
+        story.conn(1).takes_one();
+        story.conn(1).answers(&*format!("\"{digest}\""));
+        story.client("a").takes();
+    }
+    story.client("a").says("CLIENT PAUSE 1000 WRITE").gets("+OK");
+    let call = format!("EVALSHA {digest} 0");
+    story.client("a").says(&*call);
+    story.conn(1).gets(&*call).answers(":1");
+    story.client("a").gets(":1");
+    story.client("b").says(["MULTI", &*call, "EXEC"]);
+    story.conn(2).gets(["MULTI", &*call, "EXEC"]);
+    // Another, one that says it may write and will be refused, and one that the server forgot.
+    story.client("c").says(&*format!("EVALSHA {} 0", "0".repeat(40)));
+    story.client("d").says(&*format!("EVALSHA_RO {writes} 0"));
+    story.conn(1).gets_nothing();
+    story.client("a").says(["SCRIPT FLUSH", &*call]);
+    story.conn(1).gets("SCRIPT FLUSH").gets_nothing().answers("+OK");
 }
 
 fn resp_request(args: &[&str]) -> Vec<u8> {

@@ -97,3 +97,18 @@ fn in_front_of_one_server_nothing_waits() {
     story.server().gets(["GET x", "GET y"]).answers("\"1\"");
     story.client("a").gets("\"1\"");
 }
+
+#[test]
+fn of_more_servers_the_last_is_awaited_longer() {
+    let mut story = Story::warm_cluster_with(|settings| settings.timeouts.topology_period_ms = 500);
+    story.cluster_is(
+        "0-5460 n1, 5461-10922 n2, 10923-11000 n3, 11001-11100 n4, 11101-11200 n5, 11201-11300 n6, \
+         11301-11400 n7, 11401-16383 n8",
+    );
+    story.after_ms(2_000);
+    story.engine.cork_replies_us(2_000);
+    story.client("a").says(["GET a4", "GET b4"]);
+    story.node("n1").gets("GET a4").answers("\"1\"");
+    story.after_ms(5).client("a").gets_nothing();
+    story.after_ms(1).client("a").gets("\"1\"");
+}

@@ -175,6 +175,11 @@ fn before_auth_a_command_is_looked_up_and_counted_first() {
         NOAUTH,
         NOAUTH,
     ]);
+    // EXEC ends a transaction whatever is wrong with it.
+    story.client("a").says(["EXEC", "EXEC x"]).gets([
+        "-EXECABORT Transaction discarded because of: NOAUTH Authentication required.",
+        "-EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command",
+    ]);
     assert_eq!(story.connects_made(), 0, "nobody is let through to the server");
 }
 

@@ -3,6 +3,10 @@
 use crate::words::Story;
 
 const QUEUED: &str = "+QUEUED";
+/// Stands in for what a server that loads does as well, but not one whose script runs for too long.
+const ECHO: &str = "ECHO ";
+/// Stands in for what a server always does.
+const UNWATCH: &str = "UNWATCH";
 const ABORT: &str = "-EXECABORT Transaction discarded because of previous errors.";
 
 #[test]
@@ -16,14 +20,14 @@ fn they_are_done_with_exec_and_answered_in_their_places() {
         "CLIENT ID",
         "AUTH nobody x",
     ]);
-    story.conn(1).gets(["MULTI", "PING", "SET k 1", "PING", "PING", "PING"]);
+    story.conn(1).gets(["MULTI", ECHO, "SET k 1", ECHO, ECHO, UNWATCH]);
     story.conn(1).answers(["+OK", QUEUED, QUEUED, QUEUED, QUEUED, QUEUED]);
     story.client("a").gets(["+OK", QUEUED, QUEUED, QUEUED, QUEUED, QUEUED]);
     story.client("b").says("CLIENT LIST");
     let text = story.client("b").takes_text();
     assert!(text.contains(" name= ") && text.contains(" multi=5 "), "{text}");
     story.client("a").says(["EXEC", "PING"]);
-    story.conn(1).gets("EXEC").answers("*5\r\n+PONG\r\n+OK\r\n+PONG\r\n+PONG\r\n+PONG\r\n");
+    story.conn(1).gets("EXEC").answers("*5\r\n$0\r\n\r\n+OK\r\n$0\r\n\r\n$0\r\n\r\n+OK\r\n");
     let wrong = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
     let answer = format!("*5\r\n+OK\r\n+OK\r\n$6\r\ninside\r\n:1\r\n{wrong}");
     story.client("a").gets([&*answer, "+PONG"]);
@@ -36,14 +40,14 @@ fn they_are_done_with_exec_and_answered_in_their_places() {
 fn nothing_is_done_without_exec() {
     let mut story = Story::new();
     story.client("a").says(["WATCH w", "MULTI", "CLIENT SETNAME x", "EXEC", "CLIENT GETNAME"]);
-    story.conn(1).gets(["WATCH w", "MULTI", "PING", "EXEC"]);
+    story.conn(1).gets(["WATCH w", "MULTI", ECHO, "EXEC"]);
     story.conn(1).answers(["+OK", "+OK", QUEUED, "*-1\r\n"]);
     story.client("a").gets(["+OK", "+OK", QUEUED, "*-1\r\n", "nil"]);
     story.client("a").says(["MULTI", "CLIENT SETNAME x", "DISCARD", "CLIENT GETNAME"]);
-    story.conn(1).gets(["MULTI", "PING", "DISCARD"]).answers(["+OK", QUEUED, "+OK"]);
+    story.conn(1).gets(["MULTI", ECHO, "DISCARD"]).answers(["+OK", QUEUED, "+OK"]);
     story.client("a").gets(["+OK", QUEUED, "+OK", "nil"]);
     story.client("a").says(["MULTI", "CLIENT SETNAME x", "NOSUCH", "EXEC", "CLIENT GETNAME"]);
-    story.conn(1).gets(["MULTI", "PING", "NOSUCH", "EXEC"]);
+    story.conn(1).gets(["MULTI", ECHO, "NOSUCH", "EXEC"]);
     story.conn(1).answers(["+OK", QUEUED, "-ERR unknown command", ABORT]);
     story.client("a").gets(["+OK", QUEUED, "-ERR unknown command", ABORT, "nil"]);
 }
@@ -68,9 +72,9 @@ fn what_all_workers_are_asked_comes_when_they_have_answered() {
     let mut story = Story::new();
     story.client("b").says("PING").gets("+PONG");
     story.client("a").says(["MULTI", "CLIENT KILL ID 1", "PING", "CLIENT LIST", "EXEC", "GET k"]);
-    story.conn(1).gets(["MULTI", "PING", "PING", "PING", "EXEC"]);
+    story.conn(1).gets(["MULTI", ECHO, "PING", ECHO, "EXEC"]);
     story.conn(1).answers(["+OK", QUEUED, QUEUED, QUEUED]);
-    story.conn(1).answers("*3\r\n+PONG\r\n+PONG\r\n+PONG\r\n");
+    story.conn(1).answers("*3\r\n$0\r\n\r\n+PONG\r\n$0\r\n\r\n");
     let answers = story.client("a").takes_text();
     let begin = format!("+OK\r\n{}*3\r\n:1\r\n+PONG\r\n$", "+QUEUED\r\n".repeat(3));
     assert!(answers.starts_with(&begin), "{answers}");
@@ -99,9 +103,9 @@ fn what_is_read_behind_client_tracking_is_told_of_again() {
     let mut story = Story::new();
     story.client("a").says("HELLO 3").takes();
     story.client("a").says(["MULTI", "GET before", "CLIENT TRACKING ON", "GET k", "EXEC"]);
-    story.conn(2).gets(["MULTI", "GET before", "PING", "GET k", "EXEC"]);
+    story.conn(2).gets(["MULTI", "GET before", ECHO, "GET k", "EXEC"]);
     story.conn(2).answers(["+OK", QUEUED, QUEUED, QUEUED]);
-    story.conn(2).answers("*3\r\n$1\r\nx\r\n+PONG\r\n$1\r\nv\r\n");
+    story.conn(2).answers("*3\r\n$1\r\nx\r\n$0\r\n\r\n$1\r\nv\r\n");
     let text = story.client("a").takes_text();
     let end = "*3\r\n$1\r\nx\r\n+OK\r\n$1\r\nv\r\n>2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n";
     assert!(text.ends_with(end), "{text}");
@@ -111,8 +115,8 @@ fn what_is_read_behind_client_tracking_is_told_of_again() {
 fn on_a_cluster_they_wait_for_the_node_as_all_else() {
     let mut story = Story::cluster();
     story.client("a").says(["MULTI", "CLIENT ID", "SET a 1", "EXEC"]);
-    story.node("n3").gets(["MULTI", "PING", "SET a 1"]).answers(["+OK", QUEUED, QUEUED]);
-    story.node("n3").gets("EXEC").answers("*2\r\n+PONG\r\n+OK\r\n");
+    story.node("n3").gets(["MULTI", ECHO, "SET a 1"]).answers(["+OK", QUEUED, QUEUED]);
+    story.node("n3").gets("EXEC").answers("*2\r\n$0\r\n\r\n+OK\r\n");
     story.client("a").gets(["+OK", QUEUED, QUEUED, "*2\r\n:1\r\n+OK\r\n"]);
 }
 
@@ -121,7 +125,7 @@ fn a_large_answer_is_put_together_too_and_bounded() {
     let mut story = Story::with_limits(|limits| limits.client_out_max_bytes = 1 << 20);
     let begin = |story: &mut Story, bytes: usize| {
         story.client("a").says(["MULTI", "GET k", "CLIENT ID", "EXEC"]);
-        story.conn(1).gets(["MULTI", "GET k", "PING", "EXEC"]);
+        story.conn(1).gets(["MULTI", "GET k", ECHO, "EXEC"]);
         story.conn(1).answers(["+OK", QUEUED, QUEUED]);
         story.client("a").gets(["+OK", QUEUED, QUEUED]);
         let value = format!("*2\r\n${bytes}\r\n{}\r\n", "v".repeat(bytes));
@@ -130,8 +134,195 @@ fn a_large_answer_is_put_together_too_and_bounded() {
         value
     };
     let value = begin(&mut story, 200_000);
-    story.conn(1).sends(b"+PONG\r\n");
+    story.conn(1).sends(b"$0\r\n\r\n");
     story.client("a").gets(format!("{value}:1").as_str());
     begin(&mut story, 2_000_000);
     story.client("a").is_closed();
+}
+
+/// What confirms: `subscribe news 1`.
+fn confirms(words: &str) -> String {
+    let words: Vec<&str> = words.split(' ').collect();
+    let [verb, name, count] = words[..] else { panic!("three words") };
+    format!("*3\r\n${}\r\n{verb}\r\n${}\r\n{name}\r\n:{count}\r\n", verb.len(), name.len())
+}
+
+/// The client begins a transaction of these lines over this connection, and sends EXEC.
+fn begins(story: &mut Story, conn: usize, lines: &[&str], servers: &[&str], answer: &str) {
+    let ends = |lines: &[&str]| [&["MULTI"], lines, &["EXEC"]].concat().join("\n");
+    let (said, arrived) = (ends(lines), ends(servers));
+    story.client("a").says(said.lines().collect::<Vec<_>>());
+    story.conn(conn).gets(arrived.split('\n').collect::<Vec<_>>());
+    story.conn(conn).answers("+OK");
+    for _ in lines {
+        story.conn(conn).answers(QUEUED);
+    }
+    story.client("a").gets([&["+OK"], &*vec![QUEUED; lines.len()]].concat());
+    story.conn(conn).answers(answer);
+}
+
+const EMPTY: &str = "$0\r\n\r\n";
+
+#[test]
+fn a_subscription_begins_with_exec_and_is_confirmed_in_its_place() {
+    let mut story = Story::new();
+    let lines = ["SUBSCRIBE a b", "SET k 1", "PING", "UNSUBSCRIBE b", "PSUBSCRIBE p"];
+    let servers = [ECHO, "SET k 1", "PING", ECHO, ECHO];
+    let answer = format!("*5\r\n{EMPTY}+OK\r\n+PONG\r\n{EMPTY}{EMPTY}");
+    begins(&mut story, 1, &lines, &servers, &answer);
+    story.client("a").says("GET k").gets_nothing();
+    story.conn(2).gets(["subscribe a", "subscribe b"]);
+    story.conn(2).answers([&*confirms("subscribe a 1"), &*confirms("subscribe b 2")]);
+    // What is told meanwhile would look like the answer.
+    story.conn(2).answers("*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\nx\r\n");
+    story.conn(2).gets("unsubscribe b");
+    story.client("a").gets_nothing();
+    story.conn(2).answers(&*confirms("unsubscribe b 1"));
+    story.conn(2).gets("psubscribe p").answers(&*confirms("psubscribe p 2"));
+    let words = ["subscribe a 1", "subscribe b 2", "unsubscribe b 1", "psubscribe p 2"];
+    let [a, b, unsubscribed, p] = words.map(confirms);
+    let pong = "*2\r\n$4\r\npong\r\n$0\r\n\r\n";
+    let message = "*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\nx\r\n";
+    let answer = format!("*5\r\n{a}{b}+OK\r\n{pong}{unsubscribed}{p}");
+    let error = "-ERR Can't execute 'get': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context";
+    story.client("a").gets([&*answer, message, error]);
+}
+
+#[test]
+fn in_resp3_confirmations_are_pushes_and_what_was_heard_before_goes_on() {
+    let mut story = Story::new();
+    story.client("a").says("HELLO 3").takes();
+    story.client("a").says("SUBSCRIBE a");
+    story.conn(2).gets("subscribe a").answers(&*confirms("subscribe a 1"));
+    story.client("a").takes();
+    begins(&mut story, 3, &["SUBSCRIBE b"], &[ECHO], &format!("*1\r\n{EMPTY}"));
+    story.conn(2).gets("subscribe b");
+    story.conn(2).answers("*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\nx\r\n");
+    story.client("a").gets_nothing();
+    story.conn(2).answers(&*confirms("subscribe b 1"));
+    let push = |frame: &str| frame.replacen('*', ">", 1);
+    let answer = format!("*1\r\n{}", push(&confirms("subscribe b 2")));
+    story.client("a").gets([&*answer, ">3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\nx\r\n"]);
+}
+
+#[test]
+fn what_needs_the_connection_for_itself_is_an_error_of_exec() {
+    let mut story = Story::new();
+    let lines = ["SSUBSCRIBE s", "MONITOR", "SUNSUBSCRIBE"];
+    let answer = format!("*3\r\n{}", EMPTY.repeat(3));
+    begins(&mut story, 1, &lines, &[ECHO; 3], &answer);
+    story.client("a").gets(
+        "*3\r\n-ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client\r\n\
+         -ERR MONITOR isn't allowed for DENY BLOCKING client\r\n\
+         *3\r\n$12\r\nsunsubscribe\r\n$-1\r\n:0\r\n",
+    );
+    story.client("a").says(["MULTI", "SUBSCRIBE", "EXEC"]);
+    story.conn(1).gets(["MULTI", "DISCARD"]).answers(["+OK", "+OK"]);
+    let arity = "-ERR wrong number of arguments for 'subscribe' command";
+    story.client("a").gets(["+OK", arity, ABORT]);
+    story.client("a").says(["MULTI", "SYNC", "EXEC"]);
+    story.conn(1).gets(["MULTI", "DISCARD"]).answers(["+OK", "+OK"]);
+    story.client("a").gets(["+OK", "-ERR Command not allowed inside a transaction", ABORT]);
+}
+
+#[test]
+fn a_subscription_that_a_server_refuses_is_an_error_in_its_place() {
+    let mut story = Story::new();
+    let answer = format!("*2\r\n{EMPTY}+OK\r\n");
+    begins(&mut story, 1, &["SUBSCRIBE a", "SET k 1"], &[ECHO, "SET k 1"], &answer);
+    story.conn(2).gets("subscribe a").answers("-NOPERM no");
+    story.client("a").gets("*2\r\n-NOPERM no\r\n+OK\r\n").says("GET k");
+    // It listens to nothing and is an ordinary client.
+    story.conn(3).gets("GET k");
+}
+
+#[test]
+fn on_a_cluster_a_subscription_goes_to_the_home_of_its_channel_and_survives_a_loss() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says(["MULTI", "SUBSCRIBE a4", "SET b4 1", "EXEC"]);
+    story.node("n2").gets(["MULTI", ECHO, "SET b4 1"]).answers(["+OK", QUEUED, QUEUED]);
+    story.node("n2").gets("EXEC").answers(&*format!("*2\r\n{EMPTY}+OK\r\n"));
+    story.client("a").gets(["+OK", QUEUED, QUEUED]);
+    story.node("n1").gets("subscribe a4").dies("connection reset");
+    story.client("a").gets_nothing();
+    story.node("n1").gets("subscribe a4").answers(&*confirms("subscribe a4 1"));
+    story.client("a").gets(&*format!("*2\r\n{}+OK\r\n", confirms("subscribe a4 1")));
+}
+
+#[test]
+fn who_goes_while_a_subscription_is_under_way_leaves_nothing() {
+    let mut story = Story::new();
+    begins(&mut story, 1, &["SUBSCRIBE a"], &[ECHO], &format!("*1\r\n{EMPTY}"));
+    story.conn(2).gets("subscribe a");
+    story.client("a").dies();
+    story.conn(2).gets("unsubscribe a");
+    story.conn(2).answers([&*confirms("subscribe a 1"), &*confirms("unsubscribe a 0")]);
+    assert!(story.engine.is_quiet());
+}
+
+#[test]
+fn client_reply_inside_leaves_out_what_a_server_leaves_out() {
+    let mut story = Story::new();
+    let ok = |count: usize| format!("*{count}\r\n{}", "+OK\r\n".repeat(count));
+    let (on, off, skip) = ("CLIENT REPLY ON", "CLIENT REPLY OFF", "CLIENT REPLY SKIP");
+    let cases: [(&[&str], &str, &[&str]); 5] = [
+        (&[on, "SET k 1"], "*2\r\n+OK\r\n+OK\r\n", &["+PONG", "+PONG"]),
+        (&[skip, "SET k 1"], "*2\r\n+OK\r\n", &["+PONG"]),
+        (&[skip, on, "SET k 1"], "*3\r\n+OK\r\n+OK\r\n", &["+PONG"]),
+        (&["SET k 1", off, "SET k 1", on], "*4\r\n+OK\r\n+OK\r\n", &["+PONG", "+PONG"]),
+        (&["SET k 1", off, "SET k 1"], "*3\r\n+OK\r\n", &[]),
+    ];
+    for (lines, answer, behind) in cases {
+        let servers: Vec<&str> =
+            lines.iter().map(|line| if line.starts_with("SET") { line } else { ECHO }).collect();
+        begins(&mut story, 1, lines, &servers, &ok(lines.len()));
+        story.client("a").gets(answer).says(["PING", "PING"]).gets(behind.to_vec());
+    }
+    // Nothing was wanted when EXEC came.
+    story.client("a").says(["MULTI", "SET k 1", on, "SET k 1", "SUBSCRIBE a", "EXEC"]);
+    story.conn(1).gets(["MULTI", "SET k 1", ECHO, "SET k 1", ECHO, "EXEC"]);
+    story.conn(1).answers(["+OK", QUEUED, QUEUED, QUEUED, QUEUED, &*ok(4)]);
+    story.conn(2).gets("subscribe a").answers(&*confirms("subscribe a 1"));
+    story.client("a").gets(&*format!("+OK\r\n+OK\r\n{}", confirms("subscribe a 1")));
+}
+
+#[test]
+fn stand_ins_are_refused_when_the_command_would_be() {
+    let mut story = Story::new();
+    for (line, stand_in) in [
+        ("CLIENT ID", ECHO),
+        ("AUTH x", UNWATCH),
+        ("HELLO", UNWATCH),
+        ("READONLY", ECHO),
+        ("ASKING", "PING"),
+        ("SLOWLOG LEN", ECHO),
+    ] {
+        story.client("a").says(["MULTI", line, "DISCARD"]);
+        story.conn(1).gets(["MULTI", stand_in, "DISCARD"]).answers(["+OK", QUEUED, "+OK"]);
+        story.client("a").gets(["+OK", QUEUED, "+OK"]);
+    }
+}
+
+#[test]
+fn a_client_that_asks_for_itself_inside_is_in_its_transaction() {
+    let mut story = Story::new();
+    let lines = ["SET k 1", "CLIENT INFO", "CLIENT LIST"];
+    begins(
+        &mut story,
+        1,
+        &lines,
+        &["SET k 1", ECHO, ECHO],
+        &format!("*3\r\n+OK\r\n{EMPTY}{EMPTY}"),
+    );
+    let text = story.client("a").takes_text();
+    assert_eq!(text.matches(" flags=x ").count(), 2, "{text}");
+    assert_eq!(text.matches(" multi=3 ").count(), 2, "{text}");
+    assert_eq!(text.matches(" cmd=exec ").count(), 2, "{text}");
+}
+
+#[test]
+fn the_servers_slow_log_is_read_inside_in_its_own_words() {
+    let mut story = Story::new();
+    begins(&mut story, 1, &["slowlog server LEN"], &["slowlog LEN"], "*1\r\n:7\r\n");
+    story.client("a").gets("*1\r\n:7\r\n");
 }

@@ -71,14 +71,82 @@ fn of_a_large_request_its_begin_is_shown() {
     assert!(text.ends_with("] \"SET\" \"k\" ...\r\n"), "{text}");
 }
 
+/// What the monitor was shown, without times and addresses: database and request.
+fn lines(story: &mut Story) -> Vec<String> {
+    let text = story.client("m").takes_text();
+    let line = |line: &str| {
+        let (head, request) = line.split_once("] ")?;
+        let db = head.split_once('[')?.1.split(' ').next()?;
+        Some(format!("{db} {}", request.replace('"', "")))
+    };
+    text.lines().filter_map(line).collect()
+}
+
 #[test]
-fn a_transaction_in_one_packet_is_shown() {
+fn a_transaction_is_shown_when_it_was_done() {
     let mut story = watched("MONITOR");
     let packet = ["MULTI", "SET k 1", "GET k", "EXEC"].map(request).concat();
     story.client("a").sends(&packet);
-    let text = story.client("m").takes_text();
-    let lines: Vec<&str> = text.lines().filter_map(|line| Some(line.split_once("] ")?.1)).collect();
-    assert_eq!(lines, ["\"MULTI\"", "\"SET\" \"k\" \"1\"", "\"GET\" \"k\"", "\"EXEC\""]);
+    assert_eq!(lines(&mut story), ["0 MULTI"]);
+    story.client("b").says("PING");
+    story.conn(1).gets(["MULTI", "SET k 1", "GET k", "EXEC"]);
+    story.conn(1).answers(["+OK", "+QUEUED", "+QUEUED"]);
+    assert_eq!(lines(&mut story), ["0 PING"]);
+    story.conn(1).answers("*2\r\n+OK\r\n$1\r\n1\r\n");
+    assert_eq!(lines(&mut story), ["0 SET k 1", "0 GET k", "0 EXEC"]);
+}
+
+#[test]
+fn of_a_transaction_that_was_not_done_its_ends_are_shown() {
+    let abort = "-EXECABORT Transaction discarded because of previous errors.";
+    for (end, answer) in [("EXEC", "*-1\r\n"), ("EXEC", abort), ("DISCARD", "+OK")] {
+        let mut story = watched("MONITOR");
+        story.client("a").says(["MULTI", "SET k 1", "CLIENT ID", end]);
+        story.conn(1).gets(["MULTI", "SET k 1", "ECHO ", end]);
+        story.conn(1).answers(["+OK", "+QUEUED", "+QUEUED", answer]);
+        assert_eq!(lines(&mut story), ["0 MULTI".to_string(), format!("0 {end}")]);
+    }
+    // Refused here.
+    let mut story = watched("MONITOR");
+    story.client("a").says(["MULTI", "SET k 1", "SHUTDOWN", "EXEC"]);
+    story.conn(1).gets(["MULTI", "SET k 1", "DISCARD"]).answers(["+OK", "+QUEUED", "+OK"]);
+    assert_eq!(lines(&mut story), ["0 MULTI", "0 EXEC"]);
+    story.client("a").says(["MULTI", "SET k 1", "EXEC x"]);
+    story.conn(1).gets(["MULTI", "SET k 1", "DISCARD"]).answers(["+OK", "+QUEUED", "+OK"]);
+    assert_eq!(lines(&mut story), ["0 MULTI", "0 EXEC x"]);
+    // Lost.
+    story.client("a").says(["MULTI", "SET k 1"]);
+    story.conn(1).gets(["MULTI", "SET k 1"]).answers("+OK").dies("connection reset");
+    story.client("a").says(["SET k 1", "EXEC", "PING"]);
+    assert_eq!(lines(&mut story), ["0 MULTI", "0 EXEC", "0 PING"]);
+}
+
+#[test]
+fn in_a_transaction_each_request_is_shown_with_its_database() {
+    let mut story = watched("MONITOR");
+    let said = ["MULTI", "SET k 1", "SELECT 3", "AUTH x", "GET k", "EXEC"];
+    story.client("a").says(said);
+    story.conn(1).gets(["MULTI", "SET k 1", "SELECT 3", "UNWATCH", "GET k", "EXEC"]);
+    story.conn(1).answers(["+OK", "+QUEUED", "+QUEUED", "+QUEUED", "+QUEUED"]);
+    story.conn(1).answers("*4\r\n+OK\r\n+OK\r\n+OK\r\n$-1\r\n");
+    let shown = ["0 MULTI", "0 SET k 1", "3 SELECT 3", "3 AUTH (redacted)", "3 GET k", "3 EXEC"];
+    assert_eq!(lines(&mut story), shown);
+}
+
+#[test]
+fn of_a_long_transaction_what_was_queued_is_shown_before_its_end() {
+    let mut story = watched("MONITOR");
+    story.client("a").says("MULTI");
+    let set = large_set("k", 100 << 10);
+    for round in 0..3 {
+        story.client("a").sends(&set);
+        assert_eq!(lines(&mut story).len(), [1, 0, 3][round], "round {round}");
+    }
+    story.client("a").says("EXEC");
+    story.conn(1).takes_requests();
+    story.conn(1).answers(["+OK", "+QUEUED", "+QUEUED", "+QUEUED"]);
+    story.conn(1).answers("*3\r\n+OK\r\n+OK\r\n+OK\r\n");
+    assert_eq!(lines(&mut story), ["0 EXEC"]);
 }
 
 #[test]

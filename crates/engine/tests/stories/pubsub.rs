@@ -216,7 +216,7 @@ fn a_message_never_stands_inside_a_reply() {
 fn while_it_listens_a_resp2_client_can_say_little() {
     let mut story = Story::new();
     listens(&mut story, "a", "news", 1);
-    story.client("a").says(["GET k", "NOSUCH", "GET", "PING", "PING x"]);
+    story.client("a").says(["GET k", "NOSUCH", "GET", "PING", "PING x", "EXEC"]);
     let may_not =
         "only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context";
     story.conn(2).gets("NOSUCH").answers("-ERR unknown");
@@ -226,6 +226,7 @@ fn while_it_listens_a_resp2_client_can_say_little() {
         "-ERR wrong number of arguments for 'get' command",
         &*list(["\"pong\"", "\"\""]),
         &*list(["\"pong\"", "\"x\""]),
+        &*format!("-EXECABORT Transaction discarded because of: Can't execute 'exec': {may_not}"),
     ]);
     story.client("a").says("RESET").gets("+RESET");
     story.conn(1).gets("unsubscribe news");

@@ -1,6 +1,6 @@
 //! MULTI, EXEC, WATCH: on a connection of the client's own.
 
-use crate::words::Story;
+use crate::words::{Story, large_set};
 
 const ABORT: &str = "-EXECABORT Transaction discarded because of previous errors.";
 const CROSSSLOT: &str = "-CROSSSLOT Keys in request don't hash to the same slot";
@@ -94,25 +94,39 @@ fn what_cannot_be_inside_is_refused() {
     let mut story = Story::new();
     story.client("a").says([
         "MULTI",
-        "CLIENT REPLY OFF",
         "DEBUG SLEEP 0",
         "SHUTDOWN",
-        "SUBSCRIBE c",
+        "PSYNC ? -1",
+        "REPLCONF x",
         "INCR k",
         "EXEC",
     ]);
     story.conn(1).gets(["MULTI", "INCR k", "DISCARD"]).answers(["+OK", QUEUED, "+OK"]);
     story.client("a").gets([
         "+OK",
-        "-ERR respool: 'client' is not possible in a transaction, the proxy answers it and not the server",
         "-ERR respool: 'debug' is not given on to the server by the proxy: it would stop the server for all",
         "-ERR Command not allowed inside a transaction",
-        "-ERR respool: 'subscribe' is not possible in a transaction, the proxy answers it and not the server",
+        "-ERR Command not allowed inside a transaction",
+        "-ERR respool: 'replconf' needs a connection of its own, which respool does not give yet; connect to the server directly for it",
         QUEUED,
         ABORT,
     ]);
     story.client("a").says("GET k");
     story.conn(2).gets("GET k");
+}
+
+#[test]
+fn a_transaction_without_a_request_that_was_too_large_is_not_done() {
+    let mut story = Story::new();
+    story.client("a").says(["MULTI", "INCR k"]);
+    story.conn(1).gets(["MULTI", "INCR k"]).answers(["+OK", QUEUED]);
+    story.client("a").takes();
+    let large = large_set("k", engine::limits::WHOLE_REQUEST_BYTES_MAX as usize + 1);
+    story.client("a").sends(&large).says("EXEC");
+    story.conn(1).gets("DISCARD").answers("+OK");
+    let error =
+        "-ERR respool: this command is answered by the proxy and its arguments are too large";
+    story.client("a").gets([error, ABORT]);
 }
 
 #[test]

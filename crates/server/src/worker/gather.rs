@@ -10,6 +10,8 @@
 //! The gate: clients active lately are at least `clients_min`, and the last sleeps paid: each is judged by the input that it brought, and
 //! after some in a row that brought too little gathering pauses for a while. The length: the goal is half of the active clients (the other half has
 //! its replies to read meanwhile), at most `completions`; how long that takes is known from the sleeps before, and `gather_us` bounds it.
+//! What goes to several servers leaves in as many writes, so then more is waited for: of `n` servers `n / (n + 1)` of the clients, and
+//! `completions` for each.
 //!
 //! Under the same gate, and for as long at most, the first replies of a pipeline wait for those behind them (`engine`'s module `cork`).
 //!
@@ -95,7 +97,7 @@ impl Gather {
             self.active_clients = engine.end_epoch();
             engine.cork_replies_us(self.cork_us());
         }
-        self.decide(now, input, engine.has_upstream_output())
+        self.decide(now, input, engine.dirty_upstream_count() as u64)
     }
 
     /// While many clients are active their early replies may wait as long as input may (see `engine::cork`).
@@ -103,7 +105,7 @@ impl Gather {
         if self.active_clients >= self.options.clients_min { self.options.gather_us } else { 0 }
     }
 
-    fn decide(&mut self, now: Time, input: u64, has_output: bool) -> Option<Wait> {
+    fn decide(&mut self, now: Time, input: u64, upstreams: u64) -> Option<Wait> {
         self.input += input;
         if let Some((began, goal)) = self.sleep {
             self.judge(now.since(began), input, goal);
@@ -113,10 +115,10 @@ impl Gather {
             self.polls_left -= 1;
             return Some(Wait::Poll);
         }
-        let goal =
-            (self.active_clients / 2).min(self.options.completions).saturating_sub(self.input);
+        let goal = (self.active_clients * upstreams / (upstreams + 1))
+            .min(self.options.completions * upstreams)
+            .saturating_sub(self.input);
         let gathers = self.options.gather_us > 0
-            && has_output
             && goal > 0
             && self.pause_turns == 0
             && self.active_clients >= self.options.clients_min;
@@ -164,18 +166,18 @@ mod tests {
     #[test]
     fn it_polls_while_input_comes_and_never_sleeps_with_few_clients() {
         let mut gather = gather(8);
-        assert_eq!(gather.decide(Time(0), 3, true), Some(Wait::Poll));
-        assert_eq!(gather.decide(Time(0), 1, true), Some(Wait::Poll));
-        assert_eq!(gather.decide(Time(0), 1, true), None);
+        assert_eq!(gather.decide(Time(0), 3, 1), Some(Wait::Poll));
+        assert_eq!(gather.decide(Time(0), 1, 1), Some(Wait::Poll));
+        assert_eq!(gather.decide(Time(0), 1, 1), None);
     }
 
     #[test]
     fn with_many_clients_and_a_small_batch_it_sleeps_once() {
         let mut gather = gather(50);
-        assert_eq!(gather.decide(Time(100), 3, true), Some(Wait::Poll));
-        let sleep = gather.decide(Time(100), 0, true);
+        assert_eq!(gather.decide(Time(100), 3, 1), Some(Wait::Poll));
+        let sleep = gather.decide(Time(100), 0, 1);
         assert_eq!(sleep, Some(Wait::Gather { until_us: 160, completions: 21 }));
-        assert_eq!(gather.decide(Time(160), 18, true), None);
+        assert_eq!(gather.decide(Time(160), 18, 1), None);
     }
 
     #[test]
@@ -183,29 +185,38 @@ mod tests {
         let mut gather = gather(50);
         for _ in 0..30 {
             gather.begin_turn();
-            let Some(Wait::Gather { until_us, .. }) = gather.decide(Time(0), 0, true) else {
+            let Some(Wait::Gather { until_us, .. }) = gather.decide(Time(0), 0, 1) else {
                 panic!("it does not sleep")
             };
             // One input a microsecond.
-            gather.decide(Time(until_us), until_us, true);
+            gather.decide(Time(until_us), until_us, 1);
         }
         gather.begin_turn();
-        let sleep = gather.decide(Time(0), 4, true).and_then(|_| gather.decide(Time(0), 0, true));
+        let sleep = gather.decide(Time(0), 4, 1).and_then(|_| gather.decide(Time(0), 0, 1));
         assert_eq!(sleep, Some(Wait::Gather { until_us: 20, completions: 20 }));
     }
 
     #[test]
     fn a_large_batch_or_nothing_to_send_does_not_wait() {
-        assert_eq!(gather(50).decide(Time(0), 0, false), None);
+        assert_eq!(gather(50).decide(Time(0), 0, 0), None);
         let mut large = gather(50);
         large.polls_left = 0;
-        assert_eq!(large.decide(Time(0), 24, true), None);
+        assert_eq!(large.decide(Time(0), 24, 1), None);
     }
 
     #[test]
     fn the_goal_is_no_more_than_half_of_the_clients() {
-        let sleep = gather(32).decide(Time(0), 0, true);
+        let sleep = gather(32).decide(Time(0), 0, 1);
         assert_eq!(sleep, Some(Wait::Gather { until_us: 60, completions: 16 }));
+    }
+
+    #[test]
+    fn in_front_of_several_servers_more_is_waited_for() {
+        let wanted = |upstreams| match gather(64).decide(Time(0), 0, upstreams) {
+            Some(Wait::Gather { completions, .. }) => completions,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!([1, 2, 3, 15].map(wanted), [24, 42, 48, 60]);
     }
 
     #[test]
@@ -213,14 +224,14 @@ mod tests {
         let mut gather = gather(50);
         for _ in 0..POOR_SLEEPS_MAX {
             gather.begin_turn();
-            assert!(matches!(gather.decide(Time(0), 0, true), Some(Wait::Gather { .. })));
-            assert_eq!(gather.decide(Time(60), 1, true), None);
+            assert!(matches!(gather.decide(Time(0), 0, 1), Some(Wait::Gather { .. })));
+            assert_eq!(gather.decide(Time(60), 1, 1), None);
         }
         for _ in 0..PAUSE_TURNS - 1 {
             gather.begin_turn();
-            assert_eq!(gather.decide(Time(100), 0, true), None);
+            assert_eq!(gather.decide(Time(100), 0, 1), None);
         }
         gather.begin_turn();
-        assert!(matches!(gather.decide(Time(100), 0, true), Some(Wait::Gather { .. })));
+        assert!(matches!(gather.decide(Time(100), 0, 1), Some(Wait::Gather { .. })));
     }
 }

@@ -9,7 +9,7 @@
 
 use std::time::{Duration, Instant};
 
-use testkit::{RedisServer, Respool, wait};
+use testkit::{Conn, RedisServer, Respool, wait};
 
 use crate::setup::{RESPOOL, SOON, direct};
 
@@ -82,6 +82,33 @@ fn clients_without_a_script_are_told_that_the_server_is_busy_or_served_after_it(
     let reply = waiting.reply().expect("the other client's reply");
     assert!(reply.starts_with(b"-BUSY") || reply == b"$1\r\nv\r\n", "{reply:?}");
     assert!(waiting.is_silent_for(Duration::from_millis(100)), "one reply, not two");
+}
+
+#[test]
+fn while_somebody_elses_script_runs_clients_see_what_the_server_says() {
+    let busy = Busy::start();
+    assert_eq!(busy.connect().ask("SET k v"), "+OK\r\n");
+    let mut looping = busy.server.connect();
+    looping.send_command(&["EVAL", "while true do end", "0"]).expect("script");
+    busy.wait_busy();
+    for lines in [
+        &["GET k", "SET k 1", "PUBLISH c m", "SUBSCRIBE c", "CONFIG GET port", "BLPOP l 1"][..],
+        &["MULTI", "SET k 1", "EXEC"],
+        &["MULTI", "PING", "EXEC"],
+        &["MULTI", "CLIENT ID", "EXEC"],
+        &["MULTI", "SUBSCRIBE c", "EXEC"],
+        &["MULTI", "AUTH x", "EXEC"],
+        &["MULTI", "HELLO", "DISCARD"],
+        &["MULTI", "EXEC"],
+        &["WATCH k", "UNWATCH", "SELECT 5"],
+    ] {
+        let answers = |mut conn: Conn| lines.iter().map(|line| conn.ask(line)).collect::<Vec<_>>();
+        assert_eq!(answers(busy.connect()), answers(busy.server.connect()), "{lines:?}");
+    }
+    // What is about the client's own connection goes on.
+    assert_eq!(busy.connect().ask("PING").starts_with("-BUSY"), direct());
+    assert_eq!(busy.connect().ask("SCRIPT KILL"), "+OK\r\n");
+    assert!(looping.reply().expect("the script's end").starts_with(b"-"));
 }
 
 #[test]

@@ -96,10 +96,66 @@ fn transactions_answer_as_the_server_does() {
         &["MULTI", "HSET h f v", "HELLO 3", "HGETALL h", "HELLO 2", "HGETALL h", "DISCARD"],
         &["MULTI", "HELLO 9", "AUTH nobody x", "CLIENT TRACKINGINFO", "EXEC"],
         &["MULTI", "CLIENT UNPAUSE", "CLIENT KILL ID 99999", "CLIENT NO-EVICT on", "EXEC"],
+        &["MULTI", "SUBSCRIBE c", "SET a 1", "PING", "EXEC", "GET a", "UNSUBSCRIBE", "GET a"],
+        &["MULTI", "SUBSCRIBE c", "PSUBSCRIBE p*", "UNSUBSCRIBE", "PUNSUBSCRIBE", "PING", "EXEC"],
+        &["MULTI", "SSUBSCRIBE s", "SUNSUBSCRIBE", "MONITOR", "EXEC", "GET a"],
+        &["MULTI", "SUBSCRIBE", "MONITOR x", "EXEC"],
+        &["MULTI", "SYNC", "PSYNC ? -1", "EXEC"],
+        &["MULTI", "CLIENT REPLY ON", "CLIENT REPLY x", "EXEC", "GET a"],
     ] {
         alike(&stack, lines);
     }
     assert_nothing_left(&stack);
+}
+
+// Where a reply has not one frame for each command, its bytes are compared.
+#[test]
+fn what_a_transaction_does_to_its_connection_is_told_in_the_servers_bytes() {
+    let stack = Stack::start();
+    let (on, off, skip) = ("CLIENT REPLY ON", "CLIENT REPLY OFF", "CLIENT REPLY SKIP");
+    for lines in [
+        &["MULTI", "SUBSCRIBE a b a", "PSUBSCRIBE p* q*", "PING", "PING x", "EXEC", "GET k"][..],
+        &["SUBSCRIBE a", "UNSUBSCRIBE", "MULTI", "SUBSCRIBE a", "UNSUBSCRIBE a b", "EXEC", "GET k"],
+        &["MULTI", "UNSUBSCRIBE", "SUNSUBSCRIBE x", "SUBSCRIBE a", "EXEC", "MULTI", "EXEC", "PING"],
+        &["MULTI", skip, "SET k 1", "EXEC", "PING 1", "PING 2"],
+        &["MULTI", skip, on, "SET k 1", "EXEC", "PING 1", "PING 2"],
+        &["MULTI", "SET k 1", off, "SET k 1", on, "GET k", "EXEC", "PING"],
+        &["MULTI", "SET k 1", off, "SUBSCRIBE a", "GET k", "EXEC", "PING"],
+        &[off, "MULTI", "SET k 1", on, "GET k", "EXEC", "PING"],
+        &["MULTI", off, "NOSUCH", "EXEC", "PING"],
+        &["MULTI", off, "DISCARD", "PING"],
+    ] {
+        for hello in ["HELLO 2", "HELLO 3"] {
+            let bytes: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
+            let answers = |mut conn: Conn| {
+                conn.ask(hello);
+                conn.send(format!("{bytes}QUIT\r\n").as_bytes()).expect("sent");
+                String::from_utf8(conn.read_to_close().expect("closed")).expect("text")
+            };
+            let direct = answers(stack.server.connect());
+            assert_eq!(answers(stack.connect()), direct, "{lines:?} after {hello}");
+        }
+    }
+    assert_nothing_left(&stack);
+}
+
+#[test]
+fn who_subscribed_in_a_transaction_hears_what_is_published_behind_it() {
+    let stack = Stack::start();
+    let (mut listener, mut publisher) = (stack.connect(), stack.connect());
+    for round in 0..100 {
+        let channel = format!("c{round}");
+        let confirms =
+            format!("*3\r\n$9\r\nsubscribe\r\n${}\r\n{channel}\r\n:1\r\n", channel.len());
+        assert_eq!(listener.ask("MULTI"), "+OK\r\n");
+        assert_eq!(listener.ask(&format!("SUBSCRIBE {channel}")), "+QUEUED\r\n");
+        assert_eq!(listener.ask("EXEC"), format!("*1\r\n{confirms}"));
+        assert_eq!(publisher.ask(&format!("PUBLISH {channel} hi")), ":1\r\n");
+        let heard = listener.reply().expect("a message");
+        assert!(heard.ends_with(b"$2\r\nhi\r\n"), "{}", String::from_utf8_lossy(&heard));
+        assert!(listener.ask("UNSUBSCRIBE").ends_with(":0\r\n"));
+        assert_eq!(publisher.ask(&format!("PUBLISH {channel} hi")), ":0\r\n");
+    }
 }
 
 #[test]

@@ -27,7 +27,21 @@ const LINES: &[&str] = &[
     "SELECT 3",
     "MULTI",
     "INCR n",
+    "CLIENT ID",
+    "SELECT 4",
+    "GET k",
+    "AUTH default secret",
     "EXEC",
+    "MULTI",
+    "GET k",
+    "DISCARD",
+    "MULTI",
+    "GET k",
+    "GET",
+    "EXEC",
+    "MULTI",
+    "GET k",
+    "EXEC x",
     "AUTH default secret",
     "HELLO 3 AUTH default secret",
     "EVAL return(1) 0",
@@ -64,6 +78,35 @@ fn a_monitor_is_shown_what_a_server_would_show_it() {
     for _ in 0..4 {
         assert_eq!(lines_of(&|| stack.connect()), direct);
     }
+}
+
+#[test]
+fn a_transaction_is_shown_when_it_is_done() {
+    // A server of its own for each: a monitor of the server sees the proxy's requests too.
+    let (server, behind) = (RedisServer::start(), RedisServer::start());
+    let proxy = Respool::to(RESPOOL, behind.endpoint()).workers(1).start();
+    let order_of = |connect: &dyn Fn() -> Conn| {
+        let (mut monitor, mut one, mut other) = (connect(), connect(), connect());
+        assert_eq!(monitor.ask("MONITOR"), "+OK\r\n");
+        for (conn, line) in [
+            (0, "MULTI"),
+            (0, "SET k 1"),
+            (1, "GET other"),
+            (0, "GET k"),
+            (1, "GET other"),
+            (0, "EXEC"),
+            (1, "ECHO last"),
+        ] {
+            drop([&mut one, &mut other][conn].ask(line));
+        }
+        let mut lines = Vec::new();
+        while lines.last().is_none_or(|line: &String| !line.ends_with("\"last\"")) {
+            lines.push(shown(&mut monitor));
+        }
+        lines
+    };
+    let direct = order_of(&|| server.connect());
+    assert_eq!(order_of(&|| proxy.connect()), direct);
 }
 
 #[test]
