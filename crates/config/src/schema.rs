@@ -193,6 +193,8 @@ pub struct Limits {
     pub leases_max: usize,
     /// Idle ones that are kept ready at each server that had one, for each worker.
     pub leases_min: usize,
+    /// Connections that clients have of their own since they cache with NOLOOP, over all workers.
+    pub noloop_conns_max: usize,
 }
 
 /// Which requests are kept as slow, and how many.
@@ -390,6 +392,7 @@ impl Default for Limits {
             upstream_conns_max: 256,
             leases_max: 4096,
             leases_min: 1,
+            noloop_conns_max: 4096,
         }
     }
 }

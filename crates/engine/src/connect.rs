@@ -52,7 +52,7 @@ impl Engine {
             Some(id) => *id,
             None => match self.new_upstream(key, Role::Shared) {
                 Some(id) => id,
-                None => return Availability::Down(self.too_many_upstreams()),
+                None => return Availability::Down(too_many_upstreams(&key)),
             },
         };
         self.availability(now, id)
@@ -95,7 +95,8 @@ impl Engine {
 
     /// The key of the first connection for the ordinary traffic to a node, which our own questions take.
     pub(crate) fn shared_key(&self, node: NodeId, protocol: Protocol, db: u32) -> UpstreamKey {
-        UpstreamKey { node, resp3: protocol == Protocol::Resp3, db, lane: Lane::Shared, conn: 0 }
+        let (resp3, lane) = (protocol == Protocol::Resp3, Lane::Shared);
+        UpstreamKey { node, resp3, db, lane, conn: 0, owner: None }
     }
 
     /// How texts name a node.
@@ -105,10 +106,15 @@ impl Engine {
 
     /// Creates an upstream; `None` at the bound.
     pub(crate) fn new_upstream(&mut self, key: UpstreamKey, role: Role) -> Option<UpstreamId> {
-        // Those of single clients have a bound of their own.
-        let counts = |up: &Upstream| up.key.node == key.node && !up.role.is_private();
+        // Those of single clients have bounds of their own.
+        let is_private = |key: &UpstreamKey, role: Role| role.is_private() || key.owner.is_some();
+        let counts = |up: &Upstream| up.key.node == key.node && !is_private(&up.key, up.role);
         let of_node = || self.upstreams.iter().filter(|(_, up)| counts(up)).count();
-        if !role.is_private() && of_node() >= self.settings.limits.upstreams_max {
+        let has_room = match key.owner {
+            Some(owner) => self.may_own(owner),
+            None => is_private(&key, role) || of_node() < self.settings.limits.upstreams_max,
+        };
+        if !has_room {
             return None;
         }
         let mut upstream = Upstream::new(key, role);
@@ -134,7 +140,7 @@ impl Engine {
         if let Some(upstream) = self.away(key.node, key.protocol(), key.db) {
             return Err(reject::node(self.label(key.node), &upstream.cause));
         }
-        self.new_upstream(key, role).ok_or_else(|| self.too_many_upstreams())
+        self.new_upstream(key, role).ok_or_else(|| too_many_upstreams(&key))
     }
 
     /// Whether what is sent is kept until it is answered: it may have to go to another server, or be shown in the slow log.
@@ -147,7 +153,10 @@ impl Engine {
         self.by_key.remove(key);
         self.set_short_path(key, None);
         // Whoever has requests open there must not overtake them on the connection that takes its place.
-        self.route_epoch = self.route_epoch.wrapping_add(1);
+        match key.owner {
+            Some(owner) => self.take_other_connections(owner),
+            None => self.route_epoch = self.route_epoch.wrapping_add(1),
+        }
     }
 
     fn set_short_path(&mut self, key: &UpstreamKey, id: Option<UpstreamId>) {
@@ -157,12 +166,6 @@ impl Engine {
         {
             node.set_shared(key.conn, usize::from(key.resp3), id);
         }
-    }
-
-    pub(crate) fn too_many_upstreams(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        reject::write(&mut out, reject::UPSTREAMS_MAX);
-        out
     }
 
     /// Connects ahead of the first request, so that a node that is down is known and told at the start.
@@ -269,8 +272,8 @@ impl Engine {
             (OwnCommand::Role, _) => self.role_reply(now, id, reply),
             // A server that answers with an error answers.
             (OwnCommand::Ping, _) => self.ping_answered(key.node, reply),
-            // Those wait that must hear of what they change themselves.
-            (OwnCommand::Track, None) => self.wake_waiters(id),
+            (OwnCommand::Track, None) => self.feed_confirmed(now, id),
+            (OwnCommand::Mark | OwnCommand::Fence, error) => self.feed_answered(id, error.is_none()),
             (OwnCommand::Hello, Some(error)) if greeting::knows_no_hello(&error) && !key.resp3 => {
                 return self.greet_old(now, id);
             }
@@ -294,10 +297,7 @@ impl Engine {
                 None,
             )
             // That ASKING failed shows in the reply behind it.
-            | (
-                OwnCommand::Script | OwnCommand::Aside | OwnCommand::Listen | OwnCommand::Fence,
-                _,
-            )
+            | (OwnCommand::Script | OwnCommand::Aside | OwnCommand::Listen, _)
             | (OwnCommand::Multi, None)
             | (
                 OwnCommand::SetName
@@ -738,6 +738,14 @@ fn greeting_of<'a>(
         Some(pool) => &pool.node,
         None => &settings.node,
     }
+}
+
+/// There is no room for one more connection of this key.
+pub(crate) fn too_many_upstreams(key: &UpstreamKey) -> Vec<u8> {
+    let mut out = Vec::new();
+    let text = if key.owner.is_some() { reject::NOLOOP_MAX } else { reject::UPSTREAMS_MAX };
+    reject::write(&mut out, text);
+    out
 }
 
 fn error_reply(error: &[u8]) -> Vec<u8> {

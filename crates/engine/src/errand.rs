@@ -17,10 +17,9 @@ use crate::merge::How;
 use crate::request::Step;
 use crate::scatter::Wish;
 use crate::time::Time;
+use crate::upstream::Role;
 use crate::upstream::inflight::{OwnCommand, Owner};
-use crate::upstream::{Lane, Role, UpstreamKey};
 use alloc::vec::Vec;
-use resp::Protocol;
 
 impl Engine {
     /// Asks every primary; the client is held until all have answered.
@@ -53,8 +52,7 @@ impl Engine {
     /// A connection to this node for one part: the one that was taken before, an idle one, or a new one.
     fn errand_to(&mut self, now: Time, id: ClientId, node: NodeId) -> Way {
         let Some(client) = self.clients.get(id) else { return Way::Hold(Hold::No) };
-        let resp3 = client.protocol == Protocol::Resp3;
-        let key = UpstreamKey { node, resp3, db: client.db, lane: Lane::Shared, conn: 0 };
+        let key = self.shared_key(node, client.protocol, client.db);
         let is_of_node = |id: &UpstreamId| self.upstreams.get(*id).is_some_and(|up| up.key == key);
         let own = self.errands(id).find(is_of_node);
         let role = Role::Errand(id);

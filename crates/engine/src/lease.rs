@@ -30,7 +30,6 @@ use crate::transaction::Queueing;
 use crate::upstream::inflight::{Owner, Run};
 use crate::upstream::{Lane, Role, Upstream, UpstreamKey};
 use alloc::vec::Vec;
-use resp::Protocol;
 
 /// What a client has a connection of its own for.
 #[derive(Debug)]
@@ -122,8 +121,11 @@ impl Engine {
     /// The client's own connection to this node: the one it has, an idle one, or a new one that must connect first.
     pub(crate) fn lease_to(&mut self, now: Time, id: ClientId, node: NodeId) -> Way {
         let Some(client) = self.clients.get(id) else { return Way::Hold(Hold::No) };
-        let resp3 = client.protocol == Protocol::Resp3;
-        let key = UpstreamKey { node, resp3, db: client.db, lane: Lane::Shared, conn: 0 };
+        let key = match client.key_to(node, Lane::Shared) {
+            // What it changes over any other the server would not know for its own.
+            key if key.owner.is_some() => key,
+            _ => self.shared_key(node, client.protocol, client.db),
+        };
         let own = client.lease.as_ref().and_then(|lease| lease.upstream);
         let own = own.filter(|own| self.upstreams.get(*own).is_some_and(|up| up.key == key));
         let role = Role::Leased(id);
@@ -144,6 +146,9 @@ impl Engine {
         key: UpstreamKey,
         role: Role,
     ) -> Result<UpstreamId, Way> {
+        if key.owner.is_some() {
+            return self.lease_own(now, key, role);
+        }
         let room = self.lease_room();
         // With many being opened an idle one may still serve the first.
         let any = usize::from(self.roles.leases < self.settings.limits.leases_max);
@@ -177,7 +182,8 @@ impl Engine {
 
     /// Makes another one of this kind, so that the next client need not wait for a connect.
     fn keep_ready(&mut self, now: Time, like: UpstreamId) {
-        let Some(key) = self.upstreams.get(like).map(|upstream| upstream.key) else { return };
+        let key = self.upstreams.get(like).map(|upstream| upstream.key);
+        let Some(key) = key.filter(|key| key.owner.is_none()) else { return };
         let min = self.settings.limits.leases_min;
         while self.roles.spares(&key).take(min).count() < min
             && self.roles.spare_count() < SPARES_MAX
@@ -372,6 +378,10 @@ impl Engine {
         let keeps =
             !unclean && self.roles.spare_count() < SPARES_MAX && !self.is_unblocking(upstream_id);
         let Some(upstream) = self.upstreams.get_mut(upstream_id) else { return };
+        if let Some(owner) = upstream.key.owner {
+            let unclean = unclean || self.is_unblocking(upstream_id);
+            return self.end_lease_of_own(upstream_id, owner, unclean);
+        }
         if !keeps || !upstream.inflight.is_empty() || upstream.stall.is_some() {
             return self.remove_upstream(upstream_id);
         }

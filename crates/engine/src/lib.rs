@@ -68,6 +68,7 @@ mod redirect;
 pub mod reject;
 mod reply;
 mod request;
+mod rescue;
 mod retire;
 pub mod route;
 mod scatter;

@@ -361,12 +361,13 @@ impl Engine {
     /// Removes all traces of a client but its places in the upstreams' FIFOs: replies for them will find nobody.
     fn forget_client(&mut self, id: ClientId) -> bool {
         self.end_stalls(id);
+        // Nobody is told that its connections go.
+        self.end_tracking(id);
         self.drop_transfer_of(id);
         self.drop_lease(id);
         self.drop_errands(id);
         self.leave_all(id);
         self.forget_assemblies(id);
-        self.end_tracking(id);
         self.end_monitor(id);
         let Some(mut client) = self.clients.remove(id) else { return false };
         if let Some(clients) = self.conn_clients.get_mut(usize::from(client.conn)) {

@@ -120,7 +120,8 @@ impl Engine {
     }
 
     fn ask_peer(&mut self, now: Time, node: NodeId) {
-        let key = UpstreamKey { node, resp3: false, db: 0, lane: Lane::Peer, conn: 0 };
+        let lane = Lane::Peer;
+        let key = UpstreamKey { node, resp3: false, db: 0, lane, conn: 0, owner: None };
         let listed = self.by_key.get(&key).copied();
         let Some(id) = listed.or_else(|| self.new_upstream(key, Role::Shared)) else { return };
         let Some(upstream) = self.upstreams.get(id) else { return };

@@ -31,7 +31,7 @@ use crate::topology::Place;
 use crate::topology::slots::parse_redirect;
 use crate::upstream::UpstreamKey;
 use crate::upstream::inflight::{Bond, OwnCommand, Owner, Run};
-use crate::upstream::{Lane, Role, Upstream};
+use crate::upstream::{Role, Upstream};
 use crate::whole;
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -87,11 +87,8 @@ pub(crate) struct Parked {
     /// Who was named as the owner of its place. A table that was asked for meanwhile may be older than that, and those behind it are
     /// sent on to the same node: by another way they could overtake it.
     named: Option<NodeId>,
-    resp3: bool,
-    db: u32,
-    lane: Lane,
-    /// As of the connection that it was on: what else its client sends takes the same.
-    conn: u16,
+    /// Of the connection that it was on: what else its client sends takes one like that.
+    like: UpstreamKey,
     /// Not before.
     due: Time,
     /// Given up after.
@@ -104,6 +101,35 @@ pub(crate) struct Parked {
     pub behind: Option<Behind>,
     /// The last thing a server said to it, for the error text.
     said: String,
+}
+
+impl Parked {
+    /// One that goes to whoever owns its place, not before and not after these times.
+    pub(crate) fn to_place(
+        like: UpstreamKey,
+        run: &Run,
+        bytes: Vec<u8>,
+        place: Place,
+        (due, until): (Time, Time),
+        said: &str,
+    ) -> Self {
+        Self {
+            owner: run.owner,
+            command: run.command,
+            bytes,
+            rest: Vec::new(),
+            tries: run.tries.saturating_add(1),
+            target: Target::Place(place),
+            named: None,
+            like,
+            due,
+            until,
+            leased: false,
+            waits_for: None,
+            behind: None,
+            said: String::from(said),
+        }
+    }
 }
 
 /// Whether a reply may be one that sends its request on. Cheap: most errors are told from it by their second byte.
@@ -209,10 +235,7 @@ impl Engine {
                 tries: run.tries.saturating_add(1),
                 target,
                 named,
-                resp3: key.resp3,
-                db: key.db,
-                lane: key.lane,
-                conn: key.conn,
+                like: key,
                 due: now.plus_ms(wait_ms),
                 until,
                 leased,
@@ -238,25 +261,10 @@ impl Engine {
         }
         let behind = self.watch_behind(id, run.owner);
         let hold_ms = self.settings.timeouts.failover_hold_ms.max(REDIRECT_WAIT_MS);
-        let parked = Parked {
-            owner: run.owner,
-            command: run.command,
-            bytes,
-            rest: Vec::new(),
-            tries: run.tries.saturating_add(1),
-            target: Target::Place(place),
-            named: None,
-            resp3: key.resp3,
-            db: key.db,
-            lane: key.lane,
-            conn: key.conn,
-            due: now,
-            until: now.plus_ms(hold_ms),
-            leased: false,
-            waits_for: None,
-            behind,
-            said: String::from("what it waited for was put off"),
-        };
+        let until = now.plus_ms(hold_ms);
+        let said = "what it waited for was put off";
+        let parked =
+            Parked { behind, ..Parked::to_place(key, run, bytes, place, (now, until), said) };
         self.park(now, parked);
         true
     }
@@ -378,7 +386,7 @@ impl Engine {
         self.answer_owner(now, run.owner, &error);
     }
 
-    fn park(&mut self, now: Time, parked: Parked) {
+    pub(crate) fn park(&mut self, now: Time, parked: Parked) {
         // What its client sends from now on must not overtake this, nor a part of its request.
         let epoch = self.route_epoch;
         match self.client_of(parked.owner).and_then(|id| self.clients.get_mut(id)) {
@@ -412,7 +420,7 @@ impl Engine {
     }
 
     /// Where a request's first key lies; `None` if it has none.
-    fn place_of(&self, request: &[u8]) -> Option<Place> {
+    pub(crate) fn place_of(&self, request: &[u8]) -> Option<Place> {
         let args: Vec<&[u8]> = Args::new(request).collect();
         crate::scatter::first_key(&args).map(|key| self.router.place(key))
     }
@@ -511,8 +519,7 @@ impl Engine {
             }
             return Some(later);
         };
-        let &mut Parked { resp3, db, lane, conn, .. } = parked;
-        let key = UpstreamKey { node, resp3, db, lane, conn };
+        let key = UpstreamKey { node, ..parked.like };
         let availability = match (parked.leased, self.client_of(parked.owner)) {
             (false, _) => self.upstream_for(now, key, crate::ClientId::new(u32::MAX, 0)),
             (true, Some(client)) if self.clients.get(client).is_some() => {
@@ -598,122 +605,6 @@ impl Engine {
         }
         self.touch_upstream(id);
     }
-
-    /// A connection of several broke. Takes those of its requests out that may be sent again: what never left it, and what only reads.
-    /// Returns the runs that are left, to be answered with an error.
-    pub(crate) fn rescue(&mut self, now: Time, id: UpstreamId, runs: Vec<Run>) -> Vec<Run> {
-        if self.is_one() {
-            return runs;
-        }
-        if let Some(node) = self.upstreams.get(id).map(|upstream| upstream.key.node) {
-            self.want_topology_of(node);
-        }
-        let mut half_given = self.upstreams.get(id).is_some_and(|up| up.forwarded > 0);
-        let in_doubt = self.before_lost_writes(id, &runs);
-        let mut lost = Vec::new();
-        let mut in_doubt = in_doubt.into_iter();
-        for run in runs {
-            for index in 0..run.count {
-                let one = nth(&run, index);
-                let in_doubt = in_doubt.next().unwrap_or_default();
-                if core::mem::take(&mut half_given) || in_doubt {
-                    lost.push(one);
-                    continue;
-                }
-                match self.rescue_one(now, id, &run, index, one) {
-                    Ok(parked) => self.park(now, parked),
-                    Err(one) => lost.push(one),
-                }
-            }
-        }
-        self.lost_behind(id, &lost);
-        lost
-    }
-
-    /// Of each request, whether a write of the same client to the same key stands behind it that may have been done: asked again, a read would
-    /// see what its client wrote after it.
-    fn before_lost_writes(&self, id: UpstreamId, runs: &[Run]) -> Vec<bool> {
-        let Some(upstream) = self.upstreams.get(id) else { return Vec::new() };
-        let untouched = upstream.out.untouched_from();
-        let lost_write = |run: &&Run| !reads(run.command) && run.at < untouched;
-        let writers: BTreeSet<_> =
-            runs.iter().filter(lost_write).filter_map(|run| self.client_of(run.owner)).collect();
-        // In order, as requests are found in order.
-        let mut requests = Vec::new();
-        for run in runs {
-            let client = self.client_of(run.owner).filter(|client| writers.contains(client));
-            for index in 0..run.count {
-                let learned = self.learned.as_ref();
-                let keys = client.map(|_| keys_of_run(upstream, run, run.done + index, learned));
-                requests.push((client, lost_write(&run), keys.unwrap_or_default()));
-            }
-        }
-        let mut written = BTreeSet::new();
-        let mut doubts: Vec<bool> = requests
-            .into_iter()
-            .rev()
-            .map(|(client, lost_write, keys)| {
-                let Some(client) = client else { return false };
-                if lost_write {
-                    written.extend(keys.into_iter().map(|key| (client, key)));
-                    return false;
-                }
-                written.contains(&(client, None))
-                    || keys.into_iter().any(|key| written.contains(&(client, key)))
-            })
-            .collect();
-        doubts.reverse();
-        doubts
-    }
-
-    fn rescue_one(
-        &self,
-        now: Time,
-        id: UpstreamId,
-        run: &Run,
-        index: u32,
-        one: Run,
-    ) -> Result<Parked, Run> {
-        let Some(upstream) = self.upstreams.get(id) else { return Err(one) };
-        if matches!(run.owner, Owner::Own(_)) || run.bond != Bond::None {
-            return Err(one);
-        }
-        let Some((at, bytes)) = find_request(upstream, run, run.done + index) else {
-            return Err(one);
-        };
-        // One that was sent on before has its time already; without it, a read that kills its server would be sent for ever.
-        let until = match run.tries {
-            0 => now.plus_ms(self.settings.timeouts.failover_hold_ms),
-            _ => run.until,
-        };
-        // A write that was sent on before has others behind it, on their way to where it came from: going there again it would be
-        // overtaken.
-        let may_go_on =
-            reads(run.command) || (at >= upstream.out.untouched_from() && run.tries == 0);
-        if !may_go_on || until < now {
-            return Err(one);
-        }
-        let Some(place) = self.place_of(&bytes) else { return Err(one) };
-        Ok(Parked {
-            owner: one.owner,
-            command: run.command,
-            bytes,
-            rest: Vec::new(),
-            tries: run.tries.saturating_add(1),
-            target: Target::Place(place),
-            named: None,
-            resp3: upstream.key.resp3,
-            db: upstream.key.db,
-            lane: upstream.key.lane,
-            conn: upstream.key.conn,
-            due: now,
-            until,
-            leased: false,
-            waits_for: None,
-            behind: None,
-            said: String::from("its connection was lost"),
-        })
-    }
 }
 
 /// Whether a command only reads.
@@ -763,7 +654,7 @@ fn behind_first(mut runs: Vec<Run>) -> Vec<Run> {
 }
 
 /// The run of the `index`-th request of `run` alone.
-fn nth(run: &Run, index: u32) -> Run {
+pub(crate) fn nth(run: &Run, index: u32) -> Run {
     let mut owner = run.owner;
     match &mut owner {
         Owner::Client { seq, .. } => *seq = seq.wrapping_add(index),

@@ -124,7 +124,7 @@ impl Engine {
                 let tells = matches!(upstream.key.lane, Lane::Tracked | Lane::Broadcast);
                 pos += used;
                 if tells {
-                    self.invalidated(id, &input[pos - used..pos])?;
+                    self.invalidated(now, id, &input[pos - used..pos])?;
                     continue;
                 }
                 // What confirms our subscription ends with a number, a message with a text.

@@ -20,7 +20,7 @@ use crate::command::{self, Class, CommandId};
 use crate::connect::Availability;
 use crate::dirty::DirtyUpstreams;
 use crate::engine::Engine;
-use crate::ids::{ClientId, NodeKind, Slab, UpstreamId, UpstreamKind};
+use crate::ids::{ClientId, NodeId, NodeKind, Slab, UpstreamId, UpstreamKind};
 use crate::local::{Call, arity_fits, slowlog};
 use crate::node::Node;
 use crate::pool::BufferPool;
@@ -231,9 +231,18 @@ impl Engine {
         let caches = self.clients.get(id).is_some_and(|client| client.tracking.is_some());
         // EXEC is the proxy's only without a transaction.
         if !caches || (known.way == Way::Local && known.id != Some(EXEC)) {
-            return self.dispatch_known(now, id, frame, args, known);
+            let step = self.dispatch_known(now, id, frame, args, known);
+            if caches && step == Step::Done {
+                self.end_caching(id, known.id);
+            }
+            return step;
         }
         if let Some(step) = self.feed_wait(now, id) {
+            return step;
+        }
+        if known.id == Some(EXEC)
+            && let Some(step) = self.marks_wait(id)
+        {
             return step;
         }
         let Some(client) = self.clients.get(id) else { return Step::Gone };
@@ -242,7 +251,7 @@ impl Engine {
         let Some(client) = self.clients.get(id) else { return step };
         if step == Step::Done && client.places.next() != seq {
             let wish = Wish { id, frame, args, row: known.id, silent: false };
-            self.track_request(&wish, seq, leased || known.way == Way::Leased);
+            self.track_request(now, &wish, seq, leased || known.way == Way::Leased);
         }
         step
     }
@@ -433,10 +442,7 @@ impl Engine {
         silent: bool,
     ) -> Step {
         let Some(client) = self.clients.get(id) else { return Step::Gone };
-        let resp3 = client.protocol == Protocol::Resp3;
-        let lane = client.lane(lane);
-        let (node, db, conn) = (self.first_node, db_for(client, lane), conn_for(client, lane));
-        let key = UpstreamKey { node, resp3, db, lane, conn };
+        let key = client.key_to(self.first_node, lane);
         let upstream_id = match self.upstream_for(now, key, id) {
             Availability::Ready(upstream) => upstream,
             Availability::Wait(upstream) => return Step::Hold(Hold::Upstream(upstream)),
@@ -482,15 +488,23 @@ impl Engine {
     }
 }
 
-/// Which of several connections alike a client's requests take. Only of the shared ones there are several.
-pub(crate) fn conn_for(client: &Client, lane: Lane) -> u16 {
-    if lane == Lane::Shared { client.conn } else { 0 }
-}
-
-/// The database a client's requests run in. What ends a script needs none, and while one runs the server answers
-/// `SELECT` with `BUSY`, so a connection to another database could not be made when it is needed.
-pub(crate) fn db_for(client: &Client, lane: Lane) -> u32 {
-    if lane == Lane::Control { 0 } else { client.db }
+impl Client {
+    /// The key of the connection to this node over which its requests go that would take this lane.
+    #[inline]
+    pub(crate) fn key_to(&self, node: NodeId, lane: Lane) -> UpstreamKey {
+        let lane = self.lane(lane);
+        UpstreamKey {
+            node,
+            resp3: self.protocol == Protocol::Resp3,
+            // What ends a script needs no database, and while one runs the server answers SELECT with BUSY, so a connection to another
+            // one could not be made when it is needed.
+            db: if lane == Lane::Control { 0 } else { self.db },
+            lane,
+            // Only of the shared ones there are several.
+            conn: if lane == Lane::Shared { self.conn } else { 0 },
+            owner: self.owner(lane),
+        }
+    }
 }
 
 /// How many more requests this client may have unanswered.

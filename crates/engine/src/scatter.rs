@@ -25,7 +25,7 @@ use crate::limits::POOLED_BUFFER_BYTES;
 use crate::merge::{How, Merge, scan};
 use crate::reject;
 use crate::request::Step;
-use crate::request::{conn_for, db_for, takes_plain};
+use crate::request::takes_plain;
 use crate::route::Known;
 use crate::settings::ReadPolicy;
 use crate::time::Time;
@@ -285,14 +285,11 @@ impl Engine {
     /// just now (`merge::scan`).
     fn ask_before_page(&mut self, now: Time, wish: &Wish<'_>, node: NodeId) {
         let Some(client) = self.clients.get(wish.id) else { return };
-        let lane = client.lane(Lane::Shared);
-        let (resp3, db, conn) =
-            (client.protocol == Protocol::Resp3, client.db, conn_for(client, lane));
+        let key = client.key_to(node, Lane::Shared);
         let in_cluster = |node: &crate::node::Node| self.router.is_cluster(node.pool);
         if !self.nodes.get(node).is_some_and(in_cluster) {
             return;
         }
-        let key = UpstreamKey { node, resp3, db, lane, conn };
         if let Availability::Ready(upstream) = self.upstream_for(now, key, wish.id) {
             self.write_topology_question(now, upstream);
             self.say_own(now, upstream, OwnCommand::Nodes, &[b"CLUSTER", b"NODES"]);
@@ -393,9 +390,7 @@ impl Engine {
         ways: &mut Vec<Result<UpstreamId, Vec<u8>>>,
     ) -> Option<Step> {
         let Some(client) = self.clients.get(wish.id) else { return Some(Step::Gone) };
-        let lane = client.lane(lane);
-        let resp3 = client.protocol == Protocol::Resp3;
-        let (db, conn) = (db_for(client, lane), conn_for(client, lane));
+        let like = client.key_to(self.first_node, lane);
         for (index, part) in parts.iter().enumerate() {
             // Parts of one node often stand side by side; their way is the same.
             if index > 0 && parts[index - 1].node == part.node {
@@ -403,13 +398,13 @@ impl Engine {
                 ways.push(same);
                 continue;
             }
-            if lane == Lane::Shared
+            if like.lane == Lane::Shared
                 && let Some(upstream) = self.short_way(wish.id, part.node)
             {
                 ways.push(Ok(upstream));
                 continue;
             }
-            let key = UpstreamKey { node: part.node, resp3, db, lane, conn };
+            let key = UpstreamKey { node: part.node, ..like };
             match self.upstream_for(now, key, wish.id) {
                 Availability::Ready(upstream) => ways.push(Ok(upstream)),
                 Availability::Wait(upstream) => return Some(Step::Hold(Hold::Upstream(upstream))),
@@ -512,10 +507,7 @@ impl Engine {
         lane: Lane,
     ) -> Step {
         let Some(client) = self.clients.get(wish.id) else { return Step::Gone };
-        let lane = client.lane(lane);
-        let (resp3, db, conn) =
-            (client.protocol == Protocol::Resp3, db_for(client, lane), conn_for(client, lane));
-        let key = UpstreamKey { node, resp3, db, lane, conn };
+        let key = client.key_to(node, lane);
         let upstream = match self.upstream_for(now, key, wish.id) {
             Availability::Ready(upstream) => upstream,
             Availability::Wait(upstream) => return Step::Hold(Hold::Upstream(upstream)),

@@ -209,6 +209,9 @@ pub struct Limits {
     /// Idle connections that are kept ready for the next of them, at each server that had one: in the database that clients begin in they
     /// stay, in others for as long as a client is there. Together with the other idle ones at most `limits::SPARES_MAX`.
     pub leases_min: usize,
+    /// Connections that clients of this worker have of their own since they cache with NOLOOP: one to each server. At it CLIENT TRACKING with
+    /// NOLOOP is refused.
+    pub noloop_conns_max: usize,
     /// Upstreams of this worker to one server (databases × protocols, large requests). At it a further one is refused with an error.
     pub upstreams_max: usize,
     /// Shared connections of this worker to one server, for each protocol and database in use; 1 at least. Clients are spread evenly over
@@ -297,6 +300,7 @@ impl Default for Limits {
             large_request_bytes: 256 << 10,
             large_transfers_max: 16,
             leases_max: 1_024,
+            noloop_conns_max: 1_024,
             leases_min: 0,
             upstreams_max: 256,
             shared_conns: 1,

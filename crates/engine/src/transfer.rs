@@ -24,9 +24,9 @@ use crate::request::Step;
 use crate::route::{self, Way};
 use crate::time::Time;
 use crate::upstream::inflight::{Owner, Run};
-use crate::upstream::{Lane, Role, UpstreamKey};
+use crate::upstream::{Lane, Role};
 use alloc::vec::Vec;
-use resp::{Protocol, RequestLimits, Scan};
+use resp::{RequestLimits, Scan};
 
 impl Engine {
     /// The unfinished request at the begin of `input` is too large to be kept. Returns the bytes done with.
@@ -145,8 +145,7 @@ impl Engine {
         node: NodeId,
     ) -> Result<UpstreamId, TransferWait> {
         let Some(client) = self.clients.get(id) else { return Err(TransferWait::Hold(Hold::No)) };
-        let resp3 = client.protocol == Protocol::Resp3;
-        let key = UpstreamKey { node, resp3, db: client.db, lane: Lane::Shared, conn: 0 };
+        let key = self.shared_key(node, client.protocol, client.db);
         let upstream_id = match self.transfer_of(id).or_else(|| self.spare(&key)) {
             Some(upstream) => upstream,
             None if self.roles.transfers >= self.settings.limits.large_transfers_max => {

@@ -27,14 +27,14 @@ use crate::ids::{ClientId, UpstreamId};
 use crate::limits::WHOLE_BYTES_MAX;
 use crate::redirect::{NOSCRIPT, find_request};
 use crate::reject;
-use crate::request::{Step, conn_for, room};
+use crate::request::{Step, room};
 use crate::scatter::keys_of;
 use crate::time::Time;
 use crate::topology::Place;
 use crate::upstream::inflight::{Bond, Owner, Run};
-use crate::upstream::{Lane, Upstream, UpstreamKey};
+use crate::upstream::{Lane, Upstream};
 use alloc::vec::Vec;
-use resp::{Args, HEAD_ARGS, Protocol, Request, RequestLimits, RequestScanner, Scan};
+use resp::{Args, HEAD_ARGS, Request, RequestLimits, RequestScanner, Scan};
 
 /// Consecutive requests of one command in a transaction.
 #[derive(Clone, Copy, Debug)]
@@ -162,9 +162,7 @@ impl Engine {
             }
             (false, place) => self.router.node(place?)?,
         };
-        let resp3 = client.protocol == Protocol::Resp3;
-        let lane = Lane::Shared;
-        let key = UpstreamKey { node, resp3, db: client.db, lane, conn: conn_for(client, lane) };
+        let key = client.key_to(node, Lane::Shared);
         let upstream_id = match self.upstream_for(now, key, id) {
             Availability::Ready(upstream) => upstream,
             Availability::Wait(upstream) => return Some(Err(Step::Hold(Hold::Upstream(upstream)))),

@@ -130,7 +130,8 @@ fn in_words(error: &io::Error) -> String {
 fn raise_open_files(config: &Config) {
     // Each worker's share of `upstream_conns_max` is rounded up, hence the number of workers on top.
     let to_each = config.limits.upstream_conns_max + config.workers;
-    let upstreams = (to_each * config.upstream.urls().count() + config.limits.leases_max) as u64;
+    let private = config.limits.leases_max + config.limits.noloop_conns_max;
+    let upstreams = (to_each * config.upstream.urls().count() + private) as u64;
     let wanted = config.max_clients as u64 + upstreams + OWN_FILES;
     let got = sys::raise_open_files(wanted);
     if got < wanted {

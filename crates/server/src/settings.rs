@@ -156,6 +156,7 @@ pub fn engine(config: &Config, index: usize) -> Settings {
             upstreams_max: limits.upstream_conns_max.div_ceil(workers),
             leases_max: limits.leases_max.div_ceil(workers),
             leases_min: limits.leases_min,
+            noloop_conns_max: limits.noloop_conns_max.div_ceil(workers),
             shared_conns: shared_conns(limits.conns_per_node, workers),
             bulk_bytes_max: limits.bulk_bytes_max as u64,
         },

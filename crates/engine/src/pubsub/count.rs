@@ -22,14 +22,13 @@ use crate::glob;
 use crate::ids::{NodeId, UpstreamId};
 use crate::merge::How;
 use crate::news::What;
-use crate::request::{Step, conn_for};
+use crate::request::Step;
 use crate::scatter::Wish;
 use crate::time::Time;
-use crate::upstream::{Lane, UpstreamKey};
+use crate::upstream::Lane;
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use resp::Protocol;
 
 /// So many listen to a topic at one worker; 0: nobody, or one whom the server sees.
 pub(crate) type Listeners = (Kind, Arc<[u8]>, u32);
@@ -137,13 +136,7 @@ impl Engine {
             return self.forward(now, wish.id, Lane::Shared, wish.frame, wish.row, wish.silent);
         }
         let Some(client) = self.clients.get(wish.id) else { return Step::Gone };
-        let key = UpstreamKey {
-            node: self.first_node,
-            resp3: client.protocol == Protocol::Resp3,
-            db: client.db,
-            lane: client.lane(Lane::Shared),
-            conn: conn_for(client, client.lane(Lane::Shared)),
-        };
+        let key = client.key_to(self.first_node, Lane::Shared);
         let listed = self.by_key.get(&key).copied();
         let same = listed.is_some() && client.upstream == listed;
         let flows = |id: UpstreamId| self.upstreams.get(id).is_some_and(|up| up.stall.is_none());

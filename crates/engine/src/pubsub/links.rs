@@ -18,7 +18,7 @@
 //! Invariant: a link that is `Asked` or `Held` names a connection that was told so and has not been lost since.
 
 use super::{Asked, Kind, Link, LinkState, Name, Topic, Waiter};
-use crate::connect::Availability;
+use crate::connect::{Availability, too_many_upstreams};
 use crate::engine::Engine;
 use crate::glob;
 use crate::ids::{ClientId, NodeId, UpstreamId};
@@ -132,10 +132,11 @@ impl Engine {
         now: Time,
         node: NodeId,
     ) -> Result<Option<UpstreamId>, Vec<u8>> {
-        let key = UpstreamKey { node, resp3: false, db: 0, lane: Lane::Messages, conn: 0 };
+        let lane = Lane::Messages;
+        let key = UpstreamKey { node, resp3: false, db: 0, lane, conn: 0, owner: None };
         let listed = self.by_key.get(&key).copied();
         let Some(id) = listed.or_else(|| self.new_upstream(key, Role::Shared)) else {
-            return Err(self.too_many_upstreams());
+            return Err(too_many_upstreams(&key));
         };
         match self.availability(now, id) {
             Availability::Down(error) => Err(error),

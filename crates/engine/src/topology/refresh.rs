@@ -173,7 +173,8 @@ impl Engine {
             Topology::Sentinel(_) => Lane::Sentinel,
             _ => Lane::Shared,
         };
-        let key = UpstreamKey { node, resp3: lane == Lane::Sentinel, db: 0, lane, conn: 0 };
+        let resp3 = lane == Lane::Sentinel;
+        let key = UpstreamKey { node, resp3, db: 0, lane, conn: 0, owner: None };
         let refused = self
             .by_key
             .get(&key)

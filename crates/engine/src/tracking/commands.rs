@@ -47,6 +47,11 @@ impl Engine {
         if let Err(text) = fits(client.tracking.as_deref(), &wanted) {
             return self.refuse(call, &text);
         }
+        if wanted.owner.is_some()
+            && let Err(text) = self.room_for_own(call.id)
+        {
+            return self.refuse(call, text);
+        }
         if wanted.redirect == 0 || self.is_here(wanted.redirect) {
             self.begin_tracking(Some(now), call.id, wanted);
             return self.tracking_began(now, call);
@@ -109,7 +114,7 @@ impl Engine {
                 b"bcast" => wanted.broadcast = true,
                 b"optin" => wanted.opt_in = true,
                 b"optout" => wanted.opt_out = true,
-                b"noloop" => wanted.no_loop = true,
+                b"noloop" => wanted.owner = Some(call.id),
                 b"prefix" if !options.as_slice().is_empty() => {
                     prefixes.extend(options.next().copied());
                 }
@@ -135,26 +140,40 @@ impl Engine {
         if wanted.broadcast && wanted.prefixes.is_empty() {
             wanted.prefixes.insert(Arc::from(&b""[..]));
         }
-        if let Some(before) = client.tracking.take() {
-            wanted.prefixes.extend(before.prefixes.iter().cloned());
-            wanted.recent = before.recent;
-            wanted.again = before.again;
-            wanted.earlier = before.earlier;
+        let before = client.ear();
+        let mut added = wanted.prefixes.clone();
+        if let Some(own) = client.tracking.take() {
+            added.retain(|prefix| !own.prefixes.contains(prefix));
+            wanted.prefixes.extend(own.prefixes.iter().cloned());
+            let Tracking { broadcast, opt_in, opt_out, owner, redirect, prefixes, .. } = wanted;
+            let broken = false;
+            wanted =
+                Tracking { broadcast, opt_in, opt_out, owner, redirect, prefixes, broken, ..*own };
         }
         let broadcast =
             wanted.broadcast || (client.protocol == Protocol::Resp2 && wanted.redirect != 0);
+        let has_own = wanted.owner.is_some();
         client.tracking = Some(Box::new(wanted));
         self.caches.clients.insert(id);
         if broadcast {
             self.caches.broadcast.insert(id);
         }
+        self.take_ear(id, before);
         self.take_other_connections(id);
-        if broadcast {
-            // At once: its next request may stand right behind this one.
-            match now {
-                Some(now) => self.renew_feed(now),
-                None => self.caches.stale = true,
+        if !broadcast {
+            if !has_own {
+                self.leave_own(id, None);
             }
+            return;
+        }
+        // At once: its next request may stand right behind this one.
+        match now {
+            Some(now) => {
+                let added: Vec<Name> = added.into_iter().collect();
+                self.add_own_prefixes(now, id, &added);
+                self.renew_feed(now);
+            }
+            None => self.caches.stale = true,
         }
     }
 
@@ -167,10 +186,11 @@ impl Engine {
         self.caches.clients.remove(&id);
         self.caches.stale |= self.caches.broadcast.remove(&id);
         self.take_other_connections(id);
+        self.leave_own(id, None);
     }
 
     /// Its next request looks for its connection anew.
-    fn take_other_connections(&mut self, id: ClientId) {
+    pub(crate) fn take_other_connections(&mut self, id: ClientId) {
         let epoch = self.route_epoch;
         if let Some(client) = self.clients.get_mut(id) {
             client.upstream = None;
@@ -214,7 +234,7 @@ impl Engine {
             (own.opt_in && own.caching, b"caching-yes"),
             (own.opt_out, b"optout"),
             (own.opt_out && own.caching, b"caching-no"),
-            (own.no_loop, b"noloop"),
+            (own.owner.is_some(), b"noloop"),
             (own.broken, b"broken_redirect"),
         ];
         let flags = flags.into_iter().filter(|(is_set, _)| *is_set);

@@ -7,7 +7,8 @@
 //!
 //! Invariant: a connection of these lanes says CLIENT TRACKING right behind its greeting, before any client's request.
 
-use super::Name;
+use super::order::Asked;
+use super::{Ear, Leaving, Name};
 use crate::client::Hold;
 use crate::connect::Availability;
 use crate::engine::Engine;
@@ -27,10 +28,11 @@ impl Engine {
     pub(crate) fn feed_ready(&mut self, now: Time, id: UpstreamId) {
         match self.upstreams.get(id).map(|up| up.key.lane) {
             Some(Lane::Tracked) => {
-                self.say_own(now, id, OwnCommand::Track, &[b"CLIENT", b"TRACKING", b"ON"]);
+                let words = self.words_of(id);
+                self.say_own(now, id, OwnCommand::Track, &words);
             }
             Some(Lane::Broadcast) => {
-                let prefixes = self.caches.prefixes.clone();
+                let prefixes = self.prefixes_of(id);
                 self.say_prefixes(now, id, &prefixes);
                 let key = self.upstreams.get(id).map(|up| up.key);
                 if let Some(key) = key.filter(|_| self.caches.late.remove(&id)) {
@@ -42,8 +44,27 @@ impl Engine {
         }
     }
 
-    fn say_prefixes(&mut self, now: Time, id: UpstreamId, prefixes: &[Name]) {
-        let mut words: Vec<&[u8]> = alloc::vec![b"CLIENT", b"TRACKING", b"ON", b"BCAST"];
+    /// How tracking is switched on over this connection.
+    fn words_of(&self, id: UpstreamId) -> Vec<&'static [u8]> {
+        let mut words: Vec<&[u8]> = alloc::vec![b"CLIENT", b"TRACKING", b"ON"];
+        if self.upstreams.get(id).is_some_and(|up| up.key.owner.is_some()) {
+            words.push(b"NOLOOP");
+        }
+        words
+    }
+
+    /// The prefixes that this connection tells of.
+    fn prefixes_of(&self, id: UpstreamId) -> Vec<Name> {
+        let Some(owner) = self.upstreams.get(id).and_then(|up| up.key.owner) else {
+            return self.caches.prefixes.clone();
+        };
+        let tracking = self.clients.get(owner).and_then(|client| client.tracking.as_ref());
+        tracking.map_or_else(Vec::new, |tracking| tracking.prefixes.iter().cloned().collect())
+    }
+
+    pub(super) fn say_prefixes(&mut self, now: Time, id: UpstreamId, prefixes: &[Name]) {
+        let mut words: Vec<&[u8]> = self.words_of(id);
+        words.push(b"BCAST");
         for prefix in prefixes {
             words.extend([&b"PREFIX"[..], prefix]);
         }
@@ -54,22 +75,30 @@ impl Engine {
     pub(super) fn renew_feed(&mut self, now: Time) {
         let prefixes = self.wanted_prefixes();
         let before = core::mem::replace(&mut self.caches.prefixes, prefixes);
-        let mut dbs = BTreeSet::new();
-        for id in &self.caches.broadcast {
-            let Some(client) = self.clients.get(*id) else { continue };
-            let earlier = client.tracking.iter().flat_map(|tracking| tracking.earlier.iter());
-            let ears = earlier.copied().chain(client.ear());
-            dbs.extend(ears.filter(|(lane, _)| *lane == Lane::Broadcast).map(|(_, db)| db));
-        }
+        let dbs = self.shared_feed_dbs();
         for node in self.router.primaries() {
             for db in &dbs {
                 self.renew_feed_of(now, node, *db, &before);
             }
         }
+        for id in self.caches.broadcast.iter().copied().collect::<Vec<_>>() {
+            self.renew_own_feed(now, id);
+        }
+    }
+
+    /// The databases for which clients hear of every change over connections that they share.
+    fn shared_feed_dbs(&self) -> BTreeSet<u32> {
+        let clients = self.caches.broadcast.iter().filter_map(|id| self.clients.get(*id));
+        let ears = clients.flat_map(|client| {
+            let earlier = client.tracking.iter().flat_map(|tracking| tracking.earlier.iter());
+            earlier.copied().chain(client.ear())
+        });
+        let shared = |ear: &Ear| ear.lane == Lane::Broadcast && ear.owner.is_none();
+        ears.filter(shared).map(|ear| ear.db).collect()
     }
 
     fn renew_feed_of(&mut self, now: Time, node: NodeId, db: u32, before: &[Name]) {
-        let key = UpstreamKey { node, resp3: true, db, lane: Lane::Broadcast, conn: 0 };
+        let key = Ear { lane: Lane::Broadcast, db, owner: None }.at(node);
         let listed = self.by_key.get(&key).copied();
         let Some(id) = listed.or_else(|| self.new_upstream(key, Role::Shared)) else { return };
         // One that is not ready asks when it is.
@@ -95,8 +124,10 @@ impl Engine {
     fn wanted_prefixes(&self) -> Vec<Name> {
         let mut all: BTreeSet<Name> = self.caches.prefixes.iter().cloned().collect();
         for id in &self.caches.broadcast {
-            let tracking = self.clients.get(*id).and_then(|client| client.tracking.as_ref());
-            let Some(tracking) = tracking else { continue };
+            let client = self.clients.get(*id).filter(|client| !client.has_own());
+            let Some(tracking) = client.and_then(|client| client.tracking.as_ref()) else {
+                continue;
+            };
             match tracking.broadcast {
                 true => all.extend(tracking.prefixes.iter().cloned()),
                 false => drop(all.insert(Arc::from(&b""[..]))),
@@ -111,15 +142,17 @@ impl Engine {
         kept
     }
 
-    fn feeds(&self) -> impl Iterator<Item = UpstreamId> {
+    fn feeds(&self) -> impl Iterator<Item = (UpstreamId, UpstreamKey)> {
         let feeds = self.upstreams.iter().filter(|(_, up)| up.key.lane == Lane::Broadcast);
-        feeds.map(|(id, _)| id)
+        feeds.map(|(id, up)| (id, up.key))
     }
 
-    /// With nobody left who hears of every change the connections go.
+    /// With nobody left who hears of every change over the shared connections they go.
     fn end_feed(&mut self) {
         self.caches.prefixes.clear();
-        for id in self.feeds().collect::<Vec<UpstreamId>>() {
+        let shared: Vec<UpstreamId> =
+            self.feeds().filter(|(_, key)| key.owner.is_none()).map(|(id, _)| id).collect();
+        for id in shared {
             self.retire(id);
         }
     }
@@ -138,13 +171,12 @@ impl Engine {
 
     /// What a client waits for until every change is told to it from here on.
     pub(super) fn wait_for_feed(&mut self, now: Time, id: ClientId) -> Option<Step> {
-        let (lane, db) = self.clients.get(id)?.ear()?;
-        if lane != Lane::Broadcast {
+        let ear = self.clients.get(id)?.ear()?;
+        if ear.lane != Lane::Broadcast {
             return None;
         }
         for node in self.router.primaries() {
-            let key = UpstreamKey { node, resp3: true, db, lane, conn: 0 };
-            let available = self.upstream_for(now, key, id);
+            let available = self.upstream_for(now, ear.at(node), id);
             let owes = |id: &UpstreamId| {
                 self.upstreams.get(*id).is_some_and(|up| up.inflight.owes_tracking())
             };
@@ -161,11 +193,80 @@ impl Engine {
         None
     }
 
+    /// What was asked of a connection of these lanes is confirmed.
+    pub(crate) fn feed_confirmed(&mut self, now: Time, id: UpstreamId) {
+        // Those wait that must hear of what they change themselves.
+        self.wake_waiters(id);
+        self.leave_earlier_feeds(now);
+    }
+
+    /// Clients in BCAST mode that hear another way by now, at every primary, need the way no more by which they heard before, once that has told
+    /// what was on its way.
+    fn leave_earlier_feeds(&mut self, now: Time) {
+        for id in self.caches.broadcast.iter().copied().collect::<Vec<_>>() {
+            let Some((ear, earlier)) = self.may_leave(id) else { continue };
+            let nodes = self.router.primaries();
+            let keys = earlier.iter().flat_map(|ear| nodes.iter().map(|node| ear.at(*node)));
+            let listed = keys.filter_map(|key| self.by_key.get(&key).copied());
+            let tells = |id: &UpstreamId| self.upstreams.get(*id).is_some_and(|up| up.is_ready());
+            let feeds: Vec<UpstreamId> = listed.filter(tells).collect();
+            let number = self.next_fence();
+            if let Some(tracking) = self.clients.get_mut(id).and_then(|c| c.tracking.as_mut()) {
+                tracking.leaving = Some(Leaving { ear, waits: feeds.len() + 1, number });
+            }
+            for feed in feeds {
+                self.ask_fence(now, feed, Asked::LastWord(id, number));
+            }
+            self.said_last_word(id, number);
+        }
+    }
+
+    /// How a client in BCAST mode hears at every primary, and how it heard before, if it is not leaving that already.
+    fn may_leave(&self, id: ClientId) -> Option<(Ear, Vec<Ear>)> {
+        let client = self.clients.get(id)?;
+        let tracking = client.tracking.as_ref()?;
+        if !tracking.broadcast || tracking.earlier.is_empty() || tracking.leaving.is_some() {
+            return None;
+        }
+        let ear = client.ear()?;
+        let tells = |node: &NodeId| {
+            let listed = self.by_key.get(&ear.at(*node));
+            let upstream = listed.and_then(|id| self.upstreams.get(*id));
+            upstream.is_some_and(|up| up.is_ready() && !up.inflight.owes_tracking())
+        };
+        let earlier = || tracking.earlier.iter().copied().filter(|other| *other != ear).collect();
+        self.router.primaries().iter().all(tells).then(|| (ear, earlier()))
+    }
+
+    /// One more of the connections by which a client heard before has told all.
+    pub(super) fn said_last_word(&mut self, id: ClientId, number: u64) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let hears_by = client.ear();
+        let Some(tracking) = client.tracking.as_mut() else { return };
+        let leaving = tracking.leaving.as_mut().filter(|leaving| leaving.number == number);
+        let Some(leaving) = leaving else { return };
+        leaving.waits -= 1;
+        let Leaving { ear, waits, .. } = *leaving;
+        if waits > 0 {
+            return;
+        }
+        tracking.leaving = None;
+        // It may have taken yet another way meanwhile: then that is looked at.
+        self.caches.stale = true;
+        if hears_by == Some(ear) {
+            tracking.earlier.clear();
+            self.leave_own(id, Some(ear));
+        }
+    }
+
     /// A connection of these lanes is gone: what changed meanwhile nobody knows.
     pub(crate) fn feed_lost(&mut self, id: UpstreamId, key: UpstreamKey) {
         self.caches.late.remove(&id);
         if matches!(key.lane, Lane::Tracked | Lane::Broadcast) {
             self.drop_caches(key);
+            self.asked_in_vain(id);
+            // One that was in use for a transaction is not connected again by itself.
+            self.caches.stale |= key.owner.is_some();
         }
     }
 
@@ -184,13 +285,20 @@ impl Engine {
         }
         (self.caches.route_epoch, self.caches.stale) = (self.route_epoch, false);
         if !self.caches.broadcast.is_empty() {
-            let before: BTreeSet<UpstreamId> = self.feeds().collect();
+            let before: BTreeSet<UpstreamId> = self.feeds().map(|(id, _)| id).collect();
+            let heard: BTreeSet<Ear> = self.feeds().map(|(_, key)| Ear::of(&key)).collect();
             self.renew_feed(now);
-            let new: Vec<UpstreamId> = self.feeds().filter(|id| !before.contains(id)).collect();
+            // One more of those by which somebody heard already: not the first of a client that takes another way.
+            let is_late = |(id, key): &(UpstreamId, UpstreamKey)| {
+                !before.contains(id) && heard.contains(&Ear::of(key))
+            };
+            let late: Vec<UpstreamId> = self.feeds().filter(is_late).map(|(id, _)| id).collect();
             if moved {
-                self.caches.late.extend(new);
+                self.caches.late.extend(late);
             }
-        } else if !self.caches.prefixes.is_empty() {
+            self.leave_earlier_feeds(now);
+        }
+        if !self.caches.prefixes.is_empty() && self.shared_feed_dbs().is_empty() {
             self.end_feed();
         }
     }

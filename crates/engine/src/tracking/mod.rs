@@ -16,11 +16,13 @@
 //! |---|---|---|
 //! | RESP3, default | the lane `Tracked`, in the server's default mode | those that read the key |
 //! | RESP3, BCAST | the lane `Broadcast`, with the prefixes of all such clients | those with a prefix of the key |
+//! | RESP3, NOLOOP | the same lanes, but a connection of its own to each server (`own`) | as above, but for its own changes |
 //! | RESP2 with REDIRECT | the usual one; changes come over the lane `Broadcast` with every key | the client that is redirected to |
 //!
 //! A lost connection means that changes may have been missed, so everybody whose keys it told of is told to drop all.
 //!
-//! Files: `commands` CLIENT TRACKING and its kin, `feed` the connections. Here: the table, and the way of an invalidation.
+//! Files: `commands` CLIENT TRACKING and its kin, `feed` the connections, `own` those of one client, `order` what is read and told while a
+//! request is under way elsewhere. Here: the table, and the way of an invalidation.
 //!
 //! Not here: the connections' lives (`connect`).
 //!
@@ -28,7 +30,10 @@
 
 mod commands;
 mod feed;
+mod order;
+mod own;
 
+use crate::blocking::blocks;
 use crate::client::Client;
 use crate::command::{CommandId, ids};
 use crate::engine::Engine;
@@ -43,6 +48,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use order::{Asked, Inside, Later};
 use resp::{Protocol, Value, encode};
 
 /// A key's name, held once however many cache it.
@@ -72,8 +78,12 @@ pub(crate) struct Caches {
     late: BTreeSet<UpstreamId>,
     /// Clients came, went or changed, so those connections are to be looked at.
     pub(crate) stale: bool,
-    /// The prefixes that connections of the lane `Broadcast` were asked for.
+    /// The prefixes that shared connections of the lane `Broadcast` were asked for.
     prefixes: Vec<Name>,
+    /// What is asked over connections of these lanes for clients that have something under way elsewhere.
+    asked: BTreeMap<UpstreamId, VecDeque<Asked>>,
+    /// The number of the last fence.
+    next_fence: u64,
 }
 
 /// Who read a key.
@@ -90,30 +100,63 @@ pub struct Tracking {
     broadcast: bool,
     opt_in: bool,
     opt_out: bool,
-    no_loop: bool,
+    /// With NOLOOP: the client itself, as the owner of its connections.
+    owner: Option<ClientId>,
     /// The number of the client that is told instead; 0: itself.
     redirect: u64,
     prefixes: BTreeSet<Name>,
     /// CLIENT CACHING was said for the next command.
     caching: bool,
-    /// Its latest requests, until a later one is answered.
+    /// Its latest requests, until a later one is answered: what they read, and in RESP2 with NOLOOP what they write.
     recent: VecDeque<Recent>,
     /// Keys that were read where nobody tracks, to be told of behind the reply at this place.
     again: Vec<(u32, Name)>,
     /// Keys that are read in an open transaction.
-    inside: Vec<Name>,
-    /// What changed while EXEC is under way: told behind its reply, as a server does that did it.
-    later: Vec<(u32, Changed)>,
-    /// The ways it heard by before it took another protocol or database: what it read then is still told by them.
+    inside: Vec<Inside>,
+    /// The keys of the blocking command that is under way, and its place.
+    blocked: Option<(u32, Vec<Name>)>,
+    /// What changed while EXEC or a blocking command is under way: told behind its reply, as a server does that did it.
+    later: VecDeque<Later>,
+    /// The ways it heard by before it took another protocol or database, or NOLOOP: what it read then is still told by them.
     earlier: BTreeSet<Ear>,
+    /// In BCAST mode: when it hears by one way alone again.
+    leaving: Option<Leaving>,
     /// CLIENT TRACKING is not answered yet: the connections are not ready.
     beginning: bool,
     /// The client that it is redirected to was gone when it was to be told.
     broken: bool,
 }
 
-/// Connections that tell a client of changes: their lane and database, at every server.
-type Ear = (Lane, u32);
+/// Connections that tell a client of changes, at every server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Ear {
+    lane: Lane,
+    db: u32,
+    /// They are its own.
+    owner: Option<ClientId>,
+}
+
+impl Ear {
+    fn of(key: &UpstreamKey) -> Self {
+        Self { lane: key.lane, db: key.db, owner: key.owner }
+    }
+
+    /// The connection at this node.
+    fn at(self, node: NodeId) -> UpstreamKey {
+        let Self { lane, db, owner } = self;
+        UpstreamKey { node, resp3: true, db, lane, conn: 0, owner }
+    }
+}
+
+/// A client hears by this way alone as soon as the others have told all.
+#[derive(Clone, Copy, Debug)]
+struct Leaving {
+    ear: Ear,
+    /// Connections that have not.
+    waits: usize,
+    /// Which question that is.
+    number: u64,
+}
 
 /// One request of a client that caches.
 #[derive(Clone, Debug)]
@@ -158,11 +201,9 @@ impl Tracking {
         self.broken
     }
 
-    /// Whether a change of this key is its own doing, which it does not want to hear of. Told once for each write.
+    /// Whether a change of this key is its own doing, which it does not want to hear of. Told once for each write. Of the writes of a client
+    /// with connections of its own the server knows, and nothing stands here.
     fn did_itself(&mut self, key: &[u8]) -> bool {
-        if !self.no_loop {
-            return false;
-        }
         for recent in self.recent.iter_mut().filter(|recent| recent.writes) {
             if let Some(at) = recent.keys.iter().position(|own| **own == *key) {
                 recent.keys.swap_remove(at);
@@ -193,11 +234,31 @@ impl Client {
 
     /// What tells it of the changes of what it reads now. `None`: it does not want to know, or cannot be told (RESP2 without REDIRECT).
     fn ear(&self) -> Option<Ear> {
-        let tracking = self.tracking.as_ref()?;
+        let (tracking, db) = (self.tracking.as_ref()?, self.db);
         match self.protocol {
-            Protocol::Resp3 => Some((self.lane(Lane::Shared), self.db)),
-            Protocol::Resp2 => (tracking.redirect != 0).then_some((Lane::Broadcast, self.db)),
+            Protocol::Resp3 => {
+                let lane = self.lane(Lane::Shared);
+                Some(Ear { lane, db, owner: self.owner(lane) })
+            }
+            Protocol::Resp2 => {
+                let (lane, owner) = (Lane::Broadcast, None);
+                (tracking.redirect != 0).then_some(Ear { lane, db, owner })
+            }
         }
+    }
+
+    /// Whose the connections of this lane are that its requests take.
+    #[inline]
+    pub(crate) fn owner(&self, lane: Lane) -> Option<ClientId> {
+        match (&self.tracking, lane) {
+            (Some(tracking), Lane::Tracked | Lane::Broadcast) => tracking.owner,
+            _ => None,
+        }
+    }
+
+    /// Whether the server tells its writes from those of others.
+    fn has_own(&self) -> bool {
+        self.ear().is_some_and(|ear| ear.owner.is_some())
     }
 
     /// Whether it may ask with PING whether it has heard of everything: then that must come the way of the changes.
@@ -218,32 +279,53 @@ impl Client {
 }
 
 impl Engine {
-    /// A request of a client that caches was given on, and took this place. `apart`: over a connection that is not tracked.
-    pub(crate) fn track_request(&mut self, wish: &Wish<'_>, seq: u32, apart: bool) {
+    /// A request of a client that caches was given on, and took this place. `apart`: over a connection for its commands that hold state.
+    pub(crate) fn track_request(&mut self, now: Time, wish: &Wish<'_>, seq: u32, apart: bool) {
         let names = keys_of(wish.args, self.learned.as_ref());
         let keys: Vec<Name> = names.iter().map(|(_, key)| Arc::from(*key)).collect();
         let reads = wish.row.is_some_and(|row| row.row().reads() || runs_script(row));
         let queueing = self.is_queueing(wish.id);
         let Some(client) = self.clients.get_mut(wish.id) else { return };
+        // Its own connection is tracked whatever goes over it.
+        let (has_own, in_resp2) = (client.has_own(), client.protocol == Protocol::Resp2);
+        let apart = apart && !has_own;
         let Some(tracking) = client.tracking.as_mut() else { return };
         let caches = tracking.caches_next() && !tracking.broadcast;
         if queueing {
             // What it reads comes with EXEC.
-            return tracking.inside.extend(keys.into_iter().filter(|_| reads));
+            if reads && (caches || tracking.broadcast) {
+                self.reads_inside(now, wish.id, keys);
+            }
+            return;
         }
         tracking.caching = false;
+        let inside = core::mem::take(&mut tracking.inside);
         if wish.row == Some(ids::EXEC) {
-            let inside = core::mem::take(&mut tracking.inside);
-            return tracking.again.extend(inside.into_iter().map(|key| (seq, key)));
+            return self.exec_reads(wish.id, seq, inside, caches);
+        }
+        if apart && wish.row.is_some_and(blocks) {
+            tracking.blocked = Some((seq, keys.clone()));
         }
         if reads && caches && apart {
             tracking.again.extend(keys.iter().map(|key| (seq, key.clone())));
         }
-        if !keys.is_empty() && ((reads && caches) || (!reads && tracking.no_loop)) {
+        let guesses = in_resp2 && tracking.owner.is_some();
+        if !keys.is_empty() && ((reads && caches) || (!reads && guesses)) {
             tracking.recent.push_back(Recent { seq, keys: keys.clone(), writes: !reads });
         }
         if reads && caches {
             keys.into_iter().for_each(|key| self.remember(wish.id, key));
+        }
+    }
+
+    /// A command that the proxy answers was answered. CLIENT CACHING is about the one behind it, whichever that is (`resetClient` in Redis'
+    /// networking.c).
+    pub(crate) fn end_caching(&mut self, id: ClientId, row: Option<CommandId>) {
+        if row == Some(ids::CLIENT) || self.is_queueing(id) {
+            return;
+        }
+        if let Some(tracking) = self.clients.get_mut(id).and_then(|c| c.tracking.as_mut()) {
+            tracking.caching = false;
         }
     }
 
@@ -278,7 +360,7 @@ impl Engine {
         let bytes = key.len() + KEY_BYTES + readers.clients.len() * size_of::<ClientId>();
         self.caches.bytes -= bytes;
         for client in readers.clients {
-            self.key_changed(client, key);
+            self.key_changed(None, client, key);
         }
     }
 
@@ -291,7 +373,12 @@ impl Engine {
     }
 
     /// A frame came between the replies of a connection on which the server tracks.
-    pub(crate) fn invalidated(&mut self, id: UpstreamId, frame: &[u8]) -> Result<(), Fault> {
+    pub(crate) fn invalidated(
+        &mut self,
+        now: Time,
+        id: UpstreamId,
+        frame: &[u8],
+    ) -> Result<(), Fault> {
         let Some(key) = self.upstreams.get(id).map(|up| up.key) else { return Ok(()) };
         let Ok(Some((Value::Push(items), _))) = resp::value::parse(frame) else {
             return Err(String::from("sent a malformed push"));
@@ -306,18 +393,18 @@ impl Engine {
         };
         match changed {
             Changed::All => self.drop_caches(key),
-            Changed::Keys(keys) => self.keys_changed(key, &keys),
+            Changed::Keys(keys) => self.keys_changed((now, id), key, &keys),
         }
         Ok(())
     }
 
-    fn keys_changed(&mut self, from: UpstreamKey, keys: &[Name]) {
+    fn keys_changed(&mut self, by: (Time, UpstreamId), from: UpstreamKey, keys: &[Name]) {
         for key in keys {
             let Some(readers) = self.caches.keys.get(key) else { continue };
             let hears = |id: &ClientId| self.hears(*id, from);
             let clients: Vec<ClientId> = readers.clients.iter().copied().filter(hears).collect();
             for id in clients {
-                self.key_changed(id, key);
+                self.key_changed(Some(by), id, key);
             }
         }
         if from.lane != Lane::Broadcast {
@@ -338,7 +425,7 @@ impl Engine {
             told.iter_mut().for_each(|own| own.retain(|key| !tracking.did_itself(key)));
             told.retain(|own| !own.is_empty());
             for own in told {
-                self.tell_changed(id, &Changed::Keys(own));
+                self.tell_in_order(Some(by), id, Changed::Keys(own));
             }
         }
     }
@@ -346,13 +433,13 @@ impl Engine {
     /// Whether what this connection tells is for this client: each hears of changes over one connection to each node.
     fn hears(&self, id: ClientId, from: UpstreamKey) -> bool {
         let Some(client) = self.clients.get(id) else { return false };
-        let ear = (from.lane, from.db);
+        let ear = Ear::of(&from);
         client.ear() == Some(ear)
             || client.tracking.as_ref().is_some_and(|tracking| tracking.earlier.contains(&ear))
     }
 
-    /// One client may have this key, which changed.
-    fn key_changed(&mut self, id: ClientId, key: &Name) {
+    /// One client may have this key, which changed; `by` whom that was told, and when.
+    fn key_changed(&mut self, by: Option<(Time, UpstreamId)>, id: ClientId, key: &Name) {
         let Some(client) = self.clients.get_mut(id) else { return };
         let head = client.places.head();
         let Some(tracking) = client.tracking.as_mut() else { return };
@@ -360,6 +447,7 @@ impl Engine {
             // What it read before it changed to this mode (`trackingInvalidateKey` in Redis' tracking.c).
             return;
         }
+        tracking.changed_inside(key);
         match tracking.reads_now(head, key) {
             // The reply may be older than the change, or newer: it is told again behind it.
             Some(seq) => tracking.again.push((seq, key.clone())),
@@ -369,7 +457,7 @@ impl Engine {
         if client.tracking.as_mut().is_some_and(|tracking| tracking.did_itself(key)) {
             return;
         }
-        self.tell_changed(id, &Changed::Keys(alloc::vec![key.clone()]));
+        self.tell_in_order(by, id, Changed::Keys(alloc::vec![key.clone()]));
     }
 
     /// The client has this key no more.
@@ -396,18 +484,22 @@ impl Engine {
         let Some(client) = self.clients.get_mut(id) else { return };
         let before = client.ear();
         (client.protocol, client.db) = (protocol, db);
+        self.take_ear(id, before);
+    }
+
+    /// What tells this client of changes may be another one than before.
+    fn take_ear(&mut self, id: ClientId, before: Option<Ear>) {
+        let Some(client) = self.clients.get_mut(id) else { return };
         let after = client.ear();
         let Some(tracking) = client.tracking.as_mut().filter(|_| before != after) else { return };
         self.caches.stale = true;
-        if after.is_some_and(|(lane, _)| lane == Lane::Broadcast) {
+        // What it wrote before is nothing to judge by what comes the other way.
+        tracking.recent.retain(|recent| !recent.writes);
+        if after.is_some_and(|ear| ear.lane == Lane::Broadcast) {
             self.caches.broadcast.insert(id);
         }
-        if !tracking.broadcast {
-            tracking.earlier.extend(before);
-        } else if before.is_some() && after.is_some() {
-            // Between the one and the other connection a change could be missed.
-            self.tell_changed(id, &Changed::All);
-        }
+        // In BCAST mode until all of the others tell of changes (`leave_earlier`).
+        tracking.earlier.extend(before);
     }
 
     /// Everybody who heard of changes over this connection is to drop all: it was lost, or the server dropped all.
@@ -424,12 +516,13 @@ impl Engine {
                 .collect();
             let on_the_way: BTreeSet<Name> = again.iter().map(|(_, key)| key.clone()).collect();
             tracking.again.extend(again);
+            tracking.inside.iter_mut().for_each(Inside::changed);
             for key in self.keys_of_reader(id) {
                 if !on_the_way.contains(&key) {
                     self.drop_reader(id, &key);
                 }
             }
-            self.tell_changed(id, &Changed::All);
+            self.tell_in_order(None, id, Changed::All);
         }
     }
 
@@ -446,11 +539,7 @@ impl Engine {
         {
             tracking.recent.pop_front();
         }
-        let later = tracking.later.extract_if(.., |(seq, _)| is_before(*seq, head));
-        let later: Vec<(u32, Changed)> = later.collect();
-        for (_, changed) in later {
-            self.tell_changed(id, &changed);
-        }
+        self.tell_later(id, None);
         let Some(client) = self.clients.get_mut(id) else { return };
         let Some(tracking) = client.tracking.as_mut() else { return };
         if tracking.again.iter().all(|(seq, _)| !is_before(*seq, head)) {
@@ -470,12 +559,7 @@ impl Engine {
         let Some(tracking) = client.tracking.as_ref() else { return };
         let target = tracking.redirect;
         if target == 0 {
-            let waits = client.exec_under_way().filter(|_| !tracking.broadcast);
-            let Some(seq) = waits else { return self.push_changed(id, changed) };
-            if let Some(tracking) = self.clients.get_mut(id).and_then(|c| c.tracking.as_mut()) {
-                tracking.later.push((seq, changed.clone()));
-            }
-            return;
+            return self.push_changed(id, changed);
         }
         if self.push_changed_to(target, changed) {
             return;

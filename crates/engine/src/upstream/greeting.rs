@@ -225,6 +225,7 @@ mod tests {
             db: 4,
             lane: Lane::Shared,
             conn: 0,
+            owner: None,
         };
         let mut out = Vec::new();
         assert_eq!(write(&mut out, &node, &key), [OwnCommand::Hello, OwnCommand::Select]);

@@ -37,8 +37,10 @@ pub enum OwnCommand {
     Aside,
     /// `SUBSCRIBE`, `UNSUBSCRIBE` and their kin, one topic each.
     Listen,
-    /// `PING` behind a `SUNSUBSCRIBE`: everything before its answer is about that.
+    /// `PING` behind a `SUNSUBSCRIBE`, or behind a message of a changed key: everything before its answer is older.
     Fence,
+    /// `EXISTS` over a tracked connection: from its answer on changes of these keys are told.
+    Mark,
     /// `CLIENT TRACKING`, right behind the greeting.
     Track,
     /// `SCRIPT LOAD`, before a script is called that this connection has not loaded.

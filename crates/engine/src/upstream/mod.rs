@@ -45,6 +45,8 @@ pub struct UpstreamKey {
     pub lane: Lane,
     /// Which of several alike: that of the client (`Client::conn`). 0 where there is one, and for what the proxy asks itself.
     pub conn: u16,
+    /// The one client whose it is, as the server must tell its writes from those of others (see `tracking`); `None`: it is shared.
+    pub owner: Option<ClientId>,
 }
 
 impl UpstreamKey {

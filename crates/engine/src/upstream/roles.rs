@@ -20,6 +20,8 @@ pub(crate) struct Roles {
     pub(crate) retired: usize,
     /// Large requests under way.
     pub(crate) transfers: usize,
+    /// Connections of clients that cache with NOLOOP, whatever they are used for just now.
+    pub(crate) noloop: usize,
     spares: BTreeSet<(UpstreamKey, UpstreamId)>,
     owned: BTreeSet<(ClientId, UpstreamId)>,
 }
@@ -38,14 +40,12 @@ impl Roles {
             Role::Shared => {}
             Role::Retired => self.retired += 1,
             Role::Spare(_) => _ = self.spares.insert((*key, id)),
-            Role::Transfer(client) => {
-                self.transfers += 1;
-                self.owned.insert((client, id));
-            }
-            Role::Leased(client) | Role::Errand(client) => {
-                self.leases += 1;
-                self.owned.insert((client, id));
-            }
+            Role::Transfer(_) => self.transfers += 1,
+            Role::Leased(_) | Role::Errand(_) => self.leases += usize::from(key.owner.is_none()),
+        }
+        self.noloop += usize::from(key.owner.is_some());
+        if let Some(client) = serves(key, role) {
+            self.owned.insert((client, id));
         }
     }
 
@@ -55,14 +55,12 @@ impl Roles {
             Role::Shared => {}
             Role::Retired => self.retired -= 1,
             Role::Spare(_) => _ = self.spares.remove(&(*key, id)),
-            Role::Transfer(client) => {
-                self.transfers -= 1;
-                self.owned.remove(&(client, id));
-            }
-            Role::Leased(client) | Role::Errand(client) => {
-                self.leases -= 1;
-                self.owned.remove(&(client, id));
-            }
+            Role::Transfer(_) => self.transfers -= 1,
+            Role::Leased(_) | Role::Errand(_) => self.leases -= usize::from(key.owner.is_none()),
+        }
+        self.noloop -= usize::from(key.owner.is_some());
+        if let Some(client) = serves(key, role) {
+            self.owned.remove(&(client, id));
         }
     }
 
@@ -82,5 +80,13 @@ impl Roles {
     pub(crate) fn owned(&self, client: ClientId) -> impl Iterator<Item = UpstreamId> {
         let from = (client, UpstreamId::new(0, 0));
         self.owned.range(from..).take_while(move |(of, _)| *of == client).map(|(_, id)| *id)
+    }
+}
+
+/// The one client that this connection serves.
+fn serves(key: &UpstreamKey, role: Role) -> Option<ClientId> {
+    match role {
+        Role::Transfer(client) | Role::Leased(client) | Role::Errand(client) => Some(client),
+        Role::Shared | Role::Retired | Role::Spare(_) => key.owner,
     }
 }

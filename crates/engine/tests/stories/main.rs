@@ -4,6 +4,7 @@
 //! the engine promises. Chance and partial traffic are the simulator's (`server/tests/sim`), a real server the end-to-end tests'.
 
 mod leases;
+mod noloop;
 mod tracking;
 mod transactions;
 mod unblock;

@@ -4,7 +4,7 @@ use crate::words::Story;
 use crate::words::cluster::moved;
 
 /// `>2 invalidate [k …]`.
-fn changed(keys: &str) -> String {
+pub(crate) fn changed(keys: &str) -> String {
     let keys: Vec<&str> = keys.split(' ').collect();
     let mut out = format!(">2\r\n$10\r\ninvalidate\r\n*{}\r\n", keys.len());
     keys.iter().for_each(|key| out += &format!("${}\r\n{key}\r\n", key.len()));
@@ -12,10 +12,10 @@ fn changed(keys: &str) -> String {
 }
 
 /// All is to be dropped.
-const ALL: &str = ">2\r\n$10\r\ninvalidate\r\n_\r\n";
+pub(crate) const ALL: &str = ">2\r\n$10\r\ninvalidate\r\n_\r\n";
 
 /// A client in RESP3 that caches; `words` behind CLIENT TRACKING ON.
-fn caches(story: &mut Story, client: &str, words: &str) {
+pub(crate) fn caches(story: &mut Story, client: &str, words: &str) {
     story.client(client).says("HELLO 3").takes();
     let line = format!("CLIENT TRACKING ON {words}");
     story.client(client).says(line.trim_end()).gets("+OK");
@@ -129,23 +129,6 @@ fn with_optout_all_but_what_was_excepted_is_told() {
     reads(&mut story, "a", "other");
     story.conn(2).answers([&*changed("other"), &*changed("k")]);
     story.client("a").gets(&*changed("k")).gets_nothing();
-}
-
-#[test]
-fn with_noloop_its_own_changes_are_not_told() {
-    let mut story = Story::new();
-    caches(&mut story, "a", "NOLOOP");
-    caches(&mut story, "b", "");
-    opens(&mut story, "a", "k");
-    reads(&mut story, "b", "k");
-    story.client("a").says("SET k 1");
-    story.conn(2).gets("SET k 1").answers(["+OK", &*changed("k")]);
-    story.client("a").gets("+OK").gets_nothing();
-    story.client("b").gets(&*changed("k"));
-    reads(&mut story, "a", "k");
-    reads(&mut story, "a", "x");
-    story.conn(2).answers(&*changed("k"));
-    story.client("a").gets(&*changed("k"));
 }
 
 #[test]
@@ -455,7 +438,7 @@ fn client_tracking_is_answered_when_the_server_tells_of_changes() {
     let mut story = Story::new();
     story.client("a").says("HELLO 3").takes();
     story.client("a").says("CLIENT TRACKING ON BCAST NOLOOP").gets_nothing();
-    story.conn(2).gets("CLIENT TRACKING ON BCAST PREFIX ").gets_nothing();
+    story.conn(2).gets("CLIENT TRACKING ON NOLOOP BCAST PREFIX ").gets_nothing();
     story.client("a").gets_nothing();
     story.conn(2).answers("+OK");
     story.client("a").gets("+OK");
@@ -480,4 +463,122 @@ fn in_bcast_mode_another_protocol_changes_nothing_of_what_is_told() {
         story.conn(feed).answers(&*changed("k"));
         story.client("ear").gets(&*changed("k"));
     }
+}
+
+// Redis' own suite: what was read in a transaction was told of behind EXEC, whether it changed or not.
+#[test]
+fn what_is_read_in_a_transaction_is_marked_first() {
+    let mut story = Story::new();
+    caches(&mut story, "a", "");
+    opens(&mut story, "a", "k");
+    story.client("a").says(["MULTI", "GET k", "GET other", "EXEC"]);
+    story.conn(3).gets(["MULTI", "GET k", "GET other"]).answers(["+OK", "+QUEUED", "+QUEUED"]);
+    story.client("a").gets(["+OK", "+QUEUED", "+QUEUED"]);
+    // EXEC comes behind the marks.
+    story.conn(3).gets_nothing();
+    story.conn(2).gets("EXISTS k").answers(":1").gets("EXISTS other");
+    story.conn(3).gets_nothing();
+    story.conn(2).answers(":0");
+    let reply = "*2\r\n$1\r\nv\r\n$-1\r\n";
+    story.conn(3).gets("EXEC").answers(reply);
+    story.client("a").gets(reply);
+    story.conn(2).answers(&*changed("other"));
+    story.client("a").gets(&*changed("other"));
+}
+
+#[test]
+fn what_changed_between_the_mark_and_exec_is_told_again_behind_it() {
+    let mut story = Story::new();
+    caches(&mut story, "a", "");
+    opens(&mut story, "a", "k");
+    story.client("a").says(["MULTI", "GET x", "GET y", "GET z"]);
+    story.conn(3).gets(["MULTI", "GET x", "GET y", "GET z"]);
+    story.conn(3).answers(["+OK", "+QUEUED", "+QUEUED", "+QUEUED"]);
+    story.client("a").takes();
+    story.conn(2).gets(["EXISTS x", "EXISTS y", "EXISTS z"]).answers([":1", ":1"]);
+    // This one the server will not tell of again, and this one it could not mark.
+    story.conn(2).answers(&*changed("x"));
+    story.client("a").gets(&*changed("x"));
+    story.conn(2).answers("-NOPERM no");
+    story.client("a").says("EXEC");
+    let reply = "*3\r\n:1\r\n:2\r\n:3\r\n";
+    story.conn(3).gets("EXEC").answers(reply);
+    story.client("a").gets([reply, &*changed("x z")]);
+    story.conn(2).answers(&*changed("y"));
+    story.client("a").gets(&*changed("y"));
+}
+
+#[test]
+fn marks_that_are_lost_hold_up_no_transaction() {
+    let mut story = Story::new();
+    caches(&mut story, "a", "");
+    opens(&mut story, "a", "k");
+    story.after_ms(2_000);
+    story.client("a").says(["MULTI", "GET x", "EXEC"]);
+    story.conn(3).gets(["MULTI", "GET x"]).answers(["+OK", "+QUEUED"]);
+    story.client("a").takes();
+    story.conn(2).gets("EXISTS x").dies("Connection reset by peer");
+    story.turn();
+    story.conn(3).gets("EXEC").answers("*1\r\n:1\r\n");
+    story.client("a").gets([ALL, "*1\r\n:1\r\n", &*changed("x")]);
+    // What was queued and thrown away is told of by nobody.
+    story.conn(4).gets("CLIENT TRACKING ON").answers("+OK");
+    story.client("a").says(["MULTI", "GET x", "DISCARD", "MULTI", "EXEC"]);
+    story.conn(4).gets("EXISTS x").answers(":1");
+    story.conn(3).gets(["MULTI", "GET x", "DISCARD"]).answers(["+OK", "+QUEUED", "+OK"]);
+    story.conn(3).gets(["MULTI", "EXEC"]).answers(["+OK", "*0\r\n"]);
+    story.client("a").gets(["+OK", "+QUEUED", "+OK", "+OK", "*0\r\n"]);
+}
+
+// Redis' own suite: what BLMOVE changed was told before its reply.
+#[test]
+fn what_a_blocking_command_changes_is_told_behind_its_reply() {
+    let mut story = Story::new();
+    caches(&mut story, "a", "");
+    opens(&mut story, "a", "to");
+    reads(&mut story, "a", "other");
+    story.client("a").says("BLMOVE from to LEFT LEFT 0");
+    story.conn(3).gets("BLMOVE from to LEFT LEFT 0");
+    story.conn(2).answers([&*changed("to"), &*changed("other")]);
+    story.client("a").gets_nothing();
+    story.conn(3).answers("\"x\"");
+    story.client("a").gets(["\"x\"", &*changed("to"), &*changed("other")]);
+    // The fences are answered when nobody waits for them any more.
+    story.conn(2).gets(["PING", "PING"]).answers(["+PONG", "+PONG"]);
+    story.client("a").gets_nothing();
+}
+
+#[test]
+fn what_others_change_is_told_while_a_client_waits() {
+    let mut story = Story::new();
+    caches(&mut story, "a", "");
+    opens(&mut story, "a", "to");
+    reads(&mut story, "a", "other");
+    story.client("a").says("BLMOVE from to LEFT LEFT 0");
+    story.conn(3).gets("BLMOVE from to LEFT LEFT 0");
+    // Of a key that the command does not name at once.
+    story.conn(2).answers(&*changed("other"));
+    story.client("a").gets(&*changed("other"));
+    story.conn(2).answers(&*changed("to"));
+    story.client("a").gets_nothing();
+    story.conn(2).gets("PING").answers("+PONG");
+    story.client("a").gets(&*changed("to"));
+    story.conn(3).answers("\"x\"");
+    story.client("a").gets("\"x\"");
+}
+
+#[test]
+fn a_fence_that_is_lost_hides_nothing() {
+    let mut story = Story::new();
+    caches(&mut story, "a", "");
+    opens(&mut story, "a", "to");
+    story.after_ms(2_000);
+    story.client("a").says("BLMOVE from to LEFT LEFT 0");
+    story.conn(3).gets("BLMOVE from to LEFT LEFT 0");
+    story.conn(2).answers(&*changed("to"));
+    story.conn(2).gets("PING").dies("Connection reset by peer");
+    story.turn();
+    story.client("a").gets([ALL, &*changed("to")]);
+    story.conn(3).answers("\"x\"");
+    story.client("a").gets("\"x\"");
 }

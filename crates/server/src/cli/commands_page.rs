@@ -45,7 +45,7 @@ const NOTES: &[(&str, &str)] = &[
     (
         "client",
         "About the clients of the proxy, over all workers. `TRACKING` lets the server track over connections that \
-         all caching clients share; `UNBLOCK` has the server end the wait; `PAUSE` holds requests in the proxy.",
+         all caching clients share, but for those with `NOLOOP`; `UNBLOCK` has the server end the wait; `PAUSE` holds requests in the proxy.",
     ),
     ("cluster", "To the one server behind. respool does not speak for a cluster."),
     ("command", "The server's own, so it also lists what the proxy does not give on."),

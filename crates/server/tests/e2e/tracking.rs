@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use testkit::cluster::RedisCluster;
 use testkit::{Cache, Conn, wait};
 
-use crate::setup::{SOON, Stack, long};
+use crate::setup::{SOON, Stack, info_field, long};
 use crate::topology::front;
 
 fn key(number: usize) -> String {
@@ -43,7 +43,12 @@ fn assert_caches_stay_true(
         }
         meanwhile(round);
     }
-    // What is on its way arrives; then nothing may differ.
+    assert_true_in_the_end(caches, writer);
+}
+
+/// What is on its way arrives; then nothing may differ.
+#[track_caller]
+fn assert_true_in_the_end(caches: &mut [Cache], writer: &mut Conn) {
     let deadline = Instant::now() + SOON;
     loop {
         caches.iter_mut().for_each(|cache| cache.listen(Duration::from_millis(50)));
@@ -167,4 +172,231 @@ fn a_resp2_client_hears_through_another_one_of_any_worker() {
         );
     }
     assert!(stack.connect().ask("CLIENT TRACKING ON REDIRECT 999999").contains("does not exist"));
+}
+
+/// Who says what, one after the other. `a` caches; what it is told before the answer to a PING behind each line is compared.
+const TALK: &[(&str, &str)] = &[
+    ("a", "GET key:1"),
+    ("a", "SET key:1 own"),
+    ("b", "SET key:1 theirs"),
+    ("a", "GET key:1"),
+    ("b", "SET key:1 again"),
+    // A write that changes nothing, and then one of another client.
+    ("a", "GET key:1"),
+    ("a", "SET key:1 x NX"),
+    ("b", "INCR n"),
+    ("b", "SET key:1 new"),
+    ("a", "GET key:2"),
+    ("a", "EVAL return(redis.call('set',KEYS[1],'s')) 1 key:2"),
+    ("a", "GET key:2"),
+    ("b", "DEL key:2"),
+    // In a transaction both are read, and one is changed.
+    ("a", "MGET key:1 key:2 key:3"),
+    ("a", "MULTI"),
+    ("a", "INCR key:3"),
+    ("a", "GET key:1"),
+    ("a", "EXEC"),
+    ("b", "MSET key:1 1 key:3 1"),
+    ("a", "MGET key:1 key:3"),
+    ("a", "WATCH key:1"),
+    ("b", "SET key:1 2"),
+    ("a", "MULTI"),
+    ("a", "GET key:3"),
+    ("a", "EXEC"),
+    ("b", "MSET key:1 3 key:3 3"),
+    ("a", "RPUSH key:list x"),
+    ("a", "LRANGE key:list 0 -1"),
+    ("a", "BLMOVE key:list key:to LEFT LEFT 1"),
+    ("a", "LRANGE key:to 0 -1"),
+    ("a", "CLIENT CACHING YES"),
+    ("a", "GET key:1"),
+    ("a", "CLIENT CACHING NO"),
+    ("a", "GET key:3"),
+    ("b", "MSET key:1 4 key:3 4"),
+    // It is about the next command, whatever that is, and about a whole transaction.
+    ("a", "CLIENT CACHING YES"),
+    ("a", "PING"),
+    ("a", "GET key:1"),
+    ("b", "SET key:1 5"),
+    ("a", "CLIENT CACHING YES"),
+    ("a", "MULTI"),
+    ("a", "MGET key:1 key:3"),
+    ("a", "EXEC"),
+    ("b", "MSET key:1 6 key:3 6"),
+    ("a", "CLIENT CACHING NO"),
+    ("a", "MULTI"),
+    ("a", "MGET key:1 key:3"),
+    ("a", "EXEC"),
+    ("b", "MSET key:1 7 key:3 7"),
+    ("b", "FLUSHALL"),
+    ("a", "GET key:1"),
+    ("a", "CLIENT TRACKING OFF"),
+    ("b", "SET key:1 5"),
+];
+
+/// All that comes up to the next reply.
+fn frames_to_reply(conn: &mut Conn, frames: &mut Vec<String>) {
+    loop {
+        let frame = String::from_utf8(conn.reply().expect("a frame")).expect("text");
+        let is_push = frame.starts_with('>');
+        frames.push(frame);
+        if !is_push {
+            return;
+        }
+    }
+}
+
+/// What `a` gets for each line of [`TALK`].
+fn talk(mut connect: impl FnMut() -> Conn, mode: &str) -> Vec<Vec<String>> {
+    let (mut a, mut b) = (connect(), connect());
+    assert_eq!(b.ask("FLUSHALL"), "+OK\r\n");
+    assert!(a.ask("HELLO 3").starts_with('%'));
+    assert_eq!(a.ask(&format!("CLIENT TRACKING ON {mode}")), "+OK\r\n");
+    let mut inside = false;
+    let mut heard = Vec::new();
+    for (who, line) in TALK {
+        let words: Vec<&str> = line.split(' ').collect();
+        match *who {
+            "a" => a.send_command(&words).expect("sent"),
+            _ => drop(b.ask(line)),
+        }
+        inside = (inside || *line == "MULTI") && *line != "EXEC";
+        let mut frames = vec![format!("{who} {line}")];
+        if *who == "a" {
+            frames_to_reply(&mut a, &mut frames);
+        }
+        // In a transaction it would stand in that, and CLIENT CACHING would be about it. In BCAST mode a server tells at the end of its turn, so
+        // a PING in the same packet would be answered before.
+        if !inside && !line.starts_with("CLIENT CACHING") {
+            a.send_command(&["PING"]).expect("sent");
+            frames_to_reply(&mut a, &mut frames);
+        }
+        heard.push(frames);
+    }
+    heard
+}
+
+#[test]
+fn a_client_is_told_what_a_server_tells_it() {
+    let stack = Stack::start();
+    for mode in [
+        "NOLOOP",
+        "NOLOOP OPTIN",
+        "NOLOOP OPTOUT",
+        "NOLOOP BCAST",
+        "NOLOOP BCAST PREFIX key:1 PREFIX key:l",
+        "",
+        "OPTIN",
+        "OPTOUT",
+    ] {
+        let direct = talk(|| stack.server.connect(), mode);
+        let through = talk(|| stack.connect(), mode);
+        for (direct, through) in direct.iter().zip(&through) {
+            assert_eq!(direct, through, "with {mode}");
+        }
+    }
+}
+
+// Redis' own suite: what BLMOVE changed was told before its reply.
+#[test]
+fn what_a_woken_client_changed_is_told_behind_its_reply() {
+    let stack = Stack::start();
+    for round in 0..50 {
+        let (mut a, mut b) = (stack.connect(), stack.connect());
+        b.ask("FLUSHALL");
+        a.ask("HELLO 3");
+        a.ask("CLIENT TRACKING ON");
+        b.ask("RPUSH to x");
+        a.ask("LRANGE to 0 -1");
+        a.send_command(&["BLMOVE", "from", "to", "LEFT", "LEFT", "0"]).expect("sent");
+        wait::until_true("it waits", SOON, || {
+            info_field(&mut b, "clients", "blocked_clients").as_deref() == Some("1")
+        });
+        b.ask("RPUSH from y");
+        assert_eq!(a.reply().expect("the reply"), b"$1\r\ny\r\n", "round {round}");
+        let told = a.reply().expect("what changed");
+        assert_eq!(told, b">2\r\n$10\r\ninvalidate\r\n*1\r\n$2\r\nto\r\n");
+    }
+}
+
+// What was a client's own was guessed from its last writes: one that changed nothing hid the change of somebody else.
+#[test]
+fn with_noloop_caches_stay_true_while_their_clients_write() {
+    let cluster = RedisCluster::start(3, 0);
+    let proxy = front(&cluster, &[]);
+    let mut caches: Vec<Cache> =
+        ["NOLOOP", "NOLOOP OPTOUT", "NOLOOP BCAST", "NOLOOP BCAST PREFIX key:"]
+            .iter()
+            .map(|mode| Cache::new(proxy.connect(), mode))
+            .collect();
+    let mut writer = proxy.connect();
+    let rounds = if long() { 20_000 } else { 500 };
+    let mut random = 7u64;
+    let mut next = |bound: usize| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (random >> 33) as usize % bound
+    };
+    for round in 0..rounds {
+        let (which, key) = (next(4), key(next(20)));
+        let cache = &mut caches[which];
+        cache.get(&key);
+        // What it changes itself it is not told of, so it forgets that by itself. What changes nothing it keeps.
+        let value = round.to_string();
+        let write: &[&[&str]] = match next(6) {
+            0 => &[&["SET", &key, &value]],
+            1 => &[&["EVAL", "return redis.call('set', KEYS[1], ARGV[1])", "1", &key, &value]],
+            2 => &[&["MULTI"], &["SET", &key, &value], &["EXEC"]],
+            3 => &[&["SET", &key, &value, "XX", "GET"]],
+            _ => &[],
+        };
+        if !write.is_empty() {
+            for words in write {
+                cache.conn.send_command(words).expect("sent");
+                cache.reply();
+            }
+            cache.values.remove(&key);
+        }
+        // The key is there, so this changes nothing; another client's change comes in the same moment.
+        writer.ask(&format!("SET {key} {round} NX"));
+        cache.get(&key);
+        cache.conn.send_command(&["SET", &key, "never", "NX"]).expect("sent");
+        if next(2) == 0 {
+            writer.ask(&format!("SET {key} w{round}"));
+        }
+        cache.reply();
+    }
+    assert_true_in_the_end(&mut caches, &mut writer);
+    assert!(caches.iter().all(|cache| cache.told > 20 && cache.dropped == 0));
+}
+
+#[test]
+fn with_noloop_each_costs_a_connection_for_as_long_as_it_tracks() {
+    let stack = Stack::start();
+    let mut server = stack.server.connect();
+    let mut tracking = || info_field(&mut server, "clients", "tracking_clients");
+    let mut caches: Vec<Cache> = (0..10).map(|_| Cache::new(stack.connect(), "NOLOOP")).collect();
+    for cache in &mut caches {
+        cache.get("key:1");
+    }
+    assert_eq!(tracking().as_deref(), Some("10"));
+    assert_eq!(caches[0].conn.ask("CLIENT TRACKING OFF"), "+OK\r\n");
+    wait::until_true("its connection is gone", SOON, || tracking().as_deref() == Some("9"));
+    drop(caches);
+    wait::until_true("all are gone", SOON, || tracking().as_deref() == Some("0"));
+}
+
+#[test]
+fn with_noloop_there_is_a_limit_and_its_error_names_it() {
+    // One for each of the two workers.
+    let stack = Stack::with(&["--limits-noloop-conns-max", "2"]);
+    let mut kept = Vec::new();
+    let refused = (0..16).find_map(|_| {
+        let mut conn = stack.connect();
+        conn.ask("HELLO 3");
+        let reply = conn.ask("CLIENT TRACKING ON NOLOOP");
+        conn.ask("GET key:1");
+        kept.push(conn);
+        (reply != "+OK\r\n").then_some(reply)
+    });
+    assert!(refused.is_some_and(|reply| reply.contains("limits.noloop_conns_max")));
 }

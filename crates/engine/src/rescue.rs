@@ -1,0 +1,117 @@
+//! What goes on when a connection of several breaks.
+//!
+//! A request that was written may have been done, so it is never sent again, with two exceptions: what never left the connection, and what only
+//! reads, unless a write of the same client to the same key stands behind it that may have been done.
+//!
+//! Not here: how it is sent on (`redirect`).
+//!
+//! Invariant: no write is sent twice.
+
+use crate::engine::Engine;
+use crate::ids::UpstreamId;
+use crate::redirect::{Parked, find_request, keys_of_run, nth, reads};
+use crate::time::Time;
+use crate::upstream::inflight::{Bond, Owner, Run};
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+impl Engine {
+    /// A connection of several broke. Takes those of its requests out that may be sent again: what never left it, and what only reads.
+    /// Returns the runs that are left, to be answered with an error.
+    pub(crate) fn rescue(&mut self, now: Time, id: UpstreamId, runs: Vec<Run>) -> Vec<Run> {
+        if self.is_one() {
+            return runs;
+        }
+        if let Some(node) = self.upstreams.get(id).map(|upstream| upstream.key.node) {
+            self.want_topology_of(node);
+        }
+        let mut half_given = self.upstreams.get(id).is_some_and(|up| up.forwarded > 0);
+        let in_doubt = self.before_lost_writes(id, &runs);
+        let mut lost = Vec::new();
+        let mut in_doubt = in_doubt.into_iter();
+        for run in runs {
+            for index in 0..run.count {
+                let one = nth(&run, index);
+                let in_doubt = in_doubt.next().unwrap_or_default();
+                if core::mem::take(&mut half_given) || in_doubt {
+                    lost.push(one);
+                    continue;
+                }
+                match self.rescue_one(now, id, &run, index, one) {
+                    Ok(parked) => self.park(now, parked),
+                    Err(one) => lost.push(one),
+                }
+            }
+        }
+        self.lost_behind(id, &lost);
+        lost
+    }
+
+    /// Of each request, whether a write of the same client to the same key stands behind it that may have been done: asked again, a read would
+    /// see what its client wrote after it.
+    fn before_lost_writes(&self, id: UpstreamId, runs: &[Run]) -> Vec<bool> {
+        let Some(upstream) = self.upstreams.get(id) else { return Vec::new() };
+        let untouched = upstream.out.untouched_from();
+        let lost_write = |run: &&Run| !reads(run.command) && run.at < untouched;
+        let writers: BTreeSet<_> =
+            runs.iter().filter(lost_write).filter_map(|run| self.client_of(run.owner)).collect();
+        // In order, as requests are found in order.
+        let mut requests = Vec::new();
+        for run in runs {
+            let client = self.client_of(run.owner).filter(|client| writers.contains(client));
+            for index in 0..run.count {
+                let learned = self.learned.as_ref();
+                let keys = client.map(|_| keys_of_run(upstream, run, run.done + index, learned));
+                requests.push((client, lost_write(&run), keys.unwrap_or_default()));
+            }
+        }
+        let mut written = BTreeSet::new();
+        let mut doubts: Vec<bool> = requests
+            .into_iter()
+            .rev()
+            .map(|(client, lost_write, keys)| {
+                let Some(client) = client else { return false };
+                if lost_write {
+                    written.extend(keys.into_iter().map(|key| (client, key)));
+                    return false;
+                }
+                written.contains(&(client, None))
+                    || keys.into_iter().any(|key| written.contains(&(client, key)))
+            })
+            .collect();
+        doubts.reverse();
+        doubts
+    }
+
+    fn rescue_one(
+        &self,
+        now: Time,
+        id: UpstreamId,
+        run: &Run,
+        index: u32,
+        one: Run,
+    ) -> Result<Parked, Run> {
+        let Some(upstream) = self.upstreams.get(id) else { return Err(one) };
+        if matches!(run.owner, Owner::Own(_)) || run.bond != Bond::None {
+            return Err(one);
+        }
+        let Some((at, bytes)) = find_request(upstream, run, run.done + index) else {
+            return Err(one);
+        };
+        // One that was sent on before has its time already; without it, a read that kills its server would be sent for ever.
+        let until = match run.tries {
+            0 => now.plus_ms(self.settings.timeouts.failover_hold_ms),
+            _ => run.until,
+        };
+        // A write that was sent on before has others behind it, on their way to where it came from: going there again it would be
+        // overtaken.
+        let may_go_on =
+            reads(run.command) || (at >= upstream.out.untouched_from() && run.tries == 0);
+        if !may_go_on || until < now {
+            return Err(one);
+        }
+        let Some(place) = self.place_of(&bytes) else { return Err(one) };
+        let times = (now, until);
+        Ok(Parked::to_place(upstream.key, &one, bytes, place, times, "its connection was lost"))
+    }
+}

@@ -1,0 +1,259 @@
+//! What a client that caches reads and changes over another connection than the one that tells it of changes: a transaction, a blocking command.
+//!
+//! The server says in which order things happened on one connection, and on no two of them. So what is read in a transaction is *marked* first, by
+//! a command over the tracked connection that reads the same keys and does nothing, and EXEC waits for its answer:
+//!
+//! ```text
+//!   lease     MULTI  GET k ─▶ QUEUED              EXEC ─▶ [v]
+//!   tracked            └─▶ EXISTS k ─▶ :1 ──────────┘             ◀─ invalidate k, whenever it changes from the mark on
+//! ```
+//! What changes between the mark and the reply to EXEC is told behind that once more. And what a blocking command itself changes is told behind its
+//! reply, as it is by a server: the message waits for the reply, or for the answer to a PING behind the message, the *fence*. When that came
+//! first, the change was somebody else's.
+//!
+//! Not here: the transaction (`transaction`), the wait (`blocking`).
+//!
+//! Invariant: what waits here is told with the reply or with the answer to its fence, in the order in which it came.
+
+use super::{Changed, Name, Recent, Tracking, is_before};
+use crate::client::Hold;
+use crate::engine::Engine;
+use crate::ids::{ClientId, UpstreamId};
+use crate::request::Step;
+use crate::time::Time;
+use crate::upstream::Lane;
+use crate::upstream::inflight::OwnCommand;
+use alloc::vec::Vec;
+use resp::Protocol;
+
+/// What is asked over a connection that tells of changes.
+#[derive(Debug)]
+pub(super) enum Asked {
+    /// That it tells this client of these keys, too.
+    Mark(ClientId, Vec<Name>),
+    /// Whether it has told everything: what waits for this client under this number.
+    Fence(ClientId, u64),
+    /// The same, of a connection by which this client hears no more.
+    LastWord(ClientId, u64),
+}
+
+/// A key that is read in an open transaction.
+#[derive(Clone, Debug)]
+pub(super) struct Inside {
+    key: Name,
+    state: State,
+}
+
+/// Whether a change of that key will be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Nobody knows: it is told of behind EXEC.
+    Untold,
+    /// The server was asked to.
+    Asked,
+    /// Yes.
+    Told,
+}
+
+impl Inside {
+    /// It changed, and the server has forgotten who read it.
+    pub(super) fn changed(&mut self) {
+        if self.state == State::Told {
+            self.state = State::Untold;
+        }
+    }
+}
+
+/// What is told behind a reply.
+#[derive(Clone, Debug)]
+pub(super) struct Later {
+    /// The place of the reply.
+    seq: u32,
+    /// The number of the fence that ends the wait before.
+    fence: Option<u64>,
+    /// The fence was answered.
+    is_due: bool,
+    changed: Changed,
+}
+
+impl Tracking {
+    /// A key changed that it may read in its transaction.
+    pub(super) fn changed_inside(&mut self, key: &[u8]) {
+        self.inside.iter_mut().filter(|inside| *inside.key == *key).for_each(Inside::changed);
+    }
+
+    /// The place of its blocking command, if this change may be that one's doing.
+    fn blocked_by(&self, head: u32, changed: &Changed) -> Option<u32> {
+        let (seq, keys) = self.blocked.as_ref().filter(|(seq, _)| !is_before(*seq, head))?;
+        let concerns = match changed {
+            Changed::Keys(changed) => changed.iter().any(|key| keys.contains(key)),
+            Changed::All => false,
+        };
+        // Nothing overtakes what waits already.
+        (concerns || !self.later.is_empty()).then_some(*seq)
+    }
+}
+
+impl Engine {
+    /// A client queued a command that reads these keys.
+    pub(super) fn reads_inside(&mut self, now: Time, id: ClientId, keys: Vec<Name>) {
+        let upstream = self.marks_over(id, &keys);
+        let state = if upstream.is_some() { State::Asked } else { State::Untold };
+        let tracking = self.clients.get_mut(id).and_then(|client| client.tracking.as_mut());
+        let Some(tracking) = tracking else { return };
+        tracking.inside.extend(keys.iter().map(|key| Inside { key: key.clone(), state }));
+        let Some(upstream) = upstream else { return };
+        // Of commands that only read it is the one that leaves even the time of the last access as it is.
+        let words: Vec<&[u8]> =
+            core::iter::once(&b"EXISTS"[..]).chain(keys.iter().map(|key| &**key)).collect();
+        self.say_own(now, upstream, OwnCommand::Mark, &words);
+        self.caches.asked.entry(upstream).or_default().push_back(Asked::Mark(id, keys));
+    }
+
+    /// The connection over which keys are marked that are read in a transaction.
+    fn marks_over(&self, id: ClientId, keys: &[Name]) -> Option<UpstreamId> {
+        let client = self.clients.get(id)?;
+        let tracking = client.tracking.as_ref()?;
+        let hears_itself = client.protocol == Protocol::Resp3 && tracking.redirect == 0;
+        if !hears_itself || tracking.broadcast || client.has_own() || !tracking.caches_next() {
+            return None;
+        }
+        let first = keys.first()?;
+        let node = match self.is_one() {
+            true => self.first_node,
+            false => self.router.node(self.router.place(first))?,
+        };
+        let upstream = *self.by_key.get(&client.key_to(node, Lane::Shared))?;
+        let high = self.settings.limits.upstream_out_high_bytes;
+        self.upstreams
+            .get(upstream)
+            .is_some_and(|up| up.is_ready() && up.has_room(high))
+            .then_some(upstream)
+    }
+
+    /// What EXEC of this client waits for: that the keys which it reads are marked.
+    pub(crate) fn marks_wait(&self, id: ClientId) -> Option<Step> {
+        let of_client = |asked: &Asked| matches!(asked, Asked::Mark(client, _) if *client == id);
+        let (upstream, _) =
+            self.caches.asked.iter().find(|(_, asked)| asked.iter().any(of_client))?;
+        Some(Step::Hold(Hold::Upstream(*upstream)))
+    }
+
+    /// EXEC took this place, in which these keys are read.
+    pub(super) fn exec_reads(&mut self, id: ClientId, seq: u32, inside: Vec<Inside>, caches: bool) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let has_own = client.has_own();
+        let Some(tracking) = client.tracking.as_mut() else { return };
+        // What another client is told comes over another connection.
+        if !has_own || tracking.redirect != 0 {
+            let untold = inside.into_iter().filter(|inside| inside.state != State::Told);
+            return tracking.again.extend(untold.map(|inside| (seq, inside.key)));
+        }
+        if tracking.broadcast || !caches {
+            return;
+        }
+        let keys: Vec<Name> = inside.into_iter().map(|inside| inside.key).collect();
+        tracking.recent.push_back(Recent { seq, keys: keys.clone(), writes: false });
+        keys.into_iter().for_each(|key| self.remember(id, key));
+    }
+
+    /// What was asked over a connection that tells of changes was answered; `fine`: not with an error.
+    pub(crate) fn feed_answered(&mut self, id: UpstreamId, fine: bool) {
+        let Some(queue) = self.caches.asked.get_mut(&id) else { return };
+        let asked = queue.pop_front();
+        if queue.is_empty() {
+            self.caches.asked.remove(&id);
+        }
+        asked.into_iter().for_each(|asked| self.end_asked(asked, fine));
+        // EXEC may wait for it.
+        self.wake_waiters(id);
+    }
+
+    /// Nothing that was asked over this connection will be answered.
+    pub(super) fn asked_in_vain(&mut self, id: UpstreamId) {
+        let asked = self.caches.asked.remove(&id).unwrap_or_default();
+        asked.into_iter().for_each(|asked| self.end_asked(asked, false));
+    }
+
+    fn end_asked(&mut self, asked: Asked, fine: bool) {
+        match asked {
+            Asked::Mark(client, keys) => self.marked(client, &keys, fine),
+            Asked::Fence(client, number) => self.tell_later(client, Some(number)),
+            Asked::LastWord(client, number) => self.said_last_word(client, number),
+        }
+    }
+
+    fn marked(&mut self, id: ClientId, keys: &[Name], fine: bool) {
+        let tracking = self.clients.get_mut(id).and_then(|client| client.tracking.as_mut());
+        let Some(tracking) = tracking else { return };
+        let mut told = Vec::new();
+        for inside in tracking.inside.iter_mut().filter(|inside| inside.state == State::Asked) {
+            if keys.contains(&inside.key) {
+                inside.state = if fine { State::Told } else { State::Untold };
+                told.push(inside.key.clone());
+            }
+        }
+        if fine {
+            told.into_iter().for_each(|key| self.remember(id, key));
+        }
+    }
+
+    /// Tells a client what changed: at once, or behind the reply whose doing it may be. `by`: whom that was told, and when.
+    pub(super) fn tell_in_order(
+        &mut self,
+        by: Option<(Time, UpstreamId)>,
+        id: ClientId,
+        changed: Changed,
+    ) {
+        let Some(client) = self.clients.get(id) else { return };
+        let Some(tracking) = client.tracking.as_ref() else { return };
+        let (exec, head) = (client.exec_under_way(), client.places.head());
+        // Another client has an order of its own.
+        let (later, by) = match (tracking.redirect, exec.filter(|_| !tracking.broadcast)) {
+            (0, Some(seq)) => (Some(seq), None),
+            (0, None) => (by.and_then(|_| tracking.blocked_by(head, &changed)), by),
+            _ => (None, None),
+        };
+        let Some(seq) = later else { return self.tell_changed(id, &changed) };
+        let fence = by.map(|(now, upstream)| self.fence(now, upstream, id));
+        if let Some(tracking) = self.clients.get_mut(id).and_then(|c| c.tracking.as_mut()) {
+            tracking.later.push_back(Later { seq, fence, is_due: false, changed });
+        }
+    }
+
+    /// Asks over this connection whether everything was told to this client; the number under which that is answered.
+    fn fence(&mut self, now: Time, upstream: UpstreamId, id: ClientId) -> u64 {
+        let number = self.next_fence();
+        self.ask_fence(now, upstream, Asked::Fence(id, number));
+        number
+    }
+
+    /// A number that no fence had.
+    pub(super) fn next_fence(&mut self) -> u64 {
+        self.caches.next_fence += 1;
+        self.caches.next_fence
+    }
+
+    /// Asks whether everything was told over this connection.
+    pub(super) fn ask_fence(&mut self, now: Time, upstream: UpstreamId, asked: Asked) {
+        self.say_own(now, upstream, OwnCommand::Fence, &[b"PING"]);
+        self.caches.asked.entry(upstream).or_default().push_back(asked);
+    }
+
+    /// What waited for a reply that was given, or for the fence of this number, is told.
+    pub(super) fn tell_later(&mut self, id: ClientId, answered: Option<u64>) {
+        let tracking = self.clients.get_mut(id).and_then(|client| client.tracking.as_mut());
+        let Some(tracking) = tracking else { return };
+        for later in tracking.later.iter_mut().filter(|later| later.fence.is_some()) {
+            later.is_due |= later.fence == answered;
+        }
+        while let Some(client) = self.clients.get_mut(id)
+            && let head = client.places.head()
+            && let Some(tracking) = client.tracking.as_mut()
+            && let Some(later) =
+                tracking.later.pop_front_if(|later| later.is_due || is_before(later.seq, head))
+        {
+            self.tell_changed(id, &later.changed);
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Connections of its own for a client that caches with NOLOOP: the server must tell its changes from those of others.
+//!
+//! ```text
+//!   client a, NOLOOP ─ GET k, SET k, MULTI … EXEC, BLPOP … ─▶ connection of a ─ CLIENT TRACKING ON NOLOOP ─▶ server
+//! ```
+//! There is one to each server that it talks to, made with the first request there; in BCAST mode one to each primary from the beginning. All of
+//! its requests take it, also those for which others take a connection for as long as the command lasts, since what it changes in a
+//! transaction is its own doing, too.
+//!
+//! They last as long as the client tracks, so their number has a limit of its own: under that of `lease` a few clients that cache would leave no
+//! transaction a connection. Beyond it CLIENT TRACKING is refused, or a request to a server that came later; a client in BCAST mode is closed then, as it
+//! would not hear of what changes there.
+//!
+//! Not here: what they tell (`tracking`).
+//!
+//! Invariant: an upstream with an owner is that client's, which tracks with NOLOOP, or it is retired.
+
+use super::{Ear, Name};
+use crate::client::Hold;
+use crate::connect::Availability;
+use crate::engine::Engine;
+use crate::ids::{ClientId, UpstreamId};
+use crate::lease::Way;
+use crate::reject;
+use crate::time::Time;
+use crate::upstream::{Lane, Role, Upstream, UpstreamKey};
+use alloc::vec::Vec;
+use resp::Protocol;
+
+impl Engine {
+    /// Whether this client may have one more connection of its own.
+    pub(crate) fn may_own(&self, id: ClientId) -> bool {
+        let wants =
+            self.clients.get(id).is_some_and(|client| client.owner(Lane::Tracked).is_some());
+        wants && self.roles.noloop < self.settings.limits.noloop_conns_max
+    }
+
+    /// Whether a client that wants NOLOOP finds room for a connection to each server.
+    pub(super) fn room_for_own(&self, id: ClientId) -> Result<(), &'static str> {
+        let in_resp3 =
+            self.clients.get(id).is_some_and(|client| client.protocol == Protocol::Resp3);
+        let wanted = self.router.primaries().len().max(1);
+        let max = self.settings.limits.noloop_conns_max;
+        let has_some = self.own_conns(id).next().is_some();
+        match !in_resp3 || has_some || self.roles.noloop + wanted <= max {
+            true => Ok(()),
+            false => Err(reject::NOLOOP_MAX),
+        }
+    }
+
+    fn own_conns(&self, id: ClientId) -> impl Iterator<Item = UpstreamId> {
+        let is_own = move |upstream: &UpstreamId| {
+            self.upstreams.get(*upstream).is_some_and(|up| up.key.owner == Some(id))
+        };
+        self.roles.owned(id).filter(is_own)
+    }
+
+    /// The client needs none of them any more but those of `kept`. If it reads by them and tracks on it drops all, as nobody tells it of that.
+    pub(super) fn leave_own(&mut self, id: ClientId, kept: Option<Ear>) {
+        for upstream in self.own_conns(id).collect::<Vec<_>>() {
+            let goes = |up: &Upstream| up.role == Role::Shared && Some(Ear::of(&up.key)) != kept;
+            if self.upstreams.get(upstream).is_some_and(goes) {
+                self.retire(upstream);
+            }
+        }
+    }
+
+    /// The client's own connection of this key, for a transaction or a blocking command.
+    pub(crate) fn lease_own(
+        &mut self,
+        now: Time,
+        key: UpstreamKey,
+        role: Role,
+    ) -> Result<UpstreamId, Way> {
+        let id = match self.by_key.get(&key) {
+            Some(id) => *id,
+            None => self.new_private(key, Role::Shared).map_err(Way::Down)?,
+        };
+        match self.availability(now, id) {
+            Availability::Ready(id) => {
+                self.set_role(id, role);
+                Ok(id)
+            }
+            Availability::Wait(id) => Err(Way::Hold(Hold::Upstream(id))),
+            Availability::Down(error) => Err(Way::Down(error)),
+        }
+    }
+
+    /// The command that held state on a client's own connection is over. `unclean`: it is not as it was.
+    pub(crate) fn end_lease_of_own(&mut self, id: UpstreamId, owner: ClientId, unclean: bool) {
+        let wants =
+            self.clients.get(owner).is_some_and(|client| client.owner(Lane::Tracked).is_some());
+        if unclean || !wants {
+            return self.remove_upstream(id);
+        }
+        if let Some(upstream) = self.upstreams.get_mut(id) {
+            upstream.no_reply_before = None;
+        }
+        self.set_role(id, Role::Shared);
+        self.wake_waiters(id);
+    }
+
+    /// A client in BCAST mode with NOLOOP has a connection to each primary.
+    pub(super) fn renew_own_feed(&mut self, now: Time, id: ClientId) {
+        let ear = self.clients.get(id).and_then(|client| client.ear());
+        let Some(ear @ Ear { lane: Lane::Broadcast, owner: Some(_), .. }) = ear else { return };
+        for node in self.router.primaries() {
+            let key = ear.at(node);
+            let listed = self.by_key.get(&key).copied();
+            let Some(upstream) = listed.or_else(|| self.new_upstream(key, Role::Shared)) else {
+                let cause = "there is no room for one more connection of a client with NOLOOP";
+                return self.close_client(id, Some(cause));
+            };
+            // One that is not ready says what it wants when it is.
+            let _ = self.availability(now, upstream);
+        }
+    }
+
+    /// A client with connections of its own in BCAST mode asks for more prefixes.
+    pub(super) fn add_own_prefixes(&mut self, now: Time, id: ClientId, added: &[Name]) {
+        for upstream in self.own_conns(id).collect::<Vec<_>>() {
+            let Some(up) = self.upstreams.get(upstream).filter(|up| up.is_ready()) else {
+                continue;
+            };
+            if up.key.lane == Lane::Broadcast {
+                self.say_prefixes(now, upstream, added);
+            }
+        }
+    }
+}
