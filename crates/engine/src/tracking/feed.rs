@@ -272,6 +272,9 @@ impl Engine {
 
     /// Clients or owners changed: the connections follow.
     pub(crate) fn follow_feed(&mut self, now: Time) {
+        if !self.caches.fenced.is_empty() {
+            self.tell_fenced();
+        }
         let moved = self.caches.route_epoch != self.route_epoch;
         if self.caches.look_at.is_some_and(|at| at <= now) {
             self.caches.look_at = None;

@@ -84,6 +84,8 @@ pub(crate) struct Caches {
     asked: BTreeMap<UpstreamId, VecDeque<Asked>>,
     /// The number of the last fence.
     next_fence: u64,
+    /// What was answered of them in this turn.
+    fenced: Vec<(ClientId, u64)>,
 }
 
 /// Who read a key.

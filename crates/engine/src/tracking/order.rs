@@ -178,7 +178,8 @@ impl Engine {
     fn end_asked(&mut self, asked: Asked, fine: bool) {
         match asked {
             Asked::Mark(client, keys) => self.marked(client, &keys, fine),
-            Asked::Fence(client, number) => self.tell_later(client, Some(number)),
+            // The reply that goes before may have come in the same turn, over its own connection.
+            Asked::Fence(client, number) => self.caches.fenced.push((client, number)),
             Asked::LastWord(client, number) => self.said_last_word(client, number),
         }
     }
@@ -238,6 +239,13 @@ impl Engine {
     pub(super) fn ask_fence(&mut self, now: Time, upstream: UpstreamId, asked: Asked) {
         self.say_own(now, upstream, OwnCommand::Fence, &[b"PING"]);
         self.caches.asked.entry(upstream).or_default().push_back(asked);
+    }
+
+    /// All that came in this turn was looked at: what waited for fences that were answered is told.
+    pub(super) fn tell_fenced(&mut self) {
+        for (client, number) in core::mem::take(&mut self.caches.fenced) {
+            self.tell_later(client, Some(number));
+        }
     }
 
     /// What waited for a reply that was given, or for the fence of this number, is told.
