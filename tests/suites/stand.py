@@ -41,8 +41,10 @@ def through(binary, words, nodes):
     """Yields the port of a respool in front of such servers.
 
     It has one worker: tests send over several connections without waiting for replies, and rely on the order in which
-    a single thread reads them.
+    a single thread reads them. And it waits longer for a reply than by default: scripts of the Tcl suite run for ten
+    seconds and more where the machine is slow, and nothing cuts them directly.
     """
     with servers_at(words, nodes) as (_, url):
-        with servers.respool(binary, url, workers=1) as respool:
+        patient = ("--timeouts-request-ms", "60000")
+        with servers.respool(binary, url, *patient, workers=1) as respool:
             yield respool.port
