@@ -2,7 +2,8 @@
 //!
 //! A server takes up what comes over several connections about in the order in which we write to them. So those that were written to first are sent
 //! first, and before all others those that serve one client: whoever sends a `BLPOP` does not wait for a reply to it, and what another client sends
-//! then, or the same person over another connection, must find it waiting. Who waits first is served first.
+//! then, or the same person over another connection, must find it waiting. Who waits first is served first. And those for topics: where a slot has
+//! just gone, the new owner must hear who listens before it hears what is published there.
 //!
 //! ```text
 //!   turn:  GET (shared)   BLPOP a (lease 1)   BLPOP b (lease 2)   RPUSH (shared)        sent:  lease 1, lease 2, shared
@@ -17,7 +18,7 @@ use alloc::collections::VecDeque;
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct DirtyUpstreams {
-    private: VecDeque<UpstreamId>,
+    first: VecDeque<UpstreamId>,
     shared: VecDeque<UpstreamId>,
 }
 
@@ -28,38 +29,38 @@ impl DirtyUpstreams {
         self.shared.push_back(id);
     }
 
-    /// One that serves a single client has something to send.
+    /// One that serves a single client, or topics, has something to send.
     #[inline]
-    pub(crate) fn push_private(&mut self, id: UpstreamId) {
-        self.private.push_back(id);
+    pub(crate) fn push_first(&mut self, id: UpstreamId) {
+        self.first.push_back(id);
     }
 
     /// The next one to be sent to.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<UpstreamId> {
-        self.private.pop_front().or_else(|| self.shared.pop_front())
+        self.first.pop_front().or_else(|| self.shared.pop_front())
     }
 
     /// It has nothing to send any more.
     pub(crate) fn forget(&mut self, id: UpstreamId) {
-        self.private.retain(|dirty| *dirty != id);
+        self.first.retain(|dirty| *dirty != id);
         self.shared.retain(|dirty| *dirty != id);
     }
 
     /// How many have something to send.
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.private.len() + self.shared.len()
+        self.first.len() + self.shared.len()
     }
 
     /// Whether nobody has anything to send.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.private.is_empty() && self.shared.is_empty()
+        self.first.is_empty() && self.shared.is_empty()
     }
 
     /// Whether this one has something to send.
     pub(crate) fn contains(&self, id: UpstreamId) -> bool {
-        self.private.contains(&id) || self.shared.contains(&id)
+        self.first.contains(&id) || self.shared.contains(&id)
     }
 }

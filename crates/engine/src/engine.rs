@@ -366,8 +366,8 @@ impl Engine {
             && !upstream.out.dirty
         {
             upstream.out.dirty = true;
-            match upstream.role {
-                Role::Leased(_) => self.dirty_upstreams.push_private(id),
+            match (upstream.role, upstream.key.lane) {
+                (Role::Leased(_), _) | (_, Lane::Messages) => self.dirty_upstreams.push_first(id),
                 _ => self.dirty_upstreams.push(id),
             }
         }
