@@ -20,7 +20,7 @@ const PIPELINES: &[&str] = &[
     "PSUBSCRIBE n* t*\r\nSSUBSCRIBE shard\r\nPUNSUBSCRIBE n*\r\nSUNSUBSCRIBE\r\n",
     "HELLO 3\r\nSUBSCRIBE news\r\nPUBLISH news x\r\nGET mine\r\nUNSUBSCRIBE\r\n",
     "HELLO 3\r\nCLIENT TRACKING ON\r\nGET mine\r\nSET mine theirs\r\n",
-    "HELLO 3\r\nCLIENT TRACKING ON NOLOOP\r\nGET mine\r\nMULTI\r\nINCR half\r\nEXEC\r\n",
+    "HELLO 3\r\nCLIENT TRACKING ON NOLOOP\r\nGET mine\r\nMULTI\r\nINCR half\r\nINCR half\r\nEXEC\r\n",
     "HELLO 3\r\nCLIENT TRACKING ON BCAST PREFIX mi\r\nSUBSCRIBE news\r\nGET mine\r\n",
 ];
 
