@@ -150,8 +150,11 @@ pub const TRACKED_BYTES_MAX: usize = 128 << 20;
 /// The wait before topics are looked at again after slots moved: many often do so at once.
 pub const RELINK_MS: u64 = 20;
 
-/// Messages that are kept of a topic while it goes from one server to another, in bytes. At the bound those that wait go out at once, and one of
-/// them may come twice.
+/// How long a topic that goes to another server is heard from the old one first: until then all workers should know of it.
+pub const HANDOVER_LINGER_MS: u64 = 1_000;
+
+/// Messages of a topic that one server has told and the other has not, while it goes from one to the other, in bytes. At the bound those that
+/// wait go out at once, and one of them may come twice.
 pub const HANDOVER_BYTES_MAX: usize = 1 << 20;
 
 /// The wait before a topic is asked for again that a server refused, or that belongs to nobody just now.

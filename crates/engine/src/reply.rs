@@ -34,6 +34,15 @@ use resp::{ReplyError, Scan};
 /// Why a connection cannot be used any more; in words for the error texts.
 pub(crate) type Fault = String;
 
+/// What is known of the connection when the first reply of a run is looked at.
+#[derive(Clone, Copy)]
+struct Front {
+    /// Nothing of that reply was given on yet.
+    begins: bool,
+    /// `Upstream::is_watched`
+    is_watched: bool,
+}
+
 /// What was found at the begin of the input.
 enum Piece {
     /// So many whole replies of the front run, in so many bytes, and whether an unfinished one follows.
@@ -137,7 +146,7 @@ impl Engine {
             let Some(run) = upstream.inflight.front().copied() else {
                 return Err(unasked(&input[pos..]));
             };
-            let begins = upstream.forwarded == 0;
+            let front = Front { begins: upstream.forwarded == 0, is_watched: upstream.is_watched };
             match next_piece(upstream, &mut self.stats, &run, watch, &input[pos..])? {
                 Piece::Nothing => return Ok(pos),
                 Piece::Redirect(bytes) => {
@@ -154,7 +163,7 @@ impl Engine {
                 Piece::Replies { count, bytes, partial } => {
                     let piece = (count, bytes, partial);
                     let (used, goes_on) =
-                        self.replies_of_run(now, id, &run, begins, piece, &input[pos..]);
+                        self.replies_of_run(now, id, &run, front, piece, &input[pos..]);
                     pos += used;
                     if !goes_on {
                         return Ok(pos);
@@ -173,7 +182,7 @@ impl Engine {
         now: Time,
         id: UpstreamId,
         run: &Run,
-        begins: bool,
+        Front { begins, is_watched }: Front,
         (count, bytes, partial): (u32, usize, bool),
         input: &[u8],
     ) -> (usize, bool) {
@@ -190,7 +199,7 @@ impl Engine {
         if completes && count == 0 {
             return (self.bound_whole(id, client, input.len()), false);
         }
-        if self.upstreams.get(id).is_some_and(|upstream| upstream.is_watched) {
+        if is_watched {
             if begins && count == 1 && self.reads_again(now, id, run) {
                 return (bytes, true);
             }

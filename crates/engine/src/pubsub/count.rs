@@ -166,7 +166,10 @@ impl Engine {
     fn numbers(&mut self, now: Time, wish: &Wish<'_>, kind: Kind) -> Step {
         let of = |name: &&[u8]| match self.is_one() {
             true => self.beyond(kind, name, 1),
-            false => self.beyond(kind, name, self.places_of(kind, name) as i64),
+            false => {
+                let beyond = self.beyond(kind, name, self.places_of(kind, name) as i64);
+                beyond - self.lingers_at(kind, name) as i64
+            }
         };
         let beyond: Vec<i64> = wish.args.iter().skip(2).map(of).collect();
         self.ask_listeners(now, wish, How::AddEach(beyond))

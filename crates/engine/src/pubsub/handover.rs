@@ -1,53 +1,93 @@
-//! How a topic goes from one server to another without a message lost or doubled.
+//! How a topic goes from one server to another without a message lost, doubled or out of order.
 //!
 //! Both servers tell what is published, each over its own connection, and one of these may be behind the other. So the new one's messages
-//! wait until the old one has said its last word; what the old one had told by then is not told again.
+//! wait until the old one has told them or has said its last word; what the old one had told by then is not told again.
 //!
 //! ```text
 //!   old  ─ 1 ─ 2 ─ 3 ─────── 4 ─ unsubscribed            what goes out: 1 2 3 4 │ 5 6
 //!   new       subscribed ─ 3 ─ 4 ─ 5 ───── 6 ─ subscribed (asked again: nothing older comes behind that)
 //!                          └─ waits ─────┘ └ passes, unless the old one told it
 //! ```
+//! The old one stays for `HANDOVER_LINGER_MS`. Until all workers know that the topic has moved, some is published at the old server, and it
+//! reaches the new one behind what was published there afterwards: nodes pass messages on in their own time. At the old server it comes in
+//! order. When all is published at the new server, that one is never behind.
+//!
 //! Shard channels do without: a server tells of them only as long as it has their slot.
 //!
 //! Not here: where topics belong (`links`).
 //!
-//! Invariant: messages wait only while a link of the topic ends. What two nodes of a cluster are apart in passing messages on to each other must be
-//! less than the two answers take; what is apart by more can be lost or doubled.
+//! Invariant: messages wait only while a link of the topic ends.
 
 use super::{Kind, Link, LinkState, Name, Topic};
 use crate::engine::Engine;
-use crate::limits::HANDOVER_BYTES_MAX;
+use crate::limits::{HANDOVER_BYTES_MAX, HANDOVER_LINGER_MS};
 use crate::time::Time;
-use alloc::collections::BTreeMap;
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 /// Messages of a topic that goes from one server to another.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Handover {
-    /// What the old one told since the new one was asked, and how often.
+    /// Until then the old one stays.
+    until: Time,
+    /// What the old one told since the new one was asked, and the new one has not, and how often.
     told: BTreeMap<Vec<u8>, u32>,
-    /// What the new one told, for as long as the old one may tell it first.
-    waiting: Vec<Vec<u8>>,
+    /// What the new one told and the old one has not.
+    waiting: VecDeque<Vec<u8>>,
+    /// Of both.
     bytes: usize,
 }
 
 impl Handover {
-    /// Whether the old one told this already; then that counts no more.
+    pub(super) fn begun(now: Time) -> Box<Self> {
+        let until = now.plus_ms(HANDOVER_LINGER_MS);
+        Box::new(Self { until, told: BTreeMap::new(), waiting: VecDeque::new(), bytes: 0 })
+    }
+
+    /// Until when the old one stays at least.
+    pub(super) fn until(&self) -> Time {
+        self.until
+    }
+
+    /// The new one tells this: whether the old one did already. Then that counts no more.
     fn take_told(&mut self, frame: &[u8]) -> bool {
         let Some(count) = self.told.get_mut(frame) else { return false };
         *count -= 1;
         if *count == 0 {
             self.told.remove(frame);
         }
+        self.bytes -= frame.len();
         true
+    }
+
+    /// The old one tells this, which the new one does as well, before or after.
+    fn note_told(&mut self, frame: &[u8]) {
+        if let Some(at) = self.waiting.iter().position(|waiting| waiting == frame) {
+            self.waiting.remove(at);
+            self.bytes -= frame.len();
+        } else {
+            *self.told.entry(frame.to_vec()).or_default() += 1;
+            self.bytes += frame.len();
+        }
+    }
+
+    /// The new one tells this, and the old one has not.
+    fn keep(&mut self, frame: &[u8]) {
+        self.waiting.push_back(frame.to_vec());
+        self.bytes += frame.len();
     }
 }
 
 impl Engine {
-    /// The topic is confirmed wherever it belongs: where it was before it ends.
-    pub(super) fn end_old_links(&mut self, kind: Kind, name: &Name) {
+    /// The topic is confirmed wherever it belongs: where it was before it ends, in time.
+    pub(super) fn end_old_links(&mut self, now: Time, kind: Kind, name: &Name) {
         let Some(topic) = self.subscriptions.topic_mut(kind, name) else { return };
+        if let Some(until) = topic.handover.as_ref().map(|handover| handover.until())
+            && now < until
+        {
+            return self.subscriptions.relink_by(until);
+        }
         let is_over = |link: &mut Link| link.ends && matches!(link.state, LinkState::Held(_));
         let over: Vec<Link> = topic.links.extract_if(.., is_over).collect();
         for link in over {
@@ -59,7 +99,7 @@ impl Engine {
                 && let Some(topic) = self.subscriptions.topic_mut(kind, name)
             {
                 topic.links.push(Link { state: LinkState::Ending(upstream), ..link });
-                topic.handover.get_or_insert_default();
+                topic.handover.get_or_insert_with(|| Handover::begun(now));
             }
         }
     }
@@ -78,26 +118,41 @@ impl Engine {
         let waits = !from.ends && topic.links.iter().any(is_before);
         let Some(topic) = self.subscriptions.topic_mut(kind, name) else { return false };
         let Some(handover) = &mut topic.handover else { return true };
-        if !from.ends && !waits {
-            return !handover.take_told(frame);
+        if from.ends {
+            handover.note_told(frame);
+        } else if handover.take_told(frame) {
+            return false;
+        } else if waits {
+            handover.keep(frame);
         }
-        handover.bytes += frame.len();
-        match waits {
-            true => handover.waiting.push(frame.to_vec()),
-            false => *handover.told.entry(frame.to_vec()).or_default() += 1,
+        if handover.bytes <= HANDOVER_BYTES_MAX {
+            return !waits;
         }
-        let is_coming = |link: &Link| link.ends && matches!(link.state, LinkState::Held(_));
-        if handover.bytes > HANDOVER_BYTES_MAX && topic.links.iter().any(is_coming) {
-            // The new one is not there, and nothing waits.
+        if handover.waiting.is_empty() {
+            // The new one is not there yet, or never tells what was before it.
             (handover.bytes, handover.told) = (0, BTreeMap::new());
-        } else if handover.bytes > HANDOVER_BYTES_MAX {
-            topic.links.retain(|link| !link.ends);
-            self.release(kind, name);
-            if let Some(topic) = self.subscriptions.topic_mut(kind, name) {
-                topic.handover = None;
-            }
+            return true;
         }
+        self.give_up_handover(kind, name);
         !waits
+    }
+
+    /// The old server is too far behind: it ends now, and what waited goes out.
+    fn give_up_handover(&mut self, kind: Kind, name: &[u8]) {
+        let Some((name, _)) = self.subscriptions.topics[kind as usize].get_key_value(name) else {
+            return;
+        };
+        let name = name.clone();
+        let Some(topic) = self.subscriptions.topic_mut(kind, &name) else { return };
+        let over: Vec<Link> = topic.links.extract_if(.., |link| link.ends).collect();
+        let tells = |link: &&Link| matches!(link.state, LinkState::Held(_));
+        for link in over.iter().filter(tells) {
+            self.end_link(link, kind, &name, None);
+        }
+        self.release(kind, &name);
+        if let Some(topic) = self.subscriptions.topic_mut(kind, &name) {
+            topic.handover = None;
+        }
     }
 
     /// The old server has said its last word, or is lost: what waited goes out. The new one is asked once more, since what the old one told may
@@ -126,8 +181,7 @@ impl Engine {
         let topic = self.subscriptions.topic_mut(kind, name);
         let Some(handover) = topic.and_then(|topic| topic.handover.as_mut()) else { return false };
         let waiting = core::mem::take(&mut handover.waiting);
-        let waiting: Vec<Vec<u8>> =
-            waiting.into_iter().filter(|frame| !handover.take_told(frame)).collect();
+        handover.bytes -= waiting.iter().map(Vec::len).sum::<usize>();
         for frame in &waiting {
             self.send_to_listeners(kind, name, frame);
         }

@@ -17,6 +17,7 @@
 //!
 //! Invariant: a link that is `Asked` or `Held` names a connection that was told so and has not been lost since.
 
+use super::handover::Handover;
 use super::{Asked, Kind, Link, LinkState, Name, Topic, Waiter};
 use crate::connect::{Availability, too_many_upstreams};
 use crate::engine::Engine;
@@ -103,6 +104,15 @@ impl Engine {
     /// Whether this topic is subscribed to at this node by every worker that listens to it; the tables of all are alike.
     pub(super) fn belongs_at(&self, kind: Kind, name: &[u8], node: NodeId) -> bool {
         self.belongs(kind, name).is_ok_and(|links| links.iter().any(|link| link.node == node))
+    }
+
+    /// At how many primaries this worker still listens to a topic that belongs elsewhere by now.
+    pub(super) fn lingers_at(&self, kind: Kind, name: &[u8]) -> usize {
+        let Some(topic) = self.subscriptions.topic(kind, name) else { return 0 };
+        let primaries = self.router.primaries();
+        let lingers =
+            |link: &&Link| link.ends && link.home && matches!(link.state, LinkState::Held(_));
+        topic.links.iter().filter(lingers).filter(|link| primaries.contains(&link.node)).count()
     }
 
     /// At how many nodes it is subscribed to.
@@ -286,7 +296,7 @@ impl Engine {
                 .iter_mut()
                 .filter(|link| over(link))
                 .for_each(|link| link.state = LinkState::Held(id));
-            self.topic_confirmed(kind, name);
+            self.topic_confirmed(now, kind, name);
             return self.handed_over(kind, name);
         }
         topic.links.retain(|link| !(over(link) && link.ends));
@@ -298,7 +308,7 @@ impl Engine {
     }
 
     /// One more server confirmed a topic: if that was the last one, those that wait for it look, and where it belonged before it ends.
-    fn topic_confirmed(&mut self, kind: Kind, name: &[u8]) {
+    fn topic_confirmed(&mut self, now: Time, kind: Kind, name: &[u8]) {
         let Some((name, topic)) = self.subscriptions.topics[kind as usize].get_key_value(name)
         else {
             return;
@@ -308,7 +318,7 @@ impl Engine {
         }
         let name = name.clone();
         let waiting: Vec<ClientId> = topic.waiting.iter().copied().collect();
-        self.end_old_links(kind, &name);
+        self.end_old_links(now, kind, &name);
         waiting.into_iter().for_each(|client| self.look_at_wait(client));
     }
 
@@ -415,8 +425,9 @@ impl Engine {
         };
         if self.subscriptions.topic(kind, name).is_some_and(settles) {
             // One step after the other: of three servers that tell the same two would be heard.
+            self.topic_confirmed(now, kind, name);
             self.hand_over(now, kind, name);
-            return self.subscriptions.relink_by(now.plus_ms(RELINK_MS));
+            return self.look_again_when_settled(now, kind, name);
         }
         let mut comes_back = false;
         let Some(topic) = self.subscriptions.topic_mut(kind, name) else { return };
@@ -436,7 +447,7 @@ impl Engine {
         links.extend(stay.into_iter().map(|link| Link { ends: true, ..link }));
         if kind != Kind::Shard && links.iter().any(|link| link.ends && link.home) {
             // The new place may be confirmed late: what is heard meanwhile it may tell again.
-            topic.handover.get_or_insert_default();
+            topic.handover.get_or_insert_with(|| Handover::begun(now));
         }
         topic.links = links;
         if comes_back {
@@ -447,7 +458,15 @@ impl Engine {
         }
         // A node that is down is connected to again in time, and asked then.
         let _ = self.ask_links(now, kind, name);
-        self.topic_confirmed(kind, name);
+        self.topic_confirmed(now, kind, name);
         self.hand_over(now, kind, name);
+    }
+
+    /// A topic on its way is looked at again when its old server may go, or soon if it is going.
+    fn look_again_when_settled(&mut self, now: Time, kind: Kind, name: &[u8]) {
+        let topic = self.subscriptions.topic(kind, name);
+        let handover = topic.and_then(|topic| topic.handover.as_ref());
+        let until = handover.map_or(now, |handover| handover.until());
+        self.subscriptions.relink_by(until.max(now.plus_ms(RELINK_MS)));
     }
 }

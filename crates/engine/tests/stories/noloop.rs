@@ -1,6 +1,6 @@
 //! Client-side caching with NOLOOP: a client has connections of its own, and what it is told the server judges.
 
-use crate::tracking::{ALL, caches, changed};
+use crate::tracking::{ALL, caches, changed, number_of};
 use crate::words::Story;
 use crate::words::cluster::moved;
 
@@ -268,9 +268,7 @@ fn in_bcast_mode_each_asks_for_its_own_prefixes() {
 #[test]
 fn in_bcast_mode_another_connection_misses_nothing_and_drops_nothing() {
     let mut story = Story::new();
-    story.client("ear").says("CLIENT ID");
-    let id = story.client("ear").takes_text();
-    let id = id.trim_start_matches(':').trim_end();
+    let id = number_of(&mut story, "ear");
     story.client("ear").says("HELLO 3").takes();
     let line = format!("CLIENT TRACKING ON BCAST NOLOOP REDIRECT {id}");
     story.client("a").says(&*line).gets_nothing();

@@ -461,6 +461,8 @@ fn a_home_that_moves_is_kept_until_the_new_one_has_confirmed() {
     story.node("n2").answers(&*message("message b4 one"));
     story.client("a").gets(&*message("message b4 one"));
     story.node("n1").answers(&*confirms("subscribe b4 1"));
+    story.node("n2").gets_nothing();
+    story.after_ms(engine::limits::HANDOVER_LINGER_MS);
     story.node("n2").gets("unsubscribe b4");
     // One may be behind the other: each message goes out once, and in order.
     story.node("n1").answers([&*message("message b4 three"), &*message("message b4 four")]);
@@ -476,18 +478,58 @@ fn a_home_that_moves_is_kept_until_the_new_one_has_confirmed() {
 }
 
 /// A channel that moves from n2 to n1, which has just confirmed it.
-fn handed_over() -> Story {
+fn lingers() -> Story {
     let mut story = Story::warm_cluster();
     story.client("a").says("SUBSCRIBE b4");
     story.node("n2").gets("subscribe b4").answers(&*confirms("subscribe b4 1"));
     story.client("a").takes();
-    story.cluster_is("0-10922 n1, 10923-16383 n3");
+    story.cluster_is("0-10900 n1, 10901-10922 n2, 10923-16383 n3");
     story.client("b").says("GET b4");
     story.node_conn("n2", 1).gets("GET b4").answers(&*moved("b4", "n1"));
     story.after_ms(600);
     story.node("n1").gets("subscribe b4").answers(&*confirms("subscribe b4 1"));
+    story
+}
+
+/// The same when n2 is told that it ends.
+fn handed_over() -> Story {
+    let mut story = lingers();
+    story.after_ms(engine::limits::HANDOVER_LINGER_MS);
     story.node("n2").gets("unsubscribe b4");
     story
+}
+
+// Nodes pass messages on in their own time: what another worker published at the old home before it heard of the move may come to the new one
+// behind what was published there.
+#[test]
+fn what_is_published_at_both_homes_comes_in_order_and_once() {
+    let mut story = lingers();
+    let [five, six, seven] =
+        ["five", "six", "seven"].map(|text| message(&format!("message b4 {text}")));
+    story.node("n2").answers(&*five);
+    story.client("a").gets(&*five);
+    story.node("n1").answers(&*six);
+    story.client("a").gets_nothing();
+    story.node("n2").answers(&*six);
+    story.client("a").gets(&*six);
+    story.node("n1").answers([&*five, &*seven]);
+    story.after_ms(engine::limits::HANDOVER_LINGER_MS);
+    story.node("n2").gets("unsubscribe b4").answers([&*seven, &*confirms("unsubscribe b4 0")]);
+    story.client("a").gets(&*seven);
+    story.node("n1").gets("subscribe b4").answers(&*confirms("subscribe b4 1"));
+    story.client("a").gets_nothing();
+}
+
+#[test]
+fn a_worker_that_listens_at_both_homes_is_counted_once() {
+    let mut story = lingers();
+    story.node_conn("n1", 1).gets("GET b4").answers("\"v\"");
+    story.client("b").gets("\"v\"").says("PUBSUB NUMSUB b4");
+    for (node, count) in [("n1", 1), ("n2", 1), ("n3", 0)] {
+        let reply = format!("*2\r\n$2\r\nb4\r\n:{count}\r\n");
+        story.node_conn(node, 1).gets("PUBSUB NUMSUB b4").answers(&*reply);
+    }
+    story.client("b").gets("*2\r\n$2\r\nb4\r\n:1\r\n");
 }
 
 #[test]
@@ -533,6 +575,7 @@ fn a_home_that_moves_on_in_the_middle_waits_until_it_has_moved() {
     story.client("a").gets_nothing();
     story.after_ms(30);
     story.node("n3").gets("subscribe b4").answers(&*confirms("subscribe b4 1"));
+    story.after_ms(engine::limits::HANDOVER_LINGER_MS);
     story.node("n1").gets("unsubscribe b4").answers(&*confirms("unsubscribe b4 0"));
     story.node("n3").answers(&*message("message b4 two"));
     story.client("a").gets(&*message("message b4 two"));

@@ -21,6 +21,13 @@ pub(crate) fn caches(story: &mut Story, client: &str, words: &str) {
     story.client(client).says(line.trim_end()).gets("+OK");
 }
 
+/// What `CLIENT ID` tells the client, for others to name it in REDIRECT.
+pub(crate) fn number_of(story: &mut Story, client: &str) -> String {
+    story.client(client).says("CLIENT ID");
+    let id = story.client(client).takes_text();
+    id.trim_start_matches(':').trim_end().to_owned()
+}
+
 /// The client reads a key over the tracked connection, which is the second one.
 fn reads(story: &mut Story, client: &str, key: &str) {
     story.client(client).says(&*format!("GET {key}"));
@@ -178,9 +185,7 @@ fn a_client_with_prefixes_hears_of_keys_that_it_never_read() {
 #[test]
 fn a_resp2_client_is_told_through_another_one() {
     let mut story = Story::new();
-    story.client("ear").says("CLIENT ID");
-    let id = story.client("ear").takes_text();
-    let id = id.trim_start_matches(':').trim_end();
+    let id = number_of(&mut story, "ear");
     story.client("ear").says("SUBSCRIBE __redis__:invalidate");
     let confirmed = "*3\r\n$9\r\nsubscribe\r\n$20\r\n__redis__:invalidate\r\n:1\r\n";
     story.conn(1).gets("subscribe __redis__:invalidate").answers(confirmed);
@@ -356,11 +361,9 @@ fn what_was_read_in_another_protocol_is_told_when_it_changes() {
     story.client("a").says("HELLO 3").takes();
     story.conn(2).answers(&*changed("k"));
     story.client("a").gets(&*changed("k"));
-    story.client("ear").says("CLIENT ID");
-    let id = story.client("ear").takes_text();
+    let id = number_of(&mut story, "ear");
     story.client("ear").says("HELLO 3").takes();
-    let line = format!("CLIENT TRACKING ON REDIRECT {}", id.trim_start_matches(':').trim_end());
-    story.client("a").says(&*line).gets("+OK");
+    story.client("a").says(&*format!("CLIENT TRACKING ON REDIRECT {id}")).gets("+OK");
     reads(&mut story, "a", "k");
     story.client("a").says("HELLO 2").takes();
     story.client("ear").gets_nothing();
@@ -393,9 +396,7 @@ fn what_was_read_in_another_database_is_told_when_it_changes() {
 #[test]
 fn a_redirect_to_nobody_is_shown() {
     let mut story = Story::new();
-    story.client("ear").says("CLIENT ID");
-    let id = story.client("ear").takes_text();
-    let id = id.trim_start_matches(':').trim_end();
+    let id = number_of(&mut story, "ear");
     caches(&mut story, "a", &format!("REDIRECT {id}"));
     opens(&mut story, "a", "k");
     story.client("ear").dies();
@@ -448,9 +449,7 @@ fn client_tracking_is_answered_when_the_server_tells_of_changes() {
 #[test]
 fn in_bcast_mode_another_protocol_changes_nothing_of_what_is_told() {
     let mut story = Story::new();
-    story.client("ear").says("CLIENT ID");
-    let id = story.client("ear").takes_text();
-    let id = id.trim_start_matches(':').trim_end();
+    let id = number_of(&mut story, "ear");
     story.client("ear").says("HELLO 3").takes();
     story.client("a").says("SELECT 1").gets("+OK");
     story.client("a").says(&*format!("CLIENT TRACKING ON BCAST REDIRECT {id}")).gets_nothing();

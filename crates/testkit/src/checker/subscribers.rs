@@ -8,6 +8,7 @@
 //!
 //! Invariant: numbers that were heard grow, over all connections of a client.
 
+use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 
@@ -39,6 +40,8 @@ struct Channel {
     made: u64,
     /// The greatest number that was heard.
     last: u64,
+    /// All that were.
+    heard: BTreeSet<u64>,
 }
 
 impl Channel {
@@ -61,10 +64,12 @@ impl Channel {
             return Err((Rule::ForeignReply, words));
         };
         if number <= self.last {
-            let words = format!("{} heard message {number} behind {}", self.name, self.last);
+            let how = if self.heard.contains(&number) { "again" } else { "too late" };
+            let words = format!("{} heard message {number} {how}, behind {}", self.name, self.last);
             return Err((Rule::Replay, words));
         }
         self.last = number;
+        self.heard.insert(number);
         Ok(number)
     }
 }
@@ -87,6 +92,7 @@ pub(super) fn run(checker: &Checker, number: u32) -> Verdict {
         shard: number / 2 % 2 == 1,
         made: 0,
         last: 0,
+        heard: BTreeSet::new(),
     };
     let rng = seat.rng();
     let mut client = Client { seat, rng, channel };
@@ -231,7 +237,7 @@ mod tests {
 
     fn channel() -> Channel {
         let (name, owner) = ("c".to_owned(), "1:0".to_owned());
-        Channel { name, owner, sign: '*', shard: false, made: 5, last: 0 }
+        Channel { name, owner, sign: '*', shard: false, made: 5, last: 0, heard: BTreeSet::new() }
     }
 
     #[test]
