@@ -639,15 +639,15 @@ pub static OPTIONS: &[OptionSpec] = &[
         "batching.gather_us",
         "Longest wait for more input before requests are written upstream; 0: never wait",
         "Costs that much latency at most, and only while many clients are active (`batching.gather_clients_min`) and the \
-         waits bring input. The length follows the rate at which requests come. In front of several servers the \
-         first replies of a pipeline wait for those behind them, so that they leave in one write: as long at most, or log₂ n times as \
-         long in front of n > 3 primaries.",
+         waits bring input; when half of these clients have sent something it ends. In front of n > 3 primaries it is log₂ n times as long. In front of \
+         several servers the first replies of a pipeline wait for those behind them as well, so that they leave in one write, and when half of the clients \
+         have sent something the worker may sleep once, this long at most, for the others.",
         Kind::Time { unit: "microseconds", min: 0, max: 10_000, at: |d| &mut d.config.batching.gather_us },
     ),
     OptionSpec::new(
         "batching.gather_completions",
-        "Inputs that a wait is to bring for each server: half of the active clients, at most this many",
-        "Requests that go to several servers leave in as many writes, so for `n` servers it is `n / (n + 1)` of the active clients, \
+        "Inputs for each server that are enough: half of the active clients, at most this many",
+        "Requests that go to several servers leave in as many writes, so for `n` servers the sleep is for `n / (n + 1)` of the active clients, \
          at most `n` times this many.",
         Kind::Count { min: 1, max: 4096, at: |d| &mut d.config.batching.gather_completions },
     ),

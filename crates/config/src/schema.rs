@@ -211,7 +211,7 @@ pub struct Slowlog {
 pub struct Batching {
     /// Longest wait for more input before requests are written upstream. 0: never wait.
     pub gather_us: u64,
-    /// What a wait is to bring: half of the active clients, at most this many inputs.
+    /// What is enough for each server: half of the active clients, at most this many inputs.
     pub gather_completions: usize,
     /// A worker with fewer active clients does not gather.
     pub gather_clients_min: usize,

@@ -38,7 +38,13 @@ impl DirtyUpstreams {
     /// The next one to be sent to.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<UpstreamId> {
-        self.first.pop_front().or_else(|| self.shared.pop_front())
+        self.pop_first().or_else(|| self.shared.pop_front())
+    }
+
+    /// The next one to be sent to of those that clients do not share.
+    #[inline]
+    pub(crate) fn pop_first(&mut self) -> Option<UpstreamId> {
+        self.first.pop_front()
     }
 
     /// It has nothing to send any more.
@@ -47,16 +53,16 @@ impl DirtyUpstreams {
         self.shared.retain(|dirty| *dirty != id);
     }
 
-    /// How many have something to send.
+    /// How many have something to send of those that clients share.
     #[inline]
-    pub(crate) fn len(&self) -> usize {
-        self.first.len() + self.shared.len()
+    pub(crate) fn shared_len(&self) -> usize {
+        self.shared.len()
     }
 
-    /// Whether nobody has anything to send.
+    /// Whether any has something to send that clients do not share.
     #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.first.is_empty() && self.shared.is_empty()
+    pub(crate) fn has_first(&self) -> bool {
+        !self.first.is_empty()
     }
 
     /// Whether this one has something to send.

@@ -299,12 +299,25 @@ impl Engine {
     #[inline]
     pub fn poll_dirty_upstream(&mut self) -> Option<UpstreamId> {
         let id = self.dirty_upstreams.pop()?;
+        Some(self.clean(id))
+    }
+
+    /// The same, but no connection that clients share: what waits for those may become more.
+    #[must_use]
+    #[inline]
+    pub fn poll_dirty_private_upstream(&mut self) -> Option<UpstreamId> {
+        let id = self.dirty_upstreams.pop_first()?;
+        Some(self.clean(id))
+    }
+
+    #[inline]
+    fn clean(&mut self, id: UpstreamId) -> UpstreamId {
         if let Some(upstream) = self.upstreams.get_mut(id) {
             upstream.out.dirty = false;
         }
         // Whatever was written in this turn has its deadline by now.
         self.schedule(id);
-        Some(id)
+        id
     }
 
     /// Next client with something to send; call [`Self::begin_client_send`] for it until that gives nothing.
@@ -395,16 +408,22 @@ impl Engine {
         self.clients.len()
     }
 
-    /// To how many upstreams requests wait to be sent: what a gathering worker makes batches of.
+    /// On how many connections that clients share requests wait to be sent: what a gathering worker makes batches of.
     #[inline]
-    pub fn dirty_upstream_count(&self) -> usize {
-        self.dirty_upstreams.len()
+    pub fn shared_upstreams_dirty(&self) -> usize {
+        self.dirty_upstreams.shared_len()
     }
 
     /// Whether anything waits to be sent.
     #[inline]
     pub fn has_output(&self) -> bool {
-        !self.dirty_upstreams.is_empty() || !self.dirty_clients.is_empty()
+        self.shared_upstreams_dirty() > 0 || self.has_private_output()
+    }
+
+    /// Whether anything waits to be sent that does not go to a connection that clients share.
+    #[inline]
+    pub fn has_private_output(&self) -> bool {
+        self.dirty_upstreams.has_first() || !self.dirty_clients.is_empty()
     }
 
     /// Whether anything of a peer is still kept: clients, requests in flight. False after a complete drain.

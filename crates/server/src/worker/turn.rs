@@ -5,17 +5,17 @@
 //!    under the gate of `gather` it may sleep some tens of microseconds for more.
 //! 3. What is due by time is done.
 //! 4. Actions of the engine are carried out (connect, close, stop reading), and new clients are taken in.
-//! 5. Each upstream with output is flushed once, then each client.
+//! 5. Each upstream with output is flushed once, unless `gather` holds that back for more, then each client.
 //! 6. Actions that came of that: clients that have their last reply are closed.
 //!
 //! Flushing upstreams before clients gets the servers to work while we write to clients. Nothing is sent before all input of the turn is in:
-//! that is what makes many requests leave in one write.
+//! that is what makes many requests leave in one write. Connections of one client's own are never held back.
 //!
 //! Invariant: `now` is read after each sleep, and then serves for everything until the next one.
 
 use super::Worker;
 use super::conn::{Conns, Party, party};
-use engine::ids::{ClientKind, UpstreamKind};
+use engine::ids::{ClientKind, UpstreamId, UpstreamKind};
 use engine::{Engine, Time};
 use netio::{Accepted, CloseReason, ConnId, Driver, Event, Wait};
 
@@ -41,15 +41,24 @@ impl<D: Driver> Worker<D> {
     /// When the worker must be woken if nothing comes.
     pub fn deadline(&self) -> Option<Time> {
         let engine = self.engine.poll_timeout(self.last_now);
-        engine.into_iter().chain(self.drain_until).chain(self.names.deadline()).min()
+        let held = self.gather.hold_until();
+        engine.into_iter().chain(held).chain(self.drain_until).chain(self.names.deadline()).min()
     }
 
     fn first_wait(&self) -> Wait {
         match self.deadline() {
-            _ if self.is_done() || self.engine.has_output() => Wait::Poll,
+            _ if self.is_done() || self.has_output() => Wait::Poll,
             None => Wait::Forever,
             Some(at) if at <= self.last_now => Wait::Poll,
             Some(at) => Wait::Until(at.0),
+        }
+    }
+
+    /// Whether something is to be sent that does not wait for more.
+    fn has_output(&self) -> bool {
+        match self.gather.hold_until() {
+            Some(_) => self.engine.has_private_output(),
+            None => self.engine.has_output(),
         }
     }
 
@@ -82,13 +91,23 @@ impl<D: Driver> Worker<D> {
     }
 
     fn flush_upstreams(&mut self, now: Time) {
+        while let Some(id) = self.engine.poll_dirty_private_upstream() {
+            self.flush_upstream(now, id);
+        }
+        if self.gather.holds(now, self.engine.shared_upstreams_dirty() as u64) {
+            return;
+        }
         while let Some(id) = self.engine.poll_dirty_upstream() {
-            let Some(conn) = self.upstreams.get(id) else { continue };
-            while let Some(buf) = self.engine.begin_upstream_send(id) {
-                match self.driver.send(conn, buf) {
-                    Some(buf) => self.engine.handle_upstream_sent(now, id, buf),
-                    None => break,
-                }
+            self.flush_upstream(now, id);
+        }
+    }
+
+    fn flush_upstream(&mut self, now: Time, id: UpstreamId) {
+        let Some(conn) = self.upstreams.get(id) else { return };
+        while let Some(buf) = self.engine.begin_upstream_send(id) {
+            match self.driver.send(conn, buf) {
+                Some(buf) => self.engine.handle_upstream_sent(now, id, buf),
+                None => break,
             }
         }
     }

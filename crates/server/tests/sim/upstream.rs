@@ -431,8 +431,11 @@ impl Planter {
         let named = |reply: &Vec<u8>| {
             reply.starts_with(b"$") || reply.starts_with(b":") || reply.starts_with(b"+")
         };
+        // Of two numbers nobody may know better: how many listen, how long a list is.
+        let numbers = |pair: &[Vec<u8>]| pair.iter().all(|reply| reply.starts_with(b":"));
         let found = (1..replies.len()).find(|at| {
-            named(&replies[at - 1]) && named(&replies[*at]) && replies[at - 1] != replies[*at]
+            let pair = &replies[at - 1..=*at];
+            pair.iter().all(named) && pair[0] != pair[1] && !numbers(pair)
         });
         if let Some(at) = found {
             self.hits += 1;
