@@ -14,7 +14,7 @@ use crate::ids::{
     ClientId, ClientKind, MergeKind, NodeId, NodeKind, Slab, UpstreamId, UpstreamKind,
 };
 use crate::inside::Assembly;
-use crate::merge::Merge;
+use crate::merge::{Merge, Spare};
 use crate::monitor::Watch;
 use crate::news::{Audience, News};
 use crate::node::Node;
@@ -148,6 +148,7 @@ pub struct Engine {
     pub(crate) parked_bytes: usize,
     /// For requests that are split.
     pub(crate) scratch_parts: Scratch,
+    pub(crate) spare: Spare,
     /// For transactions that came whole.
     pub(crate) scratch_groups: Vec<Group>,
     /// Requests whose parts are under way.
@@ -232,6 +233,7 @@ impl Engine {
             parked: VecDeque::new(),
             parked_bytes: 0,
             scratch_parts: Scratch::default(),
+            spare: Spare::default(),
             scratch_groups: Vec::new(),
             merges: Slab::default(),
             upstreams: Slab::default(),

@@ -1,5 +1,5 @@
 //! Connections that take no new requests: those a slow client holds up, those to nodes that are named no more, those to an address that a name
-//! no longer has.
+//! no longer has, those to a node that has just left another request without a reply.
 //!
 //! Such a connection is found by nobody any more (`unlist`), still gets the replies that it is owed, and is closed with the last of them. Its
 //! clients' next requests wait until then, so they cannot overtake what is under way on it.
@@ -12,7 +12,8 @@ use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::limits::RETIRED_MAX;
 use crate::peers;
-use crate::upstream::{Role, Upstream};
+use crate::time::Time;
+use crate::upstream::{Lane, Role, Upstream};
 use alloc::vec::Vec;
 
 impl Engine {
@@ -60,6 +61,21 @@ impl Engine {
     pub fn handle_upstream_moved(&mut self, id: UpstreamId) {
         // One that is not in use yet is resolved with its next connect.
         if self.upstreams.get(id).is_some_and(|up| up.is_ready() && up.role == Role::Shared) {
+            self.retire(id);
+        }
+    }
+
+    /// A request to this node, sent then, got no reply in time. Its other connections that have said nothing since mostly get none either: whoever
+    /// has several requests to send would wait for the whole time with each of them. A new one must greet first, for which there is less.
+    pub(crate) fn distrust(&mut self, node: NodeId, sent_at: Time) {
+        let is_quiet = |up: &Upstream| {
+            let spare = matches!(up.role, Role::Spare(_));
+            let shared =
+                up.role == Role::Shared && matches!(up.key.lane, Lane::Shared | Lane::Control);
+            up.key.node == node && up.is_ready() && up.progress_at < sent_at && (spare || shared)
+        };
+        let quiet = self.upstreams.iter().filter(|(_, up)| is_quiet(up)).map(|(id, _)| id);
+        for id in quiet.collect::<Vec<_>>() {
             self.retire(id);
         }
     }

@@ -63,13 +63,34 @@ enum Body<'a> {
     /// All the same.
     Same(&'a [u8]),
     /// Each its own units, in the order of their places.
-    Units(Unit, &'a [&'a [u8]], &'a [(Place, u32)]),
+    Units(Unit, &'a [&'a [u8]], &'a [Placed]),
+}
+
+/// Where one unit lies, in one number so that sorting is cheap: by place, and units of one place in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Placed(u64);
+
+impl Placed {
+    #[inline]
+    fn new(Place { pool, slot }: Place, unit: u32) -> Self {
+        Self(u64::from(pool) << 48 | u64::from(slot) << 32 | u64::from(unit))
+    }
+
+    #[inline]
+    fn place(self) -> Place {
+        Place { pool: (self.0 >> 48) as u16, slot: (self.0 >> 32) as u16 }
+    }
+
+    #[inline]
+    fn unit(self) -> u32 {
+        self.0 as u32
+    }
 }
 
 /// Lists that each split request needs, kept so that none is allocated for it.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    order: Vec<(Place, u32)>,
+    order: Vec<Placed>,
     parts: Vec<Part>,
     ways: Vec<Result<UpstreamId, Vec<u8>>>,
     merged: Vec<u8>,
@@ -315,8 +336,7 @@ impl Engine {
         let mut scratch = core::mem::take(&mut self.scratch_parts);
         scratch.order.clear();
         let places = keys.iter().map(|(_, key)| self.router.place_beside(first, key));
-        scratch.order.extend(places.zip(0..));
-        // The place and the unit together are never equal, so this order is stable.
+        scratch.order.extend(places.zip(0..).map(|(place, unit)| Placed::new(place, unit)));
         scratch.order.sort_unstable();
         let step = match self.parts_of(wish, &mut scratch) {
             Err(place) if self.lacks_replica(wish.id, place, wish.row) => {
@@ -326,8 +346,8 @@ impl Engine {
             Ok(()) => {
                 let how = match spread::gather_parts(row) {
                     Gather::InOrder => How::Elements {
-                        units: scratch.order.iter().map(|(_, unit)| *unit).collect(),
-                        ends: scratch.parts.iter().map(|part| part.to).collect(),
+                        units: self.spare.list(scratch.order.iter().map(|placed| placed.unit())),
+                        ends: self.spare.list(scratch.parts.iter().map(|part| part.to)),
                     },
                     gather => How::All(gather),
                 };
@@ -346,13 +366,18 @@ impl Engine {
     /// Makes a part of each group of units with one place; the place that nobody has, or no copy that the policy wants, if there is one.
     fn parts_of(&self, wish: &Wish<'_>, scratch: &mut Scratch) -> Result<(), Place> {
         scratch.parts.clear();
+        let copies = self.may_be_copy(wish.id, wish.row);
+        let replica_only = copies && self.settings.reads.policy == ReadPolicy::Replica;
         let mut from = 0;
-        for group in scratch.order.chunk_by(|left, right| left.0 == right.0) {
-            let place = group[0].0;
-            let node = self
-                .node_for(wish.id, place, wish.row)
-                .filter(|_| !self.lacks_replica(wish.id, place, wish.row));
-            let node = node.ok_or(place)?;
+        for group in scratch.order.chunk_by(|left, right| left.place() == right.place()) {
+            let place = group[0].place();
+            let node = match copies {
+                true => self.node_for(wish.id, place, wish.row),
+                false => self.router.node(place),
+            };
+            let node = node
+                .filter(|_| !(replica_only && self.lacks_replica(wish.id, place, wish.row)))
+                .ok_or(place)?;
             let to = from + group.len() as u32;
             scratch.parts.push(Part { node, from, to });
             from = to;
@@ -454,8 +479,8 @@ impl Engine {
         self.stats.requests += 1;
         self.stats.command(wish.row).calls += 1;
         let count = parts.len() as u32;
-        let bytes = self.pool.take();
-        let merge = Merge::new(wish.id, seq, wish.silent, protocol, how, count, bytes);
+        let room = self.spare.room(self.pool.take());
+        let merge = Merge::new(wish.id, seq, wish.silent, protocol, how, count, room);
         let merge = self.merges.insert(merge);
         let mut last = None;
         for (index, (part, way)) in (0..).zip(parts.iter().zip(ways)) {
@@ -575,9 +600,9 @@ impl Engine {
         let Some(merge) = self.merges.remove(id) else { return };
         let mut out = core::mem::take(&mut self.scratch_parts.merged);
         out.clear();
-        merge.write(&mut out, seen);
+        merge.write(&mut out, seen, &mut self.spare.spans);
         let (client, seq, silent) = (merge.client, merge.seq, merge.silent);
-        self.pool.give(merge.into_bytes());
+        self.pool.give(self.spare.take_apart(merge));
         self.deliver(client, seq, 1, silent, &out);
         if out.capacity() <= POOLED_BUFFER_BYTES {
             self.scratch_parts.merged = out;
@@ -621,7 +646,7 @@ impl Body<'_> {
             Self::Same(frame) => out.extend_from_slice(frame),
             Self::Units(unit, args, order) => {
                 let units = &order[part.from as usize..part.to as usize];
-                unit.write(args, units.iter().map(|(_, unit)| *unit), out);
+                unit.write(args, units.iter().map(|placed| placed.unit()), out);
             }
         }
     }

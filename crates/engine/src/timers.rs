@@ -179,7 +179,12 @@ impl Engine {
                         "gave no reply for {} ms, its connection was closed",
                         self.settings.timeouts.request_ms
                     );
+                    let sent =
+                        upstream.inflight.front().map(|run| (upstream.key.node, run.sent_at));
                     self.lose_upstream(now, id, &cause, true);
+                    if let Some((node, sent_at)) = sent {
+                        self.distrust(node, sent_at);
+                    }
                 }
             },
         }

@@ -60,8 +60,7 @@ pub struct Merge {
     open: u32,
     parts: u32,
     /// Replies as they came: so many of consecutive parts in these bytes.
-    chunks: Vec<Chunk>,
-    bytes: Vec<u8>,
+    room: Room,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -71,8 +70,68 @@ struct Chunk {
     end: usize,
 }
 
+/// Where the elements stand.
+pub type Spans = Vec<(u32, u32)>;
+
+/// Empty lists and an empty buffer for the replies of one request.
+#[derive(Debug, Default)]
+pub struct Room {
+    chunks: Vec<Chunk>,
+    bytes: Vec<u8>,
+}
+
+/// Lists of merges that are done, kept so that none is allocated for the next one.
+#[derive(Debug, Default)]
+pub struct Spare {
+    numbers: Vec<Vec<u32>>,
+    chunks: Vec<Vec<Chunk>>,
+    /// For the one that is being written.
+    pub spans: Spans,
+}
+
+impl Spare {
+    /// A list of these.
+    pub fn list(&mut self, numbers: impl Iterator<Item = u32>) -> Vec<u32> {
+        let mut list = self.numbers.pop().unwrap_or_default();
+        list.extend(numbers);
+        list
+    }
+
+    /// Room for the replies, in this empty buffer.
+    pub fn room(&mut self, bytes: Vec<u8>) -> Room {
+        Room { chunks: self.chunks.pop().unwrap_or_default(), bytes }
+    }
+
+    /// This one is done. Gives the buffer back.
+    pub fn take_apart(&mut self, merge: Merge) -> Vec<u8> {
+        if let How::Elements { units, ends } = merge.how {
+            keep(&mut self.numbers, units);
+            keep(&mut self.numbers, ends);
+        }
+        keep(&mut self.chunks, merge.room.chunks);
+        if self.spans.capacity() > SPANS_MAX {
+            self.spans = Spans::new();
+        }
+        merge.room.bytes
+    }
+}
+
+/// Keeps a list if few are kept and it is small.
+fn keep<T>(kept: &mut Vec<Vec<T>>, mut list: Vec<T>) {
+    if kept.len() < SPARE_LISTS_MAX && list.capacity() <= SPARE_LEN_MAX {
+        list.clear();
+        kept.push(list);
+    }
+}
+
+/// Lists kept of each kind, and elements of each: some half a megabyte at most.
+const SPARE_LISTS_MAX: usize = 128;
+const SPARE_LEN_MAX: usize = 128;
+/// Spans kept: 128 KiB.
+const SPANS_MAX: usize = 16 << 10;
+
 impl Merge {
-    /// One of so many parts, none of which is answered; `bytes` is an empty buffer for the replies.
+    /// One of so many parts, none of which is answered.
     pub fn new(
         client: ClientId,
         seq: u32,
@@ -80,20 +139,21 @@ impl Merge {
         protocol: Protocol,
         how: How,
         parts: u32,
-        bytes: Vec<u8>,
+        mut room: Room,
     ) -> Self {
         // Mostly each part is answered by itself; of many some come together.
-        let chunks = Vec::with_capacity(parts.min(64) as usize);
-        Self { client, seq, silent, protocol, how, open: parts, parts, chunks, bytes }
+        room.chunks.reserve(parts.min(64) as usize);
+        Self { client, seq, silent, protocol, how, open: parts, parts, room }
     }
 
     /// Takes `count` replies in, of the parts from `part` on.
     pub fn take(&mut self, part: u32, count: u32, bytes: &[u8]) {
         debug_assert!(count <= self.open, "more replies than parts");
         self.open -= count.min(self.open);
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(bytes);
-        self.chunks.push(Chunk { part, start, end: self.bytes.len() });
+        let Room { chunks, bytes: kept } = &mut self.room;
+        let start = kept.len();
+        kept.extend_from_slice(bytes);
+        chunks.push(Chunk { part, start, end: kept.len() });
     }
 
     /// Whether all parts are answered.
@@ -103,15 +163,15 @@ impl Merge {
 
     /// Bytes kept.
     pub fn held_bytes(&self) -> usize {
-        self.bytes.len()
+        self.room.bytes.len()
     }
 
     /// The replies by part.
     fn replies(&self) -> Vec<&[u8]> {
         let mut replies: Vec<&[u8]> = alloc::vec![&[][..]; self.parts as usize];
         let mut scanner = ReplyScanner::default();
-        for chunk in &self.chunks {
-            let mut rest = &self.bytes[chunk.start..chunk.end];
+        for chunk in &self.room.chunks {
+            let mut rest = &self.room.bytes[chunk.start..chunk.end];
             let mut part = chunk.part as usize;
             while let Ok(Scan::Complete { consumed, .. }) = scanner.scan(rest) {
                 let (reply, after) = rest.split_at(consumed);
@@ -127,11 +187,6 @@ impl Merge {
         replies
     }
 
-    /// Gives the buffer back.
-    pub fn into_bytes(self) -> Vec<u8> {
-        self.bytes
-    }
-
     /// Which of the nodes gives the page of SCAN that this is; `None`: it is none.
     pub fn page_of(&self) -> Option<usize> {
         match self.how {
@@ -140,10 +195,10 @@ impl Merge {
         }
     }
 
-    /// Writes the merged reply; `seen` is needed for a page of SCAN only.
-    pub fn write(&self, out: &mut Vec<u8>, seen: Option<scan::Seen>) {
+    /// Writes the merged reply; `seen` is needed for a page of SCAN only, and `spans` is a list whose memory is used.
+    pub fn write(&self, out: &mut Vec<u8>, seen: Option<scan::Seen>, spans: &mut Spans) {
         if let How::Elements { units, ends } = &self.how
-            && self.write_elements(out, units, ends).is_some()
+            && self.write_elements(out, units, ends, spans).is_some()
         {
             return;
         }
@@ -193,11 +248,18 @@ impl Merge {
     }
 
     /// The common case in one pass over the bytes as they came. `None`: there is an error among them, or something unforeseen.
-    fn write_elements(&self, out: &mut Vec<u8>, units: &[u32], ends: &[u32]) -> Option<()> {
-        let mut spans = alloc::vec![(0u32, 0u32); units.len()];
-        for chunk in &self.chunks {
+    fn write_elements(
+        &self,
+        out: &mut Vec<u8>,
+        units: &[u32],
+        ends: &[u32],
+        spans: &mut Spans,
+    ) -> Option<()> {
+        spans.clear();
+        spans.resize(units.len(), (0, 0));
+        for chunk in &self.room.chunks {
             let mut part = chunk.part as usize;
-            let (bytes, mut pos) = (&self.bytes[..chunk.end], chunk.start);
+            let (bytes, mut pos) = (&self.room.bytes[..chunk.end], chunk.start);
             while pos < chunk.end {
                 let begin = if part == 0 { 0 } else { *ends.get(part - 1)? as usize };
                 let own = units.get(begin..*ends.get(part)? as usize)?;
@@ -219,7 +281,7 @@ impl Merge {
         }
         encode::array(out, spans.len());
         for (start, end) in spans {
-            out.extend_from_slice(&self.bytes[start as usize..end as usize]);
+            out.extend_from_slice(&self.room.bytes[*start as usize..*end as usize]);
         }
         Some(())
     }
@@ -421,14 +483,14 @@ mod tests {
     fn merged(how: How, replies: &[&str]) -> String {
         let id = ClientId::new(0, 1);
         let mut merge =
-            Merge::new(id, 0, false, Protocol::Resp2, how, replies.len() as u32, Vec::new());
+            Merge::new(id, 0, false, Protocol::Resp2, how, replies.len() as u32, Room::default());
         // They come in any order.
         for (part, reply) in replies.iter().enumerate().rev() {
             assert!(!merge.is_whole());
             merge.take(part as u32, 1, reply.as_bytes());
         }
         let mut out = Vec::new();
-        merge.write(&mut out, Some(Seen { mark: 7, gives: false }));
+        merge.write(&mut out, Some(Seen { mark: 7, gives: false }), &mut Spans::new());
         String::from_utf8(out).unwrap()
     }
 
@@ -495,12 +557,12 @@ mod tests {
             Protocol::Resp2,
             How::All(Gather::Sum),
             3,
-            Vec::new(),
+            Room::default(),
         );
         merge.take(1, 2, b":1\r\n:2\r\n");
         merge.take(0, 1, b":4\r\n");
         let mut out = Vec::new();
-        merge.write(&mut out, Some(Seen { mark: 7, gives: false }));
+        merge.write(&mut out, Some(Seen { mark: 7, gives: false }), &mut Spans::new());
         assert_eq!(out, b":7\r\n");
     }
 

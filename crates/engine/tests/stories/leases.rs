@@ -172,6 +172,36 @@ fn one_that_is_kept_ready_and_died_silently_is_noticed() {
     story.conn(2).is_closed();
 }
 
+// Found by fault row 2: each transaction of a pipeline waited for the whole time, over one connection after the other.
+#[test]
+fn of_a_server_that_leaves_one_request_without_a_reply_no_quiet_connection_is_used() {
+    let mut story = Story::with_limits(|limits| limits.leases_min = 1);
+    story.client("b").says("GET k");
+    story.conn(1).gets("GET k").answers("nil");
+    story.client("b").gets("nil").says("BLPOP b 0");
+    story.conn(2).gets("BLPOP b 0");
+    story.after_ms(1_000);
+    story.client("a").says("WATCH k");
+    story.conn(3).gets("WATCH k").answers("+OK");
+    story.client("a").gets("+OK");
+    story.after_ms(1_000);
+    assert_eq!(story.open_conns(), 4, "one is kept ready");
+    story.lets_connects_hang("127.0.0.1");
+    story.client("a").says(["GET k", "UNWATCH", "WATCH k", "GET k"]);
+    story.after_ms(10_000);
+    assert!(story.client("a").takes_text().contains("gave no reply for 10000 ms"));
+    // Neither the one that is kept ready nor the shared one, which have said nothing for as long.
+    story.conn(1).is_closed();
+    story.conn(4).is_closed();
+    story.after_ms(1_000);
+    let text = story.client("a").takes_text();
+    assert!(text.contains("connect: timed out"), "{text}");
+    story.client("a").gets_nothing();
+    // Who is blocked waits on.
+    story.conn(2).answers("nil");
+    story.client("b").gets("nil");
+}
+
 #[test]
 fn a_server_that_is_down_is_not_stormed_for_the_sake_of_readiness() {
     let mut story = Story::with_limits(|limits| limits.leases_min = 4).by_hand();

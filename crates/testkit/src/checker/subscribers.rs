@@ -2,11 +2,12 @@
 //! SPUBLISH.
 //!
 //! Each client has a channel of its own and numbers what it publishes, so it knows what it may hear: its own messages only,
-//! each at most once, in order. A message that was acknowledged and does not come is a *gap*. Servers promise no delivery, so
+//! each at most once, in order. One whose PUBLISH got an error or no reply may come at any time, or never: a server that hung does it when it
+//! goes on. A message that was acknowledged and does not come is a *gap*. Servers promise no delivery, so
 //! a gap is no broken rule: it counts as a request without a reply, and whether there may have been any in that moment is for
 //! the test to say.
 //!
-//! Invariant: numbers that were heard grow, over all connections of a client.
+//! Invariant: numbers that were acknowledged and heard grow, over all connections of a client.
 
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
@@ -42,6 +43,8 @@ struct Channel {
     last: u64,
     /// All that were.
     heard: BTreeSet<u64>,
+    /// Those that may have been published or not.
+    unknown: BTreeSet<u64>,
 }
 
 impl Channel {
@@ -63,13 +66,16 @@ impl Channel {
             let words = format!("{} heard {}", self.name, quote(bytes, 120));
             return Err((Rule::ForeignReply, words));
         };
+        let again = !self.heard.insert(number);
+        if number <= self.last && !again && self.unknown.contains(&number) {
+            return Ok(number);
+        }
         if number <= self.last {
-            let how = if self.heard.contains(&number) { "again" } else { "too late" };
+            let how = if again { "again" } else { "too late" };
             let words = format!("{} heard message {number} {how}, behind {}", self.name, self.last);
             return Err((Rule::Replay, words));
         }
         self.last = number;
-        self.heard.insert(number);
         Ok(number)
     }
 }
@@ -93,6 +99,7 @@ pub(super) fn run(checker: &Checker, number: u32) -> Verdict {
         made: 0,
         last: 0,
         heard: BTreeSet::new(),
+        unknown: BTreeSet::new(),
     };
     let rng = seat.rng();
     let mut client = Client { seat, rng, channel };
@@ -158,6 +165,7 @@ impl Client<'_> {
         if self.seat.leaves() {
             // Who listens goes while it is spoken to.
             self.seat.verdict.requests += requests.len() as u64;
+            self.channel.unknown.extend(numbers);
             let _ = publisher.send(&requests.concat());
             return (None, None);
         }
@@ -168,12 +176,15 @@ impl Client<'_> {
             let sent = fate.take().map_or(Ok(()), Err);
             match self.reply(&mut publisher, &begun, sent) {
                 Ok(reply) if reply.starts_with(b":") => awaited.push(number),
-                Ok(reply) if reply.starts_with(b"-") => {}
+                Ok(reply) if reply.starts_with(b"-") => drop(self.channel.unknown.insert(number)),
                 Ok(reply) => {
                     let words = format!("{verb} got {}", quote(&reply, 80));
                     self.seat.violate(Rule::ForeignReply, words);
                 }
-                Err(error) => fate = Some(error),
+                Err(error) => {
+                    self.channel.unknown.insert(number);
+                    fate = Some(error);
+                }
             }
         }
         let listener = self.listen(listener, &begun, awaited);
@@ -237,7 +248,16 @@ mod tests {
 
     fn channel() -> Channel {
         let (name, owner) = ("c".to_owned(), "1:0".to_owned());
-        Channel { name, owner, sign: '*', shard: false, made: 5, last: 0, heard: BTreeSet::new() }
+        Channel {
+            name,
+            owner,
+            sign: '*',
+            shard: false,
+            made: 5,
+            last: 0,
+            heard: BTreeSet::new(),
+            unknown: BTreeSet::from([4]),
+        }
     }
 
     #[test]
@@ -250,6 +270,9 @@ mod tests {
         assert_eq!(rule(channel.hear(&one)), Err(Rule::Replay));
         assert_eq!(rule(channel.hear(&three)), Ok(3), "a gap is no broken rule");
         assert_eq!(rule(channel.hear(&said_by(2))), Err(Rule::Replay), "it comes too late");
+        assert_eq!(rule(channel.hear(&said_by(5))), Ok(5));
+        assert_eq!(rule(channel.hear(&said_by(4))), Ok(4), "nobody acknowledged it");
+        assert_eq!(rule(channel.hear(&said_by(4))), Err(Rule::Replay), "but twice it may not come");
         assert_eq!(rule(channel.hear(&six)), Err(Rule::ForeignReply), "never published");
         for foreign in [
             frame('*', &["message", "d", "1:0#4"]),
