@@ -35,11 +35,11 @@ pub(crate) struct Cork {
 
 impl Engine {
     /// From now on the first replies of a pipeline wait at most so many microseconds for those behind them, if they come from several
-    /// servers: from `n` primaries log₂ `n` times as many, rounded down. 0, as at the begin: they do not wait.
+    /// servers: from `n` primaries 1 + log₂ `n` times as many, rounded down. 0, as at the begin: they do not wait.
     pub fn cork_replies_us(&mut self, us: u64) {
         if us > 0 && self.cork.route_epoch != Some(self.route_epoch) {
             self.cork.route_epoch = Some(self.route_epoch);
-            self.cork.times = u64::from(self.router.primaries().len().max(2).ilog2());
+            self.cork.times = u64::from(self.router.primaries().len().max(1).ilog2()) + 1;
         }
         self.cork.us = us * self.cork.times;
     }

@@ -3,10 +3,10 @@
 use crate::words::Story;
 use crate::words::cluster::list;
 
-/// Whose replies wait two milliseconds.
+/// Whose replies wait two milliseconds: of three primaries twice as long as is said.
 fn corking() -> Story {
     let mut story = Story::warm_cluster();
-    story.engine.cork_replies_us(2_000);
+    story.engine.cork_replies_us(1_000);
     story
 }
 
@@ -109,6 +109,6 @@ fn of_more_servers_the_last_is_awaited_longer() {
     story.engine.cork_replies_us(2_000);
     story.client("a").says(["GET a4", "GET b4"]);
     story.node("n1").gets("GET a4").answers("\"1\"");
-    story.after_ms(5).client("a").gets_nothing();
+    story.after_ms(7).client("a").gets_nothing();
     story.after_ms(1).client("a").gets("\"1\"");
 }

@@ -19,7 +19,7 @@
 //! at most, in front of `n` servers for log₂ `n` times as long; a sleep as long as the sleeps before needed for what is missing, at most
 //! `gather_us`. `completions` for each server are always enough.
 //!
-//! Under the same gate, and for as long as a hold, the first replies of a pipeline wait for those behind them (`engine`'s module `cork`).
+//! While many clients are active the first replies of a pipeline wait for those behind them (`engine`'s module `cork`).
 //!
 //! Not here: what the input is. Pure arithmetic over counts and times, so the simulator and the tests see the same decisions.
 //!
