@@ -8,6 +8,7 @@ the caller removes.
 Not here: which client is tried against which of them (`run`).
 """
 
+import collections
 import contextlib
 import itertools
 import os
@@ -27,12 +28,22 @@ START_TIMEOUT_S = 30
 # Cargo's tests, which run at the same time, leave both alone: crates/testkit/src/ports.rs.
 PORTS = range(14_000, 16_000)
 BUS = 10_000
+# Those that were given out last.
+GIVEN = collections.deque(maxlen=500)
+GIVING = threading.Lock()
 
 
 def free_port():
-    """A port that nobody listens on, and whose cluster bus port is free as well."""
+    """A port that nobody listens on, and whose cluster bus port is free as well.
+
+    None is given again soon: who has one may not listen yet, and respools share a port without an error.
+    """
     for _ in range(1000):
         port = random.choice(PORTS)
+        with GIVING:
+            if port in GIVEN:
+                continue
+            GIVEN.append(port)
         with contextlib.suppress(OSError):
             for each in (port, port + BUS):
                 with socket.socket() as sock:

@@ -55,7 +55,8 @@ def key(word):
 @check
 @balanced
 def nodes(r, addresses):
-    assert sorted(node.name for node in r.get_nodes()) == sorted(addresses)
+    names = sorted(node.name for node in r.get_nodes())
+    assert names == sorted(addresses), names
     assert r.ping() is True
 
 
@@ -163,7 +164,8 @@ def binary_and_large_values(r, _):
 @balanced
 def refresh(r, addresses):
     r.nodes_manager.initialize()
-    assert sorted(node.name for node in r.get_nodes()) == sorted(addresses)
+    names = sorted(node.name for node in r.get_nodes())
+    assert names == sorted(addresses), names
     assert r.get(key(1)) == b"value 1"
 
 
