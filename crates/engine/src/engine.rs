@@ -148,6 +148,7 @@ pub struct Engine {
     pub(crate) parked_bytes: usize,
     /// For requests that are split.
     pub(crate) scratch_parts: Scratch,
+    /// Lists of requests that were split, for the next one.
     pub(crate) spare: Spare,
     /// For transactions that came whole.
     pub(crate) scratch_groups: Vec<Group>,
@@ -312,6 +313,7 @@ impl Engine {
         Some(self.clean(id))
     }
 
+    /// It is sent now.
     #[inline]
     fn clean(&mut self, id: UpstreamId) -> UpstreamId {
         if let Some(upstream) = self.upstreams.get_mut(id) {
