@@ -218,9 +218,12 @@ impl Engine {
         let (target, named, wait_ms) = self.way_on(now, id, run, reply, place, leased);
         let hold_ms = self.settings.timeouts.failover_hold_ms.max(REDIRECT_WAIT_MS);
         // One whose connection was lost was sent again without any time to be sent on in.
-        // One that waited at the server for something may have waited for hours in between.
-        let had_time = run.tries > 0 && run.until > run.sent_at && !leased;
+        let had_time = run.tries > 0 && run.until > run.sent_at;
         let mut until = if had_time { run.until } else { now.plus_ms(hold_ms) };
+        // One that waited at the server for something may have waited for hours, which are not counted.
+        if had_time && leased {
+            until = until + now.since(run.sent_at);
+        }
         if reply.starts_with(b"-CLUSTERDOWN ") {
             let pool = self.nodes.get(key.node).map_or(0, |node| node.pool);
             until = until.min(self.outage_ends(now, pool, hold_ms));

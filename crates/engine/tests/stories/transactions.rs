@@ -1,5 +1,6 @@
 //! MULTI, EXEC, WATCH: on a connection of the client's own.
 
+use crate::words::cluster::moved;
 use crate::words::{Story, large_set};
 
 const ABORT: &str = "-EXECABORT Transaction discarded because of previous errors.";
@@ -183,6 +184,49 @@ fn a_redirect_of_the_first_command_begins_again_at_the_other_node() {
     story.client("a").gets(["+OK", QUEUED, QUEUED, QUEUED, "*0\r\n"]);
 }
 
+/// Over each connection of a client's own that node says of the key `a4` that it is at the other one. How often it did.
+fn redirects_leases(story: &mut Story, node: &str, other: &str) -> usize {
+    let mut count = 0;
+    for number in 2..=story.connects_to(node) {
+        while let Some(line) = story.node_conn(node, number).takes_one() {
+            let begins = line == "MULTI";
+            let reply = if begins { "+OK".to_string() } else { moved("a4", other) };
+            story.node_conn(node, number).answers(&*reply);
+            count += usize::from(!begins);
+        }
+    }
+    count
+}
+
+// Nodes that stay of two minds kept a transaction, and its client, for ever.
+#[test]
+fn a_first_command_that_two_nodes_send_to_each_other_is_given_up() {
+    for lines in [&["WATCH a4"][..], &["MULTI", "INCR a4"], &["BLPOP a4 0"]] {
+        let mut story = Story::warm_cluster();
+        story.client("a").says(lines.to_vec());
+        let (begin, mut rounds) = (story.now, 0);
+        let got = loop {
+            for (node, other) in [("n1", "n2"), ("n2", "n1")] {
+                rounds += redirects_leases(&mut story, node, other);
+            }
+            let got = story.client("a").takes_text();
+            if got.contains('-') {
+                break got;
+            }
+            story.after_ms(1);
+            assert!(story.now.since(begin) < 3_000_000, "it goes on for ever");
+        };
+        assert!(got.contains("-ERR respool: given up after "), "{got}");
+        assert!((5..40).contains(&rounds), "{rounds} rounds");
+        story.client("a").says("PING");
+        if lines[0] == "MULTI" {
+            story.client("a").gets(QUEUED).says("EXEC").gets(ABORT);
+        } else {
+            story.client("a").gets("+PONG");
+        }
+    }
+}
+
 // Fault matrix, row 4: with EXEC sent right behind them, queued commands were answered with EXEC's null.
 #[test]
 fn what_was_queued_in_a_slot_that_moves_is_told_so_with_exec_in_the_same_packet() {
@@ -192,8 +236,7 @@ fn what_was_queued_in_a_slot_that_moves_is_told_so_with_exec_in_the_same_packet(
     story.node_conn("n1", 2).gets("WATCH a4").answers("+OK");
     story.client("a").gets("+OK").says(["MULTI", "INCR a4", "INCR a4", "EXEC"]);
     story.node_conn("n1", 2).gets(["MULTI", "INCR a4", "INCR a4", "EXEC"]);
-    let moved = crate::words::cluster::moved("a4", "n2");
-    story.node_conn("n1", 2).answers(["+OK", QUEUED, &moved, ABORT]);
+    story.node_conn("n1", 2).answers(["+OK", QUEUED, &moved("a4", "n2"), ABORT]);
     story.client("a").gets(["+OK", QUEUED, gone, ABORT]);
 }
 
