@@ -453,7 +453,8 @@ fn transactions_and_waits_survive_slots_that_move() {
         let text = String::from_utf8_lossy(&replies[2]).into_owned();
         assert!(text.starts_with("*1\r\n:"), "round {round}: {replies:?}");
         acked += 1;
-        assert_eq!(conn.ask(&format!("GET {key}")), format!("$1\r\n{acked}\r\n"));
+        let got = conn.ask(&format!("GET {key}"));
+        assert!(got.ends_with(&format!("\n{acked}\r\n")), "{got}");
     }
     // Somebody who waits while the slot moves is sent on by the server, and goes on waiting there.
     let list = key_on(0, 11);

@@ -12,22 +12,32 @@
 //! Connections go to the servers themselves, past any relay: a partition of clients does not stop a
 //! move.
 //!
+//! A target that does not know the source's epoch yet claims the slot with one that is no greater,
+//! and loses it again to what the source had said before it gave the slot up; then nobody has it,
+//! for ever. Slots that go back and forth quickly meet that, so a move begins when the target knows.
+//!
 //! Invariant: the target imports before the source migrates, and owns the slot before the source
 //! gives it up, so that at no time a key has no node.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use crate::admin;
 use crate::cluster::node::Peer;
+use crate::cluster::view::Member;
 use crate::conn::Conn;
+use crate::wait;
 
 /// Keys that one `MIGRATE` of [`SlotMove::finish`] and of [`Resharder`] takes: few, so that slots
 /// stay open for a while.
 const BATCH: usize = 10;
 /// How long one `MIGRATE` may take, in milliseconds.
 const MIGRATE_TIMEOUT_MS: &str = "5000";
+
+/// How long news of an epoch takes at most; nodes tell each other everything once a second.
+const GOSSIP_LIMIT: Duration = Duration::from_secs(10);
 
 /// A slot on its way from one primary to another. Dropped in the middle, it stays half moved.
 #[derive(Debug)]
@@ -57,6 +67,13 @@ impl Link {
         admin::text(&mut self.conn, &args).map(drop)
     }
 
+    /// The epoch with which a node claims its slots, as this one knows it.
+    fn epoch_of(&mut self, id: &str) -> Result<u64, String> {
+        let members = Member::read_all(&admin::text(&mut self.conn, &["CLUSTER", "NODES"])?)?;
+        let member = members.iter().find(|member| member.id == id);
+        member.map(|member| member.config_epoch).ok_or_else(|| format!("no node {id}"))
+    }
+
     fn keys(&mut self, slot: u16, count: usize) -> Result<Vec<Vec<u8>>, String> {
         let (slot, count) = (slot.to_string(), count.to_string());
         admin::list(&mut self.conn, &["CLUSTER", "GETKEYSINSLOT", &slot, &count])
@@ -83,6 +100,10 @@ impl SlotMove {
         others: Vec<Peer>,
     ) -> Result<Self, String> {
         let (mut from, mut to) = (Link::to(from)?, Link::to(to)?);
+        let id = from.peer.id.clone();
+        let epoch = from.epoch_of(&id)?;
+        wait::poll(GOSSIP_LIMIT, || to.epoch_of(&id).is_ok_and(|known| known >= epoch).then_some(()))
+            .ok_or_else(|| format!("the target does not learn of epoch {epoch} of {id}"))?;
         to.set_slot(slot, &["IMPORTING", &from.peer.id])?;
         from.set_slot(slot, &["MIGRATING", &to.peer.id])?;
         Ok(Self { slot, from, to, others })
