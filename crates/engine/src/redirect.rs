@@ -87,7 +87,11 @@ pub(crate) struct Parked {
     /// Who was named as the owner of its place. A table that was asked for meanwhile may be older than that, and those behind it are
     /// sent on to the same node: by another way they could overtake it.
     named: Option<NodeId>,
-    /// Of the connection that it was on: what else its client sends takes one like that.
+    /// That node was down.
+    forgot: bool,
+    /// The connection that it was on, behind which others of its client may still be on their way.
+    asked: UpstreamId,
+    /// Of that connection: what else its client sends takes one like that.
     like: UpstreamKey,
     /// Not before.
     due: Time,
@@ -106,7 +110,7 @@ pub(crate) struct Parked {
 impl Parked {
     /// One that goes to whoever owns its place, not before and not after these times.
     pub(crate) fn to_place(
-        like: UpstreamKey,
+        (asked, like): (UpstreamId, UpstreamKey),
         run: &Run,
         bytes: Vec<u8>,
         place: Place,
@@ -121,6 +125,8 @@ impl Parked {
             tries: run.tries.saturating_add(1),
             target: Target::Place(place),
             named: None,
+            forgot: false,
+            asked,
             like,
             due,
             until,
@@ -238,6 +244,8 @@ impl Engine {
                 tries: run.tries.saturating_add(1),
                 target,
                 named,
+                forgot: false,
+                asked: id,
                 like: key,
                 due: now.plus_ms(wait_ms),
                 until,
@@ -267,7 +275,7 @@ impl Engine {
         let until = now.plus_ms(hold_ms);
         let said = "what it waited for was put off";
         let parked =
-            Parked { behind, ..Parked::to_place(key, run, bytes, place, (now, until), said) };
+            Parked { behind, ..Parked::to_place((id, key), run, bytes, place, (now, until), said) };
         self.park(now, parked);
         true
     }
@@ -510,7 +518,10 @@ impl Engine {
         let later = now.plus_ms(RETRY_FIRST_MS);
         let node = match parked.target {
             Target::Asking(node) | Target::Node(node) => Some(node),
-            Target::Place(place) => parked.named.or_else(|| self.router.node(place)),
+            Target::Place(place) => {
+                let named = parked.named.or_else(|| self.named_behind(parked));
+                named.or_else(|| self.router.node(place))
+            }
         };
         let Some(node) = node.filter(|node| self.nodes.get(*node).is_some()) else {
             if let Target::Place(place) = parked.target {
@@ -562,17 +573,35 @@ impl Engine {
     }
 
     /// The node that was named for this request is down: it goes by the table from now on, and so does what its client has parked behind it for that
-    /// node. By the old way that would overtake it when the node is there again.
+    /// node. By the old way that would overtake it when the node is there again. The table may still have the node that sent them on: what
+    /// stands behind them there is awaited, which is sent on as well and would overtake them too.
     fn forget_named(&mut self, parked: &mut Parked, node: NodeId) {
-        parked.named = None;
         let client = self.client_of(parked.owner);
         let mut behind = core::mem::take(&mut self.parked);
         for other in behind.iter_mut().filter(|other| other.named == Some(node)) {
             if self.client_of(other.owner) == client {
-                other.named = None;
+                self.goes_by_table(other);
             }
         }
         self.parked = behind;
+        self.goes_by_table(parked);
+    }
+
+    /// Who was named since to what stands behind it: they go the same way.
+    fn named_behind(&self, parked: &Parked) -> Option<NodeId> {
+        let client = self.client_of(parked.owner);
+        let goes_with = |other: &&Parked| {
+            other.target == parked.target && self.client_of(other.owner) == client
+        };
+        let mut behind = self.parked.iter().filter(|_| parked.forgot).filter(goes_with);
+        behind.find_map(|other| other.named)
+    }
+
+    fn goes_by_table(&mut self, parked: &mut Parked) {
+        (parked.named, parked.forgot) = (None, true);
+        if parked.behind.is_none() {
+            parked.behind = self.watch_behind(parked.asked, parked.owner);
+        }
     }
 
     fn leave_parked_lease(&mut self, parked: &Parked) {

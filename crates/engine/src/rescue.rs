@@ -112,6 +112,13 @@ impl Engine {
         }
         let Some(place) = self.place_of(&bytes) else { return Err(one) };
         let times = (now, until);
-        Ok(Parked::to_place(upstream.key, &one, bytes, place, times, "its connection was lost"))
+        Ok(Parked::to_place(
+            (id, upstream.key),
+            &one,
+            bytes,
+            place,
+            times,
+            "its connection was lost",
+        ))
     }
 }

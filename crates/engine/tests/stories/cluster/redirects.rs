@@ -361,6 +361,20 @@ fn a_moved_request_waits_for_room_at_its_node_and_goes_when_there_is() {
     story.client("a").gets("\"v\"");
 }
 
+// The first went back to the old owner, behind the second, and came to the new one after it.
+#[test]
+fn one_that_goes_back_to_its_old_owner_is_not_overtaken_there() {
+    let mut story = Story::warm_cluster();
+    story.is_down("n9");
+    story.client("a").says(["SET a4 1", "SET a4 2"]);
+    story.node("n1").gets(["SET a4 1", "SET a4 2"]).moved("a4", "n9");
+    // The table still names the old owner.
+    story.after_ms(1_000).node_conn("n1", 1).gets_nothing();
+    story.is_up("n9").node_conn("n1", 1).moved("a4", "n9");
+    story.node("n9").gets(["SET a4 1", "SET a4 2"]).answers(["+OK", "+OK"]);
+    story.client("a").gets(["+OK", "+OK"]);
+}
+
 #[test]
 fn a_node_that_was_named_and_is_down_is_an_error_in_the_end() {
     let mut story = Story::warm_cluster();
