@@ -32,6 +32,7 @@ use crate::topology::{Router, shards_of};
 use crate::tracking::Caches;
 use crate::unblock::Unblock;
 use crate::upstream::greeting::ServerFacts;
+use crate::upstream::inflight::{Owner, Run};
 use crate::upstream::roles::Roles;
 use crate::upstream::{Lane, Role, Upstream, UpstreamKey};
 use crate::waiters::Waiters;
@@ -430,15 +431,17 @@ impl Engine {
         self.dirty_upstreams.has_first() || !self.dirty_clients.is_empty()
     }
 
-    /// Whether anything of a peer is still kept: clients, requests in flight. False after a complete drain.
+    /// Whether nothing of a client is kept any more, not even a request in flight for one that is gone: so it is after a complete drain. What
+    /// the proxy asks for itself, now and then, does not count.
     pub fn is_quiet(&self) -> bool {
+        let is_own = |run: &Run| matches!(run.owner, Owner::Own(_));
         self.clients.is_empty()
             && self.merges.is_empty()
             && self.parked.is_empty()
-            && self.upstreams.iter().all(|(_, up)| {
-                let ours = matches!(up.key.lane, Lane::Peer | Lane::Messages);
-                up.carried.is_none() && (up.inflight.is_empty() || ours)
-            })
+            && self
+                .upstreams
+                .iter()
+                .all(|(_, up)| up.carried.is_none() && up.inflight.runs().all(is_own))
     }
 
     /// Counters.

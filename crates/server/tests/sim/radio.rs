@@ -310,11 +310,6 @@ impl Radio {
         self.speaker.left = CHECKUP_MESSAGES;
     }
 
-    /// Whether anybody listens.
-    pub(crate) fn has_listeners(&self) -> bool {
-        self.listeners.iter().any(|listener| !listener.is_gone())
-    }
-
     /// After the drain: whether anybody is still connected.
     pub(crate) fn connected(&self) -> Option<String> {
         let listener = self.listeners.iter().find(|listener| !listener.is_gone());

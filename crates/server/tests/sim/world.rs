@@ -468,7 +468,6 @@ impl World {
 
     /// Ends the workers; those that behave are owed nothing when they go.
     fn drain(&mut self) -> Result<(), String> {
-        let listens = self.radio.has_listeners();
         let waits = self.queues.as_ref().is_some_and(Queues::waits);
         let calm = !(self.failing || waits) && self.clients.iter().all(Client::is_at_rest);
         self.draining = true;
@@ -484,7 +483,7 @@ impl World {
                     continue;
                 };
                 if calm {
-                    nothing_is_left(&worker, &self.plan, listens)
+                    nothing_is_left(&worker, &self.plan)
                         .map_err(|why| format!("{why}\n{}", self.describe()))?;
                 }
             }
@@ -640,11 +639,10 @@ fn hire(
 }
 
 /// After a drain in peace the worker has no client, nobody waits, and only idle upstreams have a connection.
-fn nothing_is_left(worker: &Worker<SimDriver>, plan: &Plan, listens: bool) -> Result<(), String> {
+fn nothing_is_left(worker: &Worker<SimDriver>, plan: &Plan) -> Result<(), String> {
     let (engine, report) = (worker.engine(), worker.engine().report());
-    // A client that ran away may have left requests behind, whose replies are on their way to nobody; and several servers are asked now and
-    // then who owns what, and how they are. Of listeners that go the server is told, and nobody waits for its word.
-    let may_wait = plan.kind.clients_fail() || plan.is_cluster() || listens;
+    // A client that ran away may have left requests behind, whose replies are on their way to nobody.
+    let may_wait = plan.kind.clients_fail();
     if engine.client_count() > 0 || !(engine.is_quiet() || may_wait) {
         return Err(format!(
             "drained, and {} clients are left, {} requests in flight",

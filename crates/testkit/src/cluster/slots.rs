@@ -102,8 +102,10 @@ impl SlotMove {
         let (mut from, mut to) = (Link::to(from)?, Link::to(to)?);
         let id = from.peer.id.clone();
         let epoch = from.epoch_of(&id)?;
-        wait::poll(GOSSIP_LIMIT, || to.epoch_of(&id).is_ok_and(|known| known >= epoch).then_some(()))
-            .ok_or_else(|| format!("the target does not learn of epoch {epoch} of {id}"))?;
+        wait::poll(GOSSIP_LIMIT, || {
+            to.epoch_of(&id).is_ok_and(|known| known >= epoch).then_some(())
+        })
+        .ok_or_else(|| format!("the target does not learn of epoch {epoch} of {id}"))?;
         to.set_slot(slot, &["IMPORTING", &from.peer.id])?;
         from.set_slot(slot, &["MIGRATING", &to.peer.id])?;
         Ok(Self { slot, from, to, others })

@@ -15,7 +15,6 @@ use testkit::frames::request;
 
 use super::{Expected, Key, Reply, Script};
 use crate::ledger::{Keeps, TAG_BYTES, Use};
-use crate::plan::Layout;
 use crate::site::Site;
 
 /// The key of a transaction and the numbers of its writes.
@@ -173,10 +172,9 @@ impl Script {
     }
 
     /// Whether this is what a transaction is told whose slot goes to another node in its middle, or whose primary hands over.
-    fn may_move(&self, reply: &[u8]) -> bool {
+    pub(super) fn may_move(&self, reply: &[u8]) -> bool {
         let words = ["-ERR respool: the keys of this transaction", "-EXECABORT "];
-        matches!(self.layout, Layout::Cluster(_))
-            && words.iter().any(|word| reply.starts_with(word.as_bytes()))
+        self.moves() && words.iter().any(|word| reply.starts_with(word.as_bytes()))
     }
 
     fn none_of(&mut self, (key, numbers): &Writes) {
