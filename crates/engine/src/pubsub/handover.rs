@@ -12,7 +12,8 @@
 //! reaches the new one behind what was published there afterwards: nodes pass messages on in their own time. At the old server it comes in
 //! order. When all is published at the new server, that one is never behind.
 //!
-//! Shard channels do without: a server tells of them only as long as it has their slot.
+//! A shard channel's old server stays no longer than it must: it tells nothing when it has not their slot any more, and as a copy of the new one
+//! it tells the same in the same order.
 //!
 //! Not here: where topics belong (`links`).
 //!
@@ -40,8 +41,8 @@ pub(super) struct Handover {
 }
 
 impl Handover {
-    pub(super) fn begun(now: Time) -> Box<Self> {
-        let until = now.plus_ms(HANDOVER_LINGER_MS);
+    pub(super) fn begun(now: Time, kind: Kind) -> Box<Self> {
+        let until = now.plus_ms(if kind == Kind::Shard { 0 } else { HANDOVER_LINGER_MS });
         Box::new(Self { until, told: BTreeMap::new(), waiting: VecDeque::new(), bytes: 0 })
     }
 
@@ -95,11 +96,9 @@ impl Engine {
             let Some(upstream) = link.state.upstream().filter(|_| is_told && link.home) else {
                 continue;
             };
-            if kind != Kind::Shard
-                && let Some(topic) = self.subscriptions.topic_mut(kind, name)
-            {
+            if let Some(topic) = self.subscriptions.topic_mut(kind, name) {
                 topic.links.push(Link { state: LinkState::Ending(upstream), ..link });
-                topic.handover.get_or_insert_with(|| Handover::begun(now));
+                topic.handover.get_or_insert_with(|| Handover::begun(now, kind));
             }
         }
     }

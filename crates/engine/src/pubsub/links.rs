@@ -445,9 +445,9 @@ impl Engine {
         let (stay, go): (Vec<Link>, Vec<Link>) =
             topic.links.iter().copied().filter(is_old).partition(held);
         links.extend(stay.into_iter().map(|link| Link { ends: true, ..link }));
-        if kind != Kind::Shard && links.iter().any(|link| link.ends && link.home) {
+        if links.iter().any(|link| link.ends && link.home) {
             // The new place may be confirmed late: what is heard meanwhile it may tell again.
-            topic.handover.get_or_insert_with(|| Handover::begun(now));
+            topic.handover.get_or_insert_with(|| Handover::begun(now, kind));
         }
         topic.links = links;
         if comes_back {
