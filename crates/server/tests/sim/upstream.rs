@@ -203,13 +203,14 @@ fn serve<M: Mind>(conn: &mut Conn<M::Conn>, mode: Trouble, host: usize, mind: &m
 /// Sends what a connection is to get, as far as the host is able to.
 fn answer<C>(conn: &mut Conn<C>, mode: Trouble, out: &[u8]) {
     match mode {
+        // A stream that has lost something stays silent: nothing comes without what stood before it.
+        _ if conn.lost => {}
         Trouble::Mute => conn.lost = true,
         Trouble::HalfReplies if !out.is_empty() => {
             conn.peer.send(&out[..out.len() / 2]);
             conn.peer.shutdown();
             conn.lost = true;
         }
-        _ if conn.lost => {}
         _ => conn.peer.send(out),
     }
 }
