@@ -329,16 +329,10 @@ impl Script {
             return Ok(());
         }
         if self.is_failure(reply) {
-            if !(failing && expected.fallible || self.was_overtaken(expected, reply)) {
-                return Err("an error without a cause".to_owned());
-            }
-            self.errors_seen += 1;
-            self.leave_reference();
-            self.unknown(&expected.reply);
-            if matches!(expected.reply, Reply::Page) {
-                self.iteration = None;
-            }
-            return Ok(());
+            return match failing && expected.fallible || self.was_overtaken(expected, reply) {
+                true => Ok(self.failed(expected)),
+                false => Err("an error without a cause".to_owned()),
+            };
         }
         if let Some(reference) = &expected.reference
             && without_id(reference) != without_id(reply)
@@ -404,6 +398,16 @@ impl Script {
         let told = b"-ERR respool: given up after 1 tries, the last answer was: TRYAGAIN ";
         let shares = |other: &Expected| !other.args.is_disjoint(&expected.args);
         self.moves() && reply.starts_with(told) && self.expected.iter().any(shares)
+    }
+
+    /// Nobody knows whether this was done.
+    fn failed(&mut self, expected: &Expected) {
+        self.errors_seen += 1;
+        self.leave_reference();
+        self.unknown(&expected.reply);
+        if matches!(expected.reply, Reply::Page) {
+            self.iteration = None;
+        }
     }
 
     /// Something was not done that the reference has done.
