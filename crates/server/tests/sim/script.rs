@@ -322,17 +322,11 @@ impl Script {
             }
         }
         if self.may_lack_copies && reply.starts_with(b"-ERR respool: no replica is fit") {
-            self.errors_seen += 1;
-            if matches!(expected.reply, Reply::Page) {
-                self.iteration = None;
-            }
-            return Ok(());
+            return self.hear_failure(expected, true);
         }
         if self.is_failure(reply) {
-            return match failing && expected.fallible || self.was_overtaken(expected, reply) {
-                true => Ok(self.failed(expected)),
-                false => Err("an error without a cause".to_owned()),
-            };
+            let has_cause = failing && expected.fallible || self.was_overtaken(expected, reply);
+            return self.hear_failure(expected, has_cause);
         }
         if let Some(reference) = &expected.reference
             && without_id(reference) != without_id(reply)
@@ -401,13 +395,17 @@ impl Script {
     }
 
     /// Nobody knows whether this was done.
-    fn failed(&mut self, expected: &Expected) {
+    fn hear_failure(&mut self, expected: &Expected, has_cause: bool) -> Result<(), String> {
+        if !has_cause {
+            return Err("an error without a cause".to_owned());
+        }
         self.errors_seen += 1;
         self.leave_reference();
         self.unknown(&expected.reply);
         if matches!(expected.reply, Reply::Page) {
             self.iteration = None;
         }
+        Ok(())
     }
 
     /// Something was not done that the reference has done.
