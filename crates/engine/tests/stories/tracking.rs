@@ -139,6 +139,20 @@ fn with_optout_all_but_what_was_excepted_is_told() {
 }
 
 #[test]
+fn changes_are_heard_where_a_servers_name_leads_now() {
+    let mut story = Story::new();
+    story.client("a").says("HELLO 3").takes();
+    story.client("a").says("CLIENT TRACKING ON BCAST").gets_nothing();
+    story.conn(2).gets("CLIENT TRACKING ON BCAST PREFIX ").answers("+OK");
+    story.client("a").gets("+OK");
+    story.after_ms(10).conn(2).has_moved().is_closed();
+    story.client("a").gets(ALL);
+    story.conn(3).gets("CLIENT TRACKING ON BCAST PREFIX ").answers("+OK");
+    story.conn(3).answers(&*changed("k"));
+    story.client("a").gets(&*changed("k"));
+}
+
+#[test]
 fn a_client_with_prefixes_hears_of_keys_that_it_never_read() {
     let mut story = Story::new();
     story.client("a").says("HELLO 3").takes();

@@ -267,6 +267,14 @@ impl<'a> ServerWords<'a> {
         self
     }
 
+    /// Its server's name leads elsewhere from now on.
+    pub(crate) fn has_moved(mut self) -> Self {
+        let id = self.conn().id;
+        self.story.engine.handle_upstream_moved(id);
+        self.story.turn();
+        self
+    }
+
     /// The proxy closed it, or it broke.
     #[track_caller]
     pub(crate) fn is_closed(mut self) -> Self {
