@@ -7,6 +7,7 @@
 //! - an error is forgiven only where upstreams fail; while none does, replies equal those of a direct connection, to the byte;
 //! - what was acknowledged was done once, what was not at most once, what was never sent never;
 //! - an element that somebody waited for is given once, and lost only where nobody was told what became of a BLPOP;
+//! - what a client keeps of what it read is what is there, or it was told; nobody is told of what is not its own;
 //! - memory, windows and upstreams stay within their bounds; after the drain nothing is left; nothing waits for ever.
 //!
 //! A failure prints its seed. `SIM_SEED=n cargo test -p server --test sim replay -- --nocapture` runs that seed alone and prints the end of its trace;
@@ -15,6 +16,7 @@
 //!
 //! Invariant: a seed gives the same run, event by event (`the_same_seed_is_the_same_run`).
 
+mod cache;
 mod client;
 mod cluster;
 mod ledger;
@@ -71,7 +73,7 @@ fn run_kind(kind: Kind, count: usize) -> Reached {
     let mut failures = Vec::new();
     let mut slowest = (Duration::ZERO, kind.first_seed());
     let (mut executed, mut errors, mut iterations, mut transactions, mut turns) = (0, 0, 0, 0, 0);
-    let (mut messages, mut elements) = (0, 0);
+    let (mut messages, mut elements, mut kept) = (0, 0, 0);
     for seed in (kind.first_seed()..).filter(|seed| Kind::of(*seed) == kind).take(count) {
         let begun = Instant::now();
         let outcome = run(seed, Planted::Nothing);
@@ -83,6 +85,7 @@ fn run_kind(kind: Kind, count: usize) -> Reached {
                 iterations += outcome.iterations;
                 messages += outcome.messages;
                 elements += outcome.elements;
+                kept += outcome.kept;
                 transactions += outcome.transactions;
                 turns = outcome.turns.max(turns);
                 reached.join(&outcome.reached);
@@ -99,11 +102,12 @@ fn run_kind(kind: Kind, count: usize) -> Reached {
     }
     assert!(failures.is_empty(), "{} of {count} seeds failed: {failures:?}", failures.len());
     println!(
-        "{kind:?}, {count} seeds, {executed} requests, {errors} errors, {iterations} iterations, {transactions} transactions, {messages} messages heard, {elements} elements popped, at most {turns} turns, slowest {slowest:?}: {reached:?}"
+        "{kind:?}, {count} seeds, {executed} requests, {errors} errors, {iterations} iterations, {transactions} transactions, {messages} messages heard, {elements} elements popped, {kept} values kept, at most {turns} turns, slowest {slowest:?}: {reached:?}"
     );
     assert!(transactions > 0, "no transaction came to its end");
     assert!(messages > 0, "nobody heard a message");
     let has_queues = kind.first_seed() == 0 && kind != Kind::Crowd;
+    assert!(kept > 0 || kind == Kind::Crowd, "nobody kept anything");
     assert!(elements > 0 || !has_queues, "nobody waited for an element and got it");
     reached
 }
@@ -194,7 +198,7 @@ fn copies_answer_reads_in_trouble() {
 /// Of these seeds one has a network that breaks the pusher's connection when all is well, one a door that is full for it.
 #[test]
 fn whoever_waits_is_served_when_the_pusher_goes() {
-    for seed in [290, 410] {
+    for seed in [2570, 5458] {
         let outcome = run(seed, Planted::Nothing)
             .unwrap_or_else(|why| panic!("{why}\n{}", how_to_replay(seed)));
         assert!(outcome.successors > 0, "seed {seed} does not come to what it is for");

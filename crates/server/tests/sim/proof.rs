@@ -111,3 +111,9 @@ fn a_message_that_is_lost_is_found() {
 fn a_message_that_comes_twice_is_found() {
     is_often_found(Planted::DoubledMessage, Kind::Sound, 12);
 }
+
+// What changes again, or is read again, before the end is seen by nobody.
+#[test]
+fn a_change_that_is_not_told_is_found() {
+    is_often_found(Planted::LostChange, Kind::Sound, 8);
+}

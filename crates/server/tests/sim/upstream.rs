@@ -43,6 +43,8 @@ pub(crate) enum Planted {
     LostMessage,
     /// A message comes twice.
     DoubledMessage,
+    /// One that caches is not told of a change.
+    LostChange,
     /// A write is sent on in words that nobody heeds, so that they reach the client.
     ShownMoved,
     /// A transaction is said to be discarded, and its first write is done.
@@ -251,16 +253,20 @@ impl Mind for One {
 
     fn deliver(&mut self, conn: &mut ModelConn, out: &mut Vec<u8>) {
         self.model.deliver(conn, out);
-        let is_message = out.windows(9).any(|word| word == b"\r\nmessage");
         let planted = self.planter.planted;
-        if !(is_message && matches!(planted, Planted::LostMessage | Planted::DoubledMessage)) {
+        let word: &[u8] = match planted {
+            Planted::LostMessage | Planted::DoubledMessage => b"\r\nmessage",
+            Planted::LostChange => b"\r\ninvalidate",
+            _ => return,
+        };
+        if !out.windows(word.len()).any(|part| part == word) {
             return;
         }
         self.planter.seen += 1;
         if self.planter.seen.is_multiple_of(3) {
             self.planter.hits += 1;
             match planted {
-                Planted::LostMessage => out.clear(),
+                Planted::LostMessage | Planted::LostChange => out.clear(),
                 _ => out.extend_from_within(..),
             }
         }

@@ -20,6 +20,7 @@ use server::worker::gather::GatherOptions;
 use server::worker::mailbox::{Fleet, Message, Post, mailbox};
 use server::worker::{Process, Usage, Worker, WorkerOptions};
 
+use crate::cache::Caches;
 use crate::client::{Around, Client};
 use crate::cluster::CameTo;
 use crate::plan::{Layout, Plan};
@@ -66,6 +67,8 @@ pub(crate) struct Outcome {
     pub(crate) messages: u64,
     /// Elements that somebody waited for and got.
     pub(crate) elements: u64,
+    /// Values that clients kept, and that were right at the end.
+    pub(crate) kept: u64,
     /// Pushers that went when all was well, and had a successor.
     pub(crate) successors: u32,
     /// Turns of all workers.
@@ -146,6 +149,7 @@ pub(crate) struct World {
     clients: Vec<Client>,
     radio: Radio,
     queues: Option<Queues>,
+    caches: Option<Caches>,
     failing: bool,
     draining: bool,
     begun_us: u64,
@@ -168,6 +172,7 @@ impl World {
         let (workers, posts) = hire(&plan, &net, &listen);
         let radio = Radio::new(&plan, &net, &listen);
         let queues = Queues::new(&plan, &net, &listen);
+        let caches = Caches::new(&plan, &net, &listen);
         let failing = plan.kind.server_fails();
         let begun_us = net.now_us();
         Self {
@@ -180,6 +185,7 @@ impl World {
             clients: Vec::new(),
             radio,
             queues,
+            caches,
             failing,
             draining: false,
             begun_us,
@@ -229,6 +235,7 @@ impl World {
             && self.clients.iter().all(Client::is_at_rest)
             && self.radio.is_at_rest()
             && self.queues.as_ref().is_none_or(Queues::is_at_rest)
+            && self.caches.as_ref().is_none_or(Caches::is_at_rest)
     }
 
     /// Lets time pass until `done`; that it never comes, or comes late, is a failure.
@@ -308,6 +315,7 @@ impl World {
         }
         self.radio.step(&around)?;
         self.queues.as_mut().map_or(Ok(()), |queues| queues.step(&around))?;
+        self.caches.as_mut().map_or(Ok(()), |caches| caches.step(&around))?;
         if self.plan.has_admin {
             for addr in std::mem::take(&mut self.clients[0].kills) {
                 self.clients
@@ -344,6 +352,7 @@ impl World {
             self.plan.troubles.get(self.troubles_done).map(|(at_us, ..)| self.begun_us + at_us);
         let radio = self.radio.next_at_us().filter(|_| !self.draining);
         let queues = self.queues.as_ref().and_then(Queues::next_at_us).filter(|_| !self.draining);
+        let caches = self.caches.as_ref().and_then(Caches::next_at_us).filter(|_| !self.draining);
         let end = self.draining.then_some(until_us);
         let next = self
             .net
@@ -354,6 +363,7 @@ impl World {
             .chain(troubles)
             .chain(radio)
             .chain(queues)
+            .chain(caches)
             .chain(self.site.next_at_us())
             .chain(end)
             .min()?;
@@ -448,13 +458,16 @@ impl World {
         if let Some(queues) = &mut self.queues {
             queues.check_up(&self.plan);
         }
+        self.caches.iter_mut().for_each(Caches::check_up);
         self.live_until("checkup", now_us + CHECKUP_US, |world| {
             world.clients.iter().all(Client::is_at_rest)
                 && world.radio.is_at_rest()
                 && world.queues.as_ref().is_none_or(Queues::is_at_rest)
+                && world.caches.as_ref().is_none_or(Caches::is_at_rest)
         })?;
         self.site.rest();
         self.pass("rest", self.net.now_us() + REST_US)?;
+        self.caches.as_mut().map_or(Ok(()), |caches| caches.judge(&self.site))?;
         self.radio.last_call();
         let until_us = self.net.now_us() + CHECKUP_US;
         self.live_until("last call", until_us, |world| world.radio.is_at_rest())?;
@@ -521,6 +534,7 @@ impl World {
             self.clients.iter_mut().try_for_each(|client| client.step(&around))?;
             self.radio.step(&around)?;
             self.queues.as_mut().map_or(Ok(()), |queues| queues.step(&around))?;
+            self.caches.as_mut().map_or(Ok(()), |caches| caches.step(&around))?;
             if !self.net.step() {
                 break;
             }
@@ -541,11 +555,17 @@ impl World {
         if let Some(who) = waits.filter(|_| !hangs) {
             return Err(format!("after the drain somebody is still connected: {who}"));
         }
+        let keeps = self.caches.as_ref().and_then(Caches::connected);
+        if let Some(who) = keeps.filter(|_| !hangs) {
+            return Err(format!("after the drain somebody is still connected: {who}"));
+        }
         self.queues.as_mut().map_or(Ok(()), |queues| queues.judge(&self.site))?;
+        self.caches.as_ref().map_or(Ok(()), |caches| caches.judge_writes(&self.site))?;
         let mut outcome = Outcome {
             elements: self.queues.as_ref().map_or(0, Queues::got),
             successors: self.queues.as_ref().map_or(0, Queues::successors),
             messages: self.radio.heard(),
+            kept: self.caches.as_ref().map_or(0, Caches::judged),
             digest: self.net.digest(),
             hits: self.site.hits(),
             executed: self.site.executed(),
@@ -567,6 +587,7 @@ impl World {
         self.clients.clear();
         self.radio.close();
         self.queues.iter_mut().for_each(Queues::close);
+        self.caches.iter_mut().for_each(Caches::close);
         self.site.close();
         match self.net.open_ends() {
             0 => Ok(outcome),
@@ -579,6 +600,7 @@ impl World {
         let mut text: Vec<String> = busy.map(Client::describe).collect();
         text.push(self.radio.describe());
         text.extend(self.queues.as_ref().map(Queues::describe));
+        text.extend(self.caches.as_ref().map(Caches::describe));
         text.push(format!("server: {} connections", self.site.open_conns()));
         for worker in self.workers.iter().flatten() {
             let report = worker.engine().report();

@@ -105,6 +105,7 @@ impl Model {
         }
         let log = self.effects.entry((database, key.to_vec())).or_default();
         log.push(Effect::Pop(popped.clone()));
+        self.trackers.changed(key, None, None);
         popped
     }
 }

@@ -241,7 +241,11 @@ impl ModelCluster {
         let Some(way) = self.moves.get_mut(&slot).filter(|way| !way.ended) else { return false };
         let mut keys = self.model.databases[0].keys();
         let next = keys.find(|key| key_slot(key) == slot && !way.there.contains(*key));
-        next.is_some_and(|key| way.there.insert(key.clone()))
+        let Some(next) = next.cloned() else { return false };
+        // It is gone from the source (`MIGRATE` deletes it there).
+        let source = &self.shards[way.from].members;
+        self.model.trackers.changed(&next, None, Some(source));
+        way.there.insert(next)
     }
 
     /// Loses the key that moved last of a slot under way, as no cluster should: for proving those that would notice. False if there is none.
@@ -255,7 +259,12 @@ impl ModelCluster {
     pub fn end_move(&mut self, slot: u16) {
         let Some(way) = self.moves.get_mut(&slot) else { return };
         way.ended = true;
-        let to = way.to;
+        let (from, to) = (way.from, way.to);
+        let late = |key: &&Vec<u8>| key_slot(key) == slot && !way.there.contains(*key);
+        let late: Vec<Vec<u8>> = self.model.databases[0].keys().filter(late).cloned().collect();
+        for key in late {
+            self.model.trackers.changed(&key, None, Some(&self.shards[from].members));
+        }
         self.owners[usize::from(slot)] = to as u8;
         for member in self.shards[to].members.clone() {
             self.nodes[member].owners[usize::from(slot)] = to as u8;

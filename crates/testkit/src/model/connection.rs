@@ -6,7 +6,7 @@
 
 use resp::{Protocol, encode};
 
-use super::{Call, DATABASES, VERSION, table};
+use super::{Call, DATABASES, VERSION, table, tracking};
 
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 const BAD_NAME: &str = "ERR Client names cannot contain spaces, newlines or special characters.";
@@ -41,6 +41,7 @@ pub(super) fn reset(call: &mut Call<'_>) {
     call.conn.queue = None;
     call.conn.watched.clear();
     call.model.listeners.forget(call.conn.id);
+    call.model.trackers.forget(call.conn.id);
     call.conn.authenticated = call.model.password.is_none();
     encode::simple(call.out, b"RESET");
 }
@@ -184,13 +185,15 @@ pub(super) fn role(call: &mut Call<'_>) {
     encode::array(call.out, 0);
 }
 
-/// CLIENT with ID, GETNAME, SETNAME, SETINFO, NO-EVICT and NO-TOUCH.
+/// CLIENT with ID, GETNAME, SETNAME, SETINFO, NO-EVICT, NO-TOUCH and TRACKING.
 pub(super) fn client(call: &mut Call<'_>) {
     let sub = call.word(1);
     let args_wanted = match sub.as_str() {
         "id" | "getname" => 2,
         "setname" | "no-evict" | "no-touch" => 3,
         "setinfo" => 4,
+        "tracking" if call.args.len() >= 3 => return tracking::client_tracking(call),
+        "tracking" => 3,
         _ => {
             let text = String::from_utf8_lossy(&call.args[1]).into_owned();
             return call.error(&format!("ERR unknown subcommand '{text}'. Try CLIENT HELP."));

@@ -209,6 +209,7 @@ pub(super) fn exists(call: &mut Call<'_>) {
 pub(super) fn flushdb(call: &mut Call<'_>) {
     if flush_option_is_valid(call) {
         call.keyspace().clear();
+        call.model.trackers.flushed();
         call.ok();
     }
 }
@@ -216,6 +217,7 @@ pub(super) fn flushdb(call: &mut Call<'_>) {
 pub(super) fn flushall(call: &mut Call<'_>) {
     if flush_option_is_valid(call) {
         call.model.databases.iter_mut().for_each(std::collections::BTreeMap::clear);
+        call.model.trackers.flushed();
         call.ok();
     }
 }

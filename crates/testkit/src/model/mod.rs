@@ -3,7 +3,7 @@
 //! It stands behind the simulated network, where thousands of runs a minute need a server that is
 //! exact, fast and can be looked into. It knows the commands of `table` only, with the server's
 //! own reply shapes and error texts (those of Redis 7.2; checked beside a real server by a test of
-//! this crate), strings and lists, transactions, 16 databases, RESP2 and RESP3, subscriptions. Of what blocks there is
+//! this crate), strings and lists, transactions, 16 databases, RESP2 and RESP3, subscriptions, client-side caching. Of what blocks there is
 //! BLPOP. Expiry and scripts are deliberately absent.
 //!
 //! [`ModelCluster`] is a cluster of such servers, whose slots move and whose primaries change.
@@ -21,6 +21,7 @@ mod data;
 mod iterate;
 mod pubsub;
 mod table;
+mod tracking;
 mod transaction;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -83,6 +84,7 @@ pub struct Model {
     password: Option<Vec<u8>>,
     listeners: pubsub::Listeners,
     waiting: blocking::Waiting,
+    trackers: tracking::Trackers,
     conns_made: u64,
     executed: u64,
     time_us: u64,
@@ -103,6 +105,7 @@ impl Model {
             password: None,
             listeners: pubsub::Listeners::default(),
             waiting: blocking::Waiting::default(),
+            trackers: tracking::Trackers::default(),
             conns_made: 0,
             executed: 0,
             time_us: 0,
@@ -165,16 +168,19 @@ impl Model {
         After::Close
     }
 
-    /// Appends what came in between for a connection: messages that others published, an element that it waited for.
+    /// Appends what came in between for a connection: messages that others published, an element that it waited for, keys
+    /// that changed.
     pub fn deliver(&mut self, conn: &ModelConn, out: &mut Vec<u8>) {
         self.listeners.take(conn.id, conn.protocol, out);
         self.waiting.take(conn.id, out);
+        self.trackers.take(conn.id, conn.protocol, out);
     }
 
     /// A connection is over.
     pub fn leave(&mut self, conn: &ModelConn) {
         self.listeners.forget(conn.id);
         self.waiting.forget(conn.id);
+        self.trackers.forget(conn.id);
     }
 
     /// Everything that was applied to a key, in order, since the model was made. Flushing does not
@@ -318,6 +324,7 @@ impl Call<'_> {
     fn note(&mut self, key: &[u8], effect: Effect) {
         let place = (self.conn.database, key.to_vec());
         self.model.effects.entry(place).or_default().push(effect);
+        self.model.trackers.changed(key, Some(self.conn.id), self.place.shard.as_deref());
     }
 }
 

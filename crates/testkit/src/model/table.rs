@@ -10,7 +10,7 @@ use resp::encode;
 
 use resp::Protocol;
 
-use super::{Call, blocking, connection, data, iterate, pubsub, transaction};
+use super::{Call, blocking, connection, data, iterate, pubsub, tracking, transaction};
 
 /// One command.
 pub(super) struct Row {
@@ -185,7 +185,10 @@ pub(super) fn execute(call: &mut Call<'_>) {
             queue.calls.push(call.args.to_vec());
             encode::simple(call.out, b"QUEUED");
         }
-        _ => (row.run)(call),
+        _ => {
+            (row.run)(call);
+            tracking::remember(call);
+        }
     }
 }
 

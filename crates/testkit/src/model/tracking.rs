@@ -1,0 +1,139 @@
+//! The model's client-side caching: which connection has read what, and what it is told when that changes.
+//!
+//! Known are CLIENT TRACKING ON and OFF with BCAST, PREFIX and NOLOOP, on connections in RESP3. The table is that of Redis' tracking.c: keys by
+//! name, whatever the database; a connection is told once of a key that it read, and reads it again to be told again.
+//!
+//! In a cluster a node tells of what changes in its own shard, and of keys that leave it.
+//!
+//! Not here: who caches (`server/tests/sim/cache.rs`).
+//!
+//! Invariant: what a connection is told of its own change comes behind the reply to it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use resp::{Protocol, encode};
+
+use super::{Call, table};
+
+/// Everybody who is told of changes, by the number of the connection.
+#[derive(Debug, Default)]
+pub(super) struct Trackers {
+    all: BTreeMap<u64, Tracker>,
+}
+
+#[derive(Debug, Default)]
+struct Tracker {
+    /// The node of a cluster at which it is.
+    node: usize,
+    /// It is not told of what it changes itself.
+    no_loop: bool,
+    /// In BCAST mode: it is told of all keys that begin so.
+    prefixes: Option<BTreeSet<Vec<u8>>>,
+    /// Keys that it read and was not told of since.
+    read: BTreeSet<Vec<u8>>,
+    /// What it is told next; `None` stands for all keys.
+    waiting: Vec<Option<Vec<u8>>>,
+}
+
+impl Tracker {
+    /// How often it is to be told of this key: once, in BCAST mode for each prefix.
+    fn messages(&mut self, key: &[u8]) -> usize {
+        match &self.prefixes {
+            None => usize::from(self.read.remove(key)),
+            Some(prefixes) => prefixes.iter().filter(|prefix| key.starts_with(prefix)).count(),
+        }
+    }
+}
+
+impl Trackers {
+    /// A connection is over, or caches nothing any more.
+    pub(super) fn forget(&mut self, conn: u64) {
+        self.all.remove(&conn);
+    }
+
+    /// A key changed at these nodes, or left them; `None`: there is one server. `by`: the connection that changed it.
+    pub(super) fn changed(&mut self, key: &[u8], by: Option<u64>, nodes: Option<&[usize]>) {
+        for (conn, own) in &mut self.all {
+            if nodes.is_some_and(|nodes| !nodes.contains(&own.node)) {
+                continue;
+            }
+            let messages = own.messages(key);
+            if !(own.no_loop && by == Some(*conn)) {
+                own.waiting.extend(std::iter::repeat_n(Some(key.to_vec()), messages));
+            }
+        }
+    }
+
+    /// All keys went.
+    pub(super) fn flushed(&mut self) {
+        for own in self.all.values_mut() {
+            own.read.clear();
+            own.waiting.push(None);
+        }
+    }
+
+    /// Gives out what waits for a connection.
+    pub(super) fn take(&mut self, conn: u64, protocol: Protocol, out: &mut Vec<u8>) {
+        let Some(own) = self.all.get_mut(&conn) else { return };
+        for key in own.waiting.drain(..).filter(|_| protocol == Protocol::Resp3) {
+            encode::push(out, 2);
+            encode::bulk(out, b"invalidate");
+            match key {
+                Some(key) => {
+                    encode::array(out, 1);
+                    encode::bulk(out, &key);
+                }
+                None => encode::null(out, protocol),
+            }
+        }
+    }
+}
+
+/// CLIENT TRACKING on|off …
+pub(super) fn client_tracking(call: &mut Call<'_>) {
+    let mut wanted = Tracker { node: call.place.node, ..Tracker::default() };
+    let (mut broadcast, mut prefixes) = (false, BTreeSet::new());
+    let mut at = 3;
+    while at < call.args.len() {
+        match call.word(at).as_str() {
+            "bcast" => broadcast = true,
+            "noloop" => wanted.no_loop = true,
+            "prefix" if at + 1 < call.args.len() => {
+                at += 1;
+                prefixes.insert(call.args[at].clone());
+            }
+            _ => return call.error("ERR syntax error"),
+        }
+        at += 1;
+    }
+    match call.word(2).as_str() {
+        "on" => {}
+        "off" => {
+            call.model.trackers.forget(call.conn.id);
+            return call.ok();
+        }
+        _ => return call.error("ERR syntax error"),
+    }
+    if broadcast && prefixes.is_empty() {
+        prefixes.insert(Vec::new());
+    }
+    let own = call.model.trackers.all.entry(call.conn.id).or_default();
+    if broadcast {
+        // Those of before stay (`enableBcastTrackingForPrefix`).
+        prefixes.extend(own.prefixes.take().unwrap_or_default());
+        wanted.prefixes = Some(prefixes);
+    }
+    (wanted.read, wanted.waiting) =
+        (std::mem::take(&mut own.read), std::mem::take(&mut own.waiting));
+    *own = wanted;
+    call.ok();
+}
+
+/// A command was executed that only reads these keys.
+pub(super) fn remember(call: &mut Call<'_>) {
+    let Some(own) = call.model.trackers.all.get_mut(&call.conn.id) else { return };
+    let Some(access) = table::access(call.args).filter(|access| !access.writes) else { return };
+    if own.prefixes.is_none() && !access.channels {
+        own.read.extend(access.keys.into_iter().map(<[u8]>::to_vec));
+    }
+}
