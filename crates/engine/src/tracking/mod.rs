@@ -312,7 +312,9 @@ impl Engine {
             tracking.again.extend(keys.iter().map(|key| (seq, key.clone())));
         }
         let guesses = in_resp2 && tracking.owner.is_some();
-        if !keys.is_empty() && ((reads && caches) || (!reads && guesses)) {
+        // In BCAST mode it is told of all keys, and of these perhaps again.
+        let told = caches || tracking.broadcast;
+        if !keys.is_empty() && ((reads && told) || (!reads && guesses)) {
             tracking.recent.push_back(Recent { seq, keys: keys.clone(), writes: !reads });
         }
         if reads && caches {
@@ -416,8 +418,10 @@ impl Engine {
             if !self.hears(id, from) {
                 continue;
             }
-            let tracking = self.clients.get_mut(id).and_then(|client| client.tracking.as_mut());
-            let Some(tracking) = tracking.filter(|tracking| tracking.broadcast) else { continue };
+            let Some(client) = self.clients.get_mut(id) else { continue };
+            let head = client.places.head();
+            let tracking = client.tracking.as_mut().filter(|tracking| tracking.broadcast);
+            let Some(tracking) = tracking else { continue };
             // One message for each prefix (`trackingBroadcastInvalidationMessages` in Redis' tracking.c).
             let of_prefix = |prefix: Name| -> Vec<Name> {
                 keys.iter().filter(|key| key.starts_with(&prefix)).cloned().collect()
@@ -426,6 +430,11 @@ impl Engine {
                 tracking.prefixes.iter().cloned().map(of_prefix).collect();
             told.iter_mut().for_each(|own| own.retain(|key| !tracking.did_itself(key)));
             told.retain(|own| !own.is_empty());
+            for key in told.iter().flatten() {
+                // As in `key_changed`.
+                let again = tracking.reads_now(head, key).map(|seq| (seq, key.clone()));
+                tracking.again.extend(again);
+            }
             for own in told {
                 self.tell_in_order(Some(by), id, Changed::Keys(own));
             }

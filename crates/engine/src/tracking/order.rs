@@ -149,12 +149,14 @@ impl Engine {
             let untold = inside.into_iter().filter(|inside| inside.state != State::Told);
             return tracking.again.extend(untold.map(|inside| (seq, inside.key)));
         }
-        if tracking.broadcast || !caches {
+        if !(tracking.broadcast || caches) {
             return;
         }
         let keys: Vec<Name> = inside.into_iter().map(|inside| inside.key).collect();
         tracking.recent.push_back(Recent { seq, keys: keys.clone(), writes: false });
-        keys.into_iter().for_each(|key| self.remember(id, key));
+        if caches {
+            keys.into_iter().for_each(|key| self.remember(id, key));
+        }
     }
 
     /// What was asked over a connection that tells of changes was answered; `fine`: not with an error.

@@ -138,6 +138,22 @@ fn with_optout_all_but_what_was_excepted_is_told() {
     story.client("a").gets(&*changed("k")).gets_nothing();
 }
 
+// Simulator, seed 1001021: a reply waited for that of another server, and what had changed since was told before it.
+#[test]
+fn with_bcast_a_reply_that_waits_for_another_is_followed_by_what_changed_since() {
+    let mut story = Story::warm_cluster();
+    story.client("c").says("HELLO 3").takes();
+    story.client("c").says("CLIENT TRACKING ON BCAST").gets_nothing();
+    for node in ["n1", "n2", "n3"] {
+        story.node(node).gets("CLIENT TRACKING ON BCAST PREFIX ").answers("+OK");
+    }
+    story.client("c").gets("+OK").says(["GET a4", "GET b4"]);
+    story.node("n2").gets("GET b4").answers("\"old\"").answers(&*changed("b4"));
+    story.client("c").gets(&*changed("b4"));
+    story.node("n1").gets("GET a4").answers("nil");
+    story.client("c").gets(["nil", "\"old\"", &*changed("b4")]).gets_nothing();
+}
+
 #[test]
 fn changes_are_heard_where_a_servers_name_leads_now() {
     let mut story = Story::new();
