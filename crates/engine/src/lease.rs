@@ -361,15 +361,35 @@ impl Engine {
         };
         // With nothing sent only its greeting was answered; what it is for comes now.
         if lease.sent > 0 && matches!(lease.state, State::Once | State::Ending) {
-            let selected = lease.db_after.filter(|_| lease.done);
-            let unclean = lease.unclean || selected.is_some_and(|db| db != client.db);
-            client.lease = None;
-            let (protocol, db) = (client.protocol, selected.unwrap_or(client.db));
-            self.take_way(id, protocol, db);
+            let unclean = self.end_lease(id);
             self.give_back(now, upstream_id, unclean);
         } else if let Some(upstream) = self.upstreams.get_mut(upstream_id) {
             // What is watched stays, but nobody waits any more.
             upstream.no_reply_before = None;
+        }
+    }
+
+    /// The client has this lease no more, and is in the database that its transaction selected. Whether the connection is not as it was taken.
+    fn end_lease(&mut self, id: ClientId) -> bool {
+        let Some(client) = self.clients.get_mut(id) else { return false };
+        let Some(lease) = client.lease.take() else { return false };
+        let selected = lease.db_after.filter(|_| lease.done);
+        let unclean = lease.unclean || selected.is_some_and(|db| db != client.db);
+        let (protocol, db) = (client.protocol, selected.unwrap_or(client.db));
+        self.take_way(id, protocol, db);
+        unclean
+    }
+
+    /// The client got its last reply over this lease: what is still under way there is ours. It ends now, since what comes next is not part of
+    /// it; the connection is given back with our replies. In front of one server it may serve on.
+    pub(crate) fn end_answered_lease(&mut self, id: ClientId) {
+        let Some(lease) = self.clients.get(id).and_then(|client| client.lease.as_ref()) else {
+            return;
+        };
+        let (upstream, sent) = (lease.upstream, lease.sent);
+        let Some(upstream) = upstream else { return self.drop_lease(id) };
+        if sent > 0 && !self.is_one() && self.end_lease(id) {
+            self.remove_upstream(upstream);
         }
     }
 

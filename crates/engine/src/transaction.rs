@@ -185,10 +185,7 @@ impl Engine {
             // Its own connection may still be busy: what comes next must not overtake that.
             State::Once | State::Ending if open => Some(Step::Hold(Hold::Drained)),
             State::Once | State::Ending => {
-                // What is still under way there is ours.
-                if client.lease.as_ref()?.upstream.is_none() {
-                    self.drop_lease(wish.id);
-                }
+                self.end_answered_lease(wish.id);
                 None
             }
             State::Watching => self.while_watching(now, wish, way),

@@ -184,6 +184,25 @@ fn a_redirect_of_the_first_command_begins_again_at_the_other_node() {
     story.client("a").gets(["+OK", QUEUED, QUEUED, QUEUED, "*0\r\n"]);
 }
 
+// Simulator, seed 1003391: with our DISCARD (or READONLY) still under way what came next was taken for part of the transaction before: it was
+// refused for its keys, or done at once.
+#[test]
+fn what_follows_a_refused_transaction_is_one_of_its_own() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says(["MULTI", "INCR a4"]);
+    story.node_conn("n1", 2).gets(["MULTI", "INCR a4"]).answers(["+OK", QUEUED]);
+    story.client("a").gets(["+OK", QUEUED]).says(["INCR b4", "EXEC"]).gets([CROSSSLOT, ABORT]);
+    story.node_conn("n1", 2).gets("DISCARD");
+    story.client("a").says(["MULTI", "INCR b4", "PING", "EXEC"]);
+    story.node_conn("n2", 2).gets(["MULTI", "INCR b4"]).answers(["+OK", QUEUED]);
+    story.node_conn("n2", 2).gets(["PING", "EXEC"]).answers([QUEUED, "*0\r\n"]);
+    story.client("a").gets(["+OK", QUEUED, QUEUED, "*0\r\n"]);
+    // The connection of before serves others when it has answered.
+    story.node_conn("n1", 2).answers("+OK").is_open();
+    story.client("b").says("WATCH a4");
+    story.node_conn("n1", 2).gets("WATCH a4");
+}
+
 /// Over each connection of a client's own that node says of the key `a4` that it is at the other one. How often it did.
 fn redirects_leases(story: &mut Story, node: &str, other: &str) -> usize {
     let mut count = 0;
