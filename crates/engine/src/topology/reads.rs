@@ -160,10 +160,11 @@ impl Engine {
         if !became {
             return;
         }
-        let ready = self
-            .upstreams
-            .iter()
-            .filter(|(_, up)| up.key.node == id && up.key.lane == Lane::Shared && up.is_ready());
+        // Not those of single clients: between MULTI and EXEC it would be part of their transaction.
+        let ready = self.upstreams.iter().filter(|(_, up)| {
+            let is_shared = up.key.lane == Lane::Shared && up.role == Role::Shared;
+            up.key.node == id && is_shared && up.is_ready()
+        });
         let ready: Vec<UpstreamId> = ready.map(|(id, _)| id).collect();
         for upstream in ready {
             self.say_readonly(upstream);
