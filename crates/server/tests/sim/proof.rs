@@ -55,7 +55,7 @@ fn an_incr_that_is_done_twice_is_found() {
     is_found(Planted::DoubledIncr, Kind::Sound, 8);
 }
 
-// A write whose client has gone is not sent on, so it is done once and there is nothing to find.
+// A write whose client has gone is not sent on, so it is done once and there is nothing to find; it goes where the drain comes in the middle.
 #[test]
 fn a_write_that_is_done_and_then_sent_on_is_found() {
     is_often_found(Planted::DoneThenMoved, Kind::MovingCluster, 20);
@@ -63,7 +63,7 @@ fn a_write_that_is_done_and_then_sent_on_is_found() {
 
 #[test]
 fn the_same_is_found_where_errors_are_forgiven() {
-    is_found(Planted::DoneThenMoved, Kind::TroubledCluster, 8);
+    is_often_found(Planted::DoneThenMoved, Kind::TroubledCluster, 20);
 }
 
 #[test]
