@@ -16,6 +16,8 @@ fn is_found(planted: Planted, kind: Kind, hits_min: u32) {
     for seed in (kind.first_seed()..).filter(|seed| Kind::of(*seed) == kind).take(24) {
         match run(seed, planted) {
             Ok(outcome) if outcome.hits == 0 => {}
+            // The drain came before the write was sent on, and its client went.
+            Ok(outcome) if planted == Planted::DoneThenMoved && outcome.is_cut_short => {}
             Ok(outcome) => {
                 panic!("seed {seed}: {planted:?} hit {} times and was not found", outcome.hits)
             }
@@ -55,7 +57,7 @@ fn an_incr_that_is_done_twice_is_found() {
     is_found(Planted::DoubledIncr, Kind::Sound, 8);
 }
 
-// A write whose client has gone is not sent on, so it is done once and there is nothing to find; it goes where the drain comes in the middle.
+// A write whose client has gone is not sent on, so it is done once and there is nothing to find.
 #[test]
 fn a_write_that_is_done_and_then_sent_on_is_found() {
     is_often_found(Planted::DoneThenMoved, Kind::MovingCluster, 20);
@@ -63,7 +65,7 @@ fn a_write_that_is_done_and_then_sent_on_is_found() {
 
 #[test]
 fn the_same_is_found_where_errors_are_forgiven() {
-    is_often_found(Planted::DoneThenMoved, Kind::TroubledCluster, 20);
+    is_found(Planted::DoneThenMoved, Kind::TroubledCluster, 8);
 }
 
 #[test]

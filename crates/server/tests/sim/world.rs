@@ -73,6 +73,8 @@ pub(crate) struct Outcome {
     pub(crate) successors: u32,
     /// Turns of all workers.
     pub(crate) turns: u64,
+    /// The drain came in the middle of the storm.
+    pub(crate) is_cut_short: bool,
 }
 
 /// The highest of some figures that any worker told: whether runs come to what they are made for.
@@ -227,7 +229,7 @@ impl World {
             self.check_up()?;
         }
         self.drain()?;
-        self.judge()
+        Ok(Outcome { is_cut_short: in_the_middle, ..self.judge()? })
     }
 
     fn is_at_rest(&self) -> bool {
