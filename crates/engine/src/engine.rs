@@ -18,10 +18,10 @@ use crate::merge::{Merge, Spare};
 use crate::monitor::Watch;
 use crate::news::{Audience, News};
 use crate::node::Node;
+use crate::parked::ParkedRequests;
 use crate::peers::Peers;
 use crate::pool::BufferPool;
 use crate::pubsub::Subscriptions;
-use crate::redirect::Parked;
 use crate::scatter::Scratch;
 use crate::scripts::Scripts;
 use crate::settings::Settings;
@@ -145,8 +145,7 @@ pub struct Engine {
     pub(crate) unsettled_until: Time,
     pub(crate) topology_waiters: Vec<ClientId>,
     /// Requests on their way to another server.
-    pub(crate) parked: VecDeque<Parked>,
-    pub(crate) parked_bytes: usize,
+    pub(crate) parked: ParkedRequests,
     /// For requests that are split.
     pub(crate) scratch_parts: Scratch,
     /// Lists of requests that were split, for the next one.
@@ -232,8 +231,7 @@ impl Engine {
             route_epoch: 0,
             unsettled_until: Time::default(),
             topology_waiters: Vec::new(),
-            parked: VecDeque::new(),
-            parked_bytes: 0,
+            parked: ParkedRequests::default(),
             scratch_parts: Scratch::default(),
             spare: Spare::default(),
             scratch_groups: Vec::new(),

@@ -59,6 +59,7 @@ pub mod node;
 pub mod output;
 mod overheard;
 mod overtaken;
+mod parked;
 mod peers;
 pub mod pool;
 pub mod pubsub;

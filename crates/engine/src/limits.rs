@@ -96,6 +96,13 @@ pub const UNSETTLED_MS: u64 = 1_000;
 /// The longest of these waits.
 pub const RETRY_MAX_MS: u64 = 200;
 
+/// A request that a server did not serve waits so long for what stands behind it there, which is mostly answered at once. Then it is looked at
+/// whether that concerns it.
+pub const BEHIND_LOOK_MS: u64 = 10;
+
+/// How many runs of a connection are looked at, from behind, for the last of a client. Where there are more, they count as such.
+pub const BEHIND_LOOKS_MAX: usize = 1_000;
+
 /// Bytes of requests that wait for another server, per worker. One that does not fit is answered with an error.
 pub const PARKED_BYTES_MAX: usize = 64 << 20;
 

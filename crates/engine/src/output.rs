@@ -65,10 +65,15 @@ impl Output {
         self.filling.len() + self.queued_bytes
     }
 
+    /// Whether the driver has a buffer.
+    pub fn in_flight(&self) -> bool {
+        self.flight_bytes > 0
+    }
+
     /// Takes the next buffer, to be handed to the driver; `None` if there is nothing or a send is still in flight.
     #[inline]
     pub fn begin_send(&mut self) -> Option<Vec<u8>> {
-        if self.flight_bytes > 0 {
+        if self.in_flight() {
             return None;
         }
         let buf = match self.chunks.pop_front() {

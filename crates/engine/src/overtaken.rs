@@ -1,9 +1,10 @@
-//! Requests that a server put off while it did what stood behind them.
+//! Requests that a server did not serve while it did what stood behind them.
 //!
 //! A server that says `TRYAGAIN` (or `LOADING`, …) to one request of a pipeline goes on with the next one. Asked again, the first would then be
-//! done behind the second: an `MSET` would undo a later `SET` that its client was told of. So a request that was put off waits until
-//! those behind it are answered. A read of the same key is asked again behind it. If a write of the same key was done, the first is not asked
-//! again: its client gets the error.
+//! done behind the second: an `MSET` would undo a later `SET` that its client was told of. The same where a server says `MOVED` and its slot
+//! comes back to it before it gets to the next request. So a request that was not served waits until
+//! those behind it are answered, which they mostly are at once. A read of the same key is asked again behind it. If a write of the same key was
+//! done, the first is not asked again: its client gets an error.
 //!
 //! ```text
 //!   MSET a b ─▶ -TRYAGAIN ─▶ [parked]
@@ -13,27 +14,32 @@
 //! That happens where nobody could know that a server would put something off. While it is known, what a client sends behind a request with
 //! several keys waits for its reply (`bar_if_unsettled`), so that nothing is overtaken.
 //!
-//! Not here: what becomes of a parked request otherwise (`redirect`). `MOVED` and `ASK` are about a key's whole slot, or about a key that the
-//! server has not, so it says the same to what stands behind.
+//! Not here: what becomes of a parked request otherwise (`parked`, `redirect`).
 //!
 //! Invariant: of what its client sent behind a parked request nothing was done that it could still undo.
 
+use crate::command::{CommandId, Flags};
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
-use crate::limits::UNSETTLED_MS;
-use crate::redirect::{Parked, keys_in, keys_of_run, reads};
+use crate::limits::{BEHIND_LOOK_MS, BEHIND_LOOKS_MAX, UNSETTLED_MS};
+use crate::parked::Parked;
+use crate::redirect::{find_request, keys_in, reads};
 use crate::time::Time;
+use crate::topology::Place;
 use crate::upstream::inflight::{Bond, Owner, Run};
+use alloc::vec::Vec;
 
-/// What stood behind a request when a server put it off.
+/// What stood behind a request when a server did not serve it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Behind {
     /// The connection to that server.
     upstream: UpstreamId,
+    /// The place there behind all of them.
+    end: u64,
     /// One of them was done that should have come after it.
     overtook: bool,
-    /// Some were answered since it was last looked at.
-    pub is_due: bool,
+    /// When those that are not answered yet are looked at one by one: they may not concern it.
+    look_at: Time,
 }
 
 /// What becomes of a parked request by what stood behind it.
@@ -47,19 +53,47 @@ pub(crate) enum Look {
     Overtaken,
 }
 
+/// A request that stood behind a parked one.
+struct Later {
+    command: Option<CommandId>,
+    place: Option<Place>,
+    /// Its keys, if it has any.
+    keys: Vec<Option<Vec<u8>>>,
+}
+
+/// What a whole reply over a watched connection comes to.
+pub(crate) enum Seen {
+    /// It is as others are.
+    Reply,
+    /// Its request, which only reads, is asked again: it should have seen what a parked one does.
+    Again,
+    /// That is not known before the driver gives the request's bytes back.
+    NotYet,
+}
+
 impl Engine {
-    /// A request of this owner was put off over this connection; `None`: nothing of its client stands behind it there.
-    pub(crate) fn watch_behind(&mut self, id: UpstreamId, owner: Owner) -> Option<Behind> {
-        let any = self.any_behind(id, owner);
-        if let Some(upstream) = self.upstreams.get_mut(id) {
-            upstream.is_watched |= any;
-        }
-        any.then_some(Behind { upstream: id, overtook: false, is_due: false })
+    /// A request of this owner was not served over this connection; `None`: nothing of its client stands behind it there.
+    pub(crate) fn watch_behind(
+        &mut self,
+        now: Time,
+        id: UpstreamId,
+        owner: Owner,
+    ) -> Option<Behind> {
+        let end = self.end_behind(id, owner)?;
+        let upstream = self.upstreams.get_mut(id)?;
+        upstream.watched_until = upstream.watched_until.max(end);
+        let look_at = now.plus_ms(BEHIND_LOOK_MS);
+        Some(Behind { upstream: id, end, overtook: false, look_at })
     }
 
-    fn any_behind(&self, id: UpstreamId, owner: Owner) -> bool {
-        let upstream = self.upstreams.get(id);
-        upstream.is_some_and(|up| up.inflight.runs().any(|run| self.is_behind(run.owner, owner)))
+    fn end_behind(&self, id: UpstreamId, owner: Owner) -> Option<u64> {
+        let (client, seq) = self.place_in_client(owner)?;
+        // Most send one request at a time.
+        if self.clients.get(client)?.places.is_last(seq) {
+            return None;
+        }
+        let inflight = &self.upstreams.get(id)?.inflight;
+        inflight.place_behind(BEHIND_LOOKS_MAX, |run| self.is_behind(run.owner, owner))
     }
 
     /// Whether one belongs to the same client as the other and was sent after it.
@@ -81,96 +115,145 @@ impl Engine {
         }
     }
 
-    /// A whole reply came over a watched connection to a read that should have seen what was put off: it is asked again behind that. False: it
-    /// stays as it is.
+    /// Whether this request waits for what stands behind it on this connection, and that is among it.
+    fn waits_behind(&self, parked: &Parked, id: UpstreamId, later: Owner) -> bool {
+        parked.behind.is_some_and(|behind| behind.upstream == id)
+            && self.is_behind(later, parked.owner)
+    }
+
+    /// The reply to the front request of a watched connection came, with this first byte, unless some of it was given on already.
     #[cold]
-    pub(crate) fn reads_again(&mut self, now: Time, id: UpstreamId, run: &Run) -> bool {
-        let waits_for = |parked: &Parked| {
-            parked.behind.is_some_and(|behind| behind.upstream == id && !behind.overtook)
-                && self.is_behind(run.owner, parked.owner)
-                && self.overtakes(id, run, 0, parked)
-        };
+    pub(crate) fn seen_behind(
+        &mut self,
+        now: Time,
+        id: UpstreamId,
+        run: &Run,
+        first: Option<u8>,
+    ) -> Seen {
+        if first == Some(b'-') && !is_script(run.command) {
+            // Nothing was done.
+            return Seen::Reply;
+        }
+        let (client, begins) = (self.client_of(run.owner), first.is_some());
+        if !self.parked.of(client).any(|parked| self.waits_behind(parked, id, run.owner)) {
+            return Seen::Reply;
+        }
+        let later = self.later(id, run, run.done);
+        let is_away = self.upstreams.get(id).is_some_and(|upstream| upstream.out.in_flight());
+        if later.is_none() && begins && is_away {
+            return Seen::NotYet;
+        }
+        let overtaken = self.overtaken_by(id, run, later.as_ref());
+        if overtaken.is_empty() {
+            return Seen::Reply;
+        }
         let reads = reads(run.command) && run.bond == Bond::None;
-        if !reads || !self.parked.iter().any(waits_for) {
-            return false;
+        if reads && begins && self.park_read(now, id, run) {
+            return Seen::Again;
         }
-        self.park_read(now, id, run)
+        self.note_overtaken(client, &overtaken);
+        Seen::Reply
     }
 
-    /// The front request of a connection was answered and nothing done.
-    pub(crate) fn answered_behind_if_watched(&mut self, id: UpstreamId, run: &Run) {
-        if self.upstreams.get(id).is_some_and(|upstream| upstream.is_watched) {
-            self.answered_behind(id, run, 1, false);
-        }
+    /// Which parked requests of its client this one overtakes if it is done over this connection.
+    fn overtaken_by(&self, id: UpstreamId, run: &Run, later: Option<&Later>) -> Vec<Owner> {
+        let parked = self.parked.of(self.client_of(run.owner));
+        parked
+            .filter(|parked| self.waits_behind(parked, id, run.owner))
+            .filter(|parked| later.is_none_or(|later| self.conflicts(parked, later)))
+            .map(|parked| parked.owner)
+            .collect()
     }
 
-    /// So many requests of the front run of a watched connection are answered, `done` or not.
-    #[cold]
-    pub(crate) fn answered_behind(&mut self, id: UpstreamId, run: &Run, count: u32, done: bool) {
-        let mut parked = core::mem::take(&mut self.parked);
-        let mut is_watched = false;
-        for other in &mut parked {
-            let owner = other.owner;
-            let Some(mut behind) = other.behind.filter(|behind| behind.upstream == id) else {
-                continue;
-            };
-            is_watched = true;
-            if !self.is_behind(last_of(run, count), owner) {
-                continue;
+    fn note_overtaken(&mut self, client: Option<ClientId>, owners: &[Owner]) {
+        for parked in self.parked.of_mut(client) {
+            if let Some(behind) = &mut parked.behind {
+                behind.overtook |= owners.contains(&parked.owner);
             }
-            behind.is_due = true;
-            behind.overtook |= done && (0..count).any(|nth| self.overtakes(id, run, nth, other));
-            other.behind = Some(behind);
-        }
-        self.parked = parked;
-        if let Some(upstream) = self.upstreams.get_mut(id) {
-            upstream.is_watched = is_watched;
         }
     }
 
-    /// Whether this request of the run has a key in common with the parked one, and it matters which is done first.
-    fn overtakes(&self, id: UpstreamId, run: &Run, nth: u32, parked: &Parked) -> bool {
-        let Some(upstream) = self.upstreams.get(id) else { return true };
-        if reads(run.command) && reads(parked.command) && parked.rest.is_empty() {
+    /// This request of a run that is on its way; `None` while the driver has its bytes.
+    fn later(&self, id: UpstreamId, run: &Run, skip: u32) -> Option<Later> {
+        let (_, bytes) = find_request(self.upstreams.get(id)?, run, skip)?;
+        let keys = keys_in(&bytes, self.learned.as_ref());
+        Some(Later { command: run.command, place: self.place_of(&bytes), keys })
+    }
+
+    /// Whether it matters which of them is done first.
+    fn conflicts(&self, parked: &Parked, later: &Later) -> bool {
+        let is_whole = !parked.rest.is_empty();
+        if reads(parked.command) && reads(later.command) && !is_whole {
             return false;
         }
-        let own = match parked.rest.is_empty() {
-            true => keys_in(&parked.bytes, self.learned.as_ref()),
-            // A transaction: any.
-            false => alloc::vec![None],
-        };
-        let other = keys_of_run(upstream, run, run.done + nth, self.learned.as_ref());
-        own.contains(&None) || other.contains(&None) || own.iter().any(|key| other.contains(key))
+        match (parked.place, later.place) {
+            (Some(place), Some(other)) if place != other => false,
+            // A transaction: any key of its place.
+            (Some(_), Some(_)) if is_whole => true,
+            (Some(_), Some(_)) => {
+                let own = keys_in(&parked.bytes, self.learned.as_ref());
+                own.iter().any(|key| later.keys.contains(key))
+            }
+            (None, Some(_)) => touches_all(parked.command),
+            (_, None) => touches_all(later.command),
+        }
     }
 
     /// A connection is gone, and with it the replies of these.
     pub(crate) fn lost_behind(&mut self, id: UpstreamId, lost: &[Run]) {
-        let mut parked = core::mem::take(&mut self.parked);
-        for other in &mut parked {
-            let Some(mut behind) = other.behind.filter(|behind| behind.upstream == id) else {
-                continue;
-            };
-            let may_be_done =
-                |run: &Run| !reads(run.command) && self.is_behind(run.owner, other.owner);
-            behind.is_due = true;
-            behind.overtook |= lost.iter().any(may_be_done);
-            other.behind = Some(behind);
+        for run in lost.iter().filter(|run| !reads(run.command)) {
+            let client = self.client_of(run.owner);
+            if self.parked.of(client).any(|parked| self.waits_behind(parked, id, run.owner)) {
+                let later = self.later(id, run, run.done);
+                let overtaken = self.overtaken_by(id, run, later.as_ref());
+                self.note_overtaken(client, &overtaken);
+            }
         }
-        self.parked = parked;
     }
 
     /// What becomes of a parked request by what stood behind it.
-    pub(crate) fn look_behind(&self, parked: &mut Parked) -> Look {
+    pub(crate) fn look_behind(&self, now: Time, parked: &mut Parked) -> Look {
         let Some(behind) = &mut parked.behind else { return Look::Go };
         if behind.overtook {
             return Look::Overtaken;
         }
-        if self.any_behind(behind.upstream, parked.owner) {
-            behind.is_due = false;
-            return Look::Wait;
+        let (id, end) = (behind.upstream, behind.end);
+        let Some(upstream) = self.upstreams.get(id) else { return Look::Go };
+        if upstream.inflight.place() < end {
+            if now < behind.look_at {
+                return Look::Wait;
+            }
+            behind.look_at = now.plus_ms(BEHIND_LOOK_MS);
+            if self.is_contended(parked, id) {
+                return Look::Wait;
+            }
         }
         parked.behind = None;
         Look::Go
+    }
+
+    /// When it is looked at again.
+    pub(crate) fn look_at(&self, parked: &Parked) -> Time {
+        let passed = |behind: &Behind| {
+            let upstream = self.upstreams.get(behind.upstream);
+            behind.overtook || upstream.is_none_or(|up| up.inflight.place() >= behind.end)
+        };
+        match &parked.behind {
+            Some(behind) if !passed(behind) => parked.due.max(behind.look_at),
+            _ => parked.due,
+        }
+    }
+
+    /// Whether something that stands behind it on this connection and is not answered yet could overtake it.
+    fn is_contended(&self, parked: &Parked, id: UpstreamId) -> bool {
+        let Some(upstream) = self.upstreams.get(id) else { return false };
+        let overtakes = |run: &Run, nth: u32| {
+            let later = self.later(id, run, run.done + nth);
+            later.is_none_or(|later| self.conflicts(parked, &later))
+        };
+        let mut behind =
+            upstream.inflight.runs().filter(|run| self.is_behind(run.owner, parked.owner));
+        behind.any(|run| (0..run.count).any(|nth| overtakes(run, nth)))
     }
 
     /// A server sent a request on, or put one off: slots or nodes are on the move.
@@ -189,12 +272,12 @@ impl Engine {
     }
 }
 
-/// Who gets the reply of the last of so many requests.
-fn last_of(run: &Run, count: u32) -> Owner {
-    match run.owner {
-        Owner::Client { id, seq, silent } => {
-            Owner::Client { id, seq: seq.wrapping_add(count.saturating_sub(1)), silent }
-        }
-        owner => owner,
-    }
+/// Whether a request without keys may concern any key: it writes, or it is a script.
+fn touches_all(command: Option<CommandId>) -> bool {
+    is_script(command) || command.is_none_or(|command| command.row().flags.has(Flags::WRITE))
+}
+
+/// Whether it may have done something before it failed.
+fn is_script(command: Option<CommandId>) -> bool {
+    command.is_some_and(|command| command.row().flags.has(Flags::NO_MANDATORY_KEYS))
 }

@@ -9,9 +9,9 @@
 //!   reply -MOVED ─▶ [parked] ── node of the slot ready ──▶ its output, FIFO ─▶ the client's place, as if nothing had been
 //!                      └ not before `due`, not after `until`, slower each time
 //! ```
-//! Not here: finding the owner (`topology`).
+//! Not here: finding the owner (`topology`), and what waits for its turn (`parked`).
 //!
-//! Invariant: a parked request has an open place (of its client or merge) and is in no FIFO.
+//! Invariant: what a server says that did nothing is never taken for a reply, and never more than one server has a request.
 
 use crate::client::{Client, Hold};
 use crate::command::{CommandId, Learned};
@@ -19,11 +19,10 @@ use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::ids::{NodeId, UpstreamId};
 use crate::limits::{
-    PARKED_BYTES_MAX, REDIRECT_WAIT_MS, RETRY_FIRST_MS, RETRY_MAX_MS, SENT_ON_AT_ONCE,
-    SHORT_LIFE_US,
+    REDIRECT_WAIT_MS, RETRY_FIRST_MS, RETRY_MAX_MS, SENT_ON_AT_ONCE, SHORT_LIFE_US,
 };
 use crate::node::Address;
-use crate::overtaken::{Behind, Look};
+use crate::parked::{Parked, Target};
 use crate::reject;
 use crate::settings::Limits;
 use crate::time::Time;
@@ -33,7 +32,6 @@ use crate::upstream::UpstreamKey;
 use crate::upstream::inflight::{Bond, OwnCommand, Owner, Run};
 use crate::upstream::{Role, Upstream};
 use crate::whole;
-use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 use resp::{Args, RequestLimits, RequestScanner, Scan};
@@ -60,82 +58,6 @@ enum Leased {
     Again,
     /// It was answered.
     Answered,
-}
-
-/// Where a parked request goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Target {
-    /// To whoever owns its key when it is its turn.
-    Place(Place),
-    /// To this node, behind ASKING.
-    Asking(NodeId),
-    /// To this node: the request has no key.
-    Node(NodeId),
-}
-
-/// A request on its way to another server.
-#[derive(Debug)]
-pub(crate) struct Parked {
-    pub owner: Owner,
-    pub command: Option<CommandId>,
-    pub bytes: Vec<u8>,
-    /// What stands behind it in its transaction, up to EXEC, if it is the first of one that came whole: `bytes` has all of it, and `at` counts
-    /// from its begin.
-    pub rest: Vec<Run>,
-    tries: u8,
-    target: Target,
-    /// Who was named as the owner of its place. A table that was asked for meanwhile may be older than that, and those behind it are
-    /// sent on to the same node: by another way they could overtake it.
-    named: Option<NodeId>,
-    /// That node was down.
-    forgot: bool,
-    /// The connection that it was on, behind which others of its client may still be on their way.
-    asked: UpstreamId,
-    /// Of that connection: what else its client sends takes one like that.
-    like: UpstreamKey,
-    /// Not before.
-    due: Time,
-    /// Given up after.
-    until: Time,
-    /// It goes over its client's own connection.
-    leased: bool,
-    /// It waits for this connection.
-    waits_for: Option<UpstreamId>,
-    /// What its client had sent behind it to a server that put it off.
-    pub behind: Option<Behind>,
-    /// The last thing a server said to it, for the error text.
-    said: String,
-}
-
-impl Parked {
-    /// One that goes to whoever owns its place, not before and not after these times.
-    pub(crate) fn to_place(
-        (asked, like): (UpstreamId, UpstreamKey),
-        run: &Run,
-        bytes: Vec<u8>,
-        place: Place,
-        (due, until): (Time, Time),
-        said: &str,
-    ) -> Self {
-        Self {
-            owner: run.owner,
-            command: run.command,
-            bytes,
-            rest: Vec::new(),
-            tries: run.tries.saturating_add(1),
-            target: Target::Place(place),
-            named: None,
-            forgot: false,
-            asked,
-            like,
-            due,
-            until,
-            leased: false,
-            waits_for: None,
-            behind: None,
-            said: String::from(said),
-        }
-    }
 }
 
 /// Whether a reply may be one that sends its request on. Cheap: most errors are told from it by their second byte.
@@ -217,8 +139,7 @@ impl Engine {
         if !untaught {
             self.note_unsettled(now);
         }
-        self.answered_behind_if_watched(id, run);
-        let behind = if puts_off(reply) { self.watch_behind(id, run.owner) } else { None };
+        let behind = self.watch_behind(now, id, run.owner);
         let said = said(reply);
         let place = self.place_of(&bytes);
         let (target, named, wait_ms) = self.way_on(now, id, run, reply, place, leased);
@@ -243,9 +164,9 @@ impl Engine {
                 rest,
                 tries: run.tries.saturating_add(1),
                 target,
+                place,
                 named,
                 forgot: false,
-                asked: id,
                 like: key,
                 due: now.plus_ms(wait_ms),
                 until,
@@ -266,16 +187,15 @@ impl Engine {
         let Some(upstream) = self.upstreams.get(id) else { return false };
         let Some((_, bytes)) = find_request(upstream, run, run.done) else { return false };
         let (key, Some(place)) = (upstream.key, self.place_of(&bytes)) else { return false };
-        self.answered_behind(id, run, 1, false);
         if let Some(upstream) = self.upstreams.get_mut(id) {
             upstream.inflight.answered(1);
         }
-        let behind = self.watch_behind(id, run.owner);
+        let behind = self.watch_behind(now, id, run.owner);
         let hold_ms = self.settings.timeouts.failover_hold_ms.max(REDIRECT_WAIT_MS);
         let until = now.plus_ms(hold_ms);
         let said = "what it waited for was put off";
         let parked =
-            Parked { behind, ..Parked::to_place((id, key), run, bytes, place, (now, until), said) };
+            Parked { behind, ..Parked::to_place(key, run, bytes, place, (now, until), said) };
         self.park(now, parked);
         true
     }
@@ -317,7 +237,6 @@ impl Engine {
         run: &Run,
         reply: &[u8],
     ) -> bool {
-        self.answered_behind_if_watched(id, run);
         if let Some(upstream) = self.upstreams.get_mut(id) {
             upstream.inflight.answered(1);
         }
@@ -397,30 +316,6 @@ impl Engine {
         self.answer_owner(now, run.owner, &error);
     }
 
-    pub(crate) fn park(&mut self, now: Time, parked: Parked) {
-        // What its client sends from now on must not overtake this, nor a part of its request.
-        let epoch = self.route_epoch;
-        match self.client_of(parked.owner).and_then(|id| self.clients.get_mut(id)) {
-            Some(client) => client.route_epoch = epoch.wrapping_sub(1),
-            // Nobody waits for it any more; but a merge must get its last part to end.
-            None if matches!(parked.owner, Owner::Client { .. }) => return,
-            None => {}
-        }
-        let given_up = parked.due > parked.until;
-        if given_up || self.parked_bytes + parked.bytes.len() > PARKED_BYTES_MAX {
-            return self.give_up(now, &parked);
-        }
-        self.parked_bytes += parked.bytes.len();
-        self.parked.push_back(parked);
-    }
-
-    fn give_up(&mut self, now: Time, parked: &Parked) {
-        self.leave_parked_lease(parked);
-        let error = reject::gave_up(parked.tries, &parked.said);
-        self.answer_owner(now, parked.owner, &error);
-        self.give_up_rest(&parked.rest, &error);
-    }
-
     /// Gives a reply of the proxy's own to whoever waits for it.
     pub(crate) fn answer_owner(&mut self, now: Time, owner: Owner, reply: &[u8]) {
         match owner {
@@ -436,74 +331,6 @@ impl Engine {
         crate::scatter::first_key(&args).map(|key| self.router.place(key))
     }
 
-    /// When the next parked request is to be looked at. Of each client only the first counts: the others go when it goes.
-    pub(crate) fn parked_at(&self) -> Option<Time> {
-        let mut seen = BTreeSet::new();
-        let firsts = self.parked.iter().filter(|parked| seen.insert(self.client_of(parked.owner)));
-        let at = |parked: &Parked| match parked.behind {
-            Some(behind) if !behind.is_due => parked.until,
-            _ => parked.due,
-        };
-        firsts.filter(|parked| parked.waits_for.is_none()).map(at).min()
-    }
-
-    /// This upstream became ready or down: whoever is parked for it is looked at again.
-    pub(crate) fn wake_parked(&mut self, id: UpstreamId) {
-        for parked in self.parked.iter_mut().filter(|parked| parked.waits_for == Some(id)) {
-            parked.waits_for = None;
-        }
-    }
-
-    /// Sends on what is due. What one client has parked goes in the order it was parked: when its first is due they all go, and while that
-    /// must wait they all wait.
-    pub(crate) fn run_parked(&mut self, now: Time) {
-        let (mut held, mut going) = (BTreeSet::new(), BTreeSet::new());
-        for _ in 0..self.parked.len() {
-            let Some(mut parked) = self.parked.pop_front() else { return };
-            let client = self.client_of(parked.owner);
-            let is_due = parked.due <= now || going.contains(&client);
-            if parked.waits_for.is_some() || !is_due || held.contains(&client) {
-                held.insert(client);
-                self.parked.push_back(parked);
-                continue;
-            }
-            match self.look_behind(&mut parked) {
-                Look::Wait if now < parked.until => {
-                    held.insert(client);
-                    self.parked.push_back(parked);
-                    continue;
-                }
-                Look::Wait | Look::Overtaken => {
-                    self.parked_bytes -= parked.bytes.len();
-                    self.give_up(now, &parked);
-                    continue;
-                }
-                Look::Go => {}
-            }
-            going.insert(client);
-            self.parked_bytes -= parked.bytes.len();
-            if let Some(again) = self.send_parked(now, &mut parked) {
-                held.insert(client);
-                parked.due = again;
-                self.parked_bytes += parked.bytes.len();
-                self.parked.push_back(parked);
-            }
-        }
-    }
-
-    /// Whether a parked request is on its way to this node. One that gets its first slot is in nobody's table yet.
-    pub(crate) fn is_target(&self, node: NodeId) -> bool {
-        self.parked.iter().any(|parked| match parked.target {
-            Target::Asking(target) | Target::Node(target) => target == node,
-            Target::Place(_) => parked.named == Some(node),
-        })
-    }
-
-    /// Whether a parked request waits for this connection.
-    pub(crate) fn waits_parked(&self, id: UpstreamId) -> bool {
-        self.parked.iter().any(|parked| parked.waits_for == Some(id))
-    }
-
     /// Who waits for the reply in the end.
     pub(crate) fn client_of(&self, owner: Owner) -> Option<crate::ClientId> {
         match owner {
@@ -514,7 +341,7 @@ impl Engine {
     }
 
     /// Sends a parked request; `Some`: it must wait, look again then (or when `waits_for` says).
-    fn send_parked(&mut self, now: Time, parked: &mut Parked) -> Option<Time> {
+    pub(crate) fn send_parked(&mut self, now: Time, parked: &mut Parked) -> Option<Time> {
         let later = now.plus_ms(RETRY_FIRST_MS);
         let node = match parked.target {
             Target::Asking(node) | Target::Node(node) => Some(node),
@@ -573,38 +400,23 @@ impl Engine {
     }
 
     /// The node that was named for this request is down: it goes by the table from now on, and so does what its client has parked behind it for that
-    /// node. By the old way that would overtake it when the node is there again. The table may still have the node that sent them on: what
-    /// stands behind them there is awaited, which is sent on as well and would overtake them too.
+    /// node. By the old way that would overtake it when the node is there again.
     fn forget_named(&mut self, parked: &mut Parked, node: NodeId) {
         let client = self.client_of(parked.owner);
-        let mut behind = core::mem::take(&mut self.parked);
-        for other in behind.iter_mut().filter(|other| other.named == Some(node)) {
-            if self.client_of(other.owner) == client {
-                self.goes_by_table(other);
-            }
+        let behind = self.parked.of_mut(client).filter(|other| other.named == Some(node));
+        for other in behind.chain([parked]) {
+            (other.named, other.forgot) = (None, true);
         }
-        self.parked = behind;
-        self.goes_by_table(parked);
     }
 
     /// Who was named since to what stands behind it: they go the same way.
     fn named_behind(&self, parked: &Parked) -> Option<NodeId> {
-        let client = self.client_of(parked.owner);
-        let goes_with = |other: &&Parked| {
-            other.target == parked.target && self.client_of(other.owner) == client
-        };
-        let mut behind = self.parked.iter().filter(|_| parked.forgot).filter(goes_with);
-        behind.find_map(|other| other.named)
+        let mut behind = self.parked.of(self.client_of(parked.owner));
+        let goes_with = |other: &Parked| parked.forgot && other.target == parked.target;
+        behind.find_map(|other| other.named.filter(|_| goes_with(other)))
     }
 
-    fn goes_by_table(&mut self, parked: &mut Parked) {
-        (parked.named, parked.forgot) = (None, true);
-        if parked.behind.is_none() {
-            parked.behind = self.watch_behind(parked.asked, parked.owner);
-        }
-    }
-
-    fn leave_parked_lease(&mut self, parked: &Parked) {
+    pub(crate) fn leave_parked_lease(&mut self, parked: &Parked) {
         if parked.leased
             && let Some(client) = self.client_of(parked.owner)
         {
@@ -642,11 +454,6 @@ impl Engine {
 /// Whether a command only reads.
 pub(crate) fn reads(command: Option<CommandId>) -> bool {
     command.is_some_and(|command| command.row().flags.has(crate::command::Flags::READONLY))
-}
-
-/// Whether a server says that it will serve this later, and not who serves it.
-fn puts_off(reply: &[u8]) -> bool {
-    ![&b"-MOVED "[..], b"-ASK ", NOSCRIPT].iter().any(|word| reply.starts_with(word))
 }
 
 /// The keys of a request; `None` stands for all of them.
@@ -693,7 +500,7 @@ pub(crate) fn nth(run: &Run, index: u32) -> Run {
         Owner::Part { part, .. } => *part += index,
         Owner::Own(_) => {}
     }
-    Run { owner, count: 1, ..*run }
+    Run { owner, count: 1, done: run.done + index, ..*run }
 }
 
 /// The bytes of a run's request, `skip` requests after its first; `None` while the driver has them.

@@ -211,6 +211,9 @@ pub fn no_primary(cause: &str) -> Vec<u8> {
     out
 }
 
+/// What its client had sent behind a request, for the same key, was done before it, so it must not be done any more.
+pub const OVERTAKEN: &str = "ERR respool: not done: while slots or nodes were on the move, the server did what this client sent behind it";
+
 /// The servers sent a request on for too long.
 pub fn gave_up(tries: u8, said: &str) -> Vec<u8> {
     let mut out = Vec::new();

@@ -20,6 +20,7 @@ use crate::limits::{
     CLIENT_STREAM_BYTES, CUT_THROUGH_BYTES, KEPT_BYTES_MAX, OWN_REPLY_BYTES, POOLED_BUFFER_BYTES,
 };
 use crate::output::Output;
+use crate::overtaken::Seen;
 use crate::pool::BufferPool;
 use crate::push::end_of_cut_through;
 use crate::redirect::sends_on;
@@ -39,7 +40,7 @@ pub(crate) type Fault = String;
 struct Front {
     /// Nothing of that reply was given on yet.
     begins: bool,
-    /// `Upstream::is_watched`
+    /// [`Upstream::is_watched`]
     is_watched: bool,
 }
 
@@ -146,7 +147,8 @@ impl Engine {
             let Some(run) = upstream.inflight.front().copied() else {
                 return Err(unasked(&input[pos..]));
             };
-            let front = Front { begins: upstream.forwarded == 0, is_watched: upstream.is_watched };
+            let front =
+                Front { begins: upstream.forwarded == 0, is_watched: upstream.is_watched() };
             match next_piece(upstream, &mut self.stats, &run, watch, &input[pos..])? {
                 Piece::Nothing => return Ok(pos),
                 Piece::Redirect(bytes) => {
@@ -199,11 +201,12 @@ impl Engine {
         if completes && count == 0 {
             return (self.bound_whole(id, client, input.len()), false);
         }
-        if is_watched {
-            if begins && count == 1 && self.reads_again(now, id, run) {
-                return (bytes, true);
+        if is_watched && count == 1 {
+            match self.seen_behind(now, id, run, begins.then_some(input[0])) {
+                Seen::Reply => {}
+                Seen::Again => return (bytes, true),
+                Seen::NotYet => return (self.wait_for_buffer(id, 0), false),
             }
-            self.answered_behind(id, run, count, true);
         }
         if let Some(upstream) = self.upstreams.get_mut(id) {
             upstream.inflight.answered(count);
@@ -497,7 +500,7 @@ fn next_piece(
     input: &[u8],
 ) -> Result<Piece, Fault> {
     // What is watched is looked at one by one.
-    let (owner, wanted) = (run.owner, if upstream.is_watched { 1 } else { run.count });
+    let (owner, wanted) = (run.owner, if upstream.is_watched() { 1 } else { run.count });
     let (mut count, mut end, mut failed) = (0, 0, 0);
     // Of the first reply some bytes may be scanned already: those that stand in the tail.
     let mut offset = (upstream.scanner.position() - upstream.forwarded) as usize;

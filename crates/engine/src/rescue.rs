@@ -9,7 +9,8 @@
 
 use crate::engine::Engine;
 use crate::ids::UpstreamId;
-use crate::redirect::{Parked, find_request, keys_of_run, nth, reads};
+use crate::parked::Parked;
+use crate::redirect::{find_request, keys_of_run, nth, reads};
 use crate::time::Time;
 use crate::upstream::inflight::{Bond, Owner, Run};
 use alloc::collections::BTreeSet;
@@ -103,22 +104,12 @@ impl Engine {
             0 => now.plus_ms(self.settings.timeouts.failover_hold_ms),
             _ => run.until,
         };
-        // A write that was sent on before has others behind it, on their way to where it came from: going there again it would be
-        // overtaken.
-        let may_go_on =
-            reads(run.command) || (at >= upstream.out.untouched_from() && run.tries == 0);
+        let may_go_on = reads(run.command) || at >= upstream.out.untouched_from();
         if !may_go_on || until < now {
             return Err(one);
         }
         let Some(place) = self.place_of(&bytes) else { return Err(one) };
         let times = (now, until);
-        Ok(Parked::to_place(
-            (id, upstream.key),
-            &one,
-            bytes,
-            place,
-            times,
-            "its connection was lost",
-        ))
+        Ok(Parked::to_place(upstream.key, &one, bytes, place, times, "its connection was lost"))
     }
 }

@@ -17,7 +17,7 @@
 
 use crate::client::Hold;
 use crate::command::spread::{self, Gather};
-use crate::command::{self, Command, CommandId, Learned, RequestPolicy, ids};
+use crate::command::{self, Command, CommandId, Flags, Learned, RequestPolicy, ids};
 use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, UpstreamId};
@@ -231,16 +231,27 @@ impl Engine {
     /// A request that names no key.
     fn without_keys(&mut self, now: Time, wish: &Wish<'_>) -> Step {
         let Some(row) = wish.row else { return self.forward_to_any(now, wish) };
+        let to_all =
+            matches!(row.row().request_policy, RequestPolicy::AllShards | RequestPolicy::AllNodes);
+        if (to_all || row == ids::SCAN) && self.must_come_last(wish.id, row) {
+            return Step::Hold(Hold::Drained);
+        }
         if row == ids::SCAN {
             return self.scan(now, wish);
         }
-        match row.row().request_policy {
-            RequestPolicy::AllShards | RequestPolicy::AllNodes => match spread::gather(row) {
-                Some(gather) => self.send_to_all(now, wish, How::All(gather)),
-                None => self.forward_to_any(now, wish),
-            },
-            _ => self.forward_to_any(now, wish),
+        match spread::gather(row).filter(|_| to_all) {
+            Some(gather) => self.send_to_all(now, wish, How::All(gather)),
+            None => self.forward_to_any(now, wish),
         }
+    }
+
+    /// Whether it is about the keys of all nodes of a cluster and its client waits for replies: a `SET` that a node sends on would else come to
+    /// the next one behind the `FLUSHALL` that follows it.
+    fn must_come_last(&self, id: ClientId, row: CommandId) -> bool {
+        let flags = row.row().flags;
+        let is_about_keys = flags.has(Flags::WRITE) || flags.has(Flags::READONLY);
+        let waits = self.clients.get(id).is_some_and(|client| client.places.open() > 0);
+        is_about_keys && waits && self.router.has_cluster()
     }
 
     pub(crate) fn forward_to_any(&mut self, now: Time, wish: &Wish<'_>) -> Step {

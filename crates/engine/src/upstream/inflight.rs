@@ -174,6 +174,8 @@ impl Run {
 pub struct Inflight {
     runs: VecDeque<Run>,
     requests: usize,
+    /// How many were answered or abandoned, ever.
+    answered: u64,
 }
 
 impl Inflight {
@@ -206,6 +208,24 @@ impl Inflight {
         self.runs.iter()
     }
 
+    /// How many requests were answered or abandoned, ever: the place of the next one.
+    #[inline]
+    pub fn place(&self) -> u64 {
+        self.answered
+    }
+
+    /// The place behind the last run for which `is_meant` holds; `None`: there is none. Looks at so many runs; where there are more, those count as meant.
+    pub fn place_behind(&self, looks_max: usize, is_meant: impl Fn(&Run) -> bool) -> Option<u64> {
+        let mut end = self.answered + self.requests as u64;
+        for (looks, run) in self.runs.iter().rev().enumerate() {
+            if looks == looks_max || is_meant(run) {
+                return Some(end);
+            }
+            end -= u64::from(run.count);
+        }
+        None
+    }
+
     /// Who gets the next reply.
     #[inline]
     pub fn front(&self) -> Option<&Run> {
@@ -221,6 +241,7 @@ impl Inflight {
         };
         debug_assert!(count <= front.count, "more replies than the run has requests");
         self.requests -= count as usize;
+        self.answered += u64::from(count);
         front.count -= count;
         front.done += count;
         if front.count == 0 {
@@ -267,6 +288,7 @@ impl Inflight {
     pub fn abandon(&mut self) -> Option<Run> {
         let run = self.runs.pop_front()?;
         self.requests -= run.count as usize;
+        self.answered += u64::from(run.count);
         Some(run)
     }
 
@@ -317,8 +339,32 @@ mod tests {
         assert_eq!(inflight.others_since(ClientId::new(1, 1)), Some(Time(7)));
         assert_eq!(Inflight::default().others_since(ClientId::new(1, 1)), None);
         inflight.answered(1);
+        assert_eq!(inflight.place(), 5);
         inflight.check();
         assert_eq!(inflight.abandon().unwrap().count, 1);
         assert!(inflight.is_empty());
+    }
+
+    #[test]
+    fn the_last_of_a_client_is_found_from_behind() {
+        let mut inflight = Inflight::default();
+        for (client, count) in [(1, 2), (2, 3), (1, 4), (3, 5)] {
+            inflight.push(run(client, client * 100 + count, count));
+        }
+        inflight.answered(1);
+        let place_behind = |inflight: &Inflight, client: u32, looks_max: usize| {
+            let id = ClientId::new(client, 1);
+            let is_meant =
+                |run: &Run| matches!(run.owner, Owner::Client { id: of, .. } if of == id);
+            inflight.place_behind(looks_max, is_meant)
+        };
+        assert_eq!(place_behind(&inflight, 1, 10), Some(9));
+        assert_eq!(place_behind(&inflight, 2, 10), Some(5));
+        assert_eq!(place_behind(&inflight, 3, 10), Some(14));
+        assert_eq!(place_behind(&inflight, 4, 10), None);
+        // Nobody looked further, so it may be there.
+        assert_eq!(place_behind(&inflight, 2, 1), Some(9));
+        inflight.answered(1);
+        assert_eq!((inflight.place(), place_behind(&inflight, 1, 10)), (2, Some(9)));
     }
 }

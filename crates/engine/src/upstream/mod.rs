@@ -157,8 +157,9 @@ pub struct Upstream {
     pub out: Output,
     /// Who waits.
     pub inflight: Inflight,
-    /// A request that the server put off waits for the replies of those behind it here (see `overtaken`).
-    pub is_watched: bool,
+    /// Up to this place of `inflight` replies are looked at one by one: a request that the server did not serve waits for what stands behind it
+    /// (see `overtaken`).
+    pub watched_until: u64,
     /// Finds the ends of replies.
     pub scanner: ReplyScanner,
     /// Bytes of a reply that is not whole and was not cut through.
@@ -219,7 +220,7 @@ impl Upstream {
             stalled_us: 0,
             progress_at: Time::default(),
             found: Cell::new((u64::MAX, 0, 0)),
-            is_watched: false,
+            watched_until: 0,
             carried: None,
             failures: 0,
             cause: String::new(),
@@ -244,6 +245,12 @@ impl Upstream {
     #[inline]
     pub fn has_room(&self, out_high_bytes: usize) -> bool {
         self.out.pending() < out_high_bytes && self.out.kept_bytes() < KEPT_BYTES_MAX
+    }
+
+    /// Whether replies are looked at one by one.
+    #[inline]
+    pub fn is_watched(&self) -> bool {
+        self.inflight.place() < self.watched_until
     }
 
     /// Whether requests may be written now, unsent bytes apart.

@@ -205,6 +205,14 @@ fn whoever_waits_is_served_when_the_pusher_goes() {
     }
 }
 
+/// In this seed a primary hands over and is handed back between two requests of a pipeline, and does the second one only.
+#[test]
+fn what_a_slot_that_came_back_let_by_is_not_done_behind_it() {
+    let outcome = run(1_000_256, Planted::Nothing)
+        .unwrap_or_else(|why| panic!("{why}\n{}", how_to_replay(1_000_256)));
+    assert!(outcome.errors > 0, "the seed does not come to what it is for");
+}
+
 /// The second time the process is larger, which INFO would tell in more digits.
 #[test]
 fn the_same_seed_is_the_same_run() {

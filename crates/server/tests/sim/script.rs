@@ -30,6 +30,9 @@ const CUT_THROUGH_BYTES: usize = 32 << 10;
 const FLOOD_BYTES: usize = 200_000;
 const FLOOD_GETS: usize = 60;
 
+/// What a request is told that must not be done any more, as what its client sent behind it was done.
+pub(crate) const OVERTAKEN: &[u8] = b"-ERR respool: not done: ";
+
 /// Databases that clients use.
 const DATABASES: u64 = 3;
 
@@ -325,8 +328,10 @@ impl Script {
             return self.hear_failure(expected, true);
         }
         if self.is_failure(reply) {
-            let has_cause = failing && expected.fallible || self.was_overtaken(expected, reply);
-            return self.hear_failure(expected, has_cause);
+            if reply.starts_with(OVERTAKEN) {
+                return self.hear_overtaken(expected);
+            }
+            return self.hear_failure(expected, failing && expected.fallible);
         }
         if let Some(reference) = &expected.reference
             && without_id(reference) != without_id(reply)
@@ -387,11 +392,15 @@ impl Script {
         }
     }
 
-    /// Whether this is what a request is told that was put off while the server did what its client had sent behind it for the same key.
-    fn was_overtaken(&self, expected: &Expected, reply: &[u8]) -> bool {
-        let told = b"-ERR respool: given up after 1 tries, the last answer was: TRYAGAIN ";
+    /// It was not served while the server did what its client had sent behind it for the same key, so it must not be done any more.
+    fn hear_overtaken(&mut self, expected: &Expected) -> Result<(), String> {
         let shares = |other: &Expected| !other.args.is_disjoint(&expected.args);
-        self.moves() && reply.starts_with(told) && self.expected.iter().any(shares)
+        let has_cause = self.moves() && self.expected.iter().any(shares);
+        self.hear_failure(expected, has_cause)?;
+        if let Reply::Set(key, nth) | Reply::Added(key, nth) = &expected.reply {
+            self.ledger(key).never(*nth);
+        }
+        Ok(())
     }
 
     /// Nobody knows whether this was done.

@@ -93,11 +93,30 @@ fn a_node_that_is_down_is_an_error_and_no_smaller_number() {
 fn they_keep_their_place_in_a_pipeline() {
     let mut story = Story::warm_cluster();
     story.client("a").says(["SET a4 1", "DBSIZE", "GET a4", "KEYS x*"]);
-    story.node("n1").gets(["SET a4 1", "DBSIZE", "GET a4", "KEYS x*"]);
-    story.node("n1").answers(["+OK", ":1", "\"1\"", "*0\r\n"]);
+    story.node("n1").gets("SET a4 1").answers("+OK").gets(["DBSIZE", "GET a4"]);
+    story.node("n1").answers([":1", "\"1\""]);
     story.client("a").gets("+OK");
-    for node in ["n2", "n3"] {
-        story.node(node).gets(["DBSIZE", "KEYS x*"]).answers([":0", "*0\r\n"]);
+    for (line, reply) in [("DBSIZE", ":0"), ("KEYS x*", "*0\r\n")] {
+        story.node("n2").gets(line).answers(reply);
+        story.node("n3").gets(line).answers(reply);
     }
+    story.node("n1").gets("KEYS x*").answers("*0\r\n");
     story.client("a").gets([":1", "\"1\"", "*0\r\n"]);
+}
+
+// Sent at once, it would be with n2 before what n1 sends there.
+#[test]
+fn what_is_about_all_keys_comes_behind_what_a_node_sends_on() {
+    let mut story = Story::warm_cluster();
+    for (line, reply, done) in [("FLUSHALL", "+OK", "+OK"), ("DBSIZE", ":1", ":3")] {
+        story.client("a").says(["SET a4 1", line]);
+        story.node("n1").gets("SET a4 1").gets_nothing().ask("a4", "n2");
+        story.node("n2").gets(["ASKING", "SET a4 1"]).gets_nothing().answers(["+OK", "+OK"]);
+        for node in ["n1", "n2", "n3"] {
+            story.node(node).gets(line).answers(reply);
+        }
+        story.client("a").gets(["+OK", done]);
+    }
+    story.client("a").says(["SCAN 0", "SCRIPT FLUSH"]).says("GET a4");
+    story.node("n1").gets(["SCAN 0", "SCRIPT FLUSH", "GET a4"]);
 }

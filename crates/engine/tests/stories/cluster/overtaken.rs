@@ -1,9 +1,11 @@
-//! A request that a server puts off while it does what stands behind it.
+//! A request that a server does not serve while it does what stands behind it.
 
 use crate::words::Story;
 use crate::words::cluster::list;
 
 const TRYAGAIN: &str = "-TRYAGAIN Multiple keys request during rehashing of slot";
+const OVERTAKEN: &str = "-ERR respool: not done: while slots or nodes were on the move, the server did what \
+                         this client sent behind it";
 const GAVE_UP: &str = "-ERR respool: given up after 1 tries, the last answer was: TRYAGAIN \
                        Multiple keys request during rehashing of slot";
 
@@ -13,7 +15,7 @@ fn what_was_done_behind_it_is_not_undone() {
     story.client("a").says(["MSET {a4}x 1 {a4}y 1", "GET {a4}z", "SET {a4}x 2"]);
     story.node("n1").gets(["MSET {a4}x 1 {a4}y 1", "GET {a4}z", "SET {a4}x 2"]);
     story.node("n1").answers([TRYAGAIN, "nil", "+OK"]);
-    story.after_ms(1).client("a").gets([GAVE_UP, "nil", "+OK"]);
+    story.after_ms(1).client("a").gets([OVERTAKEN, "nil", "+OK"]);
     story.after_ms(100).node("n1").gets_nothing();
 }
 
@@ -22,7 +24,7 @@ fn a_read_that_was_put_off_does_not_see_what_was_written_behind_it() {
     let mut story = Story::warm_cluster();
     story.client("a").says(["MGET {a4}x {a4}y", "SET {a4}x 2"]);
     story.node("n1").gets(["MGET {a4}x {a4}y", "SET {a4}x 2"]).answers([TRYAGAIN, "+OK"]);
-    story.after_ms(1).client("a").gets([GAVE_UP, "+OK"]);
+    story.after_ms(1).client("a").gets([OVERTAKEN, "+OK"]);
     story.after_ms(100).node("n1").gets_nothing();
 }
 
@@ -38,18 +40,108 @@ fn a_read_behind_it_sees_what_it_wrote() {
 }
 
 #[test]
-fn what_does_not_concern_it_is_waited_for_and_then_it_is_asked_again() {
+fn what_does_not_concern_it_is_not_waited_for_long() {
     let mut story = Story::warm_cluster();
     story.client("a").says(["MSET {a4}x 1 {a4}y 1", "SET {a4}z 2", "GET b4"]);
     story.client("b").says("SET {a4}x 9");
     story.node("n1").gets(["MSET {a4}x 1 {a4}y 1", "SET {a4}z 2", "SET {a4}x 9"]);
     story.node("n1").answers(TRYAGAIN);
-    // Not before it is known what becomes of the other one.
-    story.after_ms(50).node("n1").gets_nothing().answers(["+OK", "+OK"]);
-    story.node("n1").gets("MSET {a4}x 1 {a4}y 1").answers("+OK");
+    // Mostly they are answered at once; if not, it is looked at what they are.
+    story.after_ms(9).node("n1").gets_nothing();
+    story.after_ms(2).node("n1").gets("MSET {a4}x 1 {a4}y 1").answers(["+OK", "+OK", "+OK"]);
     story.node("n2").gets("GET b4").answers("nil");
     story.client("a").gets(["+OK", "+OK", "nil"]);
     story.client("b").gets("+OK");
+}
+
+#[test]
+fn what_concerns_it_is_waited_for() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says(["MSET {a4}x 1 {a4}y 1", "GET {a4}z", "SET {a4}y 2"]);
+    story.node("n1").gets(["MSET {a4}x 1 {a4}y 1", "GET {a4}z", "SET {a4}y 2"]);
+    story.node("n1").answers([TRYAGAIN, "nil"]);
+    story.after_ms(100).node("n1").gets_nothing().answers(TRYAGAIN);
+    story.after_ms(1).node("n1").gets(["MSET {a4}x 1 {a4}y 1", "SET {a4}y 2"]);
+    story.node("n1").answers(["+OK", "+OK"]);
+    story.client("a").gets(["+OK", "nil", "+OK"]);
+}
+
+// The slot went to n2 and came back between two requests of a pipeline.
+#[test]
+fn what_a_slot_that_came_back_let_by_is_not_undone() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says(["SET a4 1", "SET a8 1", "SET a4 2"]);
+    story.node("n1").gets(["SET a4 1", "SET a8 1", "SET a4 2"]).moved("a4", "n2");
+    story.node("n2").gets_nothing();
+    story.node("n1").answers(["+OK", "+OK"]);
+    story.after_ms(1).client("a").gets([OVERTAKEN, "+OK", "+OK"]);
+    story.after_ms(100).node("n1").gets_nothing();
+    story.node("n2").gets_nothing();
+}
+
+#[test]
+fn a_read_that_a_slot_let_by_that_came_back_is_asked_again() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says(["SET a4 1", "GET a4", "GET a8"]);
+    story.node("n1").gets(["SET a4 1", "GET a4", "GET a8"]).moved("a4", "n2");
+    story.node("n1").answers(["\"old\"", "\"8\""]);
+    // n1 has it again, as n2 says.
+    story.node("n2").gets(["SET a4 1", "GET a4"]).moved("a4", "n1").moved("a4", "n1");
+    story.node("n1").gets(["SET a4 1", "GET a4"]).answers(["+OK", "\"1\""]);
+    story.client("a").gets(["+OK", "\"1\"", "\"8\""]);
+}
+
+#[test]
+fn what_lies_elsewhere_does_not_keep_a_moved_request_from_going() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says(["SET a4 1", "SET a8 1", "MULTI", "SET a12 1", "EXEC"]);
+    story.node("n1").gets(["SET a4 1", "SET a8 1", "MULTI", "SET a12 1", "EXEC"]);
+    story.node("n1").moved("a4", "n2").answers(["+OK", "+OK", "+QUEUED", "*1\r\n+OK\r\n"]);
+    story.node("n2").gets("SET a4 1").answers("+OK");
+    story.client("a").gets(["+OK", "+OK", "+OK", "+QUEUED", "*1\r\n+OK\r\n"]);
+}
+
+#[test]
+fn a_transaction_that_was_sent_on_is_not_done_behind_what_was_done() {
+    let mut story = Story::warm_cluster();
+    let all = ["MULTI", "SET a4 1", "EXEC", "SET a8 2", "SET a4 2"];
+    story.client("a").says(all);
+    story.node_conn("n1", 1).gets(all).answers("+OK").moved("a4", "n2");
+    story.node_conn("n1", 1).answers(["-EXECABORT x", "+OK", "+OK"]);
+    let abort = "-EXECABORT Transaction discarded because of previous errors.";
+    story.after_ms(1).client("a").gets(["+OK", OVERTAKEN, abort, "+OK", "+OK"]);
+    story.after_ms(100).node("n2").gets_nothing();
+}
+
+#[test]
+fn what_the_server_refused_did_not_overtake_anything() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says(["SET a4 1", "LPUSH a4 2"]);
+    story.node("n1").gets(["SET a4 1", "LPUSH a4 2"]).moved("a4", "n2");
+    story.node("n1").answers("-WRONGTYPE x").gets_nothing();
+    story.node("n2").gets("SET a4 1").answers("+OK");
+    story.client("a").gets(["+OK", "-WRONGTYPE x"]);
+}
+
+#[test]
+fn a_script_that_failed_may_have_done_something() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says(["SET a4 1", "EVAL x 1 a4"]);
+    story.node("n1").gets(["SET a4 1", "EVAL x 1 a4"]).moved("a4", "n2");
+    story.node("n1").answers("-ERR in its middle");
+    story.after_ms(1).client("a").gets([OVERTAKEN, "-ERR in its middle"]);
+    story.node("n2").gets_nothing();
+}
+
+// Of what a server lost, only what concerns it keeps it from being done.
+#[test]
+fn a_moved_request_goes_on_when_the_server_is_lost_that_sent_it() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says(["SET a4 1", "SET a8 2"]);
+    story.node("n1").gets(["SET a4 1", "SET a8 2"]).moved("a4", "n2");
+    story.node("n1").dies("connection reset");
+    story.node("n2").gets("SET a4 1").answers("+OK");
+    story.client("a").gets(["+OK", "-ERR respool: upstream n1:7000: connection reset"]);
 }
 
 #[test]
@@ -83,7 +175,7 @@ fn when_the_server_is_lost_nobody_knows_what_it_did() {
     story
         .after_ms(1)
         .client("a")
-        .gets([GAVE_UP, "-ERR respool: upstream n1:7000: connection reset"]);
+        .gets([OVERTAKEN, "-ERR respool: upstream n1:7000: connection reset"]);
 }
 
 #[test]

@@ -201,10 +201,11 @@ impl Script {
     /// Whether a reply is an error that a failing server explains.
     pub(crate) fn is_failure(&self, reply: &[u8]) -> bool {
         let always: [&[u8]; 2] = [b"-ERR respool: upstream ", b"-ERR max number of clients"];
-        let of_several: [&[u8]; 3] = [
+        let of_several: [&[u8]; 4] = [
             b"-ERR respool: given up after ",
             b"-CLUSTERDOWN Hash slot not served (respool: ",
             b"-ERR respool: no replica is fit",
+            super::OVERTAKEN,
         ];
         let begins = |begin: &&[u8]| reply.starts_with(begin);
         always.iter().any(begins) || (self.layout != Layout::One && of_several.iter().any(begins))

@@ -1,0 +1,249 @@
+//! Requests that wait to be sent to another server, or to the same one again.
+//!
+//! What one client has parked goes in the order in which it was parked: when its first is due they all go, and while that must wait they all wait.
+//! So each client has a queue of its own, and who looks for what a client has parked does not look at everybody's.
+//!
+//! Not here: why a request is parked and where it goes (`redirect`, `rescue`), and what stood behind it meanwhile (`overtaken`).
+//!
+//! Invariant: a parked request has an open place (of its client or merge) and is in no FIFO; no queue is empty, and `bytes` is what they hold.
+
+use crate::command::CommandId;
+use crate::engine::Engine;
+use crate::ids::{ClientId, NodeId, UpstreamId};
+use crate::limits::PARKED_BYTES_MAX;
+use crate::overtaken::{Behind, Look};
+use crate::reject;
+use crate::time::Time;
+use crate::topology::Place;
+use crate::upstream::UpstreamKey;
+use crate::upstream::inflight::{Owner, Run};
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// Where a parked request goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// To whoever owns its key when it is its turn.
+    Place(Place),
+    /// To this node, behind ASKING.
+    Asking(NodeId),
+    /// To this node: the request has no key.
+    Node(NodeId),
+}
+
+/// A request on its way to another server.
+#[derive(Debug)]
+pub(crate) struct Parked {
+    pub owner: Owner,
+    pub command: Option<CommandId>,
+    pub bytes: Vec<u8>,
+    /// What stands behind it in its transaction, up to EXEC, if it is the first of one that came whole: `bytes` has all of it, and `at` counts
+    /// from its begin.
+    pub rest: Vec<Run>,
+    pub tries: u8,
+    pub target: Target,
+    /// Where its first key lies.
+    pub place: Option<Place>,
+    /// Who was named as the owner of its place. A table that was asked for meanwhile may be older than that, and those behind it are
+    /// sent on to the same node: by another way they could overtake it.
+    pub named: Option<NodeId>,
+    /// That node was down.
+    pub forgot: bool,
+    /// The key of the connection that it was on: what else its client sends takes one like that.
+    pub like: UpstreamKey,
+    /// Not before.
+    pub due: Time,
+    /// Given up after.
+    pub until: Time,
+    /// It goes over its client's own connection.
+    pub leased: bool,
+    /// It waits for this connection.
+    pub waits_for: Option<UpstreamId>,
+    /// What its client had sent behind it to a server that did not serve it.
+    pub behind: Option<Behind>,
+    /// The last thing a server said to it, for the error text.
+    pub said: String,
+}
+
+impl Parked {
+    /// One that goes to whoever owns its place, not before and not after these times.
+    pub(crate) fn to_place(
+        like: UpstreamKey,
+        run: &Run,
+        bytes: Vec<u8>,
+        place: Place,
+        (due, until): (Time, Time),
+        said: &str,
+    ) -> Self {
+        Self {
+            owner: run.owner,
+            command: run.command,
+            bytes,
+            rest: Vec::new(),
+            tries: run.tries.saturating_add(1),
+            target: Target::Place(place),
+            place: Some(place),
+            named: None,
+            forgot: false,
+            like,
+            due,
+            until,
+            leased: false,
+            waits_for: None,
+            behind: None,
+            said: String::from(said),
+        }
+    }
+}
+
+/// All of them, by client. Those of which nobody knows the client any more have a queue together.
+#[derive(Debug, Default)]
+pub(crate) struct ParkedRequests {
+    queues: BTreeMap<Option<ClientId>, VecDeque<Parked>>,
+    bytes: usize,
+}
+
+impl ParkedRequests {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queues.is_empty()
+    }
+
+    fn push_back(&mut self, client: Option<ClientId>, parked: Parked) {
+        self.bytes += parked.bytes.len();
+        self.queues.entry(client).or_default().push_back(parked);
+    }
+
+    fn push_front(&mut self, client: Option<ClientId>, parked: Parked) {
+        self.bytes += parked.bytes.len();
+        self.queues.entry(client).or_default().push_front(parked);
+    }
+
+    fn pop_front(&mut self, client: Option<ClientId>) -> Option<Parked> {
+        let queue = self.queues.get_mut(&client)?;
+        let parked = queue.pop_front()?;
+        if queue.is_empty() {
+            self.queues.remove(&client);
+        }
+        self.bytes -= parked.bytes.len();
+        Some(parked)
+    }
+
+    /// Of each client the one that goes first.
+    fn firsts(&self) -> impl Iterator<Item = &Parked> {
+        self.queues.values().filter_map(VecDeque::front)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Parked> {
+        self.queues.values().flatten()
+    }
+
+    /// What this client has parked, in order.
+    pub(crate) fn of(&self, client: Option<ClientId>) -> impl Iterator<Item = &Parked> {
+        self.queues.get(&client).into_iter().flatten()
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn of_mut(&mut self, client: Option<ClientId>) -> impl Iterator<Item = &mut Parked> {
+        self.queues.get_mut(&client).into_iter().flatten()
+    }
+}
+
+impl Engine {
+    pub(crate) fn park(&mut self, now: Time, parked: Parked) {
+        // What its client sends from now on must not overtake this, nor a part of its request.
+        let epoch = self.route_epoch;
+        let id = self.client_of(parked.owner);
+        match id.and_then(|id| self.clients.get_mut(id)) {
+            Some(client) => client.route_epoch = epoch.wrapping_sub(1),
+            // Nobody waits for it any more; but a merge must get its last part to end.
+            None if matches!(parked.owner, Owner::Client { .. }) => return,
+            None => {}
+        }
+        let given_up = parked.due > parked.until;
+        if given_up || self.parked.bytes + parked.bytes.len() > PARKED_BYTES_MAX {
+            return self.give_up(now, &parked);
+        }
+        self.parked.push_back(id, parked);
+    }
+
+    /// When the next parked request is to be looked at. Of each client only the first counts: the others go when it goes.
+    pub(crate) fn parked_at(&self) -> Option<Time> {
+        let firsts = self.parked.firsts().filter(|parked| parked.waits_for.is_none());
+        firsts.map(|parked| self.look_at(parked)).min()
+    }
+
+    /// This upstream became ready or down: whoever is parked for it is looked at again.
+    pub(crate) fn wake_parked(&mut self, id: UpstreamId) {
+        let all = self.parked.queues.values_mut().flatten();
+        for parked in all.filter(|parked| parked.waits_for == Some(id)) {
+            parked.waits_for = None;
+        }
+    }
+
+    /// Whether a parked request is on its way to this node. One that gets its first slot is in nobody's table yet.
+    pub(crate) fn is_target(&self, node: NodeId) -> bool {
+        self.parked.all().any(|parked| match parked.target {
+            Target::Asking(target) | Target::Node(target) => target == node,
+            Target::Place(_) => parked.named == Some(node),
+        })
+    }
+
+    /// Whether a parked request waits for this connection.
+    pub(crate) fn waits_parked(&self, id: UpstreamId) -> bool {
+        self.parked.all().any(|parked| parked.waits_for == Some(id))
+    }
+
+    /// Sends on what is due.
+    pub(crate) fn run_parked(&mut self, now: Time) {
+        let is_due = |parked: &Parked| parked.waits_for.is_none() && parked.due <= now;
+        let queues = self.parked.queues.iter();
+        let due: Vec<_> = queues
+            .filter(|(_, queue)| queue.front().is_some_and(is_due))
+            .map(|(client, _)| *client)
+            .collect();
+        for client in due {
+            while let Some(parked) = self.parked.pop_front(client) {
+                if let Some(held) = self.go_on(now, parked) {
+                    self.parked.push_front(client, held);
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Sends a parked request, or gives it up. Returned: it must wait.
+    fn go_on(&mut self, now: Time, mut parked: Parked) -> Option<Parked> {
+        if parked.waits_for.is_some() {
+            return Some(parked);
+        }
+        match self.look_behind(now, &mut parked) {
+            Look::Go => {}
+            Look::Wait if now < parked.until => return Some(parked),
+            Look::Wait => {
+                self.give_up(now, &parked);
+                return None;
+            }
+            Look::Overtaken => {
+                let mut error = Vec::new();
+                reject::write(&mut error, reject::OVERTAKEN);
+                self.give_up_with(now, &parked, &error);
+                return None;
+            }
+        }
+        parked.due = self.send_parked(now, &mut parked)?;
+        Some(parked)
+    }
+
+    pub(crate) fn give_up(&mut self, now: Time, parked: &Parked) {
+        let error = reject::gave_up(parked.tries, &parked.said);
+        self.give_up_with(now, parked, &error);
+    }
+
+    /// Its client gets this error for it, and for all of a transaction.
+    fn give_up_with(&mut self, now: Time, parked: &Parked, error: &[u8]) {
+        self.leave_parked_lease(parked);
+        self.answer_owner(now, parked.owner, error);
+        self.give_up_rest(&parked.rest, error);
+    }
+}
