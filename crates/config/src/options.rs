@@ -619,7 +619,7 @@ pub static OPTIONS: &[OptionSpec] = &[
     OptionSpec::new(
         "limits.noloop_conns_max",
         "Connections of clients that cache with `NOLOOP`, over all workers",
-        "Such a client has one of its own to each server, for as long as it tracks, since the server tells its changes from those of others by the          connection. Beyond the limit `CLIENT TRACKING` with `NOLOOP` is refused, or a request to a server that came later; in `BCAST` mode the          client is closed then. They do not count for `limits.upstream_conns_max`.",
+        "Such a client has one of its own to each server (in RESP2 with `REDIRECT` two), for as long as it tracks, since the server tells its changes from those of others by the          connection. Beyond the limit `CLIENT TRACKING` with `NOLOOP` is refused, or a request to a server that came later; in `BCAST` mode the          client is closed then. They do not count for `limits.upstream_conns_max`.",
         Kind::Count { min: 1, max: 1_000_000, at: |d| &mut d.config.limits.noloop_conns_max },
     ),
     OptionSpec::new(

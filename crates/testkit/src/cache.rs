@@ -16,8 +16,10 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// A client that caches what it reads.
 #[derive(Debug)]
 pub struct Cache {
-    /// Its connection, in RESP3. Replies are read with [`Cache::reply`].
+    /// Its connection. Replies are read with [`Cache::reply`].
     pub conn: Conn,
+    /// The one that is told instead, in RESP3.
+    ear: Option<Conn>,
     /// What it holds: replies by key.
     pub values: HashMap<String, String>,
     /// Keys that it was told of.
@@ -32,7 +34,17 @@ impl Cache {
     pub fn new(mut conn: Conn, mode: &str) -> Self {
         assert!(conn.ask("HELLO 3").starts_with('%'));
         assert_eq!(conn.ask(&format!("CLIENT TRACKING ON {mode}")), "+OK\r\n");
-        Self { conn, values: HashMap::new(), told: 0, dropped: 0 }
+        Self { conn, ear: None, values: HashMap::new(), told: 0, dropped: 0 }
+    }
+
+    /// The same in RESP2, told over another connection.
+    #[track_caller]
+    pub fn redirected(mut conn: Conn, mut ear: Conn, mode: &str) -> Self {
+        assert!(ear.ask("HELLO 3").starts_with('%'));
+        let id = ear.ask("CLIENT ID");
+        let id = id.trim_start_matches(':').trim_end();
+        assert_eq!(conn.ask(&format!("CLIENT TRACKING ON REDIRECT {id} {mode}")), "+OK\r\n");
+        Self { conn, ear: Some(ear), values: HashMap::new(), told: 0, dropped: 0 }
     }
 
     /// Takes a push in; gives anything else back.
@@ -82,14 +94,18 @@ impl Cache {
     /// Takes in what comes for so long.
     #[track_caller]
     pub fn listen(&mut self, time: Duration) {
-        self.conn.set_timeout(time);
+        let mut told_by = self.ear.take();
         loop {
-            match self.conn.reply() {
+            let conn = told_by.as_mut().unwrap_or(&mut self.conn);
+            conn.set_timeout(time);
+            let frame = conn.reply();
+            conn.set_timeout(LIMIT);
+            match frame {
                 Ok(frame) => assert_eq!(self.take(frame), None, "a reply that nobody asked for"),
                 Err(error) if error.kind() == ErrorKind::TimedOut => break,
                 Err(error) => panic!("{error}"),
             }
         }
-        self.conn.set_timeout(LIMIT);
+        self.ear = told_by;
     }
 }

@@ -48,7 +48,7 @@ impl Engine {
             return self.refuse(call, &text);
         }
         if wanted.owner.is_some()
-            && let Err(text) = self.room_for_own(call.id)
+            && let Err(text) = self.room_for_own(call.id, wanted.redirect != 0)
         {
             return self.refuse(call, text);
         }
@@ -150,9 +150,9 @@ impl Engine {
             wanted =
                 Tracking { broadcast, opt_in, opt_out, owner, redirect, prefixes, broken, ..*own };
         }
-        let broadcast =
-            wanted.broadcast || (client.protocol == Protocol::Resp2 && wanted.redirect != 0);
         let has_own = wanted.owner.is_some();
+        let in_resp2 = client.protocol == Protocol::Resp2;
+        let broadcast = wanted.broadcast || (in_resp2 && wanted.redirect != 0 && !has_own);
         client.tracking = Some(Box::new(wanted));
         self.caches.clients.insert(id);
         if broadcast {

@@ -8,6 +8,7 @@
 //! Invariant: a connection of these lanes says CLIENT TRACKING right behind its greeting, before any client's request.
 
 use super::order::Asked;
+use super::own::{is_of_pair, only_tells};
 use super::{Ear, Leaving, Name};
 use crate::client::Hold;
 use crate::connect::Availability;
@@ -19,6 +20,7 @@ use crate::time::Time;
 use crate::upstream::inflight::OwnCommand;
 use crate::upstream::{Lane, Role, UpstreamKey};
 use alloc::collections::BTreeSet;
+use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use resp::Protocol;
@@ -26,31 +28,47 @@ use resp::Protocol;
 impl Engine {
     /// A connection of these lanes was greeted.
     pub(crate) fn feed_ready(&mut self, now: Time, id: UpstreamId) {
-        match self.upstreams.get(id).map(|up| up.key.lane) {
-            Some(Lane::Tracked) => {
-                let words = self.words_of(id);
-                self.say_own(now, id, OwnCommand::Track, &words);
-            }
-            Some(Lane::Broadcast) => {
-                let prefixes = self.prefixes_of(id);
-                self.say_prefixes(now, id, &prefixes);
-                let key = self.upstreams.get(id).map(|up| up.key);
-                if let Some(key) = key.filter(|_| self.caches.late.remove(&id)) {
-                    // Its keys may have changed before it was listened to.
-                    self.drop_caches(key);
-                }
-            }
-            _ => {}
+        let Some(key) = self.upstreams.get(id).map(|up| up.key) else { return };
+        if !matches!(key.lane, Lane::Tracked | Lane::Broadcast) {
+            return;
+        }
+        if only_tells(&key) {
+            // Now the one that is redirected to it can come.
+            self.caches.stale = true;
+        } else if key.lane == Lane::Tracked {
+            self.say_tracking(now, id, &[]);
+        } else {
+            let prefixes = self.prefixes_of(id);
+            self.say_prefixes(now, id, &prefixes);
+        }
+        if self.caches.late.remove(&id) {
+            // Its keys may have changed before it was listened to.
+            self.drop_caches(key);
         }
     }
 
-    /// How tracking is switched on over this connection.
-    fn words_of(&self, id: UpstreamId) -> Vec<&'static [u8]> {
+    /// Switches tracking on over this connection.
+    fn say_tracking(&mut self, now: Time, id: UpstreamId, options: &[&[u8]]) {
+        let Some(key) = self.upstreams.get(id).map(|up| up.key) else { return };
         let mut words: Vec<&[u8]> = alloc::vec![b"CLIENT", b"TRACKING", b"ON"];
-        if self.upstreams.get(id).is_some_and(|up| up.key.owner.is_some()) {
+        if key.owner.is_some() {
             words.push(b"NOLOOP");
         }
-        words
+        let number;
+        if is_of_pair(&key) {
+            let Some((_, teller)) = self.teller_of(&key) else {
+                // At a node that has just come. This one is made again meanwhile.
+                let _ =
+                    self.upstream_for(now, Ear::of(&key).at(key.node), ClientId::new(u32::MAX, 0));
+                let cause =
+                    "the connection that tells a client with NOLOOP of changes is not ready";
+                return self.lose_upstream(now, id, cause, true);
+            };
+            number = teller.to_string();
+            words.extend([&b"REDIRECT"[..], number.as_bytes()]);
+        }
+        words.extend(options);
+        self.say_own(now, id, OwnCommand::Track, &words);
     }
 
     /// The prefixes that this connection tells of.
@@ -63,12 +81,11 @@ impl Engine {
     }
 
     pub(super) fn say_prefixes(&mut self, now: Time, id: UpstreamId, prefixes: &[Name]) {
-        let mut words: Vec<&[u8]> = self.words_of(id);
-        words.push(b"BCAST");
+        let mut options: Vec<&[u8]> = alloc::vec![b"BCAST"];
         for prefix in prefixes {
-            words.extend([&b"PREFIX"[..], prefix]);
+            options.extend([&b"PREFIX"[..], prefix]);
         }
-        self.say_own(now, id, OwnCommand::Track, &words);
+        self.say_tracking(now, id, &options);
     }
 
     /// Clients in BCAST mode came or changed: the connections ask for what is wanted now, at every primary.
@@ -98,7 +115,7 @@ impl Engine {
     }
 
     fn renew_feed_of(&mut self, now: Time, node: NodeId, db: u32, before: &[Name]) {
-        let key = Ear { lane: Lane::Broadcast, db, owner: None }.at(node);
+        let key = Ear { lane: Lane::Broadcast, db, owner: None, pairs: false }.at(node);
         let listed = self.by_key.get(&key).copied();
         let Some(id) = listed.or_else(|| self.new_upstream(key, Role::Shared)) else { return };
         // One that is not ready asks when it is.
@@ -172,25 +189,39 @@ impl Engine {
     /// What a client waits for until every change is told to it from here on.
     pub(super) fn wait_for_feed(&mut self, now: Time, id: ClientId) -> Option<Step> {
         let ear = self.clients.get(id)?.ear()?;
-        if ear.lane != Lane::Broadcast {
-            return None;
-        }
+        let conns = match ear.lane {
+            Lane::Broadcast => 2,
+            // Of a pair the other one comes with the first request.
+            _ if ear.pairs => 1,
+            _ => return None,
+        };
         for node in self.router.primaries() {
-            let available = self.upstream_for(now, ear.at(node), id);
-            let owes = |id: &UpstreamId| {
-                self.upstreams.get(*id).is_some_and(|up| up.inflight.owes_tracking())
-            };
-            let waits_for = match available {
-                Availability::Wait(upstream) => Some(upstream),
-                // Its requests go another way, and would overtake the one to tell of what they change.
-                Availability::Ready(upstream) => Some(upstream).filter(owes),
-                Availability::Down(_) => None,
-            };
+            let mut keys = ear.conns_at(node).take(conns);
+            let waits_for = keys.find_map(|key| self.waits_to_hear(now, key, id));
             if let Some(upstream) = waits_for {
                 return Some(Step::Hold(Hold::Upstream(upstream)));
             }
         }
         None
+    }
+
+    /// The connection of this key, if it is to tell of changes and does not yet.
+    fn waits_to_hear(
+        &mut self,
+        now: Time,
+        key: UpstreamKey,
+        client: ClientId,
+    ) -> Option<UpstreamId> {
+        match self.upstream_for(now, key, client) {
+            Availability::Wait(upstream) => Some(upstream),
+            // Its requests go another way, and would overtake the one to tell of what they change.
+            Availability::Ready(upstream) => self
+                .upstreams
+                .get(upstream)
+                .is_some_and(|up| up.inflight.owes_tracking())
+                .then_some(upstream),
+            Availability::Down(_) => None,
+        }
     }
 
     /// What was asked of a connection of these lanes is confirmed.
@@ -229,13 +260,13 @@ impl Engine {
             return None;
         }
         let ear = client.ear()?;
-        let tells = |node: &NodeId| {
-            let listed = self.by_key.get(&ear.at(*node));
-            let upstream = listed.and_then(|id| self.upstreams.get(*id));
+        let tells = |key: &UpstreamKey| {
+            let upstream = self.by_key.get(key).and_then(|id| self.upstreams.get(*id));
             upstream.is_some_and(|up| up.is_ready() && !up.inflight.owes_tracking())
         };
+        let all_tell = |node: &NodeId| ear.conns_at(*node).all(|key| tells(&key));
         let earlier = || tracking.earlier.iter().copied().filter(|other| *other != ear).collect();
-        self.router.primaries().iter().all(tells).then(|| (ear, earlier()))
+        self.router.primaries().iter().all(all_tell).then(|| (ear, earlier()))
     }
 
     /// One more of the connections by which a client heard before has told all.
@@ -265,6 +296,9 @@ impl Engine {
         if matches!(key.lane, Lane::Tracked | Lane::Broadcast) {
             self.drop_caches(key);
             self.asked_in_vain(id);
+            if only_tells(&key) {
+                self.teller_lost(&key);
+            }
             // One that was in use for a transaction is not connected again by itself.
             self.caches.stale |= key.owner.is_some();
         }

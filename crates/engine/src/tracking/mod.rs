@@ -18,6 +18,7 @@
 //! | RESP3, BCAST | the lane `Broadcast`, with the prefixes of all such clients | those with a prefix of the key |
 //! | RESP3, NOLOOP | the same lanes, but a connection of its own to each server (`own`) | as above, but for its own changes |
 //! | RESP2 with REDIRECT | the usual one; changes come over the lane `Broadcast` with every key | the client that is redirected to |
+//! | RESP2 with REDIRECT, NOLOOP | two of its own to each server, the first redirected to the second (`own`) | the same, but for its own changes |
 //!
 //! A lost connection means that changes may have been missed, so everybody whose keys it told of is told to drop all.
 //!
@@ -109,7 +110,7 @@ pub struct Tracking {
     prefixes: BTreeSet<Name>,
     /// CLIENT CACHING was said for the next command.
     caching: bool,
-    /// Its latest requests, until a later one is answered: what they read, and in RESP2 with NOLOOP what they write.
+    /// What its latest requests read, until a later one is answered.
     recent: VecDeque<Recent>,
     /// Keys that were read where nobody tracks, to be told of behind the reply at this place.
     again: Vec<(u32, Name)>,
@@ -136,17 +137,20 @@ struct Ear {
     db: u32,
     /// They are its own.
     owner: Option<ClientId>,
+    /// Each of them tells for another one (`own`).
+    pairs: bool,
 }
 
 impl Ear {
     fn of(key: &UpstreamKey) -> Self {
-        Self { lane: key.lane, db: key.db, owner: key.owner }
+        Self { lane: key.lane, db: key.db, owner: key.owner, pairs: own::is_of_pair(key) }
     }
 
-    /// The connection at this node.
+    /// The connection at this node that tells.
     fn at(self, node: NodeId) -> UpstreamKey {
-        let Self { lane, db, owner } = self;
-        UpstreamKey { node, resp3: true, db, lane, conn: 0, owner }
+        let Self { lane, db, owner, pairs } = self;
+        let conn = if pairs { own::TELLS } else { 0 };
+        UpstreamKey { node, resp3: true, db, lane, conn, owner }
     }
 }
 
@@ -165,7 +169,6 @@ struct Leaving {
 struct Recent {
     seq: u32,
     keys: Vec<Name>,
-    writes: bool,
 }
 
 /// The keys that changed.
@@ -203,21 +206,9 @@ impl Tracking {
         self.broken
     }
 
-    /// Whether a change of this key is its own doing, which it does not want to hear of. Told once for each write. Of the writes of a client
-    /// with connections of its own the server knows, and nothing stands here.
-    fn did_itself(&mut self, key: &[u8]) -> bool {
-        for recent in self.recent.iter_mut().filter(|recent| recent.writes) {
-            if let Some(at) = recent.keys.iter().position(|own| **own == *key) {
-                recent.keys.swap_remove(at);
-                return true;
-            }
-        }
-        false
-    }
-
     /// The place of an unanswered request that reads this key, if there is one.
     fn reads_now(&self, head: u32, key: &[u8]) -> Option<u32> {
-        let open = |recent: &&Recent| !is_before(recent.seq, head) && !recent.writes;
+        let open = |recent: &&Recent| !is_before(recent.seq, head);
         let mut open = self.recent.iter().filter(open);
         open.find(|recent| recent.keys.iter().any(|own| **own == *key)).map(|recent| recent.seq)
     }
@@ -237,16 +228,19 @@ impl Client {
     /// What tells it of the changes of what it reads now. `None`: it does not want to know, or cannot be told (RESP2 without REDIRECT).
     fn ear(&self) -> Option<Ear> {
         let (tracking, db) = (self.tracking.as_ref()?, self.db);
-        match self.protocol {
-            Protocol::Resp3 => {
-                let lane = self.lane(Lane::Shared);
-                Some(Ear { lane, db, owner: self.owner(lane) })
-            }
-            Protocol::Resp2 => {
-                let (lane, owner) = (Lane::Broadcast, None);
-                (tracking.redirect != 0).then_some(Ear { lane, db, owner })
-            }
-        }
+        let lane = match self.protocol {
+            Protocol::Resp2 if tracking.redirect == 0 => return None,
+            Protocol::Resp2 if !self.has_pairs() => Lane::Broadcast,
+            _ => self.lane(Lane::Shared),
+        };
+        Some(Ear { lane, db, owner: self.owner(lane), pairs: self.has_pairs() })
+    }
+
+    /// Whether it has two connections of its own to each server, since it cannot hear of changes over the one that its requests take: RESP2 with
+    /// REDIRECT and NOLOOP.
+    fn has_pairs(&self) -> bool {
+        let redirects = |tracking: &Tracking| tracking.owner.is_some() && tracking.redirect != 0;
+        self.protocol == Protocol::Resp2 && self.tracking.as_deref().is_some_and(redirects)
     }
 
     /// Whose the connections of this lane are that its requests take.
@@ -272,8 +266,14 @@ impl Client {
     #[inline]
     pub(crate) fn lane(&self, lane: Lane) -> Lane {
         match (&self.tracking, lane) {
-            (Some(tracking), Lane::Shared) if self.protocol == Protocol::Resp3 => {
-                if tracking.broadcast { Lane::Broadcast } else { Lane::Tracked }
+            (Some(tracking), Lane::Shared)
+                if self.protocol == Protocol::Resp3 || self.has_pairs() =>
+            {
+                if tracking.broadcast {
+                    Lane::Broadcast
+                } else {
+                    Lane::Tracked
+                }
             }
             _ => lane,
         }
@@ -289,8 +289,7 @@ impl Engine {
         let queueing = self.is_queueing(wish.id);
         let Some(client) = self.clients.get_mut(wish.id) else { return };
         // Its own connection is tracked whatever goes over it.
-        let (has_own, in_resp2) = (client.has_own(), client.protocol == Protocol::Resp2);
-        let apart = apart && !has_own;
+        let apart = apart && !client.has_own();
         let Some(tracking) = client.tracking.as_mut() else { return };
         let caches = tracking.caches_next() && !tracking.broadcast;
         if queueing {
@@ -311,11 +310,10 @@ impl Engine {
         if reads && caches && apart {
             tracking.again.extend(keys.iter().map(|key| (seq, key.clone())));
         }
-        let guesses = in_resp2 && tracking.owner.is_some();
         // In BCAST mode it is told of all keys, and of these perhaps again.
         let told = caches || tracking.broadcast;
-        if !keys.is_empty() && ((reads && told) || (!reads && guesses)) {
-            tracking.recent.push_back(Recent { seq, keys: keys.clone(), writes: !reads });
+        if !keys.is_empty() && reads && told {
+            tracking.recent.push_back(Recent { seq, keys: keys.clone() });
         }
         if reads && caches {
             keys.into_iter().for_each(|key| self.remember(wish.id, key));
@@ -428,7 +426,6 @@ impl Engine {
             };
             let mut told: Vec<Vec<Name>> =
                 tracking.prefixes.iter().cloned().map(of_prefix).collect();
-            told.iter_mut().for_each(|own| own.retain(|key| !tracking.did_itself(key)));
             told.retain(|own| !own.is_empty());
             for key in told.iter().flatten() {
                 // As in `key_changed`.
@@ -463,10 +460,6 @@ impl Engine {
             // The reply may be older than the change, or newer: it is told again behind it.
             Some(seq) => tracking.again.push((seq, key.clone())),
             None => self.drop_reader(id, key),
-        }
-        let Some(client) = self.clients.get_mut(id) else { return };
-        if client.tracking.as_mut().is_some_and(|tracking| tracking.did_itself(key)) {
-            return;
         }
         self.tell_in_order(by, id, Changed::Keys(alloc::vec![key.clone()]));
     }
@@ -504,8 +497,6 @@ impl Engine {
         let after = client.ear();
         let Some(tracking) = client.tracking.as_mut().filter(|_| before != after) else { return };
         self.caches.stale = true;
-        // What it wrote before is nothing to judge by what comes the other way.
-        tracking.recent.retain(|recent| !recent.writes);
         if after.is_some_and(|ear| ear.lane == Lane::Broadcast) {
             self.caches.broadcast.insert(id);
         }

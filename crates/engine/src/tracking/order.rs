@@ -153,7 +153,7 @@ impl Engine {
             return;
         }
         let keys: Vec<Name> = inside.into_iter().map(|inside| inside.key).collect();
-        tracking.recent.push_back(Recent { seq, keys: keys.clone(), writes: false });
+        tracking.recent.push_back(Recent { seq, keys: keys.clone() });
         if caches {
             keys.into_iter().for_each(|key| self.remember(id, key));
         }

@@ -11,6 +11,13 @@
 //! transaction a connection. Beyond it CLIENT TRACKING is refused, or a request to a server that came later; a client in BCAST mode is closed then, as it
 //! would not hear of what changes there.
 //!
+//! A client in RESP2 hears of nothing over the connection that its requests take, so it has two to each server, a *pair*: the first is redirected to
+//! the second, which is in RESP3 and asks for nothing. The second comes first; without it the first is not used.
+//!
+//! ```text
+//!   client b, RESP2 ─ GET k, SET k … ─▶ connection of b ─ CLIENT TRACKING ON REDIRECT 7 NOLOOP ─▶ server
+//!          told ◀─ invalidate k ─────── connection of b in RESP3, to the server client 7 ◀──────── server
+//! ```
 //! Not here: what they tell (`tracking`).
 //!
 //! Invariant: an upstream with an owner is that client's, which tracks with NOLOOP, or it is retired.
@@ -19,13 +26,36 @@ use super::{Ear, Name};
 use crate::client::Hold;
 use crate::connect::Availability;
 use crate::engine::Engine;
-use crate::ids::{ClientId, UpstreamId};
+use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::lease::Way;
 use crate::reject;
 use crate::time::Time;
 use crate::upstream::{Lane, Role, Upstream, UpstreamKey};
 use alloc::vec::Vec;
 use resp::Protocol;
+
+/// The number of a connection that tells for another one, which has 0.
+pub(super) const TELLS: u16 = 1;
+
+/// Whether this connection is one of two.
+pub(super) fn is_of_pair(key: &UpstreamKey) -> bool {
+    key.owner.is_some() && (only_tells(key) || !key.resp3)
+}
+
+/// Whether it is the one that asks for nothing.
+pub(super) fn only_tells(key: &UpstreamKey) -> bool {
+    key.owner.is_some() && key.conn == TELLS
+}
+
+impl Ear {
+    /// The connections to this node by which a client hears, in the order in which they must be there: the one that tells, and of a pair the
+    /// other one.
+    pub(super) fn conns_at(self, node: NodeId) -> impl Iterator<Item = UpstreamKey> {
+        let tells = self.at(node);
+        let asks = self.pairs.then_some(UpstreamKey { resp3: false, conn: 0, ..tells });
+        core::iter::once(tells).chain(asks)
+    }
+}
 
 impl Engine {
     /// Whether this client may have one more connection of its own.
@@ -35,14 +65,18 @@ impl Engine {
         wants && self.roles.noloop < self.settings.limits.noloop_conns_max
     }
 
-    /// Whether a client that wants NOLOOP finds room for a connection to each server.
-    pub(super) fn room_for_own(&self, id: ClientId) -> Result<(), &'static str> {
-        let in_resp3 =
-            self.clients.get(id).is_some_and(|client| client.protocol == Protocol::Resp3);
-        let wanted = self.router.primaries().len().max(1);
+    /// Whether a client that wants NOLOOP finds room for its connections to each server.
+    pub(super) fn room_for_own(&self, id: ClientId, redirects: bool) -> Result<(), &'static str> {
+        let protocol = self.clients.get(id).map(|client| client.protocol);
+        let each = match protocol {
+            Some(Protocol::Resp3) => 1,
+            _ if redirects => 2,
+            _ => 0,
+        };
+        let wanted = each * self.router.primaries().len().max(1);
         let max = self.settings.limits.noloop_conns_max;
         let has_some = self.own_conns(id).next().is_some();
-        match !in_resp3 || has_some || self.roles.noloop + wanted <= max {
+        match wanted == 0 || has_some || self.roles.noloop + wanted <= max {
             true => Ok(()),
             false => Err(reject::NOLOOP_MAX),
         }
@@ -90,7 +124,7 @@ impl Engine {
     pub(crate) fn end_lease_of_own(&mut self, id: UpstreamId, owner: ClientId, unclean: bool) {
         let wants =
             self.clients.get(owner).is_some_and(|client| client.owner(Lane::Tracked).is_some());
-        if unclean || !wants {
+        if unclean || !wants || !self.is_paired(id) {
             return self.remove_upstream(id);
         }
         if let Some(upstream) = self.upstreams.get_mut(id) {
@@ -105,14 +139,40 @@ impl Engine {
         let ear = self.clients.get(id).and_then(|client| client.ear());
         let Some(ear @ Ear { lane: Lane::Broadcast, owner: Some(_), .. }) = ear else { return };
         for node in self.router.primaries() {
-            let key = ear.at(node);
-            let listed = self.by_key.get(&key).copied();
-            let Some(upstream) = listed.or_else(|| self.new_upstream(key, Role::Shared)) else {
-                let cause = "there is no room for one more connection of a client with NOLOOP";
-                return self.close_client(id, Some(cause));
-            };
-            // One that is not ready says what it wants when it is.
-            let _ = self.availability(now, upstream);
+            for key in ear.conns_at(node) {
+                let listed = self.by_key.get(&key).copied();
+                let Some(upstream) = listed.or_else(|| self.new_upstream(key, Role::Shared)) else {
+                    let cause = "there is no room for one more connection of a client with NOLOOP";
+                    return self.close_client(id, Some(cause));
+                };
+                // One that is not ready says what it wants when it is; the second of a pair comes when the first is there.
+                if !matches!(self.availability(now, upstream), Availability::Ready(_)) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// The connection that tells what this one of a pair asks for, and its number at the server.
+    pub(super) fn teller_of(&self, key: &UpstreamKey) -> Option<(&Upstream, u64)> {
+        let teller = self.by_key.get(&Ear::of(key).at(key.node))?;
+        let teller = self.upstreams.get(*teller).filter(|up| up.is_ready())?;
+        Some((teller, teller.server_id?))
+    }
+
+    /// Whether what the server was told of the other one of a pair still holds.
+    fn is_paired(&self, id: UpstreamId) -> bool {
+        let Some(upstream) = self.upstreams.get(id) else { return false };
+        !is_of_pair(&upstream.key)
+            || self.teller_of(&upstream.key).is_some_and(|(up, _)| up.ready_at <= upstream.ready_at)
+    }
+
+    /// The connection of a pair that told is gone: what the other one asked for is told to nobody.
+    pub(super) fn teller_lost(&mut self, key: &UpstreamKey) {
+        let asks = UpstreamKey { resp3: false, conn: 0, ..*key };
+        let Some(upstream) = self.by_key.get(&asks).copied() else { return };
+        if self.upstreams.get(upstream).is_some_and(|up| up.role == Role::Shared) {
+            self.retire(upstream);
         }
     }
 
@@ -122,7 +182,7 @@ impl Engine {
             let Some(up) = self.upstreams.get(upstream).filter(|up| up.is_ready()) else {
                 continue;
             };
-            if up.key.lane == Lane::Broadcast {
+            if up.key.lane == Lane::Broadcast && !only_tells(&up.key) {
                 self.say_prefixes(now, upstream, added);
             }
         }

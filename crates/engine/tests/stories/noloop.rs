@@ -272,32 +272,152 @@ fn in_bcast_mode_another_connection_misses_nothing_and_drops_nothing() {
     story.client("ear").says("HELLO 3").takes();
     let line = format!("CLIENT TRACKING ON BCAST NOLOOP REDIRECT {id}");
     story.client("a").says(&*line).gets_nothing();
-    let shared = story.connects_made();
-    story.conn(shared).gets("CLIENT TRACKING ON BCAST PREFIX ").answers("+OK");
+    let asks_there = story.connects_made();
+    let tells = asks_there - 1;
+    let words = "CLIENT TRACKING ON NOLOOP REDIRECT 991 BCAST PREFIX ";
+    story.conn(asks_there).gets(words).answers("+OK");
     story.client("a").gets("+OK");
     story.client("a").says("HELLO 3").takes();
     story.after_ms(1);
     let own = story.connects_made();
-    assert_eq!(own, shared + 1);
+    assert_eq!(own, asks_there + 1);
     // It hears the old way until the new one is there, and what is on its way then as well.
     story.conn(own).gets("CLIENT TRACKING ON NOLOOP BCAST PREFIX ");
-    story.conn(shared).answers(&*changed("k"));
+    story.conn(tells).answers(&*changed("k"));
     story.client("ear").gets(&*changed("k"));
     story.conn(own).answers("+OK");
-    story.conn(shared).gets("PING").answers([&*changed("late"), "+PONG"]);
+    story.conn(tells).gets("PING").answers([&*changed("late"), "+PONG"]);
     story.client("ear").gets(&*changed("late"));
     story.after_ms(1);
-    story.conn(shared).is_closed();
+    story.conn(tells).is_closed();
+    story.conn(asks_there).is_closed();
+    story.client("ear").gets_nothing();
     asks(&mut story, "a", own, "SET k 1", "+OK");
     story.conn(own).answers(&*changed("k"));
     story.client("ear").gets(&*changed("k"));
     // And back.
     story.client("a").says("HELLO 2").takes();
     story.after_ms(1);
-    let shared = story.connects_made();
-    story.conn(shared).gets("CLIENT TRACKING ON BCAST PREFIX ").answers("+OK");
+    let asks_there = story.connects_made();
+    // One of them is for HELLO.
+    assert_eq!(asks_there, own + 3);
+    story.conn(asks_there).gets(words).answers("+OK");
     story.conn(own).gets("PING").answers("+PONG").is_closed();
     story.client("ear").gets_nothing();
+}
+
+/// A client in RESP2 with NOLOOP that is redirected to "ear", and its pair: the connection that tells, and the one that asks.
+fn has_a_pair(story: &mut Story, options: &str) -> (usize, usize) {
+    let id = number_of(story, "ear");
+    story.client("ear").says("HELLO 3").takes();
+    let line = format!("CLIENT TRACKING ON NOLOOP REDIRECT {id}{options}");
+    story.client("a").says(&*line).gets("+OK");
+    opens_pair(story)
+}
+
+fn opens_pair(story: &mut Story) -> (usize, usize) {
+    let before = story.connects_made();
+    story.client("a").says("GET k");
+    story.after_ms(1);
+    let pair = (before + 1, before + 2);
+    assert_eq!(story.connects_made(), pair.1);
+    story.conn(pair.1).gets("CLIENT TRACKING ON NOLOOP REDIRECT 991").answers("+OK");
+    story.conn(pair.1).gets("GET k").answers("\"v\"");
+    story.client("a").gets("\"v\"");
+    pair
+}
+
+// The proxy took the change for the client's own, and what was told of it was held back.
+#[test]
+fn in_resp2_the_server_judges_as_well() {
+    let mut story = Story::new();
+    let (tells, asks_there) = has_a_pair(&mut story, "");
+    asks(&mut story, "a", asks_there, "SET k 1 NX", "nil");
+    story.conn(tells).answers(&*changed("k"));
+    story.client("ear").gets(&*changed("k"));
+    story.client("a").gets_nothing();
+    // What it does in a transaction is its own doing, too.
+    for (line, reply) in [("MULTI", "+OK"), ("SET k 2", "+QUEUED"), ("EXEC", "*1\r\n+OK\r\n")] {
+        asks(&mut story, "a", asks_there, line, reply);
+    }
+    asks(&mut story, "a", asks_there, "GET k", "\"2\"");
+    story.client("ear").gets_nothing();
+    story.client("a").dies();
+    story.after_ms(1);
+    story.conn(tells).is_closed();
+    story.conn(asks_there).is_closed();
+}
+
+// Message and reply come over two connections, as those of two clients do.
+#[test]
+fn in_resp2_what_changes_while_it_is_read_is_told_behind_the_reply() {
+    let mut story = Story::new();
+    let (tells, asks_there) = has_a_pair(&mut story, "");
+    story.client("a").says("GET k");
+    story.conn(asks_there).gets("GET k");
+    story.conn(tells).answers(&*changed("k"));
+    story.client("ear").gets(&*changed("k"));
+    story.conn(asks_there).answers("\"old\"");
+    story.client("a").gets("\"old\"");
+    story.client("ear").gets(&*changed("k"));
+}
+
+#[test]
+fn a_pair_that_lost_the_connection_that_tells_is_made_anew() {
+    let mut story = Story::new();
+    let (tells, asks_there) = has_a_pair(&mut story, "");
+    story.after_ms(2_000).conn(tells).dies("Connection reset by peer");
+    story.turn();
+    // Once for each of the two.
+    story.client("ear").gets([ALL, ALL]);
+    story.after_ms(1);
+    story.conn(asks_there).is_closed();
+    // The one that tells is made at once.
+    let tells = story.connects_made();
+    story.client("a").says("GET k");
+    story.after_ms(1);
+    let asks_there = story.connects_made();
+    assert_eq!(asks_there, tells + 1);
+    story.conn(asks_there).gets("CLIENT TRACKING ON NOLOOP REDIRECT 991").answers("+OK");
+    story.conn(asks_there).gets("GET k").answers("\"v\"");
+    story.client("a").gets("\"v\"");
+    // Within a transaction it goes when that is over.
+    story.after_ms(2_000);
+    asks(&mut story, "a", asks_there, "MULTI", "+OK");
+    asks(&mut story, "a", asks_there, "GET k", "+QUEUED");
+    story.conn(tells).dies("Connection reset by peer");
+    story.turn();
+    story.client("ear").gets(ALL);
+    asks(&mut story, "a", asks_there, "EXEC", "*1\r\n$1\r\nv\r\n");
+    story.after_ms(1);
+    story.conn(asks_there).is_closed();
+    assert!(story.client("ear").takes_text().contains("invalidate"), "of what it read there");
+}
+
+#[test]
+fn in_resp2_a_node_that_has_just_come_gets_a_pair_as_well() {
+    let mut story = Story::warm_cluster();
+    let id = number_of(&mut story, "ear");
+    story.client("ear").says("HELLO 3").takes();
+    story.client("a").says(&*format!("CLIENT TRACKING ON NOLOOP REDIRECT {id}")).gets("+OK");
+    story.client("a").says("GET a4");
+    story.after_ms(1);
+    let asks_there = story.connects_made();
+    story.conn(asks_there).gets("CLIENT TRACKING ON NOLOOP REDIRECT 991").answers("+OK");
+    story.conn(asks_there).gets("GET a4").ask("a4", "n9");
+    story.after_ms(50);
+    let asks_there = story.connects_made();
+    story.conn(asks_there).gets("CLIENT TRACKING ON NOLOOP REDIRECT 991").answers("+OK");
+    story.conn(asks_there).gets(["ASKING", "GET a4"]).answers(["+OK", "\"v\""]);
+    story.client("a").gets("\"v\"");
+}
+
+#[test]
+fn a_pair_counts_twice() {
+    let mut story = Story::with_limits(|limits| limits.noloop_conns_max = 1);
+    let id = number_of(&mut story, "ear");
+    story.client("a").says(&*format!("CLIENT TRACKING ON NOLOOP REDIRECT {id}")).gets(LIMIT);
+    story.client("a").says("CLIENT TRACKING ON NOLOOP").gets("+OK");
 }
 
 #[test]

@@ -57,8 +57,8 @@ fn assert_true_in_the_end(caches: &mut [Cache], writer: &mut Conn) {
             .flat_map(|cache| &cache.values)
             .filter(|(key, value)| {
                 let real = writer.ask(&format!("GET {key}"));
-                let real = if real == "$-1\r\n" { "_\r\n".to_owned() } else { real };
-                real != **value
+                let null = |text: &str| matches!(text, "$-1\r\n" | "_\r\n");
+                real != **value && !(null(&real) && null(value))
             })
             .map(|(key, value)| format!("{key}: {value:?}"))
             .collect();
@@ -89,6 +89,7 @@ fn connections_that_are_lost_leave_no_stale_value() {
     let modes = ["", "", "", "BCAST", "BCAST PREFIX key:"];
     let mut caches: Vec<Cache> =
         modes.iter().map(|mode| Cache::new(stack.connect(), mode)).collect();
+    caches.push(Cache::redirected(stack.connect(), stack.connect(), "NOLOOP"));
     let (mut writer, mut killer) = (stack.server.connect(), stack.server.connect());
     assert_caches_stay_true(&mut caches, &mut writer, |round| {
         if round % 400 == 399 {
@@ -111,6 +112,7 @@ fn caches_stay_true_before_a_cluster_whose_slots_move() {
     let modes = ["", "", "NOLOOP", "BCAST", "BCAST PREFIX key:"];
     let mut caches: Vec<Cache> =
         modes.iter().map(|mode| Cache::new(proxy.connect(), mode)).collect();
+    caches.push(Cache::redirected(proxy.connect(), proxy.connect(), "NOLOOP"));
     let mut writer = proxy.connect();
     let slots: Vec<u16> = (0..50).map(|n| testkit::cluster::slot_of(key(n).as_bytes())).collect();
     let mut moves = 0;
@@ -321,17 +323,9 @@ fn what_a_woken_client_changed_is_told_behind_its_reply() {
     }
 }
 
-// What was a client's own was guessed from its last writes: one that changed nothing hid the change of somebody else.
-#[test]
-fn with_noloop_caches_stay_true_while_their_clients_write() {
-    let cluster = RedisCluster::start(3, 0);
-    let proxy = front(&cluster, &[]);
-    let mut caches: Vec<Cache> =
-        ["NOLOOP", "NOLOOP OPTOUT", "NOLOOP BCAST", "NOLOOP BCAST PREFIX key:"]
-            .iter()
-            .map(|mode| Cache::new(proxy.connect(), mode))
-            .collect();
-    let mut writer = proxy.connect();
+/// Each reads, writes in every way, and is told of what another client changes in the same moment.
+#[track_caller]
+fn assert_own_writes_hide_nothing(caches: &mut [Cache], writer: &mut Conn) {
     let rounds = if long() { 20_000 } else { 500 };
     let mut random = 7u64;
     let mut next = |bound: usize| {
@@ -339,7 +333,7 @@ fn with_noloop_caches_stay_true_while_their_clients_write() {
         (random >> 33) as usize % bound
     };
     for round in 0..rounds {
-        let (which, key) = (next(4), key(next(20)));
+        let (which, key) = (next(caches.len()), key(next(20)));
         let cache = &mut caches[which];
         cache.get(&key);
         // What it changes itself it is not told of, so it forgets that by itself. What changes nothing it keeps.
@@ -367,8 +361,65 @@ fn with_noloop_caches_stay_true_while_their_clients_write() {
         }
         cache.reply();
     }
-    assert_true_in_the_end(&mut caches, &mut writer);
+    assert_true_in_the_end(caches, writer);
     assert!(caches.iter().all(|cache| cache.told > 20 && cache.dropped == 0));
+}
+
+const NOLOOP: [&str; 4] = ["NOLOOP", "NOLOOP OPTOUT", "NOLOOP BCAST", "NOLOOP BCAST PREFIX key:"];
+
+// What was a client's own was guessed from its last writes: one that changed nothing hid the change of somebody else.
+#[test]
+fn with_noloop_caches_stay_true_while_their_clients_write() {
+    let cluster = RedisCluster::start(3, 0);
+    let proxy = front(&cluster, &[]);
+    let mut caches: Vec<Cache> =
+        NOLOOP.iter().map(|mode| Cache::new(proxy.connect(), mode)).collect();
+    assert_own_writes_hide_nothing(&mut caches, &mut proxy.connect());
+}
+
+#[test]
+fn in_resp2_with_noloop_they_stay_true_as_well() {
+    let cluster = RedisCluster::start(3, 0);
+    let proxy = front(&cluster, &[]);
+    let modes = NOLOOP.iter();
+    let mut caches: Vec<Cache> =
+        modes.map(|mode| Cache::redirected(proxy.connect(), proxy.connect(), mode)).collect();
+    assert_own_writes_hide_nothing(&mut caches, &mut proxy.connect());
+}
+
+// What it changes itself it is not told of, however it does; and its reads are tracked again after the connection that tells was lost.
+#[test]
+fn in_resp2_with_noloop_a_client_is_told_of_what_others_change_only() {
+    let stack = Stack::start();
+    let mut cache = Cache::redirected(stack.connect(), stack.connect(), "NOLOOP");
+    let mut server = stack.server.connect();
+    for round in 0..3 {
+        cache.get("k");
+        for line in ["SET k own", "EVAL return(redis.call('set','k','s')) 1 k", "INCRBY n 1"] {
+            let words: Vec<&str> = line.split(' ').collect();
+            cache.conn.send_command(&words).expect("sent");
+            cache.reply();
+        }
+        cache.listen(Duration::from_millis(50));
+        assert_eq!(cache.told, round, "of its own changes");
+        cache.values.clear();
+        cache.get("k");
+        server.ask("SET k theirs");
+        wait::until_true("it is told", SOON, || {
+            cache.listen(Duration::from_millis(5));
+            cache.values.is_empty()
+        });
+        assert_eq!(cache.told, round + 1);
+        // Nobody else's connection is redirected.
+        let list = server.ask("CLIENT LIST");
+        let mut redirected = list.split(' ').filter_map(|field| field.strip_prefix("redir="));
+        let tells = redirected.find(|id| *id != "-1").expect("a pair");
+        assert_eq!(server.ask(&format!("CLIENT KILL ID {tells}")), ":1\r\n");
+        wait::until_true("it drops all", SOON, || {
+            cache.listen(Duration::from_millis(5));
+            cache.dropped > round
+        });
+    }
 }
 
 #[test]

@@ -327,6 +327,11 @@ impl ModelCluster {
                 conn.asking = true;
                 return encode::simple(out, b"OK");
             }
+            // At EXEC it is one reply more than the client waits for.
+            ("readonly" | "readwrite", true) if conn.conn.queue.is_some() => {
+                conn.conn.queue.iter_mut().for_each(|queue| queue.calls.push(args.to_vec()));
+                return encode::simple(out, b"QUEUED");
+            }
             ("readonly" | "readwrite", true) => {
                 conn.readonly = word(0) == "readonly";
                 return encode::simple(out, b"OK");
