@@ -11,7 +11,7 @@ use crate::control::resolver;
 use crate::control::signals::Signals;
 use crate::settings;
 use crate::worker::mailbox::{Fleet, Mailbox, Message, Post, Resolve, mailbox};
-use crate::worker::{Process, Usage, Worker, WorkerOptions};
+use crate::worker::{Host, Process, Usage, Worker, WorkerOptions};
 use config::{Config, ListenAddress};
 use netio::epoll::Stream;
 use netio::{
@@ -217,6 +217,7 @@ fn start_workers(
         tcp_port: first_port(config),
         config_file: config_file.to_owned(),
         driver: "epoll",
+        host: Host::this(),
         measure: Usage::since,
     });
     let mut workers = Vec::new();

@@ -16,8 +16,35 @@ pub struct Process {
     pub config_file: String,
     /// Name of the driver.
     pub driver: &'static str,
+    /// What it is and where it runs.
+    pub host: Host,
     /// Measures what it has used since it started: [`Usage::since`], but where runs have to be repeatable.
     pub measure: fn(Instant) -> Usage,
+}
+
+/// What a process is to its machine.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// Its number.
+    pub pid: u32,
+    /// Path of what it executes; empty if that is not known.
+    pub executable: String,
+    /// The kernel's name, release and architecture.
+    pub os: String,
+}
+
+impl Host {
+    /// This process.
+    pub fn this() -> Self {
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        Self {
+            pid: std::process::id(),
+            executable: std::env::current_exe()
+                .map(|path| path.display().to_string())
+                .unwrap_or_default(),
+            os: format!("Linux {} {}", release.trim(), std::env::consts::ARCH),
+        }
+    }
 }
 
 /// What a process has used up to one moment.
@@ -55,12 +82,12 @@ impl Process {
         let usage = (self.measure)(self.started);
         ProcessFacts {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            pid: std::process::id(),
+            pid: self.host.pid,
             uptime_s: usage.uptime_s,
             tcp_port: self.tcp_port,
             config_file: self.config_file.clone(),
-            executable: executable(),
-            os: os(),
+            executable: self.host.executable.clone(),
+            os: self.host.os.clone(),
             driver: self.driver.to_owned(),
             rss_bytes: usage.rss_bytes,
             rss_max_bytes: usage.rss_max_bytes,
@@ -70,15 +97,6 @@ impl Process {
             clients_max: clients_max as u64,
         }
     }
-}
-
-fn executable() -> String {
-    std::env::current_exe().map(|path| path.display().to_string()).unwrap_or_default()
-}
-
-fn os() -> String {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    format!("Linux {} {}", release.trim(), std::env::consts::ARCH)
 }
 
 /// Microseconds since 1970.

@@ -17,6 +17,7 @@ use server::worker::mailbox::{Fleet, Message, Post, Resolve, mailbox};
 use server::worker::{Process, Usage, Worker, WorkerOptions};
 
 use crate::upstream::{Planted, Server};
+use crate::world::host;
 
 const RESOLVE_MS: u64 = 1_000;
 
@@ -67,6 +68,7 @@ impl Moving {
                 tcp_port: 6380,
                 config_file: String::new(),
                 driver: "sim",
+                host: host(),
                 measure: |_| Usage::default(),
             }),
         };

@@ -18,7 +18,7 @@ use netio::sim::{SimDriver, SimFaults, SimNet, SimRng, SimSocket};
 use netio::{Address, Driver};
 use server::worker::gather::GatherOptions;
 use server::worker::mailbox::{Fleet, Message, Post, mailbox};
-use server::worker::{Process, Usage, Worker, WorkerOptions};
+use server::worker::{Host, Process, Usage, Worker, WorkerOptions};
 
 use crate::cache::Caches;
 use crate::client::{Around, Client};
@@ -643,7 +643,7 @@ fn hire(
         tcp_port: 6380,
         config_file: String::new(),
         driver: "sim",
-        // What INFO tells is to be as long in each run of a seed.
+        host: host(),
         measure: |_| Usage::default(),
     });
     let worker = |(index, (driver, mailbox))| {
@@ -682,4 +682,9 @@ fn nothing_is_left(worker: &Worker<SimDriver>, plan: &Plan) -> Result<(), String
         ));
     }
     Ok(())
+}
+
+/// What INFO tells of the process and its machine is to be as long in each run of a seed, wherever that is.
+pub(crate) fn host() -> Host {
+    Host { pid: 4711, executable: "/usr/bin/respool".to_owned(), os: "Linux 6.1 sim".to_owned() }
 }
