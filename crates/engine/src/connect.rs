@@ -699,16 +699,25 @@ impl Engine {
 
     /// The connection that shows that a node is down, of those that a client with this protocol and database would share.
     fn away(&self, node: NodeId, protocol: Protocol, db: u32) -> Option<&Upstream> {
-        let is_away = |up: &&Upstream| match &up.state {
-            // That it refuses is an answer.
-            State::Down(down) => down.refused.is_none(),
-            State::Connecting(_) | State::Greeting(_) => up.failures > 0,
-            State::Idle | State::Ready => false,
-        };
         let keys = [(protocol, db), (Protocol::Resp2, self.settings.node.db)];
         let keys = keys.map(|(protocol, db)| self.shared_key(node, protocol, db));
         let listed = keys.iter().filter_map(|key| self.upstreams.get(*self.by_key.get(key)?));
-        listed.into_iter().find(is_away)
+        listed.into_iter().find(|up| up.is_away())
+    }
+
+    /// Whether the connections to a node show that it cannot be reached.
+    pub(crate) fn is_away(&self, node: NodeId) -> bool {
+        self.shared_of(node).any(Upstream::is_away) && !self.is_there(node)
+    }
+
+    /// Whether a connection to a node stands.
+    pub(crate) fn is_there(&self, node: NodeId) -> bool {
+        self.shared_of(node).any(|up| matches!(up.state, State::Ready))
+    }
+
+    fn shared_of(&self, node: NodeId) -> impl Iterator<Item = &Upstream> {
+        let ids = self.nodes.get(node).into_iter().flat_map(Node::all_shared);
+        ids.filter_map(|id| self.upstreams.get(id))
     }
 
     /// Forgets a shared upstream whose greeting the server refused for what a client asked (a database that does not exist), so that the

@@ -101,6 +101,25 @@ pub enum Notice {
         /// Requests that were answered with an error.
         requests: usize,
     },
+    /// A node is asked who owns what.
+    TopologyAsked {
+        /// Its label.
+        node: String,
+    },
+    /// A node told who owns what.
+    TopologyTold {
+        /// Label of the node.
+        node: String,
+        /// What is known with it, in words.
+        state: String,
+        /// Something has another owner than before.
+        changed: bool,
+    },
+    /// Whoever was asked did not tell who owns what.
+    TopologyFailed {
+        /// In words, with the node.
+        cause: String,
+    },
     /// A shard is left out, or takes part again.
     Shard {
         /// Its name.

@@ -17,9 +17,11 @@
 //! Invariant: a worker that is not the first one never asks for a topology, and has at most one `Wanted` per pool under way.
 
 use crate::engine::{Action, Engine};
+use crate::ids::NodeId;
 use crate::monitor::MonitorNews;
 use crate::node::Address;
 use crate::time::Time;
+use crate::topology::refresh::Sign;
 use crate::upstream::inflight::OwnCommand;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -36,7 +38,7 @@ pub struct News {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     /// There was a sign that what is known is stale.
-    Wanted,
+    Wanted(Sign<Address>),
     /// A server answered a question.
     Answer {
         /// Who.
@@ -102,10 +104,11 @@ impl Engine {
     }
 
     /// Tells the first worker that a topology is wanted, once until there is an answer.
-    pub(crate) fn pass_wish_on(&mut self, pool: u16) {
+    pub(crate) fn pass_wish_on(&mut self, pool: u16, sign: Sign<NodeId>) {
+        let sign = sign.map(|node| self.nodes.get(node).map(|node| node.address.clone()));
         let Some(state) = self.router.pools.get_mut(usize::from(pool)) else { return };
         if !core::mem::replace(&mut state.refresh.wish_passed_on, true) {
-            let news = News { pool, what: What::Wanted };
+            let news = News { pool, what: What::Wanted(sign) };
             self.actions.push_back(Action::Tell(Audience::First, news));
         }
     }
@@ -154,7 +157,10 @@ impl Engine {
             What::ShardOut(out) => self.hear_of_shard(now, pool, out),
             What::Script(body) => self.scripts.learn(body),
             What::NoScripts => self.forget_scripts(),
-            What::Wanted => self.want_topology(pool),
+            What::Wanted(sign) => {
+                let sign = sign.map(|address| Some(self.find_node(pool, &address)));
+                self.heed_sign(pool, sign);
+            }
             What::Answer { from, question, reply } => {
                 state.refresh.wish_passed_on = false;
                 state.refresh.cause.clear();

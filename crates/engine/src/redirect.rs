@@ -222,10 +222,12 @@ impl Engine {
     pub(crate) fn believe(&mut self, id: UpstreamId, reply: &[u8]) {
         let Some(node) = self.upstreams.get(id).map(|upstream| upstream.key.node) else { return };
         let pool = self.nodes.get(node).map_or(0, |node| node.pool);
-        self.want_topology(pool);
-        if let Redirect::Moved(slot, address) = classify(reply, &self.host_of(node)) {
-            let owner = self.told_node(pool, &address);
-            self.patch_slot(pool, slot, owner);
+        match classify(reply, &self.host_of(node)) {
+            Redirect::Moved(slot, address) => {
+                let owner = self.told_node(pool, &address);
+                self.patch_slot(pool, slot, owner);
+            }
+            _ => self.want_topology(pool),
         }
     }
 
@@ -257,12 +259,15 @@ impl Engine {
     ) -> (Target, Option<NodeId>, u64) {
         let asked = self.upstreams.get(id).map_or(self.first_node, |upstream| upstream.key.node);
         let pool = self.nodes.get(asked).map_or(0, |node| node.pool);
-        self.want_topology(pool);
         // Two servers may send a request to each other until they agree; then it goes slower and slower.
         let later_ms = (1 << run.tries.min(10)).min(RETRY_MAX_MS);
         let at_once_ms = if run.tries < SENT_ON_AT_ONCE { 0 } else { later_ms };
         let again = place.map_or(Target::Node(asked), Target::Place);
-        match classify(reply, &self.host_of(asked)) {
+        let redirect = classify(reply, &self.host_of(asked));
+        if !matches!(redirect, Redirect::Moved(..)) {
+            self.want_topology(pool);
+        }
+        match redirect {
             Redirect::Moved(slot, address) => {
                 let node = self.told_node(pool, &address);
                 self.patch_slot(pool, slot, node);
@@ -386,7 +391,7 @@ impl Engine {
                 Some(now)
             }
             Availability::Down(error) => {
-                self.want_topology_of(node);
+                self.want_topology_without(node);
                 self.forget_named(parked, node);
                 if matches!(parked.target, Target::Place(_)) && now < parked.until {
                     return Some(later);

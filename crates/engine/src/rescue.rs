@@ -24,7 +24,7 @@ impl Engine {
             return runs;
         }
         if let Some(node) = self.upstreams.get(id).map(|upstream| upstream.key.node) {
-            self.want_topology_of(node);
+            self.want_topology_without(node);
         }
         let mut half_given = self.upstreams.get(id).is_some_and(|up| up.forwarded > 0);
         let in_doubt = self.before_lost_writes(id, &runs);

@@ -365,8 +365,10 @@ impl Engine {
     /// Takes a MOVED in; whether it was one.
     fn take_moved(&mut self, from: NodeId, error: &[u8]) -> bool {
         let Some(pool) = self.nodes.get(from).map(|node| node.pool) else { return false };
-        self.want_topology(pool);
-        let Some((slot, address)) = moved_to(error, &self.host_of(from)) else { return false };
+        let Some((slot, address)) = moved_to(error, &self.host_of(from)) else {
+            self.want_topology(pool);
+            return false;
+        };
         let owner = self.told_node(pool, &address);
         self.patch_slot(pool, slot, owner);
         true

@@ -66,6 +66,12 @@ impl Cluster {
         self.owners.iter().map(|owner| (owner.primary, owner.replicas.clone())).collect()
     }
 
+    /// The copies of a primary.
+    pub(super) fn copies_of(&self, primary: NodeId) -> &[NodeId] {
+        let owner = self.owners.iter().find(|owner| owner.primary == primary);
+        owner.map_or(&[], |owner| &owner.replicas)
+    }
+
     /// Whom reads go to, of each of [`Self::copies`].
     pub(super) fn set_readers(&mut self, lists: Vec<Vec<NodeId>>) {
         for (owner, readers) in self.owners.iter_mut().zip(lists) {
@@ -133,15 +139,41 @@ impl Cluster {
         }
     }
 
-    /// The whole table is known anew: ranges of slots with an index of `owners`. Whether a slot changed its primary.
-    pub(super) fn replace(&mut self, ranges: &[(u16, u16, u16)], owners: Vec<Owner>) -> bool {
+    /// The whole table is known anew: ranges of slots with an index of `owners`, but for slots that it takes from one of `live` and gives to
+    /// one of `dead`. Whether a slot changed its primary.
+    pub(super) fn replace(
+        &mut self,
+        ranges: &[(u16, u16, u16)],
+        owners: Vec<Owner>,
+        dead: &[NodeId],
+        live: &[NodeId],
+    ) -> bool {
         let before: Vec<Option<NodeId>> = (0..SLOTS as u16).map(|slot| self.node(slot)).collect();
         self.slots.fill(UNSERVED);
         self.owners = owners;
         for (first, last, owner) in ranges {
             self.slots[usize::from(*first)..=usize::from(*last)].fill(*owner);
         }
+        if !dead.is_empty() {
+            self.keep_with_the_living(&before, dead, live);
+        }
         (0..SLOTS as u16).zip(before).any(|(slot, before)| self.node(slot) != before)
+    }
+
+    fn keep_with_the_living(
+        &mut self,
+        before: &[Option<NodeId>],
+        dead: &[NodeId],
+        live: &[NodeId],
+    ) {
+        for (slot, before) in (0..SLOTS as u16).zip(before) {
+            if let Some(before) = before
+                && self.node(slot).is_some_and(|after| dead.contains(&after))
+                && live.contains(before)
+            {
+                self.set_owner(slot, *before);
+            }
+        }
     }
 
     /// Where the owner changes along the slots: first slot and primary of each run.

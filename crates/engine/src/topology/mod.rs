@@ -24,7 +24,7 @@ mod sentinel;
 pub mod slots;
 
 use crate::client::Hold;
-use crate::engine::Engine;
+use crate::engine::{Engine, Notice};
 use crate::ids::NodeId;
 use crate::merge::scan;
 use crate::node::{Address, Node};
@@ -36,12 +36,12 @@ use crate::settings::{self, Pool, Settings};
 use crate::time::Time;
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use cluster::{Cluster, Owner};
 use core::cell::Cell;
 use eject::Ejection;
-use refresh::Refresh;
+use refresh::{Refresh, Sign};
 use sentinel::Group;
 use slots::Range;
 
@@ -421,7 +421,7 @@ impl Engine {
     /// What a client whose node is down is held for, if the operator wants that; `None`: it gets the error.
     pub(crate) fn hold_for_failover(&mut self, now: Time, node: NodeId) -> Option<Hold> {
         let pool = self.nodes.get(node)?.pool;
-        self.want_topology(pool);
+        self.want_topology_without(node);
         let hold_ms = self.settings.timeouts.failover_hold_ms;
         let state = self.router.pool_mut(pool)?;
         if hold_ms == 0 || matches!(state.topology, Topology::One(_)) {
@@ -431,8 +431,9 @@ impl Engine {
         (now < until).then_some(Hold::Topology)
     }
 
-    /// A server said who owns this slot now.
+    /// A server said who owns this slot now. What else that one owns, it knows best itself.
     pub(crate) fn patch_slot(&mut self, pool: u16, slot: u16, node: NodeId) {
+        self.heed_sign(pool, Sign::Named(node));
         if let Some(state) = self.router.pool_mut(pool)
             && let Topology::Cluster(cluster) = &mut state.topology
             && cluster.set_owner(slot, node)
@@ -442,8 +443,9 @@ impl Engine {
         }
     }
 
-    /// The whole table of a cluster is known anew.
-    pub(crate) fn apply_slots(&mut self, now: Time, pool: u16, ranges: &[Range]) {
+    /// The whole table of a cluster is known anew. It may be older than what is known: nodes learn of a change one after the other. So no slot
+    /// goes back from a node that lives to one that cannot be reached; if it does belong there, the one that lives says so itself.
+    pub(crate) fn apply_slots(&mut self, now: Time, pool: u16, teller: NodeId, ranges: &[Range]) {
         let mut table = Vec::with_capacity(ranges.len());
         let mut owners: Vec<Owner> = Vec::new();
         for range in ranges {
@@ -457,14 +459,24 @@ impl Engine {
             });
             table.push((range.first, range.last, index as u16));
         }
+        let primaries = owners.iter().map(|owner| owner.primary);
+        let dead: Vec<NodeId> = primaries.filter(|node| self.is_away(*node)).collect();
+        let owned = self.router.pools.get(usize::from(pool)).map_or(Vec::new(), |p| p.primaries());
+        let live: Vec<NodeId> = owned.into_iter().filter(|node| self.is_there(*node)).collect();
         let Some(state) = self.router.pool_mut(pool) else { return };
         let Topology::Cluster(cluster) = &mut state.topology else { return };
-        let changed = cluster.replace(&table, owners);
-        self.topology_known(now, pool, changed);
+        let changed = cluster.replace(&table, owners, &dead, &live);
+        self.topology_known(now, pool, teller, changed);
     }
 
     /// Sentinels said who the primary is.
-    pub(crate) fn apply_primary(&mut self, now: Time, pool: u16, address: &Address) {
+    pub(crate) fn apply_primary(
+        &mut self,
+        now: Time,
+        pool: u16,
+        teller: NodeId,
+        address: &Address,
+    ) {
         let node = self.told_node(pool, address);
         let Some(state) = self.router.pool_mut(pool) else { return };
         let Topology::Sentinel(group) = &mut state.topology else { return };
@@ -475,7 +487,7 @@ impl Engine {
             // Connections to it were greeted when it was a replica. New ones hear from it that it is none any more.
             self.retire_node(node);
         }
-        self.topology_known(now, pool, changed);
+        self.topology_known(now, pool, teller, changed);
         if changed && let Some(before) = before {
             // It may live on as a replica, or cut off as a primary that nobody follows: nothing new goes there.
             self.retire_node(before);
@@ -513,8 +525,8 @@ impl Engine {
     /// This server was named as the primary and says itself that it is a copy: the sentinel that named it has not heard of the last change
     /// yet. The one before goes on until another one is named.
     pub(crate) fn disown_primary(&mut self, node: NodeId) {
-        self.want_topology_of(node);
         let Some(pool) = self.nodes.get(node).map(|node| node.pool) else { return };
+        self.want_topology(pool);
         let Some(state) = self.router.pool_mut(pool) else { return };
         let Topology::Sentinel(group) = &mut state.topology else { return };
         if let Some(before) = group.before.take() {
@@ -525,9 +537,12 @@ impl Engine {
         }
     }
 
-    fn topology_known(&mut self, now: Time, pool: u16, changed: bool) {
+    fn topology_known(&mut self, now: Time, pool: u16, teller: NodeId, changed: bool) {
         let wait_until = now.plus_ms(self.settings.timeouts.topology_wait_ms);
+        let node = self.label(teller).to_string();
         let Some(state) = self.router.pool_mut(pool) else { return };
+        let words = state.state().unwrap_or_default();
+        self.notices.push_back(Notice::TopologyTold { node, state: words, changed });
         if state.is_covered() {
             state.wait_until = wait_until;
         }

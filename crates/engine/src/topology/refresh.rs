@@ -8,8 +8,8 @@
 //!
 //! Invariant: `asking` names an upstream that was asked or is to be asked when it is ready.
 
-use super::{Topology, sentinel, slots};
-use crate::engine::Engine;
+use super::{PoolState, Topology, sentinel, slots};
+use crate::engine::{Engine, Notice};
 use crate::ids::{NodeId, UpstreamId};
 use crate::limits::{
     SENTINEL_EVERY_MS, TOPOLOGY_AGAIN_MS, TOPOLOGY_EVERY_MS, TOPOLOGY_PATIENCE_MS,
@@ -25,6 +25,28 @@ use alloc::vec::Vec;
 use resp::encode;
 use resp::value::Value;
 
+/// What is seen when what is known of a pool is stale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sign<T> {
+    /// Nothing that says who knows better.
+    Bare,
+    /// A server named this one as the new owner of something, so it knows of the change before all others.
+    Named(T),
+    /// This one cannot be reached. Where a copy of it has taken over, that copy knows of it before all others.
+    Lost(T),
+}
+
+impl<T> Sign<T> {
+    /// The same of another kind of name; without one it is bare.
+    pub(crate) fn map<U>(self, name: impl FnOnce(T) -> Option<U>) -> Sign<U> {
+        match self {
+            Self::Bare => Sign::Bare,
+            Self::Named(node) => name(node).map_or(Sign::Bare, Sign::Named),
+            Self::Lost(node) => name(node).map_or(Sign::Bare, Sign::Lost),
+        }
+    }
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Refresh {
@@ -38,8 +60,14 @@ pub(crate) struct Refresh {
     again_at: Option<Time>,
     /// There was a message during a question: its answer may be older than that.
     heard: bool,
-    /// Whose turn it is.
+    /// Whose turn it is, of all and of copies.
     turn: usize,
+    copies_turn: usize,
+    /// Of the signs since the last question.
+    named: Option<NodeId>,
+    lost: Option<NodeId>,
+    /// Whose copies were asked the last time because it was lost.
+    asked_copies_of: Option<NodeId>,
     /// The first worker was told that it is wanted here (see `news`).
     pub(crate) wish_passed_on: bool,
     /// The last answer to CLUSTER INFO said that the cluster is down, as a node does that is cut off from the others.
@@ -61,6 +89,14 @@ impl Topology {
             Self::Sentinel(group) => group.candidates(),
         }
     }
+
+    /// The copies of a primary, where those can be asked for it.
+    fn copies_of(&self, primary: NodeId) -> Vec<NodeId> {
+        match self {
+            Self::Cluster(cluster) => cluster.copies_of(primary).to_vec(),
+            Self::One(_) | Self::Sentinel(_) => Vec::new(),
+        }
+    }
 }
 
 impl Refresh {
@@ -76,25 +112,68 @@ impl Refresh {
             None => self.again_at,
         }
     }
+
+    fn note(&mut self, sign: Sign<NodeId>) {
+        self.wanted = true;
+        match sign {
+            Sign::Bare => {}
+            Sign::Named(node) => self.named = Some(node),
+            Sign::Lost(node) => self.lost = Some(node),
+        }
+    }
+
+    /// Whether it is the turn of this node's copies: every other time. One that is cut off would else be asked for ever.
+    fn is_turn_of_copies(&mut self, lost: NodeId) -> bool {
+        let others = self.asked_copies_of.take() == Some(lost);
+        self.asked_copies_of = (!others).then_some(lost);
+        !others
+    }
+}
+
+impl PoolState {
+    /// The nodes to be asked for the topology, the first of them that can be; each of those that know it in turn, but that which is sure to
+    /// know of a change first.
+    fn whom_to_ask(&mut self) -> Vec<NodeId> {
+        let candidates = self.topology.candidates();
+        let refresh = &mut self.refresh;
+        let named = refresh.named.take().into_iter();
+        let lost = refresh.lost.take().filter(|lost| refresh.is_turn_of_copies(*lost));
+        let copies = lost.map_or(Vec::new(), |lost| self.topology.copies_of(lost));
+        let turn = if copies.is_empty() { &mut refresh.turn } else { &mut refresh.copies_turn };
+        *turn = turn.wrapping_add(1);
+        let copies = in_turn(&copies, refresh.copies_turn);
+        named.chain(copies).chain(in_turn(&candidates, refresh.turn.wrapping_sub(1))).collect()
+    }
+}
+
+/// All of them, beginning with the one whose turn it is.
+fn in_turn(nodes: &[NodeId], turn: usize) -> impl Iterator<Item = NodeId> + '_ {
+    let (before, from) = nodes.split_at(turn % nodes.len().max(1));
+    from.iter().chain(before).copied()
 }
 
 impl Engine {
     /// There was a sign that what is known of a pool is stale.
     pub(crate) fn want_topology(&mut self, pool: u16) {
+        self.heed_sign(pool, Sign::Bare);
+    }
+
+    /// The same, with what the sign says of who knows.
+    pub(crate) fn heed_sign(&mut self, pool: u16, sign: Sign<NodeId>) {
         if let Some(state) = self.router.pools.get_mut(usize::from(pool))
             && !matches!(state.topology, Topology::One(_))
         {
-            state.refresh.wanted = true;
+            state.refresh.note(sign);
             if !self.asks() {
-                self.pass_wish_on(pool);
+                self.pass_wish_on(pool, sign);
             }
         }
     }
 
-    /// The same, for the pool of a node.
-    pub(crate) fn want_topology_of(&mut self, node: NodeId) {
-        if let Some(pool) = self.nodes.get(node).map(|node| node.pool) {
-            self.want_topology(pool);
+    /// A node cannot be reached.
+    pub(crate) fn want_topology_without(&mut self, lost: NodeId) {
+        if let Some(pool) = self.nodes.get(lost).map(|node| node.pool) {
+            self.heed_sign(pool, Sign::Lost(lost));
         }
     }
 
@@ -124,14 +203,10 @@ impl Engine {
         if matches!(state.topology, Topology::One(_)) {
             return;
         }
-        let candidates = state.topology.candidates();
-        state.refresh.wanted = true;
         // Whoever was asked before has not answered in time. If it does later, that is as good.
         state.refresh.asking = None;
-        let turn = state.refresh.turn;
-        state.refresh.turn = turn.wrapping_add(1);
-        for step in 0..candidates.len() {
-            let node = candidates[turn.wrapping_add(step) % candidates.len()];
+        state.refresh.wanted = true;
+        for node in state.whom_to_ask() {
             if let Some(id) = self.ask_for_topology(now, pool, node) {
                 let refresh = &mut self.router.pools[usize::from(pool)].refresh;
                 refresh.asking = Some(id);
@@ -147,6 +222,8 @@ impl Engine {
 
     /// Asks one node; `None` if it is known to be down, or if there is no room for a connection to it.
     fn ask_for_topology(&mut self, now: Time, pool: u16, node: NodeId) -> Option<UpstreamId> {
+        // What a sign named may be forgotten by now.
+        self.nodes.get(node)?;
         let key = self.topology_key(pool, node)?;
         let listed = self.by_key.get(&key).copied();
         let id = listed.or_else(|| self.new_upstream(key, Role::Shared))?;
@@ -163,6 +240,8 @@ impl Engine {
             }
             State::Ready => self.write_topology_question(now, id),
         }
+        let node = self.label(node).to_string();
+        self.notices.push_back(Notice::TopologyAsked { node });
         Some(id)
     }
 
@@ -272,6 +351,7 @@ impl Engine {
         refresh.not_before = now.plus_ms(TOPOLOGY_AGAIN_MS);
         if let Some(cause) = cause {
             refresh.cause.clone_from(&cause);
+            self.notices.push_back(Notice::TopologyFailed { cause: cause.clone() });
             self.tell_others(pool, What::Failed(cause));
         }
     }
@@ -374,7 +454,7 @@ impl Engine {
             OwnCommand::Slots => {
                 let host = self.host_of(node);
                 let ranges = slots::parse(value, &host).filter(|ranges| !ranges.is_empty())?;
-                self.apply_slots(now, pool, &ranges);
+                self.apply_slots(now, pool, node, &ranges);
             }
             OwnCommand::Standing => {
                 let state = self.router.pools.get_mut(usize::from(pool))?;
@@ -384,7 +464,7 @@ impl Engine {
             }
             OwnCommand::Primary => {
                 let address = sentinel::primary(value)?;
-                self.apply_primary(now, pool, &address);
+                self.apply_primary(now, pool, node, &address);
             }
             OwnCommand::Replicas | OwnCommand::Sentinels => {
                 let addresses = sentinel::instances(value)?;

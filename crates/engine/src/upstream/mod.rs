@@ -276,6 +276,15 @@ impl Upstream {
         matches!(self.state, State::Connecting(_) | State::Greeting(_) | State::Ready)
     }
 
+    /// Whether it shows that its node cannot be reached. That the node refuses the greeting is an answer.
+    pub fn is_away(&self) -> bool {
+        match &self.state {
+            State::Down(down) => down.refused.is_none(),
+            State::Connecting(_) | State::Greeting(_) => self.failures > 0,
+            State::Idle | State::Ready => false,
+        }
+    }
+
     /// When something must be done about it if nothing happens before; `None`: never.
     pub fn deadline(&self, timeouts: &Timeouts) -> Option<Time> {
         match &self.state {

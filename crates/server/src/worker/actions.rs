@@ -205,6 +205,18 @@ impl<D: Driver> Worker<D> {
                 Notice::UpstreamLost { node, cause, requests } => {
                     tracing::warn!(worker, %node, %cause, requests, "upstream lost, its requests got an error");
                 }
+                Notice::TopologyAsked { node } => {
+                    tracing::debug!(worker, %node, "asked for the topology");
+                }
+                Notice::TopologyTold { node, state, changed: false } => {
+                    tracing::debug!(worker, %node, %state, "the topology is as before");
+                }
+                Notice::TopologyTold { node, state, changed: true } => {
+                    tracing::info!(worker, %node, %state, "the topology has changed");
+                }
+                Notice::TopologyFailed { cause } => {
+                    tracing::debug!(worker, %cause, "no topology");
+                }
                 Notice::Shard { name, out: true } => {
                     tracing::warn!(worker, shard = %name, "shard left out: it fails, its keys go to the others");
                 }

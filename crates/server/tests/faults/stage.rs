@@ -110,8 +110,15 @@ pub(crate) fn served(conns: &mut [Conn], primaries: &[usize]) -> Duration {
     for conn in conns {
         for nth in primaries {
             let key = key_on(*nth, 5_000);
+            let mut last = String::new();
             testkit::wait::until_true("the keys to be served", SOON, || {
-                conn.ask(&format!("SET {key} x")) == "+OK\r\n"
+                let reply = conn.ask(&format!("SET {key} x"));
+                let is_served = reply == "+OK\r\n";
+                if !is_served && reply != last {
+                    println!("{:?}: {}", begun.elapsed(), reply.trim_end());
+                    last = reply;
+                }
+                is_served
             });
         }
     }

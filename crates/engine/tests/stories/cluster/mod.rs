@@ -1,6 +1,7 @@
 //! Stories of a cluster behind one client that knows nothing of it.
 
 mod all_nodes;
+mod behind;
 mod bounds;
 mod large;
 mod later;

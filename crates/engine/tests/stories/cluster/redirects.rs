@@ -370,7 +370,7 @@ fn one_that_goes_back_to_its_old_owner_is_not_overtaken_there() {
     story.node("n1").gets(["SET a4 1", "SET a4 2"]).moved("a4", "n9");
     // The table still names the old owner.
     story.after_ms(1_000).node_conn("n1", 1).gets_nothing();
-    story.is_up("n9").node_conn("n1", 1).moved("a4", "n9");
+    story.is_up("n9").after_ms(700).node_conn("n1", 1).moved("a4", "n9");
     story.node("n9").gets(["SET a4 1", "SET a4 2"]).answers(["+OK", "+OK"]);
     story.client("a").gets(["+OK", "+OK"]);
 }

@@ -4,7 +4,7 @@ use crate::words::Story;
 use engine::news::{Audience, News};
 
 /// The first of two workers, and the second, which knows what the first was told.
-fn two() -> (Story, Story) {
+pub(super) fn two() -> (Story, Story) {
     let mut first = Story::cluster_with(|settings| settings.workers = 2);
     let mut second = Story::cluster_with(|settings| {
         (settings.workers, settings.worker) = (2, 1);
