@@ -280,6 +280,7 @@ impl Engine {
             (OwnCommand::Learn, None) => {
                 self.learning_answered(reply);
             }
+            (OwnCommand::Functions, _) => self.functions_told(reply),
             (
                 OwnCommand::Slots
                 | OwnCommand::Standing
@@ -400,6 +401,7 @@ impl Engine {
         self.notices.push_back(Notice::NodeReady { node, key, server, main });
         if key.lane == Lane::Shared {
             self.learn_from(now, id);
+            self.functions_askable();
         }
         if readonly {
             self.say_readonly(id);
@@ -548,6 +550,7 @@ impl Engine {
                 match run.owner {
                     Owner::Own(OwnCommand::Learn) => self.learning_lost(now),
                     Owner::Own(OwnCommand::Unblock) => self.unblock_answered(id, None),
+                    Owner::Own(OwnCommand::Functions) => self.functions_lost(),
                     _ => {}
                 }
                 continue;

@@ -5,11 +5,13 @@
 //!
 //! Invariant: see [`Engine::check_invariants`].
 
+use crate::busy::Busy;
 use crate::client::{Client, Hold};
 use crate::command::Learned;
 use crate::cork::Cork;
 use crate::dirty::DirtyUpstreams;
 use crate::fleet::{Answer, Asked, Question, ReplyTo};
+use crate::functions::Readers;
 use crate::ids::{
     ClientId, ClientKind, MergeKind, NodeId, NodeKind, Slab, UpstreamId, UpstreamKind,
 };
@@ -192,6 +194,9 @@ pub struct Engine {
     /// Clients whose hold may be over; looked at once a turn.
     pub(crate) resume: VecDeque<ClientId>,
     pub(crate) pause: Option<Pause>,
+    /// Functions that do not write, while writes are paused.
+    pub(crate) readers: Readers,
+    pub(crate) busy: Busy,
     pub(crate) paused_clients: Vec<ClientId>,
     pub(crate) transfer_waiters: VecDeque<ClientId>,
     /// What clients listen to.
@@ -271,7 +276,9 @@ impl Engine {
             notices: VecDeque::new(),
             resume: VecDeque::new(),
             pause: None,
+            readers: Readers::default(),
             paused_clients: Vec::new(),
+            busy: Busy::default(),
             transfer_waiters: VecDeque::new(),
             caches: Caches::default(),
             subscriptions: Subscriptions::default(),

@@ -68,7 +68,8 @@ impl Engine {
         }
     }
 
-    fn teacher(&self) -> Option<UpstreamId> {
+    /// A connection that anything can be asked over.
+    pub(crate) fn teacher(&self) -> Option<UpstreamId> {
         let teaches =
             |up: &Upstream| up.is_ready() && up.role == Role::Shared && up.key.lane == Lane::Shared;
         self.upstreams.iter().find(|(_, up)| teaches(up)).map(|(id, _)| id)

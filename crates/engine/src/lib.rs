@@ -36,6 +36,7 @@ extern crate std;
 
 pub mod address_map;
 mod blocking;
+mod busy;
 pub mod client;
 pub mod command;
 mod connect;
@@ -44,6 +45,7 @@ mod dirty;
 mod engine;
 mod errand;
 pub mod fleet;
+mod functions;
 mod glob;
 pub mod ids;
 mod inside;

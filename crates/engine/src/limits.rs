@@ -160,6 +160,13 @@ pub const RELINK_MS: u64 = 20;
 /// How long a topic that goes to another server is heard from the old one first: until then all workers should know of it.
 pub const HANDOVER_LINGER_MS: u64 = 1_000;
 
+/// How long it is known what was heard of a topic before it went to another server, which may tell it again for as long, in milliseconds. Nodes pass
+/// messages on within 40 ms unless something is wrong; the longer, the more of what is published over and over with one text may be missing.
+pub const RECENT_MS: u64 = 300;
+
+/// So many messages of a topic are known then.
+pub const RECENT_MAX: usize = 1_024;
+
 /// Messages of a topic that one server has told and the other has not, while it goes from one to the other, in bytes. At the bound those that
 /// wait go out at once, and one of them may come twice.
 pub const HANDOVER_BYTES_MAX: usize = 1 << 20;
@@ -170,6 +177,10 @@ pub const RELINK_REFUSED_MS: u64 = 500;
 /// A transaction in one packet goes over the shared connection if it has no more bytes than this. A longer one would keep the others there
 /// waiting, and goes over a connection of its own.
 pub const WHOLE_BYTES_MAX: usize = 64 << 10;
+
+/// A script that runs for longer makes a server answer others with `-BUSY`, in milliseconds (`busy-reply-threshold`, 5000 in Redis 7.0 unless it is
+/// configured otherwise).
+pub const SCRIPT_BUSY_MS: u64 = 5_000;
 
 /// Entries of the slow log, whatever a client sets with CONFIG SET; the bound of `slowlog.max_len`, too.
 pub const SLOWLOG_ENTRIES_MAX: usize = 1_000_000;

@@ -81,6 +81,13 @@ pub(crate) enum What {
     NoScripts,
     /// A client changed the servers' configuration in what the proxy has a share in.
     Config(crate::overheard::Change),
+    /// A worker's script is what the server is busy with.
+    Busy {
+        /// Which worker.
+        worker: u32,
+        /// It is no more, otherwise.
+        is_busy: bool,
+    },
     /// Of a client that is shown the requests of all.
     Monitor(MonitorNews),
 }
@@ -144,6 +151,7 @@ impl Engine {
             }
             What::Monitor(news) => return self.hear_of_monitor(news),
             What::Config(change) => return self.take_over(change),
+            What::Busy { worker, is_busy } => return self.hear_of_busy(worker, is_busy),
             what => what,
         };
         let Some(state) = self.router.pools.get_mut(usize::from(pool)) else { return };
@@ -152,6 +160,7 @@ impl Engine {
             | What::Listeners { .. }
             | What::Changed { .. }
             | What::Config(_)
+            | What::Busy { .. }
             | What::Monitor(_) => {}
             What::ShardFailed => self.shard_failed(now, pool),
             What::ShardOut(out) => self.hear_of_shard(now, pool, out),

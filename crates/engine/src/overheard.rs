@@ -1,7 +1,9 @@
-//! CONFIG of the servers, as far as it is about what the proxy has a share in: its own slow log and its own counters.
+//! CONFIG of the servers, as far as it is about what the proxy has a share in: its own slow log and its own counters, and when a script makes a
+//! server busy.
 //!
-//! `CONFIG SET slowlog-log-slower-than`, `CONFIG SET slowlog-max-len` and `CONFIG RESETSTAT` go on to the servers as ever. Whoever sends them to
-//! a proxy looks at the result through it, so they also hold here, for all workers, until the process ends or the next one comes.
+//! `CONFIG SET slowlog-log-slower-than`, `CONFIG SET slowlog-max-len`, `CONFIG SET busy-reply-threshold` (`lua-time-limit`) and `CONFIG RESETSTAT` go on to
+//! the servers as ever. Whoever sends them to a proxy looks at the result through it, so they also hold here, for all workers, until the process
+//! ends or the next one comes.
 //!
 //! Not here: the configuration of the proxy (`settings`), which knows no change while it runs.
 //!
@@ -24,6 +26,8 @@ pub(crate) struct Change {
     slower_than_us: Option<u64>,
     /// Entries of the slow log.
     max_len: Option<usize>,
+    /// A script that runs for longer makes the server busy.
+    busy_after_ms: Option<u64>,
 }
 
 impl Engine {
@@ -42,6 +46,9 @@ impl Engine {
     pub(crate) fn take_over(&mut self, change: Change) {
         if change.reset {
             self.stats = Stats::default();
+        }
+        if let Some(after_ms) = change.busy_after_ms {
+            self.set_busy_after(after_ms);
         }
         let mut options = self.settings.slowlog;
         options.slower_than_us = change.slower_than_us.unwrap_or(options.slower_than_us);
@@ -71,6 +78,9 @@ fn change_of(args: &[&[u8]]) -> Option<Change> {
                         let len = usize::try_from(number()?).ok()?;
                         change.max_len = Some(len.min(SLOWLOG_ENTRIES_MAX));
                     }
+                    b"busy-reply-threshold" | b"lua-time-limit" => {
+                        change.busy_after_ms = Some(u64::try_from(number()?).ok()?);
+                    }
                     _ => {}
                 }
             }
@@ -99,7 +109,11 @@ mod tests {
         assert_eq!(both, Some(slow));
         let off = Change { slower_than_us: Some(u64::MAX), ..Change::default() };
         assert_eq!(change("CONFIG SET slowlog-log-slower-than -1"), Some(off));
+        let busy = Change { busy_after_ms: Some(10), ..Change::default() };
+        assert_eq!(change("CONFIG SET lua-time-limit 10"), Some(busy));
+        assert_eq!(change("CONFIG SET Busy-Reply-Threshold 10"), Some(busy));
         for none in [
+            "CONFIG SET busy-reply-threshold -1",
             "CONFIG",
             "CONFIG RESETSTAT x",
             "CONFIG GET slowlog-max-len",

@@ -278,6 +278,6 @@ fn touches_all(command: Option<CommandId>) -> bool {
 }
 
 /// Whether it may have done something before it failed.
-fn is_script(command: Option<CommandId>) -> bool {
+pub(crate) fn is_script(command: Option<CommandId>) -> bool {
     command.is_some_and(|command| command.row().flags.has(Flags::NO_MANDATORY_KEYS))
 }

@@ -256,6 +256,25 @@ impl Engine {
         step
     }
 
+    /// What becomes of a request before it is looked at closer: it comes without a password, or in a pause, or where topics are listened to.
+    fn not_now(&mut self, now: Time, id: ClientId, known: &Known, args: &[&[u8]]) -> Option<Step> {
+        self.note_long(now, known.id);
+        let Some(client) = self.clients.get_mut(id) else { return Some(Step::Gone) };
+        client.last_command = known.id;
+        if !client.authenticated && !known.before_auth {
+            self.refuse_before_auth(id, known, args);
+            return Some(Step::Done);
+        }
+        if self.is_paused_for(id, known, args) {
+            self.ask_functions(now, known.id);
+            return Some(Step::Hold(Hold::Paused));
+        }
+        match self.clients.get(id).is_some_and(Client::listens_in_resp2) {
+            true => self.while_listening(id, known, args),
+            false => None,
+        }
+    }
+
     fn dispatch_known(
         &mut self,
         now: Time,
@@ -264,18 +283,7 @@ impl Engine {
         args: &[&[u8]],
         known: Known,
     ) -> Step {
-        let Some(client) = self.clients.get_mut(id) else { return Step::Gone };
-        client.last_command = known.id;
-        if !client.authenticated && !known.before_auth {
-            self.refuse_before_auth(id, &known, args);
-            return Step::Done;
-        }
-        if self.is_paused_for(id, &known, args) {
-            return Step::Hold(Hold::Paused);
-        }
-        if self.clients.get(id).is_some_and(Client::listens_in_resp2)
-            && let Some(step) = self.while_listening(id, &known, args)
-        {
+        if let Some(step) = self.not_now(now, id, &known, args) {
             return step;
         }
         let Some(client) = self.clients.get_mut(id) else { return Step::Gone };
@@ -315,6 +323,10 @@ impl Engine {
             }
             Way::Local if known.id == Some(PING) && self.goes_with_changes(id, args.len()) => {
                 self.forward(now, id, Lane::Shared, frame, known.id, silent)
+            }
+            Way::Local if let Some(node) = self.busy_node_for(known.id, args.len()) => {
+                let wish = Wish { id, frame, args, row: known.id, silent };
+                self.forward_to(now, &wish, node, Lane::Control)
             }
             Way::Local => return self.answer_locally(now, id, &known, args, silent),
             Way::Http => return self.close_http(id),

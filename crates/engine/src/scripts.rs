@@ -139,6 +139,9 @@ impl Engine {
     pub(crate) fn writes(&self, command: Option<CommandId>, args: &[&[u8]]) -> bool {
         let Some(row) = command else { return true };
         let first = args.get(1).copied();
+        if row == ids::FCALL && first.is_some_and(|name| self.readers.has(name)) {
+            return false;
+        }
         let digest = first.filter(|_| calls_by_digest(command)).and_then(digest_of);
         let body = digest.and_then(|digest| self.scripts.body(&digest));
         match body.and_then(|body| route::may_write(body)) {

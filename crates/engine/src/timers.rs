@@ -13,6 +13,7 @@
 //! still waits to be sent in this turn.
 
 use crate::engine::Engine;
+use crate::functions::Readers;
 use crate::ids::{ClientId, UpstreamId};
 use crate::limits::SWEEP_MS;
 use crate::time::Time;
@@ -43,6 +44,7 @@ impl Engine {
             self.caches.look_at,
             self.learn_at(),
             self.uncork_at(),
+            self.busy_at(),
         ];
         let upstreams = self.deadlines.first().map(|(at, _)| *at);
         let pause = self.pause.map(|pause| pause.until).into_iter().chain(self.lease_wait_ends());
@@ -76,6 +78,7 @@ impl Engine {
         self.run_subscriptions(now);
         self.follow_feed(now);
         self.learn_due(now);
+        self.look_busy(now);
         if !self.unblocks.is_empty() {
             self.run_unblocks(now);
         }
@@ -234,6 +237,7 @@ impl Engine {
 
     pub(crate) fn end_pause(&mut self) {
         self.pause = None;
+        self.readers = Readers::default();
         self.resume.extend(self.paused_clients.drain(..));
     }
 }

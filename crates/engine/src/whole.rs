@@ -215,6 +215,7 @@ impl Engine {
             stats.requests += u64::from(group.count);
         }
         client.last_command = Some(EXEC);
+        self.note_long(now, Some(EXEC));
         self.touch_upstream(upstream_id);
     }
 

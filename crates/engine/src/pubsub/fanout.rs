@@ -74,7 +74,7 @@ impl Engine {
 
     fn listened_frame(&mut self, now: Time, id: UpstreamId, frame: &[u8]) -> Result<(), Fault> {
         if let Some((kind, name, channel)) = message_head(frame) {
-            self.fan_out(id, kind, name, channel, frame);
+            self.fan_out(now, id, (kind, name, channel), frame);
             return Ok(());
         }
         let owner = self.upstreams.get(id).and_then(|up| up.inflight.front()).map(|run| run.owner);
@@ -120,17 +120,36 @@ impl Engine {
     }
 
     /// A message came. From a node that is not the topic's home only what happened there is taken: the rest comes from home.
-    fn fan_out(&mut self, from: UpstreamId, kind: Kind, name: &[u8], channel: &[u8], frame: &[u8]) {
-        let Some(topic) = self.subscriptions.topic(kind, name) else { return };
+    fn fan_out(
+        &mut self,
+        now: Time,
+        from: UpstreamId,
+        (kind, name, channel): (Kind, &[u8], &[u8]),
+        frame: &[u8],
+    ) {
+        let Some(topic) = self.subscriptions.topic_mut(kind, name) else { return };
         let link = topic.links.iter().find(|link| link.state.upstream() == Some(from)).copied();
-        let Some(link) = link.filter(|link| link.home || is_event(channel)) else { return };
-        if topic.handover.is_some()
-            && !is_event(channel)
-            && !self.is_its_turn(link, kind, name, frame)
-        {
-            return;
+        let is_event = is_event(channel);
+        let Some(link) = link.filter(|link| link.home || is_event) else { return };
+        if !is_event {
+            if !link.ends && topic.recent.was_heard(now, frame) {
+                return;
+            }
+            if topic.handover.is_some() && !self.is_its_turn(now, link, (kind, name), frame) {
+                return;
+            }
+            self.note_heard(now, kind, name, frame);
         }
         self.send_to_listeners(kind, name, frame);
+    }
+
+    /// A message goes out that another server may tell again.
+    pub(super) fn note_heard(&mut self, now: Time, kind: Kind, name: &[u8], frame: &[u8]) {
+        if !self.is_one()
+            && let Some(topic) = self.subscriptions.topic_mut(kind, name)
+        {
+            topic.recent.note(now, frame);
+        }
     }
 
     /// One message to all that listen.

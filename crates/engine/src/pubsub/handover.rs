@@ -12,6 +12,8 @@
 //! reaches the new one behind what was published there afterwards: nodes pass messages on in their own time. At the old server it comes in
 //! order. When all is published at the new server, that one is never behind.
 //!
+//! What was heard before all this, and comes again from the new one, is known to `recent`.
+//!
 //! A shard channel's old server stays no longer than it must: it tells nothing when it has not their slot any more, and as a copy of the new one
 //! it tells the same in the same order.
 //!
@@ -106,9 +108,9 @@ impl Engine {
     /// While a topic is handed over: whether this message goes out now.
     pub(super) fn is_its_turn(
         &mut self,
+        now: Time,
         from: Link,
-        kind: Kind,
-        name: &[u8],
+        (kind, name): (Kind, &[u8]),
         frame: &[u8],
     ) -> bool {
         let pool = |link: &Link| self.nodes.get(link.node).map(|node| node.pool);
@@ -132,12 +134,12 @@ impl Engine {
             (handover.bytes, handover.told) = (0, BTreeMap::new());
             return true;
         }
-        self.give_up_handover(kind, name);
+        self.give_up_handover(now, kind, name);
         !waits
     }
 
     /// The old server is too far behind: it ends now, and what waited goes out.
-    fn give_up_handover(&mut self, kind: Kind, name: &[u8]) {
+    fn give_up_handover(&mut self, now: Time, kind: Kind, name: &[u8]) {
         let Some((name, _)) = self.subscriptions.topics[kind as usize].get_key_value(name) else {
             return;
         };
@@ -148,7 +150,7 @@ impl Engine {
         for link in over.iter().filter(tells) {
             self.end_link(link, kind, &name, None);
         }
-        self.release(kind, &name);
+        self.release(now, kind, &name);
         if let Some(topic) = self.subscriptions.topic_mut(kind, &name) {
             topic.handover = None;
         }
@@ -158,7 +160,7 @@ impl Engine {
     /// still be on its way from there.
     pub(super) fn hand_over(&mut self, now: Time, kind: Kind, name: &[u8]) {
         let ends = |topic: &Topic| topic.links.iter().any(|link| link.ends);
-        if self.subscriptions.topic(kind, name).is_none_or(ends) || !self.release(kind, name) {
+        if self.subscriptions.topic(kind, name).is_none_or(ends) || !self.release(now, kind, name) {
             return;
         }
         let Some((name, topic)) = self.subscriptions.topics[kind as usize].get_key_value(name)
@@ -176,12 +178,13 @@ impl Engine {
     }
 
     /// What waited goes out; whether the topic is handed over.
-    pub(super) fn release(&mut self, kind: Kind, name: &[u8]) -> bool {
+    pub(super) fn release(&mut self, now: Time, kind: Kind, name: &[u8]) -> bool {
         let topic = self.subscriptions.topic_mut(kind, name);
         let Some(handover) = topic.and_then(|topic| topic.handover.as_mut()) else { return false };
         let waiting = core::mem::take(&mut handover.waiting);
         handover.bytes -= waiting.iter().map(Vec::len).sum::<usize>();
         for frame in &waiting {
+            self.note_heard(now, kind, name, frame);
             self.send_to_listeners(kind, name, frame);
         }
         true

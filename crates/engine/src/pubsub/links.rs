@@ -451,9 +451,14 @@ impl Engine {
             // The new place may be confirmed late: what is heard meanwhile it may tell again.
             topic.handover.get_or_insert_with(|| Handover::begun(now, kind));
         }
+        let is_new =
+            |link: &Link| link.home && topic.links.iter().all(|other| other.node != link.node);
+        if links.iter().any(is_new) {
+            topic.recent.moves(now);
+        }
         topic.links = links;
         if comes_back {
-            self.release(kind, name);
+            self.release(now, kind, name);
         }
         for link in &go {
             self.end_link(link, kind, name, None);

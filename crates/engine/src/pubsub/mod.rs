@@ -14,7 +14,7 @@
 //! connection, a failover or a slot that moves is made good here: the topic is subscribed to again, wherever it belongs now. What is published
 //! in between is lost, as it is for a client that connects again itself.
 //!
-//! Files: `commands` what clients say, `links` the servers' side, `handover` how a topic changes its server, `fanout` messages on their way to
+//! Files: `commands` what clients say, `links` the servers' side, `handover` how a topic changes its server, `recent` what was heard before, `fanout` messages on their way to
 //! clients, `count` how many listen.
 //!
 //! Not here: PUBLISH on its way to a server (`request`, `scatter`).
@@ -27,6 +27,7 @@ mod count;
 mod fanout;
 mod handover;
 mod links;
+mod recent;
 
 pub(crate) use commands::verb;
 pub(crate) use count::Listeners;
@@ -41,6 +42,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use handover::Handover;
+use recent::Recent;
 
 /// Name of a topic, held once however many listen.
 pub(crate) type Name = Arc<[u8]>;
@@ -115,6 +117,8 @@ struct Topic {
     tries: u8,
     /// It goes from one server to another just now.
     handover: Option<Box<Handover>>,
+    /// What was heard a moment ago, where it can go to another server.
+    recent: Recent,
 }
 
 /// A topic at one server.

@@ -57,6 +57,8 @@ pub enum OwnCommand {
     Unblock,
     /// `PING`: whether a quiet connection is still one.
     Ping,
+    /// `FUNCTION LIST`: which functions do not write.
+    Functions,
     /// `ROLE`: how a node is.
     Role,
     /// `SENTINEL GET-MASTER-ADDR-BY-NAME`: who the primary is.

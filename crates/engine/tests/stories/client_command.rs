@@ -410,6 +410,43 @@ fn a_pause_of_writes_lets_scripts_pass_that_only_read_and_what_is_wrong_anyway()
 }
 
 #[test]
+fn a_pause_of_writes_lets_functions_pass_that_the_server_says_do_not_write() {
+    let mut story = Story::new();
+    story.client("a").says("GET k");
+    story.server().gets("GET k").answers("nil");
+    story.client("a").gets("nil");
+    story.client("a").says("CLIENT PAUSE 1000 WRITE").gets("+OK").says("FCALL reads 0");
+    story.client("b").says("FCALL writes 0");
+    let function = |name: &str, flags: &str| {
+        let bulk = |text: &str| format!("${}\r\n{text}\r\n", text.len());
+        format!("*4\r\n{}{}{}{flags}\r\n", bulk("name"), bulk(name), bulk("flags"))
+    };
+    let functions = function("writes", "*0") + &function("reads", "*1\r\n+no-writes");
+    let told = format!("*1\r\n*2\r\n$9\r\nfunctions\r\n*2\r\n{}", functions);
+    story.server().gets("FUNCTION LIST").gets_nothing().answers(told.trim_end());
+    story.server().gets("FCALL reads 0").answers(":1");
+    story.client("a").gets(":1").says("FCALL reads 0");
+    story.server().gets("FCALL reads 0").gets_nothing().answers(":1");
+    // The next pause asks anew.
+    story.after_ms(1_000).server().gets("FCALL writes 0").answers(":2");
+    story.client("b").gets(":2").says("CLIENT PAUSE 1000 WRITE").gets("+OK").says("FCALL reads 0");
+    story.server().gets("FUNCTION LIST").answers("-ERR unknown command");
+    story.server().gets_nothing();
+}
+
+#[test]
+fn whether_a_function_writes_is_asked_again_when_the_answer_is_lost() {
+    let mut story = Story::new();
+    story.client("a").says("CLIENT PAUSE 5000 WRITE").gets("+OK").says("FCALL reads 0");
+    // Nobody had a connection yet.
+    story.client("b").says("GET k");
+    story.server().gets(["FUNCTION LIST", "GET k"]).dies("reset");
+    story.client("b").takes();
+    story.client("b").says("GET k");
+    story.server().gets(["FUNCTION LIST", "GET k"]);
+}
+
+#[test]
 fn a_pause_of_writes_lets_a_known_script_pass_by_its_digest() {
     let mut story = Story::new();
     let digest = "77f21361171213377cb083e2ffc2ae24ffdff8fb";

@@ -101,6 +101,36 @@ fn script_kill_is_not_refused_where_select_is() {
 }
 
 #[test]
+fn ping_is_answered_here_until_a_script_has_kept_the_server_busy() {
+    let mut story = Story::new();
+    story.client("a").says("EVAL while_true 0");
+    story.after_ms(4_990).client("b").says("PING").gets("+PONG");
+    story.after_ms(10).client("b").says("PING");
+    story.conn(2).gets("PING").answers("-BUSY Redis is busy running a script.");
+    story.client("b").gets("-BUSY Redis is busy running a script.");
+    // Behind what its client sent before, it is about another time.
+    story.client("a").says("PING");
+    story.conn(2).gets("PING").answers("-BUSY Redis is busy running a script.");
+    story.client("a").gets_nothing();
+    story.conn(1).gets("EVAL while_true 0").answers("-ERR Script killed by user");
+    story.client("a").gets(["-ERR Script killed by user", "-BUSY Redis is busy running a script."]);
+    story.after_ms(5_000).client("b").says("PING").gets("+PONG");
+    assert_eq!(story.connects_made(), 2);
+}
+
+#[test]
+fn who_changes_when_a_server_says_busy_changes_it_for_ping() {
+    let mut story = Story::new();
+    story.client("a").says("CONFIG SET lua-time-limit 10");
+    story.server().gets("CONFIG SET lua-time-limit 10").answers("+OK");
+    story.client("a").gets("+OK").says(["MULTI", "EVAL while_true 0", "EXEC"]);
+    story.server().gets(["MULTI", "EVAL while_true 0"]).answers(["+OK", "+QUEUED"]);
+    story.after_ms(10).client("b").says("PING hello");
+    story.conn(2).gets("PING hello").answers("-BUSY x");
+    story.client("b").gets("-BUSY x");
+}
+
+#[test]
 fn the_killer_itself_gets_its_replies_in_its_own_order() {
     let mut story = Story::new();
     story.client("a").says(["EVAL while_true 0", "SCRIPT KILL", "PING"]);

@@ -112,6 +112,31 @@ fn while_somebody_elses_script_runs_clients_see_what_the_server_says() {
 }
 
 #[test]
+fn ping_tells_clients_of_all_workers_that_the_server_is_busy() {
+    let server = RedisServer::start();
+    let proxy = Respool::to(RESPOOL, server.endpoint()).workers(2).start();
+    let busy = Busy { proxy: (!direct()).then_some(proxy), server };
+    let mut conns: Vec<Conn> = (0..4).map(|_| busy.connect()).collect();
+    assert_eq!(conns[0].ask("CONFIG SET busy-reply-threshold 100"), "+OK\r\n");
+    let text = busy.server.connect().ask("GET k");
+    assert_eq!(text, "$-1\r\n");
+    let mut looping = busy.connect();
+    looping.send_command(&["EVAL", "while true do end", "0"]).expect("script");
+    busy.wait_busy();
+    let text = busy.server.connect().ask("PING");
+    assert!(text.starts_with("-BUSY"), "{text}");
+    for conn in &mut conns {
+        wait::until_true("PING to tell it", SOON, || conn.ask("PING") == text);
+        assert_eq!(conn.ask("PING hello"), text);
+    }
+    assert_eq!(conns[0].ask("SCRIPT KILL"), "+OK\r\n");
+    assert!(looping.reply().expect("the script's end").starts_with(b"-"));
+    for conn in &mut conns {
+        assert_eq!(conn.ask("PING"), "+PONG\r\n");
+    }
+}
+
+#[test]
 fn function_kill_overtakes_the_function() {
     let busy = Busy::start();
     let mut looping = busy.connect();

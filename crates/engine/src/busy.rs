@@ -1,0 +1,110 @@
+//! Whether the server is busy with a script, so that `PING` says so as it does directly.
+//!
+//! A server that runs a script for longer than `busy-reply-threshold` answers everybody else with `-BUSY …`, and `PING` too. The proxy answers
+//! `PING` itself; but while a script (or an `EXEC`, in which one may stand) is without a reply for so long, the server is asked, on the way that
+//! `SCRIPT KILL` takes. Before that the server would say nothing at all, so nobody's `PING` waits.
+//!
+//! ```text
+//!   EVAL, FCALL, EXEC given on ─▶ look_at ── the time has come: still without a reply? ─▶ is_busy here, News::Busy to the other workers
+//!   PING ─▶ is_busy, here or elsewhere? ── yes ─▶ the server
+//!                                       └─ no ──▶ PONG
+//! ```
+//! Only where there is one primary: of several one may be busy while the others serve.
+//!
+//! Not here: the way past a script (`Lane::Control`).
+//!
+//! Invariant: whoever is asked without need answers `PONG`; so it does no harm when `is_busy` is late to end.
+
+use crate::command::CommandId;
+use crate::command::ids::{EXEC, PING};
+use crate::engine::Engine;
+use crate::ids::NodeId;
+use crate::limits::SCRIPT_BUSY_MS;
+use crate::local::arity_fits;
+use crate::news::What;
+use crate::overtaken::is_script;
+use crate::time::Time;
+use crate::upstream::inflight::Run;
+use alloc::collections::BTreeSet;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Busy {
+    /// From when on a server that runs a script says that it is busy.
+    after_ms: u64,
+    /// When it is to be seen whether a script runs for so long.
+    look_at: Option<Time>,
+    /// One does, on a connection of this worker.
+    here: bool,
+    /// Workers of which the same is known.
+    elsewhere: BTreeSet<u32>,
+}
+
+impl Default for Busy {
+    fn default() -> Self {
+        Self { after_ms: SCRIPT_BUSY_MS, look_at: None, here: false, elsewhere: BTreeSet::new() }
+    }
+}
+
+impl Engine {
+    /// A request was given on: it may be one that the server is busy with for long.
+    #[inline]
+    pub(crate) fn note_long(&mut self, now: Time, command: Option<CommandId>) {
+        if may_take_long(command) && self.busy.look_at.is_none() {
+            self.busy.look_at = Some(now.plus_ms(self.busy.after_ms));
+        }
+    }
+
+    /// When it is to be looked after.
+    pub(crate) fn busy_at(&self) -> Option<Time> {
+        self.busy.look_at
+    }
+
+    /// Sees whether the server is busy.
+    pub(crate) fn look_busy(&mut self, now: Time) {
+        if self.busy.look_at.is_none_or(|at| at > now) {
+            return;
+        }
+        let after_ms = self.busy.after_ms;
+        let long = |run: &Run| may_take_long(run.command);
+        let is_late = |run: &Run| long(run) && run.sent_at.plus_ms(after_ms) <= now;
+        let upstreams = || self.upstreams.iter().map(|(_, upstream)| &upstream.inflight);
+        let is_busy = upstreams().any(|inflight| inflight.front().is_some_and(is_late));
+        let waits = is_busy || upstreams().any(|inflight| inflight.runs().any(long));
+        self.busy.look_at = waits.then(|| now.plus_ms(after_ms.max(1)));
+        if is_busy != self.busy.here {
+            self.busy.here = is_busy;
+            self.tell_others(0, What::Busy { worker: self.settings.worker, is_busy });
+        }
+    }
+
+    /// Another worker's script is what the server is busy with, or is it no more.
+    pub(crate) fn hear_of_busy(&mut self, worker: u32, is_busy: bool) {
+        match is_busy {
+            true => self.busy.elsewhere.insert(worker),
+            false => self.busy.elsewhere.remove(&worker),
+        };
+    }
+
+    /// A client told the servers from when on they are to say that they are busy.
+    pub(crate) fn set_busy_after(&mut self, after_ms: u64) {
+        self.busy.after_ms = after_ms;
+        self.busy.look_at = self.busy.look_at.map(|_| Time::default());
+    }
+
+    /// The server that a PING is for because it is busy; `None`: the proxy answers.
+    pub(crate) fn busy_node_for(&self, command: Option<CommandId>, count: usize) -> Option<NodeId> {
+        let is_busy = self.busy.here || !self.busy.elsewhere.is_empty();
+        if !is_busy || command != Some(PING) || !arity_fits(PING, count) {
+            return None;
+        }
+        match *self.router.primaries() {
+            [primary] => Some(primary),
+            _ => None,
+        }
+    }
+}
+
+fn may_take_long(command: Option<CommandId>) -> bool {
+    command == Some(EXEC) || is_script(command)
+}
