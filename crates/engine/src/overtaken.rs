@@ -279,5 +279,5 @@ fn touches_all(command: Option<CommandId>) -> bool {
 
 /// Whether it may have done something before it failed.
 pub(crate) fn is_script(command: Option<CommandId>) -> bool {
-    command.is_some_and(|command| command.row().flags.has(Flags::NO_MANDATORY_KEYS))
+    command.is_some_and(|command| command.row().is_script())
 }

@@ -16,7 +16,7 @@
 
 use crate::client::{Client, Hold, ReplyMode};
 use crate::command::ids::{CLUSTER, EXEC, PING, SLOWLOG};
-use crate::command::{self, Class, CommandId};
+use crate::command::{self, CommandId};
 use crate::connect::Availability;
 use crate::dirty::DirtyUpstreams;
 use crate::engine::Engine;
@@ -702,8 +702,7 @@ fn plain_command(request: &Request, frame: &[u8]) -> Option<CommandId> {
         return None;
     }
     let id = command::lookup(request.head[0].of(frame))?;
-    let row = id.row();
-    (row.class == Class::Pass && !row.has_classed_subcommands).then_some(id)
+    id.row().is_plain.then_some(id)
 }
 
 /// The rest of the input is no whole request: kept, unless it is or will be too large for that.

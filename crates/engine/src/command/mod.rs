@@ -107,9 +107,18 @@ pub struct Command {
     /// True if a subcommand differs from this row in its class or in whether it writes, so that the engine must look
     /// at the second word. False means that the second word makes no difference to what respool does.
     pub has_classed_subcommands: bool,
+    /// True if the server of its key is all that there is to know: it is given on, whatever its second word, and does not run for long.
+    pub is_plain: bool,
 }
 
 impl Command {
+    /// True if it runs a script or a function.
+    #[inline]
+    #[must_use]
+    pub const fn is_script(&self) -> bool {
+        self.flags.has(Flags::NO_MANDATORY_KEYS)
+    }
+
     /// True if any copy of the data may answer: the command only reads.
     #[inline]
     #[must_use]
@@ -220,6 +229,13 @@ const fn linked() -> [Command; COUNT] {
         } else {
             container = index;
         }
+        index += 1;
+    }
+    index = 0;
+    while index < COUNT {
+        rows[index].is_plain = matches!(rows[index].class, Class::Pass)
+            && !rows[index].has_classed_subcommands
+            && !rows[index].is_script();
         index += 1;
     }
     rows

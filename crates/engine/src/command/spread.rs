@@ -132,7 +132,7 @@ pub fn fates(id: CommandId, behind: Behind) -> Fates {
     };
     let has_keys = !row.keys.is_empty();
     let is_given_on = matches!(given_on(Fate::Whole), Fate::Whole);
-    let may_lack_keys = !has_keys || !is_given_on || row.flags.has(Flags::NO_MANDATORY_KEYS);
+    let may_lack_keys = !has_keys || !is_given_on || row.is_script();
     Fates {
         with_keys: (has_keys && is_given_on).then(|| given_on(with_keys(id, behind))),
         without_keys: may_lack_keys.then(|| given_on(without_keys(id, behind))),

@@ -55,6 +55,7 @@ const fn cmd(
         only_key: 0,
         subcommand_count: 0,
         has_classed_subcommands: false,
+        is_plain: false,
     }
 }
 

@@ -103,7 +103,9 @@ fn script_kill_is_not_refused_where_select_is() {
 #[test]
 fn ping_is_answered_here_until_a_script_has_kept_the_server_busy() {
     let mut story = Story::new();
-    story.client("a").says("EVAL while_true 0");
+    story.client("a").says("GET k");
+    story.server().gets("GET k").answers("nil");
+    story.client("a").gets("nil").says("EVAL while_true 0");
     story.after_ms(4_990).client("b").says("PING").gets("+PONG");
     story.after_ms(10).client("b").says("PING");
     story.conn(2).gets("PING").answers("-BUSY Redis is busy running a script.");

@@ -121,6 +121,8 @@ fn ping_tells_clients_of_all_workers_that_the_server_is_busy() {
     let text = busy.server.connect().ask("GET k");
     assert_eq!(text, "$-1\r\n");
     let mut looping = busy.connect();
+    // So that nothing but the script is new on this connection.
+    assert_eq!(looping.ask("GET k"), "$-1\r\n");
     looping.send_command(&["EVAL", "while true do end", "0"]).expect("script");
     busy.wait_busy();
     let text = busy.server.connect().ask("PING");
