@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use crate::secret::Secret;
 
-pub(crate) use parts::is_host;
+pub(crate) use parts::{encode, is_host};
 
 /// Longest path of a unix socket: `sun_path` of Linux has 108 bytes, the last of them a NUL (unix(7)).
 pub const UNIX_PATH_BYTES_MAX: usize = 107;

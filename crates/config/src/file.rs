@@ -190,7 +190,7 @@ fn item<'v>(value: &'v Spanned<DeValue<'_>>) -> Item<'v> {
 }
 
 /// Line and column of a byte, both from 1; the column counts characters.
-fn line_and_column(text: &str, at: usize) -> (usize, usize) {
+pub(crate) fn line_and_column(text: &str, at: usize) -> (usize, usize) {
     let before = &text.as_bytes()[..at.min(text.len())];
     let start = before.iter().rposition(|b| *b == b'\n').map_or(0, |newline| newline + 1);
     let line = before.iter().filter(|b| **b == b'\n').count() + 1;

@@ -14,6 +14,7 @@
 
 pub mod address;
 mod compile;
+pub mod convert;
 pub mod documents;
 mod file;
 mod kind;

@@ -9,6 +9,7 @@
 
 mod command;
 mod commands_page;
+mod convert;
 mod documents;
 mod topology_page;
 
@@ -86,6 +87,7 @@ pub(crate) fn main() -> ExitCode {
 fn dispatch(matches: &ArgMatches) -> Result<(), Failure> {
     match matches.subcommand() {
         Some(("check", matches)) => check(matches),
+        Some(("convert", matches)) => convert::convert(matches),
         Some(("demo", matches)) => demo::run(matches),
         Some((demo::GUARD_COMMAND, matches)) => demo::guard(matches),
         Some(("completions", matches)) => documents::completions(matches),

@@ -93,6 +93,92 @@ fn check_says_ok_or_lists_everything() {
 }
 
 #[test]
+fn convert_prints_ours_or_all_that_is_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let pool = |name: &str, port: u16| {
+        format!(
+            "{name}:\n  listen: 127.0.0.1:{port}\n  redis: true\n  timeout: 400\n  backlog: 9\n  servers: [\"h:1:1 a\", \"h:2:1 b\"]\n"
+        )
+    };
+    let pools = file("pools.yml", &(pool("one", 7001) + &pool("two", 7002)));
+    let (code, out, err) = run(&["convert", &pools]);
+    assert_eq!((code, out.as_str()), (2, ""));
+    assert_eq!(
+        err,
+        format!(
+            "{pools}:1:1: has 2 pools, and one respool serves one of them; choose it with --pool NAME, one of `one`, `two`\n\
+             respool: nothing was converted\n"
+        )
+    );
+
+    let (code, out, err) = run(&["convert", "--pool", "two", &pools]);
+    assert_eq!(code, 0, "{err}");
+    let first = format!(
+        "{pools}:1:1: one: another pool, for a respool of its own: convert it with --pool one\n"
+    );
+    assert!(
+        err.starts_with(&first) && err.contains(":11:3: backlog: has no counterpart: "),
+        "{err}"
+    );
+    assert!(err.lines().all(|note| out.contains(&format!("#   {note}\n"))), "{out}");
+    assert!(out.contains("\nlisten = [\"127.0.0.1:7002\"]\n"), "{out}");
+    let ours = file("ours.toml", &out);
+    assert_eq!(run(&["check", &ours]), (0, format!("{ours}: ok\n"), String::new()));
+
+    let wrong = file(
+        "wrong.yml",
+        "one:\n  lisen: 1\n  redis: true\n  hash: sha1\n  listen: 7\n  servers: []\n",
+    );
+    let (code, out, err) = run(&["convert", "--from", "nutcracker", &wrong]);
+    assert_eq!((code, out.as_str()), (2, ""));
+    assert!(err.starts_with(&format!("{wrong}:2:3: lisen: unknown key; did you mean `listen`?\n{wrong}:4:3: hash: allowed: one_at_a_time, ")), "{err}");
+    assert!(err.ends_with("respool: nothing was converted\n") && err.lines().count() == 4, "{err}");
+}
+
+#[test]
+fn convert_follows_includes_and_says_what_it_takes() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    file("pool.conf", b"ClusterServerPool {\n  Servers {\n    + 10.0.0.1:7000\n  }\n}\n");
+    let main = file("predixy.conf", b"Bind 127.0.0.1:7617\nInclude pool.conf\n");
+    let (code, out, err) = run(&["convert", &main]);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("upstream = \"redis-cluster://10.0.0.1:7000\""), "{out}");
+
+    let unclear = file("x.conf", b"port 7\n");
+    let (code, out, err) = run(&["convert", &unclear]);
+    assert_eq!((code, out.as_str()), (2, ""));
+    assert!(
+        err.contains(
+            "--from, one of: predixy, nutcracker, redis-cluster-proxy, overlord, camellia"
+        ),
+        "{err}"
+    );
+    let (code, _, err) = run(&["convert", "--from", "haproxy", &unclear]);
+    assert!(code == 2 && err.contains("predixy, nutcracker"), "{err}");
+    assert_eq!(
+        run(&["convert", "/nowhere.conf"]),
+        (
+            2,
+            String::new(),
+            "/nowhere.conf: cannot be read: No such file or directory (os error 2)\n".to_owned()
+        )
+    );
+    let binary = file("b.conf", b"a\xff");
+    let (code, _, err) = run(&["convert", &binary]);
+    assert_eq!((code, err), (2, format!("{binary}: cannot be read: not valid UTF-8 at byte 1\n")));
+}
+
+#[test]
 fn the_example_of_the_repository_passes_the_check() {
     let example = root().join("respool.example.toml").display().to_string();
     assert_eq!(run(&["check", &example]), (0, format!("{example}: ok\n"), String::new()));

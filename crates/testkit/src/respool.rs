@@ -174,6 +174,13 @@ impl Respool {
         Self::begin(program.as_ref(), None).args(&["--sharding-shards", &shards.join(";")])
     }
 
+    /// Begins a proxy with a configuration file, which says what is behind it.
+    pub fn with_config(program: impl AsRef<Path>, file: &Path) -> Builder {
+        let mut builder = Self::begin(program.as_ref(), None).args(&["--config"]);
+        builder.args.push(file.into());
+        builder
+    }
+
     fn begin(program: &Path, upstream: Option<String>) -> Builder {
         Builder {
             program: program.to_owned(),

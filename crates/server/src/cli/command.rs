@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, Command, ValueHint, value_parser};
+use config::convert::Peer;
 use config::options::{OPTIONS, OptionSpec};
 
 use crate::demo;
@@ -49,7 +50,15 @@ pub(super) fn build(purpose: Purpose) -> Command {
         .subcommand_help_heading("Commands")
         .arg(config)
         .args(OPTIONS.iter().map(|option| flag(option, purpose)))
-        .subcommands([check(), demo(purpose), completions(), man(), generate_docs(), guard()])
+        .subcommands([
+            check(),
+            convert(),
+            demo(purpose),
+            completions(),
+            man(),
+            generate_docs(),
+            guard(),
+        ])
 }
 
 /// The flag of one option.
@@ -132,6 +141,39 @@ fn check() -> Command {
         )
 }
 
+fn convert() -> Command {
+    Command::new("convert")
+        .about("Make a configuration from that of another proxy")
+        .long_about(
+            "Reads the configuration of another proxy and prints ours, which `respool check` accepts. What could not be carried over, or \
+             is not as it was, is told on standard error with its place and as comments at the head of the output. Mistakes and unknown \
+             keys are told all at once; then nothing is printed, and it leaves with 2. The output holds the passwords that the file \
+             holds.",
+        )
+        .after_help("Example: respool convert nutcracker.yml --pool cache > respool.toml")
+        .arg(
+            Arg::new("file")
+                .value_name("FILE")
+                .required(true)
+                .value_parser(value_parser!(PathBuf))
+                .value_hint(ValueHint::FilePath)
+                .help("The other proxy's file"),
+        )
+        .arg(
+            Arg::new("from")
+                .long("from")
+                .value_name("PROXY")
+                .value_parser(PossibleValuesParser::new(Peer::NAMES))
+                .help("Whose file it is; without it this is told by content and name"),
+        )
+        .arg(
+            Arg::new("pool")
+                .long("pool")
+                .value_name("NAME")
+                .help("Which of several pools; one respool serves one of them"),
+        )
+}
+
 fn demo(purpose: Purpose) -> Command {
     Command::new("demo")
         .about("Start a private server and the proxy in front of it, to try things out")
@@ -201,6 +243,8 @@ Examples:
       Two servers that share the keys, as twemproxy would spread them.
   respool check respool.toml && respool --config respool.toml
       Check a file, then use it.
+  respool convert nutcracker.yml > respool.toml
+      Make a configuration from that of another proxy.
   respool demo
       Try it without a server of your own.
 

@@ -84,6 +84,28 @@ fn keys_lie_where_twemproxy_puts_them() {
 }
 
 #[test]
+fn keys_lie_where_a_converted_nutcracker_yml_puts_them() {
+    let (servers, places) = recorded(TWEMPROXY, "fnv1a_64 ketama - - ", " alpha|");
+    let shards = Shards::start(servers.len());
+    let lines: String = servers
+        .iter()
+        .zip(shards.endpoints())
+        .map(|(line, at)| format!("    - {}\n", moved_to(line, &at)))
+        .collect();
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let (theirs, ours) = (folder.path().join("nutcracker.yml"), folder.path().join("respool.toml"));
+    let text = format!(
+        "pool:\n  listen: 127.0.0.1:22121\n  redis: true\n  timeout: 5000\n  servers:\n{lines}"
+    );
+    fs::write(&theirs, text).expect("the file can be written");
+    let output = Command::new(RESPOOL).arg("convert").arg(&theirs).output().expect("respool runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    fs::write(&ours, &output.stdout).expect("the file can be written");
+    let proxy = Respool::with_config(RESPOOL, &ours).start();
+    assert_places(&shards, &proxy, &places);
+}
+
+#[test]
 fn keys_lie_where_camellia_and_predixy_put_them() {
     let shards = Shards::start(3);
     let urls = |count: usize| -> Vec<String> {
