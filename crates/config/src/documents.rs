@@ -1,4 +1,4 @@
-//! Documents made from the option table: the reference page and the commented example file.
+//! Documents made from the option table: the reference page, the commented example file, and the schema by which editors check files.
 //!
 //! The man page and the completions come from the same table by way of the command line (`server::cli`). Nothing is
 //! written to disk here.
@@ -7,6 +7,8 @@
 //! defaults (but for `sharding.compat`, which is about shards).
 
 use std::fmt::Write;
+
+use serde_json::{Value, json};
 
 use crate::options::{OPTIONS, OptionSpec, TABLES};
 
@@ -24,7 +26,9 @@ pub fn reference() -> String {
          Every option can stand in the file (`respool --config respool.toml`, TOML), in the environment and on the command\n\
          line. The command line wins over the environment, the environment over the file, the file over the default. A list\n\
          from a stronger source replaces the weaker one as a whole. Unknown keys and flags are refused; `respool check FILE`\n\
-         shows all mistakes of a file at once. A commented file with every default is `respool.example.toml`.\n\n\
+         shows all mistakes of a file at once. A commented file with every default is `respool.example.toml`. Editors that know TOML (Taplo,\n\
+         Even Better TOML) check it as it is typed when its first line is `#:schema respool.schema.json`, the path of\n\
+         [this schema](respool.schema.json).\n\n\
          In the environment and on the command line lists are separated by commas, shards by semicolons; an empty variable counts as\n\
          not set. Sizes are numbers of bytes or strings with `KiB`, `MiB`, `GiB`.\n\n\
          Three variables are no options: `RESPOOL_CONFIG` names a file where `--config` does not, `RESPOOL_LOG` is a filter\n\
@@ -45,6 +49,35 @@ pub fn reference() -> String {
     page.truncate(page.trim_end().len());
     page.push('\n');
     page
+}
+
+/// The file `docs/reference/respool.schema.json` (JSON schema, draft 7, which Taplo and Even Better TOML read).
+pub fn schema() -> String {
+    let mut root = object("respool's configuration file. `respool check FILE` checks all of it.");
+    root["$schema"] = "http://json-schema.org/draft-07/schema#".into();
+    root["title"] = "respool.toml".into();
+    root["$comment"] =
+        format!("Generated from crates/config/src/options.rs by `{REGENERATE}`.").into();
+    for (table, about) in TABLES {
+        let parent = table.rsplit_once('.').map(|(parent, _)| parent);
+        let (_, key) = table.rsplit_once('.').unwrap_or(("", table));
+        properties(&mut root, parent)[key] = object(about);
+    }
+    for option in OPTIONS {
+        properties(&mut root, option.table())[option.key()] = option.json_schema();
+    }
+    format!("{root:#}\n")
+}
+
+fn object(about: &str) -> Value {
+    json!({ "type": "object", "description": about, "additionalProperties": false, "properties": {} })
+}
+
+/// What stands in a table of the file, at whatever depth.
+fn properties<'a>(root: &'a mut Value, table: Option<&str>) -> &'a mut Value {
+    let names = table.iter().flat_map(|table| table.split('.'));
+    let table = names.fold(root, |outer, name| &mut outer["properties"][name]);
+    &mut table["properties"]
 }
 
 /// One option of the reference.

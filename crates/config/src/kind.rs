@@ -6,10 +6,11 @@
 //!
 //! Invariant: [`Kind::assign`] changes the draft only when it returns `Ok`, and its messages never repeat the value of a
 //! kind for which [`Kind::is_secret`] holds.
-//! Read next: `scalar` (the two dresses), `describe` (the words for a person).
+//! Read next: `scalar` (the two dresses), `describe` (the words for a person), `json` (the same for editors).
 
 mod describe;
 mod entries;
+mod json;
 mod scalar;
 
 use std::fmt;
@@ -96,11 +97,11 @@ impl Kind {
             return Ok(());
         }
         if let Self::Listen { at } = self {
-            *at(draft) = self.read_addresses(raw, ListenAddress::parse)?;
+            *at(draft) = self.read_addresses(raw, 1, ListenAddress::parse)?;
             return Ok(());
         }
         if let Self::Announce { at } = self {
-            *at(draft) = self.read_addresses(raw, parse_announced)?;
+            *at(draft) = self.read_addresses(raw, 0, parse_announced)?;
             return Ok(());
         }
         if let Self::Shards { at } = self {
@@ -200,6 +201,7 @@ impl Kind {
     fn read_addresses<T: PartialEq + fmt::Display>(
         &self,
         raw: &Raw<'_>,
+        min: usize,
         parse: fn(&str) -> Result<T, String>,
     ) -> Result<Vec<T>, Vec<Fault>> {
         let (items, mut faults) = (items(raw), Vec::new());
@@ -218,9 +220,9 @@ impl Kind {
                 Err(message) => faults.push(Fault { span: item.span.clone(), message }),
             }
         }
-        if faults.is_empty() && !(1..=ADDRESSES_MAX).contains(&addresses.len()) {
+        if faults.is_empty() && !(min..=ADDRESSES_MAX).contains(&addresses.len()) {
             let message =
-                format!("found {} addresses; allowed: 1 to {ADDRESSES_MAX}", addresses.len());
+                format!("found {} addresses; allowed: {min} to {ADDRESSES_MAX}", addresses.len());
             faults.push(Fault { span: None, message });
         }
         if faults.is_empty() { Ok(addresses) } else { Err(faults) }

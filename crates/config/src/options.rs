@@ -119,6 +119,13 @@ impl OptionSpec {
         self.kind.allowed()
     }
 
+    /// What the option's value looks like in a JSON schema, with its words.
+    pub fn json_schema(&self) -> serde_json::Value {
+        let mut schema = self.kind.json_schema();
+        schema["description"] = format!("{}. {}", self.help, self.long).trim_end().into();
+        schema
+    }
+
     /// The default, in words or as it is written in the file.
     pub fn default_text(&self) -> String {
         match self.default_note {

@@ -24,7 +24,7 @@ use crate::local::arity_fits;
 use crate::news::What;
 use crate::overtaken::is_script;
 use crate::time::Time;
-use crate::upstream::inflight::Run;
+use crate::upstream::inflight::{Inflight, Run};
 use alloc::collections::BTreeSet;
 
 /// See the module.
@@ -67,9 +67,14 @@ impl Engine {
         }
         let after_ms = self.busy.after_ms;
         let long = |run: &Run| may_take_long(run.command);
-        let is_late = |run: &Run| long(run) && run.sent_at.plus_ms(after_ms) <= now;
+        let is_late = |run: &Run| run.sent_at.plus_ms(after_ms) <= now;
+        // A server keeps replies back that it made before the script in one go, so the script need not be the first without one.
+        let runs_long = |inflight: &Inflight| {
+            inflight.front().is_some_and(is_late)
+                && inflight.runs().any(|run| long(run) && is_late(run))
+        };
         let upstreams = || self.upstreams.iter().map(|(_, upstream)| &upstream.inflight);
-        let is_busy = upstreams().any(|inflight| inflight.front().is_some_and(is_late));
+        let is_busy = upstreams().any(runs_long);
         let waits = is_busy || upstreams().any(|inflight| inflight.runs().any(long));
         self.busy.look_at = waits.then(|| now.plus_ms(after_ms.max(1)));
         if is_busy != self.busy.here {

@@ -35,7 +35,7 @@ pub(super) const WEIGHT_FORMS: &str =
     "\"host:port\" = N, or \"host\" = N for every other port of a host, N from 0 to 100";
 
 /// Highest weight: a list of readers names each as often.
-const WEIGHT_MAX: u16 = 100;
+pub(super) const WEIGHT_MAX: u16 = 100;
 
 /// A key and its value, and where they stand.
 struct Pair<'a> {

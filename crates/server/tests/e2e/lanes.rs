@@ -123,7 +123,7 @@ fn ping_tells_clients_of_all_workers_that_the_server_is_busy() {
     let mut looping = busy.connect();
     // So that nothing but the script is new on this connection.
     assert_eq!(looping.ask("GET k"), "$-1\r\n");
-    looping.send_command(&["EVAL", "while true do end", "0"]).expect("script");
+    looping.send(b"GET k\r\nEVAL 'while true do end' 0\r\n").expect("script");
     busy.wait_busy();
     let text = busy.server.connect().ask("PING");
     assert!(text.starts_with("-BUSY"), "{text}");
@@ -132,6 +132,7 @@ fn ping_tells_clients_of_all_workers_that_the_server_is_busy() {
         assert_eq!(conn.ask("PING hello"), text);
     }
     assert_eq!(conns[0].ask("SCRIPT KILL"), "+OK\r\n");
+    assert_eq!(looping.reply().expect("the null"), b"$-1\r\n");
     assert!(looping.reply().expect("the script's end").starts_with(b"-"));
     for conn in &mut conns {
         assert_eq!(conn.ask("PING"), "+PONG\r\n");
