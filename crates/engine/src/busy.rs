@@ -9,6 +9,8 @@
 //!   PING ─▶ is_busy, here or elsewhere? ── yes ─▶ the server
 //!                                       └─ no ──▶ PONG
 //! ```
+//! `FUNCTION STATS`, which tells of the function that runs, takes the same way then.
+//!
 //! Only where there is one primary: of several one may be busy while the others serve.
 //!
 //! Not here: the way past a script (`Lane::Control`).
@@ -16,13 +18,14 @@
 //! Invariant: whoever is asked without need answers `PONG`; so it does no harm when `is_busy` is late to end.
 
 use crate::command::CommandId;
-use crate::command::ids::{EXEC, PING};
+use crate::command::ids::{EXEC, FUNCTION_STATS, PING};
 use crate::engine::Engine;
-use crate::ids::NodeId;
+use crate::ids::{ClientId, NodeId};
 use crate::limits::SCRIPT_BUSY_MS;
 use crate::local::arity_fits;
 use crate::news::What;
 use crate::overtaken::is_script;
+use crate::route::Known;
 use crate::time::Time;
 use crate::upstream::inflight::{Inflight, Run};
 use alloc::collections::BTreeSet;
@@ -97,15 +100,34 @@ impl Engine {
         self.busy.look_at = self.busy.look_at.map(|_| Time::default());
     }
 
-    /// The server that a PING is for because it is busy; `None`: the proxy answers.
-    pub(crate) fn busy_node_for(&self, command: Option<CommandId>, count: usize) -> Option<NodeId> {
+    /// The server that this request is for, past what it is busy with; `None`: it goes the usual way.
+    #[inline]
+    pub(crate) fn busy_node_for(
+        &self,
+        id: ClientId,
+        known: &Known,
+        args: &[&[u8]],
+    ) -> Option<NodeId> {
         let is_busy = self.busy.here || !self.busy.elsewhere.is_empty();
-        if !is_busy || command != Some(PING) || !arity_fits(PING, count) {
+        if !is_busy || !self.goes_past(id, known.id, args.len()) {
             return None;
         }
         match *self.router.primaries() {
             [primary] => Some(primary),
             _ => None,
+        }
+    }
+}
+
+impl Engine {
+    /// Whether a request can tell something of a server that is busy.
+    fn goes_past(&self, id: ClientId, command: Option<CommandId>, count: usize) -> bool {
+        let Some(client) = self.clients.get(id) else { return false };
+        match command {
+            Some(PING) => arity_fits(PING, count) && !client.asks_with_ping(),
+            // It tells of what its client has changed before.
+            Some(FUNCTION_STATS) => client.places.open() == 0,
+            _ => false,
         }
     }
 }

@@ -306,6 +306,10 @@ impl Engine {
             }
         }
         let step = match known.way {
+            Way::Local | Way::Shared if let Some(node) = self.busy_node_for(id, &known, args) => {
+                let wish = Wish { id, frame, args, row: known.id, silent };
+                self.forward_to(now, &wish, node, Lane::Control)
+            }
             Way::Shared if self.hides_cluster(known.id) => {
                 self.cluster_command(id, &known, args, silent)
             }
@@ -323,10 +327,6 @@ impl Engine {
             }
             Way::Local if known.id == Some(PING) && self.goes_with_changes(id, args.len()) => {
                 self.forward(now, id, Lane::Shared, frame, known.id, silent)
-            }
-            Way::Local if let Some(node) = self.busy_node_for(known.id, args.len()) => {
-                let wish = Wish { id, frame, args, row: known.id, silent };
-                self.forward_to(now, &wish, node, Lane::Control)
             }
             Way::Local => return self.answer_locally(now, id, &known, args, silent),
             Way::Http => return self.close_http(id),

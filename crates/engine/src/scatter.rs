@@ -102,14 +102,6 @@ pub(crate) fn row_of(id: CommandId, args: &[&[u8]]) -> CommandId {
     sub.and_then(|word| command::lookup_sub(id, word)).unwrap_or(id)
 }
 
-/// The connection that a request takes which goes over shared ones.
-fn lane_of(command: Option<CommandId>) -> Lane {
-    match command.map(|command| command.row().class) {
-        Some(command::Class::Control) => Lane::Control,
-        _ => Lane::Shared,
-    }
-}
-
 /// Index and text of every key of a call.
 pub(crate) fn keys_of<'a>(args: &[&'a [u8]], learned: Option<&Learned>) -> Vec<(usize, &'a [u8])> {
     let mut found = Vec::with_capacity(args.len());
@@ -264,7 +256,7 @@ impl Engine {
 
     pub(crate) fn forward_to_any(&mut self, now: Time, wish: &Wish<'_>) -> Step {
         match self.router.any_node() {
-            Some(node) => self.forward_to(now, wish, node, lane_of(wish.row)),
+            Some(node) => self.forward_to(now, wish, node, Lane::Shared),
             None => self.unserved_step(now, wish.id, 0, wish.silent),
         }
     }
@@ -277,7 +269,11 @@ impl Engine {
         let nodes = self.router.primaries();
         let parts: Vec<Part> =
             nodes.into_iter().map(|node| Part { node, from: 0, to: 0 }).collect();
-        self.send_parts(now, wish, lane_of(wish.row), how, &parts, &Body::Same(wish.frame))
+        let lane = match wish.row.map(|row| row.row().class) {
+            Some(command::Class::Control) => Lane::Control,
+            _ => Lane::Shared,
+        };
+        self.send_parts(now, wish, lane, how, &parts, &Body::Same(wish.frame))
     }
 
     /// The same request to each of these nodes, over the shared connections.

@@ -94,6 +94,7 @@ ids! {
     EVALSHA = "evalsha",
     EVALSHA_RO = "evalsha_ro",
     FCALL = "fcall",
+    FUNCTION_STATS = "function|stats",
     EXISTS = "exists",
     FUNCTION = "function",
     FUNCTION_KILL = "function|kill",

@@ -71,7 +71,7 @@ pub enum Lane {
     Messages,
     /// Another respool of the facade: nothing but our question whether it lives (see `peers`).
     Peer,
-    /// Commands that must not queue behind a running script: `SCRIPT KILL`, `FUNCTION KILL`, `FUNCTION STATS`.
+    /// Commands that must not queue behind a running script: `SCRIPT KILL`, `FUNCTION KILL`.
     Control,
 }
 

@@ -111,6 +111,9 @@ fn ping_is_answered_here_until_a_script_has_kept_the_server_busy() {
     story.after_ms(10).client("b").says("PING");
     story.conn(2).gets("PING").answers("-BUSY Redis is busy running a script.");
     story.client("b").gets("-BUSY Redis is busy running a script.");
+    story.client("b").says("FUNCTION STATS");
+    story.conn(2).gets("FUNCTION STATS").answers("*0");
+    story.client("b").gets("*0");
     // Behind what its client sent before, it is about another time.
     story.client("a").says("PING");
     story.conn(2).gets("PING").answers("-BUSY Redis is busy running a script.");

@@ -120,12 +120,3 @@ fn what_is_about_all_keys_comes_behind_what_a_node_sends_on() {
     story.client("a").says(["SCAN 0", "SCRIPT FLUSH"]).says("GET a4");
     story.node("n1").gets(["SCAN 0", "SCRIPT FLUSH", "GET a4"]);
 }
-
-#[test]
-fn what_a_function_does_is_asked_past_it() {
-    let mut story = Story::warm_cluster();
-    story.client("a").says("FCALL loops 1 a4");
-    story.client("b").says("FUNCTION STATS");
-    story.node_conn("n1", 2).gets("FUNCTION STATS").answers("*0");
-    story.client("b").gets("*0");
-}
