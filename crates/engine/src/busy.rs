@@ -117,9 +117,7 @@ impl Engine {
             _ => None,
         }
     }
-}
 
-impl Engine {
     /// Whether a request can tell something of a server that is busy.
     fn goes_past(&self, id: ClientId, command: Option<CommandId>, count: usize) -> bool {
         let Some(client) = self.clients.get(id) else { return false };

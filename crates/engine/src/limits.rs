@@ -164,8 +164,8 @@ pub const HANDOVER_LINGER_MS: u64 = 1_000;
 /// messages on within 40 ms unless something is wrong; the longer, the more of what is published over and over with one text may be missing.
 pub const RECENT_MS: u64 = 300;
 
-/// So many messages of a topic are known then.
-pub const RECENT_MAX: usize = 1_024;
+/// So many messages of all topics of a worker are known then.
+pub const RECENT_MAX: usize = 8_192;
 
 /// Messages of a topic that one server has told and the other has not, while it goes from one to the other, in bytes. At the bound those that
 /// wait go out at once, and one of them may come twice.

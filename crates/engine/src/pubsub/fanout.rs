@@ -127,28 +127,27 @@ impl Engine {
         (kind, name, channel): (Kind, &[u8], &[u8]),
         frame: &[u8],
     ) {
-        let Some(topic) = self.subscriptions.topic_mut(kind, name) else { return };
+        let Some(topic) = self.subscriptions.topic(kind, name) else { return };
         let link = topic.links.iter().find(|link| link.state.upstream() == Some(from)).copied();
         let is_event = is_event(channel);
         let Some(link) = link.filter(|link| link.home || is_event) else { return };
         if !is_event {
-            if !link.ends && topic.recent.was_heard(now, frame) {
+            let (moved, is_handed_over) = (topic.moved, topic.handover.is_some());
+            if !link.ends && self.subscriptions.recent.was_heard(now, moved, frame) {
                 return;
             }
-            if topic.handover.is_some() && !self.is_its_turn(now, link, (kind, name), frame) {
+            if is_handed_over && !self.is_its_turn(now, link, (kind, name), frame) {
                 return;
             }
-            self.note_heard(now, kind, name, frame);
+            self.note_heard(now, frame);
         }
         self.send_to_listeners(kind, name, frame);
     }
 
     /// A message goes out that another server may tell again.
-    pub(super) fn note_heard(&mut self, now: Time, kind: Kind, name: &[u8], frame: &[u8]) {
-        if !self.is_one()
-            && let Some(topic) = self.subscriptions.topic_mut(kind, name)
-        {
-            topic.recent.note(now, frame);
+    pub(super) fn note_heard(&mut self, now: Time, frame: &[u8]) {
+        if !self.is_one() {
+            self.subscriptions.recent.note(now, frame);
         }
     }
 

@@ -184,7 +184,7 @@ impl Engine {
         let waiting = core::mem::take(&mut handover.waiting);
         handover.bytes -= waiting.iter().map(Vec::len).sum::<usize>();
         for frame in &waiting {
-            self.note_heard(now, kind, name, frame);
+            self.note_heard(now, frame);
             self.send_to_listeners(kind, name, frame);
         }
         true

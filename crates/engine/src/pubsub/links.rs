@@ -454,7 +454,7 @@ impl Engine {
         let is_new =
             |link: &Link| link.home && topic.links.iter().all(|other| other.node != link.node);
         if links.iter().any(is_new) {
-            topic.recent.moves(now);
+            topic.moved = Some(now);
         }
         topic.links = links;
         if comes_back {

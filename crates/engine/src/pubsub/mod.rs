@@ -103,6 +103,8 @@ pub(crate) struct Subscriptions {
     changed: BTreeSet<(Kind, Name)>,
     /// For lists of listeners.
     scratch: Vec<ClientId>,
+    /// What was heard a moment ago, where topics can go to another server.
+    recent: Recent,
 }
 
 /// One topic.
@@ -117,8 +119,8 @@ struct Topic {
     tries: u8,
     /// It goes from one server to another just now.
     handover: Option<Box<Handover>>,
-    /// What was heard a moment ago, where it can go to another server.
-    recent: Recent,
+    /// When it last went to another server.
+    moved: Option<Time>,
 }
 
 /// A topic at one server.

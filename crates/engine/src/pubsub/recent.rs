@@ -8,65 +8,42 @@
 //!   old server  ─ 1 ─ 2 ─┐ it moves                    what goes out: 1 2 3
 //!   new server           └ subscribed ─ 2 ─ 3
 //! ```
-//! Messages are kept by their hashes, so what has the same text counts as the same. Where one text is published over and over, one of them may be
-//! missing right after a move; servers promise no delivery.
+//! Messages are kept by their hashes, of all topics of a worker together, so what has the same text counts as the same. Where one text is
+//! published over and over, one of them may be missing right after a move; servers promise no delivery.
 //!
-//! Not here: what both servers tell while both are listened to (`handover`).
+//! Not here: what both servers tell while both are listened to (`handover`), and when a topic moved (`Topic::moved`).
 //!
-//! Invariant: at most [`RECENT_MAX`] hashes, none older than [`RECENT_MS`] counts.
+//! Invariant: at most [`RECENT_MAX`] hashes.
 
 use crate::limits::{RECENT_MAX, RECENT_MS};
 use crate::time::Time;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use rapidhash::v3::rapidhash_v3;
 
-/// See the module.
+/// What went out, and when, oldest first; `None`: it came again.
 #[derive(Debug, Default)]
-pub(super) struct Recent {
-    /// What went out, and when, oldest first.
-    heard: VecDeque<(Time, u64)>,
-    /// Of these, what a new server may tell again, and how often.
-    before: BTreeMap<u64, u32>,
-    /// Until when it may.
-    until: Time,
-}
+pub(super) struct Recent(VecDeque<(Time, Option<u64>)>);
 
 impl Recent {
     /// This message goes out.
     pub(super) fn note(&mut self, now: Time, frame: &[u8]) {
-        let is_old = |(at, _): &(Time, u64)| at.plus_ms(RECENT_MS) < now;
-        while self.heard.front().is_some_and(is_old) || self.heard.len() >= RECENT_MAX {
-            self.heard.pop_front();
+        // So long it may be asked for: as long before a move as after it.
+        let is_old = |(at, _): &(Time, Option<u64>)| at.plus_ms(2 * RECENT_MS) < now;
+        while self.0.front().is_some_and(is_old) || self.0.len() >= RECENT_MAX {
+            self.0.pop_front();
         }
-        self.heard.push_back((now, rapidhash_v3(frame)));
+        self.0.push_back((now, Some(rapidhash_v3(frame))));
     }
 
-    /// From now on the topic is told by another server.
-    pub(super) fn moves(&mut self, now: Time) {
-        let heard = self.heard.drain(..).filter(|(at, _)| at.plus_ms(RECENT_MS) >= now);
-        self.before.clear();
-        for (_, hash) in heard {
-            *self.before.entry(hash).or_default() += 1;
-        }
-        self.until = now.plus_ms(RECENT_MS);
-    }
-
-    /// The new server tells this: whether it was heard before it was asked. Then that counts no more.
-    pub(super) fn was_heard(&mut self, now: Time, frame: &[u8]) -> bool {
-        if self.before.is_empty() {
+    /// The new server of a topic that moved at this time tells this: whether it was heard before. Then that counts no more.
+    pub(super) fn was_heard(&mut self, now: Time, moved: Option<Time>, frame: &[u8]) -> bool {
+        let Some(moved) = moved.filter(|moved| moved.plus_ms(RECENT_MS) >= now) else {
             return false;
-        }
-        if now > self.until {
-            self.before.clear();
-            return false;
-        }
-        let hash = rapidhash_v3(frame);
-        let Some(count) = self.before.get_mut(&hash) else { return false };
-        *count -= 1;
-        if *count == 0 {
-            self.before.remove(&hash);
-        }
-        true
+        };
+        let hash = Some(rapidhash_v3(frame));
+        let counts = |at: Time| at <= moved && at.plus_ms(RECENT_MS) >= moved;
+        let heard = self.0.iter_mut().find(|(at, of)| *of == hash && counts(*at));
+        heard.is_some_and(|(_, of)| of.take().is_some())
     }
 }
 
@@ -85,18 +62,18 @@ mod tests {
         for frame in [b"a", b"b", b"b"] {
             recent.note(at(RECENT_MS + 1), frame);
         }
-        assert!(!recent.was_heard(at(RECENT_MS + 1), b"a"), "it has not moved");
-        recent.moves(at(RECENT_MS + 10));
-        let now = at(RECENT_MS + 20);
-        assert!(!recent.was_heard(now, b"old"));
+        assert!(!recent.was_heard(at(RECENT_MS + 1), None, b"a"), "it has not moved");
+        let (moved, now) = (Some(at(RECENT_MS + 10)), at(RECENT_MS + 20));
+        assert!(!recent.was_heard(now, moved, b"old"));
         for (frame, again) in
             [(b"b", true), (b"a", true), (b"b", true), (b"b", false), (b"a", false)]
         {
-            assert_eq!(recent.was_heard(now, frame), again, "{frame:?}");
+            assert_eq!(recent.was_heard(now, moved, frame), again, "{frame:?}");
         }
         recent.note(now, b"c");
-        recent.moves(now);
-        assert!(!recent.was_heard(at(RECENT_MS * 2 + 21), b"c"), "too late");
+        assert!(!recent.was_heard(now, moved, b"c"), "it came behind the move");
+        assert!(!recent.was_heard(at(RECENT_MS * 2 + 21), Some(now), b"c"), "too late");
+        assert!(recent.was_heard(at(RECENT_MS * 2 + 20), Some(now), b"c"));
     }
 
     #[test]
@@ -105,9 +82,8 @@ mod tests {
         for number in 0..RECENT_MAX as u64 + 1 {
             recent.note(at(1), &number.to_le_bytes());
         }
-        assert_eq!(recent.heard.len(), RECENT_MAX);
-        recent.moves(at(1));
-        assert!(!recent.was_heard(at(1), &0u64.to_le_bytes()));
-        assert!(recent.was_heard(at(1), &1u64.to_le_bytes()));
+        assert_eq!(recent.0.len(), RECENT_MAX);
+        assert!(!recent.was_heard(at(1), Some(at(1)), &0u64.to_le_bytes()));
+        assert!(recent.was_heard(at(1), Some(at(1)), &1u64.to_le_bytes()));
     }
 }

@@ -461,7 +461,8 @@ impl Engine {
         }
         let primaries = owners.iter().map(|owner| owner.primary);
         let dead: Vec<NodeId> = primaries.filter(|node| self.is_away(*node)).collect();
-        let owned = self.router.pools.get(usize::from(pool)).map_or(Vec::new(), |p| p.primaries());
+        let before = self.router.pools.get(usize::from(pool)).filter(|_| !dead.is_empty());
+        let owned = before.map_or(Vec::new(), PoolState::primaries);
         let live: Vec<NodeId> = owned.into_iter().filter(|node| self.is_there(*node)).collect();
         let Some(state) = self.router.pool_mut(pool) else { return };
         let Topology::Cluster(cluster) = &mut state.topology else { return };
