@@ -1,6 +1,6 @@
 //! From the sources (file, environment, command line) to one checked [`Config`].
 //!
-//! Sources are applied from the weakest to the strongest, each value checked where it stands even if a stronger source
+//! Sources are applied from the weakest to the strongest (file, environment, command line, changes at run time), each value checked where it stands even if a stronger source
 //! replaces it: a mistake that is hidden today is an outage when the flag is taken away. Then passwords are read from
 //! their files, and [`crate::rules`] looks at values together. All problems are collected on the way.
 //!
@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use crate::address::UpstreamUrl;
 use crate::file::Reader;
 use crate::kind::{Item, Raw, Scalar};
+use crate::loaded::Loaded;
 use crate::options::{OPTIONS, OptionSpec};
 use crate::problem::{Fault, Origin, Problem, Problems};
 use crate::rules;
@@ -36,16 +37,21 @@ pub struct Sources<'a> {
     /// their own (Kubernetes: `RESPOOL_PORT` for a service of that name).
     pub environment: &'a [(String, String)],
     /// Flags by the option's name, each with the values that were given.
-    pub arguments: &'a [(&'static str, Vec<String>)],
+    pub arguments: &'a [Given],
+    /// What was changed while the program ran, likewise.
+    pub changes: &'a [Given],
     /// Reads a password file.
     pub read_secret: &'a dyn Fn(&Path) -> io::Result<Vec<u8>>,
 }
+
+/// An option by its name, and the words that were given for it.
+pub type Given = (&'static str, Vec<String>);
 
 /// Makes the configuration.
 ///
 /// # Errors
 /// All problems of all sources at once.
-pub fn load(sources: &Sources<'_>) -> Result<Config, Problems> {
+pub fn load(sources: &Sources<'_>) -> Result<Loaded, Problems> {
     let mut draft = Draft::default();
     let mut problems = Problems::default();
     if let Some(FileText { name, text }) = sources.file {
@@ -56,28 +62,30 @@ pub fn load(sources: &Sources<'_>) -> Result<Config, Problems> {
         // An empty variable is how shells and compose files say "not set".
         let set = sources.environment.iter().find(|(key, value)| *key == name && !value.is_empty());
         if let Some((_, value)) = set {
-            let values = if option.is_list() {
-                value.split(option.separator()).map(str::trim).collect()
-            } else {
-                vec![value.as_str()]
-            };
-            apply_words(option, &values, Origin::Environment(name), &mut draft, &mut problems);
+            let words = option.words_of(value);
+            apply_words(option, &words, Origin::Environment(name), &mut draft, &mut problems);
         }
     }
-    for (name, values) in sources.arguments {
+    let arguments = sources.arguments.iter().map(|given| (given, false));
+    for ((name, values), is_change) in
+        arguments.chain(sources.changes.iter().map(|given| (given, true)))
+    {
         if let Some(option) = OptionSpec::find(name) {
-            let values = values.iter().map(String::as_str).collect::<Vec<_>>();
-            let origin = Origin::Argument(format!("--{}", option.flag()));
-            apply_words(option, &values, origin, &mut draft, &mut problems);
+            let flag = || Origin::Argument(format!("--{}", option.flag()));
+            let origin = if is_change { Origin::Change } else { flag() };
+            apply_words(option, values, origin, &mut draft, &mut problems);
         }
     }
+    let mut written = Draft::default();
     // A file with a syntax error was not read at all, so that rules would complain about what it may well contain.
     if problems.0.iter().all(|problem| problem.key.is_some()) {
         read_secrets(&mut draft, sources.read_secret, &mut problems);
+        rules::complete(&mut draft);
+        written = draft.clone();
         rules::check(&mut draft, &mut problems);
     }
     problems.sort();
-    if problems.0.is_empty() { Ok(draft.config) } else { Err(problems) }
+    if problems.0.is_empty() { Ok(Loaded::new(draft.config, written)) } else { Err(problems) }
 }
 
 /// Makes the configuration of one file alone, without environment and command line.
@@ -88,10 +96,13 @@ pub fn load_file(
     file: FileText<'_>,
     read_secret: &dyn Fn(&Path) -> io::Result<Vec<u8>>,
 ) -> Result<Config, Problems> {
-    load(&Sources { file: Some(file), environment: &[], arguments: &[], read_secret })
+    let sources =
+        Sources { file: Some(file), environment: &[], arguments: &[], changes: &[], read_secret };
+    load(&sources).map(|loaded| loaded.config)
 }
 
 /// A configuration in the making: the values, and where each came from.
+#[derive(Clone)]
 pub(crate) struct Draft {
     /// Its `upstream` is made of the four below when all sources are read.
     pub(crate) config: Config,
@@ -150,7 +161,7 @@ impl Draft {
 /// Applies a value that was written as words.
 fn apply_words(
     option: &'static OptionSpec,
-    values: &[&str],
+    values: &[String],
     origin: Origin,
     draft: &mut Draft,
     problems: &mut Problems,
@@ -158,7 +169,7 @@ fn apply_words(
     let item = |word| Item { scalar: Scalar::Word(word), span: None };
     let raw = match values {
         [word] => Raw::One(item(word)),
-        words => Raw::List(words.iter().copied().map(item).collect()),
+        words => Raw::List(words.iter().map(|word| item(word)).collect()),
     };
     match option.kind.assign(draft, &raw) {
         Ok(()) => draft.set_origin(option, origin),

@@ -96,6 +96,12 @@ fn reference_entry(page: &mut String, option: &OptionSpec) {
         format!("`{default}`")
     };
     let _ = writeln!(page, "- Default: {default}");
+    let change = match (option.is_live(), option.is_protected()) {
+        (false, _) => "needs a restart",
+        (true, true) => "while it runs, but not by clients (`CONFIG SET`)",
+        (true, false) => "while it runs",
+    };
+    let _ = writeln!(page, "- Change: {change}");
     let _ = writeln!(
         page,
         "- Command line: {short}`--{} {}`; environment: `{}`\n",

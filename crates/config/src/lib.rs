@@ -18,8 +18,10 @@ pub mod convert;
 pub mod documents;
 mod file;
 mod kind;
+mod loaded;
 pub mod options;
 pub mod problem;
+mod rewrite;
 mod rules;
 pub mod schema;
 mod secret;
@@ -27,8 +29,10 @@ mod sharding;
 pub mod suggest;
 
 pub use address::{ListenAddress, PoolKind, UpstreamAddress, UpstreamUrl};
-pub use compile::{FileText, Sources, load, load_file};
+pub use compile::{FileText, Given, Sources, load, load_file};
+pub use loaded::{Change, Loaded, OptionValue};
 pub use problem::{Origin, Problem, Problems};
+pub use rewrite::rewrite;
 pub use schema::{
     Batching, Config, Facade, Limits, Log, LogFormat, LogLevel, MappedAddress, Reads, Timeouts,
     Upstream,

@@ -14,6 +14,7 @@ use crate::schema::{LogFormat, LogLevel, WORKERS_MAX};
 use crate::sharding::{EJECT_FAILURES_MAX, Layout};
 use engine::route::hash::Hash;
 use engine::route::shard::Compat;
+use std::fmt;
 use std::sync::LazyLock;
 
 /// One option.
@@ -26,21 +27,35 @@ pub struct OptionSpec {
     pub help: &'static str,
     /// Sentences that follow the line where there is room; may be empty.
     pub long: &'static str,
+    /// Whether a change of it needs a restart.
+    needs_restart: bool,
     /// The default in words, where the value says little or depends on the machine.
     default_note: Option<&'static str>,
     /// How the value is read, and where it goes.
     pub(crate) kind: Kind,
 }
 
+impl fmt::Debug for OptionSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
 impl OptionSpec {
     /// A row; the last argument is its kind.
     const fn new(name: &'static str, help: &'static str, long: &'static str, kind: Kind) -> Self {
-        Self { name, short: None, help, long, default_note: None, kind }
+        Self { name, short: None, help, long, needs_restart: false, default_note: None, kind }
     }
 
     /// Gives the row a one-letter flag.
     const fn short(mut self, short: char) -> Self {
         self.short = Some(short);
+        self
+    }
+
+    /// Marks a row whose value is read at the start only: what binds sockets, and the number of workers.
+    const fn needs_restart(mut self) -> Self {
+        self.needs_restart = true;
         self
     }
 
@@ -78,6 +93,16 @@ impl OptionSpec {
     /// Whether several values can be given: repeated flags, commas in the environment, a list in the file.
     pub fn is_list(&self) -> bool {
         self.kind.is_list()
+    }
+
+    /// Whether the value can change while the program runs.
+    pub fn is_live(&self) -> bool {
+        !self.needs_restart
+    }
+
+    /// Whether clients cannot change the value (`CONFIG SET`): it leads to a file, holds a secret, or says to which servers our passwords go.
+    pub fn is_protected(&self) -> bool {
+        self.is_secret() || matches!(self.kind, Kind::Path { .. } | Kind::AddressMap { .. })
     }
 
     /// What separates several values in a variable or after a flag.
@@ -131,6 +156,22 @@ impl OptionSpec {
         match self.default_note {
             Some(note) => note.to_owned(),
             None => self.default_toml().unwrap_or_else(|| "none".to_owned()),
+        }
+    }
+
+    /// What was given after a flag or in a variable, as a value of the file.
+    pub fn toml_of(&self, words: &[String]) -> String {
+        self.kind.toml_of(words)
+    }
+
+    /// What is written for one value, or for several with [`Self::separator`] between them, as words.
+    pub fn words_of(&self, text: &str) -> Vec<String> {
+        if self.is_list() && text.is_empty() {
+            Vec::new()
+        } else if self.is_list() {
+            text.split(self.separator()).map(|word| word.trim().to_owned()).collect()
+        } else {
+            vec![text.to_owned()]
         }
     }
 
@@ -206,6 +247,7 @@ pub static OPTIONS: &[OptionSpec] = &[
          machine can read them: see `upstream_password_file`. Either this or `sharding.shards` must be given.",
         Kind::Upstream { at: |d| &mut d.upstream },
     )
+    .needs_restart()
     .short('u')
     .default_note("none, this or `sharding.shards` must be given"),
     OptionSpec::new(
@@ -214,39 +256,45 @@ pub static OPTIONS: &[OptionSpec] = &[
         "Takes the place of a user in the URL. Needs a password as well. With `sharding.shards` it is for those whose URL has neither \
          user nor password.",
         Kind::Text { at: |d| &mut d.upstream_user },
-    ),
+    )
+    .needs_restart(),
     OptionSpec::new(
         "upstream_password",
         "Password to log in with at the server",
         "Takes the place of a password in the URL. With `sharding.shards` it is for those whose URL has neither user nor password.",
         Kind::Secret { at: |d| &mut d.upstream_password },
-    ),
+    )
+    .needs_restart(),
     OptionSpec::new(
         "upstream_password_file",
         "File that holds the password to log in with at the server",
         "Read once at the start; one newline at the end does not count. Relative paths start at the working directory.",
         Kind::Path { at: |d| &mut d.config.upstream_password_file },
-    ),
+    )
+    .needs_restart(),
     OptionSpec::new(
         "sentinel_user",
         "ACL user to log in with at sentinels",
         "Takes the place of `sentinel_user` in the URL. Needs a password as well. With `sharding.shards` it is for those whose URL has \
          neither `sentinel_user` nor `sentinel_password`.",
         Kind::Text { at: |d| &mut d.sentinel_user },
-    ),
+    )
+    .needs_restart(),
     OptionSpec::new(
         "sentinel_password",
         "Password to log in with at sentinels",
         "Takes the place of `sentinel_password` in the URL. With `sharding.shards` it is for those whose URL has neither `sentinel_user` \
          nor `sentinel_password`.",
         Kind::Secret { at: |d| &mut d.sentinel_password },
-    ),
+    )
+    .needs_restart(),
     OptionSpec::new(
         "sentinel_password_file",
         "File that holds the password to log in with at sentinels",
         "Read once at the start; one newline at the end does not count. Relative paths start at the working directory.",
         Kind::Path { at: |d| &mut d.config.sentinel_password_file },
-    ),
+    )
+    .needs_restart(),
     OptionSpec::new(
         "address_map",
         "What to connect to instead of addresses that servers tell",
@@ -263,13 +311,15 @@ pub static OPTIONS: &[OptionSpec] = &[
          An address that other machines can reach needs a password, see `protected_mode`.",
         Kind::Listen { at: |d| &mut d.config.listen },
     )
+    .needs_restart()
     .short('l'),
     OptionSpec::new(
         "unix_mode",
         "Permission bits of unix sockets listened on",
         "A client needs the write bit to connect (unix(7)).",
         Kind::Mode { at: |d| &mut d.config.unix_mode },
-    ),
+    )
+    .needs_restart(),
     OptionSpec::new(
         "workers",
         "Worker threads",
@@ -277,6 +327,7 @@ pub static OPTIONS: &[OptionSpec] = &[
          hundred thousand requests a second; more of them than cores do harm.",
         Kind::Count { min: 1, max: WORKERS_MAX, at: |d| &mut d.config.workers },
     )
+    .needs_restart()
     .short('w')
     .default_note("the number of `cpus` if given, otherwise of available cores"),
     OptionSpec::new(
@@ -285,7 +336,8 @@ pub static OPTIONS: &[OptionSpec] = &[
         "Numbers or ranges: `[0, 2]`, `[\"0-3\"]`; on the command line `0-3,6`. Worker i goes to the i-th of them, and around again. \
          Empty: the system decides.",
         Kind::Cpus { at: |d| &mut d.config.cpus },
-    ),
+    )
+    .needs_restart(),
     OptionSpec::new(
         "max_clients",
         "Clients at the same time",
@@ -304,6 +356,13 @@ pub static OPTIONS: &[OptionSpec] = &[
         "File that holds the password that clients must present",
         "Read once at the start; one newline at the end does not count. Relative paths start at the working directory.",
         Kind::Path { at: |d| &mut d.config.password_file },
+    ),
+    OptionSpec::new(
+        "watch_config",
+        "Take over what changes in the configuration file while the proxy runs",
+        "What SIGHUP does, without the signal: the file is read again when it was written. A wrong file changes nothing and is told in the \
+         log. See the [operations guide](../guides/operations.md#other-settings-while-it-runs).",
+        Kind::Switch { at: |d| &mut d.config.watch_config },
     ),
     OptionSpec::new(
         "protected_mode",
@@ -328,7 +387,8 @@ pub static OPTIONS: &[OptionSpec] = &[
          environment and on the command line shards are separated by semicolons, and the flag may be repeated. All shards must be in \
          the same database, so with a cluster among them in 0.",
         Kind::Shards { at: |d| &mut d.sharding.entries },
-    ),
+    )
+    .needs_restart(),
     OptionSpec::new(
         "sharding.compat",
         "The proxy whose rules hold where proxies of the same settings differ",
@@ -339,7 +399,8 @@ pub static OPTIONS: &[OptionSpec] = &[
             set: |d, i| d.sharding.compat = Compat::all().nth(i).unwrap_or_default(),
             index: |d| Compat::all().position(|compat| compat == d.sharding.compat),
         },
-    ),
+    )
+    .needs_restart(),
     OptionSpec::new(
         "sharding.distribution",
         "How hashes are laid out over the shards",
@@ -352,6 +413,7 @@ pub static OPTIONS: &[OptionSpec] = &[
             index: |d| d.sharding.distribution.map(|layout| layout as usize),
         },
     )
+    .needs_restart()
     .default_note("that of `sharding.compat`: ketama for twemproxy and overlord, buckets for camellia; predixy has none"),
     OptionSpec::new(
         "sharding.hash",
@@ -364,6 +426,7 @@ pub static OPTIONS: &[OptionSpec] = &[
             index: |d| d.sharding.hash.and_then(|hash| Hash::all().position(|known| known == hash)),
         },
     )
+    .needs_restart()
     .default_note("that of `sharding.compat`: fnv1a_64 for twemproxy and overlord, java31 for camellia; predixy has none"),
     OptionSpec::new(
         "sharding.hash_tag",
@@ -371,31 +434,36 @@ pub static OPTIONS: &[OptionSpec] = &[
         "So that keys with the same tag are on the same shard. Empty: tags are not heeded.",
         Kind::HashTag { at: |d| &mut d.sharding.tag },
     )
+    .needs_restart()
     .default_note("that of `sharding.compat`: \"{}\" for overlord, nothing for the others"),
     OptionSpec::new(
         "sharding.buckets",
         "The buckets of each shard, for the distribution `buckets`",
         "As camellia writes them, `\"0-2-4\"`, one list for each shard in their order. Each number from 0 to the highest occurs once.",
         Kind::Buckets { at: |d| &mut d.sharding.buckets },
-    ),
+    )
+    .needs_restart(),
     OptionSpec::new(
         "sharding.eject.failures",
         "Failures within `sharding.eject.window_ms` at which a shard is left out",
         "Connects that fail, connections that are lost with requests under way, and replies that are overdue.",
         Kind::Count { min: 1, max: EJECT_FAILURES_MAX, at: |d| &mut d.sharding.eject.failures },
-    ),
+    )
+    .needs_restart(),
     OptionSpec::new(
         "sharding.eject.window_ms",
         "How long a failure counts",
         "",
         ms(1, HOUR_MS, |d| &mut d.sharding.eject.window_ms),
-    ),
+    )
+    .needs_restart(),
     OptionSpec::new(
         "sharding.eject.probe_ms",
         "How often a shard that is left out is probed",
         "It takes part again when a probe was answered.",
         ms(10, HOUR_MS, |d| &mut d.sharding.eject.probe_ms),
-    ),
+    )
+    .needs_restart(),
     OptionSpec::new(
         "reads.policy",
         "Who answers requests that only read",

@@ -25,16 +25,19 @@ pub enum Origin {
     Environment(String),
     /// A command line flag, with its dashes.
     Argument(String),
+    /// A change at run time.
+    Change,
 }
 
 impl Origin {
-    /// Precedence: command line over environment over file over default.
+    /// Precedence: change at run time over command line over environment over file over default.
     pub fn layer(&self) -> u8 {
         match self {
             Self::Unset => 0,
             Self::File { .. } => 1,
             Self::Environment(_) => 2,
             Self::Argument(_) => 3,
+            Self::Change => 4,
         }
     }
 }
@@ -42,7 +45,7 @@ impl Origin {
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unset => Ok(()),
+            Self::Unset | Self::Change => Ok(()),
             Self::File { name, line, column } => write!(f, "{name}:{line}:{column}: "),
             Self::Environment(name) => write!(f, "environment {name}: "),
             Self::Argument(flag) => write!(f, "{flag}: "),
@@ -67,7 +70,9 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.origin)?;
         // A flag or a variable says by its own name which option is meant.
-        if let (Some(key), Origin::File { .. } | Origin::Unset) = (&self.key, &self.origin) {
+        if let (Some(key), Origin::File { .. } | Origin::Unset | Origin::Change) =
+            (&self.key, &self.origin)
+        {
             write!(f, "{key}: ")?;
         }
         f.write_str(&self.message)?;
@@ -88,7 +93,7 @@ impl Problems {
         self.0.sort_by_key(|problem| match &problem.origin {
             Origin::File { line, column, .. } => (1, *line, *column),
             // What is not set at all comes last: it reads as a summary.
-            Origin::Unset => (4, 0, 0),
+            Origin::Unset => (u8::MAX, 0, 0),
             other => (other.layer(), 0, 0),
         });
     }

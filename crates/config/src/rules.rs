@@ -11,14 +11,18 @@ use crate::problem::{Problem, Problems};
 use crate::schema::{Config, MappedAddress, Upstream};
 use crate::secret::Secret;
 
-/// Completes the draft with what follows from other values, and checks the rules.
+/// Completes the draft with what follows from other values.
+pub(crate) fn complete(draft: &mut Draft) {
+    if !draft.config.cpus.is_empty() && !draft.is_set("workers") {
+        draft.config.workers = draft.config.cpus.len().min(crate::schema::WORKERS_MAX);
+    }
+}
+
+/// Makes the upstream of its parts, and checks the rules.
 pub(crate) fn check(draft: &mut Draft, problems: &mut Problems) {
     let mut found = Vec::new();
     upstream_or_shards(draft, problems, &mut found);
     merge_upstream(draft, problems, &mut found);
-    if !draft.config.cpus.is_empty() && !draft.is_set("workers") {
-        draft.config.workers = draft.config.cpus.len().min(crate::schema::WORKERS_MAX);
-    }
     if found.is_empty() {
         sentinels_are_there(draft, problems, &mut found);
     }

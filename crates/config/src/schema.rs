@@ -38,6 +38,8 @@ pub struct Config {
     pub password: Option<Secret>,
     /// The file that [`Config::password`] was read from, if it was.
     pub password_file: Option<PathBuf>,
+    /// Take over what changes in the configuration file while the program runs.
+    pub watch_config: bool,
     /// Refuse to listen beyond this machine without a password. Checked before the program starts.
     pub protected_mode: bool,
     /// The name our connections carry on the server (`CLIENT SETNAME`). Empty: no name is set.
@@ -92,6 +94,21 @@ pub enum MappedAddress {
         /// What to connect to, with the same port.
         to_host: String,
     },
+}
+
+impl fmt::Display for MappedAddress {
+    /// As it is written after a flag.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = |host: &str, port: &u16| {
+            if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+        };
+        match self {
+            Self::Port { host, port, to_host, to_port } => {
+                write!(f, "{}={}", place(host, port), place(to_host, to_port))
+            }
+            Self::Host { host, to_host } => write!(f, "{host}={to_host}"),
+        }
+    }
 }
 
 impl MappedAddress {
@@ -316,6 +333,17 @@ const MIB: usize = 1024 * KIB;
 /// Most workers that can be asked for.
 pub const WORKERS_MAX: usize = 256;
 
+impl Config {
+    /// What needs a restart stays as it is in `running`: what binds sockets, and the number of workers.
+    pub(crate) fn keep_fixed(&mut self, running: &Self) {
+        self.listen.clone_from(&running.listen);
+        self.unix_mode = running.unix_mode;
+        self.workers = running.workers;
+        self.cpus.clone_from(&running.cpus);
+        self.upstream.clone_from(&running.upstream);
+    }
+}
+
 impl Default for Config {
     /// The defaults, with `redis://127.0.0.1:6379` as the upstream (which a real start must name).
     fn default() -> Self {
@@ -330,6 +358,7 @@ impl Default for Config {
             max_clients: 10_000,
             password: None,
             password_file: None,
+            watch_config: false,
             protected_mode: true,
             client_name_upstream: "respool".to_owned(),
             sentinel_password_file: None,

@@ -101,7 +101,7 @@ fn default_hash(compat: Compat) -> Option<Hash> {
 }
 
 /// The table `[sharding]` as it was written.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Draft {
     pub(crate) entries: Vec<Entry>,
     pub(crate) compat: Compat,

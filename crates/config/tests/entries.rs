@@ -30,7 +30,10 @@ fn layers(
         .map(|(name, values)| (*name, values.iter().map(|v| (*v).to_owned()).collect()))
         .collect();
     let file = Some(FileText { name: "r.toml", text });
-    load(&Sources { file, environment: &environment, arguments: &arguments, read_secret: &read })
+    let arguments = &arguments;
+    let sources =
+        Sources { file, environment: &environment, arguments, changes: &[], read_secret: &read };
+    load(&sources).map(|loaded| loaded.config)
 }
 
 fn right(text: &str) -> Config {

@@ -35,8 +35,10 @@ fn layers(
         file: Some(FileText { name: "r.toml", text }),
         environment: &environment,
         arguments: &arguments,
+        changes: &[],
         read_secret: &no_files,
     })
+    .map(|loaded| loaded.config)
 }
 
 #[test]
@@ -260,12 +262,13 @@ fn a_stronger_source_decides_between_password_and_file() {
         file: Some(FileText { name: "r.toml", text }),
         environment: &env,
         arguments: &[],
+        changes: &[],
         read_secret: &read,
     };
-    assert_eq!(load(&sources).unwrap().password.unwrap().reveal(), b"from env");
+    assert_eq!(load(&sources).unwrap().config.password.unwrap().reveal(), b"from env");
     let arguments = [("password_file", vec!["a".to_owned()])];
     let sources = Sources { arguments: &arguments, ..sources };
-    assert_eq!(load(&sources).unwrap().password.unwrap().reveal(), b"from file");
+    assert_eq!(load(&sources).unwrap().config.password.unwrap().reveal(), b"from file");
 }
 
 #[test]

@@ -172,8 +172,10 @@ fn shards_come_from_the_environment_and_the_command_line_too() {
             file: None,
             environment: &environment,
             arguments,
+            changes: &[],
             read_secret: &|_| Err(io::Error::from(io::ErrorKind::NotFound)),
         })
+        .map(|loaded| loaded.config)
     };
     // URLs of clusters and sentinels have commas, so these are no separators.
     let list = "redis-cluster://a,b name=one; redis-sentinel://c,d/two;e:6379:4 three";
@@ -394,10 +396,11 @@ fn ejection_is_on_where_its_table_is() {
         file: Some(text),
         environment: &[("RESPOOL_SHARDING_EJECT_WINDOW_MS".to_owned(), "7".to_owned())],
         arguments: &[],
+        changes: &[],
         read_secret: &|_| Err(io::ErrorKind::NotFound.into()),
     };
     let expected = Eject { window_ms: 7, ..Eject::default() };
-    assert_eq!(sharding(load(&sources).unwrap()).eject, Some(expected));
+    assert_eq!(sharding(load(&sources).unwrap().config).eject, Some(expected));
 }
 
 #[test]

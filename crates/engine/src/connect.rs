@@ -118,9 +118,8 @@ impl Engine {
             return None;
         }
         let mut upstream = Upstream::new(key, role);
-        upstream.out.keeps = self.keeps_output()
-            && role == Role::Shared
-            && !matches!(key.lane, Lane::Sentinel | Lane::Peer | Lane::Messages);
+        upstream.out.keeps =
+            self.keeps_output() && role == Role::Shared && key.lane.carries_requests();
         let id = self.upstreams.insert(upstream);
         self.roles.enter(id, &key, role);
         if role == Role::Shared {

@@ -181,6 +181,8 @@ pub struct Engine {
     pub(crate) pool: BufferPool,
     pub(crate) stats: Stats,
     pub(crate) slowlog: SlowLog,
+    /// What the settings said of it; `Settings::slowlog` may be what somebody told the servers since.
+    pub(crate) slowlog_told: crate::slowlog::Options,
     pub(crate) facts: ServerFacts,
     pub(crate) learned: Option<Learned>,
     pub(crate) scripts: Scripts,
@@ -245,6 +247,7 @@ impl Engine {
         let router = Router::new(shards_of(&settings).unwrap_or(None), eject);
         let peers = Peers::new(&settings.facade, now);
         let slowlog = SlowLog::new(&settings.slowlog);
+        let slowlog_told = settings.slowlog;
         let mut engine = Self {
             settings,
             clients: Slab::default(),
@@ -265,6 +268,7 @@ impl Engine {
             pool: BufferPool::default(),
             stats: Stats::default(),
             slowlog,
+            slowlog_told,
             facts: ServerFacts::default(),
             learned: None,
             scripts: Scripts::default(),

@@ -56,13 +56,35 @@ pub enum Question {
     Monitor(Monitor, Filter),
     /// Counters and gauges.
     Report,
+    /// See [`ConfigWish`]. Not for the workers: the caller answers it, once for all of them.
+    Config(ConfigWish),
+}
+
+/// What a client wants of the proxy's configuration. Names are those of the options, without the prefix that they have in CONFIG.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConfigWish {
+    /// The values of all options whose names match one of these glob patterns.
+    Get(Vec<String>),
+    /// Other values for these, all or none of them.
+    Set(Vec<(String, String)>),
+    /// What was changed is written into the configuration file.
+    Rewrite,
+}
+
+/// Who asks a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Questioner {
+    /// A client of this worker, by index.
+    Worker(usize),
+    /// The process itself, for those that look after it.
+    Control,
 }
 
 /// Where the answer to a question goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplyTo {
-    /// The worker that asked, by index.
-    pub worker: usize,
+    /// To whom.
+    pub who: Questioner,
     /// Its ticket.
     pub ticket: u64,
 }
@@ -103,6 +125,8 @@ pub enum Answer {
     Done,
     /// See [`Report`].
     Report(Box<Report>),
+    /// Names and values of options, none where something was to be done; or why not, as the text of an error reply.
+    Config(Result<Vec<(String, String)>, String>),
 }
 
 /// Counters and gauges of one worker at this moment.
@@ -186,6 +210,8 @@ pub enum Purpose {
     Track(Box<crate::tracking::Tracking>),
     /// INFO with these sections.
     Info(Vec<String>),
+    /// CONFIG of the proxy.
+    Config(ConfigWish),
 }
 
 /// A question under way.

@@ -5,7 +5,7 @@
 //! Invariant: what is malformed (a `[` that is not closed, a `\` at the end) matches as it does in Redis.
 
 /// Whether the text matches.
-pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
+pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
     // Where to go on if what follows the last star does not fit: behind it, with one more byte taken by it.
     let mut star: Option<(usize, usize)> = None;

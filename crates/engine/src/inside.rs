@@ -25,7 +25,7 @@ use crate::command::{self, CommandId, Flags, ids};
 use crate::engine::Engine;
 use crate::ids::ClientId;
 use crate::limits::UNSENT_BYTES_MAX;
-use crate::local::{Call, arity_fits, slowlog};
+use crate::local::{Call, arity_fits, config, slowlog};
 use crate::pubsub::verb;
 use crate::reject;
 use crate::request::Step;
@@ -135,6 +135,9 @@ impl Engine {
         let Some(row) = wish.row else { return Ok(Standing::Servers) };
         if slowlog::is_of_servers(wish.row, wish.args) {
             return Ok(Standing::Reworded(slowlog::for_server(wish.args)));
+        }
+        if config::is_of_proxy(wish.row, wish.args) {
+            return Err(self.refuse_inside(wish, Refusal::Text(reject::NO_MULTI)));
         }
         if !self.answers_inside(row, wish) {
             return Ok(Standing::Servers);

@@ -59,6 +59,11 @@ impl Peers {
         Self { list: (0..count).map(|_| Peer::default()).collect(), next_at: now, changes: 0 }
     }
 
+    /// Those of another facade; clients that saw the former one see that it changed.
+    pub(crate) fn after(before: &Self, facade: &Facade, now: Time) -> Self {
+        Self { changes: before.changes + 1, ..Self::new(facade, now) }
+    }
+
     /// Whether the announced address of this index is known to be dead.
     pub(crate) fn is_down(&self, index: usize) -> bool {
         self.list.get(index).is_some_and(|peer| peer.down)

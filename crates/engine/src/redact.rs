@@ -4,6 +4,8 @@
 //!
 //! Invariant: an argument that may be a password of the server or of the proxy is a secret, whatever stands around it.
 
+use crate::local::config;
+
 /// What stands for a secret.
 pub(crate) const REDACTED: &[u8] = b"(redacted)";
 
@@ -41,10 +43,22 @@ fn is_secret(args: &[&[u8]], index: usize) -> bool {
     } else if is(0, b"acl") {
         index > 1 && [&b"setuser"[..], b"deluser", b"getuser"].iter().any(|word| is(1, word))
     } else if is(0, b"config") {
-        is(1, b"set") && index > 2 && SECRET_SETTINGS.iter().any(|name| is(index - 1, name))
+        let is_secret = |name: &&[u8]| {
+            SECRET_SETTINGS.iter().any(|secret| name.eq_ignore_ascii_case(secret))
+                || is_secret_option(name)
+        };
+        is(1, b"set") && index > 2 && args.get(index - 1).is_some_and(is_secret)
     } else {
         false
     }
+}
+
+/// Options of the proxy that hold a password, or may hold one in a URL.
+fn is_secret_option(name: &[u8]) -> bool {
+    let name = name.to_ascii_lowercase();
+    name.strip_prefix(config::PREFIX).is_some_and(|option| {
+        option.ends_with(b"password") || option == b"upstream" || option == b"sharding.shards"
+    })
 }
 
 #[cfg(test)]
@@ -70,6 +84,9 @@ mod tests {
                 "CONFIG SET maxmemory 1 requirepass pw",
                 "CONFIG SET maxmemory 1 requirepass (redacted)",
             ),
+            ("CONFIG SET respool.Password pw", "CONFIG SET respool.Password (redacted)"),
+            ("CONFIG SET respool.upstream redis://:pw@h", "CONFIG SET respool.upstream (redacted)"),
+            ("CONFIG SET respool.workers 2", "CONFIG SET respool.workers 2"),
             ("SET auth pw", "SET auth pw"),
             ("ACL LIST", "ACL LIST"),
         ] {

@@ -30,6 +30,14 @@ pub const SYNTAX: &str = "ERR syntax error";
 pub const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 /// SELECT beyond the server's databases.
 pub const DB_RANGE: &str = "ERR DB index is out of range";
+/// CONFIG of the proxy where nobody can change it.
+pub const NO_CONFIG: &str = "ERR respool: the configuration of this proxy cannot be asked for";
+/// Options of the proxy and parameters of the servers in one CONFIG.
+pub const CONFIG_MIXED: &str = "ERR respool: options of the proxy (respool.*) and parameters of the servers cannot stand in one CONFIG";
+/// CONFIG SET with a name alone.
+pub const CONFIG_SET_ARITY: &str = "ERR wrong number of arguments for 'config|set' command";
+/// CONFIG of the proxy with bytes that no option takes.
+pub const CONFIG_UTF8: &str = "ERR respool: options of the proxy are UTF-8";
 /// EXEC outside of a transaction.
 pub const EXEC_WITHOUT_MULTI: &str = "ERR EXEC without MULTI";
 /// DISCARD outside of a transaction.

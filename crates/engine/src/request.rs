@@ -21,7 +21,7 @@ use crate::connect::Availability;
 use crate::dirty::DirtyUpstreams;
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, NodeKind, Slab, UpstreamId, UpstreamKind};
-use crate::local::{Call, arity_fits, slowlog};
+use crate::local::{Call, arity_fits, config, slowlog};
 use crate::node::Node;
 use crate::pool::BufferPool;
 use crate::reject;
@@ -288,6 +288,10 @@ impl Engine {
         }
         let Some(client) = self.clients.get_mut(id) else { return Step::Gone };
         let silent = client.reply_mode != ReplyMode::On;
+        let queueing = client.lease.as_ref().is_some_and(|lease| lease.is_transaction());
+        if !queueing && config::is_of_proxy(known.id, args) {
+            return self.config_of_proxy(id, &known, args, silent);
+        }
         if client.lease.is_some() || known.way == Way::Leased {
             let wish = Wish { id, frame, args, row: known.id, silent };
             let step = match client.lease {

@@ -80,6 +80,16 @@ pub enum Pool {
     },
 }
 
+impl Pool {
+    /// How the sentinels of this pool are greeted, if it has any.
+    pub fn greeting(&self) -> Option<&Node> {
+        match self {
+            Self::Standalone | Self::Cluster { .. } => None,
+            Self::Sentinel { greeting, .. } => Some(greeting),
+        }
+    }
+}
+
 /// Which copy answers reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadPolicy {

@@ -9,6 +9,7 @@
 //! Invariant: per connection the events come in the order of the stream, at most one send is in flight, and after
 //! [`Event::Closed`] (or a call of [`Driver::close`]) no event names that connection's token again.
 
+use crate::socket::Keepalive;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -95,6 +96,22 @@ pub enum Wait {
     },
 }
 
+/// What the kernel is to do by itself for the connections of a driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tuning {
+    /// Probing of silent peers over TCP.
+    pub keepalive: Option<Keepalive>,
+    /// Bytes of a connection that we made which the peer does not acknowledge for so long break it (TCP_USER_TIMEOUT; 0: the system's
+    /// some 15 minutes).
+    pub user_timeout_ms: u32,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self { keepalive: Some(Keepalive::default()), user_timeout_ms: 0 }
+    }
+}
+
 /// A network as a worker sees it. Not shared between threads; only [`Accepted`] and wakers travel.
 pub trait Driver {
     /// Handle of an accepted socket.
@@ -129,6 +146,9 @@ pub trait Driver {
 
     /// Closes the listeners of this driver.
     fn close_listeners(&mut self);
+
+    /// What sockets that come from now on are to be like; those that are there stay as they are.
+    fn tune(&mut self, tuning: &Tuning);
 
     /// Sleeps as told and gives every event to `on_event`. Errors and end of stream of one connection are its events, never a
     /// failure of the wait. Returns the number of events.

@@ -53,7 +53,7 @@ mod socket;
 pub mod sys;
 pub mod waker;
 
-pub use driver::{Accepted, Address, CloseReason, ConnId, Driver, Event, Token, Wait};
+pub use driver::{Accepted, Address, CloseReason, ConnId, Driver, Event, Token, Tuning, Wait};
 pub use epoll::{EpollDriver, EpollOptions, Stream};
 pub use listener::{ListenOptions, Listener};
 pub use socket::Keepalive;

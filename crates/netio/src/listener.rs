@@ -85,6 +85,14 @@ impl Listener {
         })
     }
 
+    /// Connections that are accepted from now on are probed like this.
+    pub(crate) fn set_keepalive(&self, keepalive: Option<Keepalive>) -> io::Result<()> {
+        match self.local {
+            Address::Tcp(_) => Ok(set_tcp_options(&self.fd, keepalive)?),
+            Address::Unix(_) => Ok(()),
+        }
+    }
+
     /// Where it listens, with the real port.
     pub const fn local_addr(&self) -> &Address {
         &self.local

@@ -16,7 +16,7 @@ use rustix::net::{
     getsockname, socket_with, sockopt,
 };
 
-use crate::driver::Address;
+use crate::driver::{Address, Tuning};
 
 /// When the kernel probes a silent TCP peer, and when it gives the connection up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,8 +52,8 @@ pub(crate) fn stream_socket(to: &Address) -> Result<OwnedFd, Errno> {
 /// which saves four system calls per accepted connection.
 pub(crate) fn set_tcp_options(fd: impl AsFd, keepalive: Option<Keepalive>) -> Result<(), Errno> {
     sockopt::set_tcp_nodelay(&fd, true)?;
+    sockopt::set_socket_keepalive(&fd, keepalive.is_some())?;
     let Some(Keepalive { idle_s, interval_s, count }) = keepalive else { return Ok(()) };
-    sockopt::set_socket_keepalive(&fd, true)?;
     sockopt::set_tcp_keepidle(&fd, Duration::from_secs(idle_s.into()))?;
     sockopt::set_tcp_keepintvl(&fd, Duration::from_secs(interval_s.into()))?;
     sockopt::set_tcp_keepcnt(&fd, count.into())
@@ -61,16 +61,10 @@ pub(crate) fn set_tcp_options(fd: impl AsFd, keepalive: Option<Keepalive>) -> Re
 
 /// Begins to connect a new non-blocking socket. The outcome is told by writability and SO_ERROR.
 ///
-/// `user_timeout_ms`: what was sent and is not acknowledged for so long breaks a TCP connection (TCP_USER_TIMEOUT of tcp(7); 0: the
-/// system's some 15 minutes).
-///
 /// A unix connect to a full backlog gives EAGAIN at once and nothing later would tell that there is
 /// room, so that is an error like any other.
-pub(crate) fn begin_connect(
-    to: &Address,
-    keepalive: Option<Keepalive>,
-    user_timeout_ms: u32,
-) -> Result<OwnedFd, Errno> {
+pub(crate) fn begin_connect(to: &Address, tuning: &Tuning) -> Result<OwnedFd, Errno> {
+    let Tuning { keepalive, user_timeout_ms } = *tuning;
     let fd = stream_socket(to)?;
     let begun = match to {
         Address::Tcp(addr) => {

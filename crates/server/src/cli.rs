@@ -1,8 +1,7 @@
 //! What the command line asks for, from the arguments to the exit code.
 //!
 //! The command line itself is built from the option table in [`command`]; documents made from it are in [`documents`].
-//! This module joins the sources of the configuration (it is the one that reads files and the environment) and prints
-//! what went wrong for a person.
+//! This module names the sources of the configuration and prints what went wrong for a person.
 //!
 //! Invariant: exit code 2 means that nothing was started, because of what was written; 1 means that something failed
 //! while doing what was asked.
@@ -17,14 +16,17 @@ use std::error::Error;
 use std::ffi::OsStr;
 use std::fmt;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ArgMatches;
-use config::options::{ENVIRONMENT_PREFIX, OPTIONS, OptionSpec};
-use config::{Config, FileText, Problems, Sources};
+use config::options::OPTIONS;
+use config::{FileText, Given, Problems};
+use server::log;
+use server::run::Boot;
+use server::sources::{SourceError, Sources, read_secret, read_text};
 
-use crate::{demo, log};
+use crate::demo;
 
 /// Names a configuration file where `--config` does not.
 const CONFIG_VARIABLE: &str = "RESPOOL_CONFIG";
@@ -103,17 +105,25 @@ fn serve(matches: &ArgMatches) -> Result<(), Failure> {
         .get_one::<PathBuf>("config")
         .cloned()
         .or_else(|| std::env::var_os(CONFIG_VARIABLE).filter(|v| !v.is_empty()).map(PathBuf::from));
-    let text = path.as_deref().map(read_text).transpose()?;
-    let name = path.as_deref().map(|path| path.display().to_string()).unwrap_or_default();
-    let file = text.as_deref().map(|text| FileText { name: &name, text });
-    let config = load(file, &arguments(matches)?, |_| true)?;
-    start(&config, &name)
+    start(Sources::new(path, arguments(matches)?, |_| true))
 }
 
-/// Starts logging and the proxy, whose configuration came from `file` (empty: none); returns when it was asked to stop and is done.
-pub(crate) fn start(config: &Config, file: &str) -> Result<(), Failure> {
-    log::start(&config.log).map_err(Failure::Runtime)?;
-    server::run::run(config, file).map_err(|error| Failure::runtime(&error))
+/// Starts logging and the proxy; returns when it was asked to stop and is done.
+pub(crate) fn start(sources: Sources) -> Result<(), Failure> {
+    let text = sources.read_file().map_err(refused)?;
+    let loaded = sources.load(text.as_deref(), &[]).map_err(refused)?;
+    let logging = log::start(&loaded.config.log)
+        .map_err(|error| Failure::Runtime(format!("respool: {error}")))?;
+    let boot = Boot { sources, text, loaded, logging };
+    server::run::run(boot).map_err(|error| Failure::runtime(&error))
+}
+
+/// What is wrong with the configuration, for a person.
+pub(crate) fn refused(error: SourceError) -> Failure {
+    Failure::Usage(match &error {
+        SourceError::Wrong(problems) => describe(problems),
+        SourceError::Unreadable(text) => text.clone(),
+    })
 }
 
 /// `respool check FILE...`: all mistakes of all files.
@@ -123,29 +133,18 @@ fn check(matches: &ArgMatches) -> Result<(), Failure> {
         let name = path.display().to_string();
         let checked = read_text(path).and_then(|text| {
             config::load_file(FileText { name: &name, text: &text }, &read_secret)
-                .map_err(|p| Failure::Usage(p.to_string()))
+                .map_err(SourceError::Wrong)
         });
         match checked {
             Ok(_) => print(format!("{name}: ok\n").as_bytes())?,
-            Err(failure) => wrong.push(failure.to_string()),
+            Err(error) => wrong.push(error.to_string()),
         }
     }
     if wrong.is_empty() { Ok(()) } else { Err(Failure::Usage(wrong.join("\n"))) }
 }
 
-/// Joins file, environment and command line. Of the environment only the options count that `takes` accepts.
-pub(crate) fn load(
-    file: Option<FileText<'_>>,
-    arguments: &[(&'static str, Vec<String>)],
-    takes: fn(&OptionSpec) -> bool,
-) -> Result<Config, Failure> {
-    let environment = environment(takes)?;
-    let sources = Sources { file, environment: &environment, arguments, read_secret: &read_secret };
-    config::load(&sources).map_err(|problems| Failure::Usage(describe(&problems)))
-}
-
 /// The flags that were given, by option.
-pub(crate) fn arguments(matches: &ArgMatches) -> Result<Vec<(&'static str, Vec<String>)>, Failure> {
+pub(crate) fn arguments(matches: &ArgMatches) -> Result<Vec<Given>, Failure> {
     let mut arguments = Vec::new();
     for option in OPTIONS {
         // A subcommand may take fewer options than there are.
@@ -156,26 +155,6 @@ pub(crate) fn arguments(matches: &ArgMatches) -> Result<Vec<(&'static str, Vec<S
     Ok(arguments)
 }
 
-/// The environment variables of this program.
-fn environment(takes: fn(&OptionSpec) -> bool) -> Result<Vec<(String, String)>, Failure> {
-    let mut variables = Vec::new();
-    for option in OPTIONS.iter().filter(|option| takes(option)) {
-        let name = option.environment();
-        debug_assert!(
-            name.starts_with(ENVIRONMENT_PREFIX),
-            "variables of one program share their prefix"
-        );
-        match std::env::var(&name) {
-            Ok(value) => variables.push((name, value)),
-            Err(std::env::VarError::NotPresent) => {}
-            Err(std::env::VarError::NotUnicode(_)) => {
-                return Err(Failure::Usage(format!("environment {name}: not valid UTF-8")));
-            }
-        }
-    }
-    Ok(variables)
-}
-
 /// The problems, and how many there are.
 fn describe(problems: &Problems) -> String {
     let count = problems.0.len();
@@ -183,35 +162,6 @@ fn describe(problems: &Problems) -> String {
     format!(
         "{problems}\nrespool: {things} in the configuration, nothing was started (see `respool --help`)"
     )
-}
-
-/// Reads a configuration file.
-fn read_text(path: &Path) -> Result<String, Failure> {
-    let bytes = read_bounded(path, CONFIG_BYTES_MAX)
-        .map_err(|error| Failure::Usage(format!("{}: cannot be read: {error}", path.display())))?;
-    String::from_utf8(bytes).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        Failure::Usage(format!("{}: not valid UTF-8 at byte {at}; TOML is UTF-8", path.display()))
-    })
-}
-
-/// Reads a password file.
-fn read_secret(path: &Path) -> io::Result<Vec<u8>> {
-    read_bounded(path, SECRET_BYTES_MAX)
-}
-
-/// Reads a file that must be small, so that a wrong path (a device, a log) does not fill the memory.
-fn read_bounded(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
-    use std::io::Read;
-    let mut bytes = Vec::new();
-    std::fs::File::open(path)?.take(bytes_max + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > bytes_max {
-        return Err(io::Error::new(
-            io::ErrorKind::FileTooLarge,
-            format!("longer than {bytes_max} bytes"),
-        ));
-    }
-    Ok(bytes)
 }
 
 /// Writes to standard output. A reader that has seen enough (`respool man | head`) is no failure.
@@ -234,8 +184,3 @@ pub(crate) fn find_program(name: &str, path: &OsStr) -> Option<PathBuf> {
                 .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
         })
 }
-
-/// Longest configuration file.
-const CONFIG_BYTES_MAX: u64 = 4 << 20;
-/// Longest password file; a password goes to the server in one argument of `AUTH`.
-const SECRET_BYTES_MAX: u64 = 64 << 10;

@@ -21,7 +21,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::ArgMatches;
 use config::options::OptionSpec;
-use config::{Config, ListenAddress, Upstream, UpstreamUrl};
+use config::{Config, Given, ListenAddress};
+use server::sources::Sources;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::cli::{self, Failure};
@@ -39,7 +40,9 @@ pub(crate) fn takes(option: &OptionSpec) -> bool {
 
 /// `respool demo [options]`.
 pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
-    let mut config = read_config(matches)?;
+    let mut arguments = cli::arguments(matches)?;
+    // Only so that the rule "a server must be named" is content; the real address is known later.
+    let mut config = read_config(&arguments, "redis+unix:///demo")?;
     // From here on a signal must not end this process before the guard is told; once the proxy runs, it takes signals
     // for itself, and these flags stay unread.
     let stopped = Arc::new(AtomicBool::new(false));
@@ -50,28 +53,26 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     if stopped.load(Ordering::Relaxed) {
         return Ok(());
     }
-    config.upstream = Upstream::One(UpstreamUrl {
-        address: server.address(),
-        pool: config::PoolKind::Standalone,
-        user: None,
-        password: None,
-        db: 0,
-    });
-    config.upstream_password_file = None;
     let moved = move_from_taken_ports(&mut config.listen)?;
     introduce(&config, &server, &moved)?;
-    let ended = cli::start(&config, "");
+    arguments.retain(|(name, _)| *name != "listen");
+    arguments.push(("listen", config.listen.iter().map(ToString::to_string).collect()));
+    let ended = cli::start(sources(&arguments, &server.url()));
     // Said in so many words because it is the point: the server goes before the result is told.
     drop(server);
     ended
 }
 
-/// Environment and flags, without what names a server.
-fn read_config(matches: &ArgMatches) -> Result<Config, Failure> {
-    let mut arguments = cli::arguments(matches)?;
-    // Only so that the rule "a server must be named" is content; the real address is known later.
-    arguments.push(("upstream", vec!["redis+unix:///demo".to_owned()]));
-    cli::load(None, &arguments, takes)
+/// Environment and flags, with this server.
+fn sources(arguments: &[Given], upstream: &str) -> Sources {
+    let mut arguments = arguments.to_vec();
+    arguments.push(("upstream", vec![upstream.to_owned()]));
+    Sources::new(None, arguments, takes)
+}
+
+fn read_config(arguments: &[Given], upstream: &str) -> Result<Config, Failure> {
+    let loaded = sources(arguments, upstream).load(None, &[]).map_err(cli::refused)?;
+    Ok(loaded.config)
 }
 
 /// Replaces TCP addresses that are in use by free ports; returns which became which.

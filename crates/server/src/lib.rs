@@ -4,7 +4,7 @@
 //!   run ─┬─ worker 0 ─┐  each: mailbox → driver.wait → engine → driver.send, on one thread
 //!        ├─ worker 1 ─┤
 //!        ├─ resolver  │  names, off the workers
-//!        └─ signals ──┘  drain, stop
+//!        └─ control ──┘  signals, other settings, drain, stop
 //! ```
 //! Not here: what a request becomes (`engine`), sockets (`netio`), the reading of a configuration (`config`), the command line (the binary
 //! beside this library).
@@ -15,6 +15,8 @@
 #![forbid(unsafe_code)]
 
 pub mod control;
+pub mod log;
 pub mod run;
 pub mod settings;
+pub mod sources;
 pub mod worker;

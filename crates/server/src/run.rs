@@ -1,21 +1,24 @@
 //! From a configuration to a running proxy, and to its end.
 //!
-//! [`run`] reads as the list of the boot order: descriptors, listeners, mailboxes, workers, resolver, then signals. Everything that can
+//! [`run`] reads as the list of the boot order: descriptors, listeners, mailboxes, workers, resolver, then `control`, which has this thread from then on. Everything that can
 //! fail does so before the first client is accepted; a server behind that cannot be reached is no failure but a warning, because it may
 //! come.
 //!
 //! Invariant: when [`run`] returns, every worker has ended and every listener is closed. (The resolver is left to end by itself: the
 //! system may keep it waiting for a name for longer than anyone wants to wait for us.)
 
-use crate::control::resolver;
 use crate::control::signals::Signals;
+use crate::control::{self, Begin, Control, Order, Orders, resolver};
+use crate::log::Logging;
 use crate::settings;
-use crate::worker::mailbox::{Fleet, Mailbox, Message, Post, Resolve, mailbox};
+use crate::sources::Sources;
+use crate::worker::mailbox::{Fleet, Mailbox, Post, Resolve, mailbox};
 use crate::worker::{Host, Process, Usage, Worker, WorkerOptions};
-use config::{Config, ListenAddress};
+use config::{Config, ListenAddress, Loaded};
 use netio::epoll::Stream;
 use netio::{
-    Address, Driver, EpollDriver, EpollOptions, Keepalive, ListenOptions, Listener, Waker, sys,
+    Address, Driver, EpollDriver, EpollOptions, Keepalive, ListenOptions, Listener, Tuning, Waker,
+    sys,
 };
 use std::io;
 use std::sync::Arc;
@@ -67,20 +70,36 @@ impl Drop for Sentinel {
 /// Descriptors beside those of clients and upstreams: listeners, epoll, wakers, log, resolver.
 const OWN_FILES: u64 = 64;
 
-/// The longest TCP_KEEPIDLE that Linux takes, in seconds.
-const KEEPALIVE_MAX_S: u16 = 32_767;
+/// What a proxy is started with.
+pub struct Boot {
+    /// Where the configuration came from, to have it read again.
+    pub sources: Sources,
+    /// What stood in its file.
+    pub text: Option<String>,
+    /// What became of it.
+    pub loaded: Loaded,
+    /// The log, to be changed.
+    pub logging: Logging,
+}
 
-/// Runs the proxy until a signal ends it. `config_file` is where the configuration came from, for INFO; empty if from nowhere.
+/// Runs the proxy until a signal ends it.
 ///
 /// # Errors
 /// Something that is needed cannot be had; nothing keeps running then.
-pub fn run(config: &Config, config_file: &str) -> Result<(), StartError> {
+pub fn run(boot: Boot) -> Result<(), StartError> {
+    let Boot { sources, text, loaded, logging } = boot;
+    let config = &loaded.config;
     sys::return_large_buffers();
     raise_open_files(config);
-    let mut signals = Signals::listen().map_err(|error| system("handle signals", error))?;
+    let (orders, inbox) = control::orders();
+    let signals = Signals::listen().map_err(|error| system("handle signals", error))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let runtime = runtime.map_err(|error| system("set up the control thread", error))?;
     let listeners = listen(config)?;
-    let started = start_workers(config, config_file, &listeners)?;
+    let posts = start_workers(config, &sources.file_name(), &listeners, &orders)?;
     drop(listeners);
+    let watching = signals.tell(orders.clone());
+    let watching = watching.map_err(|error| system("start the signal thread", error))?;
     tracing::info!(
         upstream = %config.upstream,
         listen = %config.listen.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
@@ -88,22 +107,9 @@ pub fn run(config: &Config, config_file: &str) -> Result<(), StartError> {
         "respool {} is ready",
         env!("CARGO_PKG_VERSION")
     );
-    let signal = signals.wait();
-    tracing::info!(
-        signal,
-        "draining: no new clients, the others get what they are owed; a second signal ends at once"
-    );
-    started.post_all(|| Message::Drain(config.timeouts.drain_ms));
-    let closer = signals.closer();
-    let posts = started.posts.clone();
-    let second = std::thread::spawn(move || {
-        signals.wait();
-        posts.iter().for_each(|post| post.send(Message::Stop));
-    });
-    let sound = started.join();
-    closer.close();
-    // The thread only waits for signals; it ends with the closer.
-    let _ = second.join();
+    let control = Control::new(Begin { posts, orders, sources, text, loaded, logging });
+    let sound = runtime.block_on(control.run(inbox));
+    watching.end();
     tracing::info!("respool has ended");
     if sound { Ok(()) } else { Err(StartError::WorkerDied) }
 }
@@ -127,7 +133,8 @@ fn in_words(error: &io::Error) -> String {
     }
 }
 
-fn raise_open_files(config: &Config) {
+/// Has the system allow as many descriptors as the configuration needs, or tells that it does not.
+pub(crate) fn raise_open_files(config: &Config) {
     // Each worker's share of `upstream_conns_max` is rounded up, hence the number of workers on top.
     let to_each = config.limits.upstream_conns_max + config.workers;
     let private = config.limits.leases_max + config.limits.noloop_conns_max;
@@ -160,6 +167,16 @@ fn listen(config: &Config) -> Result<Vec<Listener>, StartError> {
     config.listen.iter().map(bind).collect()
 }
 
+/// What sockets are like.
+pub(crate) fn tuning(config: &Config) -> Tuning {
+    Tuning {
+        keepalive: keepalive(config),
+        // No longer than a reply may take: what a dead peer does not acknowledge will not be answered either.
+        user_timeout_ms: u32::try_from(config.timeouts.request_ms).unwrap_or(u32::MAX),
+    }
+}
+
+/// How silent peers are probed.
 fn keepalive(config: &Config) -> Option<Keepalive> {
     let idle_s = u16::try_from(config.timeouts.tcp_keepalive_s)
         .unwrap_or(KEEPALIVE_MAX_S)
@@ -167,23 +184,8 @@ fn keepalive(config: &Config) -> Option<Keepalive> {
     (idle_s > 0).then(|| Keepalive { idle_s, ..Keepalive::default() })
 }
 
-/// The threads of a running proxy.
-struct Started {
-    workers: Vec<JoinHandle<()>>,
-    posts: Vec<Post<Stream>>,
-}
-
-impl Started {
-    fn post_all(&self, message: impl Fn() -> Message<Stream>) {
-        self.posts.iter().for_each(|post| post.send(message()));
-    }
-
-    /// Waits for the workers; false if one of them ended by a panic.
-    fn join(self) -> bool {
-        let outcomes: Vec<_> = self.workers.into_iter().map(JoinHandle::join).collect();
-        outcomes.iter().all(Result::is_ok)
-    }
-}
+/// The longest TCP_KEEPIDLE that Linux takes, in seconds.
+const KEEPALIVE_MAX_S: u16 = 32_767;
 
 /// A worker thread before it is told what to do: its driver stands, since a driver cannot travel between threads.
 struct Hired {
@@ -193,12 +195,13 @@ struct Hired {
     begin: SyncSender<WorkerOptions<Stream>>,
 }
 
-/// Everything that can fail comes first; only then do the workers begin.
+/// Everything that can fail comes first; only then do the workers begin. The control thread is told when all have ended.
 fn start_workers(
     config: &Config,
     config_file: &str,
     listeners: &[Listener],
-) -> Result<Started, StartError> {
+    orders: &Orders,
+) -> Result<Vec<Post<Stream>>, StartError> {
     let hired: Vec<Hired> = (0..config.workers)
         .map(|index| hire(config, index, listeners))
         .collect::<Result<_, _>>()?;
@@ -210,7 +213,12 @@ fn start_workers(
         })
         .unzip();
     let (ask_resolver, questions) = channel();
-    let fleet = Arc::new(Fleet::new(posts.clone(), ask_resolver));
+    let to_control = {
+        let orders = orders.clone();
+        // Nobody is left to be told when the control thread has ended.
+        Box::new(move |word| drop(orders.send(Order::Worker(word))))
+    };
+    let fleet = Arc::new(Fleet::new(posts.clone(), ask_resolver, to_control));
     start_resolver(questions, &fleet)?;
     let process = Arc::new(Process {
         started: Instant::now(),
@@ -227,19 +235,27 @@ fn start_workers(
         let _ = hired.begin.send(options);
         workers.push(hired.thread);
     }
-    Ok(Started { workers, posts })
+    tell_the_end(workers, orders.clone())?;
+    Ok(posts)
+}
+
+/// Tells the control thread when all workers have ended.
+fn tell_the_end(workers: Vec<JoinHandle<()>>, orders: Orders) -> Result<(), StartError> {
+    let body = move || {
+        let outcomes: Vec<_> = workers.into_iter().map(JoinHandle::join).collect();
+        // Nobody is left to be told when the control thread has ended.
+        let _ = orders.send(Order::Ended(outcomes.iter().all(Result::is_ok)));
+    };
+    let builder = std::thread::Builder::new().name("respool-end".to_owned());
+    builder.spawn(body).map_err(|error| system("start a thread", error))?;
+    Ok(())
 }
 
 /// Starts a worker's thread and waits until its driver stands.
 fn hire(config: &Config, index: usize, listeners: &[Listener]) -> Result<Hired, StartError> {
     let shares: io::Result<Vec<Listener>> = listeners.iter().map(Listener::try_clone).collect();
     let shares = shares.map_err(|error| system("share a listener", error))?;
-    let options = EpollOptions {
-        keepalive: keepalive(config),
-        // No longer than a reply may take: what a dead peer does not acknowledge will not be answered either.
-        user_timeout_ms: u32::try_from(config.timeouts.request_ms).unwrap_or(u32::MAX),
-        ..EpollOptions::default()
-    };
+    let options = EpollOptions { tuning: tuning(config), ..EpollOptions::default() };
     let name = format!("respool-{index}");
     let cpu = config.cpus.get(index % config.cpus.len().max(1)).copied();
     let (begin, orders) = sync_channel(1);

@@ -1,6 +1,6 @@
 //! What a kind of value is called, allows, and looks like, in words for a person.
 //!
-//! Help, reference, example file and messages all take their words from here, so that they agree. Nothing is read or
+//! Help, reference, example file, messages and `CONFIG GET` all take their words from here, so that they agree. Nothing is read or
 //! checked here.
 //!
 //! Invariant: no text made here contains the value of a secret.
@@ -109,34 +109,148 @@ impl Kind {
 
     /// The value that the draft holds, written as TOML; `None`: nothing is set.
     pub(crate) fn toml_value(&self, draft: &mut Draft) -> Option<String> {
+        self.words(draft).map(|words| self.toml_of(&words))
+    }
+
+    /// The value that the draft holds, as words for a flag; `None`: nothing is set. Secrets are three stars.
+    pub(crate) fn words(&self, draft: &mut Draft) -> Option<Vec<String>> {
+        let one = |word: String| Some(vec![word]);
         match self {
-            Self::Count { at, .. } => Some(at(draft).to_string()),
-            Self::Bytes { at, .. } => Some(format!("\"{}\"", shown_size(*at(draft)))),
-            Self::Time { at, .. } => Some(at(draft).to_string()),
-            Self::Switch { at } => Some(at(draft).to_string()),
-            Self::Mode { at } => Some(format!("\"{:04o}\"", at(draft))),
-            Self::ClientName { at } => Some(quoted(at(draft))),
-            Self::Text { at } => at(draft).as_deref().map(quoted),
-            Self::Path { at } => at(draft).as_ref().map(|path| quoted(&path.display().to_string())),
-            Self::Secret { .. } => None,
-            Self::Choice { names, index, .. } => index(draft).map(|index| quoted(names()[index])),
-            Self::Cpus { at } => Some(format!("{:?}", at(draft))),
-            Self::Listen { at } => Some(quoted_list(at(draft))),
-            Self::Announce { at } => Some(quoted_list(at(draft))),
-            Self::Upstream { at } => Some(quoted(&at(draft).to_string())),
-            Self::Commands { at } => {
-                let names: Vec<String> = at(draft).iter().map(|id| quoted(id.name())).collect();
-                Some(format!("[{}]", names.join(", ")))
+            Self::Count { at, .. } => one(at(draft).to_string()),
+            Self::Bytes { at, .. } => one(shown_size(*at(draft))),
+            Self::Time { at, .. } => one(at(draft).to_string()),
+            Self::Switch { at } => one(at(draft).to_string()),
+            Self::Mode { at } => one(format!("{:04o}", at(draft))),
+            Self::ClientName { at } => one(at(draft).clone()),
+            Self::Text { at } => at(draft).clone().and_then(one),
+            Self::Path { at } => {
+                at(draft).as_ref().and_then(|path| one(path.display().to_string()))
             }
-            // Only defaults are shown, and by default nothing is sharded and these tables are empty.
-            Self::Shards { .. }
-            | Self::Buckets { .. }
-            | Self::HashTag { .. }
-            | Self::AddressMap { .. }
-            | Self::Zones { .. }
-            | Self::Weights { .. } => None,
+            Self::Secret { at } => at(draft).as_ref().and_then(|_| one(HIDDEN.to_owned())),
+            Self::Choice { names, index, .. } => {
+                index(draft).and_then(|index| one(names()[index].to_owned()))
+            }
+            Self::HashTag { at } => at(draft).and_then(|tag| {
+                one(tag.map(|tag| tag.map(char::from).iter().collect()).unwrap_or_default())
+            }),
+            Self::Upstream { at } => one(at(draft).to_string()),
+            Self::Cpus { at } => Some(shown_each(at(draft))),
+            Self::Listen { at } => Some(shown_each(at(draft))),
+            Self::Announce { at } => Some(shown_each(at(draft))),
+            Self::Commands { at } => {
+                Some(at(draft).iter().map(|id| id.name().to_owned()).collect())
+            }
+            Self::Shards { at } => some_each(at(draft)),
+            Self::Buckets { at } => some_each(at(draft)),
+            Self::AddressMap { at } => some_each(at(draft)),
+            Self::Zones { at } => {
+                let pairs = at(draft).iter().map(|(at, zone)| format!("{at}={zone}"));
+                Some(pairs.collect()).filter(|pairs: &Vec<_>| !pairs.is_empty())
+            }
+            Self::Weights { at } => {
+                let pairs = at(draft).iter().map(|(at, weight)| format!("{at}={weight}"));
+                Some(pairs.collect()).filter(|pairs: &Vec<_>| !pairs.is_empty())
+            }
         }
     }
+
+    /// Words, as they stand after a flag, as a value of the file.
+    pub(crate) fn toml_of(&self, words: &[String]) -> String {
+        if self.is_table() {
+            let pairs = words.iter().map(|pair| {
+                let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+                format!("{} = {}", quoted(key.trim()), self.toml_scalar(value.trim()))
+            });
+            return format!("{{ {} }}", pairs.collect::<Vec<_>>().join(", "));
+        }
+        let mut items = words.iter().map(|word| self.toml_scalar(word));
+        if self.is_list() {
+            return format!("[{}]", items.collect::<Vec<_>>().join(", "));
+        }
+        items.next().unwrap_or_else(|| quoted(""))
+    }
+
+    fn toml_scalar(&self, word: &str) -> String {
+        let is_number = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+        match self {
+            Self::Count { .. } | Self::Time { .. } => word.to_owned(),
+            Self::Bytes { .. } | Self::Cpus { .. } | Self::Weights { .. } if is_number => {
+                word.to_owned()
+            }
+            Self::Switch { .. } => matches!(word, "true" | "yes" | "on").to_string(),
+            _ => quoted(word),
+        }
+    }
+
+    /// Whether two drafts hold the same value.
+    pub(crate) fn is_same(&self, one: &mut Draft, other: &mut Draft) -> bool {
+        match self {
+            Self::Count { at, .. } | Self::Bytes { at, .. } => at(one) == at(other),
+            Self::Time { at, .. } => at(one) == at(other),
+            Self::Switch { at } => at(one) == at(other),
+            Self::Mode { at } => at(one) == at(other),
+            Self::ClientName { at } => at(one) == at(other),
+            Self::Text { at } => at(one) == at(other),
+            Self::Path { at } => at(one) == at(other),
+            Self::Secret { at } => at(one) == at(other),
+            Self::Choice { index, .. } => index(one) == index(other),
+            Self::HashTag { at } => at(one) == at(other),
+            Self::Upstream { at } => at(one) == at(other),
+            Self::Cpus { at } => at(one) == at(other),
+            Self::Listen { at } => at(one) == at(other),
+            Self::Announce { at } => at(one) == at(other),
+            Self::Commands { at } => at(one) == at(other),
+            Self::Shards { at } => at(one) == at(other),
+            Self::Buckets { at } => at(one) == at(other),
+            Self::AddressMap { at } => at(one) == at(other),
+            Self::Zones { at } => at(one) == at(other),
+            Self::Weights { at } => at(one) == at(other),
+        }
+    }
+}
+
+impl Kind {
+    /// Gives a draft the value that another one has. Choices have no field to be copied: they are set by their number.
+    pub(crate) fn copy(&self, from: &mut Draft, to: &mut Draft) {
+        match self {
+            Self::Count { at, .. } | Self::Bytes { at, .. } => *at(to) = *at(from),
+            Self::Time { at, .. } => *at(to) = *at(from),
+            Self::Switch { at } => *at(to) = *at(from),
+            Self::Mode { at } => *at(to) = *at(from),
+            Self::ClientName { at } => at(to).clone_from(at(from)),
+            Self::Text { at } => at(to).clone_from(at(from)),
+            Self::Path { at } => at(to).clone_from(at(from)),
+            Self::Secret { at } => at(to).clone_from(at(from)),
+            Self::Choice { set, index, .. } => {
+                if let Some(index) = index(from) {
+                    set(to, index);
+                }
+            }
+            Self::HashTag { at } => *at(to) = *at(from),
+            Self::Upstream { at } => at(to).clone_from(at(from)),
+            Self::Cpus { at } => at(to).clone_from(at(from)),
+            Self::Listen { at } => at(to).clone_from(at(from)),
+            Self::Announce { at } => at(to).clone_from(at(from)),
+            Self::Commands { at } => at(to).clone_from(at(from)),
+            Self::Shards { at } => at(to).clone_from(at(from)),
+            Self::Buckets { at } => at(to).clone_from(at(from)),
+            Self::AddressMap { at } => at(to).clone_from(at(from)),
+            Self::Zones { at } => at(to).clone_from(at(from)),
+            Self::Weights { at } => at(to).clone_from(at(from)),
+        }
+    }
+}
+
+/// What stands in the place of a secret.
+pub(crate) const HIDDEN: &str = "***";
+
+fn shown_each(items: &[impl ToString]) -> Vec<String> {
+    items.iter().map(ToString::to_string).collect()
+}
+
+/// As above; nothing is set where there is nothing.
+fn some_each(items: &[impl ToString]) -> Option<Vec<String>> {
+    Some(shown_each(items)).filter(|items| !items.is_empty())
 }
 
 /// A size with the largest unit that divides it.
@@ -147,15 +261,18 @@ fn shown_size(bytes: usize) -> String {
         .map_or_else(|| format!("{bytes}B"), |(unit, shift)| format!("{}{unit}", bytes >> shift))
 }
 
-/// A TOML array of strings.
-fn quoted_list(items: &[impl ToString]) -> String {
-    let items: Vec<String> = items.iter().map(|item| quoted(&item.to_string())).collect();
-    format!("[{}]", items.join(", "))
-}
-
 /// A TOML basic string.
 fn quoted(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+    let mut out = String::from("\"");
+    for char in text.chars() {
+        match char {
+            '"' | '\\' => out.extend(['\\', char]),
+            char if char.is_control() => out.push_str(&format!("\\u{:04X}", u32::from(char))),
+            char => out.push(char),
+        }
+    }
+    out.push('"');
+    out
 }
 
 #[cfg(test)]
@@ -174,5 +291,6 @@ mod tests {
     #[test]
     fn quotes_and_backslashes_are_escaped() {
         assert_eq!(quoted(r#"a"b\c"#), r#""a\"b\\c""#);
+        assert_eq!(quoted("a\nb"), r#""a\u000Ab""#);
     }
 }

@@ -10,6 +10,7 @@
 
 use engine::route::shard::{Compat, ServerLine, Shard};
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::ShardUrl;
@@ -39,6 +40,22 @@ pub(crate) enum Entry {
 pub(crate) struct SecretFiles {
     server: Option<PathBuf>,
     sentinel: Option<PathBuf>,
+}
+
+impl fmt::Display for Entry {
+    /// As it was written, without user, password and the files that hold them.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Line(line) => f.write_str(line),
+            Self::Url { url, weight, name, .. } => {
+                write!(f, "{url}")?;
+                if *weight != 1 {
+                    write!(f, " weight={weight}")?;
+                }
+                name.iter().try_for_each(|name| write!(f, " name={name}"))
+            }
+        }
+    }
 }
 
 impl Entry {

@@ -85,6 +85,7 @@ ids! {
     CONFIG = "config",
     CONFIG_GET = "config|get",
     CONFIG_RESETSTAT = "config|resetstat",
+    CONFIG_REWRITE = "config|rewrite",
     CONFIG_SET = "config|set",
     DBSIZE = "dbsize",
     DEBUG = "debug",

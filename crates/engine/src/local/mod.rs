@@ -11,6 +11,7 @@
 mod client_command;
 mod client_list;
 mod cluster;
+pub(crate) mod config;
 mod hello;
 mod info;
 mod monitor;
@@ -20,7 +21,7 @@ use crate::client::{Client, Hold, ReplyMode};
 use crate::command::{CommandId, ids};
 use crate::connect::Availability;
 use crate::engine::{Action, Engine};
-use crate::fleet::{Answer, Asked, ProcessFacts, Purpose, Question, ReplyTo};
+use crate::fleet::{Answer, Asked, ConfigWish, ProcessFacts, Purpose, Question, ReplyTo};
 use crate::ids::ClientId;
 use crate::inside::Inside;
 use crate::pubsub::Kind;
@@ -253,7 +254,11 @@ impl Engine {
         let (protocol, silent, inside) = (client.protocol, call.silent, call.inside);
         if !matches!(
             question,
-            Question::List { .. } | Question::Report | Question::SlowLog(_) | Question::SlowLen
+            Question::List { .. }
+                | Question::Report
+                | Question::SlowLog(_)
+                | Question::SlowLen
+                | Question::Config(ConfigWish::Get(_))
         ) {
             // The client's own next request comes after the pause has begun, or after it was killed.
             self.hold_for_answers(call.id);
@@ -300,6 +305,8 @@ impl Engine {
                 self.slowlog.clear();
                 Answer::Done
             }
+            // The caller's to answer; without it there is nothing to be changed.
+            Question::Config(_) => Answer::Config(Err(reject::NO_CONFIG.into())),
             Question::Report => Answer::Report(alloc::boxed::Box::new(self.report())),
         })
     }
@@ -336,6 +343,7 @@ impl Engine {
                     false => reject::write(&mut out, reject::REDIRECT_NOBODY),
                 }
             }
+            Purpose::Config(wish) => config::write(&mut out, wish, &answers, protocol),
             Purpose::Info(sections) => {
                 let text = info::text(sections, answers, facts, &self.facts, &self.settings);
                 encode::verbatim(&mut out, *b"txt", text.as_bytes(), protocol);

@@ -281,6 +281,12 @@ impl PoolState {
         }
     }
 
+    /// Reads go to the primaries.
+    pub(crate) fn forget_readers(&mut self) {
+        let groups = self.copies().len();
+        self.set_readers(alloc::vec![Vec::new(); groups]);
+    }
+
     /// Whom reads go to, of each of [`Self::copies`].
     pub(super) fn set_readers(&mut self, lists: Vec<Vec<NodeId>>) {
         match &mut self.topology {

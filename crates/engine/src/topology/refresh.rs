@@ -113,6 +113,11 @@ impl Refresh {
         }
     }
 
+    /// The period is another one (0: there is none).
+    pub(crate) fn is_due_after(&mut self, now: Time, period_ms: u64) {
+        self.again_at = (period_ms > 0).then(|| now.plus_ms(period_ms));
+    }
+
     fn note(&mut self, sign: Sign<NodeId>) {
         self.wanted = true;
         match sign {

@@ -75,6 +75,13 @@ pub enum Lane {
     Control,
 }
 
+impl Lane {
+    /// Whether clients' requests go over it.
+    pub(crate) fn carries_requests(self) -> bool {
+        !matches!(self, Self::Sentinel | Self::Peer | Self::Messages)
+    }
+}
+
 /// Who may use a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {

@@ -17,6 +17,7 @@ mod bounds;
 mod by_topology;
 mod client_command;
 mod cluster;
+mod configure;
 mod conns;
 mod cork;
 mod ejection;

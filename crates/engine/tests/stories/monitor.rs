@@ -2,7 +2,7 @@
 
 use crate::words::{Story, large_set, request};
 use engine::Settings;
-use engine::fleet::ReplyTo;
+use engine::fleet::{Questioner, ReplyTo};
 use engine::settings::Password;
 
 /// The story's clock stands at one second; `m` watches.
@@ -208,7 +208,7 @@ fn beside() -> (Story, Story) {
     let (_, question) = one.asked().expect("asked");
     one.workers_answer();
     one.client("m").gets("+OK");
-    let to = ReplyTo { worker: 0, ticket: 1 };
+    let to = ReplyTo { who: Questioner::Worker(0), ticket: 1 };
     assert!(other.engine.answer(other.now, to, &question).is_some());
     (one, other)
 }

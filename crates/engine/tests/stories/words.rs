@@ -19,7 +19,7 @@
 //!
 //! Invariant: a turn that does not end within [`TURNS_MAX`] rounds fails the story, so a loop that feeds itself is seen.
 
-use engine::fleet::{Answer, ProcessFacts, Question, ReplyTo};
+use engine::fleet::{Answer, ProcessFacts, Question, Questioner, ReplyTo};
 use engine::news::{Audience, News};
 use engine::node::Address;
 use engine::settings::{Limits, Password, Settings, Timeouts};
@@ -285,6 +285,15 @@ impl Story {
         self
     }
 
+    /// Other settings from now on.
+    pub(crate) fn reconfigures(&mut self, change: impl FnOnce(&mut Settings)) -> &mut Self {
+        let mut settings = self.engine.settings().clone();
+        change(&mut settings);
+        self.engine.reconfigure(self.now, settings);
+        self.turn();
+        self
+    }
+
     /// Questions to the other workers are answered later, by [`Self::workers_answer`].
     pub(crate) fn holds_questions(&mut self) {
         self.holds_questions = true;
@@ -298,12 +307,19 @@ impl Story {
     /// Answers what was asked of the workers; there is one, this engine.
     pub(crate) fn workers_answer(&mut self) {
         while let Some((ticket, question)) = self.questions.pop_front() {
-            let to = ReplyTo { worker: 0, ticket };
+            let to = ReplyTo { who: Questioner::Worker(0), ticket };
             let answer = self.engine.answer(self.now, to, &question);
             if let Some(answer) = answer {
                 self.worker_answers(to, answer);
             }
         }
+        self.turn();
+    }
+
+    /// The answer to a question that is not for workers.
+    pub(crate) fn is_answered(&mut self, answer: Answer) {
+        let (ticket, _) = self.questions.pop_front().expect("nothing was asked");
+        self.worker_answers(ReplyTo { who: Questioner::Worker(0), ticket }, answer);
         self.turn();
     }
 

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use rustix::net::{SocketAddrAny, SocketFlags, acceptfrom_with, getsockname};
 
 use super::{LISTENER_DATA, Stream};
-use crate::driver::{Accepted, Event};
+use crate::driver::{Accepted, Event, Tuning};
 use crate::listener::Listener;
 use crate::socket::{tcp_address, tcp_text};
 use crate::sys;
@@ -58,6 +58,15 @@ impl Acceptor {
     pub(super) fn close(&mut self, epoll: &OwnedFd) {
         self.set(epoll, false);
         self.listeners.clear();
+    }
+
+    /// What comes from now on is probed like this. All shares of a listener are one socket, so the last word of any worker counts.
+    pub(super) fn tune(&self, tuning: &Tuning) {
+        for listener in &self.listeners {
+            if let Err(error) = listener.set_keepalive(tuning.keepalive) {
+                debug_assert!(false, "options of a socket that listens: {error}");
+            }
+        }
     }
 
     /// Goes on after a pause if its time has come.

@@ -24,10 +24,10 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 
-use crate::driver::{Accepted, Address, CloseReason, ConnId, Driver, Event, Token, Wait};
+use crate::driver::{Accepted, Address, CloseReason, ConnId, Driver, Event, Token, Tuning, Wait};
 use crate::listener::Listener;
 use crate::slab::Slab;
-use crate::socket::{Keepalive, begin_connect, connect_outcome};
+use crate::socket::{begin_connect, connect_outcome};
 use crate::sys::{self, EpollEvents};
 use crate::waker::Waker;
 
@@ -43,19 +43,15 @@ pub struct EpollOptions {
     /// Size of the one buffer that all connections receive into, in bytes; the longest
     /// [`Event::Received`]. At least 1.
     pub recv_bytes: usize,
-    /// Probing of silent servers, for connections that [`Driver::connect`] makes over TCP. Accepted
-    /// ones have what their listener says.
-    pub keepalive: Option<Keepalive>,
-    /// Bytes of a connection that we made which the peer does not acknowledge for so long break it (TCP_USER_TIMEOUT; 0: the system's
-    /// some 15 minutes).
-    pub user_timeout_ms: u32,
+    /// For connections that [`Driver::connect`] makes. Accepted ones have what their listener says.
+    pub tuning: Tuning,
 }
 
 impl Default for EpollOptions {
     /// 64 KiB: beyond that a read did not get cheaper per byte, and the buffer should stay in the
     /// second-level cache.
     fn default() -> Self {
-        Self { recv_bytes: 64 << 10, keepalive: Some(Keepalive::default()), user_timeout_ms: 0 }
+        Self { recv_bytes: 64 << 10, tuning: Tuning::default() }
     }
 }
 
@@ -82,8 +78,7 @@ pub struct EpollDriver {
     failing: Vec<ConnId>,
     acceptor: Acceptor,
     waker: Waker,
-    keepalive: Option<Keepalive>,
-    user_timeout_ms: u32,
+    tuning: Tuning,
 }
 
 /// What lives at a place of the slab.
@@ -114,8 +109,7 @@ impl EpollDriver {
             failing: Vec::new(),
             acceptor: Acceptor::new(listeners),
             waker,
-            keepalive: options.keepalive,
-            user_timeout_ms: options.user_timeout_ms,
+            tuning: options.tuning.clone(),
         })
     }
 
@@ -358,7 +352,7 @@ impl Driver for EpollDriver {
     }
 
     fn connect(&mut self, to: &Address, token: Token) -> ConnId {
-        match begin_connect(to, self.keepalive, self.user_timeout_ms) {
+        match begin_connect(to, &self.tuning) {
             Ok(fd) => {
                 let id = self.conns.insert(Entry::Live(Conn::connecting(fd, token)));
                 self.sync(id);
@@ -405,6 +399,11 @@ impl Driver for EpollDriver {
 
     fn close_listeners(&mut self) {
         self.acceptor.close(&self.epoll);
+    }
+
+    fn tune(&mut self, tuning: &Tuning) {
+        self.tuning = tuning.clone();
+        self.acceptor.tune(tuning);
     }
 
     /// `completions` of [`Wait::Gather`] is ignored: epoll can sleep until the first event or for a

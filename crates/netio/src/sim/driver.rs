@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::net::{Connect, EndId, Net, Owner};
-use crate::driver::{Accepted, Address, CloseReason, ConnId, Driver, Event, Token, Wait};
+use crate::driver::{Accepted, Address, CloseReason, ConnId, Driver, Event, Token, Tuning, Wait};
 use crate::slab::Slab;
 use crate::waker::Waker;
 
@@ -248,6 +248,9 @@ impl Driver for SimDriver {
     fn accept(&mut self, on: bool) {
         self.net.borrow_mut().drivers[self.me].accepting = on;
     }
+
+    /// Nothing here is silent without a reason that the simulator gave.
+    fn tune(&mut self, _: &Tuning) {}
 
     fn close_listeners(&mut self) {
         let mut net = self.net.borrow_mut();

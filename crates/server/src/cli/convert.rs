@@ -6,13 +6,14 @@
 //! Invariant: standard output is either a whole configuration or empty.
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::ArgMatches;
 use config::FileText;
 use config::convert::{Peer, Source};
+use server::sources::read_utf8;
 
-use super::{CONFIG_BYTES_MAX, Failure, print, read_bounded};
+use super::{Failure, print};
 
 /// Runs the command.
 pub(super) fn convert(matches: &ArgMatches) -> Result<(), Failure> {
@@ -21,24 +22,16 @@ pub(super) fn convert(matches: &ArgMatches) -> Result<(), Failure> {
     let peer = matches.get_one::<String>("from").and_then(|name| Peer::from_name(name));
     let pool = matches.get_one::<String>("pool").map(String::as_str);
     let name = path.display().to_string();
-    let text =
-        read(&path).map_err(|error| Failure::Usage(format!("{name}: cannot be read: {error}")))?;
+    let text = read_utf8(&path)
+        .map_err(|error| Failure::Usage(format!("{name}: cannot be read: {error}")))?;
     let file = FileText { name: &name, text: &text };
-    let converted = config::convert::convert(&Source { file, peer, pool, read: &read }).map_err(
-        |problems| Failure::Usage(format!("{problems}\nrespool: nothing was converted")),
-    )?;
+    let converted = config::convert::convert(&Source { file, peer, pool, read: &read_utf8 })
+        .map_err(|problems| {
+            Failure::Usage(format!("{problems}\nrespool: nothing was converted"))
+        })?;
     for note in &converted.notes {
         // Nobody is left to tell when standard error is closed; the notes stand in the output, too.
         let _ = writeln!(io::stderr(), "{note}");
     }
     Ok(print(converted.toml.as_bytes())?)
-}
-
-/// Reads a file that is text.
-fn read(path: &Path) -> io::Result<String> {
-    let bytes = read_bounded(path, CONFIG_BYTES_MAX)?;
-    String::from_utf8(bytes).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        io::Error::new(io::ErrorKind::InvalidData, format!("not valid UTF-8 at byte {at}"))
-    })
 }

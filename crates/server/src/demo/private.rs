@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use config::UpstreamAddress;
 use config::address::UNIX_PATH_BYTES_MAX;
+use config::{PoolKind, UpstreamAddress, UpstreamUrl};
 
 use super::guard;
 use crate::cli::{self, Failure};
@@ -75,8 +75,10 @@ impl PrivateServer {
     }
 
     /// Where the server listens.
-    pub(super) fn address(&self) -> UpstreamAddress {
-        UpstreamAddress::Unix(self.folder.join(guard::SOCKET))
+    pub(super) fn url(&self) -> String {
+        let address = UpstreamAddress::Unix(self.folder.join(guard::SOCKET));
+        let pool = PoolKind::Standalone;
+        UpstreamUrl { address, pool, user: None, password: None, db: 0 }.to_string()
     }
 
     fn wait_until_ready(&mut self, stopped: &AtomicBool) -> Result<(), Failure> {

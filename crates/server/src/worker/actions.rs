@@ -5,8 +5,8 @@
 use super::Worker;
 use super::address::NodeAddress;
 use super::conn::upstream_token;
-use super::mailbox::{Asker, Message, Resolve};
-use engine::fleet::{Answer, Question, ReplyTo};
+use super::mailbox::{Asker, Change, Message, Resolve, Upward};
+use engine::fleet::{Answer, Question, Questioner, ReplyTo};
 use engine::news::{Audience, News};
 use engine::{Action, Notice, Time, UpstreamId};
 use netio::{Address, Driver};
@@ -14,6 +14,8 @@ use netio::{Address, Driver};
 /// A question whose answers are not all there.
 pub(super) struct Open {
     ticket: u64,
+    /// So many.
+    wanted: usize,
     answers: Vec<Answer>,
 }
 
@@ -121,8 +123,12 @@ impl<D: Driver> Worker<D> {
     }
 
     fn ask(&mut self, now: Time, ticket: u64, question: &Question) {
-        self.questions.push(Open { ticket, answers: Vec::new() });
-        let to = ReplyTo { worker: self.index, ticket };
+        let to = ReplyTo { who: Questioner::Worker(self.index), ticket };
+        if let Question::Config(wish) = question {
+            self.questions.push(Open { ticket, wanted: 1, answers: Vec::new() });
+            return self.fleet.tell_control(Upward::Config(to, wish.clone()));
+        }
+        self.questions.push(Open { ticket, wanted: self.fleet.len(), answers: Vec::new() });
         if let Some(own) = self.engine.answer(now, to, question) {
             self.answered(ticket, own);
         }
@@ -132,10 +138,12 @@ impl<D: Driver> Worker<D> {
     }
 
     fn give_answer(&mut self, to: ReplyTo, answer: Answer) {
-        if to.worker == self.index {
-            self.answered(to.ticket, answer);
-        } else {
-            self.fleet.send(to.worker, Message::Answer(to.ticket, answer));
+        match to.who {
+            Questioner::Worker(index) if index == self.index => self.answered(to.ticket, answer),
+            Questioner::Worker(index) => {
+                self.fleet.send(index, Message::Answer(to.ticket, answer));
+            }
+            Questioner::Control => self.fleet.tell_control(Upward::Answer(to.ticket, answer)),
         }
     }
 
@@ -147,7 +155,7 @@ impl<D: Driver> Worker<D> {
     }
 
     fn finish_question(&mut self, ticket: u64) {
-        let whole = |open: &Open| open.ticket == ticket && open.answers.len() >= self.fleet.len();
+        let whole = |open: &Open| open.ticket == ticket && open.answers.len() >= open.wanted;
         if let Some(at) = self.questions.iter().position(whole) {
             let open = self.questions.swap_remove(at);
             let facts = self.process.facts(self.clients_max);
@@ -175,10 +183,24 @@ impl<D: Driver> Worker<D> {
                     }
                 }
                 Message::News(news) => self.engine.handle_news(now, news),
+                Message::Configure(to, change) => {
+                    self.reconfigure(now, *change);
+                    self.give_answer(to, Answer::Done);
+                }
                 Message::Drain(ms) => self.begin_drain(now, ms),
                 Message::Stop => self.stopped = true,
             }
         }
+    }
+
+    /// Other settings from now on.
+    fn reconfigure(&mut self, now: Time, change: Change) {
+        let Change { settings, gather, clients_max, tuning } = change;
+        self.gather.change(gather);
+        self.clients_max = clients_max;
+        self.driver.tune(&tuning);
+        self.names.change(now, settings.timeouts.resolve_ms);
+        self.engine.reconfigure(now, settings);
     }
 
     fn begin_drain(&mut self, now: Time, ms: u64) {

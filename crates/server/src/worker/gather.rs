@@ -114,6 +114,11 @@ impl Gather {
         }
     }
 
+    /// Other bounds hold from the next wait on.
+    pub(super) fn change(&mut self, options: GatherOptions) {
+        self.options = options;
+    }
+
     /// A turn begins.
     #[inline]
     pub fn begin_turn(&mut self) {

@@ -1,7 +1,7 @@
 //! The only way into a worker from another thread.
 //!
 //! A mailbox is a queue that wakes its worker. What comes by it is rare: accepted clients that another worker has no room for, questions that
-//! concern all clients, news of topologies, resolved names, drain and stop. No request and no reply ever does.
+//! concern all clients, news of topologies, resolved names, other settings, drain and stop. No request and no reply ever does.
 //!
 //! Not here: what a message means (`actions`, `accept`).
 //!
@@ -9,10 +9,11 @@
 //! sent: one message per accepted client, question, resolve and signal, each answered before the next of its kind, and of news at most what a
 //! topology changes (`engine::news`).
 
-use engine::UpstreamId;
-use engine::fleet::{Answer, Question, ReplyTo};
+use super::gather::GatherOptions;
+use engine::fleet::{Answer, ConfigWish, Question, ReplyTo};
 use engine::news::News;
-use netio::{Accepted, Address};
+use engine::{Settings, UpstreamId};
+use netio::{Accepted, Address, Tuning};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -31,11 +32,38 @@ pub enum Message<S> {
     Renewed(Name, Option<Vec<Address>>),
     /// What another worker learnt of a topology.
     News(News),
+    /// Other settings from now on; answered when they are in force.
+    Configure(ReplyTo, Box<Change>),
     /// Take no more clients, end when the others have what they are owed or after so many milliseconds.
     Drain(u64),
     /// End now.
     Stop,
 }
+
+/// What is in force in a worker, as far as it can change while it runs.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// For its engine.
+    pub settings: Settings,
+    /// Batching.
+    pub gather: GatherOptions,
+    /// Clients of all workers together; one more is turned away.
+    pub clients_max: usize,
+    /// What sockets are like.
+    pub tuning: Tuning,
+}
+
+/// What a worker tells the control thread.
+#[derive(Debug)]
+pub enum Upward {
+    /// A client wants something of the configuration.
+    Config(ReplyTo, ConfigWish),
+    /// The answer to a question of the control thread, under its ticket.
+    Answer(u64, Answer),
+}
+
+/// How workers reach the control thread; safe to call from any thread.
+pub type ToControl = Box<dyn Fn(Upward) + Send + Sync>;
 
 /// Wakes a worker that waits; safe to call from any thread and any number of times.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
@@ -107,15 +135,21 @@ pub struct Resolve {
 pub struct Fleet<S> {
     posts: Vec<Post<S>>,
     resolver: Sender<Resolve>,
+    control: ToControl,
     /// Clients of each worker, those on the way to it included.
     loads: Vec<AtomicUsize>,
 }
 
 impl<S> Fleet<S> {
     /// The fleet of these workers, in the order of their indexes.
-    pub fn new(posts: Vec<Post<S>>, resolver: Sender<Resolve>) -> Self {
+    pub fn new(posts: Vec<Post<S>>, resolver: Sender<Resolve>, control: ToControl) -> Self {
         let loads = posts.iter().map(|_| AtomicUsize::new(0)).collect();
-        Self { posts, resolver, loads }
+        Self { posts, resolver, control, loads }
+    }
+
+    /// Tells the control thread.
+    pub fn tell_control(&self, word: Upward) {
+        (self.control)(word);
     }
 
     /// Number of workers.
@@ -170,7 +204,7 @@ mod tests {
 
     fn fleet(workers: usize) -> Fleet<()> {
         let posts = (0..workers).map(|_| mailbox(Arc::new(|| {})).1).collect();
-        Fleet::new(posts, channel().0)
+        Fleet::new(posts, channel().0, Box::new(drop))
     }
 
     #[test]

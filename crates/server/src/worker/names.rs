@@ -34,6 +34,18 @@ impl Names {
         Self { every_ms, due: None, known: Vec::new(), asked: Vec::new() }
     }
 
+    /// Looks so often from now on, after the connections that are known.
+    pub(super) fn change(&mut self, now: Time, every_ms: u64) {
+        if every_ms == self.every_ms {
+            return;
+        }
+        self.every_ms = every_ms;
+        if every_ms == 0 {
+            self.known.clear();
+        }
+        self.due = (!self.known.is_empty()).then(|| now.plus_ms(every_ms));
+    }
+
     /// This upstream connects to an address of this name.
     pub(super) fn connects(
         &mut self,

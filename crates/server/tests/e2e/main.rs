@@ -7,6 +7,7 @@
 
 mod big_values;
 mod checker_proof;
+mod configure;
 mod differential;
 mod faults;
 mod greetings;

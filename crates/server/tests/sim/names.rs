@@ -62,7 +62,7 @@ impl Moving {
             gather: GatherOptions { gather_us: 0, completions: 0, clients_min: 0, polls: 0 },
             clients_max: 10,
             mailbox,
-            fleet: Arc::new(Fleet::new(vec![post.clone()], ask)),
+            fleet: Arc::new(Fleet::new(vec![post.clone()], ask, Box::new(drop))),
             process: Arc::new(Process {
                 started: Instant::now(),
                 tcp_port: 6380,

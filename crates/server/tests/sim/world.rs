@@ -637,7 +637,7 @@ fn hire(
         boxes.push(inbox);
         posts.push(post);
     }
-    let fleet = Arc::new(Fleet::new(posts.clone(), channel().0));
+    let fleet = Arc::new(Fleet::new(posts.clone(), channel().0, Box::new(drop)));
     let process = Arc::new(Process {
         started: Instant::now(),
         tcp_port: 6380,

@@ -1,0 +1,187 @@
+//! A configuration that is in force: its values, what was written for each, and what another one would change.
+//!
+//! [`Config`] is for the program; what a person wants to see or change is an option, with its words and where they came from. Both come from
+//! the same reading, so they agree.
+//!
+//! Not here: how a change is carried out, and where the sources are (`server`).
+//!
+//! Invariant: no text made here contains a secret; that one changed is told, not from what to what.
+
+use crate::compile::Draft;
+use crate::options::{OPTIONS, OptionSpec};
+use crate::problem::Origin;
+use crate::schema::Config;
+
+/// A whole configuration, checked.
+#[derive(Clone)]
+pub struct Loaded {
+    /// The values.
+    pub config: Config,
+    /// The options as they were written.
+    written: Draft,
+}
+
+/// What an option has for a value.
+#[derive(Clone, Debug)]
+pub struct OptionValue {
+    /// Which option.
+    pub option: &'static OptionSpec,
+    /// As it stands after a flag, several joined by the option's separator; empty where nothing is set. Secrets are three stars.
+    pub words: String,
+    /// As it stands in the file; `None`: nothing is set.
+    pub toml: Option<String>,
+    /// Where it came from.
+    pub origin: Origin,
+}
+
+/// An option that another configuration has another value for.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// Which option.
+    pub option: &'static OptionSpec,
+    /// The value as it was, in words.
+    pub old: String,
+    /// As it would be.
+    pub new: String,
+}
+
+impl Loaded {
+    pub(crate) fn new(config: Config, written: Draft) -> Self {
+        Self { config, written }
+    }
+
+    /// What needs a restart stays as it is in `running`; the changes that are left out so.
+    pub fn keep_fixed(&mut self, running: &Self) -> Vec<Change> {
+        let changes = running.changes_to(self);
+        let left_out: Vec<Change> =
+            changes.into_iter().filter(|change| !change.option.is_live()).collect();
+        for change in &left_out {
+            change.option.kind.copy(&mut running.written.clone(), &mut self.written);
+        }
+        self.config.keep_fixed(&running.config);
+        left_out
+    }
+
+    /// All options with their values, in the order of the documents.
+    pub fn values(&self) -> Vec<OptionValue> {
+        // The readers of the table take what they could also write to.
+        let mut written = self.written.clone();
+        let value = |option: &'static OptionSpec| OptionValue {
+            option,
+            words: words(option, &mut written),
+            toml: option.kind.toml_value(&mut written),
+            origin: written.origin(option.name),
+        };
+        OPTIONS.iter().map(value).collect()
+    }
+
+    /// What changes when `new` takes the place of this one.
+    pub fn changes_to(&self, new: &Self) -> Vec<Change> {
+        let (mut old, mut new) = (self.written.clone(), new.written.clone());
+        let differs = |option: &&'static OptionSpec| !option.kind.is_same(&mut old, &mut new);
+        let changed: Vec<&'static OptionSpec> = OPTIONS.iter().filter(differs).collect();
+        let change = |option: &'static OptionSpec| {
+            let (was, is) = (words(option, &mut old), words(option, &mut new));
+            // Only what is not shown differs.
+            let is = if was == is { format!("{is} (with another password or user)") } else { is };
+            Change { option, old: was, new: is }
+        };
+        changed.into_iter().map(change).collect()
+    }
+}
+
+fn words(option: &OptionSpec, written: &mut Draft) -> String {
+    let words = option.kind.words(written).unwrap_or_default();
+    words.join(&option.separator().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::compile::{FileText, Given, Sources, load};
+    use crate::loaded::Loaded;
+    use crate::options::OptionSpec;
+
+    fn loaded(text: &str, changes: &[Given]) -> Loaded {
+        let file = Some(FileText { name: "r.toml", text });
+        let read_secret = &|_: &std::path::Path| Ok(b"from-a-file\n".to_vec());
+        let sources = Sources { file, environment: &[], arguments: &[], changes, read_secret };
+        load(&sources).unwrap_or_else(|problems| panic!("{problems}"))
+    }
+
+    fn changes(old: &Loaded, new: &Loaded) -> Vec<(String, String, String)> {
+        let row = |change: super::Change| (change.option.name.to_owned(), change.old, change.new);
+        old.changes_to(new).into_iter().map(row).collect()
+    }
+
+    fn row(name: &str, old: &str, new: &str) -> (String, String, String) {
+        (name.to_owned(), old.to_owned(), new.to_owned())
+    }
+
+    const FILE: &str = "upstream = \"redis://me:secret-1@127.0.0.1:6379\"\n[reads]\nzones = { \"10.0.0.1\" = \"a\" }\n";
+
+    #[test]
+    fn what_differs_is_told_and_nothing_else() {
+        let old = loaded(FILE, &[]);
+        assert_eq!(changes(&old, &loaded(FILE, &[])), []);
+        let new = loaded(
+            &FILE.replace("\"a\"", "\"b\""),
+            &[("timeouts.request_ms", vec!["77".to_owned()])],
+        );
+        let expected = [
+            row("reads.zones", "10.0.0.1=a", "10.0.0.1=b"),
+            row("timeouts.request_ms", "10000", "77"),
+        ];
+        assert_eq!(changes(&old, &new), expected);
+        assert_eq!(new.config.timeouts.request_ms, 77);
+    }
+
+    #[test]
+    fn of_a_secret_only_that_it_changed() {
+        let old = loaded(FILE, &[]);
+        let new = loaded(
+            &FILE.replace("secret-1", "secret-2"),
+            &[("password", vec!["secret-3".to_owned()])],
+        );
+        let text = format!("{:?} {:?} {:?}", changes(&old, &new), old.values(), new.values());
+        assert!(!text.contains("secret-"), "{text}");
+        let names: Vec<String> = changes(&old, &new).into_iter().map(|(name, ..)| name).collect();
+        assert_eq!(names, ["upstream", "password"]);
+        let file = "upstream_password_file = \"p\"\nupstream = \"redis://127.0.0.1\"\n";
+        assert_eq!(changes(&loaded(file, &[]), &loaded(file, &[])), []);
+    }
+
+    #[test]
+    fn words_that_were_shown_can_be_given_again() {
+        let text = "upstream = \"redis://127.0.0.1:6379\"\nlisten = [\"127.0.0.1:1\", \"unix:/tmp/x\"]\ncpus = [\"0-2\"]\n\
+                    [reads]\nweights = { \"10.0.0.1\" = 3 }\nprimary_commands = [\"get\"]\n[address_map]\n\
+                    \"[::1]:7\" = \"10.0.0.1:8\"\n\"a\" = \"b\"\n";
+        let old = loaded(text, &[]);
+        let given: Vec<Given> = old
+            .values()
+            .iter()
+            .filter(|value| value.origin != super::Origin::Unset)
+            .map(|value| (value.option.name, value.option.words_of(&value.words)))
+            .collect();
+        assert_eq!(changes(&old, &loaded("", &given)), []);
+        // And as a file.
+        let toml: Vec<String> = given
+            .iter()
+            .filter(|(name, _)| !name.contains('.'))
+            .map(|(name, words)| (OptionSpec::find(name).unwrap(), words))
+            .map(|(option, words)| format!("{} = {}\n", option.name, option.toml_of(words)))
+            .collect();
+        let tables = "[reads]\nweights = { \"10.0.0.1\" = 3 }\nprimary_commands = [\"get\"]\n";
+        assert_eq!(changes(&old, &loaded(&format!("{}{tables}", toml.concat()), &[])), []);
+    }
+
+    #[test]
+    fn shards_are_shown_without_their_passwords() {
+        let text = "[sharding]\nhash = \"fnv1a_64\"\ncompat = \"twemproxy\"\nshards = [\"redis://:hidden@10.0.0.1 weight=2 name=a\", \"10.0.0.2:6379:1 b\"]\nhash_tag = \"{}\"\n";
+        let shown = format!("{:?}", loaded(text, &[]).values());
+        assert!(!shown.contains("hidden"), "{shown}");
+        assert!(
+            shown.contains("redis://10.0.0.1:6379 weight=2 name=a;10.0.0.2:6379:1 b"),
+            "{shown}"
+        );
+    }
+}

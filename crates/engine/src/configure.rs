@@ -1,0 +1,165 @@
+//! Other settings while the worker runs: what is in force changes between two turns, and no client is let go for it.
+//!
+//! Most settings are read where they are needed, so they hold from the next look on. What was derived from one, and what waits for a time
+//! that a setting gave, is renewed here:
+//!
+//! ```text
+//!   timeouts ─▶ every deadline anew        reads ─▶ who answers reads          address_map ─▶ the topology is asked for
+//!   slowlog  ─▶ its entries and bounds     facade ─▶ the peers                 limits.shared_conns ─▶ clients and connections
+//!   password ─▶ new clients; if there is none any more, all
+//! ```
+//! Not here: what the values may be (`config`), how all workers come to change together (`server/src/control`).
+//!
+//! Invariant: `worker`, `workers` and `unix_ahead_us` stay as they were; a client is closed by nothing that changes.
+
+use crate::engine::Engine;
+use crate::ids::ClientId;
+use crate::peers::{self, Peers};
+use crate::settings::{self, ReadPolicy, Settings};
+use crate::time::Time;
+use crate::topology::Topology;
+use crate::upstream::{Lane, Role};
+use alloc::vec::Vec;
+
+impl Engine {
+    /// From now on these settings are in force.
+    pub fn reconfigure(&mut self, now: Time, settings: Settings) {
+        let Settings { worker, workers, unix_ahead_us, .. } = self.settings;
+        let new = Settings { worker, workers, unix_ahead_us, ..settings };
+        let old = core::mem::replace(&mut self.settings, new);
+        self.change_slowlog(&old);
+        self.keep_outputs();
+        self.change_greetings();
+        if self.settings.password.is_none() {
+            self.let_all_in();
+        }
+        if self.settings.limits.shared_conns != old.limits.shared_conns {
+            self.spread_over_conns();
+        }
+        if self.settings.facade != old.facade {
+            self.change_peers(now);
+        }
+        if self.settings.reads != old.reads {
+            self.change_reads(now);
+        }
+        if self.settings.address_map != old.address_map {
+            (0..self.router.pools.len()).for_each(|pool| self.want_topology(pool as u16));
+        }
+        self.change_periods(now, &old);
+        self.upstreams.ids().into_iter().for_each(|id| self.schedule(id));
+    }
+
+    /// No password is asked for any more, as with `requirepass ""` of a server.
+    fn let_all_in(&mut self) {
+        for id in self.clients.ids() {
+            if let Some(client) = self.clients.get_mut(id) {
+                client.authenticated = true;
+            }
+        }
+    }
+
+    /// What CONFIG SET at the servers said of the slow log (`overheard`) holds until the proxy's own setting is another one.
+    fn change_slowlog(&mut self, old: &Settings) {
+        let told = core::mem::replace(&mut self.slowlog_told, self.settings.slowlog);
+        if told == self.settings.slowlog {
+            self.settings.slowlog = old.slowlog;
+        } else {
+            self.slowlog.change(&self.settings.slowlog);
+        }
+    }
+
+    /// Connections that are there keep what they send from now on, if it is kept now.
+    fn keep_outputs(&mut self) {
+        if !self.keeps_output() {
+            return;
+        }
+        for id in self.upstreams.ids() {
+            if let Some(upstream) = self.upstreams.get_mut(id)
+                && upstream.role == Role::Shared
+            {
+                upstream.out.keeps |= upstream.key.lane.carries_requests();
+            }
+        }
+    }
+
+    /// With what new connections are greeted.
+    fn change_greetings(&mut self) {
+        let told: Vec<(settings::Node, Option<settings::Node>)> = match &self.settings.shards {
+            None => {
+                alloc::vec![(self.settings.node.clone(), self.settings.pool.greeting().cloned())]
+            }
+            Some(shards) => {
+                let child = |child: &settings::ShardSettings| {
+                    (child.node.clone(), child.pool.greeting().cloned())
+                };
+                shards.children.iter().map(child).collect()
+            }
+        };
+        for (state, (node, sentinel)) in self.router.pools.iter_mut().zip(told) {
+            (state.node, state.sentinel) = (node, sentinel);
+        }
+    }
+
+    /// Another number of shared connections to each server: clients of those that there are no more go over to the others, which wait for
+    /// what is under way, and new ones go where the fewest are.
+    fn spread_over_conns(&mut self) {
+        let count = self.settings.limits.shared_conns.max(1);
+        let moved: Vec<ClientId> = self
+            .clients
+            .iter()
+            .filter(|(_, client)| client.conn >= count)
+            .map(|(id, _)| id)
+            .collect();
+        for id in moved {
+            if let Some(client) = self.clients.get_mut(id) {
+                client.conn %= count;
+            }
+            self.take_other_connections(id);
+        }
+        let surplus = self.upstreams.iter().filter(|(_, up)| {
+            up.role == Role::Shared && up.key.lane == Lane::Shared && up.key.conn >= count
+        });
+        for id in surplus.map(|(id, _)| id).collect::<Vec<_>>() {
+            self.retire(id);
+        }
+        self.conn_clients = alloc::vec![0; usize::from(count)];
+        for (_, client) in self.clients.iter() {
+            self.conn_clients[usize::from(client.conn)] += 1;
+        }
+    }
+
+    /// The facade shows other nodes: all of them count as alive again.
+    fn change_peers(&mut self, now: Time) {
+        let asked = self.upstreams.iter().filter(|(_, up)| up.key.lane == Lane::Peer);
+        for id in asked.map(|(id, _)| id).collect::<Vec<_>>() {
+            self.remove_upstream(id);
+        }
+        let nodes = self.nodes.iter().filter(|(_, node)| node.pool == peers::POOL);
+        for id in nodes.map(|(id, _)| id).collect::<Vec<_>>() {
+            self.nodes.remove(id);
+        }
+        self.peers = Peers::after(&self.peers, &self.settings.facade, now);
+        self.begin_peers();
+    }
+
+    fn change_reads(&mut self, now: Time) {
+        self.router.health_at = now;
+        if self.settings.reads.policy == ReadPolicy::Primary {
+            self.router.pools.iter_mut().for_each(crate::topology::PoolState::forget_readers);
+        }
+        self.route_epoch = self.route_epoch.wrapping_add(1);
+        self.renew_readers();
+    }
+
+    fn change_periods(&mut self, now: Time, old: &Settings) {
+        let period_ms = self.settings.timeouts.topology_period_ms;
+        if period_ms == old.timeouts.topology_period_ms {
+            return;
+        }
+        for state in &mut self.router.pools {
+            if !matches!(state.topology, Topology::One(_)) {
+                state.refresh.is_due_after(now, period_ms);
+            }
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Another configuration while the proxy runs: from where it comes, what it changes, and that all workers change.
+//!
+//! ```text
+//!   SIGHUP, the file changed ─▶ file + environment + flags                      ┐
+//!   CONFIG SET respool.x     ─▶ the file as it was last read + … + the changes  ┴─▶ load ─▶ diff ─▶ Configure to every worker
+//! ```
+//! A configuration is loaded whole, with all checks, and then compared with the one in force. What is wrong changes nothing. What needs a
+//! restart is refused in CONFIG SET, and left as it is, with a warning, when the file says so: the rest of the file is taken over.
+//!
+//! Reading the file again ends what was changed by CONFIG SET, unless the file says the same by then (CONFIG REWRITE puts it there): the file is
+//! what the operator looks at.
+//!
+//! Invariant: whoever asked for a change is told that it is done when every worker works by it.
+
+use super::{Control, Order};
+use crate::sources::SourceError;
+use crate::worker::mailbox::{Change as WorkerChange, Message};
+use crate::{run, settings};
+use config::options::OptionSpec;
+use config::{Change, Given, Loaded};
+use engine::fleet::{Answer, ConfigWish, ReplyTo};
+use std::io::Write;
+use std::path::Path;
+
+/// Who waits for the workers to have changed.
+pub(super) enum Replier {
+    /// A client of a worker.
+    Client(ReplyTo),
+    /// Nobody: the operator reads the log.
+    Nobody,
+}
+
+impl<S> Control<S> {
+    /// The file is read again, because of this.
+    pub(super) fn reload(&mut self, cause: &str) {
+        let read = self.sources.read_file();
+        let loaded = read.and_then(|text| {
+            let loaded = self.sources.load(text.as_deref(), &[])?;
+            Ok((text, loaded))
+        });
+        match loaded {
+            Ok((text, loaded)) => {
+                self.text = text;
+                let outcome = self.take_over(loaded, Vec::new(), cause, Replier::Nobody);
+                if let Err(error) = outcome {
+                    tracing::error!(cause, "the configuration stays as it was: {error}");
+                }
+            }
+            Err(error) => {
+                tracing::error!(cause, "the configuration stays as it was: {error}");
+            }
+        }
+    }
+
+    /// Somebody wrote in the folder of the file.
+    pub(super) fn file_changed(&mut self) {
+        // In the middle of a replacement there may be none; the next change brings it.
+        let Ok(text) = self.sources.read_file() else { return };
+        if text != self.text {
+            self.reload("the file changed");
+        }
+    }
+
+    /// Begins or ends watching, as the configuration says.
+    pub(super) fn follow_file(&mut self) {
+        let wanted = self.loaded.config.watch_config;
+        let file = self.sources.file().filter(|_| wanted);
+        let Some(file) = file else {
+            self.watch = None;
+            return;
+        };
+        if self.watch.is_some() {
+            return;
+        }
+        match super::watch::Watch::begin(file, self.orders.clone()) {
+            Ok(watch) => self.watch = Some(watch),
+            Err(error) => tracing::warn!("{error}; SIGHUP has it read again"),
+        }
+        // It may have changed before it was watched.
+        let _ = self.orders.send(Order::FileChanged);
+    }
+
+    /// A client's CONFIG of the proxy.
+    pub(super) fn config_wish(&mut self, to: ReplyTo, wish: ConfigWish) {
+        let done = match wish {
+            ConfigWish::Get(patterns) => Ok(self.values(&patterns)),
+            ConfigWish::Rewrite => self.rewrite().map(|()| Vec::new()),
+            ConfigWish::Set(pairs) => match self.set(to, &pairs) {
+                // The workers' answers are the reply.
+                Ok(()) => return,
+                Err(error) => Err(error),
+            },
+        };
+        self.reply(to, Answer::Config(done));
+    }
+
+    /// All workers have said that it is done.
+    pub(super) fn finish(&mut self, replier: Replier, _: &[Answer]) {
+        match replier {
+            Replier::Client(to) => self.reply(to, Answer::Config(Ok(Vec::new()))),
+            Replier::Nobody => {}
+        }
+    }
+
+    fn values(&self, patterns: &[String]) -> Vec<(String, String)> {
+        let matches = |name: &str| {
+            patterns
+                .iter()
+                .any(|pattern| engine::glob::matches(pattern.as_bytes(), name.as_bytes()))
+        };
+        let values = self.loaded.values().into_iter().filter(|value| matches(value.option.name));
+        values.map(|value| (value.option.name.to_owned(), value.words)).collect()
+    }
+
+    fn set(&mut self, to: ReplyTo, pairs: &[(String, String)]) -> Result<(), String> {
+        let mut given: Vec<Given> = Vec::new();
+        for (name, value) in pairs {
+            let failed = |why: &str| set_failed(name, why);
+            let option = OptionSpec::find(name).ok_or_else(|| unknown(name))?;
+            if option.is_protected() {
+                return Err(failed("clients cannot change it; change it in the file"));
+            }
+            if given.iter().any(|(other, _)| *other == option.name) {
+                return Err(failed("duplicate parameter"));
+            }
+            given.push((option.name, option.words_of(value)));
+        }
+        let changes = joined(&self.changes, given);
+        let loaded = self.sources.load(self.text.as_deref(), &changes).map_err(in_reply)?;
+        if let Some(change) = self.loaded.changes_to(&loaded).iter().find(|c| !c.option.is_live()) {
+            return Err(set_failed(change.option.name, "it needs a restart"));
+        }
+        self.take_over(loaded, changes, "CONFIG SET", Replier::Client(to))
+            .map_err(|error| format!("ERR CONFIG SET failed - {error}"))
+    }
+
+    /// From now on this configuration is in force.
+    fn take_over(
+        &mut self,
+        mut loaded: Loaded,
+        changes: Vec<Given>,
+        cause: &str,
+        replier: Replier,
+    ) -> Result<(), String> {
+        for change in loaded.keep_fixed(&self.loaded) {
+            let Change { option, old, new } = change;
+            tracing::warn!(
+                option = option.name, running = %old, wanted = %new, cause,
+                "this option needs a restart; it stays as it is"
+            );
+        }
+        let differences = self.loaded.changes_to(&loaded);
+        if self.loaded.config.log != loaded.config.log {
+            self.logging.change(&loaded.config.log)?;
+        }
+        for Change { option, old, new } in &differences {
+            tracing::info!(option = option.name, %old, %new, cause, "the configuration has changed");
+        }
+        if differences.is_empty() {
+            tracing::info!(cause, "the configuration is as before");
+        }
+        (self.loaded, self.changes) = (loaded, changes);
+        run::raise_open_files(&self.loaded.config);
+        self.follow_file();
+        let to = self.rounds.begin(self.posts.len(), replier);
+        for (index, post) in self.posts.iter().enumerate() {
+            let config = &self.loaded.config;
+            let change = WorkerChange {
+                settings: settings::engine(config, index),
+                gather: settings::gather(config),
+                clients_max: config.max_clients,
+                tuning: run::tuning(config),
+            };
+            post.send(Message::Configure(to, Box::new(change)));
+        }
+        Ok(())
+    }
+
+    /// Writes what was changed into the file.
+    fn rewrite(&mut self) -> Result<(), String> {
+        let failed = |error: &dyn std::fmt::Display| format!("ERR Rewriting config file: {error}");
+        let (Some(file), Some(text)) = (self.sources.file(), &self.text) else {
+            return Err("ERR The server is running without a config file".to_owned());
+        };
+        let on_disk = self.sources.read_file().map_err(|error| failed(&error))?;
+        if on_disk.as_ref() != Some(text) {
+            return Err(failed(&"it was changed by somebody else; have it read first (SIGHUP)"));
+        }
+        let new = config::rewrite(text, &self.changes).map_err(|error| failed(&error))?;
+        let loaded = self.sources.load(Some(&new), &[]).map_err(|error| failed(&error))?;
+        for change in loaded.changes_to(&self.loaded) {
+            let option = change.option.name;
+            tracing::warn!(
+                option,
+                "the environment or a flag wins over what is in the file now; after a restart it is as they say"
+            );
+        }
+        write_whole(file, &new).map_err(|error| failed(&error))?;
+        tracing::info!(file = %file.display(), options = self.changes.len(), "changes are in the configuration file");
+        // Those that something stronger hides from the file stay changes.
+        let hidden: Vec<&str> =
+            loaded.changes_to(&self.loaded).iter().map(|change| change.option.name).collect();
+        self.changes.retain(|(name, _)| hidden.contains(name));
+        self.text = Some(new);
+        Ok(())
+    }
+}
+
+/// The changes with some more, the later of each option.
+fn joined(changes: &[Given], more: Vec<Given>) -> Vec<Given> {
+    let stays = |(name, _): &&Given| more.iter().all(|(other, _)| other != name);
+    changes.iter().filter(stays).cloned().chain(more.iter().cloned()).collect()
+}
+
+/// In Redis' words.
+fn unknown(name: &str) -> String {
+    format!("ERR Unknown option or number of arguments for CONFIG SET - 'respool.{name}'")
+}
+
+fn set_failed(name: &str, why: &str) -> String {
+    format!("ERR CONFIG SET failed (possibly related to argument 'respool.{name}') - {why}")
+}
+
+/// What is wrong, on one line.
+fn in_reply(error: SourceError) -> String {
+    match error {
+        SourceError::Unreadable(text) => format!("ERR CONFIG SET failed - {text}"),
+        SourceError::Wrong(problems) => match problems.0.first() {
+            Some(problem) => {
+                set_failed(problem.key.as_deref().unwrap_or_default(), &problem.message)
+            }
+            None => "ERR CONFIG SET failed".to_owned(),
+        },
+    }
+}
+
+/// Puts a text in the place of a file's, all of it or nothing: beside it first, then in its name. A link stays one.
+fn write_whole(file: &Path, text: &str) -> std::io::Result<()> {
+    let file = file.canonicalize()?;
+    let folder = file.parent().unwrap_or(Path::new("/"));
+    let mut beside = tempfile::NamedTempFile::new_in(folder)?;
+    beside.write_all(text.as_bytes())?;
+    beside.as_file().set_permissions(file.metadata()?.permissions())?;
+    beside.as_file().sync_all()?;
+    beside.persist(&file)?;
+    Ok(())
+}

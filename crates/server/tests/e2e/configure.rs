@@ -1,0 +1,282 @@
+//! Other settings while the proxy runs: by SIGHUP, by the file itself, by CONFIG SET; what they change, and what is refused.
+//!
+//! Invariant of all of them: no client connection is closed by a change, and no reply is lost.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use testkit::{Conn, RedisServer, Respool, wait};
+
+use crate::setup::{RESPOOL, SOON, direct};
+
+/// A server, and a proxy with a configuration file in front of it.
+struct Configured {
+    // The order matters: the proxy goes before its server and its file.
+    proxy: Respool,
+    server: RedisServer,
+    file: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Configured {
+    fn with(text: &str) -> Self {
+        let (server, folder) = (RedisServer::start(), tempfile::tempdir().expect("a folder"));
+        let file = folder.path().join("respool.toml");
+        let this = |file: &PathBuf, text: &str| {
+            fs::write(file, format!("upstream = \"{}\"\n{text}", server.endpoint().url()))
+        };
+        this(&file, text).expect("the file");
+        let proxy = Respool::with_config(RESPOOL, &file).start();
+        Self { proxy, server, file, _folder: folder }
+    }
+
+    /// Puts another text into the file.
+    fn write(&self, text: &str) {
+        let text = format!("upstream = \"{}\"\n{text}", self.server.endpoint().url());
+        fs::write(&self.file, text).expect("the file");
+    }
+
+    fn hang_up(&self) {
+        self.proxy.process().signal(Signal::HUP);
+    }
+
+    /// Waits until the log has these words.
+    fn logs(&self, words: &str) -> String {
+        let log = || Some(self.proxy.process().log()).filter(|log| log.contains(words));
+        wait::until(&format!("`{words}` in the log"), SOON, log)
+    }
+}
+
+/// The value of an option, as CONFIG GET tells it.
+fn value(conn: &mut Conn, name: &str) -> String {
+    let reply = conn.ask(&format!("CONFIG GET respool.{name}"));
+    let lines: Vec<&str> = reply.split("\r\n").collect();
+    assert_eq!(lines[2], format!("respool.{name}"), "{reply}");
+    lines[4].to_owned()
+}
+
+#[test]
+fn clients_see_and_set_what_the_proxy_works_by() {
+    if direct() {
+        return;
+    }
+    let stack = Configured::with("[timeouts]\nrequest_ms = 7000\n");
+    let mut conn = stack.proxy.connect();
+    assert_eq!(value(&mut conn, "timeouts.request_ms"), "7000");
+    assert_eq!(value(&mut conn, "workers"), "2");
+    assert_eq!(conn.ask("CONFIG GET respool.nothing"), "*0\r\n");
+    let many = conn.ask("CONFIG GET respool.timeouts.* respool.log.level");
+    assert!(many.contains("respool.timeouts.stall_ms") && many.contains("respool.log.level"));
+    // What is not ours is the server's.
+    assert!(conn.ask("CONFIG GET maxmemory").contains("maxmemory"));
+    assert_eq!(conn.ask("CONFIG SET maxmemory-samples 6"), "+OK\r\n");
+
+    let set = "CONFIG SET RESPOOL.timeouts.request_ms 300 respool.log.level debug";
+    assert_eq!(conn.ask(set), "+OK\r\n");
+    assert_eq!(value(&mut conn, "timeouts.request_ms"), "300");
+    // It holds for the clients of all workers at once.
+    for mut other in (0..4).map(|_| stack.proxy.connect()) {
+        wait::until_true("a connection to the server", SOON, || other.ask("GET k") == "$-1\r\n");
+        stack.server.process().pause();
+        let error = other.ask("GET k");
+        stack.server.process().resume();
+        assert!(error.contains("gave no reply for 300 ms"), "{error}");
+    }
+    let log = stack.logs("the configuration has changed");
+    assert!(log.contains("timeouts.request_ms") && log.contains("7000"), "{log}");
+}
+
+#[test]
+fn what_is_wrong_with_a_change_is_told_and_changes_nothing() {
+    if direct() {
+        return;
+    }
+    let stack = Configured::with("");
+    let mut conn = stack.proxy.connect();
+    for (set, error) in [
+        (
+            "respool.nope 1",
+            "-ERR Unknown option or number of arguments for CONFIG SET - 'respool.nope'",
+        ),
+        (
+            "respool.slowlog.max_len 5 respool.timeouts.request_ms soon",
+            "-ERR CONFIG SET failed (possibly related to argument 'respool.timeouts.request_ms') - found `soon`; \
+             allowed: a whole number of milliseconds from 0 to 86400000",
+        ),
+        (
+            "respool.timeouts.reconnect_min_ms 5000",
+            "-ERR CONFIG SET failed (possibly related to argument 'respool.timeouts.reconnect_min_ms') - ",
+        ),
+        (
+            "respool.workers 1",
+            "-ERR CONFIG SET failed (possibly related to argument 'respool.workers') - it needs a restart",
+        ),
+        (
+            "respool.password x",
+            "-ERR CONFIG SET failed (possibly related to argument 'respool.password') - clients cannot change it; \
+             change it in the file",
+        ),
+        (
+            "respool.log.file /tmp/x",
+            "-ERR CONFIG SET failed (possibly related to argument 'respool.log.file') - clients cannot",
+        ),
+        (
+            "respool.max_clients 5 respool.max_clients 6",
+            "-ERR CONFIG SET failed (possibly related to argument 'respool.max_clients') - duplicate parameter",
+        ),
+    ] {
+        let got = conn.ask(&format!("CONFIG SET {set}"));
+        assert!(got.starts_with(error), "{got}");
+    }
+    assert_eq!(value(&mut conn, "slowlog.max_len"), "128");
+    assert_eq!(value(&mut conn, "workers"), "2");
+}
+
+#[test]
+fn sighup_takes_the_file_over_and_a_wrong_one_not_at_all() {
+    if direct() {
+        return;
+    }
+    let stack = Configured::with("");
+    let (mut old, mut idle) = (stack.proxy.connect(), stack.proxy.connect());
+    assert_eq!(idle.ask("SET k v"), "+OK\r\n");
+    assert_eq!(old.ask("CONFIG SET respool.max_clients 77"), "+OK\r\n");
+
+    stack.write("password = \"hidden-word\"\nmax_clients = 99\nunix_mode = \"0777\"\n");
+    stack.hang_up();
+    let log = stack.logs("this option needs a restart");
+    assert!(log.contains("unix_mode"), "{log}");
+    wait::until_true("a password to be asked for", SOON, || {
+        stack.proxy.connect().ask("GET k").starts_with("-NOAUTH")
+    });
+    let mut new = stack.proxy.connect();
+    assert_eq!(new.ask("AUTH hidden-word"), "+OK\r\n");
+    assert_eq!(new.ask("GET k"), "$1\r\nv\r\n");
+    // Whoever was there stays, and the file counts for more than what was set before.
+    assert_eq!(old.ask("GET k"), "$1\r\nv\r\n");
+    assert_eq!(value(&mut old, "max_clients"), "99");
+    assert_eq!(value(&mut old, "unix_mode"), "0700");
+    assert_eq!(value(&mut old, "password"), "***");
+
+    stack.write("password = \"other-word\"\nmax_clients = 0\nnonsense = 1\n");
+    stack.hang_up();
+    let log = stack.logs("the configuration stays as it was");
+    assert!(
+        log.contains("respool.toml:3:15: max_clients") && log.contains(":4:1: nonsense"),
+        "{log}"
+    );
+    assert_eq!(value(&mut old, "max_clients"), "99");
+    assert_eq!(stack.proxy.connect().ask("AUTH hidden-word"), "+OK\r\n");
+    assert_eq!(idle.ask("GET k"), "$1\r\nv\r\n");
+    assert!(!stack.proxy.process().log().contains("-word"), "a secret in the log");
+}
+
+#[test]
+fn a_file_that_is_watched_is_taken_over_by_itself() {
+    if direct() {
+        return;
+    }
+    let stack = Configured::with("watch_config = true\n[slowlog]\nmax_len = 5\n");
+    let mut conn = stack.proxy.connect();
+    let becomes = |conn: &mut Conn, expected: &str| {
+        wait::until_true("the option to change", SOON, || {
+            value(conn, "slowlog.max_len") == expected
+        });
+    };
+    stack.write("watch_config = true\n[slowlog]\nmax_len = 6\n");
+    becomes(&mut conn, "6");
+    // Another file in its place, as editors and configuration systems do it.
+    let beside = stack.file.with_extension("new");
+    let text = fs::read_to_string(&stack.file).expect("the file").replace("= 6", "= 7");
+    fs::write(&beside, text).expect("another file");
+    fs::rename(&beside, &stack.file).expect("in its place");
+    becomes(&mut conn, "7");
+    // From then on nobody watches, so the word to do so again needs a signal.
+    stack.write("[slowlog]\nmax_len = 8\n");
+    becomes(&mut conn, "8");
+    stack.write("watch_config = true\n[slowlog]\nmax_len = 9\n");
+    std::thread::sleep(Duration::from_millis(400));
+    assert_eq!(value(&mut conn, "slowlog.max_len"), "8");
+    stack.hang_up();
+    becomes(&mut conn, "9");
+}
+
+#[test]
+fn what_was_set_is_written_into_the_file_and_nothing_else() {
+    if direct() {
+        return;
+    }
+    let stack = Configured::with("# kept\n[slowlog]\nmax_len = 5 # few\n");
+    let before = fs::read_to_string(&stack.file).expect("the file");
+    let mut conn = stack.proxy.connect();
+    let set = "CONFIG SET respool.slowlog.max_len 9 respool.max_clients 50 respool.limits.client_out_high_bytes 2MiB";
+    assert_eq!(conn.ask(set), "+OK\r\n");
+    assert_eq!(fs::read_to_string(&stack.file).expect("the file"), before, "before REWRITE");
+    assert_eq!(conn.ask("CONFIG REWRITE RESPOOL"), "+OK\r\n");
+    let after = fs::read_to_string(&stack.file).expect("the file");
+    let expected =
+        before.replace("# kept\n", "max_clients = 50\n# kept\n").replace("5 # few", "9 # few")
+            + "\n[limits]\nclient_out_high_bytes = \"2MiB\"\n";
+    assert_eq!(after, expected);
+    stack.hang_up();
+    stack.logs("the configuration is as before");
+    assert_eq!(value(&mut conn, "slowlog.max_len"), "9");
+    // Somebody else's words in the file are not overwritten.
+    assert_eq!(conn.ask("CONFIG SET respool.max_clients 51"), "+OK\r\n");
+    fs::write(&stack.file, expected.replace("9 # few", "10 # more")).expect("the file");
+    let refused = conn.ask("CONFIG REWRITE RESPOOL");
+    assert!(
+        refused.starts_with("-ERR Rewriting config file: it was changed by somebody else"),
+        "{refused}"
+    );
+    let server = RedisServer::start();
+    let without = Respool::to(RESPOOL, server.endpoint()).start();
+    let error = without.connect().ask("CONFIG REWRITE respool");
+    assert_eq!(error, "-ERR The server is running without a config file\r\n");
+}
+
+#[test]
+fn under_load_no_reply_is_lost_by_a_change() {
+    if direct() {
+        return;
+    }
+    let stack = Configured::with("");
+    let done = AtomicBool::new(false);
+    let counts: Vec<u64> = std::thread::scope(|scope| {
+        let load = |at: usize| {
+            let (mut conn, done) = (stack.proxy.connect(), &done);
+            scope.spawn(move || {
+                let mut count = 0;
+                while !done.load(Ordering::Relaxed) {
+                    let requests =
+                        vec![format!("*2\r\n$4\r\nINCR\r\n$2\r\nk{at}\r\n").into_bytes(); 20];
+                    for reply in conn.pipeline(&requests).expect("the replies") {
+                        count += 1;
+                        assert_eq!(reply, format!(":{count}\r\n").into_bytes());
+                    }
+                }
+                count
+            })
+        };
+        let clients: Vec<_> = (0..8).map(load).collect();
+        let mut conn = stack.proxy.connect();
+        for round in 0..60 {
+            let conns = 1 + round % 3 * 2;
+            let set = format!(
+                "CONFIG SET respool.limits.conns_per_node {conns} respool.batching.gather_us {} respool.slowlog.max_len {} \
+                 respool.timeouts.request_ms {}",
+                round % 2 * 300,
+                round % 4 * 10,
+                5_000 + round,
+            );
+            assert_eq!(conn.ask(&set), "+OK\r\n");
+        }
+        done.store(true, Ordering::Relaxed);
+        clients.into_iter().map(|client| client.join().expect("a client")).collect()
+    });
+    println!("requests of each client: {counts:?}");
+    assert!(counts.iter().all(|count| *count > 100), "{counts:?}");
+}
