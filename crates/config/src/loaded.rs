@@ -99,7 +99,7 @@ fn words(option: &OptionSpec, written: &mut Draft) -> String {
 mod tests {
     use crate::compile::{FileText, Given, Sources, load};
     use crate::loaded::Loaded;
-    use crate::options::OptionSpec;
+    use crate::options::{OPTIONS, OptionSpec};
 
     fn loaded(text: &str, changes: &[Given]) -> Loaded {
         let file = Some(FileText { name: "r.toml", text });
@@ -133,6 +133,26 @@ mod tests {
         ];
         assert_eq!(changes(&old, &new), expected);
         assert_eq!(new.config.timeouts.request_ms, 77);
+    }
+
+    #[test]
+    fn what_needs_a_restart_stays_and_is_told() {
+        let running = loaded("upstream = \"redis://a\"\n", &[]);
+        let text = "upstream = \"redis://b\"\nlisten = \"127.0.0.1:9\"\nunix_mode = \"0777\"\nworkers = 201\ncpus = [7]\nmax_clients = 5\n";
+        let mut new = loaded(text, &[]);
+        let fixed: Vec<&str> =
+            OPTIONS.iter().filter(|option| !option.is_live()).map(|option| option.name).collect();
+        let left_out = new.keep_fixed(&running);
+        let left_out: Vec<&str> = left_out.iter().map(|change| change.option.name).collect();
+        assert_eq!(left_out, fixed, "each of them is another one in this file");
+        let names: Vec<String> = changes(&running, &new).into_iter().map(|row| row.0).collect();
+        assert_eq!(names, ["upstream", "max_clients"]);
+        let config = crate::Config {
+            upstream: new.config.upstream.clone(),
+            max_clients: 5,
+            ..running.config.clone()
+        };
+        assert_eq!(new.config, config, "the values agree with the options");
     }
 
     #[test]

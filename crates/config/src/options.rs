@@ -247,7 +247,6 @@ pub static OPTIONS: &[OptionSpec] = &[
          machine can read them: see `upstream_password_file`. Either this or `sharding.shards` must be given.",
         Kind::Upstream { at: |d| &mut d.upstream },
     )
-    .needs_restart()
     .short('u')
     .default_note("none, this or `sharding.shards` must be given"),
     OptionSpec::new(
@@ -256,45 +255,39 @@ pub static OPTIONS: &[OptionSpec] = &[
         "Takes the place of a user in the URL. Needs a password as well. With `sharding.shards` it is for those whose URL has neither \
          user nor password.",
         Kind::Text { at: |d| &mut d.upstream_user },
-    )
-    .needs_restart(),
+    ),
     OptionSpec::new(
         "upstream_password",
         "Password to log in with at the server",
         "Takes the place of a password in the URL. With `sharding.shards` it is for those whose URL has neither user nor password.",
         Kind::Secret { at: |d| &mut d.upstream_password },
-    )
-    .needs_restart(),
+    ),
     OptionSpec::new(
         "upstream_password_file",
         "File that holds the password to log in with at the server",
-        "Read once at the start; one newline at the end does not count. Relative paths start at the working directory.",
+        "Read at the start and with the configuration; one newline at the end does not count. Relative paths start at the working directory.",
         Kind::Path { at: |d| &mut d.config.upstream_password_file },
-    )
-    .needs_restart(),
+    ),
     OptionSpec::new(
         "sentinel_user",
         "ACL user to log in with at sentinels",
         "Takes the place of `sentinel_user` in the URL. Needs a password as well. With `sharding.shards` it is for those whose URL has \
          neither `sentinel_user` nor `sentinel_password`.",
         Kind::Text { at: |d| &mut d.sentinel_user },
-    )
-    .needs_restart(),
+    ),
     OptionSpec::new(
         "sentinel_password",
         "Password to log in with at sentinels",
         "Takes the place of `sentinel_password` in the URL. With `sharding.shards` it is for those whose URL has neither `sentinel_user` \
          nor `sentinel_password`.",
         Kind::Secret { at: |d| &mut d.sentinel_password },
-    )
-    .needs_restart(),
+    ),
     OptionSpec::new(
         "sentinel_password_file",
         "File that holds the password to log in with at sentinels",
-        "Read once at the start; one newline at the end does not count. Relative paths start at the working directory.",
+        "Read at the start and with the configuration; one newline at the end does not count. Relative paths start at the working directory.",
         Kind::Path { at: |d| &mut d.config.sentinel_password_file },
-    )
-    .needs_restart(),
+    ),
     OptionSpec::new(
         "address_map",
         "What to connect to instead of addresses that servers tell",
@@ -354,7 +347,7 @@ pub static OPTIONS: &[OptionSpec] = &[
     OptionSpec::new(
         "password_file",
         "File that holds the password that clients must present",
-        "Read once at the start; one newline at the end does not count. Relative paths start at the working directory.",
+        "Read at the start and with the configuration; one newline at the end does not count. Relative paths start at the working directory.",
         Kind::Path { at: |d| &mut d.config.password_file },
     ),
     OptionSpec::new(
@@ -387,8 +380,7 @@ pub static OPTIONS: &[OptionSpec] = &[
          environment and on the command line shards are separated by semicolons, and the flag may be repeated. All shards must be in \
          the same database, so with a cluster among them in 0.",
         Kind::Shards { at: |d| &mut d.sharding.entries },
-    )
-    .needs_restart(),
+    ),
     OptionSpec::new(
         "sharding.compat",
         "The proxy whose rules hold where proxies of the same settings differ",
@@ -399,8 +391,7 @@ pub static OPTIONS: &[OptionSpec] = &[
             set: |d, i| d.sharding.compat = Compat::all().nth(i).unwrap_or_default(),
             index: |d| Compat::all().position(|compat| compat == d.sharding.compat),
         },
-    )
-    .needs_restart(),
+    ),
     OptionSpec::new(
         "sharding.distribution",
         "How hashes are laid out over the shards",
@@ -413,7 +404,6 @@ pub static OPTIONS: &[OptionSpec] = &[
             index: |d| d.sharding.distribution.map(|layout| layout as usize),
         },
     )
-    .needs_restart()
     .default_note("that of `sharding.compat`: ketama for twemproxy and overlord, buckets for camellia; predixy has none"),
     OptionSpec::new(
         "sharding.hash",
@@ -426,7 +416,6 @@ pub static OPTIONS: &[OptionSpec] = &[
             index: |d| d.sharding.hash.and_then(|hash| Hash::all().position(|known| known == hash)),
         },
     )
-    .needs_restart()
     .default_note("that of `sharding.compat`: fnv1a_64 for twemproxy and overlord, java31 for camellia; predixy has none"),
     OptionSpec::new(
         "sharding.hash_tag",
@@ -434,36 +423,31 @@ pub static OPTIONS: &[OptionSpec] = &[
         "So that keys with the same tag are on the same shard. Empty: tags are not heeded.",
         Kind::HashTag { at: |d| &mut d.sharding.tag },
     )
-    .needs_restart()
     .default_note("that of `sharding.compat`: \"{}\" for overlord, nothing for the others"),
     OptionSpec::new(
         "sharding.buckets",
         "The buckets of each shard, for the distribution `buckets`",
         "As camellia writes them, `\"0-2-4\"`, one list for each shard in their order. Each number from 0 to the highest occurs once.",
         Kind::Buckets { at: |d| &mut d.sharding.buckets },
-    )
-    .needs_restart(),
+    ),
     OptionSpec::new(
         "sharding.eject.failures",
         "Failures within `sharding.eject.window_ms` at which a shard is left out",
         "Connects that fail, connections that are lost with requests under way, and replies that are overdue.",
         Kind::Count { min: 1, max: EJECT_FAILURES_MAX, at: |d| &mut d.sharding.eject.failures },
-    )
-    .needs_restart(),
+    ),
     OptionSpec::new(
         "sharding.eject.window_ms",
         "How long a failure counts",
         "",
         ms(1, HOUR_MS, |d| &mut d.sharding.eject.window_ms),
-    )
-    .needs_restart(),
+    ),
     OptionSpec::new(
         "sharding.eject.probe_ms",
         "How often a shard that is left out is probed",
         "It takes part again when a probe was answered.",
         ms(10, HOUR_MS, |d| &mut d.sharding.eject.probe_ms),
-    )
-    .needs_restart(),
+    ),
     OptionSpec::new(
         "reads.policy",
         "Who answers requests that only read",

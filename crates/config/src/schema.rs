@@ -340,7 +340,6 @@ impl Config {
         self.unix_mode = running.unix_mode;
         self.workers = running.workers;
         self.cpus.clone_from(&running.cpus);
-        self.upstream.clone_from(&running.upstream);
     }
 }
 

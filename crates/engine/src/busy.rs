@@ -43,6 +43,13 @@ pub(crate) struct Busy {
     elsewhere: BTreeSet<u32>,
 }
 
+impl Busy {
+    /// There are other servers now, of which nobody runs a script yet.
+    pub(crate) fn forget(&mut self) {
+        *self = Self { after_ms: self.after_ms, ..Self::default() };
+    }
+}
+
 impl Default for Busy {
     fn default() -> Self {
         Self { after_ms: SCRIPT_BUSY_MS, look_at: None, here: false, elsewhere: BTreeSet::new() }

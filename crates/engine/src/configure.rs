@@ -6,7 +6,7 @@
 //! ```text
 //!   timeouts ─▶ every deadline anew        reads ─▶ who answers reads          address_map ─▶ the topology is asked for
 //!   slowlog  ─▶ its entries and bounds     facade ─▶ the peers                 limits.shared_conns ─▶ clients and connections
-//!   password ─▶ new clients; if there is none any more, all
+//!   password ─▶ new clients; if there is none any more, all             other servers ─▶ see `replace`
 //! ```
 //! Not here: what the values may be (`config`), how all workers come to change together (`server/src/control`).
 //!
@@ -15,6 +15,7 @@
 use crate::engine::Engine;
 use crate::ids::ClientId;
 use crate::peers::{self, Peers};
+use crate::replace;
 use crate::settings::{self, ReadPolicy, Settings};
 use crate::time::Time;
 use crate::topology::Topology;
@@ -28,8 +29,12 @@ impl Engine {
         let new = Settings { worker, workers, unix_ahead_us, ..settings };
         let old = core::mem::replace(&mut self.settings, new);
         self.change_slowlog(&old);
+        if replace::same_servers(&self.settings, &old) {
+            self.change_greetings();
+        } else {
+            self.replace_servers(now, &old);
+        }
         self.keep_outputs();
-        self.change_greetings();
         if self.settings.password.is_none() {
             self.let_all_in();
         }

@@ -219,6 +219,11 @@ impl Engine {
         if key.lane == Lane::Peer {
             return self.greet_peer(now, id);
         }
+        if self.is_left(key.node) {
+            // How it was greeted is forgotten, and nobody else's password must come there.
+            return self.fail_upstream(now, id, crate::replace::CAUSE, None);
+        }
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
         let greeting = greeting_of(&self.router, &self.nodes, &self.settings, &key);
         let out = upstream.out.buf(&mut self.pool);
         let asked = greeting::write(out, greeting, &key);

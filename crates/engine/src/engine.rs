@@ -160,6 +160,8 @@ pub struct Engine {
     pub(crate) router: Router,
     /// The other respools of the facade.
     pub(crate) peers: Peers,
+    /// How often the servers were replaced by others (see `replace`).
+    pub(crate) generation: u32,
     /// How often a slot got another owner, or a connection another one in its place (see `topology`).
     pub(crate) route_epoch: u32,
     /// Until when slots and nodes count as on the move (see `overtaken`).
@@ -255,6 +257,7 @@ impl Engine {
             first_node: NodeId::new(0, 0),
             router,
             peers,
+            generation: 0,
             route_epoch: 0,
             unsettled_until: Time::default(),
             topology_waiters: Vec::new(),

@@ -402,10 +402,13 @@ impl Engine {
             let unclean = unclean || self.is_unblocking(upstream_id);
             return self.end_lease_of_own(upstream_id, owner, unclean);
         }
-        if !keeps || !upstream.inflight.is_empty() || upstream.stall.is_some() {
+        let (node, busy) = (upstream.key.node, !upstream.inflight.is_empty());
+        if !keeps || busy || upstream.stall.is_some() || self.is_left(node) {
             return self.remove_upstream(upstream_id);
         }
-        upstream.no_reply_before = None;
+        if let Some(upstream) = self.upstreams.get_mut(upstream_id) {
+            upstream.no_reply_before = None;
+        }
         self.set_role(upstream_id, Role::Spare(now));
         self.wake_lease_waiters(now);
     }

@@ -70,6 +70,7 @@ mod push;
 mod redact;
 mod redirect;
 pub mod reject;
+mod replace;
 mod reply;
 mod request;
 mod rescue;

@@ -259,7 +259,7 @@ impl Engine {
             } else {
                 MonitorNews::Seen(watch.monitor, own, Arc::from(lines))
             };
-            let news = News { pool: 0, what: What::Monitor(what) };
+            let news = News { pool: 0, generation: 0, what: What::Monitor(what) };
             self.actions.push_back(Action::Tell(Audience::Worker(watch.monitor.worker), news));
         }
         self.watches.retain(|watch| !slow.contains(&watch.monitor));
@@ -272,7 +272,7 @@ impl Engine {
                     self.push(monitor.client, |out| out.extend_from_slice(&lines));
                 }
                 let took = What::Monitor(MonitorNews::Took(monitor, lines.len()));
-                let news = News { pool: 0, what: took };
+                let news = News { pool: 0, generation: 0, what: took };
                 self.actions.push_back(Action::Tell(Audience::Worker(from), news));
             }
             MonitorNews::Took(monitor, bytes) => {

@@ -31,6 +31,8 @@ use alloc::sync::Arc;
 pub struct News {
     /// Which pool it is about.
     pub(crate) pool: u16,
+    /// Of which servers: workers replace them one after the other.
+    pub(crate) generation: u32,
     pub(crate) what: What,
 }
 
@@ -115,15 +117,19 @@ impl Engine {
         let sign = sign.map(|node| self.nodes.get(node).map(|node| node.address.clone()));
         let Some(state) = self.router.pools.get_mut(usize::from(pool)) else { return };
         if !core::mem::replace(&mut state.refresh.wish_passed_on, true) {
-            let news = News { pool, what: What::Wanted(sign) };
+            let news = self.news(pool, What::Wanted(sign));
             self.actions.push_back(Action::Tell(Audience::First, news));
         }
+    }
+
+    pub(crate) fn news(&self, pool: u16, what: What) -> News {
+        News { pool, generation: self.generation, what }
     }
 
     /// Tells the others, if there are any.
     pub(crate) fn tell_others(&mut self, pool: u16, what: What) {
         if self.settings.workers > 1 {
-            self.actions.push_back(Action::Tell(Audience::Others, News { pool, what }));
+            self.actions.push_back(Action::Tell(Audience::Others, self.news(pool, what)));
         }
     }
 
@@ -141,7 +147,7 @@ impl Engine {
 
     /// Another worker has news.
     pub fn handle_news(&mut self, now: Time, news: News) {
-        let News { pool, what } = news;
+        let News { pool, generation, what } = news;
         let what = match what {
             What::Peer { index, down } => return self.hear_of_peer(index, down),
             What::Listeners { worker, topics } => return self.hear_listeners(worker, &topics),
@@ -154,6 +160,10 @@ impl Engine {
             What::Busy { worker, is_busy } => return self.hear_of_busy(worker, is_busy),
             what => what,
         };
+        if generation != self.generation {
+            // Of other servers than ours. Whoever lacks it asks for it.
+            return;
+        }
         let Some(state) = self.router.pools.get_mut(usize::from(pool)) else { return };
         match what {
             What::Peer { .. }

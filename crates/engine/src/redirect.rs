@@ -221,6 +221,9 @@ impl Engine {
     /// What a server says of a slot is believed, so that the next request goes right.
     pub(crate) fn believe(&mut self, id: UpstreamId, reply: &[u8]) {
         let Some(node) = self.upstreams.get(id).map(|upstream| upstream.key.node) else { return };
+        if self.is_left(node) {
+            return;
+        }
         let pool = self.nodes.get(node).map_or(0, |node| node.pool);
         match classify(reply, &self.host_of(node)) {
             Redirect::Moved(slot, address) => {
@@ -258,6 +261,10 @@ impl Engine {
         leased: bool,
     ) -> (Target, Option<NodeId>, u64) {
         let asked = self.upstreams.get(id).map_or(self.first_node, |upstream| upstream.key.node);
+        if self.is_left(asked) {
+            let anybody = || Target::Node(self.router.any_node().unwrap_or(self.first_node));
+            return (place.map_or_else(anybody, Target::Place), None, 0);
+        }
         let pool = self.nodes.get(asked).map_or(0, |node| node.pool);
         // Two servers may send a request to each other until they agree; then it goes slower and slower.
         let later_ms = (1 << run.tries.min(10)).min(RETRY_MAX_MS);

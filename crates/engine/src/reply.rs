@@ -122,7 +122,8 @@ impl Engine {
     /// Hands over all whole replies at the begin of `input`; returns the bytes done with.
     fn replies(&mut self, now: Time, id: UpstreamId, input: &[u8]) -> Result<usize, Fault> {
         let mut pos = 0;
-        let watch = !self.is_one();
+        // What a server that is left does not do is done by those that took its place.
+        let watch = !self.is_one() || (self.generation > 0 && self.comes_from_left(id));
         while pos < input.len() {
             let Some(upstream) = self.upstreams.get_mut(id).filter(|up| up.has_socket()) else {
                 return Ok(input.len());

@@ -71,7 +71,7 @@ impl Engine {
             self.upstream_due(now, id);
             self.schedule(id);
         }
-        if !self.is_one() {
+        if !self.is_one() || !self.parked.is_empty() {
             self.topology_due(now);
         }
         self.ask_peers(now);

@@ -278,7 +278,8 @@ impl Engine {
             // It was answered before its end; the rest must still go there.
             return;
         }
-        if self.roles.spare_count() >= SPARES_MAX {
+        let left = self.upstreams.get(id).is_some_and(|up| self.is_left(up.key.node));
+        if left || self.roles.spare_count() >= SPARES_MAX {
             self.remove_upstream(id);
         } else {
             self.set_role(id, Role::Spare(now));
@@ -356,6 +357,7 @@ impl Engine {
             self.stop_streaming(client, id);
             self.wake_transfer_waiter();
         }
+        self.forget_if_left(upstream.key.node);
     }
 }
 

@@ -412,6 +412,13 @@ impl Engine {
         self.tell_listeners();
     }
 
+    /// All topics are looked at again: the servers are others.
+    pub(crate) fn relink_topics(&mut self, now: Time) {
+        if !self.subscriptions.is_empty() {
+            self.subscriptions.relink_by(now);
+        }
+    }
+
     /// A topic goes to where it belongs now.
     fn relink(&mut self, now: Time, kind: Kind, name: &Name) {
         let mut links = match self.belongs(kind, name) {

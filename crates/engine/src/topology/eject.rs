@@ -20,7 +20,7 @@
 use super::Topology;
 use crate::engine::{Action, Engine, Notice};
 use crate::ids::{NodeId, UpstreamId};
-use crate::news::{Audience, News, What};
+use crate::news::{Audience, What};
 use crate::route::shard::Shards;
 use crate::settings::Eject;
 use crate::time::Time;
@@ -109,7 +109,7 @@ impl Engine {
     pub(crate) fn shard_failed(&mut self, now: Time, pool: u16) {
         if !self.asks() {
             if self.router.ejection.is_some() {
-                let news = News { pool, what: What::ShardFailed };
+                let news = self.news(pool, What::ShardFailed);
                 self.actions.push_back(Action::Tell(Audience::First, news));
             }
             return;

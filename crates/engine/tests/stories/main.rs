@@ -38,6 +38,7 @@ mod pubsub;
 mod quiet;
 mod reads;
 mod refused;
+mod replaced;
 mod select;
 mod sentinel;
 mod shards;

@@ -239,6 +239,57 @@ fn what_was_set_is_written_into_the_file_and_nothing_else() {
 }
 
 #[test]
+fn another_server_takes_the_place_of_the_first_under_load() {
+    if direct() {
+        return;
+    }
+    let (stack, second) = (Configured::with(""), RedisServer::start());
+    let done = AtomicBool::new(false);
+    let count = std::thread::scope(|scope| {
+        let load = || {
+            let (mut conn, done) = (stack.proxy.connect(), &done);
+            scope.spawn(move || {
+                let (mut count, mut failed) = (0u64, 0u64);
+                while !done.load(Ordering::Relaxed) {
+                    let requests = vec![b"*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n".to_vec(); 10];
+                    for reply in conn.pipeline(&requests).expect("the replies") {
+                        count += u64::from(reply.starts_with(b":"));
+                        failed += u64::from(!reply.starts_with(b":"));
+                    }
+                }
+                (count, failed)
+            })
+        };
+        let clients: Vec<_> = (0..8).map(|_| load()).collect();
+        let mut listener = stack.proxy.connect();
+        listener.send_command(&["SUBSCRIBE", "news"]).expect("the request");
+        listener.reply().expect("the confirmation");
+        let mut waiting = stack.proxy.connect();
+        waiting.send_command(&["BLPOP", "list", "0"]).expect("the request");
+        for round in 0..10 {
+            let server = if round % 2 == 0 { &second } else { &stack.server };
+            fs::write(&stack.file, format!("upstream = \"{}\"\n", server.endpoint().url()))
+                .expect("the file");
+            stack.hang_up();
+            let listens = || server.connect().ask("PUBSUB NUMSUB news").ends_with(":1\r\n");
+            wait::until_true("the listener at the new server", SOON, listens);
+        }
+        let error = String::from_utf8_lossy(&waiting.reply().expect("an answer")).into_owned();
+        assert!(error.contains("is no server of the configuration any more"), "{error}");
+        done.store(true, Ordering::Relaxed);
+        let counts = clients.into_iter().map(|client| client.join().expect("a client"));
+        counts.fold((0, 0), |(count, failed), (more, also)| (count + more, failed + also))
+    });
+    println!("increments: {}, errors: {}", count.0, count.1);
+    let counted = |server: &RedisServer| -> u64 {
+        let reply = server.connect().ask("GET n");
+        reply.lines().nth(1).and_then(|text| text.parse().ok()).expect("a number")
+    };
+    assert_eq!(count.1, 0, "requests failed");
+    assert_eq!(counted(&stack.server) + counted(&second), count.0, "each was done once");
+}
+
+#[test]
 fn under_load_no_reply_is_lost_by_a_change() {
     if direct() {
         return;
