@@ -191,7 +191,7 @@ type SecretOption = (
 );
 
 /// Every password of an option. Those of single shards stand in their entries.
-const SECRETS: [SecretOption; 3] = [
+const SECRETS: [SecretOption; 4] = [
     ("password", "password_file", |d| &mut d.config.password_file, |d| &mut d.config.password),
     (
         "upstream_password",
@@ -204,6 +204,12 @@ const SECRETS: [SecretOption; 3] = [
         "sentinel_password_file",
         |d| &mut d.config.sentinel_password_file,
         |d| &mut d.sentinel_password,
+    ),
+    (
+        "admin.token",
+        "admin.token_file",
+        |d| &mut d.config.admin.token_file,
+        |d| &mut d.config.admin.token,
     ),
 ];
 

@@ -169,6 +169,7 @@ fn sample(option: &OptionSpec) -> &'static str {
         "reads.weights" => "{ \"10.0.0.5:6379\" = 3, \"10.0.0.6\" = 0 }",
         "password_file" => "\"/etc/respool/password\"",
         "log.file" => "\"/var/log/respool.log\"",
+        "admin.token_file" => "\"/etc/respool/admin-token\"",
         "sharding.shards" => "[\"redis://10.0.0.1:6379 name=a weight=2\", \"10.0.0.2:6379:1 b\"]",
         "sharding.distribution" => "\"ketama\"",
         "sharding.hash" => "\"fnv1a_64\"",

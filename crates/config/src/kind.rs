@@ -61,8 +61,8 @@ pub(crate) enum Kind {
     },
     /// Numbers of CPUs, also as ranges.
     Cpus { at: fn(&mut Draft) -> &mut Vec<usize> },
-    /// Addresses to listen on.
-    Listen { at: fn(&mut Draft) -> &mut Vec<ListenAddress> },
+    /// Addresses to listen on, so many at least.
+    Listen { min: usize, at: fn(&mut Draft) -> &mut Vec<ListenAddress> },
     /// Addresses that clients connect to from elsewhere.
     Announce { at: fn(&mut Draft) -> &mut Vec<SocketAddr> },
     /// The URL of the server.
@@ -96,8 +96,8 @@ impl Kind {
             *at(draft) = self.read_cpus(raw)?;
             return Ok(());
         }
-        if let Self::Listen { at } = self {
-            *at(draft) = self.read_addresses(raw, 1, ListenAddress::parse)?;
+        if let Self::Listen { min, at } = self {
+            *at(draft) = self.read_addresses(raw, *min, ListenAddress::parse)?;
             return Ok(());
         }
         if let Self::Announce { at } = self {

@@ -200,6 +200,10 @@ pub const TABLES: &[(&str, &str)] = &[
     ("slowlog", "Requests that took long."),
     ("batching", "How requests are gathered into larger writes, which makes small requests cheap."),
     ("log", "What is logged, how and where."),
+    (
+        "admin",
+        "HTTP for those who look after the proxy: health, metrics, clients, configuration. See the [guide](../guides/admin.md).",
+    ),
 ];
 
 /// The policies of `reads.policy`, and their names in the same order.
@@ -302,7 +306,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "Addresses to listen on",
         "On the command line the flag may be repeated. \
          An address that other machines can reach needs a password, see `protected_mode`.",
-        Kind::Listen { at: |d| &mut d.config.listen },
+        Kind::Listen { min: 1, at: |d| &mut d.config.listen },
     )
     .needs_restart()
     .short('l'),
@@ -747,6 +751,26 @@ pub static OPTIONS: &[OptionSpec] = &[
         "Append log lines to this file instead of standard error",
         "",
         Kind::Path { at: |d| &mut d.config.log.file },
+    ),
+    OptionSpec::new(
+        "admin.listen",
+        "Addresses of the admin listener; none: there is no such listener",
+        "HTTP without TLS. An address that other machines can reach needs a token, see `protected_mode`. Without a token only requests are \
+         answered whose `Host` is an IP address or `localhost`, so that a page in a browser cannot get there by a name of its own.",
+        Kind::Listen { min: 0, at: |d| &mut d.config.admin.listen },
+    )
+    .needs_restart(),
+    OptionSpec::new(
+        "admin.token",
+        "Token that requests to the admin listener must present",
+        "As `Authorization: Bearer TOKEN`. `/healthz` and `/readyz` need none. Better kept in `admin.token_file`.",
+        Kind::Secret { at: |d| &mut d.config.admin.token },
+    ),
+    OptionSpec::new(
+        "admin.token_file",
+        "File that holds the token of the admin listener",
+        "Read at the start and with the configuration; one newline at the end does not count.",
+        Kind::Path { at: |d| &mut d.config.admin.token_file },
     ),
 ];
 

@@ -27,6 +27,8 @@ pub(crate) fn check(draft: &mut Draft, problems: &mut Problems) {
         sentinels_are_there(draft, problems, &mut found);
     }
     public_needs_password(draft, problems, &mut found);
+    public_needs_token(draft, problems, &mut found);
+    one_listener_each(&draft.config, &mut found);
     no_loop(draft, &mut found);
     no_loop_by_map(&draft.config, &mut found);
     ordered_pairs(&draft.config, &mut found);
@@ -213,6 +215,34 @@ fn public_needs_password(draft: &Draft, problems: &Problems, found: &mut Vec<Fin
             public.join(", ")
         );
         found.push((&["listen"], message));
+    }
+}
+
+/// Whoever gets there can change everything.
+fn public_needs_token(draft: &Draft, problems: &Problems, found: &mut Vec<Finding>) {
+    let admin = &draft.config.admin;
+    let refused = ["admin.token", "admin.token_file", "protected_mode"];
+    if !draft.config.protected_mode
+        || admin.token.is_some()
+        || refused.iter().any(|name| is_refused(problems, name))
+    {
+        return;
+    }
+    if let Some(public) = admin.listen.iter().find(|address| !address.is_local()) {
+        let message = format!(
+            "`{public}` can be reached from other machines, and there is no token; give admin.token_file (or admin.token), \
+             or set protected_mode = false if something else protects this network"
+        );
+        found.push((&["admin.listen"], message));
+    }
+}
+
+/// Clients and administrators speak different protocols.
+fn one_listener_each(config: &Config, found: &mut Vec<Finding>) {
+    let both = config.admin.listen.iter().find(|address| config.listen.contains(address));
+    if let Some(both) = both {
+        let message = format!("`{both}` is an address for clients as well; change one of the two");
+        found.push((&["admin.listen", "listen"], message));
     }
 }
 

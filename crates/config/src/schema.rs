@@ -62,6 +62,8 @@ pub struct Config {
     pub batching: Batching,
     /// What is logged, how and where.
     pub log: Log,
+    /// HTTP for those who look after the proxy.
+    pub admin: Admin,
 }
 
 /// What is behind the proxy.
@@ -247,6 +249,17 @@ pub struct Log {
     pub file: Option<PathBuf>,
 }
 
+/// HTTP for those who look after the proxy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Admin {
+    /// Where it listens; empty: nowhere. None twice, none of `Config::listen`.
+    pub listen: Vec<ListenAddress>,
+    /// What requests must present; `None`: nothing. Already read from its file.
+    pub token: Option<Secret>,
+    /// The file that the token was read from, if it was.
+    pub token_file: Option<PathBuf>,
+}
+
 /// Severity of log lines, most severe first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevel {
@@ -340,6 +353,7 @@ impl Config {
         self.unix_mode = running.unix_mode;
         self.workers = running.workers;
         self.cpus.clone_from(&running.cpus);
+        self.admin.listen.clone_from(&running.admin.listen);
     }
 }
 
@@ -369,6 +383,7 @@ impl Default for Config {
             slowlog: Slowlog::default(),
             batching: Batching::default(),
             log: Log::default(),
+            admin: Admin::default(),
         }
     }
 }

@@ -436,6 +436,7 @@ fn the_example_holds_the_defaults() {
             "zone =",
             "weights",
             "announce =",
+            "token",
         ];
         // What is about shards needs some, and then there is no `upstream`.
         let sharding = [

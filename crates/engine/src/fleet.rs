@@ -13,6 +13,7 @@ use crate::inside::Inside;
 use crate::monitor::{Filter, Monitor};
 use crate::slowlog;
 use crate::stats::Stats;
+use crate::topology::view::PoolView;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -56,6 +57,8 @@ pub enum Question {
     Monitor(Monitor, Filter),
     /// Counters and gauges.
     Report,
+    /// What is known of the servers.
+    View,
     /// See [`ConfigWish`]. Not for the workers: the caller answers it, once for all of them.
     Config(ConfigWish),
 }
@@ -125,6 +128,8 @@ pub enum Answer {
     Done,
     /// See [`Report`].
     Report(Box<Report>),
+    /// All pools as this worker knows them.
+    View(Vec<PoolView>),
     /// Names and values of options, none where something was to be done; or why not, as the text of an error reply.
     Config(Result<Vec<(String, String)>, String>),
 }

@@ -4,7 +4,7 @@
 //!   run ─┬─ worker 0 ─┐  each: mailbox → driver.wait → engine → driver.send, on one thread
 //!        ├─ worker 1 ─┤
 //!        ├─ resolver  │  names, off the workers
-//!        └─ control ──┘  signals, other settings, drain, stop
+//!        └─ control ──┘  signals, other settings, drain, stop; beside it the admin listener
 //! ```
 //! Not here: what a request becomes (`engine`), sockets (`netio`), the reading of a configuration (`config`), the command line (the binary
 //! beside this library).
@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod admin;
 pub mod control;
 pub mod log;
 pub mod run;

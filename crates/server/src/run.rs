@@ -7,6 +7,7 @@
 //! Invariant: when [`run`] returns, every worker has ended and every listener is closed. (The resolver is left to end by itself: the
 //! system may keep it waiting for a name for longer than anyone wants to wait for us.)
 
+use crate::admin::{self, App};
 use crate::control::signals::Signals;
 use crate::control::{self, Begin, Control, Order, Orders, resolver};
 use crate::log::Logging;
@@ -25,6 +26,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
+use tokio::sync::watch;
 
 /// Why the proxy did not start, or did not end as it should.
 #[derive(Debug, thiserror::Error)]
@@ -93,9 +95,10 @@ pub fn run(boot: Boot) -> Result<(), StartError> {
     raise_open_files(config);
     let (orders, inbox) = control::orders();
     let signals = Signals::listen().map_err(|error| system("handle signals", error))?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| system("set up the control thread", error))?;
     let listeners = listen(config)?;
+    let admin_listeners = admin::listen::bind(&config.admin.listen)?;
     let posts = start_workers(config, &sources.file_name(), &listeners, &orders)?;
     drop(listeners);
     let watching = signals.tell(orders.clone());
@@ -107,8 +110,15 @@ pub fn run(boot: Boot) -> Result<(), StartError> {
         "respool {} is ready",
         env!("CARGO_PKG_VERSION")
     );
-    let control = Control::new(Begin { posts, orders, sources, text, loaded, logging });
-    let sound = runtime.block_on(control.run(inbox));
+    let (admin, admin_settings) = watch::channel(Arc::new(settings::admin(config)));
+    let app = App::new(orders.clone(), admin_settings);
+    let begin = Begin { posts, orders, sources, text, loaded, logging, admin };
+    let sound = runtime.block_on(async {
+        // They are bound, so this fails only where the system has nothing left; the clients are served all the same.
+        let files = admin::listen::serve(admin_listeners, &app);
+        let _files = files.inspect_err(|error| tracing::error!(%error, "no admin listener"));
+        Control::new(begin).run(inbox).await
+    });
     watching.end();
     tracing::info!("respool has ended");
     if sound { Ok(()) } else { Err(StartError::WorkerDied) }

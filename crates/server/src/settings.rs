@@ -2,6 +2,7 @@
 //!
 //! Process-wide bounds are divided by the number of workers here, rounded up, and nowhere else.
 
+use crate::admin::AdminSettings;
 use crate::worker::gather::GatherOptions;
 use config::{
     Config, ListenAddress, MappedAddress, PoolKind, Secret, ShardUrl, Sharding, Upstream,
@@ -180,6 +181,11 @@ pub fn engine(config: &Config, index: usize) -> Settings {
         // The worker knows its clock.
         unix_ahead_us: 0,
     }
+}
+
+/// What holds for the admin listener.
+pub(crate) fn admin(config: &Config) -> AdminSettings {
+    AdminSettings { token: config.admin.token.as_ref().map(password) }
 }
 
 /// How a worker makes batches.

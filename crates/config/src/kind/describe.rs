@@ -135,7 +135,7 @@ impl Kind {
             }),
             Self::Upstream { at } => one(at(draft).to_string()),
             Self::Cpus { at } => Some(shown_each(at(draft))),
-            Self::Listen { at } => Some(shown_each(at(draft))),
+            Self::Listen { at, .. } => Some(shown_each(at(draft))),
             Self::Announce { at } => Some(shown_each(at(draft))),
             Self::Commands { at } => {
                 Some(at(draft).iter().map(|id| id.name().to_owned()).collect())
@@ -197,7 +197,7 @@ impl Kind {
             Self::HashTag { at } => at(one) == at(other),
             Self::Upstream { at } => at(one) == at(other),
             Self::Cpus { at } => at(one) == at(other),
-            Self::Listen { at } => at(one) == at(other),
+            Self::Listen { at, .. } => at(one) == at(other),
             Self::Announce { at } => at(one) == at(other),
             Self::Commands { at } => at(one) == at(other),
             Self::Shards { at } => at(one) == at(other),
@@ -229,7 +229,7 @@ impl Kind {
             Self::HashTag { at } => *at(to) = *at(from),
             Self::Upstream { at } => at(to).clone_from(at(from)),
             Self::Cpus { at } => at(to).clone_from(at(from)),
-            Self::Listen { at } => at(to).clone_from(at(from)),
+            Self::Listen { at, .. } => at(to).clone_from(at(from)),
             Self::Announce { at } => at(to).clone_from(at(from)),
             Self::Commands { at } => at(to).clone_from(at(from)),
             Self::Shards { at } => at(to).clone_from(at(from)),

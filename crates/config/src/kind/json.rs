@@ -31,7 +31,7 @@ impl Kind {
                 let range = pattern("^[0-9]+(-[0-9]+)?$");
                 list(&json!({ "anyOf": [integer(&0, &CPU_MAX), range] }), 0, CPU_MAX + 1)
             }
-            Self::Listen { .. } => list(&json!({ "type": "string" }), 1, ADDRESSES_MAX),
+            Self::Listen { min, .. } => list(&json!({ "type": "string" }), *min, ADDRESSES_MAX),
             Self::Announce { .. } => list(&json!({ "type": "string" }), 0, ADDRESSES_MAX),
             Self::Upstream { .. } => pattern("^redis(s|\\+unix|-cluster|-sentinel)?://"),
             Self::Shards { .. } => list(&json!({ "type": "string" }), 1, ENTRIES_MAX),

@@ -307,6 +307,7 @@ impl Engine {
             }
             // The caller's to answer; without it there is nothing to be changed.
             Question::Config(_) => Answer::Config(Err(reject::NO_CONFIG.into())),
+            Question::View => Answer::View(self.view()),
             Question::Report => Answer::Report(alloc::boxed::Box::new(self.report())),
         })
     }

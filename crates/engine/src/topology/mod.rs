@@ -22,6 +22,7 @@ pub mod reads;
 pub(crate) mod refresh;
 mod sentinel;
 pub mod slots;
+pub mod view;
 
 use crate::client::Hold;
 use crate::engine::{Engine, Notice};

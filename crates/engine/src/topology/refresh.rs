@@ -82,7 +82,7 @@ pub(crate) struct Refresh {
 
 impl Topology {
     /// Who can be asked for it, each once.
-    fn candidates(&self) -> Vec<NodeId> {
+    pub(super) fn candidates(&self) -> Vec<NodeId> {
         match self {
             Self::One(_) => Vec::new(),
             Self::Cluster(cluster) => cluster.candidates(),

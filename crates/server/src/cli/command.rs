@@ -105,6 +105,7 @@ fn heading(table: &'static str) -> &'static str {
         "slowlog" => "Slow log",
         "batching" => "Batching",
         "log" => "Log",
+        "admin" => "Admin listener",
         _ => table,
     }
 }

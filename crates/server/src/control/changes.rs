@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   SIGHUP, the file changed ─▶ file + environment + flags                      ┐
-//!   CONFIG SET respool.x     ─▶ the file as it was last read + … + the changes  ┴─▶ load ─▶ diff ─▶ Configure to every worker
+//!   CONFIG SET, PATCH         ─▶ the file as it was last read + … + the changes  ┴─▶ load ─▶ diff ─▶ Configure to every worker
 //! ```
 //! A configuration is loaded whole, with all checks, and then compared with the one in force. What is wrong changes nothing. What needs a
 //! restart is refused in CONFIG SET, and left as it is, with a warning, when the file says so: the rest of the file is taken over.
@@ -12,7 +12,7 @@
 //!
 //! Invariant: whoever asked for a change is told that it is done when every worker works by it.
 
-use super::{Control, Order};
+use super::{Control, Order, Wish};
 use crate::sources::SourceError;
 use crate::worker::mailbox::{Change as WorkerChange, Message};
 use crate::{run, settings};
@@ -21,34 +21,53 @@ use config::{Change, Given, Loaded};
 use engine::fleet::{Answer, ConfigWish, ReplyTo};
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
+use tokio::sync::oneshot::Sender;
 
-/// Who waits for the workers to have changed.
+/// Why an option cannot change now.
+const NEEDS_RESTART: &str = "it needs a restart";
+
+/// Who waits for the workers.
 pub(super) enum Replier {
     /// A client of a worker.
     Client(ReplyTo),
+    /// Whoever asked by HTTP, with what changes.
+    Admin(Sender<Result<Vec<Change>, String>>, Vec<Change>),
+    /// Whoever asked the workers by HTTP, for what they answer.
+    Answers(Sender<Vec<Answer>>),
     /// Nobody: the operator reads the log.
     Nobody,
 }
 
 impl<S> Control<S> {
-    /// The file is read again, because of this.
-    pub(super) fn reload(&mut self, cause: &str) {
+    /// The file is read again, because of this, and somebody may wait for what comes of it.
+    pub(super) fn reload(
+        &mut self,
+        cause: &str,
+        reply: Option<Sender<Result<Vec<Change>, String>>>,
+    ) {
         let read = self.sources.read_file();
         let loaded = read.and_then(|text| {
             let loaded = self.sources.load(text.as_deref(), &[])?;
             Ok((text, loaded))
         });
-        match loaded {
-            Ok((text, loaded)) => {
-                self.text = text;
-                let outcome = self.take_over(loaded, Vec::new(), cause, Replier::Nobody);
-                if let Err(error) = outcome {
-                    tracing::error!(cause, "the configuration stays as it was: {error}");
+        let error = match loaded {
+            Ok((text, mut loaded)) => {
+                self.leave_fixed(&mut loaded, cause);
+                match self.in_force(loaded, Vec::new(), cause) {
+                    Ok(changes) => {
+                        self.text = text;
+                        let admin = |reply| Replier::Admin(reply, changes);
+                        return self.have_workers_change(reply.map_or(Replier::Nobody, admin));
+                    }
+                    Err(error) => error,
                 }
             }
-            Err(error) => {
-                tracing::error!(cause, "the configuration stays as it was: {error}");
-            }
+            Err(error) => error.to_string(),
+        };
+        tracing::error!(cause, "the configuration stays as it was: {error}");
+        if let Some(reply) = reply {
+            let _ = reply.send(Err(error));
         }
     }
 
@@ -57,7 +76,7 @@ impl<S> Control<S> {
         // In the middle of a replacement there may be none; the next change brings it.
         let Ok(text) = self.sources.read_file() else { return };
         if text != self.text {
-            self.reload("the file changed");
+            self.reload("the file changed", None);
         }
     }
 
@@ -72,7 +91,7 @@ impl<S> Control<S> {
         if self.watch.is_some() {
             return;
         }
-        match super::watch::Watch::begin(file, self.orders.clone()) {
+        match super::file::Watch::begin(file, self.orders.clone()) {
             Ok(watch) => self.watch = Some(watch),
             Err(error) => tracing::warn!("{error}; SIGHUP has it read again"),
         }
@@ -84,7 +103,9 @@ impl<S> Control<S> {
     pub(super) fn config_wish(&mut self, to: ReplyTo, wish: ConfigWish) {
         let done = match wish {
             ConfigWish::Get(patterns) => Ok(self.values(&patterns)),
-            ConfigWish::Rewrite => self.rewrite().map(|()| Vec::new()),
+            ConfigWish::Rewrite => {
+                self.rewrite().map(|()| Vec::new()).map_err(|error| format!("ERR {error}"))
+            }
             ConfigWish::Set(pairs) => match self.set(to, &pairs) {
                 // The workers' answers are the reply.
                 Ok(()) => return,
@@ -95,8 +116,10 @@ impl<S> Control<S> {
     }
 
     /// All workers have said that it is done.
-    pub(super) fn finish(&mut self, replier: Replier, _: &[Answer]) {
+    pub(super) fn finish(&mut self, replier: Replier, answers: Vec<Answer>) {
         match replier {
+            Replier::Admin(reply, changes) => drop(reply.send(Ok(changes))),
+            Replier::Answers(reply) => drop(reply.send(answers)),
             Replier::Client(to) => self.reply(to, Answer::Config(Ok(Vec::new()))),
             Replier::Nobody => {}
         }
@@ -127,28 +150,66 @@ impl<S> Control<S> {
         }
         let changes = joined(&self.changes, given);
         let loaded = self.sources.load(self.text.as_deref(), &changes).map_err(in_reply)?;
-        if let Some(change) = self.loaded.changes_to(&loaded).iter().find(|c| !c.option.is_live()) {
-            return Err(set_failed(change.option.name, "it needs a restart"));
+        if let Some(option) = self.fixed_in(&loaded) {
+            return Err(set_failed(option.name, NEEDS_RESTART));
         }
-        self.take_over(loaded, changes, "CONFIG SET", Replier::Client(to))
-            .map_err(|error| format!("ERR CONFIG SET failed - {error}"))
+        self.in_force(loaded, changes, "CONFIG SET")
+            .map_err(|error| format!("ERR CONFIG SET failed - {error}"))?;
+        self.have_workers_change(Replier::Client(to));
+        Ok(())
     }
 
-    /// From now on this configuration is in force.
-    fn take_over(
+    /// Options that somebody wants to have these values, by HTTP.
+    pub(super) fn change(
         &mut self,
-        mut loaded: Loaded,
-        changes: Vec<Given>,
-        cause: &str,
-        replier: Replier,
-    ) -> Result<(), String> {
-        for change in loaded.keep_fixed(&self.loaded) {
-            let Change { option, old, new } = change;
+        wishes: Vec<Wish>,
+        dry_run: bool,
+        reply: Sender<Result<Vec<Change>, String>>,
+    ) {
+        let mut changes = self.changes.clone();
+        for (option, words) in wishes {
+            changes.retain(|(name, _)| *name != option.name);
+            changes.extend(words.map(|words| (option.name, words)));
+        }
+        let loaded = self.sources.load(self.text.as_deref(), &changes);
+        let done = loaded.map_err(|error| error.to_string()).and_then(|loaded| {
+            if let Some(option) = self.fixed_in(&loaded) {
+                return Err(format!("{}: {NEEDS_RESTART}", option.name));
+            }
+            match dry_run {
+                true => Ok(self.loaded.changes_to(&loaded)),
+                false => self.in_force(loaded, changes, "PATCH /config"),
+            }
+        });
+        match done {
+            Ok(changes) if !dry_run => self.have_workers_change(Replier::Admin(reply, changes)),
+            done => drop(reply.send(done)),
+        }
+    }
+
+    /// An option that would have to change and cannot.
+    fn fixed_in(&self, loaded: &Loaded) -> Option<&'static OptionSpec> {
+        let changes = self.loaded.changes_to(loaded);
+        changes.iter().map(|change| change.option).find(|option| !option.is_live())
+    }
+
+    /// What needs a restart stays as it is, and the log says so.
+    fn leave_fixed(&self, loaded: &mut Loaded, cause: &str) {
+        for Change { option, old, new } in loaded.keep_fixed(&self.loaded) {
             tracing::warn!(
                 option = option.name, running = %old, wanted = %new, cause,
                 "this option needs a restart; it stays as it is"
             );
         }
+    }
+
+    /// From now on this configuration is in force, once the workers know; what is other in it.
+    fn in_force(
+        &mut self,
+        loaded: Loaded,
+        changes: Vec<Given>,
+        cause: &str,
+    ) -> Result<Vec<Change>, String> {
         let differences = self.loaded.changes_to(&loaded);
         if self.loaded.config.log != loaded.config.log {
             self.logging.change(&loaded.config.log)?;
@@ -162,6 +223,11 @@ impl<S> Control<S> {
         (self.loaded, self.changes) = (loaded, changes);
         run::raise_open_files(&self.loaded.config);
         self.follow_file();
+        self.admin.send_replace(Arc::new(settings::admin(&self.loaded.config)));
+        Ok(differences)
+    }
+
+    fn have_workers_change(&mut self, replier: Replier) {
         let to = self.rounds.begin(self.posts.len(), replier);
         for (index, post) in self.posts.iter().enumerate() {
             let config = &self.loaded.config;
@@ -173,14 +239,13 @@ impl<S> Control<S> {
             };
             post.send(Message::Configure(to, Box::new(change)));
         }
-        Ok(())
     }
 
     /// Writes what was changed into the file.
-    fn rewrite(&mut self) -> Result<(), String> {
-        let failed = |error: &dyn std::fmt::Display| format!("ERR Rewriting config file: {error}");
+    pub(super) fn rewrite(&mut self) -> Result<(), String> {
+        let failed = |error: &dyn std::fmt::Display| format!("Rewriting config file: {error}");
         let (Some(file), Some(text)) = (self.sources.file(), &self.text) else {
-            return Err("ERR The server is running without a config file".to_owned());
+            return Err("The server is running without a config file".to_owned());
         };
         let on_disk = self.sources.read_file().map_err(|error| failed(&error))?;
         if on_disk.as_ref() != Some(text) {

@@ -3,31 +3,37 @@
 //! ```text
 //!   signals ──┐                                 ┌─ Drain, Stop ─────────▶ every worker
 //!   file ─────┼─ Order ─▶ Control, one at a time┼─ Configure, Question ─▶ every worker ─ Answer ─┐
-//!   workers ──┘     ▲                           └─ the reply to whoever asked                    │
+//!   HTTP ─────┤     ▲                           │                                                │
+//!   workers ──┘     │                           └─ the reply to whoever asked                    │
 //!                   └────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //! `changes` decides what another configuration means and has the workers change, `rounds` collects what all workers say to one question,
-//! `signals` and `watch` tell what happened outside, `resolver` looks names up.
+//! `signals` and `file` tell what happened outside, `resolver` looks names up.
 //!
 //! What it deliberately is not: on the path of a request. When this thread hangs, requests go on.
 //!
 //! Invariant: orders are carried out one after the other, so there is one configuration at a time.
 
 mod changes;
+mod file;
 pub mod resolver;
 mod rounds;
 pub mod signals;
-mod watch;
 
+use crate::admin::AdminSettings;
 use crate::log::Logging;
 use crate::sources::Sources;
 use crate::worker::mailbox::{Message, Post, Upward};
 use changes::Replier;
-use config::{Given, Loaded};
-use engine::fleet::{Answer, ReplyTo};
+use config::options::OptionSpec;
+use config::{Change, Given, Loaded, OptionValue};
+use engine::fleet::{Answer, Question, ReplyTo};
+use file::Watch;
 use rounds::Rounds;
+use std::sync::Arc;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use watch::Watch;
+use tokio::sync::oneshot::Sender;
+use tokio::sync::watch;
 
 /// What somebody wants of the control thread.
 #[derive(Debug)]
@@ -40,8 +46,32 @@ pub enum Order {
     FileChanged,
     /// A worker says something.
     Worker(Upward),
+    /// Whoever looks after the proxy, by HTTP.
+    Admin(AdminOrder),
     /// All workers have ended; false: one of them by a bug.
     Ended(bool),
+}
+
+/// An option, and the words that it is to have; `None`: what the file says.
+pub(crate) type Wish = (&'static OptionSpec, Option<Vec<String>>);
+
+/// What comes by HTTP, each with where the answer goes. That may have gone away meanwhile, which is no matter of ours.
+#[derive(Debug)]
+pub enum AdminOrder {
+    /// Ask every worker.
+    Ask(Question, Sender<Vec<Answer>>),
+    /// The configuration's file and all options.
+    Values(Sender<(String, Vec<OptionValue>)>),
+    /// Change these options, or only tell what would change.
+    Change(Vec<Wish>, bool, Sender<Result<Vec<Change>, String>>),
+    /// Read the file again.
+    Reload(Sender<Result<Vec<Change>, String>>),
+    /// Write changes into the file.
+    Rewrite(Sender<Result<(), String>>),
+    /// Say that nobody is to be sent here, or the opposite.
+    Drain(bool, Sender<()>),
+    /// Whether nobody is to be sent here.
+    IsDrained(Sender<bool>),
 }
 
 /// Where orders go.
@@ -72,6 +102,9 @@ pub struct Control<S> {
     watch: Option<Watch>,
     rounds: Rounds<Replier>,
     draining: bool,
+    /// Nobody is to be sent here, says `/readyz`.
+    drained: bool,
+    admin: watch::Sender<Arc<AdminSettings>>,
 }
 
 /// What a [`Control`] begins with.
@@ -88,12 +121,14 @@ pub struct Begin<S> {
     pub loaded: Loaded,
     /// The log.
     pub logging: Logging,
+    /// Tells the admin listener what holds for it.
+    pub(crate) admin: watch::Sender<Arc<AdminSettings>>,
 }
 
 impl<S> Control<S> {
     /// One that looks after these workers.
     pub fn new(begin: Begin<S>) -> Self {
-        let Begin { posts, orders, sources, text, loaded, logging } = begin;
+        let Begin { posts, orders, sources, text, loaded, logging, admin } = begin;
         let mut control = Self {
             posts,
             orders,
@@ -105,6 +140,8 @@ impl<S> Control<S> {
             watch: None,
             rounds: Rounds::default(),
             draining: false,
+            drained: false,
+            admin,
         };
         control.follow_file();
         control
@@ -115,14 +152,39 @@ impl<S> Control<S> {
         while let Some(order) = inbox.recv().await {
             match order {
                 Order::End(signal) => self.end(signal),
-                Order::Reload => self.reload("SIGHUP"),
+                Order::Reload => self.reload("SIGHUP", None),
                 Order::FileChanged => self.file_changed(),
                 Order::Worker(Upward::Config(to, wish)) => self.config_wish(to, wish),
                 Order::Worker(Upward::Answer(ticket, answer)) => self.answered(ticket, answer),
+                Order::Admin(order) => self.admin_order(order),
                 Order::Ended(sound) => return sound,
             }
         }
         true
+    }
+
+    fn admin_order(&mut self, order: AdminOrder) {
+        match order {
+            AdminOrder::Ask(question, reply) => {
+                let to = self.rounds.begin(self.posts.len(), Replier::Answers(reply));
+                let ask = |post: &Post<S>| post.send(Message::Question(to, question.clone()));
+                self.posts.iter().for_each(ask);
+            }
+            AdminOrder::Values(reply) => {
+                let _ = reply.send((self.sources.file_name(), self.loaded.values()));
+            }
+            AdminOrder::Change(wishes, dry_run, reply) => self.change(wishes, dry_run, reply),
+            AdminOrder::Reload(reply) => self.reload("POST /config/reload", Some(reply)),
+            AdminOrder::Rewrite(reply) => drop(reply.send(self.rewrite())),
+            AdminOrder::Drain(drained, reply) => {
+                if self.drained != drained {
+                    tracing::info!(drained, "/readyz says otherwise now");
+                }
+                self.drained = drained;
+                let _ = reply.send(());
+            }
+            AdminOrder::IsDrained(reply) => drop(reply.send(self.drained || self.draining)),
+        }
     }
 
     /// The first time drains, the second time ends at once.
@@ -143,7 +205,7 @@ impl<S> Control<S> {
     /// A worker answered a question of this thread.
     fn answered(&mut self, ticket: u64, answer: Answer) {
         if let Some((replier, answers)) = self.rounds.answered(ticket, answer) {
-            self.finish(replier, &answers);
+            self.finish(replier, answers);
         }
     }
 

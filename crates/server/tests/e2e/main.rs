@@ -5,6 +5,7 @@
 //! tests, `E2E_DIRECT=1` puts the server itself in the proxy's place (see [`setup`]),
 //! `RESPOOL_TEST_SERVER` names another server program.
 
+mod admin;
 mod big_values;
 mod checker_proof;
 mod configure;

@@ -1,0 +1,167 @@
+//! What this worker knows of the servers, for a person: pools, nodes, who owns what, who answers, and whether all of it is served.
+//!
+//! Made when somebody asks, never kept. Counters of nodes are not here (`stats`).
+//!
+//! Invariant: no text made here has a user or a password.
+
+use super::{PoolState, Topology};
+use crate::engine::Engine;
+use crate::ids::NodeId;
+use crate::peers;
+use crate::upstream::State;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+/// One pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolView {
+    /// Name of the shard; empty where keys are not sharded.
+    pub shard: String,
+    /// `standalone`, `cluster` or `sentinel`.
+    pub kind: &'static str,
+    /// Why not every key of it can be served just now; `None`: it can.
+    pub not_ready: Option<String>,
+    /// Its nodes, each primary before its copies, then those that are only asked for the topology.
+    pub nodes: Vec<NodeView>,
+}
+
+/// One server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeView {
+    /// As error texts name it.
+    pub address: String,
+    /// `primary`, `replica` or `guide`: a sentinel, or a node of a cluster that owns nothing and is asked who does.
+    pub role: &'static str,
+    /// Whose copy it is, by address; empty for all others.
+    pub copy_of: String,
+    /// Its slots as ranges, first and last; empty where there are none.
+    pub slots: Vec<(u16, u16)>,
+    /// `up`, `connecting`, `down`, or `idle`: nothing was sent there yet.
+    pub state: &'static str,
+    /// Why it is down; empty otherwise.
+    pub cause: String,
+    /// Its zone, as configured or told; empty if none is known.
+    pub zone: String,
+    /// How many bytes of writes it is behind its primary, where that is watched.
+    pub behind_bytes: u64,
+    /// It takes no reads for now: it loads, lost its primary, or is too far behind.
+    pub unfit: bool,
+}
+
+impl Engine {
+    /// All pools as they are known now.
+    #[must_use]
+    pub fn view(&self) -> Vec<PoolView> {
+        let shards = self.settings.shards.as_ref().map(|shards| &shards.children);
+        let pools = self.router.pools.iter().enumerate();
+        pools
+            .map(|(index, state)| {
+                let shard = shards.and_then(|children| children.get(index));
+                let nodes = self.nodes_of(state);
+                PoolView {
+                    shard: shard.map(|child| child.shard.name.clone()).unwrap_or_default(),
+                    kind: match state.topology {
+                        Topology::One(_) => "standalone",
+                        Topology::Cluster(_) => "cluster",
+                        Topology::Sentinel(_) => "sentinel",
+                    },
+                    not_ready: not_ready(state, &nodes),
+                    nodes,
+                }
+            })
+            .collect()
+    }
+
+    fn nodes_of(&self, state: &PoolState) -> Vec<NodeView> {
+        let groups = match &state.topology {
+            Topology::One(node) => alloc::vec![(*node, Vec::new())],
+            _ => state.copies(),
+        };
+        let slots = match &state.topology {
+            Topology::Cluster(cluster) => cluster.runs(),
+            Topology::One(_) | Topology::Sentinel(_) => Vec::new(),
+        };
+        let mut nodes = Vec::new();
+        let mut seen: Vec<NodeId> = Vec::new();
+        for (primary, copies) in groups {
+            nodes.extend(self.node_view(primary, "primary", None, &slots));
+            let offset = self.nodes.get(primary).map_or(0, |node| node.health.offset);
+            let of = Some((primary, offset));
+            nodes
+                .extend(copies.iter().filter_map(|copy| self.node_view(*copy, "replica", of, &[])));
+            seen.push(primary);
+            seen.extend(copies);
+        }
+        let guides = state.topology.candidates();
+        let guides = guides.iter().filter(|node| !seen.contains(node));
+        nodes.extend(guides.filter_map(|node| self.node_view(*node, "guide", None, &[])));
+        nodes
+    }
+
+    fn node_view(
+        &self,
+        id: NodeId,
+        role: &'static str,
+        copy_of: Option<(NodeId, u64)>,
+        runs: &[(u16, Option<NodeId>)],
+    ) -> Option<NodeView> {
+        let node = self.nodes.get(id)?;
+        debug_assert!(node.pool != peers::POOL, "a peer in a pool");
+        let (state, cause) = self.state_of(id);
+        let watched = copy_of.filter(|_| node.health.offset > 0);
+        Some(NodeView {
+            address: node.label.clone(),
+            role,
+            copy_of: copy_of
+                .map(|(primary, _)| self.label(primary).to_string())
+                .unwrap_or_default(),
+            slots: ranges_of(id, runs),
+            state,
+            cause,
+            zone: self.settings.reads.zone_of(node).to_string(),
+            behind_bytes: watched.map_or(0, |(_, ahead)| ahead.saturating_sub(node.health.offset)),
+            unfit: node.health.unfit,
+        })
+    }
+
+    /// The best that any connection to it is in.
+    fn state_of(&self, id: NodeId) -> (&'static str, String) {
+        let of_node = || self.upstreams.iter().map(|(_, up)| up).filter(|up| up.key.node == id);
+        if of_node().any(|up| matches!(up.state, State::Ready)) {
+            return ("up", String::new());
+        }
+        let failing = |state: &State| matches!(state, State::Connecting(_) | State::Greeting(_));
+        let down = of_node().find(|up| {
+            matches!(up.state, State::Down(_)) || (failing(&up.state) && up.failures > 0)
+        });
+        match down {
+            Some(upstream) => ("down", upstream.cause.clone()),
+            None if of_node().any(|up| failing(&up.state)) => ("connecting", String::new()),
+            None => ("idle", String::new()),
+        }
+    }
+}
+
+/// The slots of a node, from the table as runs: where each begins, and whose it is.
+fn ranges_of(id: NodeId, runs: &[(u16, Option<NodeId>)]) -> Vec<(u16, u16)> {
+    let ends =
+        runs.iter().skip(1).map(|(first, _)| first - 1).chain([crate::route::slot::SLOTS - 1]);
+    let own = runs.iter().zip(ends).filter(|((_, owner), _)| *owner == Some(id));
+    own.map(|((first, _), last)| (*first, last)).collect()
+}
+
+fn not_ready(state: &PoolState, nodes: &[NodeView]) -> Option<String> {
+    if !state.is_covered() {
+        let cause = &state.refresh.cause;
+        let what = match &state.topology {
+            Topology::Sentinel(_) => "no primary is known",
+            _ => "not every slot has an owner",
+        };
+        return Some(match cause.is_empty() {
+            true => what.to_string(),
+            false => alloc::format!("{what}: {cause}"),
+        });
+    }
+    let down = nodes.iter().find(|node| node.role == "primary" && node.state == "down")?;
+    Some(alloc::format!("{} is down: {}", down.address, down.cause))
+}

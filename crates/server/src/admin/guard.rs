@@ -1,0 +1,109 @@
+//! Who may ask.
+//!
+//! With a token in the configuration a request must present it. Without one, whoever can connect may ask, which is this machine (`config`
+//! sees to that); then a page in a browser of this machine must be kept out. Such a page can send requests, but not without a `Host` by a name
+//! of its own (rebinding) or an `Origin` (another site), so these two are refused.
+//!
+//! Invariant: a request that changes something got through one of the two.
+
+use super::{App, Refusal};
+use axum::extract::{Request, State};
+use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
+use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use std::net::IpAddr;
+
+/// Paths that tell nothing but whether the proxy lives; orchestrators ask them without a token.
+const OPEN: [&str; 2] = ["/healthz", "/readyz"];
+
+/// Lets a request through or refuses it.
+pub(super) async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
+    let settings = app.settings.borrow().clone();
+    let refusal = match &settings.token {
+        _ if OPEN.contains(&request.uri().path()) => None,
+        Some(token) => {
+            let given = bearer(request.headers());
+            let fits = given.is_some_and(|given| token.matches(given));
+            let error = "the token is missing or wrong: Authorization: Bearer TOKEN";
+            (!fits).then(|| Refusal::new(StatusCode::UNAUTHORIZED, error))
+        }
+        None => foreign(request.headers()).map(|error| Refusal::new(StatusCode::FORBIDDEN, error)),
+    };
+    match refusal {
+        Some(refusal) => refusal.into_response(),
+        None => next.run(request).await,
+    }
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    let value = headers.get(AUTHORIZATION)?.as_bytes();
+    let (scheme, token) = value.split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then_some(token.trim_ascii())
+}
+
+/// Why a request looks as if another site's page had sent it; `None`: it does not.
+fn foreign(headers: &HeaderMap) -> Option<&'static str> {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let Some(host) = text(HOST) else {
+        return Some("without a token a request must have a Host");
+    };
+    if !is_own(host) {
+        return Some("without a token the Host must be an IP address or localhost");
+    }
+    let same = |origin: &str| origin.strip_prefix("http://") == Some(host);
+    match text(ORIGIN) {
+        Some(origin) if !same(origin) => Some("without a token other sites cannot ask"),
+        None if headers.contains_key(ORIGIN) => Some("without a token other sites cannot ask"),
+        _ => None,
+    }
+}
+
+/// Whether this `Host` is no name that somebody could have given this machine.
+fn is_own(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::HeaderValue;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        let pair = |(name, value): &(&'static str, &str)| {
+            (name.parse().expect("a name"), HeaderValue::from_str(value).expect("a value"))
+        };
+        pairs.iter().map(pair).collect()
+    }
+
+    #[test]
+    fn pages_of_other_sites_are_kept_out() {
+        let is_foreign = |pairs: &[(&'static str, &str)]| foreign(&headers(pairs)).is_some();
+        for host in ["127.0.0.1:9000", "localhost", "LOCALHOST:1", "[::1]:9", "10.0.0.1"] {
+            assert!(!is_foreign(&[("host", host)]), "{host}");
+        }
+        for host in
+            ["evil.example", "evil.example:80", "localhost.evil.example", "127.0.0.1.nip.io", ""]
+        {
+            assert!(is_foreign(&[("host", host)]), "{host}");
+        }
+        assert!(is_foreign(&[]));
+        let own = "127.0.0.1:9000";
+        assert!(!is_foreign(&[("host", own), ("origin", "http://127.0.0.1:9000")]));
+        assert!(is_foreign(&[("host", own), ("origin", "http://127.0.0.1:9001")]));
+        assert!(is_foreign(&[("host", own), ("origin", "null")]));
+    }
+
+    #[test]
+    fn a_token_comes_as_bearer() {
+        assert_eq!(bearer(&headers(&[("authorization", "Bearer abc")])), Some(&b"abc"[..]));
+        assert_eq!(bearer(&headers(&[("authorization", "bearer  abc ")])), Some(&b"abc"[..]));
+        assert_eq!(bearer(&headers(&[("authorization", "Basic abc")])), None);
+        assert_eq!(bearer(&headers(&[("authorization", "x")])), None);
+        assert_eq!(bearer(&headers(&[])), None);
+    }
+}

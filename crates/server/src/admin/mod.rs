@@ -1,0 +1,136 @@
+//! HTTP for those who look after the proxy: people, orchestrators, collectors of metrics.
+//!
+//! | path | file |
+//! |---|---|
+//! | `GET /healthz`, `GET /readyz` | `health` |
+//! | `POST /drain`, `POST /undrain` | `drain` |
+//! | `GET /clients`, `DELETE /clients/{id}` | `clients` |
+//! | `GET /upstreams`, `GET /topology` | `topology` |
+//! | `GET /slowlog`, `DELETE /slowlog` | `slowlog` |
+//! | `GET /config`, `PATCH /config`, `POST /config/reload`, `POST /config/rewrite` | `config` |
+//! | `GET /loglevel`, `PUT /loglevel` | `loglevel` |
+//! | `GET /openapi.json` | `openapi` |
+//!
+//! Everything that is asked here is an order to the control thread, which asks the workers; nothing is shared with them. `guard` says who may
+//! ask, `listen` how many at once.
+//!
+//! What it deliberately is not: on the path of a request of a client. TLS is for whatever stands in front.
+//!
+//! Invariant: whoever has no token sees only whether the proxy lives, where a token is configured; and no answer has a secret.
+
+mod clients;
+mod config;
+mod drain;
+mod guard;
+mod health;
+pub(crate) mod listen;
+mod loglevel;
+pub mod openapi;
+mod slowlog;
+mod topology;
+
+use crate::control::{AdminOrder, Order, Orders};
+use axum::Json;
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use engine::fleet::{Answer, Question};
+use engine::settings::Password;
+use serde::Serialize;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{oneshot, watch};
+use utoipa::ToSchema;
+
+/// Longest request body: all options of a configuration fit.
+const BODY_BYTES_MAX: usize = 1 << 20;
+
+/// A worker that has not answered for so long does not turn any more, or is overloaded beyond use.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+/// What the configuration says of this listener and what can change while it runs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AdminSettings {
+    /// What requests must present.
+    pub(crate) token: Option<Password>,
+}
+
+/// What every endpoint has.
+#[derive(Clone)]
+pub(crate) struct App {
+    orders: Orders,
+    settings: watch::Receiver<Arc<AdminSettings>>,
+}
+
+/// Why there is no other answer.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Refusal {
+    #[serde(skip)]
+    status: StatusCode,
+    /// In words, for a person.
+    error: String,
+}
+
+impl Refusal {
+    fn new(status: StatusCode, error: impl Into<String>) -> Self {
+        Self { status, error: error.into() }
+    }
+
+    /// What was asked for is not there.
+    fn not_found(error: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, error)
+    }
+
+    /// What was asked is wrong.
+    fn bad_request(error: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, error)
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        (self.status, Json(self)).into_response()
+    }
+}
+
+impl App {
+    pub(crate) fn new(orders: Orders, settings: watch::Receiver<Arc<AdminSettings>>) -> Self {
+        Self { orders, settings }
+    }
+
+    /// Has the control thread do something, and waits for what comes of it.
+    async fn order<T>(
+        &self,
+        order: impl FnOnce(oneshot::Sender<T>) -> AdminOrder,
+    ) -> Result<T, Refusal> {
+        let late = || {
+            let text = "a worker has not answered for 5 s";
+            Refusal::new(StatusCode::SERVICE_UNAVAILABLE, text)
+        };
+        let (reply, answer) = oneshot::channel();
+        let sent = self.orders.send(Order::Admin(order(reply)));
+        if sent.is_err() {
+            return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the proxy has ended"));
+        }
+        tokio::time::timeout(ANSWER_WITHIN, answer).await.ok().and_then(Result::ok).ok_or_else(late)
+    }
+
+    /// Asks every worker.
+    async fn ask(&self, question: Question) -> Result<Vec<Answer>, Refusal> {
+        self.order(|reply| AdminOrder::Ask(question, reply)).await
+    }
+}
+
+/// All endpoints.
+pub(crate) fn router(app: App) -> Router {
+    let (router, _) = openapi::endpoints().split_for_parts();
+    router
+        .fallback(|| async { Refusal::not_found("there is no such path; /openapi.json has all") })
+        .method_not_allowed_fallback(|| async {
+            Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "this path does not take this method")
+        })
+        .layer(axum::middleware::from_fn_with_state(app.clone(), guard::guard))
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .with_state(app)
+}

@@ -1,0 +1,64 @@
+//! Every endpoint, and the OpenAPI document that is made of them.
+//!
+//! Invariant: what is not in the document does not exist, but for the document itself.
+
+use super::{App, clients, config, drain, health, loglevel, slowlog, topology};
+use axum::Json;
+use axum::routing::get;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::{Modify, OpenApi};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "respool",
+        description = "The admin listener of respool, a proxy for Redis and Valkey.",
+        license(name = "Apache-2.0 OR MIT", identifier = "Apache-2.0 OR MIT")
+    ),
+    security(("token" = [])),
+    modifiers(&Token)
+)]
+struct Document;
+
+/// How a token is presented.
+struct Token;
+
+impl Modify for Token {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
+        let components = document.components.get_or_insert_default();
+        components.add_security_scheme("token", SecurityScheme::Http(bearer));
+    }
+}
+
+/// All of them, with what the document says of each.
+pub(super) fn endpoints() -> OpenApiRouter<App> {
+    OpenApiRouter::with_openapi(Document::openapi())
+        .routes(routes!(health::healthz))
+        .routes(routes!(health::readyz))
+        .routes(routes!(drain::drain))
+        .routes(routes!(drain::undrain))
+        .routes(routes!(clients::list))
+        .routes(routes!(clients::kill))
+        .routes(routes!(topology::topology))
+        .routes(routes!(topology::upstreams))
+        .routes(routes!(slowlog::show, slowlog::reset))
+        .routes(routes!(config::show, config::patch))
+        .routes(routes!(config::reload))
+        .routes(routes!(config::rewrite))
+        .routes(routes!(loglevel::show, loglevel::set))
+        .route("/openapi.json", get(|| async { Json(document()) }))
+}
+
+/// The document.
+pub fn document() -> utoipa::openapi::OpenApi {
+    endpoints().split_for_parts().1
+}
+
+/// The document as the file `docs/reference/openapi.json`.
+pub fn page() -> String {
+    // Its types are made for JSON.
+    document().to_pretty_json().unwrap_or_default() + "\n"
+}

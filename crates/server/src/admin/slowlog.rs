@@ -1,0 +1,92 @@
+//! `/slowlog`: requests that took long.
+//!
+//! Invariant: secrets among the arguments are not shown, as in `SLOWLOG GET`.
+
+use super::{App, Refusal};
+use axum::Json;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use engine::fleet::{Answer, Question};
+use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
+use utoipa::{IntoParams, ToSchema};
+
+/// How many.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Count {
+    /// The newest so many; all that are kept if it is not given.
+    count: Option<usize>,
+}
+
+/// The slow log.
+#[derive(Serialize, ToSchema)]
+pub(super) struct SlowLog {
+    /// The newest first.
+    entries: Vec<Entry>,
+}
+
+/// One request.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Entry {
+    /// Its number, which grows with time.
+    id: u64,
+    /// When its reply came, in microseconds since the proxy's clock began.
+    at_us: u64,
+    /// How long that took, in microseconds.
+    took_us: u64,
+    /// Its arguments, cut; bytes that are no UTF-8 are replaced.
+    args: Vec<String>,
+    /// Whose it was.
+    client: String,
+    /// What that client calls itself.
+    client_name: String,
+}
+
+/// Requests that took long
+#[utoipa::path(get, path = "/slowlog", tag = "requests", params(Count), responses(
+    (status = 200, description = "The newest first", body = SlowLog),
+    (status = 400, description = "The parameters are wrong", body = Refusal),
+    (status = 401, description = "No token", body = Refusal)
+))]
+pub(super) async fn show(
+    State(app): State<App>,
+    count: Result<Query<Count>, QueryRejection>,
+) -> Result<Json<SlowLog>, Refusal> {
+    let Query(count) = count.map_err(|error| Refusal::bad_request(error.body_text()))?;
+    let count = count.count.unwrap_or(usize::MAX);
+    let answers = app.ask(Question::SlowLog(count)).await?;
+    let entries = answers.into_iter().filter_map(|answer| match answer {
+        Answer::SlowLog(entries) => Some(entries),
+        _ => None,
+    });
+    let mut entries: Vec<engine::slowlog::Entry> = entries.flatten().collect();
+    entries.sort_by_key(|entry| Reverse(entry.number));
+    entries.truncate(count);
+    Ok(Json(SlowLog { entries: entries.iter().map(Entry::from).collect() }))
+}
+
+/// Forgets them
+#[utoipa::path(delete, path = "/slowlog", tag = "requests", responses(
+    (status = 204, description = "Done"),
+    (status = 401, description = "No token", body = Refusal)
+))]
+pub(super) async fn reset(State(app): State<App>) -> Result<StatusCode, Refusal> {
+    app.ask(Question::SlowReset).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+impl From<&engine::slowlog::Entry> for Entry {
+    fn from(entry: &engine::slowlog::Entry) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Self {
+            id: entry.number,
+            at_us: entry.at.0,
+            took_us: entry.took_us,
+            args: entry.args.iter().map(|arg| text(arg)).collect(),
+            client: entry.addr.clone(),
+            client_name: text(&entry.name),
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! The admin listener: what it tells, what it changes, and whom it answers.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use testkit::ports::Port;
+use testkit::{Conn, RedisServer, Respool, wait};
+use ureq::http::Response;
+use ureq::{Agent, Body};
+
+use crate::setup::{RESPOOL, SOON, direct};
+
+/// A server, and a proxy with an admin listener in front of it.
+struct Looked {
+    // The order matters: the proxy goes before its server.
+    proxy: Respool,
+    server: RedisServer,
+    base: String,
+    agent: Agent,
+}
+
+impl Looked {
+    fn start() -> Self {
+        Self::with(&[])
+    }
+
+    fn with(args: &[&str]) -> Self {
+        let server = RedisServer::start();
+        let (proxy, base) = begin(&server.endpoint().url(), args);
+        Self { proxy, server, base, agent: agent() }
+    }
+
+    fn get(&self, path: &str) -> (u16, Value) {
+        told(self.agent.get(format!("{}{path}", self.base)).call())
+    }
+
+    fn post(&self, path: &str) -> (u16, Value) {
+        told(self.agent.post(format!("{}{path}", self.base)).send_empty())
+    }
+
+    fn delete(&self, path: &str) -> (u16, Value) {
+        told(self.agent.delete(format!("{}{path}", self.base)).call())
+    }
+
+    fn patch(&self, path: &str, body: &Value) -> (u16, Value) {
+        told(self.agent.patch(format!("{}{path}", self.base)).send_json(body))
+    }
+
+    fn option(&self, name: &str) -> Value {
+        let (status, config) = self.get("/config");
+        assert_eq!(status, 200);
+        let options = config["options"].as_array().expect("options").clone();
+        options.into_iter().find(|option| option["name"] == name).expect("the option")
+    }
+}
+
+fn begin(upstream: &str, args: &[&str]) -> (Respool, String) {
+    let admin = Port::v4().release().to_string();
+    let all = [&["--admin-listen", &admin], args].concat();
+    (Respool::to_url(RESPOOL, upstream).args(&all).start(), format!("http://{admin}"))
+}
+
+/// Errors of the server are answers like others.
+fn agent() -> Agent {
+    let config = Agent::config_builder().http_status_as_error(false);
+    config.timeout_global(Some(Duration::from_secs(20))).build().into()
+}
+
+fn told(answer: Result<Response<Body>, ureq::Error>) -> (u16, Value) {
+    let mut answer = answer.expect("an answer");
+    let text = answer.body_mut().read_to_string().expect("a body");
+    let body =
+        if text.is_empty() { Value::Null } else { serde_json::from_str(&text).expect("JSON") };
+    (answer.status().as_u16(), body)
+}
+
+#[test]
+fn it_lives_and_is_ready_while_every_key_can_be_served() {
+    if direct() {
+        return;
+    }
+    let mut looked = Looked::start();
+    wait::until_true("readiness", SOON, || looked.get("/readyz").0 == 200);
+    assert_eq!(looked.get("/healthz"), (200, json!({"status": "ok", "workers": 2})));
+    assert_eq!(looked.post("/drain"), (200, json!({"drained": true, "clients": 0})));
+    let (status, why) = looked.get("/readyz");
+    assert!(status == 503 && why["error"].as_str().expect("why").contains("drained"), "{why}");
+    assert_eq!(looked.get("/healthz").0, 200, "it lives");
+    let mut conn = looked.proxy.connect();
+    assert_eq!(conn.ask("PING"), "+PONG\r\n", "who comes all the same is served");
+    let waited = looked.post("/drain?wait_ms=50");
+    assert_eq!(waited, (200, json!({"drained": true, "clients": 1})));
+    assert_eq!(looked.post("/undrain"), (200, json!({"drained": false, "clients": 1})));
+    assert_eq!(looked.get("/readyz").0, 200);
+
+    looked.server.kill();
+    let why = wait::until("the loss of the server", SOON, || {
+        let (status, why) = looked.get("/readyz");
+        (status == 503).then_some(why)
+    });
+    let why = why["error"].as_str().expect("why").to_owned();
+    assert!(why.contains("is down") && why.contains("127.0.0.1"), "{why}");
+    assert_eq!(looked.get("/healthz").0, 200, "a restart would not help");
+}
+
+#[test]
+fn clients_are_listed_and_one_of_them_closed() {
+    if direct() {
+        return;
+    }
+    let looked = Looked::start();
+    let mut conns: Vec<Conn> = (0..6).map(|_| looked.proxy.connect()).collect();
+    for (at, conn) in conns.iter_mut().enumerate() {
+        assert_eq!(conn.ask(&format!("CLIENT SETNAME c{at}")), "+OK\r\n");
+    }
+    let (status, list) = looked.get("/clients");
+    assert_eq!((status, list["count"].as_u64()), (200, Some(6)));
+    let clients = list["clients"].as_array().expect("clients");
+    let names: BTreeSet<&str> =
+        clients.iter().map(|client| client["name"].as_str().expect("a name")).collect();
+    assert_eq!(names.len(), 6);
+    let third = clients.iter().find(|client| client["name"] == "c3").expect("the client");
+    let path = format!("/clients/{}", third["id"].as_str().expect("an id"));
+    assert_eq!(looked.delete(&path), (200, json!({"killed": 1})));
+    assert_eq!(conns[3].read_to_close().expect("the end"), b"");
+    assert_eq!(looked.delete(&path).0, 404);
+    assert_eq!(looked.delete("/clients/nobody").0, 400);
+    assert_eq!(looked.get("/clients").1["count"], 5);
+}
+
+#[test]
+fn servers_are_shown_with_what_they_have() {
+    if direct() {
+        return;
+    }
+    let looked = Looked::start();
+    wait::until_true("readiness", SOON, || looked.get("/readyz").0 == 200);
+    let address = looked.server.endpoint().url().replace("redis://", "");
+    let (_, topology) = looked.get("/topology");
+    let node = &topology["pools"][0]["nodes"][0];
+    assert_eq!((&node["address"], &node["state"]), (&json!(address), &json!("up")), "{topology}");
+    assert_eq!(topology["pools"][0]["kind"], "standalone");
+    let (_, upstreams) = looked.get("/upstreams");
+    let upstream = &upstreams["upstreams"][0];
+    assert_eq!(upstream["workers"].as_array().map(Vec::len), Some(2), "{upstreams}");
+}
+
+#[test]
+fn options_are_shown_and_changed_and_written() {
+    if direct() {
+        return;
+    }
+    let (server, folder) = (RedisServer::start(), tempfile::tempdir().expect("a folder"));
+    let (file, admin) = (folder.path().join("respool.toml"), Port::v4().release().to_string());
+    let text = format!(
+        "upstream = \"{}\"\n[admin]\nlisten = \"{admin}\" # here\n",
+        server.endpoint().url()
+    );
+    fs::write(&file, &text).expect("the file");
+    let proxy = Respool::with_config(RESPOOL, &file).start();
+    let looked = Looked { proxy, server, base: format!("http://{admin}"), agent: agent() };
+    assert_eq!(looked.option("admin.listen")["origin"], "file");
+    assert_eq!(looked.option("admin.listen")["live"], false);
+
+    let wish = json!({"timeouts.request_ms": 123, "reads.weights": {"10.0.0.1": 3}, "password": "of-clients"});
+    let (status, would) = looked.patch("/config?dry_run=true", &wish);
+    assert_eq!((status, &would["applied"]), (200, &json!(false)));
+    assert_eq!(would["changes"].as_array().map(Vec::len), Some(3), "{would}");
+    assert_eq!(looked.option("timeouts.request_ms")["value"], 10_000);
+    let (status, done) = looked.patch("/config", &wish);
+    assert_eq!((status, &done["applied"]), (200, &json!(true)), "{done}");
+    assert!(!done.to_string().contains("of-clients"), "{done}");
+    assert_eq!(looked.option("timeouts.request_ms")["value"], 123);
+    assert_eq!(looked.option("reads.weights")["value"], json!({"10.0.0.1": 3}));
+    assert_eq!(looked.option("password")["value"], "***");
+    assert!(looked.proxy.connect().ask("GET k").starts_with("-NOAUTH"));
+
+    for (wrong, status, says) in [
+        (
+            json!({"timeouts.request_ms": "soon", "max_clients": 5}),
+            422,
+            "timeouts.request_ms: found `soon`",
+        ),
+        (json!({"timeouts.requst_ms": 1}), 422, "did you mean `timeouts.request_ms`"),
+        (json!({"workers": 1}), 422, "workers: it needs a restart"),
+        (json!([1]), 400, "invalid type"),
+    ] {
+        let (got, error) = looked.patch("/config", &wrong);
+        assert_eq!(got, status, "{error}");
+        assert!(error["error"].as_str().expect("an error").contains(says), "{error}");
+    }
+    assert_eq!(looked.option("max_clients")["value"], 10_000);
+
+    assert_eq!(looked.post("/config/rewrite").0, 204);
+    let written = fs::read_to_string(&file).expect("the file");
+    assert!(written.contains("# here") && written.contains("request_ms = 123"), "{written}");
+    assert_eq!(looked.patch("/config", &json!({"timeouts.request_ms": 124})).0, 200);
+    // Taken back, what the file says counts again.
+    assert_eq!(looked.patch("/config", &json!({"timeouts.request_ms": null})).0, 200);
+    assert_eq!(looked.option("timeouts.request_ms")["value"], 123);
+    fs::write(&file, written.replace("123", "77")).expect("the file");
+    let (status, changes) = looked.post("/config/reload");
+    let expected = json!([{"name": "timeouts.request_ms", "old": "123", "new": "77"}]);
+    assert_eq!((status, &changes["changes"]), (200, &expected));
+    fs::write(&file, "nonsense = 1\n").expect("the file");
+    let (status, error) = looked.post("/config/reload");
+    assert!(status == 422 && error.to_string().contains("unknown key"), "{error}");
+
+    let put = |level: &str| {
+        told(
+            looked
+                .agent
+                .put(format!("{}/loglevel", looked.base))
+                .send_json(json!({"level": level})),
+        )
+    };
+    assert_eq!(put("debug").0, 200);
+    assert_eq!(looked.get("/loglevel").1, json!({"level": "debug"}));
+    assert_eq!(put("loud").0, 422);
+}
+
+#[test]
+fn slow_requests_are_shown_and_forgotten() {
+    if direct() {
+        return;
+    }
+    let looked = Looked::with(&["--slowlog-slower-than-us", "0"]);
+    let mut conn = looked.proxy.connect();
+    assert_eq!(conn.ask("SET slow-key 1"), "+OK\r\n");
+    assert!(conn.ask("AUTH hidden").starts_with('-'));
+    let (_, log) = looked.get("/slowlog?count=10");
+    let entries = log["entries"].as_array().expect("entries");
+    let has = |args: &Value| entries.iter().any(|entry| entry["args"] == *args);
+    assert!(has(&json!(["SET", "slow-key", "1"])), "{log}");
+    assert!(has(&json!(["AUTH", "(redacted)"])), "{log}");
+    assert_eq!(looked.delete("/slowlog").0, 204);
+    assert_eq!(looked.get("/slowlog").1, json!({"entries": []}));
+    assert_eq!(looked.get("/slowlog?count=x").0, 400);
+}
+
+#[test]
+fn without_the_token_only_the_health_is_told() {
+    if direct() {
+        return;
+    }
+    let looked = Looked::with(&["--admin-token", "first"]);
+    assert_eq!(looked.get("/healthz").0, 200);
+    let asked = |token: &str| {
+        let get = looked.agent.get(format!("{}/clients", looked.base));
+        told(get.header("Authorization", format!("Bearer {token}")).call()).0
+    };
+    assert_eq!((looked.get("/clients").0, asked("wrong"), asked("first")), (401, 401, 200));
+    let patch = looked.agent.patch(format!("{}/config", looked.base));
+    let done = told(
+        patch.header("Authorization", "Bearer first").send_json(json!({"admin.token": "second"})),
+    );
+    assert_eq!(done.0, 200);
+    assert_eq!((asked("first"), asked("second")), (401, 200));
+    assert!(!looked.proxy.process().log().contains("second"), "a secret in the log");
+}
+
+#[test]
+fn pages_of_other_sites_get_nothing() {
+    if direct() {
+        return;
+    }
+    let looked = Looked::start();
+    let asked = |name: &str, value: &str| {
+        told(looked.agent.get(format!("{}/clients", looked.base)).header(name, value).call()).0
+    };
+    assert_eq!(asked("Origin", "http://evil.example"), 403);
+    assert_eq!(asked("Host", "evil.example"), 403);
+    assert_eq!(asked("Origin", &looked.base), 200);
+}
+
+#[test]
+fn wrong_requests_and_many_connections_do_no_harm() {
+    if direct() {
+        return;
+    }
+    let looked = Looked::start();
+    assert_eq!(looked.get("/nothing").0, 404);
+    assert_eq!(looked.post("/clients").0, 405);
+    let large = json!({"password": "x".repeat(2 << 20)});
+    assert_eq!(looked.patch("/config", &large).0, 413);
+    let address = looked.base.trim_start_matches("http://").to_owned();
+    // More than are served at once, and each says nothing or nonsense.
+    let mut idle: Vec<TcpStream> =
+        (0..100).map(|_| TcpStream::connect(&address).expect("a connection")).collect();
+    for conn in idle.iter_mut().take(50) {
+        conn.write_all(b"\x00\xff nonsense\r\n\r\n").expect("the nonsense");
+    }
+    let mut told = Vec::new();
+    let _ = idle[0].read_to_end(&mut told);
+    assert!(told.starts_with(b"HTTP/1.1 400"), "{}", String::from_utf8_lossy(&told));
+    assert_eq!(looked.proxy.connect().ask("PING"), "+PONG\r\n");
+    drop(idle);
+    assert_eq!(looked.get("/healthz").0, 200);
+}
+
+#[test]
+fn the_document_names_every_path() {
+    if direct() {
+        return;
+    }
+    let looked = Looked::start();
+    let (status, document) = looked.get("/openapi.json");
+    assert_eq!(status, 200);
+    let paths = document["paths"].as_object().expect("paths");
+    for (path, methods) in paths {
+        let get = methods.get("get").is_some() && !path.contains('{');
+        assert!(!get || matches!(looked.get(path).0, 200 | 503), "{path}");
+    }
+    assert!(paths.len() > 10, "{}", paths.len());
+}
+
+#[test]
+fn it_can_be_a_unix_socket_whose_file_goes_with_it() {
+    if direct() {
+        return;
+    }
+    let (server, folder) = (RedisServer::start(), tempfile::tempdir().expect("a folder"));
+    let path = folder.path().join("admin.sock");
+    let args = ["--admin-listen", &format!("unix:{}", path.display())];
+    let mut proxy = Respool::to(RESPOOL, server.endpoint()).args(&args).start();
+    let mut conn = std::os::unix::net::UnixStream::connect(&path).expect("a connection");
+    conn.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        .expect("the request");
+    let mut text = String::new();
+    conn.read_to_string(&mut text).expect("the answer");
+    assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+    assert!(proxy.terminate(SOON).is_some_and(|status| status.success()));
+    assert!(!path.exists());
+}
