@@ -10,6 +10,7 @@ mod checker_proof;
 mod configure;
 mod differential;
 mod faults;
+mod figures;
 mod greetings;
 mod lanes;
 mod leases;
