@@ -16,6 +16,7 @@
 
 pub mod control;
 pub mod log;
+pub mod metrics;
 pub mod run;
 pub mod settings;
 pub mod sources;
