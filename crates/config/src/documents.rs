@@ -167,6 +167,7 @@ fn sample(option: &OptionSpec) -> &'static str {
         }
         "reads.zones" => "{ \"10.0.0.5:6379\" = \"a\", \"10.0.0.6\" = \"b\" }",
         "reads.weights" => "{ \"10.0.0.5:6379\" = 3, \"10.0.0.6\" = 0 }",
+        "latency.monitors" => "{ reads = \"+get +mget 200 500 1000\" }",
         "password_file" => "\"/etc/respool/password\"",
         "log.file" => "\"/var/log/respool.log\"",
         "admin.token_file" => "\"/etc/respool/admin-token\"",

@@ -11,6 +11,7 @@
 mod describe;
 mod entries;
 mod json;
+mod monitors;
 mod scalar;
 
 use std::fmt;
@@ -20,6 +21,7 @@ use std::path::PathBuf;
 
 use engine::command::CommandId;
 use engine::route::shard::{Distribution, ShardsError};
+use engine::stats::monitors::MonitorOptions;
 
 use crate::address::{ListenAddress, UpstreamUrl, parse_announced};
 use crate::compile::Draft;
@@ -79,6 +81,8 @@ pub(crate) enum Kind {
     Zones { at: fn(&mut Draft) -> &mut Vec<(String, String)> },
     /// Servers or hosts and their weights; a table.
     Weights { at: fn(&mut Draft) -> &mut Vec<(String, u16)> },
+    /// Latency monitors; a table.
+    Monitors { at: fn(&mut Draft) -> &mut Vec<MonitorOptions> },
     /// Names of commands.
     Commands { at: fn(&mut Draft) -> &mut Vec<CommandId> },
 }
@@ -122,6 +126,10 @@ impl Kind {
         }
         if let Self::Weights { at } = self {
             *at(draft) = self.read_weights(raw)?;
+            return Ok(());
+        }
+        if let Self::Monitors { at } = self {
+            *at(draft) = self.read_monitors(raw)?;
             return Ok(());
         }
         if let Self::Commands { at } = self {
@@ -192,6 +200,7 @@ impl Kind {
             | Self::AddressMap { .. }
             | Self::Zones { .. }
             | Self::Weights { .. }
+            | Self::Monitors { .. }
             | Self::Commands { .. } => return Err(wrong()),
         }
         Ok(())
@@ -316,7 +325,13 @@ impl Kind {
 
     /// Whether the value is a table in the file, with keys of the operator's own.
     pub(crate) fn is_table(&self) -> bool {
-        matches!(self, Self::AddressMap { .. } | Self::Zones { .. } | Self::Weights { .. })
+        matches!(
+            self,
+            Self::AddressMap { .. }
+                | Self::Zones { .. }
+                | Self::Weights { .. }
+                | Self::Monitors { .. }
+        )
     }
 
     /// What stands between several values in a variable or after a flag. URLs of clusters and sentinels have commas.

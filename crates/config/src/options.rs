@@ -198,6 +198,10 @@ pub const TABLES: &[(&str, &str)] = &[
     ("timeouts", "How long things may take. The unit is the end of each name."),
     ("limits", "How much things may hold. Sizes are bytes, or strings such as \"64MiB\"."),
     ("slowlog", "Requests that took long."),
+    (
+        "latency",
+        "How long commands take, with bounds of your own. What `INFO latencystats` shows is counted in any case.",
+    ),
     ("batching", "How requests are gathered into larger writes, which makes small requests cheap."),
     ("log", "What is logged, how and where."),
     (
@@ -697,6 +701,14 @@ pub static OPTIONS: &[OptionSpec] = &[
         "While the log is on, requests are kept until they are answered, so that an entry can show their arguments. What stands in it is \
          told by the [operations guide](../guides/operations.md#the-slow-log).",
         Kind::Count { min: 0, max: 1_000_000, at: |d| &mut d.config.slowlog.max_len },
+    ),
+    OptionSpec::new(
+        "latency.monitors",
+        "Sets of commands whose times are counted in buckets of your own, for `INFO latency NAME`",
+        "By a name the commands, taken in and out in this order (`+all`, `+get`, `-blpop`), and where the buckets end, in microseconds and growing: \
+         `reads = \"+get +mget 200 500 1000\"`. Over all servers and for each. At most 16; without one nothing is counted. In the file also as a \
+         table of its own, `[latency.monitors]`.",
+        Kind::Monitors { at: |d| &mut d.config.latency_monitors },
     ),
     OptionSpec::new(
         "batching.gather_us",

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 
 use engine::command::CommandId;
 use engine::settings::ReadPolicy;
+use engine::stats::monitors::MonitorOptions;
 
 use crate::address::{ListenAddress, PoolKind, UpstreamAddress, UpstreamUrl};
 use crate::secret::Secret;
@@ -58,6 +59,8 @@ pub struct Config {
     pub limits: Limits,
     /// Which requests are kept as slow.
     pub slowlog: Slowlog,
+    /// Commands whose times are counted with bounds of the operator's own, at most 16 sets of them. Names differ.
+    pub latency_monitors: Vec<MonitorOptions>,
     /// How requests are gathered into larger writes.
     pub batching: Batching,
     /// What is logged, how and where.
@@ -381,6 +384,7 @@ impl Default for Config {
             timeouts: Timeouts::default(),
             limits: Limits::default(),
             slowlog: Slowlog::default(),
+            latency_monitors: Vec::new(),
             batching: Batching::default(),
             log: Log::default(),
             admin: Admin::default(),

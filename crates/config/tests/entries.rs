@@ -329,3 +329,33 @@ fn weights_are_numbers_by_address_or_host() {
     assert_eq!(told.matches("has no weight from 0 to 100").count(), 3, "{told}");
     assert_eq!(told.lines().count(), 4, "{told}");
 }
+
+#[test]
+fn monitors_are_a_name_and_its_words_in_every_source() {
+    let monitors = |config: Config| -> Vec<(String, usize, Vec<u64>)> {
+        let shown = |one: &engine::stats::monitors::MonitorOptions| {
+            (one.name.clone(), one.commands.len(), one.bounds_us.clone())
+        };
+        config.latency_monitors.iter().map(shown).collect()
+    };
+    let two = [("reads".to_owned(), 2, vec![200, 500]), ("set".to_owned(), 1, vec![10])];
+    let table = "[latency.monitors]\nreads = \"+get +mget 200 500\"\nset = \"+set 10\"";
+    assert_eq!(monitors(right(&format!("{CLUSTER}{table}"))), two);
+    let words = [("RESPOOL_LATENCY_MONITORS", "reads=+get +mget 200 500,set=+set 10")];
+    assert_eq!(monitors(layers(CLUSTER, &words, &[]).unwrap()), two);
+    assert_eq!(monitors(right(CLUSTER)), []);
+    let told = wrong(&format!(
+        "{CLUSTER}[latency.monitors]\na = \"+gett 1\"\n\"b c\" = \"+get 1\"\nd = 5\ne = \"+get 2 1\""
+    ));
+    for why in [
+        "r.toml:3:1: latency.monitors: found the entry \"a\", which names a command that respool does not know (did you mean `get`?)",
+        "r.toml:4:1: latency.monitors: found the entry \"b c\", which has no name that INFO could show",
+        "r.toml:5:5: latency.monitors: found an integer; allowed: ",
+        "r.toml:6:1: latency.monitors: found the entry \"e\", which has numbers that do not grow",
+    ] {
+        assert!(told.contains(why), "{why}\nis not in\n{told}");
+    }
+    let many: String = (0..17).map(|n| format!("m{n} = \"+get 1\"\n")).collect();
+    let told = wrong(&format!("{CLUSTER}[latency.monitors]\n{many}"));
+    assert!(told.contains("found 17 monitors; allowed: up to 16"), "{told}");
+}

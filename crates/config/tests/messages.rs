@@ -435,6 +435,7 @@ fn the_example_holds_the_defaults() {
             "file =",
             "zone =",
             "weights",
+            "monitors",
             "announce =",
             "token",
         ];

@@ -6,6 +6,7 @@
 //! ```text
 //!   timeouts ─▶ every deadline anew        reads ─▶ who answers reads          address_map ─▶ the topology is asked for
 //!   slowlog  ─▶ its entries and bounds     facade ─▶ the peers                 limits.shared_conns ─▶ clients and connections
+//!   monitors ─▶ their counts begin again
 //!   password ─▶ new clients; if there is none any more, all             other servers ─▶ see `replace`
 //! ```
 //! Not here: what the values may be (`config`), how all workers come to change together (`server/src/control`).
@@ -17,6 +18,7 @@ use crate::ids::ClientId;
 use crate::peers::{self, Peers};
 use crate::replace;
 use crate::settings::{self, ReadPolicy, Settings};
+use crate::stats::monitors::{MonitorCounts, Monitors};
 use crate::time::Time;
 use crate::topology::Topology;
 use crate::upstream::{Lane, Role};
@@ -29,6 +31,9 @@ impl Engine {
         let new = Settings { worker, workers, unix_ahead_us, ..settings };
         let old = core::mem::replace(&mut self.settings, new);
         self.change_slowlog(&old);
+        if self.settings.monitors != old.monitors {
+            self.change_monitors();
+        }
         if replace::same_servers(&self.settings, &old) {
             self.change_greetings();
         } else {
@@ -71,6 +76,13 @@ impl Engine {
         } else {
             self.slowlog.change(&self.settings.slowlog);
         }
+    }
+
+    /// Other latency monitors: what was counted has other buckets, or is of other commands, so all begin again.
+    fn change_monitors(&mut self) {
+        self.monitors = Monitors::new(&self.settings.monitors);
+        self.stats.monitors = MonitorCounts::default();
+        self.nodes.iter_mut().for_each(|(_, node)| node.stats.monitors = MonitorCounts::default());
     }
 
     /// Connections that are there keep what they send from now on, if it is kept now.

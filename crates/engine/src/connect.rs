@@ -385,6 +385,7 @@ impl Engine {
     fn upstream_ready(&mut self, now: Time, id: UpstreamId) {
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
         upstream.state = State::Ready;
+        let again = upstream.ready_at != Time::default() || upstream.failures > 0;
         upstream.ready_at = now;
         self.opening.remove(&id);
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
@@ -394,7 +395,7 @@ impl Engine {
             self.set_role(id, Role::Spare(now));
         }
         let readonly = self.needs_readonly(&key);
-        self.stats.upstream_connects += 1;
+        self.count_connect(now, key.node, again);
         let server = format!("{} {}", self.facts.server, self.facts.version);
         let main = upstream_role == Role::Shared
             && key.lane == Lane::Shared
@@ -446,7 +447,6 @@ impl Engine {
         if !upstream.is_ready() {
             return self.connection_failed(now, id, cause, None);
         }
-        self.stats.upstream_losses += 1;
         // A timeout takes its time, however short it is set, and says nothing of the next connection. A malformed reply does:
         // a server that sends one to our own first words would be stormed.
         let overdue = upstream.overdue_at(&self.settings.timeouts).is_some_and(|at| at <= now);
@@ -457,6 +457,7 @@ impl Engine {
         upstream.state = State::Idle;
         let requests = upstream.inflight.len();
         let runs = self.take_runs(id);
+        self.count_loss(key.node);
         let again = !short_lived && !self.draining;
         let runs = match role {
             // What was sent there belongs together.
@@ -545,6 +546,9 @@ impl Engine {
     ) {
         let error = reject::node(self.label(key.node), cause);
         for (index, run) in runs.iter().enumerate() {
+            if !matches!(run.owner, Owner::Own(_)) {
+                self.stats.note_own_error(&error, run.count.into());
+            }
             if let Owner::Part { merge, part } = run.owner {
                 let errors = error.repeat(run.count as usize);
                 self.part_replies(now, merge, part, run.count, &errors);
@@ -643,7 +647,7 @@ impl Engine {
             };
             self.listening_failed(now, key.node, &error);
         }
-        self.stats.upstream_failures += 1;
+        self.count_failure(now, key.node, theirs);
         self.refresh_upstream_lost(now, id, cause);
         if first {
             self.renew_readers();

@@ -29,6 +29,8 @@ use crate::scripts::Scripts;
 use crate::settings::Settings;
 use crate::slowlog::SlowLog;
 use crate::stats::Stats;
+use crate::stats::monitors::Monitors;
+use crate::stats::tally::Tally;
 use crate::time::Time;
 use crate::topology::{Router, shards_of};
 use crate::tracking::Caches;
@@ -182,6 +184,10 @@ pub struct Engine {
     pub(crate) by_key: BTreeMap<UpstreamKey, UpstreamId>,
     pub(crate) pool: BufferPool,
     pub(crate) stats: Stats,
+    /// Replies that are not counted yet.
+    pub(crate) tally: Tally,
+    /// Which commands the operator has an eye on.
+    pub(crate) monitors: Monitors,
     pub(crate) slowlog: SlowLog,
     /// What the settings said of it; `Settings::slowlog` may be what somebody told the servers since.
     pub(crate) slowlog_told: crate::slowlog::Options,
@@ -250,6 +256,7 @@ impl Engine {
         let peers = Peers::new(&settings.facade, now);
         let slowlog = SlowLog::new(&settings.slowlog);
         let slowlog_told = settings.slowlog;
+        let monitors = Monitors::new(&settings.monitors);
         let mut engine = Self {
             settings,
             clients: Slab::default(),
@@ -270,6 +277,8 @@ impl Engine {
             by_key: BTreeMap::new(),
             pool: BufferPool::default(),
             stats: Stats::default(),
+            tally: Tally::default(),
+            monitors,
             slowlog,
             slowlog_told,
             facts: ServerFacts::default(),
@@ -376,6 +385,8 @@ impl Engine {
         let buf = upstream.out.begin_send()?;
         self.stats.upstream_writes += 1;
         self.stats.upstream_out_bytes += buf.len() as u64;
+        upstream.traffic.writes += 1;
+        upstream.traffic.out_bytes += buf.len() as u64;
         Some(buf)
     }
 

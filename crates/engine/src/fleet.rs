@@ -11,6 +11,7 @@
 use crate::ids::ClientId;
 use crate::inside::Inside;
 use crate::monitor::{Filter, Monitor};
+use crate::report::{self, NodeReport};
 use crate::slowlog;
 use crate::stats::Stats;
 use crate::topology::view::PoolView;
@@ -145,18 +146,40 @@ pub struct Report {
     pub clients: u64,
     /// Of these, those that wait for the reply to a blocking command, or for the end of a pause.
     pub blocked_clients: u64,
+    /// Clients that cache what they read.
+    pub tracking_clients: u64,
+    /// Clients whose next request waits, by [`report::WAITS`].
+    pub waiting: [u64; report::WAITS.len()],
     /// Upstream connections that are open.
     pub upstreams: u64,
     /// Requests that wait for a reply.
     pub inflight: u64,
     /// Bytes buffered for clients and upstreams.
     pub buffered_bytes: u64,
+    /// Bytes held, by [`report::MEMORY_KINDS`].
+    pub memory: [u64; report::MEMORY_KINDS.len()],
     /// The largest amount that waits to go out to one client.
     pub client_out_bytes_max: u64,
     /// The largest amount of input that waits of one client.
     pub client_in_bytes_max: u64,
+    /// Connections that clients have of their own.
+    pub leases_taken: u64,
+    /// Clients that wait for one.
+    pub leases_waiting: u64,
+    /// Connections that are kept ready for the next of them.
+    pub leases_idle: u64,
+    /// Entries of the slow log.
+    pub slowlog_entries: u64,
+    /// How long ago a server last told who owns what, in microseconds, of the pool where that is longest ago; `None`: nobody had to.
+    pub topology_age_us: Option<u64>,
     /// State of the connection to the node, in words.
     pub node_state: String,
+    /// The servers.
+    pub nodes: Vec<NodeReport>,
+    /// Processor time of the worker's thread in its own code, in microseconds. Of this the engine knows nothing; its caller enters it.
+    pub cpu_user_us: u64,
+    /// The same in the kernel.
+    pub cpu_system_us: u64,
 }
 
 /// What the process knows and an engine does not, for INFO.
@@ -168,6 +191,8 @@ pub struct ProcessFacts {
     pub pid: u32,
     /// Since the start.
     pub uptime_s: u64,
+    /// When it started, in seconds since 1970.
+    pub started_unix_s: u64,
     /// Port of the first TCP listener, 0 if none.
     pub tcp_port: u16,
     /// The configuration file, empty if none.
@@ -178,6 +203,8 @@ pub struct ProcessFacts {
     pub os: String,
     /// Which driver runs: `epoll`.
     pub driver: String,
+    /// Worker threads.
+    pub workers: u32,
     /// Resident memory, in bytes.
     pub rss_bytes: u64,
     /// Highest resident memory, in bytes.
@@ -204,7 +231,12 @@ pub enum Purpose {
     /// CLIENT UNBLOCK: 1 or 0.
     Unblock,
     /// SLOWLOG GET of so many.
-    SlowLog(usize),
+    SlowLog {
+        /// Entries.
+        count: usize,
+        /// With what only the proxy knows.
+        detail: bool,
+    },
     /// SLOWLOG LEN.
     SlowLen,
     /// MONITOR: OK, and lines from then on.

@@ -168,6 +168,15 @@ impl<K, T> Slab<K, T> {
         })
     }
 
+    /// All values in the same order, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (Id<K>, &mut T)> {
+        self.places.iter_mut().enumerate().filter_map(|(index, place)| {
+            let generation = place.generation;
+            let value = place.value.as_mut()?;
+            Some((Id::new(index as u32, generation), value))
+        })
+    }
+
     /// The ids of all values, for loops that change or remove them on the way.
     pub fn ids(&self) -> Vec<Id<K>> {
         self.iter().map(|(id, _)| id).collect()

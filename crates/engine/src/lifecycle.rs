@@ -87,6 +87,7 @@ impl Engine {
             if used < bytes.len() {
                 client.tail = self.pool.take();
                 client.tail.extend_from_slice(&bytes[used..]);
+                client.identity.late.begin(now, bytes.len() - used);
                 self.after_input(id);
             } else if client.hold != Hold::No {
                 // A large request leaves no tail, but its upstream may be full now.
@@ -106,6 +107,7 @@ impl Engine {
         match self.clients.get_mut(id) {
             Some(client) if used < tail.len() => {
                 tail.drain(..used);
+                client.identity.late.advance(now, used, tail.len());
                 client.tail = tail;
             }
             _ => self.pool.give(tail),
@@ -216,6 +218,7 @@ impl Engine {
                 continue;
             }
             client.hold = Hold::No;
+            client.identity.late.resume(now);
             self.process_tail(now, id);
             if let Some(client) = self.clients.get_mut(id)
                 && client.eof

@@ -188,3 +188,12 @@ pub const SLOWLOG_ENTRIES_MAX: usize = 1_000_000;
 /// Commands that are kept of a transaction, in bytes: those before its first key, and those that the proxy answers. At the bound the next
 /// one is refused, and so is EXEC.
 pub const UNSENT_BYTES_MAX: usize = 1 << 20;
+
+/// First words of error replies that are counted apart, per worker, as Redis keeps them; all others are counted together.
+pub const ERROR_KINDS_MAX: usize = 64;
+
+/// Latency monitors; further ones of a configuration are refused.
+pub const LATENCY_MONITORS_MAX: usize = 16;
+
+/// How many of a client's last waits are kept, for the slow log. Of a request that was sent before them it is not known that it waited.
+pub const LATE_MAX: usize = 8;

@@ -8,6 +8,7 @@
 //! Invariant: a node's label is its address in words, and two live nodes of an engine never have the same one.
 
 use crate::ids::UpstreamId;
+use crate::stats::node::{NodeStats, Standing};
 use crate::topology::reads::Health;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -58,6 +59,10 @@ pub struct Node {
     pub gives_slots: bool,
     /// Its zone, if it told one (Valkey 8).
     pub zone: String,
+    /// What is counted of it; of live connections the traffic is counted there.
+    pub stats: NodeStats,
+    /// Whether it could be reached.
+    pub(crate) standing: Standing,
     /// The shared connections of the database that clients start in, for RESP2 and RESP3: what the short path looks at.
     pub shared: [Option<UpstreamId>; 2],
     /// The same for the clients of the second and further connections (`Limits::shared_conns`), apart so that the usual case is no
@@ -76,6 +81,8 @@ impl Node {
             health: Health::default(),
             gives_slots: false,
             zone: String::new(),
+            stats: NodeStats::default(),
+            standing: Standing::default(),
             shared: [None; 2],
             more_shared: Vec::new(),
         }

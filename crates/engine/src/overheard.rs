@@ -15,6 +15,7 @@ use crate::limits::SLOWLOG_ENTRIES_MAX;
 use crate::news::What;
 use crate::route::Known;
 use crate::stats::Stats;
+use crate::stats::node::NodeStats;
 use resp::number;
 
 /// What is to be other from now on.
@@ -42,10 +43,21 @@ impl Engine {
         }
     }
 
+    /// All counters begin again; gauges and the slow log stay, as in a server.
+    fn reset_counters(&mut self) {
+        self.stats = Stats::default();
+        for (_, node) in self.nodes.iter_mut() {
+            node.stats = NodeStats::default();
+        }
+        for (_, upstream) in self.upstreams.iter_mut() {
+            upstream.reset_traffic();
+        }
+    }
+
     /// Somebody changed what the proxy has a share in.
     pub(crate) fn take_over(&mut self, change: Change) {
         if change.reset {
-            self.stats = Stats::default();
+            self.reset_counters();
         }
         if let Some(after_ms) = change.busy_after_ms {
             self.set_busy_after(after_ms);

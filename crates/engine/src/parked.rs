@@ -105,6 +105,11 @@ pub(crate) struct ParkedRequests {
 }
 
 impl ParkedRequests {
+    /// Bytes of all of them.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.queues.is_empty()
     }
@@ -243,6 +248,7 @@ impl Engine {
     /// Its client gets this error for it, and for all of a transaction.
     fn give_up_with(&mut self, now: Time, parked: &Parked, error: &[u8]) {
         self.leave_parked_lease(parked);
+        self.stats.note_own_error(error, 1);
         self.answer_owner(now, parked.owner, error);
         self.give_up_rest(&parked.rest, error);
     }

@@ -135,7 +135,7 @@ impl Engine {
             _ => behind_first(upstream.inflight.disown_transaction()),
         };
         upstream.inflight.answered(1);
-        self.stats.redirects += 1;
+        self.stats.note_redirect(reply);
         if !untaught {
             self.note_unsettled(now);
         }
@@ -244,8 +244,10 @@ impl Engine {
     ) -> bool {
         if let Some(upstream) = self.upstreams.get_mut(id) {
             upstream.inflight.answered(1);
+            upstream.traffic.errors += 1;
         }
         self.stats.command(run.command).failed += 1;
+        self.stats.errors.note(reply, 1);
         self.answer_owner(now, run.owner, reply);
         true
     }
@@ -323,8 +325,9 @@ impl Engine {
         self.believe(id, reply);
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
         upstream.inflight.answered(1);
-        self.stats.redirects += 1;
+        self.stats.note_redirect(reply);
         let error = reject::gave_up(1, &said(reply));
+        self.stats.note_own_error(&error, 1);
         self.answer_owner(now, run.owner, &error);
     }
 

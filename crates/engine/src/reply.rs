@@ -30,7 +30,7 @@ use crate::upstream::inflight::{OwnCommand, Owner, Run};
 use crate::upstream::{Lane, Role, Stall, Upstream};
 use alloc::format;
 use alloc::string::String;
-use resp::{ReplyError, Scan};
+use resp::{ReplyError, ReplyScanner, Scan};
 
 /// Why a connection cannot be used any more; in words for the error texts.
 pub(crate) type Fault = String;
@@ -65,6 +65,7 @@ impl Engine {
         }
         upstream.progress_at = now;
         self.stats.upstream_in_bytes += bytes.len() as u64;
+        upstream.traffic.in_bytes += bytes.len() as u64;
         let outcome = if upstream.tail.is_empty() {
             self.take_in(now, id, bytes).map(|used| self.keep_upstream_tail(id, &bytes[used..]))
         } else {
@@ -120,7 +121,14 @@ impl Engine {
     }
 
     /// Hands over all whole replies at the begin of `input`; returns the bytes done with.
+    #[inline]
     fn replies(&mut self, now: Time, id: UpstreamId, input: &[u8]) -> Result<usize, Fault> {
+        let outcome = self.whole_replies(now, id, input);
+        self.end_tally();
+        outcome
+    }
+
+    fn whole_replies(&mut self, now: Time, id: UpstreamId, input: &[u8]) -> Result<usize, Fault> {
         let mut pos = 0;
         // What a server that is left does not do is done by those that took its place.
         let watch = !self.is_one() || (self.generation > 0 && self.comes_from_left(id));
@@ -242,9 +250,12 @@ impl Engine {
     /// The next `count` replies of this run came.
     #[inline]
     fn count_wait(&mut self, now: Time, id: UpstreamId, run: &Run, count: u32) {
+        if count == 0 {
+            return;
+        }
         let waited_us = now.since(run.sent_at);
-        self.stats.command(run.command).usec += waited_us * u64::from(count);
-        if waited_us >= self.slowlog.from_us && count > 0 {
+        self.tally(id, run, waited_us, count);
+        if waited_us >= self.slowlog.from_us {
             self.note_slow(now, id, run);
         }
     }
@@ -297,9 +308,17 @@ impl Engine {
             if !silent {
                 write(&mut self.scratch);
             }
+            if self.scratch.first() == Some(&b'-') {
+                self.stats.note_own_error(&self.scratch, 1);
+            }
             client.places.append_ready(&self.scratch, &mut self.pool);
         } else if !silent {
-            write(client.out.buf(&mut self.pool));
+            let out = client.out.buf(&mut self.pool);
+            let from = out.len();
+            write(out);
+            if out.get(from) == Some(&b'-') {
+                self.stats.note_own_error(&out[from..], 1);
+            }
             if !client.out.dirty {
                 client.out.dirty = true;
                 self.dirty_clients.push(id);
@@ -500,8 +519,11 @@ fn next_piece(
     watch: bool,
     input: &[u8],
 ) -> Result<Piece, Fault> {
+    // Of a reply whose begin was cut through the rest comes by itself, so that `end` is the first byte of a reply in all other cases.
+    let whole = upstream.forwarded == 0;
     // What is watched is looked at one by one.
-    let (owner, wanted) = (run.owner, if upstream.is_watched() { 1 } else { run.count });
+    let one_by_one = upstream.is_watched() || !whole;
+    let (owner, wanted) = (run.owner, if one_by_one { 1 } else { run.count });
     let (mut count, mut end, mut failed) = (0, 0, 0);
     // Of the first reply some bytes may be scanned already: those that stand in the tail.
     let mut offset = (upstream.scanner.position() - upstream.forwarded) as usize;
@@ -513,7 +535,6 @@ fn next_piece(
         }
         match upstream.scanner.scan(rest).map_err(|error| malformed(&error))? {
             Scan::Complete { consumed, .. } => {
-                let whole = upstream.forwarded == 0;
                 if watch
                     && whole
                     && input[end] == b'-'
@@ -526,8 +547,7 @@ fn next_piece(
                         _ => break,
                     }
                 }
-                // `end` is the reply's first byte unless its begin was cut through, and then it is no error.
-                failed += u64::from(upstream.forwarded == 0 && input[end] == b'-');
+                failed += u64::from(whole && input[end] == b'-');
                 end += offset + consumed;
                 offset = 0;
                 upstream.forwarded = 0;
@@ -539,8 +559,10 @@ fn next_piece(
             }
         }
     }
-    if failed > 0 {
+    if failed > 0 && !matches!(owner, Owner::Own(_)) {
         stats.command(run.command).failed += failed;
+        upstream.traffic.errors += failed;
+        note_errors(stats, &input[..end]);
     }
     match owner {
         Owner::Own(own) if count > 0 => Ok(Piece::Own(own, end)),
@@ -552,6 +574,22 @@ fn next_piece(
         Owner::Client { .. } | Owner::Part { .. } => {
             Ok(Piece::Replies { count, bytes: end, partial })
         }
+    }
+}
+
+/// Some of these whole replies are errors. They are looked for once more, so that those who have none need not look closer.
+#[cold]
+fn note_errors(stats: &mut Stats, replies: &[u8]) {
+    let (mut scanner, mut rest) = (ReplyScanner::default(), replies);
+    while let Ok(Scan::Complete { consumed, .. }) = scanner.scan(rest) {
+        let (reply, behind) = rest.split_at(consumed);
+        if reply.starts_with(b"-") {
+            stats.errors.note(reply, 1);
+        }
+        if behind.is_empty() {
+            return;
+        }
+        rest = behind;
     }
 }
 

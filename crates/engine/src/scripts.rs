@@ -44,6 +44,11 @@ pub(crate) struct Scripts {
 }
 
 impl Scripts {
+    /// Bytes of all of them.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Remembers a script.
     pub(crate) fn learn(&mut self, body: Arc<[u8]>) {
         if body.len() > SCRIPTS_BYTES_MAX || self.digests.contains_key(&body) {

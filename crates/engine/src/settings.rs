@@ -8,6 +8,7 @@ use crate::command::CommandId;
 use crate::node::Address;
 use crate::route::shard::{Shard, Sharding};
 use crate::slowlog;
+use crate::stats::monitors::MonitorOptions;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -286,6 +287,8 @@ pub struct Settings {
     pub timeouts: Timeouts,
     /// The slow log.
     pub slowlog: slowlog::Options,
+    /// Latency monitors, at most `limits::LATENCY_MONITORS_MAX`; the same for all workers.
+    pub monitors: Vec<MonitorOptions>,
     /// Unix time when the clock of the events stood at 0, in microseconds. For what is shown with a date.
     pub unix_ahead_us: u64,
 }
@@ -358,6 +361,7 @@ impl Default for Settings {
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             slowlog: slowlog::Options::default(),
+            monitors: Vec::new(),
             unix_ahead_us: 0,
         }
     }

@@ -7,6 +7,9 @@
 //! The arguments are read from the connection's output, which is kept until the reply for as long as the log is on; so an entry costs
 //! nothing before it is known to be slow. Of a request that was streamed, or whose bytes are gone for another reason, only the name stands there.
 //!
+//! A request that could not be given on at once waited here first: for its client's earlier replies, say, or for room on a connection. That is told beside
+//! the other time and does not make a request slow.
+//!
 //! Not here: the commands that show the log (`local::slowlog`).
 //!
 //! Invariant: at most `slowlog.max_len` entries, the newest, with numbers that grow with time over all workers.
@@ -20,7 +23,7 @@ use crate::time::Time;
 use crate::upstream::inflight::{Owner, Run};
 use alloc::collections::VecDeque;
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 /// What the slow log is told.
@@ -52,14 +55,26 @@ pub struct Entry {
     pub number: u64,
     /// When its reply came.
     pub at: Time,
-    /// How long that took.
+    /// How long that took, from being given on; in microseconds.
     pub took_us: u64,
+    /// How long it had waited here before; in microseconds.
+    pub queued_us: u64,
+    /// The server that answered; empty: the proxy itself.
+    pub node: String,
     /// Its arguments, cut as servers cut them.
     pub args: Vec<Vec<u8>>,
     /// Whose it was: address and name.
     pub addr: String,
     /// See `addr`.
     pub name: Vec<u8>,
+}
+
+/// Where a request's time went.
+#[derive(Debug, Default)]
+struct Took {
+    took_us: u64,
+    queued_us: u64,
+    node: String,
 }
 
 /// A command of the proxy's own, as it would stand in the log.
@@ -97,6 +112,13 @@ impl SlowLog {
 
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
+    }
+
+    /// Bytes of the entries' arguments, names and addresses.
+    pub(crate) fn bytes(&self) -> usize {
+        let args = |entry: &Entry| entry.args.iter().map(Vec::len).sum::<usize>();
+        let rest = |entry: &Entry| entry.addr.len() + entry.name.len() + entry.node.len();
+        self.entries.iter().map(|entry| args(entry) + rest(entry)).sum()
     }
 
     pub(crate) fn clear(&mut self) {
@@ -141,19 +163,20 @@ impl Engine {
     /// A command of the proxy's own was answered.
     pub(crate) fn enter_noted(&mut self, noted: Noted) {
         if self.slowlog.from_us == 0 {
-            self.enter_slow(noted.at, 0, noted.args, noted.identity);
+            self.enter_slow(noted.at, Took::default(), noted.args, noted.identity);
         }
     }
 
     fn enter_slow(
         &mut self,
         now: Time,
-        took_us: u64,
+        took: Took,
         args: Vec<Vec<u8>>,
         (addr, name): (String, Vec<u8>),
     ) {
         let number = self.slowlog.number(now, self.settings.worker, self.settings.workers);
-        self.slowlog.push(Entry { number, at: now, took_us, args, addr, name });
+        let Took { took_us, queued_us, node } = took;
+        self.slowlog.push(Entry { number, at: now, took_us, queued_us, node, args, addr, name });
     }
 
     /// The next replies of this run came, and it was slow.
@@ -182,8 +205,12 @@ impl Engine {
             (true, None) => alloc::vec![b"(unknown)".to_vec()],
         };
         let identity = (client.identity.addr.clone(), client.identity.name.clone());
-        let took_us = if waited { 0 } else { now.since(run.sent_at) };
-        self.enter_slow(now, took_us, args, identity);
+        let took = Took {
+            took_us: if waited { 0 } else { now.since(run.sent_at) },
+            queued_us: client.identity.late.waited_us(run.sent_at),
+            node: self.label(upstream.key.node).to_string(),
+        };
+        self.enter_slow(now, took, args, identity);
     }
 }
 

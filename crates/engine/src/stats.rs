@@ -2,11 +2,26 @@
 //!
 //! Plain numbers of one worker, added up over the workers by whoever asks (`fleet`). Nothing here is shared between threads.
 //!
+//! Files: this one has what is counted over all servers, `node` what is counted of each, `errors` kinds of errors, `monitors` the latency
+//! monitors, `tally` brings replies to the histograms.
+//!
 //! Invariant: every counter only grows, until all begin again (`overheard`).
 
+pub mod errors;
+pub mod monitors;
+pub mod node;
+pub(crate) mod tally;
+
 use crate::command::{COUNT, CommandId};
+use crate::histogram::Histogram;
 use alloc::vec;
 use alloc::vec::Vec;
+use errors::{CAUSES, Cause, ErrorKinds};
+use monitors::MonitorCounts;
+
+/// What servers say that send a request on, in the order of [`Stats::redirect_kinds`].
+pub const REDIRECT_KINDS: [&str; 8] =
+    ["MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "READONLY", "NOSCRIPT"];
 
 /// Counters of one command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,6 +41,16 @@ pub struct CommandStats {
 pub struct Stats {
     /// Per command, by [`CommandId::index`]; the last one counts all that the table does not know.
     pub commands: Vec<CommandStats>,
+    /// Per command as above, from writing a request to its reply.
+    pub latencies: Vec<Histogram>,
+    /// The same in the buckets of the configured monitors.
+    pub monitors: MonitorCounts,
+    /// Error replies that clients got, by their first word.
+    pub errors: ErrorKinds,
+    /// Those of them that the proxy gave itself, by [`Cause`].
+    pub own_errors: [u64; CAUSES],
+    /// `redirects` by what was said; see [`REDIRECT_KINDS`].
+    pub redirect_kinds: [u64; REDIRECT_KINDS.len()],
     /// Clients that connected.
     pub clients_accepted: u64,
     /// Clients that were turned away at the maximum.
@@ -46,6 +71,8 @@ pub struct Stats {
     pub upstream_writes: u64,
     /// Connects that succeeded.
     pub upstream_connects: u64,
+    /// Those of them that took the place of one that was lost, or was down.
+    pub upstream_reconnects: u64,
     /// Connects and greetings that failed.
     pub upstream_failures: u64,
     /// Connections that broke or were closed by the server while in use.
@@ -60,10 +87,40 @@ pub struct Stats {
     pub messages: u64,
 }
 
+/// The counters that are one number each, by reference.
+macro_rules! totals {
+    ($stats:expr $(, $mut:tt)?) => {
+        [
+            &$($mut)? $stats.clients_accepted,
+            &$($mut)? $stats.clients_rejected,
+            &$($mut)? $stats.clients_evicted,
+            &$($mut)? $stats.requests,
+            &$($mut)? $stats.client_in_bytes,
+            &$($mut)? $stats.client_out_bytes,
+            &$($mut)? $stats.upstream_in_bytes,
+            &$($mut)? $stats.upstream_out_bytes,
+            &$($mut)? $stats.upstream_writes,
+            &$($mut)? $stats.upstream_connects,
+            &$($mut)? $stats.upstream_reconnects,
+            &$($mut)? $stats.upstream_failures,
+            &$($mut)? $stats.upstream_losses,
+            &$($mut)? $stats.upstream_timeouts,
+            &$($mut)? $stats.protocol_errors,
+            &$($mut)? $stats.redirects,
+            &$($mut)? $stats.messages,
+        ]
+    };
+}
+
 impl Default for Stats {
     fn default() -> Self {
         Self {
             commands: vec![CommandStats::default(); COUNT + 1],
+            latencies: vec![Histogram::default(); COUNT + 1],
+            monitors: MonitorCounts::default(),
+            errors: ErrorKinds::default(),
+            own_errors: [0; CAUSES],
+            redirect_kinds: [0; REDIRECT_KINDS.len()],
             clients_accepted: 0,
             clients_rejected: 0,
             clients_evicted: 0,
@@ -74,6 +131,7 @@ impl Default for Stats {
             upstream_out_bytes: 0,
             upstream_writes: 0,
             upstream_connects: 0,
+            upstream_reconnects: 0,
             upstream_failures: 0,
             upstream_losses: 0,
             upstream_timeouts: 0,
@@ -91,6 +149,30 @@ impl Stats {
         &mut self.commands[id.map_or(COUNT, CommandId::index)]
     }
 
+    /// The times of one command, as above.
+    #[inline]
+    pub fn latency(&mut self, id: Option<CommandId>) -> &mut Histogram {
+        &mut self.latencies[id.map_or(COUNT, CommandId::index)]
+    }
+
+    /// A client got this error so often from the proxy itself.
+    #[cold]
+    pub fn note_own_error(&mut self, reply: &[u8], count: u64) {
+        self.own_errors[Cause::of(reply) as usize] += count;
+        self.errors.note(reply, count);
+    }
+
+    /// A server sent a request on with this reply.
+    #[cold]
+    pub fn note_redirect(&mut self, reply: &[u8]) {
+        self.redirects += 1;
+        let said =
+            |word: &str| reply.get(1..).is_some_and(|text| text.starts_with(word.as_bytes()));
+        if let Some(kind) = REDIRECT_KINDS.iter().position(|word| said(word)) {
+            self.redirect_kinds[kind] += 1;
+        }
+    }
+
     /// Adds another worker's counters.
     pub fn add(&mut self, other: &Self) {
         for (own, other) in self.commands.iter_mut().zip(&other.commands) {
@@ -99,30 +181,26 @@ impl Stats {
             own.rejected += other.rejected;
             own.failed += other.failed;
         }
-        for (own, other) in self.totals_mut().into_iter().zip(other.clone().totals_mut()) {
+        for (own, other) in self.latencies.iter_mut().zip(&other.latencies) {
+            own.merge(other);
+        }
+        self.monitors.add(&other.monitors);
+        self.errors.add(&other.errors);
+        let kinds = self.own_errors.iter_mut().chain(&mut self.redirect_kinds);
+        for (own, other) in kinds.zip(other.own_errors.iter().chain(&other.redirect_kinds)) {
+            *own += other;
+        }
+        for (own, other) in self.totals_mut().into_iter().zip(other.totals()) {
             *own += *other;
         }
     }
 
-    fn totals_mut(&mut self) -> [&mut u64; 16] {
-        [
-            &mut self.clients_accepted,
-            &mut self.clients_rejected,
-            &mut self.clients_evicted,
-            &mut self.requests,
-            &mut self.client_in_bytes,
-            &mut self.client_out_bytes,
-            &mut self.upstream_in_bytes,
-            &mut self.upstream_out_bytes,
-            &mut self.upstream_writes,
-            &mut self.upstream_connects,
-            &mut self.upstream_failures,
-            &mut self.upstream_losses,
-            &mut self.upstream_timeouts,
-            &mut self.protocol_errors,
-            &mut self.redirects,
-            &mut self.messages,
-        ]
+    fn totals(&self) -> [&u64; 17] {
+        totals!(self)
+    }
+
+    fn totals_mut(&mut self) -> [&mut u64; 17] {
+        totals!(self, mut)
     }
 }
 
@@ -137,9 +215,17 @@ mod tests {
             *total = 3;
         }
         one.command(None).failed = 5;
+        one.latency(None).record(crate::histogram::Sample::new(10), 6);
+        one.monitors.record(0, &[10], 10, 7);
+        one.note_own_error(b"-NOAUTH x\r\n", 8);
+        one.note_redirect(b"-ASK 1 h:1\r\n");
         let mut sum = one.clone();
         sum.add(&one);
-        assert!(sum.totals_mut().into_iter().all(|total| *total == 6));
+        assert!(sum.totals_mut().into_iter().all(|total| *total == 6 || *total == 8));
+        assert_eq!((sum.redirects, sum.redirect_kinds[1]), (8, 2));
+        assert_eq!((sum.latency(None).count(), sum.monitors.buckets(0)[0].count), (12, 14));
+        assert_eq!(sum.own_errors[Cause::Auth as usize], 16);
+        assert_eq!(sum.errors.iter().collect::<Vec<_>>(), [("NOAUTH", 16)]);
         assert_eq!(sum.command(None).failed, 10);
     }
 }

@@ -177,13 +177,14 @@ impl Engine {
                     _ => self.ask_whether_alive(now, id),
                 },
                 (None, _) => {
-                    self.stats.upstream_timeouts += 1;
                     let cause = format!(
                         "gave no reply for {} ms, its connection was closed",
                         self.settings.timeouts.request_ms
                     );
                     let sent =
                         upstream.inflight.front().map(|run| (upstream.key.node, run.sent_at));
+                    let node = upstream.key.node;
+                    self.count_timeout(node);
                     self.lose_upstream(now, id, &cause, true);
                     if let Some((node, sent_at)) = sent {
                         self.distrust(node, sent_at);

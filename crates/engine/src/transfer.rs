@@ -333,6 +333,9 @@ impl Engine {
             let of_one = matches!(upstream.role, Role::Transfer(_)) || upstream.role.is_private();
             debug_assert!(of_one || matches!(run.owner, Owner::Own(_)), "somebody still waits");
         }
+        if let Some(node) = self.nodes.get_mut(upstream.key.node) {
+            node.stats.traffic.add(&upstream.traffic());
+        }
         if upstream.has_socket() {
             self.actions.push_back(Action::CloseUpstream(id));
         }

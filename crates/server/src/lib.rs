@@ -17,6 +17,7 @@
 pub mod admin;
 pub mod control;
 pub mod log;
+pub mod metrics;
 pub mod run;
 pub mod settings;
 pub mod sources;

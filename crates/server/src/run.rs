@@ -237,6 +237,7 @@ fn start_workers(
         driver: "epoll",
         host: Host::this(),
         measure: Usage::since,
+        measure_thread: netio::sys::thread_cpu,
     });
     let mut workers = Vec::new();
     for (index, (hired, mailbox)) in hired.into_iter().zip(mailboxes).enumerate() {

@@ -178,6 +178,7 @@ pub fn engine(config: &Config, index: usize) -> Settings {
             slower_than_us: config.slowlog.slower_than_us,
             max_len: config.slowlog.max_len,
         },
+        monitors: config.latency_monitors.clone(),
         // The worker knows its clock.
         unix_ahead_us: 0,
     }

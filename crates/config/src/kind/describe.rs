@@ -8,6 +8,7 @@
 use engine::route::shard::BUCKETS_MAX;
 
 use super::entries::{MAP_FORMS, WEIGHT_FORMS, ZONE_FORMS};
+use super::monitors::{self, MONITOR_FORMS};
 use super::{CPU_MAX, Kind};
 use crate::address::{ANNOUNCE_FORMS, LISTEN_FORMS, UPSTREAM_FORMS};
 use crate::compile::Draft;
@@ -51,6 +52,7 @@ impl Kind {
             Self::AddressMap { .. } => MAP_FORMS.to_owned(),
             Self::Zones { .. } => ZONE_FORMS.to_owned(),
             Self::Weights { .. } => WEIGHT_FORMS.to_owned(),
+            Self::Monitors { .. } => MONITOR_FORMS.to_owned(),
             Self::Commands { .. } => {
                 "names of commands, such as \"get\" or \"object|freq\"".to_owned()
             }
@@ -75,7 +77,10 @@ impl Kind {
             Self::Shards { .. } => "list of shards",
             Self::Buckets { .. } => "list of strings",
             Self::HashTag { .. } => "two characters",
-            Self::AddressMap { .. } | Self::Zones { .. } | Self::Weights { .. } => "table",
+            Self::AddressMap { .. }
+            | Self::Zones { .. }
+            | Self::Weights { .. }
+            | Self::Monitors { .. } => "table",
             Self::Commands { .. } => "list of commands",
         }
     }
@@ -103,6 +108,7 @@ impl Kind {
             Self::AddressMap { .. } => "ADDRESS=ADDRESS",
             Self::Zones { .. } => "ADDRESS=ZONE",
             Self::Weights { .. } => "ADDRESS=N",
+            Self::Monitors { .. } => "NAME=WORDS",
             Self::Commands { .. } => "COMMANDS",
         }
     }
@@ -150,6 +156,10 @@ impl Kind {
             Self::Weights { at } => {
                 let pairs = at(draft).iter().map(|(at, weight)| format!("{at}={weight}"));
                 Some(pairs.collect()).filter(|pairs: &Vec<_>| !pairs.is_empty())
+            }
+            Self::Monitors { at } => {
+                let shown: Vec<String> = at(draft).iter().map(monitors::words).collect();
+                Some(shown).filter(|shown| !shown.is_empty())
             }
         }
     }
@@ -205,6 +215,7 @@ impl Kind {
             Self::AddressMap { at } => at(one) == at(other),
             Self::Zones { at } => at(one) == at(other),
             Self::Weights { at } => at(one) == at(other),
+            Self::Monitors { at } => at(one) == at(other),
         }
     }
 }
@@ -237,6 +248,7 @@ impl Kind {
             Self::AddressMap { at } => at(to).clone_from(at(from)),
             Self::Zones { at } => at(to).clone_from(at(from)),
             Self::Weights { at } => at(to).clone_from(at(from)),
+            Self::Monitors { at } => at(to).clone_from(at(from)),
         }
     }
 }

@@ -38,9 +38,9 @@ pub(super) const WEIGHT_FORMS: &str =
 pub(super) const WEIGHT_MAX: u16 = 100;
 
 /// A key and its value, and where they stand.
-struct Pair<'a> {
-    key: &'a str,
-    value: &'a str,
+pub(super) struct Pair<'a> {
+    pub(super) key: &'a str,
+    pub(super) value: &'a str,
     span: Option<Range<usize>>,
 }
 
@@ -92,7 +92,7 @@ impl Kind {
     }
 
     /// Reads entries, all of them, however many are wrong.
-    fn read_entries<T>(
+    pub(super) fn read_entries<T>(
         &self,
         raw: &Raw<'_>,
         read: impl Fn(&Pair<'_>) -> Result<T, String>,
@@ -154,7 +154,7 @@ impl Kind {
 }
 
 /// A command by its name in any case: `get`, `object|freq` or `object freq`.
-fn find_command(name: &str) -> Option<CommandId> {
+pub(super) fn find_command(name: &str) -> Option<CommandId> {
     match name.split_once(['|', ' ']) {
         Some((container, sub)) => {
             command::lookup_sub(command::lookup(container.as_bytes())?, sub.trim().as_bytes())

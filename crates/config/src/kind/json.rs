@@ -37,7 +37,7 @@ impl Kind {
             Self::Shards { .. } => list(&json!({ "type": "string" }), 1, ENTRIES_MAX),
             Self::Buckets { .. } => list(&pattern("^[0-9]+(-[0-9]+)*$"), 0, ENTRIES_MAX),
             Self::HashTag { .. } => pattern("^([!-~]{2})?$"),
-            Self::AddressMap { .. } | Self::Zones { .. } => {
+            Self::AddressMap { .. } | Self::Zones { .. } | Self::Monitors { .. } => {
                 table(&json!({ "type": "string", "minLength": 1 }))
             }
             Self::Weights { .. } => table(&integer(&0, &WEIGHT_MAX)),

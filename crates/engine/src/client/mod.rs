@@ -13,6 +13,7 @@
 //! Invariant: `tail` begins at the first byte of a request (or at the first byte not yet streamed of a large one), and the scanner's position
 //! counts from there.
 
+pub(crate) mod late;
 pub mod places;
 
 use crate::command::CommandId;
@@ -88,6 +89,8 @@ pub struct Identity {
     pub is_monitor: bool,
     /// Frames that wait until the reply that is going out is whole (see `push`).
     pub pushes: Vec<u8>,
+    /// What of its input had to wait here.
+    pub(crate) late: late::Late,
 }
 
 /// See the module.

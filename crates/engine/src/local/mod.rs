@@ -308,7 +308,7 @@ impl Engine {
             // The caller's to answer; without it there is nothing to be changed.
             Question::Config(_) => Answer::Config(Err(reject::NO_CONFIG.into())),
             Question::View => Answer::View(self.view()),
-            Question::Report => Answer::Report(alloc::boxed::Box::new(self.report())),
+            Question::Report => Answer::Report(alloc::boxed::Box::new(self.report(now))),
         })
     }
 
@@ -322,8 +322,9 @@ impl Engine {
             Purpose::Ok => encode::simple(&mut out, b"OK"),
             Purpose::List => client_list::write(&mut out, answers, protocol),
             Purpose::Monitor => self.begin_monitor(asked.client, &mut out),
-            Purpose::SlowLog(count) => {
-                slowlog::write(&mut out, answers, *count, self.settings.unix_ahead_us);
+            Purpose::SlowLog { count, detail } => {
+                let unix_ahead_us = self.settings.unix_ahead_us;
+                slowlog::write(&mut out, answers, (*count, *detail), unix_ahead_us);
             }
             Purpose::SlowLen => {
                 let len = slowlog::len(&answers, self.settings.slowlog.max_len);

@@ -20,11 +20,12 @@ const SHOWN: i64 = 10;
 
 const HELP: &[&str] = &[
     "SLOWLOG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-    "GET [<count>]",
+    "GET [<count>] [DETAIL]",
     "    Return top <count> entries from the slowlog of the proxy (default: 10, -1 mean all).",
     "    Entries are made of:",
     "    id, timestamp, time in microseconds, arguments array, client IP and port,",
     "    client name",
+    "    and with DETAIL: time in the queue before, both times together, server",
     "LEN",
     "    Return the length of the slowlog of the proxy.",
     "RESET",
@@ -69,7 +70,11 @@ impl Engine {
     }
 
     fn slowlog_get(&mut self, call: &Call<'_>) -> Step {
-        let count = match &call.args[2..] {
+        let (rest, detail) = match &call.args[2..] {
+            [rest @ .., last] if last.eq_ignore_ascii_case(b"DETAIL") => (rest, true),
+            rest => (rest, false),
+        };
+        let count = match rest {
             [] => Some(SHOWN),
             [count] => number::parse_i64(count),
             _ => {
@@ -83,12 +88,19 @@ impl Engine {
         // -1: all.
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         let count = count.min(self.settings.slowlog.max_len);
-        self.ask(call, Question::SlowLog(count), Purpose::SlowLog(count))
+        self.ask(call, Question::SlowLog(count), Purpose::SlowLog { count, detail })
     }
 }
 
 /// All workers' entries as one reply, the newest first.
-pub(super) fn write(out: &mut Vec<u8>, answers: Vec<Answer>, count: usize, unix_ahead_us: u64) {
+/// `detail`: with how long each waited here, how long that and the rest took together, and which server answered. Redis' form has six fields, and
+/// go-redis reads an entry with more of them as the begin of the next one.
+pub(super) fn write(
+    out: &mut Vec<u8>,
+    answers: Vec<Answer>,
+    (count, detail): (usize, bool),
+    unix_ahead_us: u64,
+) {
     let entries = answers.into_iter().filter_map(|answer| match answer {
         Answer::SlowLog(entries) => Some(entries),
         _ => None,
@@ -98,7 +110,7 @@ pub(super) fn write(out: &mut Vec<u8>, answers: Vec<Answer>, count: usize, unix_
     entries.truncate(count);
     encode::array(out, entries.len());
     for entry in entries {
-        encode::array(out, 6);
+        encode::array(out, if detail { 9 } else { 6 });
         encode::integer(out, entry.number as i64);
         encode::integer(out, ((entry.at.0 + unix_ahead_us) / 1_000_000) as i64);
         encode::integer(out, entry.took_us as i64);
@@ -106,6 +118,11 @@ pub(super) fn write(out: &mut Vec<u8>, answers: Vec<Answer>, count: usize, unix_
         entry.args.iter().for_each(|arg| encode::bulk(out, arg));
         encode::bulk(out, entry.addr.as_bytes());
         encode::bulk(out, &entry.name);
+        if detail {
+            encode::integer(out, entry.queued_us as i64);
+            encode::integer(out, entry.queued_us.saturating_add(entry.took_us) as i64);
+            encode::bulk(out, entry.node.as_bytes());
+        }
     }
 }
 

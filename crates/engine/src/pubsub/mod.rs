@@ -243,6 +243,11 @@ impl Listening {
 }
 
 impl Subscriptions {
+    /// Bytes of the names of topics, for each client that listens.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     fn topic(&self, kind: Kind, name: &[u8]) -> Option<&Topic> {
         self.topics[kind as usize].get(name)
     }

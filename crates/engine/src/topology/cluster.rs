@@ -72,6 +72,16 @@ impl Cluster {
         owner.map_or(&[], |owner| &owner.replicas)
     }
 
+    /// Whether this node owns a slot.
+    pub(crate) fn is_primary(&self, node: NodeId) -> bool {
+        self.owners.iter().any(|owner| owner.primary == node)
+    }
+
+    /// Whether this node is a copy of one that does.
+    pub(crate) fn is_replica(&self, node: NodeId) -> bool {
+        self.owners.iter().any(|owner| owner.replicas.contains(&node))
+    }
+
     /// Whom reads go to, of each of [`Self::copies`].
     pub(super) fn set_readers(&mut self, lists: Vec<Vec<NodeId>>) {
         for (owner, readers) in self.owners.iter_mut().zip(lists) {

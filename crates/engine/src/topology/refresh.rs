@@ -78,6 +78,8 @@ pub(crate) struct Refresh {
     passed_over: u32,
     /// Why the last question brought nothing, for error texts; empty: it did.
     pub(crate) cause: String,
+    /// When a node last told something usable.
+    pub(crate) told_at: Option<Time>,
 }
 
 impl Topology {
@@ -377,6 +379,7 @@ impl Engine {
         refresh.wanted = !covered || heard;
         refresh.passed_over = 0;
         refresh.cause.clear();
+        refresh.told_at = Some(now);
         refresh.not_before = if heard { now } else { now.plus_ms(TOPOLOGY_EVERY_MS) };
         refresh.again_at =
             (self.settings.timeouts.topology_period_ms > 0).then(|| now.plus_ms(period_ms));

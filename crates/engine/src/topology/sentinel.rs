@@ -40,7 +40,7 @@ impl Group {
     }
 
     /// Sentinels that can be asked, each once.
-    pub(super) fn candidates(&self) -> Vec<NodeId> {
+    pub(crate) fn candidates(&self) -> Vec<NodeId> {
         let found = self.found.iter().filter(|node| !self.seeds.contains(node));
         self.seeds.iter().chain(found).copied().collect()
     }

@@ -89,6 +89,13 @@ pub(crate) struct Caches {
     fenced: Vec<(ClientId, u64)>,
 }
 
+impl Caches {
+    /// Bytes of the names of keys, and of what each client takes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
 /// Who read a key.
 #[derive(Debug, Default)]
 struct Readers {

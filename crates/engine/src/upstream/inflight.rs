@@ -216,6 +216,11 @@ impl Inflight {
         self.answered
     }
 
+    /// How many requests were written, ever.
+    pub fn written(&self) -> u64 {
+        self.answered + self.requests as u64
+    }
+
     /// The place behind the last run for which `is_meant` holds; `None`: there is none. Looks at so many runs; where there are more, those count as meant.
     pub fn place_behind(&self, looks_max: usize, is_meant: impl Fn(&Run) -> bool) -> Option<u64> {
         let mut end = self.answered + self.requests as u64;

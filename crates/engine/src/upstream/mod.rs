@@ -24,6 +24,7 @@ use crate::limits::{KEPT_BYTES_MAX, STALL_MIN_US};
 use crate::output::Output;
 use crate::scripts::Digest;
 use crate::settings::Timeouts;
+use crate::stats::node::Traffic;
 use crate::time::Time;
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -204,6 +205,8 @@ pub struct Upstream {
     pub server_id: Option<u64>,
     /// Scripts that were loaded over this connection.
     pub(crate) scripts: BTreeSet<Digest>,
+    /// What went over it; its requests are counted by `inflight`, and `traffic.requests` is what that had at the last reset of the counters.
+    pub(crate) traffic: Traffic,
     /// Connections in a row that did not last (see `limits::SHORT_LIFE_US`).
     pub short_lives: u32,
 }
@@ -236,8 +239,20 @@ impl Upstream {
             wake_at: None,
             server_id: None,
             scripts: BTreeSet::new(),
+            traffic: Traffic::default(),
             short_lives: 0,
         }
+    }
+
+    /// What went over it since the counters began.
+    pub(crate) fn traffic(&self) -> Traffic {
+        let requests = self.inflight.written() - self.traffic.requests;
+        Traffic { requests, ..self.traffic }
+    }
+
+    /// The counters begin again.
+    pub(crate) fn reset_traffic(&mut self) {
+        self.traffic = Traffic { requests: self.inflight.written(), ..Traffic::default() };
     }
 
     /// Appends a request to the output; returns where it stands.

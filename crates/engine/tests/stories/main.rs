@@ -22,6 +22,7 @@ mod conns;
 mod cork;
 mod ejection;
 mod facade;
+mod figures;
 mod greeting;
 mod hello_auth;
 mod info;

@@ -156,6 +156,37 @@ fn wrong_words_get_the_servers_errors() {
 }
 
 #[test]
+fn the_detail_tells_how_long_it_waited_here_and_who_answered() {
+    let mut story = story(10_000, 128);
+    story.client("a").says("GET k");
+    story.after_ms(20).server().gets("GET k").answers("nil");
+    story.client("a").gets("nil");
+    story.client("b").says("CLIENT PAUSE 100").gets("+OK");
+    story.client("a").says("GET l");
+    // The pause ends after 100 of them.
+    story.after_ms(101);
+    story.after_ms(30).server().gets("GET l").answers("nil");
+    story.client("a").gets("nil");
+    let detail = |entry: &str, queued_us: u64, total_us: u64| {
+        let entry = entry.replacen("*6", "*9", 1);
+        format!("{entry}:{queued_us}\r\n:{total_us}\r\n$14\r\n127.0.0.1:6379\r\n")
+    };
+    let from = "10.0.0.1:5001";
+    let first = entry(20, 20_000, &["GET", "k"], from, "");
+    let held = entry(151, 31_000, &["GET", "l"], from, "");
+    story.client("b").says("SLOWLOG GET").gets(format!("*2\r\n{held}{first}").as_str());
+    let all = format!("*2\r\n{}{}", detail(&held, 100_000, 131_000), detail(&first, 0, 20_000));
+    for line in ["SLOWLOG GET DETAIL", "SLOWLOG GET -1 detail", "SLOWLOG GET 9 DETAIL"] {
+        story.client("b").says(line).gets(all.as_str());
+    }
+    story.client("b").says("SLOWLOG GET x DETAIL");
+    story.client("b").gets("-ERR count should be greater than or equal to -1");
+    let syntax =
+        "-ERR unknown subcommand or wrong number of arguments for 'GET'. Try SLOWLOG HELP.";
+    story.client("b").says("SLOWLOG GET 1 2 DETAIL").gets(syntax);
+}
+
+#[test]
 fn config_set_of_the_servers_holds_here_too() {
     let mut story = story(10_000_000, 128);
     let set = "CONFIG SET slowlog-log-slower-than 0 slowlog-max-len 2";

@@ -90,7 +90,7 @@ const NOTES: &[(&str, &str)] = &[
     ),
     (
         "slowlog",
-        "The proxy's own, of all workers: what took long from being given on to the reply. `SLOWLOG SERVER GET|LEN|RESET` is the servers'.",
+        "The proxy's own, of all workers: what took long from being given on to the reply; `GET … DETAIL` tells more. `SLOWLOG SERVER GET|LEN|RESET` is the servers'.",
     ),
     ("spublish", "As `PUBLISH`."),
     (

@@ -22,6 +22,7 @@ const GENERATED: &[(&str, Make)] = &[
     ("docs/reference/commands-by-topology.md", || Ok(topology_page::page().into_bytes())),
     ("docs/reference/commands.md", || Ok(commands_page::page().into_bytes())),
     ("docs/reference/configuration.md", || Ok(config::documents::reference().into_bytes())),
+    ("docs/reference/metrics.md", || Ok(server::metrics::reference().into_bytes())),
     ("docs/reference/openapi.json", || Ok(server::admin::openapi::page().into_bytes())),
     ("docs/reference/respool.1", man_page),
     ("docs/reference/respool.schema.json", || Ok(config::documents::schema().into_bytes())),

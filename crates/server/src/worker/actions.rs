@@ -129,12 +129,22 @@ impl<D: Driver> Worker<D> {
             return self.fleet.tell_control(Upward::Config(to, wish.clone()));
         }
         self.questions.push(Open { ticket, wanted: self.fleet.len(), answers: Vec::new() });
-        if let Some(own) = self.engine.answer(now, to, question) {
+        if let Some(own) = self.own_answer(now, to, question) {
             self.answered(ticket, own);
         }
         for worker in (0..self.fleet.len()).filter(|worker| *worker != self.index) {
             self.fleet.send(worker, Message::Question(to, question.clone()));
         }
+    }
+
+    /// This worker's answer, if it is there at once, with what the engine cannot know.
+    fn own_answer(&mut self, now: Time, to: ReplyTo, question: &Question) -> Option<Answer> {
+        let mut answer = self.engine.answer(now, to, question)?;
+        if let Answer::Report(report) = &mut answer {
+            let cpu = (self.process.measure_thread)();
+            (report.cpu_user_us, report.cpu_system_us) = (cpu.user_us, cpu.system_us);
+        }
+        Some(answer)
     }
 
     fn give_answer(&mut self, to: ReplyTo, answer: Answer) {
@@ -158,7 +168,7 @@ impl<D: Driver> Worker<D> {
         let whole = |open: &Open| open.ticket == ticket && open.answers.len() >= open.wanted;
         if let Some(at) = self.questions.iter().position(whole) {
             let open = self.questions.swap_remove(at);
-            let facts = self.process.facts(self.clients_max);
+            let facts = self.process.facts(self.fleet.len(), self.clients_max);
             self.engine.handle_answers(ticket, open.answers, &facts);
         }
     }
@@ -170,7 +180,7 @@ impl<D: Driver> Worker<D> {
             match message {
                 Message::Client(accepted) => self.adopt(now, accepted),
                 Message::Question(to, question) => {
-                    if let Some(answer) = self.engine.answer(now, to, &question) {
+                    if let Some(answer) = self.own_answer(now, to, &question) {
                         self.give_answer(to, answer);
                     }
                 }

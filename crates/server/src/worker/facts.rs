@@ -3,6 +3,7 @@
 //! Read when someone asks, never before. Not here: anything about clients or upstreams.
 
 use engine::fleet::ProcessFacts;
+use netio::sys::CpuTime;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// What stays the same while the process lives.
@@ -20,6 +21,8 @@ pub struct Process {
     pub host: Host,
     /// Measures what it has used since it started: [`Usage::since`], but where runs have to be repeatable.
     pub measure: fn(Instant) -> Usage,
+    /// The same of the thread that calls it: [`netio::sys::thread_cpu`].
+    pub measure_thread: fn() -> CpuTime,
 }
 
 /// What a process is to its machine.
@@ -31,6 +34,8 @@ pub struct Host {
     pub executable: String,
     /// The kernel's name, release and architecture.
     pub os: String,
+    /// When it started, in seconds since 1970: told once, so that it never seems to start again.
+    pub started_unix_s: u64,
 }
 
 impl Host {
@@ -43,6 +48,7 @@ impl Host {
                 .map(|path| path.display().to_string())
                 .unwrap_or_default(),
             os: format!("Linux {} {}", release.trim(), std::env::consts::ARCH),
+            started_unix_s: unix_us() / 1_000_000,
         }
     }
 }
@@ -78,17 +84,19 @@ impl Usage {
 
 impl Process {
     /// Everything at this moment.
-    pub(super) fn facts(&self, clients_max: usize) -> ProcessFacts {
+    pub(super) fn facts(&self, workers: usize, clients_max: usize) -> ProcessFacts {
         let usage = (self.measure)(self.started);
         ProcessFacts {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: self.host.pid,
             uptime_s: usage.uptime_s,
+            started_unix_s: self.host.started_unix_s,
             tcp_port: self.tcp_port,
             config_file: self.config_file.clone(),
             executable: self.host.executable.clone(),
             os: self.host.os.clone(),
             driver: self.driver.to_owned(),
+            workers: u32::try_from(workers).unwrap_or(u32::MAX),
             rss_bytes: usage.rss_bytes,
             rss_max_bytes: usage.rss_max_bytes,
             cpu_system_us: usage.cpu_system_us,

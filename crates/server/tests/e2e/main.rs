@@ -11,6 +11,7 @@ mod checker_proof;
 mod configure;
 mod differential;
 mod faults;
+mod figures;
 mod greetings;
 mod lanes;
 mod leases;

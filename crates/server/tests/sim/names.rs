@@ -70,6 +70,7 @@ impl Moving {
                 driver: "sim",
                 host: host(),
                 measure: |_| Usage::default(),
+                measure_thread: Default::default,
             }),
         };
         let worker = Worker::new(driver, Box::new(move || clock.now_us()), options);

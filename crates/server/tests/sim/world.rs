@@ -376,7 +376,7 @@ impl World {
         let limits = &self.plan.settings.limits;
         let servers = self.site.addresses().len() as u64;
         for worker in self.workers.iter().flatten() {
-            let report = worker.engine().report();
+            let report = worker.engine().report(engine::Time::default());
             // Reading is stopped at the end of a turn, and a turn takes up to four reads: the first, two polls, one sleep.
             let one_turn = 4 * (64 << 10);
             let value = self.plan.value_bytes_max.max(200_000);
@@ -605,7 +605,7 @@ impl World {
         text.extend(self.caches.as_ref().map(Caches::describe));
         text.push(format!("server: {} connections", self.site.open_conns()));
         for worker in self.workers.iter().flatten() {
-            let report = worker.engine().report();
+            let report = worker.engine().report(engine::Time::default());
             text.push(format!(
                 "worker {}: {} clients, {} upstreams, {} in flight, {} bytes, state {}, deadline {:?}",
                 report.worker,
@@ -645,6 +645,7 @@ fn hire(
         driver: "sim",
         host: host(),
         measure: |_| Usage::default(),
+        measure_thread: Default::default,
     });
     let worker = |(index, (driver, mailbox))| {
         let clock = net.clone();
@@ -664,7 +665,7 @@ fn hire(
 
 /// After a drain in peace the worker has no client, nobody waits, and only idle upstreams have a connection.
 fn nothing_is_left(worker: &Worker<SimDriver>, plan: &Plan) -> Result<(), String> {
-    let (engine, report) = (worker.engine(), worker.engine().report());
+    let (engine, report) = (worker.engine(), worker.engine().report(engine::Time::default()));
     // A client that ran away may have left requests behind, whose replies are on their way to nobody.
     let may_wait = plan.kind.clients_fail();
     if engine.client_count() > 0 || !(engine.is_quiet() || may_wait) {
@@ -686,5 +687,10 @@ fn nothing_is_left(worker: &Worker<SimDriver>, plan: &Plan) -> Result<(), String
 
 /// What INFO tells of the process and its machine is to be as long in each run of a seed, wherever that is.
 pub(crate) fn host() -> Host {
-    Host { pid: 4711, executable: "/usr/bin/respool".to_owned(), os: "Linux 6.1 sim".to_owned() }
+    Host {
+        pid: 4711,
+        executable: "/usr/bin/respool".to_owned(),
+        os: "Linux 6.1 sim".to_owned(),
+        started_unix_s: 0,
+    }
 }

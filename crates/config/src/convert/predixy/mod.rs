@@ -27,7 +27,7 @@ const LOST: [(&str, &str); 13] = [
     ("LogNoticeSample", "see log.level"),
     ("LogWarnSample", "see log.level"),
     ("LogErrorSample", "see log.level"),
-    ("LatencyMonitor", "see SLOWLOG for requests that took long"),
+    ("LatencyMonitor", "see latency.monitors, which takes the same words in one line"),
     ("LocalDC", "see reads.zone and the policy `zone`"),
     ("DataCenter", "see reads.zones and the policy `zone`"),
 ];

@@ -1,0 +1,201 @@
+//! INFO: the proxy's own figures in Redis' form, with what the server said of itself where clients look for it.
+//!
+//! | asked | answered by |
+//! |---|---|
+//! | `INFO`, `INFO default`, `all`, `everything` | the proxy: the sections below |
+//! | `INFO server` … one or more of the sections below | the proxy |
+//! | `INFO latency NAME` | the proxy: the latency monitor of this name, in its buckets |
+//! | `INFO keyspace` and other sections of the server only | the server |
+//! | `INFO upstream [section …]` | the server, whole |
+//!
+//! `redis_version`, `redis_mode`, `role` are the server's, as client libraries decide by them what they may use; several servers are shown
+//! as one primary, and with the facade as a cluster. `loading` is 0 while the node answers. Numbers are sums over all workers at one moment each.
+//!
+//! Files: this one decides who answers and with which sections; `process` has the sections about the process and its clients, `commands` those about
+//! commands and errors, `upstreams` those about servers, `latency` the monitors.
+//!
+//! Invariant: every line is `field:value` or a `# Section` head, lines end in CRLF, as Redis writes them.
+
+mod commands;
+mod latency;
+mod process;
+mod upstreams;
+
+use super::Call;
+use crate::engine::Engine;
+use crate::fleet::{Answer, ProcessFacts, Purpose, Question, Report};
+use crate::request::Step;
+use crate::scatter::Wish;
+use crate::settings::{Pool, Settings};
+use crate::time::Time;
+use crate::upstream::Lane;
+use crate::upstream::greeting::ServerFacts;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt::Write;
+use resp::encode;
+
+/// Writes a section, but for its head.
+type WriteSection = fn(&mut String, &Source<'_>);
+
+/// The proxy's sections in the order of the reply, and whether each is part of the default.
+const SECTIONS: [(&str, bool, WriteSection); 15] = [
+    ("server", true, process::server),
+    ("proxy", true, process::proxy),
+    ("clients", true, process::clients),
+    ("memory", true, process::memory),
+    ("persistence", true, |out, _| line(out, "loading", 0)),
+    ("stats", true, process::stats),
+    ("replication", true, process::replication),
+    ("cpu", true, process::cpu),
+    ("errorstats", true, commands::errorstats),
+    ("cluster", true, process::cluster),
+    ("workers", true, process::workers),
+    ("upstreams", true, upstreams::upstreams),
+    ("commandstats", false, commands::commandstats),
+    ("latencystats", false, commands::latencystats),
+    ("latency", false, latency::list),
+];
+
+/// Sections that the server has, too, and answers better when it is asked for them alone.
+const SERVERS_OWN: [&str; 2] = ["persistence", "replication"];
+
+impl Engine {
+    pub(super) fn info(&mut self, now: Time, call: &Call<'_>) -> Step {
+        let asked: Vec<String> =
+            call.args[1..].iter().map(|arg| String::from_utf8_lossy(arg).into_owned()).collect();
+        if latency::asked_for(&asked, &self.settings).is_some() {
+            return self.ask(call, Question::Report, Purpose::Info(asked));
+        }
+        let asked: Vec<String> = asked.iter().map(|name| name.to_ascii_lowercase()).collect();
+        // Whether there is a cluster is ours to say, unless there is but the server.
+        let servers_cluster = self.is_one() && !self.settings.facade.on;
+        let ours = |name: &String| {
+            matches!(name.as_str(), "default" | "all" | "everything")
+                || SECTIONS.iter().any(|(own, ..)| own == name)
+                    && !SERVERS_OWN.contains(&name.as_str())
+                    && !(name == "cluster" && servers_cluster)
+        };
+        let rest = match asked.first().map(String::as_str) {
+            Some("upstream") => &call.args[2..],
+            Some(_) if !asked.iter().any(ours) => &call.args[1..],
+            _ => return self.ask(call, Question::Report, Purpose::Info(asked)),
+        };
+        let mut frame = Vec::new();
+        let args: Vec<&[u8]> = core::iter::once(&b"INFO"[..]).chain(rest.iter().copied()).collect();
+        encode::request(&mut frame, &args);
+        if self.is_one() {
+            let command = Some(call.command);
+            return self.forward(now, call.id, Lane::Shared, &frame, command, call.silent);
+        }
+        let (id, silent, row) = (call.id, call.silent, Some(call.command));
+        self.forward_to_any(now, &Wish { id, frame: &frame, args: call.args, row, silent })
+    }
+}
+
+/// What the sections are written from.
+struct Source<'a> {
+    reports: &'a [Report],
+    sum: Report,
+    process: &'a ProcessFacts,
+    server: &'a ServerFacts,
+    settings: &'a Settings,
+}
+
+impl Source<'_> {
+    fn is_one(&self) -> bool {
+        self.settings.pool == Pool::Standalone && self.settings.shards.is_none()
+    }
+}
+
+/// The text of the wanted sections.
+pub(super) fn text(
+    asked: &[String],
+    answers: Vec<Answer>,
+    process: &ProcessFacts,
+    server: &ServerFacts,
+    settings: &Settings,
+) -> String {
+    let mut reports: Vec<Report> = answers
+        .into_iter()
+        .filter_map(|answer| match answer {
+            Answer::Report(report) => Some(*report),
+            _ => None,
+        })
+        .collect();
+    reports.sort_by_key(|report| report.worker);
+    let source = Source { reports: &reports, sum: sum(&reports), process, server, settings };
+    let mut out = String::new();
+    if let Some(at) = latency::asked_for(asked, settings) {
+        latency::monitor(&mut out, &source, at);
+        return out;
+    }
+    let all = asked.iter().any(|name| name == "all" || name == "everything");
+    let default = asked.is_empty() || asked.iter().any(|name| name == "default");
+    for (name, by_default, write) in SECTIONS {
+        if all || (default && by_default) || asked.iter().any(|wanted| wanted == name) {
+            if !out.is_empty() {
+                out.push_str("\r\n");
+            }
+            head(&mut out, name);
+            write(&mut out, &source);
+        }
+    }
+    out
+}
+
+fn sum(reports: &[Report]) -> Report {
+    let mut sum = Report { nodes: crate::report::nodes_of(reports), ..Report::default() };
+    for report in reports {
+        sum.stats.add(&report.stats);
+        sum.clients += report.clients;
+        sum.blocked_clients += report.blocked_clients;
+        sum.tracking_clients += report.tracking_clients;
+        sum.upstreams += report.upstreams;
+        sum.inflight += report.inflight;
+        sum.buffered_bytes += report.buffered_bytes;
+        sum.client_out_bytes_max = sum.client_out_bytes_max.max(report.client_out_bytes_max);
+        sum.client_in_bytes_max = sum.client_in_bytes_max.max(report.client_in_bytes_max);
+        sum.leases_taken += report.leases_taken;
+        sum.leases_waiting += report.leases_waiting;
+        sum.leases_idle += report.leases_idle;
+        sum.slowlog_entries += report.slowlog_entries;
+        sum.topology_age_us = sum.topology_age_us.max(report.topology_age_us);
+        let gauges = sum.waiting.iter_mut().chain(&mut sum.memory);
+        for (own, other) in gauges.zip(report.waiting.iter().chain(&report.memory)) {
+            *own += other;
+        }
+    }
+    sum
+}
+
+fn head(out: &mut String, name: &str) {
+    let title = match name {
+        "cpu" => "CPU".to_string(),
+        _ => format!("{}{}", name[..1].to_ascii_uppercase(), &name[1..]),
+    };
+    let _ = write!(out, "# {title}\r\n");
+}
+
+fn line(out: &mut String, field: &str, value: impl core::fmt::Display) {
+    // Writing to a String cannot fail.
+    let _ = write!(out, "{field}:{value}\r\n");
+}
+
+/// Seconds with six places.
+fn seconds(us: u64) -> String {
+    format!("{}.{:06}", us / 1_000_000, us % 1_000_000)
+}
+
+/// A part of a whole in percent, with two places.
+fn percent(part: u64, whole: u64) -> String {
+    let hundredths = (u128::from(part) * 10_000).checked_div(u128::from(whole)).unwrap_or(0);
+    format!("{}.{:02}", hundredths / 100, hundredths % 100)
+}
+
+/// A mean with two places, as Redis prints them.
+fn mean(sum: u64, count: u64) -> String {
+    let hundredths = (u128::from(sum) * 100).checked_div(u128::from(count)).unwrap_or(0);
+    format!("{}.{:02}", hundredths / 100, hundredths % 100)
+}

@@ -1,0 +1,321 @@
+//! What a worker tells of itself when it is asked: counters as they stand, and gauges, which are looked up now.
+//!
+//! Nothing of this is kept up to date between two questions, so it costs the data path nothing; a question costs a walk over all clients
+//! and connections of the worker.
+//!
+//! Not here: the sum over the workers and how it is shown (`local::info`, the server's metrics).
+//!
+//! Invariant: a report is complete but for the processor time, which only the caller knows ([`Report::cpu_user_us`]).
+
+use crate::client::{Client, Hold};
+use crate::engine::Engine;
+use crate::fleet::Report;
+use crate::ids::NodeId;
+use crate::node::Node;
+use crate::peers;
+use crate::stats::node::NodeStats;
+use crate::time::Time;
+use crate::topology::Topology;
+use crate::upstream::{Lane, Role, State, Upstream};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+/// What connections are for, in the order of [`NodeReport::conns`].
+pub const CONN_ROLES: [&str; 10] = [
+    "shared",
+    "control",
+    "sentinel",
+    "tracking",
+    "subscribing",
+    "noloop",
+    "leased",
+    "transfer",
+    "idle",
+    "retired",
+];
+
+/// Why clients wait, in the order of [`Report::waiting`]: for their own replies, a server, room for replies, the end of a pause, an owner of a
+/// slot, a place among large requests, a connection of their own.
+pub const WAITS: [&str; 7] =
+    ["drained", "upstream", "output", "paused", "topology", "transfer", "lease"];
+
+/// Where bytes are held, in the order of [`Report::memory`]: for clients, on the way to servers and from them, in spare buffers, in requests that
+/// were sent and are not answered, in those that wait for another server, in known scripts, in names of topics, in names of keys that clients cache,
+/// in the slow log.
+pub const MEMORY_KINDS: [&str; 9] = [
+    "clients",
+    "upstreams",
+    "pool",
+    "kept",
+    "parked",
+    "scripts",
+    "subscriptions",
+    "caches",
+    "slowlog",
+];
+
+/// One server, as one worker sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeReport {
+    /// Its address.
+    pub label: String,
+    /// Which of several pools it belongs to, from 0.
+    pub pool: u16,
+    /// `primary`, `replica`, `sentinel`, or `seed` if nobody told what it is.
+    pub role: &'static str,
+    /// `ready`, `connecting`, `down` or `idle`: no connection is wanted.
+    pub state: &'static str,
+    /// Why it is down, or was last; empty: it never was.
+    pub cause: String,
+    /// How long it can be reached, or cannot, in microseconds; `None`: nobody tried.
+    pub since_us: Option<u64>,
+    /// Counters.
+    pub stats: NodeStats,
+    /// Requests that wait for a reply.
+    pub inflight: u64,
+    /// Bytes that wait to be sent.
+    pub queued_bytes: u64,
+    /// Open connections by [`CONN_ROLES`].
+    pub conns: [u64; CONN_ROLES.len()],
+}
+
+impl NodeReport {
+    /// Adds what another worker sees of the same server. Of its state the worse is told.
+    pub fn add(&mut self, other: &Self) {
+        let rank =
+            |state: &str| ["", "idle", "ready", "connecting"].iter().position(|s| *s == state);
+        // What is not in the list is worst: down.
+        if rank(other.state).unwrap_or(usize::MAX) > rank(self.state).unwrap_or(usize::MAX) {
+            (self.state, self.since_us) = (other.state, other.since_us);
+            self.cause.clone_from(&other.cause);
+        }
+        self.stats.add(&other.stats);
+        self.inflight += other.inflight;
+        self.queued_bytes += other.queued_bytes;
+        for (own, other) in self.conns.iter_mut().zip(other.conns) {
+            *own += other;
+        }
+    }
+}
+
+/// The servers that all workers see, each once, in the order of the first worker that knows it.
+pub fn nodes_of(reports: &[Report]) -> Vec<NodeReport> {
+    let mut nodes: Vec<NodeReport> = Vec::new();
+    for node in reports.iter().flat_map(|report| &report.nodes) {
+        match nodes.iter_mut().find(|seen| seen.label == node.label && seen.pool == node.pool) {
+            Some(seen) => seen.add(node),
+            None => nodes.push(node.clone()),
+        }
+    }
+    nodes
+}
+
+impl Engine {
+    /// Counters and gauges of this worker at this moment.
+    #[must_use]
+    pub fn report(&self, now: Time) -> Report {
+        let clients = || self.clients.iter().map(|(_, client)| client);
+        let nodes = self.node_reports(now);
+        let told = self.router.pools.iter().filter_map(|pool| pool.refresh.told_at).min();
+        let memory = self.memory();
+        Report {
+            worker: self.settings.worker,
+            stats: self.stats.clone(),
+            clients: self.clients.len() as u64,
+            blocked_clients: self.blocked_clients(),
+            tracking_clients: clients().filter(|client| client.tracking.is_some()).count() as u64,
+            waiting: waiting(clients()),
+            upstreams: self.of_servers().filter(|up| up.is_ready()).count() as u64,
+            inflight: nodes.iter().map(|node| node.inflight).sum(),
+            buffered_bytes: memory[..3].iter().sum(),
+            memory,
+            client_out_bytes_max: clients().map(|c| c.out.pending() as u64).max().unwrap_or(0),
+            client_in_bytes_max: clients().map(|c| c.tail.len() as u64).max().unwrap_or(0),
+            leases_taken: self.roles.leases as u64,
+            leases_waiting: self.lease_waiters.iter().count() as u64,
+            leases_idle: self.roles.spare_count() as u64,
+            slowlog_entries: self.slowlog.len() as u64,
+            topology_age_us: told.map(|told| now.since(told)),
+            node_state: self.node_state(),
+            nodes,
+            cpu_user_us: 0,
+            cpu_system_us: 0,
+        }
+    }
+
+    /// Connections to servers: a peer is no server of anyone's requests.
+    fn of_servers(&self) -> impl Iterator<Item = &Upstream> {
+        self.upstreams.iter().map(|(_, up)| up).filter(|up| up.key.lane != Lane::Peer)
+    }
+
+    fn memory(&self) -> [u64; MEMORY_KINDS.len()] {
+        [
+            self.clients.iter().map(|(_, client)| client.held_bytes()).sum(),
+            self.of_servers().map(|up| up.out.pending() + up.tail.len()).sum(),
+            self.pool.bytes(),
+            self.of_servers().map(|up| up.out.kept_bytes()).sum(),
+            self.parked.bytes(),
+            self.scripts.bytes(),
+            self.subscriptions.bytes(),
+            self.caches.bytes(),
+            self.slowlog.bytes(),
+        ]
+        .map(|bytes: usize| bytes as u64)
+    }
+
+    fn node_reports(&self, now: Time) -> Vec<NodeReport> {
+        let nodes = self.nodes.iter().filter(|(_, node)| node.pool != peers::POOL);
+        let mut reports: Vec<(NodeId, NodeReport)> =
+            nodes.map(|(id, node)| (id, self.node_report(now, id, node))).collect();
+        let places: alloc::collections::BTreeMap<NodeId, usize> =
+            reports.iter().enumerate().map(|(at, (id, _))| (*id, at)).collect();
+        for up in self.of_servers() {
+            if let Some(at) = places.get(&up.key.node) {
+                enter(&mut reports[*at].1, up);
+            }
+        }
+        reports.into_iter().map(|(_, report)| report).collect()
+    }
+
+    fn node_report(&self, now: Time, id: NodeId, node: &Node) -> NodeReport {
+        let since = node.standing.since;
+        NodeReport {
+            label: node.label.clone(),
+            pool: node.pool,
+            role: self.node_role(id, node),
+            state: "idle",
+            since_us: (since != Time::default()).then(|| now.since(since)),
+            stats: node.stats.clone(),
+            ..NodeReport::default()
+        }
+    }
+
+    fn node_role(&self, id: NodeId, node: &Node) -> &'static str {
+        let Some(pool) = self.router.pools.get(usize::from(node.pool)) else { return "seed" };
+        let (is_primary, is_replica, is_sentinel) = match &pool.topology {
+            Topology::One(one) => (*one == id, false, false),
+            Topology::Cluster(cluster) => (cluster.is_primary(id), cluster.is_replica(id), false),
+            Topology::Sentinel(group) => {
+                let is_sentinel = group.candidates().contains(&id);
+                (group.primary == Some(id), group.replicas.contains(&id), is_sentinel)
+            }
+        };
+        match (is_primary, is_replica, is_sentinel) {
+            (true, ..) => "primary",
+            (_, true, _) => "replica",
+            (.., true) => "sentinel",
+            _ => "seed",
+        }
+    }
+
+    fn node_state(&self) -> String {
+        if let Some(state) = self.topology_state() {
+            return state;
+        }
+        let is_main =
+            |up: &&Upstream| up.role == Role::Shared && up.key.db == self.settings.node.db;
+        match self.of_servers().find(is_main) {
+            None => "idle".to_string(),
+            Some(up) => match state(up) {
+                "down" => format!("down ({})", up.cause),
+                state => state.to_string(),
+            },
+        }
+    }
+}
+
+/// Adds one of its connections.
+fn enter(report: &mut NodeReport, up: &Upstream) {
+    report.stats.traffic.add(&up.traffic());
+    report.inflight += up.inflight.len() as u64;
+    report.queued_bytes += up.out.pending() as u64;
+    if up.is_ready() {
+        report.conns[conn_role(up)] += 1;
+    }
+    if up.role != Role::Shared {
+        return;
+    }
+    // Down is told before connecting, and that before ready: what is wrong is to be seen.
+    let worse = match (report.state, state(up)) {
+        (_, "down") | ("ready" | "idle", "connecting") | ("idle", "ready") => state(up),
+        (state, _) => state,
+    };
+    report.state = worse;
+    if !up.cause.is_empty() {
+        report.cause.clone_from(&up.cause);
+    }
+}
+
+fn state(up: &Upstream) -> &'static str {
+    match &up.state {
+        State::Idle => "idle",
+        State::Connecting(_) | State::Greeting(_) => "connecting",
+        State::Ready => "ready",
+        // That it refuses what a client asked for is an answer of one that lives.
+        State::Down(down) if down.refused.is_some() => "ready",
+        State::Down(_) => "down",
+    }
+}
+
+/// The index in [`CONN_ROLES`].
+fn conn_role(up: &Upstream) -> usize {
+    match (up.role, up.key.lane) {
+        (Role::Leased(_) | Role::Errand(_), _) => 6,
+        (Role::Transfer(_), _) => 7,
+        (Role::Spare(_), _) => 8,
+        (Role::Retired, _) => 9,
+        (Role::Shared, _) if up.key.owner.is_some() => 5,
+        (Role::Shared, Lane::Shared | Lane::Peer) => 0,
+        (Role::Shared, Lane::Control) => 1,
+        (Role::Shared, Lane::Sentinel) => 2,
+        (Role::Shared, Lane::Tracked | Lane::Broadcast) => 3,
+        (Role::Shared, Lane::Messages) => 4,
+    }
+}
+
+fn waiting<'a>(clients: impl Iterator<Item = &'a Client>) -> [u64; WAITS.len()] {
+    let mut waiting = [0; WAITS.len()];
+    for client in clients {
+        let at = match client.hold {
+            Hold::No | Hold::Streaming(_) | Hold::Skipping => continue,
+            Hold::Drained => 0,
+            Hold::Upstream(_) => 1,
+            Hold::Output => 2,
+            Hold::Paused => 3,
+            Hold::Topology => 4,
+            Hold::TransferSlot => 5,
+            Hold::Lease => 6,
+        };
+        waiting[at] += 1;
+    }
+    waiting
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_several_workers_see_is_one_and_its_worst_state_is_told() {
+        let node = |label: &str, state, inflight| NodeReport {
+            label: label.into(),
+            state,
+            inflight,
+            cause: if state == "down" { "no route".into() } else { String::new() },
+            ..NodeReport::default()
+        };
+        let report = |nodes: &[NodeReport]| Report { nodes: nodes.to_vec(), ..Report::default() };
+        let nodes = nodes_of(&[
+            report(&[node("a", "ready", 1), node("b", "idle", 2)]),
+            report(&[node("b", "ready", 4), node("a", "down", 8)]),
+            report(&[node("a", "connecting", 16), node("c", "ready", 32)]),
+        ]);
+        let seen: Vec<_> =
+            nodes.iter().map(|n| (&*n.label, n.state, n.inflight, &*n.cause)).collect();
+        assert_eq!(
+            seen,
+            [("a", "down", 25, "no route"), ("b", "ready", 6, ""), ("c", "ready", 32, "")]
+        );
+    }
+}

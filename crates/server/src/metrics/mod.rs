@@ -1,0 +1,88 @@
+//! What respool counts, as a page for Prometheus and for whatever reads its text format or OpenMetrics.
+//!
+//! ```text
+//!   Engine::report of each worker ─┐
+//!   ProcessFacts ──────────────────┴─▶ page ─▶ text
+//! ```
+//! Nothing is counted here and nothing kept between two pages: the counters are the engines' plain numbers, so there is no registry.
+//!
+//! Not here: who asks the workers and serves the page.
+//!
+//! Invariant: every line of a page belongs to a row of [`names::METRICS`], and the lines of a row stand together.
+
+pub mod names;
+mod text;
+
+use engine::fleet::{ProcessFacts, Report};
+use engine::report::{NodeReport, nodes_of};
+use engine::stats::Stats;
+
+pub use text::Format;
+
+/// What rows of the table take their values from.
+pub(crate) struct Source<'a> {
+    reports: &'a [Report],
+    process: &'a ProcessFacts,
+    /// All workers' counters together.
+    stats: Stats,
+    /// All servers, each once.
+    nodes: Vec<NodeReport>,
+}
+
+/// The page. `reports` are of all workers, in any order.
+pub fn page(reports: &[Report], process: &ProcessFacts, format: Format) -> String {
+    let mut stats = Stats::default();
+    reports.iter().for_each(|report| stats.add(&report.stats));
+    let source = Source { reports, process, stats, nodes: nodes_of(reports) };
+    let mut page = text::Page::new(format);
+    for metric in names::METRICS {
+        page.begin(metric);
+        (metric.collect)(&source, &mut page);
+    }
+    page.end()
+}
+
+/// The page `docs/reference/metrics.md`.
+pub fn reference() -> String {
+    let mut page = format!(
+        "<!-- Generated from crates/server/src/metrics/names.rs by `{}`. Do not edit. -->\n{HEAD}",
+        config::documents::REGENERATE
+    );
+    for metric in names::METRICS {
+        let labels: Vec<String> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
+        page.push_str(&format!(
+            "| `{}` | {} | {} | {} |\n",
+            metric.shown_name(),
+            metric.kind.name(),
+            labels.join(", "),
+            metric.help
+        ));
+    }
+    page
+}
+
+/// What stands above the table.
+const HEAD: &str = "\
+# Metrics
+
+What the text for Prometheus (format 0.0.4) and OpenMetrics (1.0) tells. All counters begin with the process, and again with `CONFIG RESETSTAT`, which
+Prometheus takes for a restart. Times are in seconds and reach from writing a request to its reply; what respool answers itself has none.
+
+| label | meaning |
+|---|---|
+| `worker` | number of the worker thread, from 0. Metrics without it are sums over all workers |
+| `node`, `pool` | address of a server, and which of several pools it belongs to, from 0 |
+| `role` | of a server: `primary`, `replica`, `sentinel`, `seed` (nobody told); of a connection: what it is for, as in [`INFO upstreams`](../guides/operations.md#info) |
+| `command` | as in `INFO commandstats`: lower case, `container\\|subcommand`; `unknown` for all that the table of commands does not have. Only those that were used |
+| `cause` | why: see the row |
+| `le` | end of a bucket of a histogram: powers of two from 32 µs to 16.8 s |
+
+The size of a batch is `rate(respool_requests_total) / rate(respool_node_writes_total)`; how busy a worker is, \
+`rate(respool_worker_cpu_seconds_total)` summed over `mode`: at 1 it is at its end.
+
+| name | type | labels | meaning |
+|---|---|---|---|
+";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,481 @@
+//! The table of metrics: one row each, from which come the page and its reference.
+//!
+//! Names follow Prometheus' rules: the prefix says whose they are, the unit stands at the end (`_bytes`, `_seconds`), counters get `_total` when they are
+//! shown. A row's function writes its samples.
+//!
+//! Not here: the text (`text`), what is counted (`engine::stats`, `engine::report`).
+//!
+//! Invariant: names differ, and the samples of a row have exactly the labels that it names, in this order, and no two the same values.
+
+use engine::command::CommandId;
+use engine::fleet::Report;
+use engine::report::{CONN_ROLES, MEMORY_KINDS, NodeReport, WAITS};
+use engine::stats::REDIRECT_KINDS;
+use engine::stats::errors::Cause;
+
+use super::Source;
+use super::text::Page;
+
+/// What kind of number a metric is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Grows.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Counts by size.
+    Histogram,
+    /// Always 1; the labels tell.
+    Info,
+}
+
+impl Kind {
+    /// Its name in both formats.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+            Self::Info => "info",
+        }
+    }
+}
+
+/// One row.
+pub struct Metric {
+    /// Without the end that its kind adds.
+    pub name: &'static str,
+    /// Counter, gauge …
+    pub kind: Kind,
+    /// Names of the labels.
+    pub labels: &'static [&'static str],
+    /// One sentence without a full stop.
+    pub help: &'static str,
+    /// Writes its samples.
+    pub(super) collect: fn(&Source<'_>, &mut Page),
+}
+
+impl Metric {
+    /// As it is asked for.
+    pub fn shown_name(&self) -> String {
+        let end = match self.kind {
+            Kind::Counter => "_total",
+            Kind::Info => "_info",
+            Kind::Gauge | Kind::Histogram => "",
+        };
+        format!("{}{end}", self.name)
+    }
+
+    /// The unit, which its name ends with; `None`: it is a number of things.
+    pub fn unit(&self) -> Option<&'static str> {
+        ["bytes", "seconds"]
+            .into_iter()
+            .find(|unit| self.name.strip_suffix(unit).is_some_and(|rest| rest.ends_with('_')))
+    }
+}
+
+/// A row.
+const fn row(
+    name: &'static str,
+    kind: Kind,
+    labels: &'static [&'static str],
+    help: &'static str,
+    collect: fn(&Source<'_>, &mut Page),
+) -> Metric {
+    Metric { name, kind, labels, help, collect }
+}
+
+/// One number for each worker.
+fn workers(source: &Source<'_>, page: &mut Page, value: fn(&Report) -> u64) {
+    for report in source.reports {
+        page.sample(&[("worker", &report.worker.to_string())], value(report));
+    }
+}
+
+/// Several numbers for each worker, each with its word.
+fn workers_by<const N: usize>(
+    source: &Source<'_>,
+    page: &mut Page,
+    label: &str,
+    words: [&str; N],
+    values: fn(&Report) -> [u64; N],
+) {
+    for report in source.reports {
+        let worker = report.worker.to_string();
+        for (word, value) in words.into_iter().zip(values(report)) {
+            page.sample(&[("worker", &worker), (label, word)], value);
+        }
+    }
+}
+
+/// One number for each command that has one.
+fn commands(source: &Source<'_>, page: &mut Page, value: fn(&engine::stats::CommandStats) -> u64) {
+    for (index, counters) in source.stats.commands.iter().enumerate() {
+        if value(counters) > 0 {
+            page.sample(&[("command", command_name(index))], value(counters));
+        }
+    }
+}
+
+fn command_name(index: usize) -> &'static str {
+    CommandId::from_index(index).map_or("unknown", CommandId::name)
+}
+
+/// One number for each server.
+fn nodes(source: &Source<'_>, page: &mut Page, value: fn(&NodeReport) -> u64) {
+    for node in &source.nodes {
+        page.sample(&[("node", &node.label), ("pool", &node.pool.to_string())], value(node));
+    }
+}
+
+const WORKER: &[&str] = &["worker"];
+const NODE: &[&str] = &["node", "pool"];
+const COMMAND: &[&str] = &["command"];
+
+use Kind::{Counter, Gauge, Histogram, Info};
+
+/// All of them, in the order of the page.
+pub static METRICS: &[Metric] = &[
+    row(
+        "respool_build",
+        Info,
+        &["version", "driver"],
+        "Version of respool, and how it does its input and output",
+        |s, p| {
+            p.sample(&[("version", &s.process.version), ("driver", &s.process.driver)], 1);
+        },
+    ),
+    row(
+        "process_start_time_seconds",
+        Gauge,
+        &[],
+        "When the process started, in seconds since 1970",
+        |s, p| {
+            p.sample(&[], s.process.started_unix_s);
+        },
+    ),
+    row("process_cpu_seconds", Counter, &[], "Processor time of the whole process", |s, p| {
+        p.seconds(&[], s.process.cpu_system_us + s.process.cpu_user_us);
+    }),
+    row("process_resident_memory_bytes", Gauge, &[], "Resident memory of the process", |s, p| {
+        p.sample(&[], s.process.rss_bytes);
+    }),
+    row(
+        "respool_worker_cpu_seconds",
+        Counter,
+        &["worker", "mode"],
+        "Processor time of a worker's thread, in its own code (`user`) and in the kernel (`system`)",
+        |s, p| {
+            for report in s.reports {
+                let worker = report.worker.to_string();
+                p.seconds(&[("worker", &worker), ("mode", "user")], report.cpu_user_us);
+                p.seconds(&[("worker", &worker), ("mode", "system")], report.cpu_system_us);
+            }
+        },
+    ),
+    row("respool_clients", Gauge, WORKER, "Clients connected", |s, p| workers(s, p, |r| r.clients)),
+    row(
+        "respool_clients_max",
+        Gauge,
+        &[],
+        "Clients that may be connected (`max_clients`)",
+        |s, p| {
+            p.sample(&[], s.process.clients_max);
+        },
+    ),
+    row(
+        "respool_clients_blocked",
+        Gauge,
+        WORKER,
+        "Clients that wait for the reply to a blocking command, or for the end of a pause",
+        |s, p| {
+            workers(s, p, |r| r.blocked_clients);
+        },
+    ),
+    row("respool_clients_tracking", Gauge, WORKER, "Clients that cache what they read", |s, p| {
+        workers(s, p, |r| r.tracking_clients);
+    }),
+    row(
+        "respool_clients_waiting",
+        Gauge,
+        &["worker", "cause"],
+        "Clients whose next request waits: for their own earlier replies (`drained`), a server (`upstream`), room for replies (`output`), the end of a pause (`paused`), an owner of a slot (`topology`), a place among large requests (`transfer`), a connection of their own (`lease`)",
+        |s, p| {
+            workers_by(s, p, "cause", WAITS, |r| r.waiting);
+        },
+    ),
+    row("respool_clients_accepted", Counter, WORKER, "Clients that connected", |s, p| {
+        workers(s, p, |r| r.stats.clients_accepted);
+    }),
+    row(
+        "respool_clients_rejected",
+        Counter,
+        WORKER,
+        "Clients that were turned away at the maximum",
+        |s, p| {
+            workers(s, p, |r| r.stats.clients_rejected);
+        },
+    ),
+    row(
+        "respool_clients_evicted",
+        Counter,
+        WORKER,
+        "Clients that were closed as they took their replies too slowly, or memory ran short",
+        |s, p| {
+            workers(s, p, |r| r.stats.clients_evicted);
+        },
+    ),
+    row("respool_requests", Counter, WORKER, "Requests of clients", |s, p| {
+        workers(s, p, |r| r.stats.requests);
+    }),
+    row("respool_client_received_bytes", Counter, WORKER, "Bytes from clients", |s, p| {
+        workers(s, p, |r| r.stats.client_in_bytes);
+    }),
+    row("respool_client_sent_bytes", Counter, WORKER, "Bytes to clients", |s, p| {
+        workers(s, p, |r| r.stats.client_out_bytes);
+    }),
+    row(
+        "respool_messages",
+        Counter,
+        WORKER,
+        "Messages of topics that were given to clients, one for each that got it",
+        |s, p| {
+            workers(s, p, |r| r.stats.messages);
+        },
+    ),
+    row(
+        "respool_protocol_errors",
+        Counter,
+        WORKER,
+        "Clients that were closed as what they sent is no protocol",
+        |s, p| {
+            workers(s, p, |r| r.stats.protocol_errors);
+        },
+    ),
+    row(
+        "respool_errors",
+        Counter,
+        &["cause"],
+        "Errors that clients got from respool itself: a server that cannot be reached or broke (`upstream`), gave no reply in time (`timeout`), nobody who has the key (`no_owner`), no protocol (`protocol`), a missing or wrong password (`auth`), a bound of the configuration (`limit`), keys of several slots (`cross_slot`), what respool does not do (`refused`), a mistake in the request (`request`)",
+        |s, p| {
+            for cause in Cause::ALL {
+                p.sample(&[("cause", cause.name())], s.stats.own_errors[cause as usize]);
+            }
+        },
+    ),
+    row(
+        "respool_error_replies",
+        Counter,
+        &["error"],
+        "Error replies that clients got, by their first word; beyond 64 words `other`",
+        |s, p| {
+            for (word, count) in s.stats.errors.iter() {
+                p.sample(&[("error", word)], count);
+            }
+        },
+    ),
+    row(
+        "respool_redirects",
+        Counter,
+        &["cause"],
+        "Requests that a server sent on to another one, or to later, by what it said",
+        |s, p| {
+            for (kind, count) in REDIRECT_KINDS.into_iter().zip(s.stats.redirect_kinds) {
+                p.sample(&[("cause", &kind.to_ascii_lowercase())], count);
+            }
+        },
+    ),
+    row(
+        "respool_command_calls",
+        Counter,
+        COMMAND,
+        "Requests that were given on or answered",
+        |s, p| {
+            commands(s, p, |c| c.calls);
+        },
+    ),
+    row("respool_command_rejected", Counter, COMMAND, "Requests that respool refused", |s, p| {
+        commands(s, p, |c| c.rejected);
+    }),
+    row(
+        "respool_command_failed",
+        Counter,
+        COMMAND,
+        "Requests that a server answered with an error, or that were lost with its connection",
+        |s, p| {
+            commands(s, p, |c| c.failed);
+        },
+    ),
+    row(
+        "respool_command_duration_seconds",
+        Histogram,
+        COMMAND,
+        "From writing a request to its reply",
+        |s, p| {
+            for (index, histogram) in
+                s.stats.latencies.iter().enumerate().filter(|(_, h)| !h.is_empty())
+            {
+                p.histogram(&[("command", command_name(index))], histogram);
+            }
+        },
+    ),
+    row(
+        "respool_node",
+        Info,
+        &["node", "pool", "role", "state"],
+        "A server, what it is, and its state: `ready`, `connecting`, `down` or `idle` (no connection is wanted), the worst of all workers",
+        |s, p| {
+            for node in &s.nodes {
+                let pool = node.pool.to_string();
+                p.sample(
+                    &[
+                        ("node", &node.label),
+                        ("pool", &pool),
+                        ("role", node.role),
+                        ("state", node.state),
+                    ],
+                    1,
+                );
+            }
+        },
+    ),
+    row(
+        "respool_node_up",
+        Gauge,
+        NODE,
+        "0: a worker knows that it cannot be reached, else 1",
+        |s, p| {
+            nodes(s, p, |n| u64::from(n.state != "down"));
+        },
+    ),
+    row(
+        "respool_node_requests",
+        Counter,
+        NODE,
+        "Requests that were written, those of respool itself too",
+        |s, p| {
+            nodes(s, p, |n| n.stats.traffic.requests);
+        },
+    ),
+    row(
+        "respool_node_error_replies",
+        Counter,
+        NODE,
+        "Error replies to clients' requests",
+        |s, p| {
+            nodes(s, p, |n| n.stats.traffic.errors);
+        },
+    ),
+    row("respool_node_received_bytes", Counter, NODE, "Bytes that came", |s, p| {
+        nodes(s, p, |n| n.stats.traffic.in_bytes);
+    }),
+    row("respool_node_sent_bytes", Counter, NODE, "Bytes that were sent", |s, p| {
+        nodes(s, p, |n| n.stats.traffic.out_bytes);
+    }),
+    row("respool_node_writes", Counter, NODE, "Writes", |s, p| {
+        nodes(s, p, |n| n.stats.traffic.writes);
+    }),
+    row("respool_node_connects", Counter, NODE, "Connects that succeeded", |s, p| {
+        nodes(s, p, |n| n.stats.connects);
+    }),
+    row(
+        "respool_node_connect_failures",
+        Counter,
+        NODE,
+        "Connects and greetings that failed",
+        |s, p| nodes(s, p, |n| n.stats.failures),
+    ),
+    row(
+        "respool_node_losses",
+        Counter,
+        NODE,
+        "Connections that broke, or were closed by the server",
+        |s, p| nodes(s, p, |n| n.stats.losses),
+    ),
+    row(
+        "respool_node_timeouts",
+        Counter,
+        NODE,
+        "Connections that were closed as a reply was overdue",
+        |s, p| nodes(s, p, |n| n.stats.timeouts),
+    ),
+    row("respool_node_inflight", Gauge, NODE, "Requests that wait for a reply", |s, p| {
+        nodes(s, p, |n| n.inflight);
+    }),
+    row("respool_node_queued_bytes", Gauge, NODE, "Bytes that wait to be sent", |s, p| {
+        nodes(s, p, |n| n.queued_bytes);
+    }),
+    row(
+        "respool_node_connections",
+        Gauge,
+        &["node", "pool", "role"],
+        "Open connections by what they are for",
+        |s, p| {
+            for node in &s.nodes {
+                let pool = node.pool.to_string();
+                for (role, count) in CONN_ROLES.into_iter().zip(node.conns) {
+                    p.sample(&[("node", &node.label), ("pool", &pool), ("role", role)], count);
+                }
+            }
+        },
+    ),
+    row(
+        "respool_node_duration_seconds",
+        Histogram,
+        NODE,
+        "From writing a request of a client to its reply",
+        |s, p| {
+            for node in s.nodes.iter().filter(|node| !node.stats.latency.is_empty()) {
+                p.histogram(
+                    &[("node", &node.label), ("pool", &node.pool.to_string())],
+                    &node.stats.latency,
+                );
+            }
+        },
+    ),
+    row(
+        "respool_reconnects",
+        Counter,
+        WORKER,
+        "Connects that took the place of a connection that was lost, or was down",
+        |s, p| {
+            workers(s, p, |r| r.stats.upstream_reconnects);
+        },
+    ),
+    row(
+        "respool_leases",
+        Gauge,
+        &["worker", "state"],
+        "Connections that clients have of their own (`taken`), clients that wait for one (`waiting`), connections kept ready (`idle`)",
+        |s, p| {
+            workers_by(s, p, "state", ["taken", "waiting", "idle"], |r| {
+                [r.leases_taken, r.leases_waiting, r.leases_idle]
+            });
+        },
+    ),
+    row(
+        "respool_memory_bytes",
+        Gauge,
+        &["worker", "kind"],
+        "Bytes held for clients, on the way to and from servers (`upstreams`), in spare buffers (`pool`), in requests that were sent and are not answered (`kept`) or wait for another server (`parked`), in known scripts, in names of topics (`subscriptions`) and of keys that clients cache (`caches`), in the slow log",
+        |s, p| {
+            workers_by(s, p, "kind", MEMORY_KINDS, |r| r.memory);
+        },
+    ),
+    row("respool_slowlog_entries", Gauge, WORKER, "Entries of the slow log", |s, p| {
+        workers(s, p, |r| r.slowlog_entries);
+    }),
+    row(
+        "respool_topology_age_seconds",
+        Gauge,
+        WORKER,
+        "How long ago a server last told who owns what",
+        |s, p| {
+            for report in s.reports {
+                if let Some(age_us) = report.topology_age_us {
+                    p.seconds(&[("worker", &report.worker.to_string())], age_us);
+                }
+            }
+        },
+    ),
+];
