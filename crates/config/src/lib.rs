@@ -30,8 +30,8 @@ pub use address::{ListenAddress, PoolKind, UpstreamAddress, UpstreamUrl};
 pub use compile::{FileText, Sources, load, load_file};
 pub use problem::{Origin, Problem, Problems};
 pub use schema::{
-    Batching, Config, Facade, Limits, Log, LogFormat, LogLevel, MappedAddress, Reads, Timeouts,
-    Upstream,
+    Batching, BigKeys, Config, Facade, HotKeys, Limits, Log, LogFormat, LogLevel, MappedAddress,
+    Reads, Timeouts, Upstream,
 };
 pub use secret::Secret;
 pub use sharding::{Eject, ShardUrl, Sharding};

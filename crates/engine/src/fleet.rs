@@ -8,6 +8,8 @@
 //!
 //! Invariant: a question is answered by each engine exactly once, and changes nothing but what it says.
 
+use crate::bigkeys::{self, BigSeen};
+use crate::hotkeys::HotReport;
 use crate::ids::ClientId;
 use crate::inside::Inside;
 use crate::monitor::{Filter, Monitor};
@@ -52,6 +54,16 @@ pub enum Question {
     SlowLen,
     /// Forget them.
     SlowReset,
+    /// The keys that come most often.
+    HotKeys,
+    /// Forget them.
+    HotReset,
+    /// Count them from now on, or no more.
+    HotSwitch(bool),
+    /// The keys with large requests or replies.
+    BigKeys,
+    /// Forget them.
+    BigReset,
     /// Show this client what is asked for from now on.
     Monitor(Monitor, Filter),
     /// Counters and gauges.
@@ -99,6 +111,10 @@ pub enum Answer {
     SlowLog(Vec<slowlog::Entry>),
     /// How many there are.
     SlowLen(u64),
+    /// The keys that come most often.
+    HotKeys(HotReport),
+    /// The keys with large requests or replies, the newest first.
+    BigKeys(Vec<bigkeys::Entry>),
     /// Done.
     Done,
     /// See [`Report`].
@@ -128,6 +144,12 @@ pub struct Report {
     pub client_in_bytes_max: u64,
     /// State of the connection to the node, in words.
     pub node_state: String,
+    /// The keys that come most often, at most `limits::HOTKEYS_TOP_MAX` of them; only in the answer to a question, which has a time.
+    pub hotkeys: HotReport,
+    /// Large requests and replies since the start.
+    pub big_seen: BigSeen,
+    /// Entries of big keys; the same key may have one at another worker.
+    pub big_keys: u64,
 }
 
 /// What the process knows and an engine does not, for INFO.
@@ -178,6 +200,12 @@ pub enum Purpose {
     SlowLog(usize),
     /// SLOWLOG LEN.
     SlowLen,
+    /// HOTKEYS GET of so many.
+    HotKeys(usize),
+    /// BIGKEYS GET of so many.
+    BigKeys(usize),
+    /// BIGKEYS LEN.
+    BigLen,
     /// MONITOR: OK, and lines from then on.
     Monitor,
     /// Anything that ends in OK.

@@ -35,6 +35,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod address_map;
+pub mod bigkeys;
 mod blocking;
 mod busy;
 pub mod client;
@@ -47,8 +48,10 @@ mod errand;
 pub mod fleet;
 mod functions;
 mod glob;
+pub mod hotkeys;
 pub mod ids;
 mod inside;
+pub mod key_name;
 mod learn;
 mod lease;
 mod lifecycle;

@@ -177,8 +177,25 @@ pub fn engine(config: &Config, index: usize) -> Settings {
             slower_than_us: config.slowlog.slower_than_us,
             max_len: config.slowlog.max_len,
         },
+        hotkeys: hotkeys(&config.hotkeys),
+        bigkeys: engine::bigkeys::Options {
+            bytes_min: config.bigkeys.bytes_min as u64,
+            elements_min: config.bigkeys.elements_min as u64,
+            max_len: config.bigkeys.max_len,
+        },
         // The worker knows its clock.
         unix_ahead_us: 0,
+    }
+}
+
+fn hotkeys(config: &config::HotKeys) -> engine::hotkeys::Options {
+    engine::hotkeys::Options {
+        enabled: config.enabled,
+        // Its bounds are far below.
+        sample: u32::try_from(config.sample).unwrap_or(u32::MAX),
+        top: config.top,
+        window_s: config.window_s,
+        min_per_s: config.min_per_s as u64,
     }
 }
 

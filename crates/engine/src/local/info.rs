@@ -16,6 +16,7 @@ use super::Call;
 use crate::command::{COUNT, CommandId};
 use crate::engine::Engine;
 use crate::fleet::{Answer, ProcessFacts, Purpose, Question, Report};
+use crate::hotkeys::HotReport;
 use crate::request::Step;
 use crate::scatter::Wish;
 use crate::settings::{Pool, Settings};
@@ -30,7 +31,7 @@ use core::fmt::Write;
 use resp::encode;
 
 /// The proxy's sections, in the order of the reply. Those marked are not part of the default.
-const SECTIONS: [(&str, bool); 11] = [
+const SECTIONS: [(&str, bool); 13] = [
     ("server", true),
     ("clients", true),
     ("memory", true),
@@ -41,6 +42,8 @@ const SECTIONS: [(&str, bool); 11] = [
     ("cluster", true),
     ("workers", true),
     ("upstreams", true),
+    ("hotkeys", false),
+    ("bigkeys", false),
     ("commandstats", false),
 ];
 
@@ -97,6 +100,9 @@ impl Engine {
             client_out_bytes_max: clients().map(|c| c.out.pending() as u64).max().unwrap_or(0),
             client_in_bytes_max: clients().map(|c| c.tail.len() as u64).max().unwrap_or(0),
             node_state: self.node_state(),
+            hotkeys: HotReport::default(),
+            big_seen: self.bigkeys.seen(),
+            big_keys: self.bigkeys.len() as u64,
         }
     }
 
@@ -188,6 +194,8 @@ fn sum(reports: &[Report]) -> Report {
         sum.buffered_bytes += report.buffered_bytes;
         sum.client_out_bytes_max = sum.client_out_bytes_max.max(report.client_out_bytes_max);
         sum.client_in_bytes_max = sum.client_in_bytes_max.max(report.client_in_bytes_max);
+        sum.big_seen.add(&report.big_seen);
+        sum.big_keys += report.big_keys;
     }
     sum
 }
@@ -213,6 +221,8 @@ fn section(out: &mut String, name: &str, source: &Source<'_>) {
         "cluster" => line(out, "cluster_enabled", u8::from(source.settings.facade.on)),
         "workers" => workers(out, source),
         "upstreams" => upstreams(out, source),
+        "hotkeys" => hotkeys(out, source),
+        "bigkeys" => bigkeys(out, source),
         _ => commandstats(out, source),
     }
 }
@@ -308,6 +318,35 @@ fn upstreams(out: &mut String, source: &Source<'_>) {
     line(out, "upstream_failures", stats.upstream_failures);
     line(out, "upstream_losses", stats.upstream_losses);
     line(out, "upstream_timeouts", stats.upstream_timeouts);
+}
+
+fn hotkeys(out: &mut String, source: &Source<'_>) {
+    let options = &source.settings.hotkeys;
+    let reports = source.reports.iter().map(|report| report.hotkeys.clone());
+    let hot = HotReport::merged(reports, super::hotkeys::SHOWN);
+    line(out, "hotkeys_enabled", u8::from(hot.on));
+    line(out, "hotkeys_sample", options.sample);
+    line(out, "hotkeys_window_s", options.window_s);
+    for (index, key) in hot.keys.iter().enumerate() {
+        let (per_1000_s, count, writes) = (key.per_1000_s, key.count(), key.writes);
+        let reads = count.saturating_sub(writes);
+        let rate = per_1000_s.div_ceil(1_000);
+        // The key stands last, as it may have a comma.
+        let value = format!(
+            "per_second={rate},count={count},reads={reads},writes={writes},key={}",
+            key.name.text()
+        );
+        line(out, &format!("hotkey_{index}"), value);
+    }
+}
+
+fn bigkeys(out: &mut String, source: &Source<'_>) {
+    let options = &source.settings.bigkeys;
+    line(out, "bigkeys_bytes_min", options.bytes_min);
+    line(out, "bigkeys_elements_min", options.elements_min);
+    line(out, "bigkeys_entries", source.sum.big_keys);
+    line(out, "bigkeys_requests", source.sum.big_seen.requests);
+    line(out, "bigkeys_replies", source.sum.big_seen.replies);
 }
 
 fn commandstats(out: &mut String, source: &Source<'_>) {

@@ -181,6 +181,8 @@ pub struct Upstream {
     pub progress_at: Time,
     /// Where a request was last found in the output (`redirect`): where its run begins, how many stand before it, and where it stands.
     pub(crate) found: Cell<(u64, u32, u64)>,
+    /// Up to this place of the queue requests were passed that could have been looked at (`hotkeys`).
+    pub(crate) sampled_to: u64,
     /// What never left the connection before this one: it goes out first when this one is ready.
     pub(crate) carried: Option<Carried>,
     /// Failed connects in a row.
@@ -221,6 +223,7 @@ impl Upstream {
             progress_at: Time::default(),
             found: Cell::new((u64::MAX, 0, 0)),
             watched_until: 0,
+            sampled_to: 0,
             carried: None,
             failures: 0,
             cause: String::new(),

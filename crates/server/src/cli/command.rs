@@ -103,6 +103,8 @@ fn heading(table: &'static str) -> &'static str {
         "timeouts" => "Timeouts",
         "limits" => "Limits",
         "slowlog" => "Slow log",
+        "hotkeys" => "Hot keys",
+        "bigkeys" => "Big keys",
         "batching" => "Batching",
         "log" => "Log",
         _ => table,

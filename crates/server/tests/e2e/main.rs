@@ -10,6 +10,7 @@ mod checker_proof;
 mod differential;
 mod faults;
 mod greetings;
+mod hot_and_big_keys;
 mod lanes;
 mod leases;
 mod observers;
