@@ -202,6 +202,8 @@ pub const TABLES: &[(&str, &str)] = &[
         "latency",
         "How long commands take, with bounds of your own. What `INFO latencystats` shows is counted in any case.",
     ),
+    ("hotkeys", "Keys that come often."),
+    ("bigkeys", "Requests and replies that are large."),
     ("batching", "How requests are gathered into larger writes, which makes small requests cheap."),
     ("log", "What is logged, how and where."),
     (
@@ -709,6 +711,56 @@ pub static OPTIONS: &[OptionSpec] = &[
          `reads = \"+get +mget 200 500 1000\"`. Over all servers and for each. At most 16; without one nothing is counted. In the file also as a \
          table of its own, `[latency.monitors]`.",
         Kind::Monitors { at: |d| &mut d.config.latency_monitors },
+    ),
+    OptionSpec::new(
+        "hotkeys.enabled",
+        "Count which keys come most often, from the start on",
+        "`HOTKEYS ENABLE` and `HOTKEYS DISABLE` do it while respool runs, until it is started again. The \
+         [operations guide](../guides/operations.md#hot-keys-and-big-keys) tells how to read what `HOTKEYS GET` shows.",
+        Kind::Switch { at: |d| &mut d.config.hotkeys.enabled },
+    ),
+    OptionSpec::new(
+        "hotkeys.sample",
+        "One request of so many is looked at; 1: each",
+        "Fewer cost more and tell more exactly: a key that was looked at n times is estimated within 2/√n of its true count, \
+         19 times out of 20.",
+        Kind::Count { min: 1, max: 1_000_000, at: |d| &mut d.config.hotkeys.sample },
+    ),
+    OptionSpec::new(
+        "hotkeys.top",
+        "Keys that are known of each window, for each worker",
+        "All others are only estimated, so that one of them can take the place of one that is known.",
+        Kind::Count { min: 1, max: 128, at: |d| &mut d.config.hotkeys.top },
+    ),
+    OptionSpec::new(
+        "hotkeys.window_s",
+        "Length of the windows in which keys are counted",
+        "What is shown is over the window that runs and the last whole one.",
+        Kind::Time { unit: "seconds", min: 1, max: 3600, at: |d| &mut d.config.hotkeys.window_s },
+    ),
+    OptionSpec::new(
+        "hotkeys.min_per_s",
+        "The log tells of a key that comes so often in a second, on average of a window; 0: never",
+        "Once for each window and worker. Each worker judges by its share: this divided by `workers`.",
+        Kind::Count { min: 0, max: 1_000_000_000, at: |d| &mut d.config.hotkeys.min_per_s },
+    ),
+    OptionSpec::new(
+        "bigkeys.bytes_min",
+        "Requests and replies of so many bytes stand in `BIGKEYS GET`",
+        "Bytes as they go over the wire, lengths and line ends included.",
+        Kind::Bytes { min: 10 * KIB, max: 4 * GIB, at: |d| &mut d.config.bigkeys.bytes_min },
+    ),
+    OptionSpec::new(
+        "bigkeys.elements_min",
+        "Those of so many elements stand there, too",
+        "Arguments of a request; of a reply what its outermost array, set or map has, keys and values of a map by themselves.",
+        Kind::Count { min: 1_000, max: 1_000_000_000, at: |d| &mut d.config.bigkeys.elements_min },
+    ),
+    OptionSpec::new(
+        "bigkeys.max_len",
+        "Entries of big keys that are kept, those that were seen last; 0: none are looked for",
+        "One for each key, command and direction. The log tells of each at most once a minute, and of 20 a minute and worker in all.",
+        Kind::Count { min: 0, max: 1024, at: |d| &mut d.config.bigkeys.max_len },
     ),
     OptionSpec::new(
         "batching.gather_us",

@@ -61,6 +61,10 @@ pub struct Config {
     pub slowlog: Slowlog,
     /// Commands whose times are counted with bounds of the operator's own, at most 16 sets of them. Names differ.
     pub latency_monitors: Vec<MonitorOptions>,
+    /// How keys that come often are looked for.
+    pub hotkeys: HotKeys,
+    /// Which requests and replies count as large.
+    pub bigkeys: BigKeys,
     /// How requests are gathered into larger writes.
     pub batching: Batching,
     /// What is logged, how and where.
@@ -228,6 +232,32 @@ pub struct Slowlog {
     pub max_len: usize,
 }
 
+/// How keys that come often are looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HotKeys {
+    /// From the start on.
+    pub enabled: bool,
+    /// One request of so many is looked at.
+    pub sample: usize,
+    /// Keys that are known of each window.
+    pub top: usize,
+    /// Length of a window.
+    pub window_s: u64,
+    /// The log tells of a key that comes so often in a second. 0: never.
+    pub min_per_s: usize,
+}
+
+/// Which requests and replies count as large, and how many are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BigKeys {
+    /// Those of so many bytes.
+    pub bytes_min: usize,
+    /// Those of so many elements.
+    pub elements_min: usize,
+    /// Entries that are kept. 0: none, and nothing is looked for.
+    pub max_len: usize,
+}
+
 /// How requests are gathered into larger writes, which is what makes small requests cheap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batching {
@@ -385,6 +415,8 @@ impl Default for Config {
             limits: Limits::default(),
             slowlog: Slowlog::default(),
             latency_monitors: Vec::new(),
+            hotkeys: HotKeys::default(),
+            bigkeys: BigKeys::default(),
             batching: Batching::default(),
             log: Log::default(),
             admin: Admin::default(),
@@ -447,6 +479,18 @@ impl Default for Limits {
 impl Default for Slowlog {
     fn default() -> Self {
         Self { slower_than_us: 10_000, max_len: 128 }
+    }
+}
+
+impl Default for HotKeys {
+    fn default() -> Self {
+        Self { enabled: false, sample: 128, top: 32, window_s: 10, min_per_s: 10_000 }
+    }
+}
+
+impl Default for BigKeys {
+    fn default() -> Self {
+        Self { bytes_min: MIB, elements_min: 10_000, max_len: 128 }
     }
 }
 

@@ -5,7 +5,8 @@
 //!
 //! `request_in` is scan, route, place, copy to the upstream's buffer and the entry in the FIFO: everything that
 //! `handle_client_bytes` does with a read of plain requests. `reply_back` is scan, pairing with the client and the copy to its
-//! buffer. `whole_turn` is both with the sends between, for fifty clients, which is what a worker does in a turn.
+//! buffer. `whole_turn` is both with the sends between, for fifty clients, which is what a worker does in a turn. `hot_keys` is a hundred such
+//! turns without and with a look at some of the requests, as not every turn has one of those.
 
 // The macros make public items of their own, which have no documentation.
 #![allow(missing_docs)]
@@ -30,9 +31,24 @@ struct Warm {
 }
 
 impl Warm {
-    fn new((args, reply): (&[&[u8]], &[u8]), pipeline: usize, clients: usize) -> Self {
+    fn new(what: (&[&[u8]], &[u8]), pipeline: usize, clients: usize) -> Self {
+        Self::with(Settings::default(), what, pipeline, clients)
+    }
+
+    /// The same, with hot keys looked for.
+    fn hot(what: (&[&[u8]], &[u8]), pipeline: usize, clients: usize) -> Self {
+        let hotkeys = engine::hotkeys::Options { enabled: true, ..Default::default() };
+        Self::with(Settings { hotkeys, ..Settings::default() }, what, pipeline, clients)
+    }
+
+    fn with(
+        settings: Settings,
+        (args, reply): (&[&[u8]], &[u8]),
+        pipeline: usize,
+        clients: usize,
+    ) -> Self {
         let now = Time(1_000_000);
-        let mut engine = Engine::new(Settings::default(), 1, now);
+        let mut engine = Engine::new(settings, 1, now);
         let mut request = Vec::new();
         resp::encode::request(&mut request, args);
         let clients: Vec<ClientId> = (0..clients)
@@ -137,5 +153,17 @@ fn whole_turn(mut warm: Warm) {
     std::mem::forget(black_box(warm));
 }
 
-library_benchmark_group!(name = path, benchmarks = [request_in, reply_back, whole_turn]);
+#[library_benchmark]
+#[bench::off_get(Warm::new(GET, 1, 50))]
+#[bench::on_get(Warm::hot(GET, 1, 50))]
+#[bench::off_get_20(Warm::new(GET, 20, 50))]
+#[bench::on_get_20(Warm::hot(GET, 20, 50))]
+fn hot_keys(mut warm: Warm) {
+    for _ in 0..100 {
+        warm.turn();
+    }
+    std::mem::forget(black_box(warm));
+}
+
+library_benchmark_group!(name = path, benchmarks = [request_in, reply_back, whole_turn, hot_keys]);
 main!(library_benchmark_groups = path);

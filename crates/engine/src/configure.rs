@@ -6,7 +6,7 @@
 //! ```text
 //!   timeouts ─▶ every deadline anew        reads ─▶ who answers reads          address_map ─▶ the topology is asked for
 //!   slowlog  ─▶ its entries and bounds     facade ─▶ the peers                 limits.shared_conns ─▶ clients and connections
-//!   monitors ─▶ their counts begin again
+//!   monitors, hotkeys ─▶ their counts begin again                       bigkeys ─▶ its entries and bounds
 //!   password ─▶ new clients; if there is none any more, all             other servers ─▶ see `replace`
 //! ```
 //! Not here: what the values may be (`config`), how all workers come to change together (`server/src/control`).
@@ -33,6 +33,13 @@ impl Engine {
         self.change_slowlog(&old);
         if self.settings.monitors != old.monitors {
             self.change_monitors();
+        }
+        if self.settings.hotkeys != old.hotkeys {
+            let workers = self.settings.workers;
+            self.hotkeys.change(&old.hotkeys, &self.settings.hotkeys, workers, now);
+        }
+        if self.settings.bigkeys != old.bigkeys {
+            self.bigkeys.change(&self.settings.bigkeys);
         }
         if replace::same_servers(&self.settings, &old) {
             self.change_greetings();

@@ -5,6 +5,7 @@
 //!
 //! Invariant: see [`Engine::check_invariants`].
 
+use crate::bigkeys::BigKeys;
 use crate::busy::Busy;
 use crate::client::{Client, Hold};
 use crate::command::Learned;
@@ -12,6 +13,7 @@ use crate::cork::Cork;
 use crate::dirty::DirtyUpstreams;
 use crate::fleet::{Answer, Asked, Question, ReplyTo};
 use crate::functions::Readers;
+use crate::hotkeys::HotKeys;
 use crate::ids::{
     ClientId, ClientKind, MergeKind, NodeId, NodeKind, Slab, UpstreamId, UpstreamKind,
 };
@@ -131,6 +133,34 @@ pub enum Notice {
         /// Left out.
         out: bool,
     },
+    /// A key came so often that the operator wants to know. Told once for each window.
+    HotKey {
+        /// As text.
+        key: String,
+        /// How often it came in this window up to now, at this worker; an estimate.
+        count: u64,
+        /// Length of the window, in seconds.
+        window_s: u64,
+        /// Label of its node.
+        node: String,
+    },
+    /// A request or reply was large. Told once in a while for each key.
+    BigKey {
+        /// As text; empty if it is not known.
+        key: String,
+        /// Name of the command.
+        command: String,
+        /// `request` or `reply`.
+        direction: &'static str,
+        /// Bytes of the largest.
+        bytes: u64,
+        /// Most elements of one.
+        elements: u64,
+        /// Address of the client.
+        addr: String,
+        /// Label of the node.
+        node: String,
+    },
     /// A client was closed for a reason that it may complain about.
     ClientClosed {
         /// Its number.
@@ -191,6 +221,10 @@ pub struct Engine {
     pub(crate) slowlog: SlowLog,
     /// What the settings said of it; `Settings::slowlog` may be what somebody told the servers since.
     pub(crate) slowlog_told: crate::slowlog::Options,
+    /// Which keys come most often.
+    pub(crate) hotkeys: HotKeys,
+    /// Which requests and replies are large.
+    pub(crate) bigkeys: BigKeys,
     pub(crate) facts: ServerFacts,
     pub(crate) learned: Option<Learned>,
     pub(crate) scripts: Scripts,
@@ -246,7 +280,8 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine with no clients and no connections. `seed` feeds the jitter of reconnects and nothing else.
+    /// An engine with no clients and no connections. `seed` feeds the jitter of reconnects and the choice of
+    /// requests that are looked at for hot keys, nothing else.
     pub fn new(settings: Settings, seed: u64, now: Time) -> Self {
         let next_number = u64::from(settings.worker) + 1;
         let conn_clients = alloc::vec![0; usize::from(settings.limits.shared_conns.max(1))];
@@ -257,6 +292,8 @@ impl Engine {
         let slowlog = SlowLog::new(&settings.slowlog);
         let slowlog_told = settings.slowlog;
         let monitors = Monitors::new(&settings.monitors);
+        let hotkeys = HotKeys::new(&settings.hotkeys, settings.workers, seed, now);
+        let bigkeys = BigKeys::new(&settings.bigkeys);
         let mut engine = Self {
             settings,
             clients: Slab::default(),
@@ -281,6 +318,8 @@ impl Engine {
             monitors,
             slowlog,
             slowlog_told,
+            hotkeys,
+            bigkeys,
             facts: ServerFacts::default(),
             learned: None,
             scripts: Scripts::default(),
@@ -381,6 +420,9 @@ impl Engine {
     #[must_use]
     #[inline]
     pub fn begin_upstream_send(&mut self, id: UpstreamId) -> Option<Vec<u8>> {
+        if self.hotkeys.is_on() {
+            self.sample_requests(id);
+        }
         let upstream = self.upstreams.get_mut(id)?;
         let buf = upstream.out.begin_send()?;
         self.stats.upstream_writes += 1;

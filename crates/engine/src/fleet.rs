@@ -8,6 +8,8 @@
 //!
 //! Invariant: a question is answered by each engine exactly once, and changes nothing but what it says.
 
+use crate::bigkeys::{self, BigSeen};
+use crate::hotkeys::HotReport;
 use crate::ids::ClientId;
 use crate::inside::Inside;
 use crate::monitor::{Filter, Monitor};
@@ -54,6 +56,16 @@ pub enum Question {
     SlowLen,
     /// Forget them.
     SlowReset,
+    /// The keys that come most often.
+    HotKeys,
+    /// Forget them.
+    HotReset,
+    /// Count them from now on, or no more.
+    HotSwitch(bool),
+    /// The keys with large requests or replies.
+    BigKeys,
+    /// Forget them.
+    BigReset,
     /// Show this client what is asked for from now on.
     Monitor(Monitor, Filter),
     /// Counters and gauges.
@@ -125,6 +137,10 @@ pub enum Answer {
     SlowLog(Vec<slowlog::Entry>),
     /// How many there are.
     SlowLen(u64),
+    /// The keys that come most often.
+    HotKeys(HotReport),
+    /// The keys with large requests or replies, the newest first.
+    BigKeys(Vec<bigkeys::Entry>),
     /// Done.
     Done,
     /// See [`Report`].
@@ -180,6 +196,12 @@ pub struct Report {
     pub cpu_user_us: u64,
     /// The same in the kernel.
     pub cpu_system_us: u64,
+    /// The keys that come most often, at most `limits::HOTKEYS_TOP_MAX` of them; only in the answer to a question, which has a time.
+    pub hotkeys: HotReport,
+    /// Large requests and replies since the start.
+    pub big_seen: BigSeen,
+    /// Entries of big keys; the same key may have one at another worker.
+    pub big_keys: u64,
 }
 
 /// What the process knows and an engine does not, for INFO.
@@ -239,6 +261,12 @@ pub enum Purpose {
     },
     /// SLOWLOG LEN.
     SlowLen,
+    /// HOTKEYS GET of so many.
+    HotKeys(usize),
+    /// BIGKEYS GET of so many.
+    BigKeys(usize),
+    /// BIGKEYS LEN.
+    BigLen,
     /// MONITOR: OK, and lines from then on.
     Monitor,
     /// Anything that ends in OK.

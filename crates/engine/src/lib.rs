@@ -35,6 +35,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod address_map;
+pub mod bigkeys;
 mod blocking;
 mod busy;
 pub mod client;
@@ -49,8 +50,10 @@ pub mod fleet;
 mod functions;
 pub mod glob;
 pub mod histogram;
+pub mod hotkeys;
 pub mod ids;
 mod inside;
+pub mod key_name;
 mod learn;
 mod lease;
 mod lifecycle;

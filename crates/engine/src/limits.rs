@@ -197,3 +197,24 @@ pub const LATENCY_MONITORS_MAX: usize = 16;
 
 /// How many of a client's last waits are kept, for the slow log. Of a request that was sent before them it is not known that it waited.
 pub const LATE_MAX: usize = 8;
+
+/// Bytes of a key that are kept where keys are shown later (hot keys, big keys); of a longer one its begin and its length.
+pub const KEY_SHOWN_BYTES: usize = 128;
+
+/// Keys that are known of each window of hot keys; the bound of `hotkeys.top`. The sketch behind knows all others.
+pub const HOTKEYS_TOP_MAX: usize = 128;
+
+/// Keys of one sampled request that are counted; the others of it are not.
+pub const HOTKEYS_KEYS_MAX: usize = 1_024;
+
+/// Requests that are looked up at a time in the queue of a connection; for more it is gone through again.
+pub const HOTKEYS_AT_ONCE: usize = 16;
+
+/// Entries of big keys; the bound of `bigkeys.max_len`. At it the one goes that was not seen for the longest time.
+pub const BIGKEYS_ENTRIES_MAX: usize = 1_024;
+
+/// The operator is told of a big key at most once in this time, in milliseconds.
+pub const BIGKEYS_TOLD_EVERY_MS: u64 = 60_000;
+
+/// The operator is told of so many big keys of a worker in that time; what comes beyond is only kept.
+pub const BIGKEYS_TOLD_MAX: u32 = 20;

@@ -11,6 +11,7 @@
 //!
 //! Invariant: bytes are consumed exactly up to the end of the last whole reply, or up to what was cut through.
 
+use crate::bigkeys::BigKeys;
 use crate::client::Client;
 use crate::command::ids::EXEC;
 use crate::engine::Engine;
@@ -30,7 +31,7 @@ use crate::upstream::inflight::{OwnCommand, Owner, Run};
 use crate::upstream::{Lane, Role, Stall, Upstream};
 use alloc::format;
 use alloc::string::String;
-use resp::{ReplyError, ReplyScanner, Scan};
+use resp::{LongReply, ReplyError, ReplyScanner, Scan};
 
 /// Why a connection cannot be used any more; in words for the error texts.
 pub(crate) type Fault = String;
@@ -48,6 +49,8 @@ struct Front {
 enum Piece {
     /// So many whole replies of the front run, in so many bytes, and whether an unfinished one follows.
     Replies { count: u32, bytes: usize, partial: bool },
+    /// The same, and the last of them is large, with none behind it looked at.
+    Big { count: u32, bytes: usize, reply: LongReply },
     /// A whole reply to a command of the proxy's own.
     Own(OwnCommand, usize),
     /// So many bytes that send the front request on to another server.
@@ -158,28 +161,34 @@ impl Engine {
             };
             let front =
                 Front { begins: upstream.forwarded == 0, is_watched: upstream.is_watched() };
-            match next_piece(upstream, &mut self.stats, &run, watch, &input[pos..])? {
+            let piece =
+                next_piece(upstream, &mut self.stats, &self.bigkeys, &run, watch, &input[pos..])?;
+            let (count, bytes, partial) = match piece {
                 Piece::Nothing => return Ok(pos),
                 Piece::Redirect(bytes) => {
                     if !self.redirect(now, id, &run, &input[pos..pos + bytes]) {
                         return Ok(self.wait_for_buffer(id, pos));
                     }
                     pos += bytes;
+                    continue;
                 }
                 Piece::Own(own, bytes) => {
                     upstream.inflight.answered(1);
                     self.own_reply(now, id, own, &input[pos..pos + bytes]);
                     pos += bytes;
+                    continue;
                 }
-                Piece::Replies { count, bytes, partial } => {
-                    let piece = (count, bytes, partial);
-                    let (used, goes_on) =
-                        self.replies_of_run(now, id, &run, front, piece, &input[pos..]);
-                    pos += used;
-                    if !goes_on {
-                        return Ok(pos);
-                    }
+                Piece::Big { count, bytes, reply } => {
+                    self.note_big_reply(now, id, &run, count - 1, reply);
+                    (count, bytes, false)
                 }
+                Piece::Replies { count, bytes, partial } => (count, bytes, partial),
+            };
+            let piece = (count, bytes, partial);
+            let (used, goes_on) = self.replies_of_run(now, id, &run, front, piece, &input[pos..]);
+            pos += used;
+            if !goes_on {
+                return Ok(pos);
             }
         }
         Ok(pos)
@@ -515,6 +524,7 @@ fn skip_push(upstream: &mut Upstream, input: &[u8]) -> Result<Option<usize>, Fau
 fn next_piece(
     upstream: &mut Upstream,
     stats: &mut Stats,
+    bigkeys: &BigKeys,
     run: &Run,
     watch: bool,
     input: &[u8],
@@ -533,36 +543,47 @@ fn next_piece(
         if rest[0] == b'>' && upstream.scanner.is_fresh() {
             break;
         }
-        match upstream.scanner.scan(rest).map_err(|error| malformed(&error))? {
-            Scan::Complete { consumed, .. } => {
-                if watch
-                    && whole
-                    && input[end] == b'-'
-                    && !matches!(owner, Owner::Own(_))
-                    && sends_on(&input[end..end + offset + consumed])
+        let consumed = match upstream.scanner.scan_short(rest) {
+            Some(consumed) => consumed,
+            None => match upstream.scanner.scan_any(rest).map_err(|error| malformed(&error))? {
+                Scan::Complete { consumed, frame: Some(reply) }
+                    if bigkeys.is_big(reply.bytes, reply.elements)
+                        && !matches!(owner, Owner::Own(_)) =>
                 {
-                    // Those before it first; then it is looked at again.
-                    match count {
-                        0 => return Ok(Piece::Redirect(offset + consumed)),
-                        _ => break,
-                    }
+                    // Nothing that sends a request on is as large.
+                    let (count, bytes) = (count + 1, end + offset + consumed);
+                    failed += u64::from(whole && input[end] == b'-');
+                    count_failed(upstream, stats, run, failed, &input[..bytes]);
+                    upstream.forwarded = 0;
+                    return Ok(Piece::Big { count, bytes, reply });
                 }
-                failed += u64::from(whole && input[end] == b'-');
-                end += offset + consumed;
-                offset = 0;
-                upstream.forwarded = 0;
-                count += 1;
-            }
-            Scan::Partial { .. } => {
-                partial = true;
-                break;
+                Scan::Complete { consumed, .. } => consumed,
+                Scan::Partial { .. } => {
+                    partial = true;
+                    break;
+                }
+            },
+        };
+        if watch
+            && whole
+            && input[end] == b'-'
+            && !matches!(owner, Owner::Own(_))
+            && sends_on(&input[end..end + offset + consumed])
+        {
+            // Those before it first; then it is looked at again.
+            match count {
+                0 => return Ok(Piece::Redirect(offset + consumed)),
+                _ => break,
             }
         }
+        failed += u64::from(whole && input[end] == b'-');
+        end += offset + consumed;
+        offset = 0;
+        upstream.forwarded = 0;
+        count += 1;
     }
     if failed > 0 && !matches!(owner, Owner::Own(_)) {
-        stats.command(run.command).failed += failed;
-        upstream.traffic.errors += failed;
-        note_errors(stats, &input[..end]);
+        count_failed(upstream, stats, run, failed, &input[..end]);
     }
     match owner {
         Owner::Own(own) if count > 0 => Ok(Piece::Own(own, end)),
@@ -574,6 +595,21 @@ fn next_piece(
         Owner::Client { .. } | Owner::Part { .. } => {
             Ok(Piece::Replies { count, bytes: end, partial })
         }
+    }
+}
+
+/// So many of these replies are errors.
+fn count_failed(
+    upstream: &mut Upstream,
+    stats: &mut Stats,
+    run: &Run,
+    failed: u64,
+    replies: &[u8],
+) {
+    if failed > 0 {
+        stats.command(run.command).failed += failed;
+        upstream.traffic.errors += failed;
+        note_errors(stats, replies);
     }
 }
 

@@ -10,6 +10,7 @@
 use crate::client::{Client, Hold};
 use crate::engine::Engine;
 use crate::fleet::Report;
+use crate::hotkeys::HotReport;
 use crate::ids::NodeId;
 use crate::node::Node;
 use crate::peers;
@@ -141,6 +142,9 @@ impl Engine {
             nodes,
             cpu_user_us: 0,
             cpu_system_us: 0,
+            hotkeys: HotReport::default(),
+            big_seen: self.bigkeys.seen(),
+            big_keys: self.bigkeys.len() as u64,
         }
     }
 

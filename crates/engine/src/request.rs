@@ -14,6 +14,7 @@
 //!
 //! Invariant: a request is either processed once (it has its place, or needs none) or stays in the tail untouched.
 
+use crate::bigkeys::BigKeys;
 use crate::client::{Client, Hold, ReplyMode};
 use crate::command::ids::{CLUSTER, EXEC, PING, SLOWLOG};
 use crate::command::{self, CommandId};
@@ -34,7 +35,9 @@ use crate::topology::Router;
 use crate::upstream::inflight::{Owner, Run};
 use crate::upstream::{Lane, Role, Upstream, UpstreamKey};
 use alloc::vec::Vec;
-use resp::{Args, HEAD_ARGS, Protocol, Request, RequestError, RequestLimits, Scan, encode, inline};
+use resp::{
+    Args, Form, HEAD_ARGS, Protocol, Request, RequestError, RequestLimits, Scan, encode, inline,
+};
 
 /// Why a run of plain requests ended.
 #[derive(Debug)]
@@ -134,7 +137,16 @@ impl Engine {
     fn forward_run(&mut self, now: Time, id: ClientId, input: &[u8]) -> (usize, Stop) {
         let reads = ShortReads::of(&self.settings.reads, &self.router);
         let Self {
-            clients, upstreams, pool, stats, dirty_upstreams, settings, router, nodes, ..
+            clients,
+            upstreams,
+            pool,
+            stats,
+            dirty_upstreams,
+            settings,
+            router,
+            nodes,
+            bigkeys,
+            ..
         } = self;
         let Some(client) = clients.get_mut(id) else { return (input.len(), Stop::Input) };
         let mut room = room(client, &settings.limits);
@@ -163,7 +175,7 @@ impl Engine {
                 Ok(Scan::Partial { .. }) => break partial(client, &settings.limits),
                 Err(error) => break Stop::Fault(error),
             };
-            let command = plain_command(&request, &input[pos..]);
+            let command = plain_command(&request, &input[pos..], bigkeys);
             let (Some(paths), Some(command)) = (&paths, command) else {
                 break Stop::Slow(request);
             };
@@ -193,7 +205,7 @@ impl Engine {
         if request.args == 0 {
             return Step::Done;
         }
-        if !request.inline {
+        if request.form != Form::Inline {
             // Their number is known, but no iterator over bytes of a peer promises it.
             let mut args: Vec<&[u8]> = Vec::with_capacity(request.args as usize);
             args.extend(Args::new(frame));
@@ -304,6 +316,7 @@ impl Engine {
             };
             if let Some(step) = step {
                 if step == Step::Done {
+                    self.note_if_big(now, id, &known, frame, args.len());
                     self.end_skip(id, silent);
                 }
                 return step;
@@ -327,7 +340,7 @@ impl Engine {
             Way::Shared => self.forward(now, id, Lane::Shared, frame, known.id, silent),
             Way::Control => self.forward(now, id, Lane::Control, frame, known.id, silent),
             Way::Local if slowlog::is_of_servers(known.id, args) => {
-                self.slowlog_of_servers(now, id, args, silent)
+                self.kept_by_servers(now, id, &known, args, silent)
             }
             Way::Local if known.id == Some(PING) && self.goes_with_changes(id, args.len()) => {
                 self.forward(now, id, Lane::Shared, frame, known.id, silent)
@@ -346,6 +359,7 @@ impl Engine {
             }
         };
         if step == Step::Done {
+            self.note_if_big(now, id, &known, frame, args.len());
             self.overhear(&known, args);
             self.note_flags(known.id, args);
             self.end_skip(id, silent);
@@ -379,17 +393,19 @@ impl Engine {
             && (!self.is_one() || self.settings.facade.on)
     }
 
-    /// `SLOWLOG SERVER …`: given on without that word.
-    fn slowlog_of_servers(
+    /// `SLOWLOG SERVER …`, `HOTKEYS SERVER …`: given on without that word.
+    fn kept_by_servers(
         &mut self,
         now: Time,
         id: ClientId,
+        known: &Known,
         args: &[&[u8]],
         silent: bool,
     ) -> Step {
         let frame = slowlog::for_server(args);
         let words: Vec<&[u8]> = Args::new(&frame).collect();
-        let command = command::lookup_sub(SLOWLOG, words[1]).unwrap_or(SLOWLOG);
+        let container = known.id.unwrap_or(SLOWLOG);
+        let command = command::lookup_sub(container, words[1]).unwrap_or(container);
         if self.is_one() {
             return self.forward(now, id, Lane::Shared, &frame, Some(command), silent);
         }
@@ -701,8 +717,10 @@ impl PlainRun {
 
 /// The command, if it is one that needs no second look.
 #[inline]
-fn plain_command(request: &Request, frame: &[u8]) -> Option<CommandId> {
-    if request.inline || request.args == 0 {
+fn plain_command(request: &Request, frame: &[u8], bigkeys: &BigKeys) -> Option<CommandId> {
+    if request.form != Form::Ordinary
+        && (request.form != Form::Long || bigkeys.is_big(request.len, request.args.into()))
+    {
         return None;
     }
     let id = command::lookup(request.head[0].of(frame))?;

@@ -4,7 +4,9 @@
 //! Secrets are bytes here, wrapped so that no `Debug` shows them.
 
 use crate::address_map::AddressMap;
+use crate::bigkeys;
 use crate::command::CommandId;
+use crate::hotkeys;
 use crate::node::Address;
 use crate::route::shard::{Shard, Sharding};
 use crate::slowlog;
@@ -289,6 +291,10 @@ pub struct Settings {
     pub slowlog: slowlog::Options,
     /// Latency monitors, at most `limits::LATENCY_MONITORS_MAX`; the same for all workers.
     pub monitors: Vec<MonitorOptions>,
+    /// Keys that come often.
+    pub hotkeys: hotkeys::Options,
+    /// Requests and replies that are large.
+    pub bigkeys: bigkeys::Options,
     /// Unix time when the clock of the events stood at 0, in microseconds. For what is shown with a date.
     pub unix_ahead_us: u64,
 }
@@ -362,6 +368,8 @@ impl Default for Settings {
             timeouts: Timeouts::default(),
             slowlog: slowlog::Options::default(),
             monitors: Vec::new(),
+            hotkeys: hotkeys::Options::default(),
+            bigkeys: bigkeys::Options::default(),
             unix_ahead_us: 0,
         }
     }

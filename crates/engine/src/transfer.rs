@@ -90,6 +90,7 @@ impl Engine {
         match self.transfer_upstream(now, id, node) {
             Ok(upstream) => {
                 let line = if self.watches.is_empty() { None } else { self.line_of(id, &head) };
+                self.note_stream(id, upstream, known.id, &head);
                 self.start_stream(now, id, upstream, known.id, &input[..scanned]);
                 if let Some(mut line) = line {
                     line.end_open();
@@ -241,9 +242,9 @@ impl Engine {
             ..RequestLimits::default()
         };
         let hold = client.hold;
-        let (used, finished) = match client.scanner.scan(input, &limits) {
-            Ok(Scan::Complete { consumed, .. }) => (consumed, true),
-            Ok(Scan::Partial { consumed }) => (consumed, false),
+        let (used, whole) = match client.scanner.scan(input, &limits) {
+            Ok(Scan::Complete { consumed, frame }) => (consumed, Some(frame)),
+            Ok(Scan::Partial { consumed }) => (consumed, None),
             Err(error) => {
                 // Half of the request is on its way: that upstream is of no use any more, and the client neither. Of a
                 // request that is skipped nothing is on its way, and the replies before it are still owed.
@@ -256,6 +257,7 @@ impl Engine {
                 return (input.len(), false);
             }
         };
+        let finished = whole.is_some();
         if finished {
             client.hold = if client.places.open() > 0 { Hold::Drained } else { Hold::No };
         }
@@ -264,7 +266,8 @@ impl Engine {
                 upstream.progress_at = now;
             }
             self.send_upstream(upstream_id, &input[..used]);
-            if finished {
+            if let Some(request) = whole {
+                self.note_streamed(now, id, request.len, request.args.into());
                 self.after_replies(now, upstream_id);
             }
         }

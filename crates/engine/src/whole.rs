@@ -34,7 +34,7 @@ use crate::topology::Place;
 use crate::upstream::inflight::{Bond, Owner, Run};
 use crate::upstream::{Lane, Upstream};
 use alloc::vec::Vec;
-use resp::{Args, HEAD_ARGS, Request, RequestLimits, RequestScanner, Scan};
+use resp::{Args, Form, HEAD_ARGS, Request, RequestLimits, RequestScanner, Scan};
 
 /// Consecutive requests of one command in a transaction.
 #[derive(Clone, Copy, Debug)]
@@ -101,6 +101,10 @@ impl Engine {
                 return None;
             };
             let command = command_of(&request, rest)?;
+            if request.form == Form::Long && self.bigkeys.is_big(request.len, request.args.into()) {
+                // It is to be noted, which the long way does.
+                return None;
+            }
             let ends = command == EXEC && request.args == 1;
             if !ends {
                 let row = command.row();
@@ -265,7 +269,7 @@ pub(crate) fn bytes_behind_multi(upstream: &Upstream, first: &Run) -> Option<Vec
 }
 
 fn command_of(request: &Request, frame: &[u8]) -> Option<CommandId> {
-    if request.inline || request.args == 0 {
+    if matches!(request.form, Form::Nothing | Form::Inline) {
         return None;
     }
     command::lookup(request.head[0].of(frame))

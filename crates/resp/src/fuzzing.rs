@@ -9,8 +9,10 @@
 use alloc::vec::Vec;
 
 use crate::error::{ReplyError, RequestError};
-use crate::limits::{ReplyLimits, RequestLimits};
-use crate::{Args, HEAD_ARGS, ReplyScanner, Request, RequestScanner, Scan, inline, naive, value};
+use crate::limits::{LONG_FRAME_BYTES, LONG_FRAME_ELEMENTS, ReplyLimits, RequestLimits};
+use crate::{
+    Args, Form, HEAD_ARGS, ReplyScanner, Request, RequestScanner, Scan, inline, naive, value,
+};
 
 /// Sizes of the pieces in which a stream is presented; used over and over. An empty list or a 0 stands for
 /// "all that is left".
@@ -116,9 +118,19 @@ fn compare_request(bytes: &[u8], len: usize, frame: &Request, limits: &RequestLi
     let wanted = naive::request(bytes, limits).ok().flatten().expect("the oracle sees a frame too");
     assert_eq!((frame.len, len), (wanted.len as u64, wanted.len), "length");
     assert_eq!(frame.args as usize, wanted.args.len(), "number of arguments");
-    assert_eq!(frame.inline, wanted.inline);
+    let form = match (wanted.inline, wanted.args.len()) {
+        (true, _) => Form::Inline,
+        (false, 0) => Form::Nothing,
+        (false, args)
+            if wanted.len as u64 >= LONG_FRAME_BYTES || args >= LONG_FRAME_ELEMENTS as usize =>
+        {
+            Form::Long
+        }
+        _ => Form::Ordinary,
+    };
+    assert_eq!(frame.form, form);
     let frame_bytes = &bytes[..len];
-    if frame.inline {
+    if wanted.inline {
         assert_eq!(inline::split(frame_bytes).as_ref(), Ok(&wanted.args));
         return;
     }
@@ -168,7 +180,7 @@ pub fn compare_replies(stream: &[u8], limits: ReplyLimits, pieces: &[usize]) {
         let position = start + scan.consumed() - frame_start;
         let whole = naive::reply(&stream[frame_start..], &limits);
         match scan {
-            Scan::Complete { consumed, frame: () } => {
+            Scan::Complete { consumed, .. } => {
                 assert_eq!(whole, Ok(Some(position)), "length");
                 assert!(scanner.is_fresh() && scanner.missing() == 0);
                 frame_start = start + consumed;

@@ -54,6 +54,13 @@ pub const REPLY_LINE_BYTES_MAX: u64 = 512 * 1024 * 1024;
 /// 512 MiB. A longer one is [`crate::ReplyError::BadLength`].
 pub const REPLY_BULK_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
 
+/// From so many bytes on a frame is called long ([`crate::Form::Long`], [`crate::LongReply`]). Whatever the scanners' short ways find
+/// is below it: nine bulks of 999 bytes.
+pub const LONG_FRAME_BYTES: u64 = 9 << 10;
+
+/// From so many arguments or elements on it is, too.
+pub const LONG_FRAME_ELEMENTS: u32 = 1_000;
+
 /// Bounds of one client's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestLimits {

@@ -18,10 +18,21 @@ use memchr::{memchr, memchr_iter};
 
 use crate::error::ReplyError;
 pub use crate::limits::ReplyLimits;
-use crate::limits::{REPLY_HEADER_BYTES_MAX, REPLY_LEVELS_KEPT_MAX};
+use crate::limits::{
+    LONG_FRAME_BYTES, LONG_FRAME_ELEMENTS, REPLY_HEADER_BYTES_MAX, REPLY_LEVELS_KEPT_MAX,
+};
 use crate::number::parse_i64;
 pub use crate::scan::Scan;
 use crate::scan::{bulk_digits, is_digits_32};
+
+/// What is known of a reply that has [`LONG_FRAME_BYTES`] or more, or [`LONG_FRAME_ELEMENTS`] elements or more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LongReply {
+    /// Bytes of the whole reply, however many scans it took.
+    pub bytes: u64,
+    /// Elements that its outermost array, set or map announced (a map's keys and values); 0 if it is none, or did not say.
+    pub elements: u64,
+}
 
 /// What must come next inside the element that is being read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +108,8 @@ pub struct ReplyScanner {
     in_chunks: bool,
     /// An attribute has just ended; a `.` cannot follow.
     after_attribute: bool,
+    /// Elements that the outermost aggregate announced.
+    top_elements: u64,
     limits: ReplyLimits,
 }
 
@@ -117,6 +130,7 @@ impl ReplyScanner {
             outer: Vec::new(),
             in_chunks: false,
             after_attribute: false,
+            top_elements: 0,
             limits,
         }
     }
@@ -132,13 +146,23 @@ impl ReplyScanner {
     /// [`reset`](Self::reset) before any other use.
     #[inline]
     pub fn scan(&mut self, bytes: &[u8]) -> Result<Scan<()>, ReplyError> {
-        if self.position == 0
-            && let Some(consumed) =
-                short_element(bytes, &self.limits).or_else(|| short_array(bytes, &self.limits))
-        {
+        if let Some(consumed) = self.scan_short(bytes) {
             return Ok(Scan::Complete { consumed, frame: () });
         }
-        self.resume(bytes)
+        Ok(match self.scan_any(bytes)? {
+            Scan::Complete { consumed, .. } => Scan::Complete { consumed, frame: () },
+            Scan::Partial { consumed } => Scan::Partial { consumed },
+        })
+    }
+
+    /// The bytes of the current reply if it is whole and as short as nearly all are: what [`Self::scan`] tries first. It may be called by itself
+    /// where the rest is rare; `None` says nothing, and [`Self::scan_any`] decides. It is not long: nine bulks below 1000 bytes.
+    #[inline]
+    pub fn scan_short(&self, bytes: &[u8]) -> Option<usize> {
+        if self.position > 0 {
+            return None;
+        }
+        short_element(bytes, &self.limits).or_else(|| short_array(bytes, &self.limits))
     }
 
     /// Bytes of the unfinished reply consumed so far.
@@ -185,11 +209,15 @@ impl ReplyScanner {
         self.outer.clear();
         self.in_chunks = false;
         self.after_attribute = false;
+        self.top_elements = 0;
     }
 
-    /// The general case: aggregates, long elements, anything that arrives in pieces.
+    /// As [`Self::scan`], and tells of a long reply how long it was; the general case: aggregates, long elements, anything that arrives in pieces.
+    ///
+    /// # Errors
+    /// Those of [`Self::scan`].
     #[inline(never)]
-    fn resume(&mut self, bytes: &[u8]) -> Result<Scan<()>, ReplyError> {
+    pub fn scan_any(&mut self, bytes: &[u8]) -> Result<Scan<Option<LongReply>>, ReplyError> {
         let mut at = 0;
         loop {
             // `at` never passes the end: each step reports what it found within `rest`.
@@ -204,8 +232,13 @@ impl ReplyScanner {
             match step {
                 Step::On(consumed) => at += consumed,
                 Step::FrameEnd(consumed) => {
+                    let consumed = at + consumed;
+                    let (bytes, elements) = (self.position + consumed as u64, self.top_elements);
+                    let is_long =
+                        bytes >= LONG_FRAME_BYTES || elements >= u64::from(LONG_FRAME_ELEMENTS);
                     self.reset();
-                    return Ok(Scan::Complete { consumed: at + consumed, frame: () });
+                    let frame = is_long.then_some(LongReply { bytes, elements });
+                    return Ok(Scan::Complete { consumed, frame });
                 }
                 Step::More(consumed) => {
                     at += consumed;
@@ -294,6 +327,9 @@ impl ReplyScanner {
             (b'|', _) => (pairs(line)?, Kind::Attribute),
             _ => (length(line)?, Kind::Counted),
         };
+        if self.level.depth == 0 && kind != Kind::Attribute {
+            self.top_elements = elements;
+        }
         let depth = self.level.depth + 1;
         if depth as usize > self.limits.depth_max {
             return Err(ReplyError::TooDeep);

@@ -22,7 +22,10 @@ use memchr::memchr2;
 use crate::error::RequestError;
 use crate::inline;
 pub use crate::limits::RequestLimits;
-use crate::limits::{BULK_BYTES_CEILING, UNAUTHENTICATED_ARGS_MAX, UNAUTHENTICATED_BULK_BYTES_MAX};
+use crate::limits::{
+    BULK_BYTES_CEILING, LONG_FRAME_BYTES, LONG_FRAME_ELEMENTS, UNAUTHENTICATED_ARGS_MAX,
+    UNAUTHENTICATED_BULK_BYTES_MAX,
+};
 use crate::number::parse_i64;
 pub use crate::scan::Scan;
 use crate::scan::{bulk_digits, is_digits, is_digits_32};
@@ -55,6 +58,20 @@ impl Span {
     }
 }
 
+/// What a request is like. One look at this finds nearly all of them to be ordinary.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// Nothing (`*0`, `*-1`).
+    #[default]
+    Nothing,
+    /// None of the others.
+    Ordinary,
+    /// It has [`LONG_FRAME_BYTES`] or more, or [`LONG_FRAME_ELEMENTS`] arguments or more.
+    Long,
+    /// A line for people (`PING\r\n`), perhaps a blank one. `head` is not set then; use [`inline::split`].
+    Inline,
+}
+
 /// One complete request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Request {
@@ -63,8 +80,8 @@ pub struct Request {
     /// Number of arguments with the command. 0: a request of nothing (`*0`, `*-1`, a blank line), to be
     /// skipped without a reply.
     pub args: u32,
-    /// Whether it is a line for people (`PING\r\n`). `head` is not set then; use [`inline::split`].
-    pub inline: bool,
+    /// What is to be known before anything else.
+    pub form: Form,
     /// Spans of the first arguments; those behind `args` are empty.
     pub head: [Span; HEAD_ARGS],
 }
@@ -186,8 +203,8 @@ impl RequestScanner {
                 return Ok(Scan::Partial { consumed: at });
             }
             if self.args_left == 0 {
-                let frame =
-                    Request { len: self.position, args: self.args, inline: false, head: self.head };
+                let (len, args) = (self.position, self.args);
+                let frame = Request { len, args, form: form(len, args), head: self.head };
                 self.reset();
                 return Ok(Scan::Complete { consumed: at, frame });
             }
@@ -249,7 +266,9 @@ fn short_request(bytes: &[u8], limits: &RequestLimits) -> Option<Request> {
             (_, rest) = short_bulk(bytes, rest)?;
         }
     }
-    Some(Request { len: (bytes.len() - rest.len()) as u64, args, inline: false, head })
+    let len = (bytes.len() - rest.len()) as u64;
+    // Nine arguments below 1000 bytes are not.
+    Some(Request { len, args, form: Form::Ordinary, head })
 }
 
 /// The argument that begins `rest`, which is the end of `bytes`, if it is whole and below 1000 bytes: its
@@ -275,6 +294,14 @@ fn short_bulk_line(bytes: &[u8]) -> Option<(u32, usize)> {
         // As careless as the general case: the byte behind `\r` may be any.
         (len, 2) => Some((len, 5)),
         (len, _) => (fifth == b'\r').then_some((len, 6)),
+    }
+}
+
+/// The form of a request that is neither nothing nor a line for people.
+fn form(len: u64, args: u32) -> Form {
+    match len >= LONG_FRAME_BYTES || args >= LONG_FRAME_ELEMENTS {
+        true => Form::Long,
+        false => Form::Ordinary,
     }
 }
 
@@ -359,8 +386,8 @@ fn scan_inline(bytes: &[u8], limits: &RequestLimits) -> Result<Scan<Request>, Re
         return Ok(Scan::Partial { consumed: 0 });
     };
     let args = inline::count(bytes.get(..=end).unwrap_or(&[]))?;
-    let frame =
-        Request { len: end as u64 + 1, args, inline: true, head: [Span::default(); HEAD_ARGS] };
+    let (len, head) = (end as u64 + 1, [Span::default(); HEAD_ARGS]);
+    let frame = Request { len, args, form: Form::Inline, head };
     Ok(Scan::Complete { consumed: end + 1, frame })
 }
 

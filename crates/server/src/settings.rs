@@ -179,6 +179,12 @@ pub fn engine(config: &Config, index: usize) -> Settings {
             max_len: config.slowlog.max_len,
         },
         monitors: config.latency_monitors.clone(),
+        hotkeys: hotkeys(&config.hotkeys),
+        bigkeys: engine::bigkeys::Options {
+            bytes_min: config.bigkeys.bytes_min as u64,
+            elements_min: config.bigkeys.elements_min as u64,
+            max_len: config.bigkeys.max_len,
+        },
         // The worker knows its clock.
         unix_ahead_us: 0,
     }
@@ -187,6 +193,17 @@ pub fn engine(config: &Config, index: usize) -> Settings {
 /// What holds for the admin listener.
 pub(crate) fn admin(config: &Config) -> AdminSettings {
     AdminSettings { token: config.admin.token.as_ref().map(password) }
+}
+
+fn hotkeys(config: &config::HotKeys) -> engine::hotkeys::Options {
+    engine::hotkeys::Options {
+        enabled: config.enabled,
+        // Its bounds are far below.
+        sample: u32::try_from(config.sample).unwrap_or(u32::MAX),
+        top: config.top,
+        window_s: config.window_s,
+        min_per_s: config.min_per_s as u64,
+    }
 }
 
 /// How a worker makes batches.

@@ -90,7 +90,7 @@ impl Requests {
         let raw = self.pending.take(consumed);
         let args = if request.args == 0 {
             Vec::new()
-        } else if request.inline {
+        } else if request.form == resp::Form::Inline {
             resp::inline::split(&raw).map_err(|error| error_reply(&error))?
         } else {
             Args::new(&raw).map(<[u8]>::to_vec).collect()

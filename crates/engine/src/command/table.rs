@@ -12,6 +12,7 @@
 //! - The blocking pops, `WAIT` and `WAITAOF` are `Leased`: everybody behind them on a shared connection would wait
 //!   too. `WAIT` and `WAITAOF` also speak of the writes of their own connection.
 //! - `CONFIG` is `Noted`: some of it (the slow log, the counters) is about what the proxy has, too.
+//! - `SLOWLOG` and `HOTKEYS` are `Local`: the proxy has its own of them. `BIGKEYS` no server has, nor `HOTKEYS ENABLE` and `DISABLE`.
 //! - `HIMPORT` (Redis 8.10) keeps its field sets on the connection, so it is `Leased` as a whole.
 //! - `SCRIPT DEBUG` switches its connection to the debugger: `Leased`.
 //! - `MIGRATE` stops the server until another one has answered, whose address the client gives, and takes keys away to where nobody
@@ -209,6 +210,11 @@ pub(super) const ROWS: &[Command] = &[
     cmd("backup|status", 2, ADMIN | STALE, NONE, Pass),
     cmd("bgrewriteaof", 1, ADMIN | NOSCRIPT | NO_ASYNC_LOADING, NONE, Pass),
     cmd("bgsave", -1, ADMIN | NOSCRIPT | NO_ASYNC_LOADING, NONE, Pass),
+    cmd("bigkeys", -2, PLAIN, NONE, Local),
+    cmd("bigkeys|get", -2, ADMIN | LOADING | STALE, NONE, Local),
+    cmd("bigkeys|help", 2, LOADING | STALE, NONE, Local),
+    cmd("bigkeys|len", 2, ADMIN | LOADING | STALE, NONE, Local),
+    cmd("bigkeys|reset", 2, ADMIN | LOADING | STALE, NONE, Local),
     cmd("bitcount", -2, READONLY, READ, Pass),
     cmd("bitfield", -2, WRITE | DENYOOM, &[at(1, RW | ACCESS | UPDATE | VARIABLE)], Pass)
         .rule(Bitfield),
@@ -398,12 +404,14 @@ pub(super) const ROWS: &[Command] = &[
     cmd("hlen", 2, READONLY | FAST, LOOK, Pass),
     cmd("hmget", -3, READONLY | FAST, READ, Pass),
     cmd("hmset", -4, WRITE | DENYOOM | FAST, CHANGE, Pass),
-    cmd("hotkeys", -2, PLAIN, NONE, Pass),
-    cmd("hotkeys|get", 2, ADMIN | NOSCRIPT, NONE, Pass).spread(ToSpecial, BySpecial),
-    cmd("hotkeys|help", 2, LOADING | STALE, NONE, Pass),
-    cmd("hotkeys|reset", 2, ADMIN | NOSCRIPT, NONE, Pass).spread(ToSpecial, AsIs),
-    cmd("hotkeys|start", -2, ADMIN | NOSCRIPT, NONE, Pass).spread(ToSpecial, AsIs),
-    cmd("hotkeys|stop", 2, ADMIN | NOSCRIPT, NONE, Pass).spread(ToSpecial, AsIs),
+    cmd("hotkeys", -2, PLAIN, NONE, Local),
+    cmd("hotkeys|disable", 2, ADMIN | NOSCRIPT, NONE, Local),
+    cmd("hotkeys|enable", 2, ADMIN | NOSCRIPT, NONE, Local),
+    cmd("hotkeys|get", -2, ADMIN | NOSCRIPT, NONE, Local).spread(ToSpecial, BySpecial),
+    cmd("hotkeys|help", 2, LOADING | STALE, NONE, Local),
+    cmd("hotkeys|reset", 2, ADMIN | NOSCRIPT, NONE, Local).spread(ToSpecial, AsIs),
+    cmd("hotkeys|start", -2, ADMIN | NOSCRIPT, NONE, Local).spread(ToSpecial, AsIs),
+    cmd("hotkeys|stop", 2, ADMIN | NOSCRIPT, NONE, Local).spread(ToSpecial, AsIs),
     cmd("hpersist", -5, WRITE | FAST, CHANGE, Pass),
     cmd("hpexpire", -6, WRITE | FAST, CHANGE, Pass),
     cmd("hpexpireat", -6, WRITE | FAST, CHANGE, Pass),

@@ -4,15 +4,17 @@
 //! connection matters; what only the server knows (its version, its databases) was learnt from it.
 //!
 //! Files: this one has the small commands, `hello` HELLO and AUTH, `client_command` CLIENT, `client_list` its lines, `info` INFO,
-//! `slowlog` SLOWLOG, `monitor` MONITOR.
+//! `slowlog` SLOWLOG, `monitor` MONITOR, `hotkeys` HOTKEYS, `bigkeys` BIGKEYS.
 //!
 //! Invariant: each command answers exactly once or holds untouched; none of them writes upstream.
 
+mod bigkeys;
 mod client_command;
 mod client_list;
 mod cluster;
 pub(crate) mod config;
 mod hello;
+mod hotkeys;
 mod info;
 mod monitor;
 pub(crate) mod slowlog;
@@ -21,7 +23,7 @@ use crate::client::{Client, Hold, ReplyMode};
 use crate::command::{CommandId, ids};
 use crate::connect::Availability;
 use crate::engine::{Action, Engine};
-use crate::fleet::{Answer, Asked, ConfigWish, ProcessFacts, Purpose, Question, ReplyTo};
+use crate::fleet::{Answer, Asked, ConfigWish, ProcessFacts, Purpose, Question, ReplyTo, Report};
 use crate::ids::ClientId;
 use crate::inside::Inside;
 use crate::pubsub::Kind;
@@ -127,6 +129,8 @@ impl Engine {
             ids::READONLY | ids::READWRITE | ids::ASKING => self.refuse(call, reject::NO_CLUSTER),
             ids::SLOWLOG => self.slowlog_command(call),
             ids::MONITOR => self.monitor_command(call),
+            ids::HOTKEYS => self.hotkeys_command(call),
+            ids::BIGKEYS => self.bigkeys_command(call),
             _ => self.client_command(now, call),
         }
     }
@@ -259,6 +263,8 @@ impl Engine {
                 | Question::SlowLog(_)
                 | Question::SlowLen
                 | Question::Config(ConfigWish::Get(_))
+                | Question::HotKeys
+                | Question::BigKeys
         ) {
             // The client's own next request comes after the pause has begun, or after it was killed.
             self.hold_for_answers(call.id);
@@ -305,10 +311,27 @@ impl Engine {
                 self.slowlog.clear();
                 Answer::Done
             }
+            Question::HotKeys => Answer::HotKeys(self.hotkeys.report(now)),
+            Question::HotReset => {
+                self.hotkeys.reset(now);
+                Answer::Done
+            }
+            Question::HotSwitch(on) => {
+                self.hotkeys.switch(now, *on);
+                Answer::Done
+            }
+            Question::BigKeys => Answer::BigKeys(self.bigkeys.newest()),
+            Question::BigReset => {
+                self.bigkeys.clear();
+                Answer::Done
+            }
+            Question::Report => {
+                let hotkeys = self.hotkeys.report(now);
+                Answer::Report(alloc::boxed::Box::new(Report { hotkeys, ..self.report(now) }))
+            }
             // The caller's to answer; without it there is nothing to be changed.
             Question::Config(_) => Answer::Config(Err(reject::NO_CONFIG.into())),
             Question::View => Answer::View(self.view()),
-            Question::Report => Answer::Report(alloc::boxed::Box::new(self.report(now))),
         })
     }
 
@@ -329,6 +352,18 @@ impl Engine {
             Purpose::SlowLen => {
                 let len = slowlog::len(&answers, self.settings.slowlog.max_len);
                 encode::integer(&mut out, len as i64);
+            }
+            Purpose::HotKeys(count) => {
+                hotkeys::write(&mut out, &hotkeys::merged(answers, *count), protocol);
+            }
+            Purpose::BigKeys(count) => {
+                let count = (*count).min(self.settings.bigkeys.max_len);
+                let entries = bigkeys::merged(answers, count);
+                bigkeys::write(&mut out, &entries, self.settings.unix_ahead_us, protocol);
+            }
+            Purpose::BigLen => {
+                let entries = bigkeys::merged(answers, self.settings.bigkeys.max_len);
+                encode::integer(&mut out, entries.len() as i64);
             }
             Purpose::Unblock => {
                 let ended = answers.contains(&Answer::Unblocked(true));

@@ -36,9 +36,9 @@ const HELP: &[&str] = &[
     "    Print this help.",
 ];
 
-/// Whether this is about the servers' slow log.
+/// Whether this is about what the servers keep themselves: their slow log, or with the same words their hot keys.
 pub(crate) fn is_of_servers(command: Option<CommandId>, args: &[&[u8]]) -> bool {
-    command == Some(ids::SLOWLOG)
+    matches!(command, Some(ids::SLOWLOG | ids::HOTKEYS))
         && matches!(args, [_, word, _, ..] if word.eq_ignore_ascii_case(b"server"))
 }
 

@@ -216,14 +216,35 @@ impl Inflight {
         self.answered
     }
 
-    /// How many requests were written, ever.
-    pub fn written(&self) -> u64 {
+    /// The place of the next request that is written.
+    #[inline]
+    pub fn end(&self) -> u64 {
         self.answered + self.requests as u64
+    }
+
+    /// Calls `each` for the requests with these places, which must grow: with the run of each, and how many requests of the run stand before
+    /// it, those included that are answered. The last comes first. A place that is answered already is passed over.
+    pub fn locate(&self, places: &[u64], mut each: impl FnMut(&Run, u32)) {
+        let Some((mut last, mut left)) = places.split_last() else { return };
+        let mut begin = self.end();
+        // By its two halves: the ring's own iterator costs several times as much for each run that is passed.
+        let (older, newer) = self.runs.as_slices();
+        for half in [newer, older] {
+            for run in half.iter().rev() {
+                begin -= u64::from(run.count);
+                while *last >= begin {
+                    // Within the run, so it fits.
+                    each(run, run.done + (*last - begin) as u32);
+                    let Some(next) = left.split_last() else { return };
+                    (last, left) = next;
+                }
+            }
+        }
     }
 
     /// The place behind the last run for which `is_meant` holds; `None`: there is none. Looks at so many runs; where there are more, those count as meant.
     pub fn place_behind(&self, looks_max: usize, is_meant: impl Fn(&Run) -> bool) -> Option<u64> {
-        let mut end = self.answered + self.requests as u64;
+        let mut end = self.end();
         for (looks, run) in self.runs.iter().rev().enumerate() {
             if looks == looks_max || is_meant(run) {
                 return Some(end);
@@ -350,6 +371,19 @@ mod tests {
         inflight.check();
         assert_eq!(inflight.abandon().unwrap().count, 1);
         assert!(inflight.is_empty());
+    }
+
+    #[test]
+    fn requests_are_found_by_their_places() {
+        let mut inflight = Inflight::default();
+        for (client, count) in [(1, 3), (2, 1), (3, 4)] {
+            inflight.push(run(client, 0, count));
+        }
+        inflight.answered(1);
+        assert_eq!((inflight.place(), inflight.end()), (1, 8));
+        let mut found = Vec::new();
+        inflight.locate(&[0, 1, 2, 3, 6, 7], |run, before| found.push((run.count, before)));
+        assert_eq!(found, [(4, 3), (4, 2), (1, 0), (2, 2), (2, 1)]);
     }
 
     #[test]

@@ -189,6 +189,8 @@ pub struct Upstream {
     pub progress_at: Time,
     /// Where a request was last found in the output (`redirect`): where its run begins, how many stand before it, and where it stands.
     pub(crate) found: Cell<(u64, u32, u64)>,
+    /// Up to this place of the queue requests were passed that could have been looked at (`hotkeys`).
+    pub(crate) sampled_to: u64,
     /// What never left the connection before this one: it goes out first when this one is ready.
     pub(crate) carried: Option<Carried>,
     /// Failed connects in a row.
@@ -231,6 +233,7 @@ impl Upstream {
             progress_at: Time::default(),
             found: Cell::new((u64::MAX, 0, 0)),
             watched_until: 0,
+            sampled_to: 0,
             carried: None,
             failures: 0,
             cause: String::new(),
@@ -246,13 +249,13 @@ impl Upstream {
 
     /// What went over it since the counters began.
     pub(crate) fn traffic(&self) -> Traffic {
-        let requests = self.inflight.written() - self.traffic.requests;
+        let requests = self.inflight.end() - self.traffic.requests;
         Traffic { requests, ..self.traffic }
     }
 
     /// The counters begin again.
     pub(crate) fn reset_traffic(&mut self) {
-        self.traffic = Traffic { requests: self.inflight.written(), ..Traffic::default() };
+        self.traffic = Traffic { requests: self.inflight.end(), ..Traffic::default() };
     }
 
     /// Appends a request to the output; returns where it stands.

@@ -48,6 +48,29 @@ fn what_the_servers_were_told_of_the_slow_log_holds_until_the_proxys_option_chan
 }
 
 #[test]
+fn hot_keys_begin_again_and_what_a_client_switched_on_stays_on() {
+    let mut story = Story::new();
+    story.client("a").says("HOTKEYS ENABLE").gets("+OK");
+    story.reconfigures(|settings| settings.hotkeys.sample = 1);
+    story.client("a").says("GET hot");
+    story.server().gets("GET hot").answers("nil");
+    let is_hot = |story: &mut Story| {
+        story.client("a").takes();
+        story.client("a").says("HOTKEYS GET").takes_text().contains("hot")
+    };
+    assert!(is_hot(&mut story));
+    story.reconfigures(|settings| settings.timeouts.stall_ms += 1);
+    assert!(is_hot(&mut story), "another option has nothing to do with it");
+    story.reconfigures(|settings| settings.hotkeys.window_s = 99);
+    assert!(!is_hot(&mut story));
+    story.reconfigures(|settings| settings.hotkeys.enabled = true);
+    story.reconfigures(|settings| settings.hotkeys.enabled = false);
+    assert!(!story.engine.settings().hotkeys.enabled);
+    story.client("a").says("INFO hotkeys");
+    assert!(story.client("a").takes_text().contains("hotkeys_enabled:0"));
+}
+
+#[test]
 fn more_connections_are_for_those_that_come_and_fewer_for_all() {
     let mut story = Story::new();
     story.client("a").says("GET k");

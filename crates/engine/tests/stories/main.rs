@@ -12,6 +12,7 @@ mod whole;
 mod words;
 
 mod address_map;
+mod bigkeys;
 mod blocking;
 mod bounds;
 mod by_topology;
@@ -25,6 +26,7 @@ mod facade;
 mod figures;
 mod greeting;
 mod hello_auth;
+mod hotkeys;
 mod info;
 mod inside;
 mod large_replies;

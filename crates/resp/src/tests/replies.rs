@@ -2,9 +2,10 @@
 
 use super::{boundary_sizes, every_cut, glued, mutated, pieces};
 use crate::fuzzing::compare_replies;
-use crate::limits::REPLY_DEPTH_MAX;
+use crate::limits::{LONG_FRAME_BYTES, LONG_FRAME_ELEMENTS, REPLY_DEPTH_MAX};
 use crate::value::parse;
-use crate::{Protocol, ReplyError, ReplyLimits, ReplyScanner, Scan, Value, encode};
+use crate::{LongReply, Protocol, ReplyError, ReplyLimits, ReplyScanner, Scan, Value, encode};
+use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
 use proptest::prelude::*;
@@ -181,7 +182,8 @@ fn a_bulk_of_four_gigabytes_streams_through() {
     }
     assert_eq!(scanner.missing(), 2);
     assert_eq!(scanner.scan(b"\r"), Ok(Scan::Partial { consumed: 0 }));
-    assert_eq!(scanner.scan(b"\r\n+"), Ok(Scan::Complete { consumed: 2, frame: () }));
+    let frame = Some(LongReply { bytes: 13 + (4 << 30) + 2, elements: 0 });
+    assert_eq!(scanner.scan_any(b"\r\n+"), Ok(Scan::Complete { consumed: 2, frame }));
 }
 
 #[test]
@@ -351,6 +353,40 @@ const WORDS: &[&[u8]] = &[
     b"+abcdefghijklmnopqrstuvw",
     b"$11\r\nabcdefghijk\r\n",
 ];
+
+/// A frame's end tells of a long one how many bytes and elements it had, however it was cut; of what is just below it tells nothing.
+#[test]
+fn long_replies_are_told_apart_from_short_ones() {
+    let bulk = |bytes: u64| format!("${bytes}\r\n{}\r\n", "x".repeat(bytes as usize));
+    let (longest, elements) = (LONG_FRAME_BYTES - 9, LONG_FRAME_ELEMENTS);
+    let list =
+        |count: u32, per: u32| format!("{count}\r\n{}", ":1\r\n".repeat((count * per) as usize));
+    let lists = format!("*2\r\n*{}*{}", list(elements, 1), list(1, 1));
+    for (reply, long) in [
+        (bulk(longest), Some((LONG_FRAME_BYTES, 0))),
+        (bulk(longest - 1), None),
+        (format!("*{}", list(elements, 1)), Some((4_007, u64::from(elements)))),
+        (format!("~{}", list(elements, 1)), Some((4_007, u64::from(elements)))),
+        (format!("%{}", list(elements / 2, 2)), Some((4_006, u64::from(elements)))),
+        (format!("|{}*{}", list(elements, 2), list(1, 1)), None),
+        (format!("*{}", list(elements - 1, 1)), None),
+        (lists, None),
+    ] {
+        let long = long.map(|(bytes, elements)| LongReply { bytes, elements });
+        for step in [1, 7, 1_000, reply.len()] {
+            let (mut scanner, mut start, mut end) = (ReplyScanner::default(), 0, 0);
+            while end < reply.len() {
+                end = (end + step).min(reply.len());
+                let bytes = &reply.as_bytes()[start..end];
+                assert_eq!(scanner.scan_short(bytes), None);
+                match scanner.scan_any(bytes).unwrap() {
+                    Scan::Complete { frame, .. } => assert_eq!(frame, long, "{step}"),
+                    Scan::Partial { consumed } => start += consumed,
+                }
+            }
+        }
+    }
+}
 
 proptest! {
     #[test]

@@ -2,7 +2,7 @@
 
 use super::{boundary_sizes, every_cut, glued, mutated, pieces};
 use crate::fuzzing::compare_requests;
-use crate::{Args, RequestError, RequestLimits, RequestScanner, Scan, Span, encode};
+use crate::{Args, Form, RequestError, RequestLimits, RequestScanner, Scan, Span, encode};
 use alloc::vec;
 use alloc::vec::Vec;
 use proptest::prelude::*;
@@ -27,7 +27,7 @@ fn a_get_is_found_with_its_spans() {
     let Ok(Scan::Complete { consumed, frame }) = scan_once(bytes, &RequestLimits::default()) else {
         panic!("one whole request");
     };
-    assert_eq!((consumed, frame.len, frame.args, frame.inline), (36, 36, 2, false));
+    assert_eq!((consumed, frame.len, frame.args, frame.form), (36, 36, 2, Form::Ordinary));
     assert_eq!(frame.head[0], Span { start: 8, len: 3 });
     assert_eq!(frame.head[1].of(bytes), b"key:0123456789ab");
     assert_eq!(frame.head[2], Span::default());

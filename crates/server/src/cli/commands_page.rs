@@ -43,6 +43,10 @@ const NOTES: &[(&str, &str)] = &[
     ("acl", "About the server's users. `ACL WHOAMI` names the user that respool logs in with."),
     ("auth", "Against `password` of respool's configuration. The only user is `default`."),
     (
+        "bigkeys",
+        "Large requests and replies that went through the proxy, of all workers: `BIGKEYS GET [count]|LEN|RESET`. No server has it.",
+    ),
+    (
         "client",
         "About the clients of the proxy, over all workers. `TRACKING` lets the server track over connections that \
          all caching clients share, but for those with `NOLOOP`; `UNBLOCK` has the server end the wait; `PAUSE` holds requests in the proxy.",
@@ -57,6 +61,11 @@ const NOTES: &[(&str, &str)] = &[
     ("discard", "As for a client without a transaction: an error."),
     ("exec", "As for a client without a transaction: an error."),
     ("hello", "The server's own reply, with the client's id at the proxy in it."),
+    (
+        "hotkeys",
+        "The proxy's own, of all workers: the keys that come most often. `HOTKEYS ENABLE|DISABLE|GET [count]|RESET`; \
+         `HOTKEYS SERVER START|STOP|GET|RESET` is the servers'.",
+    ),
     (
         "info",
         "The proxy's own figures. `INFO upstream [section …]` and sections that only the server has are the server's.",

@@ -113,7 +113,7 @@ const GROUPS: &[(&str, &str)] = &[
     ("Cluster", "asking bless cluster readonly readwrite"),
     (
         "Server",
-        "acl backup bgrewriteaof bgsave command commandlog config dbsize debug failover flushall flushdb hotkeys info lastsave latency lolwut \
+        "acl backup bgrewriteaof bgsave bigkeys command commandlog config dbsize debug failover flushall flushdb hotkeys info lastsave latency lolwut \
          memory module monitor psync replconf replicaof restore-asking role save shutdown slaveof slowlog swapdb sync time trimslots",
     ),
 ];

@@ -261,6 +261,15 @@ impl<D: Driver> Worker<D> {
                 Notice::Peer { address, down: false } => {
                     tracing::warn!(worker, %address, "respool of the facade lives again");
                 }
+                Notice::HotKey { key, count, window_s, node } => {
+                    let key = key.as_str();
+                    tracing::warn!(worker, key, count, window_s, %node, "hot key: it came so often in this window");
+                }
+                Notice::BigKey { key, command, direction, bytes, elements, addr, node } => {
+                    // As texts in quotes: what clients name is no part of the line's form.
+                    let (key, command) = (key.as_str(), command.as_str());
+                    tracing::warn!(worker, key, command, direction, bytes, elements, %addr, %node, "big key");
+                }
                 Notice::ClientClosed { client, addr, cause } => {
                     tracing::warn!(worker, client, %addr, %cause, "client closed");
                 }

@@ -13,6 +13,7 @@ mod differential;
 mod faults;
 mod figures;
 mod greetings;
+mod hot_and_big_keys;
 mod lanes;
 mod leases;
 mod observers;

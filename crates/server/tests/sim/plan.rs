@@ -350,6 +350,10 @@ fn settings(plan: &mut Plan, rng: &mut SimRng) -> Settings {
         limits.clients_max = plan.clients_max;
     }
     let mut settings = Settings { limits, ..Settings::default() };
+    // In half of the runs, and not by a draw, so that what a seed does stays the same.
+    settings.hotkeys.enabled = (plan.seed / 8).is_multiple_of(2);
+    settings.hotkeys.sample = 1 + (plan.seed / 16 % 3) as u32;
+    settings.bigkeys.bytes_min = 10 << 10;
     // Where nothing fails nothing may be given up, however slowly single bytes travel.
     let patient = Timeouts {
         connect_ms: 3_000_000,

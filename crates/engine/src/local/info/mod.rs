@@ -12,11 +12,12 @@
 //! as one primary, and with the facade as a cluster. `loading` is 0 while the node answers. Numbers are sums over all workers at one moment each.
 //!
 //! Files: this one decides who answers and with which sections; `process` has the sections about the process and its clients, `commands` those about
-//! commands and errors, `upstreams` those about servers, `latency` the monitors.
+//! commands and errors, `upstreams` those about servers, `keys` those about keys, `latency` the monitors.
 //!
 //! Invariant: every line is `field:value` or a `# Section` head, lines end in CRLF, as Redis writes them.
 
 mod commands;
+mod keys;
 mod latency;
 mod process;
 mod upstreams;
@@ -40,7 +41,7 @@ use resp::encode;
 type WriteSection = fn(&mut String, &Source<'_>);
 
 /// The proxy's sections in the order of the reply, and whether each is part of the default.
-const SECTIONS: [(&str, bool, WriteSection); 15] = [
+const SECTIONS: [(&str, bool, WriteSection); 17] = [
     ("server", true, process::server),
     ("proxy", true, process::proxy),
     ("clients", true, process::clients),
@@ -53,6 +54,8 @@ const SECTIONS: [(&str, bool, WriteSection); 15] = [
     ("cluster", true, process::cluster),
     ("workers", true, process::workers),
     ("upstreams", true, upstreams::upstreams),
+    ("hotkeys", false, keys::hotkeys),
+    ("bigkeys", false, keys::bigkeys),
     ("commandstats", false, commands::commandstats),
     ("latencystats", false, commands::latencystats),
     ("latency", false, latency::list),
@@ -161,6 +164,8 @@ fn sum(reports: &[Report]) -> Report {
         sum.leases_waiting += report.leases_waiting;
         sum.leases_idle += report.leases_idle;
         sum.slowlog_entries += report.slowlog_entries;
+        sum.big_seen.add(&report.big_seen);
+        sum.big_keys += report.big_keys;
         sum.topology_age_us = sum.topology_age_us.max(report.topology_age_us);
         let gauges = sum.waiting.iter_mut().chain(&mut sum.memory);
         for (own, other) in gauges.zip(report.waiting.iter().chain(&report.memory)) {
