@@ -13,7 +13,7 @@ use crate::fleet::Report;
 use crate::hotkeys::HotReport;
 use crate::ids::NodeId;
 use crate::node::Node;
-use crate::peers;
+use crate::replace;
 use crate::stats::node::NodeStats;
 use crate::time::Time;
 use crate::topology::Topology;
@@ -153,6 +153,14 @@ impl Engine {
         self.upstreams.iter().map(|(_, up)| up).filter(|up| up.key.lane != Lane::Peer)
     }
 
+    /// State of a server as [`NodeReport`] has it, and why it is down or was last.
+    pub(crate) fn node_standing(&self, id: NodeId) -> (&'static str, String) {
+        let shared =
+            || self.of_servers().filter(move |up| up.key.node == id && up.role == Role::Shared);
+        let cause = shared().map(|up| &up.cause).find(|cause| !cause.is_empty());
+        (shared().fold("idle", worse), cause.cloned().unwrap_or_default())
+    }
+
     fn memory(&self) -> [u64; MEMORY_KINDS.len()] {
         [
             self.clients.iter().map(|(_, client)| client.held_bytes()).sum(),
@@ -169,7 +177,7 @@ impl Engine {
     }
 
     fn node_reports(&self, now: Time) -> Vec<NodeReport> {
-        let nodes = self.nodes.iter().filter(|(_, node)| node.pool != peers::POOL);
+        let nodes = self.nodes.iter().filter(|(_, node)| node.pool < replace::LEFT);
         let mut reports: Vec<(NodeId, NodeReport)> =
             nodes.map(|(id, node)| (id, self.node_report(now, id, node))).collect();
         let places: alloc::collections::BTreeMap<NodeId, usize> =
@@ -195,7 +203,7 @@ impl Engine {
         }
     }
 
-    fn node_role(&self, id: NodeId, node: &Node) -> &'static str {
+    pub(crate) fn node_role(&self, id: NodeId, node: &Node) -> &'static str {
         let Some(pool) = self.router.pools.get(usize::from(node.pool)) else { return "seed" };
         let (is_primary, is_replica, is_sentinel) = match &pool.topology {
             Topology::One(one) => (*one == id, false, false),
@@ -237,17 +245,20 @@ fn enter(report: &mut NodeReport, up: &Upstream) {
     if up.is_ready() {
         report.conns[conn_role(up)] += 1;
     }
-    if up.role != Role::Shared {
-        return;
+    if up.role == Role::Shared {
+        report.state = worse(report.state, up);
+        if !up.cause.is_empty() {
+            report.cause.clone_from(&up.cause);
+        }
     }
-    // Down is told before connecting, and that before ready: what is wrong is to be seen.
-    let worse = match (report.state, state(up)) {
+}
+
+/// The state of a server whose other connections are in this one. Down is told before connecting, and that before ready: what is wrong is to be
+/// seen.
+fn worse(others: &'static str, up: &Upstream) -> &'static str {
+    match (others, state(up)) {
         (_, "down") | ("ready" | "idle", "connecting") | ("idle", "ready") => state(up),
         (state, _) => state,
-    };
-    report.state = worse;
-    if !up.cause.is_empty() {
-        report.cause.clone_from(&up.cause);
     }
 }
 

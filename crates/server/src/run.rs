@@ -99,7 +99,8 @@ pub fn run(boot: Boot) -> Result<(), StartError> {
     let runtime = runtime.map_err(|error| system("set up the control thread", error))?;
     let listeners = listen(config)?;
     let admin_listeners = admin::listen::bind(&config.admin.listen)?;
-    let posts = start_workers(config, &sources.file_name(), &listeners, &orders)?;
+    let process = Arc::new(process(config, sources.file_name()));
+    let posts = start_workers(config, &process, &listeners, &orders)?;
     drop(listeners);
     let watching = signals.tell(orders.clone());
     let watching = watching.map_err(|error| system("start the signal thread", error))?;
@@ -111,7 +112,7 @@ pub fn run(boot: Boot) -> Result<(), StartError> {
         env!("CARGO_PKG_VERSION")
     );
     let (admin, admin_settings) = watch::channel(Arc::new(settings::admin(config)));
-    let app = App::new(orders.clone(), admin_settings);
+    let app = App::new(orders.clone(), admin_settings, process);
     let begin = Begin { posts, orders, sources, text, loaded, logging, admin };
     let sound = runtime.block_on(async {
         // They are bound, so this fails only where the system has nothing left; the clients are served all the same.
@@ -208,7 +209,7 @@ struct Hired {
 /// Everything that can fail comes first; only then do the workers begin. The control thread is told when all have ended.
 fn start_workers(
     config: &Config,
-    config_file: &str,
+    process: &Arc<Process>,
     listeners: &[Listener],
     orders: &Orders,
 ) -> Result<Vec<Post<Stream>>, StartError> {
@@ -230,18 +231,9 @@ fn start_workers(
     };
     let fleet = Arc::new(Fleet::new(posts.clone(), ask_resolver, to_control));
     start_resolver(questions, &fleet)?;
-    let process = Arc::new(Process {
-        started: Instant::now(),
-        tcp_port: first_port(config),
-        config_file: config_file.to_owned(),
-        driver: "epoll",
-        host: Host::this(),
-        measure: Usage::since,
-        measure_thread: netio::sys::thread_cpu,
-    });
     let mut workers = Vec::new();
     for (index, (hired, mailbox)) in hired.into_iter().zip(mailboxes).enumerate() {
-        let options = worker_options(config, index, mailbox, &fleet, &process);
+        let options = worker_options(config, index, mailbox, &fleet, process);
         // It waits for this; if it is gone, its join tells.
         let _ = hired.begin.send(options);
         workers.push(hired.thread);
@@ -260,6 +252,19 @@ fn tell_the_end(workers: Vec<JoinHandle<()>>, orders: Orders) -> Result<(), Star
     let builder = std::thread::Builder::new().name("respool-end".to_owned());
     builder.spawn(body).map_err(|error| system("start a thread", error))?;
     Ok(())
+}
+
+/// What this process is, from now on.
+fn process(config: &Config, config_file: String) -> Process {
+    Process {
+        started: Instant::now(),
+        tcp_port: first_port(config),
+        config_file,
+        driver: "epoll",
+        host: Host::this(),
+        measure: Usage::since,
+        measure_thread: netio::sys::thread_cpu,
+    }
 }
 
 /// Starts a worker's thread and waits until its driver stands.

@@ -192,7 +192,11 @@ pub fn engine(config: &Config, index: usize) -> Settings {
 
 /// What holds for the admin listener.
 pub(crate) fn admin(config: &Config) -> AdminSettings {
-    AdminSettings { token: config.admin.token.as_ref().map(password) }
+    AdminSettings {
+        token: config.admin.token.as_ref().map(password),
+        workers: config.workers,
+        clients_max: config.max_clients,
+    }
 }
 
 fn hotkeys(config: &config::HotKeys) -> engine::hotkeys::Options {

@@ -8,7 +8,6 @@ use super::{PoolState, Topology};
 use crate::engine::Engine;
 use crate::ids::NodeId;
 use crate::peers;
-use crate::upstream::State;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
@@ -30,15 +29,15 @@ pub struct PoolView {
 pub struct NodeView {
     /// As error texts name it.
     pub address: String,
-    /// `primary`, `replica` or `guide`: a sentinel, or a node of a cluster that owns nothing and is asked who does.
+    /// `primary`, `replica`, `sentinel`, or `seed`: nobody told what it is, and it is asked for the topology.
     pub role: &'static str,
     /// Whose copy it is, by address; empty for all others.
     pub copy_of: String,
     /// Its slots as ranges, first and last; empty where there are none.
     pub slots: Vec<(u16, u16)>,
-    /// `up`, `connecting`, `down`, or `idle`: nothing was sent there yet.
+    /// `ready`, `connecting`, `down`, or `idle`: no connection is wanted.
     pub state: &'static str,
-    /// Why it is down; empty otherwise.
+    /// Why it is down, or was last; empty: it never was.
     pub cause: String,
     /// Its zone, as configured or told; empty if none is known.
     pub zone: String,
@@ -84,34 +83,32 @@ impl Engine {
         let mut nodes = Vec::new();
         let mut seen: Vec<NodeId> = Vec::new();
         for (primary, copies) in groups {
-            nodes.extend(self.node_view(primary, "primary", None, &slots));
+            nodes.extend(self.node_view(primary, None, &slots));
             let offset = self.nodes.get(primary).map_or(0, |node| node.health.offset);
             let of = Some((primary, offset));
-            nodes
-                .extend(copies.iter().filter_map(|copy| self.node_view(*copy, "replica", of, &[])));
+            nodes.extend(copies.iter().filter_map(|copy| self.node_view(*copy, of, &[])));
             seen.push(primary);
             seen.extend(copies);
         }
-        let guides = state.topology.candidates();
-        let guides = guides.iter().filter(|node| !seen.contains(node));
-        nodes.extend(guides.filter_map(|node| self.node_view(*node, "guide", None, &[])));
+        let others = state.topology.candidates();
+        let others = others.iter().filter(|node| !seen.contains(node));
+        nodes.extend(others.filter_map(|node| self.node_view(*node, None, &[])));
         nodes
     }
 
     fn node_view(
         &self,
         id: NodeId,
-        role: &'static str,
         copy_of: Option<(NodeId, u64)>,
         runs: &[(u16, Option<NodeId>)],
     ) -> Option<NodeView> {
         let node = self.nodes.get(id)?;
         debug_assert!(node.pool != peers::POOL, "a peer in a pool");
-        let (state, cause) = self.state_of(id);
+        let (state, cause) = self.node_standing(id);
         let watched = copy_of.filter(|_| node.health.offset > 0);
         Some(NodeView {
             address: node.label.clone(),
-            role,
+            role: self.node_role(id, node),
             copy_of: copy_of
                 .map(|(primary, _)| self.label(primary).to_string())
                 .unwrap_or_default(),
@@ -122,23 +119,6 @@ impl Engine {
             behind_bytes: watched.map_or(0, |(_, ahead)| ahead.saturating_sub(node.health.offset)),
             unfit: node.health.unfit,
         })
-    }
-
-    /// The best that any connection to it is in.
-    fn state_of(&self, id: NodeId) -> (&'static str, String) {
-        let of_node = || self.upstreams.iter().map(|(_, up)| up).filter(|up| up.key.node == id);
-        if of_node().any(|up| matches!(up.state, State::Ready)) {
-            return ("up", String::new());
-        }
-        let failing = |state: &State| matches!(state, State::Connecting(_) | State::Greeting(_));
-        let down = of_node().find(|up| {
-            matches!(up.state, State::Down(_)) || (failing(&up.state) && up.failures > 0)
-        });
-        match down {
-            Some(upstream) => ("down", upstream.cause.clone()),
-            None if of_node().any(|up| failing(&up.state)) => ("connecting", String::new()),
-            None => ("idle", String::new()),
-        }
     }
 }
 

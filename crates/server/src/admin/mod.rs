@@ -5,7 +5,11 @@
 //! | `GET /healthz`, `GET /readyz` | `health` |
 //! | `POST /drain`, `POST /undrain` | `drain` |
 //! | `GET /clients`, `DELETE /clients/{id}` | `clients` |
-//! | `GET /upstreams`, `GET /topology` | `topology` |
+//! | `GET /topology` | `topology` |
+//! | `GET /upstreams` | `upstreams` |
+//! | `GET /metrics` | `metrics` |
+//! | `GET /latency` | `latency` |
+//! | `GET /hotkeys`, `GET /bigkeys`, and `DELETE` of both | `keys` |
 //! | `GET /slowlog`, `DELETE /slowlog` | `slowlog` |
 //! | `GET /config`, `PATCH /config`, `POST /config/reload`, `POST /config/rewrite` | `config` |
 //! | `GET /loglevel`, `PUT /loglevel` | `loglevel` |
@@ -23,19 +27,24 @@ mod config;
 mod drain;
 mod guard;
 mod health;
+mod keys;
+mod latency;
 pub(crate) mod listen;
 mod loglevel;
+mod metrics;
 pub mod openapi;
 mod slowlog;
 mod topology;
+mod upstreams;
 
 use crate::control::{AdminOrder, Order, Orders};
+use crate::worker::Process;
 use axum::Json;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use engine::fleet::{Answer, Question};
+use engine::fleet::{Answer, ProcessFacts, Question, Report};
 use engine::settings::Password;
 use serde::Serialize;
 use std::sync::Arc;
@@ -54,6 +63,10 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 pub(crate) struct AdminSettings {
     /// What requests must present.
     pub(crate) token: Option<Password>,
+    /// Number of workers.
+    pub(crate) workers: usize,
+    /// Clients of all workers together.
+    pub(crate) clients_max: usize,
 }
 
 /// What every endpoint has.
@@ -61,6 +74,7 @@ pub(crate) struct AdminSettings {
 pub(crate) struct App {
     orders: Orders,
     settings: watch::Receiver<Arc<AdminSettings>>,
+    process: Arc<Process>,
 }
 
 /// Why there is no other answer.
@@ -95,8 +109,12 @@ impl IntoResponse for Refusal {
 }
 
 impl App {
-    pub(crate) fn new(orders: Orders, settings: watch::Receiver<Arc<AdminSettings>>) -> Self {
-        Self { orders, settings }
+    pub(crate) fn new(
+        orders: Orders,
+        settings: watch::Receiver<Arc<AdminSettings>>,
+        process: Arc<Process>,
+    ) -> Self {
+        Self { orders, settings, process }
     }
 
     /// Has the control thread do something, and waits for what comes of it.
@@ -119,6 +137,24 @@ impl App {
     /// Asks every worker.
     async fn ask(&self, question: Question) -> Result<Vec<Answer>, Refusal> {
         self.order(|reply| AdminOrder::Ask(question, reply)).await
+    }
+}
+
+impl App {
+    /// What every worker counts.
+    async fn reports(&self) -> Result<Vec<Report>, Refusal> {
+        let answers = self.ask(Question::Report).await?;
+        let reports = answers.into_iter().filter_map(|answer| match answer {
+            Answer::Report(report) => Some(*report),
+            _ => None,
+        });
+        Ok(reports.collect())
+    }
+
+    /// What the process knows of itself.
+    fn facts(&self) -> ProcessFacts {
+        let settings = self.settings.borrow();
+        self.process.facts(settings.workers, settings.clients_max)
     }
 }
 

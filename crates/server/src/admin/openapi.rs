@@ -2,7 +2,10 @@
 //!
 //! Invariant: what is not in the document does not exist, but for the document itself.
 
-use super::{App, clients, config, drain, health, loglevel, slowlog, topology};
+use super::{
+    App, clients, config, drain, health, keys, latency, loglevel, metrics, slowlog, topology,
+    upstreams,
+};
 use axum::Json;
 use axum::routing::get;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
@@ -43,7 +46,11 @@ pub(super) fn endpoints() -> OpenApiRouter<App> {
         .routes(routes!(clients::list))
         .routes(routes!(clients::kill))
         .routes(routes!(topology::topology))
-        .routes(routes!(topology::upstreams))
+        .routes(routes!(upstreams::upstreams))
+        .routes(routes!(metrics::metrics))
+        .routes(routes!(latency::latency))
+        .routes(routes!(keys::hot, keys::reset_hot))
+        .routes(routes!(keys::big, keys::reset_big))
         .routes(routes!(slowlog::show, slowlog::reset))
         .routes(routes!(config::show, config::patch))
         .routes(routes!(config::reload))

@@ -3,6 +3,7 @@
 //! Invariant: secrets among the arguments are not shown, as in `SLOWLOG GET`.
 
 use super::{App, Refusal};
+use crate::worker::facts;
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
@@ -32,10 +33,14 @@ pub(super) struct SlowLog {
 pub(super) struct Entry {
     /// Its number, which grows with time.
     id: u64,
-    /// When its reply came, in microseconds since the proxy's clock began.
-    at_us: u64,
-    /// How long that took, in microseconds.
+    /// When its reply came, in microseconds since 1970.
+    at_unix_us: u64,
+    /// How long it took from being given on to its reply, in microseconds.
     took_us: u64,
+    /// How long it had waited in the proxy before, in microseconds.
+    queued_us: u64,
+    /// The server that answered; empty: the proxy itself.
+    node: String,
     /// Its arguments, cut; bytes that are no UTF-8 are replaced.
     args: Vec<String>,
     /// Whose it was.
@@ -64,7 +69,9 @@ pub(super) async fn show(
     let mut entries: Vec<engine::slowlog::Entry> = entries.flatten().collect();
     entries.sort_by_key(|entry| Reverse(entry.number));
     entries.truncate(count);
-    Ok(Json(SlowLog { entries: entries.iter().map(Entry::from).collect() }))
+    let ahead_us = facts::unix_ahead_us();
+    let entries = entries.into_iter().map(|entry| Entry::of(entry, ahead_us)).collect();
+    Ok(Json(SlowLog { entries }))
 }
 
 /// Forgets them
@@ -77,15 +84,17 @@ pub(super) async fn reset(State(app): State<App>) -> Result<StatusCode, Refusal>
     Ok(StatusCode::NO_CONTENT)
 }
 
-impl From<&engine::slowlog::Entry> for Entry {
-    fn from(entry: &engine::slowlog::Entry) -> Self {
+impl Entry {
+    fn of(entry: engine::slowlog::Entry, unix_ahead_us: u64) -> Self {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Self {
             id: entry.number,
-            at_us: entry.at.0,
+            at_unix_us: entry.at.0 + unix_ahead_us,
             took_us: entry.took_us,
+            queued_us: entry.queued_us,
+            node: entry.node,
             args: entry.args.iter().map(|arg| text(arg)).collect(),
-            client: entry.addr.clone(),
+            client: entry.addr,
             client_name: text(&entry.name),
         }
     }

@@ -1,6 +1,6 @@
-//! `/topology`: the pools, their servers, who owns what; `/upstreams`: the same servers, each once, with how they are from each worker.
+//! `/topology`: the pools, their servers, who owns what.
 //!
-//! Workers have each their own connections, so one may reach a server that another does not.
+//! Not here: figures of servers (`upstreams`).
 //!
 //! Invariant: no user or password of a server is told.
 
@@ -10,7 +10,6 @@ use axum::extract::State;
 use engine::fleet::{Answer, Question};
 use engine::topology::view::{NodeView, PoolView};
 use serde::Serialize;
-use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
 /// All pools, as the first worker knows them.
@@ -41,15 +40,15 @@ pub(super) struct Pool {
 pub(super) struct Node {
     /// Where it is.
     address: String,
-    /// `primary`, `replica`, or `guide`: a sentinel, or a node that is only asked for the topology.
+    /// `primary`, `replica`, `sentinel`, or `seed`: nobody told what it is.
     role: &'static str,
     /// Whose copy it is; empty for all others.
     copy_of: String,
     /// Its slots, first and last of each range.
     slots: Vec<(u16, u16)>,
-    /// `up`, `connecting`, `down`, or `idle`: nothing was sent there yet.
+    /// `ready`, `connecting`, `down`, or `idle`: no connection is wanted.
     state: &'static str,
-    /// Why it is down; empty otherwise.
+    /// Why it is down, or was last; empty: it never was.
     cause: String,
     /// Its zone; empty if none is known.
     zone: String,
@@ -59,76 +58,19 @@ pub(super) struct Node {
     unfit: bool,
 }
 
-/// All servers.
-#[derive(Serialize, ToSchema)]
-pub(super) struct Upstreams {
-    /// Each once, by address.
-    upstreams: Vec<Upstream>,
-}
-
-/// One server as all workers see it.
-#[derive(Serialize, ToSchema)]
-pub(super) struct Upstream {
-    /// Where it is.
-    address: String,
-    /// As in the topology.
-    role: &'static str,
-    /// The worst that any worker sees: `down` before `connecting` before `idle` before `up`.
-    state: &'static str,
-    /// Why it is down; empty otherwise.
-    cause: String,
-    /// State at each worker, in their order.
-    workers: Vec<&'static str>,
-}
-
 /// Pools, servers, slots and who answers
 #[utoipa::path(get, path = "/topology", tag = "servers", responses(
     (status = 200, description = "As the first worker knows it", body = Topology),
     (status = 401, description = "No token", body = Refusal)
 ))]
 pub(super) async fn topology(State(app): State<App>) -> Result<Json<Topology>, Refusal> {
-    let views = views(&app).await?;
-    let pools = views.into_iter().next().unwrap_or_default();
-    Ok(Json(Topology { pools: pools.into_iter().map(Pool::from).collect() }))
-}
-
-/// Servers, as all workers see them
-#[utoipa::path(get, path = "/upstreams", tag = "servers", responses(
-    (status = 200, description = "Each server once", body = Upstreams),
-    (status = 401, description = "No token", body = Refusal)
-))]
-pub(super) async fn upstreams(State(app): State<App>) -> Result<Json<Upstreams>, Refusal> {
-    let mut all: BTreeMap<String, Upstream> = BTreeMap::new();
-    for pools in views(&app).await? {
-        for node in pools.into_iter().flat_map(|pool| pool.nodes) {
-            let NodeView { address, role, state, cause, .. } = node;
-            let upstream = all.entry(address.clone()).or_insert_with(|| Upstream {
-                address,
-                role,
-                state: "up",
-                cause: String::new(),
-                workers: Vec::new(),
-            });
-            if badness(state) > badness(upstream.state) {
-                (upstream.state, upstream.cause) = (state, cause);
-            }
-            upstream.workers.push(state);
-        }
-    }
-    Ok(Json(Upstreams { upstreams: all.into_values().collect() }))
-}
-
-fn badness(state: &str) -> usize {
-    ["up", "idle", "connecting", "down"].iter().position(|known| *known == state).unwrap_or(0)
-}
-
-async fn views(app: &App) -> Result<Vec<Vec<PoolView>>, Refusal> {
     let answers = app.ask(Question::View).await?;
-    let views = answers.into_iter().filter_map(|answer| match answer {
+    let pools = answers.into_iter().find_map(|answer| match answer {
         Answer::View(pools) => Some(pools),
         _ => None,
     });
-    Ok(views.collect())
+    let pools = pools.unwrap_or_default();
+    Ok(Json(Topology { pools: pools.into_iter().map(Pool::from).collect() }))
 }
 
 impl From<PoolView> for Pool {

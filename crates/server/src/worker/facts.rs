@@ -84,7 +84,7 @@ impl Usage {
 
 impl Process {
     /// Everything at this moment.
-    pub(super) fn facts(&self, workers: usize, clients_max: usize) -> ProcessFacts {
+    pub(crate) fn facts(&self, workers: usize, clients_max: usize) -> ProcessFacts {
         let usage = (self.measure)(self.started);
         ProcessFacts {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -108,8 +108,13 @@ impl Process {
 }
 
 /// Microseconds since 1970.
-pub(super) fn unix_us() -> u64 {
+pub(crate) fn unix_us() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
+}
+
+/// By how much the calendar is ahead of the workers' clock, in microseconds.
+pub(crate) fn unix_ahead_us() -> u64 {
+    unix_us().saturating_sub(netio::sys::monotonic_us())
 }
 
 /// Highest resident memory so far: `VmHWM` of proc(5), in KiB there.

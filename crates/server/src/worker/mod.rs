@@ -16,7 +16,7 @@ mod accept;
 mod actions;
 mod address;
 mod conn;
-mod facts;
+pub(crate) mod facts;
 mod names;
 mod turn;
 

@@ -142,11 +142,61 @@ fn servers_are_shown_with_what_they_have() {
     let address = looked.server.endpoint().url().replace("redis://", "");
     let (_, topology) = looked.get("/topology");
     let node = &topology["pools"][0]["nodes"][0];
-    assert_eq!((&node["address"], &node["state"]), (&json!(address), &json!("up")), "{topology}");
+    assert_eq!(
+        (&node["address"], &node["state"]),
+        (&json!(address), &json!("ready")),
+        "{topology}"
+    );
     assert_eq!(topology["pools"][0]["kind"], "standalone");
     let (_, upstreams) = looked.get("/upstreams");
     let upstream = &upstreams["upstreams"][0];
-    assert_eq!(upstream["workers"].as_array().map(Vec::len), Some(2), "{upstreams}");
+    assert_eq!((&upstream["role"], &upstream["state"]), (&json!("primary"), &json!("ready")));
+    assert!(upstream["conns"]["shared"].as_u64() >= Some(2), "{upstreams}");
+}
+
+#[test]
+fn what_is_counted_is_told_to_collectors_and_people() {
+    if direct() {
+        return;
+    }
+    let args =
+        ["--hotkeys-enabled", "true", "--hotkeys-sample", "1", "--bigkeys-bytes-min", "16KiB"];
+    let looked = Looked::with(&args);
+    let mut conn = looked.proxy.connect();
+    for _ in 0..20 {
+        conn.ask("GET hot");
+    }
+    let large = "v".repeat(20_000);
+    assert_eq!(conn.ask(&format!("SET big {large}")), "+OK\r\n");
+    let (_, latency) = looked.get("/latency");
+    let commands = latency["commands"].as_array().expect("commands");
+    let get = commands.iter().find(|command| command["name"] == "get").expect("GET");
+    assert_eq!((&get["calls"], &get["latency"]["count"]), (&json!(20), &json!(20)));
+    let (_, hot) = looked.get("/hotkeys");
+    assert_eq!((&hot["keys"][0]["key"], &hot["keys"][0]["count"]), (&json!("hot"), &json!(20)));
+    let (_, big) = looked.get("/bigkeys");
+    assert_eq!(
+        (&big["keys"][0]["key"], &big["keys"][0]["command"]),
+        (&json!("big"), &json!("set"))
+    );
+    for path in ["/hotkeys", "/bigkeys"] {
+        assert_eq!(looked.delete(path).0, 204);
+        assert_eq!(looked.get(path).1["keys"], json!([]));
+    }
+    let page = |accept: &str| {
+        let get = looked.agent.get(format!("{}/metrics", looked.base));
+        let mut answer = get.header("Accept", accept).call().expect("the page");
+        let kind = answer.headers()["content-type"].to_str().expect("text").to_owned();
+        (kind, answer.body_mut().read_to_string().expect("the page"))
+    };
+    let (kind, text) = page("text/plain;version=0.0.4");
+    assert!(kind.starts_with("text/plain; version=0.0.4"), "{kind}");
+    assert!(text.contains("# TYPE respool_requests_total counter"), "{text}");
+    let (kind, text) = page("application/openmetrics-text;version=1.0.0,text/plain;q=0.5");
+    assert!(
+        kind.starts_with("application/openmetrics-text") && text.ends_with("# EOF\n"),
+        "{kind}"
+    );
 }
 
 #[test]
@@ -312,7 +362,7 @@ fn the_document_names_every_path() {
     assert_eq!(status, 200);
     let paths = document["paths"].as_object().expect("paths");
     for (path, methods) in paths {
-        let get = methods.get("get").is_some() && !path.contains('{');
+        let get = methods.get("get").is_some() && !path.contains('{') && path != "/metrics";
         assert!(!get || matches!(looked.get(path).0, 200 | 503), "{path}");
     }
     assert!(paths.len() > 10, "{}", paths.len());
