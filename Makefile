@@ -28,7 +28,7 @@ SUITE ?= redis-tcl
 DIR ?=
 SUITE_WORDS ?=
 
-.PHONY: help build build-bench demo test test-long test-faults test-clients test-suite check bench cost fuzz docs
+.PHONY: help build build-bench demo test test-long test-faults test-clients test-admin test-suite check bench cost fuzz docs
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ test-faults: ## the fault matrix with load before, during and after each fault; 
 test-clients: build ## client libraries and Redis' tools against respool; TABLE=1 writes the page of results
 	@scripts/install clients
 	tests/clients/run --respool $(RESPOOL) $(if $(TABLE),--strict --table docs/reference/clients.md)
+
+test-admin: build ## the admin listener: its OpenAPI document by schemathesis, the Grafana dashboard by a real Prometheus
+	tests/admin/run --respool $(RESPOOL)
 
 test-suite: build ## the suite of SUITE in its checkout at DIR, directly and through respool, compared
 	tests/suites/run $(SUITE) $(DIR) --respool $(RESPOOL) $(SUITE_WORDS)

@@ -69,6 +69,7 @@ pub(super) struct Changed {
 /// How a change is meant.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct How {
     /// Only tell what would change.
     #[serde(default)]

@@ -23,6 +23,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How long to wait.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct Patience {
     /// Wait so long for the clients to leave, in milliseconds; at most an hour.
     #[serde(default)]

@@ -17,6 +17,7 @@ use utoipa::ToSchema;
 #[serde(deny_unknown_fields)]
 pub(super) struct Level {
     /// `error`, `warn`, `info`, `debug` or `trace`.
+    #[schema(pattern = "^(error|warn|info|debug|trace)$")]
     level: String,
 }
 

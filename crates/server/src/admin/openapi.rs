@@ -6,8 +6,10 @@ use super::{
     App, clients, config, drain, health, keys, latency, loglevel, metrics, slowlog, topology,
     upstreams,
 };
+use ::config::options::{OPTIONS, OptionSpec};
 use axum::Json;
 use axum::routing::get;
+use serde_json::{Map, Value, json};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
@@ -36,6 +38,16 @@ impl Modify for Token {
     }
 }
 
+/// The body of `PATCH /config`: each option with what its value looks like in the file, or `null`.
+fn options_schema() -> Value {
+    let property = |option: &OptionSpec| {
+        let either = json!({ "anyOf": [option.json_schema(), { "type": "null" }] });
+        (option.name.to_owned(), either)
+    };
+    let properties: Map<String, Value> = OPTIONS.iter().map(property).collect();
+    json!({ "type": "object", "properties": properties, "additionalProperties": false })
+}
+
 /// All of them, with what the document says of each.
 pub(super) fn endpoints() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(Document::openapi())
@@ -60,12 +72,15 @@ pub(super) fn endpoints() -> OpenApiRouter<App> {
 }
 
 /// The document.
-pub fn document() -> utoipa::openapi::OpenApi {
-    endpoints().split_for_parts().1
+fn document() -> Value {
+    // Its types are made for JSON.
+    let mut document = serde_json::to_value(endpoints().split_for_parts().1).unwrap_or_default();
+    document["paths"]["/config"]["patch"]["requestBody"]["content"]["application/json"]["schema"] =
+        options_schema();
+    document
 }
 
 /// The document as the file `docs/reference/openapi.json`.
 pub fn page() -> String {
-    // Its types are made for JSON.
-    document().to_pretty_json().unwrap_or_default() + "\n"
+    format!("{:#}\n", document())
 }

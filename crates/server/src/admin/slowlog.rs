@@ -16,6 +16,7 @@ use utoipa::{IntoParams, ToSchema};
 /// How many.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct Count {
     /// The newest so many; all that are kept if it is not given.
     count: Option<usize>,
