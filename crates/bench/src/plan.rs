@@ -75,17 +75,43 @@ pub struct TargetPlan {
     pub topologies: Vec<String>,
     /// The value of the axis that unfolded it, for plots: (`workers`, 2).
     pub axis: Option<(String, f64)>,
-    /// Requests sent beside the load, as a monitoring system would: one `command` every `every_ms`.
+    /// What is asked beside the load, as a monitoring system would.
     pub beside: Vec<Beside>,
 }
 
-/// A request that is repeated beside the load while a target is visited.
+/// A question that is repeated beside the load while a target is visited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Beside {
-    /// Inline command: `INFO`.
-    pub command: String,
+    /// Which.
+    pub question: Question,
     /// Milliseconds between two of them; at least 1.
     pub every_ms: u64,
+}
+
+/// What is asked beside the load.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// Inline command: `INFO`.
+    Command(String),
+    /// A path of respool's admin listener: `/metrics`. It is started with one then.
+    Page(String),
+}
+
+impl std::fmt::Display for Question {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Command(command) => f.write_str(command),
+            Self::Page(path) => write!(f, "GET {path}"),
+        }
+    }
+}
+
+impl TargetPlan {
+    /// Whether its admin listener is asked for something.
+    #[must_use]
+    pub fn wants_admin(&self) -> bool {
+        self.beside.iter().any(|beside| matches!(beside.question, Question::Page(_)))
+    }
 }
 
 /// What a target is, and so how it is started.

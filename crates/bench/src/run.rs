@@ -33,6 +33,7 @@ use crate::target::{Fleet, INTERRUPTED, Station, pin};
 use crate::{load, stats};
 
 mod course;
+mod page;
 mod visit;
 mod words;
 
@@ -177,6 +178,7 @@ impl<'a> Runner<'a> {
             endpoint: &station.endpoint,
             load: &leg.test.load,
             beside: &target.beside,
+            admin: station.admin.as_deref(),
             proxy: Account::new(&station.proxy),
             server: Account::new(&station.server),
             load_cores: &self.plan.pins.load,

@@ -12,7 +12,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use bench::plan::{Beside, External, Plan, Shape, Stop, TargetKind, TopologyKind};
+use bench::plan::{Beside, External, Plan, Question, Shape, Stop, TargetKind, TopologyKind};
 use bench::record::{Run, Visit};
 use bench::run::{Options, run};
 use rustix::process::{Pid, Signal, kill_process};
@@ -182,7 +182,8 @@ fn requests_beside_the_load_are_made_and_must_not_fail() {
     let _alone = alone();
     let server = RedisServer::start();
     let mut redis = external("redis", &server, &[]);
-    redis.beside = vec![Beside { command: "INFO server".to_owned(), every_ms: 20 }];
+    redis.beside =
+        vec![Beside { question: Question::Command("INFO server".to_owned()), every_ms: 20 }];
     let mut plan = plan(vec![redis], vec![test("SET", "one", load("SET {key} {value}", 1))]);
     plan.base = "redis".to_owned();
     good(&plan, &Options::default());
@@ -192,7 +193,7 @@ fn requests_beside_the_load_are_made_and_must_not_fail() {
     // 300 ms and two rounds make 28; a loaded machine makes fewer.
     assert!((4..=30).contains(&calls), "{calls}");
 
-    plan.targets[0].beside[0].command = "NOSUCH".to_owned();
+    plan.targets[0].beside[0].question = Question::Command("NOSUCH".to_owned());
     let text = bad(&plan, &Options::default());
     assert!(text.starts_with("SET, redis, round 1: `NOSUCH` beside the load: "), "{text}");
 }

@@ -1,7 +1,7 @@
 //! What scenario files may say, what is said about mistakes in them, and that the built-in ones are right.
 
 use bench::plan::{
-    Beside, Distribution, Figure, Pins, Plan, Shape, Stop, TargetKind, TargetPlan, Tool,
+    Beside, Distribution, Figure, Pins, Plan, Question, Shape, Stop, TargetKind, TargetPlan, Tool,
     TopologyKind,
 };
 use bench::scenario::{BUILT_IN, Changes, built_in, limits, load};
@@ -149,7 +149,10 @@ fn every_key_arrives() {
     assert!(matches!(&mine.kind, TargetKind::Command(words) if words[1] == "--port={port}"));
     assert_eq!((mine.options[0].as_str(), mine.optional), ("-v", true));
     assert_eq!(mine.topologies, ["many"]);
-    assert_eq!(mine.beside, [Beside { command: "INFO".to_owned(), every_ms: 500 }]);
+    assert_eq!(
+        mine.beside,
+        [Beside { question: Question::Command("INFO".to_owned()), every_ms: 500 }]
+    );
     let test = &plan.tests[0];
     assert_eq!((test.topology.as_str(), test.targets[0].as_str()), ("many", "mine"));
     let load = &test.load;
@@ -383,6 +386,16 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         TARGET,
         "name = \"direct\"\nbeside = [{ command = \"INFO\" }]\n",
         "target[1].beside[1].every_ms: is missing",
+    ),
+    (
+        TARGET,
+        "name = \"respool\"\nbeside = [{ command = \"INFO\", page = \"/metrics\", every_ms = 5 }]\n",
+        "target[1].beside[1].page: stands beside `command`; give one of the two",
+    ),
+    (
+        TARGET,
+        "name = \"direct\"\nbeside = [{ page = \"/metrics\", every_ms = 5 }]\n",
+        "target[1].beside: has a `page`, which only respool has",
     ),
     (TARGET, "name = \"a\\nb\"\n", "allowed: one line of at most 60 characters"),
     (

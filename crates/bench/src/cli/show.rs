@@ -67,7 +67,7 @@ fn describe_target(target: &TargetPlan) -> String {
         let _ = write!(text, "  {}", target.options.join(" "));
     }
     for beside in &target.beside {
-        let _ = write!(text, "  + {} every {} ms", beside.command, beside.every_ms);
+        let _ = write!(text, "  + {} every {} ms", beside.question, beside.every_ms);
     }
     if target.optional {
         text.push_str("  (left out when its program is not here)");

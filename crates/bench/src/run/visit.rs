@@ -14,6 +14,8 @@
 //! Invariant: a `record::Visit` is made only when the load ended well, answered at least one request, and every process
 //! was there from begin to end.
 
+use super::page;
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -23,7 +25,7 @@ use std::time::{Duration, Instant};
 use crate::account::machine::MachineReading;
 use crate::account::{Account, OwnAccount, Reading, cores, own::OwnReading};
 use crate::load::{self, Endpoint, Live, LoadError, Outcome, Phase};
-use crate::plan::{Beside, LoadPlan, Tool};
+use crate::plan::{Beside, LoadPlan, Question, Tool};
 use crate::record::{self, Tick, Usage};
 use crate::target::pin;
 
@@ -37,6 +39,7 @@ pub(super) struct Visit<'a> {
     pub(super) endpoint: &'a Endpoint,
     pub(super) load: &'a LoadPlan,
     pub(super) beside: &'a [Beside],
+    pub(super) admin: Option<&'a Path>,
     pub(super) proxy: Account,
     pub(super) server: Account,
     pub(super) load_cores: &'a [u32],
@@ -143,8 +146,17 @@ impl Visit<'_> {
     fn ask_beside(&self, beside: &Beside, shared: &Shared, stopped: &Receiver<()>) {
         let every = Duration::from_millis(beside.every_ms.max(1));
         while stopped.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
-            if let Err(error) = load::ask(self.endpoint, &beside.command) {
-                shared.fail(format!("`{}` beside the load: {error}", beside.command));
+            let asked = match &beside.question {
+                Question::Command(command) => {
+                    load::ask(self.endpoint, command).map(drop).map_err(|error| error.to_string())
+                }
+                Question::Page(path) => match self.admin {
+                    Some(socket) => page::get(socket, path).map_err(|error| error.to_string()),
+                    None => Err("there is no admin listener".to_owned()),
+                },
+            };
+            if let Err(error) = asked {
+                shared.fail(format!("`{}` beside the load: {error}", beside.question));
                 return;
             }
         }

@@ -12,13 +12,13 @@ use super::limits::{NODES_MAX, TARGETS_MAX, THREADS_MAX};
 use super::reader::{Notes, Section, shown};
 use super::values;
 use crate::plan::{
-    Beside, Figure, Limit, Pins, TargetKind, TargetPlan, TestPlan, Topology, TopologyKind,
+    Beside, Figure, Limit, Pins, Question, TargetKind, TargetPlan, TestPlan, Topology, TopologyKind,
 };
 
 const TOPOLOGY_KEYS: &[&str] = &["name", "kind", "nodes"];
 const TARGET_KEYS: &[&str] =
     &["name", "kind", "program", "workers", "options", "optional", "topologies", "beside"];
-const BESIDE_KEYS: &[&str] = &["command", "every_ms"];
+const BESIDE_KEYS: &[&str] = &["command", "page", "every_ms"];
 const PIN_KEYS: &[&str] = &["proxy", "server", "load"];
 const LIMIT_KEYS: &[&str] = &["figure", "target", "of", "tests", "of_test", "at_most"];
 
@@ -127,6 +127,11 @@ fn target(
     let topologies = exist(notes, &section.key("topologies"), "topology", named, &known);
     let beside = beside(notes, section);
     let kind = complete(notes, section, kind?, program);
+    let asks_page = beside.iter().any(|beside| matches!(beside.question, Question::Page(_)));
+    if asks_page && kind != TargetKind::Respool {
+        let message = "has a `page`, which only respool has".to_owned();
+        notes.at(&section.span_of("beside"), &section.key("beside"), message);
+    }
     let plan = TargetPlan {
         name: name?,
         kind,
@@ -217,15 +222,24 @@ fn check_places(notes: &mut Notes<'_>, section: &Section<'_>, word: &Spanned<Str
 fn beside(notes: &mut Notes<'_>, section: &Section<'_>) -> Vec<Beside> {
     let mut list = Vec::new();
     for section in section.sections(notes, "beside", BESIDE_KEYS) {
-        let command = section.required(notes, "command", "such as \"INFO\"", values::name);
+        let question = if section.has("page") {
+            if section.has("command") {
+                let message = "stands beside `command`; give one of the two".to_owned();
+                notes.at(&section.span_of("page"), &section.key("page"), message);
+            }
+            section.one(notes, "page", values::name).map(Question::Page)
+        } else {
+            let command = section.required(notes, "command", "such as \"INFO\"", values::name);
+            command.map(Question::Command)
+        };
         let every_ms = section.required(
             notes,
             "every_ms",
             "milliseconds between two of them",
             values::whole(1..=86_400_000),
         );
-        if let (Some(command), Some(every_ms)) = (command, every_ms) {
-            list.push(Beside { command, every_ms });
+        if let (Some(question), Some(every_ms)) = (question, every_ms) {
+            list.push(Beside { question, every_ms });
         }
     }
     list

@@ -27,6 +27,8 @@ pub struct Station {
     pub proxy: Vec<u32>,
     /// Processes of the servers.
     pub server: Vec<u32>,
+    /// Socket of the proxy's admin listener, if it was started with one.
+    pub admin: Option<PathBuf>,
 }
 
 /// All that runs.
@@ -94,10 +96,12 @@ impl<'a> Fleet<'a> {
         let topology = topology.ok_or("the plan names no servers for it")?;
         let (addresses, server) = self.servers(topology)?;
         if target.kind == TargetKind::Direct {
-            return Ok(Station { endpoint: endpoint(addresses[0]), proxy: Vec::new(), server });
+            let (endpoint, proxy) = (endpoint(addresses[0]), Vec::new());
+            return Ok(Station { endpoint, proxy, server, admin: None });
         }
         let proxy = self.proxy(target, topology, &addresses)?;
-        Ok(Station { endpoint: endpoint(proxy.address()), proxy: vec![proxy.pid()], server })
+        let (endpoint, admin) = (endpoint(proxy.address()), proxy.admin());
+        Ok(Station { endpoint, proxy: vec![proxy.pid()], server, admin })
     }
 
     /// Whether an external target can be measured, and what it is in words.
@@ -140,6 +144,7 @@ impl<'a> Fleet<'a> {
             endpoint: external::endpoint(external, self.tls.as_ref())?,
             proxy: external.proxy_pids.clone(),
             server: external.server_pids.clone(),
+            admin: None,
         };
         let roles = [(&station.proxy, &self.pins.proxy), (&station.server, &self.pins.server)];
         for (pids, cores) in roles {

@@ -22,11 +22,16 @@ use super::servers::Start;
 use super::{INTERRUPTED, pin, ports, probe};
 use crate::plan::{TargetKind, TargetPlan, Topology, TopologyKind};
 
+/// Name of the socket of an admin listener in the proxy's folder.
+const ADMIN: &str = "admin.sock";
+
 /// A running proxy.
 #[derive(Debug)]
 pub(super) struct Proxy {
     process: Process,
     address: SocketAddr,
+    /// Socket of its admin listener, if it has one.
+    admin: Option<PathBuf>,
 }
 
 /// What a proxy is to be put together from.
@@ -64,7 +69,8 @@ impl Proxy {
             let process = Process::spawn(&target.name, &program.path, &args, &folder, stop);
             let process =
                 process.map_err(|error| format!("{}: {error}", program.path.display()))?;
-            let mut proxy = Self { process, address: listen };
+            let admin = target.wants_admin().then(|| folder.join(ADMIN));
+            let mut proxy = Self { process, address: listen, admin };
             match proxy.wait_ready(start) {
                 Ok(()) => {
                     pin::process(proxy.process.pid(), start.cores)?;
@@ -80,6 +86,11 @@ impl Proxy {
     /// Where clients connect.
     pub(super) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Socket of its admin listener, if it was started with one.
+    pub(super) fn admin(&self) -> Option<PathBuf> {
+        self.admin.clone()
     }
 
     /// Its process id.
@@ -160,6 +171,10 @@ impl Parts<'_> {
         };
         args.extend(["--listen".into(), self.listen.to_string().into()]);
         args.extend(["--workers".into(), self.target.workers.to_string().into()]);
+        if self.target.wants_admin() {
+            let socket = self.folder.join(ADMIN);
+            args.extend(["--admin-listen".into(), format!("unix:{}", socket.display()).into()]);
+        }
         Ok(args)
     }
 
