@@ -10,6 +10,7 @@ mod command;
 mod commands_page;
 mod convert;
 mod documents;
+mod top;
 mod topology_page;
 
 use std::error::Error;
@@ -91,6 +92,7 @@ fn dispatch(matches: &ArgMatches) -> Result<(), Failure> {
         Some(("check", matches)) => check(matches),
         Some(("convert", matches)) => convert::convert(matches),
         Some(("demo", matches)) => demo::run(matches),
+        Some(("top", matches)) => top::top(matches),
         Some((demo::GUARD_COMMAND, matches)) => demo::guard(matches),
         Some(("completions", matches)) => documents::completions(matches),
         Some(("man", _)) => documents::man(),

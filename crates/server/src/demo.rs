@@ -12,6 +12,7 @@
 //! Invariant: no process is signalled but the guard's own child, and no file is removed outside the folder made here.
 
 mod guard;
+mod load;
 mod private;
 
 use std::io::{self, Write};
@@ -41,6 +42,13 @@ pub(crate) fn takes(option: &OptionSpec) -> bool {
 /// `respool demo [options]`.
 pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let mut arguments = cli::arguments(matches)?;
+    let loads = matches.get_flag(LOAD);
+    default_to(&mut arguments, "admin.listen", ADMIN);
+    if loads {
+        default_to(&mut arguments, "hotkeys.enabled", "true");
+        // Little traffic: more of it is looked at.
+        default_to(&mut arguments, "hotkeys.sample", "8");
+    }
     // Only so that the rule "a server must be named" is content; the real address is known later.
     let mut config = read_config(&arguments, "redis+unix:///demo")?;
     // From here on a signal must not end this process before the guard is told; once the proxy runs, it takes signals
@@ -54,13 +62,35 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         return Ok(());
     }
     let moved = move_from_taken_ports(&mut config.listen)?;
-    introduce(&config, &server, &moved)?;
-    arguments.retain(|(name, _)| *name != "listen");
-    arguments.push(("listen", config.listen.iter().map(ToString::to_string).collect()));
+    move_from_taken_ports(&mut config.admin.listen)?;
+    introduce(&config, &server, &moved, loads)?;
+    for (name, addresses) in [("listen", &config.listen), ("admin.listen", &config.admin.listen)] {
+        arguments.retain(|(given, _)| *given != name);
+        arguments.push((name, addresses.iter().map(ToString::to_string).collect()));
+    }
+    if loads {
+        let password = config.password.as_ref();
+        let text = password.map(|password| String::from_utf8_lossy(password.reveal()).into_owned());
+        load::begin(&config.listen, text)?;
+    }
     let ended = cli::start(sources(&arguments, &server.url()));
     // Said in so many words because it is the point: the server goes before the result is told.
     drop(server);
     ended
+}
+
+/// The flag for the sample load.
+pub(crate) const LOAD: &str = "load";
+
+/// Where the demo's admin listener is, unless it is told otherwise or the port is taken.
+const ADMIN: &str = "127.0.0.1:6390";
+
+/// Gives an option a value for the demo, if nobody gave it one.
+fn default_to(arguments: &mut Vec<Given>, name: &'static str, value: &str) {
+    let variable = OptionSpec::find(name).and_then(|option| std::env::var_os(option.environment()));
+    if variable.is_none() && arguments.iter().all(|(given, _)| *given != name) {
+        arguments.push((name, vec![value.to_owned()]));
+    }
 }
 
 /// Environment and flags, with this server.
@@ -112,6 +142,7 @@ fn introduce(
     config: &Config,
     server: &PrivateServer,
     moved: &[(SocketAddr, SocketAddr)],
+    loads: bool,
 ) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "respool demo")?;
@@ -128,6 +159,16 @@ fn introduce(
         let target = client_target(address);
         writeln!(out, "  redis-cli {target}{password}")?;
         writeln!(out, "  redis-benchmark {target} -t set,get -c 50 -P 16 -q")?;
+    }
+    if let Some(ListenAddress::Tcp(admin)) = config.admin.listen.first() {
+        writeln!(out, "  respool top --admin {admin}")?;
+        writeln!(out, "\nIn a browser: http://{admin}/")?;
+    }
+    if loads {
+        writeln!(
+            out,
+            "\nA sample load runs: find its hot key, its large value and its slow script."
+        )?;
     }
     writeln!(out, "\nCtrl-C stops both; nothing is kept.\n")?;
     out.flush()

@@ -381,6 +381,8 @@ impl Demo {
         let temp = tempfile::tempdir().unwrap();
         let mut child = respool()
             .args(["demo", "--listen", listen, "--workers", "1"])
+            // Demos of other tests begin at the same time.
+            .args(["--admin-listen", &format!("127.0.0.1:{}", free_port())])
             .args(options)
             .env("TMPDIR", temp.path())
             .process_group(0)
@@ -490,6 +492,35 @@ fn demo_serves_and_cleans_up_on_sigterm_and_sigint() {
         assert_eq!(demo.signal(signal), Some(0), "SIG{signal} is an orderly end");
         demo.assert_clean();
     }
+}
+
+// What the demo is for: somebody new finds what is slow, what is hot and what is large.
+#[test]
+fn demo_with_a_sample_load_shows_what_is_wrong_with_it() {
+    let options = ["--log-level", "error", "--load"].map(str::to_owned);
+    let mut demo = Demo::start_with(&format!("127.0.0.1:{}", free_port()), &options);
+    let admin = demo.said.lines().find_map(|line| line.trim().strip_prefix("respool top --admin "));
+    let admin = admin.expect("where the admin listener is").to_owned();
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let (code, frame, error) = run(&["top", "--admin", &admin, "--once"]);
+        let found = ["session:popular", "report:yearly", "EVAL", "hincrby", "primary", "ready"];
+        if code == 0 && found.iter().all(|word| frame.contains(word)) {
+            let hot = frame.lines().find(|line| line.starts_with("session:popular"));
+            assert!(hot.is_some(), "the hot key is the first of its table:\n{frame}");
+            break;
+        }
+        assert!(Instant::now() < deadline, "{error}\n{frame}");
+    }
+    assert_eq!(demo.signal("TERM"), Some(0));
+    demo.assert_clean();
+}
+
+#[test]
+fn top_says_why_it_has_nothing_to_show() {
+    let nobody = format!("127.0.0.1:{}", free_port());
+    let (code, _, error) = run(&["top", "--admin", &nobody, "--once"]);
+    assert!(code == 1 && error.contains(&nobody) && error.contains("admin.listen"), "{error}");
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //!
 //! Not here: how they are shown (`local::info`).
 //!
-//! Invariant: without a monitor nothing is counted and nothing allocated; [`Monitors::of`] gives no index beyond the configured ones.
+//! Invariant: without a monitor nothing is counted and nothing allocated; `Monitors::of` gives no index beyond the configured ones.
 
 use crate::command::{COUNT, CommandId};
 use crate::limits::LATENCY_MONITORS_MAX;

@@ -54,6 +54,7 @@ pub(super) fn build(purpose: Purpose) -> Command {
             check(),
             convert(),
             demo(purpose),
+            top(),
             completions(),
             man(),
             generate_docs(),
@@ -185,7 +186,52 @@ fn demo(purpose: Purpose) -> Command {
             "Starts a private redis-server or valkey-server, found on PATH, in a temporary folder, and the proxy in front of it; prints how to \
              connect. Nothing is kept: server and folder go away when the demo stops. If the port is taken, a free one is used.",
         )
+        .arg(
+            Arg::new(demo::LOAD)
+                .long("load")
+                .action(ArgAction::SetTrue)
+                .help("Send a sample load with a hot key, a large value and a slow script in it"),
+        )
         .args(OPTIONS.iter().filter(|option| demo::takes(option)).map(|option| flag(option, purpose)))
+}
+
+fn top() -> Command {
+    Command::new("top")
+        .about("Show a running respool in the terminal, asked of its admin listener")
+        .long_about(
+            "Shows requests, times, servers, commands, hot and big keys and slow requests of a running respool, asked once a second of its admin \
+             listener (`admin.listen`). `q` ends it.",
+        )
+        .after_help("Example: respool top --admin 127.0.0.1:6390 --token-file /etc/respool/admin-token")
+        .arg(
+            Arg::new("admin")
+                .long("admin")
+                .value_name("ADDRESS")
+                .default_value("127.0.0.1:6390")
+                .help("Address or URL of the admin listener"),
+        )
+        .arg(
+            Arg::new("token_file")
+                .long("token-file")
+                .value_name("FILE")
+                .value_parser(value_parser!(PathBuf))
+                .value_hint(ValueHint::FilePath)
+                .help("File that holds its token"),
+        )
+        .arg(
+            Arg::new("every_ms")
+                .long("every-ms")
+                .value_name("MS")
+                .value_parser(value_parser!(u64).range(100..=60_000))
+                .default_value("1000")
+                .help("Time between two frames"),
+        )
+        .arg(
+            Arg::new("once")
+                .long("once")
+                .action(ArgAction::SetTrue)
+                .help("Print one frame as text, over a second, and end"),
+        )
 }
 
 fn completions() -> Command {
