@@ -4,9 +4,11 @@
 //! sees to that); then a page in a browser of this machine must be kept out. Such a page can send requests, but not without a `Host` by a name
 //! of its own (rebinding) or an `Origin` (another site), so these two are refused.
 //!
+//! The files of the console are for everybody: a browser has no token to load them with, and without one they show nothing.
+//!
 //! Invariant: a request that changes something got through one of the two.
 
-use super::{App, Refusal};
+use super::{App, Refusal, web};
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::{HeaderMap, StatusCode};
@@ -17,11 +19,16 @@ use std::net::IpAddr;
 /// Paths that tell nothing but whether the proxy lives; orchestrators ask them without a token.
 const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 
+/// Whether whoever can connect gets this: it tells nothing of what the proxy does.
+fn is_open(path: &str) -> bool {
+    OPEN.contains(&path) || web::has(path)
+}
+
 /// Lets a request through or refuses it.
 pub(super) async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
     let settings = app.settings.borrow().clone();
     let refusal = match &settings.token {
-        _ if OPEN.contains(&request.uri().path()) => None,
+        _ if is_open(request.uri().path()) => None,
         Some(token) => {
             let given = bearer(request.headers());
             let fits = given.is_some_and(|given| token.matches(given));
@@ -96,6 +103,13 @@ mod tests {
         assert!(!is_foreign(&[("host", own), ("origin", "http://127.0.0.1:9000")]));
         assert!(is_foreign(&[("host", own), ("origin", "http://127.0.0.1:9001")]));
         assert!(is_foreign(&[("host", own), ("origin", "null")]));
+    }
+
+    #[test]
+    fn only_health_and_the_files_of_the_console_are_open() {
+        assert!(["/healthz", "/readyz", "/", "/console/main.js"].into_iter().all(is_open));
+        let closed = ["/stats", "/console", "/console/", "/console/../stats", "//", "/config", ""];
+        assert!(!closed.into_iter().any(is_open));
     }
 
     #[test]

@@ -8,19 +8,21 @@
 //! | `GET /topology` | `topology` |
 //! | `GET /upstreams` | `upstreams` |
 //! | `GET /metrics` | `metrics` |
+//! | `GET /stats` | `stats` |
 //! | `GET /latency` | `latency` |
 //! | `GET /hotkeys`, `GET /bigkeys`, and `DELETE` of both | `keys` |
 //! | `GET /slowlog`, `DELETE /slowlog` | `slowlog` |
 //! | `GET /config`, `PATCH /config`, `POST /config/reload`, `POST /config/rewrite` | `config` |
 //! | `GET /loglevel`, `PUT /loglevel` | `loglevel` |
 //! | `GET /openapi.json` | `openapi` |
+//! | `GET /`: the console, and its files | `web` |
 //!
 //! Everything that is asked here is an order to the control thread, which asks the workers; nothing is shared with them. `guard` says who may
 //! ask, `listen` how many at once.
 //!
 //! What it deliberately is not: on the path of a request of a client. TLS is for whatever stands in front.
 //!
-//! Invariant: whoever has no token sees only whether the proxy lives, where a token is configured; and no answer has a secret.
+//! Invariant: whoever has no token sees only whether the proxy lives and the console without data, where a token is configured; and no answer has a secret.
 
 mod clients;
 mod config;
@@ -34,8 +36,10 @@ mod loglevel;
 mod metrics;
 pub mod openapi;
 mod slowlog;
+mod stats;
 mod topology;
 mod upstreams;
+mod web;
 
 use crate::control::{AdminOrder, Order, Orders};
 use crate::worker::Process;
@@ -162,6 +166,7 @@ impl App {
 pub(crate) fn router(app: App) -> Router {
     let (router, _) = openapi::endpoints().split_for_parts();
     router
+        .merge(web::files())
         .fallback(|| async { Refusal::not_found("there is no such path; /openapi.json has all") })
         .method_not_allowed_fallback(|| async {
             Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "this path does not take this method")

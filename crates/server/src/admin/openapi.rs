@@ -1,10 +1,10 @@
 //! Every endpoint, and the OpenAPI document that is made of them.
 //!
-//! Invariant: what is not in the document does not exist, but for the document itself.
+//! Invariant: what is not in the document does not exist, but for the document itself and the files of the console (`web`).
 
 use super::{
-    App, clients, config, drain, health, keys, latency, loglevel, metrics, slowlog, topology,
-    upstreams,
+    App, clients, config, drain, health, keys, latency, loglevel, metrics, slowlog, stats,
+    topology, upstreams,
 };
 use ::config::options::{OPTIONS, OptionSpec};
 use axum::Json;
@@ -60,6 +60,7 @@ pub(super) fn endpoints() -> OpenApiRouter<App> {
         .routes(routes!(topology::topology))
         .routes(routes!(upstreams::upstreams))
         .routes(routes!(metrics::metrics))
+        .routes(routes!(stats::stats))
         .routes(routes!(latency::latency))
         .routes(routes!(keys::hot, keys::reset_hot))
         .routes(routes!(keys::big, keys::reset_big))

@@ -15,26 +15,26 @@ use ureq::{Agent, Body};
 use crate::setup::{RESPOOL, SOON, direct};
 
 /// A server, and a proxy with an admin listener in front of it.
-struct Looked {
+pub(crate) struct Looked {
     // The order matters: the proxy goes before its server.
-    proxy: Respool,
-    server: RedisServer,
-    base: String,
-    agent: Agent,
+    pub(crate) proxy: Respool,
+    pub(crate) server: RedisServer,
+    pub(crate) base: String,
+    pub(crate) agent: Agent,
 }
 
 impl Looked {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self::with(&[])
     }
 
-    fn with(args: &[&str]) -> Self {
+    pub(crate) fn with(args: &[&str]) -> Self {
         let server = RedisServer::start();
         let (proxy, base) = begin(&server.endpoint().url(), args);
         Self { proxy, server, base, agent: agent() }
     }
 
-    fn get(&self, path: &str) -> (u16, Value) {
+    pub(crate) fn get(&self, path: &str) -> (u16, Value) {
         told(self.agent.get(format!("{}{path}", self.base)).call())
     }
 
@@ -50,7 +50,7 @@ impl Looked {
         told(self.agent.patch(format!("{}{path}", self.base)).send_json(body))
     }
 
-    fn option(&self, name: &str) -> Value {
+    pub(crate) fn option(&self, name: &str) -> Value {
         let (status, config) = self.get("/config");
         assert_eq!(status, 200);
         let options = config["options"].as_array().expect("options").clone();

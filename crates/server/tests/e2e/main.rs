@@ -9,6 +9,7 @@ mod admin;
 mod big_values;
 mod checker_proof;
 mod configure;
+mod console;
 mod differential;
 mod faults;
 mod figures;

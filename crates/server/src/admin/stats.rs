@@ -1,0 +1,214 @@
+//! `/stats`: totals of the process and of each worker, for whoever asks again and takes the difference.
+//!
+//! Not here: what is counted of each command or server (`latency`, `upstreams`), and all of it by name (`metrics`).
+//!
+//! Invariant: `total` is the sum of `workers`, and times are of all commands together.
+
+use super::{App, Refusal};
+use axum::Json;
+use axum::extract::State;
+use engine::fleet::Report;
+use engine::histogram::Histogram;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// The process at this moment.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Stats {
+    /// Version of respool.
+    version: String,
+    /// Its process id.
+    pid: u32,
+    /// Microseconds since it started.
+    uptime_us: u64,
+    /// When it started, in seconds since 1970.
+    started_unix_s: u64,
+    /// CPU time of the process in its own code, in microseconds.
+    cpu_user_us: u64,
+    /// The same in the kernel.
+    cpu_system_us: u64,
+    /// Resident memory, in bytes.
+    rss_bytes: u64,
+    /// The most that was ever resident.
+    rss_max_bytes: u64,
+    /// How many clients there may be.
+    clients_max: u64,
+    /// All workers together.
+    total: Totals,
+    /// Each worker.
+    workers: Vec<Worker>,
+    /// Times of all commands.
+    latency: Times,
+}
+
+/// A worker.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Worker {
+    /// Its number, from 0.
+    worker: u32,
+    /// What it has.
+    #[serde(flatten)]
+    totals: Totals,
+}
+
+/// Counters since the start or `CONFIG RESETSTAT`, and what is at this moment.
+#[derive(Clone, Default, Serialize, ToSchema)]
+pub(super) struct Totals {
+    /// CPU time of the workers' threads in their own code, in microseconds. How busy a worker is: this and the next against the time that passed.
+    busy_user_us: u64,
+    /// The same in the kernel.
+    busy_system_us: u64,
+    /// Requests of clients.
+    requests: u64,
+    /// Error replies that clients got.
+    errors: u64,
+    /// Bytes from clients.
+    client_in_bytes: u64,
+    /// Bytes to clients.
+    client_out_bytes: u64,
+    /// Requests that were written to servers, those of respool itself too.
+    upstream_requests: u64,
+    /// Writes to servers; `upstream_requests` ÷ this is the size of a batch.
+    upstream_writes: u64,
+    /// Replies that sent a request on to another server, or to the same one later.
+    redirects: u64,
+    /// Clients now.
+    clients: u64,
+    /// Requests that wait for a reply now.
+    inflight: u64,
+    /// Bytes buffered for clients and servers now.
+    buffered_bytes: u64,
+}
+
+/// How long requests took, from being sent to their replies.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Times {
+    /// How many were counted.
+    count: u64,
+    /// All together.
+    sum_us: u64,
+    /// Buckets that are not empty, in the order of time: what is shorter than so many microseconds (`null`: no end) and in no bucket before, and its
+    /// count. Each is an eighth wide, so quantiles are that exact.
+    buckets: Vec<(Option<u64>, u64)>,
+}
+
+/// Totals of the process and its workers
+///
+/// Cheap to ask once a second: rates, and quantiles of the time between, are the difference of two answers.
+#[utoipa::path(get, path = "/stats", tag = "metrics", responses(
+    (status = 200, description = "Totals", body = Stats),
+    (status = 401, description = "No token", body = Refusal)
+))]
+pub(super) async fn stats(State(app): State<App>) -> Result<Json<Stats>, Refusal> {
+    let (reports, facts) = (app.reports().await?, app.facts());
+    let mut workers: Vec<Worker> = reports.iter().map(Worker::of).collect();
+    workers.sort_by_key(|worker| worker.worker);
+    let mut total = Totals::default();
+    workers.iter().for_each(|worker| total.add(&worker.totals));
+    let uptime_us = u64::try_from(app.process.started.elapsed().as_micros());
+    Ok(Json(Stats {
+        version: facts.version,
+        pid: facts.pid,
+        uptime_us: uptime_us.unwrap_or(u64::MAX),
+        started_unix_s: facts.started_unix_s,
+        cpu_user_us: facts.cpu_user_us,
+        cpu_system_us: facts.cpu_system_us,
+        rss_bytes: facts.rss_bytes,
+        rss_max_bytes: facts.rss_max_bytes,
+        clients_max: facts.clients_max,
+        total,
+        workers,
+        latency: Times::of(&reports),
+    }))
+}
+
+impl Worker {
+    fn of(report: &Report) -> Self {
+        let stats = &report.stats;
+        let totals = Totals {
+            busy_user_us: report.cpu_user_us,
+            busy_system_us: report.cpu_system_us,
+            requests: stats.requests,
+            errors: stats.errors.iter().map(|(_, count)| count).sum(),
+            client_in_bytes: stats.client_in_bytes,
+            client_out_bytes: stats.client_out_bytes,
+            upstream_requests: report.nodes.iter().map(|node| node.stats.traffic.requests).sum(),
+            upstream_writes: report.nodes.iter().map(|node| node.stats.traffic.writes).sum(),
+            redirects: stats.redirects,
+            clients: report.clients,
+            inflight: report.inflight,
+            buffered_bytes: report.buffered_bytes,
+        };
+        Self { worker: report.worker, totals }
+    }
+}
+
+impl Totals {
+    fn add(&mut self, other: &Self) {
+        self.busy_user_us += other.busy_user_us;
+        self.busy_system_us += other.busy_system_us;
+        self.requests += other.requests;
+        self.errors += other.errors;
+        self.client_in_bytes += other.client_in_bytes;
+        self.client_out_bytes += other.client_out_bytes;
+        self.upstream_requests += other.upstream_requests;
+        self.upstream_writes += other.upstream_writes;
+        self.redirects += other.redirects;
+        self.clients += other.clients;
+        self.inflight += other.inflight;
+        self.buffered_bytes += other.buffered_bytes;
+    }
+}
+
+impl Times {
+    fn of(reports: &[Report]) -> Self {
+        let mut all = Histogram::default();
+        reports.iter().flat_map(|report| &report.stats.latencies).for_each(|one| all.merge(one));
+        let buckets = all.buckets().filter(|(_, count)| *count > 0).collect();
+        Self { count: all.count(), sum_us: all.sum_us(), buckets }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::histogram::Sample;
+
+    #[test]
+    fn times_of_all_commands_and_workers_are_in_one_histogram() {
+        let mut reports = [Report::default(), Report::default()];
+        reports[0].stats.latencies[1].record(Sample::new(3), 2);
+        reports[1].stats.latencies[1].record(Sample::new(3), 1);
+        reports[1].stats.latencies[7].record(Sample::new(u64::from(u32::MAX)), 1);
+        let times = Times::of(&reports);
+        assert_eq!(times.buckets, [(Some(4), 3), (None, 1)]);
+        assert_eq!((times.count, times.sum_us), (4, 9 + u64::from(u32::MAX)));
+    }
+
+    #[test]
+    fn the_total_is_the_sum_of_every_field() {
+        let one = Totals {
+            busy_user_us: 1,
+            busy_system_us: 2,
+            requests: 3,
+            errors: 4,
+            client_in_bytes: 5,
+            client_out_bytes: 6,
+            upstream_requests: 7,
+            upstream_writes: 8,
+            redirects: 9,
+            clients: 10,
+            inflight: 11,
+            buffered_bytes: 12,
+        };
+        let mut sum = one.clone();
+        sum.add(&one);
+        let numbers = |totals: &Totals| -> Vec<u64> {
+            let value = serde_json::to_value(totals).expect("an object");
+            value.as_object().expect("it").values().filter_map(serde_json::Value::as_u64).collect()
+        };
+        let doubled: Vec<u64> = numbers(&one).iter().map(|number| number * 2).collect();
+        assert_eq!(numbers(&sum), doubled);
+        assert_eq!(doubled.len(), 12);
+    }
+}
