@@ -274,12 +274,13 @@ fn generated_documents_are_fresh() {
     let folder = tempfile::tempdir().unwrap();
     let (code, written, err) = run(&["generate-docs", &folder.path().display().to_string()]);
     assert_eq!(code, 0, "{err}");
-    assert_eq!(written.lines().count(), 7);
+    assert_eq!(written.lines().count(), 8);
     for name in [
         "docs/reference/commands-by-topology.md",
         "docs/reference/commands.md",
         "docs/reference/configuration.md",
         "docs/reference/metrics.md",
+        "docs/reference/openapi.json",
         "docs/reference/respool.1",
         "docs/reference/respool.schema.json",
         "respool.example.toml",

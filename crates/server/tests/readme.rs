@@ -105,10 +105,11 @@ fn configurations_in_the_pages_pass_the_check() {
             let file = folder.path().join("respool.toml");
             let mut text = String::new();
             for line in block.lines() {
-                match line.split_once("password_file = ") {
-                    Some((name, _)) => {
-                        text += &format!("{name}password_file = \"{}\"\n", secret.display());
-                    }
+                let secret_file = ["password_file = ", "token_file = "]
+                    .into_iter()
+                    .find_map(|key| line.split_once(key).map(|(name, _)| (name, key)));
+                match secret_file {
+                    Some((name, key)) => text += &format!("{name}{key}\"{}\"\n", secret.display()),
                     None => text += &format!("{line}\n"),
                 }
             }

@@ -19,6 +19,7 @@ use utoipa::{IntoParams, ToSchema};
 #[into_params(parameter_in = Query)]
 pub(super) struct Count {
     /// The newest so many; all that are kept if it is not given.
+    #[param(maximum = 1_000_000)]
     count: Option<usize>,
 }
 

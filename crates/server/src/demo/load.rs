@@ -80,6 +80,10 @@ impl Load {
         loop {
             let batch = self.batch();
             self.send(&batch)?;
+            if self.batches.is_multiple_of(500) {
+                // By itself: what stands behind it would look as slow.
+                self.send(&[SLOW.to_owned()])?;
+            }
             std::thread::sleep(EVERY);
         }
     }
@@ -89,9 +93,6 @@ impl Load {
         let mut batch: Vec<String> = (0..BATCH).map(|_| self.request()).collect();
         if self.batches.is_multiple_of(200) {
             batch.push(format!("GET {BIG}"));
-        }
-        if self.batches.is_multiple_of(500) {
-            batch.push(SLOW.to_owned());
         }
         batch
     }
