@@ -13,6 +13,9 @@ use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use utoipa::{IntoParams, ToSchema};
 
+/// Entries that can be asked for; more are never kept.
+const COUNT_MAX: usize = engine::limits::SLOWLOG_ENTRIES_MAX;
+
 /// How many.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -62,7 +65,10 @@ pub(super) async fn show(
     count: Result<Query<Count>, QueryRejection>,
 ) -> Result<Json<SlowLog>, Refusal> {
     let Query(count) = count.map_err(|error| Refusal::bad_request(error.body_text()))?;
-    let count = count.count.unwrap_or(usize::MAX);
+    let count = count.count.unwrap_or(COUNT_MAX);
+    if count > COUNT_MAX {
+        return Err(Refusal::bad_request(format!("count: at most {COUNT_MAX}")));
+    }
     let answers = app.ask(Question::SlowLog(count)).await?;
     let entries = answers.into_iter().filter_map(|answer| match answer {
         Answer::SlowLog(entries) => Some(entries),
