@@ -11,7 +11,7 @@
 mod describe;
 mod entries;
 mod json;
-mod monitors;
+pub(crate) mod monitors;
 mod scalar;
 
 use std::fmt;

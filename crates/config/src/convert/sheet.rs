@@ -46,6 +46,8 @@ pub(super) enum Value {
     Number(u64),
     Switch(bool),
     List(Vec<String>),
+    /// Names of the operator's own, and what they stand for.
+    Table(Vec<(String, String)>),
 }
 
 impl Value {
@@ -56,6 +58,12 @@ impl Value {
             Self::Text(text) => quoted(text),
             Self::Number(number) => number.to_string(),
             Self::Switch(on) => on.to_string(),
+            Self::Table(entries) => {
+                let entry = |(name, text): &(String, String)| {
+                    format!("{} = {}", quoted(name), quoted(text))
+                };
+                format!("{{ {} }}", entries.iter().map(entry).collect::<Vec<_>>().join(", "))
+            }
             Self::List(items) if items.len() == 1 => format!("[{}]", quoted(&items[0])),
             Self::List(items) => {
                 let lines: String =
@@ -111,6 +119,21 @@ impl Sheet {
         match known.map(|setting| &mut setting.value) {
             Some(Value::List(items)) => items.push(item),
             _ => self.set(option, Value::List(vec![item]), at, key),
+        }
+    }
+
+    /// Adds to an option that is a table.
+    pub(super) fn entry(
+        &mut self,
+        option: &'static str,
+        entry: (String, String),
+        at: &Place,
+        key: &str,
+    ) {
+        let known = self.settings.iter_mut().find(|setting| setting.option == option);
+        match known.map(|setting| &mut setting.value) {
+            Some(Value::Table(entries)) => entries.push(entry),
+            _ => self.set(option, Value::Table(vec![entry]), at, key),
         }
     }
 

@@ -25,10 +25,10 @@ pub(super) const MONITOR_FORMS: &str = "\"name\" = \"+command -command â€¦ N N â
      `all`, the numbers microseconds that grow";
 
 /// Most bounds of one monitor.
-const BOUNDS_MAX: usize = 64;
+pub(crate) const BOUNDS_MAX: usize = 64;
 
 /// Longest name.
-const NAME_BYTES_MAX: usize = 64;
+pub(crate) const NAME_BYTES_MAX: usize = 64;
 
 /// The largest bound: an hour.
 const BOUND_MAX_US: u64 = 3_600_000_000;

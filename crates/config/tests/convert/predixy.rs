@@ -224,6 +224,19 @@ fn fixed_groups_of_one_server_are_read_from_it_whatever_the_priorities() {
 }
 
 #[test]
+fn latency_monitors_become_ours() {
+    let monitor = "LatencyMonitor all {\n Commands {\n + all\n - blpop\n + nosuch\n }\n TimeSpan {\n + 500\n + 100\n + 100\n }\n}\n\
+                   LatencyMonitor \"re ads\" {\n Commands {\n + GET\n }\n TimeSpan {\n + 9\n }\n}\n";
+    let text = format!("ClusterServerPool {{\n Servers {{\n + 127.0.0.1:7000\n }}\n}}\n{monitor}");
+    let converted = file(&text).convert().expect("a configuration");
+    let line = "monitors = { \"all\" = \"+all -blpop 100 500\", \"re_ads\" = \"+get 9\" }";
+    assert!(converted.toml.contains(line), "{}", converted.toml);
+    let notes: Vec<String> = converted.notes.iter().map(ToString::to_string).collect();
+    let has = |words: &str| notes.iter().any(|note| note.contains(words));
+    assert!(has("does not have it") && has("is called re_ads here"), "{notes:?}");
+}
+
+#[test]
 fn rights_of_clients_are_never_widened_without_a_word() {
     let with = |auth: &str| grouped("") + "Authority {\n" + auth + "}\n";
     for (auth, expected, words) in [

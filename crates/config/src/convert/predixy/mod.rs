@@ -6,6 +6,7 @@
 //! Invariant: a key that predixy knows is carried over or noted, at whatever depth it stands.
 
 mod authority;
+mod latency;
 mod pool;
 mod reads;
 mod tree;
@@ -16,7 +17,7 @@ use super::values::{no_pools, number, whole};
 use tree::Node;
 
 /// Keys at the top that become nothing, and why.
-const LOST: [(&str, &str); 13] = [
+const LOST: [(&str, &str); 12] = [
     ("Name", "INFO shows no name; see client_name_upstream for the one on the servers"),
     ("BufSize", "buffers grow and shrink by themselves"),
     ("LogRotate", "the log is rotated from outside"),
@@ -27,12 +28,11 @@ const LOST: [(&str, &str); 13] = [
     ("LogNoticeSample", "see log.level"),
     ("LogWarnSample", "see log.level"),
     ("LogErrorSample", "see log.level"),
-    ("LatencyMonitor", "see latency.monitors, which takes the same words in one line"),
     ("LocalDC", "see reads.zone and the policy `zone`"),
     ("DataCenter", "see reads.zones and the policy `zone`"),
 ];
 /// The keys at the top that become something.
-const CARRIED: [&str; 10] = [
+const CARRIED: [&str; 11] = [
     "Bind",
     "WorkerThreads",
     "MaxMemory",
@@ -43,6 +43,7 @@ const CARRIED: [&str; 10] = [
     "SentinelServerPool",
     "StandaloneServerPool",
     "CustomCommand",
+    "LatencyMonitor",
 ];
 
 /// What is noted where predixy cuts a value.
@@ -61,6 +62,7 @@ pub(super) fn read(source: &Source<'_>, sheet: &mut Sheet) {
         read_global(node, sheet);
     }
     note_repeated(&nodes, &["LatencyMonitor", "CustomCommand", "DataCenter"], sheet);
+    latency::read(&nodes, sheet);
     // Of these predixy takes the last one that stands in the file.
     if let Some(node) = nodes.iter().rfind(|node| node.is("Authority")) {
         authority::read(node, sheet);
@@ -127,6 +129,7 @@ fn read_global(node: &Node, sheet: &mut Sheet) {
             check_inner(node, sheet);
             sheet.lost(at, key, "commands of modules are learnt from the server");
         }
+        "LatencyMonitor" => check_inner(node, sheet),
         // Pools and passwords of clients are read when all is known.
         _ => {}
     }
