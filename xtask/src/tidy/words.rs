@@ -20,6 +20,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("SessionID", "rustls"),
     ("ClientSessionMemoryCache", "rustls"),
     ("session_storage", "rustls"),
+    ("TestBackend", "ratatui"),
 ];
 
 /// Folders that exist on one machine only. Judged in every text file.
