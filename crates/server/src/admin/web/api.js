@@ -3,6 +3,8 @@
 import { dialog, h } from "./dom.js";
 
 const PLACE = "respool-token";
+/** respool gives up on a worker after five seconds and says so; who says nothing for so long is not there. */
+const ANSWER_WITHIN_MS = 10_000;
 let login = null;
 
 /** What the listener refused. */
@@ -22,7 +24,7 @@ async function once(method, path, body) {
   if (token) headers.Authorization = `Bearer ${token}`;
   if (body !== undefined) headers["Content-Type"] = "application/json";
   const text = body === undefined ? undefined : JSON.stringify(body);
-  const answer = await fetch(path, { method, headers, body: text, cache: "no-store" });
+  const answer = await fetch(path, { method, headers, body: text, cache: "no-store", signal: AbortSignal.timeout(ANSWER_WITHIN_MS) });
   const said = await answer.text();
   let value = null;
   try {

@@ -201,5 +201,52 @@ fn it_asks_for_the_token_and_obeys_the_keyboard() {
     browser.until("document.documentElement.dataset.theme === 'light'");
     browser.press("p");
     browser.until("document.getElementById('pause').getAttribute('aria-pressed') === 'true'");
+    let drain = looked.agent.post(format!("{}/drain", looked.base));
+    drain.header("Authorization", "Bearer of-admins").send_empty().expect("an answer");
+    browser.press("p");
+    browser.until("document.getElementById('why').innerText.includes('drained')");
+    assert_eq!(browser.eval("document.documentElement.scrollWidth"), PHONE.0, "it has room");
     assert_eq!(browser.complaints(), [""; 0]);
+}
+
+#[test]
+fn rates_and_quantiles_are_of_the_interval_between_two_answers() {
+    if direct() {
+        return;
+    }
+    let Some(mut browser) = Browser::start() else { return };
+    let looked = Looked::start();
+    browser.open(&format!("{}/", looked.base));
+    browser.until("document.body?.dataset.turns > 0");
+    let stats = |uptime_us: u64, requests: u64, buckets: serde_json::Value| {
+        json!({"pid": 1, "uptime_us": uptime_us, "cpu_user_us": uptime_us / 4, "cpu_system_us": 0, "rss_bytes": 7,
+            "latency": {"buckets": buckets},
+            "total": {"requests": requests, "errors": 0, "redirects": 0, "client_in_bytes": 0, "client_out_bytes": 0,
+                "upstream_requests": requests, "upstream_writes": requests / 4, "clients": 3, "inflight": 2, "buffered_bytes": 1}})
+    };
+    let before = stats(1_000_000, 400, json!([[10, 400]]));
+    let after = stats(3_000_000, 600, json!([[10, 500], [20, 98], [40, 2]]));
+    let mut interval = |before: &serde_json::Value, after: &serde_json::Value| {
+        browser.eval(&format!(
+            "import('/console/history.js').then((it) => it.interval({before}, {after}))"
+        ))
+    };
+    let point = interval(&before, &after);
+    let expected = [
+        ("seconds", 2.0),
+        ("requests", 100.0),
+        ("batch", 4.0),
+        ("user", 0.25),
+        ("p50", 9.0),
+        ("p99", 19.0),
+        ("p999", 39.0),
+        ("clients", 3.0),
+    ];
+    for (name, value) in expected {
+        assert_eq!(point[name].as_f64(), Some(value), "{name}: {point}");
+    }
+    assert_eq!(interval(&after, &before), json!(null), "a restart, or counters that began again");
+    let idle = interval(&after, &stats(4_000_000, 600, after["latency"]["buckets"].clone()));
+    assert_eq!((&idle["p99"], &idle["batch"]), (&json!(null), &json!(null)), "{idle}");
+    assert_eq!(idle["requests"].as_f64(), Some(0.0));
 }
