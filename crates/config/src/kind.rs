@@ -12,6 +12,7 @@ mod describe;
 mod entries;
 mod json;
 pub(crate) mod monitors;
+mod names;
 mod scalar;
 
 use std::fmt;
@@ -29,6 +30,7 @@ use crate::problem::Fault;
 use crate::schema::MappedAddress;
 use crate::secret::Secret;
 use crate::sharding::{self, Entry};
+use names::is_http_url;
 use scalar::{cpu_range, integer, items, mode, size, switch, text, within};
 
 pub(crate) use scalar::{Item, Raw, Scalar};
@@ -85,6 +87,14 @@ pub(crate) enum Kind {
     Monitors { at: fn(&mut Draft) -> &mut Vec<MonitorOptions> },
     /// Names of commands.
     Commands { at: fn(&mut Draft) -> &mut Vec<CommandId> },
+    /// Some of a few names.
+    Names {
+        /// All that there are.
+        names: &'static [&'static str],
+        at: fn(&mut Draft) -> &mut Vec<&'static str>,
+    },
+    /// A URL that begins with `http://`.
+    HttpUrl { at: fn(&mut Draft) -> &mut Option<String> },
 }
 
 /// Highest CPU number taken; `cpu_set_t` of the C library ends there (sched_setaffinity(2)).
@@ -136,6 +146,10 @@ impl Kind {
             *at(draft) = self.read_commands(raw)?;
             return Ok(());
         }
+        if let Self::Names { names, at } = self {
+            *at(draft) = self.read_names(raw, names)?;
+            return Ok(());
+        }
         let item = match raw {
             Raw::One(item) => item,
             Raw::List(_) => return Err(vec![self.fault(None, &Scalar::Other("list"))]),
@@ -169,6 +183,10 @@ impl Kind {
                 *at(draft) =
                     Some(text(scalar).filter(|t| !t.is_empty()).ok_or_else(wrong)?.to_owned());
             }
+            Self::HttpUrl { at } => {
+                let url = text(scalar).filter(|url| is_http_url(url));
+                *at(draft) = Some(url.ok_or_else(wrong)?.to_owned());
+            }
             Self::Path { at } => {
                 let path = text(scalar).filter(|t| !t.is_empty() && !t.contains('\0'));
                 *at(draft) = Some(path.ok_or_else(wrong)?.into());
@@ -201,7 +219,8 @@ impl Kind {
             | Self::Zones { .. }
             | Self::Weights { .. }
             | Self::Monitors { .. }
-            | Self::Commands { .. } => return Err(wrong()),
+            | Self::Commands { .. }
+            | Self::Names { .. } => return Err(wrong()),
         }
         Ok(())
     }
@@ -320,6 +339,7 @@ impl Kind {
                 | Self::Shards { .. }
                 | Self::Buckets { .. }
                 | Self::Commands { .. }
+                | Self::Names { .. }
         ) || self.is_table()
     }
 

@@ -34,8 +34,8 @@ pub use loaded::{Change, Loaded, OptionValue};
 pub use problem::{Origin, Problem, Problems};
 pub use rewrite::rewrite;
 pub use schema::{
-    Admin, Batching, BigKeys, Config, Facade, HotKeys, Limits, Log, LogFormat, LogLevel,
-    MappedAddress, Reads, Timeouts, Upstream,
+    AccessLog, Admin, Alarms, Batching, BigKeys, Config, Facade, HotKeys, Limits, Log, LogFormat,
+    LogLevel, MappedAddress, Reads, Timeouts, Tracing, Upstream,
 };
 pub use secret::Secret;
 pub use sharding::{Eject, ShardUrl, Sharding};

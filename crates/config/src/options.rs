@@ -97,9 +97,12 @@ impl OptionSpec {
         !self.needs_restart
     }
 
-    /// Whether clients cannot change the value (`CONFIG SET`): it leads to a file, holds a secret, or says to which servers our passwords go.
+    /// Whether clients cannot change the value (`CONFIG SET`): it leads to a file, holds a secret, or says to which servers our
+    /// passwords go, or what we tell of clients.
     pub fn is_protected(&self) -> bool {
-        self.is_secret() || matches!(self.kind, Kind::Path { .. } | Kind::AddressMap { .. })
+        let leads_away =
+            matches!(self.kind, Kind::Path { .. } | Kind::AddressMap { .. } | Kind::HttpUrl { .. });
+        self.is_secret() || leads_away
     }
 
     /// What separates several values in a variable or after a flag.

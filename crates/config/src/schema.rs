@@ -69,6 +69,12 @@ pub struct Config {
     pub batching: Batching,
     /// What is logged, how and where.
     pub log: Log,
+    /// Which requests stand in the log one by one.
+    pub access_log: AccessLog,
+    /// Which requests become spans of traces, and where those go.
+    pub tracing: Tracing,
+    /// What is told to somebody else at once.
+    pub alarms: Alarms,
     /// HTTP for those who look after the proxy.
     pub admin: Admin,
 }
@@ -280,6 +286,52 @@ pub struct Log {
     pub format: LogFormat,
     /// Append to this file; `None`: standard error.
     pub file: Option<PathBuf>,
+    /// Lines of one kind in each window. 0: as many as come.
+    pub burst: usize,
+    /// Length of that window.
+    pub burst_window_s: u64,
+}
+
+/// Which requests stand in the log one by one. All conditions must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AccessLog {
+    /// One of so many that fit. 0: none.
+    pub sample: usize,
+    /// Of these commands, subcommands included; empty: of all.
+    pub commands: Vec<CommandId>,
+    /// Whose first key begins so.
+    pub key_prefix: Option<String>,
+    /// Of clients whose address or name matches this pattern.
+    pub client: Option<String>,
+    /// That took so long at least.
+    pub slower_than_us: u64,
+}
+
+/// Which requests become spans of traces, and where those go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tracing {
+    /// One of so many. 0: none.
+    pub sample: usize,
+    /// The collector; `None`: there is none, and no spans.
+    pub endpoint: Option<String>,
+    /// The name that the spans come under. Always set.
+    pub service_name: Option<String>,
+}
+
+/// What is told to somebody else at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alarms {
+    /// Where it is posted to; `None`: nowhere.
+    pub webhook: Option<String>,
+    /// From here on a request is so slow that it is told. 0: none is.
+    pub slow_over_us: u64,
+    /// What is told: some of [`Alarms::KINDS`].
+    pub kinds: Vec<&'static str>,
+}
+
+impl Alarms {
+    /// All that there is to tell: a slow request, a hot key, a big key, a server that cannot be reached.
+    pub const KINDS: [&'static str; 4] = ["slow", "hot", "big", "upstream_down"];
 }
 
 /// HTTP for those who look after the proxy.
@@ -419,6 +471,9 @@ impl Default for Config {
             bigkeys: BigKeys::default(),
             batching: Batching::default(),
             log: Log::default(),
+            access_log: AccessLog::default(),
+            tracing: Tracing::default(),
+            alarms: Alarms::default(),
             admin: Admin::default(),
         }
     }
@@ -502,6 +557,24 @@ impl Default for Batching {
 
 impl Default for Log {
     fn default() -> Self {
-        Self { level: LogLevel::Info, format: LogFormat::Auto, file: None }
+        Self {
+            level: LogLevel::Info,
+            format: LogFormat::Auto,
+            file: None,
+            burst: 20,
+            burst_window_s: 10,
+        }
+    }
+}
+
+impl Default for Tracing {
+    fn default() -> Self {
+        Self { sample: 0, endpoint: None, service_name: Some("respool".to_owned()) }
+    }
+}
+
+impl Default for Alarms {
+    fn default() -> Self {
+        Self { webhook: None, slow_over_us: 0, kinds: Self::KINDS.to_vec() }
     }
 }

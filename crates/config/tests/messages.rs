@@ -438,6 +438,10 @@ fn the_example_holds_the_defaults() {
             "monitors",
             "announce =",
             "token",
+            "key_prefix =",
+            "client =",
+            "endpoint =",
+            "webhook =",
         ];
         // What is about shards needs some, and then there is no `upstream`.
         let sharding = [

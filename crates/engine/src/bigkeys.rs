@@ -400,7 +400,7 @@ impl Engine {
 }
 
 /// The first key of a call; empty if there is none, or the call is not known.
-fn key_of<'a>(
+pub(crate) fn key_of<'a>(
     command: Option<CommandId>,
     args: &[&'a [u8]],
     learned: Option<&Learned>,
@@ -426,7 +426,7 @@ fn key_of<'a>(
 }
 
 /// The name of a command; as it was called if the table does not know it.
-fn name_of(command: Option<CommandId>, args: &[&[u8]]) -> String {
+pub(crate) fn name_of(command: Option<CommandId>, args: &[&[u8]]) -> String {
     match (command, args.first()) {
         (Some(id), _) => row_of(id, args).name().to_string(),
         (None, Some(name)) => KeyName::new(&name.to_ascii_lowercase()).text(),

@@ -7,6 +7,7 @@
 //!   timeouts ─▶ every deadline anew        reads ─▶ who answers reads          address_map ─▶ the topology is asked for
 //!   slowlog  ─▶ its entries and bounds     facade ─▶ the peers                 limits.shared_conns ─▶ clients and connections
 //!   monitors, hotkeys ─▶ their counts begin again                       bigkeys ─▶ its entries and bounds
+//!   observed ─▶ the next samples
 //!   password ─▶ new clients; if there is none any more, all             other servers ─▶ see `replace`
 //! ```
 //! Not here: what the values may be (`config`), how all workers come to change together (`server/src/control`).
@@ -40,6 +41,9 @@ impl Engine {
         }
         if self.settings.bigkeys != old.bigkeys {
             self.bigkeys.change(&self.settings.bigkeys);
+        }
+        if self.settings.observed != old.observed {
+            self.observer.change(&self.settings.observed);
         }
         if replace::same_servers(&self.settings, &old) {
             self.change_greetings();
@@ -82,6 +86,7 @@ impl Engine {
             self.settings.slowlog = old.slowlog;
         } else {
             self.slowlog.change(&self.settings.slowlog);
+            self.observer.set_slowlog(self.slowlog.from_us);
         }
     }
 

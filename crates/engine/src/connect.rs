@@ -142,9 +142,10 @@ impl Engine {
         self.new_upstream(key, role).ok_or_else(|| too_many_upstreams(&key))
     }
 
-    /// Whether what is sent is kept until it is answered: it may have to go to another server, or be shown in the slow log.
+    /// Whether what is sent is kept until it is answered: it may have to go to another server, or be shown in the slow log, or somebody wants to
+    /// be told of it.
     pub(crate) fn keeps_output(&self) -> bool {
-        !self.is_one() || self.settings.slowlog.is_on()
+        !self.is_one() || self.settings.slowlog.is_on() || self.settings.observed.is_on()
     }
 
     /// The upstream of this key is found no more.

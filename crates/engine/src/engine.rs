@@ -22,6 +22,7 @@ use crate::merge::{Merge, Spare};
 use crate::monitor::Watch;
 use crate::news::{Audience, News};
 use crate::node::Node;
+use crate::observed::Observer;
 use crate::parked::ParkedRequests;
 use crate::peers::Peers;
 use crate::pool::BufferPool;
@@ -225,6 +226,8 @@ pub struct Engine {
     pub(crate) hotkeys: HotKeys,
     /// Which requests and replies are large.
     pub(crate) bigkeys: BigKeys,
+    /// Which requests somebody wants to be told of.
+    pub(crate) observer: Observer,
     pub(crate) facts: ServerFacts,
     pub(crate) learned: Option<Learned>,
     pub(crate) scripts: Scripts,
@@ -290,12 +293,10 @@ impl Engine {
         let router = Router::new(shards_of(&settings).unwrap_or(None), eject);
         let peers = Peers::new(&settings.facade, now);
         let slowlog = SlowLog::new(&settings.slowlog);
-        let slowlog_told = settings.slowlog;
         let monitors = Monitors::new(&settings.monitors);
         let hotkeys = HotKeys::new(&settings.hotkeys, settings.workers, seed, now);
         let bigkeys = BigKeys::new(&settings.bigkeys);
         let mut engine = Self {
-            settings,
             clients: Slab::default(),
             nodes: Slab::default(),
             first_node: NodeId::new(0, 0),
@@ -316,8 +317,9 @@ impl Engine {
             stats: Stats::default(),
             tally: Tally::default(),
             monitors,
+            observer: Observer::new(&settings.observed, slowlog.from_us, seed),
             slowlog,
-            slowlog_told,
+            slowlog_told: settings.slowlog,
             hotkeys,
             bigkeys,
             facts: ServerFacts::default(),
@@ -357,6 +359,7 @@ impl Engine {
             epoch_clients: 0,
             gone_clients: 0,
             conn_clients,
+            settings,
         };
         engine.begin_topology(now);
         engine.begin_peers();

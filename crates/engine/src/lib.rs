@@ -63,6 +63,7 @@ pub mod merge;
 pub mod monitor;
 pub mod news;
 pub mod node;
+pub mod observed;
 pub mod output;
 mod overheard;
 mod overtaken;

@@ -217,5 +217,14 @@ pub const BIGKEYS_ENTRIES_MAX: usize = 1_024;
 /// The operator is told of a big key at most once in this time, in milliseconds.
 pub const BIGKEYS_TOLD_EVERY_MS: u64 = 60_000;
 
+/// Requests that are told one by one (access log, traces, slow ones), of a worker and a turn. What comes beyond is counted and told with the next.
+pub const OBSERVED_MAX: usize = 64;
+
+/// Arguments of such a request among which its first key is looked for.
+pub const OBSERVED_ARGS: usize = 64;
+
+/// Bytes of the first word of an error reply that are told with it.
+pub const OBSERVED_ERROR_BYTES: usize = 64;
+
 /// The operator is told of so many big keys of a worker in that time; what comes beyond is only kept.
 pub const BIGKEYS_TOLD_MAX: u32 = 20;

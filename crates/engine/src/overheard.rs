@@ -68,6 +68,7 @@ impl Engine {
         if options != self.settings.slowlog {
             self.settings.slowlog = options;
             self.slowlog.change(&options);
+            self.observer.set_slowlog(self.slowlog.from_us);
         }
     }
 }

@@ -520,11 +520,20 @@ pub(crate) fn nth(run: &Run, index: u32) -> Run {
 
 /// The bytes of a run's request, `skip` requests after its first; `None` while the driver has them.
 pub(crate) fn request_of(upstream: &Upstream, run: &Run, skip: u32) -> Option<Vec<u8>> {
-    find_request(upstream, run, skip).map(|(_, bytes)| bytes)
+    find_request_bytes(upstream, run, skip).map(|(_, bytes)| bytes.to_vec())
 }
 
 /// The same with its position.
 pub(crate) fn find_request(upstream: &Upstream, run: &Run, skip: u32) -> Option<(u64, Vec<u8>)> {
+    find_request_bytes(upstream, run, skip).map(|(at, bytes)| (at, bytes.to_vec()))
+}
+
+/// The same where it lies.
+pub(crate) fn find_request_bytes<'a>(
+    upstream: &'a Upstream,
+    run: &Run,
+    skip: u32,
+) -> Option<(u64, &'a [u8])> {
     let limits = RequestLimits {
         bulk_bytes_max: Limits::default().bulk_bytes_max.max(u64::from(u32::MAX)),
         ..RequestLimits::default()
@@ -540,7 +549,7 @@ pub(crate) fn find_request(upstream: &Upstream, run: &Run, skip: u32) -> Option<
         let Ok(Scan::Complete { consumed, .. }) = scanner.scan(bytes, &limits) else { return None };
         if skipped == skip {
             upstream.found.set((run.at, skip, at));
-            return Some((at, bytes[..consumed].to_vec()));
+            return Some((at, &bytes[..consumed]));
         }
         skipped += 1;
         at += consumed as u64;

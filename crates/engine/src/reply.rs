@@ -39,8 +39,8 @@ pub(crate) type Fault = String;
 /// What is known of the connection when the first reply of a run is looked at.
 #[derive(Clone, Copy)]
 struct Front {
-    /// Nothing of that reply was given on yet.
-    begins: bool,
+    /// Bytes of that reply that were given on already.
+    forwarded: u64,
     /// [`Upstream::is_watched`]
     is_watched: bool,
 }
@@ -159,8 +159,7 @@ impl Engine {
             let Some(run) = upstream.inflight.front().copied() else {
                 return Err(unasked(&input[pos..]));
             };
-            let front =
-                Front { begins: upstream.forwarded == 0, is_watched: upstream.is_watched() };
+            let front = Front { forwarded: upstream.forwarded, is_watched: upstream.is_watched() };
             let piece =
                 next_piece(upstream, &mut self.stats, &self.bigkeys, &run, watch, &input[pos..])?;
             let (count, bytes, partial) = match piece {
@@ -202,10 +201,11 @@ impl Engine {
         now: Time,
         id: UpstreamId,
         run: &Run,
-        Front { begins, is_watched }: Front,
+        Front { forwarded, is_watched }: Front,
         (count, bytes, partial): (u32, usize, bool),
         input: &[u8],
     ) -> (usize, bool) {
+        let begins = forwarded == 0;
         let client = match run.owner {
             Owner::Client { id, .. } => Some(id),
             Owner::Part { merge, .. } if count == 0 => {
@@ -229,7 +229,7 @@ impl Engine {
         if let Some(upstream) = self.upstreams.get_mut(id) {
             upstream.inflight.answered(count);
         }
-        self.count_wait(now, id, run, count);
+        self.count_wait(now, id, run, count, forwarded, &input[..bytes]);
         let (client, seq, silent) = match run.owner {
             Owner::Client { id, seq, silent } => (id, seq, silent),
             Owner::Part { merge, part } => {
@@ -258,14 +258,22 @@ impl Engine {
 
     /// The next `count` replies of this run came.
     #[inline]
-    fn count_wait(&mut self, now: Time, id: UpstreamId, run: &Run, count: u32) {
+    fn count_wait(
+        &mut self,
+        now: Time,
+        id: UpstreamId,
+        run: &Run,
+        count: u32,
+        forwarded: u64,
+        replies: &[u8],
+    ) {
         if count == 0 {
             return;
         }
         let waited_us = now.since(run.sent_at);
         self.tally(id, run, waited_us, count);
-        if waited_us >= self.slowlog.from_us {
-            self.note_slow(now, id, run);
+        if waited_us >= self.observer.look_from_us {
+            self.look_closer(now, id, run, count, forwarded, replies);
         }
     }
 

@@ -8,6 +8,7 @@ use crate::bigkeys;
 use crate::command::CommandId;
 use crate::hotkeys;
 use crate::node::Address;
+use crate::observed;
 use crate::route::shard::{Shard, Sharding};
 use crate::slowlog;
 use crate::stats::monitors::MonitorOptions;
@@ -295,6 +296,8 @@ pub struct Settings {
     pub hotkeys: hotkeys::Options,
     /// Requests and replies that are large.
     pub bigkeys: bigkeys::Options,
+    /// Requests that are told one by one.
+    pub observed: observed::Options,
     /// Unix time when the clock of the events stood at 0, in microseconds. For what is shown with a date.
     pub unix_ahead_us: u64,
 }
@@ -370,6 +373,7 @@ impl Default for Settings {
             monitors: Vec::new(),
             hotkeys: hotkeys::Options::default(),
             bigkeys: bigkeys::Options::default(),
+            observed: observed::Options::default(),
             unix_ahead_us: 0,
         }
     }

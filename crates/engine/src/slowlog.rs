@@ -180,7 +180,6 @@ impl Engine {
     }
 
     /// The next replies of this run came, and it was slow.
-    #[cold]
     pub(crate) fn note_slow(&mut self, now: Time, id: UpstreamId, run: &Run) {
         let Some(upstream) = self.upstreams.get(id) else { return };
         let client = match run.owner {

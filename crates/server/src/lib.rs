@@ -16,6 +16,7 @@
 
 pub mod admin;
 pub mod control;
+pub mod export;
 pub mod log;
 pub mod metrics;
 pub mod run;

@@ -1,17 +1,24 @@
 //! Log lines: where they go and what they look like.
 //!
 //! Standard error by default, so that standard output stays free for what a command prints. Lines are for a person, or
-//! JSON objects for a collector. Nothing on the path of a request logs.
+//! JSON objects for a collector. Nothing on the path of a request logs, but for lines of the access log, which wait for nobody (`lossy`). How often
+//! lines of one kind are written is bounded (`limit`).
 //!
 //! All of it can change while the program runs: filter and writer are layers that are replaced ([`Logging::change`]).
 //!
 //! Invariant: colours appear only on a terminal, never in a file or a pipe.
 
+mod limit;
+mod lossy;
+
 use std::fs::OpenOptions;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::sync::Mutex;
 
 use config::{Log, LogFormat, LogLevel};
+use lossy::Lossy;
+use tracing::Metadata;
+use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -19,6 +26,11 @@ use tracing_subscriber::{EnvFilter, Layer, Registry, reload};
 
 /// A filter that takes the place of `log.level`, for finding a fault: `info,server=debug`.
 const FILTER_VARIABLE: &str = "RESPOOL_LOG";
+
+/// The target of lines of the access log.
+pub(crate) const ACCESS: &str = "access";
+
+pub use limit::Limit;
 
 /// What writes lines.
 type Writer = Box<dyn Layer<Registry> + Send + Sync>;
@@ -30,6 +42,7 @@ pub struct Logging {
         EnvFilter,
         tracing_subscriber::layer::Layered<reload::Layer<Writer, Registry>, Registry>,
     >,
+    limit: Limit,
 }
 
 /// Starts logging for the whole process.
@@ -39,12 +52,19 @@ pub struct Logging {
 pub fn start(log: &Log) -> Result<Logging, String> {
     let (filter, filter_handle) = reload::Layer::new(filter(log.level)?);
     let (writer, writer_handle) = reload::Layer::new(writer(log)?);
-    let started = tracing_subscriber::registry().with(writer).with(filter).try_init();
+    let limit = Limit::new(log.burst, log.burst_window_s);
+    let started = tracing_subscriber::registry().with(writer).with(filter);
+    let started = started.with(limit.clone()).try_init();
     started.map_err(|error| format!("logging cannot be started: {error}"))?;
-    Ok(Logging { writer: writer_handle, filter: filter_handle })
+    Ok(Logging { writer: writer_handle, filter: filter_handle, limit })
 }
 
 impl Logging {
+    /// What bounds how often lines are written.
+    pub fn limit(&self) -> Limit {
+        self.limit.clone()
+    }
+
     /// Logs in this way from now on.
     ///
     /// # Errors
@@ -53,20 +73,27 @@ impl Logging {
         let (filter, writer) = (filter(log.level)?, writer(log)?);
         let gone = |error: reload::Error| format!("logging cannot be changed: {error}");
         self.writer.reload(writer).map_err(gone)?;
-        self.filter.reload(filter).map_err(gone)
+        self.filter.reload(filter).map_err(gone)?;
+        self.limit.change(log.burst, log.burst_window_s);
+        Ok(())
     }
 }
 
 fn writer(log: &Log) -> Result<Writer, String> {
-    let (writer, colours) = match &log.file {
-        None => (BoxMakeWriter::new(io::stderr), wants_colours(log.format)),
+    let (direct, access, colours) = match &log.file {
+        None => {
+            (BoxMakeWriter::new(io::stderr), Lossy::to(io::stderr()), wants_colours(log.format))
+        }
         Some(path) => {
             let file = OpenOptions::new().append(true).create(true).open(path);
             let file = file
                 .map_err(|error| format!("cannot open the log file {}: {error}", path.display()))?;
-            (BoxMakeWriter::new(Mutex::new(file)), false)
+            let access = file.try_clone().and_then(Lossy::to);
+            (BoxMakeWriter::new(Mutex::new(file)), access, false)
         }
     };
+    let access = access.map_err(|error| format!("the access log cannot be started: {error}"))?;
+    let writer = Writers { direct, access };
     let lines =
         tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(colours).with_target(false);
     Ok(match log.format {
@@ -77,12 +104,34 @@ fn writer(log: &Log) -> Result<Writer, String> {
     })
 }
 
+/// Where lines go: those of the access log by a way on which nobody waits.
+struct Writers {
+    direct: BoxMakeWriter,
+    access: Lossy,
+}
+
+impl<'a> MakeWriter<'a> for Writers {
+    type Writer = Box<dyn Write + 'a>;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        self.direct.make_writer()
+    }
+
+    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> Self::Writer {
+        if metadata.target() == ACCESS {
+            return Box::new(self.access.clone());
+        }
+        self.direct.make_writer_for(metadata)
+    }
+}
+
 /// The filter of the environment, or the level of the configuration.
 fn filter(level: LogLevel) -> Result<EnvFilter, String> {
     match std::env::var(FILTER_VARIABLE) {
         Ok(text) if !text.is_empty() => EnvFilter::try_new(&text)
             .map_err(|error| format!("environment {FILTER_VARIABLE}: {error}; allowed: a level, or a list such as info,server=debug")),
-        _ => Ok(EnvFilter::new(LogLevel::NAMES[level as usize])),
+        // Whoever turns the access log on wants to see it.
+        _ => Ok(EnvFilter::new(format!("{},{ACCESS}=info", LogLevel::NAMES[level as usize]))),
     }
 }
 

@@ -10,6 +10,7 @@
 use crate::admin::{self, App};
 use crate::control::signals::Signals;
 use crate::control::{self, Begin, Control, Order, Orders, resolver};
+use crate::export::Outlet;
 use crate::log::Logging;
 use crate::settings;
 use crate::sources::Sources;
@@ -100,7 +101,9 @@ pub fn run(boot: Boot) -> Result<(), StartError> {
     let listeners = listen(config)?;
     let admin_listeners = admin::listen::bind(&config.admin.listen)?;
     let process = Arc::new(process(config, sources.file_name()));
-    let posts = start_workers(config, &process, &listeners, &orders)?;
+    let outlet =
+        Outlet::start(config).map_err(|error| system("start the threads of the outlet", error))?;
+    let posts = start_workers(config, (&process, &outlet), &listeners, &orders)?;
     drop(listeners);
     let watching = signals.tell(orders.clone());
     let watching = watching.map_err(|error| system("start the signal thread", error))?;
@@ -113,14 +116,17 @@ pub fn run(boot: Boot) -> Result<(), StartError> {
     );
     let (admin, admin_settings) = watch::channel(Arc::new(settings::admin(config)));
     let app = App::new(orders.clone(), admin_settings, process);
-    let begin = Begin { posts, orders, sources, text, loaded, logging, admin };
+    let limit = logging.limit();
+    let begin = Begin { posts, orders, sources, text, loaded, logging, outlet, admin };
     let sound = runtime.block_on(async {
         // They are bound, so this fails only where the system has nothing left; the clients are served all the same.
         let files = admin::listen::serve(admin_listeners, &app);
         let _files = files.inspect_err(|error| tracing::error!(%error, "no admin listener"));
+        tokio::spawn(limit.clone().run());
         Control::new(begin).run(inbox).await
     });
     watching.end();
+    limit.finish();
     tracing::info!("respool has ended");
     if sound { Ok(()) } else { Err(StartError::WorkerDied) }
 }
@@ -209,7 +215,7 @@ struct Hired {
 /// Everything that can fail comes first; only then do the workers begin. The control thread is told when all have ended.
 fn start_workers(
     config: &Config,
-    process: &Arc<Process>,
+    known: (&Arc<Process>, &Outlet),
     listeners: &[Listener],
     orders: &Orders,
 ) -> Result<Vec<Post<Stream>>, StartError> {
@@ -233,7 +239,7 @@ fn start_workers(
     start_resolver(questions, &fleet)?;
     let mut workers = Vec::new();
     for (index, (hired, mailbox)) in hired.into_iter().zip(mailboxes).enumerate() {
-        let options = worker_options(config, index, mailbox, &fleet, process);
+        let options = worker_options(config, index, mailbox, &fleet, known);
         // It waits for this; if it is gone, its join tells.
         let _ = hired.begin.send(options);
         workers.push(hired.thread);
@@ -313,7 +319,7 @@ fn worker_options(
     index: usize,
     mailbox: Mailbox<Stream>,
     fleet: &Arc<Fleet<Stream>>,
-    process: &Arc<Process>,
+    (process, outlet): (&Arc<Process>, &Outlet),
 ) -> WorkerOptions<Stream> {
     WorkerOptions {
         settings: settings::engine(config, index),
@@ -323,6 +329,7 @@ fn worker_options(
         mailbox,
         fleet: Arc::clone(fleet),
         process: Arc::clone(process),
+        outlet: outlet.clone(),
     }
 }
 

@@ -185,6 +185,7 @@ pub fn engine(config: &Config, index: usize) -> Settings {
             elements_min: config.bigkeys.elements_min as u64,
             max_len: config.bigkeys.max_len,
         },
+        observed: observed(config),
         // The worker knows its clock.
         unix_ahead_us: 0,
     }
@@ -207,6 +208,26 @@ fn hotkeys(config: &config::HotKeys) -> engine::hotkeys::Options {
         top: config.top,
         window_s: config.window_s,
         min_per_s: config.min_per_s as u64,
+    }
+}
+
+/// Requests that are told one by one: what nobody would take is not looked for.
+fn observed(config: &Config) -> engine::observed::Options {
+    let (access, tracing, alarms) = (&config.access_log, &config.tracing, &config.alarms);
+    let bytes = |text: &Option<String>| text.clone().unwrap_or_default().into_bytes();
+    // Their bounds are far below.
+    let count = |sample: usize| u32::try_from(sample).unwrap_or(u32::MAX);
+    let tells_slow = alarms.webhook.is_some() && alarms.kinds.contains(&"slow");
+    engine::observed::Options {
+        access: engine::observed::Access {
+            sample: count(access.sample),
+            commands: access.commands.clone(),
+            key_prefix: bytes(&access.key_prefix),
+            client: bytes(&access.client),
+            slower_than_us: access.slower_than_us,
+        },
+        traces_sample: if tracing.endpoint.is_some() { count(tracing.sample) } else { 0 },
+        slow_over_us: if tells_slow { alarms.slow_over_us } else { 0 },
     }
 }
 

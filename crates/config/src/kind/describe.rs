@@ -53,6 +53,8 @@ impl Kind {
             Self::Zones { .. } => ZONE_FORMS.to_owned(),
             Self::Weights { .. } => WEIGHT_FORMS.to_owned(),
             Self::Monitors { .. } => MONITOR_FORMS.to_owned(),
+            Self::Names { names, .. } => format!("any of {}", names.join(", ")),
+            Self::HttpUrl { .. } => "http://host[:port][/path]".to_owned(),
             Self::Commands { .. } => {
                 "names of commands, such as \"get\" or \"object|freq\"".to_owned()
             }
@@ -73,7 +75,7 @@ impl Kind {
             Self::Choice { .. } => "choice",
             Self::Cpus { .. } => "list of CPUs",
             Self::Listen { .. } | Self::Announce { .. } => "list of addresses",
-            Self::Upstream { .. } => "URL",
+            Self::Upstream { .. } | Self::HttpUrl { .. } => "URL",
             Self::Shards { .. } => "list of shards",
             Self::Buckets { .. } => "list of strings",
             Self::HashTag { .. } => "two characters",
@@ -82,6 +84,7 @@ impl Kind {
             | Self::Weights { .. }
             | Self::Monitors { .. } => "table",
             Self::Commands { .. } => "list of commands",
+            Self::Names { .. } => "list of names",
         }
     }
 
@@ -101,7 +104,7 @@ impl Kind {
             Self::Choice { .. } => "NAME",
             Self::Cpus { .. } => "CPUS",
             Self::Listen { .. } | Self::Announce { .. } => "ADDRESS",
-            Self::Upstream { .. } => "URL",
+            Self::Upstream { .. } | Self::HttpUrl { .. } => "URL",
             Self::Shards { .. } => "SHARD",
             Self::Buckets { .. } => "BUCKETS",
             Self::HashTag { .. } => "CHARS",
@@ -110,6 +113,7 @@ impl Kind {
             Self::Weights { .. } => "ADDRESS=N",
             Self::Monitors { .. } => "NAME=WORDS",
             Self::Commands { .. } => "COMMANDS",
+            Self::Names { .. } => "NAMES",
         }
     }
 
@@ -128,7 +132,8 @@ impl Kind {
             Self::Switch { at } => one(at(draft).to_string()),
             Self::Mode { at } => one(format!("{:04o}", at(draft))),
             Self::ClientName { at } => one(at(draft).clone()),
-            Self::Text { at } => at(draft).clone().and_then(one),
+            Self::Text { at } | Self::HttpUrl { at } => at(draft).clone().and_then(one),
+            Self::Names { at, .. } => Some(shown_each(at(draft))),
             Self::Path { at } => {
                 at(draft).as_ref().and_then(|path| one(path.display().to_string()))
             }
@@ -200,7 +205,8 @@ impl Kind {
             Self::Switch { at } => at(one) == at(other),
             Self::Mode { at } => at(one) == at(other),
             Self::ClientName { at } => at(one) == at(other),
-            Self::Text { at } => at(one) == at(other),
+            Self::Text { at } | Self::HttpUrl { at } => at(one) == at(other),
+            Self::Names { at, .. } => at(one) == at(other),
             Self::Path { at } => at(one) == at(other),
             Self::Secret { at } => at(one) == at(other),
             Self::Choice { index, .. } => index(one) == index(other),
@@ -229,7 +235,8 @@ impl Kind {
             Self::Switch { at } => *at(to) = *at(from),
             Self::Mode { at } => *at(to) = *at(from),
             Self::ClientName { at } => at(to).clone_from(at(from)),
-            Self::Text { at } => at(to).clone_from(at(from)),
+            Self::Text { at } | Self::HttpUrl { at } => at(to).clone_from(at(from)),
+            Self::Names { at, .. } => at(to).clone_from(at(from)),
             Self::Path { at } => at(to).clone_from(at(from)),
             Self::Secret { at } => at(to).clone_from(at(from)),
             Self::Choice { set, index, .. } => {

@@ -41,6 +41,8 @@ impl Kind {
                 table(&json!({ "type": "string", "minLength": 1 }))
             }
             Self::Weights { .. } => table(&integer(&0, &WEIGHT_MAX)),
+            Self::Names { names, .. } => list(&json!({ "enum": names }), 0, names.len()),
+            Self::HttpUrl { .. } => pattern("^http://[^ #@]+$"),
             Self::Commands { .. } => list(&json!({ "type": "string" }), 0, usize::from(u16::MAX)),
         }
     }

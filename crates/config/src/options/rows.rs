@@ -7,7 +7,7 @@
 use super::OptionSpec;
 use crate::compile::Draft;
 use crate::kind::Kind;
-use crate::schema::{LogFormat, LogLevel, WORKERS_MAX};
+use crate::schema::{Alarms, LogFormat, LogLevel, WORKERS_MAX};
 use crate::sharding::{EJECT_FAILURES_MAX, Layout};
 use engine::route::hash::Hash;
 use engine::route::shard::Compat;
@@ -39,6 +39,19 @@ pub const TABLES: &[(&str, &str)] = &[
     ("bigkeys", "Requests and replies that are large."),
     ("batching", "How requests are gathered into larger writes, which makes small requests cheap."),
     ("log", "What is logged, how and where."),
+    (
+        "access_log",
+        "Requests that stand in the log one by one: those for which all that is set here holds. See the \
+         [operations guide](../guides/operations.md#the-access-log).",
+    ),
+    (
+        "tracing",
+        "Requests as spans for OpenTelemetry. See the [operations guide](../guides/operations.md#traces).",
+    ),
+    (
+        "alarms",
+        "What is posted to somebody else at once. See the [operations guide](../guides/operations.md#alarms).",
+    ),
     (
         "admin",
         "HTTP for those who look after the proxy: health, metrics, clients, configuration. See the [guide](../guides/admin.md).",
@@ -645,6 +658,85 @@ pub static OPTIONS: &[OptionSpec] = &[
         "Append log lines to this file instead of standard error",
         "",
         Kind::Path { at: |d| &mut d.config.log.file },
+    ),
+    OptionSpec::new(
+        "log.burst",
+        "Lines of one kind that are written in each window; 0: as many as come",
+        "What comes beyond is counted, and one line tells how many when the window is over. A kind is a place in the program, so the same event at \
+         another server is the same kind. The access log has bounds of its own.",
+        Kind::Count { min: 0, max: 1_000_000, at: |d| &mut d.config.log.burst },
+    ),
+    OptionSpec::new(
+        "log.burst_window_s",
+        "Length of the window of `log.burst`",
+        "It begins with the first line of the kind.",
+        Kind::Time { unit: "seconds", min: 1, max: 3600, at: |d| &mut d.config.log.burst_window_s },
+    ),
+    OptionSpec::new(
+        "access_log.sample",
+        "One of so many requests that fit stands in the log; 1: each, 0: none",
+        "The gap from one to the next is drawn anew each time. While it is 0 nothing is looked at.",
+        Kind::Count { min: 0, max: 1_000_000_000, at: |d| &mut d.config.access_log.sample },
+    ),
+    OptionSpec::new(
+        "access_log.commands",
+        "Only of these commands; none: of all",
+        "A command with subcommands means all of them.",
+        Kind::Commands { at: |d| &mut d.config.access_log.commands },
+    ),
+    OptionSpec::new(
+        "access_log.key_prefix",
+        "Only if the first key begins so",
+        "Each request that fits else is looked at for it, which costs more than all other conditions.",
+        Kind::Text { at: |d| &mut d.config.access_log.key_prefix },
+    ),
+    OptionSpec::new(
+        "access_log.client",
+        "Only of clients whose address or name matches",
+        "A pattern as of `KEYS`: `10.0.0.*`, `worker-?`.",
+        Kind::Text { at: |d| &mut d.config.access_log.client },
+    ),
+    OptionSpec::new(
+        "access_log.slower_than_us",
+        "Only if the reply took so long, from being given on",
+        "",
+        Kind::Time { unit: "microseconds", min: 0, max: 3_600_000_000, at: |d| &mut d.config.access_log.slower_than_us },
+    ),
+    OptionSpec::new(
+        "tracing.sample",
+        "One of so many requests becomes a span; 1: each, 0: none",
+        "Needs `tracing.endpoint`. While it is 0 nothing is looked at.",
+        Kind::Count { min: 0, max: 1_000_000_000, at: |d| &mut d.config.tracing.sample },
+    ),
+    OptionSpec::new(
+        "tracing.endpoint",
+        "Collector that takes OTLP over HTTP, such as \"http://127.0.0.1:4318\"",
+        "Spans go to `/v1/traces` there, as JSON, at most once a second. Without TLS.",
+        Kind::HttpUrl { at: |d| &mut d.config.tracing.endpoint },
+    ),
+    OptionSpec::new(
+        "tracing.service_name",
+        "Name that the spans come under (`service.name`)",
+        "",
+        Kind::Text { at: |d| &mut d.config.tracing.service_name },
+    ),
+    OptionSpec::new(
+        "alarms.webhook",
+        "URL that alarms are posted to, as JSON; none: there are no alarms",
+        "At most once a second, with all that came meanwhile. Without TLS.",
+        Kind::HttpUrl { at: |d| &mut d.config.alarms.webhook },
+    ),
+    OptionSpec::new(
+        "alarms.slow_over_us",
+        "A request that took so long is an alarm; 0: none is",
+        "From being given on to its reply. Of requests that were sent and answered together it is one alarm. The slow log has a bound of its own.",
+        Kind::Time { unit: "microseconds", min: 0, max: 3_600_000_000, at: |d| &mut d.config.alarms.slow_over_us },
+    ),
+    OptionSpec::new(
+        "alarms.kinds",
+        "What is an alarm: slow requests, hot keys, big keys, servers that cannot be reached",
+        "Hot and big keys as often as the log tells of them (`[hotkeys]`, `[bigkeys]`).",
+        Kind::Names { names: &Alarms::KINDS, at: |d| &mut d.config.alarms.kinds },
     ),
     OptionSpec::new(
         "admin.listen",

@@ -262,7 +262,7 @@ impl Tally {
 }
 
 /// Requests up to the next sample, that one included: `sample` on average.
-fn gap(random: &mut u64, sample: u32) -> u32 {
+pub(crate) fn gap(random: &mut u64, sample: u32) -> u32 {
     let span = u64::from(sample) * 2 - 1;
     (((next_random(random) >> 32) * span) >> 32) as u32 + 1
 }

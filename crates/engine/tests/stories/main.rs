@@ -34,6 +34,7 @@ mod large_requests;
 mod leaving;
 mod monitor;
 mod nodes;
+mod observed;
 mod order;
 mod peer_bugs;
 mod poison;

@@ -223,6 +223,7 @@ impl<S> Control<S> {
         (self.loaded, self.changes) = (loaded, changes);
         run::raise_open_files(&self.loaded.config);
         self.follow_file();
+        self.outlet.change(&self.loaded.config);
         self.admin.send_replace(Arc::new(settings::admin(&self.loaded.config)));
         Ok(differences)
     }

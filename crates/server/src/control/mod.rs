@@ -21,6 +21,7 @@ mod rounds;
 pub mod signals;
 
 use crate::admin::AdminSettings;
+use crate::export::Outlet;
 use crate::log::Logging;
 use crate::sources::Sources;
 use crate::worker::mailbox::{Message, Post, Upward};
@@ -99,6 +100,7 @@ pub struct Control<S> {
     /// The configuration in force.
     loaded: Loaded,
     logging: Logging,
+    outlet: Outlet,
     watch: Option<Watch>,
     rounds: Rounds<Replier>,
     draining: bool,
@@ -121,6 +123,8 @@ pub struct Begin<S> {
     pub loaded: Loaded,
     /// The log.
     pub logging: Logging,
+    /// Where spans and alarms go.
+    pub outlet: Outlet,
     /// Tells the admin listener what holds for it.
     pub(crate) admin: watch::Sender<Arc<AdminSettings>>,
 }
@@ -128,7 +132,7 @@ pub struct Begin<S> {
 impl<S> Control<S> {
     /// One that looks after these workers.
     pub fn new(begin: Begin<S>) -> Self {
-        let Begin { posts, orders, sources, text, loaded, logging, admin } = begin;
+        let Begin { posts, orders, sources, text, loaded, logging, outlet, admin } = begin;
         let mut control = Self {
             posts,
             orders,
@@ -137,6 +141,7 @@ impl<S> Control<S> {
             changes: Vec::new(),
             loaded,
             logging,
+            outlet,
             watch: None,
             rounds: Rounds::default(),
             draining: false,

@@ -224,6 +224,7 @@ impl<D: Driver> Worker<D> {
     pub(super) fn tell(&mut self) {
         while let Some(notice) = self.engine.poll_notice() {
             let worker = self.index;
+            self.outlet.notice(worker, &notice);
             match notice {
                 Notice::NodeReady { node, key, server, main: false } => {
                     tracing::debug!(worker, %node, db = key.db, resp3 = key.resp3, %server, "upstream ready");

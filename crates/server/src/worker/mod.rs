@@ -18,8 +18,10 @@ mod address;
 mod conn;
 pub(crate) mod facts;
 mod names;
+mod observed;
 mod turn;
 
+use crate::export::Outlet;
 use conn::Conns;
 use engine::ids::{ClientKind, UpstreamKind};
 use engine::{Engine, Settings, Time};
@@ -47,6 +49,8 @@ pub struct WorkerOptions<S> {
     pub fleet: Arc<Fleet<S>>,
     /// What INFO tells of the process.
     pub process: Arc<Process>,
+    /// Where spans and alarms go.
+    pub outlet: Outlet,
 }
 
 /// See the module. Generic over the network, so that the simulator runs the same code.
@@ -64,6 +68,7 @@ pub struct Worker<D: Driver> {
     mailbox: Mailbox<D::Socket>,
     fleet: Arc<Fleet<D::Socket>>,
     process: Arc<Process>,
+    outlet: Outlet,
     accepted: Vec<Accepted<D::Socket>>,
     /// Questions of this worker, with the answers that came.
     questions: Vec<actions::Open>,
@@ -95,6 +100,7 @@ impl<D: Driver> Worker<D> {
             mailbox: options.mailbox,
             fleet: options.fleet,
             process: options.process,
+            outlet: options.outlet,
             accepted: Vec::new(),
             questions: Vec::new(),
             names,

@@ -34,6 +34,7 @@ impl<D: Driver> Worker<D> {
         self.flush_clients(now);
         self.carry_out(now);
         self.tell();
+        self.tell_observed();
         #[cfg(debug_assertions)]
         self.engine.check_invariants();
     }

@@ -17,6 +17,7 @@ mod greetings;
 mod hot_and_big_keys;
 mod lanes;
 mod leases;
+mod logs;
 mod observers;
 mod own_connection;
 mod peer_bugs;

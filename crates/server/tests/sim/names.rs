@@ -12,6 +12,7 @@ use engine::Settings;
 use engine::node;
 use netio::sim::{SimDriver, SimFaults, SimNet, SimPeer, SimSocket};
 use netio::{Address, Driver};
+use server::export::Outlet;
 use server::worker::gather::GatherOptions;
 use server::worker::mailbox::{Fleet, Message, Post, Resolve, mailbox};
 use server::worker::{Process, Usage, Worker, WorkerOptions};
@@ -72,6 +73,7 @@ impl Moving {
                 measure: |_| Usage::default(),
                 measure_thread: Default::default,
             }),
+            outlet: Outlet::default(),
         };
         let worker = Worker::new(driver, Box::new(move || clock.now_us()), options);
         let client = net.connect(&listen);

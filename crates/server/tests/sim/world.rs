@@ -16,6 +16,7 @@ use std::time::Instant;
 use engine::fleet::Report;
 use netio::sim::{SimDriver, SimFaults, SimNet, SimRng, SimSocket};
 use netio::{Address, Driver};
+use server::export::Outlet;
 use server::worker::gather::GatherOptions;
 use server::worker::mailbox::{Fleet, Message, Post, mailbox};
 use server::worker::{Host, Process, Usage, Worker, WorkerOptions};
@@ -657,6 +658,7 @@ fn hire(
             mailbox,
             fleet: Arc::clone(&fleet),
             process: Arc::clone(&process),
+            outlet: Outlet::default(),
         };
         Some(Worker::new(driver, Box::new(move || clock.now_us()), options))
     };

@@ -17,6 +17,7 @@ use super::{Failure, print};
 use clap::ArgMatches;
 use figures::Figures;
 use ratatui::Terminal;
+use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use source::Source;
 use std::path::PathBuf;
@@ -61,7 +62,7 @@ fn once(source: &Source) -> Result<(), Failure> {
     std::thread::sleep(ONCE_SPAN);
     figures.take(source.ask().map_err(Failure::Runtime)?);
     // A backend that only keeps what is drawn: it cannot fail.
-    let Ok(mut terminal) = Terminal::new(ratatui::prelude::TestBackend::new(ONCE_COLUMNS, ONCE_LINES));
+    let Ok(mut terminal) = Terminal::new(TestBackend::new(ONCE_COLUMNS, ONCE_LINES));
     let Ok(frame) = terminal.draw(|frame| screen::draw(frame, &figures, None));
     let buffer = frame.buffer;
     let mut text = String::new();

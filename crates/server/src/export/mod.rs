@@ -1,0 +1,90 @@
+//! What goes to others than clients and servers: spans of traces, and alarms.
+//!
+//! ```text
+//!   worker ─ end of turn ─▶ Outlet ─┬─ spans  ─▶ outbox ─ POST ─▶ collector (OTLP over HTTP)
+//!                                   └─ alarms ─▶ outbox ─ POST ─▶ webhook
+//! ```
+//! OTLP is written by hand, as one form of JSON, and so is the body of the webhook; docs/internals/dependencies.md tells why.
+//!
+//! What it deliberately is not: on the path of a request. A collector that hangs, or is not there, costs items, which are counted.
+//!
+//! Invariant: no method here waits for another machine.
+
+mod alarms;
+mod outbox;
+mod spans;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use alarms::Alarm;
+use config::Config;
+use engine::Notice;
+use engine::observed::Observed;
+use outbox::{Outbox, Target};
+
+/// The way out; clones share it. The default leads nowhere.
+#[derive(Clone, Default)]
+pub struct Outlet {
+    spans: Outbox<Observed>,
+    alarms: Outbox<Alarm>,
+    /// Which alarms are wanted, in bits.
+    kinds: Arc<AtomicU8>,
+}
+
+impl Outlet {
+    /// With a thread for each kind of receiver.
+    ///
+    /// # Errors
+    /// A thread cannot be started.
+    pub fn start(config: &Config) -> io::Result<Self> {
+        let outlet = Self {
+            spans: Outbox::start("respool-spans", "spans", spans::body)?,
+            alarms: Outbox::start("respool-alarms", "alarms", alarms::body)?,
+            kinds: Arc::default(),
+        };
+        outlet.change(config);
+        Ok(outlet)
+    }
+
+    /// Other receivers from now on.
+    pub fn change(&self, config: &Config) {
+        let tracing = &config.tracing;
+        let service_name = tracing.service_name.clone().unwrap_or_default();
+        let traces = tracing.endpoint.as_ref().filter(|_| tracing.sample > 0);
+        self.spans.change(traces.map(|endpoint| Target {
+            url: format!("{}/v1/traces", endpoint.trim_end_matches('/')),
+            service_name,
+        }));
+        self.kinds.store(alarms::bits(&config.alarms.kinds), Ordering::Relaxed);
+        let webhook = config.alarms.webhook.clone();
+        self.alarms.change(webhook.map(|url| Target { url, service_name: String::new() }));
+    }
+
+    /// Something happened at this worker; it may be an alarm.
+    pub(crate) fn notice(&self, worker: usize, notice: &Notice) {
+        if self.alarms.is_on()
+            && let Some(alarm) = Alarm::of(worker, notice)
+        {
+            self.alarm(alarm);
+        }
+    }
+
+    /// Somebody wants to be told of this request.
+    pub(crate) fn observed(&self, worker: usize, observed: Observed) {
+        if observed.wanted.slow && self.alarms.is_on() {
+            self.alarm(Alarm::slow(worker, &observed));
+        }
+        if observed.wanted.trace {
+            self.spans.drop_count(observed.left_out);
+            self.spans.offer(observed);
+        }
+    }
+
+    fn alarm(&self, alarm: Alarm) {
+        if self.kinds.load(Ordering::Relaxed) & alarm.bit() != 0 {
+            self.alarms.offer(alarm);
+        }
+    }
+}

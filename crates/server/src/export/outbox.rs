@@ -1,0 +1,165 @@
+//! A queue to somebody outside who takes JSON over HTTP, and the thread that brings it there.
+//!
+//! ```text
+//!   worker ─ offer ─▶ [queue of ITEMS_MAX] ─▶ thread: all that is there in one POST, then a second of rest
+//!                      └ full: dropped, and counted
+//! ```
+//! What cannot be delivered is not kept for a second try: it is told in the log, and what came meanwhile is next.
+//!
+//! Not here: what the body looks like (`alarms`, `spans`).
+//!
+//! Invariant: whoever offers never waits. At most one POST is under way, and none begins within [`REST`] of the end of the one before.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Items that wait to be sent; what comes beyond is dropped.
+pub(super) const ITEMS_MAX: usize = 2048;
+
+/// From one POST to the next.
+const REST: Duration = Duration::from_secs(1);
+
+/// A POST that takes longer has failed.
+const POST_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Where it goes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    /// Of HTTP.
+    pub(super) url: String,
+    /// Under which name.
+    pub(super) service_name: String,
+}
+
+impl Target {
+    /// Host and port: the path of a webhook is often what it is known by, and as good as a password.
+    fn receiver(&self) -> &str {
+        let after_scheme = self.url.split_once("://").map_or(self.url.as_str(), |(_, rest)| rest);
+        let authority = after_scheme.split('/').next().unwrap_or_default();
+        authority.rsplit('@').next().unwrap_or_default()
+    }
+}
+
+/// What is made of items: a JSON text, of so many items that were dropped before too.
+pub(super) type Body<T> = fn(&Target, &[T], u64) -> String;
+
+/// See the module. The default is one that nobody empties: it takes nothing.
+pub(super) struct Outbox<T> {
+    queue: Option<SyncSender<T>>,
+    state: Arc<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    target: Mutex<Option<Target>>,
+    /// Whether there is a target; read for each item.
+    is_on: AtomicBool,
+    dropped: AtomicU64,
+}
+
+impl<T> Clone for Outbox<T> {
+    fn clone(&self) -> Self {
+        Self { queue: self.queue.clone(), state: Arc::clone(&self.state) }
+    }
+}
+
+impl<T> Default for Outbox<T> {
+    fn default() -> Self {
+        Self { queue: None, state: Arc::default() }
+    }
+}
+
+impl<T: Send + 'static> Outbox<T> {
+    /// With a thread of this name that empties it. `what` stands in the log.
+    pub(super) fn start(name: &str, what: &'static str, body: Body<T>) -> io::Result<Self> {
+        let (sender, queue) = sync_channel(ITEMS_MAX);
+        let outbox = Self { queue: Some(sender), state: Arc::default() };
+        let state = Arc::clone(&outbox.state);
+        let run = move || run(&queue, &state, what, body);
+        std::thread::Builder::new().name(name.to_owned()).spawn(run)?;
+        Ok(outbox)
+    }
+
+    /// From now on it goes there; what waits, too.
+    pub(super) fn change(&self, target: Option<Target>) {
+        self.state.is_on.store(target.is_some(), Ordering::Relaxed);
+        *self.state.target.lock().unwrap_or_else(PoisonError::into_inner) = target;
+    }
+
+    /// Whether anybody takes what is offered.
+    pub(super) fn is_on(&self) -> bool {
+        self.state.is_on.load(Ordering::Relaxed)
+    }
+
+    /// One more; dropped where the queue is full.
+    pub(super) fn offer(&self, item: T) {
+        if let Some(queue) = self.queue.as_ref().filter(|_| self.is_on())
+            && queue.try_send(item).is_err()
+        {
+            self.drop_count(1);
+        }
+    }
+
+    /// So many could not be offered.
+    pub(super) fn drop_count(&self, count: u64) {
+        self.state.dropped.fetch_add(count, Ordering::Relaxed);
+    }
+}
+
+fn run<T>(queue: &Receiver<T>, state: &State, what: &'static str, body: Body<T>) {
+    // Whoever looks after the proxy says where it goes; an environment for browsers does not.
+    let agent: ureq::Agent =
+        ureq::Agent::config_builder().timeout_global(Some(POST_TIMEOUT)).proxy(None).build().into();
+    while let Ok(first) = queue.recv() {
+        let items: Vec<T> =
+            std::iter::once(first).chain(queue.try_iter().take(ITEMS_MAX)).collect();
+        let target = state.target.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        // Switched off meanwhile: nobody wants them.
+        let Some(target) = target else { continue };
+        let dropped = state.dropped.swap(0, Ordering::Relaxed);
+        if dropped > 0 {
+            tracing::warn!(what, dropped, "more came than can be delivered; some were dropped");
+        }
+        let post = agent.post(&target.url).header("content-type", "application/json");
+        if let Err(error) = post.send(body(&target, &items, dropped)) {
+            let (receiver, count) = (target.receiver(), items.len());
+            tracing::warn!(what, receiver, count, %error, "could not be delivered");
+        }
+        std::thread::sleep(REST);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_names_a_receiver_without_its_path() {
+        for (url, receiver) in [
+            ("http://hooks.example:80/services/T0/B0/secret", "hooks.example:80"),
+            ("http://me:secret@h/", "h"),
+            ("http://h", "h"),
+        ] {
+            let target = Target { url: url.to_owned(), service_name: String::new() };
+            assert_eq!(target.receiver(), receiver);
+        }
+    }
+
+    #[test]
+    fn a_full_queue_drops_and_counts_and_nobody_waits() {
+        let (sender, _queue) = sync_channel::<u64>(2);
+        let outbox = Outbox { queue: Some(sender), state: Arc::default() };
+        outbox.offer(0);
+        assert_eq!(outbox.state.dropped.load(Ordering::Relaxed), 0, "nobody wants it");
+        let target = Target { url: "http://h".to_owned(), service_name: String::new() };
+        outbox.change(Some(target));
+        (0..5).for_each(|n| outbox.offer(n));
+        assert_eq!(outbox.state.dropped.load(Ordering::Relaxed), 3);
+        outbox.change(None);
+        assert!(!outbox.is_on());
+        assert!(!Outbox::<u64>::default().is_on());
+    }
+}
