@@ -206,6 +206,21 @@ impl Observer {
         takes(&mut self.traces_left, &mut self.random, self.options.traces_sample)
     }
 
+    /// Passes over `count` requests at once where none of them is told; whether it did. `fits_access`: as far as the whole run tells.
+    fn skips(&mut self, count: u32, fits_access: bool) -> bool {
+        let has_traces = self.options.traces_sample > 0;
+        // Which ones fit, only their keys tell.
+        let by_key = fits_access && !self.options.access.key_prefix.is_empty();
+        let is_due =
+            (fits_access && self.access_left <= count) || (has_traces && self.traces_left <= count);
+        if by_key || is_due {
+            return false;
+        }
+        self.access_left -= if fits_access { count } else { 0 };
+        self.traces_left -= if has_traces { count } else { 0 };
+        true
+    }
+
     fn push(&mut self, observed: Observed) {
         self.queue
             .push_back(Observed { left_out: core::mem::take(&mut self.left_out), ..observed });
@@ -315,6 +330,9 @@ impl Engine {
         let fits = observer.fits_access(run.command, upstream_us, &identity.addr, &identity.name);
         let slow_us = observer.options.slow_over_us;
         let is_slow = slow_us > 0 && upstream_us >= slow_us && upstream.no_reply_before.is_none();
+        if !is_slow && observer.skips(count, fits) {
+            return;
+        }
         let prefix = core::mem::take(&mut observer.options.access.key_prefix);
         let mut replies = Replies { rest: replies, forwarded };
         for nth in 0..count {
@@ -423,6 +441,36 @@ mod tests {
             let taken = (0..10_000).filter(|_| observer.takes_access()).count();
             assert!((low..=high).contains(&taken), "{sample}: {taken}");
         }
+    }
+
+    #[test]
+    fn runs_that_are_passed_over_take_nothing_from_the_samples() {
+        let options = Options { access: access(50), traces_sample: 70, ..Options::default() };
+        let taken = |run: u32| {
+            let mut observer = Observer::new(&options, 0, 3);
+            let mut taken = Vec::new();
+            for first in (0..12_000).step_by(run as usize) {
+                if observer.skips(run, true) {
+                    continue;
+                }
+                for at in first..first + run {
+                    taken.push((at, observer.takes_access(), observer.takes_trace()));
+                }
+            }
+            taken.retain(|(_, access, trace)| *access || *trace);
+            taken.into_iter().map(|(at, ..)| at).collect::<Vec<u32>>()
+        };
+        let mut observer = Observer::new(&options, 0, 3);
+        let each = (0..12_000).filter(|_| observer.takes_access() | observer.takes_trace());
+        let each: Vec<u32> = each.collect();
+        assert!(each.len() > 300, "{}", each.len());
+        for run in [1, 20, 60] {
+            assert_eq!(taken(run), each, "{run}");
+        }
+        let prefix = Access { key_prefix: b"a".to_vec(), ..access(50) };
+        let mut observer = Observer::new(&Options { access: prefix, ..Options::default() }, 0, 3);
+        assert!(!observer.skips(1, true), "its key tells");
+        assert!(observer.skips(1_000, false));
     }
 
     #[test]

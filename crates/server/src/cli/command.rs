@@ -109,6 +109,9 @@ fn heading(table: &'static str) -> &'static str {
         "bigkeys" => "Big keys",
         "batching" => "Batching",
         "log" => "Log",
+        "access_log" => "Access log",
+        "tracing" => "Traces",
+        "alarms" => "Alarms",
         "admin" => "Admin listener",
         _ => table,
     }
