@@ -632,7 +632,7 @@ const EXPECTED: &[(&str, usize, usize, usize)] = &[
     ("camellia-4", 12, 4, 48),
     ("camellia-cluster", 8, 2, 16),
     ("cost", 4, 4, 16),
-    ("monitoring-cost", 4, 7, 28),
+    ("monitoring-cost", 4, 8, 32),
     ("pipeline-ladder", 6, 4, 24),
     ("predixy-8", 6, 6, 22),
     ("scale", 13, 8, 60),
