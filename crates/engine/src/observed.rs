@@ -241,12 +241,14 @@ fn takes(left: &mut u32, random: &mut u64, sample: u32) -> bool {
     true
 }
 
-/// Replies of one run, as they lie in the input.
-struct Replies<'a> {
-    /// Those that were not looked at.
-    rest: &'a [u8],
+/// The next replies of one run, as they lie in the input.
+pub(crate) struct Replies<'a> {
+    /// So many came.
+    pub(crate) count: u32,
     /// Bytes of the first that were given on before.
-    forwarded: u64,
+    pub(crate) forwarded: u64,
+    /// Those that were not looked at.
+    pub(crate) rest: &'a [u8],
 }
 
 impl<'a> Replies<'a> {
@@ -287,36 +289,25 @@ impl Engine {
         self.observer.queue.pop_front()
     }
 
-    /// The next `count` replies of this run came, of which these are the bytes, and took so long that the slow log or somebody else may want to know; of
-    /// the first so many bytes were given on before.
+    /// These replies of this run took so long that the slow log or somebody else may want to know.
     #[cold]
     pub(crate) fn look_closer(
         &mut self,
         now: Time,
         id: UpstreamId,
         run: &Run,
-        count: u32,
-        forwarded: u64,
-        replies: &[u8],
+        replies: Replies<'_>,
     ) {
         let waited_us = now.since(run.sent_at);
         if waited_us >= self.slowlog.from_us {
             self.note_slow(now, id, run);
         }
         if waited_us >= self.observer.from_us {
-            self.observe(now, id, run, count, forwarded, replies);
+            self.observe(now, id, run, replies);
         }
     }
 
-    fn observe(
-        &mut self,
-        now: Time,
-        id: UpstreamId,
-        run: &Run,
-        count: u32,
-        forwarded: u64,
-        replies: &[u8],
-    ) {
+    fn observe(&mut self, now: Time, id: UpstreamId, run: &Run, mut replies: Replies<'_>) {
         let Self { upstreams, clients, merges, observer, learned, nodes, settings, .. } = self;
         let Some(upstream) = upstreams.get(id) else { return };
         let client = match run.owner {
@@ -330,12 +321,11 @@ impl Engine {
         let fits = observer.fits_access(run.command, upstream_us, &identity.addr, &identity.name);
         let slow_us = observer.options.slow_over_us;
         let is_slow = slow_us > 0 && upstream_us >= slow_us && upstream.no_reply_before.is_none();
-        if !is_slow && observer.skips(count, fits) {
+        if !is_slow && observer.skips(replies.count, fits) {
             return;
         }
         let prefix = core::mem::take(&mut observer.options.access.key_prefix);
-        let mut replies = Replies { rest: replies, forwarded };
-        for nth in 0..count {
+        for nth in 0..replies.count {
             let (reply, reply_bytes) = replies.next();
             let request = |args_max: usize| -> Vec<&[u8]> {
                 let bytes = find_request_bytes(upstream, run, run.done + nth);
@@ -490,10 +480,10 @@ mod tests {
 
     #[test]
     fn each_reply_has_its_bytes() {
-        let mut replies = Replies { rest: b"+OK\r\n$3\r\nabc\r\n:1\r\n", forwarded: 0 };
+        let mut replies = Replies { count: 3, forwarded: 0, rest: b"+OK\r\n$3\r\nabc\r\n:1\r\n" };
         let sizes: Vec<u64> = (0..3).map(|_| replies.next().1).collect();
         assert_eq!(sizes, [5, 9, 4]);
-        let mut end = Replies { rest: b"xx\r\n", forwarded: 1_000 };
+        let mut end = Replies { count: 1, forwarded: 1_000, rest: b"xx\r\n" };
         assert_eq!(end.next(), (&[][..], 1_004));
     }
 }

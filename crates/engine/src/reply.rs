@@ -20,6 +20,7 @@ use crate::inside::Own;
 use crate::limits::{
     CLIENT_STREAM_BYTES, CUT_THROUGH_BYTES, KEPT_BYTES_MAX, OWN_REPLY_BYTES, POOLED_BUFFER_BYTES,
 };
+use crate::observed::Replies;
 use crate::output::Output;
 use crate::overtaken::Seen;
 use crate::pool::BufferPool;
@@ -229,7 +230,7 @@ impl Engine {
         if let Some(upstream) = self.upstreams.get_mut(id) {
             upstream.inflight.answered(count);
         }
-        self.count_wait(now, id, run, count, forwarded, &input[..bytes]);
+        self.count_wait(now, id, run, Replies { count, forwarded, rest: &input[..bytes] });
         let (client, seq, silent) = match run.owner {
             Owner::Client { id, seq, silent } => (id, seq, silent),
             Owner::Part { merge, part } => {
@@ -256,24 +257,16 @@ impl Engine {
         (bytes + self.cut_through(now, id, client, seq, silent, &input[bytes..]), false)
     }
 
-    /// The next `count` replies of this run came.
+    /// The next replies of this run came.
     #[inline]
-    fn count_wait(
-        &mut self,
-        now: Time,
-        id: UpstreamId,
-        run: &Run,
-        count: u32,
-        forwarded: u64,
-        replies: &[u8],
-    ) {
-        if count == 0 {
+    fn count_wait(&mut self, now: Time, id: UpstreamId, run: &Run, replies: Replies<'_>) {
+        if replies.count == 0 {
             return;
         }
         let waited_us = now.since(run.sent_at);
-        self.tally(id, run, waited_us, count);
+        self.tally(id, run, waited_us, replies.count);
         if waited_us >= self.observer.look_from_us {
-            self.look_closer(now, id, run, count, forwarded, replies);
+            self.look_closer(now, id, run, replies);
         }
     }
 
