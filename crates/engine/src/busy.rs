@@ -11,6 +11,9 @@
 //! ```
 //! `FUNCTION STATS`, which tells of the function that runs, takes the same way then.
 //!
+//! Of a script that somebody runs past the proxy the servers tell with the same error, to whatever else is sent on: for a second after one of those
+//! `PING` asks the server, too, and what it is told counts again.
+//!
 //! Only where there is one primary: of several one may be busy while the others serve.
 //!
 //! Not here: the way past a script (`Lane::Control`).
@@ -21,7 +24,7 @@ use crate::command::CommandId;
 use crate::command::ids::{EXEC, FUNCTION_STATS, PING};
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId};
-use crate::limits::SCRIPT_BUSY_MS;
+use crate::limits::{BUSY_TOLD_MS, SCRIPT_BUSY_MS};
 use crate::local::arity_fits;
 use crate::news::What;
 use crate::overtaken::is_script;
@@ -41,18 +44,29 @@ pub(crate) struct Busy {
     here: bool,
     /// Workers of which the same is known.
     elsewhere: BTreeSet<u32>,
+    /// How many replies of servers had said so when that was last looked at.
+    told: u64,
+    /// So long a server that said so is asked, though no script of ours runs there.
+    told_until: Time,
 }
 
 impl Busy {
     /// There are other servers now, of which nobody runs a script yet.
     pub(crate) fn forget(&mut self) {
-        *self = Self { after_ms: self.after_ms, ..Self::default() };
+        *self = Self { after_ms: self.after_ms, told: self.told, ..Self::default() };
     }
 }
 
 impl Default for Busy {
     fn default() -> Self {
-        Self { after_ms: SCRIPT_BUSY_MS, look_at: None, here: false, elsewhere: BTreeSet::new() }
+        Self {
+            after_ms: SCRIPT_BUSY_MS,
+            look_at: None,
+            here: false,
+            elsewhere: BTreeSet::new(),
+            told: 0,
+            told_until: Time::default(),
+        }
     }
 }
 
@@ -72,6 +86,11 @@ impl Engine {
 
     /// Sees whether the server is busy.
     pub(crate) fn look_busy(&mut self, now: Time) {
+        let told = self.stats.errors.busy();
+        if told > self.busy.told {
+            self.busy.told_until = now.plus_ms(BUSY_TOLD_MS);
+        }
+        self.busy.told = told;
         if self.busy.look_at.is_none_or(|at| at > now) {
             return;
         }
@@ -109,20 +128,26 @@ impl Engine {
 
     /// The server that this request is for, past what it is busy with; `None`: it goes the usual way.
     #[inline]
-    pub(crate) fn busy_node_for(
+    pub(crate) fn busy_node(
         &self,
+        now: Time,
         id: ClientId,
         known: &Known,
         args: &[&[u8]],
     ) -> Option<NodeId> {
-        let is_busy = self.busy.here || !self.busy.elsewhere.is_empty();
-        if !is_busy || !self.goes_past(id, known.id, args.len()) {
+        let may_go_past = matches!(known.id, Some(PING | FUNCTION_STATS));
+        if !may_go_past || !self.is_busy(now) || !self.goes_past(id, known.id, args.len()) {
             return None;
         }
         match *self.router.primaries() {
             [primary] => Some(primary),
             _ => None,
         }
+    }
+
+    /// Whether the server is busy with a script of ours, or said lately that it is with somebody else's.
+    fn is_busy(&self, now: Time) -> bool {
+        self.busy.here || !self.busy.elsewhere.is_empty() || self.busy.told_until > now
     }
 
     /// Whether a request can tell something of a server that is busy.

@@ -183,6 +183,9 @@ pub const WHOLE_BYTES_MAX: usize = 64 << 10;
 /// configured otherwise).
 pub const SCRIPT_BUSY_MS: u64 = 5_000;
 
+/// For so long after a server told somebody that it is busy `PING` asks it, in milliseconds.
+pub const BUSY_TOLD_MS: u64 = 1_000;
+
 /// Entries of the slow log, whatever a client sets with CONFIG SET; the bound of `slowlog.max_len`, too.
 pub const SLOWLOG_ENTRIES_MAX: usize = 1_000_000;
 

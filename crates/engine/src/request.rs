@@ -323,7 +323,7 @@ impl Engine {
             }
         }
         let step = match known.way {
-            Way::Local | Way::Shared if let Some(node) = self.busy_node_for(id, &known, args) => {
+            Way::Local | Way::Shared if let Some(node) = self.busy_node(now, id, &known, args) => {
                 let wish = Wish { id, frame, args, row: known.id, silent };
                 self.forward_to(now, &wish, node, Lane::Control)
             }

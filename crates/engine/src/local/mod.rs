@@ -31,7 +31,6 @@ use crate::reject;
 use crate::request::Step;
 use crate::route::Known;
 use crate::time::Time;
-use crate::tracking::Tracking;
 use alloc::vec::Vec;
 use resp::{Protocol, encode, number};
 
@@ -338,10 +337,10 @@ impl Engine {
     /// All workers have answered the question of this ticket.
     pub fn handle_answers(&mut self, ticket: u64, answers: Vec<Answer>, facts: &ProcessFacts) {
         let Some(at) = self.asked.iter().position(|asked| asked.ticket == ticket) else { return };
-        let asked = self.asked.swap_remove(at);
+        let mut asked = self.asked.swap_remove(at);
         let protocol = asked.protocol;
         let mut out = Vec::new();
-        match &asked.purpose {
+        match &mut asked.purpose {
             Purpose::Ok => encode::simple(&mut out, b"OK"),
             Purpose::List => client_list::write(&mut out, answers, protocol),
             Purpose::Monitor => self.begin_monitor(asked.client, &mut out),
@@ -375,10 +374,11 @@ impl Engine {
             }
             Purpose::KillOne => encode::simple(&mut out, b"OK"),
             Purpose::Track(wanted) => {
-                match self.track_to(asked.client, Tracking::clone(wanted), &answers) {
-                    true => encode::simple(&mut out, b"OK"),
-                    false => reject::write(&mut out, reject::REDIRECT_NOBODY),
+                let wanted = core::mem::take(&mut **wanted);
+                if self.track_to(asked.client, wanted, &answers) {
+                    return self.answer_when_told(asked);
                 }
+                reject::write(&mut out, reject::REDIRECT_NOBODY);
             }
             Purpose::Config(wish) => config::write(&mut out, wish, &answers, protocol),
             Purpose::Info(sections) => {
@@ -386,9 +386,14 @@ impl Engine {
                 encode::verbatim(&mut out, *b"txt", text.as_bytes(), protocol);
             }
         }
+        self.answer_asked(asked, &out);
+    }
+
+    /// The reply to what all workers were asked takes its place.
+    pub(crate) fn answer_asked(&mut self, asked: Asked, reply: &[u8]) {
         match asked.inside {
-            None => self.deliver(asked.client, asked.seq, 1, asked.silent, &out),
-            Some(at) => self.answer_inside_late(asked.client, at, &out),
+            None => self.deliver(asked.client, asked.seq, 1, asked.silent, reply),
+            Some(at) => self.answer_inside_late(asked.client, at, reply),
         }
         if let Some(noted) = asked.noted {
             self.enter_noted(noted);

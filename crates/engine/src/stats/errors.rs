@@ -20,13 +20,17 @@ pub struct ErrorKinds {
     /// By the word; sorted.
     kinds: Vec<(Vec<u8>, u64)>,
     other: u64,
+    /// Those of one kind once more, which are looked at all the time.
+    busy: u64,
 }
 
 impl ErrorKinds {
     /// This error reply came so often: `-WRONGTYPE Operation against …`.
     #[cold]
     pub fn note(&mut self, reply: &[u8], count: u64) {
-        self.add_word(first_word(reply), count);
+        let word = first_word(reply);
+        self.busy += count * u64::from(word == b"BUSY");
+        self.add_word(word, count);
     }
 
     fn add_word(&mut self, word: &[u8], count: u64) {
@@ -41,12 +45,19 @@ impl ErrorKinds {
         }
     }
 
+    /// How often a server said that it is busy with a script.
+    #[inline]
+    pub(crate) fn busy(&self) -> u64 {
+        self.busy
+    }
+
     /// Adds another worker's.
     pub fn add(&mut self, other: &Self) {
         for (word, count) in &other.kinds {
             self.add_word(word, *count);
         }
         self.other += other.other;
+        self.busy += other.busy;
     }
 
     /// Each word with its count, in the order of the alphabet, then [`OTHER`] if there is any.

@@ -9,7 +9,7 @@
 use super::{Name, Tracking};
 use crate::client::Hold;
 use crate::engine::Engine;
-use crate::fleet::{Answer, Purpose, Question};
+use crate::fleet::{Answer, Asked, Purpose, Question};
 use crate::ids::ClientId;
 use crate::local::Call;
 use crate::reject;
@@ -93,6 +93,26 @@ impl Engine {
             self.begin_tracking(None, id, wanted);
         }
         found
+    }
+
+    /// CLIENT TRACKING that had to find a client of another worker: its place is taken, so it is answered when the wait is over, and not looked at
+    /// once more.
+    pub(crate) fn answer_when_told(&mut self, asked: Asked) {
+        let tracking = self.clients.get(asked.client).and_then(|client| client.tracking.as_ref());
+        match asked.inside.is_none() && tracking.is_some_and(|tracking| tracking.broadcast) {
+            true => self.caches.begun.push(asked),
+            false => self.answer_asked(asked, b"+OK\r\n"),
+        }
+    }
+
+    /// Answers those that need not wait any more.
+    pub(super) fn answer_begun(&mut self, now: Time) {
+        for asked in core::mem::take(&mut self.caches.begun) {
+            match self.wait_for_feed(now, asked.client) {
+                Some(_) => self.caches.begun.push(asked),
+                None => self.answer_asked(asked, b"+OK\r\n"),
+            }
+        }
     }
 
     fn tracking_options(&self, call: &Call<'_>) -> Result<Tracking, String> {

@@ -306,6 +306,13 @@ impl Engine {
 
     /// Clients or owners changed: the connections follow.
     pub(crate) fn follow_feed(&mut self, now: Time) {
+        self.renew_feeds(now);
+        if !self.caches.begun.is_empty() {
+            self.answer_begun(now);
+        }
+    }
+
+    fn renew_feeds(&mut self, now: Time) {
         if !self.caches.fenced.is_empty() {
             self.tell_fenced();
         }

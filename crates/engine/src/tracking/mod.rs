@@ -87,6 +87,8 @@ pub(crate) struct Caches {
     next_fence: u64,
     /// What was answered of them in this turn.
     fenced: Vec<(ClientId, u64)>,
+    /// CLIENT TRACKING in BCAST mode with a client of another worker to be told, of which the servers do not tell yet: one of a client at the most.
+    begun: Vec<crate::fleet::Asked>,
 }
 
 impl Caches {

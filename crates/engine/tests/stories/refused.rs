@@ -130,6 +130,25 @@ fn ping_is_answered_here_until_a_script_has_kept_the_server_busy() {
 }
 
 #[test]
+fn of_a_script_that_runs_past_the_proxy_ping_says_what_others_were_told() {
+    const BUSY: &str = "-BUSY Redis is busy running a script.";
+    let mut story = Story::new();
+    story.client("b").says("PING").gets("+PONG");
+    story.client("a").says("GET k");
+    story.server().gets("GET k").answers(BUSY);
+    story.client("a").gets(BUSY);
+    for _ in 0..3 {
+        story.after_ms(900).client("b").says("PING");
+        story.conn(2).gets("PING").answers(BUSY);
+        story.client("b").gets(BUSY);
+    }
+    story.client("b").says("PING");
+    story.conn(2).gets("PING").answers("+PONG");
+    story.client("b").gets("+PONG");
+    story.after_ms(1_000).client("b").says("PING").gets("+PONG");
+}
+
+#[test]
 fn who_changes_when_a_server_says_busy_changes_it_for_ping() {
     let mut story = Story::new();
     story.client("a").says("CONFIG SET lua-time-limit 10");

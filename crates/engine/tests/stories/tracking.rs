@@ -2,6 +2,8 @@
 
 use crate::words::Story;
 use crate::words::cluster::moved;
+use engine::Settings;
+use engine::fleet::{Answer, Question};
 
 /// `>2 invalidate [k …]`.
 pub(crate) fn changed(keys: &str) -> String {
@@ -473,6 +475,37 @@ fn client_tracking_is_answered_when_the_server_tells_of_changes() {
     story.client("a").gets_nothing();
     story.conn(2).answers("+OK");
     story.client("a").gets("+OK");
+}
+
+#[test]
+fn it_is_answered_no_earlier_when_another_worker_has_the_client_that_is_told() {
+    let mut story = Story::with(Settings { workers: 2, ..Settings::default() });
+    for (words, tells) in [("ON BCAST REDIRECT 99", true), ("ON REDIRECT 99", false)] {
+        story.holds_questions();
+        story.client(words).says(&*format!("CLIENT TRACKING {words}")).gets_nothing();
+        assert!(matches!(story.asked(), Some((_, Question::List { .. }))));
+        story.is_answered(Answer::Lines(vec![(99, "id=99".into())]));
+        if tells {
+            story.client(words).gets_nothing();
+            story.conn(1).gets("CLIENT TRACKING ON BCAST PREFIX ").answers("+OK");
+        }
+        story.client(words).gets("+OK");
+    }
+}
+
+#[test]
+fn nobody_is_left_waiting_when_the_connection_is_lost_or_the_client_goes() {
+    let mut story = Story::with(Settings { workers: 2, ..Settings::default() });
+    story.holds_questions();
+    for client in ["stays", "goes"] {
+        story.client(client).says("CLIENT TRACKING ON BCAST REDIRECT 99");
+        story.is_answered(Answer::Lines(vec![(99, "id=99".into())]));
+    }
+    story.client("goes").dies();
+    story.conn(1).gets("CLIENT TRACKING ON BCAST PREFIX ").dies("reset");
+    story.client("stays").gets_nothing();
+    story.conn(2).gets("CLIENT TRACKING ON BCAST PREFIX ").answers("+OK");
+    story.client("stays").gets("+OK");
 }
 
 // Redis' own suite: in another database than the first, HELLO in BCAST mode told to drop everything.
