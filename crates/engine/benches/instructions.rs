@@ -5,14 +5,16 @@
 //!
 //! `request_in` is scan, route, place, copy to the upstream's buffer and the entry in the FIFO: everything that
 //! `handle_client_bytes` does with a read of plain requests. `reply_back` is scan, pairing with the client and the copy to its
-//! buffer. `whole_turn` is both with the sends between, for fifty clients, which is what a worker does in a turn. `hot_keys` is a hundred such
-//! turns without and with a look at some of the requests, as not every turn has one of those.
+//! buffer. `whole_turn` is both with the sends between, for fifty clients, which is what a worker does in a turn. `watching` is a hundred such
+//! turns with nobody watching, and with each kind of watching by itself and all together, as not every turn has a request that is looked at.
 
 // The macros make public items of their own, which have no documentation.
 #![allow(missing_docs)]
 
 use std::hint::black_box;
 
+use engine::command::CommandId;
+use engine::stats::monitors::MonitorOptions;
 use engine::{Action, ClientId, Engine, Settings, Time, UpstreamId};
 use gungraun::{library_benchmark, library_benchmark_group, main};
 
@@ -35,10 +37,12 @@ impl Warm {
         Self::with(Settings::default(), what, pipeline, clients)
     }
 
-    /// The same, with hot keys looked for.
-    fn hot(what: (&[&[u8]], &[u8]), pipeline: usize, clients: usize) -> Self {
-        let hotkeys = engine::hotkeys::Options { enabled: true, ..Default::default() };
-        Self::with(Settings { hotkeys, ..Settings::default() }, what, pipeline, clients)
+    /// The same, watched in this way.
+    fn watched(watch: fn(&mut Settings), pipeline: usize) -> Self {
+        let mut settings = Settings::default();
+        nobody(&mut settings);
+        watch(&mut settings);
+        Self::with(settings, GET, pipeline, 50)
     }
 
     fn with(
@@ -153,17 +157,55 @@ fn whole_turn(mut warm: Warm) {
     std::mem::forget(black_box(warm));
 }
 
+/// Nobody watches: the slow log and big keys, which are on by default, are off.
+fn nobody(settings: &mut Settings) {
+    (settings.slowlog.max_len, settings.bigkeys.max_len) = (0, 0);
+}
+
+fn slow_and_big(settings: &mut Settings) {
+    (settings.slowlog, settings.bigkeys) = Default::default();
+}
+
+fn hot_keys(settings: &mut Settings) {
+    settings.hotkeys.enabled = true;
+}
+
+fn monitors(settings: &mut Settings) {
+    let commands = (0..=engine::command::COUNT).map(CommandId::from_index).collect();
+    let bounds_us = vec![100, 200, 500, 1_000, 5_000, 10_000];
+    settings.monitors = vec![MonitorOptions { name: "all".into(), commands, bounds_us }];
+}
+
+fn access_log(settings: &mut Settings) {
+    settings.observed.access.sample = 1_000;
+}
+
+fn all(settings: &mut Settings) {
+    [slow_and_big, hot_keys, monitors, access_log].iter().for_each(|watch| watch(settings));
+}
+
 #[library_benchmark]
-#[bench::off_get(Warm::new(GET, 1, 50))]
-#[bench::on_get(Warm::hot(GET, 1, 50))]
-#[bench::off_get_20(Warm::new(GET, 20, 50))]
-#[bench::on_get_20(Warm::hot(GET, 20, 50))]
-fn hot_keys(mut warm: Warm) {
+#[bench::nobody(Warm::watched(nobody, 1))]
+#[bench::slow_and_big(Warm::watched(slow_and_big, 1))]
+#[bench::hot_keys(Warm::watched(hot_keys, 1))]
+#[bench::monitors(Warm::watched(monitors, 1))]
+#[bench::access_log(Warm::watched(access_log, 1))]
+#[bench::all(Warm::watched(all, 1))]
+#[bench::nobody_20(Warm::watched(nobody, 20))]
+#[bench::slow_and_big_20(Warm::watched(slow_and_big, 20))]
+#[bench::hot_keys_20(Warm::watched(hot_keys, 20))]
+#[bench::monitors_20(Warm::watched(monitors, 20))]
+#[bench::access_log_20(Warm::watched(access_log, 20))]
+#[bench::all_20(Warm::watched(all, 20))]
+fn watching(mut warm: Warm) {
     for _ in 0..100 {
         warm.turn();
+        while let Some(observed) = warm.engine.poll_observed() {
+            black_box(observed);
+        }
     }
     std::mem::forget(black_box(warm));
 }
 
-library_benchmark_group!(name = path, benchmarks = [request_in, reply_back, whole_turn, hot_keys]);
+library_benchmark_group!(name = path, benchmarks = [request_in, reply_back, whole_turn, watching]);
 main!(library_benchmark_groups = path);

@@ -265,7 +265,9 @@ impl Engine {
         }
         let waited_us = now.since(run.sent_at);
         self.tally(id, run, waited_us, replies.count);
-        if waited_us >= self.observer.look_from_us {
+        if waited_us >= self.observer.look_from_us
+            && (waited_us >= self.slowlog.from_us || !self.observer.skips_unseen(replies.count))
+        {
             self.look_closer(now, id, run, replies);
         }
     }

@@ -13,7 +13,8 @@ mod lossy;
 
 use std::fs::OpenOptions;
 use std::io::{self, IsTerminal, Write};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use config::{Log, LogFormat, LogLevel};
 use lossy::Lossy;
@@ -26,6 +27,9 @@ use tracing_subscriber::{EnvFilter, Layer, Registry, reload};
 
 /// A filter that takes the place of `log.level`, for finding a fault: `info,server=debug`.
 const FILTER_VARIABLE: &str = "RESPOOL_LOG";
+
+/// At the end of the process lines of the access log are waited for no longer than this.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The target of lines of the access log.
 pub(crate) const ACCESS: &str = "access";
@@ -43,6 +47,19 @@ pub struct Logging {
         tracing_subscriber::layer::Layered<reload::Layer<Writer, Registry>, Registry>,
     >,
     limit: Limit,
+    access: AccessLines,
+}
+
+/// Lines of the access log that are on their way; clones are about the same.
+#[derive(Clone)]
+pub struct AccessLines(Arc<Mutex<Lossy>>);
+
+impl AccessLines {
+    /// Waits until they are written, at the end of the process, but not for long.
+    pub fn finish(&self) {
+        let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        lines.flush_within(FINISH_TIMEOUT);
+    }
 }
 
 /// Starts logging for the whole process.
@@ -51,12 +68,14 @@ pub struct Logging {
 /// A text for a person: the file cannot be opened, or the filter in `RESPOOL_LOG` is not understood.
 pub fn start(log: &Log) -> Result<Logging, String> {
     let (filter, filter_handle) = reload::Layer::new(filter(log.level)?);
-    let (writer, writer_handle) = reload::Layer::new(writer(log)?);
+    let (writer, access) = writer(log)?;
+    let (writer, writer_handle) = reload::Layer::new(writer);
     let limit = Limit::new(log.burst, log.burst_window_s);
     let started = tracing_subscriber::registry().with(writer).with(filter);
     let started = started.with(limit.clone()).try_init();
     started.map_err(|error| format!("logging cannot be started: {error}"))?;
-    Ok(Logging { writer: writer_handle, filter: filter_handle, limit })
+    let access = AccessLines(Arc::new(Mutex::new(access)));
+    Ok(Logging { writer: writer_handle, filter: filter_handle, limit, access })
 }
 
 impl Logging {
@@ -65,21 +84,28 @@ impl Logging {
         self.limit.clone()
     }
 
+    /// What waits to be written.
+    pub fn access_lines(&self) -> AccessLines {
+        self.access.clone()
+    }
+
     /// Logs in this way from now on.
     ///
     /// # Errors
     /// As [`start`]; then everything stays as it was.
     pub fn change(&self, log: &Log) -> Result<(), String> {
-        let (filter, writer) = (filter(log.level)?, writer(log)?);
+        let (filter, (writer, access)) = (filter(log.level)?, writer(log)?);
         let gone = |error: reload::Error| format!("logging cannot be changed: {error}");
         self.writer.reload(writer).map_err(gone)?;
         self.filter.reload(filter).map_err(gone)?;
+        *self.access.0.lock().unwrap_or_else(PoisonError::into_inner) = access;
         self.limit.change(log.burst, log.burst_window_s);
         Ok(())
     }
 }
 
-fn writer(log: &Log) -> Result<Writer, String> {
+/// What writes lines, and the part of it on which nobody waits.
+fn writer(log: &Log) -> Result<(Writer, Lossy), String> {
     let (direct, access, colours) = match &log.file {
         None => {
             (BoxMakeWriter::new(io::stderr), Lossy::to(io::stderr()), wants_colours(log.format))
@@ -93,15 +119,16 @@ fn writer(log: &Log) -> Result<Writer, String> {
         }
     };
     let access = access.map_err(|error| format!("the access log cannot be started: {error}"))?;
-    let writer = Writers { direct, access };
+    let writer = Writers { direct, access: access.clone() };
     let lines =
         tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(colours).with_target(false);
-    Ok(match log.format {
+    let writer = match log.format {
         LogFormat::Json => {
             lines.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed()
         }
         LogFormat::Auto | LogFormat::Human => lines.compact().boxed(),
-    })
+    };
+    Ok((writer, access))
 }
 
 /// Where lines go: those of the access log by a way on which nobody waits.

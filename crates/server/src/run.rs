@@ -116,7 +116,7 @@ pub fn run(boot: Boot) -> Result<(), StartError> {
     );
     let (admin, admin_settings) = watch::channel(Arc::new(settings::admin(config)));
     let app = App::new(orders.clone(), admin_settings, process);
-    let limit = logging.limit();
+    let (limit, access_lines) = (logging.limit(), logging.access_lines());
     let begin = Begin { posts, orders, sources, text, loaded, logging, outlet, admin };
     let sound = runtime.block_on(async {
         // They are bound, so this fails only where the system has nothing left; the clients are served all the same.
@@ -127,6 +127,7 @@ pub fn run(boot: Boot) -> Result<(), StartError> {
     });
     watching.end();
     limit.finish();
+    access_lines.finish();
     tracing::info!("respool has ended");
     if sound { Ok(()) } else { Err(StartError::WorkerDied) }
 }
