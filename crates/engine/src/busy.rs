@@ -150,13 +150,15 @@ impl Engine {
         self.busy.here || !self.busy.elsewhere.is_empty() || self.busy.told_until > now
     }
 
-    /// Whether a request can tell something of a server that is busy.
+    /// Whether a request can tell something of a server that is busy. Behind what its client sent before it is about a later time: a server does
+    /// not look at it before.
     fn goes_past(&self, id: ClientId, command: Option<CommandId>, count: usize) -> bool {
-        let Some(client) = self.clients.get(id) else { return false };
+        let Some(client) = self.clients.get(id).filter(|client| client.places.open() == 0) else {
+            return false;
+        };
         match command {
             Some(PING) => arity_fits(PING, count) && !client.asks_with_ping(),
-            // It tells of what its client has changed before.
-            Some(FUNCTION_STATS) => client.places.open() == 0,
+            Some(FUNCTION_STATS) => true,
             _ => false,
         }
     }

@@ -468,6 +468,7 @@ impl Engine {
             Role::Shared if again && self.is_one() => self.carry(id, runs),
             _ => self.rescue(now, id, runs),
         };
+        self.observe_lost(now, id, &runs, &reject::node(self.label(key.node), cause));
         if let Some(upstream) = self.upstreams.get_mut(id) {
             upstream.reset(&mut self.pool);
         }

@@ -13,6 +13,7 @@ use crate::hotkeys::HotReport;
 use crate::ids::ClientId;
 use crate::inside::Inside;
 use crate::monitor::{Filter, Monitor};
+use crate::observed::Asking;
 use crate::report::{self, NodeReport};
 use crate::slowlog;
 use crate::stats::Stats;
@@ -298,4 +299,6 @@ pub struct Asked {
     pub purpose: Purpose,
     /// For the slow log, when it is answered.
     pub(crate) noted: Option<slowlog::Noted>,
+    /// For the access log and spans, when it is answered.
+    pub(crate) observed: Option<Asking>,
 }

@@ -8,8 +8,9 @@
 //! read from the connection's output, which is kept until the reply while anything is on; of a request that was streamed, or was sent before it
 //! was on, there is none.
 //!
-//! Only what a server answered comes here, one for each part of a request that was split between servers. Of a run one slow request is told, the
-//! first, and no wait that the client asked for (BLPOP), as in the slow log.
+//! One is told for each part of a request that was split between servers. Of a run one slow request is told, the
+//! first, and no wait that the client asked for (BLPOP), as in the slow log. What was answered without a server, and what was lost with a connection, is
+//! told as well, but for what stands inside a transaction: there EXEC is told.
 //!
 //! Not here: how it is written or sent (the caller), the counts of all requests (`stats::tally`).
 //!
@@ -17,14 +18,16 @@
 //! is told, as far as it is no secret.
 
 use crate::bigkeys::{key_of, name_of};
-use crate::command::{COUNT, CommandId};
+use crate::client::Client;
+use crate::command::{self, COUNT, CommandId};
 use crate::engine::Engine;
 use crate::glob;
 use crate::hotkeys::gap;
-use crate::ids::UpstreamId;
+use crate::ids::{ClientId, UpstreamId};
 use crate::key_name::KeyName;
 use crate::limits::{OBSERVED_ARGS, OBSERVED_ERROR_BYTES, OBSERVED_MAX};
 use crate::redirect::find_request_bytes;
+use crate::request::Step;
 use crate::time::Time;
 use crate::upstream::inflight::{Owner, Run};
 use alloc::collections::VecDeque;
@@ -108,7 +111,7 @@ pub struct Observed {
     pub command: String,
     /// The first key, cut and with escapes; empty if there is none, or it is not known.
     pub key: String,
-    /// Label of the node that answered.
+    /// Label of the node that answered; empty if none did.
     pub node: String,
     /// How long the request waited here before it was given on; in microseconds.
     pub queued_us: u64,
@@ -120,6 +123,27 @@ pub struct Observed {
     pub error: String,
     /// So many before this one were wanted and are not told, as there were too many at a time.
     pub left_out: u64,
+}
+
+impl Observed {
+    /// Of this client, at this time.
+    fn of(client: &Client, unix_us: u64) -> Self {
+        Self {
+            wanted: Wanted::default(),
+            unix_us,
+            client: client.number,
+            addr: client.identity.addr.clone(),
+            name: client.identity.name.clone(),
+            command: String::new(),
+            key: String::new(),
+            node: String::new(),
+            queued_us: 0,
+            upstream_us: 0,
+            reply_bytes: 0,
+            error: String::new(),
+            left_out: 0,
+        }
+    }
 }
 
 /// See the module.
@@ -142,6 +166,24 @@ pub(crate) struct Observer {
     random: u64,
     queue: VecDeque<Observed>,
     left_out: u64,
+    /// What a client was just answered without a server, while anybody wants anything.
+    own: Option<Own>,
+}
+
+/// A reply that was made here.
+#[derive(Debug)]
+pub(crate) struct Own {
+    client: ClientId,
+    bytes: u64,
+    error: String,
+}
+
+/// A request that all workers were asked about, until they have answered.
+#[derive(Debug)]
+pub(crate) struct Asking {
+    began: Time,
+    command: Option<CommandId>,
+    name: String,
 }
 
 impl Observer {
@@ -159,6 +201,7 @@ impl Observer {
             random: seed | 1,
             queue: VecDeque::new(),
             left_out: 0,
+            own: None,
         };
         observer.change(options);
         observer
@@ -242,6 +285,21 @@ impl Observer {
 
     fn is_full(&self) -> bool {
         self.queue.len() >= OBSERVED_MAX
+    }
+
+    /// Whether anybody wants anything.
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        self.from_us < u64::MAX
+    }
+
+    /// A client was answered without a server.
+    #[inline]
+    pub(crate) fn note_own(&mut self, client: ClientId, reply: &[u8]) {
+        if self.is_on() {
+            let (bytes, error) = (reply.len() as u64, error_of(reply));
+            self.own = Some(Own { client, bytes, error });
+        }
     }
 }
 
@@ -367,10 +425,6 @@ impl Engine {
             let args = request(OBSERVED_ARGS);
             observer.push(Observed {
                 wanted,
-                unix_us: now.0 + settings.unix_ahead_us,
-                client: client.number,
-                addr: identity.addr.clone(),
-                name: identity.name.clone(),
                 command: name_of(run.command, &args),
                 key: key(&args).text(),
                 node: nodes
@@ -381,10 +435,91 @@ impl Engine {
                 upstream_us,
                 reply_bytes,
                 error: error_of(reply),
-                left_out: 0,
+                ..Observed::of(client, now.0 + settings.unix_ahead_us)
             });
         }
         observer.options.access.key_prefix = prefix;
+    }
+
+    /// These requests were lost with their connection; `error` is what their clients get.
+    pub(crate) fn observe_lost(&mut self, now: Time, id: UpstreamId, runs: &[Run], error: &[u8]) {
+        if !self.observer.is_on() {
+            return;
+        }
+        for run in runs {
+            let errors = error.repeat(run.count as usize);
+            self.observe(now, id, run, Replies { count: run.count, forwarded: 0, rest: &errors });
+        }
+    }
+
+    /// Gives a request on to whoever answers it, and tells of it if that was the proxy.
+    pub(crate) fn dispatch_observed(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        frame: &[u8],
+        args: &[&[u8]],
+    ) -> Step {
+        if !self.observer.is_on() {
+            return self.dispatch_shown(now, id, frame, args);
+        }
+        let next_ticket = self.next_ticket;
+        self.observer.own = None;
+        let step = self.dispatch_shown(now, id, frame, args);
+        let own = self.observer.own.take().filter(|own| own.client == id && step == Step::Done);
+        let command = command::lookup(args[0]);
+        if let Some(own) = own {
+            let name = name_of(command, args);
+            self.observe_own(now, now, own, (command, name), args);
+        } else if let Some(asked) = self.asked.last_mut().filter(|one| one.ticket >= next_ticket) {
+            let name = name_of(command, args);
+            asked.observed = Some(Asking { began: now, command, name });
+        }
+        step
+    }
+
+    /// What all workers were asked about is answered.
+    pub(crate) fn observe_asked(&mut self, now: Time, id: ClientId, asking: Asking, reply: &[u8]) {
+        let own = Own { client: id, bytes: reply.len() as u64, error: error_of(reply) };
+        self.observe_own(now, asking.began, own, (asking.command, asking.name), &[]);
+    }
+
+    fn observe_own(
+        &mut self,
+        now: Time,
+        began: Time,
+        own: Own,
+        (command, name): (Option<CommandId>, String),
+        args: &[&[u8]],
+    ) {
+        let Self { clients, observer, learned, settings, .. } = self;
+        let Some(client) = clients.get(own.client) else { return };
+        let identity = &client.identity;
+        let queued_us = identity.late.waited_us(began) + now.since(began);
+        let key = key_of(command, args, learned.as_ref());
+        let fits = observer.fits_access(command, queued_us, &identity.addr, &identity.name)
+            && key.starts_with(&observer.options.access.key_prefix);
+        let wanted = Wanted {
+            access: fits && observer.takes_access(),
+            trace: observer.options.traces_sample > 0 && observer.takes_trace(),
+            slow: false,
+        };
+        if !wanted.is_any() {
+            return;
+        }
+        if observer.is_full() {
+            observer.left_out += 1;
+            return;
+        }
+        observer.push(Observed {
+            wanted,
+            command: name,
+            key: KeyName::new(key).text(),
+            queued_us,
+            reply_bytes: own.bytes,
+            error: own.error,
+            ..Observed::of(client, now.0 + settings.unix_ahead_us)
+        });
     }
 }
 

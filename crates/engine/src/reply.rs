@@ -323,6 +323,7 @@ impl Engine {
             if self.scratch.first() == Some(&b'-') {
                 self.stats.note_own_error(&self.scratch, 1);
             }
+            self.observer.note_own(id, &self.scratch);
             client.places.append_ready(&self.scratch, &mut self.pool);
         } else if !silent {
             let out = client.out.buf(&mut self.pool);
@@ -331,6 +332,7 @@ impl Engine {
             if out.get(from) == Some(&b'-') {
                 self.stats.note_own_error(&out[from..], 1);
             }
+            self.observer.note_own(id, &out[from..]);
             if !client.out.dirty {
                 client.out.dirty = true;
                 self.dirty_clients.push(id);

@@ -209,7 +209,7 @@ impl Engine {
             // Their number is known, but no iterator over bytes of a peer promises it.
             let mut args: Vec<&[u8]> = Vec::with_capacity(request.args as usize);
             args.extend(Args::new(frame));
-            return self.dispatch_shown(now, id, frame, &args);
+            return self.dispatch_observed(now, id, frame, &args);
         }
         let words = match inline::split(frame) {
             Ok(words) => words,
@@ -221,11 +221,17 @@ impl Engine {
         }
         let mut whole = Vec::new();
         encode::request(&mut whole, &args);
-        self.dispatch_shown(now, id, &whole, &args)
+        self.dispatch_observed(now, id, &whole, &args)
     }
 
     /// The same, and shows it to those that watch.
-    fn dispatch_shown(&mut self, now: Time, id: ClientId, frame: &[u8], args: &[&[u8]]) -> Step {
+    pub(crate) fn dispatch_shown(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        frame: &[u8],
+        args: &[&[u8]],
+    ) -> Step {
         if self.watches.is_empty() {
             return self.dispatch_args(now, id, frame, args);
         }

@@ -270,8 +270,18 @@ impl Engine {
         }
         let ticket = self.next_ticket;
         self.next_ticket += 1;
-        let (client, noted) = (call.id, None);
-        self.asked.push(Asked { ticket, client, seq, inside, silent, protocol, purpose, noted });
+        let (client, noted, observed) = (call.id, None, None);
+        self.asked.push(Asked {
+            ticket,
+            client,
+            seq,
+            inside,
+            silent,
+            protocol,
+            purpose,
+            noted,
+            observed,
+        });
         self.actions.push_back(Action::Ask(ticket, question));
         Step::Done
     }
@@ -335,7 +345,13 @@ impl Engine {
     }
 
     /// All workers have answered the question of this ticket.
-    pub fn handle_answers(&mut self, ticket: u64, answers: Vec<Answer>, facts: &ProcessFacts) {
+    pub fn handle_answers(
+        &mut self,
+        now: Time,
+        ticket: u64,
+        answers: Vec<Answer>,
+        facts: &ProcessFacts,
+    ) {
         let Some(at) = self.asked.iter().position(|asked| asked.ticket == ticket) else { return };
         let mut asked = self.asked.swap_remove(at);
         let protocol = asked.protocol;
@@ -376,7 +392,7 @@ impl Engine {
             Purpose::Track(wanted) => {
                 let wanted = core::mem::take(&mut **wanted);
                 if self.track_to(asked.client, wanted, &answers) {
-                    return self.answer_when_told(asked);
+                    return self.answer_when_told(now, asked);
                 }
                 reject::write(&mut out, reject::REDIRECT_NOBODY);
             }
@@ -386,11 +402,14 @@ impl Engine {
                 encode::verbatim(&mut out, *b"txt", text.as_bytes(), protocol);
             }
         }
-        self.answer_asked(asked, &out);
+        self.answer_asked(now, asked, &out);
     }
 
     /// The reply to what all workers were asked takes its place.
-    pub(crate) fn answer_asked(&mut self, asked: Asked, reply: &[u8]) {
+    pub(crate) fn answer_asked(&mut self, now: Time, asked: Asked, reply: &[u8]) {
+        if let Some(asking) = asked.observed {
+            self.observe_asked(now, asked.client, asking, reply);
+        }
         match asked.inside {
             None => self.deliver(asked.client, asked.seq, 1, asked.silent, reply),
             Some(at) => self.answer_inside_late(asked.client, at, reply),

@@ -97,11 +97,11 @@ impl Engine {
 
     /// CLIENT TRACKING that had to find a client of another worker: its place is taken, so it is answered when the wait is over, and not looked at
     /// once more.
-    pub(crate) fn answer_when_told(&mut self, asked: Asked) {
+    pub(crate) fn answer_when_told(&mut self, now: Time, asked: Asked) {
         let tracking = self.clients.get(asked.client).and_then(|client| client.tracking.as_ref());
         match asked.inside.is_none() && tracking.is_some_and(|tracking| tracking.broadcast) {
             true => self.caches.begun.push(asked),
-            false => self.answer_asked(asked, b"+OK\r\n"),
+            false => self.answer_asked(now, asked, b"+OK\r\n"),
         }
     }
 
@@ -110,7 +110,7 @@ impl Engine {
         for asked in core::mem::take(&mut self.caches.begun) {
             match self.wait_for_feed(now, asked.client) {
                 Some(_) => self.caches.begun.push(asked),
-                None => self.answer_asked(asked, b"+OK\r\n"),
+                None => self.answer_asked(now, asked, b"+OK\r\n"),
             }
         }
     }

@@ -36,11 +36,60 @@ fn each_reply_of_a_server_is_told_with_what_is_known_of_its_request() {
         .iter()
         .map(|one| format!("{} {} {} {}", one.command, one.key, one.error, one.reply_bytes))
         .collect();
-    assert_eq!(told, ["get k1  7", "get k2  5", "lpush k2 WRONGTYPE 20"]);
-    let first = &all[0];
+    let here = ["client|setname   5", "ping   7"];
+    assert_eq!(told, [here[0], here[1], "get k1  7", "get k2  5", "lpush k2 WRONGTYPE 20"]);
+    assert!(all[0].node.is_empty() && all[0].client == all[2].client);
+    let first = &all[2];
     assert_eq!((first.addr.as_str(), first.name.as_slice()), ("10.0.0.1:5001", &b"web"[..]));
     assert_eq!((first.queued_us, first.upstream_us, first.left_out), (0, 3_000, 0));
     assert!(!first.node.is_empty() && first.wanted.access && !first.wanted.trace);
+}
+
+#[test]
+fn what_is_answered_without_a_server_is_told() {
+    let mut story = logged(Access::default());
+    story.client("a").says(["CLIENT NOPE", "AUTH x", "SYNC"]).takes();
+    let errors: Vec<String> = taken(&mut story).into_iter().map(|one| one.error).collect();
+    assert_eq!(errors, ["ERR"; 3]);
+    story.client("a").says("CLIENT LIST").takes();
+    let all = taken(&mut story);
+    assert_eq!((all.len(), all[0].command.as_str()), (1, "client|list"));
+    assert!(all[0].reply_bytes > 100, "{:?}", all[0]);
+    story.holds_questions();
+    story.client("a").says("CLIENT LIST").gets_nothing();
+    assert_eq!(taken(&mut story), [], "it is not answered yet");
+    story.after_ms(2).workers_answer();
+    assert_eq!(taken(&mut story)[0].queued_us, 2_000);
+}
+
+#[test]
+fn what_is_answered_here_must_fit_as_well() {
+    let commands = vec![engine::command::lookup(b"ping").expect("a command")];
+    let mut story = logged(Access { commands, ..Access::default() });
+    story.client("a").says(["PING", "ECHO x", "PING", "PING"]).takes();
+    assert_eq!(lines(&mut story).len(), 3);
+    let mut story = logged(Access { key_prefix: b"user:".to_vec(), ..Access::default() });
+    story.client("a").says(["PING", "SORT user:1 BY", "ECHO user:1"]).takes();
+    assert_eq!(lines(&mut story), [""; 0]);
+    let options = Options { traces_sample: 2, ..Options::default() };
+    let mut story = self::story(options);
+    for _ in 0..100 {
+        story.client("a").says("PING").takes();
+    }
+    let count = taken(&mut story).iter().filter(|one| one.wanted.trace).count();
+    assert!((35..66).contains(&count), "{count}");
+}
+
+#[test]
+fn what_was_lost_with_its_connection_is_told_with_the_error() {
+    let mut story = logged(Access::default());
+    story.client("a").says(["GET k1", "GET k2"]);
+    story.server().answers("nil").dies("reset");
+    story.client("a").takes();
+    let all = taken(&mut story);
+    let told: Vec<_> = all.iter().map(|one| (one.key.as_str(), one.error.as_str())).collect();
+    assert_eq!(told, [("k1", ""), ("k2", "ERR")]);
+    assert!(!all[1].node.is_empty() && all[1].reply_bytes > 20);
 }
 
 #[test]
@@ -138,7 +187,8 @@ fn a_request_that_waited_here_tells_how_long() {
     story.after_ms(30).server().answers("nil");
     let times: Vec<_> =
         taken(&mut story).iter().map(|one| (one.queued_us, one.upstream_us)).collect();
-    assert_eq!(times, [(0, 20_000), (100_000, 31_000)]);
+    // CLIENT PAUSE itself stands between them.
+    assert_eq!(times, [(0, 20_000), (0, 0), (100_000, 31_000)]);
 }
 
 #[test]

@@ -330,7 +330,7 @@ impl Story {
             driver: "story".into(),
             ..ProcessFacts::default()
         };
-        self.engine.handle_answers(to.ticket, vec![answer], &facts);
+        self.engine.handle_answers(self.now, to.ticket, vec![answer], &facts);
     }
 
     /// The client of this name; it connects when first spoken of.

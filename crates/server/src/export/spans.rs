@@ -66,13 +66,14 @@ fn attributes(request: &Observed) -> Vec<Value> {
     let mut all = vec![
         text("db.system.name", "redis"),
         text("db.operation.name", &request.command),
-        text("server.address", host),
         text("client.address", client),
         number("respool.client.id", request.client),
         number("respool.queued_us", request.queued_us),
         number("respool.upstream_us", request.upstream_us),
         number("respool.reply_bytes", request.reply_bytes),
     ];
+    // Without a server respool answered itself.
+    all.extend((!host.is_empty()).then(|| text("server.address", host)));
     all.extend(port.map(|port| number("server.port", port)));
     all.extend(client_port.map(|port| number("client.port", port)));
     if !request.error.is_empty() {

@@ -169,7 +169,7 @@ impl<D: Driver> Worker<D> {
         if let Some(at) = self.questions.iter().position(whole) {
             let open = self.questions.swap_remove(at);
             let facts = self.process.facts(self.fleet.len(), self.clients_max);
-            self.engine.handle_answers(ticket, open.answers, &facts);
+            self.engine.handle_answers(Time((self.clock)()), ticket, open.answers, &facts);
         }
     }
 
