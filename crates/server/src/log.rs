@@ -15,6 +15,7 @@ use std::fs::OpenOptions;
 use std::io::{self, IsTerminal, Write};
 use std::sync::Mutex;
 
+use crate::losses::Losses;
 use config::{Log, LogFormat, LogLevel};
 use lossy::Lossy;
 use tracing::Metadata;
@@ -43,20 +44,22 @@ pub struct Logging {
         tracing_subscriber::layer::Layered<reload::Layer<Writer, Registry>, Registry>,
     >,
     limit: Limit,
+    losses: Losses,
 }
 
-/// Starts logging for the whole process.
+/// Starts logging for the whole process; lines that are not written are counted there.
 ///
 /// # Errors
 /// A text for a person: the file cannot be opened, or the filter in `RESPOOL_LOG` is not understood.
-pub fn start(log: &Log) -> Result<Logging, String> {
+pub fn start(log: &Log, losses: &Losses) -> Result<Logging, String> {
     let (filter, filter_handle) = reload::Layer::new(filter(log.level)?);
-    let (writer, writer_handle) = reload::Layer::new(writer(log)?);
-    let limit = Limit::new(log.burst, log.burst_window_s);
+    let (writer, writer_handle) = reload::Layer::new(writer(log, losses)?);
+    let limit = Limit::new(log.burst, log.burst_window_s, losses.clone());
     let started = tracing_subscriber::registry().with(writer).with(filter);
     let started = started.with(limit.clone()).try_init();
     started.map_err(|error| format!("logging cannot be started: {error}"))?;
-    Ok(Logging { writer: writer_handle, filter: filter_handle, limit })
+    let losses = losses.clone();
+    Ok(Logging { writer: writer_handle, filter: filter_handle, limit, losses })
 }
 
 impl Logging {
@@ -70,7 +73,7 @@ impl Logging {
     /// # Errors
     /// As [`start`]; then everything stays as it was.
     pub fn change(&self, log: &Log) -> Result<(), String> {
-        let (filter, writer) = (filter(log.level)?, writer(log)?);
+        let (filter, writer) = (filter(log.level)?, writer(log, &self.losses)?);
         let gone = |error: reload::Error| format!("logging cannot be changed: {error}");
         self.writer.reload(writer).map_err(gone)?;
         self.filter.reload(filter).map_err(gone)?;
@@ -79,16 +82,18 @@ impl Logging {
     }
 }
 
-fn writer(log: &Log) -> Result<Writer, String> {
+fn writer(log: &Log, losses: &Losses) -> Result<Writer, String> {
+    let losses = losses.clone();
     let (direct, access, colours) = match &log.file {
         None => {
-            (BoxMakeWriter::new(io::stderr), Lossy::to(io::stderr()), wants_colours(log.format))
+            let access = Lossy::to(io::stderr(), losses);
+            (BoxMakeWriter::new(io::stderr), access, wants_colours(log.format))
         }
         Some(path) => {
             let file = OpenOptions::new().append(true).create(true).open(path);
             let file = file
                 .map_err(|error| format!("cannot open the log file {}: {error}", path.display()))?;
-            let access = file.try_clone().and_then(Lossy::to);
+            let access = file.try_clone().and_then(|file| Lossy::to(file, losses));
             (BoxMakeWriter::new(Mutex::new(file)), access, false)
         }
     };
