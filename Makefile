@@ -52,7 +52,7 @@ test-clients: build ## client libraries and Redis' tools against respool; TABLE=
 	@scripts/install clients
 	tests/clients/run --respool $(RESPOOL) $(if $(TABLE),--strict --table docs/reference/clients.md)
 
-test-admin: build ## the admin listener: its OpenAPI document by schemathesis, the Grafana dashboard by a real Prometheus
+test-admin: build ## the admin listener: its OpenAPI document by schemathesis, the Grafana dashboard and native histograms by a real Prometheus
 	tests/admin/run --respool $(RESPOOL)
 
 test-suite: build ## the suite of SUITE in its checkout at DIR, directly and through respool, compared

@@ -12,11 +12,13 @@ use crate::bigkeys::{self, BigSeen};
 use crate::hotkeys::HotReport;
 use crate::ids::ClientId;
 use crate::inside::Inside;
+use crate::losses;
 use crate::monitor::{Filter, Monitor};
 use crate::observed::Asking;
 use crate::report::{self, NodeReport};
 use crate::slowlog;
 use crate::stats::Stats;
+use crate::stats::monitors::MonitorOptions;
 use crate::topology::view::PoolView;
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -203,6 +205,8 @@ pub struct Report {
     pub big_seen: BigSeen,
     /// Entries of big keys; the same key may have one at another worker.
     pub big_keys: u64,
+    /// The latency monitors that `stats.monitors`, also those of the nodes, are of: while they change, workers may differ.
+    pub monitors: Vec<MonitorOptions>,
 }
 
 /// What the process knows and an engine does not, for INFO.
@@ -240,6 +244,8 @@ pub struct ProcessFacts {
     pub unix_us: u64,
     /// `max_clients` of the configuration.
     pub clients_max: u64,
+    /// What observers did not get, by [`losses::Loss`].
+    pub losses: [u64; losses::LOSSES],
 }
 
 /// What the engine that asked does with the answers.

@@ -59,6 +59,7 @@ mod lease;
 mod lifecycle;
 pub mod limits;
 mod local;
+pub mod losses;
 pub mod merge;
 pub mod monitor;
 pub mod news;

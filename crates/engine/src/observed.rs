@@ -380,7 +380,8 @@ impl Engine {
     }
 
     fn observe(&mut self, now: Time, id: UpstreamId, run: &Run, mut replies: Replies<'_>) {
-        let Self { upstreams, clients, merges, observer, learned, nodes, settings, .. } = self;
+        let Self { upstreams, clients, merges, observer, learned, nodes, settings, stats, .. } =
+            self;
         let Some(upstream) = upstreams.get(id) else { return };
         let client = match run.owner {
             Owner::Client { id, .. } => Some(id),
@@ -420,6 +421,7 @@ impl Engine {
             }
             if observer.is_full() {
                 observer.left_out += 1;
+                stats.observed_left_out += 1;
                 continue;
             }
             let args = request(OBSERVED_ARGS);

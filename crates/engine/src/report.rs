@@ -145,6 +145,7 @@ impl Engine {
             hotkeys: HotReport::default(),
             big_seen: self.bigkeys.seen(),
             big_keys: self.bigkeys.len() as u64,
+            monitors: self.settings.monitors.clone(),
         }
     }
 

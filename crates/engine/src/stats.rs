@@ -85,6 +85,8 @@ pub struct Stats {
     pub redirects: u64,
     /// Messages of topics that were given to a client, for each that got one.
     pub messages: u64,
+    /// Requests that somebody wanted to be told of and was not, as there were too many in a turn (see `observed`).
+    pub observed_left_out: u64,
 }
 
 /// The counters that are one number each, by reference.
@@ -108,6 +110,7 @@ macro_rules! totals {
             &$($mut)? $stats.protocol_errors,
             &$($mut)? $stats.redirects,
             &$($mut)? $stats.messages,
+            &$($mut)? $stats.observed_left_out,
         ]
     };
 }
@@ -138,6 +141,7 @@ impl Default for Stats {
             protocol_errors: 0,
             redirects: 0,
             messages: 0,
+            observed_left_out: 0,
         }
     }
 }
@@ -195,11 +199,11 @@ impl Stats {
         }
     }
 
-    fn totals(&self) -> [&u64; 17] {
+    fn totals(&self) -> [&u64; 18] {
         totals!(self)
     }
 
-    fn totals_mut(&mut self) -> [&mut u64; 17] {
+    fn totals_mut(&mut self) -> [&mut u64; 18] {
         totals!(self, mut)
     }
 }

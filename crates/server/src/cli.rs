@@ -24,6 +24,7 @@ use clap::ArgMatches;
 use config::options::OPTIONS;
 use config::{FileText, Given, Problems};
 use server::log;
+use server::losses::Losses;
 use server::run::Boot;
 use server::sources::{SourceError, Sources, read_secret, read_text};
 
@@ -114,9 +115,10 @@ fn serve(matches: &ArgMatches) -> Result<(), Failure> {
 pub(crate) fn start(sources: Sources) -> Result<(), Failure> {
     let text = sources.read_file().map_err(refused)?;
     let loaded = sources.load(text.as_deref(), &[]).map_err(refused)?;
-    let logging = log::start(&loaded.config.log)
+    let losses = Losses::default();
+    let logging = log::start(&loaded.config.log, &losses)
         .map_err(|error| Failure::Runtime(format!("respool: {error}")))?;
-    let boot = Boot { sources, text, loaded, logging };
+    let boot = Boot { sources, text, loaded, logging, losses };
     server::run::run(boot).map_err(|error| Failure::runtime(&error))
 }
 

@@ -18,6 +18,7 @@ pub mod admin;
 pub mod control;
 pub mod export;
 pub mod log;
+pub mod losses;
 pub mod metrics;
 pub mod run;
 pub mod settings;

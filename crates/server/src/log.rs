@@ -16,6 +16,7 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::losses::Losses;
 use config::{Log, LogFormat, LogLevel};
 use lossy::Lossy;
 use tracing::Metadata;
@@ -48,6 +49,7 @@ pub struct Logging {
     >,
     limit: Limit,
     access: AccessLines,
+    losses: Losses,
 }
 
 /// Lines of the access log that are on their way; clones are about the same.
@@ -62,20 +64,21 @@ impl AccessLines {
     }
 }
 
-/// Starts logging for the whole process.
+/// Starts logging for the whole process; lines that are not written are counted there.
 ///
 /// # Errors
 /// A text for a person: the file cannot be opened, or the filter in `RESPOOL_LOG` is not understood.
-pub fn start(log: &Log) -> Result<Logging, String> {
+pub fn start(log: &Log, losses: &Losses) -> Result<Logging, String> {
     let (filter, filter_handle) = reload::Layer::new(filter(log.level)?);
-    let (writer, access) = writer(log)?;
+    let (writer, access) = writer(log, losses)?;
     let (writer, writer_handle) = reload::Layer::new(writer);
-    let limit = Limit::new(log.burst, log.burst_window_s);
+    let limit = Limit::new(log.burst, log.burst_window_s, losses.clone());
     let started = tracing_subscriber::registry().with(writer).with(filter);
     let started = started.with(limit.clone()).try_init();
     started.map_err(|error| format!("logging cannot be started: {error}"))?;
     let access = AccessLines(Arc::new(Mutex::new(access)));
-    Ok(Logging { writer: writer_handle, filter: filter_handle, limit, access })
+    let losses = losses.clone();
+    Ok(Logging { writer: writer_handle, filter: filter_handle, limit, access, losses })
 }
 
 impl Logging {
@@ -94,7 +97,7 @@ impl Logging {
     /// # Errors
     /// As [`start`]; then everything stays as it was.
     pub fn change(&self, log: &Log) -> Result<(), String> {
-        let (filter, (writer, access)) = (filter(log.level)?, writer(log)?);
+        let (filter, (writer, access)) = (filter(log.level)?, writer(log, &self.losses)?);
         let gone = |error: reload::Error| format!("logging cannot be changed: {error}");
         self.writer.reload(writer).map_err(gone)?;
         self.filter.reload(filter).map_err(gone)?;
@@ -105,16 +108,18 @@ impl Logging {
 }
 
 /// What writes lines, and the part of it on which nobody waits.
-fn writer(log: &Log) -> Result<(Writer, Lossy), String> {
+fn writer(log: &Log, losses: &Losses) -> Result<(Writer, Lossy), String> {
+    let losses = losses.clone();
     let (direct, access, colours) = match &log.file {
         None => {
-            (BoxMakeWriter::new(io::stderr), Lossy::to(io::stderr()), wants_colours(log.format))
+            let access = Lossy::to(io::stderr(), losses);
+            (BoxMakeWriter::new(io::stderr), access, wants_colours(log.format))
         }
         Some(path) => {
             let file = OpenOptions::new().append(true).create(true).open(path);
             let file = file
                 .map_err(|error| format!("cannot open the log file {}: {error}", path.display()))?;
-            let access = file.try_clone().and_then(Lossy::to);
+            let access = file.try_clone().and_then(|file| Lossy::to(file, losses));
             (BoxMakeWriter::new(Mutex::new(file)), access, false)
         }
     };

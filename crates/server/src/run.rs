@@ -12,6 +12,7 @@ use crate::control::signals::Signals;
 use crate::control::{self, Begin, Control, Order, Orders, resolver};
 use crate::export::Outlet;
 use crate::log::Logging;
+use crate::losses::Losses;
 use crate::settings;
 use crate::sources::Sources;
 use crate::worker::mailbox::{Fleet, Mailbox, Post, Resolve, mailbox};
@@ -83,6 +84,8 @@ pub struct Boot {
     pub loaded: Loaded,
     /// The log, to be changed.
     pub logging: Logging,
+    /// Where the log counts what it loses.
+    pub losses: Losses,
 }
 
 /// Runs the proxy until a signal ends it.
@@ -90,7 +93,7 @@ pub struct Boot {
 /// # Errors
 /// Something that is needed cannot be had; nothing keeps running then.
 pub fn run(boot: Boot) -> Result<(), StartError> {
-    let Boot { sources, text, loaded, logging } = boot;
+    let Boot { sources, text, loaded, logging, losses } = boot;
     let config = &loaded.config;
     sys::return_large_buffers();
     raise_open_files(config);
@@ -100,9 +103,9 @@ pub fn run(boot: Boot) -> Result<(), StartError> {
     let runtime = runtime.map_err(|error| system("set up the control thread", error))?;
     let listeners = listen(config)?;
     let admin_listeners = admin::listen::bind(&config.admin.listen)?;
-    let process = Arc::new(process(config, sources.file_name()));
-    let outlet =
-        Outlet::start(config).map_err(|error| system("start the threads of the outlet", error))?;
+    let outlet = Outlet::start(config, &losses);
+    let outlet = outlet.map_err(|error| system("start the threads of the outlet", error))?;
+    let process = Arc::new(process(config, sources.file_name(), losses));
     let posts = start_workers(config, (&process, &outlet), &listeners, &orders)?;
     drop(listeners);
     let watching = signals.tell(orders.clone());
@@ -262,7 +265,7 @@ fn tell_the_end(workers: Vec<JoinHandle<()>>, orders: Orders) -> Result<(), Star
 }
 
 /// What this process is, from now on.
-fn process(config: &Config, config_file: String) -> Process {
+fn process(config: &Config, config_file: String, losses: Losses) -> Process {
     Process {
         started: Instant::now(),
         tcp_port: first_port(config),
@@ -271,6 +274,7 @@ fn process(config: &Config, config_file: String) -> Process {
         host: Host::this(),
         measure: Usage::since,
         measure_thread: netio::sys::thread_cpu,
+        losses,
     }
 }
 

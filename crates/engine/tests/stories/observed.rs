@@ -147,6 +147,10 @@ fn what_comes_beyond_the_bound_of_a_turn_is_counted() {
     story.server().answers("nil");
     let next = taken(&mut story);
     assert_eq!((next.len(), next[0].left_out), (1, 10));
+    story.client("a").takes();
+    story.client("a").says("INFO proxy");
+    let text = story.client("a").takes_text();
+    assert!(text.contains("proxy_telemetry_dropped_requests_turn:10\r\n"), "{text}");
 }
 
 #[test]

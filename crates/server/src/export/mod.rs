@@ -21,8 +21,11 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use alarms::Alarm;
 use config::Config;
 use engine::Notice;
+use engine::losses::Loss;
 use engine::observed::Observed;
-use outbox::{Outbox, Target};
+use outbox::{Naming, Outbox, Target};
+
+use crate::losses::Losses;
 
 /// The way out; clones share it. The default leads nowhere.
 #[derive(Clone, Default)]
@@ -33,15 +36,31 @@ pub struct Outlet {
     kinds: Arc<AtomicU8>,
 }
 
+/// What spans are called, and where they are counted.
+const SPANS: Naming = Naming {
+    thread: "respool-spans",
+    what: "spans",
+    queue: Loss::SpansQueue,
+    post: Loss::SpansPost,
+};
+
+/// The same of alarms.
+const ALARMS: Naming = Naming {
+    thread: "respool-alarms",
+    what: "alarms",
+    queue: Loss::AlarmsQueue,
+    post: Loss::AlarmsPost,
+};
+
 impl Outlet {
-    /// With a thread for each kind of receiver.
+    /// With a thread for each kind of receiver; what they do not get is counted there.
     ///
     /// # Errors
     /// A thread cannot be started.
-    pub fn start(config: &Config) -> io::Result<Self> {
+    pub fn start(config: &Config, losses: &Losses) -> io::Result<Self> {
         let outlet = Self {
-            spans: Outbox::start("respool-spans", "spans", spans::body)?,
-            alarms: Outbox::start("respool-alarms", "alarms", alarms::body)?,
+            spans: Outbox::start(&SPANS, spans::body, losses)?,
+            alarms: Outbox::start(&ALARMS, alarms::body, losses)?,
             kinds: Arc::default(),
         };
         outlet.change(config);
@@ -77,7 +96,8 @@ impl Outlet {
             self.alarm(Alarm::slow(worker, &observed));
         }
         if observed.wanted.trace {
-            self.spans.drop_count(observed.left_out);
+            // The engine has counted them; the next line of the log and the next POST tell of them.
+            self.spans.tell_dropped(observed.left_out);
             self.spans.offer(observed);
         }
     }

@@ -4,7 +4,7 @@
 //!   worker ─ offer ─▶ [queue of ITEMS_MAX] ─▶ thread: all that is there in one POST, then a second of rest
 //!                      └ full: dropped, and counted
 //! ```
-//! What cannot be delivered is not kept for a second try: it is told in the log, and what came meanwhile is next.
+//! What cannot be delivered is not kept for a second try: it is counted and told in the log, and what came meanwhile is next.
 //!
 //! Not here: what the body looks like (`alarms`, `spans`).
 //!
@@ -15,6 +15,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+use engine::losses::Loss;
+
+use crate::losses::Losses;
 
 /// Items that wait to be sent; what comes beyond is dropped.
 pub(super) const ITEMS_MAX: usize = 2048;
@@ -46,9 +50,22 @@ impl Target {
 /// What is made of items: a JSON text, of so many items that were dropped before too.
 pub(super) type Body<T> = fn(&Target, &[T], u64) -> String;
 
+/// What an outbox is called, and where it counts what it loses.
+#[derive(Debug)]
+pub(super) struct Naming {
+    /// The name of its thread.
+    pub(super) thread: &'static str,
+    /// Its items in the log.
+    pub(super) what: &'static str,
+    /// Items for which there was no room.
+    pub(super) queue: Loss,
+    /// Items that nobody took.
+    pub(super) post: Loss,
+}
+
 /// See the module. The default is one that nobody empties: it takes nothing.
 pub(super) struct Outbox<T> {
-    queue: Option<SyncSender<T>>,
+    queue: Option<(SyncSender<T>, Loss)>,
     state: Arc<State>,
 }
 
@@ -57,7 +74,9 @@ struct State {
     target: Mutex<Option<Target>>,
     /// Whether there is a target; read for each item.
     is_on: AtomicBool,
+    /// Of which nobody was told.
     dropped: AtomicU64,
+    losses: Losses,
 }
 
 impl<T> Clone for Outbox<T> {
@@ -73,13 +92,17 @@ impl<T> Default for Outbox<T> {
 }
 
 impl<T: Send + 'static> Outbox<T> {
-    /// With a thread of this name that empties it. `what` stands in the log.
-    pub(super) fn start(name: &str, what: &'static str, body: Body<T>) -> io::Result<Self> {
+    /// With a thread that empties it.
+    pub(super) fn start(
+        naming: &'static Naming,
+        body: Body<T>,
+        losses: &Losses,
+    ) -> io::Result<Self> {
         let (sender, queue) = sync_channel(ITEMS_MAX);
-        let outbox = Self { queue: Some(sender), state: Arc::default() };
-        let state = Arc::clone(&outbox.state);
-        let run = move || run(&queue, &state, what, body);
-        std::thread::Builder::new().name(name.to_owned()).spawn(run)?;
+        let state = Arc::new(State { losses: losses.clone(), ..State::default() });
+        let outbox = Self { queue: Some((sender, naming.queue)), state: Arc::clone(&state) };
+        let run = move || run(&queue, &state, naming, body);
+        std::thread::Builder::new().name(naming.thread.to_owned()).spawn(run)?;
         Ok(outbox)
     }
 
@@ -96,20 +119,22 @@ impl<T: Send + 'static> Outbox<T> {
 
     /// One more; dropped where the queue is full.
     pub(super) fn offer(&self, item: T) {
-        if let Some(queue) = self.queue.as_ref().filter(|_| self.is_on())
+        if let Some((queue, loss)) = self.queue.as_ref().filter(|_| self.is_on())
             && queue.try_send(item).is_err()
         {
-            self.drop_count(1);
+            self.state.losses.add(*loss, 1);
+            self.tell_dropped(1);
         }
     }
 
-    /// So many could not be offered.
-    pub(super) fn drop_count(&self, count: u64) {
+    /// So many are dropped, which whoever takes the next ones is told.
+    pub(super) fn tell_dropped(&self, count: u64) {
         self.state.dropped.fetch_add(count, Ordering::Relaxed);
     }
 }
 
-fn run<T>(queue: &Receiver<T>, state: &State, what: &'static str, body: Body<T>) {
+fn run<T>(queue: &Receiver<T>, state: &State, naming: &Naming, body: Body<T>) {
+    let what = naming.what;
     // Whoever looks after the proxy says where it goes; an environment for browsers does not.
     let agent: ureq::Agent =
         ureq::Agent::config_builder().timeout_global(Some(POST_TIMEOUT)).proxy(None).build().into();
@@ -126,6 +151,7 @@ fn run<T>(queue: &Receiver<T>, state: &State, what: &'static str, body: Body<T>)
         let post = agent.post(&target.url).header("content-type", "application/json");
         if let Err(error) = post.send(body(&target, &items, dropped)) {
             let (receiver, count) = (target.receiver(), items.len());
+            state.losses.add(naming.post, count as u64);
             tracing::warn!(what, receiver, count, %error, "could not be delivered");
         }
         std::thread::sleep(REST);
@@ -151,13 +177,14 @@ mod tests {
     #[test]
     fn a_full_queue_drops_and_counts_and_nobody_waits() {
         let (sender, _queue) = sync_channel::<u64>(2);
-        let outbox = Outbox { queue: Some(sender), state: Arc::default() };
+        let outbox = Outbox { queue: Some((sender, Loss::AlarmsQueue)), state: Arc::default() };
         outbox.offer(0);
         assert_eq!(outbox.state.dropped.load(Ordering::Relaxed), 0, "nobody wants it");
         let target = Target { url: "http://h".to_owned(), service_name: String::new() };
         outbox.change(Some(target));
         (0..5).for_each(|n| outbox.offer(n));
         assert_eq!(outbox.state.dropped.load(Ordering::Relaxed), 3);
+        assert_eq!(outbox.state.losses.counts()[Loss::AlarmsQueue as usize], 3);
         outbox.change(None);
         assert!(!outbox.is_on());
         assert!(!Outbox::<u64>::default().is_on());

@@ -17,6 +17,7 @@ use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use engine::losses::Loss;
 use tokio::sync::Notify;
 use tracing::callsite::Identifier;
 use tracing::field::{Field, Visit};
@@ -25,6 +26,7 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
 use super::ACCESS;
+use crate::losses::Losses;
 
 /// Kinds that are looked after; the program has some hundred places that log. Lines of further ones are all written.
 const KINDS_MAX: usize = 1024;
@@ -41,12 +43,13 @@ struct Shared {
     kinds: Mutex<Kinds<Identifier>>,
     /// A line was left out, of a kind of which none was.
     owed: Notify,
+    losses: Losses,
 }
 
 impl Limit {
-    pub(super) fn new(burst: usize, window_s: u64) -> Self {
+    pub(super) fn new(burst: usize, window_s: u64, losses: Losses) -> Self {
         let kinds = Mutex::new(Kinds::new(burst, window_s * 1000));
-        Self(Arc::new(Shared { began: Instant::now(), kinds, owed: Notify::new() }))
+        Self(Arc::new(Shared { began: Instant::now(), kinds, owed: Notify::new(), losses }))
     }
 
     /// Other bounds hold, at once for windows that run.
@@ -111,6 +114,9 @@ impl<S: Subscriber> Layer<S> for Limit {
         }
         let (kind, level) = (metadata.callsite(), *metadata.level());
         let passes = self.kinds().passes(kind, level, self.now_ms(), || Message::of(event));
+        if passes != Passes::Yes {
+            self.0.losses.add(Loss::LogBurst, 1);
+        }
         if passes == Passes::NotAndTell {
             self.0.owed.notify_one();
         }

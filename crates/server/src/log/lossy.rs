@@ -17,23 +17,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
+use engine::losses::Loss;
+
+use crate::losses::Losses;
+
 /// Lines that wait to be written; what comes beyond is lost.
 const LINES_MAX: usize = 16_384;
 
 /// So long lines are gathered, in milliseconds.
 const GATHER_MS: u64 = 50;
 
-/// When so many lines were written at once, the next ones are not waited for.
-const MANY_LINES: usize = LINES_MAX / 8;
-
-/// About as many bytes are written at once.
+/// About as many bytes are written at once; where there are more, the rest is not waited for.
 const AT_ONCE_BYTES: usize = 64 * 1024;
 
 /// The writer; clones write to the same thread, which ends with the last of them.
 #[derive(Clone)]
 pub(super) struct Lossy {
     lines: SyncSender<Item>,
+    /// Of which the log has not told.
     lost: Arc<AtomicU64>,
+    losses: Losses,
 }
 
 /// What the thread is told.
@@ -45,14 +48,14 @@ enum Item {
 }
 
 impl Lossy {
-    /// Lines go there from now on, by a thread of its own.
-    pub(super) fn to(out: impl Write + Send + 'static) -> io::Result<Self> {
+    /// Lines go there from now on, by a thread of its own; those that are lost are counted.
+    pub(super) fn to(out: impl Write + Send + 'static, losses: Losses) -> io::Result<Self> {
         let (lines, queue) = sync_channel(LINES_MAX);
         let lost = Arc::new(AtomicU64::new(0));
-        let counted = Arc::clone(&lost);
+        let counted = (Arc::clone(&lost), losses.clone());
         let builder = std::thread::Builder::new().name("respool-access".to_owned());
-        builder.spawn(move || run(&queue, out, &counted))?;
-        Ok(Self { lines, lost })
+        builder.spawn(move || run(&queue, out, (&counted.0, &counted.1)))?;
+        Ok(Self { lines, lost, losses })
     }
 
     /// Waits until all lines that were written before are where they belong, but not longer than this.
@@ -70,6 +73,7 @@ impl Write for Lossy {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         if self.lines.try_send(Item::Line(line.to_vec())).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
+            self.losses.add(Loss::AccessQueue, 1);
         }
         Ok(line.len())
     }
@@ -79,7 +83,7 @@ impl Write for Lossy {
     }
 }
 
-fn run(queue: &Receiver<Item>, mut out: impl Write, lost: &AtomicU64) {
+fn run(queue: &Receiver<Item>, mut out: impl Write, (lost, losses): (&AtomicU64, &Losses)) {
     let mut gathered = Gathered::default();
     let mut waits = true;
     while let Ok(item) = queue.recv() {
@@ -92,9 +96,10 @@ fn run(queue: &Receiver<Item>, mut out: impl Write, lost: &AtomicU64) {
         {
             gathered.take(item);
         }
-        waits = gathered.lines < MANY_LINES;
-        gathered.write_to(&mut out, lost);
-        tell_lost(lost);
+        waits = gathered.bytes.len() < AT_ONCE_BYTES;
+        let failed = gathered.write_to(&mut out);
+        losses.add(Loss::AccessWrite, failed);
+        tell_lost(failed + lost.swap(0, Ordering::Relaxed));
     }
 }
 
@@ -102,7 +107,7 @@ fn run(queue: &Receiver<Item>, mut out: impl Write, lost: &AtomicU64) {
 #[derive(Default)]
 struct Gathered {
     bytes: Vec<u8>,
-    lines: usize,
+    lines: u64,
     /// Those who want to know.
     flushed: Vec<SyncSender<()>>,
 }
@@ -118,20 +123,19 @@ impl Gathered {
         }
     }
 
-    fn write_to(&mut self, out: &mut impl Write, lost: &AtomicU64) {
-        if out.write_all(&self.bytes).is_err() {
-            lost.fetch_add(self.lines as u64, Ordering::Relaxed);
-        }
+    /// How many lines could not be written.
+    fn write_to(&mut self, out: &mut impl Write) -> u64 {
+        let failed = out.write_all(&self.bytes).is_err();
         self.bytes.clear();
-        self.lines = 0;
+        let lines = std::mem::take(&mut self.lines);
         for done in self.flushed.drain(..) {
             let _ = done.send(());
         }
+        if failed { lines } else { 0 }
     }
 }
 
-fn tell_lost(lost: &AtomicU64) {
-    let lines = lost.swap(0, Ordering::Relaxed);
+fn tell_lost(lines: u64) {
     if lines > 0 {
         tracing::warn!(
             lines,
@@ -144,6 +148,7 @@ fn tell_lost(lost: &AtomicU64) {
 mod tests {
     use super::*;
     use std::sync::mpsc::{Sender, TryRecvError, channel};
+    use std::time::Instant;
 
     /// Tells when it is asked to write, takes nothing until it may, and passes on what it takes.
     struct Slow {
@@ -168,13 +173,15 @@ mod tests {
     #[test]
     fn whoever_writes_never_waits_and_what_is_lost_is_counted() {
         let ((asked, is_asked), (go, wait), (taken, lines)) = (channel(), channel(), channel());
-        let mut lossy = Lossy::to(Slow { asked, go: wait, taken }).unwrap();
+        let losses = Losses::default();
+        let mut lossy = Lossy::to(Slow { asked, go: wait, taken }, losses.clone()).unwrap();
         lossy.write_all(b"first\n").unwrap();
         is_asked.recv().unwrap();
         for n in 0..LINES_MAX + 100 {
             lossy.write_all(format!("{n}\n").as_bytes()).unwrap();
         }
         assert_eq!(lossy.lost.load(Ordering::Relaxed), 100);
+        assert_eq!(losses.counts()[Loss::AccessQueue as usize], 100);
         assert_eq!(lines.try_recv(), Err(TryRecvError::Empty), "nothing is written yet");
         drop(go);
         let expected: String = (0..LINES_MAX).map(|n| format!("{n}\n")).collect();
@@ -188,7 +195,7 @@ mod tests {
     #[test]
     fn lines_are_gathered_and_those_who_wait_for_them_are_told() {
         let ((asked, is_asked), (go, wait), (taken, lines)) = (channel(), channel(), channel());
-        let mut lossy = Lossy::to(Slow { asked, go: wait, taken }).unwrap();
+        let mut lossy = Lossy::to(Slow { asked, go: wait, taken }, Losses::default()).unwrap();
         lossy.write_all(b"first\n").unwrap();
         is_asked.recv().unwrap();
         for line in ["a\n", "b\n", "c\n"] {
@@ -201,9 +208,30 @@ mod tests {
     }
 
     #[test]
+    fn many_lines_are_written_without_a_rest() {
+        let ((asked, is_asked), (go, wait), (taken, lines)) = (channel(), channel(), channel());
+        let mut lossy = Lossy::to(Slow { asked, go: wait, taken }, Losses::default()).unwrap();
+        lossy.write_all(b"first\n").unwrap();
+        is_asked.recv().unwrap();
+        // A hundred writes, which would take five seconds with a rest before each.
+        let line = [&[b'x'; AT_ONCE_BYTES / 100][..], b"\n"].concat();
+        for _ in 0..100 * 100 {
+            lossy.write_all(&line).unwrap();
+        }
+        let began = Instant::now();
+        drop(go);
+        lossy.flush_within(Duration::from_secs(60));
+        assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+        assert_eq!(
+            lines.try_iter().map(|bytes| bytes.len()).sum::<usize>(),
+            6 + 10_000 * line.len()
+        );
+    }
+
+    #[test]
     fn nobody_waits_for_a_receiver_that_takes_nothing() {
         let ((asked, is_asked), (_go, wait), (taken, _lines)) = (channel(), channel(), channel());
-        let mut lossy = Lossy::to(Slow { asked, go: wait, taken }).unwrap();
+        let mut lossy = Lossy::to(Slow { asked, go: wait, taken }, Losses::default()).unwrap();
         lossy.write_all(b"a\n").unwrap();
         is_asked.recv().unwrap();
         lossy.flush_within(Duration::from_millis(1));

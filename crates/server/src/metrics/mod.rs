@@ -1,23 +1,31 @@
-//! What respool counts, as a page for Prometheus and for whatever reads its text format or OpenMetrics.
+//! What respool counts, as a page for Prometheus and for whatever reads its formats or OpenMetrics.
 //!
 //! ```text
 //!   Engine::report of each worker ─┐
-//!   ProcessFacts ──────────────────┴─▶ page ─▶ text
+//!   ProcessFacts ──────────────────┴─▶ names ─▶ page ─┬─▶ text
+//!                                                     └─▶ protobuf
 //! ```
 //! Nothing is counted here and nothing kept between two pages: the counters are the engines' plain numbers, so there is no registry.
 //!
+//! `accept` tells which format is wanted, `buckets` makes of the engines' histograms those that Prometheus knows.
+//!
 //! Not here: who asks the workers and serves the page.
 //!
-//! Invariant: every line of a page belongs to a row of [`names::METRICS`], and the lines of a row stand together.
+//! Invariant: every sample of a page belongs to a row of [`names::METRICS`], and those of a row stand together.
 
+mod accept;
+mod buckets;
 pub mod names;
+mod page;
+mod protobuf;
 mod text;
 
 use engine::fleet::{ProcessFacts, Report};
 use engine::report::{NodeReport, nodes_of};
 use engine::stats::Stats;
+use engine::stats::monitors::MonitorOptions;
 
-pub use text::Format;
+pub use accept::Format;
 
 /// What rows of the table take their values from.
 pub(crate) struct Source<'a> {
@@ -27,14 +35,19 @@ pub(crate) struct Source<'a> {
     stats: Stats,
     /// All servers, each once.
     nodes: Vec<NodeReport>,
+    /// The latency monitors. None while they change: then what workers count under one number is of different ones.
+    monitors: &'a [MonitorOptions],
 }
 
 /// The page. `reports` are of all workers, in any order.
-pub fn page(reports: &[Report], process: &ProcessFacts, format: Format) -> String {
+pub fn page(reports: &[Report], process: &ProcessFacts, format: Format) -> Vec<u8> {
     let mut stats = Stats::default();
     reports.iter().for_each(|report| stats.add(&report.stats));
-    let source = Source { reports, process, stats, nodes: nodes_of(reports) };
-    let mut page = text::Page::new(format);
+    let monitors = reports.first().map_or(&[][..], |report| &report.monitors);
+    let agree = reports.iter().all(|report| report.monitors == monitors);
+    let monitors = if agree { monitors } else { &[] };
+    let source = Source { reports, process, stats, nodes: nodes_of(reports), monitors };
+    let mut page = page::Page::new(format);
     for metric in names::METRICS {
         page.begin(metric);
         (metric.collect)(&source, &mut page);
@@ -65,8 +78,8 @@ pub fn reference() -> String {
 const HEAD: &str = "\
 # Metrics
 
-What the text for Prometheus (format 0.0.4) and OpenMetrics (1.0) tells. All counters begin with the process, and again with `CONFIG RESETSTAT`, which
-Prometheus takes for a restart. Times are in seconds and reach from writing a request to its reply; what respool answers itself has none.
+What `GET /metrics` tells, in the text of Prometheus (format 0.0.4), in OpenMetrics (1.0) or in Prometheus' protobuf, whichever `Accept` likes best.
+All counters begin with the process, and those of workers, commands, servers and monitors again with `CONFIG RESETSTAT`, which Prometheus takes for a restart. Times are in seconds and reach from writing a request to its reply; what respool answers itself has none.
 
 | label | meaning |
 |---|---|
@@ -75,7 +88,12 @@ Prometheus takes for a restart. Times are in seconds and reach from writing a re
 | `role` | of a server: `primary`, `replica`, `sentinel`, `seed` (nobody told); of a connection: what it is for, as in [`INFO upstreams`](../guides/operations.md#info) |
 | `command` | as in `INFO commandstats`: lower case, `container\\|subcommand`; `unknown` for all that the table of commands does not have. Only those that were used |
 | `cause` | why: see the row |
-| `le` | end of a bucket of a histogram: powers of two from 32 µs to 16.8 s |
+| `monitor` | a [latency monitor](../guides/operations.md#latency-monitors) of the configuration |
+| `le` | end of a bucket of a histogram: powers of two from 32 µs to 16.8 s, or the bounds of the monitor |
+
+In protobuf the histograms are native ones, too, but for those of monitors, whose bounds are your own ([how to read them](../guides/operations.md#native-histograms)): schema 4,
+so that buckets grow by 2^(1/16), and a zero bucket up to 1 µs. They are made of finer buckets than the classic ones: a quantile is wrong by a ninth or by a microsecond
+at most, whichever is more; all that took 67 s or longer is in the bucket of 71 s. Counts are exact.
 
 The size of a batch is `rate(respool_requests_total) / rate(respool_node_writes_total)`; how busy a worker is, \
 `rate(respool_worker_cpu_seconds_total)` summed over `mode`: at 1 it is at its end.

@@ -3,18 +3,19 @@
 //! Names follow Prometheus' rules: the prefix says whose they are, the unit stands at the end (`_bytes`, `_seconds`), counters get `_total` when they are
 //! shown. A row's function writes its samples.
 //!
-//! Not here: the text (`text`), what is counted (`engine::stats`, `engine::report`).
+//! Not here: the formats (`text`, `protobuf`), what is counted (`engine::stats`, `engine::report`).
 //!
 //! Invariant: names differ, and the samples of a row have exactly the labels that it names, in this order, and no two the same values.
 
 use engine::command::CommandId;
 use engine::fleet::Report;
+use engine::losses;
 use engine::report::{CONN_ROLES, MEMORY_KINDS, NodeReport, WAITS};
 use engine::stats::REDIRECT_KINDS;
 use engine::stats::errors::Cause;
 
 use super::Source;
-use super::text::Page;
+use super::page::Page;
 
 /// What kind of number a metric is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +126,23 @@ fn command_name(index: usize) -> &'static str {
 fn nodes(source: &Source<'_>, page: &mut Page, value: fn(&NodeReport) -> u64) {
     for node in &source.nodes {
         page.sample(&[("node", &node.label), ("pool", &node.pool.to_string())], value(node));
+    }
+}
+
+/// The times of each monitor at each server where it saw anything.
+fn monitors_by_node(source: &Source<'_>, page: &mut Page) {
+    for (at, monitor) in source.monitors.iter().enumerate() {
+        for node in &source.nodes {
+            let buckets = node.stats.monitors.buckets(at);
+            if !buckets.is_empty() {
+                let labels = [
+                    ("monitor", &*monitor.name),
+                    ("node", &node.label),
+                    ("pool", &node.pool.to_string()),
+                ];
+                page.monitor(&labels, &monitor.bounds_us, buckets);
+            }
+        }
     }
 }
 
@@ -434,6 +452,25 @@ pub static METRICS: &[Metric] = &[
         },
     ),
     row(
+        "respool_monitor_duration_seconds",
+        Histogram,
+        &["monitor"],
+        "The times of a latency monitor, in its own buckets",
+        |s, p| {
+            for (at, monitor) in s.monitors.iter().enumerate() {
+                let labels = [("monitor", &*monitor.name)];
+                p.monitor(&labels, &monitor.bounds_us, s.stats.monitors.buckets(at));
+            }
+        },
+    ),
+    row(
+        "respool_monitor_node_duration_seconds",
+        Histogram,
+        &["monitor", "node", "pool"],
+        "The same of each server where it saw anything",
+        monitors_by_node,
+    ),
+    row(
         "respool_reconnects",
         Counter,
         WORKER,
@@ -465,6 +502,17 @@ pub static METRICS: &[Metric] = &[
     row("respool_slowlog_entries", Gauge, WORKER, "Entries of the slow log", |s, p| {
         workers(s, p, |r| r.slowlog_entries);
     }),
+    row(
+        "respool_telemetry_dropped",
+        Counter,
+        &["what", "cause"],
+        "What observers did not get: lines of the access log (`access_log`) that came faster than they can be written (`queue`) or could not be (`write`), lines of the `log` beyond `log.burst`, `spans` and `alarms` that came faster than they can be sent (`queue`) or were not taken (`post`), `requests` for the access log, spans or alarms beyond 64 in a `turn` of a worker",
+        |s, p| {
+            for (what, cause, count) in losses::all(&s.process.losses, &s.stats) {
+                p.sample(&[("what", what), ("cause", cause)], count);
+            }
+        },
+    ),
     row(
         "respool_topology_age_seconds",
         Gauge,

@@ -1,18 +1,25 @@
 //! The page is what Prometheus and OpenMetrics say it should be, and says what the reports say.
 
+mod wire;
+
 use std::collections::BTreeSet;
 
 use engine::Time;
 use engine::fleet::{ProcessFacts, Report};
 use engine::histogram::Sample;
+use engine::losses::Loss;
 use engine::report::NodeReport;
+use engine::stats::monitors::MonitorOptions;
 use engine::{Engine, Settings};
 
 use super::names::{Kind, METRICS};
 use super::{Format, page, reference};
 
 fn process() -> ProcessFacts {
+    let mut losses = [0; engine::losses::LOSSES];
+    losses[Loss::SpansPost as usize] = 12;
     ProcessFacts {
+        losses,
         version: "1.2.3".into(),
         driver: "epoll".into(),
         started_unix_s: 1_700_000_000,
@@ -24,7 +31,7 @@ fn process() -> ProcessFacts {
 
 fn reports() -> Vec<Report> {
     let report = |worker: u32| {
-        let settings = Settings { worker, workers: 2, ..Settings::default() };
+        let settings = Settings { worker, workers: 2, monitors: monitors(), ..Settings::default() };
         let mut report = Engine::new(settings, 1, Time(0)).report(Time(5));
         let get = engine::command::lookup(b"get");
         report.stats.command(get).calls = 3;
@@ -33,13 +40,29 @@ fn reports() -> Vec<Report> {
         report.stats.note_own_error(b"-NOAUTH x\r\n", 1);
         report.stats.requests = 10 + u64::from(worker);
         report.topology_age_us = Some(2_500_000);
+        report.stats.observed_left_out = 4;
+        report.stats.monitors.record(0, &[200, 1_000_000], 200, 3);
+        report.nodes[0].stats.monitors.record(0, &[200, 1_000_000], 200, 2);
         report
     };
     vec![report(0), report(1)]
 }
 
+fn monitors() -> Vec<MonitorOptions> {
+    let monitor = |name: &str, bounds_us: &[u64]| MonitorOptions {
+        name: name.to_owned(),
+        commands: vec![None],
+        bounds_us: bounds_us.to_vec(),
+    };
+    vec![monitor("reads", &[200, 1_000_000]), monitor("unused", &[5])]
+}
+
+fn text_of(reports: &[Report], format: Format) -> String {
+    String::from_utf8(page(reports, &process(), format)).expect("text")
+}
+
 fn lines(format: Format) -> Vec<String> {
-    page(&reports(), &process(), format).lines().map(str::to_owned).collect()
+    text_of(&reports(), format).lines().map(str::to_owned).collect()
 }
 
 #[test]
@@ -65,6 +88,14 @@ fn the_page_says_what_the_reports_say() {
         "respool_command_duration_seconds_count{command=\"get\"} 4",
         "respool_node_info{node=\"127.0.0.1:6379\",pool=\"0\",role=\"primary\",state=\"idle\"} 1",
         "respool_topology_age_seconds{worker=\"1\"} 2.5",
+        "respool_monitor_duration_seconds_bucket{monitor=\"reads\",le=\"0.0002\"} 6",
+        "respool_monitor_duration_seconds_bucket{monitor=\"reads\",le=\"1.0\"} 6",
+        "respool_monitor_duration_seconds_sum{monitor=\"reads\"} 0.0012",
+        "respool_monitor_duration_seconds_bucket{monitor=\"unused\",le=\"+Inf\"} 0",
+        "respool_monitor_node_duration_seconds_count{monitor=\"reads\",node=\"127.0.0.1:6379\",pool=\"0\"} 4",
+        "respool_telemetry_dropped_total{what=\"spans\",cause=\"post\"} 12",
+        "respool_telemetry_dropped_total{what=\"alarms\",cause=\"queue\"} 0",
+        "respool_telemetry_dropped_total{what=\"requests\",cause=\"turn\"} 8",
     ] {
         assert!(
             lines.iter().any(|written| written == line),
@@ -125,11 +156,96 @@ fn each_sample_stands_once_under_its_head_with_the_labels_of_its_row() {
     }
 }
 
+/// A decoded page as lines of the text format, without native histograms.
+fn as_text(families: &[wire::Family]) -> String {
+    let mut text = String::new();
+    for wire::Family { name, help, kind, samples } in families {
+        let kind = ["counter", "gauge", "", "", "histogram"][*kind as usize];
+        text.push_str(&format!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
+        for sample in samples {
+            let mut line = |end: &str, le: Option<String>, value: f64| {
+                let le = le.map(|le| ("le".to_owned(), le));
+                let labels = sample.labels.iter().cloned().chain(le);
+                let labels: Vec<String> =
+                    labels.map(|(label, value)| format!("{label}={value:?}")).collect();
+                let labels = if labels.is_empty() {
+                    String::new()
+                } else {
+                    format!("{{{}}}", labels.join(","))
+                };
+                text.push_str(&format!("{name}{end}{labels} {value}\n"));
+            };
+            let Some(histogram) = &sample.histogram else {
+                let of_kind = if kind == "counter" { sample.counter } else { sample.gauge };
+                line("", None, of_kind.expect("a value of its kind"));
+                continue;
+            };
+            for (end, count) in &histogram.classic {
+                let le = if end.fract() == 0.0 { format!("{end}.0") } else { format!("{end}") };
+                line("_bucket", Some(le), *count as f64);
+            }
+            line("_bucket", Some("+Inf".to_owned()), histogram.count as f64);
+            line("_sum", None, histogram.sum);
+            line("_count", None, histogram.count as f64);
+        }
+    }
+    text
+}
+
+#[test]
+fn protobuf_says_what_the_text_says() {
+    let families = wire::families(&page(&reports(), &process(), Format::Protobuf));
+    assert_eq!(as_text(&families), text_of(&reports(), Format::Prometheus));
+    let empty = wire::families(&page(&[], &process(), Format::Protobuf));
+    assert_eq!(as_text(&empty), text_of(&[], Format::Prometheus));
+}
+
+#[test]
+fn protobuf_has_native_histograms_with_every_observation() {
+    let families = wire::families(&page(&reports(), &process(), Format::Protobuf));
+    let mut natives = 0;
+    for family in families.iter().filter(|family| family.kind == 4) {
+        let is_native = !family.name.starts_with("respool_monitor_");
+        for histogram in family.samples.iter().filter_map(|sample| sample.histogram.as_ref()) {
+            assert_eq!(histogram.schema, is_native.then_some(4), "{}", family.name);
+            if !is_native {
+                assert!(histogram.spans.is_empty() && histogram.zero_threshold == 0.0);
+                continue;
+            }
+            let counted: i64 = histogram.native().iter().map(|(_, count)| count).sum();
+            assert_eq!(counted as u64 + histogram.zero_count, histogram.count);
+            assert_eq!(histogram.zero_threshold, 1e-6);
+            natives += 1;
+        }
+    }
+    assert_eq!(natives, 2);
+    let times = families.iter().find(|family| family.name == "respool_command_duration_seconds");
+    let of = |command: &str| {
+        let is = |sample: &&wire::Sample| sample.labels[0] == ("command".into(), command.into());
+        let sample = times.expect("the family").samples.iter().find(is).expect("the command");
+        sample.histogram.as_ref().expect("a histogram").native()
+    };
+    // 100 µs are in the engine's bucket from 96 to 104 µs, whose middle is a ten-thousandth of a second: 2^(-13.29).
+    assert_eq!(of("get"), [(-212, 4)]);
+    assert_eq!(of("unknown").len(), 1);
+}
+
+#[test]
+fn monitors_that_change_are_not_told_until_all_workers_agree() {
+    let mut reports = reports();
+    reports[1].monitors[1].bounds_us = vec![6];
+    assert!(!text_of(&reports, Format::Prometheus).contains("respool_monitor_"));
+    reports[0].monitors[1].bounds_us = vec![6];
+    assert!(
+        text_of(&reports, Format::Prometheus).contains("{monitor=\"unused\",le=\"0.000006\"} 0")
+    );
+}
+
 #[test]
 fn odd_names_are_escaped() {
     let node = NodeReport { label: "/run/\"a\\b\n".into(), ..NodeReport::default() };
     let report = Report { nodes: vec![node], ..Report::default() };
-    let text = page(&[report], &process(), Format::Prometheus);
+    let text = text_of(&[report], Format::Prometheus);
     assert!(text.contains("respool_node_up{node=\"/run/\\\"a\\\\b\\n\",pool=\"0\"} 1\n"), "{text}");
 }
 

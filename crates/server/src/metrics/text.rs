@@ -9,83 +9,63 @@
 
 use std::fmt::{Display, Write};
 
-use engine::histogram::Histogram;
-
+use super::buckets::Distribution;
 use super::names::{Kind, Metric};
+use super::page::Value;
 
-/// How a page is written, which is for its reader to choose (`Accept`).
+/// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// `text/plain; version=0.0.4`.
+pub(super) enum Dialect {
+    /// 0.0.4.
     Prometheus,
-    /// `application/openmetrics-text; version=1.0.0`.
+    /// 1.0.
     OpenMetrics,
 }
 
-impl Format {
-    /// The `Content-Type` of a page.
-    pub fn content_type(self) -> &'static str {
-        match self {
-            Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
-            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
-        }
-    }
-}
-
-/// A page in the making.
-pub(crate) struct Page {
-    format: Format,
+/// A page in one of them.
+pub(crate) struct Text {
+    dialect: Dialect,
     text: String,
     /// The family under way, and whether its head is written.
     family: Option<(&'static Metric, bool)>,
 }
 
-/// Ends of the buckets that are shown, as powers of two in microseconds.
-const SHOWN_POWERS: std::ops::RangeInclusive<u32> = 5..=24;
-
-impl Page {
-    pub(crate) fn new(format: Format) -> Self {
-        Self { format, text: String::new(), family: None }
+impl Text {
+    pub(super) fn new(dialect: Dialect) -> Self {
+        Self { dialect, text: String::new(), family: None }
     }
 
     /// What follows are samples of this metric.
-    pub(crate) fn begin(&mut self, metric: &'static Metric) {
+    pub(super) fn begin(&mut self, metric: &'static Metric) {
         self.family = Some((metric, false));
     }
 
-    /// A counter, a gauge, or an info.
-    pub(crate) fn sample(&mut self, labels: &[(&str, &str)], value: impl Display) {
+    /// One of them.
+    pub(super) fn add(&mut self, labels: &[(&str, &str)], value: &Value<'_>) {
         let Some(metric) = self.head() else { return };
-        let suffix = match metric.kind {
-            Kind::Counter => "_total",
-            Kind::Info => "_info",
-            Kind::Gauge | Kind::Histogram => "",
-        };
-        self.line(&format!("{}{suffix}", metric.name), labels, None, value);
-    }
-
-    /// A duration in microseconds, which is shown in seconds.
-    pub(crate) fn seconds(&mut self, labels: &[(&str, &str)], us: u64) {
-        self.sample(labels, us as f64 / 1e6);
-    }
-
-    /// A histogram of times.
-    pub(crate) fn histogram(&mut self, labels: &[(&str, &str)], histogram: &Histogram) {
-        let Some(metric) = self.head() else { return };
-        let (count, bucket) = (histogram.count(), format!("{}_bucket", metric.name));
-        for until_us in SHOWN_POWERS.map(|power| 1u64 << power) {
-            let le = (until_us as f64 / 1e6).to_string();
-            self.line(&bucket, labels, Some(&le), histogram.count_below(until_us));
+        match value {
+            Value::Number(number) => self.line(&metric.shown_name(), labels, None, number),
+            Value::Seconds(seconds) => self.line(&metric.shown_name(), labels, None, seconds),
+            Value::Times(times) => self.histogram(metric.name, labels, times),
         }
-        self.line(&bucket, labels, Some("+Inf"), count);
-        let sum_s = histogram.sum_us() as f64 / 1e6;
-        self.line(&format!("{}_sum", metric.name), labels, None, sum_s);
-        self.line(&format!("{}_count", metric.name), labels, None, count);
+    }
+
+    fn histogram(&mut self, name: &str, labels: &[(&str, &str)], times: &Distribution<'_>) {
+        let bucket = format!("{name}_bucket");
+        for (end_s, count) in &times.cumulative {
+            let end_s = end_s.to_string();
+            // OpenMetrics wants a point in it, and Prometheus takes "1" and "1.0" for different labels.
+            let le = if end_s.contains('.') { end_s } else { end_s + ".0" };
+            self.line(&bucket, labels, Some(&le), count);
+        }
+        self.line(&bucket, labels, Some("+Inf"), times.count);
+        self.line(&format!("{name}_sum"), labels, None, times.sum_s);
+        self.line(&format!("{name}_count"), labels, None, times.count);
     }
 
     /// The text.
-    pub(crate) fn end(mut self) -> String {
-        if self.format == Format::OpenMetrics {
+    pub(super) fn end(mut self) -> String {
+        if self.dialect == Dialect::OpenMetrics {
             self.text.push_str("# EOF\n");
         }
         self.text
@@ -98,16 +78,16 @@ impl Page {
             return Some(metric);
         }
         self.family = Some((metric, true));
-        let (name, kind) = match self.format {
-            Format::OpenMetrics => (metric.name.to_owned(), metric.kind.name()),
+        let (name, kind) = match self.dialect {
+            Dialect::OpenMetrics => (metric.name.to_owned(), metric.kind.name()),
             // It knows no info, and a counter's name ends as its samples do.
-            Format::Prometheus if metric.kind == Kind::Info => (metric.shown_name(), "gauge"),
-            Format::Prometheus => (metric.shown_name(), metric.kind.name()),
+            Dialect::Prometheus if metric.kind == Kind::Info => (metric.shown_name(), "gauge"),
+            Dialect::Prometheus => (metric.shown_name(), metric.kind.name()),
         };
         // Writing to a `String` cannot fail.
         let _ = writeln!(self.text, "# HELP {name} {}", escaped(metric.help, false));
         let _ = writeln!(self.text, "# TYPE {name} {kind}");
-        if let (Format::OpenMetrics, Some(unit)) = (self.format, metric.unit()) {
+        if let (Dialect::OpenMetrics, Some(unit)) = (self.dialect, metric.unit()) {
             let _ = writeln!(self.text, "# UNIT {name} {unit}");
         }
         Some(metric)

@@ -2,6 +2,7 @@
 //!
 //! Read when someone asks, never before. Not here: anything about clients or upstreams.
 
+use crate::losses::Losses;
 use engine::fleet::ProcessFacts;
 use netio::sys::CpuTime;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -23,6 +24,8 @@ pub struct Process {
     pub measure: fn(Instant) -> Usage,
     /// The same of the thread that calls it: [`netio::sys::thread_cpu`].
     pub measure_thread: fn() -> CpuTime,
+    /// What observers did not get.
+    pub losses: Losses,
 }
 
 /// What a process is to its machine.
@@ -103,6 +106,7 @@ impl Process {
             cpu_user_us: usage.cpu_user_us,
             unix_us: unix_us(),
             clients_max: clients_max as u64,
+            losses: self.losses.counts(),
         }
     }
 }

@@ -18,6 +18,7 @@ mod hot_and_big_keys;
 mod lanes;
 mod leases;
 mod logs;
+mod metrics;
 mod observers;
 mod own_connection;
 mod peer_bugs;

@@ -13,6 +13,7 @@ use engine::node;
 use netio::sim::{SimDriver, SimFaults, SimNet, SimPeer, SimSocket};
 use netio::{Address, Driver};
 use server::export::Outlet;
+use server::losses::Losses;
 use server::worker::gather::GatherOptions;
 use server::worker::mailbox::{Fleet, Message, Post, Resolve, mailbox};
 use server::worker::{Process, Usage, Worker, WorkerOptions};
@@ -72,6 +73,7 @@ impl Moving {
                 host: host(),
                 measure: |_| Usage::default(),
                 measure_thread: Default::default,
+                losses: Losses::default(),
             }),
             outlet: Outlet::default(),
         };

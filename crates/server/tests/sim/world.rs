@@ -17,6 +17,7 @@ use engine::fleet::Report;
 use netio::sim::{SimDriver, SimFaults, SimNet, SimRng, SimSocket};
 use netio::{Address, Driver};
 use server::export::Outlet;
+use server::losses::Losses;
 use server::worker::gather::GatherOptions;
 use server::worker::mailbox::{Fleet, Message, Post, mailbox};
 use server::worker::{Host, Process, Usage, Worker, WorkerOptions};
@@ -647,6 +648,7 @@ fn hire(
         host: host(),
         measure: |_| Usage::default(),
         measure_thread: Default::default,
+        losses: Losses::default(),
     });
     let worker = |(index, (driver, mailbox))| {
         let clock = net.clone();

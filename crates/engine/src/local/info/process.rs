@@ -7,6 +7,7 @@
 //! Invariant: a field that Redis has means here what it means there, of the proxy.
 
 use super::{Source, line, seconds};
+use crate::losses;
 use crate::report::{MEMORY_KINDS, WAITS};
 use crate::stats::REDIRECT_KINDS;
 use crate::stats::errors::Cause;
@@ -61,6 +62,9 @@ pub(super) fn proxy(out: &mut String, source: &Source<'_>) {
     line(out, "proxy_slowlog_entries", sum.slowlog_entries);
     if let Some(age_us) = sum.topology_age_us {
         line(out, "proxy_topology_age_seconds", age_us / 1_000_000);
+    }
+    for (what, cause, count) in losses::all(&process.losses, &sum.stats) {
+        line(out, &format!("proxy_telemetry_dropped_{what}_{cause}"), count);
     }
 }
 
