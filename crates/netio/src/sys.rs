@@ -3,9 +3,11 @@
 //!
 //! Not here: sockets, and any decision about how many descriptors or which processor; callers say.
 //!
-//! Invariant: this is the only module of the workspace with `unsafe` in it, and each block names the
-//! test that runs it.
+//! Invariant: this module and those in it ([`sampler`]) are the only ones of the workspace with `unsafe` in them, and each block
+//! names the test that runs it.
 #![allow(unsafe_code)]
+
+pub mod sampler;
 
 use std::ffi::CString;
 use std::io;
