@@ -5,7 +5,7 @@
 //!                                                                           ▲                   │
 //!                                                                           └────── drain ◀─────┘  on the thread that asked
 //! ```
-//! The signal handler only copies, by one system call that answers with an error where an ordinary read of a wrong address would end the process.
+//! The signal handler only copies, by a system call that answers with an error where an ordinary read of a wrong address would end the process.
 //! It takes no lock, allocates nothing and unwinds nothing, so it may interrupt anything, `malloc` too. What
 //! the bytes mean is found out later, by whoever drains them.
 //!
@@ -25,6 +25,8 @@ pub struct Sample<'a> {
     pub tid: u32,
     /// Its registers.
     pub registers: Registers,
+    /// Whether it had just left the kernel: signals wait for the end of a system call, so its time is that of the instruction before `registers.pc`.
+    pub in_kernel: bool,
     /// Its stack from `registers.sp` upwards, as far as it was copied.
     stack: &'a [u8],
 }
@@ -72,8 +74,8 @@ impl Sampler {
             return Err(io::ErrorKind::Unsupported.into());
         }
         let probe = 7u64;
-        let mut copy = [0u8; 8];
-        if copy_stack(ptr::from_ref(&probe) as u64, &mut copy)? != copy.len() {
+        let mut again = [0u8; 8];
+        if copy(ptr::from_ref(&probe) as u64, &mut again)? != again.len() {
             return Err(io::ErrorKind::Unsupported.into());
         }
         if RUNNING.swap(true, Ordering::SeqCst) {
@@ -98,7 +100,8 @@ impl Sampler {
             // said so. Test: `a_busy_thread_is_seen_where_it_is`.
             let raw = unsafe { &*slot.raw.get() };
             let stack = &raw.stack[..raw.stack_len];
-            on_sample(&Sample { tid: raw.tid, registers: raw.registers, stack });
+            let (tid, registers, in_kernel) = (raw.tid, raw.registers, raw.in_kernel);
+            on_sample(&Sample { tid, registers, in_kernel, stack });
             slot.state.store(FREE, Ordering::Release);
         }
     }
@@ -154,6 +157,7 @@ unsafe impl Sync for Slot {}
 struct Raw {
     tid: u32,
     registers: Registers,
+    in_kernel: bool,
     /// Bytes of `stack` that were copied.
     stack_len: usize,
     stack: Box<[u8]>,
@@ -163,7 +167,8 @@ impl Ring {
     fn new() -> Self {
         let slot = |_| {
             let stack = vec![0; STACK_BYTES].into_boxed_slice();
-            let raw = Raw { tid: 0, registers: Registers::default(), stack_len: 0, stack };
+            let registers = Registers::default();
+            let raw = Raw { tid: 0, registers, in_kernel: false, stack_len: 0, stack };
             Slot { state: AtomicU8::new(FREE), raw: UnsafeCell::new(raw) }
         };
         Self { slots: (0..SLOTS).map(slot).collect(), lost: AtomicU64::new(0) }
@@ -184,8 +189,9 @@ impl Ring {
         // SAFETY: gettid takes nothing and cannot fail. Test: `a_busy_thread_is_seen_where_it_is`.
         raw.tid = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
         raw.registers = registers;
+        raw.in_kernel = is_behind_system_call(registers.pc);
         // Without its stack the innermost function is known all the same.
-        raw.stack_len = copy_stack(registers.sp, &mut raw.stack).unwrap_or(0);
+        raw.stack_len = copy(registers.sp, &mut raw.stack).unwrap_or(0);
         slot.state.store(FULL, Ordering::Release);
     }
 }
@@ -231,9 +237,27 @@ fn registers(_: &libc::ucontext_t) -> Registers {
     Registers::default()
 }
 
+/// Whether the instruction before this address enters the kernel. May be called in a signal handler.
+fn is_behind_system_call(pc: u64) -> bool {
+    let mut before = [0; SYSTEM_CALL.len()];
+    let from = pc.wrapping_sub(SYSTEM_CALL.len() as u64);
+    copy(from, &mut before).is_ok_and(|len| len == before.len()) && before == SYSTEM_CALL
+}
+
+/// `syscall`.
+#[cfg(target_arch = "x86_64")]
+const SYSTEM_CALL: [u8; 2] = [0x0f, 0x05];
+
+/// `svc #0`.
+#[cfg(target_arch = "aarch64")]
+const SYSTEM_CALL: [u8; 4] = [0x01, 0x00, 0x00, 0xd4];
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+const SYSTEM_CALL: [u8; 1] = [0];
+
 /// Copies memory of this process from an address upwards, up to the first page that cannot be read, and tells how many bytes. May be called in a
 /// signal handler.
-fn copy_stack(from: u64, into: &mut [u8]) -> io::Result<usize> {
+fn copy(from: u64, into: &mut [u8]) -> io::Result<usize> {
     let mut remote = [libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; PIECES];
     let (mut at, mut left, mut pieces) = (from as usize, into.len(), 0);
     while left > 0 && pieces < PIECES {
@@ -389,6 +413,38 @@ mod tests {
     }
 
     #[test]
+    fn time_in_the_kernel_is_told_apart() {
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        let (zero, mut bytes) = (std::fs::File::open("/dev/zero").unwrap(), vec![0u8; 1 << 20]);
+        let mut share = |in_kernel: bool| {
+            let mut sampler = Sampler::start(500).unwrap();
+            let (mut all, mut kernel, end) = (0, 0, soon());
+            while all < 20 && Instant::now() < end {
+                let until = Instant::now() + Duration::from_millis(20);
+                match in_kernel {
+                    // Reading of zeroes is nothing but work of the kernel.
+                    true => {
+                        while Instant::now() < until {
+                            let _ = rustix::io::read(&zero, &mut bytes);
+                        }
+                    }
+                    false => drop(burn(|| Instant::now() >= until)),
+                }
+                sampler.drain(|sample| {
+                    all += u32::from(sample.tid == tid);
+                    kernel += u32::from(sample.tid == tid && sample.in_kernel);
+                });
+            }
+            (all, kernel)
+        };
+        let (all, kernel) = share(true);
+        assert!(all >= 20 && kernel * 4 >= all * 3, "{kernel} of {all}");
+        let (all, kernel) = share(false);
+        assert!(all >= 20 && kernel * 4 <= all, "{kernel} of {all}");
+    }
+
+    #[test]
     fn it_can_be_started_again_and_only_once_at_a_time() {
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         for _ in 0..3 {
@@ -420,8 +476,8 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_no_fault() {
         let mut into = [1u8; 64];
-        assert!(copy_stack(8, &mut into).is_err());
-        assert!(copy_stack(u64::MAX - 7, &mut into).is_err());
+        assert!(copy(8, &mut into).is_err());
+        assert!(copy(u64::MAX - 7, &mut into).is_err());
         // Two pages, of which the second one cannot be read: the copy ends there.
         use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
         // SAFETY: fresh memory that nothing else points to. Test: this one.
@@ -430,7 +486,7 @@ mod tests {
             let pages = mmap_anonymous(ptr::null_mut(), 2 << 16, both, flags).unwrap();
             mprotect(pages.byte_add(1 << 16), 1 << 16, MprotectFlags::empty()).unwrap();
             let last = pages as u64 + (1 << 16) - 16;
-            assert_eq!(copy_stack(last, &mut into).unwrap(), 16);
+            assert_eq!(copy(last, &mut into).unwrap(), 16);
             munmap(pages, 2 << 16).unwrap();
         }
         assert_eq!((into[15], into[16]), (0, 1));

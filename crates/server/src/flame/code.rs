@@ -73,13 +73,19 @@ impl Code {
         Ok(Self { images, unwinder, cache: CacheNative::new() })
     }
 
-    /// The addresses of a stack, the innermost first, each within the instruction that was under way.
+    /// The addresses of a stack, the innermost first, each within the instruction that was under way. In the kernel the first one is [`KERNEL`].
     pub(super) fn unwind(&mut self, sample: &Sample<'_>) -> Vec<u64> {
         let mut read = |address| sample.word(address).ok_or(());
         let Registers { pc, .. } = sample.registers;
         let registers = native(&sample.registers);
-        let mut frames = self.unwinder.iter_frames(pc, registers, &mut self.cache, &mut read);
         let mut addresses = Vec::new();
+        addresses.extend(sample.in_kernel.then_some(KERNEL));
+        let mut frames = self.unwinder.iter_frames(pc, registers, &mut self.cache, &mut read);
+        // What comes behind the system call may be of another function already.
+        let entered = pc.wrapping_sub(1);
+        if sample.in_kernel && matches!(frames.next(), Ok(Some(_))) {
+            addresses.push(entered);
+        }
         while let Ok(Some(frame)) = frames.next()
             && addresses.len() < ADDRESSES_MAX
         {
@@ -90,6 +96,9 @@ impl Code {
 
     /// The functions at an address: those that were put into another one by the compiler each by itself, the innermost first.
     pub(super) fn names(&self, address: u64) -> Vec<String> {
+        if address == KERNEL {
+            return vec!["[kernel]".to_owned()];
+        }
         let Some(image) = self.images.iter().find(|image| image.range.contains(&address)) else {
             return vec!["[unknown]".to_owned()];
         };
@@ -108,10 +117,11 @@ impl Image {
         if let Ok(mut frames) = loader.find_frames(address) {
             while let Ok(Some(frame)) = frames.next() {
                 let name = frame.function.as_ref().and_then(|function| function.demangle().ok());
-                names.extend(name.map(|name| names::short(&name)));
+                let file = frame.location.as_ref().and_then(|location| location.file);
+                names.extend(name.map(|name| names::of(&name, file)));
             }
         }
-        // The table of symbols has the whole path of a function, where lines alone were asked of the compiler it says only its last word.
+        // The table of symbols has the whole name of the function that the others were put into.
         let symbol = loader.find_symbol(address);
         let symbol = symbol.map(|name| addr2line::demangle_auto(name.into(), None));
         if let Some(symbol) = symbol.map(|name| names::short(&name)) {
@@ -197,6 +207,9 @@ fn native(registers: &Registers) -> UnwindRegsNative {
 fn native(registers: &Registers) -> UnwindRegsNative {
     UnwindRegsNative::new(registers.lr, registers.sp, registers.fp)
 }
+
+/// Stands for the kernel; nothing of a process is there.
+const KERNEL: u64 = 0;
 
 /// Deepest stack that is followed.
 const ADDRESSES_MAX: usize = 128;

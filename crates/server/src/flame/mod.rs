@@ -6,7 +6,7 @@
 //! ```
 //! Everything but the sampling itself happens on the thread that calls [`record`], which must be one that has nothing else to do.
 //!
-//! What it deliberately is not: a profile of the kernel. Time in a system call counts for the function that made it.
+//! What it deliberately is not: a profile of the kernel. Time in a system call is one frame, `[kernel]`, on the function that made it.
 //!
 //! Invariant: at most one profile at a time, and nothing is left of it: no timer, no handler, no memory.
 
@@ -106,7 +106,11 @@ impl Seen {
             return;
         }
         self.threads.entry(sample.tid).or_insert_with(|| thread_name(sample.tid));
-        let stack = (sample.tid, self.code.unwind(sample));
+        let addresses = self.code.unwind(sample);
+        self.count((sample.tid, addresses));
+    }
+
+    fn count(&mut self, stack: (u32, Vec<u64>)) {
         let is_full = self.stacks.len() >= STACKS_MAX;
         match self.stacks.get_mut(&stack) {
             Some(count) => *count += 1,
@@ -163,6 +167,17 @@ mod tests {
             sum = black_box(sum.wrapping_mul(31).wrapping_add(7));
         }
         sum
+    }
+
+    #[test]
+    fn beyond_the_bound_of_stacks_samples_are_lost() {
+        let mut seen = Seen::new(Code::of_this_process().unwrap());
+        for number in 0..STACKS_MAX as u64 + 2 {
+            seen.count((1, vec![number]));
+        }
+        seen.count((1, vec![5]));
+        assert_eq!((seen.stacks.len(), seen.lost), (STACKS_MAX, 2));
+        assert_eq!(seen.stacks[&(1, vec![5])], 2);
     }
 
     /// One test, as there is one profile at a time in a process.

@@ -22,7 +22,42 @@ pub(super) fn short(name: &str) -> String {
         last = next;
     }
     // `a::b::<C>` leaves its colons.
-    clean(out.replace("::::", "::").trim_end_matches("::"))
+    let out = out.replace("::::", "::");
+    let out = out.trim_end_matches("::");
+    // A method of a type itself: `<a::B>::c` is as good as `a::B::c`.
+    match out.strip_prefix('<').and_then(|rest| rest.split_once(">::")) {
+        Some((of, method)) if of.chars().all(is_in_path) => clean(&format!("{of}::{method}")),
+        _ => clean(out),
+    }
+}
+
+fn is_in_path(character: char) -> bool {
+    character.is_alphanumeric() || matches!(character, '_' | ':')
+}
+
+/// The name of a function of which the debug information may know only the last word, as it does where a compiler was asked for lines
+/// alone: then the file says which module it is of.
+pub(super) fn of(name: &str, file: Option<&str>) -> String {
+    let name = short(name);
+    match file.and_then(module) {
+        Some(module) if !name.contains("::") => clean(&format!("{module}::{name}")),
+        _ => name,
+    }
+}
+
+/// The module of a source file, by the custom of cargo: `…/rustix-1.1.6/src/net/mod.rs` is `rustix::net`.
+fn module(file: &str) -> Option<String> {
+    let (before, within) = file.rsplit_once("/src/")?;
+    let package = before.rsplit('/').next().filter(|package| !package.is_empty())?;
+    let is_version = |rest: &str| rest.starts_with(|first: char| first.is_ascii_digit());
+    let package = match package.rsplit_once('-') {
+        Some((package, rest)) if is_version(rest) => package,
+        _ => package,
+    };
+    let mut parts = vec![package.replace('-', "_")];
+    let files = within.strip_suffix(".rs")?.split('/');
+    parts.extend(files.filter(|part| !["mod", "lib", "main"].contains(part)).map(str::to_owned));
+    Some(parts.join("::"))
 }
 
 /// Whether this is the end of a name of C++ rather than types: `operator<`, `operator<<`.
@@ -80,11 +115,32 @@ mod tests {
             ("<&mut a as b>::c", "<&mut a as b>::c"),
             ("<[a; 3]>::b", "<[a; 3]>::b".replace(';', ",").as_str()),
             ("std::operator<", "std::operator<"),
+            ("<alloc::vec::Vec<T>>::push", "alloc::vec::Vec::push"),
+            ("<[u8]>::len", "<[u8]>::len"),
             ("a<b", "a"),
             ("", ""),
         ] {
             assert_eq!(short(name), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn a_last_word_gets_its_module_from_the_file() {
+        for (file, expected) in [
+            ("/home/a/.cargo/registry/src/index-1/rustix-1.1.6/src/net/mod.rs", "rustix::net::f"),
+            ("/rustc/59807/library/core/src/num/mod.rs", "core::num::f"),
+            ("/build/crates/netio/src/epoll/conn.rs", "netio::epoll::conn::f"),
+            ("/build/tracing-core-0.1/src/lib.rs", "tracing_core::f"),
+            ("/build/signal-hook/src/a.rs", "signal_hook::a::f"),
+            ("./nptl/pthread_create.c", "f"),
+            ("/src/x.rs", "f"),
+            ("/a/src/x.c", "f"),
+            ("", "f"),
+        ] {
+            assert_eq!(of("f<T>", Some(file)), expected, "{file}");
+        }
+        assert_eq!(of("f", None), "f");
+        assert_eq!(of("a::f", Some("/build/b/src/c.rs")), "a::f");
     }
 
     #[test]
