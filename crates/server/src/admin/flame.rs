@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::oneshot;
 use utoipa::{IntoParams, ToSchema};
 
-/// Longest profile. A connection of this listener on which nothing moves for longer is closed.
+/// Longest profile.
 const SECONDS_MAX: u32 = 60;
 
 /// Most samples for each second of processor time; kernels have no more ticks.

@@ -51,7 +51,7 @@ fn least_samples(frames: &[Placed<'_>], total: u64) -> u64 {
 fn head(height: usize, caption: &str) -> String {
     let (caption, text_y) = (Escaped(caption), HEAD - 10);
     format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"100%\" \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"100%\" preserveAspectRatio=\"xMinYMin\" \
          font-family=\"ui-monospace, monospace\" font-size=\"12\">\n<title>CPU profile of respool</title>\n<style>{STYLE}</style>\n\
          <rect class=\"page\" width=\"{WIDTH}\" height=\"{height}\"/>\n\
          <text class=\"caption\" x=\"{MARGIN}\" y=\"{text_y}\">respool, {caption}</text>\n"
@@ -130,7 +130,7 @@ impl Display for Escaped<'_> {
                 '\'' => formatter.write_str("&#39;")?,
                 // No character of XML 1.0, not even as a number.
                 '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' => {
-                    formatter.write_char('?')?
+                    formatter.write_char('?')?;
                 }
                 '\u{fffe}' | '\u{ffff}' => formatter.write_char('?')?,
                 other => formatter.write_char(other)?,
