@@ -68,7 +68,9 @@ impl Code {
                 unwinder.add_module(Module::new(name.clone(), mapping.range.clone(), bias, tables));
             }
             let (range, loader) = (mapping.range, OnceCell::new());
-            images.push(Image { range, bias, path, name: format!("[{name}]"), loader });
+            // What the kernel maps has such a name already.
+            let name = if name.starts_with('[') { name } else { format!("[{name}]") };
+            images.push(Image { range, bias, path, name, loader });
         }
         Ok(Self { images, unwinder, cache: CacheNative::new() })
     }

@@ -176,7 +176,7 @@ fn a_profile_is_made_and_saved() {
          return make(blob); }; document.getElementById('profile').click(); })()",
     );
     browser.until("document.getElementById('profile').disabled");
-    browser.until("window.saved?.includes('respool-0') && window.saved.includes('</svg>')");
+    browser.until("window.saved?.includes('<title>respool-') && window.saved.includes('</svg>')");
     browser.until("document.getElementById('notice').innerText.includes('is saved')");
     browser.until("!document.getElementById('profile').disabled");
     assert_eq!(browser.complaints(), [""; 0]);
