@@ -363,6 +363,7 @@ mod tests {
         use rustix::event::{EventfdFlags, epoll, eventfd};
         use std::os::fd::AsFd;
 
+        let _alone = sampler::tests::ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
         let mut events = EpollEvents::with_room(4);
         let begin_us = monotonic_us();

@@ -341,14 +341,14 @@ static RING: AtomicPtr<Ring> = AtomicPtr::new(ptr::null_mut());
 static INSIDE: AtomicUsize = AtomicUsize::new(0);
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use std::hint::black_box;
     use std::sync::{Mutex, PoisonError};
     use std::time::{Duration, Instant};
 
-    /// Held by those that sample: there is one timer in a process.
-    static ALONE: Mutex<()> = Mutex::new(());
+    /// Held by those that sample, as there is one timer in a process, and by those that no signal may interrupt.
+    pub(in crate::sys) static ALONE: Mutex<()> = Mutex::new(());
 
     #[inline(never)]
     fn burn(until: impl Fn() -> bool) -> u64 {
