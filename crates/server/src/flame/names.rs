@@ -12,7 +12,7 @@ pub(super) fn short(name: &str) -> String {
     for (at, next) in name.char_indices() {
         let is_arrow = next == '>' && last == '-';
         // After a word or `::` it begins types, elsewhere what a method belongs to.
-        let is_types = next == '<' && (last.is_alphanumeric() || matches!(last, '_' | ':'));
+        let is_types = next == '<' && (last.is_alphanumeric() || matches!(last, '_' | ':' | '}'));
         match next {
             '<' if depth > 0 || is_types && !is_operator(&name[at..]) => depth += 1,
             '>' if depth > 0 && !is_arrow => depth -= 1,
@@ -114,6 +114,7 @@ mod tests {
             ("a::call::<fn(u8) -> u16>::{closure#0}", "a::call::{closure#0}"),
             ("<&mut a as b>::c", "<&mut a as b>::c"),
             ("<[a; 3]>::b", "<[a; 3]>::b".replace(';', ",").as_str()),
+            ("{closure#0}<a::B, c::{impl#2}::d::{closure_env#0}<e>>", "{closure#0}"),
             ("std::operator<", "std::operator<"),
             ("<alloc::vec::Vec<T>>::push", "alloc::vec::Vec::push"),
             ("<[u8]>::len", "<[u8]>::len"),
