@@ -165,11 +165,11 @@ const WIDTH_MIN: f64 = 0.5;
 const FRAMES_MAX: usize = 10_000;
 
 const STYLE: &str = "
-.page{fill:#fff} text{fill:#1a1a1a} g text{pointer-events:none} g:hover rect{stroke:#000}
+svg{background:#fff} .page{fill:#fff} text{fill:#1a1a1a} g text{pointer-events:none} g:hover rect{stroke:#000}
 .thread rect{fill:#c8ccd4} .engine rect{fill:#f2a65a} .resp rect{fill:#f6d55c} .netio rect{fill:#8fc1e3}
 .server rect{fill:#b5d99c} .std rect{fill:#e3d5ec} .other rect{fill:#dcdcdc} .kernel rect{fill:#ee8f80}
 @media (prefers-color-scheme:dark){
-.page{fill:#16181d} text{fill:#f0f0f0} g:hover rect{stroke:#fff}
+svg{background:#16181d} .page{fill:#16181d} text{fill:#f0f0f0} g:hover rect{stroke:#fff}
 .thread rect{fill:#3d4452} .engine rect{fill:#9c5a17} .resp rect{fill:#7d6a10} .netio rect{fill:#2c5f85}
 .server rect{fill:#46702a} .std rect{fill:#5f4a6e} .other rect{fill:#4a4a4a} .kernel rect{fill:#913b2f}}
 ";
