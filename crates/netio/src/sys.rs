@@ -3,9 +3,11 @@
 //!
 //! Not here: sockets, and any decision about how many descriptors or which processor; callers say.
 //!
-//! Invariant: this is the only module of the workspace with `unsafe` in it, and each block names the
-//! test that runs it.
+//! Invariant: this module and those in it ([`sampler`]) are the only ones of the workspace with `unsafe` in them, and each block
+//! names the test that runs it.
 #![allow(unsafe_code)]
+
+pub mod sampler;
 
 use std::ffi::CString;
 use std::io;
@@ -361,6 +363,7 @@ mod tests {
         use rustix::event::{EventfdFlags, epoll, eventfd};
         use std::os::fd::AsFd;
 
+        let _alone = sampler::tests::ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
         let mut events = EpollEvents::with_room(4);
         let begin_us = monotonic_us();

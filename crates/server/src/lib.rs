@@ -17,6 +17,7 @@
 pub mod admin;
 pub mod control;
 pub mod export;
+mod flame;
 pub mod log;
 pub mod losses;
 pub mod metrics;

@@ -36,6 +36,7 @@ pub mod respool;
 pub mod sentinel;
 pub mod shards;
 pub mod wait;
+pub mod xml;
 
 pub use admin::Login;
 pub use cache::Cache;

@@ -5,11 +5,17 @@
 use super::{App, router};
 use crate::run::StartError;
 use ::config::ListenAddress;
-use axum::serve::Listener;
+use axum::Router;
+use axum::extract::connect_info::Connected;
+use axum::extract::{ConnectInfo, Request};
+use axum::middleware::Next;
+use axum::response::Response;
+use axum::serve::{IncomingStream, Listener};
 use std::io;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -19,7 +25,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// Collectors and a few browsers. Whoever is slow to speak must not keep others out for long, see `IDLE_MAX`.
 const CONNS_MAX: usize = 64;
 
-/// A connection on which nothing moves for so long is closed.
+/// A connection on which nothing moves for so long is closed, unless a request of it is being answered: a drain and a profile take their time.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 
 /// A socket that is bound and serves nobody yet.
@@ -70,11 +76,11 @@ pub(crate) fn serve(bound: Vec<Bound>, app: &App) -> io::Result<Vec<SocketFile>>
         match bound {
             Bound::Tcp(listener) => {
                 let inner = TcpListener::from_std(listener)?;
-                spawn(Limited { inner, permits }, app);
+                spawn(Limited { inner, permits, idle_max: IDLE_MAX }, router(app.clone()));
             }
             Bound::Unix(listener, path) => {
                 let inner = UnixListener::from_std(listener)?;
-                spawn(Limited { inner, permits }, app);
+                spawn(Limited { inner, permits, idle_max: IDLE_MAX }, router(app.clone()));
                 files.push(SocketFile(path));
             }
         }
@@ -92,12 +98,10 @@ impl Drop for SocketFile {
     }
 }
 
-fn spawn<L>(listener: L, app: &App)
-where
-    L: Listener,
-    L::Addr: std::fmt::Debug,
-{
-    let serve = axum::serve(listener, router(app.clone()).into_make_service());
+fn spawn<L: Listener>(listener: Limited<L>, router: Router) {
+    let router = router.layer(axum::middleware::from_fn(count));
+    let service = router.into_make_service_with_connect_info::<Answering>();
+    let serve = axum::serve(listener, service);
     tokio::spawn(async move {
         if let Err(error) = serve.await {
             tracing::error!(%error, "the admin listener has ended");
@@ -105,26 +109,66 @@ where
     });
 }
 
+/// How many requests of a connection are being answered.
+#[derive(Clone, Debug, Default)]
+struct Answering(Arc<AtomicUsize>);
+
+impl Answering {
+    fn begin(&self) -> Begun {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Begun(self.clone())
+    }
+
+    fn is_none(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == 0
+    }
+}
+
+/// One that ends when it is dropped, as it is with the future that waits for the answer.
+struct Begun(Answering);
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl<L: Listener> Connected<IncomingStream<'_, Limited<L>>> for Answering {
+    fn connect_info(stream: IncomingStream<'_, Limited<L>>) -> Self {
+        stream.remote_addr().clone()
+    }
+}
+
+/// Counts a request for as long as there is no answer.
+async fn count(request: Request, next: Next) -> Response {
+    let answering = request.extensions().get::<ConnectInfo<Answering>>();
+    let _begun = answering.map(|ConnectInfo(answering)| answering.begin());
+    next.run(request).await
+}
+
 /// A listener that takes no more connections than there are permits.
 struct Limited<L> {
     inner: L,
     permits: Arc<Semaphore>,
+    idle_max: Duration,
 }
 
 impl<L: Listener> Listener for Limited<L> {
     type Io = Permitted<L::Io>;
-    type Addr = L::Addr;
+    /// Nobody asks for addresses; this is what axum hands on of a connection.
+    type Addr = Answering;
 
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         // It is never closed.
         let permit = Arc::clone(&self.permits).acquire_owned().await.ok();
-        let (io, address) = self.inner.accept().await;
-        let idle = Box::pin(tokio::time::sleep(IDLE_MAX));
-        (Permitted { io, idle, _permit: permit }, address)
+        let (io, _) = self.inner.accept().await;
+        let (idle_max, answering) = (self.idle_max, Answering::default());
+        let idle = Box::pin(tokio::time::sleep(idle_max));
+        (Permitted { io, idle, idle_max, answering: answering.clone(), _permit: permit }, answering)
     }
 
     fn local_addr(&self) -> io::Result<Self::Addr> {
-        self.inner.local_addr()
+        Ok(Answering::default())
     }
 }
 
@@ -132,6 +176,8 @@ impl<L: Listener> Listener for Limited<L> {
 struct Permitted<T> {
     io: T,
     idle: Pin<Box<tokio::time::Sleep>>,
+    idle_max: Duration,
+    answering: Answering,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -142,15 +188,20 @@ impl<T: AsyncRead + Unpin> AsyncRead for Permitted<T> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.io).poll_read(context, buf);
+        let until = tokio::time::Instant::now() + self.idle_max;
         if polled.is_ready() {
-            let until = tokio::time::Instant::now() + IDLE_MAX;
             self.idle.as_mut().reset(until);
             return polled;
         }
-        match self.idle.as_mut().poll(context) {
-            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
-            Poll::Pending => Poll::Pending,
+        if self.idle.as_mut().poll(context).is_pending() {
+            return Poll::Pending;
         }
+        if self.answering.is_none() {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        self.idle.as_mut().reset(until);
+        // Asked so that it wakes this connection again.
+        self.idle.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
@@ -169,5 +220,46 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Permitted<T> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.io).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+
+    #[test]
+    fn who_says_nothing_is_closed_and_who_waits_for_an_answer_is_not() {
+        let bound = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        bound.set_nonblocking(true).unwrap();
+        let address = bound.local_addr().unwrap();
+        let asking = std::thread::spawn(move || {
+            let mut silent = TcpStream::connect(address).unwrap();
+            let mut conn = TcpStream::connect(address).unwrap();
+            conn.write_all(b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+            let (mut answer, mut nothing) = (String::new(), String::new());
+            // It comes long after an idle connection is closed, and then this one is idle, too.
+            let _ = conn.read_to_string(&mut answer);
+            let _ = silent.read_to_string(&mut nothing);
+            (answer, nothing)
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (answer, nothing) = runtime.block_on(async {
+            let slow = || async {
+                tokio::time::sleep(Duration::from_millis(600)).await;
+                "late"
+            };
+            let inner = TcpListener::from_std(bound).unwrap();
+            let permits = Arc::new(Semaphore::new(2));
+            let limited = Limited { inner, permits, idle_max: Duration::from_millis(100) };
+            spawn(limited, Router::new().route("/slow", axum::routing::get(slow)));
+            while !asking.is_finished() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            asking.join().unwrap()
+        });
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("late"), "{answer}");
+        assert_eq!(nothing, "");
     }
 }

@@ -14,6 +14,7 @@
 //! | `GET /slowlog`, `DELETE /slowlog` | `slowlog` |
 //! | `GET /config`, `PATCH /config`, `POST /config/reload`, `POST /config/rewrite` | `config` |
 //! | `GET /loglevel`, `PUT /loglevel` | `loglevel` |
+//! | `GET /debug/flame` | `flame` |
 //! | `GET /openapi.json` | `openapi` |
 //! | `GET /`: the console, and its files | `web` |
 //!
@@ -27,6 +28,7 @@
 mod clients;
 mod config;
 mod drain;
+mod flame;
 mod guard;
 mod health;
 mod keys;

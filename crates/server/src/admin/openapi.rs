@@ -3,7 +3,7 @@
 //! Invariant: what is not in the document does not exist, but for the document itself and the files of the console (`web`).
 
 use super::{
-    App, clients, config, drain, health, keys, latency, loglevel, metrics, slowlog, stats,
+    App, clients, config, drain, flame, health, keys, latency, loglevel, metrics, slowlog, stats,
     topology, upstreams,
 };
 use ::config::options::{OPTIONS, OptionSpec};
@@ -69,6 +69,7 @@ pub(super) fn endpoints() -> OpenApiRouter<App> {
         .routes(routes!(config::reload))
         .routes(routes!(config::rewrite))
         .routes(routes!(loglevel::show, loglevel::set))
+        .routes(routes!(flame::flame))
         .route("/openapi.json", get(|| async { Json(document()) }))
 }
 

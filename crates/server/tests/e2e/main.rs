@@ -13,6 +13,7 @@ mod console;
 mod differential;
 mod faults;
 mod figures;
+mod flame;
 mod greetings;
 mod hot_and_big_keys;
 mod lanes;

@@ -18,14 +18,16 @@ export class Refused extends Error {
 /** Whether a person is being asked for the token. */
 export const waits = () => login !== null;
 
-async function once(method, path, body) {
+/** `within_ms`: it is no JSON, and respool may take so long for it. */
+async function once(method, path, body, within_ms) {
   const headers = { Accept: "application/json" };
   const token = sessionStorage.getItem(PLACE);
   if (token) headers.Authorization = `Bearer ${token}`;
   if (body !== undefined) headers["Content-Type"] = "application/json";
   const text = body === undefined ? undefined : JSON.stringify(body);
-  const answer = await fetch(path, { method, headers, body: text, cache: "no-store", signal: AbortSignal.timeout(ANSWER_WITHIN_MS) });
+  const answer = await fetch(path, { method, headers, body: text, cache: "no-store", signal: AbortSignal.timeout(within_ms ?? ANSWER_WITHIN_MS) });
   const said = await answer.text();
+  if (within_ms && answer.ok) return said;
   let value = null;
   try {
     value = said ? JSON.parse(said) : null;
@@ -37,10 +39,10 @@ async function once(method, path, body) {
 }
 
 /** Asks, and asks for the token where there has to be one. */
-export async function call(method, path, body) {
+export async function call(method, path, body, within_ms) {
   for (;;) {
     try {
-      return await once(method, path, body);
+      return await once(method, path, body, within_ms);
     } catch (error) {
       if (!(error instanceof Refused) || error.status !== 401) throw error;
       await (login ??= token());
@@ -49,6 +51,9 @@ export async function call(method, path, body) {
 }
 
 export const get = (path) => call("GET", path);
+
+/** What is no JSON, and may take so long. */
+export const text = (path, within_ms) => call("GET", path, undefined, within_ms);
 
 /** Other values for options: all of them or none. */
 export const patch = (values, dry) => call("PATCH", dry ? "/config?dry_run=true" : "/config", values);

@@ -1,13 +1,16 @@
 // How it goes: the charts, the workers, and the servers below.
 
+import { text } from "./api.js";
 import { Chart } from "./chart.js";
-import { h } from "./dom.js";
+import { h, notice } from "./dom.js";
 import { bytes, percent, short, time, whole } from "./format.js";
 import { Rates } from "./history.js";
 import { Table } from "./table.js";
 import { Topology } from "./topology.js";
 
 const one = (name) => [{ name, of: (point) => point[name], tone: "a" }];
+
+const PROFILE = "What the processor time goes to in the next five seconds, as a flame graph";
 
 const CHARTS = [
   { title: "Requests/s", hint: "Requests of clients in a second", lines: one("requests"), show: short, least: 10 },
@@ -69,6 +72,22 @@ const CHARTS = [
   },
 ];
 
+/** Has a CPU profile made and saved: a page of its own would have the policy of this one, which forbids the picture's colours. */
+async function profile(event) {
+  const button = event.currentTarget;
+  button.disabled = true;
+  notice("A profile of five seconds is being made.");
+  try {
+    const picture = await text("/debug/flame?seconds=5", 60_000);
+    const url = URL.createObjectURL(new Blob([picture], { type: "image/svg+xml" }));
+    h("a", { href: url, download: "respool-flame.svg" }).click();
+    setTimeout(() => URL.revokeObjectURL(url), 60_000);
+    notice("The flame graph is saved: respool-flame.svg.");
+  } finally {
+    button.disabled = false;
+  }
+}
+
 export class Overview {
   id = "overview";
   title = "Overview";
@@ -101,7 +120,7 @@ export class Overview {
       h("div", { class: "charts" }, this.charts.map((chart) => chart.element)),
       h("h2", {}, "Servers"),
       this.topology.element,
-      h("h2", {}, "Workers"),
+      h("div", { class: "tools" }, h("h2", {}, "Workers"), h("button", { type: "button", class: "small", id: "profile", title: PROFILE, onclick: profile }, "CPU profile")),
       this.workers.element,
     );
   }

@@ -162,6 +162,27 @@ fn options_are_changed_and_clients_closed_after_a_question() {
 }
 
 #[test]
+fn a_profile_is_made_and_saved() {
+    if direct() {
+        return;
+    }
+    let Some(mut browser) = Browser::start() else { return };
+    let (looked, _load) = busy(&[]);
+    browser.open(&format!("{}/", looked.base));
+    browser.until("document.getElementById('profile')");
+    // What would be saved is kept for the test.
+    browser.eval(
+        "(() => { const make = URL.createObjectURL; URL.createObjectURL = (blob) => { blob.text().then((it) => { window.saved = it; }); \
+         return make(blob); }; document.getElementById('profile').click(); })()",
+    );
+    browser.until("document.getElementById('profile').disabled");
+    browser.until("window.saved?.includes('<title>respool-') && window.saved.includes('</svg>')");
+    browser.until("document.getElementById('notice').innerText.includes('is saved')");
+    browser.until("!document.getElementById('profile').disabled");
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
+#[test]
 fn it_asks_for_the_token_and_obeys_the_keyboard() {
     if direct() {
         return;
