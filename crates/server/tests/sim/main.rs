@@ -1,12 +1,14 @@
 //! The whole worker on a simulated network and virtual time: thousands of runs in which everything goes wrong that can.
 //!
-//! Each seed is a world of its own (`plan`): one to three workers with their mailboxes, models of the servers behind (one, shards, a cluster on the move), clients that
+//! Each seed is a world of its own (`plan`): one to three workers with their mailboxes, models of the servers behind (one, shards, a cluster on the move, several of which the
+//! settings name by turns), clients that
 //! cut, delay, flood, abandon and never read, a server that dies, freezes and comes back. Judged all along and at the end:
 //!
 //! - each request gets exactly one reply, its own, in order, or its connection closes for a reason that is known;
 //! - an error is forgiven only where upstreams fail; while none does, replies equal those of a direct connection, to the byte;
 //! - what was acknowledged was done once, what was not at most once, what was never sent never;
 //! - an element that somebody waited for is given once, and lost only where nobody was told what became of a BLPOP;
+//! - what servers are replaced by others goes over without a request that is lost, overtaken or done by those that are named no more;
 //! - what a client keeps of what it read is what is there, or it was told; nobody is told of what is not its own;
 //! - memory, windows and upstreams stay within their bounds; after the drain nothing is left; nothing waits for ever.
 //!
@@ -19,6 +21,7 @@
 mod cache;
 mod client;
 mod cluster;
+mod deployments;
 mod ledger;
 mod names;
 mod plan;
@@ -92,6 +95,9 @@ fn run_kind(kind: Kind, count: usize) -> Reached {
                 reached.moves += outcome.came_to.moves;
                 reached.keys += outcome.came_to.keys;
                 reached.failovers += outcome.came_to.failovers;
+                reached.changes += outcome.changed.changes;
+                reached.replaced += outcome.changed.replaced;
+                reached.under_way += outcome.changed.under_way;
             }
             Err(why) if goes_on => {
                 println!("{why}\n{}", how_to_replay(seed));
@@ -193,6 +199,29 @@ fn copies_answer_reads() {
 #[test]
 fn copies_answer_reads_in_trouble() {
     run_kind(Kind::TroubledReplicas, 15);
+}
+
+#[test]
+fn changes_of_the_configuration_cost_nobody_anything() {
+    let reached = run_kind(Kind::Reconfigured, 40);
+    assert!(
+        reached.changes > 100 && reached.replaced > 30 && reached.under_way > 100,
+        "the seeds do not come to what they are for"
+    );
+}
+
+#[test]
+fn changes_in_trouble_cost_errors_and_nothing_more() {
+    let reached = run_kind(Kind::TroubledReconfigured, 30);
+    assert!(
+        reached.losses > 0 && reached.replaced > 30 && reached.under_way > 100,
+        "the seeds do not come to what they are for"
+    );
+}
+
+#[test]
+fn changes_and_all_at_once() {
+    run_kind(Kind::ReconfiguredAndAll, 15);
 }
 
 /// Of these seeds one has a network that breaks the pusher's connection when all is well, one a door that is full for it.

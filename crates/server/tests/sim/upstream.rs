@@ -51,6 +51,8 @@ pub(crate) enum Planted {
     TornTransaction,
     /// A BLPOP takes two elements and tells one.
     LostElement,
+    /// Of two deployments one does what the other was sent.
+    OtherDeployment,
 }
 
 /// What a host's connections talk to.
@@ -290,6 +292,11 @@ impl Server {
     /// What it knows and did.
     pub(crate) fn model(&self) -> &Model {
         &self.mind.model
+    }
+
+    /// Changes places with the model behind.
+    pub(crate) fn swap_model(&mut self, other: &mut Model) {
+        std::mem::swap(&mut self.mind.model, other);
     }
 
     /// How often the planted fault hit.
