@@ -102,11 +102,12 @@ impl Deployments {
         (0..self.all.len()).for_each(|number| self.with(number, &mut act));
     }
 
-    /// Prints from now on what happens in clusters.
+    /// Prints from now on what they hear and say.
     pub(crate) fn talk(&mut self) {
         for deployment in &mut self.all {
-            if let Deployment::Cluster(site) = deployment {
-                site.talk();
+            match deployment {
+                Deployment::Server(server) => server.talk(),
+                Deployment::Cluster(site) => site.talk(),
             }
         }
     }
