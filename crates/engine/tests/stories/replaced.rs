@@ -58,6 +58,21 @@ fn what_was_sent_is_answered_there_and_what_comes_goes_elsewhere() {
 }
 
 #[test]
+fn what_waited_for_the_next_connection_to_a_former_server_gets_an_error() {
+    let mut story = old();
+    story.client("a").says("GET k");
+    story.node("old").gets("GET k").answers("nil").stops_taking();
+    story.client("a").gets("nil");
+    story.client("b").says("GET b");
+    story.client("a").says("INCR k");
+    let mut story = story.by_hand();
+    story.node("old").dies("connection reset");
+    story.client("a").gets_nothing();
+    new_comes(&mut story);
+    story.client("a").gets(&*lost("old", LEFT));
+}
+
+#[test]
 fn one_that_owes_nothing_is_left_at_once() {
     let mut story = old();
     story.client("a").says("GET k");

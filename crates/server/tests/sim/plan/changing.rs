@@ -120,7 +120,13 @@ fn name(plan: &Plan, deployment: usize, rng: &mut SimRng) -> Name {
 
 fn changes(plan: &mut Plan, rng: &mut SimRng) {
     let (mut settings, mut deployment) = (plan.settings.clone(), plan.deployment);
-    let spreads = plan.is_cluster() && rng.chance(300_000);
+    let has_copies = |(layout, _): &(Layout, Vec<Address>)| match layout {
+        Layout::Cluster(restless) => restless.replicas > 0,
+        _ => true,
+    };
+    // A cluster without copies would have nobody for reads.
+    let may_spread = plan.is_cluster() && plan.deployments.iter().all(has_copies);
+    let spreads = rng.chance(300_000) && may_spread;
     let gap_us = pick(rng, &[2_000, 20_000, 200_000]);
     let mut at_us = 0;
     for _ in 0..rng.between(1, 12) {
