@@ -203,25 +203,25 @@ fn copies_answer_reads_in_trouble() {
 
 #[test]
 fn changes_of_the_configuration_cost_nobody_anything() {
-    let reached = run_kind(Kind::Reconfigured, 40);
+    let reached = run_kind(Kind::Reconfigured, 30);
     assert!(
-        reached.changes > 100 && reached.replaced > 30 && reached.under_way > 100,
+        reached.changes > 80 && reached.replaced > 20 && reached.under_way > 60,
         "the seeds do not come to what they are for"
     );
 }
 
 #[test]
 fn changes_in_trouble_cost_errors_and_nothing_more() {
-    let reached = run_kind(Kind::TroubledReconfigured, 30);
+    let reached = run_kind(Kind::TroubledReconfigured, 20);
     assert!(
-        reached.losses > 0 && reached.replaced > 30 && reached.under_way > 100,
+        reached.losses > 0 && reached.replaced > 20 && reached.under_way > 60,
         "the seeds do not come to what they are for"
     );
 }
 
 #[test]
 fn changes_and_all_at_once() {
-    run_kind(Kind::ReconfiguredAndAll, 15);
+    run_kind(Kind::ReconfiguredAndAll, 12);
 }
 
 /// Of these seeds one has a network that breaks the pusher's connection when all is well, one a door that is full for it.
@@ -231,6 +231,15 @@ fn whoever_waits_is_served_when_the_pusher_goes() {
         let outcome = run(seed, Planted::Nothing)
             .unwrap_or_else(|why| panic!("{why}\n{}", how_to_replay(seed)));
         assert!(outcome.successors > 0, "seed {seed} does not come to what it is for");
+    }
+}
+
+/// Of these seeds one has EXEC of a transaction that a cluster began and one server ends, one a subscription behind the former servers, one a
+/// request that waits for the next connection to a server that is named no more.
+#[test]
+fn what_changes_had_broken_is_mended() {
+    for seed in [2_000_145, 2_000_082, 2_001_215] {
+        run(seed, Planted::Nothing).unwrap_or_else(|why| panic!("{why}\n{}", how_to_replay(seed)));
     }
 }
 
@@ -245,7 +254,10 @@ fn what_a_slot_that_came_back_let_by_is_not_done_behind_it() {
 /// The second time the process is larger, which INFO would tell in more digits.
 #[test]
 fn the_same_seed_is_the_same_run() {
-    let seeds = [5, 8, 1_000_000, 1_000_002, 1_000_004, 1_000_006, 1_000_007];
+    let seeds = [
+        5, 8, 1_000_000, 1_000_002, 1_000_004, 1_000_006, 1_000_007, 2_000_000, 2_000_004,
+        2_000_007,
+    ];
     let digests = || {
         seeds.map(|seed| {
             let outcome = run(seed, Planted::Nothing);

@@ -167,7 +167,8 @@ fn vary(plan: &Plan, settings: &mut Settings, rng: &mut SimRng) {
             settings.node.client_name = name.to_vec();
         }
         4 => {
-            settings.address_map.map_host("nowhere", ["here", "there"][rng.between(0, 1) as usize])
+            let host = ["here", "there"][rng.between(0, 1) as usize];
+            settings.address_map.map_host("nowhere", host);
         }
         _ => {
             limits(plan, &mut settings.limits, rng);

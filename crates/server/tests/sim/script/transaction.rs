@@ -95,7 +95,8 @@ impl Script {
     ) -> Result<(), String> {
         let failed = reply.starts_with(b"-");
         let is_left = self.may_be_left(expected, reply);
-        if failed && !(failing && expected.fallible) && !self.may_move(reply) && !is_left {
+        let has_cause = failing && expected.fallible || self.may_move(reply) || is_left;
+        if failed && !has_cause {
             return Err("an error without a cause".to_owned());
         }
         match word {
