@@ -55,7 +55,7 @@ impl Engine {
             self.let_all_in();
         }
         if self.settings.limits.shared_conns != old.limits.shared_conns {
-            self.spread_over_conns();
+            self.spread_over_conns(now);
         }
         if self.settings.facade != old.facade {
             self.change_peers(now);
@@ -131,7 +131,7 @@ impl Engine {
 
     /// Another number of shared connections to each server: clients of those that there are no more go over to the others, which wait for
     /// what is under way, and new ones go where the fewest are.
-    fn spread_over_conns(&mut self) {
+    fn spread_over_conns(&mut self, now: Time) {
         let count = self.settings.limits.shared_conns.max(1);
         let moved: Vec<ClientId> = self
             .clients
@@ -149,6 +149,7 @@ impl Engine {
             up.role == Role::Shared && up.key.lane == Lane::Shared && up.key.conn >= count
         });
         for id in surplus.map(|(id, _)| id).collect::<Vec<_>>() {
+            self.give_up_carried(now, id, "is connected to over fewer connections now");
             self.retire(id);
         }
         self.conn_clients = alloc::vec![0; usize::from(count)];

@@ -531,6 +531,15 @@ impl Engine {
         self.touch_upstream(id);
     }
 
+    /// The next connection that something was to be carried over to does not come.
+    pub(crate) fn give_up_carried(&mut self, now: Time, id: UpstreamId, cause: &str) {
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        let key = upstream.key;
+        if let Some(carried) = upstream.carried.take() {
+            self.answer_lost(now, id, key, &carried.runs, false, cause);
+        }
+    }
+
     fn take_runs(&mut self, id: UpstreamId) -> Vec<Run> {
         let Some(upstream) = self.upstreams.get_mut(id) else { return Vec::new() };
         core::iter::from_fn(|| upstream.inflight.abandon()).collect()

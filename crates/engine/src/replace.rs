@@ -91,7 +91,10 @@ impl Engine {
                 }
                 Role::Leased(_) | Role::Errand(_) => self.lose_upstream(now, id, CAUSE, true),
                 _ if upstream.key.lane == Lane::Messages => self.remove_upstream(id),
-                _ => self.retire(id),
+                _ => {
+                    self.give_up_carried(now, id, CAUSE);
+                    self.retire(id);
+                }
             }
         }
         self.forget_nodes();

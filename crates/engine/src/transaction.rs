@@ -408,7 +408,9 @@ impl Engine {
     fn is_placed(&self, id: ClientId) -> bool {
         let lease = self.clients.get(id).and_then(|client| client.lease.as_ref());
         lease.is_some_and(|lease| {
-            lease.upstream.is_some() && (self.is_one() || lease.place.is_some())
+            // A connection that was just made may wait for its greeting: nothing was said over it.
+            let is_begun = lease.place.is_some() || (self.is_one() && lease.sent > 0);
+            lease.upstream.is_some() && is_begun
         })
     }
 

@@ -412,9 +412,14 @@ impl Engine {
         self.tell_listeners();
     }
 
-    /// All topics are looked at again: the servers are others.
+    /// All servers are others. The former ones tell nothing any more, and nobody who asks for a topic before the new ones are known is led to
+    /// them.
     pub(crate) fn relink_topics(&mut self, now: Time) {
-        if !self.subscriptions.is_empty() {
+        for (kind, name) in self.subscriptions.names() {
+            self.release(now, kind, &name);
+            if let Some(topic) = self.subscriptions.topic_mut(kind, &name) {
+                (topic.handover, topic.links) = (None, Vec::new());
+            }
             self.subscriptions.relink_by(now);
         }
     }

@@ -58,6 +58,21 @@ fn what_was_sent_is_answered_there_and_what_comes_goes_elsewhere() {
 }
 
 #[test]
+fn what_waited_for_the_next_connection_to_a_former_server_gets_an_error() {
+    let mut story = old();
+    story.client("a").says("GET k");
+    story.node("old").gets("GET k").answers("nil").stops_taking();
+    story.client("a").gets("nil");
+    story.client("b").says("GET b");
+    story.client("a").says("INCR k");
+    let mut story = story.by_hand();
+    story.node("old").dies("connection reset");
+    story.client("a").gets_nothing();
+    new_comes(&mut story);
+    story.client("a").gets(&*lost("old", LEFT));
+}
+
+#[test]
 fn one_that_owes_nothing_is_left_at_once() {
     let mut story = old();
     story.client("a").says("GET k");
@@ -148,6 +163,21 @@ fn a_transaction_that_was_not_ended_is_not_done() {
 }
 
 #[test]
+fn a_transaction_that_no_server_of_a_cluster_has_seen_is_done_by_the_one_that_comes() {
+    let mut story = Story::cluster();
+    story.server_says_to("COMMAND", "*0");
+    story.cluster_is("0-16383 n1");
+    story.client("a").says("MULTI").gets("+OK");
+    new_comes(&mut story);
+    story.client("a").says("SET k 1").gets("+QUEUED");
+    // The connection is a new one: that it is there does not mean that MULTI was said over it.
+    story.client("a").says("EXEC");
+    story.node("new").gets(["MULTI", "SET k 1", "EXEC"]);
+    story.node("new").answers(["+OK", "+QUEUED", "*1\r\n+OK\r\n"]);
+    story.client("a").gets("*1\r\n+OK\r\n");
+}
+
+#[test]
 fn an_exec_that_was_sent_is_answered() {
     let mut story = old();
     story.client("a").says(["WATCH k", "MULTI", "SET k 1", "EXEC"]);
@@ -172,6 +202,28 @@ fn subscriptions_go_over_by_themselves() {
     story.node("new").answers(&message);
     story.client("a").gets(&message);
     assert_eq!(story.open_conns_to("old"), 0);
+}
+
+#[test]
+fn whoever_begins_to_listen_before_the_new_servers_are_known_is_not_led_to_the_former_ones() {
+    let mut story = old();
+    story.client("a").says("SUBSCRIBE news");
+    story.node("old").gets("subscribe news").answers(&confirmed("news"));
+    story.client("a").gets(&confirmed("news"));
+    story.client("c").says("GET k");
+    story.node("old").gets("GET k");
+    story.reconfigures(|settings| {
+        let cluster = seeds(&["n1"]);
+        (settings.node, settings.pool) = (cluster.node, cluster.pool);
+    });
+    assert_eq!(story.open_conns_to("old"), 1, "what it owes is awaited");
+    story.client("b").says("SUBSCRIBE news").gets_nothing();
+    assert_eq!(story.open_conns_to("old"), 1);
+    story.node("old").answers("nil");
+    story.client("c").gets("nil");
+    story.cluster_is("0-16383 n1").after_ms(2_000);
+    story.node("n1").gets("subscribe news").answers(&confirmed("news"));
+    story.client("b").gets(&confirmed("news"));
 }
 
 #[test]

@@ -14,7 +14,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use engine::settings::ReadPolicy;
 use netio::Address;
 use netio::sim::{SimNet, SimRng};
 use resp::value::{Value, parse};
@@ -376,7 +375,9 @@ impl Keeper {
     ) -> Result<(), String> {
         let in_transaction = matches!(asked, Asked::Multi | Asked::Queued | Asked::Exec(_));
         let none_fit = reply.starts_with(b"-ERR respool: no replica is fit") && !truth.strict;
-        if !(around.failing || in_transaction && truth.moves || none_fit) {
+        let is_left = around.epochs.begun > 0
+            && (super::script::tells_of_left(reply) || reply.starts_with(b"-EXECABORT "));
+        if !(around.failing || in_transaction && (truth.moves || is_left) || none_fit) {
             return Err(format!("{} answers {asked:?}", quote(reply, 80)));
         }
         if matches!(asked, Asked::Hello | Asked::On) {
@@ -419,7 +420,7 @@ impl Caches {
         let keepers = (0..rng.between(1, 4))
             .map(|number| Keeper::new(plan, net, to, number, rng.next_u64()))
             .collect();
-        let strict = plan.settings.reads.policy == ReadPolicy::Primary;
+        let strict = !plan.spreads_reads();
         let moves = matches!(plan.layout, Layout::Cluster(_));
         let spread = matches!(plan.layout, Layout::Shards { cache: true, .. });
         let truth = Truth { strict, moves, spread, ..Truth::default() };

@@ -11,6 +11,7 @@ use testkit::frames::Replies;
 
 use crate::plan::{Kind, Plan, pick};
 use crate::script::{Reply, Script};
+use crate::world::Epochs;
 
 /// How long a client waits for its connect, in microseconds.
 const CONNECT_US: u64 = 10_000_000;
@@ -54,6 +55,8 @@ pub(crate) struct Around<'a> {
     pub(crate) failing: bool,
     /// The workers drain: connections are closed, nobody begins anything.
     pub(crate) draining: bool,
+    /// How often servers were replaced.
+    pub(crate) epochs: Epochs,
     /// Addresses of other clients, for one that kills.
     pub(crate) victims: &'a [String],
 }
@@ -235,6 +238,7 @@ impl Client {
         if self.state == State::Gone {
             return Ok(());
         }
+        self.script.epochs = around.epochs;
         self.listen(around).map_err(|why| format!("client {}: {why}", self.number))?;
         if self.peer.is_over() {
             return self.ended(around);

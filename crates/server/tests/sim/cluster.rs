@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 
 use netio::Address;
 use netio::sim::{SimNet, SimRng};
+use testkit::Model;
 use testkit::frames::{Requests, quote};
 use testkit::model::{After, ClusterConn, ModelCluster, Standing};
 
@@ -169,6 +170,11 @@ impl ClusterSite {
     /// What its nodes know and did.
     pub(crate) fn model(&self) -> &ModelCluster {
         &self.mind.cluster
+    }
+
+    /// Changes places with the model behind.
+    pub(crate) fn swap_model(&mut self, other: &mut Model) {
+        self.mind.cluster.swap_model(other);
     }
 
     /// How often the planted fault hit.

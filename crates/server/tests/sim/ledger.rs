@@ -7,10 +7,12 @@
 //! Invariant: what was acknowledged is in `effects` of the model exactly once, what was not at most once, in the order of
 //! the acknowledgements.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use testkit::frames::quote;
 use testkit::model::Effect;
+
+use crate::world::Epochs;
 
 /// Bytes of one APPEND: `c0012:000345;`.
 pub(crate) const TAG_BYTES: usize = 13;
@@ -74,14 +76,18 @@ pub(crate) struct Ledger {
     maybe: Vec<Vec<u8>>,
     /// The highest result that was seen of INCR, APPEND (in tags), LPUSH.
     low: u64,
-    /// All of them.
-    results: BTreeSet<u64>,
+    /// All of them, and the number of the write.
+    results: BTreeMap<u64, u64>,
     /// How many of these were sent.
     sent: u64,
     /// Everything that was sent, in order, and whether it was acknowledged.
     writes: Vec<(Vec<u8>, bool)>,
     /// The numbers of writes that the server said it would not do.
     never: BTreeSet<u64>,
+    /// For each write how often servers had been replaced when it was sent, and when it was acknowledged.
+    spans: Vec<(usize, Option<usize>)>,
+    /// How often servers were replaced so far; its owner's to keep up.
+    pub(crate) epochs: Epochs,
 }
 
 impl Ledger {
@@ -94,10 +100,12 @@ impl Ledger {
             last: None,
             maybe: Vec::new(),
             low: 0,
-            results: BTreeSet::new(),
+            results: BTreeMap::new(),
             sent: 0,
             writes: Vec::new(),
             never: BTreeSet::new(),
+            spans: Vec::new(),
+            epochs: Epochs::default(),
         }
     }
 
@@ -109,6 +117,7 @@ impl Ledger {
     /// The value is about to be written; returns the number of this write.
     pub(crate) fn send(&mut self, value: Vec<u8>) -> u64 {
         self.writes.push((value, false));
+        self.spans.push((self.epochs.settled, None));
         self.sent += 1;
         self.sent
     }
@@ -141,6 +150,20 @@ impl Ledger {
         write.1 = true;
         self.last = Some(write.0.clone());
         self.last_nth = nth;
+        self.spans[nth as usize - 1].1 = Some(self.epochs.begun);
+    }
+
+    /// How often servers had been replaced when the write of this effect was sent, and when it was acknowledged; `None`: nobody knows which
+    /// write it was. `at`: how many effects the key had before.
+    pub(crate) fn span(&self, at: usize, effect: &Effect) -> Option<(usize, Option<usize>)> {
+        let nth = match (self.used, effect) {
+            (Use::Counter, _) => *self.results.get(&(at as u64 + 1))? as usize,
+            (_, Effect::Set(value) | Effect::Append(value) | Effect::Push(value)) => {
+                1 + self.writes.iter().position(|(write, _)| write == value)?
+            }
+            _ => return None,
+        };
+        self.spans.get(nth - 1).copied()
     }
 
     /// INCR, APPEND or LPUSH number `nth` was answered with this result.
@@ -149,7 +172,7 @@ impl Ledger {
         let count = u64::try_from(result / unit).unwrap_or(0);
         let again = match self.keeps {
             Keeps::All | Keeps::AllButReadAgain | Keeps::UpToAsking => count <= self.low,
-            Keeps::InAnyOrder => self.results.contains(&count),
+            Keeps::InAnyOrder => self.results.contains_key(&count),
             Keeps::Perhaps => false,
         };
         let most = if self.keeps == Keeps::InAnyOrder { self.sent } else { nth };
@@ -160,8 +183,9 @@ impl Ledger {
             ));
         }
         self.low = count.max(self.low);
-        self.results.insert(count);
+        self.results.insert(count, nth);
         self.writes[nth as usize - 1].1 = true;
+        self.spans[nth as usize - 1].1 = Some(self.epochs.begun);
         Ok(())
     }
 

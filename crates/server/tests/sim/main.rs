@@ -1,12 +1,14 @@
 //! The whole worker on a simulated network and virtual time: thousands of runs in which everything goes wrong that can.
 //!
-//! Each seed is a world of its own (`plan`): one to three workers with their mailboxes, models of the servers behind (one, shards, a cluster on the move), clients that
+//! Each seed is a world of its own (`plan`): one to three workers with their mailboxes, models of the servers behind (one, shards, a cluster on the move, several of which the
+//! settings name by turns), clients that
 //! cut, delay, flood, abandon and never read, a server that dies, freezes and comes back. Judged all along and at the end:
 //!
 //! - each request gets exactly one reply, its own, in order, or its connection closes for a reason that is known;
 //! - an error is forgiven only where upstreams fail; while none does, replies equal those of a direct connection, to the byte;
 //! - what was acknowledged was done once, what was not at most once, what was never sent never;
 //! - an element that somebody waited for is given once, and lost only where nobody was told what became of a BLPOP;
+//! - what servers are replaced by others goes over without a request that is lost, overtaken or done by those that are named no more;
 //! - what a client keeps of what it read is what is there, or it was told; nobody is told of what is not its own;
 //! - memory, windows and upstreams stay within their bounds; after the drain nothing is left; nothing waits for ever.
 //!
@@ -19,6 +21,7 @@
 mod cache;
 mod client;
 mod cluster;
+mod deployments;
 mod ledger;
 mod names;
 mod plan;
@@ -92,6 +95,9 @@ fn run_kind(kind: Kind, count: usize) -> Reached {
                 reached.moves += outcome.came_to.moves;
                 reached.keys += outcome.came_to.keys;
                 reached.failovers += outcome.came_to.failovers;
+                reached.changes += outcome.changed.changes;
+                reached.replaced += outcome.changed.replaced;
+                reached.under_way += outcome.changed.under_way;
             }
             Err(why) if goes_on => {
                 println!("{why}\n{}", how_to_replay(seed));
@@ -195,6 +201,29 @@ fn copies_answer_reads_in_trouble() {
     run_kind(Kind::TroubledReplicas, 15);
 }
 
+#[test]
+fn changes_of_the_configuration_cost_nobody_anything() {
+    let reached = run_kind(Kind::Reconfigured, 30);
+    assert!(
+        reached.changes > 80 && reached.replaced > 20 && reached.under_way > 60,
+        "the seeds do not come to what they are for"
+    );
+}
+
+#[test]
+fn changes_in_trouble_cost_errors_and_nothing_more() {
+    let reached = run_kind(Kind::TroubledReconfigured, 20);
+    assert!(
+        reached.losses > 0 && reached.replaced > 20 && reached.under_way > 60,
+        "the seeds do not come to what they are for"
+    );
+}
+
+#[test]
+fn changes_and_all_at_once() {
+    run_kind(Kind::ReconfiguredAndAll, 12);
+}
+
 /// Of these seeds one has a network that breaks the pusher's connection when all is well, one a door that is full for it.
 #[test]
 fn whoever_waits_is_served_when_the_pusher_goes() {
@@ -202,6 +231,15 @@ fn whoever_waits_is_served_when_the_pusher_goes() {
         let outcome = run(seed, Planted::Nothing)
             .unwrap_or_else(|why| panic!("{why}\n{}", how_to_replay(seed)));
         assert!(outcome.successors > 0, "seed {seed} does not come to what it is for");
+    }
+}
+
+/// Of these seeds one has EXEC of a transaction that a cluster began and one server ends, one a subscription behind the former servers, one a
+/// request that waits for the next connection to a server that is named no more.
+#[test]
+fn what_changes_had_broken_is_mended() {
+    for seed in [2_000_145, 2_000_082, 2_001_215] {
+        run(seed, Planted::Nothing).unwrap_or_else(|why| panic!("{why}\n{}", how_to_replay(seed)));
     }
 }
 
@@ -216,7 +254,10 @@ fn what_a_slot_that_came_back_let_by_is_not_done_behind_it() {
 /// The second time the process is larger, which INFO would tell in more digits.
 #[test]
 fn the_same_seed_is_the_same_run() {
-    let seeds = [5, 8, 1_000_000, 1_000_002, 1_000_004, 1_000_006, 1_000_007];
+    let seeds = [
+        5, 8, 1_000_000, 1_000_002, 1_000_004, 1_000_006, 1_000_007, 2_000_000, 2_000_004,
+        2_000_007,
+    ];
     let digests = || {
         seeds.map(|seed| {
             let outcome = run(seed, Planted::Nothing);

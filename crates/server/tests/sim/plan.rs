@@ -1,24 +1,31 @@
 //! What a seed means: how many workers and clients, which bounds and times, what goes wrong and when.
 //!
 //! A seed's kind is its remainder modulo 8, so that one number replays a run without naming the test that found it. Seeds from
-//! [`SEVERAL_FROM`] on have several servers behind.
+//! [`SEVERAL_FROM`] on have several servers behind; those from [`CHANGING_FROM`] on have a configuration that changes.
 //!
 //! Not here: the run itself (`world`), what clients say (`script`).
 //!
 //! Invariant: a plan depends on its seed and on nothing else.
 
 use engine::Settings;
-use engine::settings::{Limits, Password, ReadPolicy, Timeouts};
+use engine::settings::{Limits, Password, Timeouts};
 use netio::Address;
 use netio::sim::{SimFaults, SimRng};
 
 use crate::cluster::Restless;
+use crate::plan::changing::make_changing;
 use crate::plan::several::make_several;
 
+mod changing;
 mod several;
+
+pub(crate) use changing::Change;
 
 /// Seeds from here on have several servers behind.
 pub(crate) const SEVERAL_FROM: u64 = 1_000_000;
+
+/// In seeds from here on the configuration changes.
+pub(crate) const CHANGING_FROM: u64 = 2_000_000;
 
 /// Port of the first server behind; the others have those that follow.
 pub(crate) const FIRST_PORT: u16 = 7000;
@@ -55,12 +62,22 @@ pub(crate) enum Kind {
     Replicas,
     /// The same with nodes in trouble.
     TroubledReplicas,
+    /// Settings change, and other servers take the place of those that there are; nothing breaks: no errors but for what was tied to the
+    /// former servers.
+    Reconfigured,
+    /// The same, and servers of both are in trouble.
+    TroubledReconfigured,
+    /// The same with unkind clients.
+    ReconfiguredAndAll,
 }
 
 impl Kind {
     /// The kind of a seed.
     pub(crate) fn of(seed: u64) -> Self {
         match seed % 8 {
+            0..=3 if seed >= CHANGING_FROM => Self::Reconfigured,
+            4..=6 if seed >= CHANGING_FROM => Self::TroubledReconfigured,
+            7 if seed >= CHANGING_FROM => Self::ReconfiguredAndAll,
             0 | 1 if seed >= SEVERAL_FROM => Self::MovingCluster,
             2 | 3 if seed >= SEVERAL_FROM => Self::TroubledCluster,
             4 if seed >= SEVERAL_FROM => Self::ClusterAndAll,
@@ -87,6 +104,9 @@ impl Kind {
             | Self::Everything
             | Self::Heavy
             | Self::Crowd => 0,
+            Self::Reconfigured | Self::TroubledReconfigured | Self::ReconfiguredAndAll => {
+                CHANGING_FROM
+            }
             _ => SEVERAL_FROM,
         }
     }
@@ -101,12 +121,17 @@ impl Kind {
                 | Self::ClusterAndAll
                 | Self::TroubledShards
                 | Self::TroubledReplicas
+                | Self::TroubledReconfigured
+                | Self::ReconfiguredAndAll
         )
     }
 
     /// Whether clients and the way to them may fail.
     pub(crate) fn clients_fail(self) -> bool {
-        matches!(self, Self::UnkindClients | Self::Everything | Self::ClusterAndAll)
+        matches!(
+            self,
+            Self::UnkindClients | Self::Everything | Self::ClusterAndAll | Self::ReconfiguredAndAll
+        )
     }
 }
 
@@ -177,6 +202,14 @@ pub(crate) struct Plan {
     pub(crate) value_bytes_max: u64,
     /// What is behind.
     pub(crate) layout: Layout,
+    /// What is behind by turns, and where.
+    pub(crate) deployments: Vec<(Layout, Vec<Address>)>,
+    /// Which of them is at the begin.
+    pub(crate) deployment: usize,
+    /// Changes of the configuration, sorted by time.
+    pub(crate) changes: Vec<Change>,
+    /// Not all that is behind has more databases than one.
+    pub(crate) one_database: bool,
     /// Servers may refuse a request for a while and take the one behind it: then what a client pipelined is not done in its order, by
     /// whatever way it reaches them.
     pub(crate) reorders: bool,
@@ -229,6 +262,10 @@ impl Plan {
                 _ => pick(rng, &[100, 10_000, 60_000]),
             },
             layout: Layout::One,
+            deployments: Vec::new(),
+            deployment: 0,
+            changes: Vec::new(),
+            one_database: false,
             reorders: false,
             troubles: Vec::new(),
             floods: kind.clients_fail() && single > 100 && rng.chance(600_000),
@@ -236,7 +273,9 @@ impl Plan {
             tight: false,
         };
         plan.settings = settings(&mut plan, rng);
-        if seed >= SEVERAL_FROM {
+        if seed >= CHANGING_FROM {
+            make_changing(&mut plan, rng);
+        } else if seed >= SEVERAL_FROM {
             make_several(&mut plan, rng);
         } else if kind.server_fails() {
             plan.troubles = troubles(rng);
@@ -246,6 +285,9 @@ impl Plan {
 
     /// Where the servers behind listen.
     pub(crate) fn addresses(&self) -> Vec<Address> {
+        if !self.deployments.is_empty() {
+            return self.deployments.iter().flat_map(|(_, at)| at.clone()).collect();
+        }
         let count = match self.layout {
             Layout::One => 1,
             Layout::Shards { count, .. } => count,
@@ -262,8 +304,7 @@ impl Plan {
 
     /// Whether a reply is, to the byte, what a connection to one well server gives.
     pub(crate) fn is_as_direct(&self) -> bool {
-        let spread = self.settings.reads.policy != ReadPolicy::Primary;
-        !(self.kind.server_fails() || self.reorders || spread)
+        !(self.kind.server_fails() || self.reorders || self.spreads_reads())
     }
 
     /// Whether a stream may be cut or delayed so finely that a request is under way for long.

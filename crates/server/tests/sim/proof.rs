@@ -114,6 +114,12 @@ fn a_message_that_comes_twice_is_found() {
     is_often_found(Planted::DoubledMessage, Kind::Sound, 12);
 }
 
+// Where two deployments are one after the other in the settings, either may be right for what was under way.
+#[test]
+fn a_write_of_a_server_that_is_not_named_is_found() {
+    is_often_found(Planted::OtherDeployment, Kind::Reconfigured, 20);
+}
+
 // What changes again, or is read again, before the end is seen by nobody.
 #[test]
 fn a_change_that_is_not_told_is_found() {

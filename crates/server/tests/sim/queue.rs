@@ -23,6 +23,7 @@ use testkit::model::Effect;
 use crate::client::Around;
 use crate::plan::{Kind, Layout, PASSWORD, Plan, pick};
 use crate::radio::{Line, is_turned_away};
+use crate::script::tells_of_left;
 use crate::site::Site;
 
 /// Queues.
@@ -149,6 +150,8 @@ struct Popper {
     rng: SimRng,
     needs_password: bool,
     asked: Option<Asked>,
+    /// How often servers had been replaced then.
+    said: usize,
     left: u64,
     /// It goes while it waits.
     leaves_at_us: Option<u64>,
@@ -163,6 +166,7 @@ impl Popper {
             line: Line::new(net, to),
             needs_password: plan.password,
             asked: None,
+            said: 0,
             left: rng.between(1, 12),
             leaves_at_us: rng.chance(250_000).then(|| net.now_us() + rng.between(0, 400_000)),
             next_at_us: net.now_us() + rng.between(0, 5_000),
@@ -220,6 +224,7 @@ impl Popper {
         if self.waits() && self.leaves_at_us.is_some_and(|at_us| at_us <= around.now_us) {
             self.go(stock);
         } else if self.asked.is_none() && self.left > 0 && around.now_us >= self.next_at_us {
+            self.said = around.epochs.settled;
             self.ask();
         }
         Ok(())
@@ -254,7 +259,9 @@ impl Popper {
             Some(Asked::Element(from)) => from,
             asked => return Err(format!("{} answers {asked:?}", quote(frame, 80))),
         };
-        if frame.starts_with(b"-") && around.failing {
+        // What would wake it is sent elsewhere now.
+        let is_left = tells_of_left(frame) && self.said < around.epochs.begun;
+        if frame.starts_with(b"-") && (around.failing || is_left) {
             self.is_in_doubt(stock);
             return Ok(());
         }

@@ -258,8 +258,9 @@ impl Radio {
         let listeners = (0..rng.between(1, most))
             .map(|number| Listener::new(plan, net, to, number, rng.next_u64()))
             .collect();
-        let air =
-            Air { strict: !plan.kind.server_fails(), moves: plan.is_cluster(), ..Air::default() };
+        // What is said between the former servers and the new ones is lost.
+        let strict = !(plan.kind.server_fails() || plan.changes());
+        let air = Air { strict, moves: plan.is_cluster(), ..Air::default() };
         Self { speaker, listeners, air }
     }
 

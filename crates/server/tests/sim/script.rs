@@ -18,10 +18,16 @@ use testkit::{Model, ModelConn};
 use crate::ledger::{Keeps, Known, Ledger, Use};
 use crate::plan::{Layout, PASSWORD, Plan, pick};
 use crate::site::Site;
+use crate::world::Epochs;
 
+mod changing;
 mod greeting;
 mod many;
+mod parts;
 mod transaction;
+
+pub(crate) use changing::tells_of_left;
+use parts::{bulk, integer, without_id};
 
 /// From this size on a reply may be given in halves, and an upstream that dies between them closes the client.
 const CUT_THROUGH_BYTES: usize = 32 << 10;
@@ -93,6 +99,8 @@ pub(crate) struct Expected {
     reference: Option<Vec<u8>>,
     /// An upstream takes part, so it may fail where upstreams do.
     fallible: bool,
+    /// How often servers had been replaced in all workers when it was asked.
+    said: usize,
 }
 
 /// See the module.
@@ -132,6 +140,9 @@ pub(crate) struct Script {
     doubtful: Vec<transaction::Writes>,
     /// Transactions that were done.
     pub(crate) transactions: u32,
+    /// How often servers were replaced so far.
+    pub(crate) epochs: Epochs,
+    changing: changing::Changing,
 }
 
 impl Script {
@@ -149,8 +160,10 @@ impl Script {
         let keeps = match plan.layout {
             Layout::Shards { cache: true, .. } => Keeps::Perhaps,
             _ if plan.reorders => Keeps::InAnyOrder,
-            _ if plan.settings.reads.policy != ReadPolicy::Primary => Keeps::UpToAsking,
-            _ if plan.kind.server_fails() && plan.layout != Layout::One => Keeps::AllButReadAgain,
+            _ if plan.spreads_reads() => Keeps::UpToAsking,
+            _ if plan.kind.server_fails() && (plan.layout != Layout::One || plan.changes()) => {
+                Keeps::AllButReadAgain
+            }
             _ => Keeps::All,
         };
         Self {
@@ -178,12 +191,14 @@ impl Script {
                 Layout::Cluster(restless) => plan.reorders || restless.steps == 0,
             },
             keeps,
-            may_lack_copies: plan.settings.reads.policy == ReadPolicy::Replica,
+            may_lack_copies: plan.reads_by(ReadPolicy::Replica),
             iteration: None,
             iterations: 0,
             heard: transaction::Heard::default(),
             doubtful: Vec::new(),
             transactions: 0,
+            epochs: Epochs::default(),
+            changing: changing::Changing::new(plan),
         }
     }
 
@@ -319,10 +334,13 @@ impl Script {
     fn accept(&mut self, expected: &Expected, reply: &[u8], failing: bool) -> Result<(), String> {
         if let Reply::InTransaction(word) = &expected.reply {
             self.hear_transaction(word, expected, reply, failing)?;
-            if self.may_move(reply) {
+            if self.may_move(reply) || self.may_be_left(expected, reply) {
                 self.leave_reference();
                 return Ok(());
             }
+        }
+        if self.is_lost_page(expected, reply) {
+            return self.hear_failure(expected, true);
         }
         if self.may_lack_copies && reply.starts_with(b"-ERR respool: no replica is fit") {
             return self.hear_failure(expected, true);
@@ -467,13 +485,16 @@ impl Script {
         let several = self.keeps == Keeps::Perhaps;
         self.judge_transactions(site)?;
         self.ledgers.iter().try_for_each(|((db, key), ledger)| {
-            ledger.judge(&site.effects(*db, key, several)?, *db, key)
+            ledger.judge(&site.effects(*db, key, several)?, *db, key)?;
+            self.judge_doers(site, &(*db, key.clone()), ledger)
         })
     }
 
     fn ledger(&mut self, key: &Key) -> &mut Ledger {
         let (used, keeps) = (use_of(&key.1), self.keeps);
-        self.ledgers.entry(key.clone()).or_insert_with(|| Ledger::new(used, keeps))
+        let ledger = self.ledgers.entry(key.clone()).or_insert_with(|| Ledger::new(used, keeps));
+        ledger.epochs = self.epochs;
+        ledger
     }
 
     // What it says. ---------------------------------------------------------------------------------------------------
@@ -489,7 +510,8 @@ impl Script {
         };
         let asked = quote(bytes, 60);
         let args = resp::Args::new(bytes).skip(1).map(<[u8]>::to_vec).collect();
-        self.expected.push_back(Expected { asked, reply, args, reference, fallible });
+        let said = self.epochs.settled;
+        self.expected.push_back(Expected { asked, reply, args, reference, fallible, said });
         self.spend(bytes.len());
         out.extend_from_slice(bytes);
     }
@@ -762,29 +784,4 @@ fn use_of(key: &[u8]) -> Use {
         Some(b'p') => Use::List,
         _ => Use::Text,
     }
-}
-
-fn integer(reply: &[u8]) -> Result<i64, String> {
-    let digits = reply.strip_prefix(b":").and_then(|rest| rest.strip_suffix(b"\r\n"));
-    digits.and_then(resp::number::parse_i64).ok_or_else(|| "must be an integer".to_owned())
-}
-
-/// The bytes of a bulk, `None` for a null of either protocol.
-fn bulk(reply: &[u8]) -> Result<Option<&[u8]>, String> {
-    if reply == b"$-1\r\n" || reply == b"_\r\n" {
-        return Ok(None);
-    }
-    let line = reply.iter().position(|byte| *byte == b'\n');
-    let body = line.and_then(|line| reply[line + 1..].strip_suffix(b"\r\n"));
-    match body {
-        Some(body) if reply.starts_with(b"$") => Ok(Some(body)),
-        _ => Err("must be a bulk".to_owned()),
-    }
-}
-
-/// A greeting without the id, which is the proxy's own.
-fn without_id(reply: &[u8]) -> Vec<u8> {
-    let Some(at) = reply.windows(5).position(|at| at == b"id\r\n:") else { return reply.to_vec() };
-    let digits = reply[at + 5..].iter().take_while(|byte| byte.is_ascii_digit()).count();
-    [&reply[..at + 5], &reply[at + 5 + digits..]].concat()
 }

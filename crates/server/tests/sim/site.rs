@@ -1,6 +1,6 @@
-//! What is behind the proxy: one server, several that know nothing of each other, or a cluster.
+//! What is behind the proxy: one server, several that know nothing of each other, a cluster, or those that the settings name by turns.
 //!
-//! Not here: what they do (`upstream`, `cluster`).
+//! Not here: what they do (`upstream`, `cluster`, `deployments`).
 //!
 //! Invariant: the log of a key is in one place, unless the plan lets keys move without their values (shards that are left out).
 
@@ -10,6 +10,7 @@ use testkit::frames::quote;
 use testkit::model::Effect;
 
 use crate::cluster::{CameTo, ClusterSite};
+use crate::deployments::Deployments;
 use crate::plan::{Layout, Plan, Trouble};
 use crate::upstream::{Planted, Server};
 
@@ -19,11 +20,16 @@ pub(crate) enum Site {
     Servers(Vec<Server>),
     /// A cluster.
     Cluster(Box<ClusterSite>),
+    /// Those that the settings name by turns.
+    Deployments(Box<Deployments>),
 }
 
 impl Site {
     /// What a plan has behind the proxy.
     pub(crate) fn new(plan: &Plan, net: &SimNet, planted: Planted) -> Self {
+        if plan.changes() {
+            return Self::Deployments(Box::new(Deployments::new(plan, net, planted)));
+        }
         let at = plan.addresses();
         match plan.layout {
             Layout::One | Layout::Shards { .. } => {
@@ -38,8 +44,10 @@ impl Site {
 
     /// Prints from now on what happens in a cluster.
     pub(crate) fn talk(&mut self) {
-        if let Self::Cluster(site) = self {
-            site.talk();
+        match self {
+            Self::Servers(_) => {}
+            Self::Cluster(site) => site.talk(),
+            Self::Deployments(all) => all.talk(),
         }
     }
 
@@ -48,6 +56,7 @@ impl Site {
         match self {
             Self::Servers(servers) => servers.iter().map(|server| server.at().clone()).collect(),
             Self::Cluster(site) => site.hosts().iter().map(|host| host.at().clone()).collect(),
+            Self::Deployments(all) => all.addresses(),
         }
     }
 
@@ -56,6 +65,7 @@ impl Site {
         match self {
             Self::Servers(servers) => servers[server].host().suffer(trouble),
             Self::Cluster(site) => site.suffer(now_us, server, trouble),
+            Self::Deployments(all) => all.suffer(now_us, server, trouble),
         }
     }
 
@@ -66,13 +76,16 @@ impl Site {
                 servers.iter_mut().for_each(|server| server.host().suffer(Trouble::Well));
             }
             Self::Cluster(site) => site.settle(now_us),
+            Self::Deployments(all) => all.settle(now_us),
         }
     }
 
     /// Nothing happens of its own accord any more.
     pub(crate) fn rest(&mut self) {
-        if let Self::Cluster(site) = self {
-            site.rest();
+        match self {
+            Self::Servers(_) => {}
+            Self::Cluster(site) => site.rest(),
+            Self::Deployments(all) => all.rest(),
         }
     }
 
@@ -81,6 +94,7 @@ impl Site {
         match self {
             Self::Servers(servers) => servers.iter_mut().for_each(Server::pump),
             Self::Cluster(site) => site.pump(now_us),
+            Self::Deployments(all) => all.pump(now_us),
         }
     }
 
@@ -89,6 +103,7 @@ impl Site {
         match self {
             Self::Servers(_) => None,
             Self::Cluster(site) => site.next_at_us(),
+            Self::Deployments(all) => all.next_at_us(),
         }
     }
 
@@ -105,6 +120,7 @@ impl Site {
         let servers = match self {
             Self::Cluster(site) if db == 0 => return Ok(site.model().effects(key).to_vec()),
             Self::Cluster(_) => return Ok(Vec::new()),
+            Self::Deployments(all) => return Ok(all.model().effects(db, key).to_vec()),
             Self::Servers(servers) => servers,
         };
         let logs: Vec<&[Effect]> = servers
@@ -123,6 +139,7 @@ impl Site {
         match self {
             Self::Servers(servers) => servers.iter().map(Server::hits).sum(),
             Self::Cluster(site) => site.hits(),
+            Self::Deployments(all) => all.hits(),
         }
     }
 
@@ -131,6 +148,7 @@ impl Site {
         match self {
             Self::Servers(servers) => servers.iter().map(|server| server.model().executed()).sum(),
             Self::Cluster(site) => site.model().executed(),
+            Self::Deployments(all) => all.model().executed(),
         }
     }
 
@@ -139,6 +157,23 @@ impl Site {
         match self {
             Self::Servers(servers) => servers.iter().map(Server::open_conns).sum(),
             Self::Cluster(site) => site.hosts().iter().map(|host| host.open_conns()).sum(),
+            Self::Deployments(all) => all.open_conns().iter().sum(),
+        }
+    }
+
+    /// Connections that are open to each of several deployments.
+    pub(crate) fn open_conns_of_each(&self) -> Vec<usize> {
+        match self {
+            Self::Servers(_) | Self::Cluster(_) => Vec::new(),
+            Self::Deployments(all) => all.open_conns(),
+        }
+    }
+
+    /// For each effect of a key which of several deployments did it.
+    pub(crate) fn doers(&self, db: u32, key: &[u8]) -> Option<&[usize]> {
+        match self {
+            Self::Servers(_) | Self::Cluster(_) => None,
+            Self::Deployments(all) => Some(all.model().doers(db, key)),
         }
     }
 
@@ -147,6 +182,7 @@ impl Site {
         match self {
             Self::Servers(_) => CameTo::default(),
             Self::Cluster(site) => site.came_to,
+            Self::Deployments(all) => all.came_to(),
         }
     }
 
@@ -155,6 +191,7 @@ impl Site {
         match self {
             Self::Servers(servers) => servers.iter_mut().for_each(Server::close),
             Self::Cluster(site) => site.close(),
+            Self::Deployments(all) => all.close(),
         }
     }
 }

@@ -10,7 +10,7 @@
 
 use netio::Address;
 use netio::sim::{SimListener, SimNet, SimPeer};
-use testkit::frames::{RequestFrame, Requests};
+use testkit::frames::{RequestFrame, Requests, quote};
 use testkit::model::After;
 use testkit::{Model, ModelConn};
 
@@ -51,6 +51,8 @@ pub(crate) enum Planted {
     TornTransaction,
     /// A BLPOP takes two elements and tells one.
     LostElement,
+    /// Of two deployments one does what the other was sent.
+    OtherDeployment,
 }
 
 /// What a host's connections talk to.
@@ -227,6 +229,8 @@ pub(crate) struct Server {
 struct One {
     model: Model,
     planter: Planter,
+    /// Where it listens, if what it hears and says is printed.
+    talks: Option<Address>,
 }
 
 impl Mind for One {
@@ -244,7 +248,12 @@ impl Mind for One {
         bytes: &[u8],
         out: &mut Vec<u8>,
     ) -> After {
-        let Self { model, planter } = self;
+        let Self { model, planter, talks } = self;
+        if let Some(at) = talks {
+            let after = model.feed(conn, bytes, out);
+            println!("{at:?}, {}: {} -> {}", conn.id(), quote(bytes, 400), quote(out, 400));
+            return after;
+        }
         if planter.planted == Planted::Nothing {
             return model.feed(conn, bytes, out);
         }
@@ -284,12 +293,25 @@ impl Server {
         if password {
             model.require_password(PASSWORD);
         }
-        Self { host: Host::new(net, at), mind: One { model, planter: Planter::new(planted) } }
+        Self {
+            host: Host::new(net, at),
+            mind: One { model, planter: Planter::new(planted), talks: None },
+        }
     }
 
     /// What it knows and did.
     pub(crate) fn model(&self) -> &Model {
         &self.mind.model
+    }
+
+    /// Prints from now on what it hears and says.
+    pub(crate) fn talk(&mut self) {
+        self.mind.talks = Some(self.at().clone());
+    }
+
+    /// Changes places with the model behind.
+    pub(crate) fn swap_model(&mut self, other: &mut Model) {
+        std::mem::swap(&mut self.mind.model, other);
     }
 
     /// How often the planted fault hit.

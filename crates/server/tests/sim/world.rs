@@ -10,16 +10,17 @@
 //! and no hang.
 
 use std::sync::Arc;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
 use engine::fleet::Report;
+use engine::settings::Limits;
 use netio::sim::{SimDriver, SimFaults, SimNet, SimRng, SimSocket};
 use netio::{Address, Driver};
 use server::export::Outlet;
 use server::losses::Losses;
 use server::worker::gather::GatherOptions;
-use server::worker::mailbox::{Fleet, Message, Post, mailbox};
+use server::worker::mailbox::{Fleet, Message, Post, Upward, mailbox};
 use server::worker::{Host, Process, Usage, Worker, WorkerOptions};
 
 use crate::cache::Caches;
@@ -30,6 +31,11 @@ use crate::queue::Queues;
 use crate::radio::Radio;
 use crate::site::Site;
 use crate::upstream::Planted;
+use changes::Changes;
+
+mod changes;
+
+pub(crate) use changes::{Changed, Epochs};
 
 /// Longest storm, in virtual microseconds. Clients that send single bytes over a network that delays each of them take long.
 const STORM_US: u64 = 3_600_000_000;
@@ -37,6 +43,8 @@ const STORM_US: u64 = 3_600_000_000;
 const CHECKUP_US: u64 = 600_000_000;
 /// How long it takes until everybody has heard of the last slot that moved, and of the last client that went.
 const REST_US: u64 = 2_000_000;
+/// How long it takes until those who listen do so at other servers, in milliseconds.
+const AFTER_CHANGES_MS: u64 = 3_000;
 /// What the drain is given.
 const DRAIN_MS: u64 = 5_000;
 /// Clients that connect at the same moment.
@@ -61,6 +69,8 @@ pub(crate) struct Outcome {
     pub(crate) reached: Reached,
     /// What slots and primaries did.
     pub(crate) came_to: CameTo,
+    /// What its changes of the configuration came to.
+    pub(crate) changed: Changed,
     /// Iterations over all keys that came to their end.
     pub(crate) iterations: u32,
     /// Transactions that were done.
@@ -106,6 +116,12 @@ pub(crate) struct Reached {
     pub(crate) keys: u64,
     /// Of all runs together: copies that took over.
     pub(crate) failovers: u64,
+    /// Of all runs together: changes of the configuration.
+    pub(crate) changes: u64,
+    /// Of all runs together: servers that others took the place of.
+    pub(crate) replaced: u64,
+    /// Of all runs together: requests that were under way then.
+    pub(crate) under_way: u64,
 }
 
 impl Reached {
@@ -154,6 +170,9 @@ pub(crate) struct World {
     radio: Radio,
     queues: Option<Queues>,
     caches: Option<Caches>,
+    changes: Changes,
+    /// Bounds that hold all the time.
+    widest: Limits,
     failing: bool,
     draining: bool,
     begun_us: u64,
@@ -173,12 +192,13 @@ impl World {
         net.set_faults_at(&listen, plan.client_faults);
         let site = Site::new(&plan, &net, planted);
         site.addresses().iter().for_each(|at| net.set_faults_at(at, plan.server_faults));
-        let (workers, posts) = hire(&plan, &net, &listen);
+        let (workers, posts, told) = hire(&plan, &net, &listen);
         let radio = Radio::new(&plan, &net, &listen);
         let queues = Queues::new(&plan, &net, &listen);
         let caches = Caches::new(&plan, &net, &listen);
         let failing = plan.kind.server_fails();
         let begun_us = net.now_us();
+        let widest = plan.widest();
         Self {
             plan,
             net,
@@ -190,6 +210,8 @@ impl World {
             radio,
             queues,
             caches,
+            changes: Changes::new(told),
+            widest,
             failing,
             draining: false,
             begun_us,
@@ -236,6 +258,7 @@ impl World {
 
     fn is_at_rest(&self) -> bool {
         self.troubles_done == self.plan.troubles.len()
+            && self.has_changed()
             && self.clients.iter().all(Client::is_at_rest)
             && self.radio.is_at_rest()
             && self.queues.as_ref().is_none_or(Queues::is_at_rest)
@@ -294,10 +317,12 @@ impl World {
     /// Everybody does what can be done now.
     fn act(&mut self) -> Result<(), String> {
         self.suffer();
+        self.change();
         for worker in self.workers.iter_mut().flatten() {
             worker.turn();
             self.turns += 1;
         }
+        self.hear_of_changes()?;
         self.site.pump(self.net.now_us());
         let victims: Vec<String> = match self.plan.has_admin {
             true => self.clients[1..]
@@ -312,6 +337,7 @@ impl World {
             now_us: self.net.now_us(),
             failing: self.failing,
             draining: self.draining,
+            epochs: self.changes.epochs,
             victims: &victims,
         };
         for client in &mut self.clients {
@@ -365,6 +391,7 @@ impl World {
             .chain(workers)
             .chain(clients)
             .chain(troubles)
+            .chain(self.next_change_us())
             .chain(radio)
             .chain(queues)
             .chain(caches)
@@ -375,7 +402,7 @@ impl World {
     }
 
     fn check_bounds(&mut self) -> Result<(), String> {
-        let limits = &self.plan.settings.limits;
+        let limits = &self.widest;
         let servers = self.site.addresses().len() as u64;
         for worker in self.workers.iter().flatten() {
             let report = worker.engine().report(engine::Time::default());
@@ -425,6 +452,8 @@ impl World {
         }
         let timeouts = &self.plan.settings.timeouts;
         let quiet_ms = match self.plan.kind.server_fails() {
+            // Those who listen do so at the new servers then.
+            false if self.plan.changes() => AFTER_CHANGES_MS,
             true => {
                 2 * timeouts.reconnect_max_ms
                     + 2 * timeouts.connect_ms
@@ -471,6 +500,7 @@ impl World {
         })?;
         self.site.rest();
         self.pass("rest", self.net.now_us() + REST_US)?;
+        self.check_replaced()?;
         self.caches.as_mut().map_or(Ok(()), |caches| caches.judge(&self.site))?;
         self.radio.last_call();
         let until_us = self.net.now_us() + CHECKUP_US;
@@ -533,6 +563,7 @@ impl World {
                 now_us,
                 failing: self.failing,
                 draining: true,
+                epochs: self.changes.epochs,
                 victims: &[],
             };
             self.clients.iter_mut().try_for_each(|client| client.step(&around))?;
@@ -575,6 +606,7 @@ impl World {
             executed: self.site.executed(),
             turns: self.turns,
             came_to: self.site.came_to(),
+            changed: self.changes.came_to,
             reached: self.reached.clone(),
             ..Outcome::default()
         };
@@ -623,12 +655,16 @@ impl World {
     }
 }
 
-/// The workers of a plan, which listen at `at`, and the way to their mailboxes.
-fn hire(
-    plan: &Plan,
-    net: &SimNet,
-    at: &Address,
-) -> (Vec<Option<Worker<SimDriver>>>, Vec<Post<SimSocket>>) {
+/// How workers gather that wait so long for more.
+fn gather(gather_us: u64) -> GatherOptions {
+    GatherOptions { gather_us, completions: 24, clients_min: 8, polls: 2 }
+}
+
+/// Workers, the way to their mailboxes, and what they tell the control thread.
+type Hired = (Vec<Option<Worker<SimDriver>>>, Vec<Post<SimSocket>>, Receiver<Upward>);
+
+/// The workers of a plan, which listen at `at`.
+fn hire(plan: &Plan, net: &SimNet, at: &Address) -> Hired {
     let (mut drivers, mut boxes, mut posts) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..plan.workers {
         let mut driver = net.driver(std::slice::from_ref(at));
@@ -639,7 +675,10 @@ fn hire(
         boxes.push(inbox);
         posts.push(post);
     }
-    let fleet = Arc::new(Fleet::new(posts.clone(), channel().0, Box::new(drop)));
+    let (tell, told) = channel();
+    // Nobody hears of it any more when the world is over.
+    let control = Box::new(move |word| drop(tell.send(word)));
+    let fleet = Arc::new(Fleet::new(posts.clone(), channel().0, control));
     let process = Arc::new(Process {
         started: Instant::now(),
         tcp_port: 6380,
@@ -655,7 +694,7 @@ fn hire(
         let options = WorkerOptions {
             settings: plan.settings_of(index),
             seed: plan.seed,
-            gather: GatherOptions { gather_us: 60, completions: 24, clients_min: 8, polls: 2 },
+            gather: gather(60),
             clients_max: plan.clients_max,
             mailbox,
             fleet: Arc::clone(&fleet),
@@ -664,7 +703,7 @@ fn hire(
         };
         Some(Worker::new(driver, Box::new(move || clock.now_us()), options))
     };
-    (drivers.into_iter().zip(boxes).enumerate().map(worker).collect(), posts)
+    (drivers.into_iter().zip(boxes).enumerate().map(worker).collect(), posts, told)
 }
 
 /// After a drain in peace the worker has no client, nobody waits, and only idle upstreams have a connection.

@@ -103,9 +103,10 @@ impl Model {
         if list.is_empty() {
             data.remove(key);
         }
-        let log = self.effects.entry((database, key.to_vec())).or_default();
-        log.push(Effect::Pop(popped.clone()));
-        self.trackers.changed(key, None, None);
+        let place = (database, key.to_vec());
+        self.doers.entry(place.clone()).or_default().push(self.deployment);
+        self.effects.entry(place).or_default().push(Effect::Pop(popped.clone()));
+        self.trackers.changed(key, None, None, self.deployment);
         popped
     }
 }

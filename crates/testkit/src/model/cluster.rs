@@ -115,6 +115,12 @@ impl ModelCluster {
         self.model.require_password(password);
     }
 
+    /// Changes places with the model behind: several clusters and servers can have one set of data so, each while it acts
+    /// ([`Model::act_as`]). Which slot is where is each cluster's own.
+    pub fn swap_model(&mut self, other: &mut Model) {
+        std::mem::swap(&mut self.model, other);
+    }
+
     /// A new connection to a node.
     pub fn conn(&mut self) -> ClusterConn {
         ClusterConn { conn: self.model.conn(), asking: false, readonly: false }
@@ -148,9 +154,10 @@ impl ModelCluster {
 
     /// As [`Model::deliver`].
     pub fn deliver(&mut self, conn: &ClusterConn, out: &mut Vec<u8>) {
-        for (node, channel, primary) in self.model.listeners.shard_channels() {
+        let deployment = self.model.deployment;
+        for (node, channel, primary) in self.model.listeners.shard_channels(deployment) {
             if self.believed_primary(node, &channel) != primary {
-                self.model.listeners.end_shard_channel(node, &channel);
+                self.model.listeners.end_shard_channel(deployment, node, &channel);
             }
         }
         self.model.deliver(&conn.conn, out);
@@ -244,7 +251,8 @@ impl ModelCluster {
         let Some(next) = next.cloned() else { return false };
         // It is gone from the source (`MIGRATE` deletes it there).
         let source = &self.shards[way.from].members;
-        self.model.trackers.changed(&next, None, Some(source));
+        let Model { trackers, deployment, .. } = &mut self.model;
+        trackers.changed(&next, None, Some(source), *deployment);
         way.there.insert(next)
     }
 
@@ -263,7 +271,8 @@ impl ModelCluster {
         let late = |key: &&Vec<u8>| key_slot(key) == slot && !way.there.contains(*key);
         let late: Vec<Vec<u8>> = self.model.databases[0].keys().filter(late).cloned().collect();
         for key in late {
-            self.model.trackers.changed(&key, None, Some(&self.shards[from].members));
+            let Model { trackers, deployment, .. } = &mut self.model;
+            trackers.changed(&key, None, Some(&self.shards[from].members), *deployment);
         }
         self.owners[usize::from(slot)] = to as u8;
         for member in self.shards[to].members.clone() {

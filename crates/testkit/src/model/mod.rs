@@ -81,6 +81,10 @@ enum Value {
 pub struct Model {
     databases: Vec<BTreeMap<Vec<u8>, Value>>,
     effects: BTreeMap<(u32, Vec<u8>), Vec<Effect>>,
+    /// For each of them the deployment that did it.
+    doers: BTreeMap<(u32, Vec<u8>), Vec<usize>>,
+    /// Whoever acts now ([`Model::act_as`]).
+    deployment: usize,
     password: Option<Vec<u8>>,
     listeners: pubsub::Listeners,
     waiting: blocking::Waiting,
@@ -102,6 +106,8 @@ impl Model {
         Self {
             databases: vec![BTreeMap::new(); DATABASES],
             effects: BTreeMap::new(),
+            doers: BTreeMap::new(),
+            deployment: 0,
             password: None,
             listeners: pubsub::Listeners::default(),
             waiting: blocking::Waiting::default(),
@@ -187,6 +193,17 @@ impl Model {
     /// forget it.
     pub fn effects(&self, database: u32, key: &[u8]) -> &[Effect] {
         self.effects.get(&(database, key.to_vec())).map_or(&[], Vec::as_slice)
+    }
+
+    /// For each of the key's effects which deployment did it: 0, unless [`Model::act_as`] said otherwise.
+    pub fn doers(&self, database: u32, key: &[u8]) -> &[usize] {
+        self.doers.get(&(database, key.to_vec())).map_or(&[], Vec::as_slice)
+    }
+
+    /// From now on it acts for this one of several servers or clusters that have one set of data, as where the data went along from one to the
+    /// other. What is published is heard by those who listen at the same one, what changes is told to all.
+    pub fn act_as(&mut self, deployment: usize) {
+        self.deployment = deployment;
     }
 
     /// The string value of a key; `None` if there is none or it is a list.
@@ -323,8 +340,10 @@ impl Call<'_> {
 
     fn note(&mut self, key: &[u8], effect: Effect) {
         let place = (self.conn.database, key.to_vec());
-        self.model.effects.entry(place).or_default().push(effect);
-        self.model.trackers.changed(key, Some(self.conn.id), self.place.shard.as_deref());
+        let Model { effects, doers, deployment, trackers, .. } = &mut *self.model;
+        doers.entry(place.clone()).or_default().push(*deployment);
+        effects.entry(place).or_default().push(effect);
+        trackers.changed(key, Some(self.conn.id), self.place.shard.as_deref(), *deployment);
     }
 }
 

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use resp::{Protocol, encode};
 
-use super::{Call, iterate};
+use super::{Call, Model, iterate};
 
 /// What kind of name is listened to; each kind has its own names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,8 @@ pub(super) struct Listeners {
 
 #[derive(Debug, Default)]
 struct Listener {
-    /// The node of a cluster at which it is.
+    /// The deployment and the node of a cluster at which it is.
+    deployment: usize,
     node: usize,
     names: [BTreeSet<Vec<u8>>; 3],
     /// For each shard channel the primary of its slot when it was subscribed to.
@@ -89,18 +90,19 @@ impl Listeners {
         }
     }
 
-    /// The nodes at which connections listen to shard channels, and to which, and who was the primary then.
-    pub(super) fn shard_channels(&self) -> BTreeSet<(usize, Vec<u8>, usize)> {
+    /// The nodes of a deployment at which connections listen to shard channels, and to which, and who was the primary then.
+    pub(super) fn shard_channels(&self, deployment: usize) -> BTreeSet<(usize, Vec<u8>, usize)> {
         let of = |own: &Listener| {
             let node = own.node;
             own.primaries.clone().into_iter().map(move |(name, at)| (node, name, at))
         };
-        self.all.values().flat_map(of).collect()
+        self.all.values().filter(|own| own.deployment == deployment).flat_map(of).collect()
     }
 
     /// The slot of a shard channel left this node: those that listen there are told, and do so no more.
-    pub(super) fn end_shard_channel(&mut self, node: usize, name: &[u8]) {
-        for own in self.all.values_mut().filter(|own| own.node == node) {
+    pub(super) fn end_shard_channel(&mut self, deployment: usize, node: usize, name: &[u8]) {
+        let is_there = |own: &&mut Listener| own.deployment == deployment && own.node == node;
+        for own in self.all.values_mut().filter(is_there) {
             own.primaries.remove(name);
             if own.names[Kind::Shard as usize].remove(name) {
                 let words = vec![b"sunsubscribe".to_vec(), name.to_vec()];
@@ -110,18 +112,19 @@ impl Listeners {
         }
     }
 
-    /// A message for everybody who listens, at these nodes. Returns how many copies of it there were at `node`: a server counts its own.
+    /// A message for everybody who listens, at these nodes. Returns how many copies of it there were at the node that sends: a server counts
+    /// its own.
     fn send(
         &mut self,
         kind: Kind,
         channel: &[u8],
         text: &[u8],
-        node: usize,
+        (deployment, node): (usize, usize),
         nodes: Option<&[usize]>,
     ) -> usize {
         let word = if kind == Kind::Shard { "smessage" } else { "message" };
         let mut copies = 0;
-        for own in self.all.values_mut() {
+        for own in self.all.values_mut().filter(|own| own.deployment == deployment) {
             if nodes.is_some_and(|nodes| !nodes.contains(&own.node)) {
                 continue;
             }
@@ -161,8 +164,9 @@ fn confirm(call: &mut Call<'_>, word: &str, name: Option<&[u8]>, count: usize) {
 fn start(call: &mut Call<'_>, kind: Kind) {
     for at in 1..call.args.len() {
         let name = call.args[at].clone();
-        let own = call.model.listeners.all.entry(call.conn.id).or_default();
-        own.node = call.place.node;
+        let Model { listeners, deployment, .. } = &mut *call.model;
+        let own = listeners.all.entry(call.conn.id).or_default();
+        (own.deployment, own.node) = (*deployment, call.place.node);
         own.names[kind as usize].insert(name.clone());
         if kind == Kind::Shard {
             own.primaries.insert(name.clone(), call.place.primary);
@@ -219,7 +223,8 @@ pub(super) fn sunsubscribe(call: &mut Call<'_>) {
 
 pub(super) fn publish(call: &mut Call<'_>) {
     let [_, channel, text] = call.args else { return };
-    let copies = call.model.listeners.send(Kind::Channel, channel, text, call.place.node, None);
+    let from = (call.model.deployment, call.place.node);
+    let copies = call.model.listeners.send(Kind::Channel, channel, text, from, None);
     call.length(copies);
 }
 
@@ -227,6 +232,7 @@ pub(super) fn spublish(call: &mut Call<'_>) {
     let [_, channel, text] = call.args else { return };
     let Call { model, place, .. } = call;
     let nodes = place.shard.as_deref();
-    let copies = model.listeners.send(Kind::Shard, channel, text, place.node, nodes);
+    let from = (model.deployment, place.node);
+    let copies = model.listeners.send(Kind::Shard, channel, text, from, nodes);
     call.length(copies);
 }

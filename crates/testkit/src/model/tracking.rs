@@ -23,7 +23,8 @@ pub(super) struct Trackers {
 
 #[derive(Debug, Default)]
 struct Tracker {
-    /// The node of a cluster at which it is.
+    /// The deployment and the node of a cluster at which it is.
+    deployment: usize,
     node: usize,
     /// It is not told of what it changes itself.
     no_loop: bool,
@@ -51,10 +52,18 @@ impl Trackers {
         self.all.remove(&conn);
     }
 
-    /// A key changed at these nodes, or left them; `None`: there is one server. `by`: the connection that changed it.
-    pub(super) fn changed(&mut self, key: &[u8], by: Option<u64>, nodes: Option<&[usize]>) {
+    /// A key changed at these nodes of a deployment, or left them; `None`: there is one server. `by`: the connection that changed it. Other
+    /// deployments have the same data and no such nodes.
+    pub(super) fn changed(
+        &mut self,
+        key: &[u8],
+        by: Option<u64>,
+        nodes: Option<&[usize]>,
+        deployment: usize,
+    ) {
         for (conn, own) in &mut self.all {
-            if nodes.is_some_and(|nodes| !nodes.contains(&own.node)) {
+            let is_other = own.deployment != deployment;
+            if !is_other && nodes.is_some_and(|nodes| !nodes.contains(&own.node)) {
                 continue;
             }
             let messages = own.messages(key);
@@ -91,7 +100,8 @@ impl Trackers {
 
 /// CLIENT TRACKING on|off …
 pub(super) fn client_tracking(call: &mut Call<'_>) {
-    let mut wanted = Tracker { node: call.place.node, ..Tracker::default() };
+    let deployment = call.model.deployment;
+    let mut wanted = Tracker { deployment, node: call.place.node, ..Tracker::default() };
     let (mut broadcast, mut prefixes) = (false, BTreeSet::new());
     let mut at = 3;
     while at < call.args.len() {

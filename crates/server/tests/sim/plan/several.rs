@@ -25,13 +25,7 @@ const FOR_EVER_MS: u64 = 3_000_000;
 pub(super) fn make_several(plan: &mut Plan, rng: &mut SimRng) {
     let spread = matches!(plan.kind, Kind::Replicas | Kind::TroubledReplicas);
     if spread || rng.chance(850_000) {
-        // Tables, and what nodes tell of themselves every second, are long: in single bytes they would be all that most runs do.
-        for faults in [&mut plan.client_faults, &mut plan.server_faults] {
-            faults.read_bytes_max = faults.read_bytes_max.max(CUT_BYTES_MIN);
-            faults.write_bytes_max = faults.write_bytes_max.max(CUT_BYTES_MIN);
-            faults.segment_bytes_max = faults.segment_bytes_max.max(CUT_BYTES_MIN);
-            faults.socket_bytes_max = faults.socket_bytes_max.max(CUT_BYTES_MIN);
-        }
+        coarsen(plan);
     }
     plan.layout = layout(plan, rng);
     plan.reorders = plan.is_cluster() && rng.chance(500_000);
@@ -63,7 +57,17 @@ pub(super) fn make_several(plan: &mut Plan, rng: &mut SimRng) {
     plan.troubles = troubles(plan, addresses.len(), rng);
 }
 
-fn layout(plan: &Plan, rng: &mut SimRng) -> Layout {
+/// Tables, and what nodes tell of themselves every second, are long: in single bytes they would be all that most runs do.
+pub(super) fn coarsen(plan: &mut Plan) {
+    for faults in [&mut plan.client_faults, &mut plan.server_faults] {
+        faults.read_bytes_max = faults.read_bytes_max.max(CUT_BYTES_MIN);
+        faults.write_bytes_max = faults.write_bytes_max.max(CUT_BYTES_MIN);
+        faults.segment_bytes_max = faults.segment_bytes_max.max(CUT_BYTES_MIN);
+        faults.socket_bytes_max = faults.socket_bytes_max.max(CUT_BYTES_MIN);
+    }
+}
+
+pub(super) fn layout(plan: &Plan, rng: &mut SimRng) -> Layout {
     let kind = plan.kind;
     let spread = matches!(kind, Kind::Replicas | Kind::TroubledReplicas);
     // Each moved slot makes every table longer, and single bytes take long for it.
@@ -95,7 +99,7 @@ fn addresses(plan: &Plan) -> Vec<node::Address> {
     (0..count).map(|index| node::Address::tcp("127.0.0.1", FIRST_PORT + index)).collect()
 }
 
-fn times(plan: &mut Plan, rng: &mut SimRng) {
+pub(super) fn times(plan: &mut Plan, rng: &mut SimRng) {
     let timeouts = &mut plan.settings.timeouts;
     if plan.kind.server_fails() {
         *timeouts = Timeouts {
@@ -142,7 +146,7 @@ fn shards(
     ShardsSettings { sharding, children: addresses.iter().enumerate().map(child).collect(), eject }
 }
 
-fn reads(rng: &mut SimRng) -> Reads {
+pub(super) fn reads(rng: &mut SimRng) -> Reads {
     let policies = [
         ReadPolicy::PreferReplica,
         ReadPolicy::Replica,
@@ -161,7 +165,11 @@ fn reads(rng: &mut SimRng) -> Reads {
 }
 
 /// Each node suffers alone, so that often others are well, and sometimes none is.
-fn troubles(plan: &Plan, servers: usize, rng: &mut SimRng) -> Vec<(u64, usize, Trouble)> {
+pub(super) fn troubles(
+    plan: &Plan,
+    servers: usize,
+    rng: &mut SimRng,
+) -> Vec<(u64, usize, Trouble)> {
     const ANY: [Trouble; 6] = [
         Trouble::Dead,
         Trouble::Frozen,

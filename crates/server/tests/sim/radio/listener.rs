@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use engine::settings::ReadPolicy;
 use netio::Address;
 use netio::sim::{SimNet, SimRng};
 use resp::value::{Value, parse};
@@ -269,11 +270,14 @@ impl Listener {
 
     fn hear_reply(&mut self, around: &Around<'_>, frame: &[u8]) -> Result<(), String> {
         let asked = self.asked.as_ref().ok_or("nothing was asked")?;
+        // The copies of a cluster that has just come are not known at once.
+        let lacks_copies = around.plan.reads_by(ReadPolicy::Replica)
+            && frame.starts_with(b"-ERR respool: no replica is fit");
         let fits = match asked {
             Asked::Password => frame == b"+OK\r\n",
             Asked::Hello => frame.starts_with(b"%"),
             Asked::Ping => frame == b"+PONG\r\n" && (self.resp3 || !self.listens()),
-            Asked::Get => frame == b"_\r\n",
+            Asked::Get => frame == b"_\r\n" || lacks_copies,
             Asked::Names { .. } | Asked::Nothing(_) => false,
         };
         let may_fail = match asked {

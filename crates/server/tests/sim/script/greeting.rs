@@ -35,6 +35,9 @@ impl Script {
     }
 
     pub(super) fn select(&mut self, out: &mut Vec<u8>) {
+        if self.changing.one_database {
+            return self.ping(out);
+        }
         if matches!(self.layout, Layout::Cluster(_)) {
             // A server alone would do it, so the model of its own is not told.
             let reference = self.reference.take();

@@ -28,6 +28,8 @@ pub(super) struct Iteration {
     count: String,
     pages: u32,
     is_asked: bool,
+    /// How often servers had been replaced when it began: at others its cursor means nothing.
+    pub(super) begun: usize,
 }
 
 impl Script {
@@ -135,6 +137,7 @@ impl Script {
             count: pick(&mut self.rng, &[1, 10, 1_000]).to_string(),
             pages: 0,
             is_asked: false,
+            begun: self.epochs.settled,
         });
         self.next_page(out);
     }
@@ -147,9 +150,11 @@ impl Script {
     /// Asks for the next page.
     pub(crate) fn next_page(&mut self, out: &mut Vec<u8>) {
         let (db, number, left) = (self.db, self.number, self.bytes_left);
+        let begun = self.epochs.begun;
         let Some(iteration) = self.iteration.as_mut() else { return };
         // Its cursor is of a database; and where single bytes travel it must end some time.
-        if iteration.db != db || iteration.pages > PAGES_MAX || left == 0 {
+        let lasts = iteration.db == db && iteration.begun == begun;
+        if !lasts || iteration.pages > PAGES_MAX || left == 0 {
             self.iteration = None;
             return self.ping(out);
         }
@@ -178,7 +183,12 @@ impl Script {
         else {
             return Err("must be a cursor and keys".to_owned());
         };
+        let begun = self.epochs.begun;
         let Some(iteration) = self.iteration.as_mut() else { return Ok(()) };
+        if iteration.begun != begun {
+            self.iteration = None;
+            return Ok(());
+        }
         for key in keys {
             if let resp::value::Value::Bulk(key) = key {
                 iteration.due.remove(*key);

@@ -94,7 +94,9 @@ impl Script {
         failing: bool,
     ) -> Result<(), String> {
         let failed = reply.starts_with(b"-");
-        if failed && !(failing && expected.fallible) && !self.may_move(reply) {
+        let is_left = self.may_be_left(expected, reply);
+        let has_cause = failing && expected.fallible || self.may_move(reply) || is_left;
+        if failed && !has_cause {
             return Err("an error without a cause".to_owned());
         }
         match word {
@@ -131,7 +133,9 @@ impl Script {
 
     fn exec_heard(&mut self, writes: &Writes, others: usize, reply: &[u8]) -> Result<(), String> {
         let heard = std::mem::take(&mut self.heard);
-        if reply.starts_with(b"-EXECABORT ") || (heard.watched && is_null(reply)) {
+        // An EXEC that was sent is answered; what was to be sent to a server that is named no more is not done.
+        let is_undone = reply.starts_with(b"-EXECABORT ") || super::tells_of_left(reply);
+        if is_undone || (heard.watched && is_null(reply)) {
             self.none_of(writes);
             return Ok(());
         }
