@@ -36,7 +36,8 @@ use crate::upstream::inflight::{Owner, Run};
 use crate::upstream::{Lane, Role, Upstream, UpstreamKey};
 use alloc::vec::Vec;
 use resp::{
-    Args, Form, HEAD_ARGS, Protocol, Request, RequestError, RequestLimits, Scan, encode, inline,
+    Args, Form, HEAD_ARGS, Like, Protocol, Request, RequestError, RequestLimits, Scan, encode,
+    inline,
 };
 
 /// Why a run of plain requests ended.
@@ -175,11 +176,12 @@ impl Engine {
                 Ok(Scan::Partial { .. }) => break partial(client, &settings.limits),
                 Err(error) => break Stop::Fault(error),
             };
-            let command = plain_command(&request, &input[pos..], bigkeys);
+            let frame = &input[pos..];
+            let command = plain_command(&request, frame, bigkeys);
             let (Some(paths), Some(command)) = (&paths, command) else {
                 break Stop::Slow(request);
             };
-            let Some(upstream) = paths.upstream(command, &request, &input[pos..]) else {
+            let Some(upstream) = paths.upstream(command, &request, frame) else {
                 break Stop::Slow(request);
             };
             if run.upstream != Some(upstream) {
@@ -195,6 +197,12 @@ impl Engine {
             run.count += 1;
             room -= 1;
             pos += request.len as usize;
+            // In a pipeline most requests are like the one before.
+            if pos < input.len() && paths.is_one() {
+                let alike = run.take_alike(&request, frame, &request_limits, room);
+                room -= alike.0;
+                pos += alike.1;
+            }
         };
         run.write(id, client, upstreams, pool, stats, dirty_upstreams, &input[..pos], now);
         (pos, stop)
@@ -610,6 +618,12 @@ impl<'a> ShortPaths<'a> {
         Some(Self::Routed { router, nodes, conn: client.conn, resp3, reads })
     }
 
+    /// Whether all go to the same one, whatever their keys.
+    #[inline]
+    fn is_one(&self) -> bool {
+        matches!(self, Self::One(_))
+    }
+
     /// The upstream of a request, if the head of the request tells it.
     #[inline]
     fn upstream(&self, command: CommandId, request: &Request, frame: &[u8]) -> Option<UpstreamId> {
@@ -660,6 +674,20 @@ struct PlainRun {
 }
 
 impl PlainRun {
+    /// Takes those behind the last request that are like it; how many, and their bytes.
+    fn take_alike(
+        &mut self,
+        last: &Request,
+        bytes: &[u8],
+        limits: &RequestLimits,
+        room: u32,
+    ) -> (u32, usize) {
+        let Some(like) = Like::of(last, bytes, limits) else { return (0, 0) };
+        let (count, len) = like.scan_all(&bytes[last.len as usize..], room);
+        self.count += count;
+        (count, len)
+    }
+
     /// The requests of the last command take their places.
     #[inline]
     fn push(

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use crate::error::{ReplyError, RequestError};
 use crate::limits::{LONG_FRAME_BYTES, LONG_FRAME_ELEMENTS, ReplyLimits, RequestLimits};
 use crate::{
-    Args, Form, HEAD_ARGS, ReplyScanner, Request, RequestScanner, Scan, inline, naive, value,
+    Args, Form, HEAD_ARGS, Like, ReplyScanner, Request, RequestScanner, Scan, inline, naive, value,
 };
 
 /// Sizes of the pieces in which a stream is presented; used over and over. An empty list or a 0 stands for
@@ -96,6 +96,8 @@ pub fn compare_requests(stream: &[u8], limits: &RequestLimits, pieces: &[usize])
                     &frame,
                     limits,
                 );
+                let end = consumed + start - frame_start;
+                compare_like(&stream[frame_start..], end, &frame, limits);
                 assert_eq!(scanner, RequestScanner::default(), "fresh again");
                 frame_start = start + consumed;
                 Ok((consumed, true))
@@ -143,6 +145,19 @@ fn compare_request(bytes: &[u8], len: usize, frame: &Request, limits: &RequestLi
         assert_eq!(frame.head[index].of(frame_bytes), arg, "head {index}");
         assert_eq!(frame.head[index].start as usize, start, "start of head {index}");
     }
+}
+
+/// What is found because it begins as the request before it must be the oracle's next request.
+fn compare_like(stream: &[u8], len: usize, frame: &Request, limits: &RequestLimits) {
+    let next = &stream[len..];
+    let like = Like::of(frame, stream, limits);
+    let Some(alike) = like.and_then(|like| like.scan(next)) else { return };
+    let wanted = naive::request(next, limits).ok().flatten().expect("the oracle sees one too");
+    assert!(!wanted.inline);
+    assert_eq!((alike.len, frame.args as usize), (wanted.len, wanted.args.len()), "alike");
+    assert_eq!(frame.head[0].of(stream), wanted.args[0], "name");
+    assert_eq!(alike.first.of(next), wanted.args[1], "first argument");
+    assert_eq!(like.map(|like| like.scan_all(next, 1)), Some((1, alike.len)));
 }
 
 /// What the scanner says in the middle of a request must come true if the request ever ends.

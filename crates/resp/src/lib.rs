@@ -25,6 +25,7 @@ extern crate std;
 pub mod encode;
 pub mod error;
 pub mod inline;
+pub mod like;
 pub mod limits;
 pub mod number;
 pub mod protocol;
@@ -43,6 +44,7 @@ pub mod naive;
 mod tests;
 
 pub use error::{ReplyError, RequestError};
+pub use like::{Alike, Like};
 pub use limits::{ReplyLimits, RequestLimits};
 pub use protocol::Protocol;
 pub use reply::{LongReply, ReplyScanner};

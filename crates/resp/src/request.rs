@@ -274,7 +274,7 @@ fn short_request(bytes: &[u8], limits: &RequestLimits) -> Option<Request> {
 /// The argument that begins `rest`, which is the end of `bytes`, if it is whole and below 1000 bytes: its
 /// span in `bytes`, and what follows its CRLF.
 #[inline(always)]
-fn short_bulk<'a>(bytes: &[u8], rest: &'a [u8]) -> Option<(Span, &'a [u8])> {
+pub(crate) fn short_bulk<'a>(bytes: &[u8], rest: &'a [u8]) -> Option<(Span, &'a [u8])> {
     let (len, line) = short_bulk_line(rest)?;
     // The callers cut `rest` from `bytes` within the first 9 KiB, so the start fits.
     let start = (bytes.len() - rest.len() + line) as u32;

@@ -37,6 +37,14 @@ fn dropped(looked: &Looked, what: &str, cause: &str) -> usize {
     value(looked, &sample).expect("it is always there") as usize
 }
 
+/// Of all workers.
+fn requests(looked: &Looked) -> usize {
+    let text = String::from_utf8(page(looked, "text/plain").1).expect("text");
+    let values = text.lines().filter_map(|line| line.strip_prefix("respool_requests_total{"));
+    let number = |line: &str| line.rsplit(' ').next().and_then(|value| value.parse::<usize>().ok());
+    values.map(|line| number(line).expect("a number")).sum()
+}
+
 fn load(conn: &mut Conn, at_once: usize) {
     for _ in 0..REQUESTS / at_once {
         conn.send("GET k\r\n".repeat(at_once).as_bytes()).expect("sent");
@@ -104,7 +112,6 @@ fn what_observers_lose_is_counted_to_the_last_one() {
     ];
     let looked = Looked::with(args.as_flattened());
     let mut conn = looked.proxy.connect();
-    assert_eq!(dropped(&looked, "spans", "post"), 0);
     // More than a worker tells of in a turn.
     load(&mut conn, 200);
     for timeout_ms in 100..110 {
@@ -115,12 +122,14 @@ fn what_observers_lose_is_counted_to_the_last_one() {
         ways.iter().map(|(what, cause)| dropped(&looked, what, cause)).sum()
     };
     let turn = ("requests", "turn");
+    let requests = requests(&looked);
+    assert!(requests >= REQUESTS + 10, "{requests}: those that respool answers itself, too");
     // Whatever is wanted of a request goes one of these ways.
     wait::until_true("each span to be counted", SOON, || {
-        of([("spans", "queue"), ("spans", "post"), turn]) == REQUESTS
+        of([("spans", "queue"), ("spans", "post"), turn]) == requests
     });
     wait::until_true("each line to be counted", SOON, || {
-        of([("access_log", "queue"), ("access_log", "write"), turn]) == REQUESTS
+        of([("access_log", "queue"), ("access_log", "write"), turn]) == requests
     });
     wait::until_true("alarms to be counted", SOON, || dropped(&looked, "alarms", "post") > 0);
     for (what, cause) in [turn, ("spans", "post"), ("access_log", "write"), ("log", "burst")] {
@@ -146,9 +155,9 @@ fn lines_for_a_pipe_that_nobody_reads_are_counted_and_hold_nobody_up() {
     let looked = Looked::with(&["--access-log-sample", "1", "--log-file", &path]);
     let mut conn = looked.proxy.connect();
     // Few enough for each turn; all of them are more than the pipe and the queue take.
-    load(&mut conn, 50);
+    (0..5).for_each(|_| load(&mut conn, 50));
     assert_eq!(dropped(&looked, "requests", "turn"), 0);
     let lost = dropped(&looked, "access_log", "queue");
-    assert!((1..REQUESTS).contains(&lost), "{lost}");
+    assert!((1..2 * REQUESTS).contains(&lost), "{lost}");
     assert_eq!(dropped(&looked, "access_log", "write"), 0);
 }
