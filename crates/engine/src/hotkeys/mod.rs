@@ -32,7 +32,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use rapidhash::v3::rapidhash_v3;
-use resp::{Args, HEAD_ARGS, RequestLimits, RequestScanner, Scan, Span};
+use resp::{Args, HEAD_ARGS, Like, RequestLimits, RequestScanner, Scan, Span};
 use sketch::Sketch;
 use top::{Listed, Top};
 
@@ -366,11 +366,16 @@ impl<'a> Sampled<'a> {
         let limits = RequestLimits { bulk_bytes_max: u64::MAX, ..RequestLimits::default() };
         let mut bytes = upstream.out.bytes_at(run.at)?;
         let mut scanner = RequestScanner::default();
-        for _ in 0..skip {
-            let Ok(Scan::Complete { consumed, .. }) = scanner.scan(bytes, &limits) else {
+        let mut left = skip;
+        while left > 0 {
+            let Ok(Scan::Complete { consumed, frame }) = scanner.scan(bytes, &limits) else {
                 return None;
             };
+            let like = Like::of(&frame, bytes, &limits);
             bytes = &bytes[consumed..];
+            let (alike, len) = like.map_or((0, 0), |like| like.scan_all(bytes, left - 1));
+            bytes = &bytes[len..];
+            left -= 1 + alike;
         }
         let mut head = [&[][..]; HEAD_ARGS];
         let (spans, is_whole) = match scanner.scan(bytes, &limits).ok()? {
