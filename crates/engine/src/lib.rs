@@ -70,6 +70,7 @@ mod overheard;
 mod overtaken;
 mod parked;
 mod peers;
+mod plain;
 pub mod pool;
 pub mod pubsub;
 mod push;

@@ -14,30 +14,24 @@
 //!
 //! Invariant: a request is either processed once (it has its place, or needs none) or stays in the tail untouched.
 
-use crate::bigkeys::BigKeys;
 use crate::client::{Client, Hold, ReplyMode};
 use crate::command::ids::{CLUSTER, EXEC, PING, SLOWLOG};
 use crate::command::{self, CommandId};
 use crate::connect::Availability;
-use crate::dirty::DirtyUpstreams;
 use crate::engine::Engine;
-use crate::ids::{ClientId, NodeId, NodeKind, Slab, UpstreamId, UpstreamKind};
+use crate::ids::{ClientId, NodeId};
 use crate::local::{Call, arity_fits, config, slowlog};
-use crate::node::Node;
-use crate::pool::BufferPool;
+use crate::plain::{Parts, PlainRun, ShortPaths, ShortReads, plain_command};
 use crate::reject;
 use crate::route::{self, Known, Way};
 use crate::scatter::Wish;
-use crate::settings::{Limits, ReadPolicy, Reads};
-use crate::stats::Stats;
+use crate::settings::Limits;
 use crate::time::Time;
-use crate::topology::Router;
 use crate::upstream::inflight::{Owner, Run};
-use crate::upstream::{Lane, Role, Upstream, UpstreamKey};
+use crate::upstream::{Lane, UpstreamKey};
 use alloc::vec::Vec;
 use resp::{
-    Args, Form, HEAD_ARGS, Like, Protocol, Request, RequestError, RequestLimits, Scan, encode,
-    inline,
+    Args, Form, Like, Protocol, Request, RequestError, RequestLimits, Scan, encode, inline,
 };
 
 /// Why a run of plain requests ended.
@@ -150,30 +144,32 @@ impl Engine {
             ..
         } = self;
         let Some(client) = clients.get_mut(id) else { return (input.len(), Stop::Input) };
-        let mut room = room(client, &settings.limits);
+        let limits = &settings.limits;
+        let mut room = room(client, limits);
         let short = self.pause.is_none() && self.watches.is_empty() && client.is_plain();
         let paths = ShortPaths::of(client, router, nodes, self.route_epoch, reads);
         let paths = paths.filter(|_| short);
         let request_limits = RequestLimits {
-            bulk_bytes_max: settings.limits.bulk_bytes_max,
+            bulk_bytes_max: limits.bulk_bytes_max,
             authenticated: client.authenticated,
             ..RequestLimits::default()
         };
+        let mut parts = Parts { id, client, now, limits, upstreams, pool, stats, dirty_upstreams };
         let mut run = PlainRun::default();
         let mut pos = 0;
         let stop = loop {
-            let offset = client.scanner.position() as usize;
+            let offset = parts.client.scanner.position() as usize;
             let Some(rest) = input.get(pos + offset..).filter(|rest| !rest.is_empty()) else {
                 // What is scanned to its last byte may be a large request that was held: no more of it comes while
                 // the client is not read.
-                break if offset == 0 { Stop::Input } else { partial(client, &settings.limits) };
+                break if offset == 0 { Stop::Input } else { partial(parts.client, limits) };
             };
             if room == 0 {
                 break Stop::Full;
             }
-            let request = match client.scanner.scan(rest, &request_limits) {
+            let request = match parts.client.scanner.scan(rest, &request_limits) {
                 Ok(Scan::Complete { frame, .. }) => frame,
-                Ok(Scan::Partial { .. }) => break partial(client, &settings.limits),
+                Ok(Scan::Partial { .. }) => break partial(parts.client, limits),
                 Err(error) => break Stop::Fault(error),
             };
             let frame = &input[pos..];
@@ -181,30 +177,23 @@ impl Engine {
             let (Some(paths), Some(command)) = (&paths, command) else {
                 break Stop::Slow(request);
             };
-            let Some(upstream) = paths.upstream(command, &request, frame) else {
+            let upstream = paths.upstream(command, &request, frame);
+            let taken = |upstream| run.take(&mut parts, upstream, command, &input[..pos]);
+            if !upstream.is_some_and(taken) {
                 break Stop::Slow(request);
-            };
-            if run.upstream != Some(upstream) {
-                if !takes_plain(upstreams.get(upstream), client, &settings.limits) {
-                    break Stop::Slow(request);
-                }
-                run.write(id, client, upstreams, pool, stats, dirty_upstreams, &input[..pos], now);
-                run.upstream = Some(upstream);
-            } else if run.command != Some(command) {
-                run.push(id, client, upstreams, stats, &input[..pos], now);
             }
-            run.command = Some(command);
-            run.count += 1;
             room -= 1;
             pos += request.len as usize;
             // In a pipeline most requests are like the one before.
-            if pos < input.len() && paths.is_one() {
-                let alike = run.take_alike(&request, frame, &request_limits, room);
-                room -= alike.0;
-                pos += alike.1;
+            if pos < input.len()
+                && let Some(like) = Like::of(&request, frame, &request_limits)
+            {
+                let (count, end) = run.take_alike(&mut parts, paths, &like, (input, pos), room);
+                room -= count;
+                pos = end;
             }
         };
-        run.write(id, client, upstreams, pool, stats, dirty_upstreams, &input[..pos], now);
+        run.write(&mut parts, &input[..pos]);
         (pos, stop)
     }
 
@@ -559,206 +548,6 @@ pub(crate) fn room(client: &Client, limits: &Limits) -> u32 {
         return 0;
     }
     client.window(limits.client_inflight_max).saturating_sub(client.places.open())
-}
-
-/// Where plain requests go that only read.
-#[derive(Clone, Copy)]
-enum ShortReads {
-    /// To the primary, as writes do.
-    Primary,
-    /// To the copy whose turn it is.
-    Turn(u32),
-    /// Some commands are kept to the primary: each needs a look.
-    Look,
-}
-
-impl ShortReads {
-    #[inline]
-    fn of(reads: &Reads, router: &Router) -> Self {
-        match (reads.policy, reads.primary_commands.is_empty()) {
-            (ReadPolicy::Primary, _) => Self::Primary,
-            (_, true) => Self::Turn(router.next_turn()),
-            (_, false) => Self::Look,
-        }
-    }
-}
-
-/// Where plain requests of a client go without a second look.
-enum ShortPaths<'a> {
-    /// All to the same upstream.
-    One(UpstreamId),
-    /// Each to the owner of its key.
-    Routed {
-        router: &'a Router,
-        nodes: &'a Slab<NodeKind, Node>,
-        conn: u16,
-        resp3: usize,
-        reads: ShortReads,
-    },
-}
-
-impl<'a> ShortPaths<'a> {
-    /// `None`: each request must be looked at.
-    #[inline]
-    fn of(
-        client: &mut Client,
-        router: &'a Router,
-        nodes: &'a Slab<NodeKind, Node>,
-        route_epoch: u32,
-        reads: ShortReads,
-    ) -> Option<Self> {
-        if router.is_one() {
-            return client.upstream.map(Self::One);
-        }
-        if client.may_overtake(route_epoch) {
-            return None;
-        }
-        client.route_epoch = route_epoch;
-        let resp3 = usize::from(client.protocol == Protocol::Resp3);
-        Some(Self::Routed { router, nodes, conn: client.conn, resp3, reads })
-    }
-
-    /// Whether all go to the same one, whatever their keys.
-    #[inline]
-    fn is_one(&self) -> bool {
-        matches!(self, Self::One(_))
-    }
-
-    /// The upstream of a request, if the head of the request tells it.
-    #[inline]
-    fn upstream(&self, command: CommandId, request: &Request, frame: &[u8]) -> Option<UpstreamId> {
-        match self {
-            Self::One(upstream) => Some(*upstream),
-            Self::Routed { router, nodes, conn, resp3, reads } => {
-                let index = command.row().only_key_at()?;
-                if index >= request.args.min(HEAD_ARGS as u32) as usize {
-                    return None;
-                }
-                let place = router.place(request.head[index].of(frame));
-                let node = match reads {
-                    // Nobody just now: the second look decides what that means.
-                    ShortReads::Turn(turn) if command.row().reads() => {
-                        router.reader(place, *turn)?
-                    }
-                    ShortReads::Look if command.row().reads() => return None,
-                    _ => router.node(place)?,
-                };
-                nodes.get(node)?.shared_at(*conn, *resp3)
-            }
-        }
-    }
-}
-
-/// Whether this upstream takes plain requests of this client just now.
-#[inline]
-pub(crate) fn takes_plain(upstream: Option<&Upstream>, client: &Client, limits: &Limits) -> bool {
-    upstream.is_some_and(|upstream| {
-        upstream.is_ready()
-            && upstream.role == Role::Shared
-            && upstream.stall.is_none()
-            && upstream.key.db == client.db
-            && upstream.key.resp3 == (client.protocol == Protocol::Resp3)
-            && upstream.has_room(limits.upstream_out_high_bytes)
-    })
-}
-
-/// Plain requests that go to one upstream with one copy, of which the last so many are of one command.
-#[derive(Default)]
-struct PlainRun {
-    upstream: Option<UpstreamId>,
-    command: Option<CommandId>,
-    count: u32,
-    /// Where the bytes begin that are not copied yet, and those of the last command.
-    from: usize,
-    command_from: usize,
-}
-
-impl PlainRun {
-    /// Takes those behind the last request that are like it; how many, and their bytes.
-    fn take_alike(
-        &mut self,
-        last: &Request,
-        bytes: &[u8],
-        limits: &RequestLimits,
-        room: u32,
-    ) -> (u32, usize) {
-        let Some(like) = Like::of(last, bytes, limits) else { return (0, 0) };
-        let (count, len) = like.scan_all(&bytes[last.len as usize..], room);
-        self.count += count;
-        (count, len)
-    }
-
-    /// The requests of the last command take their places.
-    #[inline]
-    fn push(
-        &mut self,
-        id: ClientId,
-        client: &mut Client,
-        upstreams: &mut Slab<UpstreamKind, Upstream>,
-        stats: &mut Stats,
-        input: &[u8],
-        now: Time,
-    ) {
-        let Some(upstream) = self.upstream.and_then(|upstream| upstreams.get_mut(upstream)) else {
-            return;
-        };
-        if self.count == 0 {
-            return;
-        }
-        let seq = client.places.reserve(self.count);
-        let owner = Owner::Client { id, seq, silent: false };
-        let at = upstream.out.position() + (self.command_from - self.from) as u64;
-        upstream.inflight.push(Run::new(owner, self.count, self.command, now, at));
-        stats.command(self.command).calls += u64::from(self.count);
-        stats.requests += u64::from(self.count);
-        client.last_command = self.command;
-        self.count = 0;
-        self.command_from = input.len();
-    }
-
-    /// All of `input` that is not copied yet goes into the upstream's output.
-    #[inline]
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "parts of the engine that are borrowed one by one"
-    )]
-    fn write(
-        &mut self,
-        id: ClientId,
-        client: &mut Client,
-        upstreams: &mut Slab<UpstreamKind, Upstream>,
-        pool: &mut BufferPool,
-        stats: &mut Stats,
-        dirty_upstreams: &mut DirtyUpstreams,
-        input: &[u8],
-        now: Time,
-    ) {
-        self.push(id, client, upstreams, stats, input, now);
-        if let Some(upstream_id) = self.upstream
-            && self.from < input.len()
-            && let Some(upstream) = upstreams.get_mut(upstream_id)
-        {
-            upstream.out.buf(pool).extend_from_slice(&input[self.from..]);
-            if !upstream.out.dirty {
-                upstream.out.dirty = true;
-                dirty_upstreams.push(upstream_id);
-            }
-        }
-        self.from = input.len();
-        self.command_from = input.len();
-    }
-}
-
-/// The command, if it is one that needs no second look.
-#[inline]
-fn plain_command(request: &Request, frame: &[u8], bigkeys: &BigKeys) -> Option<CommandId> {
-    if request.form != Form::Ordinary
-        && (request.form != Form::Long || bigkeys.is_big(request.len, request.args.into()))
-    {
-        return None;
-    }
-    let id = command::lookup(request.head[0].of(frame))?;
-    id.row().is_plain.then_some(id)
 }
 
 /// The rest of the input is no whole request: kept, unless it is or will be too large for that.
