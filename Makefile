@@ -28,7 +28,7 @@ SUITE ?= redis-tcl
 DIR ?=
 SUITE_WORDS ?=
 
-.PHONY: help build build-bench demo test test-long test-faults test-clients test-admin test-suite check bench cost fuzz docs
+.PHONY: help build build-bench demo test test-long test-faults test-clients test-admin test-suite check bench cost counts fuzz docs
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,6 +75,10 @@ bench: build-bench ## direct, respool and nutcracker side by side, a few minutes
 cost: build-bench ## CPU per request beside other proxies, judged by the project's limits
 	$(BENCH) run server-cost --spawn --check --rounds $(ROUNDS) $(PROGRAMS)
 	$(BENCH) run cost --spawn --check --rounds $(ROUNDS) $(PROGRAMS)
+
+counts: ## instructions of the hot path, compared with those that are committed; a few minutes, needs valgrind
+	@scripts/install counts
+	cargo xtask counts
 
 fuzz: ## each fuzz target for SECONDS_EACH (60) seconds; needs a nightly toolchain
 	@scripts/fuzz

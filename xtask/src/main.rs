@@ -1,16 +1,17 @@
 //! Chores of the repository, run as `cargo xtask NAME`.
 //!
 //! `tidy` checks what the compiler and clippy cannot see: which crate may know which, sizes, words.
-//! `docs` writes the generated pages under `docs/reference`. `ci` runs the checks in the order in
-//! which they fail fastest.
+//! `docs` writes the generated pages under `docs/reference`. `counts` compares instruction counts. `ci` runs the
+//! checks in the order in which they fail fastest.
 //!
 //! It is not a build system: building is cargo's, installing is `scripts/install`'s. It uses no
 //! parser crate and no network, so that it builds in a second and its verdict does not change
 //! with a dependency.
 //!
-//! Invariant: only `docs` changes a file of the repository.
+//! Invariant: only `docs` and `counts --write` change a file of the repository.
 
 mod ci;
+mod counts;
 mod docs;
 mod repo;
 mod tidy;
@@ -23,6 +24,9 @@ const USAGE: &str = "usage: cargo xtask <command>
 
   tidy  check arrows between crates, sizes, words, heads of modules, dependency list
   docs  write the generated pages under docs/reference
+  counts [--write]
+        count the instructions of the hot path under callgrind and compare them with
+        docs/internals/instruction-counts.txt, or write them there
   ci    tidy, format check, clippy, tests";
 
 fn main() -> ExitCode {
@@ -42,6 +46,8 @@ fn run(words: &[String]) -> Result<()> {
     match words.as_slice() {
         ["tidy"] => tidy::run(&root),
         ["docs"] => docs::write(&root),
+        ["counts"] => counts::run(&root, false),
+        ["counts", "--write"] => counts::run(&root, true),
         ["ci"] => ci::run(&root),
         _ => bail!("{USAGE}"),
     }
