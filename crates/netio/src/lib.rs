@@ -44,6 +44,7 @@
 //! Where to read next: [`driver`] for the contract, [`epoll`] for the real thing, [`sim`] for the
 //! simulated one. Linux only; epoll with `EPOLLEXCLUSIVE` needs kernel 4.5.
 
+mod accepting;
 pub mod driver;
 pub mod epoll;
 pub mod listener;
@@ -51,10 +52,12 @@ pub mod sim;
 mod slab;
 mod socket;
 pub mod sys;
+pub mod uring;
 pub mod waker;
 
 pub use driver::{Accepted, Address, CloseReason, ConnId, Driver, Event, Token, Tuning, Wait};
 pub use epoll::{EpollDriver, EpollOptions, Stream};
 pub use listener::{ListenOptions, Listener};
 pub use socket::Keepalive;
+pub use uring::{UringDriver, UringOptions};
 pub use waker::Waker;

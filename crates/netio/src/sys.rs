@@ -236,7 +236,8 @@ impl EpollEvents {
     }
 }
 
-fn last_error() -> Errno {
+/// The error of the last system call of this thread.
+pub(crate) fn last_error() -> Errno {
     Errno::from_raw_os_error(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL))
 }
 
@@ -260,7 +261,8 @@ fn page_bytes() -> u64 {
     u64::try_from(bytes).unwrap_or(4096)
 }
 
-fn timespec(us: u64) -> Timespec {
+/// Microseconds as the kernel takes them.
+pub(crate) fn timespec(us: u64) -> Timespec {
     // Far beyond any uptime, far below what the kernel's own nanosecond arithmetic can hold.
     let us = us.min(SLEEP_US_MAX);
     Timespec { tv_sec: (us / 1_000_000) as i64, tv_nsec: (us % 1_000_000 * 1_000) as _ }
