@@ -200,7 +200,9 @@ mod tests {
         assert_eq!(group.count(), 6);
         assert!(group.grow());
         assert_eq!((group.count(), group.grow()), (8, false));
-        assert!(group.has(&Filled { bid: 107, len: 0 }) && !group.has(&Filled { bid: 108, len: 0 }));
+        assert!(
+            group.has(&Filled { bid: 107, len: 0 }) && !group.has(&Filled { bid: 108, len: 0 })
+        );
         assert_eq!(group.bytes(&Filled { bid: 107, len: 9 }), [0; 9]);
     }
 

@@ -4,7 +4,7 @@
 //!   close ─┬ operations are stopped; their completions find nobody
 //!          ├ nothing to send ─▶ the socket is closed
 //!          └ copies to send  ─▶ now, if the socket has room ─▶ closed
-//!                               else they linger: the kernel goes on with them, for LINGER_US at most
+//!                               else they linger: the kernel goes on with them, for `linger_us` at most
 //! ```
 //!
 //! Not here: freeing of what the kernel still uses; the ring keeps flights until they came back.
@@ -26,7 +26,7 @@ impl UringDriver {
         if let Some(flight) = conn.flight {
             match self.ring.flight_mut(flight) {
                 Some(copies) if orderly && copies.copied => {
-                    let until_us = sys::monotonic_us() + LINGER_US;
+                    let until_us = sys::monotonic_us() + self.linger_us;
                     copies.linger = Some(Linger { fd: conn.fd, rest: conn.out, until_us });
                     self.lingering.push_back((until_us, flight));
                     return;
@@ -34,7 +34,7 @@ impl UringDriver {
                 _ => self.cancels.push(Op::Send(flight)),
             }
         } else if orderly && conn.send_copied() == Ok(false) {
-            let until_us = sys::monotonic_us() + LINGER_US;
+            let until_us = sys::monotonic_us() + self.linger_us;
             let fd = conn.fd.as_raw_fd();
             let mut copies = Flight::new(id, conn.out, 0, true);
             copies.linger = Some(Linger { fd: conn.fd, rest: Vec::new(), until_us });
@@ -163,10 +163,6 @@ impl Drop for UringDriver {
         self.acceptor.close(&mut self.ring);
     }
 }
-
-/// How long bytes that count as sent may take to leave after a close, in microseconds. A peer that takes none of them for so long has
-/// gone, or never will.
-const LINGER_US: u64 = 30_000_000;
 
 /// One of the last reads of a connection that failed on sending.
 const LAST_READ_BYTES: usize = 64 << 10;

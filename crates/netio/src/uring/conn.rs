@@ -241,7 +241,10 @@ impl Conn {
 
     /// One receive by a system call of its own. `None` where there is nothing, or nothing more.
     pub(super) fn receive_now(&self, buf: &mut [u8]) -> Option<usize> {
-        recv(&self.fd, buf, RecvFlags::DONTWAIT).ok().map(|(_, count)| count).filter(|count| *count > 0)
+        recv(&self.fd, buf, RecvFlags::DONTWAIT)
+            .ok()
+            .map(|(_, count)| count)
+            .filter(|count| *count > 0)
     }
 }
 

@@ -21,6 +21,7 @@
 //! Where to read next: `conn` for one connection, `ring` for the queues and all memory that the kernel touches, `probe` for where this
 //! driver can work. Why it is as it is stands in decision 19 of the project.
 
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::io::Errno;
@@ -64,6 +65,9 @@ pub struct UringOptions {
     pub small_buffers: (u16, u16),
     /// The same of 64 KiB, for connections that receive much.
     pub large_buffers: (u16, u16),
+    /// How long bytes that count as sent may take to leave after their connection was closed, in microseconds. A peer that takes none of them for so long has
+    /// gone, or never will.
+    pub linger_us: u64,
     /// For connections that [`Driver::connect`] makes. Accepted ones have what their listener says.
     pub tuning: Tuning,
 }
@@ -77,6 +81,7 @@ impl Default for UringOptions {
             cq_entries,
             small_buffers: (small.buffers, small.buffers_max),
             large_buffers: (large.buffers, large.buffers_max),
+            linger_us: 30_000_000,
             tuning: Tuning::default(),
         }
     }
@@ -112,7 +117,8 @@ pub struct UringDriver {
     /// Operations to be stopped.
     cancels: Vec<Op>,
     /// Sends of closed connections, those that are given up first in front.
-    lingering: std::collections::VecDeque<(u64, ConnId)>,
+    lingering: VecDeque<(u64, ConnId)>,
+    linger_us: u64,
     /// Sockets to be closed when the kernel has seen the operations that name them.
     doomed: Vec<OwnedFd>,
     /// Completions of the running batch; kept for its memory.
@@ -145,12 +151,17 @@ impl UringDriver {
             buffers_max,
         };
         let defaults = RingOptions::default();
-        let ring = Ring::new(&RingOptions {
+        let wanted = RingOptions {
             sq_entries: options.sq_entries,
             cq_entries: options.cq_entries,
             small: group(defaults.small.buffer_bytes, options.small_buffers),
             large: group(defaults.large.buffer_bytes, options.large_buffers),
-        })?;
+        };
+        let ring = match Ring::new(&wanted) {
+            // Smaller rings do as well, at some more system calls.
+            Err(Unfit::Memory) => Ring::new(&wanted.modest())?,
+            ring => ring?,
+        };
         let waker = Waker::new().map_err(|error| {
             Unfit::Failed("have a waker", error.raw_os_error().unwrap_or(libc::EMFILE))
         })?;
@@ -165,7 +176,8 @@ impl UringDriver {
             ready: Vec::new(),
             failing: Vec::new(),
             cancels: Vec::new(),
-            lingering: std::collections::VecDeque::new(),
+            lingering: VecDeque::new(),
+            linger_us: options.linger_us,
             doomed: Vec::new(),
             completions: Vec::new(),
             spare: Vec::new(),

@@ -44,7 +44,7 @@ impl Unfit {
             }
             // It does not know one of the flags, of which the youngest is IORING_SETUP_DEFER_TASKRUN.
             Errno::INVAL => Self::TooOld("it has no deferred task work, which came with Linux 6.1"),
-            // Before Linux 5.12 rings counted as locked memory.
+            // Rings count as locked memory (RLIMIT_MEMLOCK, of all processes of a user) on many kernels, 6.18 among them, unless the process has CAP_IPC_LOCK.
             Errno::NOMEM => Self::Memory,
             error => Self::Failed("set up a ring", error.raw_os_error()),
         }
@@ -84,8 +84,7 @@ impl std::error::Error for Unfit {}
 /// # Errors
 /// The reason why not.
 pub fn probe() -> Result<(), Unfit> {
-    // The sizes of the driver, but for the buffers' number: what is forbidden is the same.
-    Ring::new(&RingOptions { sq_entries: 8, cq_entries: 16, ..RingOptions::default() }).map(drop)
+    Ring::new(&RingOptions::default().modest()).map(drop)
 }
 
 /// Whether the operations of the driver are among those that the kernel knows.

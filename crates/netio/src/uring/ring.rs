@@ -47,12 +47,29 @@ pub(super) struct RingOptions {
 impl Default for RingOptions {
     fn default() -> Self {
         Self {
-            sq_entries: 512,
-            cq_entries: 8192,
+            sq_entries: 256,
+            cq_entries: 4096,
             // Requests and replies of most applications; a page.
             small: GroupOptions { buffer_bytes: 4 << 10, buffers: 128, buffers_max: 2048 },
             // As long as the reads of the epoll driver.
             large: GroupOptions { buffer_bytes: 64 << 10, buffers: 8, buffers_max: 64 },
+        }
+    }
+}
+
+impl RingOptions {
+    /// The same with rings of a fraction of the size, for a process that may lock little memory: some 20 KiB.
+    pub(super) fn modest(self) -> Self {
+        let few = |group: GroupOptions, most: u16| GroupOptions {
+            buffers: group.buffers.min(most),
+            buffers_max: group.buffers_max.min(most),
+            ..group
+        };
+        Self {
+            sq_entries: self.sq_entries.min(64),
+            cq_entries: self.cq_entries.min(512),
+            small: few(self.small, 256),
+            large: few(self.large, 16),
         }
     }
 }
@@ -127,7 +144,10 @@ impl Ring {
             overflows: 0,
             _thread: PhantomData,
         };
-        ring.register_groups().map_err(failed("register buffers to receive into"))?;
+        ring.register_groups().map_err(|error| match error {
+            Errno::NOMEM => Unfit::Memory,
+            error => failed("register buffers to receive into")(error),
+        })?;
         ring.register_own_fd();
         ring.try_out()?;
         Ok(ring)
@@ -349,9 +369,8 @@ impl Ring {
             let (at, entries) = group.ring();
             // SAFETY: the address is a mapping with room for so many entries, page-aligned, which lives until the ring is gone
             // or for good. Test: `buffers_come_back_with_what_was_sent`.
-            let told = unsafe {
-                self.uring.submitter().register_buf_ring_with_flags(at, entries, id, 0)
-            };
+            let told =
+                unsafe { self.uring.submitter().register_buf_ring_with_flags(at, entries, id, 0) };
             told.map_err(errno_of)?;
         }
         Ok(())
@@ -421,7 +440,7 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         let settled = self.settle();
-        debug_assert!(settled, "{} operations did not end", self.open);
+        debug_assert!(settled || std::thread::panicking(), "{} operations did not end", self.open);
         self.unregister_own_fd();
         if settled {
             // SAFETY: it is not used after this, and as no operation is open the kernel has no use for it either.
