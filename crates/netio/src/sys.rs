@@ -3,7 +3,7 @@
 //!
 //! Not here: sockets, and any decision about how many descriptors or which processor; callers say.
 //!
-//! Invariant: this is the only module of the workspace with `unsafe` in it, and each block names the
+//! Invariant: this and `uring::{ring, buffers}` are the only modules of the workspace with `unsafe` in them, and each block names the
 //! test that runs it.
 #![allow(unsafe_code)]
 

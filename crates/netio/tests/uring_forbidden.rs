@@ -98,7 +98,9 @@ fn talk(mut driver: UringDriver) {
     use std::net::{TcpListener, TcpStream};
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let to = netio::Address::Tcp(server.local_addr().unwrap());
-    (0..300).for_each(|at| drop(driver.connect(&to, Token(at))));
+    for at in 0..300 {
+        let _ = driver.connect(&to, Token(at));
+    }
     let mut connected = 0;
     let mut received = 0;
     let mut peers: Vec<TcpStream> = Vec::new();

@@ -17,6 +17,7 @@
 pub mod admin;
 pub mod control;
 pub mod export;
+mod hire;
 pub mod log;
 pub mod metrics;
 pub mod run;

@@ -19,7 +19,8 @@
 //! who changes the state puts the connection on the list `dirty`.
 //!
 //! Where to read next: `conn` for one connection, `ring` for the queues and all memory that the kernel touches, `probe` for where this
-//! driver can work. Why it is as it is stands in decision 19 of the project.
+//! driver can work. Why it is as it is stands in decision 19
+//! (`docs/internals/decisions`).
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
