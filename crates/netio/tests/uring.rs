@@ -697,7 +697,7 @@ fn connections_that_come_and_go_disturb_nobody() {
     for at in 0..300u64 {
         let (mut peer, conn) = client(&mut world, Token(1000 + at));
         if rng.chance(500_000) {
-            assert_eq!(peer.write(&vec![1; rng.between(1, 9000) as usize]).unwrap() > 0, true);
+            assert!(peer.write(&vec![1; rng.between(1, 9000) as usize]).unwrap() > 0);
         }
         if rng.chance(300_000) {
             let _ = world.driver.send(conn, vec![2; rng.between(1, 40_000) as usize]);

@@ -17,14 +17,14 @@ use crate::settings;
 use crate::sources::Sources;
 use crate::worker::mailbox::{Fleet, Mailbox, Post, Resolve, mailbox};
 use crate::worker::{Host, Process, Usage, WorkerOptions};
-use config::{Config, ListenAddress, Loaded};
+use config::{Config, ListenAddress, Loaded, NetDriver};
 use netio::epoll::Stream;
 use netio::{Address, Keepalive, ListenOptions, Listener, Tuning, sys};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 /// Why the proxy did not start, or did not end as it should.
@@ -162,11 +162,37 @@ fn listen(config: &Config) -> Result<Vec<Listener>, StartError> {
             ListenAddress::Tcp(address) => Address::Tcp(*address),
             ListenAddress::Unix(path) => Address::Unix(path.clone()),
         };
-        Listener::bind(&to, &options)
+        bind_patiently(&to, &options, config.driver)
             .map_err(|error| StartError::Listen { address: address.to_string(), error })
     };
     config.listen.iter().map(bind).collect()
 }
+
+/// Binds an address. With io_uring it may be in use for a moment longer than a predecessor lives that was killed: the
+/// kernel ends the operations of its rings, which hold the socket, only behind its back.
+fn bind_patiently(
+    to: &Address,
+    options: &ListenOptions,
+    driver: NetDriver,
+) -> io::Result<Listener> {
+    let begun = Instant::now();
+    loop {
+        match Listener::bind(to, options) {
+            Err(error)
+                if error.kind() == io::ErrorKind::AddrInUse
+                    && driver == NetDriver::Uring
+                    && begun.elapsed() < TAKEN_MAX =>
+            {
+                std::thread::sleep(TAKEN_STEP);
+            }
+            bound => return bound,
+        }
+    }
+}
+
+/// How long an address may be taken before that is an error, and how often it is tried meanwhile.
+const TAKEN_MAX: Duration = Duration::from_secs(1);
+const TAKEN_STEP: Duration = Duration::from_millis(10);
 
 /// What sockets are like.
 pub(crate) fn tuning(config: &Config) -> Tuning {

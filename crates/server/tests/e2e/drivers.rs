@@ -19,7 +19,7 @@ fn io_uring_serves_where_it_may() {
     }
     let stack = Stack::with(&["--driver", "uring"]);
     let mut clients: Vec<_> = (0..20).map(|_| stack.connect()).collect();
-    let driver = info_field(&mut clients[0], "server", "driver").expect("the driver");
+    let driver = info_field(&mut clients[0], "server", "multiplexing_api").expect("the driver");
     let log = stack.proxy.as_ref().map(|proxy| proxy.process().log()).unwrap_or_default();
     assert_eq!(log.contains(REFUSED), driver != "uring", "{driver}: {log}");
     if driver != "uring" {
@@ -62,11 +62,29 @@ fn where_io_uring_is_not_to_be_had_epoll_serves_and_the_log_says_why() {
     let args = ["--driver", "uring"];
     let proxy = Respool::to(RESPOOL, server.endpoint()).args(&args).locks_no_memory().start();
     let mut conn = proxy.connect();
-    let driver = info_field(&mut conn, "server", "driver").expect("the driver");
+    let driver = info_field(&mut conn, "server", "multiplexing_api").expect("the driver");
     let log = proxy.process().log();
     assert_eq!(log.contains(REFUSED), driver == "epoll", "{driver}: {log}");
     if driver == "epoll" {
         assert!(log.contains("reason="), "{log}");
     }
     assert_eq!(conn.ask("SET k v"), "+OK\r\n");
+}
+
+/// The kernel ends the rings of a killed process after the process, and until then they hold what it listened at.
+#[test]
+fn a_successor_of_one_that_was_killed_gets_its_address() {
+    if direct() {
+        return;
+    }
+    let server = RedisServer::start();
+    let begin = || Respool::to(RESPOOL, server.endpoint()).args(&["--driver", "uring"]);
+    let mut proxy = begin().start();
+    for round in 0..5 {
+        let front = proxy.endpoint().clone();
+        assert_eq!(proxy.connect().ask(&format!("SET k {round}")), "+OK\r\n");
+        proxy.kill();
+        proxy = begin().listen_at(&front).start();
+        assert_eq!(proxy.connect().ask("GET k"), format!("$1\r\n{round}\r\n"));
+    }
 }
