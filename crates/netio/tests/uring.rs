@@ -218,6 +218,12 @@ fn rests(driver: &mut UringDriver, ms: u64) {
     assert!(used_us < ms * 1000 / 3, "{used_us} µs of processor time in {ms} ms of waiting");
 }
 
+/// Waits a millisecond in the kernel, so that all that is asked for is there.
+fn idles(driver: &mut UringDriver) {
+    let until_us = driver.now_us() + 1000;
+    driver.wait(Wait::Until(until_us), &mut |event| panic!("unexpected {event:?}"));
+}
+
 /// Takes turns until the peer has the wanted bytes and then the end of the stream.
 fn reads_to_the_end(driver: &mut UringDriver, peer: &mut TcpStream, wanted: &[u8]) {
     let until_us = driver.now_us() + 10_000_000;
@@ -631,8 +637,8 @@ fn shares_of_a_listener_are_independent() {
     let mut first = driver(vec![listener.try_clone().unwrap()]);
     let mut second = driver(vec![listener]);
     // Both wait in the kernel.
-    rests(&mut first, 5);
-    rests(&mut second, 5);
+    idles(&mut first);
+    idles(&mut second);
     first.close_listeners();
     let _peer = TcpStream::connect(addr).unwrap();
     // The kernel's socket lives on in the second share; the first must not hear of it.
@@ -655,7 +661,7 @@ fn a_driver_that_goes_gives_its_port_back() {
         let listener = Listener::bind(&loopback(), &ListenOptions::default()).unwrap();
         let at = listener.local_addr().clone();
         let mut driver = driver(vec![listener]);
-        rests(&mut driver, 1);
+        idles(&mut driver);
         drop(driver);
         Listener::bind(&at, &ListenOptions::default()).unwrap();
     }
