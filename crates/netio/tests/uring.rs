@@ -348,6 +348,40 @@ fn buffers_that_run_out_lose_nothing() {
     }
 }
 
+/// More connections in bulk than large buffers: each comes to its turn.
+#[test]
+fn nobody_starves_for_want_of_buffers() {
+    if !usable() {
+        return;
+    }
+    let options = UringOptions { large_buffers: (2, 2), ..UringOptions::default() };
+    let mut world = Real::with(&options);
+    world.driver.accept(true);
+    let talks: Vec<_> = (0..8).map(|at| client(&mut world, Token(at))).collect();
+    let (peers, conns): (Vec<_>, Vec<_>) = talks.into_iter().unzip();
+    let writers = peers.into_iter().map(|mut peer| {
+        std::thread::spawn(move || {
+            peer.set_nonblocking(false).unwrap();
+            // Until the other end is closed.
+            while peer.write_all(&[5; 256 << 10]).is_ok() {}
+        })
+    });
+    let writers: Vec<_> = writers.collect();
+    let mut got = [0; 8];
+    let until_us = world.driver.now_us() + 20_000_000;
+    while got.iter().sum::<usize>() < 128 << 20 && world.driver.now_us() < until_us {
+        world.driver.wait(Wait::Until(until_us), &mut |event| match event {
+            Event::Received(Token(at), bytes) => got[at as usize] += bytes.len(),
+            event => panic!("unexpected {event:?}"),
+        });
+    }
+    conns.into_iter().for_each(|conn| world.driver.close(conn));
+    world.turn(&mut |event| panic!("unexpected {event:?}"));
+    writers.into_iter().for_each(|writer| writer.join().unwrap());
+    assert!(world.driver.counts().no_buffers > 0, "{:?}", world.driver.counts());
+    assert!(got.iter().all(|got| *got > 4 << 20), "{got:?}");
+}
+
 /// Far more completions at once than the queue holds.
 #[test]
 fn completions_that_overflow_lose_nothing() {

@@ -111,6 +111,8 @@ pub struct UringDriver {
     tuning: Tuning,
     /// Connections whose operations must be looked at before the next system call. Ids may be stale.
     dirty: Vec<ConnId>,
+    /// Connections that found no buffer. They come first next time, or those that came first would take all of them again.
+    starved: Vec<ConnId>,
     /// Connections that have something to tell that the kernel knows nothing of. Ids may be stale.
     ready: Vec<ConnId>,
     /// Connections whose end is known and not yet told; the next wait does not sleep. Ids may be stale.
@@ -174,6 +176,7 @@ impl UringDriver {
             waker_armed: false,
             tuning: options.tuning.clone(),
             dirty: Vec::new(),
+            starved: Vec::new(),
             ready: Vec::new(),
             failing: Vec::new(),
             cancels: Vec::new(),
@@ -249,6 +252,9 @@ impl UringDriver {
             self.ring.poll(fd, libc::POLLIN as u32, Op::Wake);
         }
         self.acceptor.arm(&mut self.ring);
+        for id in std::mem::take(&mut self.starved) {
+            self.sync(id);
+        }
         let mut dirty = std::mem::take(&mut self.dirty);
         for id in dirty.drain(..) {
             self.sync(id);

@@ -133,11 +133,16 @@ impl Ring {
             flights: Slab::new(),
         };
         let (fd, overhang) = (uring.as_raw_fd(), VecDeque::new());
+        let mut enter_flags = ENTER_GETEVENTS | ENTER_EXT_ARG;
+        if uring.params().is_feature_no_iowait() {
+            // An idle worker would look like one that waits for a disk.
+            enter_flags |= ENTER_NO_IOWAIT;
+        }
         let mut ring = Self {
             uring,
             memory: ManuallyDrop::new(memory),
             enter_fd: fd,
-            enter_flags: ENTER_GETEVENTS | ENTER_EXT_ARG,
+            enter_flags,
             waiting: overhang,
             open: 0,
             sends_queued: 0,
@@ -502,6 +507,7 @@ struct RingFd {
 const ENTER_GETEVENTS: u32 = 1 << 0;
 const ENTER_EXT_ARG: u32 = 1 << 3;
 const ENTER_REGISTERED_RING: u32 = 1 << 4;
+const ENTER_NO_IOWAIT: u32 = 1 << 7;
 const REGISTER_RING_FDS: libc::c_uint = 20;
 const UNREGISTER_RING_FDS: libc::c_uint = 21;
 

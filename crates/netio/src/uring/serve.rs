@@ -86,6 +86,7 @@ impl UringDriver {
             (Err(Errno::NOBUFS), _) => {
                 // It is begun again with the next wait, when the buffers of this batch are back.
                 self.no_buffers += 1;
+                self.starved.push(id);
                 self.ring.grow(large);
                 return 0;
             }
