@@ -292,6 +292,27 @@ fn copies_of_a_closed_connection_linger_until_they_are_out() {
     reads_to_the_end(&mut world.driver, &mut peer, &given_back);
 }
 
+/// A worker that drains closes its last client and goes.
+#[test]
+fn copies_that_linger_go_out_before_the_driver_goes() {
+    if !usable() {
+        return;
+    }
+    let mut world = Real::new();
+    world.driver.accept(true);
+    let (mut peer, conn) = client(&mut world, A);
+    let given_back = block(&mut world, conn);
+    world.driver.close(conn);
+    let reader = std::thread::spawn(move || {
+        peer.set_nonblocking(false).unwrap();
+        let mut got = Vec::new();
+        peer.read_to_end(&mut got).unwrap();
+        got
+    });
+    drop(world);
+    assert!(reader.join().unwrap() == given_back);
+}
+
 #[test]
 fn a_peer_that_never_reads_is_given_up_in_the_end() {
     if !usable() {

@@ -147,7 +147,8 @@ impl UringDriver {
 }
 
 impl Drop for UringDriver {
-    /// What was given back to the caller goes out, as far as the sockets have room, before the ring ends all operations.
+    /// What was given back to the caller goes out, as far as the sockets have room; what lingers has a last moment for it. Then the ring ends all
+    /// operations.
     fn drop(&mut self) {
         // Operations that name sockets are handed over before these are closed.
         self.ring.enter(0, None);
@@ -161,8 +162,18 @@ impl Drop for UringDriver {
             }
         }
         self.acceptor.close(&mut self.ring);
+        let until_us = self.now_us() + LAST_LINGER_US;
+        while !self.lingering.is_empty() && self.now_us() < until_us {
+            self.flush();
+            self.ring.enter(1, Some(LAST_LINGER_US / 10));
+            // Of connections there are none any more, so there are no events but wakes.
+            self.dispatch(&mut |_| {});
+        }
     }
 }
+
+/// How long copies that linger may still take when the driver goes, in microseconds. A process that drains ends so much later at most.
+const LAST_LINGER_US: u64 = 1_000_000;
 
 /// One of the last reads of a connection that failed on sending.
 const LAST_READ_BYTES: usize = 64 << 10;
