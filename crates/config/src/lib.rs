@@ -35,7 +35,7 @@ pub use problem::{Origin, Problem, Problems};
 pub use rewrite::rewrite;
 pub use schema::{
     AccessLog, Admin, Alarms, Batching, BigKeys, Config, Facade, HotKeys, Limits, Log, LogFormat,
-    LogLevel, MappedAddress, Reads, Timeouts, Tracing, Upstream,
+    LogLevel, MappedAddress, NetDriver, Reads, Timeouts, Tracing, Upstream,
 };
 pub use secret::Secret;
 pub use sharding::{Eject, ShardUrl, Sharding};

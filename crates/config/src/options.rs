@@ -187,7 +187,7 @@ pub const ENVIRONMENT_PREFIX: &str = "RESPOOL_";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::{LogFormat, LogLevel};
+    use crate::schema::{LogFormat, LogLevel, NetDriver};
 
     #[test]
     fn names_flags_and_variables_are_unique_and_tables_are_known() {
@@ -222,6 +222,10 @@ mod tests {
         assert_eq!(OptionSpec::find("log.format").unwrap().default_text(), "\"auto\"");
         for (index, level) in LogLevel::ALL.iter().enumerate() {
             assert_eq!(*level as usize, index);
+        }
+        assert_eq!(OptionSpec::find("driver").unwrap().default_text(), "\"auto\"");
+        for (index, driver) in NetDriver::ALL.iter().enumerate() {
+            assert_eq!(*driver as usize, index);
         }
         for (index, format) in LogFormat::ALL.iter().enumerate() {
             assert_eq!(*format as usize, index);

@@ -33,6 +33,8 @@ pub struct Config {
     pub workers: usize,
     /// CPUs that workers are pinned to: worker `i` goes to `cpus[i % cpus.len()]`. Empty: no pinning.
     pub cpus: Vec<usize>,
+    /// By which means of the kernel workers wait for sockets.
+    pub driver: NetDriver,
     /// Clients connected at the same time, over all workers; one more is told so and closed.
     pub max_clients: usize,
     /// What clients must present with `AUTH`; `None`: no `AUTH` needed. Already read from its file.
@@ -367,6 +369,24 @@ impl LogLevel {
     pub const NAMES: [&'static str; 5] = ["error", "warn", "info", "debug", "trace"];
 }
 
+/// By which means of the kernel workers wait for sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NetDriver {
+    /// What does best as far as it was measured: [`NetDriver::Epoll`].
+    Auto,
+    /// epoll(7).
+    Epoll,
+    /// io_uring(7), or epoll where it cannot be used.
+    Uring,
+}
+
+impl NetDriver {
+    /// All of them, in the order of [`NetDriver::NAMES`].
+    pub const ALL: [Self; 3] = [Self::Auto, Self::Epoll, Self::Uring];
+    /// The names in the configuration.
+    pub const NAMES: [&'static str; 3] = ["auto", "epoll", "uring"];
+}
+
 /// Shape of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
@@ -438,6 +458,7 @@ impl Config {
         self.unix_mode = running.unix_mode;
         self.workers = running.workers;
         self.cpus.clone_from(&running.cpus);
+        self.driver = running.driver;
         self.admin.listen.clone_from(&running.admin.listen);
     }
 }
@@ -453,6 +474,7 @@ impl Default for Config {
             unix_mode: 0o700,
             workers: cores.min(WORKERS_MAX),
             cpus: Vec::new(),
+            driver: NetDriver::Auto,
             max_clients: 10_000,
             password: None,
             password_file: None,

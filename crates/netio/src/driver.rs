@@ -1,7 +1,7 @@
 //! What a worker asks of the network, in completion shape.
 //!
 //! A worker hands buffers in and gets events back; it never sees readiness, file descriptors or errno. Epoll imitates
-//! completions (it tries at once and reports the rest later), io_uring is them, and the simulator invents them from a
+//! completions (it tries at once and reports the rest later), io_uring is made of them, and the simulator invents them from a
 //! seed. The worker is generic over [`Driver`], so everything that it decides can be replayed.
 //!
 //! Not here: any byte of RESP, any policy (who is read, when a connection is given up).
@@ -131,13 +131,14 @@ pub trait Driver {
     /// A stale id is ignored, here and below.
     fn recv(&mut self, conn: ConnId, on: bool);
 
-    /// Sends `buf`, which is not empty. Gives it back at once if the kernel took all of it; `None` means that it is in
+    /// Sends `buf`, which is not empty. Gives it back at once if the kernel took all of it, or the driver a copy, which
+    /// goes out with the next [`Driver::wait`] and in any case before the socket is closed; `None` means that it is in
     /// flight: [`Event::Sent`] returns it, or [`Event::Closed`] tells that it failed. One send at a time per connection:
     /// calling again before that is a bug of the caller.
     #[must_use]
     fn send(&mut self, conn: ConnId, buf: Vec<u8>) -> Option<Vec<u8>>;
 
-    /// Closes and frees at once; a send in flight is dropped, no event follows.
+    /// Closes and frees at once; a send in flight is dropped, one that was given back is not. No event follows.
     fn close(&mut self, conn: ConnId);
 
     /// Begins (`true`) or stops (`false`) accepting on all listeners of this driver. `false` for good is

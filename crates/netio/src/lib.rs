@@ -1,14 +1,14 @@
-//! Sockets behind one trait: epoll for the real network, and a simulated network with a seed.
+//! Sockets behind one trait: epoll and io_uring for the real network, and a simulated network with a seed.
 //!
 //! [`Driver`] is what a worker sees: buffers in, events out. [`EpollDriver`] keeps that promise with
-//! level-triggered epoll; [`sim::SimDriver`] keeps it inside [`sim::SimNet`], where time is virtual
-//! and every fault comes from a seed, so that a failing run can be replayed.
+//! level-triggered epoll, [`UringDriver`] with io_uring where the kernel allows that; [`sim::SimDriver`] keeps it inside
+//! [`sim::SimNet`], where time is virtual and every fault comes from a seed, so that a failing run can be replayed.
 //!
 //! Not here: RESP, routes, policy, logging, TLS, name resolution (names are resolved before they
 //! come here). This is the one crate of the workspace that may hold `unsafe`, and all of it is in
-//! [`sys`].
+//! [`sys`] and, for the memory that io_uring shares with the kernel, in `uring::ring` and `uring::buffers`.
 //!
-//! Invariant: both drivers pass the same behaviour tests (`tests/suite`), so that what was proved on
+//! Invariant: all drivers pass the same behaviour tests (`tests/suite`), so that what was proved on
 //! the simulated network holds on the real one.
 //!
 //! ```
@@ -39,11 +39,10 @@
 //! # }
 //! ```
 //!
-//! An io_uring driver will be a third one beside them; it has no part here yet.
-//!
-//! Where to read next: [`driver`] for the contract, [`epoll`] for the real thing, [`sim`] for the
-//! simulated one. Linux only; epoll with `EPOLLEXCLUSIVE` needs kernel 4.5.
+//! Where to read next: [`driver`] for the contract, [`epoll`] and [`uring`] for the real thing, [`sim`] for the
+//! simulated one. Linux only; epoll with `EPOLLEXCLUSIVE` needs kernel 4.5, io_uring as it is used here 6.1.
 
+mod accepting;
 pub mod driver;
 pub mod epoll;
 pub mod listener;
@@ -51,10 +50,12 @@ pub mod sim;
 mod slab;
 mod socket;
 pub mod sys;
+pub mod uring;
 pub mod waker;
 
 pub use driver::{Accepted, Address, CloseReason, ConnId, Driver, Event, Token, Tuning, Wait};
 pub use epoll::{EpollDriver, EpollOptions, Stream};
 pub use listener::{ListenOptions, Listener};
 pub use socket::Keepalive;
+pub use uring::{UringDriver, UringOptions};
 pub use waker::Waker;

@@ -3,8 +3,8 @@
 //!
 //! Not here: sockets, and any decision about how many descriptors or which processor; callers say.
 //!
-//! Invariant: this module and those in it ([`sampler`]) are the only ones of the workspace with `unsafe` in them, and each block
-//! names the test that runs it.
+//! Invariant: this module, those in it ([`sampler`]) and `uring::{ring, buffers}` are the only ones of the workspace with `unsafe` in them, and each
+//! block names the test that runs it.
 #![allow(unsafe_code)]
 
 pub mod sampler;
@@ -238,7 +238,8 @@ impl EpollEvents {
     }
 }
 
-fn last_error() -> Errno {
+/// The error of the last system call of this thread.
+pub(crate) fn last_error() -> Errno {
     Errno::from_raw_os_error(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL))
 }
 
@@ -262,7 +263,8 @@ fn page_bytes() -> u64 {
     u64::try_from(bytes).unwrap_or(4096)
 }
 
-fn timespec(us: u64) -> Timespec {
+/// Microseconds as the kernel takes them.
+pub(crate) fn timespec(us: u64) -> Timespec {
     // Far beyond any uptime, far below what the kernel's own nanosecond arithmetic can hold.
     let us = us.min(SLEEP_US_MAX);
     Timespec { tv_sec: (us / 1_000_000) as i64, tv_nsec: (us % 1_000_000 * 1_000) as _ }

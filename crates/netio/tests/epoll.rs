@@ -436,6 +436,21 @@ fn what_was_said_before_a_failed_send_is_told_first() {
     assert_eq!(why, CloseReason::Broken(libc::EPIPE));
 }
 
+/// Where a send is a system call of its own, nothing waits for the next one.
+#[test]
+fn what_send_gives_back_is_out_without_a_wait() {
+    let mut world = Real::new();
+    world.driver.accept(true);
+    let mut peer = world.dial();
+    let client = accepted(&mut world.driver);
+    let conn = world.driver.adopt(client, A);
+    assert!(world.driver.send(conn, b"answer".to_vec()).is_some());
+    peer.set_nonblocking(false).unwrap();
+    let mut answer = [0; 6];
+    peer.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"answer");
+}
+
 #[test]
 fn half_closed_clients_do_not_spin() {
     let mut world = Real::new();

@@ -18,6 +18,7 @@ pub mod admin;
 pub mod control;
 pub mod export;
 mod flame;
+mod hire;
 pub mod log;
 pub mod losses;
 pub mod metrics;

@@ -11,23 +11,21 @@ use crate::admin::{self, App};
 use crate::control::signals::Signals;
 use crate::control::{self, Begin, Control, Order, Orders, resolver};
 use crate::export::Outlet;
+use crate::hire::{self, Crew, Hired};
 use crate::log::Logging;
 use crate::losses::Losses;
 use crate::settings;
 use crate::sources::Sources;
 use crate::worker::mailbox::{Fleet, Mailbox, Post, Resolve, mailbox};
-use crate::worker::{Host, Process, Usage, Worker, WorkerOptions};
-use config::{Config, ListenAddress, Loaded};
+use crate::worker::{Host, Process, Usage, WorkerOptions};
+use config::{Config, ListenAddress, Loaded, NetDriver};
 use netio::epoll::Stream;
-use netio::{
-    Address, Driver, EpollDriver, EpollOptions, Keepalive, ListenOptions, Listener, Tuning, Waker,
-    sys,
-};
+use netio::{Address, Keepalive, ListenOptions, Listener, Tuning, sys};
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 /// Why the proxy did not start, or did not end as it should.
@@ -52,23 +50,6 @@ pub enum StartError {
         /// Why it failed.
         error: io::Error,
     },
-}
-
-/// Ends the process in order when its worker's thread ends by a panic, which is a bug of ours: a proxy that goes on with fewer workers would
-/// send clients to one that is gone. Whoever supervises the process starts it again.
-struct Sentinel(usize);
-
-impl Drop for Sentinel {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            tracing::error!(
-                worker = self.0,
-                "a worker met a bug and is gone; please report it. The others drain"
-            );
-            // It can only fail for a signal that does not exist.
-            let _ = signal_hook::low_level::raise(signal_hook::consts::SIGTERM);
-        }
-    }
 }
 
 /// Descriptors beside those of clients and upstreams: listeners, epoll, wakers, log, resolver.
@@ -103,10 +84,11 @@ pub fn run(boot: Boot) -> Result<(), StartError> {
     let runtime = runtime.map_err(|error| system("set up the control thread", error))?;
     let listeners = listen(config)?;
     let admin_listeners = admin::listen::bind(&config.admin.listen)?;
+    let Crew { hired, driver } = hire::crew(config, &listeners)?;
     let outlet = Outlet::start(config, &losses);
     let outlet = outlet.map_err(|error| system("start the threads of the outlet", error))?;
-    let process = Arc::new(process(config, sources.file_name(), losses));
-    let posts = start_workers(config, (&process, &outlet), &listeners, &orders)?;
+    let process = Arc::new(process(config, sources.file_name(), driver, losses));
+    let posts = start_workers(config, (&process, &outlet), hired, &orders)?;
     drop(listeners);
     let watching = signals.tell(orders.clone());
     let watching = watching.map_err(|error| system("start the signal thread", error))?;
@@ -135,7 +117,8 @@ pub fn run(boot: Boot) -> Result<(), StartError> {
     if sound { Ok(()) } else { Err(StartError::WorkerDied) }
 }
 
-fn system(what: &'static str, error: io::Error) -> StartError {
+/// A start that fails for want of something of the system.
+pub(crate) fn system(what: &'static str, error: io::Error) -> StartError {
     StartError::System { what, error }
 }
 
@@ -182,11 +165,37 @@ fn listen(config: &Config) -> Result<Vec<Listener>, StartError> {
             ListenAddress::Tcp(address) => Address::Tcp(*address),
             ListenAddress::Unix(path) => Address::Unix(path.clone()),
         };
-        Listener::bind(&to, &options)
+        bind_patiently(&to, &options, config.driver)
             .map_err(|error| StartError::Listen { address: address.to_string(), error })
     };
     config.listen.iter().map(bind).collect()
 }
+
+/// Binds an address. With io_uring it may be in use for a moment longer than a predecessor lives that was killed: the
+/// kernel ends the operations of its rings, which hold the socket, only behind its back.
+fn bind_patiently(
+    to: &Address,
+    options: &ListenOptions,
+    driver: NetDriver,
+) -> io::Result<Listener> {
+    let begun = Instant::now();
+    loop {
+        match Listener::bind(to, options) {
+            Err(error)
+                if error.kind() == io::ErrorKind::AddrInUse
+                    && driver == NetDriver::Uring
+                    && begun.elapsed() < TAKEN_MAX =>
+            {
+                std::thread::sleep(TAKEN_STEP);
+            }
+            bound => return bound,
+        }
+    }
+}
+
+/// How long an address may be taken before that is an error, and how often it is tried meanwhile.
+const TAKEN_MAX: Duration = Duration::from_secs(1);
+const TAKEN_STEP: Duration = Duration::from_millis(10);
 
 /// What sockets are like.
 pub(crate) fn tuning(config: &Config) -> Tuning {
@@ -208,24 +217,13 @@ fn keepalive(config: &Config) -> Option<Keepalive> {
 /// The longest TCP_KEEPIDLE that Linux takes, in seconds.
 const KEEPALIVE_MAX_S: u16 = 32_767;
 
-/// A worker thread before it is told what to do: its driver stands, since a driver cannot travel between threads.
-struct Hired {
-    thread: JoinHandle<()>,
-    waker: Waker,
-    /// Dropped unused, it sends the thread home: that is how a start that fails half way ends.
-    begin: SyncSender<WorkerOptions<Stream>>,
-}
-
-/// Everything that can fail comes first; only then do the workers begin. The control thread is told when all have ended.
+/// Everything else that can fail comes first; only then do the workers begin. The control thread is told when all have ended.
 fn start_workers(
     config: &Config,
     known: (&Arc<Process>, &Outlet),
-    listeners: &[Listener],
+    hired: Vec<Hired>,
     orders: &Orders,
 ) -> Result<Vec<Post<Stream>>, StartError> {
-    let hired: Vec<Hired> = (0..config.workers)
-        .map(|index| hire(config, index, listeners))
-        .collect::<Result<_, _>>()?;
     let (mailboxes, posts): (Vec<_>, Vec<_>) = hired
         .iter()
         .map(|hired| {
@@ -265,57 +263,16 @@ fn tell_the_end(workers: Vec<JoinHandle<()>>, orders: Orders) -> Result<(), Star
 }
 
 /// What this process is, from now on.
-fn process(config: &Config, config_file: String, losses: Losses) -> Process {
+fn process(config: &Config, config_file: String, driver: &'static str, losses: Losses) -> Process {
     Process {
         started: Instant::now(),
         tcp_port: first_port(config),
         config_file,
-        driver: "epoll",
+        driver,
         host: Host::this(),
         measure: Usage::since,
         measure_thread: netio::sys::thread_cpu,
         losses,
-    }
-}
-
-/// Starts a worker's thread and waits until its driver stands.
-fn hire(config: &Config, index: usize, listeners: &[Listener]) -> Result<Hired, StartError> {
-    let shares: io::Result<Vec<Listener>> = listeners.iter().map(Listener::try_clone).collect();
-    let shares = shares.map_err(|error| system("share a listener", error))?;
-    let options = EpollOptions { tuning: tuning(config), ..EpollOptions::default() };
-    let name = format!("respool-{index}");
-    let cpu = config.cpus.get(index % config.cpus.len().max(1)).copied();
-    let (begin, orders) = sync_channel(1);
-    let (tell, told) = sync_channel(1);
-    let body = {
-        let name = name.clone();
-        move || {
-            let _sentinel = Sentinel(index);
-            if let Err(error) = sys::thread_setup(&name, cpu) {
-                tracing::warn!(worker = index, %error, "cannot pin the worker to its CPU or set its timer");
-            }
-            match EpollDriver::new(&options, shares) {
-                Ok(driver) => {
-                    let _ = tell.send(Ok(driver.waker()));
-                    work(driver, &orders);
-                }
-                Err(error) => drop(tell.send(Err(error))),
-            }
-        }
-    };
-    let builder = std::thread::Builder::new().name(name);
-    let thread = builder.spawn(body).map_err(|error| system("start a worker thread", error))?;
-    let gone = || io::Error::other("the worker thread ended at once");
-    let waker = told.recv().map_err(|_| gone()).flatten();
-    let waker = waker.map_err(|error| system("set up epoll", error))?;
-    Ok(Hired { thread, waker, begin })
-}
-
-/// The life of a worker's thread once its driver stands.
-fn work(mut driver: EpollDriver, orders: &std::sync::mpsc::Receiver<WorkerOptions<Stream>>) {
-    if let Ok(options) = orders.recv() {
-        driver.accept(true);
-        Worker::new(driver, Box::new(sys::monotonic_us), options).run();
     }
 }
 
@@ -365,24 +322,4 @@ fn start_resolver(
     let builder = std::thread::Builder::new().name("respool-resolver".to_owned());
     builder.spawn(body).map_err(|error| system("start the resolver thread", error))?;
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::atomic::{AtomicBool, Ordering};
-
-    #[test]
-    fn a_worker_that_ends_by_a_panic_asks_the_process_to_end() {
-        let asked = Arc::new(AtomicBool::new(false));
-        signal_hook::flag::register(signal_hook::consts::SIGTERM, Arc::clone(&asked)).unwrap();
-        let sound = std::thread::spawn(|| drop(Sentinel(0)));
-        assert!(sound.join().is_ok() && !asked.load(Ordering::Relaxed));
-        let broken = std::thread::spawn(|| {
-            let _sentinel = Sentinel(1);
-            panic!("planted");
-        });
-        assert!(broken.join().is_err());
-        assert!(asked.load(Ordering::Relaxed), "no SIGTERM was raised");
-    }
 }

@@ -27,6 +27,9 @@ const START_LIMIT: Duration = Duration::from_secs(30);
 /// How often another port is tried when the process exits at once.
 const PORT_TRIES: u32 = 5;
 
+/// Names the driver of every proxy that is started here: `RESPOOL_TEST_DRIVER=uring cargo test -p server`.
+const DRIVER_VARIABLE: &str = "RESPOOL_TEST_DRIVER";
+
 /// How to start a proxy.
 #[derive(Debug)]
 pub struct Builder {
@@ -36,6 +39,7 @@ pub struct Builder {
     listen: Listen,
     args: Vec<OsString>,
     fd_limit: Option<u32>,
+    locks_no_memory: bool,
 }
 
 #[derive(Debug)]
@@ -84,6 +88,12 @@ impl Builder {
         self
     }
 
+    /// Takes the right and the allowance to lock memory from the process, as containers do (needs `setpriv` of util-linux).
+    pub fn locks_no_memory(mut self) -> Self {
+        self.locks_no_memory = true;
+        self
+    }
+
     /// Starts the proxy and waits until it answers a PING (an error counts: it may want a
     /// password).
     #[track_caller]
@@ -126,22 +136,34 @@ impl Builder {
     }
 
     fn command(&self, endpoint: &Endpoint) -> Command {
-        let mut command = match self.fd_limit {
-            None => Command::new(&self.program),
-            Some(fds) => {
-                // The shell sets the limit and becomes the proxy: no code between fork and exec is
-                // needed here.
-                let mut shell = Command::new("sh");
-                shell.args(["-c", &format!("ulimit -n {fds} && exec \"$0\" \"$@\"")]);
-                shell.arg(&self.program);
-                shell
-            }
+        let mut limits = String::new();
+        if let Some(fds) = self.fd_limit {
+            limits.push_str(&format!("ulimit -n {fds} && "));
+        }
+        let mut become_proxy = "exec";
+        if self.locks_no_memory {
+            limits.push_str("ulimit -l 0 && ");
+            become_proxy = "exec setpriv --bounding-set=-ipc_lock --inh-caps=-ipc_lock";
+        }
+        let mut command = if limits.is_empty() {
+            Command::new(&self.program)
+        } else {
+            // The shell sets the limits and becomes the proxy: no code between fork and exec is
+            // needed here.
+            let mut shell = Command::new("sh");
+            shell.args(["-c", &format!("{limits}{become_proxy} \"$0\" \"$@\"")]);
+            shell.arg(&self.program);
+            shell
         };
         if let Some(upstream) = &self.upstream {
             command.args(["--upstream", upstream]);
         }
         command.args(["--listen", &endpoint.listen_value()]);
         command.args(["--workers", &self.workers.to_string()]);
+        // A whole suite can be run with one driver. The environment, so that a test which names a driver has its own.
+        if let Some(driver) = std::env::var_os(DRIVER_VARIABLE) {
+            command.env("RESPOOL_DRIVER", driver);
+        }
         command.args(&self.args);
         command
     }
@@ -189,6 +211,7 @@ impl Respool {
             listen: Listen::V4,
             args: Vec::new(),
             fd_limit: None,
+            locks_no_memory: false,
         }
     }
 

@@ -7,7 +7,7 @@
 use super::OptionSpec;
 use crate::compile::Draft;
 use crate::kind::Kind;
-use crate::schema::{Alarms, LogFormat, LogLevel, WORKERS_MAX};
+use crate::schema::{Alarms, LogFormat, LogLevel, NetDriver, WORKERS_MAX};
 use crate::sharding::{EJECT_FAILURES_MAX, Layout};
 use engine::route::hash::Hash;
 use engine::route::shard::Compat;
@@ -182,6 +182,18 @@ pub static OPTIONS: &[OptionSpec] = &[
         "Numbers or ranges: `[0, 2]`, `[\"0-3\"]`; on the command line `0-3,6`. Worker i goes to the i-th of them, and around again. \
          Empty: the system decides.",
         Kind::Cpus { at: |d| &mut d.config.cpus },
+    )
+    .needs_restart(),
+    OptionSpec::new(
+        "driver",
+        "What of the kernel the workers wait with for sockets",
+        "`uring` (io_uring) needs Linux 6.1; where the kernel or a container forbids it, a line of the log says why and `epoll` is used. \
+         `auto` is `epoll`, as long as measurements do not speak for the other one.",
+        Kind::Choice {
+            names: || &NetDriver::NAMES,
+            set: |d, i| d.config.driver = NetDriver::ALL[i],
+            index: |d| Some(d.config.driver as usize),
+        },
     )
     .needs_restart(),
     OptionSpec::new(

@@ -5,20 +5,19 @@
 //! [`PAUSE_US`]: the waiting connection cannot be refused, and a level-triggered epoll would name it
 //! again at once.
 //!
-//! Not here: who gets the connection in the end; that is the caller's business.
+//! Not here: who gets the connection in the end; that is the caller's business. The system call and the names of
+//! the ends are in `accepting`.
 //!
 //! Invariant: listeners are in epoll exactly while accepting is wanted and not paused.
 
 use std::os::fd::OwnedFd;
 
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::io::Errno;
-use rustix::net::{SocketAddrAny, SocketFlags, acceptfrom_with, getsockname};
 
 use super::{LISTENER_DATA, Stream};
-use crate::driver::{Accepted, Event, Tuning};
+use crate::accepting::{PAUSE_US, accept_waiting, tune_listeners};
+use crate::driver::{Event, Tuning};
 use crate::listener::Listener;
-use crate::socket::{tcp_address, tcp_text};
 use crate::sys;
 
 /// The listeners of one driver.
@@ -60,13 +59,9 @@ impl Acceptor {
         self.listeners.clear();
     }
 
-    /// What comes from now on is probed like this. All shares of a listener are one socket, so the last word of any worker counts.
+    /// What comes from now on is probed like this.
     pub(super) fn tune(&self, tuning: &Tuning) {
-        for listener in &self.listeners {
-            if let Err(error) = listener.set_keepalive(tuning.keepalive) {
-                debug_assert!(false, "options of a socket that listens: {error}");
-            }
-        }
+        tune_listeners(&self.listeners, tuning);
     }
 
     /// Goes on after a pause if its time has come.
@@ -77,7 +72,7 @@ impl Acceptor {
         }
     }
 
-    /// Accepts what waits at one listener, at most [`ACCEPTS_PER_EVENT`].
+    /// Accepts what waits at one listener, in bounded number.
     pub(super) fn serve(
         &mut self,
         epoll: &OwnedFd,
@@ -89,24 +84,9 @@ impl Acceptor {
             return 0;
         }
         let Some(listener) = self.listeners.get(listener) else { return 0 };
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let mut told = 0;
-        for _ in 0..ACCEPTS_PER_EVENT {
-            match acceptfrom_with(listener, flags) {
-                Ok((fd, peer)) => {
-                    // It can fail only if the client is gone already; then there is nobody to tell.
-                    let Some(accepted) = describe(listener, fd, peer) else { continue };
-                    on_event(Event::Accepted(accepted));
-                    told += 1;
-                }
-                Err(Errno::AGAIN) => break,
-                Err(error) if concerns_one_client(error) => {}
-                Err(error) => {
-                    on_event(Event::AcceptFailed(error.raw_os_error()));
-                    self.pause(epoll);
-                    return told + 1;
-                }
-            }
+        let (told, failed) = accept_waiting(listener, on_event);
+        if failed {
+            self.pause(epoll);
         }
         told
     }
@@ -144,46 +124,3 @@ impl Acceptor {
         }
     }
 }
-
-/// Names both ends as Redis prints them. `None` if the kernel no longer knows.
-fn describe(
-    listener: &Listener,
-    fd: OwnedFd,
-    peer: Option<SocketAddrAny>,
-) -> Option<Accepted<Stream>> {
-    let local = match &listener.local_text {
-        Some(local) => local.clone(),
-        None => tcp_text(&tcp_address(getsockname(&fd).ok()?).ok()?),
-    };
-    let peer = match peer.map(tcp_address) {
-        Some(Ok(peer)) => tcp_text(&peer),
-        // A unix client has no address; Redis prints the path of the server's socket.
-        _ => local.clone(),
-    };
-    Some(Accepted { socket: Stream(fd), peer, local })
-}
-
-/// Whether a failed accept is about the one connection that was at the head of the queue, so that the
-/// next one may be tried: it was given up, or (accept(2)) it carries a network error of its own.
-fn concerns_one_client(error: Errno) -> bool {
-    matches!(
-        error,
-        Errno::CONNABORTED
-            | Errno::INTR
-            | Errno::PERM
-            | Errno::PROTO
-            | Errno::NETDOWN
-            | Errno::NETUNREACH
-            | Errno::NOPROTOOPT
-            | Errno::HOSTDOWN
-            | Errno::HOSTUNREACH
-            | Errno::NONET
-            | Errno::OPNOTSUPP
-    )
-}
-
-/// Connections taken per readiness of a listener, so that a flood of them cannot starve the others.
-const ACCEPTS_PER_EVENT: usize = 64;
-
-/// How long accepting rests after a failure, in microseconds.
-const PAUSE_US: u64 = 100_000;

@@ -18,7 +18,7 @@
 //! Where to read next: `conn` for one connection, `accept` for listeners.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
@@ -30,6 +30,8 @@ use crate::slab::Slab;
 use crate::socket::{begin_connect, connect_outcome};
 use crate::sys::{self, EpollEvents};
 use crate::waker::Waker;
+
+pub use crate::accepting::Stream;
 
 use accept::Acceptor;
 use conn::{Conn, Read};
@@ -52,17 +54,6 @@ impl Default for EpollOptions {
     /// second-level cache.
     fn default() -> Self {
         Self { recv_bytes: 64 << 10, tuning: Tuning::default() }
-    }
-}
-
-/// A connected, non-blocking stream socket on its way to the worker that will own it.
-#[derive(Debug)]
-pub struct Stream(OwnedFd);
-
-impl AsFd for Stream {
-    /// The socket, to ask the kernel about it (peer credentials, options).
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
     }
 }
 

@@ -11,6 +11,7 @@ mod checker_proof;
 mod configure;
 mod console;
 mod differential;
+mod drivers;
 mod faults;
 mod figures;
 mod flame;

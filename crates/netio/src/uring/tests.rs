@@ -1,0 +1,163 @@
+//! Completions at moments that cannot be brought about from outside: the kernel has completed, and nobody has looked yet.
+//!
+//! Where the kernel forbids io_uring each test says so and does nothing.
+
+use super::*;
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+
+const A: Token = Token(1);
+const B: Token = Token(2);
+
+fn driver() -> Option<UringDriver> {
+    let driver = UringDriver::new(&UringOptions::default(), Vec::new());
+    driver.inspect_err(|unfit| eprintln!("skipped: {unfit}")).ok()
+}
+
+fn adopt(driver: &mut UringDriver, token: Token) -> (UnixStream, ConnId) {
+    let (peer, ours) = UnixStream::pair().unwrap();
+    let socket = Stream(ours.into());
+    (peer, driver.adopt(Accepted { socket, peer: String::new(), local: String::new() }, token))
+}
+
+/// Hands over and completes, without taking the completions.
+fn complete(driver: &mut UringDriver) {
+    driver.flush();
+    driver.ring.enter(0, None);
+    driver.ring.enter(0, None);
+}
+
+fn poll(driver: &mut UringDriver) -> Vec<String> {
+    let mut told = Vec::new();
+    driver.wait(Wait::Poll, &mut |event| told.push(format!("{event:?}")));
+    told
+}
+
+fn received(driver: &mut UringDriver, token: Token, wanted: &[u8]) {
+    let mut got = Vec::new();
+    let until_us = driver.now_us() + 10_000_000;
+    while got.len() < wanted.len() && driver.now_us() < until_us {
+        driver.wait(Wait::Until(until_us), &mut |event| match event {
+            Event::Received(from, bytes) if from == token => got.extend_from_slice(bytes),
+            event => panic!("unexpected {event:?}"),
+        });
+    }
+    assert_eq!(got, wanted);
+}
+
+#[test]
+fn bytes_that_came_before_receiving_was_stopped_are_kept_in_order() {
+    let Some(mut driver) = driver() else { return };
+    let (mut peer, conn) = adopt(&mut driver, A);
+    complete(&mut driver);
+    peer.write_all(b"one ").unwrap();
+    complete(&mut driver);
+    driver.recv(conn, false);
+    assert!(poll(&mut driver).is_empty(), "receiving was off");
+    peer.write_all(b"two ").unwrap();
+    assert!(poll(&mut driver).is_empty());
+    driver.recv(conn, true);
+    // And off and on again before anybody looks.
+    driver.recv(conn, false);
+    driver.recv(conn, true);
+    peer.write_all(b"three").unwrap();
+    received(&mut driver, A, b"one two three");
+    assert!(poll(&mut driver).is_empty());
+}
+
+#[test]
+fn the_end_that_came_before_receiving_was_stopped_is_told_when_it_goes_on() {
+    let Some(mut driver) = driver() else { return };
+    let (mut peer, conn) = adopt(&mut driver, A);
+    complete(&mut driver);
+    peer.write_all(b"last words").unwrap();
+    drop(peer);
+    complete(&mut driver);
+    driver.recv(conn, false);
+    for _ in 0..3 {
+        assert!(poll(&mut driver).is_empty());
+    }
+    driver.recv(conn, true);
+    let told = [poll(&mut driver), poll(&mut driver)].concat();
+    assert_eq!(
+        told,
+        [format!("{:?}", Event::<Stream>::Received(A, b"last words")), "Eof(Token(1))".into()]
+    );
+    assert!(poll(&mut driver).is_empty(), "it is told once");
+}
+
+#[test]
+fn completions_of_a_closed_connection_are_nobodys() {
+    let Some(mut driver) = driver() else { return };
+    let (mut peer, first) = adopt(&mut driver, A);
+    complete(&mut driver);
+    peer.write_all(b"never told").unwrap();
+    complete(&mut driver);
+    driver.close(first);
+    let (mut peer, second) = adopt(&mut driver, B);
+    assert_eq!(first.index, second.index, "the place is used again");
+    assert!(poll(&mut driver).is_empty());
+    peer.write_all(b"told").unwrap();
+    received(&mut driver, B, b"told");
+    // The buffer that came with it is the kernel's again.
+    for _ in 0..1000 {
+        peer.write_all(b"round and round").unwrap();
+        received(&mut driver, B, b"round and round");
+    }
+    assert_eq!(driver.counts().no_buffers, 0);
+}
+
+#[test]
+fn the_buffer_of_a_dropped_send_stays_until_its_completion() {
+    let Some(mut driver) = driver() else { return };
+    let (_peer, conn) = adopt(&mut driver, A);
+    assert_eq!(driver.send(conn, vec![7; 8 << 20]), None);
+    complete(&mut driver);
+    let flight = driver.live(conn).unwrap().flight.expect("nobody reads");
+    driver.close(conn);
+    assert!(driver.ring.flight_mut(flight).is_some_and(|flight| flight.is_in_kernel()));
+    let until_us = driver.now_us() + 10_000_000;
+    while driver.ring.flight_mut(flight).is_some() && driver.now_us() < until_us {
+        assert!(poll(&mut driver).is_empty());
+    }
+    assert!(
+        driver.ring.flight_mut(flight).is_none(),
+        "it was stopped, and freed when it came back"
+    );
+    assert_eq!(driver.conns(), 0);
+}
+
+/// More comes than a wait may tell of one connection: whoever is to stop it can say so only between waits.
+#[test]
+fn one_connection_tells_a_bounded_share_in_each_wait() {
+    let Some(mut driver) = driver() else { return };
+    let (mut peer, conn) = adopt(&mut driver, A);
+    peer.set_nonblocking(true).unwrap();
+    let sent: Vec<u8> = (0..150_000u32).map(|at| (at % 251) as u8).collect();
+    let sent = &sent[..peer.write(&sent).unwrap()];
+    let mut got = Vec::new();
+    let until_us = driver.now_us() + 10_000_000;
+    while got.len() < sent.len() && driver.now_us() < until_us {
+        let before = got.len();
+        driver.wait(Wait::Until(until_us), &mut |event| match event {
+            Event::Received(A, bytes) => got.extend_from_slice(bytes),
+            event => panic!("unexpected {event:?}"),
+        });
+        assert!(got.len() - before <= 128 << 10, "{} bytes at once", got.len() - before);
+    }
+    assert!(got == sent, "{} of {} bytes came", got.len(), sent.len());
+    assert!(driver.live(conn).is_some());
+}
+
+#[test]
+fn a_wake_that_came_before_the_wait_is_told() {
+    let Some(mut driver) = driver() else { return };
+    let waker = driver.waker();
+    waker.wake();
+    let mut woken = 0;
+    driver.wait(Wait::Until(driver.now_us() + 10_000_000), &mut |event| {
+        assert!(matches!(event, Event::Woken));
+        woken += 1;
+    });
+    assert_eq!(woken, 1);
+}

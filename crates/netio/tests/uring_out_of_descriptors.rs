@@ -1,0 +1,75 @@
+//! Running out of descriptors with io_uring. A test binary of its own, as the limit is the process's: beside other
+//! tests it would break them.
+
+use std::net::TcpStream;
+
+use netio::{
+    Address, Driver, Event, ListenOptions, Listener, UringDriver, UringOptions, Wait, sys, uring,
+};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+fn limit(soft: u64) {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: Some(soft), maximum }).unwrap();
+}
+
+#[test]
+fn accepting_survives_it_without_spinning() {
+    if let Err(unfit) = uring::probe() {
+        eprintln!("skipped: {unfit}");
+        return;
+    }
+    let at = Address::Tcp("127.0.0.1:0".parse().unwrap());
+    let listener = Listener::bind(&at, &ListenOptions::default()).unwrap();
+    let Address::Tcp(addr) = *listener.local_addr() else { panic!("bound to TCP") };
+    let mut driver = UringDriver::new(&UringOptions::default(), vec![listener]).unwrap();
+    let enough = getrlimit(Resource::Nofile).current.unwrap();
+
+    // As long as nobody waits, there is nothing that fails.
+    driver.accept(true);
+    limit(0);
+    let until_us = driver.now_us() + 20_000;
+    driver.wait(Wait::Until(until_us), &mut |event| panic!("unexpected {event:?}"));
+    limit(enough);
+    // The kernel completes the handshakes; only accepting them needs descriptors of the driver's.
+    let _peers: Vec<TcpStream> = (0..4).map(|_| TcpStream::connect(addr).unwrap()).collect();
+    limit(0);
+
+    let mut failures = Vec::new();
+    let until_us = driver.now_us() + 10_000_000;
+    driver.wait(Wait::Until(until_us), &mut |event| match event {
+        Event::AcceptFailed(error) => failures.push(error),
+        event => panic!("unexpected {event:?}"),
+    });
+    assert_eq!(failures, [libc::EMFILE], "told once, not once per waiting connection");
+
+    // The pause: neither events nor work. Then it is tried again, and again it is told once.
+    let before = sys::thread_cpu();
+    let begin_us = driver.now_us();
+    driver.wait(Wait::Until(until_us), &mut |event| match event {
+        Event::AcceptFailed(error) => failures.push(error),
+        event => panic!("unexpected {event:?}"),
+    });
+    let paused_us = driver.now_us() - begin_us;
+    let after = sys::thread_cpu();
+    let used_us = after.user_us + after.system_us - before.user_us - before.system_us;
+    assert_eq!(failures, [libc::EMFILE; 2]);
+    assert!(paused_us >= 50_000, "tried again after {paused_us} µs");
+    assert!(used_us < paused_us / 3, "{used_us} µs of processor time in {paused_us} µs of pause");
+
+    // A connect without descriptors is an event too, not a panic.
+    driver.connect(&at, netio::Token(1));
+    let mut closed = None;
+    driver.wait(Wait::Poll, &mut |event| closed = Some(format!("{event:?}")));
+    assert_eq!(closed.unwrap(), format!("Closed(Token(1), ConnectFailed({}))", libc::EMFILE));
+
+    assert_eq!(sys::raise_open_files(enough), enough);
+    let mut accepted = Vec::new();
+    while accepted.len() < 4 {
+        let told = driver.wait(Wait::Until(until_us), &mut |event| match event {
+            Event::Accepted(client) => accepted.push(client),
+            event => panic!("unexpected {event:?}"),
+        });
+        assert!(told > 0, "the waiting connections never came");
+    }
+}
