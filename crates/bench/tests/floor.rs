@@ -192,7 +192,7 @@ fn redis_benchmark_is_content_with_it() {
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
         for test in ["PING_INLINE", "SET", "GET", "LPUSH", "ZPOPMIN", "LRANGE_600", "MSET"] {
-            assert!(said.contains(&format!("{test}")), "{test}: {said}");
+            assert!(said.contains(test), "{test}: {said}");
         }
         assert!(!said.contains("rror"), "{said}");
         floor.end(Signal::TERM);
@@ -252,7 +252,8 @@ fn run(folder: &std::path::Path, limit: &str) -> Output {
     let path = folder.join("floors.toml");
     std::fs::write(&path, SCENARIO.replace("LEAST", limit)).unwrap();
     let out = folder.join("out");
-    let args = ["run", path.to_str().unwrap(), "--spawn", "--check", "--out", out.to_str().unwrap()];
+    let args =
+        ["run", path.to_str().unwrap(), "--spawn", "--check", "--out", out.to_str().unwrap()];
     program(&args).output().unwrap()
 }
 
@@ -270,7 +271,11 @@ fn a_report_shows_each_target_as_a_multiple_of_the_floor() {
 
     let run = json::read(&folder.path().join("out/run.json")).unwrap();
     assert!(run.targets[0].floor && run.targets[2].floor && !run.targets[1].floor);
-    assert!(run.targets[0].what.starts_with("floor over epoll, of respool-bench "), "{:?}", run.targets);
+    assert!(
+        run.targets[0].what.starts_with("floor over epoll, of respool-bench "),
+        "{:?}",
+        run.targets
+    );
     for test in &run.tests {
         for visit in &test.visits {
             let floor = visit.target != "direct";
@@ -296,7 +301,8 @@ fn a_report_shows_each_target_as_a_multiple_of_the_floor() {
     let markdown = std::fs::read_to_string(folder.path().join("out/report.md")).unwrap();
     assert!(markdown.contains("| proxy µs/req | × floor | proxy cores |"), "{markdown}");
     let row = |target: &str| {
-        let cells = markdown.lines().filter(|line| line.starts_with(&format!("| GET | {target} |")));
+        let cells =
+            markdown.lines().filter(|line| line.starts_with(&format!("| GET | {target} |")));
         cells.last().unwrap().split('|').nth(4).unwrap().trim().to_owned()
     };
     assert_eq!((row("floor").as_str(), row("direct").as_str()), ("1", "—"));

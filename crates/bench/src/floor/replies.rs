@@ -53,7 +53,10 @@ impl Replies {
     /// An array of `count` values.
     fn values(&self, count: u32, out: &mut Vec<u8>) {
         if (count as usize).saturating_mul(self.value.len()) > REPLY_BYTES_MAX {
-            return encode::error(out, b"ERR so many values are more than the floor answers at once");
+            return encode::error(
+                out,
+                b"ERR so many values are more than the floor answers at once",
+            );
         }
         encode::array(out, count as usize);
         for _ in 0..count {
@@ -63,17 +66,13 @@ impl Replies {
 
     /// What is asked seldom, or by one test of redis-benchmark only.
     #[inline(never)]
-    fn rare(
-        &self,
-        request: &Request,
-        frame: &[u8],
-        protocol: &mut Protocol,
-        out: &mut Vec<u8>,
-    ) {
+    fn rare(&self, request: &Request, frame: &[u8], protocol: &mut Protocol, out: &mut Vec<u8>) {
         let [name, first, second] = request.head.map(|span| span.of(frame));
         match name.to_ascii_uppercase().as_slice() {
             b"PING" if request.args == 1 => encode::simple(out, b"PONG"),
-            b"PING" | b"ECHO" if request.args == 2 => match first.len() == request.head[1].len as usize {
+            b"PING" | b"ECHO" if request.args == 2 => match first.len()
+                == request.head[1].len as usize
+            {
                 true => encode::bulk(out, first),
                 false => encode::error(out, b"ERR the floor keeps no argument as long as this one"),
             },

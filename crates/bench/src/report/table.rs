@@ -62,8 +62,7 @@ pub fn run(run: &Run, look: Look) -> String {
 pub fn test(run: &Run, test: &Test, look: Look) -> String {
     let (cost, proxy_cost) = (rows::cost(run), rows::proxy_cost(run));
     let all: Vec<Column> = SPEED.iter().chain(&cost[1..]).copied().collect();
-    let ways: [&[&[Column]]; 3] =
-        [&[&all], &[&SPEED, &cost], &[&SPEED, &proxy_cost, &SERVER_COST]];
+    let ways: [&[&[Column]]; 3] = [&[&all], &[&SPEED, &cost], &[&SPEED, &proxy_cost, &SERVER_COST]];
     let tables = |way: &[&[Column]]| -> Vec<Table> {
         way.iter().map(|part| columns(run, test, part, look)).collect()
     };

@@ -187,7 +187,8 @@ impl<'a> Course<'a> {
 impl Leg<'_> {
     /// Whether servers are started for it.
     pub(super) fn spawns(&self) -> bool {
-        let alone = |kind: &TargetKind| matches!(kind, TargetKind::External(_) | TargetKind::Floor(_));
+        let alone =
+            |kind: &TargetKind| matches!(kind, TargetKind::External(_) | TargetKind::Floor(_));
         self.targets.iter().any(|target| !alone(&target.kind))
     }
 }

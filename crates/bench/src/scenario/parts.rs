@@ -12,12 +12,22 @@ use super::limits::{NODES_MAX, TARGETS_MAX, THREADS_MAX};
 use super::reader::{Notes, Section, shown};
 use super::values;
 use crate::plan::{
-    Beside, Figure, FloorDriver, Limit, Pins, Question, TargetKind, TargetPlan, TestPlan, Topology, TopologyKind,
+    Beside, Figure, FloorDriver, Limit, Pins, Question, TargetKind, TargetPlan, TestPlan, Topology,
+    TopologyKind,
 };
 
 const TOPOLOGY_KEYS: &[&str] = &["name", "kind", "nodes"];
-const TARGET_KEYS: &[&str] =
-    &["name", "kind", "program", "driver", "workers", "options", "optional", "topologies", "beside"];
+const TARGET_KEYS: &[&str] = &[
+    "name",
+    "kind",
+    "program",
+    "driver",
+    "workers",
+    "options",
+    "optional",
+    "topologies",
+    "beside",
+];
 const BESIDE_KEYS: &[&str] = &["command", "page", "every_ms"];
 const PIN_KEYS: &[&str] = &["proxy", "server", "load"];
 const LIMIT_KEYS: &[&str] = &["figure", "target", "of", "tests", "of_test", "at_most"];

@@ -209,7 +209,8 @@ impl Parts<'_> {
 
     fn floor(&self, driver: FloorDriver) -> Vec<OsString> {
         let (port, value_bytes) = (self.listen.port().to_string(), self.value_bytes.to_string());
-        let words = ["floor", "--driver", driver.name(), "--port", &port, "--value-bytes", &value_bytes];
+        let words =
+            ["floor", "--driver", driver.name(), "--port", &port, "--value-bytes", &value_bytes];
         words.map(OsString::from).to_vec()
     }
 

@@ -67,13 +67,12 @@ pub(crate) fn rounds(targets: &[&str], rounds: u32, change: impl Fn(&mut Visit))
 
 /// A run of these tests, with `direct` as its base.
 pub(crate) fn run(tests: Vec<Test>) -> Run {
-    let target =
-        |name: &str| Target {
-            name: name.to_owned(),
-            what: format!("{name} 1.0"),
-            axis: None,
-            floor: false,
-        };
+    let target = |name: &str| Target {
+        name: name.to_owned(),
+        what: format!("{name} 1.0"),
+        axis: None,
+        floor: false,
+    };
     Run {
         format: FORMAT,
         bench_version: "0.1.0".to_owned(),

@@ -55,7 +55,8 @@ fn rival(view: &View, subject: &str) -> Option<String> {
     };
     // Other forms of the same program (more workers) are no rivals.
     let program = |what: &str| what.split(' ').next().unwrap_or_default().to_owned();
-    let rivals = view.run.targets.iter().filter(|t| !t.floor && program(&t.what) != program(&ours.what));
+    let rivals =
+        view.run.targets.iter().filter(|t| !t.floor && program(&t.what) != program(&ours.what));
     rivals
         .filter_map(|t| Some((cost(&t.name)?, t.name.clone())))
         .min_by(|a, b| a.0.total_cmp(&b.0))

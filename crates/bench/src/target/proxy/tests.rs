@@ -21,7 +21,14 @@ fn made(target: &TargetPlan, topology: TopologyKind, servers: usize) -> (Vec<Str
     let servers: Vec<SocketAddr> =
         (0..servers).map(|n| SocketAddr::from(([127, 0, 0, 1], 7001 + n as u16))).collect();
     let listen = "127.0.0.1:6380".parse().unwrap();
-    let parts = Parts { target, topology, servers: &servers, value_bytes: 30, listen, folder: folder.path() };
+    let parts = Parts {
+        target,
+        topology,
+        servers: &servers,
+        value_bytes: 30,
+        listen,
+        folder: folder.path(),
+    };
     let args = parts.args().unwrap();
     let dir = folder.path().to_str().unwrap();
     let args = args.iter().map(|arg| arg.to_str().unwrap().replace(dir, "DIR")).collect();
