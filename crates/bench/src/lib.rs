@@ -10,7 +10,8 @@
 //! What it is: a load generator that is cheap enough not to be what is measured, an account of the CPU that proxy and
 //! servers spent (user and system), and pictures of both. It works against any RESP endpoint.
 //!
-//! What it is not: a conformance test, and no part of the proxy; it shares only `resp` and the URLs of `config` with it.
+//! What it is not: a conformance test, and no part of the proxy; it shares only `resp`, the URLs of `config` and, for the floor that
+//! proxies are measured against, the drivers of `netio` with it.
 //!
 //! Invariant: no figure is computed from error replies. A target that answers one ends the run with a message and a
 //! non-zero exit code.
@@ -22,6 +23,7 @@ pub mod account;
 pub mod check;
 pub mod cli;
 pub mod compare;
+pub mod floor;
 pub mod load;
 pub mod plan;
 pub mod record;

@@ -114,6 +114,26 @@ impl TargetPlan {
     }
 }
 
+/// What a floor waits and sends with: the drivers that respool has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FloorDriver {
+    /// Level-triggered epoll.
+    Epoll,
+    /// io_uring, which not every system allows.
+    Uring,
+}
+
+impl FloorDriver {
+    /// As scenarios and command lines write it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Epoll => "epoll",
+            Self::Uring => "uring",
+        }
+    }
+}
+
 /// What a target is, and so how it is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetKind {
@@ -125,6 +145,8 @@ pub enum TargetKind {
     Nutcracker,
     /// predixy.
     Predixy,
+    /// What only receives and answers: the lower bound of every proxy.
+    Floor(FloorDriver),
     /// Any other program. In each argument `{port}`, `{workers}`, `{servers}` (host:port, joined by commas) and `{dir}` are replaced.
     Command(Vec<String>),
     /// Runs already, was named with `--target`.

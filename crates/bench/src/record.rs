@@ -1,7 +1,8 @@
 //! What was measured: the run file (`run.json`), which every table, report and comparison is made from.
 //!
 //! Raw samples only, one per visit and one per second: medians, spreads and ratios are computed from them when they are
-//! shown (`stats`), so that an old file can be read again by better arithmetic. No secret gets in here: a target is
+//! shown (`stats`), so that an old file can be read again by better arithmetic; [`TimesFloor`] is the exception, so that
+//! scripts need no arithmetic for the figure that is looked at first. No secret gets in here: a target is
 //! described by its name, program and version, never by its URL's password.
 //!
 //! Invariant: a [`Visit`] is only recorded when every reply of it was free of errors; a target that fails ends the run.
@@ -40,6 +41,9 @@ pub struct Run {
     pub targets: Vec<Target>,
     /// What was measured, in order.
     pub tests: Vec<Test>,
+    /// What each proxy costs as a multiple of the floor; empty without one. For scripts: reports compute it anew.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub times_floor: Vec<TimesFloor>,
     /// Once a second, over all tests.
     pub timeline: Vec<Tick>,
     /// What a reader must know before believing a figure: each a whole sentence.
@@ -72,6 +76,26 @@ pub struct Target {
     pub what: String,
     /// The value of the axis that unfolded it: (`workers`, 2).
     pub axis: Option<(String, f64)>,
+    /// Whether it is a floor, which only receives and answers: the first of a run is what proxies are multiples of.
+    #[serde(default)]
+    pub floor: bool,
+}
+
+/// The CPU per request of a target as a multiple of the floor's: medians of the ratios within each round.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TimesFloor {
+    /// Name of the test.
+    pub test: String,
+    /// Name of the target.
+    pub target: String,
+    /// Name of the floor.
+    pub floor: String,
+    /// Of all of its CPU.
+    pub cpu: f64,
+    /// Of the user part; `None` where no clock tick told the parts apart.
+    pub user: Option<f64>,
+    /// Of the system part.
+    pub system: Option<f64>,
 }
 
 /// One test.

@@ -131,7 +131,13 @@ impl<'a> Runner<'a> {
                     .map_err(|why| anyhow!("target `{}`: {why}", target.name))?,
                 _ => course.in_words(target),
             };
-            targets.push(Target { name: target.name.clone(), what, axis: target.axis.clone() });
+            let floor = matches!(target.kind, TargetKind::Floor(_));
+            targets.push(Target {
+                name: target.name.clone(),
+                what,
+                axis: target.axis.clone(),
+                floor,
+            });
         }
         let (tests, timeline, warnings) = (Vec::new(), Vec::new(), Vec::new());
         Ok(Self { plan, course, interrupted, began, fleet, targets, tests, timeline, warnings })
@@ -199,12 +205,13 @@ impl<'a> Runner<'a> {
         for target in &leg.targets {
             self.stop_if_interrupted()?;
             watch.prepares(&format!("{} for {}", target.name, leg.test.name));
-            let station = self.fleet.station(target, leg.topology);
+            let station = self.fleet.station(target, leg.topology, leg.test.load.value_bytes);
             let place = || format!("{}, {}", leg.test.name, target.name);
             stations.push(station.map_err(|why| self.explain(&place(), &why))?);
         }
         let mut filled = false;
-        for (target, station) in leg.targets.iter().zip(&stations) {
+        let stores = |target: &TargetPlan| !matches!(target.kind, TargetKind::Floor(_));
+        for (target, station) in leg.targets.iter().zip(&stations).filter(|(it, _)| stores(it)) {
             let own_keys = matches!(target.kind, TargetKind::External(_))
                 || !leg.topology.is_some_and(Fleet::places_are_common);
             if own_keys || !filled {
@@ -279,7 +286,7 @@ impl<'a> Runner<'a> {
     }
 
     fn into_run(self, options: &Options, began: String) -> Run {
-        let mut warnings = stats::warnings(&self.tests);
+        let mut warnings = stats::warnings(&self.tests, &self.targets);
         warnings.extend(self.warnings);
         warnings.extend(machine::governor_warning());
         if !Account::new(&[]).exact() {
@@ -291,7 +298,7 @@ impl<'a> Runner<'a> {
         }
         let mut machine = machine::describe();
         machine.pinned = pin::in_words(&self.plan.pins);
-        Run {
+        let mut run = Run {
             format: FORMAT,
             bench_version: env!("CARGO_PKG_VERSION").to_owned(),
             scenario: self.plan.name.clone(),
@@ -305,10 +312,13 @@ impl<'a> Runner<'a> {
             machine,
             targets: self.targets,
             tests: self.tests,
+            times_floor: Vec::new(),
             timeline: self.timeline,
             warnings,
             left_out: self.course.left_out.clone(),
-        }
+        };
+        run.times_floor = stats::all_times_floor(&run);
+        run
     }
 }
 

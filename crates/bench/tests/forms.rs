@@ -57,6 +57,44 @@ fn a_wide_table_holds_every_figure() {
 }
 
 #[test]
+fn what_a_proxy_costs_is_shown_as_a_multiple_of_the_floor() {
+    let visits = rounds(&["direct", "respool", "floor"], 3, |visit| {
+        if visit.target == "floor" {
+            // 1 µs, a tenth of it user, where the proxy has 2 µs and a quarter.
+            (visit.proxy, visit.server) = (usage(0.1, 0.1), Usage::default());
+        }
+    });
+    let mut run = made::run(vec![test("SET P=1", visits)]);
+    let without = markdown::markdown(&run);
+    assert!(!without.contains("× floor"), "{without}");
+    let mut floor = run.targets[1].clone();
+    (floor.name, floor.floor) = ("floor".to_owned(), true);
+    run.targets.push(floor);
+
+    let times = stats::all_times_floor(&run);
+    let [times] = times.as_slice() else { panic!("{times:?}") };
+    assert_eq!((times.target.as_str(), times.floor.as_str()), ("respool", "floor"));
+    let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
+    assert!(near(times.cpu, 2.0) && near(times.user.unwrap(), 5.0), "{times:?}");
+    assert!(near(times.system.unwrap(), 1.5 / 0.9), "{times:?}");
+
+    for text in [table::run(&run, PLAIN), markdown::markdown(&run)] {
+        assert!(text.contains("× floor") && text.contains("2.00 (5.00 + 1.67)"), "{text}");
+    }
+    let narrow = table::test(&run, &run.tests[0], Look { width: 80, colour: false });
+    assert!(narrow.lines().all(|line| line.chars().count() <= 80), "{narrow}");
+    assert!(narrow.contains("2.00 (5.00 + 1.67)"), "{narrow}");
+    let text = markdown::markdown(&run);
+    let cost: Vec<&str> = text.lines().filter(|line| line.starts_with("| ")).skip(4).collect();
+    let cells = |row: &str| row.matches('|').count();
+    assert!(cost.iter().all(|row| cells(row) == cells(cost[0])), "{cost:#?}");
+    assert!(cost[1].contains("| direct | — | — | — |"), "{cost:#?}");
+    assert!(cost[3].contains("| floor | 1.00 (0.10 + 0.90) | 1 |"), "{cost:#?}");
+    assert!(text.contains("- floor only receives and answers"), "{text}");
+    assert!(!stats::all_warnings(&run).iter().any(|text| text.contains("servers' CPU")));
+}
+
+#[test]
 fn a_narrow_table_is_cut_and_not_its_cells() {
     let run = made_run();
     let text = table::test(&run, &run.tests[0], Look { width: 118, colour: false });

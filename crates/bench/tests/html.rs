@@ -102,6 +102,22 @@ fn a_run_without_ticks_has_no_timeline_and_one_without_a_proxy_no_rival() {
 }
 
 #[test]
+fn a_floor_has_columns_of_its_own_and_is_no_rival() {
+    let mut run = samples::predixy();
+    let columns = |page: &str| page.matches("scope=\"col\"").count();
+    let before = render(&run);
+    let rival = run.targets.iter_mut().find(|target| target.name == "nutcracker").unwrap();
+    rival.floor = true;
+    let page = render(&run);
+    markup::check(&page).unwrap();
+    markup::check_numbers(&page).unwrap();
+    assert!(page.contains("proxy CPU, × nutcracker") && page.contains("What × nutcracker says"));
+    assert_eq!(columns(&page), columns(&before) + 3);
+    assert!(before.contains("Proxy CPU per request"));
+    assert!(!page.contains("<small>× nutcracker</small>"), "a floor is no rival");
+}
+
+#[test]
 fn pictures_are_files_of_their_own() {
     let files = pictures(&samples::predixy());
     let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();

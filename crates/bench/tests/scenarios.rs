@@ -1,8 +1,8 @@
 //! What scenario files may say, what is said about mistakes in them, and that the built-in ones are right.
 
 use bench::plan::{
-    Beside, Distribution, Figure, Pins, Plan, Question, Shape, Stop, TargetKind, TargetPlan, Tool,
-    TopologyKind,
+    Beside, Distribution, Figure, FloorDriver, Pins, Plan, Question, Shape, Stop, TargetKind,
+    TargetPlan, Tool, TopologyKind,
 };
 use bench::scenario::{BUILT_IN, Changes, built_in, limits, load};
 
@@ -170,6 +170,14 @@ fn every_key_arrives() {
 }
 
 #[test]
+fn a_floor_has_a_driver() {
+    let kind = |text: &str| good(&least(TARGET, text)).targets[0].kind.clone();
+    assert_eq!(kind("name = \"floor\"\n"), TargetKind::Floor(FloorDriver::Epoll));
+    let uring = "name = \"x\"\nkind = \"floor\"\ndriver = \"uring\"\n";
+    assert_eq!(kind(uring), TargetKind::Floor(FloorDriver::Uring));
+}
+
+#[test]
 fn lists_unfold_with_readable_names() {
     let plan = good(
         r#"
@@ -277,7 +285,7 @@ targets = ["respool"]
          file.toml:5:11: load.clients: found the string \"many\"; allowed: a whole number from 1 to 60000\n\
          file.toml:6:1: load.pipelin: unknown key; did you mean `pipeline`?\n\
          file.toml:10:8: topology[1].kind: found `alone`; allowed: single, shards, cluster\n\
-         file.toml:12:1: target[1].kind: is missing: direct, respool, nutcracker, predixy or command \
+         file.toml:12:1: target[1].kind: is missing: direct, respool, nutcracker, predixy, floor or command \
          (it may only be left out when the name says it)\n\
          file.toml:17:12: test[1].targets: no target is called `respool`; there are: "
     );
@@ -376,6 +384,11 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "name = \"x\"\nkind = \"command\"\nprogram = [\"x\", \"{prot}\"]\n",
         "`{prot}` is unknown; allowed: {port}",
     ),
+    (TARGET, "name = \"floor\"\nworkers = 2\n", "the floor has one thread and no options"),
+    (TARGET, "name = \"floor\"\noptions = \"-v\"\n", "the floor has one thread and no options"),
+    (TARGET, "name = \"floor\"\nprogram = \"x\"\n", "is for kind `command` only"),
+    (TARGET, "name = \"respool\"\ndriver = \"uring\"\n", "is for kind `floor` only"),
+    (TARGET, "name = \"floor\"\ndriver = \"kqueue\"\n", "found `kqueue`; allowed: epoll, uring"),
     (TARGET, "name = \"respool\"\nworkers = [1, 2, 2]\n", "two targets are called `respool w=2`"),
     (
         TARGET,
@@ -631,10 +644,10 @@ fn built_in_scenarios_are_the_files_of_the_repository() {
 const EXPECTED: &[(&str, usize, usize, usize)] = &[
     ("camellia-4", 12, 4, 48),
     ("camellia-cluster", 8, 2, 16),
-    ("cost", 4, 4, 16),
+    ("cost", 4, 6, 24),
     ("monitoring-cost", 4, 8, 32),
-    ("pipeline-ladder", 6, 4, 24),
-    ("predixy-8", 6, 6, 22),
+    ("pipeline-ladder", 6, 6, 36),
+    ("predixy-8", 6, 8, 30),
     ("scale", 13, 8, 60),
     ("server-cost", 2, 2, 4),
 ];
@@ -691,6 +704,20 @@ fn built_in_scenarios_say_what_the_field_measured() {
     assert_eq!(cost.limits.len(), 6);
     assert_eq!(cost.pins, Pins { proxy: vec![0], server: vec![1], load: vec![1] });
     assert!(cost.tests.iter().all(|test| test.load.tool == Tool::RedisBenchmark));
+
+    // What costs CPU is set against the floor on both drivers; only one of them is there everywhere.
+    for name in ["cost", "pipeline-ladder", "predixy-8"] {
+        let plan = plan(name);
+        let floors: Vec<_> = plan
+            .targets
+            .iter()
+            .filter_map(|target| match target.kind {
+                TargetKind::Floor(driver) => Some((driver, target.optional)),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(floors, [(FloorDriver::Epoll, false), (FloorDriver::Uring, true)], "{name}");
+    }
 
     let server_cost = plan("server-cost");
     assert_eq!((server_cost.limits.len(), &server_cost.pins), (1, &Pins::default()));

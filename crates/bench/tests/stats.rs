@@ -248,7 +248,7 @@ fn pairs_see_through_a_machine_that_changes_its_speed() {
 #[test]
 fn a_quiet_run_has_no_warnings() {
     let visits = rounds(&["direct", "respool"], 3, long);
-    assert_eq!(stats::warnings(&[test("SET P=1", visits)]), Vec::<String>::new());
+    assert_eq!(stats::warnings(&[test("SET P=1", visits)], &[]), Vec::<String>::new());
 }
 
 /// Long enough that the split is well sampled.
@@ -268,7 +268,7 @@ fn only_warning(change: impl Fn(&mut bench::record::Visit)) -> String {
         long(visit);
         change(visit);
     });
-    let mut warnings = stats::warnings(&[test("SET P=1", visits)]);
+    let mut warnings = stats::warnings(&[test("SET P=1", visits)], &[]);
     assert_eq!(warnings.len(), 1, "{warnings:#?}");
     warnings.remove(0)
 }
@@ -290,7 +290,7 @@ fn a_saturated_generator_is_told_unless_the_target_is_saturated_too() {
         long(visit);
         (visit.load, visit.load_threads) = (usage(9.5, 0.3), 2);
     });
-    assert_eq!(stats::warnings(&[test("t", visits)]), Vec::<String>::new());
+    assert_eq!(stats::warnings(&[test("t", visits)], &[]), Vec::<String>::new());
 }
 
 #[test]
@@ -330,9 +330,9 @@ fn what_cannot_be_known_is_told() {
     );
     let said = only_warning(|visit| visit.nulls = visit.requests / 2 + 1);
     assert!(said.starts_with("More than half of the replies were nulls in SET P=1"), "{said}");
-    let short = stats::warnings(&[test("GET", rounds(&["respool"], 3, |_| {}))]);
+    let short = stats::warnings(&[test("GET", rounds(&["respool"], 3, |_| {}))], &[]);
     assert!(short.len() == 1 && short[0].contains("sampled by the clock tick"), "{short:?}");
-    let few = stats::warnings(&[test("GET", rounds(&["respool"], 2, long))]);
+    let few = stats::warnings(&[test("GET", rounds(&["respool"], 2, long))], &[]);
     assert!(
         few.len() == 1 && few[0].contains("too few rounds") && few[0].contains("GET (respool: 2)"),
         "{few:?}"
@@ -351,7 +351,7 @@ fn fifty_visits_do_not_give_fifty_lines() {
         )
     };
     let tests: Vec<_> = (1..=8).map(|n| busy(format!("T{n}"))).collect();
-    let warnings = stats::warnings(&tests);
+    let warnings = stats::warnings(&tests, &[]);
     assert_eq!(warnings.len(), 2, "one per rule: {warnings:#?}");
     assert!(warnings[0].contains("T6 (direct, respool) and 2 more tests: "), "{}", warnings[0]);
     assert!(!warnings[0].contains("T7"));
@@ -364,7 +364,7 @@ fn a_run_tells_each_warning_once_and_that_its_machine_is_full() {
         visit.other_cores = 0.5;
     });
     let mut run = made::run(vec![test("SET P=1", visits)]);
-    run.warnings = stats::warnings(&run.tests);
+    run.warnings = stats::warnings(&run.tests, &run.targets);
     assert_eq!(run.warnings.len(), 1);
     assert_eq!(stats::all_warnings(&run), run.warnings, "the recorded one is the computed one");
     // 0.2 + 0.4 + 0.5 cores and 0.5 of strangers.

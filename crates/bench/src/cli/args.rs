@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use clap::builder::RangedU64ValueParser;
 use clap::{ArgGroup, Parser, Subcommand};
 
-use crate::plan::Tool;
+use crate::plan::{FloorDriver, Tool};
 use crate::scenario::{limits, values};
 
 /// Measures proxies for Redis the way the field does: throughput, latency, and the CPU of proxy and server.
@@ -29,6 +29,8 @@ pub(super) enum Command {
     Run(Box<RunArgs>),
     /// Run one load against endpoints, without a scenario
     Load(Box<LoadArgs>),
+    /// Answer requests and do nothing else: the lower bound that proxies are compared with
+    Floor(FloorArgs),
     /// List the built-in scenarios
     List,
     /// Show what a scenario does: its targets, tests and how long they take
@@ -260,6 +262,23 @@ pub(super) struct Output {
     pub(super) html: Option<PathBuf>,
 }
 
+/// Arguments of `floor`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = FLOOR_EXAMPLES)]
+pub(super) struct FloorArgs {
+    /// What it waits and sends with: epoll or uring
+    #[arg(long, default_value = "epoll", value_parser = values::floor_driver)]
+    pub(super) driver: FloorDriver,
+
+    /// Port of 127.0.0.1; 0 takes any free one
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    pub(super) port: u16,
+
+    /// Length of the value that GET is answered with: 100, 16B, 4KiB, 1MiB
+    #[arg(short = 'd', long, value_name = "SIZE", default_value = "3", value_parser = values::value_bytes)]
+    pub(super) value_bytes: u32,
+}
+
 /// Arguments of `show`.
 #[derive(Debug, clap::Args)]
 pub(super) struct ShowArgs {
@@ -325,6 +344,13 @@ Examples:
       --target proxy=127.0.0.1:6380,pid=940,server-pid=812
 
 Exit codes: 0 done; 1 the run failed or a limit was missed; 2 wrong command line, scenario or file.";
+
+const FLOOR_EXAMPLES: &str = "\
+It prints its address and answers until SIGTERM or Ctrl-C. Scenarios start it by themselves (`kind = \"floor\"`).
+
+Examples:
+  respool-bench floor --driver uring --port 6390 -d 1KiB
+  respool-bench load --target floor=127.0.0.1:6390,pid=1234 --target proxy=127.0.0.1:6380,pid=940";
 
 const LOAD_EXAMPLES: &str = "\
 Examples:

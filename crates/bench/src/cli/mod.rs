@@ -25,8 +25,8 @@ use clap::Parser;
 
 use crate::report::{html, json, markdown, table};
 use crate::stats::noise::Verdict;
-use crate::{compare, record, scenario};
-use args::{Args, Command, CompareArgs, ReportArgs};
+use crate::{compare, floor as floor_service, record, scenario};
+use args::{Args, Command, CompareArgs, FloorArgs, ReportArgs};
 
 /// Why the program ends with another code than 0.
 #[derive(Debug)]
@@ -67,6 +67,7 @@ pub fn main() -> ExitCode {
     let done = match args.command {
         Command::Run(args) => measure::run(&args, &endpoint::command_line(&words)),
         Command::Load(args) => measure::load(&args, &endpoint::command_line(&words)),
+        Command::Floor(args) => floor(&args),
         Command::List => show::list(),
         Command::Show(args) => show::show(&args),
         Command::Report(args) => report(&args),
@@ -99,6 +100,20 @@ fn report(args: &ReportArgs) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// `floor`: answers until it is told to end.
+fn floor(args: &FloorArgs) -> Result<(), Failure> {
+    let FloorArgs { driver, port, value_bytes } = *args;
+    let options = floor_service::Options { driver, port, value_bytes };
+    let ready = |address| {
+        say(&format!(
+            "listening on {address} ({}, values of {})",
+            driver.name(),
+            scenario::values::size(value_bytes)
+        ));
+    };
+    floor_service::run(&options, ready).map_err(Failure::failed)
 }
 
 /// `compare`: says what got better or worse.

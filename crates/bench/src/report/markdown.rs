@@ -5,7 +5,7 @@
 //!
 //! Invariant: nothing of the run's text can end a table's cell or start a new line in it.
 
-use super::rows::{self, COST, Column, NONE, SPEED};
+use super::rows::{self, Column, NONE, SPEED};
 use crate::record::Run;
 use crate::stats;
 use crate::stats::noise::Verdict;
@@ -19,7 +19,7 @@ pub fn markdown(run: &Run) -> String {
     }
     text.push_str(&tables(run));
     text.push_str(&format!("\n## What ran\n\n{}", loads(run)));
-    text.push_str(&format!("\n## How to read it\n\n{}", how_to_read(&run.base)));
+    text.push_str(&format!("\n## How to read it\n\n{}", how_to_read(run)));
     text
 }
 
@@ -29,7 +29,7 @@ pub fn markdown(run: &Run) -> String {
 pub fn tables(run: &Run) -> String {
     let mut text = table(run, &SPEED);
     text.push('\n');
-    text.push_str(&table(run, &COST));
+    text.push_str(&table(run, &rows::cost(run)));
     let rounds =
         if run.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", run.rounds) };
     text.push_str(&format!(
@@ -84,8 +84,7 @@ pub fn replace_between(document: &str, name: &str, text: &str) -> Result<String,
 
 /// One table over all tests.
 fn table(run: &Run, columns: &[Column]) -> String {
-    let headers: Vec<String> =
-        columns.iter().map(|column| cell(&column.header(&run.base))).collect();
+    let headers: Vec<String> = columns.iter().map(|column| cell(&column.header(run))).collect();
     let mut text = format!("| test | {} |\n", headers.join(" | "));
     // The first column, the target, is text; numbers end at the right.
     text.push_str(&format!("|---|---|{}\n", "---:|".repeat(columns.len() - 1)));
@@ -130,8 +129,8 @@ fn loads(run: &Run) -> String {
     text
 }
 
-fn how_to_read(base: &str) -> String {
-    format!(
+fn how_to_read(run: &Run) -> String {
+    let general = format!(
         "- Compare within one table only: machines change their speed from one minute to the next. All targets were \
          visited in turn, so the ratios to {base} are of visits of the same minute, and the safest figures here.\n\
          - CPU per request is what the scheduler charged to a process, divided by the requests answered meanwhile: in \
@@ -143,8 +142,15 @@ fn how_to_read(base: &str) -> String {
          - A ratio with {mark} is within the noise: its 95 % interval (Student's t on the logarithms of the rounds' \
          ratios) contains 1, or it is less than two percent away from it.\n\
          - {NONE} stands for what was not measured.\n",
-        base = cell(base),
+        base = cell(&run.base),
         mark = rows::WITHIN_NOISE,
+    );
+    let Some(floor) = stats::floor(run) else { return general };
+    format!(
+        "{general}- {floor} only receives and answers, which every proxy does towards its clients and more besides: × \
+         {floor} is the proxy's CPU per request as a multiple of its, in brackets that of the user and of the system \
+         part. The floor's own user part is tiny, so a multiple of that is large and coarse.\n",
+        floor = cell(floor),
     )
 }
 

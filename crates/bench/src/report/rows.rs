@@ -25,6 +25,7 @@ pub(crate) enum Column {
     P999,
     Spread,
     ProxyCpu,
+    TimesFloor,
     ProxyCores,
     ServerCpu,
     ServerRatio,
@@ -42,20 +43,22 @@ pub(crate) const SPEED: [Column; 7] = [
     Column::Spread,
 ];
 
-/// At what cost.
-pub(crate) const COST: [Column; 6] = [
-    Column::Target,
-    Column::ProxyCpu,
-    Column::ProxyCores,
-    Column::ServerCpu,
-    Column::ServerRatio,
-    Column::ServerCores,
-];
+/// At what cost: [`proxy_cost`] and [`SERVER_COST`] in one.
+pub(crate) fn cost(run: &Run) -> Vec<Column> {
+    let mut columns = proxy_cost(run);
+    columns.extend(&SERVER_COST[1..]);
+    columns
+}
 
-/// The proxy's part of [`COST`].
-pub(crate) const PROXY_COST: [Column; 3] = [Column::Target, Column::ProxyCpu, Column::ProxyCores];
+/// The proxy's part. The multiple of the floor is there when a floor is.
+pub(crate) fn proxy_cost(run: &Run) -> Vec<Column> {
+    let mut columns = vec![Column::Target, Column::ProxyCpu];
+    columns.extend(stats::floor(run).map(|_| Column::TimesFloor));
+    columns.push(Column::ProxyCores);
+    columns
+}
 
-/// The servers' part of [`COST`].
+/// The servers' part of [`cost`].
 pub(crate) const SERVER_COST: [Column; 4] =
     [Column::Target, Column::ServerCpu, Column::ServerRatio, Column::ServerCores];
 
@@ -73,12 +76,13 @@ impl Cell {
 }
 
 impl Column {
-    pub(crate) fn header(self, base: &str) -> String {
+    pub(crate) fn header(self, run: &Run) -> String {
         match self {
             Self::Target => "target".to_owned(),
             Self::Throughput => "k req/s".to_owned(),
             // Each ratio stands beside what it is the ratio of.
-            Self::ThroughputRatio | Self::ServerRatio => format!("× {base}"),
+            Self::ThroughputRatio | Self::ServerRatio => format!("× {}", run.base),
+            Self::TimesFloor => format!("× {}", stats::floor(run).unwrap_or(NONE)),
             Self::P50 => "p50 µs".to_owned(),
             Self::P99 => "p99 µs".to_owned(),
             Self::P999 => "p99.9 µs".to_owned(),
@@ -105,6 +109,7 @@ impl Column {
             Self::ServerRatio => ratio(run, test, target, Figure::ServerCpu),
             Self::Spread => Cell::plain(spread(test, target)),
             Self::ProxyCpu => Cell::plain(split(test, target, PROXY)),
+            Self::TimesFloor => times_floor(run, test, target),
             Self::ServerCpu => Cell::plain(split(test, target, SERVER)),
             Self::ProxyCores => Cell::plain(cores(stats::cores(test, target, Role::Proxy))),
             Self::ServerCores => Cell::plain(cores(stats::cores(test, target, Role::Server))),
@@ -199,6 +204,26 @@ fn ratio(run: &Run, test: &Test, target: &str, figure: Figure) -> Cell {
         stats::change(test, target, &run.base, figure).map_or(Verdict::Same, |c| c.verdict(figure));
     let mark = if verdict == Verdict::Same { WITHIN_NOISE } else { "" };
     Cell { text: format!("{:.2}{mark}", ratio.median), verdict: Some(verdict) }
+}
+
+/// `1.24 (3.10 + 1.13)`: of all the proxy's CPU, and of its user and its system part.
+fn times_floor(run: &Run, test: &Test, target: &str) -> Cell {
+    let (floor, times) = (stats::floor(run), stats::times_floor(run, test, target));
+    let (Some(floor), Some(times)) = (floor, times) else {
+        return Cell::plain(NONE);
+    };
+    if target == floor {
+        return Cell::plain("1");
+    }
+    let change = stats::change(test, target, floor, Figure::ProxyCpu);
+    let verdict = change.map_or(Verdict::Same, |change| change.verdict(Figure::ProxyCpu));
+    let mark = if verdict == Verdict::Same { WITHIN_NOISE } else { "" };
+    let parts = match (times.user, times.system) {
+        (Some(user), Some(system)) => format!(" ({user:.2} + {system:.2})"),
+        _ => String::new(),
+    };
+    // Nothing is better than the floor, and to be dearer is no fault: the number stands without a colour.
+    Cell::plain(format!("{:.2}{mark}{parts}", times.cpu))
 }
 
 /// Of throughput, and of the CPU per request of the proxy or, without one, of the server.

@@ -13,7 +13,7 @@ use comfy_table::{
     Attribute, Cell, CellAlignment, Color, ContentArrangement, Table, TableComponent, presets,
 };
 
-use super::rows::{self, COST, Column, PROXY_COST, SERVER_COST, SPEED};
+use super::rows::{self, Column, SERVER_COST, SPEED};
 use crate::compare::{Comparison, Row};
 use crate::record::{Run, Test};
 use crate::stats;
@@ -60,8 +60,9 @@ pub fn run(run: &Run, look: Look) -> String {
 /// The table of one test, ending in a newline.
 #[must_use]
 pub fn test(run: &Run, test: &Test, look: Look) -> String {
-    let all: Vec<Column> = SPEED.into_iter().chain(COST.into_iter().skip(1)).collect();
-    let ways: [&[&[Column]]; 3] = [&[&all], &[&SPEED, &COST], &[&SPEED, &PROXY_COST, &SERVER_COST]];
+    let (cost, proxy_cost) = (rows::cost(run), rows::proxy_cost(run));
+    let all: Vec<Column> = SPEED.iter().chain(&cost[1..]).copied().collect();
+    let ways: [&[&[Column]]; 3] = [&[&all], &[&SPEED, &cost], &[&SPEED, &proxy_cost, &SERVER_COST]];
     let tables = |way: &[&[Column]]| -> Vec<Table> {
         way.iter().map(|part| columns(run, test, part, look)).collect()
     };
@@ -163,7 +164,7 @@ fn change(change: &Change) -> String {
 
 fn columns(run: &Run, test: &Test, columns: &[Column], look: Look) -> Table {
     let mut table = empty(look);
-    table.set_header(columns.iter().map(|column| bold(look)(&column.header(&run.base))));
+    table.set_header(columns.iter().map(|column| bold(look)(&column.header(run))));
     for target in rows::targets(run, test) {
         table.add_row(columns.iter().map(|column| {
             let cell = column.cell(run, test, target);

@@ -3,16 +3,20 @@
 //! What it is not: a check of the plan's own rules, which `scenario` made.
 //!
 //! Invariant: each leg has at least one target, there is at least one leg, the program of each target is known, and each
-//! target that a test would have but for its kind or a missing program has a sentence in `left_out`.
+//! target that a test would have but for its kind, a missing program or driver has a sentence in `left_out`.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use crate::plan::{Plan, TargetKind, TargetPlan, TestPlan, Topology};
+use crate::floor;
+use crate::plan::{FloorDriver, Plan, TargetKind, TargetPlan, TestPlan, Topology};
 use crate::target::program::Program;
 use crate::target::{Fleet, SERVER, serves};
 
 use super::Options;
+
+/// Why a driver cannot be had here, if it cannot.
+type Unfit = fn(FloorDriver) -> Option<String>;
 
 /// The whole way.
 #[derive(Debug)]
@@ -39,10 +43,15 @@ impl<'a> Course<'a> {
     /// # Errors
     /// In words: a target that must be started and may not, a program that is missing, nothing left to visit.
     pub(super) fn new(plan: &'a Plan, options: &Options) -> Result<Self, String> {
+        Self::with(plan, options, floor::unfit)
+    }
+
+    /// The same, with what a driver cannot be had for as `unfit` says.
+    fn with(plan: &'a Plan, options: &Options, unfit: Unfit) -> Result<Self, String> {
         let mut course = Self { legs: Vec::new(), programs: BTreeMap::new(), left_out: Vec::new() };
         let mut present = Vec::new();
         for target in &plan.targets {
-            if course.has_program(target, options)? {
+            if course.has_program(target, options, unfit)? {
                 present.push(target);
             }
         }
@@ -97,6 +106,9 @@ impl<'a> Course<'a> {
             return server;
         };
         let program = match &target.kind {
+            TargetKind::Floor(driver) => {
+                return format!("floor over {}, of {}", driver.name(), program.in_words());
+            }
             TargetKind::Command(_) => {
                 program.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
             }
@@ -107,7 +119,12 @@ impl<'a> Course<'a> {
     }
 
     /// Whether the program of a target is here; one that may be missing is left out.
-    fn has_program(&mut self, target: &TargetPlan, options: &Options) -> Result<bool, String> {
+    fn has_program(
+        &mut self,
+        target: &TargetPlan,
+        options: &Options,
+        unfit: Unfit,
+    ) -> Result<bool, String> {
         if matches!(target.kind, TargetKind::External(_)) {
             return Ok(true);
         }
@@ -116,6 +133,11 @@ impl<'a> Course<'a> {
                 "target `{}` has to be started: say --spawn, or name endpoints that run with --target NAME=URL",
                 target.name
             ));
+        }
+        if let TargetKind::Floor(driver) = target.kind
+            && let Some(why) = unfit(driver)
+        {
+            return self.absent(target, &why);
         }
         let Some(name) = Fleet::needs(target) else { return Ok(true) };
         let Entry::Vacant(entry) = self.programs.entry(name.to_owned()) else { return Ok(true) };
@@ -128,12 +150,17 @@ impl<'a> Course<'a> {
                 entry.insert(program);
                 Ok(true)
             }
-            Err(why) if target.optional => {
-                self.left_out.push(format!("`{}` was left out: {why}.", target.name));
-                Ok(false)
-            }
-            Err(why) => Err(format!("target `{}`: {why}", target.name)),
+            Err(why) => self.absent(target, &why),
         }
+    }
+
+    /// Leaves out a target that may be missing.
+    fn absent(&mut self, target: &TargetPlan, why: &str) -> Result<bool, String> {
+        if !target.optional {
+            return Err(format!("target `{}`: {why}", target.name));
+        }
+        self.left_out.push(format!("`{}` was left out: {why}.", target.name));
+        Ok(false)
     }
 
     fn visits_in(
@@ -160,7 +187,9 @@ impl<'a> Course<'a> {
 impl Leg<'_> {
     /// Whether servers are started for it.
     pub(super) fn spawns(&self) -> bool {
-        self.targets.iter().any(|target| !matches!(target.kind, TargetKind::External(_)))
+        let alone =
+            |kind: &TargetKind| matches!(kind, TargetKind::External(_) | TargetKind::Floor(_));
+        self.targets.iter().any(|target| !alone(&target.kind))
     }
 }
 

@@ -12,12 +12,22 @@ use super::limits::{NODES_MAX, TARGETS_MAX, THREADS_MAX};
 use super::reader::{Notes, Section, shown};
 use super::values;
 use crate::plan::{
-    Beside, Figure, Limit, Pins, Question, TargetKind, TargetPlan, TestPlan, Topology, TopologyKind,
+    Beside, Figure, FloorDriver, Limit, Pins, Question, TargetKind, TargetPlan, TestPlan, Topology,
+    TopologyKind,
 };
 
 const TOPOLOGY_KEYS: &[&str] = &["name", "kind", "nodes"];
-const TARGET_KEYS: &[&str] =
-    &["name", "kind", "program", "workers", "options", "optional", "topologies", "beside"];
+const TARGET_KEYS: &[&str] = &[
+    "name",
+    "kind",
+    "program",
+    "driver",
+    "workers",
+    "options",
+    "optional",
+    "topologies",
+    "beside",
+];
 const BESIDE_KEYS: &[&str] = &["command", "page", "every_ms"];
 const PIN_KEYS: &[&str] = &["proxy", "server", "load"];
 const LIMIT_KEYS: &[&str] = &["figure", "target", "of", "tests", "of_test", "at_most"];
@@ -119,6 +129,7 @@ fn target(
         kind_by_name(notes, section, name.as_deref())
     };
     let program = section.list(notes, "program", values::text);
+    let driver = section.one(notes, "driver", values::word(values::floor_driver));
     let workers = section.list(notes, "workers", values::whole(1..=THREADS_MAX));
     let options = section.list(notes, "options", values::text).unwrap_or_default();
     let optional = section.one(notes, "optional", values::switch).unwrap_or(false);
@@ -127,6 +138,7 @@ fn target(
     let topologies = exist(notes, &section.key("topologies"), "topology", named, &known);
     let beside = beside(notes, section);
     let kind = complete(notes, section, kind?, program);
+    let kind = with_driver(notes, section, kind, driver);
     let asks_page = beside.iter().any(|beside| matches!(beside.question, Question::Page(_)));
     if asks_page && kind != TargetKind::Respool {
         let message = "has a `page`, which only respool has".to_owned();
@@ -154,7 +166,7 @@ fn kind_by_name(
 ) -> Option<TargetKind> {
     let kind = name.and_then(|name| values::target_kind(name).ok());
     if kind.is_none() && name.is_some() {
-        let message = "is missing: direct, respool, nutcracker, predixy or command \
+        let message = "is missing: direct, respool, nutcracker, predixy, floor or command \
                        (it may only be left out when the name says it)";
         notes.at(&section.span, &section.key("kind"), message);
     }
@@ -198,9 +210,31 @@ fn complete(
         TargetKind::Nutcracker => {
             not_for(notes, "workers", "nutcracker has one thread; leave it out");
         }
+        TargetKind::Floor(_) => {
+            for key in ["workers", "options"] {
+                not_for(notes, key, "the floor has one thread and no options; leave it out");
+            }
+        }
         TargetKind::Respool | TargetKind::Predixy | TargetKind::External(_) => {}
     }
     not_for(notes, "program", "is for kind `command` only; leave it out");
+    kind
+}
+
+/// Puts the `driver` into a floor.
+fn with_driver(
+    notes: &mut Notes<'_>,
+    section: &Section<'_>,
+    kind: TargetKind,
+    driver: Option<FloorDriver>,
+) -> TargetKind {
+    if let TargetKind::Floor(default) = kind {
+        return TargetKind::Floor(driver.unwrap_or(default));
+    }
+    if section.has("driver") {
+        let message = "is for kind `floor` only; leave it out";
+        notes.at(&section.span_of("driver"), &section.key("driver"), message);
+    }
     kind
 }
 

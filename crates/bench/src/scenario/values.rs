@@ -15,7 +15,7 @@ use super::limits::{
     VALUE_BYTES_MAX,
 };
 use super::reader::{found, shown};
-use crate::plan::{Distribution, Figure, Shape, TargetKind, Tool, TopologyKind};
+use crate::plan::{Distribution, Figure, FloorDriver, Shape, TargetKind, Tool, TopologyKind};
 use crate::template::Template;
 
 /// Reads a whole number within bounds.
@@ -118,6 +118,14 @@ pub(super) fn topology_kind(text: &str) -> Result<TopologyKind, String> {
 /// Reads a target's kind. A `command` is completed by its `program`.
 pub(super) fn target_kind(text: &str) -> Result<TargetKind, String> {
     choice(text, TARGET_KINDS).map(|make| make())
+}
+
+/// Reads the driver of a floor.
+///
+/// # Errors
+/// Names the allowed ones.
+pub fn floor_driver(text: &str) -> Result<FloorDriver, String> {
+    choice(text, FLOOR_DRIVERS)
 }
 
 /// Reads a figure's name, as in `run.json`.
@@ -315,8 +323,14 @@ const TARGET_KINDS: &[(&str, MakeKind)] = &[
     ("respool", || TargetKind::Respool),
     ("nutcracker", || TargetKind::Nutcracker),
     ("predixy", || TargetKind::Predixy),
+    // Its `driver` is read beside it.
+    ("floor", || TargetKind::Floor(FloorDriver::Epoll)),
     ("command", || TargetKind::Command(Vec::new())),
 ];
+
+/// Names of a floor's drivers.
+const FLOOR_DRIVERS: &[(&str, FloorDriver)] =
+    &[("epoll", FloorDriver::Epoll), ("uring", FloorDriver::Uring)];
 
 /// Names of the figures.
 pub(super) const FIGURES: &[(&str, Figure)] = &[

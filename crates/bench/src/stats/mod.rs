@@ -11,9 +11,12 @@
 //!
 //! Invariant: a figure that was not measured is `None`, never 0; and `min <= median <= max` in each [`Summary`].
 
+mod floor;
 pub mod noise;
 mod warn;
 
+pub(crate) use floor::is_floor;
+pub use floor::{all_times_floor, floor, times_floor};
 pub use warn::{SPREAD_MAX, all_warnings, warnings};
 
 use crate::plan::Figure;

@@ -6,14 +6,14 @@
 //!
 //! Invariant: each warning is a whole sentence that names at least one test.
 
-use super::{Role, median, summary, visits};
+use super::{Role, is_floor, median, summary, visits};
 use crate::plan::Figure;
-use crate::record::{Run, Test, Usage, Visit};
+use crate::record::{Run, Target, Test, Usage, Visit};
 
-/// What a reader must be warned of, from the visits alone: generator saturated, machine busy, spread too wide to claim
+/// What a reader must be warned of, from the visits and from which of the targets are floors: generator saturated, machine busy, spread too wide to claim
 /// anything.
 #[must_use]
-pub fn warnings(tests: &[Test]) -> Vec<String> {
+pub fn warnings(tests: &[Test], targets: &[Target]) -> Vec<String> {
     let mut found = vec![
         all_places(tests, load_saturated).sentence(
             "The load generator was at its limit, and neither proxy nor server was, in",
@@ -45,7 +45,11 @@ pub fn warnings(tests: &[Test]) -> Vec<String> {
             "The split into user and system is sampled by the clock tick, too seldom to be trusted in",
             "longer visits or more rounds make it better; the sum of both is exact.",
         ),
-        all_places(tests, server_unknown).sentence(
+        all_places(tests, |test, target| {
+            // Behind a floor there is no server.
+            server_unknown(test, target).filter(|_| !is_floor(targets, target))
+        })
+        .sentence(
             "The servers' CPU is not known in",
             "no process of theirs was named, so its columns are empty.",
         ),
@@ -68,7 +72,7 @@ pub fn all_warnings(run: &Run) -> Vec<String> {
              per request.",
         );
     let mut all = run.warnings.clone();
-    for warning in warnings(&run.tests).into_iter().chain(machine) {
+    for warning in warnings(&run.tests, &run.targets).into_iter().chain(machine) {
         if !all.contains(&warning) {
             all.push(warning);
         }

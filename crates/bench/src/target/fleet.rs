@@ -12,7 +12,7 @@ use config::{PoolKind, UpstreamAddress, UpstreamUrl};
 use tempfile::TempDir;
 
 use super::program::Program;
-use super::proxy::Proxy;
+use super::proxy::{Front, Proxy};
 use super::servers::{Servers, Start};
 use super::{external, pin};
 use crate::load::Endpoint;
@@ -31,11 +31,14 @@ pub struct Station {
     pub admin: Option<PathBuf>,
 }
 
+/// What a proxy is found by: its target, its topology, and of a floor also the size of its values, else 0.
+type Place = (String, String, u32);
+
 /// All that runs.
 #[derive(Debug)]
 pub struct Fleet<'a> {
     // The order matters: fields are dropped from the top, and proxies go before servers, both before the folder.
-    proxies: BTreeMap<(String, String), Proxy>,
+    proxies: BTreeMap<Place, Proxy>,
     servers: BTreeMap<String, Servers>,
     folder: TempDir,
     programs: BTreeMap<String, Program>,
@@ -69,6 +72,7 @@ impl<'a> Fleet<'a> {
             TargetKind::Respool | TargetKind::Nutcracker | TargetKind::Predixy => {
                 Some(super::serves::kind_name(&target.kind))
             }
+            TargetKind::Floor(_) => Some(FLOOR),
             TargetKind::Command(words) => words.first().map(String::as_str),
         }
     }
@@ -81,7 +85,8 @@ impl<'a> Fleet<'a> {
         Program::find_one_of(&["redis-server", "valkey-server"], given)
     }
 
-    /// A target that can be visited, after what it needs was started. `topology` may be missing for an external one only.
+    /// A target that can be visited, after what it needs was started. `topology` may be missing for an external one only;
+    /// `value_bytes` is the size of the values that will be read.
     ///
     /// # Errors
     /// In words, with the output of a program that did not come up.
@@ -89,17 +94,21 @@ impl<'a> Fleet<'a> {
         &mut self,
         target: &TargetPlan,
         topology: Option<&Topology>,
+        value_bytes: u32,
     ) -> Result<Station, String> {
         if let TargetKind::External(external) = &target.kind {
             return self.external(external);
         }
         let topology = topology.ok_or("the plan names no servers for it")?;
-        let (addresses, server) = self.servers(topology)?;
+        let (addresses, server) = match target.kind {
+            TargetKind::Floor(_) => (Vec::new(), Vec::new()),
+            _ => self.servers(topology)?,
+        };
         if target.kind == TargetKind::Direct {
             let (endpoint, proxy) = (endpoint(addresses[0]), Vec::new());
             return Ok(Station { endpoint, proxy, server, admin: None });
         }
-        let proxy = self.proxy(target, topology, &addresses)?;
+        let proxy = self.proxy(target, Front { topology, servers: &addresses, value_bytes })?;
         let (endpoint, admin) = (endpoint(proxy.address()), proxy.admin());
         Ok(Station { endpoint, proxy: vec![proxy.pid()], server, admin })
     }
@@ -128,7 +137,7 @@ impl<'a> Fleet<'a> {
 
     /// Ends the proxies and servers of a topology that nobody needs any more.
     pub fn release(&mut self, topology: &str) {
-        self.proxies.retain(|(_, of), _| of != topology);
+        self.proxies.retain(|(_, of, _), _| of != topology);
         self.servers.remove(topology);
     }
 
@@ -163,18 +172,17 @@ impl<'a> Fleet<'a> {
         Ok((servers.addresses(), servers.pids()))
     }
 
-    fn proxy(
-        &mut self,
-        target: &TargetPlan,
-        topology: &Topology,
-        servers: &[SocketAddr],
-    ) -> Result<&Proxy, String> {
-        let key = (target.name.clone(), topology.name.clone());
+    fn proxy(&mut self, target: &TargetPlan, front: Front<'_>) -> Result<&Proxy, String> {
+        let value_bytes = match target.kind {
+            TargetKind::Floor(_) => front.value_bytes,
+            _ => 0,
+        };
+        let key = (target.name.clone(), front.topology.name.clone(), value_bytes);
         if !self.proxies.contains_key(&key) {
             let program = Self::needs(target).and_then(|name| self.programs.get(name));
             let program = program.ok_or("its program was not looked for")?;
             let start = self.start(&self.pins.proxy);
-            let proxy = Proxy::start(target, program, topology, servers, start)?;
+            let proxy = Proxy::start(target, program, front, start)?;
             self.proxies.insert(key.clone(), proxy);
         }
         Ok(&self.proxies[&key])
@@ -194,5 +202,7 @@ fn endpoint(address: SocketAddr) -> Endpoint {
     }
 }
 
+/// The program of a floor: this one.
+const FLOOR: &str = "respool-bench";
 /// The key of the server's program, whichever of them it is.
 pub const SERVER: &str = "server";

@@ -6,7 +6,7 @@
 //!
 //! What it is not: tuning. More options come from the plan, word by word, behind ours.
 //!
-//! Invariant: when [`Proxy::start`] returns, a SET went through it to a server; an answer to PING would not show that the
+//! Invariant: when [`Proxy::start`] returns, a SET went through it to a server (a floor answers it itself, as all); an answer to PING would not show that the
 //! server behind is reached, since most proxies answer it themselves.
 
 use std::ffi::OsString;
@@ -20,7 +20,7 @@ use super::process::{Process, Stop, folder, wait_for};
 use super::program::Program;
 use super::servers::Start;
 use super::{INTERRUPTED, pin, ports, probe};
-use crate::plan::{TargetKind, TargetPlan, Topology, TopologyKind};
+use crate::plan::{FloorDriver, TargetKind, TargetPlan, Topology, TopologyKind};
 
 /// Name of the socket of an admin listener in the proxy's folder.
 const ADMIN: &str = "admin.sock";
@@ -34,33 +34,46 @@ pub(super) struct Proxy {
     admin: Option<PathBuf>,
 }
 
+/// What a proxy is started for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Front<'a> {
+    /// How its servers belong together.
+    pub(super) topology: &'a Topology,
+    /// Where they listen.
+    pub(super) servers: &'a [SocketAddr],
+    /// Size of the values that the load reads, which a floor makes up.
+    pub(super) value_bytes: u32,
+}
+
 /// What a proxy is to be put together from.
 struct Parts<'a> {
     target: &'a TargetPlan,
     topology: TopologyKind,
     servers: &'a [SocketAddr],
+    value_bytes: u32,
     listen: SocketAddr,
     folder: &'a Path,
 }
 
 impl Proxy {
-    /// Starts `target` in front of `servers`, which are those of `topology`.
+    /// Starts `target` in front of the servers of `front`.
     ///
     /// # Errors
     /// In words, with the end of its output.
     pub(super) fn start(
         target: &TargetPlan,
         program: &Program,
-        topology: &Topology,
-        servers: &[SocketAddr],
+        front: Front<'_>,
         start: Start<'_>,
     ) -> Result<Self, String> {
         let mut why = String::new();
         for attempt in 0..PORT_TRIES {
             let listen = ports::free().ok_or("no port of 127.0.0.1 is free")?;
-            let name = format!("{}-{}-{attempt}", target.name, topology.name);
+            let Front { topology, servers, value_bytes } = front;
+            let name = format!("{}-{}-{value_bytes}-{attempt}", target.name, topology.name);
             let folder = folder(start.folder, &name)?;
-            let parts = Parts { target, topology: topology.kind, servers, listen, folder: &folder };
+            let topology = topology.kind;
+            let parts = Parts { target, topology, servers, value_bytes, listen, folder: &folder };
             let args = parts.args()?;
             let stop = match target.kind {
                 TargetKind::Command(_) => Stop::Ask,
@@ -139,6 +152,7 @@ impl Parts<'_> {
             TargetKind::Respool => self.respool()?,
             TargetKind::Nutcracker => self.nutcracker()?,
             TargetKind::Predixy => vec![self.write("predixy.conf", &self.predixy())?.into()],
+            TargetKind::Floor(driver) => self.floor(*driver),
             TargetKind::Command(words) => {
                 words.iter().skip(1).map(|word| self.fill(word).into()).collect()
             }
@@ -191,6 +205,13 @@ impl Parts<'_> {
         let mut args = vec!["-c".into(), self.write("nutcracker.yml", &text)?.into()];
         args.extend(["--stats-addr=127.0.0.1".into(), format!("--stats-port={stats}").into()]);
         Ok(args)
+    }
+
+    fn floor(&self, driver: FloorDriver) -> Vec<OsString> {
+        let (port, value_bytes) = (self.listen.port().to_string(), self.value_bytes.to_string());
+        let words =
+            ["floor", "--driver", driver.name(), "--port", &port, "--value-bytes", &value_bytes];
+        words.map(OsString::from).to_vec()
     }
 
     /// As its `conf/` documents. Logging of every so-many-th request is off: its default would be measured too.

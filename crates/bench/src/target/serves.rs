@@ -17,6 +17,8 @@ const TABLE: &[(&str, &[TopologyKind], &str)] = &[
     ("respool", &[Single, Shards, Cluster], ""),
     ("nutcracker", &[Single, Shards], "nutcracker knows nothing of clusters"),
     ("predixy", &[Single, Shards, Cluster], ""),
+    // It stands before nothing, and answers the same whatever servers others have.
+    ("floor", &[Single, Shards, Cluster], ""),
     ("command", &[Single, Shards, Cluster], ""),
     ("external", &[Single, Shards, Cluster], ""),
 ];
@@ -29,6 +31,7 @@ pub fn kind_name(kind: &TargetKind) -> &'static str {
         TargetKind::Respool => "respool",
         TargetKind::Nutcracker => "nutcracker",
         TargetKind::Predixy => "predixy",
+        TargetKind::Floor(_) => "floor",
         TargetKind::Command(_) => "command",
         TargetKind::External(_) => "external",
     }
@@ -56,6 +59,7 @@ pub fn refusal(target: &TargetPlan, topology: &Topology) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::FloorDriver;
 
     fn target(kind: TargetKind, workers: u32) -> TargetPlan {
         TargetPlan {
@@ -81,6 +85,7 @@ mod tests {
             TargetKind::Respool,
             TargetKind::Nutcracker,
             TargetKind::Predixy,
+            TargetKind::Floor(FloorDriver::Epoll),
             TargetKind::Command(vec!["x".to_owned()]),
         ];
         for kind in kinds {

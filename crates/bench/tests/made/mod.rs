@@ -67,8 +67,12 @@ pub(crate) fn rounds(targets: &[&str], rounds: u32, change: impl Fn(&mut Visit))
 
 /// A run of these tests, with `direct` as its base.
 pub(crate) fn run(tests: Vec<Test>) -> Run {
-    let target =
-        |name: &str| Target { name: name.to_owned(), what: format!("{name} 1.0"), axis: None };
+    let target = |name: &str| Target {
+        name: name.to_owned(),
+        what: format!("{name} 1.0"),
+        axis: None,
+        floor: false,
+    };
     Run {
         format: FORMAT,
         bench_version: "0.1.0".to_owned(),
@@ -89,6 +93,7 @@ pub(crate) fn run(tests: Vec<Test>) -> Run {
         },
         targets: vec![target("direct"), target("respool")],
         tests,
+        times_floor: Vec::new(),
         timeline: Vec::new(),
         warnings: Vec::new(),
         left_out: Vec::new(),

@@ -40,7 +40,7 @@ pub(super) fn cards(view: &View) -> Vec<Card> {
     cards.into_iter().flatten().collect()
 }
 
-/// The other proxy that costs least CPU: with it the comparison is hardest.
+/// The other proxy that costs least CPU: with it the comparison is hardest. A floor is no proxy.
 fn rival(view: &View, subject: &str) -> Option<String> {
     let ours = view.run.targets.iter().find(|t| t.name == subject)?;
     let cost = |name: &str| {
@@ -55,7 +55,8 @@ fn rival(view: &View, subject: &str) -> Option<String> {
     };
     // Other forms of the same program (more workers) are no rivals.
     let program = |what: &str| what.split(' ').next().unwrap_or_default().to_owned();
-    let rivals = view.run.targets.iter().filter(|t| program(&t.what) != program(&ours.what));
+    let rivals =
+        view.run.targets.iter().filter(|t| !t.floor && program(&t.what) != program(&ours.what));
     rivals
         .filter_map(|t| Some((cost(&t.name)?, t.name.clone())))
         .min_by(|a, b| a.0.total_cmp(&b.0))

@@ -17,6 +17,7 @@ use super::theme;
 use super::timeline;
 use super::view::View;
 use crate::record::{Run, Test};
+use crate::stats;
 
 /// Width that the timeline is drawn with for documents and wide windows; a narrow window gets the second.
 pub(super) const TIMELINE_WIDTH: f64 = 1180.0;
@@ -51,7 +52,7 @@ pub(super) fn draw(view: &View) -> Markup {
                     (section(view, "Latency", LATENCY_WORDS, plots::latency, false))
                     @for ladder in ladders::all(view) { (by_axis(&ladder)) }
                     (figures(view))
-                    (how_to_read())
+                    (how_to_read(run))
                     (provenance(run))
                 }
                 footer { "Made by respool-bench " (run.bench_version) ". This file fetches nothing and runs no script." }
@@ -210,7 +211,7 @@ fn figures(view: &View) -> Markup {
     }
 }
 
-fn how_to_read() -> Markup {
+fn how_to_read(run: &Run) -> Markup {
     html! {
         section {
             h2 { "How to read it" }
@@ -227,6 +228,14 @@ fn how_to_read() -> Markup {
                 "A proxy that is bound to a core of its own brings that core along, while the direct connection runs on "
                 "what server and load have. So compare CPU per request: the server's, which is what becomes free, and "
                 "the proxy's, which is the price."
+            }
+            @if let Some(floor) = stats::floor(run) {
+                h3 { "What × " (floor) " says" }
+                p {
+                    (floor) " only receives requests and answers them, which every proxy does towards its clients and more "
+                    "besides. A proxy's CPU per request as a multiple of that is how much of its cost is its own, and holds "
+                    "on fast machines and slow ones. The floor's user part is tiny, so a multiple of it is large and coarse."
+                }
             }
             h3 { "What the figures can bear" }
             p {

@@ -16,15 +16,17 @@ use crate::stats::{self, Role, Summary};
 
 /// The table of all tests.
 pub(super) fn draw(view: &View) -> Markup {
+    let floor = stats::floor(view.run);
+    let columns = COLUMNS + if floor.is_some() { FLOOR_COLUMNS } else { 0 };
     html! {
         div class="scroll" tabindex="0" role="region" aria-label="All figures" {
             table {
-                (heads())
+                (heads(floor))
                 @for test in &view.run.tests {
                     tbody {
                         tr class="test" {
                             th scope="rowgroup" { span { (test.name) } }
-                            td colspan=(COLUMNS - 1) { (about(test)) }
+                            td colspan=(columns - 1) { (about(test)) }
                         }
                         @for target in view.targets(test) {
                             (row(view, test, &target.name))
@@ -38,8 +40,10 @@ pub(super) fn draw(view: &View) -> Markup {
 
 /// Columns, the first (names) included.
 const COLUMNS: usize = 21;
+/// Columns of the multiples, where there is a floor.
+const FLOOR_COLUMNS: usize = 3;
 
-fn heads() -> Markup {
+fn heads(floor: Option<&str>) -> Markup {
     html! {
         thead {
             tr {
@@ -48,6 +52,9 @@ fn heads() -> Markup {
                 th colspan="5" scope="colgroup" { "latency, µs" }
                 th colspan="3" scope="colgroup" { "server CPU, µs per request" }
                 th colspan="3" scope="colgroup" { "proxy CPU, µs per request" }
+                @if let Some(floor) = floor {
+                    th colspan=(FLOOR_COLUMNS) scope="colgroup" { "proxy CPU, × " (floor) }
+                }
                 th scope="colgroup" { "server" }
                 th scope="colgroup" { "proxy" }
                 th colspan="2" scope="colgroup" { "switches per 1000 requests" }
@@ -56,7 +63,7 @@ fn heads() -> Markup {
             tr {
                 th scope="col" { "median" } th scope="col" { "× base" } th scope="col" { "spread" }
                 @for p in PERCENTILES { th scope="col" { "p" (p) } }
-                @for _ in 0..2 {
+                @for _ in 0..(2 + usize::from(floor.is_some())) {
                     th scope="col" { "all" } th scope="col" { "user" } th scope="col" { "system" }
                 }
                 th scope="col" { "cores (user, system)" } th scope="col" { "cores (user, system)" }
@@ -94,12 +101,23 @@ fn row(view: &View, test: &Test, target: &str) -> Markup {
                        Figure::ProxyCpu, Figure::ProxyUser, Figure::ProxySystem] {
                 td { (or_none(figure(f).map(|s| text::sig3(s.median)))) }
             }
+            @if stats::floor(view.run).is_some() {
+                @for times in times_floor(view, test, target) { td { (or_none(times.map(text::ratio))) } }
+            }
             @for role in [Role::Server, Role::Proxy] { td { (or_none(cores(test, target, role))) } }
             @for role in [Role::Server, Role::Proxy] { td { (or_none(switches(test, target, role))) } }
             @for role in [Role::Server, Role::Proxy] {
                 td { (or_none(stats::rss_bytes_max(test, target, role).filter(|b| *b > 0).map(|b| text::bytes(b as f64)))) }
             }
         }
+    }
+}
+
+/// Of all of the proxy's CPU, of its user and of its system part.
+fn times_floor(view: &View, test: &Test, target: &str) -> [Option<f64>; FLOOR_COLUMNS] {
+    match stats::times_floor(view.run, test, target) {
+        Some(times) => [Some(times.cpu), times.user, times.system],
+        None => [None; FLOOR_COLUMNS],
     }
 }
 

@@ -43,9 +43,9 @@ impl<'a> View<'a> {
         self.run.targets.iter().filter(visited)
     }
 
-    /// The target that the report speaks of: this project's own when it is there, else the first that is not the base.
+    /// The target that the report speaks of: this project's own when it is there, else the first that is neither the base nor a floor.
     pub(super) fn subject(&self) -> Option<&'a Target> {
-        let others = || self.run.targets.iter().filter(|t| t.name != self.run.base);
+        let others = || self.run.targets.iter().filter(|t| t.name != self.run.base && !t.floor);
         others().find(|t| t.name.starts_with("respool")).or_else(|| others().next())
     }
 

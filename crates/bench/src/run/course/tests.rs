@@ -152,6 +152,29 @@ fn a_missing_program_ends_the_run_or_leaves_out() {
 }
 
 #[test]
+fn a_floor_needs_its_driver_and_no_server() {
+    let mut uring = target("floor uring", TargetKind::Floor(FloorDriver::Uring));
+    let epoll = target("floor", TargetKind::Floor(FloorDriver::Epoll));
+    let folder = tempfile::tempdir().unwrap();
+    let mut options = options(folder.path());
+    options.programs.push(("respool-bench".to_owned(), folder.path().join("respool")));
+    let only_epoll: Unfit =
+        |driver| (driver == FloorDriver::Uring).then(|| "it is forbidden".to_owned());
+    let must = plan(vec![epoll.clone(), uring.clone()], vec![test("a", "one")]);
+    let text = Course::with(&must, &options, only_epoll).unwrap_err();
+    assert_eq!(text, "target `floor uring`: it is forbidden");
+    uring.optional = true;
+    let may = plan(vec![epoll, uring], vec![test("a", "one"), test("b", "three")]);
+    let course = Course::with(&may, &options, only_epoll).unwrap();
+    assert_eq!(names(&course), ["a: floor", "b: floor"]);
+    assert_eq!(course.left_out, ["`floor uring` was left out: it is forbidden."]);
+    assert_eq!(course.programs.keys().collect::<Vec<_>>(), ["respool-bench"]);
+    assert_eq!(course.in_words(&may.targets[0]), "floor over epoll, of respool-bench 1.2.3");
+    let both = Course::with(&may, &options, |_| None).unwrap();
+    assert_eq!(names(&both), ["a: floor floor uring", "b: floor floor uring"]);
+}
+
+#[test]
 fn nothing_is_started_unasked() {
     let plan = plan(vec![target("direct", TargetKind::Direct)], vec![test("a", "one")]);
     let text = Course::new(&plan, &Options::default()).unwrap_err();

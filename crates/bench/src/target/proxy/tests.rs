@@ -21,7 +21,14 @@ fn made(target: &TargetPlan, topology: TopologyKind, servers: usize) -> (Vec<Str
     let servers: Vec<SocketAddr> =
         (0..servers).map(|n| SocketAddr::from(([127, 0, 0, 1], 7001 + n as u16))).collect();
     let listen = "127.0.0.1:6380".parse().unwrap();
-    let parts = Parts { target, topology, servers: &servers, listen, folder: folder.path() };
+    let parts = Parts {
+        target,
+        topology,
+        servers: &servers,
+        value_bytes: 30,
+        listen,
+        folder: folder.path(),
+    };
     let args = parts.args().unwrap();
     let dir = folder.path().to_str().unwrap();
     let args = args.iter().map(|arg| arg.to_str().unwrap().replace(dir, "DIR")).collect();
@@ -110,8 +117,17 @@ fn what_cannot_be_started_is_said() {
         target: &target,
         topology: TopologyKind::Single,
         servers: &servers,
+        value_bytes: 3,
         listen: servers[0],
         folder: folder.path(),
     };
     assert_eq!(parts.args().unwrap_err(), "`it` is no proxy that can be started");
+}
+
+#[test]
+fn a_floor_gets_its_driver_and_the_size_of_values() {
+    let target = target(TargetKind::Floor(FloorDriver::Uring), 1, &[]);
+    let (args, file) = made(&target, TopologyKind::Cluster, 0);
+    assert_eq!(args.join(" "), "floor --driver uring --port 6380 --value-bytes 30");
+    assert_eq!(file, "");
 }
