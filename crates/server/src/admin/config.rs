@@ -169,6 +169,10 @@ pub(super) fn wish(name: &str, value: &Value) -> Result<Wish, Refusal> {
     };
     let option = OptionSpec::find(name).ok_or_else(unknown)?;
     let no_value = || Refusal::bad_request(format!("{name}: a list or an object has plain values"));
+    if let Some(kind) = odd_kind(&option.json_schema(), value) {
+        let allowed = option.allowed();
+        return Err(Refusal::bad_request(format!("{name}: found {kind}; allowed: {allowed}")));
+    }
     let words = match value {
         Value::Null => return Ok((option, None)),
         Value::Array(items) => {
@@ -181,6 +185,34 @@ pub(super) fn wish(name: &str, value: &Value) -> Result<Wish, Refusal> {
         plain => vec![word(plain).ok_or_else(no_value)?],
     };
     Ok((option, Some(words)))
+}
+
+/// The kind of a plain value where the schema has no such kind: a number or a switch for a text. Texts are read as whatever they stand for, as on
+/// the command line.
+fn odd_kind(schema: &Value, value: &Value) -> Option<&'static str> {
+    let (kind, types): (_, &[&str]) = match value {
+        Value::Bool(_) => ("a switch", &["boolean"]),
+        Value::Number(_) => ("a number", &["integer", "number"]),
+        Value::Array(items) => return items.iter().find_map(|item| odd_kind(schema, item)),
+        Value::Object(entries) => return entries.values().find_map(|item| odd_kind(schema, item)),
+        Value::Null | Value::String(_) => return None,
+    };
+    (!knows(schema, types)).then_some(kind)
+}
+
+/// Whether a schema speaks of one of these types, anywhere.
+fn knows(schema: &Value, types: &[&str]) -> bool {
+    match schema {
+        Value::Object(parts) => {
+            let is_type = |(key, part): (&String, &Value)| {
+                (key == "type" && part.as_str().is_some_and(|of| types.contains(&of)))
+                    || knows(part, types)
+            };
+            parts.iter().any(is_type)
+        }
+        Value::Array(parts) => parts.iter().any(|part| knows(part, types)),
+        _ => false,
+    }
 }
 
 fn word(value: &Value) -> Option<String> {
@@ -239,6 +271,28 @@ mod tests {
             "there is no option `log.levle`; did you mean `log.level`?"
         });
         assert!(wish("cpus", &json!([[1]])).is_err());
+    }
+
+    #[test]
+    fn what_is_no_text_is_not_taken_for_one() {
+        for (name, value) in [
+            ("access_log.client", json!(false)),
+            ("access_log.client", json!(5)),
+            ("access_log.commands", json!(["get", true])),
+            ("protected_mode", json!(1)),
+            ("timeouts.request_ms", json!(true)),
+            ("reads.weights", json!({"h": true})),
+        ] {
+            let refused = wish(name, &value).map(|_| ()).unwrap_err();
+            assert!(refused.error.starts_with(&format!("{name}: found a ")), "{}", refused.error);
+        }
+        for (name, value) in [
+            ("timeouts.request_ms", json!("5")),
+            ("protected_mode", json!("true")),
+            ("limits.memory_max_bytes", json!(1 << 30)),
+        ] {
+            assert!(wish(name, &value).is_ok(), "{name}");
+        }
     }
 
     #[test]
