@@ -11,109 +11,23 @@ use netio::{
 };
 use rustix::net::sockopt;
 
+mod sockets;
 mod suite;
 
-use suite::{TURN_US, World};
+use sockets::{RealDriver, loopback};
+use suite::World;
 
-struct Real {
-    driver: EpollDriver,
-    listening: Address,
-    server: Option<TcpListener>,
-}
-
-fn loopback() -> Address {
-    Address::Tcp("127.0.0.1:0".parse().unwrap())
-}
-
-fn nonblocking(stream: TcpStream) -> TcpStream {
-    stream.set_nonblocking(true).unwrap();
-    stream
-}
-
-impl World for Real {
-    type D = EpollDriver;
-    type Peer = TcpStream;
-
-    fn new() -> Self {
-        let listener = Listener::bind(&loopback(), &ListenOptions::default()).unwrap();
-        let listening = listener.local_addr().clone();
-        let driver = EpollDriver::new(&EpollOptions::default(), vec![listener]).unwrap();
-        Self { driver, listening, server: None }
+impl RealDriver for EpollDriver {
+    fn over(listeners: Vec<Listener>) -> Self {
+        Self::new(&EpollOptions::default(), listeners).unwrap()
     }
 
-    fn driver(&mut self) -> &mut EpollDriver {
-        &mut self.driver
-    }
-
-    fn second_driver(&mut self) -> EpollDriver {
-        EpollDriver::new(&EpollOptions::default(), Vec::new()).unwrap()
-    }
-
-    fn turn(&mut self, on_event: &mut impl FnMut(Event<'_, Stream>)) {
-        let until_us = self.driver.now_us() + TURN_US;
-        self.driver.wait(Wait::Until(until_us), on_event);
-    }
-
-    fn turn_of(&mut self, driver: &mut EpollDriver, on_event: &mut impl FnMut(Event<'_, Stream>)) {
-        let until_us = driver.now_us() + TURN_US;
-        driver.wait(Wait::Until(until_us), on_event);
-    }
-
-    fn waker(&mut self) -> netio::Waker {
-        self.driver.waker()
-    }
-
-    fn dial(&mut self) -> TcpStream {
-        let Address::Tcp(addr) = self.listening else { panic!("a TCP world") };
-        nonblocking(TcpStream::connect(addr).unwrap())
-    }
-
-    fn serve(&mut self) -> Address {
-        let server = TcpListener::bind("127.0.0.1:0").unwrap();
-        server.set_nonblocking(true).unwrap();
-        let addr = server.local_addr().unwrap();
-        self.server = Some(server);
-        Address::Tcp(addr)
-    }
-
-    fn take(&mut self) -> Option<TcpStream> {
-        let (stream, _) = self.server.as_ref()?.accept().ok()?;
-        Some(nonblocking(stream))
-    }
-
-    fn dead(&mut self) -> Address {
-        // Bound and closed: the kernel will not give the port to another soon.
-        let addr = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        Address::Tcp(addr)
-    }
-
-    fn write(&mut self, peer: &mut TcpStream, bytes: &[u8]) {
-        assert_eq!(peer.write(bytes).unwrap(), bytes.len());
-    }
-
-    fn read(&mut self, peer: &mut TcpStream) -> Vec<u8> {
-        let mut bytes = vec![0; 1 << 20];
-        match peer.read(&mut bytes) {
-            Ok(count) => bytes.truncate(count),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => bytes.clear(),
-            Err(error) => panic!("the peer cannot read: {error}"),
-        }
-        bytes
-    }
-
-    fn shutdown(&mut self, peer: &mut TcpStream) {
-        peer.shutdown(Shutdown::Write).unwrap();
-    }
-
-    fn close(&mut self, peer: TcpStream) {
-        drop(peer);
-    }
-
-    fn reset(&mut self, peer: TcpStream) {
-        // Zero linger makes close(2) a reset.
-        sockopt::set_socket_linger(&peer, Some(Duration::ZERO)).unwrap();
+    fn waker(&self) -> netio::Waker {
+        Self::waker(self)
     }
 }
+
+type Real = sockets::Real<EpollDriver>;
 
 stories!(Real);
 

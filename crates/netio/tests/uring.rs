@@ -4,123 +4,34 @@
 //! Where the kernel forbids io_uring each test says so and does nothing.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::time::Duration;
+use std::net::{Shutdown, TcpStream};
 
 use netio::{
     Accepted, Address, CloseReason, ConnId, Driver, Event, ListenOptions, Listener, Stream, Token,
     UringDriver, UringOptions, Wait, sys, uring,
 };
-use rustix::net::sockopt;
 
+mod sockets;
 mod suite;
 
+use sockets::{RealDriver, loopback};
 use suite::{TURN_US, World};
 
-struct Real {
-    driver: UringDriver,
-    listening: Address,
-    server: Option<TcpListener>,
-}
+impl RealDriver for UringDriver {
+    fn over(listeners: Vec<Listener>) -> Self {
+        Self::new(&UringOptions::default(), listeners).unwrap()
+    }
 
-fn loopback() -> Address {
-    Address::Tcp("127.0.0.1:0".parse().unwrap())
-}
-
-fn nonblocking(stream: TcpStream) -> TcpStream {
-    stream.set_nonblocking(true).unwrap();
-    stream
-}
-
-impl Real {
-    fn with(options: &UringOptions) -> Self {
-        let listener = Listener::bind(&loopback(), &ListenOptions::default()).unwrap();
-        let listening = listener.local_addr().clone();
-        let driver = UringDriver::new(options, vec![listener]).unwrap();
-        Self { driver, listening, server: None }
+    fn waker(&self) -> netio::Waker {
+        Self::waker(self)
     }
 }
 
-impl World for Real {
-    type D = UringDriver;
-    type Peer = TcpStream;
+type Real = sockets::Real<UringDriver>;
 
-    fn new() -> Self {
-        Self::with(&UringOptions::default())
-    }
-
-    fn driver(&mut self) -> &mut UringDriver {
-        &mut self.driver
-    }
-
-    fn second_driver(&mut self) -> UringDriver {
-        UringDriver::new(&UringOptions::default(), Vec::new()).unwrap()
-    }
-
-    fn turn(&mut self, on_event: &mut impl FnMut(Event<'_, Stream>)) {
-        let until_us = self.driver.now_us() + TURN_US;
-        self.driver.wait(Wait::Until(until_us), on_event);
-    }
-
-    fn turn_of(&mut self, driver: &mut UringDriver, on_event: &mut impl FnMut(Event<'_, Stream>)) {
-        let until_us = driver.now_us() + TURN_US;
-        driver.wait(Wait::Until(until_us), on_event);
-    }
-
-    fn waker(&mut self) -> netio::Waker {
-        self.driver.waker()
-    }
-
-    fn dial(&mut self) -> TcpStream {
-        let Address::Tcp(addr) = self.listening else { panic!("a TCP world") };
-        nonblocking(TcpStream::connect(addr).unwrap())
-    }
-
-    fn serve(&mut self) -> Address {
-        let server = TcpListener::bind("127.0.0.1:0").unwrap();
-        server.set_nonblocking(true).unwrap();
-        let addr = server.local_addr().unwrap();
-        self.server = Some(server);
-        Address::Tcp(addr)
-    }
-
-    fn take(&mut self) -> Option<TcpStream> {
-        let (stream, _) = self.server.as_ref()?.accept().ok()?;
-        Some(nonblocking(stream))
-    }
-
-    fn dead(&mut self) -> Address {
-        // Bound and closed: the kernel will not give the port to another soon.
-        let addr = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        Address::Tcp(addr)
-    }
-
-    fn write(&mut self, peer: &mut TcpStream, bytes: &[u8]) {
-        assert_eq!(peer.write(bytes).unwrap(), bytes.len());
-    }
-
-    fn read(&mut self, peer: &mut TcpStream) -> Vec<u8> {
-        let mut bytes = vec![0; 1 << 20];
-        match peer.read(&mut bytes) {
-            Ok(count) => bytes.truncate(count),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => bytes.clear(),
-            Err(error) => panic!("the peer cannot read: {error}"),
-        }
-        bytes
-    }
-
-    fn shutdown(&mut self, peer: &mut TcpStream) {
-        peer.shutdown(Shutdown::Write).unwrap();
-    }
-
-    fn close(&mut self, peer: TcpStream) {
-        drop(peer);
-    }
-
-    fn reset(&mut self, peer: TcpStream) {
-        // Zero linger makes close(2) a reset.
-        sockopt::set_socket_linger(&peer, Some(Duration::ZERO)).unwrap();
-    }
+/// With these options.
+fn real_with(options: &UringOptions) -> Real {
+    Real::with(|listeners| UringDriver::new(options, listeners).unwrap())
 }
 
 /// Whether io_uring can be used here; says why where it cannot.
@@ -318,7 +229,7 @@ fn a_peer_that_never_reads_is_given_up_in_the_end() {
     if !usable() {
         return;
     }
-    let mut world = Real::with(&UringOptions { linger_us: 50_000, ..UringOptions::default() });
+    let mut world = real_with(&UringOptions { linger_us: 50_000, ..UringOptions::default() });
     world.driver.accept(true);
     let (mut peer, conn) = client(&mut world, A);
     let given_back = block(&mut world, conn);
@@ -341,7 +252,7 @@ fn buffers_that_run_out_lose_nothing() {
         let small_buffers = (buffers, buffers_max);
         let options =
             UringOptions { small_buffers, large_buffers: (1, 1), ..UringOptions::default() };
-        let mut world = Real::with(&options);
+        let mut world = real_with(&options);
         world.driver.accept(true);
         let mut peers: Vec<_> = (0..40).map(|at| client(&mut world, Token(at)).0).collect();
         let mut got = vec![Vec::new(); peers.len()];
@@ -376,7 +287,7 @@ fn nobody_starves_for_want_of_buffers() {
         return;
     }
     let options = UringOptions { large_buffers: (2, 2), ..UringOptions::default() };
-    let mut world = Real::with(&options);
+    let mut world = real_with(&options);
     world.driver.accept(true);
     let talks: Vec<_> = (0..8).map(|at| client(&mut world, Token(at))).collect();
     let (peers, conns): (Vec<_>, Vec<_>) = talks.into_iter().unzip();
@@ -410,7 +321,7 @@ fn completions_that_overflow_lose_nothing() {
         return;
     }
     let options = UringOptions { sq_entries: 2, cq_entries: 4, ..UringOptions::default() };
-    let mut world = Real::with(&options);
+    let mut world = real_with(&options);
     world.driver.accept(true);
     let mut talks: Vec<_> = (0..60).map(|at| client(&mut world, Token(at))).collect();
     for round in 0..10u8 {
