@@ -14,16 +14,19 @@
 //!   upstreams  held held held  sleep      all written
 //!   clients    their replies are written in each turn
 //! ```
-//! The gate: clients active lately are at least `clients_min`, and the last waits paid. A hold that ends before half of the clients came
-//! was in vain, a sleep is judged by the input that it brought; after some in a row that were poor there are none for a while. A hold lasts for `gather_us`
-//! at most, in front of `n` servers for log₂ `n` times as long; a sleep as long as the sleeps before needed for what is missing, at most
-//! `gather_us`. `completions` for each server are always enough.
+//! The gate: clients active lately are at least `clients_min`, what they send lately promises that the wait brings something, and the last waits paid. Each is
+//! judged by the input that it brought; after some in a row that were poor there are none for a while.
+//!
+//! A hold lasts for a quarter of a *round*, the time in which each active client sends once, and for `gather_us` at most; in front of `n` servers for log₂ `n`
+//! times as long. Shorter ones make small batches; longer ones end with all clients waiting for us, and then their processor and the servers' are idle. In a hold
+//! the worker naps, half of it at a time. A sleep is as long as the sleeps before needed for what is missing, at most `gather_us`. `completions` for each server are
+//! always enough.
 //!
 //! While many clients are active the first replies of a pipeline wait for those behind them (`engine`'s module `cork`).
 //!
 //! Not here: what the input is. Pure arithmetic over counts and times, so the simulator and the tests see the same decisions.
 //!
-//! Invariant: nothing waits for longer than the longest hold and the longest sleep; a turn sleeps at most once.
+//! Invariant: nothing waits for longer than the longest hold and the longest sleep; a turn sleeps at most once beside its nap.
 
 use engine::{Engine, Time};
 use netio::Wait;
@@ -32,8 +35,18 @@ use netio::Wait;
 /// change of load.
 const EPOCH_US: u64 = 5_000;
 
+/// A hold lasts for one part of a round in so many. Of holds of 60, 80, 100 and 200 µs 60 was best for 32 clients, 80 for 50, 100 for 64, 200 for 200 and 500
+/// (decision 5).
+const HOLDS_PER_ROUND: u64 = 4;
+
+/// Sleeps that fill a hold. One brings larger batches, but then all clients may wait for us at once.
+const NAPS_PER_HOLD: u64 = 2;
+
+/// No hold is begun that will bring fewer inputs than this, as far as the rate tells.
+const HOLD_GAIN_MIN: u64 = 4;
+
 /// A sleep that brings fewer inputs than this (or than its goal, if that is less) was not worth its wake-up and the delay.
-const GAIN_MIN: u64 = 6;
+const SLEEP_GAIN_MIN: u64 = 6;
 
 /// So many poor waits in a row make a pause. One says little: the load may just have been preempted.
 const POOR_WAITS_MAX: u32 = 4;
@@ -87,14 +100,60 @@ pub struct Gather {
     sleep: Option<(Time, u64)>,
     sleeps: Record,
     /// Until when what is to be sent is held.
-    hold_until: Option<Time>,
+    hold: Option<Hold>,
     holds: Record,
     /// What came since the last flush.
     input: u64,
     /// How long one input takes to come, lately, in nanoseconds.
     ns_per_input: u64,
+    lately: Lately,
+}
+
+/// What is to be sent waits.
+#[derive(Clone, Copy, Debug)]
+struct Hold {
+    until: Time,
+    /// Longest sleep in it.
+    nap_us: u64,
+    /// Input that ends it.
+    enough: u64,
+    /// What had come when it began.
+    began_with: u64,
+}
+
+/// What clients did in the last epochs.
+#[derive(Debug, Default)]
+struct Lately {
     epoch_began: Time,
+    epoch_input: u64,
     active_clients: u64,
+    /// Between two inputs of whichever client, in nanoseconds; a mean over some four epochs.
+    ns_per_input: u64,
+}
+
+impl Lately {
+    fn is_over(&self, now: Time) -> bool {
+        now.since(self.epoch_began) >= EPOCH_US
+    }
+
+    fn end_epoch(&mut self, now: Time, active_clients: u64) {
+        let ns = now.since(self.epoch_began).saturating_mul(1_000) / self.epoch_input.max(1);
+        self.ns_per_input = match self.ns_per_input {
+            mean if ns / 4 > mean => ns,
+            mean => mean - mean / 4 + ns / 4,
+        };
+        (self.epoch_began, self.epoch_input, self.active_clients) = (now, 0, active_clients);
+    }
+
+    /// The time in which each active client sends once, in microseconds.
+    fn round_us(&self) -> u64 {
+        self.active_clients.saturating_mul(self.ns_per_input) / 1_000
+    }
+
+    /// How many inputs come in so many microseconds.
+    fn input_in(&self, us: u64) -> u64 {
+        us * 1_000 / self.ns_per_input.max(1)
+    }
 }
 
 impl Gather {
@@ -105,12 +164,11 @@ impl Gather {
             polls_left: 0,
             sleep: None,
             sleeps: Record::default(),
-            hold_until: None,
+            hold: None,
             holds: Record::default(),
             input: 0,
             ns_per_input: 0,
-            epoch_began: Time::default(),
-            active_clients: 0,
+            lately: Lately::default(),
         }
     }
 
@@ -131,9 +189,8 @@ impl Gather {
     /// A wait brought so much `input`; `None`: go on with the turn.
     #[inline]
     pub fn next_wait(&mut self, now: Time, input: u64, engine: &mut Engine) -> Option<Wait> {
-        if now.since(self.epoch_began) >= EPOCH_US {
-            self.epoch_began = now;
-            self.active_clients = engine.end_epoch();
+        if self.lately.is_over(now) {
+            self.lately.end_epoch(now, engine.end_epoch());
             engine.cork_replies_us(self.cork_us());
         }
         self.decide(now, input, engine.shared_upstreams_dirty() as u64)
@@ -141,47 +198,77 @@ impl Gather {
 
     /// Until when what is to be sent is held, if it is.
     pub fn hold_until(&self) -> Option<Time> {
-        self.hold_until
+        self.hold.map(|hold| hold.until)
+    }
+
+    /// How a turn begins that has nothing to do before `deadline`, while something is held: with a sleep from `now` on that no single input ends, as each
+    /// would cost the wake-up, and the sender's processor the call to us.
+    #[inline]
+    pub fn nap(&self, now: Time, deadline: Time) -> Option<Wait> {
+        let hold = self.hold?;
+        let completions = hold.enough.saturating_sub(self.input).max(1) as u32;
+        let until_us = deadline.0.min(now.0 + hold.nap_us);
+        Some(Wait::Gather { until_us, completions })
     }
 
     /// All input of the turn is in, and something is to be sent to so many servers: whether it waits for more.
     #[inline]
     pub fn holds(&mut self, now: Time, upstreams: u64) -> bool {
         if !self.is_early(upstreams) {
-            if self.hold_until.is_some() {
+            if self.hold.is_some() {
                 self.holds.judge(true);
             }
             self.flushed();
             return false;
         }
-        let longest_us = self.options.gather_us * u64::from(upstreams.ilog2().max(1));
-        let until = *self.hold_until.get_or_insert(now + longest_us);
-        if now < until {
+        let hold = self.hold.unwrap_or_else(|| self.new_hold(now, upstreams));
+        if now < hold.until {
+            self.hold = Some(hold);
             return true;
         }
-        self.holds.judge(false);
+        self.holds.judge(self.input - hold.began_with >= HOLD_GAIN_MIN);
         self.flushed();
         false
     }
 
+    fn new_hold(&self, now: Time, upstreams: u64) -> Hold {
+        let hold_us = self.hold_us(upstreams);
+        Hold {
+            until: now + hold_us,
+            nap_us: hold_us / NAPS_PER_HOLD,
+            enough: self.enough(1, upstreams),
+            began_with: self.input,
+        }
+    }
+
+    /// How long what goes to so many servers, at least one, is held at most.
+    fn hold_us(&self, upstreams: u64) -> u64 {
+        let times = u64::from(upstreams.ilog2().max(1));
+        times * self.options.gather_us.min(self.lately.round_us() / HOLDS_PER_ROUND)
+    }
+
     fn flushed(&mut self) {
-        (self.input, self.hold_until) = (0, None);
+        (self.input, self.hold) = (0, None);
     }
 
     /// Whether many clients are active.
     fn is_crowded(&self) -> bool {
-        self.options.gather_us > 0 && self.active_clients >= self.options.clients_min
+        self.options.gather_us > 0 && self.lately.active_clients >= self.options.clients_min
     }
 
     /// Whether so few have sent something that it is worth to hold it back.
     fn is_early(&self, upstreams: u64) -> bool {
-        let half = self.enough(1, upstreams);
-        upstreams > 0 && self.input < half && self.is_crowded() && self.holds.pays()
+        upstreams > 0
+            && self.input < self.enough(1, upstreams)
+            && self.is_crowded()
+            && self.lately.input_in(self.hold_us(upstreams)) >= HOLD_GAIN_MIN
+            && self.holds.pays()
     }
 
     /// Input that is enough where it leaves in so many writes a batch.
     fn enough(&self, writes: u64, upstreams: u64) -> u64 {
-        (self.active_clients * writes / (writes + 1)).min(self.options.completions * upstreams)
+        (self.lately.active_clients * writes / (writes + 1))
+            .min(self.options.completions * upstreams)
     }
 
     /// While many clients are active their early replies may wait as long as input may (see `engine::cork`).
@@ -191,6 +278,7 @@ impl Gather {
 
     fn decide(&mut self, now: Time, input: u64, upstreams: u64) -> Option<Wait> {
         self.input += input;
+        self.lately.epoch_input += input;
         if let Some((began, goal)) = self.sleep {
             self.end_sleep(now.since(began), input, goal);
             return None;
@@ -200,8 +288,11 @@ impl Gather {
             return Some(Wait::Poll);
         }
         let goal = self.enough(upstreams, upstreams).saturating_sub(self.input);
-        let sleeps =
-            goal > 0 && self.is_crowded() && self.sleeps.pays() && !self.is_early(upstreams);
+        let sleeps = goal > 0
+            && self.is_crowded()
+            && self.sleeps.pays()
+            && self.lately.input_in(self.options.gather_us) >= SLEEP_GAIN_MIN.min(goal)
+            && !self.is_early(upstreams);
         if !sleeps {
             return None;
         }
@@ -217,7 +308,7 @@ impl Gather {
 
     /// A sleep of `slept_us` brought `input` of the `goal`.
     fn end_sleep(&mut self, slept_us: u64, input: u64, goal: u64) {
-        self.sleeps.judge(input >= GAIN_MIN.min(goal));
+        self.sleeps.judge(input >= SLEEP_GAIN_MIN.min(goal));
         let now = slept_us * 1_000 / input.max(1);
         // A mean over some eight sleeps.
         self.ns_per_input = match self.ns_per_input {
@@ -234,7 +325,8 @@ mod tests {
     fn gather(active_clients: u64) -> Gather {
         let options = GatherOptions { gather_us: 60, completions: 24, clients_min: 32, polls: 2 };
         let mut gather = Gather::new(options);
-        gather.active_clients = active_clients;
+        gather.lately.active_clients = active_clients;
+        gather.lately.ns_per_input = 10_000;
         gather.begin_turn();
         gather
     }
@@ -305,6 +397,63 @@ mod tests {
             gather.begin_turn();
         }
         assert_eq!(turn(&mut gather, 100, 0, 1), HELD);
+    }
+
+    #[test]
+    fn a_hold_lasts_for_a_part_of_the_time_in_which_all_clients_send_once() {
+        let mut gather = gather(48);
+        gather.lately.ns_per_input = 3_000;
+        assert_eq!(turn(&mut gather, 100, 3, 1), HELD);
+        assert_eq!(gather.hold_until(), Some(Time(100 + 48 * 3 / 4)));
+    }
+
+    #[test]
+    fn a_hold_is_slept_through_in_naps() {
+        let mut gather = gather(40);
+        assert_eq!(gather.nap(Time(0), Time(500)), None);
+        assert_eq!(turn(&mut gather, 100, 3, 1), HELD);
+        let nap = |until_us, completions| Some(Wait::Gather { until_us, completions });
+        assert_eq!(gather.nap(Time(100), Time(160)), nap(130, 17));
+        assert_eq!(turn(&mut gather, 130, 9, 1), HELD);
+        assert_eq!(gather.nap(Time(130), Time(160)), nap(160, 8));
+        assert_eq!(
+            gather.nap(Time(130), Time(140)),
+            nap(140, 8),
+            "what is due by time is not late"
+        );
+    }
+
+    #[test]
+    fn a_hold_that_brought_something_was_not_in_vain_though_half_did_not_come() {
+        let mut gather = gather(50);
+        for _ in 0..3 * POOR_WAITS_MAX {
+            assert_eq!(turn(&mut gather, 0, 1, 1), HELD);
+            assert_eq!(turn(&mut gather, 60, HOLD_GAIN_MIN, 1), FLUSHED);
+        }
+    }
+
+    #[test]
+    fn where_clients_send_rarely_nothing_is_held() {
+        let mut gather = gather(50);
+        gather.lately.ns_per_input = 60_000 / HOLD_GAIN_MIN;
+        assert_eq!(turn(&mut gather, 0, 1, 1), HELD);
+        gather.flushed();
+        gather.lately.ns_per_input += 1;
+        assert_eq!(turn(&mut gather, 0, 1, 1), FLUSHED);
+    }
+
+    #[test]
+    fn the_rate_follows_the_epochs_and_a_silence_at_once() {
+        let mut lately = Lately::default();
+        let mut epoch = |until_us, input| {
+            lately.epoch_input = input;
+            assert!(lately.is_over(Time(until_us)));
+            lately.end_epoch(Time(until_us), 40);
+            (lately.ns_per_input, lately.round_us())
+        };
+        assert_eq!(epoch(5_000, 500), (10_000, 400));
+        assert_eq!(epoch(10_000, 250), (12_500, 500));
+        assert_eq!(epoch(1_010_000, 1), (1_000_000_000, 40_000_000));
     }
 
     #[test]

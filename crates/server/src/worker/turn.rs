@@ -51,7 +51,7 @@ impl<D: Driver> Worker<D> {
             _ if self.is_done() || self.has_output() => Wait::Poll,
             None => Wait::Forever,
             Some(at) if at <= self.last_now => Wait::Poll,
-            Some(at) => Wait::Until(at.0),
+            Some(at) => self.gather.nap(self.last_now, at).unwrap_or(Wait::Until(at.0)),
         }
     }
 
