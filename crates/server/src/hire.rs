@@ -8,7 +8,7 @@
 //! Invariant: all workers have the same driver, which is the one that `INFO` names.
 
 use crate::run::{StartError, system, tuning};
-use crate::worker::{Worker, WorkerOptions};
+use crate::worker::{Chosen, Worker, WorkerOptions};
 use config::{Config, NetDriver};
 use netio::epoll::Stream;
 use netio::uring::{self, Unfit};
@@ -31,8 +31,8 @@ pub(crate) struct Hired {
 pub(crate) struct Crew {
     /// One for each, in their order.
     pub(crate) hired: Vec<Hired>,
-    /// What `INFO` calls their driver.
-    pub(crate) driver: &'static str,
+    /// What `INFO` tells of their driver.
+    pub(crate) driver: Chosen,
 }
 
 /// Why a worker's driver does not stand.
@@ -51,18 +51,22 @@ pub(crate) fn crew(config: &Config, listeners: &[Listener]) -> Result<Crew, Star
     let hire_all = |driver| -> Result<Vec<Hired>, Trouble> {
         (0..config.workers).map(|index| hire(config, index, listeners, driver)).collect()
     };
+    let wanted = NetDriver::NAMES[config.driver as usize];
+    let chosen = |name, reason| Chosen { name, wanted, reason };
+    let mut reason = String::new();
     if config.driver == NetDriver::Uring {
         // Asked before: a system that forbids it is told of without threads that come and go.
         match uring::probe().map_err(Trouble::Unfit).and_then(|()| hire_all(NetDriver::Uring)) {
-            Ok(hired) => return Ok(Crew { hired, driver: "uring" }),
+            Ok(hired) => return Ok(Crew { hired, driver: chosen("uring", reason) }),
             Err(Trouble::Unfit(unfit)) => {
                 tracing::warn!(reason = %unfit, "io_uring cannot be used here, the workers use epoll");
+                reason = unfit.to_string();
             }
             Err(Trouble::Start(error)) => return Err(error),
         }
     }
     match hire_all(NetDriver::Epoll) {
-        Ok(hired) => Ok(Crew { hired, driver: "epoll" }),
+        Ok(hired) => Ok(Crew { hired, driver: chosen("epoll", reason) }),
         Err(Trouble::Start(error)) => Err(error),
         Err(Trouble::Unfit(unfit)) => Err(system("set up epoll", io::Error::other(unfit))),
     }
