@@ -3,6 +3,9 @@
 //! Which driver it is decides the configuration and, where that is io_uring, the system: if it cannot be used here, in one worker or in all, all
 //! workers have epoll, and a line of the log says why.
 //!
+//! `auto` is epoll on every kernel: over 128 loads io_uring costs respool 1.02 times as much in the median, more than 1.05 times as much in a quarter of them, and
+//! is cheaper by 3 % in an eighth (`docs/internals/driver-sweep.md`, with the rule by which that would change).
+//!
 //! Not here: what a worker works with (`run`).
 //!
 //! Invariant: all workers have the same driver, which is the one that `INFO` names.
