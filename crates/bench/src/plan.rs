@@ -107,6 +107,19 @@ impl std::fmt::Display for Question {
 }
 
 impl TargetPlan {
+    /// The driver without which it is not what its name says: of a floor, or of a respool that is told its driver.
+    #[must_use]
+    pub fn driver(&self) -> Option<FloorDriver> {
+        let told = |name: &str| self.options.windows(2).any(|pair| pair == ["--driver", name]);
+        match self.kind {
+            TargetKind::Floor(driver) => Some(driver),
+            TargetKind::Respool => {
+                [FloorDriver::Epoll, FloorDriver::Uring].into_iter().find(|it| told(it.name()))
+            }
+            _ => None,
+        }
+    }
+
     /// Whether its admin listener is asked for something.
     #[must_use]
     pub fn wants_admin(&self) -> bool {
@@ -114,7 +127,7 @@ impl TargetPlan {
     }
 }
 
-/// What a floor waits and sends with: the drivers that respool has.
+/// What a floor or a respool waits and sends with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FloorDriver {
     /// Level-triggered epoll.

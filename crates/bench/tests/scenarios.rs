@@ -387,7 +387,12 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     (TARGET, "name = \"floor\"\nworkers = 2\n", "the floor has one thread and no options"),
     (TARGET, "name = \"floor\"\noptions = \"-v\"\n", "the floor has one thread and no options"),
     (TARGET, "name = \"floor\"\nprogram = \"x\"\n", "is for kind `command` only"),
-    (TARGET, "name = \"respool\"\ndriver = \"uring\"\n", "is for kind `floor` only"),
+    (
+        TARGET,
+        "name = \"nutcracker\"\ndriver = \"uring\"\n",
+        "is for the kinds `floor` and `respool` only",
+    ),
+    (TARGET, "name = \"respool\"\ndriver = \"auto\"\n", "found `auto`; allowed: epoll, uring"),
     (TARGET, "name = \"floor\"\ndriver = \"kqueue\"\n", "found `kqueue`; allowed: epoll, uring"),
     (TARGET, "name = \"respool\"\nworkers = [1, 2, 2]\n", "two targets are called `respool w=2`"),
     (
@@ -650,6 +655,7 @@ const EXPECTED: &[(&str, usize, usize, usize)] = &[
     ("predixy-8", 6, 8, 30),
     ("scale", 13, 8, 60),
     ("server-cost", 2, 2, 4),
+    ("sweep", 128, 2, 256),
 ];
 
 #[test]

@@ -372,7 +372,7 @@ impl LogLevel {
 /// By which means of the kernel workers wait for sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NetDriver {
-    /// What does best as far as it was measured: [`NetDriver::Epoll`].
+    /// What does best as far as it was measured (`docs/internals/driver-sweep.md`): [`NetDriver::Epoll`] on every kernel.
     Auto,
     /// epoll(7).
     Epoll,

@@ -199,6 +199,8 @@ pub struct Report {
     pub cpu_user_us: u64,
     /// The same in the kernel.
     pub cpu_system_us: u64,
+    /// What the worker's ring met, where its driver is io_uring. Its caller enters this, too.
+    pub ring: Option<RingReport>,
     /// The keys that come most often, at most `limits::HOTKEYS_TOP_MAX` of them; only in the answer to a question, which has a time.
     pub hotkeys: HotReport,
     /// Large requests and replies since the start.
@@ -208,6 +210,20 @@ pub struct Report {
     /// The latency monitors that `stats.monitors`, also those of the nodes, are of: while they change, workers may differ.
     pub monitors: Vec<MonitorOptions>,
 }
+
+/// What a worker's ring of io_uring met that should be rare, since the start, and the buffers that it has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RingReport {
+    /// Receives that found no buffer, and were begun again.
+    pub no_buffers: u64,
+    /// Calls that found more completions than room.
+    pub overflows: u64,
+    /// Buffers that exist, by [`BUFFER_SIZES`].
+    pub buffers: [u64; BUFFER_SIZES.len()],
+}
+
+/// The sizes of a ring's buffers, in words: for connections that receive little at a time, and for those that receive much.
+pub const BUFFER_SIZES: [&str; 2] = ["small", "large"];
 
 /// What the process knows and an engine does not, for INFO.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -230,6 +246,10 @@ pub struct ProcessFacts {
     pub os: String,
     /// Which driver runs: `epoll`.
     pub driver: String,
+    /// Which one the configuration asks for: `auto`.
+    pub driver_wanted: String,
+    /// Why it is not the one that was asked for; empty where it is.
+    pub driver_reason: String,
     /// Worker threads.
     pub workers: u32,
     /// Resident memory, in bytes.

@@ -141,6 +141,7 @@ impl Engine {
             node_state: self.node_state(),
             nodes,
             cpu_user_us: 0,
+            ring: None,
             cpu_system_us: 0,
             hotkeys: HotReport::default(),
             big_seen: self.bigkeys.seen(),

@@ -10,6 +10,7 @@
 //! [`Event::Closed`] (or a call of [`Driver::close`]) no event names that connection's token again.
 
 use crate::socket::Keepalive;
+use crate::uring::UringCounts;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -150,6 +151,11 @@ pub trait Driver {
 
     /// What sockets that come from now on are to be like; those that are there stay as they are.
     fn tune(&mut self, tuning: &Tuning);
+
+    /// What its rings met, if it has any.
+    fn uring_counts(&self) -> Option<UringCounts> {
+        None
+    }
 
     /// Sleeps as told and gives every event to `on_event`. Errors and end of stream of one connection are its events, never a
     /// failure of the wait. Returns the number of events.

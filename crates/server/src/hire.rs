@@ -3,12 +3,15 @@
 //! Which driver it is decides the configuration and, where that is io_uring, the system: if it cannot be used here, in one worker or in all, all
 //! workers have epoll, and a line of the log says why.
 //!
+//! `auto` is epoll on every kernel: over 128 loads io_uring costs respool 1.02 times as much in the median, more than 1.05 times as much in a quarter of them, and
+//! is cheaper by 3 % in an eighth (`docs/internals/driver-sweep.md`, with the rule by which that would change).
+//!
 //! Not here: what a worker works with (`run`).
 //!
 //! Invariant: all workers have the same driver, which is the one that `INFO` names.
 
 use crate::run::{StartError, system, tuning};
-use crate::worker::{Worker, WorkerOptions};
+use crate::worker::{Chosen, Worker, WorkerOptions};
 use config::{Config, NetDriver};
 use netio::epoll::Stream;
 use netio::uring::{self, Unfit};
@@ -31,8 +34,8 @@ pub(crate) struct Hired {
 pub(crate) struct Crew {
     /// One for each, in their order.
     pub(crate) hired: Vec<Hired>,
-    /// What `INFO` calls their driver.
-    pub(crate) driver: &'static str,
+    /// What `INFO` tells of their driver.
+    pub(crate) driver: Chosen,
 }
 
 /// Why a worker's driver does not stand.
@@ -51,18 +54,22 @@ pub(crate) fn crew(config: &Config, listeners: &[Listener]) -> Result<Crew, Star
     let hire_all = |driver| -> Result<Vec<Hired>, Trouble> {
         (0..config.workers).map(|index| hire(config, index, listeners, driver)).collect()
     };
+    let wanted = NetDriver::NAMES[config.driver as usize];
+    let chosen = |name, reason| Chosen { name, wanted, reason };
+    let mut reason = String::new();
     if config.driver == NetDriver::Uring {
         // Asked before: a system that forbids it is told of without threads that come and go.
         match uring::probe().map_err(Trouble::Unfit).and_then(|()| hire_all(NetDriver::Uring)) {
-            Ok(hired) => return Ok(Crew { hired, driver: "uring" }),
+            Ok(hired) => return Ok(Crew { hired, driver: chosen("uring", reason) }),
             Err(Trouble::Unfit(unfit)) => {
                 tracing::warn!(reason = %unfit, "io_uring cannot be used here, the workers use epoll");
+                reason = unfit.to_string();
             }
             Err(Trouble::Start(error)) => return Err(error),
         }
     }
     match hire_all(NetDriver::Epoll) {
-        Ok(hired) => Ok(Crew { hired, driver: "epoll" }),
+        Ok(hired) => Ok(Crew { hired, driver: chosen("epoll", reason) }),
         Err(Trouble::Start(error)) => Err(error),
         Err(Trouble::Unfit(unfit)) => Err(system("set up epoll", io::Error::other(unfit))),
     }

@@ -17,7 +17,7 @@ use crate::losses::Losses;
 use crate::settings;
 use crate::sources::Sources;
 use crate::worker::mailbox::{Fleet, Mailbox, Post, Resolve, mailbox};
-use crate::worker::{Host, Process, Usage, WorkerOptions};
+use crate::worker::{Chosen, Host, Process, Usage, WorkerOptions};
 use config::{Config, ListenAddress, Loaded, NetDriver};
 use netio::epoll::Stream;
 use netio::{Address, Keepalive, ListenOptions, Listener, Tuning, sys};
@@ -263,7 +263,7 @@ fn tell_the_end(workers: Vec<JoinHandle<()>>, orders: Orders) -> Result<(), Star
 }
 
 /// What this process is, from now on.
-fn process(config: &Config, config_file: String, driver: &'static str, losses: Losses) -> Process {
+fn process(config: &Config, config_file: String, driver: Chosen, losses: Losses) -> Process {
     Process {
         started: Instant::now(),
         tcp_port: first_port(config),

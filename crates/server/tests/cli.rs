@@ -24,6 +24,13 @@ fn respool() -> Command {
     command
 }
 
+/// The same for what serves, with the driver of `RESPOOL_TEST_DRIVER`.
+fn serving() -> Command {
+    let mut command = respool();
+    testkit::set_driver(&mut command);
+    command
+}
+
 /// Runs to the end; for calls that start nothing.
 fn run(arguments: &[&str]) -> (i32, String, String) {
     outcome(&respool().args(arguments).output().expect("the binary runs"))
@@ -380,7 +387,7 @@ impl Demo {
     /// The same with options of its own.
     fn start_with(listen: &str, options: &[String]) -> Self {
         let temp = tempfile::tempdir().unwrap();
-        let mut child = respool()
+        let mut child = serving()
             .args(["demo", "--listen", listen, "--workers", "1"])
             // Demos of other tests begin at the same time.
             .args(["--admin-listen", &format!("127.0.0.1:{}", free_port())])
@@ -571,7 +578,7 @@ fn demo_leaves_a_taken_port_and_says_so() {
 fn a_taken_port_is_a_runtime_failure_that_names_it() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let listen = taken.local_addr().unwrap().to_string();
-    let mut child = respool()
+    let mut child = serving()
         .args([
             "--upstream",
             "redis://127.0.0.1:1",

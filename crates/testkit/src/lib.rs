@@ -48,6 +48,6 @@ pub use model::{Model, ModelConn};
 pub use mutant::{Mutant, Mutation};
 pub use redis::RedisServer;
 pub use relay::Relay;
-pub use respool::Respool;
+pub use respool::{Respool, set_driver};
 pub use sentinel::SentinelGroup;
 pub use shards::Shards;

@@ -161,11 +161,16 @@ impl Builder {
         command.args(["--listen", &endpoint.listen_value()]);
         command.args(["--workers", &self.workers.to_string()]);
         // A whole suite can be run with one driver. The environment, so that a test which names a driver has its own.
-        if let Some(driver) = std::env::var_os(DRIVER_VARIABLE) {
-            command.env("RESPOOL_DRIVER", driver);
-        }
+        set_driver(&mut command);
         command.args(&self.args);
         command
+    }
+}
+
+/// Gives a proxy that a test starts by itself the driver that `RESPOOL_TEST_DRIVER` names for all; an option of its command line is stronger.
+pub fn set_driver(command: &mut Command) {
+    if let Some(driver) = std::env::var_os(DRIVER_VARIABLE) {
+        command.env("RESPOOL_DRIVER", driver);
     }
 }
 

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use super::args::ShowArgs;
 use super::{Failure, say, scenario_text};
-use crate::plan::{Plan, Stop, TargetKind, TargetPlan, TestPlan};
+use crate::plan::{Plan, Stop, TargetPlan, TestPlan};
 use crate::scenario::{self, BUILT_IN, Changes};
 
 /// `list`.
@@ -70,9 +70,9 @@ fn describe_target(target: &TargetPlan) -> String {
         let _ = write!(text, "  + {} every {} ms", beside.question, beside.every_ms);
     }
     if target.optional {
-        text.push_str(match target.kind {
-            TargetKind::Floor(_) => "  (left out where its driver is not to be had)",
-            _ => "  (left out when its program is not here)",
+        text.push_str(match target.driver() {
+            Some(_) => "  (left out where its driver is not to be had)",
+            None => "  (left out when its program is not here)",
         });
     }
     text

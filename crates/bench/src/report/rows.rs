@@ -25,6 +25,7 @@ pub(crate) enum Column {
     P999,
     Spread,
     ProxyCpu,
+    ProxyRatio,
     TimesFloor,
     ProxyCores,
     ServerCpu,
@@ -50,9 +51,13 @@ pub(crate) fn cost(run: &Run) -> Vec<Column> {
     columns
 }
 
-/// The proxy's part. The multiple of the floor is there when a floor is.
+/// The proxy's part. The multiple of the base is there when that is a proxy itself, and that of the floor when a floor is.
 pub(crate) fn proxy_cost(run: &Run) -> Vec<Column> {
     let mut columns = vec![Column::Target, Column::ProxyCpu];
+    let of_base = |test| stats::summary(test, &run.base, Figure::ProxyCpu).is_some();
+    if Some(run.base.as_str()) != stats::floor(run) && run.tests.iter().any(of_base) {
+        columns.push(Column::ProxyRatio);
+    }
     columns.extend(stats::floor(run).map(|_| Column::TimesFloor));
     columns.push(Column::ProxyCores);
     columns
@@ -81,7 +86,9 @@ impl Column {
             Self::Target => "target".to_owned(),
             Self::Throughput => "k req/s".to_owned(),
             // Each ratio stands beside what it is the ratio of.
-            Self::ThroughputRatio | Self::ServerRatio => format!("× {}", run.base),
+            Self::ThroughputRatio | Self::ProxyRatio | Self::ServerRatio => {
+                format!("× {}", run.base)
+            }
             Self::TimesFloor => format!("× {}", stats::floor(run).unwrap_or(NONE)),
             Self::P50 => "p50 µs".to_owned(),
             Self::P99 => "p99 µs".to_owned(),
@@ -106,6 +113,7 @@ impl Column {
             Self::P99 => figure(Figure::P99, digits),
             Self::P999 => figure(Figure::P999, digits),
             Self::ThroughputRatio => ratio(run, test, target, Figure::Throughput),
+            Self::ProxyRatio => ratio(run, test, target, Figure::ProxyCpu),
             Self::ServerRatio => ratio(run, test, target, Figure::ServerCpu),
             Self::Spread => Cell::plain(spread(test, target)),
             Self::ProxyCpu => Cell::plain(split(test, target, PROXY)),

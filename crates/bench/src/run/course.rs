@@ -134,7 +134,8 @@ impl<'a> Course<'a> {
                 target.name
             ));
         }
-        if let TargetKind::Floor(driver) = target.kind
+        // A respool would take another driver, and its figures would bear the wrong name.
+        if let Some(driver) = target.driver()
             && let Some(why) = unfit(driver)
         {
             return self.absent(target, &why);

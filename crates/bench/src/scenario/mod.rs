@@ -39,6 +39,7 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("predixy-8", include_str!("../../../../bench/scenarios/predixy-8.toml")),
     ("scale", include_str!("../../../../bench/scenarios/scale.toml")),
     ("server-cost", include_str!("../../../../bench/scenarios/server-cost.toml")),
+    ("sweep", include_str!("../../../../bench/scenarios/sweep.toml")),
 ];
 
 /// Keys at the top of a file.

@@ -131,14 +131,14 @@ fn target(
     let program = section.list(notes, "program", values::text);
     let driver = section.one(notes, "driver", values::word(values::floor_driver));
     let workers = section.list(notes, "workers", values::whole(1..=THREADS_MAX));
-    let options = section.list(notes, "options", values::text).unwrap_or_default();
+    let mut options = section.list(notes, "options", values::text).unwrap_or_default();
     let optional = section.one(notes, "optional", values::switch).unwrap_or(false);
     let named = section.list(notes, "topologies", values::name).unwrap_or_default();
     let known: Vec<&str> = topologies.iter().map(|topology| topology.name.as_str()).collect();
     let topologies = exist(notes, &section.key("topologies"), "topology", named, &known);
     let beside = beside(notes, section);
     let kind = complete(notes, section, kind?, program);
-    let kind = with_driver(notes, section, kind, driver);
+    let kind = with_driver(notes, section, kind, driver, &mut options);
     let asks_page = beside.iter().any(|beside| matches!(beside.question, Question::Page(_)));
     if asks_page && kind != TargetKind::Respool {
         let message = "has a `page`, which only respool has".to_owned();
@@ -221,18 +221,22 @@ fn complete(
     kind
 }
 
-/// Puts the `driver` into a floor.
+/// Puts the `driver` into a floor, or in front of the options of a respool.
 fn with_driver(
     notes: &mut Notes<'_>,
     section: &Section<'_>,
     kind: TargetKind,
     driver: Option<FloorDriver>,
+    options: &mut Vec<Spanned<String>>,
 ) -> TargetKind {
     if let TargetKind::Floor(default) = kind {
         return TargetKind::Floor(driver.unwrap_or(default));
     }
-    if section.has("driver") {
-        let message = "is for kind `floor` only; leave it out";
+    if kind == TargetKind::Respool {
+        let words = driver.into_iter().flat_map(|driver| ["--driver", driver.name()]);
+        options.splice(0..0, words.map(|word| Spanned::new(0..0, word.to_owned())));
+    } else if section.has("driver") {
+        let message = "is for the kinds `floor` and `respool` only; leave it out";
         notes.at(&section.span_of("driver"), &section.key("driver"), message);
     }
     kind

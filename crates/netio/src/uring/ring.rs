@@ -312,6 +312,11 @@ impl Ring {
         }
     }
 
+    /// Whether the kernel has more to complete than it did in the last [`Ring::enter`].
+    pub(super) fn has_more(&mut self) -> bool {
+        self.uring.submission().taskrun()
+    }
+
     /// Appends the completions that are there.
     pub(super) fn take(&mut self, into: &mut Vec<Completion>) {
         let Self { uring, memory, open, .. } = self;

@@ -161,3 +161,68 @@ fn a_wake_that_came_before_the_wait_is_told() {
     });
     assert_eq!(woken, 1);
 }
+
+/// More connections in bulk than large buffers, with bytes at each at every moment: who found no buffer comes first next time. In the order of completion
+/// the same ones would come first again, and the others never.
+#[test]
+fn who_found_no_buffer_comes_first_next_time() {
+    const CONNS: u64 = 8;
+    const ROUNDS: u64 = 400;
+    let options = UringOptions { large_buffers: (2, 2), ..UringOptions::default() };
+    let driver = UringDriver::new(&options, Vec::new());
+    let Ok(mut driver) = driver.inspect_err(|unfit| eprintln!("skipped: {unfit}")) else { return };
+    let mut peers: Vec<_> = (0..CONNS).map(|at| adopt(&mut driver, Token(at)).0).collect();
+    for peer in &peers {
+        peer.set_nonblocking(true).unwrap();
+    }
+    let mut came = [0; CONNS as usize];
+    for round in 0..ROUNDS {
+        // As much as the sockets hold: nobody's receive waits for bytes.
+        for peer in &mut peers {
+            while peer.write(&[5; 16 << 10]).is_ok() {}
+        }
+        driver.wait(Wait::Poll, &mut |event| match event {
+            // Before that they become connections of large buffers.
+            Event::Received(Token(at), _) => came[at as usize] += u64::from(round >= ROUNDS / 2),
+            event => panic!("unexpected {event:?}"),
+        });
+    }
+    assert!(driver.counts().no_buffers > ROUNDS, "{:?}", driver.counts());
+    let fair = came.iter().sum::<u64>() / CONNS;
+    assert!(came.iter().all(|came| *came >= fair / 2), "{came:?}");
+}
+
+/// The kernel completes twenty operations in a system call (6.13). A poll that told only those would cut batches in pieces.
+#[test]
+fn a_poll_tells_all_that_is_there() {
+    let Some(mut driver) = driver() else { return };
+    let mut peers: Vec<_> = (0..120).map(|at| adopt(&mut driver, Token(at)).0).collect();
+    complete(&mut driver);
+    for round in 0..5 {
+        for peer in &mut peers {
+            peer.write_all(&[round; 36]).unwrap();
+        }
+        let told = poll(&mut driver);
+        assert_eq!(told.len(), peers.len(), "round {round}: {told:?}");
+        assert!(poll(&mut driver).is_empty());
+    }
+    assert_eq!(driver.counts().no_buffers, 0, "buffers go back in between");
+}
+
+/// More than one wait fetches (`FETCHES_MAX`): the rest comes with the next one.
+#[test]
+fn what_one_wait_leaves_comes_with_the_next() {
+    let Some(mut driver) = driver() else { return };
+    let (mut peer, _) = adopt(&mut driver, A);
+    let (mut bell, heard) = UnixStream::pair().unwrap();
+    for index in 0..1000 {
+        // A listener of a generation that is gone: nobody's.
+        let op = Op::Listen(ConnId { index, generation: u32::MAX });
+        driver.ring.poll(heard.as_fd(), libc::POLLIN as u32, op);
+    }
+    complete(&mut driver);
+    bell.write_all(b"!").unwrap();
+    peer.write_all(b"behind them").unwrap();
+    let told = [poll(&mut driver), poll(&mut driver)].concat();
+    assert_eq!(told, [format!("{:?}", Event::<Stream>::Received(A, b"behind them"))]);
+}

@@ -8,7 +8,7 @@
 //! Invariant: names differ, and the samples of a row have exactly the labels that it names, in this order, and no two the same values.
 
 use engine::command::CommandId;
-use engine::fleet::Report;
+use engine::fleet::{BUFFER_SIZES, Report, RingReport};
 use engine::losses;
 use engine::report::{CONN_ROLES, MEMORY_KINDS, NodeReport, WAITS};
 use engine::stats::REDIRECT_KINDS;
@@ -93,6 +93,15 @@ fn workers(source: &Source<'_>, page: &mut Page, value: fn(&Report) -> u64) {
     }
 }
 
+/// One number for each worker that has a ring.
+fn rings(source: &Source<'_>, page: &mut Page, value: fn(&RingReport) -> u64) {
+    for report in source.reports {
+        if let Some(ring) = &report.ring {
+            page.sample(&[("worker", &report.worker.to_string())], value(ring));
+        }
+    }
+}
+
 /// Several numbers for each worker, each with its word.
 fn workers_by<const N: usize>(
     source: &Source<'_>,
@@ -161,6 +170,49 @@ pub static METRICS: &[Metric] = &[
         "Version of respool, and how it does its input and output",
         |s, p| {
             p.sample(&[("version", &s.process.version), ("driver", &s.process.driver)], 1);
+        },
+    ),
+    row(
+        "respool_driver",
+        Info,
+        &["driver", "wanted", "reason"],
+        "What the workers wait with for sockets, what the configuration asks for, and, where these differ, why",
+        |s, p| {
+            let process = s.process;
+            let labels = [
+                ("driver", &*process.driver),
+                ("wanted", &process.driver_wanted),
+                ("reason", &process.driver_reason),
+            ];
+            p.sample(&labels, 1);
+        },
+    ),
+    row(
+        "respool_uring_no_buffers",
+        Counter,
+        WORKER,
+        "Receives of io_uring that found no buffer and were begun again; many of them cost processor time. Only where it is the driver",
+        |s, p| rings(s, p, |ring| ring.no_buffers),
+    ),
+    row(
+        "respool_uring_overflows",
+        Counter,
+        WORKER,
+        "Waits of io_uring that found more completions than room. None is lost. Only where it is the driver",
+        |s, p| rings(s, p, |ring| ring.overflows),
+    ),
+    row(
+        "respool_uring_buffers",
+        Gauge,
+        &["worker", "size"],
+        "Buffers that io_uring receives into: of 4 KiB (`small`), and of 64 KiB for connections that receive much (`large`). Only where it is the driver",
+        |s, p| {
+            for (report, ring) in s.reports.iter().filter_map(|r| Some((r, r.ring?))) {
+                let worker = report.worker.to_string();
+                for (size, count) in BUFFER_SIZES.into_iter().zip(ring.buffers) {
+                    p.sample(&[("worker", &worker), ("size", size)], count);
+                }
+            }
         },
     ),
     row(

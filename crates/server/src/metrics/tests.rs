@@ -5,7 +5,7 @@ mod wire;
 use std::collections::BTreeSet;
 
 use engine::Time;
-use engine::fleet::{ProcessFacts, Report};
+use engine::fleet::{ProcessFacts, Report, RingReport};
 use engine::histogram::Sample;
 use engine::losses::Loss;
 use engine::report::NodeReport;
@@ -22,6 +22,8 @@ fn process() -> ProcessFacts {
         losses,
         version: "1.2.3".into(),
         driver: "epoll".into(),
+        driver_wanted: "uring".into(),
+        driver_reason: "no \"locked\" memory".into(),
         started_unix_s: 1_700_000_000,
         cpu_system_us: 1_500_000,
         cpu_user_us: 250_000,
@@ -45,7 +47,9 @@ fn reports() -> Vec<Report> {
         report.nodes[0].stats.monitors.record(0, &[200, 1_000_000], 200, 2);
         report
     };
-    vec![report(0), report(1)]
+    let ring = RingReport { no_buffers: 7, overflows: 1, buffers: [256, 8] };
+    // No process has both kinds of workers; the page does not depend on it.
+    vec![report(0), Report { ring: Some(ring), ..report(1) }]
 }
 
 fn monitors() -> Vec<MonitorOptions> {
@@ -71,6 +75,11 @@ fn the_page_says_what_the_reports_say() {
     for line in [
         "# TYPE respool_build_info gauge",
         "respool_build_info{version=\"1.2.3\",driver=\"epoll\"} 1",
+        "respool_driver_info{driver=\"epoll\",wanted=\"uring\",reason=\"no \\\"locked\\\" memory\"} 1",
+        "respool_uring_no_buffers_total{worker=\"1\"} 7",
+        "respool_uring_overflows_total{worker=\"1\"} 1",
+        "respool_uring_buffers{worker=\"1\",size=\"small\"} 256",
+        "respool_uring_buffers{worker=\"1\",size=\"large\"} 8",
         "process_start_time_seconds 1700000000",
         "process_cpu_seconds_total 1.75",
         "# TYPE respool_requests_total counter",
@@ -103,6 +112,8 @@ fn the_page_says_what_the_reports_say() {
             lines.join("\n")
         );
     }
+    let none = lines.iter().any(|line| line.contains("_uring_") && line.contains("worker=\"0\""));
+    assert!(!none, "a worker without a ring is on the page");
     let set = lines.iter().any(|line| line.contains("command=\"set\""));
     assert!(!set, "a command that nobody used is on the page");
 }

@@ -6,7 +6,7 @@ use super::Worker;
 use super::address::NodeAddress;
 use super::conn::upstream_token;
 use super::mailbox::{Asker, Change, Message, Resolve, Upward};
-use engine::fleet::{Answer, Question, Questioner, ReplyTo};
+use engine::fleet::{Answer, Question, Questioner, ReplyTo, RingReport};
 use engine::news::{Audience, News};
 use engine::{Action, Notice, Time, UpstreamId};
 use netio::{Address, Driver};
@@ -143,6 +143,11 @@ impl<D: Driver> Worker<D> {
         if let Answer::Report(report) = &mut answer {
             let cpu = (self.process.measure_thread)();
             (report.cpu_user_us, report.cpu_system_us) = (cpu.user_us, cpu.system_us);
+            report.ring = self.driver.uring_counts().map(|counts| RingReport {
+                no_buffers: counts.no_buffers,
+                overflows: counts.overflows,
+                buffers: [counts.small_buffers, counts.large_buffers].map(u64::from),
+            });
         }
         Some(answer)
     }

@@ -16,8 +16,8 @@ pub struct Process {
     pub tcp_port: u16,
     /// Path of the configuration file, empty if there is none.
     pub config_file: String,
-    /// Name of the driver.
-    pub driver: &'static str,
+    /// Which driver the workers have.
+    pub driver: Chosen,
     /// What it is and where it runs.
     pub host: Host,
     /// Measures what it has used since it started: [`Usage::since`], but where runs have to be repeatable.
@@ -26,6 +26,17 @@ pub struct Process {
     pub measure_thread: fn() -> CpuTime,
     /// What observers did not get.
     pub losses: Losses,
+}
+
+/// Which driver the workers have, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chosen {
+    /// Its name.
+    pub name: &'static str,
+    /// The name that the configuration has.
+    pub wanted: &'static str,
+    /// Why it is not the one that was asked for; empty where it is.
+    pub reason: String,
 }
 
 /// What a process is to its machine.
@@ -98,7 +109,9 @@ impl Process {
             config_file: self.config_file.clone(),
             executable: self.host.executable.clone(),
             os: self.host.os.clone(),
-            driver: self.driver.to_owned(),
+            driver: self.driver.name.to_owned(),
+            driver_wanted: self.driver.wanted.to_owned(),
+            driver_reason: self.driver.reason.clone(),
             workers: u32::try_from(workers).unwrap_or(u32::MAX),
             rss_bytes: usage.rss_bytes,
             rss_max_bytes: usage.rss_max_bytes,

@@ -31,7 +31,7 @@ use netio::{Accepted, Driver};
 use std::sync::Arc;
 use std::time::Instant;
 
-pub use facts::{Host, Process, Usage};
+pub use facts::{Chosen, Host, Process, Usage};
 
 /// What a worker is given at its start.
 pub struct WorkerOptions<S> {

@@ -38,6 +38,12 @@ impl Looked {
         told(self.agent.get(format!("{}{path}", self.base)).call())
     }
 
+    /// `/metrics` as text.
+    pub(crate) fn page(&self) -> String {
+        let page = self.agent.get(format!("{}/metrics", self.base)).call();
+        page.and_then(|mut page| page.body_mut().read_to_string()).expect("the page")
+    }
+
     fn post(&self, path: &str) -> (u16, Value) {
         told(self.agent.post(format!("{}{path}", self.base)).send_empty())
     }

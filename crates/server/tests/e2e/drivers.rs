@@ -6,8 +6,9 @@
 
 use std::process::Command;
 
-use testkit::{RedisServer, Respool};
+use testkit::{Conn, RedisServer, Respool};
 
+use crate::admin::Looked;
 use crate::setup::{RESPOOL, Stack, direct, info_field};
 
 const REFUSED: &str = "io_uring cannot be used here, the workers use epoll";
@@ -25,6 +26,14 @@ fn io_uring_serves_where_it_may() {
     if driver != "uring" {
         eprintln!("skipped: {log}");
         return;
+    }
+    let of_proxy = |conn: &mut Conn, name: &str| info_field(conn, "proxy", name);
+    assert_eq!(of_proxy(&mut clients[0], "proxy_driver_wanted").as_deref(), Some("uring"));
+    assert_eq!(of_proxy(&mut clients[0], "proxy_driver_reason"), None);
+    for worker in 0..2 {
+        let ring = of_proxy(&mut clients[0], &format!("proxy_ring_worker_{worker}"));
+        let ring = ring.expect("what the ring met");
+        assert!(ring.starts_with("no_buffers=0,overflows=0,small_buffers="), "{ring}");
     }
     let large = "x".repeat(300_000);
     for (at, conn) in clients.iter_mut().enumerate() {
@@ -65,10 +74,42 @@ fn where_io_uring_is_not_to_be_had_epoll_serves_and_the_log_says_why() {
     let driver = info_field(&mut conn, "server", "multiplexing_api").expect("the driver");
     let log = proxy.process().log();
     assert_eq!(log.contains(REFUSED), driver == "epoll", "{driver}: {log}");
-    if driver == "epoll" {
-        assert!(log.contains("reason="), "{log}");
+    let mut of_proxy = |name: &str| info_field(&mut conn, "proxy", name);
+    assert_eq!(of_proxy("proxy_driver_wanted").as_deref(), Some("uring"));
+    assert_eq!(of_proxy("proxy_ring_worker_0").is_some(), driver == "uring");
+    let reason = of_proxy("proxy_driver_reason");
+    assert_eq!(reason.is_some(), driver == "epoll");
+    if let Some(reason) = reason {
+        assert!(log.contains("reason=") && log.contains(&reason), "{reason}: {log}");
     }
     assert_eq!(conn.ask("SET k v"), "+OK\r\n");
+}
+
+/// `/metrics` has the same: which driver it is, and what rings met where there are some.
+#[test]
+fn the_page_of_metrics_tells_of_the_driver() {
+    if direct() {
+        return;
+    }
+    for wanted in ["auto", "epoll", "uring"] {
+        let mut looked = Looked::with(&["--driver", wanted]);
+        let driver = info_field(&mut looked.proxy.connect(), "proxy", "proxy_driver").unwrap();
+        let page = looked.page();
+        let info =
+            format!("respool_driver_info{{driver=\"{driver}\",wanted=\"{wanted}\",reason=\"");
+        let info = page.lines().find_map(|line| line.strip_prefix(&info)).expect("the driver");
+        assert_eq!(info != "\"} 1", wanted == "uring" && driver != "uring", "{info}");
+        for sample in [
+            "respool_uring_no_buffers_total{worker=\"1\"} 0",
+            "respool_uring_overflows_total{worker=\"1\"} 0",
+            "respool_uring_buffers{worker=\"1\",size=\"small\"} ",
+            "respool_uring_buffers{worker=\"1\",size=\"large\"} ",
+        ] {
+            let shown = page.lines().any(|line| line.starts_with(sample));
+            assert_eq!(shown, driver == "uring", "{sample}");
+        }
+        looked.proxy.assert_alive();
+    }
 }
 
 /// The kernel ends the rings of a killed process after the process, and until then they hold what it listened at.

@@ -16,7 +16,7 @@ use server::export::Outlet;
 use server::losses::Losses;
 use server::worker::gather::GatherOptions;
 use server::worker::mailbox::{Fleet, Message, Post, Resolve, mailbox};
-use server::worker::{Process, Usage, Worker, WorkerOptions};
+use server::worker::{Chosen, Process, Usage, Worker, WorkerOptions};
 
 use crate::upstream::{Planted, Server};
 use crate::world::host;
@@ -69,7 +69,7 @@ impl Moving {
                 started: Instant::now(),
                 tcp_port: 6380,
                 config_file: String::new(),
-                driver: "sim",
+                driver: Chosen { name: "sim", wanted: "sim", reason: String::new() },
                 host: host(),
                 measure: |_| Usage::default(),
                 measure_thread: Default::default,

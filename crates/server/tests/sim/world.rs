@@ -21,7 +21,7 @@ use server::export::Outlet;
 use server::losses::Losses;
 use server::worker::gather::GatherOptions;
 use server::worker::mailbox::{Fleet, Message, Post, Upward, mailbox};
-use server::worker::{Host, Process, Usage, Worker, WorkerOptions};
+use server::worker::{Chosen, Host, Process, Usage, Worker, WorkerOptions};
 
 use crate::cache::Caches;
 use crate::client::{Around, Client};
@@ -683,7 +683,7 @@ fn hire(plan: &Plan, net: &SimNet, at: &Address) -> Hired {
         started: Instant::now(),
         tcp_port: 6380,
         config_file: String::new(),
-        driver: "sim",
+        driver: Chosen { name: "sim", wanted: "sim", reason: String::new() },
         host: host(),
         measure: |_| Usage::default(),
         measure_thread: Default::default,

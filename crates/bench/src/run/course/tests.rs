@@ -175,6 +175,19 @@ fn a_floor_needs_its_driver_and_no_server() {
 }
 
 #[test]
+fn a_respool_that_is_told_its_driver_needs_it() {
+    let mut uring = target("uring", TargetKind::Respool);
+    uring.options = ["--workers", "1", "--driver", "uring"].map(str::to_owned).to_vec();
+    assert_eq!(uring.driver(), Some(FloorDriver::Uring));
+    assert_eq!(target("any", TargetKind::Respool).driver(), None);
+    let folder = tempfile::tempdir().unwrap();
+    let must = plan(vec![uring], vec![test("a", "one")]);
+    let none: Unfit = |_| Some("it is forbidden".to_owned());
+    let text = Course::with(&must, &options(folder.path()), none).unwrap_err();
+    assert_eq!(text, "target `uring`: it is forbidden");
+}
+
+#[test]
 fn nothing_is_started_unasked() {
     let plan = plan(vec![target("direct", TargetKind::Direct)], vec![test("a", "one")]);
     let text = Course::new(&plan, &Options::default()).unwrap_err();

@@ -48,11 +48,24 @@ pub(super) fn proxy(out: &mut String, source: &Source<'_>) {
     line(out, "proxy_version", &process.version);
     line(out, "proxy_config_file", &process.config_file);
     line(out, "proxy_driver", &process.driver);
+    line(out, "proxy_driver_wanted", &process.driver_wanted);
+    if !process.driver_reason.is_empty() {
+        line(out, "proxy_driver_reason", &process.driver_reason);
+    }
     line(out, "proxy_workers", process.workers);
     for report in source.reports {
         let value =
             format!("sys={},user={}", seconds(report.cpu_system_us), seconds(report.cpu_user_us));
         line(out, &format!("proxy_cpu_worker_{}", report.worker), value);
+    }
+    for report in source.reports {
+        let Some(ring) = report.ring else { continue };
+        let [small, large] = ring.buffers;
+        let (none, over) = (ring.no_buffers, ring.overflows);
+        let value = format!(
+            "no_buffers={none},overflows={over},small_buffers={small},large_buffers={large}"
+        );
+        line(out, &format!("proxy_ring_worker_{}", report.worker), value);
     }
     // What is not the workers': the thread that resolves names, the start, the log.
     let of_workers = |of: fn(&crate::fleet::Report) -> u64| source.reports.iter().map(of).sum();
