@@ -114,16 +114,16 @@ impl TargetPlan {
     }
 }
 
-/// What a floor waits and sends with: the drivers that respool has.
+/// What a floor or a respool waits and sends with: the drivers that respool has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FloorDriver {
+pub enum NetDriver {
     /// Level-triggered epoll.
     Epoll,
     /// io_uring, which not every system allows.
     Uring,
 }
 
-impl FloorDriver {
+impl NetDriver {
     /// As scenarios and command lines write it.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -146,7 +146,7 @@ pub enum TargetKind {
     /// predixy.
     Predixy,
     /// What only receives and answers: the lower bound of every proxy.
-    Floor(FloorDriver),
+    Floor(NetDriver),
     /// Any other program. In each argument `{port}`, `{workers}`, `{servers}` (host:port, joined by commas) and `{dir}` are replaced.
     Command(Vec<String>),
     /// Runs already, was named with `--target`.

@@ -1,7 +1,7 @@
 //! What scenario files may say, what is said about mistakes in them, and that the built-in ones are right.
 
 use bench::plan::{
-    Beside, Distribution, Figure, FloorDriver, Pins, Plan, Question, Shape, Stop, TargetKind,
+    Beside, Distribution, Figure, NetDriver, Pins, Plan, Question, Shape, Stop, TargetKind,
     TargetPlan, Tool, TopologyKind,
 };
 use bench::scenario::{BUILT_IN, Changes, built_in, limits, load};
@@ -172,9 +172,9 @@ fn every_key_arrives() {
 #[test]
 fn a_floor_has_a_driver() {
     let kind = |text: &str| good(&least(TARGET, text)).targets[0].kind.clone();
-    assert_eq!(kind("name = \"floor\"\n"), TargetKind::Floor(FloorDriver::Epoll));
+    assert_eq!(kind("name = \"floor\"\n"), TargetKind::Floor(NetDriver::Epoll));
     let uring = "name = \"x\"\nkind = \"floor\"\ndriver = \"uring\"\n";
-    assert_eq!(kind(uring), TargetKind::Floor(FloorDriver::Uring));
+    assert_eq!(kind(uring), TargetKind::Floor(NetDriver::Uring));
 }
 
 #[test]
@@ -716,7 +716,7 @@ fn built_in_scenarios_say_what_the_field_measured() {
                 _ => None,
             })
             .collect();
-        assert_eq!(floors, [(FloorDriver::Epoll, false), (FloorDriver::Uring, true)], "{name}");
+        assert_eq!(floors, [(NetDriver::Epoll, false), (NetDriver::Uring, true)], "{name}");
     }
 
     let server_cost = plan("server-cost");

@@ -9,14 +9,14 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use crate::floor;
-use crate::plan::{FloorDriver, Plan, TargetKind, TargetPlan, TestPlan, Topology};
+use crate::plan::{NetDriver, Plan, TargetKind, TargetPlan, TestPlan, Topology};
 use crate::target::program::Program;
 use crate::target::{Fleet, SERVER, serves};
 
 use super::Options;
 
 /// Why a driver cannot be had here, if it cannot.
-type Unfit = fn(FloorDriver) -> Option<String>;
+type Unfit = fn(NetDriver) -> Option<String>;
 
 /// The whole way.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use super::limits::{NODES_MAX, TARGETS_MAX, THREADS_MAX};
 use super::reader::{Notes, Section, shown};
 use super::values;
 use crate::plan::{
-    Beside, Figure, FloorDriver, Limit, Pins, Question, TargetKind, TargetPlan, TestPlan, Topology,
+    Beside, Figure, Limit, NetDriver, Pins, Question, TargetKind, TargetPlan, TestPlan, Topology,
     TopologyKind,
 };
 
@@ -129,7 +129,7 @@ fn target(
         kind_by_name(notes, section, name.as_deref())
     };
     let program = section.list(notes, "program", values::text);
-    let driver = section.one(notes, "driver", values::word(values::floor_driver));
+    let driver = section.one(notes, "driver", values::word(values::net_driver));
     let workers = section.list(notes, "workers", values::whole(1..=THREADS_MAX));
     let options = section.list(notes, "options", values::text).unwrap_or_default();
     let optional = section.one(notes, "optional", values::switch).unwrap_or(false);
@@ -226,7 +226,7 @@ fn with_driver(
     notes: &mut Notes<'_>,
     section: &Section<'_>,
     kind: TargetKind,
-    driver: Option<FloorDriver>,
+    driver: Option<NetDriver>,
 ) -> TargetKind {
     if let TargetKind::Floor(default) = kind {
         return TargetKind::Floor(driver.unwrap_or(default));

@@ -15,7 +15,7 @@ use super::limits::{
     VALUE_BYTES_MAX,
 };
 use super::reader::{found, shown};
-use crate::plan::{Distribution, Figure, FloorDriver, Shape, TargetKind, Tool, TopologyKind};
+use crate::plan::{Distribution, Figure, NetDriver, Shape, TargetKind, Tool, TopologyKind};
 use crate::template::Template;
 
 /// Reads a whole number within bounds.
@@ -120,12 +120,12 @@ pub(super) fn target_kind(text: &str) -> Result<TargetKind, String> {
     choice(text, TARGET_KINDS).map(|make| make())
 }
 
-/// Reads the driver of a floor.
+/// Reads the driver of a floor or a respool.
 ///
 /// # Errors
 /// Names the allowed ones.
-pub fn floor_driver(text: &str) -> Result<FloorDriver, String> {
-    choice(text, FLOOR_DRIVERS)
+pub fn net_driver(text: &str) -> Result<NetDriver, String> {
+    choice(text, NET_DRIVERS)
 }
 
 /// Reads a figure's name, as in `run.json`.
@@ -324,13 +324,13 @@ const TARGET_KINDS: &[(&str, MakeKind)] = &[
     ("nutcracker", || TargetKind::Nutcracker),
     ("predixy", || TargetKind::Predixy),
     // Its `driver` is read beside it.
-    ("floor", || TargetKind::Floor(FloorDriver::Epoll)),
+    ("floor", || TargetKind::Floor(NetDriver::Epoll)),
     ("command", || TargetKind::Command(Vec::new())),
 ];
 
-/// Names of a floor's drivers.
-const FLOOR_DRIVERS: &[(&str, FloorDriver)] =
-    &[("epoll", FloorDriver::Epoll), ("uring", FloorDriver::Uring)];
+/// Names of the drivers.
+const NET_DRIVERS: &[(&str, NetDriver)] =
+    &[("epoll", NetDriver::Epoll), ("uring", NetDriver::Uring)];
 
 /// Names of the figures.
 pub(super) const FIGURES: &[(&str, Figure)] = &[

@@ -20,7 +20,7 @@ use super::process::{Process, Stop, folder, wait_for};
 use super::program::Program;
 use super::servers::Start;
 use super::{INTERRUPTED, pin, ports, probe};
-use crate::plan::{FloorDriver, TargetKind, TargetPlan, Topology, TopologyKind};
+use crate::plan::{NetDriver, TargetKind, TargetPlan, Topology, TopologyKind};
 
 /// Name of the socket of an admin listener in the proxy's folder.
 const ADMIN: &str = "admin.sock";
@@ -207,7 +207,7 @@ impl Parts<'_> {
         Ok(args)
     }
 
-    fn floor(&self, driver: FloorDriver) -> Vec<OsString> {
+    fn floor(&self, driver: NetDriver) -> Vec<OsString> {
         let (port, value_bytes) = (self.listen.port().to_string(), self.value_bytes.to_string());
         let words =
             ["floor", "--driver", driver.name(), "--port", &port, "--value-bytes", &value_bytes];

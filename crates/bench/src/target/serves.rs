@@ -59,7 +59,7 @@ pub fn refusal(target: &TargetPlan, topology: &Topology) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::FloorDriver;
+    use crate::plan::NetDriver;
 
     fn target(kind: TargetKind, workers: u32) -> TargetPlan {
         TargetPlan {
@@ -85,7 +85,7 @@ mod tests {
             TargetKind::Respool,
             TargetKind::Nutcracker,
             TargetKind::Predixy,
-            TargetKind::Floor(FloorDriver::Epoll),
+            TargetKind::Floor(NetDriver::Epoll),
             TargetKind::Command(vec!["x".to_owned()]),
         ];
         for kind in kinds {

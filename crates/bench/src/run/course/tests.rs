@@ -153,13 +153,13 @@ fn a_missing_program_ends_the_run_or_leaves_out() {
 
 #[test]
 fn a_floor_needs_its_driver_and_no_server() {
-    let mut uring = target("floor uring", TargetKind::Floor(FloorDriver::Uring));
-    let epoll = target("floor", TargetKind::Floor(FloorDriver::Epoll));
+    let mut uring = target("floor uring", TargetKind::Floor(NetDriver::Uring));
+    let epoll = target("floor", TargetKind::Floor(NetDriver::Epoll));
     let folder = tempfile::tempdir().unwrap();
     let mut options = options(folder.path());
     options.programs.push(("respool-bench".to_owned(), folder.path().join("respool")));
     let only_epoll: Unfit =
-        |driver| (driver == FloorDriver::Uring).then(|| "it is forbidden".to_owned());
+        |driver| (driver == NetDriver::Uring).then(|| "it is forbidden".to_owned());
     let must = plan(vec![epoll.clone(), uring.clone()], vec![test("a", "one")]);
     let text = Course::with(&must, &options, only_epoll).unwrap_err();
     assert_eq!(text, "target `floor uring`: it is forbidden");

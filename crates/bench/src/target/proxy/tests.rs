@@ -126,7 +126,7 @@ fn what_cannot_be_started_is_said() {
 
 #[test]
 fn a_floor_gets_its_driver_and_the_size_of_values() {
-    let target = target(TargetKind::Floor(FloorDriver::Uring), 1, &[]);
+    let target = target(TargetKind::Floor(NetDriver::Uring), 1, &[]);
     let (args, file) = made(&target, TopologyKind::Cluster, 0);
     assert_eq!(args.join(" "), "floor --driver uring --port 6380 --value-bytes 30");
     assert_eq!(file, "");
