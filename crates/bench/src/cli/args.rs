@@ -88,6 +88,10 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "PATH")]
     pub(super) nutcracker: Option<PathBuf>,
 
+    /// Program of haproxy, instead of the one on PATH
+    #[arg(long, value_name = "PATH")]
+    pub(super) haproxy: Option<PathBuf>,
+
     /// Endpoints that run already
     #[command(flatten)]
     pub(super) endpoints: Endpoints,

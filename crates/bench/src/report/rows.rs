@@ -27,6 +27,8 @@ pub(crate) enum Column {
     ProxyCpu,
     TimesFloor,
     ProxyCores,
+    ProxyRss,
+    IdleRss,
     ServerCpu,
     ServerRatio,
     ServerCores,
@@ -50,11 +52,13 @@ pub(crate) fn cost(run: &Run) -> Vec<Column> {
     columns
 }
 
-/// The proxy's part. The multiple of the floor is there when a floor is.
+/// The proxy's part. The multiple of the floor is there when a floor is, the memory of idle clients when they are.
 pub(crate) fn proxy_cost(run: &Run) -> Vec<Column> {
     let mut columns = vec![Column::Target, Column::ProxyCpu];
     columns.extend(stats::floor(run).map(|_| Column::TimesFloor));
-    columns.push(Column::ProxyCores);
+    columns.extend([Column::ProxyCores, Column::ProxyRss]);
+    let mut visits = run.tests.iter().flat_map(|test| &test.visits);
+    columns.extend(visits.any(|visit| visit.idle.is_some()).then_some(Column::IdleRss));
     columns
 }
 
@@ -89,6 +93,8 @@ impl Column {
             Self::Spread => "spread: req/s, CPU".to_owned(),
             Self::ProxyCpu => "proxy µs/req".to_owned(),
             Self::ProxyCores => "proxy cores".to_owned(),
+            Self::ProxyRss => "proxy MiB".to_owned(),
+            Self::IdleRss => "KiB/idle client".to_owned(),
             Self::ServerCpu => "server µs/req".to_owned(),
             Self::ServerCores => "server cores".to_owned(),
         }
@@ -112,6 +118,8 @@ impl Column {
             Self::TimesFloor => times_floor(run, test, target),
             Self::ServerCpu => Cell::plain(split(test, target, SERVER)),
             Self::ProxyCores => Cell::plain(cores(stats::cores(test, target, Role::Proxy))),
+            Self::ProxyRss => figure(Figure::ProxyRss, digits),
+            Self::IdleRss => figure(Figure::IdleRss, digits),
             Self::ServerCores => Cell::plain(cores(stats::cores(test, target, Role::Server))),
         }
     }

@@ -114,8 +114,14 @@ impl<'a> Course<'a> {
             }
             _ => program.in_words(),
         };
+        let over = target.driver.map(|driver| format!(" over {}", driver.name()));
+        let program = program + &over.unwrap_or_default();
         let plural = if target.workers == 1 { "" } else { "s" };
-        format!("{program}, {} worker{plural}, before {server}", target.workers)
+        let idle = match target.idle {
+            0 => String::new(),
+            idle => format!(", beside {idle} idle clients"),
+        };
+        format!("{program}, {} worker{plural}, before {server}{idle}", target.workers)
     }
 
     /// Whether the program of a target is here; one that may be missing is left out.
@@ -134,7 +140,12 @@ impl<'a> Course<'a> {
                 target.name
             ));
         }
-        if let TargetKind::Floor(driver) = target.kind
+        let driver = match target.kind {
+            TargetKind::Floor(driver) => Some(driver),
+            _ => target.driver,
+        };
+        // A respool would go on with another one and say so in its log only.
+        if let Some(driver) = driver
             && let Some(why) = unfit(driver)
         {
             return self.absent(target, &why);

@@ -323,6 +323,7 @@ const TARGET_KINDS: &[(&str, MakeKind)] = &[
     ("respool", || TargetKind::Respool),
     ("nutcracker", || TargetKind::Nutcracker),
     ("predixy", || TargetKind::Predixy),
+    ("haproxy", || TargetKind::Haproxy),
     // Its `driver` is read beside it.
     ("floor", || TargetKind::Floor(NetDriver::Epoll)),
     ("command", || TargetKind::Command(Vec::new())),
@@ -344,6 +345,8 @@ pub(super) const FIGURES: &[(&str, Figure)] = &[
     ("p50", Figure::P50),
     ("p99", Figure::P99),
     ("p999", Figure::P999),
+    ("proxy_rss", Figure::ProxyRss),
+    ("idle_rss", Figure::IdleRss),
 ];
 
 #[cfg(test)]
@@ -401,7 +404,7 @@ mod tests {
         assert_eq!(
             figure("server_cpuu").unwrap_err(),
             "found `server_cpuu`; allowed: throughput, proxy_cpu, proxy_user, proxy_system, server_cpu, \
-             server_user, server_system, p50, p99, p999; did you mean `server_cpu`?"
+             server_user, server_system, p50, p99, p999, proxy_rss, idle_rss; did you mean `server_cpu`?"
         );
     }
 }

@@ -50,11 +50,13 @@ pub(in crate::run) fn target(name: &str, kind: TargetKind) -> TargetPlan {
         name: name.to_owned(),
         kind,
         workers: 1,
+        driver: None,
         options: Vec::new(),
         optional: false,
         topologies: Vec::new(),
         axis: None,
         beside: Vec::new(),
+        idle: 0,
     }
 }
 
@@ -172,6 +174,27 @@ fn a_floor_needs_its_driver_and_no_server() {
     assert_eq!(course.in_words(&may.targets[0]), "floor over epoll, of respool-bench 1.2.3");
     let both = Course::with(&may, &options, |_| None).unwrap();
     assert_eq!(names(&both), ["a: floor floor uring", "b: floor floor uring"]);
+}
+
+#[test]
+fn a_respool_is_left_out_without_its_driver() {
+    let uring = TargetPlan {
+        driver: Some(NetDriver::Uring),
+        optional: true,
+        ..target("respool uring", TargetKind::Respool)
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let options = options(folder.path());
+    let plan = plan(vec![target("respool", TargetKind::Respool), uring], vec![test("a", "one")]);
+    let forbidden: Unfit = |_| Some("it is forbidden".to_owned());
+    let course = Course::with(&plan, &options, forbidden).unwrap();
+    assert_eq!(names(&course), ["a: respool"], "the other one chooses by itself");
+    assert_eq!(course.left_out, ["`respool uring` was left out: it is forbidden."]);
+    let course = Course::with(&plan, &options, |_| None).unwrap();
+    assert_eq!(
+        course.in_words(&plan.targets[1]),
+        "respool 1.2.3 over uring, 1 worker, before Redis 7.0.15"
+    );
 }
 
 #[test]
