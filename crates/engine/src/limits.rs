@@ -36,6 +36,13 @@ pub const SPARES_MAX: usize = 32;
 /// An idle upstream kept for large requests and leases is closed after this time.
 pub const SPARE_IDLE_MS: u64 = 10_000;
 
+/// A piece of a request with so many bytes gets room for the rest at once, instead of by growing, which copies what is there already
+/// with each step. Below it growing costs less than memory that may never be used.
+pub const PART_BYTES: usize = 16 << 10;
+
+/// Room that is made for what is still to come of it, at most.
+pub const PART_ROOM_BYTES: usize = 256 << 10;
+
 /// A buffer that grew beyond this is given back to the allocator after use and not kept for the next.
 pub const POOLED_BUFFER_BYTES: usize = 64 << 10;
 
