@@ -270,6 +270,8 @@ pub struct Engine {
     pub(crate) random: u64,
     pub(crate) draining: bool,
     pub(crate) swept_at: Time,
+    /// Before this nobody can have been idle for too long.
+    pub(crate) idle_from: Time,
     /// Bytes held for those clients that hold much (see `lifecycle`).
     pub(crate) accounted_bytes: usize,
     /// For replies that are built and must be kept.
@@ -352,6 +354,7 @@ impl Engine {
             random: seed,
             draining: false,
             swept_at: now,
+            idle_from: now,
             accounted_bytes: 0,
             scratch: Vec::new(),
             input_events: 0,
