@@ -254,8 +254,8 @@ impl Parts<'_> {
         text
     }
 
-    /// In TCP mode, in the foreground (`-db`), with as many threads as workers. What it must be told beside that are timeouts, without which it warns, long enough that
-    /// idle connections stay; how many connections it takes it derives from the limit of open files.
+    /// In TCP mode, in the foreground (`-db`), with as many threads as workers. What it must be told beside that are timeouts, without which it
+    /// warns, long enough that idle connections stay; how many connections it takes it derives from the limit of open files.
     fn haproxy(&self) -> String {
         let servers = self.servers.iter().enumerate();
         let servers =
