@@ -262,12 +262,8 @@ at_most = 3
         ]
     );
     // A family stands for its members, but none is compared with itself.
-    let limits: Vec<_> = plan
-        .limits
-        .iter()
-        .map(|l| (l.target.as_str(), l.of.as_deref().unwrap_or_default()))
-        .collect();
-    assert_eq!(limits, [("respool w=2", "respool w=1")]);
+    let limits: Vec<_> = plan.limits.iter().map(|l| (&*l.target, l.of.as_deref())).collect();
+    assert_eq!(limits, [("respool w=2", Some("respool w=1"))]);
 }
 
 #[test]

@@ -23,6 +23,22 @@ use crate::upstream::{Role, State};
 use alloc::format;
 use alloc::vec::Vec;
 
+/// When clients are looked at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sweep {
+    /// The last time that they were.
+    last_at: Time,
+    /// Before this nobody can have been idle for too long.
+    pub(crate) idle_from: Time,
+}
+
+impl Sweep {
+    /// Nobody was looked at yet.
+    pub(crate) const fn new(now: Time) -> Self {
+        Self { last_at: now, idle_from: now }
+    }
+}
+
 impl Engine {
     /// When [`Self::handle_timeout`] must be called at the latest; `None`: not before something else happens.
     #[must_use]
@@ -59,12 +75,12 @@ impl Engine {
 
     fn sweep_at(&self) -> Option<Time> {
         if self.draining {
-            return Some(self.swept_at.plus_ms(DRAIN_SWEEP_MS));
+            return Some(self.sweep.last_at.plus_ms(DRAIN_SWEEP_MS));
         }
         let idle_ms = self.settings.timeouts.client_idle_ms;
         let period_ms = (idle_ms / SWEEP_PART).clamp(SWEEP_MS, SWEEP_MS_MAX);
         (idle_ms > 0 && !self.clients.is_empty())
-            .then(|| self.swept_at.plus_ms(period_ms).max(self.idle_from))
+            .then(|| self.sweep.last_at.plus_ms(period_ms).max(self.sweep.idle_from))
     }
 
     /// Does all that is due. Called once a turn, after the events and before the sends.
@@ -96,8 +112,8 @@ impl Engine {
             self.tell_lines();
         }
         if self.sweep_at().is_some_and(|at| at <= now) {
-            self.swept_at = now;
-            self.sweep(now);
+            self.sweep.last_at = now;
+            self.sweep_clients(now);
         }
         self.cork(now);
     }
@@ -219,7 +235,7 @@ impl Engine {
         self.evict(client, "it took its replies too slowly while others waited behind it");
     }
 
-    fn sweep(&mut self, now: Time) {
+    fn sweep_clients(&mut self, now: Time) {
         if self.draining {
             self.close_idle(now);
         }
@@ -245,7 +261,7 @@ impl Engine {
                 false => idle.push(id),
             }
         }
-        self.idle_from = idle_from;
+        self.sweep.idle_from = idle_from;
         for id in idle {
             self.close_client(id, None);
         }
