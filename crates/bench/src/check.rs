@@ -1,6 +1,7 @@
 //! Judges a run by the limits of its plan.
 //!
-//! A limit is a ratio of two targets in one run, or of one in two of its tests, so it holds on fast machines and slow ones. A comparison whose partner
+//! A limit is mostly a ratio of two targets in one run, or of one in two of its tests, so it holds on fast machines and slow ones; memory
+//! is judged by itself. A comparison whose partner
 //! is absent is *skipped and said*: a check that was not made must not look like one that passed. A figure that should
 //! be there and is not fails.
 //!
@@ -10,6 +11,7 @@ use std::fmt;
 
 use crate::plan::Limit;
 use crate::record::{Run, Test};
+use crate::report::digits;
 use crate::stats;
 
 /// What came of one limit in one test.
@@ -26,9 +28,11 @@ pub struct Verdict {
 /// What came of a limit.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// It holds: the median of the ratios.
+    /// It holds: the median of the ratios, or of the figure.
     Ok(f64),
-    /// It is missed: the median of the ratios.
+    /// The ratio is missed or was not to be had, but the figure itself, which this is, is enough.
+    Enough(f64),
+    /// It is missed: the median of the ratios, or of the figure.
     Missed(f64),
     /// It is missed, because a target that was visited has no such figure.
     NotMeasured,
@@ -48,7 +52,7 @@ impl Verdict {
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = match self.outcome {
-            Outcome::Ok(_) => "ok",
+            Outcome::Ok(_) | Outcome::Enough(_) => "ok",
             Outcome::Missed(_) | Outcome::NotMeasured => "FAIL",
             Outcome::Skipped(_) => "skip",
         };
@@ -56,21 +60,38 @@ impl fmt::Display for Verdict {
         if let Some(test) = &self.test {
             write!(f, "{test}: ")?;
         }
-        let Limit { figure, target, at_most, .. } = &self.limit;
-        let of = match &self.limit.of_test {
-            Some(test) => format!("{}'s in {test}", self.limit.of),
-            None => format!("{}'s", self.limit.of),
+        let Limit { figure, target, bound, enough, .. } = &self.limit;
+        let of = match (&self.limit.of, &self.limit.of_test) {
+            (Some(of), Some(test)) => Some(format!("{of}'s in {test}")),
+            (Some(of), None) => Some(format!("{of}'s")),
+            (None, _) => None,
         };
-        let name = stats::name(*figure);
-        match &self.outcome {
-            Outcome::Ok(ratio) | Outcome::Missed(ratio) => {
-                write!(f, "{name} of {target} is {ratio:.3} × {of} (at most {at_most})")
+        let (name, unit) = (stats::name(*figure), stats::unit(*figure));
+        let (side, value) = (bound.in_words(), bound.value());
+        // What would have been enough is said where it was not.
+        let or = enough.map_or_else(String::new, |enough| format!(", or {enough} {unit}"));
+        match (&self.outcome, of) {
+            (Outcome::Ok(ratio), Some(of)) => {
+                write!(f, "{name} of {target} is {ratio:.3} × {of} ({side} {value})")
             }
-            Outcome::NotMeasured => {
-                write!(f, "{name} of {target} was not measured (at most {at_most} × {of})")
+            (Outcome::Missed(ratio), Some(of)) => {
+                write!(f, "{name} of {target} is {ratio:.3} × {of} ({side} {value}{or})")
             }
-            Outcome::Skipped(why) => {
-                write!(f, "{name} of {target} (at most {at_most} × {of}): {why}")
+            (Outcome::Ok(figure) | Outcome::Missed(figure), None) => {
+                let shown = digits(*figure);
+                write!(f, "{name} of {target} is {shown} {unit} ({side} {value})")
+            }
+            (Outcome::Enough(figure), _) => {
+                let (shown, enough) = (digits(*figure), enough.unwrap_or_default());
+                write!(f, "{name} of {target} is {shown} {unit} ({enough} is enough)")
+            }
+            (Outcome::NotMeasured, of) => {
+                let of = of.map_or_else(|| format!(" {unit}"), |of| format!(" × {of}"));
+                write!(f, "{name} of {target} was not measured ({side} {value}{of})")
+            }
+            (Outcome::Skipped(why), of) => {
+                let of = of.map_or_else(|| format!(" {unit}"), |of| format!(" × {of}"));
+                write!(f, "{name} of {target} ({side} {value}{of}): {why}")
             }
         }
     }
@@ -110,6 +131,19 @@ fn judge_one(limit: &Limit, run: &Run) -> Vec<Verdict> {
 }
 
 fn outcome(limit: &Limit, run: &Run, test: &Test) -> Outcome {
+    let outcome = outcome_of_bound(limit, run, test);
+    let figure = stats::summary(test, &limit.target, limit.figure).map(|summary| summary.median);
+    match (limit.enough, figure) {
+        (Some(enough), Some(figure))
+            if !matches!(outcome, Outcome::Ok(_)) && limit.bound.holds_for(figure, enough) =>
+        {
+            Outcome::Enough(figure)
+        }
+        _ => outcome,
+    }
+}
+
+fn outcome_of_bound(limit: &Limit, run: &Run, test: &Test) -> Outcome {
     let other = match &limit.of_test {
         Some(name) => run.tests.iter().find(|other| other.name == *name),
         None => Some(test),
@@ -117,25 +151,30 @@ fn outcome(limit: &Limit, run: &Run, test: &Test) -> Outcome {
     let Some(other) = other else {
         return Outcome::Skipped("the test to compare with is not in the run".to_owned());
     };
-    for (name, test) in [(&limit.target, test), (&limit.of, other)] {
+    let of = limit.of.as_ref().map(|of| (of, other));
+    for (name, test) in [Some((&limit.target, test)), of].into_iter().flatten() {
         if stats::visits(test, name).next().is_none() {
             return Outcome::Skipped(format!("{name} was not visited in this test"));
         }
     }
-    match ratio(limit, test, other) {
-        Some(ratio) if ratio <= limit.at_most => Outcome::Ok(ratio),
-        Some(ratio) => Outcome::Missed(ratio),
+    match value(limit, test, of) {
+        Some(value) if limit.bound.holds(value) => Outcome::Ok(value),
+        Some(value) => Outcome::Missed(value),
         None => Outcome::NotMeasured,
     }
 }
 
-/// Rounds of two tests are not beside each other in time, so their medians are compared.
-fn ratio(limit: &Limit, test: &Test, other: &Test) -> Option<f64> {
-    if limit.of_test.is_none() {
-        let ratio = stats::ratio(test, &limit.target, &limit.of, limit.figure)?;
-        return Some(ratio.median);
+/// What is judged. Rounds of two tests are not beside each other, so their medians are compared.
+fn value(limit: &Limit, test: &Test, of: Option<(&String, &Test)>) -> Option<f64> {
+    let figure = |test, target| Some(stats::summary(test, target, limit.figure)?.median);
+    match of {
+        None => figure(test, &limit.target),
+        Some((of, _)) if limit.of_test.is_none() => {
+            Some(stats::ratio(test, &limit.target, of, limit.figure)?.median)
+        }
+        Some((of, other)) => {
+            let ratio = figure(test, &limit.target)? / figure(other, of)?;
+            Some(ratio).filter(|ratio| ratio.is_finite())
+        }
     }
-    let above = stats::summary(test, &limit.target, limit.figure)?;
-    let below = stats::summary(other, &limit.of, limit.figure)?;
-    Some(above.median / below.median).filter(|ratio| ratio.is_finite())
 }

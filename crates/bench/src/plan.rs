@@ -67,6 +67,8 @@ pub struct TargetPlan {
     pub kind: TargetKind,
     /// Worker threads it is started with. At least 1.
     pub workers: u32,
+    /// What a respool waits and sends with; `None`: what it takes by itself.
+    pub driver: Option<NetDriver>,
     /// More command line arguments for the program.
     pub options: Vec<String>,
     /// Left out with a notice when its program is not on this machine, instead of ending the run.
@@ -77,6 +79,8 @@ pub struct TargetPlan {
     pub axis: Option<(String, f64)>,
     /// What is asked beside the load, as a monitoring system would.
     pub beside: Vec<Beside>,
+    /// Clients that stay connected during each visit and ask nothing.
+    pub idle: u32,
 }
 
 /// A question that is repeated beside the load while a target is visited.
@@ -107,19 +111,6 @@ impl std::fmt::Display for Question {
 }
 
 impl TargetPlan {
-    /// The driver without which it is not what its name says: of a floor, or of a respool that is told its driver.
-    #[must_use]
-    pub fn driver(&self) -> Option<FloorDriver> {
-        let told = |name: &str| self.options.windows(2).any(|pair| pair == ["--driver", name]);
-        match self.kind {
-            TargetKind::Floor(driver) => Some(driver),
-            TargetKind::Respool => {
-                [FloorDriver::Epoll, FloorDriver::Uring].into_iter().find(|it| told(it.name()))
-            }
-            _ => None,
-        }
-    }
-
     /// Whether its admin listener is asked for something.
     #[must_use]
     pub fn wants_admin(&self) -> bool {
@@ -127,16 +118,16 @@ impl TargetPlan {
     }
 }
 
-/// What a floor or a respool waits and sends with.
+/// What a floor or a respool waits and sends with: the drivers that respool has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FloorDriver {
+pub enum NetDriver {
     /// Level-triggered epoll.
     Epoll,
     /// io_uring, which not every system allows.
     Uring,
 }
 
-impl FloorDriver {
+impl NetDriver {
     /// As scenarios and command lines write it.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -158,8 +149,10 @@ pub enum TargetKind {
     Nutcracker,
     /// predixy.
     Predixy,
+    /// HAProxy in TCP mode, which passes bytes on and knows nothing of requests: each client has a connection to the server of its own.
+    Haproxy,
     /// What only receives and answers: the lower bound of every proxy.
-    Floor(FloorDriver),
+    Floor(NetDriver),
     /// Any other program. In each argument `{port}`, `{workers}`, `{servers}` (host:port, joined by commas) and `{dir}` are replaced.
     Command(Vec<String>),
     /// Runs already, was named with `--target`.
@@ -291,21 +284,67 @@ pub enum Stop {
     AfterRequests(u64),
 }
 
-/// An aim: a ratio that must hold.
+/// An aim: a ratio, or a figure, that must hold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limit {
     /// What is compared.
     pub figure: Figure,
     /// The target that is judged.
     pub target: String,
-    /// The target it is compared with. Skipped with a notice when that one was left out.
-    pub of: String,
+    /// The target it is compared with. Skipped with a notice when that one was left out. `None`: the figure itself is judged, in its own
+    /// unit.
+    pub of: Option<String>,
     /// Tests (by name) it holds for; empty: all.
     pub tests: Vec<String>,
     /// The test whose figure of `of` is taken, if it is another one than the judged.
     pub of_test: Option<String>,
-    /// Upper bound of the median of the ratios within each round; of two tests, of the ratio of their medians.
-    pub at_most: f64,
+    /// Of the median of the ratios within each round; of two tests, of the ratio of their medians; without `of`, of the median.
+    pub bound: Bound,
+    /// A figure that is good whatever the ratio says, in its own unit.
+    pub enough: Option<f64>,
+}
+
+/// What is good.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Bound {
+    /// So much or less.
+    AtMost(f64),
+    /// So much or more.
+    AtLeast(f64),
+}
+
+impl Bound {
+    /// Whether a value is good.
+    #[must_use]
+    pub fn holds(self, value: f64) -> bool {
+        self.holds_for(value, self.value())
+    }
+
+    /// Whether a value is good on this side of another one.
+    #[must_use]
+    pub fn holds_for(self, value: f64, bound: f64) -> bool {
+        match self {
+            Self::AtMost(_) => value <= bound,
+            Self::AtLeast(_) => value >= bound,
+        }
+    }
+
+    /// The bound itself.
+    #[must_use]
+    pub fn value(self) -> f64 {
+        match self {
+            Self::AtMost(value) | Self::AtLeast(value) => value,
+        }
+    }
+
+    /// `at most` or `at least`.
+    #[must_use]
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Self::AtMost(_) => "at most",
+            Self::AtLeast(_) => "at least",
+        }
+    }
 }
 
 /// A figure that can be compared. Lower is better for all but `Throughput`.
@@ -334,6 +373,10 @@ pub enum Figure {
     P99,
     /// 99.9th percentile of the latency in microseconds.
     P999,
+    /// Greatest resident memory of the proxy within a visit, in MiB.
+    ProxyRss,
+    /// Resident memory of the proxy that an idle client takes, in KiB.
+    IdleRss,
 }
 
 /// Cores per role, as the numbers of CPUs. Empty: not pinned.

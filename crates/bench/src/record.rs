@@ -140,12 +140,36 @@ pub struct Visit {
     pub server: Usage,
     /// CPU of the load.
     pub load: Usage,
+    /// The idle clients beside the load, if there were any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle: Option<Idle>,
     /// Threads of the load: when its CPU comes near to that many cores, it and not the target was the limit.
     pub load_threads: u32,
     /// Mean number of cores that strangers used meanwhile.
     pub other_cores: f64,
     /// Mean number of cores that the host took away (steal).
     pub stolen_cores: f64,
+}
+
+/// Clients that stayed connected and asked nothing, and what the proxy needed for them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Idle {
+    /// How many.
+    pub clients: u32,
+    /// Resident memory of the proxy before the first of them: the least that was seen before any visit of the run, since a process may keep
+    /// what it once had.
+    pub rss_before_bytes: u64,
+    /// When all of them stood and had each had one reply, before the load began.
+    pub rss_bytes: u64,
+}
+
+impl Idle {
+    /// Bytes for each of them; `None` where there was no proxy to be measured.
+    #[must_use]
+    pub fn bytes_per_client(&self) -> Option<f64> {
+        let bytes = self.rss_bytes.saturating_sub(self.rss_before_bytes);
+        (self.clients > 0 && self.rss_bytes > 0).then(|| bytes as f64 / f64::from(self.clients))
+    }
 }
 
 /// Latencies in microseconds.

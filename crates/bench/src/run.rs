@@ -17,6 +17,7 @@
 //!
 //! Invariant: on every way out, also when interrupted, everything that was started is ended before [`run`] returns.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -110,6 +111,8 @@ struct Runner<'a> {
     tests: Vec<Test>,
     timeline: Vec<Tick>,
     warnings: Vec<String>,
+    /// Least memory that a proxy, by its processes, was seen with before idle clients came.
+    rss_least: BTreeMap<Vec<u32>, u64>,
 }
 
 impl<'a> Runner<'a> {
@@ -139,8 +142,18 @@ impl<'a> Runner<'a> {
                 floor,
             });
         }
-        let (tests, timeline, warnings) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { plan, course, interrupted, began, fleet, targets, tests, timeline, warnings })
+        Ok(Self {
+            plan,
+            course,
+            interrupted,
+            began,
+            fleet,
+            targets,
+            tests: Vec::new(),
+            timeline: Vec::new(),
+            warnings: Vec::new(),
+            rss_least: BTreeMap::new(),
+        })
     }
 
     fn test(&mut self, number: usize, leg: &Leg<'_>, watch: &mut dyn Watch) -> Result<()> {
@@ -185,13 +198,23 @@ impl<'a> Runner<'a> {
             load: &leg.test.load,
             beside: &target.beside,
             admin: station.admin.as_deref(),
+            idle: target.idle,
+            is_ours: !matches!(target.kind, TargetKind::External(_)),
             proxy: Account::new(&station.proxy),
             server: Account::new(&station.server),
             load_cores: &self.plan.pins.load,
             began: self.began,
             interrupted: self.interrupted,
         };
-        visit.carry_out(&mut on_tick)
+        let mut visited = visit.carry_out(&mut on_tick)?;
+        if let Some(idle) = &mut visited.record.idle {
+            // A process may keep what the idle clients of an earlier visit had; then their next visit would cost nothing.
+            let least = self.rss_least.entry(station.proxy.clone());
+            let least = least.or_insert(idle.rss_before_bytes);
+            *least = idle.rss_before_bytes.min(*least);
+            idle.rss_before_bytes = *least;
+        }
+        Ok(visited)
     }
 
     /// Starts what is missing and fills the keys.

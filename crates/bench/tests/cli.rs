@@ -182,6 +182,32 @@ fn cost_runs() {
 }
 
 #[test]
+fn large_runs() {
+    let visit = ["--visit", "direct", "respool", "--only", "64KiB"];
+    let run = scenario("large", &visit);
+    assert_eq!(visits(&run).len(), 4, "{:?}", visits(&run));
+    // Peaks are of the visit: the server of the second test has what the first one wrote, the proxy no more than it needs.
+    let proxy = run.tests[0].visits[1].proxy;
+    assert!(proxy.rss_bytes_max > 1 << 20, "{proxy:?}");
+}
+
+#[test]
+fn churn_runs() {
+    let run = scenario("churn", &["--visit", "floor", "respool"]);
+    assert_eq!(visits(&run), ["GET: floor", "GET: respool"]);
+}
+
+#[test]
+fn idle_needs_open_files_for_its_clients() {
+    // Ten thousand clients and as many sockets in the proxy, which not every machine for tests allows; `tests/run.rs` has a smaller one.
+    let shown = good(&["show", "idle"]).out;
+    assert!(
+        shown.contains("respool idle  over epoll  --max-clients 12000  + 10000 idle clients"),
+        "{shown}"
+    );
+}
+
+#[test]
 fn server_cost_runs_and_judges_its_limits() {
     let _alone = alone();
     let respool = respool();

@@ -4,7 +4,7 @@ mod made;
 
 use bench::check::{self, Outcome};
 use bench::compare::{self, Comparison, Row};
-use bench::plan::{Figure, Limit};
+use bench::plan::{Bound, Figure, Limit};
 use bench::record::{Run, Visit};
 use bench::report::table::{self, Look};
 use bench::stats::noise::Verdict;
@@ -33,8 +33,8 @@ fn find<'a>(comparison: &'a Comparison, target: &str, figure: Figure) -> &'a Row
 fn a_run_is_the_same_as_itself() {
     let comparison = compare::compare(&run(|_| {}), &run(|_| {}));
     assert_eq!(comparison.count(Verdict::Same), comparison.rows.len());
-    // direct: throughput, p50, p99 and three of the server; respool: three of the proxy besides.
-    assert_eq!(comparison.rows.len(), 6 + 9);
+    // direct: throughput, p50, p99 and three of the server; respool: three of the proxy besides, and its memory.
+    assert_eq!(comparison.rows.len(), 6 + 10);
     assert_eq!(comparison.only_in_one, Vec::<String>::new());
 }
 
@@ -149,7 +149,7 @@ fn a_comparison_as_text() {
     assert!(line.contains("+20.0 % [") && line.trim_end().ends_with("better"), "{line}");
     let last = text.split_once("\nbetter").map(|(_, last)| last).unwrap();
     assert!(last.contains("SET P=1, respool:  throughput +20.0 %, proxy CPU -16.7 %"), "{text}");
-    assert!(last.contains("0 worse, 7 better, 8 the same within the noise"), "{text}");
+    assert!(last.contains("0 worse, 7 better, 9 the same within the noise"), "{text}");
     assert!(!text.contains('\u{1b}'));
 }
 
@@ -166,10 +166,11 @@ fn limit(figure: Figure, target: &str, of: &str, at_most: f64) -> Limit {
     Limit {
         figure,
         target: target.to_owned(),
-        of: of.to_owned(),
+        of: Some(of.to_owned()),
         tests: Vec::new(),
         of_test: None,
-        at_most,
+        bound: Bound::AtMost(at_most),
+        enough: None,
     }
 }
 
@@ -235,6 +236,51 @@ fn a_target_can_be_judged_by_itself_in_another_test() {
             "FAIL  many: server CPU of respool is 1.400 × respool's in few (at most 1.3)",
             "skip  many: server CPU of respool (at most 1.5 × respool's in none): the test to compare with is not in the run",
         ]
+    );
+}
+
+#[test]
+fn a_figure_can_be_judged_by_itself_and_from_below() {
+    let visits = rounds(&["direct", "respool"], 3, |visit| {
+        if visit.target == "respool" {
+            visit.requests = 80_000;
+        }
+    });
+    let run = made::run(vec![test("SET P=1", visits)]);
+    let (respool, of) = ("respool".to_owned(), Some("direct".to_owned()));
+    let judge = |figure, of: &Option<String>, bound, enough| {
+        let limit = Limit { of: of.clone(), bound, enough, ..limit(figure, &respool, "", 1.0) };
+        check::judge(&[limit], &run)[0].to_string()
+    };
+    // 8 MiB, 80 000 requests of 2.5 µs.
+    assert_eq!(
+        judge(Figure::ProxyRss, &None, Bound::AtMost(8.0), None),
+        "ok    SET P=1: proxy memory of respool is 8.00 MiB (at most 8)"
+    );
+    assert_eq!(
+        judge(Figure::ProxyRss, &None, Bound::AtMost(7.5), None),
+        "FAIL  SET P=1: proxy memory of respool is 8.00 MiB (at most 7.5)"
+    );
+    assert_eq!(
+        judge(Figure::IdleRss, &None, Bound::AtMost(4.0), None),
+        "FAIL  SET P=1: memory per idle client of respool was not measured (at most 4 KiB)"
+    );
+    assert_eq!(
+        judge(Figure::Throughput, &of, Bound::AtLeast(0.8), None),
+        "ok    SET P=1: throughput of respool is 0.800 × direct's (at least 0.8)"
+    );
+    assert_eq!(
+        judge(Figure::Throughput, &of, Bound::AtLeast(0.81), Some(90_000.0)),
+        "FAIL  SET P=1: throughput of respool is 0.800 × direct's (at least 0.81, or 90000 req/s)"
+    );
+    assert_eq!(
+        judge(Figure::Throughput, &of, Bound::AtLeast(0.81), Some(70_000.0)),
+        "ok    SET P=1: throughput of respool is 80000 req/s (70000 is enough)"
+    );
+    let absent = Some("predixy".to_owned());
+    assert_eq!(
+        judge(Figure::ProxyCpu, &absent, Bound::AtMost(1.0), Some(3.0)),
+        "ok    SET P=1: proxy CPU of respool is 2.50 µs/req (3 is enough)"
     );
 }
 

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bench::floor::unfit;
-use bench::plan::FloorDriver;
+use bench::plan::NetDriver;
 use bench::report::json;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -22,7 +22,7 @@ struct Floor {
 }
 
 impl Floor {
-    fn start(driver: FloorDriver, value_bytes: &str) -> Self {
+    fn start(driver: NetDriver, value_bytes: &str) -> Self {
         let mut child = program(&["floor", "--driver", driver.name(), "-d", value_bytes])
             .stdout(Stdio::piped())
             .spawn()
@@ -72,8 +72,8 @@ fn program(args: &[&str]) -> Command {
 }
 
 /// The drivers that this system allows.
-fn drivers() -> Vec<FloorDriver> {
-    let all = [FloorDriver::Epoll, FloorDriver::Uring];
+fn drivers() -> Vec<NetDriver> {
+    let all = [NetDriver::Epoll, NetDriver::Uring];
     all.into_iter().filter(|&driver| unfit(driver).is_none()).collect()
 }
 
@@ -201,7 +201,7 @@ fn redis_benchmark_is_content_with_it() {
 
 #[test]
 fn a_port_that_is_taken_and_a_driver_that_is_not_there_are_said() {
-    let floor = Floor::start(FloorDriver::Epoll, "3B");
+    let floor = Floor::start(NetDriver::Epoll, "3B");
     let port = floor.address.port().to_string();
     let output = program(&["floor", "--port", &port]).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
@@ -283,7 +283,7 @@ fn a_report_shows_each_target_as_a_multiple_of_the_floor() {
             assert_eq!((visit.proxy.cpu_s > 0.0, visit.server.cpu_s > 0.0), (floor, !floor));
         }
     }
-    let uring = unfit(FloorDriver::Uring).is_none();
+    let uring = unfit(NetDriver::Uring).is_none();
     let multiples: Vec<_> =
         run.times_floor.iter().map(|it| (it.test.as_str(), it.target.as_str())).collect();
     let expected: Vec<_> = ["SET", "GET", "MGET"]

@@ -12,7 +12,9 @@ use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use bench::plan::{Beside, External, Plan, Question, Shape, Stop, TargetKind, TopologyKind};
+use bench::plan::{
+    Beside, External, Plan, Question, Shape, Stop, TargetKind, TargetPlan, TopologyKind,
+};
 use bench::record::{Run, Visit};
 use bench::run::{Options, run};
 use rustix::process::{Pid, Signal, kill_process};
@@ -196,6 +198,67 @@ fn requests_beside_the_load_are_made_and_must_not_fail() {
     plan.targets[0].beside[0].question = Question::Command("NOSUCH".to_owned());
     let text = bad(&plan, &Options::default());
     assert!(text.starts_with("SET, redis, round 1: `NOSUCH` beside the load: "), "{text}");
+}
+
+#[test]
+fn idle_clients_stand_beside_the_load_and_are_weighed() {
+    let _alone = alone();
+    let idle = |name: &str, kind| TargetPlan { idle: 200, ..target(name, kind) };
+    let targets = vec![
+        target("alone", TargetKind::Respool),
+        idle("respool", TargetKind::Respool),
+        idle("direct", TargetKind::Direct),
+    ];
+    let plan = plan(targets, vec![test("SET", "one", load("SET {key} {value}", 1))]);
+    let (run, _) = good(&plan, &options());
+    let visits = &run.tests[0].visits;
+    for visit in visits {
+        assert_eq!(visit.idle.map(|idle| idle.clients), (visit.target != "alone").then_some(200));
+    }
+    let of = |name: &'static str| visits.iter().filter(move |visit| visit.target == name);
+    // What was there before is the least of all rounds, and of a server itself no proxy is weighed.
+    let before: Vec<u64> = of("respool").map(|v| v.idle.unwrap().rss_before_bytes).collect();
+    assert_eq!(before[0], before[1]);
+    for visit in of("respool") {
+        let bytes = visit.idle.unwrap().bytes_per_client().unwrap();
+        assert!(bytes < 64.0 * 1024.0, "{visit:?}");
+    }
+    assert!(of("direct").all(|visit| visit.idle.unwrap().bytes_per_client().is_none()));
+    assert!(run.targets[1].what.ends_with(", beside 200 idle clients"), "{:?}", run.targets);
+}
+
+#[test]
+fn idle_clients_that_are_turned_away_end_the_run() {
+    let _alone = alone();
+    let mut few = TargetPlan { idle: 20, ..target("few", TargetKind::Respool) };
+    few.options = vec!["--max-clients".to_owned(), "10".to_owned()];
+    let mut plan = plan(vec![few], vec![test("SET", "one", load("SET {key} {value}", 1))]);
+    plan.base = "few".to_owned();
+    let text = bad(&plan, &options());
+    assert!(text.contains("idle clients: ") && text.contains("max number of clients"), "{text}");
+}
+
+#[test]
+fn haproxy_passes_bytes_on_where_it_is_installed() {
+    let _alone = alone();
+    let mut haproxy = target("haproxy", TargetKind::Haproxy);
+    haproxy.optional = true;
+    let targets = vec![target("direct", TargetKind::Direct), haproxy];
+    let plan = plan(targets, vec![test("GET", "one", load("GET {key}", 1))]);
+    let (run, _) = good(&plan, &options());
+    if let Some(left_out) = run.left_out.first() {
+        assert!(left_out.contains("apt-get install haproxy"), "{left_out}");
+        return;
+    }
+    for visit in &run.tests[0].visits {
+        assert_plausible(visit, visit.target == "haproxy");
+    }
+    assert!(
+        run.targets[1].what.starts_with("haproxy 2.")
+            || run.targets[1].what.starts_with("haproxy 3."),
+        "{:?}",
+        run.targets
+    );
 }
 
 #[test]

@@ -1,10 +1,13 @@
 //! What scenario files may say, what is said about mistakes in them, and that the built-in ones are right.
 
 use bench::plan::{
-    Beside, Distribution, Figure, FloorDriver, Pins, Plan, Question, Shape, Stop, TargetKind,
+    Beside, Bound, Distribution, Figure, NetDriver, Pins, Plan, Question, Shape, Stop, TargetKind,
     TargetPlan, Tool, TopologyKind,
 };
 use bench::scenario::{BUILT_IN, Changes, built_in, limits, load};
+
+#[path = "scenarios/many.rs"]
+mod many;
 
 /// The least that is a scenario.
 const LEAST: &str = r#"
@@ -44,11 +47,13 @@ fn external(name: &str) -> TargetPlan {
         name: name.to_owned(),
         kind: TargetKind::Direct,
         workers: 1,
+        driver: None,
         options: Vec::new(),
         optional: false,
         topologies: Vec::new(),
         axis: None,
         beside: Vec::new(),
+        idle: 0,
     }
 }
 
@@ -166,15 +171,19 @@ fn every_key_arrives() {
     let slow = &plan.tests[1].load;
     assert_eq!((slow.stop, slow.warmup_ms), (Stop::AfterRequests(5000), 100));
     assert_eq!(slow.shape, Shape::SlowReader { bytes_per_s: 1000 });
-    assert_eq!((plan.limits[0].figure, plan.limits[0].at_most), (Figure::P99, 2.0));
+    assert_eq!((plan.limits[0].figure, plan.limits[0].bound), (Figure::P99, Bound::AtMost(2.0)));
 }
 
 #[test]
-fn a_floor_has_a_driver() {
+fn a_floor_and_a_respool_have_a_driver() {
     let kind = |text: &str| good(&least(TARGET, text)).targets[0].kind.clone();
-    assert_eq!(kind("name = \"floor\"\n"), TargetKind::Floor(FloorDriver::Epoll));
+    assert_eq!(kind("name = \"floor\"\n"), TargetKind::Floor(NetDriver::Epoll));
     let uring = "name = \"x\"\nkind = \"floor\"\ndriver = \"uring\"\n";
-    assert_eq!(kind(uring), TargetKind::Floor(FloorDriver::Uring));
+    assert_eq!(kind(uring), TargetKind::Floor(NetDriver::Uring));
+    let driver = |text: &str| good(&least(TARGET, text)).targets[0].driver;
+    assert_eq!(driver("name = \"respool\"\n"), None, "it chooses by itself");
+    assert_eq!(driver("name = \"respool\"\ndriver = \"uring\"\n"), Some(NetDriver::Uring));
+    assert_eq!(driver(uring), None, "a floor has it in its kind");
 }
 
 #[test]
@@ -253,8 +262,8 @@ at_most = 3
         ]
     );
     // A family stands for its members, but none is compared with itself.
-    let limits: Vec<_> = plan.limits.iter().map(|l| (l.target.as_str(), l.of.as_str())).collect();
-    assert_eq!(limits, [("respool w=2", "respool w=1")]);
+    let limits: Vec<_> = plan.limits.iter().map(|l| (&*l.target, l.of.as_deref())).collect();
+    assert_eq!(limits, [("respool w=2", Some("respool w=1"))]);
 }
 
 #[test]
@@ -285,7 +294,7 @@ targets = ["respool"]
          file.toml:5:11: load.clients: found the string \"many\"; allowed: a whole number from 1 to 60000\n\
          file.toml:6:1: load.pipelin: unknown key; did you mean `pipeline`?\n\
          file.toml:10:8: topology[1].kind: found `alone`; allowed: single, shards, cluster\n\
-         file.toml:12:1: target[1].kind: is missing: direct, respool, nutcracker, predixy, floor or command \
+         file.toml:12:1: target[1].kind: is missing: direct, respool, nutcracker, predixy, haproxy, floor or command \
          (it may only be left out when the name says it)\n\
          file.toml:17:12: test[1].targets: no target is called `respool`; there are: "
     );
@@ -387,12 +396,8 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     (TARGET, "name = \"floor\"\nworkers = 2\n", "the floor has one thread and no options"),
     (TARGET, "name = \"floor\"\noptions = \"-v\"\n", "the floor has one thread and no options"),
     (TARGET, "name = \"floor\"\nprogram = \"x\"\n", "is for kind `command` only"),
-    (
-        TARGET,
-        "name = \"nutcracker\"\ndriver = \"uring\"\n",
-        "is for the kinds `floor` and `respool` only",
-    ),
     (TARGET, "name = \"respool\"\ndriver = \"auto\"\n", "found `auto`; allowed: epoll, uring"),
+    (TARGET, "name = \"predixy\"\ndriver = \"uring\"\n", "is for kinds `floor` and `respool` only"),
     (TARGET, "name = \"floor\"\ndriver = \"kqueue\"\n", "found `kqueue`; allowed: epoll, uring"),
     (TARGET, "name = \"respool\"\nworkers = [1, 2, 2]\n", "two targets are called `respool w=2`"),
     (
@@ -452,6 +457,22 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "request = \"GET {key}\"\n[[limit]]\nfigure = \"p50\"\ntarget = \"direct\"\nof = \"direct\"\ntests = \"GTE\"\nat_most = 1\n",
         "limit[1].tests: no test is called `GTE`; did you mean `GET`?",
     ),
+    (
+        REQUEST,
+        "request = \"GET {key}\"\n[[limit]]\nfigure = \"p50\"\ntarget = \"direct\"\n",
+        "limit[1].at_most: is missing: the greatest ratio that is good (or `at_least`",
+    ),
+    (
+        REQUEST,
+        "request = \"GET {key}\"\n[[limit]]\nfigure = \"p50\"\ntarget = \"direct\"\nat_most = 1\nat_least = 1\n",
+        "limit[1].at_least: stands beside `at_most`; give one of the two",
+    ),
+    (
+        REQUEST,
+        "request = \"GET {key}\"\n[[limit]]\nfigure = \"p50\"\ntarget = \"direct\"\nat_most = 1\nenough = 2\n",
+        "limit[1].enough: is for a ratio; say `of` which target, or leave it out",
+    ),
+    (TARGET, "name = \"direct\"\nidle = 0\n", "target[1].idle: found 0; allowed: a whole number"),
 ];
 
 #[test]
@@ -649,7 +670,10 @@ fn built_in_scenarios_are_the_files_of_the_repository() {
 const EXPECTED: &[(&str, usize, usize, usize)] = &[
     ("camellia-4", 12, 4, 48),
     ("camellia-cluster", 8, 2, 16),
+    ("churn", 1, 6, 6),
     ("cost", 4, 6, 24),
+    ("idle", 2, 4, 8),
+    ("large", 6, 4, 24),
     ("monitoring-cost", 4, 8, 32),
     ("pipeline-ladder", 6, 6, 36),
     ("predixy-8", 6, 8, 30),
@@ -722,12 +746,12 @@ fn built_in_scenarios_say_what_the_field_measured() {
                 _ => None,
             })
             .collect();
-        assert_eq!(floors, [(FloorDriver::Epoll, false), (FloorDriver::Uring, true)], "{name}");
+        assert_eq!(floors, [(NetDriver::Epoll, false), (NetDriver::Uring, true)], "{name}");
     }
 
     let server_cost = plan("server-cost");
     assert_eq!((server_cost.limits.len(), &server_cost.pins), (1, &Pins::default()));
-    assert!((server_cost.limits[0].at_most - 0.35).abs() < 1e-9);
+    assert_eq!(server_cost.limits[0].bound, Bound::AtMost(0.35));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod made;
 
 use bench::plan::Figure;
+use bench::record::Idle;
 use bench::stats::noise::{self, FLOOR, Verdict};
 use bench::stats::{self, Role, Summary};
 use made::{rounds, test, usage, visit};
@@ -35,6 +36,19 @@ fn figures_of_a_visit() {
     assert!(near(of(Figure::ServerUser), 2.0) && near(of(Figure::ServerSystem), 2.0));
     assert_eq!((of(Figure::P50), of(Figure::P99)), (200.0, 800.0));
     assert_eq!(stats::figure(&proxied, Figure::P999), None, "the tool gave no such percentile");
+}
+
+#[test]
+fn memory_of_a_visit() {
+    let mut visit = made::visit("respool", 1);
+    assert_eq!(stats::figure(&visit, Figure::ProxyRss), Some(8.0));
+    assert_eq!(stats::figure(&visit, Figure::IdleRss), None, "there were no idle clients");
+    let (rss_before_bytes, rss_bytes) = (10 << 20, (10 << 20) + 3_072_000);
+    visit.idle = Some(Idle { clients: 1000, rss_before_bytes, rss_bytes });
+    assert_eq!(stats::figure(&visit, Figure::IdleRss), Some(3.0));
+    visit.idle = Some(Idle { clients: 1000, rss_before_bytes: 0, rss_bytes: 0 });
+    assert_eq!(stats::figure(&visit, Figure::IdleRss), None, "no process was measured");
+    assert_eq!(stats::figure(&made::visit("direct", 1), Figure::ProxyRss), None);
 }
 
 #[test]

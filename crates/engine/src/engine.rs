@@ -35,6 +35,7 @@ use crate::stats::Stats;
 use crate::stats::monitors::Monitors;
 use crate::stats::tally::Tally;
 use crate::time::Time;
+use crate::timers::Sweep;
 use crate::topology::{Router, shards_of};
 use crate::tracking::Caches;
 use crate::unblock::Unblock;
@@ -269,7 +270,7 @@ pub struct Engine {
     pub(crate) next_number: u64,
     pub(crate) random: u64,
     pub(crate) draining: bool,
-    pub(crate) swept_at: Time,
+    pub(crate) sweep: Sweep,
     /// Bytes held for those clients that hold much (see `lifecycle`).
     pub(crate) accounted_bytes: usize,
     /// For replies that are built and must be kept.
@@ -351,7 +352,7 @@ impl Engine {
             next_number,
             random: seed,
             draining: false,
-            swept_at: now,
+            sweep: Sweep::new(now),
             accounted_bytes: 0,
             scratch: Vec::new(),
             input_events: 0,

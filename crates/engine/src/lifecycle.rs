@@ -12,6 +12,7 @@ use crate::client::{Client, Hold, Identity, ReplyMode};
 use crate::engine::{Action, Engine, Notice};
 use crate::ids::{ClientId, UpstreamId};
 use crate::limits::CLIENT_STREAM_BYTES;
+use crate::pool::make_room;
 use crate::reject;
 use crate::time::Time;
 use alloc::string::{String, ToString};
@@ -86,6 +87,7 @@ impl Engine {
             let Some(client) = self.clients.get_mut(id) else { return };
             if used < bytes.len() {
                 client.tail = self.pool.take();
+                make_room(&mut client.tail, bytes.len() - used, client.scanner.missing());
                 client.tail.extend_from_slice(&bytes[used..]);
                 client.identity.late.begin(now, bytes.len() - used);
                 self.after_input(id);

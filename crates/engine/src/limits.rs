@@ -36,6 +36,13 @@ pub const SPARES_MAX: usize = 32;
 /// An idle upstream kept for large requests and leases is closed after this time.
 pub const SPARE_IDLE_MS: u64 = 10_000;
 
+/// A piece of a request with so many bytes gets room for the rest at once, instead of by growing, which copies what is there already
+/// with each step. Below it growing costs less than memory that may never be used.
+pub const PART_BYTES: usize = 16 << 10;
+
+/// Room that is made for what is still to come of it, at most.
+pub const PART_ROOM_BYTES: usize = 256 << 10;
+
 /// A buffer that grew beyond this is given back to the allocator after use and not kept for the next.
 pub const POOLED_BUFFER_BYTES: usize = 64 << 10;
 
@@ -45,8 +52,17 @@ pub const POOL_BYTES: usize = 8 << 20;
 /// Replies of a pipeline that wait for those behind them leave when they are so many bytes (see `cork`).
 pub const CORKED_BYTES_MAX: usize = 16 << 10;
 
-/// The period of the sweep that looks at every client (idle time, memory ceiling), in milliseconds.
+/// The shortest period of the sweep that looks at every client for one that is idle for too long, in milliseconds.
 pub const SWEEP_MS: u64 = 100;
+
+/// The longest period of that sweep: so much later than configured an idle client may be closed.
+pub const SWEEP_MS_MAX: u64 = 1_000;
+
+/// Between the two the period is the configured time divided by this.
+pub const SWEEP_PART: u64 = 64;
+
+/// The period while the worker drains, in milliseconds: then every idle client goes at once.
+pub const DRAIN_SWEEP_MS: u64 = 5;
 
 /// Name of a connection (`CLIENT SETNAME`, `CLIENT SETINFO`). Longer ones are refused, as nobody can read them in a list.
 pub const CLIENT_NAME_BYTES: usize = 4 << 10;

@@ -20,7 +20,7 @@
 //! the driver has not reported as sent.
 
 use crate::limits::POOLED_BUFFER_BYTES;
-use crate::pool::BufferPool;
+use crate::pool::{BufferPool, make_room};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -57,6 +57,14 @@ impl Output {
             self.chunks.push_back(core::mem::replace(&mut self.filling, pool.take()));
         }
         &mut self.filling
+    }
+
+    /// Appends a piece of a large request, of which so many bytes are missing: they will follow. Replies are appended as they are: what comes of one
+    /// in a turn mostly fits a pooled buffer, which is warm.
+    pub fn append_part(&mut self, piece: &[u8], missing: u64, pool: &mut BufferPool) {
+        let buf = self.buf(pool);
+        make_room(buf, piece.len(), missing);
+        buf.extend_from_slice(piece);
     }
 
     /// Bytes that the driver has not reported as sent.

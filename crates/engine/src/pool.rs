@@ -9,7 +9,7 @@
 //! Invariant: every buffer in the pool is empty, has capacity, and at most [`POOLED_BUFFER_BYTES`] of it; together they
 //! have at most [`POOL_BYTES`].
 
-use crate::limits::{POOL_BYTES, POOLED_BUFFER_BYTES};
+use crate::limits::{PART_BYTES, PART_ROOM_BYTES, POOL_BYTES, POOLED_BUFFER_BYTES};
 use alloc::vec::Vec;
 
 /// See the module.
@@ -50,9 +50,34 @@ impl BufferPool {
     }
 }
 
+/// Makes room for a piece of something of which so much is missing.
+#[inline]
+pub fn make_room(buf: &mut Vec<u8>, piece: usize, missing: u64) {
+    if piece >= PART_BYTES && buf.capacity() - buf.len() < piece {
+        let rest = missing.min(PART_ROOM_BYTES as u64) as usize;
+        buf.reserve_exact(piece + rest);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn room_for_the_rest_of_something_large_is_made_once_and_within_a_bound() {
+        let mut buf = Vec::with_capacity(4096);
+        make_room(&mut buf, PART_BYTES - 1, 1 << 20);
+        assert_eq!(buf.capacity(), 4096, "what is small grows as it comes");
+        make_room(&mut buf, PART_BYTES, 100_000);
+        let room = buf.capacity();
+        assert_eq!(room, PART_BYTES + 100_000);
+        buf.resize(PART_BYTES, b'x');
+        make_room(&mut buf, 100_000, 0);
+        assert_eq!(buf.capacity(), room, "the rest fits");
+        let mut announced = Vec::new();
+        make_room(&mut announced, PART_BYTES, u64::MAX);
+        assert_eq!(announced.capacity(), PART_BYTES + PART_ROOM_BYTES);
+    }
 
     #[test]
     fn large_buffers_and_those_beyond_the_bound_are_let_go() {

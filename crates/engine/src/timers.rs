@@ -1,6 +1,7 @@
 //! What happens because time passes.
 //!
-//! There are few things to time, and most are found by looking; clients are swept once in a while. Upstreams may be thousands (each blocked
+//! There are few things to time, and most are found by looking. Clients are swept once in a while, not before the one that has been silent for
+//! the longest can have been so for too long: ten thousand that sleep are left alone. Upstreams may be thousands (each blocked
 //! client has one), so they stand in order of the time when each is to be looked at. That time may be before its deadline, which mostly
 //! moves away as bytes come: it is set anew when it has come, and not with every byte.
 //!
@@ -15,12 +16,28 @@
 use crate::engine::Engine;
 use crate::functions::Readers;
 use crate::ids::{ClientId, UpstreamId};
-use crate::limits::SWEEP_MS;
+use crate::limits::{DRAIN_SWEEP_MS, SWEEP_MS, SWEEP_MS_MAX, SWEEP_PART};
 use crate::time::Time;
 use crate::upstream::inflight::OwnCommand;
 use crate::upstream::{Role, State};
 use alloc::format;
 use alloc::vec::Vec;
+
+/// When clients are looked at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sweep {
+    /// The last time that they were.
+    last_at: Time,
+    /// Before this nobody can have been idle for too long.
+    pub(crate) idle_from: Time,
+}
+
+impl Sweep {
+    /// Nobody was looked at yet.
+    pub(crate) const fn new(now: Time) -> Self {
+        Self { last_at: now, idle_from: now }
+    }
+}
 
 impl Engine {
     /// When [`Self::handle_timeout`] must be called at the latest; `None`: not before something else happens.
@@ -57,9 +74,13 @@ impl Engine {
     }
 
     fn sweep_at(&self) -> Option<Time> {
-        let idle = self.settings.timeouts.client_idle_ms > 0 && !self.clients.is_empty();
-        (idle || self.draining)
-            .then(|| self.swept_at.plus_ms(if self.draining { 5 } else { SWEEP_MS }))
+        if self.draining {
+            return Some(self.sweep.last_at.plus_ms(DRAIN_SWEEP_MS));
+        }
+        let idle_ms = self.settings.timeouts.client_idle_ms;
+        let period_ms = (idle_ms / SWEEP_PART).clamp(SWEEP_MS, SWEEP_MS_MAX);
+        (idle_ms > 0 && !self.clients.is_empty())
+            .then(|| self.sweep.last_at.plus_ms(period_ms).max(self.sweep.idle_from))
     }
 
     /// Does all that is due. Called once a turn, after the events and before the sends.
@@ -91,8 +112,8 @@ impl Engine {
             self.tell_lines();
         }
         if self.sweep_at().is_some_and(|at| at <= now) {
-            self.swept_at = now;
-            self.sweep(now);
+            self.sweep.last_at = now;
+            self.sweep_clients(now);
         }
         self.cork(now);
     }
@@ -214,7 +235,7 @@ impl Engine {
         self.evict(client, "it took its replies too slowly while others waited behind it");
     }
 
-    fn sweep(&mut self, now: Time) {
+    fn sweep_clients(&mut self, now: Time) {
         if self.draining {
             self.close_idle(now);
         }
@@ -222,17 +243,27 @@ impl Engine {
         if idle_ms == 0 {
             return;
         }
-        for id in self.clients.ids() {
-            let idle = self.clients.get(id).is_some_and(|client| {
-                // Whoever listens says nothing for hours, and a server does not mind either.
-                client.places.open() == 0
-                    && client.listening.is_none()
-                    && !client.identity.is_monitor
-                    && client.input_at.plus_ms(idle_ms) <= now
-            });
-            if idle {
-                self.close_client(id, None);
+        // Whoever comes or says something from now on is not idle for too long before that.
+        let mut idle_from = now.plus_ms(idle_ms);
+        let mut idle = Vec::new();
+        for (id, client) in self.clients.iter() {
+            let silent_until = client.input_at.plus_ms(idle_ms);
+            if silent_until > now {
+                idle_from = idle_from.min(silent_until);
+                continue;
             }
+            // Whoever listens says nothing for hours, and a server does not mind either.
+            let waits = client.places.open() > 0
+                || client.listening.is_some()
+                || client.identity.is_monitor;
+            match waits {
+                true => idle_from = now,
+                false => idle.push(id),
+            }
+        }
+        self.sweep.idle_from = idle_from;
+        for id in idle {
+            self.close_client(id, None);
         }
     }
 

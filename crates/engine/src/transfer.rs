@@ -221,7 +221,7 @@ impl Engine {
     ) {
         let silent = self.is_silent(id);
         let Some(client) = self.clients.get_mut(id) else { return };
-        let seq = client.places.reserve(1);
+        let (seq, missing) = (client.places.reserve(1), client.scanner.missing());
         client.hold = Hold::Streaming(upstream_id);
         self.stats.requests += 1;
         self.stats.command(command).calls += 1;
@@ -231,7 +231,7 @@ impl Engine {
             upstream.inflight.push(Run::new(owner, 1, command, now, at));
         }
         self.end_skip(id, silent);
-        self.send_upstream(upstream_id, begin);
+        self.send_upstream(upstream_id, begin, missing);
     }
 
     /// Takes more of a large request; returns the bytes done with and whether the request ended in them.
@@ -257,7 +257,7 @@ impl Engine {
                 return (input.len(), false);
             }
         };
-        let finished = whole.is_some();
+        let (finished, missing) = (whole.is_some(), client.scanner.missing());
         if finished {
             client.hold = if client.places.open() > 0 { Hold::Drained } else { Hold::No };
         }
@@ -265,7 +265,7 @@ impl Engine {
             if let Some(upstream) = self.upstreams.get_mut(upstream_id) {
                 upstream.progress_at = now;
             }
-            self.send_upstream(upstream_id, &input[..used]);
+            self.send_upstream(upstream_id, &input[..used], missing);
             if let Some(request) = whole {
                 self.note_streamed(now, id, request.len, request.args.into());
                 self.after_replies(now, upstream_id);
@@ -307,12 +307,13 @@ impl Engine {
         }
     }
 
-    fn send_upstream(&mut self, id: UpstreamId, bytes: &[u8]) {
+    /// Sends a piece of a large request, of which so many bytes are missing.
+    fn send_upstream(&mut self, id: UpstreamId, bytes: &[u8], missing: u64) {
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
         if bytes.is_empty() {
             return;
         }
-        upstream.out.buf(&mut self.pool).extend_from_slice(bytes);
+        upstream.out.append_part(bytes, missing, &mut self.pool);
         if !upstream.out.dirty {
             upstream.out.dirty = true;
             self.dirty_upstreams.push(id);

@@ -5,7 +5,7 @@
 //!     exact CPU   task/TID/schedstat, first field: nanoseconds on a CPU, per thread
 //!     user/system stat, utime and stime: sampled at the clock tick, so only their proportion is used
 //!     switches    task/TID/status, per thread
-//!     memory      status, VmRSS
+//!     memory      status, VmRSS; its greatest value VmHWM, which can be begun anew
 //! ```
 //!
 //! A thread that ended takes its `schedstat` with it, while `utime` and `stime` of the process go on counting it. So when
@@ -84,6 +84,25 @@ impl Account {
         self.exact
     }
 
+    /// Begins [`Account::peak_bytes`] anew. Whether that was possible for all of them: it is for processes of the same user.
+    pub fn forget_peak(&self) -> bool {
+        // 5 sets the high-water mark back to what is resident now and touches nothing else (proc(5), since Linux 4.0).
+        let forget = |known: &Known| fs::write(format!("/proc/{}/clear_refs", known.pid), "5");
+        self.processes.iter().all(|known| forget(known).is_ok())
+    }
+
+    /// Greatest resident memory of each process since [`Account::forget_peak`], together, in bytes.
+    #[must_use]
+    pub fn peak_bytes(&self) -> u64 {
+        self.processes.iter().map(|known| known.status_bytes("VmHWM")).sum()
+    }
+
+    /// Resident memory of all processes together now, in bytes.
+    #[must_use]
+    pub fn rss_bytes(&self) -> u64 {
+        self.processes.iter().map(|known| known.status_bytes("VmRSS")).sum()
+    }
+
     /// Counts now.
     ///
     /// # Errors
@@ -138,7 +157,7 @@ impl Known {
             threads,
             user_ticks: stat.user_ticks,
             system_ticks: stat.system_ticks,
-            rss_bytes: self.rss_bytes(),
+            rss_bytes: self.status_bytes("VmRSS"),
         })
     }
 
@@ -165,10 +184,10 @@ impl Known {
         thread.involuntary = parse::status_number(&text, "nonvoluntary_ctxt_switches").unwrap_or(0);
     }
 
-    fn rss_bytes(&self) -> u64 {
+    fn status_bytes(&self, key: &str) -> u64 {
         let text = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
         // proc(5) says kB and means KiB.
-        parse::status_number(&text, "VmRSS").unwrap_or(0) * 1024
+        parse::status_number(&text, key).unwrap_or(0) * 1024
     }
 
     fn task_file(&self, tid: u32, file: &str) -> Option<String> {

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use clap::builder::RangedU64ValueParser;
 use clap::{ArgGroup, Parser, Subcommand};
 
-use crate::plan::{FloorDriver, Tool};
+use crate::plan::{NetDriver, Tool};
 use crate::scenario::{limits, values};
 
 /// Measures proxies for Redis the way the field does: throughput, latency, and the CPU of proxy and server.
@@ -87,6 +87,10 @@ pub(super) struct RunArgs {
     /// Program of nutcracker, instead of the one on PATH
     #[arg(long, value_name = "PATH")]
     pub(super) nutcracker: Option<PathBuf>,
+
+    /// Program of haproxy, instead of the one on PATH
+    #[arg(long, value_name = "PATH")]
+    pub(super) haproxy: Option<PathBuf>,
 
     /// Endpoints that run already
     #[command(flatten)]
@@ -267,8 +271,8 @@ pub(super) struct Output {
 #[command(after_help = FLOOR_EXAMPLES)]
 pub(super) struct FloorArgs {
     /// What it waits and sends with: epoll or uring
-    #[arg(long, default_value = "epoll", value_parser = values::floor_driver)]
-    pub(super) driver: FloorDriver,
+    #[arg(long, default_value = "epoll", value_parser = values::net_driver)]
+    pub(super) driver: NetDriver,
 
     /// Port of 127.0.0.1; 0 takes any free one
     #[arg(long, value_name = "PORT", default_value_t = 0)]

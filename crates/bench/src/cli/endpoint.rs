@@ -66,11 +66,13 @@ fn target(text: &str) -> Result<TargetPlan, String> {
         name,
         kind: TargetKind::External(External { url, tls, proxy_pids, server_pids }),
         workers: 1,
+        driver: None,
         options: Vec::new(),
         optional: false,
         topologies: Vec::new(),
         axis: None,
         beside: Vec::new(),
+        idle: 0,
     })
 }
 

@@ -168,10 +168,13 @@ fn pins(args: &Pinning) -> Result<Option<Pins>, Failure> {
 
 /// Programs that were named.
 fn programs(args: &RunArgs) -> Vec<(String, PathBuf)> {
-    [("respool", &args.respool), ("predixy", &args.predixy), ("nutcracker", &args.nutcracker)]
-        .into_iter()
-        .filter_map(|(name, path)| Some((name.to_owned(), path.clone()?)))
-        .collect()
+    let given = [
+        ("respool", &args.respool),
+        ("predixy", &args.predixy),
+        ("nutcracker", &args.nutcracker),
+        ("haproxy", &args.haproxy),
+    ];
+    given.into_iter().filter_map(|(name, path)| Some((name.to_owned(), path.clone()?))).collect()
 }
 
 /// How servers that speak TLS are trusted: by the named authorities and nobody else.

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use super::args::ShowArgs;
 use super::{Failure, say, scenario_text};
-use crate::plan::{Plan, Stop, TargetPlan, TestPlan};
+use crate::plan::{Plan, Stop, TargetKind, TargetPlan, TestPlan};
 use crate::scenario::{self, BUILT_IN, Changes};
 
 /// `list`.
@@ -63,16 +63,25 @@ fn describe(plan: &Plan) -> String {
 
 fn describe_target(target: &TargetPlan) -> String {
     let mut text = target.name.clone();
+    if let Some(driver) = target.driver {
+        let _ = write!(text, "  over {}", driver.name());
+    }
     if !target.options.is_empty() {
         let _ = write!(text, "  {}", target.options.join(" "));
     }
     for beside in &target.beside {
         let _ = write!(text, "  + {} every {} ms", beside.question, beside.every_ms);
     }
+    if target.idle > 0 {
+        let _ = write!(text, "  + {} idle clients", target.idle);
+    }
     if target.optional {
-        text.push_str(match target.driver() {
-            Some(_) => "  (left out where its driver is not to be had)",
-            None => "  (left out when its program is not here)",
+        text.push_str(match target.kind {
+            TargetKind::Floor(_) => "  (left out where its driver is not to be had)",
+            _ if target.driver.is_some() => {
+                "  (left out when its program is not here, or its driver not to be had)"
+            }
+            _ => "  (left out when its program is not here)",
         });
     }
     text

@@ -30,14 +30,14 @@ use netio::{
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::plan::FloorDriver;
+use crate::plan::NetDriver;
 use replies::Replies;
 
 /// How the floor is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// What it waits and sends with.
-    pub driver: FloorDriver,
+    pub driver: NetDriver,
     /// Port of 127.0.0.1; 0 takes any free one.
     pub port: u16,
     /// Size of the value that `GET` is answered with, in bytes.
@@ -46,10 +46,10 @@ pub struct Options {
 
 /// Why io_uring cannot be used here, in words; `None` where `driver` works.
 #[must_use]
-pub fn unfit(driver: FloorDriver) -> Option<String> {
+pub fn unfit(driver: NetDriver) -> Option<String> {
     match driver {
-        FloorDriver::Epoll => None,
-        FloorDriver::Uring => netio::uring::probe().err().map(|why| why.to_string()),
+        NetDriver::Epoll => None,
+        NetDriver::Uring => netio::uring::probe().err().map(|why| why.to_string()),
     }
 }
 
@@ -68,13 +68,13 @@ pub fn run(options: &Options, ready: impl FnOnce(SocketAddr)) -> Result<(), Stri
     let replies = Replies::new(options.value_bytes);
     let listeners = vec![listener];
     match options.driver {
-        FloorDriver::Epoll => {
+        NetDriver::Epoll => {
             let driver = EpollDriver::new(&EpollOptions::default(), listeners);
             let driver = driver.map_err(|error| format!("no epoll: {error}"))?;
             let waker = driver.waker();
             serve(driver, waker, &replies, || ready(address))
         }
-        FloorDriver::Uring => {
+        NetDriver::Uring => {
             let driver = UringDriver::new(&UringOptions::default(), listeners);
             let driver = driver.map_err(|why| format!("no io_uring: {why}"))?;
             let waker = driver.waker();

@@ -4,6 +4,7 @@
 //!   drive ─► conduct: threads, phases ─► worker: closed, open, slow  ─► supply: requests ◄─ requests ◄─ keys
 //!      │                              └► storm: connect … close       └► conn: replies   ◄─ stream: TCP, unix, TLS
 //!      └───► tool: redis-benchmark, valkey-benchmark
+//!   idle: clients that stay connected beside any of them and ask nothing
 //! ```
 //!
 //! What it costs itself: a `GET` over 50 connections of one thread took 0.54 times the CPU (user and system) that
@@ -21,6 +22,7 @@ mod conduct;
 mod conn;
 mod control;
 mod greet;
+mod idle;
 mod keys;
 mod latency;
 mod poll;
@@ -39,6 +41,8 @@ use std::time::Instant;
 use crate::plan::{Distribution, KeyPlan, LoadPlan, Shape, Stop, Tool};
 use crate::record::Latency;
 use crate::template::Template;
+
+pub use idle::IdleClients;
 
 /// Connections that write the keys before a run, and how many requests each has in flight.
 const FILL_CLIENTS: u32 = 4;

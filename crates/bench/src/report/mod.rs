@@ -11,3 +11,5 @@ pub mod markdown;
 pub mod progress;
 mod rows;
 pub mod table;
+
+pub(crate) use rows::digits;

@@ -28,6 +28,8 @@ pub(crate) enum Column {
     ProxyRatio,
     TimesFloor,
     ProxyCores,
+    ProxyRss,
+    IdleRss,
     ServerCpu,
     ServerRatio,
     ServerCores,
@@ -51,7 +53,7 @@ pub(crate) fn cost(run: &Run) -> Vec<Column> {
     columns
 }
 
-/// The proxy's part. The multiple of the base is there when that is a proxy itself, and that of the floor when a floor is.
+/// The proxy's part. The multiple of the base is there when that is a proxy itself, that of the floor when a floor is, the memory of idle clients when they are.
 pub(crate) fn proxy_cost(run: &Run) -> Vec<Column> {
     let mut columns = vec![Column::Target, Column::ProxyCpu];
     let of_base = |test| stats::summary(test, &run.base, Figure::ProxyCpu).is_some();
@@ -59,7 +61,9 @@ pub(crate) fn proxy_cost(run: &Run) -> Vec<Column> {
         columns.push(Column::ProxyRatio);
     }
     columns.extend(stats::floor(run).map(|_| Column::TimesFloor));
-    columns.push(Column::ProxyCores);
+    columns.extend([Column::ProxyCores, Column::ProxyRss]);
+    let mut visits = run.tests.iter().flat_map(|test| &test.visits);
+    columns.extend(visits.any(|visit| visit.idle.is_some()).then_some(Column::IdleRss));
     columns
 }
 
@@ -96,6 +100,8 @@ impl Column {
             Self::Spread => "spread: req/s, CPU".to_owned(),
             Self::ProxyCpu => "proxy µs/req".to_owned(),
             Self::ProxyCores => "proxy cores".to_owned(),
+            Self::ProxyRss => "proxy MiB".to_owned(),
+            Self::IdleRss => "KiB/idle client".to_owned(),
             Self::ServerCpu => "server µs/req".to_owned(),
             Self::ServerCores => "server cores".to_owned(),
         }
@@ -120,6 +126,8 @@ impl Column {
             Self::TimesFloor => times_floor(run, test, target),
             Self::ServerCpu => Cell::plain(split(test, target, SERVER)),
             Self::ProxyCores => Cell::plain(cores(stats::cores(test, target, Role::Proxy))),
+            Self::ProxyRss => figure(Figure::ProxyRss, digits),
+            Self::IdleRss => figure(Figure::IdleRss, digits),
             Self::ServerCores => Cell::plain(cores(stats::cores(test, target, Role::Server))),
         }
     }

@@ -9,14 +9,14 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use crate::floor;
-use crate::plan::{FloorDriver, Plan, TargetKind, TargetPlan, TestPlan, Topology};
+use crate::plan::{NetDriver, Plan, TargetKind, TargetPlan, TestPlan, Topology};
 use crate::target::program::Program;
 use crate::target::{Fleet, SERVER, serves};
 
 use super::Options;
 
 /// Why a driver cannot be had here, if it cannot.
-type Unfit = fn(FloorDriver) -> Option<String>;
+type Unfit = fn(NetDriver) -> Option<String>;
 
 /// The whole way.
 #[derive(Debug)]
@@ -114,8 +114,14 @@ impl<'a> Course<'a> {
             }
             _ => program.in_words(),
         };
+        let over = target.driver.map(|driver| format!(" over {}", driver.name()));
+        let program = program + &over.unwrap_or_default();
         let plural = if target.workers == 1 { "" } else { "s" };
-        format!("{program}, {} worker{plural}, before {server}", target.workers)
+        let idle = match target.idle {
+            0 => String::new(),
+            idle => format!(", beside {idle} idle clients"),
+        };
+        format!("{program}, {} worker{plural}, before {server}{idle}", target.workers)
     }
 
     /// Whether the program of a target is here; one that may be missing is left out.
@@ -134,8 +140,12 @@ impl<'a> Course<'a> {
                 target.name
             ));
         }
-        // A respool would take another driver, and its figures would bear the wrong name.
-        if let Some(driver) = target.driver()
+        let driver = match target.kind {
+            TargetKind::Floor(driver) => Some(driver),
+            _ => target.driver,
+        };
+        // A respool would go on with another one and say so in its log only.
+        if let Some(driver) = driver
             && let Some(why) = unfit(driver)
         {
             return self.absent(target, &why);

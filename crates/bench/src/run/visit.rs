@@ -5,6 +5,7 @@
 //!     load::drive ── Started(pid) ──► OwnAccount                                   once a second: read /proc ──► Tick
 //!                 ── MeasureBegins ─► read /proc ──┐ Told                          interrupted? a process gone?
 //!                 ── MeasureEnds ───► read /proc ──┴──────────────────────────►      ──► Live::cancel
+//!   idle clients: connected before the load, looked at after it
 //!   beside threads: one request every so often ─────── a failure ─────────────►
 //! ```
 //!
@@ -24,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use crate::account::machine::MachineReading;
 use crate::account::{Account, OwnAccount, Reading, cores, own::OwnReading};
-use crate::load::{self, Endpoint, Live, LoadError, Outcome, Phase};
+use crate::load::{self, Endpoint, IdleClients, Live, LoadError, Outcome, Phase};
 use crate::plan::{Beside, LoadPlan, Question, Tool};
 use crate::record::{self, Tick, Usage};
 use crate::target::pin;
@@ -40,6 +41,10 @@ pub(super) struct Visit<'a> {
     pub(super) load: &'a LoadPlan,
     pub(super) beside: &'a [Beside],
     pub(super) admin: Option<&'a Path>,
+    /// Clients that stay connected and ask nothing.
+    pub(super) idle: u32,
+    /// Whether the processes were started by us, and may have their peak of memory begun anew.
+    pub(super) is_ours: bool,
     pub(super) proxy: Account,
     pub(super) server: Account,
     pub(super) load_cores: &'a [u32],
@@ -97,6 +102,8 @@ impl Visit<'_> {
     /// In words: the load failed, a process is gone, a request beside failed, it was cancelled.
     pub(super) fn carry_out(&self, on_tick: &mut dyn FnMut(Tick)) -> Result<Visited, String> {
         let shared = Shared::default();
+        let (mut idle, idle_record) = self.connect_idle()?;
+        let has_peaks = self.is_ours && self.proxy.forget_peak() && self.server.forget_peak();
         let begin = self.read(&shared.own)?;
         let (gathered, outcome) = thread::scope(|scope| {
             let (tell, told) = mpsc::channel();
@@ -117,7 +124,32 @@ impl Visit<'_> {
         if let Some(failure) = shared.failure.into_inner().unwrap_or_else(|e| e.into_inner()) {
             return Err(failure);
         }
-        self.record(&begin, gathered, outcome)
+        if let Some(idle) = &mut idle {
+            idle.check().map_err(|error| error.to_string())?;
+        }
+        let mut visited = self.record(&begin, gathered, outcome)?;
+        visited.record.idle = idle_record;
+        if has_peaks {
+            let Visited { record: record::Visit { proxy, server, .. }, .. } = &mut visited;
+            for (usage, account) in [(proxy, &self.proxy), (server, &self.server)] {
+                usage.rss_bytes_max = usage.rss_bytes_max.max(account.peak_bytes());
+            }
+        }
+        Ok(visited)
+    }
+
+    /// Connects the idle clients, and looks what they cost the proxy.
+    fn connect_idle(&self) -> Result<(Option<IdleClients>, Option<record::Idle>), String> {
+        if self.idle == 0 {
+            return Ok((None, None));
+        }
+        let rss_before_bytes = self.proxy.rss_bytes();
+        let clients =
+            IdleClients::connect(self.endpoint, self.load.resp, self.idle, self.interrupted);
+        let clients = clients.map_err(|error| format!("idle clients: {error}"))?;
+        let rss_bytes = self.proxy.rss_bytes();
+        let record = record::Idle { clients: self.idle, rss_before_bytes, rss_bytes };
+        Ok((Some(clients), Some(record)))
     }
 
     /// The body of the driving thread.
@@ -271,6 +303,7 @@ impl Visit<'_> {
             proxy,
             server,
             load,
+            idle: None,
             load_threads: self.load.threads,
             other_cores: per(strangers.max(0.0), wall),
             stolen_cores: per(ends.machine.stolen_s_since(&begins.machine), wall),

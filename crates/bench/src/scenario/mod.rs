@@ -33,7 +33,10 @@ use reader::{Notes, Section};
 pub const BUILT_IN: &[(&str, &str)] = &[
     ("camellia-4", include_str!("../../../../bench/scenarios/camellia-4.toml")),
     ("camellia-cluster", include_str!("../../../../bench/scenarios/camellia-cluster.toml")),
+    ("churn", include_str!("../../../../bench/scenarios/churn.toml")),
     ("cost", include_str!("../../../../bench/scenarios/cost.toml")),
+    ("idle", include_str!("../../../../bench/scenarios/idle.toml")),
+    ("large", include_str!("../../../../bench/scenarios/large.toml")),
     ("monitoring-cost", include_str!("../../../../bench/scenarios/monitoring-cost.toml")),
     ("pipeline-ladder", include_str!("../../../../bench/scenarios/pipeline-ladder.toml")),
     ("predixy-8", include_str!("../../../../bench/scenarios/predixy-8.toml")),

@@ -8,12 +8,12 @@
 use config::suggest::closest;
 use toml::Spanned;
 
-use super::limits::{NODES_MAX, TARGETS_MAX, THREADS_MAX};
+use super::limits::{CLIENTS_MAX, NODES_MAX, TARGETS_MAX, THREADS_MAX};
 use super::reader::{Notes, Section, shown};
 use super::values;
 use crate::plan::{
-    Beside, Figure, FloorDriver, Limit, Pins, Question, TargetKind, TargetPlan, TestPlan, Topology,
-    TopologyKind,
+    Beside, Bound, Figure, Limit, NetDriver, Pins, Question, TargetKind, TargetPlan, TestPlan,
+    Topology, TopologyKind,
 };
 
 const TOPOLOGY_KEYS: &[&str] = &["name", "kind", "nodes"];
@@ -27,10 +27,12 @@ const TARGET_KEYS: &[&str] = &[
     "optional",
     "topologies",
     "beside",
+    "idle",
 ];
 const BESIDE_KEYS: &[&str] = &["command", "page", "every_ms"];
 const PIN_KEYS: &[&str] = &["proxy", "server", "load"];
-const LIMIT_KEYS: &[&str] = &["figure", "target", "of", "tests", "of_test", "at_most"];
+const LIMIT_KEYS: &[&str] =
+    &["figure", "target", "of", "tests", "of_test", "at_most", "at_least", "enough"];
 
 /// What may stand in braces within a command's `program`.
 const PLACES: &[&str] = &["port", "workers", "servers", "dir"];
@@ -47,10 +49,11 @@ pub(super) struct LimitDraft<'t> {
     section: Section<'t>,
     figure: Figure,
     target: Spanned<String>,
-    of: Spanned<String>,
+    of: Option<Spanned<String>>,
     tests: Vec<Spanned<String>>,
     of_test: Option<Spanned<String>>,
-    at_most: f64,
+    bound: Bound,
+    enough: Option<f64>,
 }
 
 /// Reads `[[topology]]`; without any there is one server, called `one`.
@@ -129,16 +132,17 @@ fn target(
         kind_by_name(notes, section, name.as_deref())
     };
     let program = section.list(notes, "program", values::text);
-    let driver = section.one(notes, "driver", values::word(values::floor_driver));
+    let driver = section.one(notes, "driver", values::word(values::net_driver));
     let workers = section.list(notes, "workers", values::whole(1..=THREADS_MAX));
-    let mut options = section.list(notes, "options", values::text).unwrap_or_default();
+    let options = section.list(notes, "options", values::text).unwrap_or_default();
     let optional = section.one(notes, "optional", values::switch).unwrap_or(false);
     let named = section.list(notes, "topologies", values::name).unwrap_or_default();
     let known: Vec<&str> = topologies.iter().map(|topology| topology.name.as_str()).collect();
     let topologies = exist(notes, &section.key("topologies"), "topology", named, &known);
     let beside = beside(notes, section);
+    let idle = section.one(notes, "idle", values::whole(1..=CLIENTS_MAX)).unwrap_or(0);
     let kind = complete(notes, section, kind?, program);
-    let kind = with_driver(notes, section, kind, driver, &mut options);
+    let (kind, driver) = with_driver(notes, section, kind, driver);
     let asks_page = beside.iter().any(|beside| matches!(beside.question, Question::Page(_)));
     if asks_page && kind != TargetKind::Respool {
         let message = "has a `page`, which only respool has".to_owned();
@@ -148,11 +152,13 @@ fn target(
         name: name?,
         kind,
         workers: 1,
+        driver,
         options: options.into_iter().map(Spanned::into_inner).collect(),
         optional,
         topologies,
         axis: None,
         beside,
+        idle,
     };
     let workers = workers.unwrap_or_else(|| vec![Spanned::new(0..0, 1)]);
     Some((plan, workers.into_iter().map(Spanned::into_inner).collect()))
@@ -166,7 +172,7 @@ fn kind_by_name(
 ) -> Option<TargetKind> {
     let kind = name.and_then(|name| values::target_kind(name).ok());
     if kind.is_none() && name.is_some() {
-        let message = "is missing: direct, respool, nutcracker, predixy, floor or command \
+        let message = "is missing: direct, respool, nutcracker, predixy, haproxy, floor or command \
                        (it may only be left out when the name says it)";
         notes.at(&section.span, &section.key("kind"), message);
     }
@@ -215,31 +221,33 @@ fn complete(
                 not_for(notes, key, "the floor has one thread and no options; leave it out");
             }
         }
-        TargetKind::Respool | TargetKind::Predixy | TargetKind::External(_) => {}
+        TargetKind::Respool
+        | TargetKind::Predixy
+        | TargetKind::Haproxy
+        | TargetKind::External(_) => {}
     }
     not_for(notes, "program", "is for kind `command` only; leave it out");
     kind
 }
 
-/// Puts the `driver` into a floor, or in front of the options of a respool.
+/// Puts the `driver` into a floor, and leaves it beside a respool, which may choose by itself.
 fn with_driver(
     notes: &mut Notes<'_>,
     section: &Section<'_>,
     kind: TargetKind,
-    driver: Option<FloorDriver>,
-    options: &mut Vec<Spanned<String>>,
-) -> TargetKind {
-    if let TargetKind::Floor(default) = kind {
-        return TargetKind::Floor(driver.unwrap_or(default));
+    driver: Option<NetDriver>,
+) -> (TargetKind, Option<NetDriver>) {
+    match kind {
+        TargetKind::Floor(default) => (TargetKind::Floor(driver.unwrap_or(default)), None),
+        TargetKind::Respool => (kind, driver),
+        kind => {
+            if section.has("driver") {
+                let message = "is for kinds `floor` and `respool` only; leave it out";
+                notes.at(&section.span_of("driver"), &section.key("driver"), message);
+            }
+            (kind, None)
+        }
     }
-    if kind == TargetKind::Respool {
-        let words = driver.into_iter().flat_map(|driver| ["--driver", driver.name()]);
-        options.splice(0..0, words.map(|word| Spanned::new(0..0, word.to_owned())));
-    } else if section.has("driver") {
-        let message = "is for the kinds `floor` and `respool` only; leave it out";
-        notes.at(&section.span_of("driver"), &section.key("driver"), message);
-    }
-    kind
 }
 
 /// Notes braces that nothing will be put into: the program would get them as they are.
@@ -300,29 +308,45 @@ pub(super) fn limit_drafts<'t>(notes: &mut Notes<'_>, root: &Section<'t>) -> Vec
             "what is compared, such as \"server_cpu\"",
             values::word(values::figure),
         );
-        let mut name = |key, why| {
-            section
-                .required(notes, key, why, values::name)
-                .map(|name| Spanned::new(section.span_of(key), name))
-        };
-        let target = name("target", "the target that is judged");
-        let of = name("of", "the target it is compared with");
+        let spanned = |key, name| Spanned::new(section.span_of(key), name);
+        let target = section.required(notes, "target", "the target that is judged", values::name);
+        let target = target.map(|name| spanned("target", name));
+        let of = section.one(notes, "of", values::name).map(|name| spanned("of", name));
         let tests = section.list(notes, "tests", values::name).unwrap_or_default();
         let of_test = section
             .one(notes, "of_test", values::name)
             .map(|name| Spanned::new(section.span_of("of_test"), name));
-        let at_most = section.required(
-            notes,
-            "at_most",
-            "the greatest ratio that is good",
-            values::real(0.0..=1e6, ""),
-        );
-        if let (Some(figure), Some(target), Some(of), Some(at_most)) = (figure, target, of, at_most)
-        {
-            drafts.push(LimitDraft { section, figure, target, of, tests, of_test, at_most });
+        let bound = bound(notes, &section);
+        let enough = section.one(notes, "enough", values::real(0.0..=1e9, ""));
+        for key in ["of_test", "enough"].into_iter().filter(|key| section.has(key)) {
+            if of.is_none() {
+                let message = "is for a ratio; say `of` which target, or leave it out";
+                notes.at(&section.span_of(key), &section.key(key), message);
+            }
+        }
+        if let (Some(figure), Some(target), Some(bound)) = (figure, target, bound) {
+            drafts.push(LimitDraft { section, figure, target, of, tests, of_test, bound, enough });
         }
     }
     drafts
+}
+
+/// One of `at_most` and `at_least`.
+fn bound(notes: &mut Notes<'_>, section: &Section<'_>) -> Option<Bound> {
+    let mut value = |key| section.one(notes, key, values::real(0.0..=1e9, ""));
+    let (at_most, at_least) = (value("at_most"), value("at_least"));
+    match (section.has("at_most"), section.has("at_least")) {
+        (true, true) => {
+            let message = "stands beside `at_most`; give one of the two";
+            notes.at(&section.span_of("at_least"), &section.key("at_least"), message);
+        }
+        (false, false) => {
+            let message = "is missing: the greatest ratio that is good (or `at_least`, the least)";
+            notes.at(&section.span, &section.key("at_most"), message);
+        }
+        _ => {}
+    }
+    at_most.map(Bound::AtMost).or(at_least.map(Bound::AtLeast))
 }
 
 /// The limits over the targets and tests of the whole file, before the command line takes any away.
@@ -337,22 +361,27 @@ pub(super) fn limits(
     for draft in drafts {
         let key = |name| draft.section.key(name);
         let targets = named(notes, &key("target"), vec![draft.target], members);
-        let bases = named(notes, &key("of"), vec![draft.of], members);
+        let is_ratio = draft.of.is_some();
+        let bases = named(notes, &key("of"), draft.of.into_iter().collect(), members);
         let tests = exist(notes, &key("tests"), "test", draft.tests, &known);
         let other: Vec<_> = draft.of_test.into_iter().collect();
         let of_test = exist(notes, &key("of_test"), "test", other, &known).pop();
         for target in &targets {
-            // With itself a target is compared in two tests only.
-            for of in bases.iter().filter(|of| (*of == target) == of_test.is_some()) {
-                limits.push(Limit {
-                    figure: draft.figure,
-                    target: target.clone(),
-                    of: of.clone(),
-                    tests: tests.clone(),
-                    of_test: of_test.clone(),
-                    at_most: draft.at_most,
-                });
+            let limit = |of| Limit {
+                figure: draft.figure,
+                target: target.clone(),
+                of,
+                tests: tests.clone(),
+                of_test: of_test.clone(),
+                bound: draft.bound,
+                enough: draft.enough,
+            };
+            if !is_ratio {
+                limits.push(limit(None));
             }
+            // With itself a target is compared in two tests only.
+            let bases = bases.iter().filter(|of| (*of == target) == of_test.is_some());
+            limits.extend(bases.map(|of| limit(Some(of.clone()))));
         }
     }
     limits

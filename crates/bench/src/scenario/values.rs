@@ -15,7 +15,7 @@ use super::limits::{
     VALUE_BYTES_MAX,
 };
 use super::reader::{found, shown};
-use crate::plan::{Distribution, Figure, FloorDriver, Shape, TargetKind, Tool, TopologyKind};
+use crate::plan::{Distribution, Figure, NetDriver, Shape, TargetKind, Tool, TopologyKind};
 use crate::template::Template;
 
 /// Reads a whole number within bounds.
@@ -120,12 +120,12 @@ pub(super) fn target_kind(text: &str) -> Result<TargetKind, String> {
     choice(text, TARGET_KINDS).map(|make| make())
 }
 
-/// Reads the driver of a floor.
+/// Reads the driver of a floor or a respool.
 ///
 /// # Errors
 /// Names the allowed ones.
-pub fn floor_driver(text: &str) -> Result<FloorDriver, String> {
-    choice(text, FLOOR_DRIVERS)
+pub fn net_driver(text: &str) -> Result<NetDriver, String> {
+    choice(text, NET_DRIVERS)
 }
 
 /// Reads a figure's name, as in `run.json`.
@@ -323,14 +323,15 @@ const TARGET_KINDS: &[(&str, MakeKind)] = &[
     ("respool", || TargetKind::Respool),
     ("nutcracker", || TargetKind::Nutcracker),
     ("predixy", || TargetKind::Predixy),
+    ("haproxy", || TargetKind::Haproxy),
     // Its `driver` is read beside it.
-    ("floor", || TargetKind::Floor(FloorDriver::Epoll)),
+    ("floor", || TargetKind::Floor(NetDriver::Epoll)),
     ("command", || TargetKind::Command(Vec::new())),
 ];
 
-/// Names of a floor's drivers.
-const FLOOR_DRIVERS: &[(&str, FloorDriver)] =
-    &[("epoll", FloorDriver::Epoll), ("uring", FloorDriver::Uring)];
+/// Names of the drivers.
+const NET_DRIVERS: &[(&str, NetDriver)] =
+    &[("epoll", NetDriver::Epoll), ("uring", NetDriver::Uring)];
 
 /// Names of the figures.
 pub(super) const FIGURES: &[(&str, Figure)] = &[
@@ -344,6 +345,8 @@ pub(super) const FIGURES: &[(&str, Figure)] = &[
     ("p50", Figure::P50),
     ("p99", Figure::P99),
     ("p999", Figure::P999),
+    ("proxy_rss", Figure::ProxyRss),
+    ("idle_rss", Figure::IdleRss),
 ];
 
 #[cfg(test)]
@@ -401,7 +404,7 @@ mod tests {
         assert_eq!(
             figure("server_cpuu").unwrap_err(),
             "found `server_cpuu`; allowed: throughput, proxy_cpu, proxy_user, proxy_system, server_cpu, \
-             server_user, server_system, p50, p99, p999; did you mean `server_cpu`?"
+             server_user, server_system, p50, p99, p999, proxy_rss, idle_rss; did you mean `server_cpu`?"
         );
     }
 }

@@ -110,12 +110,17 @@ fn cpu(figure: Figure) -> Option<(Role, Part)> {
         Figure::ServerCpu => Some((Role::Server, Part::Both)),
         Figure::ServerUser => Some((Role::Server, Part::User)),
         Figure::ServerSystem => Some((Role::Server, Part::System)),
-        Figure::Throughput | Figure::P50 | Figure::P99 | Figure::P999 => None,
+        Figure::Throughput
+        | Figure::P50
+        | Figure::P99
+        | Figure::P999
+        | Figure::ProxyRss
+        | Figure::IdleRss => None,
     }
 }
 
 /// Every figure, in the order of the tables.
-pub const FIGURES: [Figure; 10] = [
+pub const FIGURES: [Figure; 12] = [
     Figure::Throughput,
     Figure::P50,
     Figure::P99,
@@ -126,6 +131,8 @@ pub const FIGURES: [Figure; 10] = [
     Figure::ServerCpu,
     Figure::ServerUser,
     Figure::ServerSystem,
+    Figure::ProxyRss,
+    Figure::IdleRss,
 ];
 
 /// What a figure is called, with its unit: `proxy CPU, µs/req`.
@@ -142,6 +149,8 @@ pub fn label(figure: Figure) -> &'static str {
         Figure::P50 => "latency p50, µs",
         Figure::P99 => "latency p99, µs",
         Figure::P999 => "latency p99.9, µs",
+        Figure::ProxyRss => "proxy memory, MiB",
+        Figure::IdleRss => "memory per idle client, KiB",
     }
 }
 
@@ -149,7 +158,13 @@ pub fn label(figure: Figure) -> &'static str {
 #[must_use]
 pub fn name(figure: Figure) -> &'static str {
     let label = label(figure);
-    label.split_once(',').map_or(label, |(name, _)| name)
+    label.split_once(", ").map_or(label, |(name, _)| name)
+}
+
+/// The unit of a figure: `µs/req`.
+#[must_use]
+pub fn unit(figure: Figure) -> &'static str {
+    label(figure).split_once(", ").map_or("", |(_, unit)| unit)
 }
 
 /// The figure of one visit; `None` when it has none (the proxy's CPU of a direct connection, a percentile the tool does
@@ -161,6 +176,11 @@ pub fn figure(visit: &Visit, figure: Figure) -> Option<f64> {
         Figure::P50 => visit.latency.at(50.0),
         Figure::P99 => visit.latency.at(99.0),
         Figure::P999 => visit.latency.at(99.9),
+        Figure::ProxyRss => Role::Proxy
+            .usage(visit)
+            .filter(|usage| usage.rss_bytes_max > 0)
+            .map(|usage| usage.rss_bytes_max as f64 / f64::from(1 << 20)),
+        Figure::IdleRss => visit.idle.and_then(|idle| idle.bytes_per_client()).map(|b| b / 1024.0),
         _ => cpu(figure).and_then(|(role, part)| {
             Some(per_request_us(visit, role)? * part.of(user_share([visit], role))?)
         }),

@@ -69,9 +69,10 @@ impl<'a> Fleet<'a> {
     pub fn needs(target: &TargetPlan) -> Option<&str> {
         match &target.kind {
             TargetKind::Direct | TargetKind::External(_) => None,
-            TargetKind::Respool | TargetKind::Nutcracker | TargetKind::Predixy => {
-                Some(super::serves::kind_name(&target.kind))
-            }
+            TargetKind::Respool
+            | TargetKind::Nutcracker
+            | TargetKind::Predixy
+            | TargetKind::Haproxy => Some(super::serves::kind_name(&target.kind)),
             TargetKind::Floor(_) => Some(FLOOR),
             TargetKind::Command(words) => words.first().map(String::as_str),
         }

@@ -4,7 +4,7 @@
 //!   TargetPlan, Topology ──► Fleet ── station(target, topology) ──► Station: endpoint, pids of proxy and servers, words
 //!                             │
 //!                             ├── servers   redis-server (or valkey-server) alone, as shards, as a cluster
-//!                             ├── proxy     respool, nutcracker, predixy, the floor, any command: files and arguments
+//!                             ├── proxy     respool, nutcracker, predixy, haproxy, the floor, any command: files and arguments
 //!                             ├── external  what somebody else started: looked at, never touched but for pins
 //!                             └── process   a child, its output in a file, its end with its owner
 //! ```

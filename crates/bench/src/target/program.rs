@@ -89,6 +89,7 @@ fn missing(name: &str) -> String {
         "nutcracker" => {
             "install it (Debian: apt-get install nutcracker) or name it with --nutcracker PATH"
         }
+        "haproxy" => "install it (Debian: apt-get install haproxy) or name it with --haproxy PATH",
         path if path.contains('/') => "look at its path and its permissions",
         "predixy" => {
             "no distribution has it: build https://github.com/joyieldInc/predixy and name it with --predixy PATH"
@@ -144,7 +145,7 @@ fn version_in(text: &str) -> Option<String> {
     })
 }
 
-/// Where Debian keeps nutcracker.
+/// Where Debian keeps nutcracker and haproxy.
 const DAEMONS: &[&str] = &["/usr/local/sbin", "/usr/sbin", "/sbin"];
 /// How long `--version` may take.
 const VERSION_LIMIT: Duration = Duration::from_secs(5);
@@ -162,6 +163,11 @@ mod tests {
             "0.5.0"
         );
         assert_eq!(version_in("predixy-1.0.5").unwrap(), "1.0.5");
+        assert_eq!(
+            version_in("HAProxy version 2.6.12-1+deb12u4 2026/10/17 - https://haproxy.org/")
+                .unwrap(),
+            "2.6.12-1+deb12u4"
+        );
         assert_eq!(version_in("respool 0.1.0-rc1").unwrap(), "0.1.0-rc1");
         assert_eq!(version_in("Valkey server v=8.1.0 sha=0").unwrap(), "8.1.0");
         assert_eq!(version_in("usage: x -p port 6379"), None);
@@ -181,6 +187,7 @@ mod tests {
         let text = Program::find("no-such-program", &[]).unwrap_err();
         assert_eq!(text, "the program `no-such-program` is not on this machine; put it on PATH");
         assert!(missing("nutcracker").contains("apt-get install nutcracker"));
+        assert!(missing("haproxy").contains("apt-get install haproxy"));
         let text = Program::find_unasked("./no-such", &[]).unwrap_err();
         assert!(text.ends_with("look at its path and its permissions"), "{text}");
         assert!(Program::find_unasked("/bin/cat", &[]).unwrap().version.is_empty());

@@ -20,7 +20,7 @@ use super::process::{Process, Stop, folder, wait_for};
 use super::program::Program;
 use super::servers::Start;
 use super::{INTERRUPTED, pin, ports, probe};
-use crate::plan::{FloorDriver, TargetKind, TargetPlan, Topology, TopologyKind};
+use crate::plan::{NetDriver, TargetKind, TargetPlan, Topology, TopologyKind};
 
 /// Name of the socket of an admin listener in the proxy's folder.
 const ADMIN: &str = "admin.sock";
@@ -152,6 +152,9 @@ impl Parts<'_> {
             TargetKind::Respool => self.respool()?,
             TargetKind::Nutcracker => self.nutcracker()?,
             TargetKind::Predixy => vec![self.write("predixy.conf", &self.predixy())?.into()],
+            TargetKind::Haproxy => {
+                vec!["-db".into(), "-f".into(), self.write("haproxy.cfg", &self.haproxy())?.into()]
+            }
             TargetKind::Floor(driver) => self.floor(*driver),
             TargetKind::Command(words) => {
                 words.iter().skip(1).map(|word| self.fill(word).into()).collect()
@@ -185,6 +188,9 @@ impl Parts<'_> {
         };
         args.extend(["--listen".into(), self.listen.to_string().into()]);
         args.extend(["--workers".into(), self.target.workers.to_string().into()]);
+        if let Some(driver) = self.target.driver {
+            args.extend(["--driver".into(), driver.name().into()]);
+        }
         if self.target.wants_admin() {
             let socket = self.folder.join(ADMIN);
             args.extend(["--admin-listen".into(), format!("unix:{}", socket.display()).into()]);
@@ -207,7 +213,7 @@ impl Parts<'_> {
         Ok(args)
     }
 
-    fn floor(&self, driver: FloorDriver) -> Vec<OsString> {
+    fn floor(&self, driver: NetDriver) -> Vec<OsString> {
         let (port, value_bytes) = (self.listen.port().to_string(), self.value_bytes.to_string());
         let words =
             ["floor", "--driver", driver.name(), "--port", &port, "--value-bytes", &value_bytes];
@@ -246,6 +252,21 @@ impl Parts<'_> {
             }
         }
         text
+    }
+
+    /// In TCP mode, in the foreground (`-db`), with as many threads as workers. What it must be told beside that are timeouts, without which it
+    /// warns, long enough that idle connections stay; how many connections it takes it derives from the limit of open files.
+    fn haproxy(&self) -> String {
+        let servers = self.servers.iter().enumerate();
+        let servers =
+            servers.map(|(number, server)| format!("    server s{} {server}\n", number + 1));
+        format!(
+            "global\n    nbthread {}\ndefaults\n    mode tcp\n    timeout connect 5s\n    timeout client 1h\n    \
+             timeout server 1h\nfrontend bench\n    bind {}\n    default_backend servers\nbackend servers\n{}",
+            self.target.workers,
+            self.listen,
+            servers.collect::<String>()
+        )
     }
 
     /// Replaces the places of a word.

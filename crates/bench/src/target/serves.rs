@@ -17,6 +17,7 @@ const TABLE: &[(&str, &[TopologyKind], &str)] = &[
     ("respool", &[Single, Shards, Cluster], ""),
     ("nutcracker", &[Single, Shards], "nutcracker knows nothing of clusters"),
     ("predixy", &[Single, Shards, Cluster], ""),
+    ("haproxy", &[Single], "haproxy passes bytes on and cannot spread keys over servers"),
     // It stands before nothing, and answers the same whatever servers others have.
     ("floor", &[Single, Shards, Cluster], ""),
     ("command", &[Single, Shards, Cluster], ""),
@@ -31,6 +32,7 @@ pub fn kind_name(kind: &TargetKind) -> &'static str {
         TargetKind::Respool => "respool",
         TargetKind::Nutcracker => "nutcracker",
         TargetKind::Predixy => "predixy",
+        TargetKind::Haproxy => "haproxy",
         TargetKind::Floor(_) => "floor",
         TargetKind::Command(_) => "command",
         TargetKind::External(_) => "external",
@@ -59,18 +61,20 @@ pub fn refusal(target: &TargetPlan, topology: &Topology) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::FloorDriver;
+    use crate::plan::NetDriver;
 
     fn target(kind: TargetKind, workers: u32) -> TargetPlan {
         TargetPlan {
             name: "it".to_owned(),
             kind,
             workers,
+            driver: None,
             options: Vec::new(),
             optional: false,
             topologies: Vec::new(),
             axis: None,
             beside: Vec::new(),
+            idle: 0,
         }
     }
 
@@ -85,7 +89,8 @@ mod tests {
             TargetKind::Respool,
             TargetKind::Nutcracker,
             TargetKind::Predixy,
-            TargetKind::Floor(FloorDriver::Epoll),
+            TargetKind::Haproxy,
+            TargetKind::Floor(NetDriver::Epoll),
             TargetKind::Command(vec!["x".to_owned()]),
         ];
         for kind in kinds {

@@ -21,6 +21,7 @@ pub(crate) fn visit(target: &str, round: u32) -> Visit {
         proxy: if target == "direct" { Usage::default() } else { usage(0.2, 0.25) },
         server: usage(0.4, 0.5),
         load: usage(0.5, 0.3),
+        idle: None,
         load_threads: 1,
         other_cores: 0.0,
         stolen_cores: 0.0,

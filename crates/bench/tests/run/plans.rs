@@ -59,11 +59,13 @@ pub(crate) fn target(name: &str, kind: TargetKind) -> TargetPlan {
         name: name.to_owned(),
         kind,
         workers: 1,
+        driver: None,
         options: Vec::new(),
         optional: false,
         topologies: Vec::new(),
         axis: None,
         beside: Vec::new(),
+        idle: 0,
     }
 }
 

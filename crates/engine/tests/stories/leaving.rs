@@ -101,6 +101,37 @@ fn idle_clients_are_closed_and_busy_ones_are_not() {
 }
 
 #[test]
+fn clients_that_sleep_are_left_alone_until_the_first_can_be_idle_for_too_long() {
+    let mut story = Story::with_timeouts(|timeouts| timeouts.client_idle_ms = 640_000);
+    story.client("first").says("PING").gets("+PONG");
+    story.after_ms(100_000).client("second").says("PING").gets("+PONG");
+    // Not every tenth of a second, and not every second either: until then there is nothing to be found.
+    let due = |story: &Story| story.engine.poll_timeout(story.now).expect("a sweep").0 / 1000;
+    let now_ms = |story: &Story| story.now.0 / 1000;
+    let first_ms = now_ms(&story) + 540_000;
+    assert_eq!(due(&story), first_ms);
+    story.after_ms(539_000).client("first").is_open();
+    // It is closed a second late at the most, and then the next one is waited for.
+    story.after_ms(2_000).client("first").is_closed();
+    story.client("second").is_open();
+    assert_eq!(due(&story), first_ms + 100_000);
+    story.after_ms(100_000).client("second").is_closed();
+}
+
+#[test]
+fn a_client_that_waits_for_a_reply_when_its_time_comes_is_closed_after_it() {
+    let mut story = Story::with_timeouts(|timeouts| {
+        timeouts.client_idle_ms = 5_000;
+        timeouts.request_ms = 0;
+    });
+    story.client("a").says("GET k");
+    story.after_ms(20_000).client("a").is_open();
+    story.server().gets("GET k").answers("\"v\"");
+    story.client("a").gets("\"v\"");
+    story.after_ms(200).client("a").is_closed();
+}
+
+#[test]
 fn without_an_idle_timeout_nobody_is_closed() {
     let mut story = Story::new();
     story.client("a").says("PING").gets("+PONG");

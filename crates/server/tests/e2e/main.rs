@@ -17,6 +17,7 @@ mod figures;
 mod flame;
 mod greetings;
 mod hot_and_big_keys;
+mod idle_clients;
 mod lanes;
 mod leases;
 mod logs;

@@ -50,11 +50,13 @@ pub(in crate::run) fn target(name: &str, kind: TargetKind) -> TargetPlan {
         name: name.to_owned(),
         kind,
         workers: 1,
+        driver: None,
         options: Vec::new(),
         optional: false,
         topologies: Vec::new(),
         axis: None,
         beside: Vec::new(),
+        idle: 0,
     }
 }
 
@@ -153,13 +155,13 @@ fn a_missing_program_ends_the_run_or_leaves_out() {
 
 #[test]
 fn a_floor_needs_its_driver_and_no_server() {
-    let mut uring = target("floor uring", TargetKind::Floor(FloorDriver::Uring));
-    let epoll = target("floor", TargetKind::Floor(FloorDriver::Epoll));
+    let mut uring = target("floor uring", TargetKind::Floor(NetDriver::Uring));
+    let epoll = target("floor", TargetKind::Floor(NetDriver::Epoll));
     let folder = tempfile::tempdir().unwrap();
     let mut options = options(folder.path());
     options.programs.push(("respool-bench".to_owned(), folder.path().join("respool")));
     let only_epoll: Unfit =
-        |driver| (driver == FloorDriver::Uring).then(|| "it is forbidden".to_owned());
+        |driver| (driver == NetDriver::Uring).then(|| "it is forbidden".to_owned());
     let must = plan(vec![epoll.clone(), uring.clone()], vec![test("a", "one")]);
     let text = Course::with(&must, &options, only_epoll).unwrap_err();
     assert_eq!(text, "target `floor uring`: it is forbidden");
@@ -175,16 +177,28 @@ fn a_floor_needs_its_driver_and_no_server() {
 }
 
 #[test]
-fn a_respool_that_is_told_its_driver_needs_it() {
-    let mut uring = target("uring", TargetKind::Respool);
-    uring.options = ["--workers", "1", "--driver", "uring"].map(str::to_owned).to_vec();
-    assert_eq!(uring.driver(), Some(FloorDriver::Uring));
-    assert_eq!(target("any", TargetKind::Respool).driver(), None);
+fn a_respool_is_left_out_without_its_driver() {
+    let uring = TargetPlan {
+        driver: Some(NetDriver::Uring),
+        optional: true,
+        ..target("respool uring", TargetKind::Respool)
+    };
     let folder = tempfile::tempdir().unwrap();
-    let must = plan(vec![uring], vec![test("a", "one")]);
-    let none: Unfit = |_| Some("it is forbidden".to_owned());
-    let text = Course::with(&must, &options(folder.path()), none).unwrap_err();
-    assert_eq!(text, "target `uring`: it is forbidden");
+    let options = options(folder.path());
+    let plan = plan(vec![target("respool", TargetKind::Respool), uring], vec![test("a", "one")]);
+    let forbidden: Unfit = |_| Some("it is forbidden".to_owned());
+    let course = Course::with(&plan, &options, forbidden).unwrap();
+    assert_eq!(names(&course), ["a: respool"], "the other one chooses by itself");
+    assert_eq!(course.left_out, ["`respool uring` was left out: it is forbidden."]);
+    let must = TargetPlan { optional: false, ..plan.targets[1].clone() };
+    let must = self::plan(vec![must], vec![test("a", "one")]);
+    let text = Course::with(&must, &options, forbidden).unwrap_err();
+    assert_eq!(text, "target `respool uring`: it is forbidden");
+    let course = Course::with(&plan, &options, |_| None).unwrap();
+    assert_eq!(
+        course.in_words(&plan.targets[1]),
+        "respool 1.2.3 over uring, 1 worker, before Redis 7.0.15"
+    );
 }
 
 #[test]

@@ -7,11 +7,13 @@ fn target(kind: TargetKind, workers: u32, options: &[&str]) -> TargetPlan {
         name: "it".to_owned(),
         kind,
         workers,
+        driver: None,
         options: options.iter().map(|&option| option.to_owned()).collect(),
         optional: false,
         topologies: Vec::new(),
         axis: None,
         beside: Vec::new(),
+        idle: 0,
     }
 }
 
@@ -73,6 +75,28 @@ fn nutcracker_over_shards() {
 }
 
 #[test]
+fn respool_over_a_driver() {
+    let target = TargetPlan {
+        driver: Some(NetDriver::Uring),
+        ..target(TargetKind::Respool, 1, &["--max-clients", "20"])
+    };
+    let (args, _) = made(&target, TopologyKind::Single, 1);
+    assert!(args.join(" ").ends_with("--workers 1 --driver uring --max-clients 20"), "{args:?}");
+}
+
+#[test]
+fn haproxy_in_tcp_mode() {
+    let (args, file) = made(&target(TargetKind::Haproxy, 1, &["-dV"]), TopologyKind::Single, 1);
+    assert_eq!(args, ["-db", "-f", "DIR/haproxy.cfg", "-dV"]);
+    assert_eq!(
+        file,
+        "global\n    nbthread 1\ndefaults\n    mode tcp\n    timeout connect 5s\n    timeout client 1h\n    \
+         timeout server 1h\nfrontend bench\n    bind 127.0.0.1:6380\n    default_backend servers\n\
+         backend servers\n    server s1 127.0.0.1:7001\n"
+    );
+}
+
+#[test]
 fn predixy_before_each_topology() {
     let target = target(TargetKind::Predixy, 4, &[]);
     let (args, single) = made(&target, TopologyKind::Single, 1);
@@ -126,7 +150,7 @@ fn what_cannot_be_started_is_said() {
 
 #[test]
 fn a_floor_gets_its_driver_and_the_size_of_values() {
-    let target = target(TargetKind::Floor(FloorDriver::Uring), 1, &[]);
+    let target = target(TargetKind::Floor(NetDriver::Uring), 1, &[]);
     let (args, file) = made(&target, TopologyKind::Cluster, 0);
     assert_eq!(args.join(" "), "floor --driver uring --port 6380 --value-bytes 30");
     assert_eq!(file, "");
