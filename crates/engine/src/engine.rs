@@ -8,6 +8,7 @@
 use crate::bigkeys::BigKeys;
 use crate::busy::Busy;
 use crate::client::{Client, Hold};
+use crate::coalesce::Coalescer;
 use crate::command::Learned;
 use crate::cork::Cork;
 use crate::dirty::DirtyUpstreams;
@@ -236,6 +237,8 @@ pub struct Engine {
     /// Whose replies wait for more of them.
     pub(crate) cork: Cork,
     pub(crate) dirty_upstreams: DirtyUpstreams,
+    /// Reads that may be shared.
+    pub(crate) coalescer: Coalescer,
     pub(crate) actions: VecDeque<Action>,
     pub(crate) notices: VecDeque<Notice>,
     /// Clients whose hold may be over; looked at once a turn.
@@ -329,6 +332,7 @@ impl Engine {
             dirty_clients: Vec::new(),
             cork: Cork::default(),
             dirty_upstreams: DirtyUpstreams::default(),
+            coalescer: Coalescer::default(),
             actions: VecDeque::new(),
             notices: VecDeque::new(),
             resume: VecDeque::new(),

@@ -131,6 +131,10 @@ impl Engine {
     /// Forwards plain requests from the begin of `input` on; returns the bytes forwarded and why it stopped.
     fn forward_run(&mut self, now: Time, id: ClientId, input: &[u8]) -> (usize, Stop) {
         let reads = ShortReads::of(&self.settings.reads, &self.router);
+        let coalesces = self.settings.coalesce_reads;
+        if coalesces {
+            self.enter_short_way(id);
+        }
         let Self {
             clients,
             upstreams,
@@ -141,6 +145,8 @@ impl Engine {
             router,
             nodes,
             bigkeys,
+            coalescer,
+            hotkeys,
             ..
         } = self;
         let Some(client) = clients.get_mut(id) else { return (input.len(), Stop::Input) };
@@ -177,15 +183,23 @@ impl Engine {
             let (Some(paths), Some(command)) = (&paths, command) else {
                 break Stop::Slow(request);
             };
-            let upstream = paths.upstream(command, &request, frame);
-            let taken = |upstream| run.take(&mut parts, upstream, command, &input[..pos]);
-            if !upstream.is_some_and(taken) {
+            let end = pos + request.len as usize;
+            let shares = coalesces && command.row().is_shareable;
+            let taken = |upstream| match shares {
+                false => run.take(&mut parts, upstream, command, &input[..pos]),
+                true => {
+                    let (to, at) = ((upstream, command), (input, pos, end));
+                    run.share_or_take(&mut parts, (coalescer, hotkeys), to, at)
+                }
+            };
+            if !paths.upstream(command, &request, frame).is_some_and(taken) {
                 break Stop::Slow(request);
             }
             room -= 1;
-            pos += request.len as usize;
+            pos = end;
             // In a pipeline most requests are like the one before.
             if pos < input.len()
+                && !shares
                 && let Some(like) = Like::of(&request, frame, &request_limits)
             {
                 let (count, end) = run.take_alike(&mut parts, paths, &like, (input, pos), room);
@@ -194,6 +208,9 @@ impl Engine {
             }
         };
         run.write(&mut parts, &input[..pos]);
+        if coalesces && !coalescer.sampled.is_empty() {
+            self.look_at_shared(now);
+        }
         (pos, stop)
     }
 
