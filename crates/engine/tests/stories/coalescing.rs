@@ -2,7 +2,7 @@
 
 use crate::words::cluster::{lost, moved};
 use crate::words::{Story, request, wire};
-use engine::limits::SHARERS_MAX;
+use engine::limits::{SHARED_READ_BYTES_MAX, SHARERS_MAX};
 use engine::settings::Limits;
 use engine::{Settings, hotkeys, observed, slowlog};
 
@@ -112,6 +112,15 @@ fn only_equal_bytes_of_pure_reads_are_shared() {
     at_once(&mut story, &[("a", &lines), ("b", &lines)]);
     let of_b = ["TTL k", "SRANDMEMBER s", "INCR n"];
     story.server().gets([&lines[..], &of_b].concat()).gets("HGET h f").gets_nothing();
+}
+
+#[test]
+fn a_long_read_is_sent_by_itself() {
+    let mut story = story();
+    let long = "k".repeat(SHARED_READ_BYTES_MAX);
+    let line = format!("GET {long}");
+    at_once(&mut story, &[("a", &[&line]), ("b", &[&line])]);
+    assert_eq!((story.server().waiting(), story.engine.stats().coalesced), (2, 0));
 }
 
 #[test]
