@@ -294,7 +294,6 @@ impl Engine {
         // What a configuration names was checked; without it, whatever is asked finds no owner.
         let eject = settings.shards.as_ref().and_then(|shards| shards.eject);
         let router = Router::new(shards_of(&settings).unwrap_or(None), eject);
-        let peers = Peers::new(&settings.facade, now);
         let slowlog = SlowLog::new(&settings.slowlog);
         let monitors = Monitors::new(&settings.monitors);
         let hotkeys = HotKeys::new(&settings.hotkeys, settings.workers, seed, now);
@@ -304,7 +303,7 @@ impl Engine {
             nodes: Slab::default(),
             first_node: NodeId::new(0, 0),
             router,
-            peers,
+            peers: Peers::new(&settings.facade, now),
             generation: 0,
             route_epoch: 0,
             unsettled_until: Time::default(),

@@ -15,6 +15,7 @@
 //! Invariant: a request is either processed once (it has its place, or needs none) or stays in the tail untouched.
 
 use crate::client::{Client, Hold, ReplyMode};
+use crate::coalesce::Sharing;
 use crate::command::ids::{CLUSTER, EXEC, PING, SLOWLOG};
 use crate::command::{self, CommandId};
 use crate::connect::Availability;
@@ -131,10 +132,7 @@ impl Engine {
     /// Forwards plain requests from the begin of `input` on; returns the bytes forwarded and why it stopped.
     fn forward_run(&mut self, now: Time, id: ClientId, input: &[u8]) -> (usize, Stop) {
         let reads = ShortReads::of(&self.settings.reads, &self.router);
-        let coalesces = self.settings.coalesce_reads;
-        if coalesces {
-            self.enter_short_way(id);
-        }
+        let coalesces = self.begin_sharing(id);
         let Self {
             clients,
             upstreams,
@@ -161,6 +159,7 @@ impl Engine {
             ..RequestLimits::default()
         };
         let mut parts = Parts { id, client, now, limits, upstreams, pool, stats, dirty_upstreams };
+        let mut sharing = Sharing { coalescer, hotkeys };
         let mut run = PlainRun::default();
         let mut pos = 0;
         let stop = loop {
@@ -187,10 +186,7 @@ impl Engine {
             let shares = coalesces && command.row().is_shareable;
             let taken = |upstream| match shares {
                 false => run.take(&mut parts, upstream, command, &input[..pos]),
-                true => {
-                    let (to, at) = ((upstream, command), (input, pos, end));
-                    run.share_or_take(&mut parts, (coalescer, hotkeys), to, at)
-                }
+                true => sharing.take(&mut run, &mut parts, (upstream, command), (input, pos, end)),
             };
             if !paths.upstream(command, &request, frame).is_some_and(taken) {
                 break Stop::Slow(request);
@@ -208,7 +204,7 @@ impl Engine {
             }
         };
         run.write(&mut parts, &input[..pos]);
-        if coalesces && !coalescer.sampled.is_empty() {
+        if coalesces {
             self.look_at_shared(now);
         }
         (pos, stop)

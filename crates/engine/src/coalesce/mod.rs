@@ -113,12 +113,18 @@ impl Coalescer {
 }
 
 impl Engine {
+    /// Whether reads are shared.
+    #[inline]
+    pub(crate) fn begin_sharing(&mut self, id: ClientId) -> bool {
+        if self.settings.coalesce_reads && self.is_one() {
+            self.enter_short_way(id);
+        }
+        self.settings.coalesce_reads
+    }
+
     /// A client that has not sent anything yet has no upstream, and its first request would take the long way. Of many short connections each has only
     /// that one, so it gets its upstream here if that is there.
-    pub(crate) fn enter_short_way(&mut self, id: ClientId) {
-        if !self.is_one() {
-            return;
-        }
+    fn enter_short_way(&mut self, id: ClientId) {
         let Some(client) = self.clients.get_mut(id) else { return };
         if client.upstream.is_none() && client.is_plain() && client.places.open() == 0 {
             let key = client.key_to(self.first_node, Lane::Shared);
@@ -127,35 +133,42 @@ impl Engine {
     }
 }
 
-impl PlainRun {
+/// What reads are shared with, borrowed from the engine piece by piece.
+pub(crate) struct Sharing<'a> {
+    pub(crate) coalescer: &'a mut Coalescer,
+    pub(crate) hotkeys: &'a mut HotKeys,
+}
+
+impl Sharing<'_> {
     /// Takes the request in that stands in `input` from `pos` to `end`, as [`PlainRun::take`] does, but if it can share another one nothing is written
-    /// for it.
-    pub(crate) fn share_or_take(
+    /// for it. Kept apart, so that the loop over a client's input stays small while it is off.
+    #[inline(never)]
+    pub(crate) fn take(
         &mut self,
+        run: &mut PlainRun,
         parts: &mut Parts<'_>,
-        (coalescer, hotkeys): (&mut Coalescer, &mut HotKeys),
         (upstream, command): (UpstreamId, CommandId),
         (input, pos, end): (&[u8], usize, usize),
     ) -> bool {
         let Some(wanted) = Wanted::new(upstream, &input[pos..end]) else {
-            return self.take(parts, upstream, command, &input[..pos]);
+            return run.take(parts, upstream, command, &input[..pos]);
         };
-        if !self.has_unwritten(upstream)
-            && let Some(unsent) = find_shareable(parts, coalescer, wanted)
+        if !run.has_unwritten(upstream)
+            && let Some(unsent) = find_shareable(parts, self.coalescer, wanted)
         {
-            self.write(parts, &input[..pos]);
+            run.write(parts, &input[..pos]);
             share(parts, unsent, command);
-            coalescer.sample(hotkeys, wanted, command);
-            self.skip_to(end);
+            self.coalescer.sample(self.hotkeys, wanted, command);
+            run.skip_to(end);
             return true;
         }
-        if !self.take(parts, upstream, command, &input[..pos]) {
+        if !run.take(parts, upstream, command, &input[..pos]) {
             return false;
         }
         if let Some(upstream) = parts.upstreams.get(upstream) {
-            let (before, bytes) = self.stands_behind(pos);
+            let (before, bytes) = run.stands_behind(pos);
             let place = upstream.inflight.end() + u64::from(before);
-            coalescer.remember(wanted, place, upstream.out.position() + bytes as u64);
+            self.coalescer.remember(wanted, place, upstream.out.position() + bytes as u64);
         }
         true
     }
