@@ -545,7 +545,7 @@ mod tests {
             (5, 1, 0, true),
         ];
         assert_eq!(told, expected);
-        assert!(inflight.is_empty() && inflight.len() == 0);
+        assert_eq!((inflight.is_empty(), inflight.len()), (true, 0));
         inflight.check();
     }
 
