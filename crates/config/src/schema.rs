@@ -277,6 +277,8 @@ pub struct Batching {
     pub gather_clients_min: usize,
     /// Times that input is polled again without waiting while more keeps coming.
     pub polls: usize,
+    /// Equal reads of several clients that leave in one write are sent once.
+    pub coalesce_reads: bool,
 }
 
 /// What is logged, how and where.
@@ -573,7 +575,13 @@ impl Default for BigKeys {
 
 impl Default for Batching {
     fn default() -> Self {
-        Self { gather_us: 200, gather_completions: 24, gather_clients_min: 32, polls: 2 }
+        Self {
+            gather_us: 200,
+            gather_completions: 24,
+            gather_clients_min: 32,
+            polls: 2,
+            coalesce_reads: false,
+        }
     }
 }
 

@@ -7,7 +7,7 @@
 //!   timeouts ─▶ every deadline anew        reads ─▶ who answers reads          address_map ─▶ the topology is asked for
 //!   slowlog  ─▶ its entries and bounds     facade ─▶ the peers                 limits.shared_conns ─▶ clients and connections
 //!   monitors, hotkeys ─▶ their counts begin again                       bigkeys ─▶ its entries and bounds
-//!   observed ─▶ the next samples
+//!   observed ─▶ the next samples                                         coalesce_reads ─▶ what is remembered of unsent reads
 //!   password ─▶ new clients; if there is none any more, all             other servers ─▶ see `replace`
 //! ```
 //! Not here: what the values may be (`config`), how all workers come to change together (`server/src/control`).
@@ -44,6 +44,9 @@ impl Engine {
         }
         if self.settings.observed != old.observed {
             self.observer.change(&self.settings.observed);
+        }
+        if !self.settings.coalesce_reads {
+            self.coalescer.forget();
         }
         if replace::same_servers(&self.settings, &old) {
             self.change_greetings();

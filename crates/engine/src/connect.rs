@@ -510,7 +510,8 @@ impl Engine {
     fn carry(&mut self, id: UpstreamId, mut runs: Vec<Run>) -> Vec<Run> {
         let Some(upstream) = self.upstreams.get_mut(id) else { return runs };
         let untouched = upstream.out.untouched_from();
-        let first = runs.iter().position(|run| run.at >= untouched && run.done == 0);
+        let goes_on = |run: &Run| run.at >= untouched && run.done == 0 && !run.shares;
+        let first = runs.iter().position(goes_on);
         let Some(first) = first else { return runs };
         let mut kept = runs.split_off(first);
         let from = kept[0].at;
@@ -526,7 +527,11 @@ impl Engine {
         let Some(carried) = upstream.carried.take() else { return };
         let base = upstream.append(&mut self.pool, &carried.bytes);
         for run in carried.runs {
-            upstream.inflight.push(Run { at: base + run.at, ..run });
+            let run = Run { at: base + run.at, ..run };
+            match run.shares {
+                false => upstream.inflight.push(run),
+                true => upstream.inflight.share(upstream.inflight.end() - 1, run),
+            }
         }
         self.touch_upstream(id);
     }
@@ -575,7 +580,7 @@ impl Engine {
                 continue;
             };
             self.stats.command(run.command).failed += u64::from(run.count);
-            if index == 0
+            if (index == 0 || run.shares)
                 && half_given
                 && self.clients.get(client).is_some_and(|c| c.mid_reply == Some(id))
             {

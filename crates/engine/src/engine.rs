@@ -8,6 +8,7 @@
 use crate::bigkeys::BigKeys;
 use crate::busy::Busy;
 use crate::client::{Client, Hold};
+use crate::coalesce::Coalescer;
 use crate::command::Learned;
 use crate::cork::Cork;
 use crate::dirty::DirtyUpstreams;
@@ -237,6 +238,8 @@ pub struct Engine {
     /// Whose replies wait for more of them.
     pub(crate) cork: Cork,
     pub(crate) dirty_upstreams: DirtyUpstreams,
+    /// Reads that may be shared.
+    pub(crate) coalescer: Coalescer,
     pub(crate) actions: VecDeque<Action>,
     pub(crate) notices: VecDeque<Notice>,
     /// Clients whose hold may be over; looked at once a turn.
@@ -292,7 +295,6 @@ impl Engine {
         // What a configuration names was checked; without it, whatever is asked finds no owner.
         let eject = settings.shards.as_ref().and_then(|shards| shards.eject);
         let router = Router::new(shards_of(&settings).unwrap_or(None), eject);
-        let peers = Peers::new(&settings.facade, now);
         let slowlog = SlowLog::new(&settings.slowlog);
         let monitors = Monitors::new(&settings.monitors);
         let hotkeys = HotKeys::new(&settings.hotkeys, settings.workers, seed, now);
@@ -302,7 +304,7 @@ impl Engine {
             nodes: Slab::default(),
             first_node: NodeId::new(0, 0),
             router,
-            peers,
+            peers: Peers::new(&settings.facade, now),
             generation: 0,
             route_epoch: 0,
             unsettled_until: Time::default(),
@@ -330,6 +332,7 @@ impl Engine {
             dirty_clients: Vec::new(),
             cork: Cork::default(),
             dirty_upstreams: DirtyUpstreams::default(),
+            coalescer: Coalescer::default(),
             actions: VecDeque::new(),
             notices: VecDeque::new(),
             resume: VecDeque::new(),

@@ -39,6 +39,7 @@ pub mod bigkeys;
 mod blocking;
 mod busy;
 pub mod client;
+mod coalesce;
 pub mod command;
 mod configure;
 mod connect;

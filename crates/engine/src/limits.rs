@@ -33,6 +33,22 @@ pub const LEASES_OPENING_MAX: usize = 128;
 /// Idle upstreams kept for the next large request or lease, per worker. More are closed.
 pub const SPARES_MAX: usize = 32;
 
+/// Clients that share a read with the one that asked first (see `coalesce`). The next one's read is sent, and may be shared in its turn.
+pub const SHARERS_MAX: usize = 31;
+
+/// Lists of sharers that a connection keeps for the next ones. More are given back to the allocator.
+pub const SPARE_SHARERS_MAX: usize = 64;
+
+/// Bytes of a read that may be shared. A longer one is sent as it is: to compare it could cost more than it saves.
+pub const SHARED_READ_BYTES_MAX: usize = 1 << 10;
+
+/// Reads of a worker that are remembered until they are sent, in a table of so many entries (a power of two). Of two that fall on the same entry the later one
+/// is remembered.
+pub const UNSENT_READS_MAX: usize = 1 << 10;
+
+/// Requests of others behind an unsent read that are looked through for one of the client that would share it. Where there are more, it is not shared.
+pub const SHARED_LOOKS_MAX: usize = 64;
+
 /// An idle upstream kept for large requests and leases is closed after this time.
 pub const SPARE_IDLE_MS: u64 = 10_000;
 

@@ -186,6 +186,20 @@ impl Output {
         None
     }
 
+    /// The same of what the driver was not given yet; `None` if it was.
+    #[inline]
+    pub fn untouched_at(&self, position: u64) -> Option<&[u8]> {
+        let mut start = self.untouched_from();
+        for buf in self.chunks.iter().chain([&self.filling]) {
+            let skip = position.checked_sub(start)?;
+            if let Some(bytes) = buf.get(skip as usize..).filter(|bytes| !bytes.is_empty()) {
+                return Some(bytes);
+            }
+            start += buf.len() as u64;
+        }
+        None
+    }
+
     /// All that is there from `position` on, which the driver was not given yet.
     pub fn untouched_bytes(&self, position: u64) -> Vec<u8> {
         let mut start = self.untouched_from();
@@ -260,6 +274,8 @@ mod tests {
         assert_eq!(out.bytes_at(7), Some(&b"cnd"[..]));
         assert_eq!(out.bytes_at(12), None, "the driver has it");
         assert_eq!(out.bytes_at(15), Some(&b"fourth"[..]));
+        let untouched = [7, 12, 15, 20, 21].map(|position| out.untouched_at(position));
+        assert_eq!(untouched, [None, None, Some(&b"fourth"[..]), Some(b"h"), None]);
         assert_eq!(
             (out.untouched_bytes(15), out.untouched_bytes(18)),
             (b"fourth".to_vec(), b"rth".to_vec())

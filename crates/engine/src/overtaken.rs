@@ -252,7 +252,7 @@ impl Engine {
             later.is_none_or(|later| self.conflicts(parked, &later))
         };
         let mut behind =
-            upstream.inflight.runs().filter(|run| self.is_behind(run.owner, parked.owner));
+            upstream.inflight.waiting().filter(|run| self.is_behind(run.owner, parked.owner));
         behind.any(|run| (0..run.count).any(|nth| overtakes(run, nth)))
     }
 

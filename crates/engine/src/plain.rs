@@ -213,6 +213,26 @@ impl PlainRun {
         (count, pos)
     }
 
+    /// Whether some of its requests go to this upstream and have no place yet.
+    #[inline]
+    pub(crate) fn has_unwritten(&self, upstream: UpstreamId) -> bool {
+        self.upstream == Some(upstream) && self.count > 0
+    }
+
+    /// How many of its requests will have places before the last one, which begins at `pos`, and how many of its bytes will be written before it.
+    #[inline]
+    pub(crate) fn stands_behind(&self, pos: usize) -> (u32, usize) {
+        (self.count - 1, pos - self.from)
+    }
+
+    /// What stands in the input up to here is done with otherwise; all before was written.
+    #[inline]
+    pub(crate) fn skip_to(&mut self, end: usize) {
+        debug_assert!(self.count == 0 && self.from <= end, "what has no place yet is skipped");
+        self.from = end;
+        self.command_from = end;
+    }
+
     /// The requests of the last command take their places.
     #[inline(always)]
     fn push(&mut self, parts: &mut Parts<'_>, input: &[u8]) {

@@ -134,7 +134,7 @@ impl Engine {
             Bond::None => Vec::new(),
             _ => behind_first(upstream.inflight.disown_transaction()),
         };
-        upstream.inflight.answered(1);
+        leave_queue(upstream, run);
         self.stats.note_redirect(reply);
         if !untaught {
             self.note_unsettled(now);
@@ -188,7 +188,7 @@ impl Engine {
         let Some((_, bytes)) = find_request(upstream, run, run.done) else { return false };
         let (key, Some(place)) = (upstream.key, self.place_of(&bytes)) else { return false };
         if let Some(upstream) = self.upstreams.get_mut(id) {
-            upstream.inflight.answered(1);
+            leave_queue(upstream, run);
         }
         let behind = self.watch_behind(now, id, run.owner);
         let hold_ms = self.settings.timeouts.failover_hold_ms.max(REDIRECT_WAIT_MS);
@@ -243,7 +243,7 @@ impl Engine {
         reply: &[u8],
     ) -> bool {
         if let Some(upstream) = self.upstreams.get_mut(id) {
-            upstream.inflight.answered(1);
+            leave_queue(upstream, run);
             upstream.traffic.errors += 1;
         }
         self.stats.command(run.command).failed += 1;
@@ -317,14 +317,14 @@ impl Engine {
 
     /// The same for a large request, whose bytes are gone: it was not done, and its client is told so. What the server said of the slot
     /// is believed, so that the next one goes right.
-    fn redirect_streamed(&mut self, now: Time, id: UpstreamId, run: &Run, reply: &[u8]) {
+    pub(crate) fn redirect_streamed(&mut self, now: Time, id: UpstreamId, run: &Run, reply: &[u8]) {
         if reply.starts_with(NOSCRIPT) {
             self.pass_error(now, id, run, reply);
             return;
         }
         self.believe(id, reply);
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
-        upstream.inflight.answered(1);
+        leave_queue(upstream, run);
         self.stats.note_redirect(reply);
         let error = reject::gave_up(1, &said(reply));
         self.stats.note_own_error(&error, 1);
@@ -463,6 +463,13 @@ impl Engine {
             upstream.inflight.push(Run { at: at + run.at, sent_at: now, ..*run });
         }
         self.touch_upstream(id);
+    }
+}
+
+/// The front request is the connection's no more. Of one that shared it that was done before.
+fn leave_queue(upstream: &mut Upstream, run: &Run) {
+    if !run.shares {
+        upstream.inflight.answered(1);
     }
 }
 

@@ -39,11 +39,20 @@ pub(crate) type Fault = String;
 
 /// What is known of the connection when the first reply of a run is looked at.
 #[derive(Clone, Copy)]
-struct Front {
+pub(crate) struct Front {
     /// Bytes of that reply that were given on already.
-    forwarded: u64,
+    pub(crate) forwarded: u64,
     /// [`Upstream::is_watched`]
-    is_watched: bool,
+    pub(crate) is_watched: bool,
+    /// Several clients wait for it (see `coalesce`).
+    is_shared: bool,
+}
+
+impl Front {
+    /// Whether the first byte that is here is the first of the reply.
+    pub(crate) fn begins(self) -> bool {
+        self.forwarded == 0
+    }
 }
 
 /// What was found at the begin of the input.
@@ -157,10 +166,14 @@ impl Engine {
                 }
                 continue;
             }
-            let Some(run) = upstream.inflight.front().copied() else {
+            let Some(run) = upstream.inflight.front_alike() else {
                 return Err(unasked(&input[pos..]));
             };
-            let front = Front { forwarded: upstream.forwarded, is_watched: upstream.is_watched() };
+            let front = Front {
+                forwarded: upstream.forwarded,
+                is_watched: upstream.is_watched(),
+                is_shared: !upstream.inflight.front_sharers().is_empty(),
+            };
             let piece =
                 next_piece(upstream, &mut self.stats, &self.bigkeys, &run, watch, &input[pos..])?;
             let (count, bytes, partial) = match piece {
@@ -168,6 +181,9 @@ impl Engine {
                 Piece::Redirect(bytes) => {
                     if !self.redirect(now, id, &run, &input[pos..pos + bytes]) {
                         return Ok(self.wait_for_buffer(id, pos));
+                    }
+                    if front.is_shared {
+                        self.redirect_sharers(now, id, &input[pos..pos + bytes]);
                     }
                     pos += bytes;
                     continue;
@@ -180,12 +196,21 @@ impl Engine {
                 }
                 Piece::Big { count, bytes, reply } => {
                     self.note_big_reply(now, id, &run, count - 1, reply);
+                    if front.is_shared {
+                        self.note_big_shared_reply(now, id, reply);
+                    }
                     (count, bytes, false)
                 }
                 Piece::Replies { count, bytes, partial } => (count, bytes, partial),
             };
-            let piece = (count, bytes, partial);
-            let (used, goes_on) = self.replies_of_run(now, id, &run, front, piece, &input[pos..]);
+            let (used, goes_on) = match (front.is_shared, count) {
+                (false, _) => {
+                    let piece = (count, bytes, partial);
+                    self.replies_of_run(now, id, &run, front, piece, &input[pos..])
+                }
+                (true, 0) => (self.cut_through_to_all(now, id, &run, &input[pos..]), false),
+                (true, _) => self.shared_reply(now, id, &run, front, &input[pos..pos + bytes]),
+            };
             pos += used;
             if !goes_on {
                 return Ok(pos);
@@ -197,12 +222,12 @@ impl Engine {
     /// Hands over replies of the front run: so many in so many bytes, and whether an unfinished one follows. Returns the bytes done with, and
     /// whether there may be more to do.
     #[inline]
-    fn replies_of_run(
+    pub(crate) fn replies_of_run(
         &mut self,
         now: Time,
         id: UpstreamId,
         run: &Run,
-        Front { forwarded, is_watched }: Front,
+        Front { forwarded, is_watched, .. }: Front,
         (count, bytes, partial): (u32, usize, bool),
         input: &[u8],
     ) -> (usize, bool) {
@@ -259,7 +284,13 @@ impl Engine {
 
     /// The next replies of this run came.
     #[inline]
-    fn count_wait(&mut self, now: Time, id: UpstreamId, run: &Run, replies: Replies<'_>) {
+    pub(crate) fn count_wait(
+        &mut self,
+        now: Time,
+        id: UpstreamId,
+        run: &Run,
+        replies: Replies<'_>,
+    ) {
         if replies.count == 0 {
             return;
         }
@@ -356,7 +387,7 @@ impl Engine {
         if upstream.forwarded == 0 && scanned < CUT_THROUGH_BYTES {
             return 0;
         }
-        match self.clients.get_mut(id) {
+        match self.clients.get(id) {
             Some(client) if !silent && seq != client.places.head() => {
                 // Another upstream's reply is due first. The bytes wait here, within the client's hard bound.
                 if rest.len() < self.settings.limits.client_out_max_bytes {
@@ -365,15 +396,7 @@ impl Engine {
                 self.evict(id, "a reply that waited for an earlier one grew too large");
                 return 0;
             }
-            Some(client) if !silent => {
-                append(&mut client.out, &mut self.pool, &rest[..scanned]);
-                client.mid_reply = Some(upstream_id);
-                client.note_part(scanned);
-                if !client.out.dirty {
-                    client.out.dirty = true;
-                    self.dirty_clients.push(id);
-                }
-            }
+            Some(_) if !silent => self.give_part(id, upstream_id, &rest[..scanned]),
             // Nobody wants it: dropped as it comes.
             _ => {}
         }
@@ -383,6 +406,18 @@ impl Engine {
         self.settle_if_needed(id);
         self.check_stall(now, upstream_id, id);
         scanned
+    }
+
+    /// A part of the reply whose turn it is goes out to this client.
+    pub(crate) fn give_part(&mut self, id: ClientId, upstream_id: UpstreamId, part: &[u8]) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        append(&mut client.out, &mut self.pool, part);
+        client.mid_reply = Some(upstream_id);
+        client.note_part(part.len());
+        if !client.out.dirty {
+            client.out.dirty = true;
+            self.dirty_clients.push(id);
+        }
     }
 
     /// A part of a reply that is not whole waits in the tail, within its client's hard bound; beyond it the client goes, and the rest
@@ -418,7 +453,7 @@ impl Engine {
 
     /// Stops reading the upstream if this client has too much waiting.
     #[inline]
-    fn check_stall(&mut self, now: Time, upstream_id: UpstreamId, id: ClientId) {
+    pub(crate) fn check_stall(&mut self, now: Time, upstream_id: UpstreamId, id: ClientId) {
         if self.clients.get(id).is_some_and(|client| client.out.pending() > CLIENT_STREAM_BYTES) {
             self.stall_for(now, upstream_id, id);
         }
@@ -448,7 +483,7 @@ impl Engine {
 
     /// The reply at `pos` is looked at again when the driver gives back the buffer with its request.
     #[cold]
-    fn wait_for_buffer(&mut self, id: UpstreamId, pos: usize) -> usize {
+    pub(crate) fn wait_for_buffer(&mut self, id: UpstreamId, pos: usize) -> usize {
         if let Some(upstream) = self.upstreams.get_mut(id) {
             upstream.waits_for_buffer = true;
         }

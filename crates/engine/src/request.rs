@@ -15,6 +15,7 @@
 //! Invariant: a request is either processed once (it has its place, or needs none) or stays in the tail untouched.
 
 use crate::client::{Client, Hold, ReplyMode};
+use crate::coalesce::Sharing;
 use crate::command::ids::{CLUSTER, EXEC, PING, SLOWLOG};
 use crate::command::{self, CommandId};
 use crate::connect::Availability;
@@ -131,6 +132,7 @@ impl Engine {
     /// Forwards plain requests from the begin of `input` on; returns the bytes forwarded and why it stopped.
     fn forward_run(&mut self, now: Time, id: ClientId, input: &[u8]) -> (usize, Stop) {
         let reads = ShortReads::of(&self.settings.reads, &self.router);
+        let coalesces = self.begin_sharing(id);
         let Self {
             clients,
             upstreams,
@@ -141,6 +143,8 @@ impl Engine {
             router,
             nodes,
             bigkeys,
+            coalescer,
+            hotkeys,
             ..
         } = self;
         let Some(client) = clients.get_mut(id) else { return (input.len(), Stop::Input) };
@@ -155,6 +159,7 @@ impl Engine {
             ..RequestLimits::default()
         };
         let mut parts = Parts { id, client, now, limits, upstreams, pool, stats, dirty_upstreams };
+        let mut sharing = Sharing { coalescer, hotkeys };
         let mut run = PlainRun::default();
         let mut pos = 0;
         let stop = loop {
@@ -177,15 +182,20 @@ impl Engine {
             let (Some(paths), Some(command)) = (&paths, command) else {
                 break Stop::Slow(request);
             };
-            let upstream = paths.upstream(command, &request, frame);
-            let taken = |upstream| run.take(&mut parts, upstream, command, &input[..pos]);
-            if !upstream.is_some_and(taken) {
+            let end = pos + request.len as usize;
+            let shares = coalesces && command.row().is_shareable;
+            let taken = |upstream| match shares {
+                false => run.take(&mut parts, upstream, command, &input[..pos]),
+                true => sharing.take(&mut run, &mut parts, (upstream, command), (input, pos, end)),
+            };
+            if !paths.upstream(command, &request, frame).is_some_and(taken) {
                 break Stop::Slow(request);
             }
             room -= 1;
-            pos += request.len as usize;
+            pos = end;
             // In a pipeline most requests are like the one before.
             if pos < input.len()
+                && !shares
                 && let Some(like) = Like::of(&request, frame, &request_limits)
             {
                 let (count, end) = run.take_alike(&mut parts, paths, &like, (input, pos), room);
@@ -194,6 +204,9 @@ impl Engine {
             }
         };
         run.write(&mut parts, &input[..pos]);
+        if coalesces {
+            self.look_at_shared(now);
+        }
         (pos, stop)
     }
 

@@ -26,7 +26,9 @@ impl Engine {
         if let Some(node) = self.upstreams.get(id).map(|upstream| upstream.key.node) {
             self.want_topology_without(node);
         }
+        // Of the first reply; all that share it have that half.
         let mut half_given = self.upstreams.get(id).is_some_and(|up| up.forwarded > 0);
+        let mut is_first = true;
         let in_doubt = self.before_lost_writes(id, &runs);
         let mut lost = Vec::new();
         let mut in_doubt = in_doubt.into_iter();
@@ -34,7 +36,8 @@ impl Engine {
             for index in 0..run.count {
                 let one = nth(&run, index);
                 let in_doubt = in_doubt.next().unwrap_or_default();
-                if core::mem::take(&mut half_given) || in_doubt {
+                half_given &= core::mem::take(&mut is_first) || run.shares;
+                if half_given || in_doubt {
                     lost.push(one);
                     continue;
                 }

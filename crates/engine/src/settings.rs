@@ -288,6 +288,8 @@ pub struct Settings {
     pub limits: Limits,
     /// Times.
     pub timeouts: Timeouts,
+    /// Equal reads of several clients that are sent together are sent once.
+    pub coalesce_reads: bool,
     /// The slow log.
     pub slowlog: slowlog::Options,
     /// Latency monitors, at most `limits::LATENCY_MONITORS_MAX`; the same for all workers.
@@ -369,6 +371,7 @@ impl Default for Settings {
             password: None,
             limits: Limits::default(),
             timeouts: Timeouts::default(),
+            coalesce_reads: false,
             slowlog: slowlog::Options::default(),
             monitors: Vec::new(),
             hotkeys: hotkeys::Options::default(),

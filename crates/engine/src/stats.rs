@@ -59,6 +59,8 @@ pub struct Stats {
     pub clients_evicted: u64,
     /// Requests of clients.
     pub requests: u64,
+    /// Those of them that were not sent, as an equal one was (see `coalesce`).
+    pub coalesced: u64,
     /// Bytes from clients.
     pub client_in_bytes: u64,
     /// Bytes to clients.
@@ -97,6 +99,7 @@ macro_rules! totals {
             &$($mut)? $stats.clients_rejected,
             &$($mut)? $stats.clients_evicted,
             &$($mut)? $stats.requests,
+            &$($mut)? $stats.coalesced,
             &$($mut)? $stats.client_in_bytes,
             &$($mut)? $stats.client_out_bytes,
             &$($mut)? $stats.upstream_in_bytes,
@@ -128,6 +131,7 @@ impl Default for Stats {
             clients_rejected: 0,
             clients_evicted: 0,
             requests: 0,
+            coalesced: 0,
             client_in_bytes: 0,
             client_out_bytes: 0,
             upstream_in_bytes: 0,
@@ -199,11 +203,11 @@ impl Stats {
         }
     }
 
-    fn totals(&self) -> [&u64; 18] {
+    fn totals(&self) -> [&u64; 19] {
         totals!(self)
     }
 
-    fn totals_mut(&mut self) -> [&mut u64; 18] {
+    fn totals_mut(&mut self) -> [&mut u64; 19] {
         totals!(self, mut)
     }
 }

@@ -174,6 +174,7 @@ pub fn engine(config: &Config, index: usize) -> Settings {
             reconnect_min_ms: timeouts.reconnect_min_ms,
             reconnect_max_ms: timeouts.reconnect_max_ms,
         },
+        coalesce_reads: config.batching.coalesce_reads,
         slowlog: engine::slowlog::Options {
             slower_than_us: config.slowlog.slower_than_us,
             max_len: config.slowlog.max_len,

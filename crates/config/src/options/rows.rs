@@ -646,6 +646,12 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Count { min: 0, max: 64, at: |d| &mut d.config.batching.polls },
     ),
     OptionSpec::new(
+        "batching.coalesce_reads",
+        "Send equal reads of several clients that leave in one write once, and give each the reply",
+        "For keys that many read at the same moment: the server does one `GET` instead of as many as there are clients, at most 32. What a client gets is what it          could have got without it. Commands that read one key and give the same to whoever asks (`GET`, `HGET`, `HGETALL`, `LRANGE` …), `MGET` and          `EXISTS`, up to 1 KiB, byte for byte the same. The server's own counts (`commandstats`, `keyspace_hits`, LFU) see one read. See the          [operations guide](../guides/operations.md#keys-that-many-read-at-once).",
+        Kind::Switch { at: |d| &mut d.config.batching.coalesce_reads },
+    ),
+    OptionSpec::new(
         "log.level",
         "Least severe level that is written",
         "The environment variable RESPOOL_LOG, if set, takes its place with a filter such as `info,server=debug`.",

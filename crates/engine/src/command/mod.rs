@@ -19,6 +19,7 @@ pub mod ids;
 pub mod keys;
 pub mod learned;
 mod lookup;
+mod shareable;
 pub mod spread;
 mod table;
 
@@ -109,6 +110,8 @@ pub struct Command {
     pub has_classed_subcommands: bool,
     /// True if the server of its key is all that there is to know: it is given on, whatever its second word, and does not run for long.
     pub is_plain: bool,
+    /// True if equal calls of several clients may be answered by one (`shareable`).
+    pub is_shareable: bool,
 }
 
 impl Command {
@@ -232,12 +235,18 @@ const fn linked() -> [Command; COUNT] {
         index += 1;
     }
     index = 0;
+    let mut shareable = 0;
     while index < COUNT {
         rows[index].is_plain = matches!(rows[index].class, Class::Pass)
             && !rows[index].has_classed_subcommands
             && !rows[index].is_script();
+        if shareable::is_next(rows[index].name, shareable) {
+            rows[index].is_shareable = true;
+            shareable += 1;
+        }
         index += 1;
     }
+    assert!(shareable == shareable::NAMES.len(), "a shareable command that is not in the table");
     rows
 }
 

@@ -57,6 +57,7 @@ const fn cmd(
         subcommand_count: 0,
         has_classed_subcommands: false,
         is_plain: false,
+        is_shareable: false,
     }
 }
 

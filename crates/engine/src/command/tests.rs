@@ -115,3 +115,18 @@ fn key_flags_name_one_kind_of_work() {
         }
     }
 }
+
+#[test]
+fn what_may_be_answered_together_only_reads_and_is_plain() {
+    let shareable: Vec<_> = all().filter(|id| id.row().is_shareable).collect();
+    let names: Vec<_> = shareable.iter().map(|id| id.name()).collect();
+    assert_eq!(names, shareable::NAMES);
+    for id in shareable {
+        let row = id.row();
+        assert!(row.is_plain && row.reads() && !row.writes(), "{}", row.name);
+        assert!(!row.keys.is_empty() && !row.is_container(), "{}", row.name);
+    }
+    for name in ["ttl", "srandmember", "randomkey", "touch", "pfcount", "getex", "scan", "object"] {
+        assert!(!lookup(name.as_bytes()).unwrap().row().is_shareable, "{name}");
+    }
+}

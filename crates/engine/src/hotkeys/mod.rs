@@ -244,6 +244,23 @@ impl HotKeys {
         listed.told = true;
         Some(u64::from(listed.count) * u64::from(self.options.sample))
     }
+
+    /// The same; gives what the operator is to be told.
+    fn add_and_tell(
+        &mut self,
+        now: Time,
+        key: &[u8],
+        writes: bool,
+        node: Option<&str>,
+    ) -> Option<Notice> {
+        let count = self.add(now, key, writes)?;
+        Some(Notice::HotKey {
+            key: KeyName::new(key).text(),
+            count,
+            window_s: self.options.window_s,
+            node: node.unwrap_or_default().into(),
+        })
+    }
 }
 
 impl Tally {
@@ -291,25 +308,32 @@ impl Engine {
         let Some(upstream) = upstreams.get_mut(id) else { return };
         loop {
             let (places, count) = hotkeys.places(upstream);
+            let node = nodes.get(upstream.key.node).map(|node| node.label.as_str());
             upstream.inflight.locate(&places[..count], |run, skip| {
                 let Some(request) = Sampled::find(upstream, run, skip) else { return };
                 request.keys(run.command, learned.as_ref(), |key, writes| {
-                    if let Some(count) = hotkeys.add(run.sent_at, key, writes) {
-                        notices.push_back(Notice::HotKey {
-                            key: KeyName::new(key).text(),
-                            count,
-                            window_s: hotkeys.options.window_s,
-                            node: nodes
-                                .get(upstream.key.node)
-                                .map(|node| node.label.clone())
-                                .unwrap_or_default(),
-                        });
-                    }
+                    notices.extend(hotkeys.add_and_tell(run.sent_at, key, writes, node));
                 });
             });
             if count < HOTKEYS_AT_ONCE {
                 return;
             }
+        }
+    }
+
+    /// The same of reads that are not written, as an equal one is (see `coalesce`).
+    #[cold]
+    pub(crate) fn look_at_shared(&mut self, now: Time) {
+        let Self { upstreams, nodes, hotkeys, notices, coalescer, .. } = self;
+        for read in coalescer.sampled.drain(..) {
+            let node = upstreams.get(read.upstream).and_then(|up| nodes.get(up.key.node));
+            let node = node.map(|node| node.label.as_str());
+            let Some(request) = Sampled::of(&read.request, RequestScanner::default()) else {
+                continue;
+            };
+            request.keys(Some(read.command), None, |key, writes| {
+                notices.extend(hotkeys.add_and_tell(now, key, writes, node));
+            });
         }
     }
 }
@@ -328,6 +352,18 @@ impl HotKeys {
         // Less than `left`, so it fits.
         tally.left -= fresh as u32;
         upstream.sampled_to = end;
+        true
+    }
+
+    /// One more request came, for which nothing is written: whether it is to be looked at.
+    #[inline]
+    pub(crate) fn takes_one(&mut self) -> bool {
+        let Some(tally) = self.tally.as_mut() else { return false };
+        tally.left -= 1;
+        if tally.left > 0 {
+            return false;
+        }
+        tally.left = gap(&mut self.random, self.options.sample);
         true
     }
 
@@ -377,6 +413,12 @@ impl<'a> Sampled<'a> {
             bytes = &bytes[len..];
             left -= 1 + alike;
         }
+        Self::of(bytes, scanner)
+    }
+
+    /// The one that these bytes begin with.
+    fn of(bytes: &'a [u8], mut scanner: RequestScanner) -> Option<Self> {
+        let limits = RequestLimits { bulk_bytes_max: u64::MAX, ..RequestLimits::default() };
         let mut head = [&[][..]; HEAD_ARGS];
         let (spans, is_whole) = match scanner.scan(bytes, &limits).ok()? {
             Scan::Complete { frame, .. } => (frame.head, true),

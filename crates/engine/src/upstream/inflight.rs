@@ -2,16 +2,19 @@
 //!
 //! A server answers in the order it was asked, so a FIFO is enough: `push` when a request is written to the out buffer,
 //! `answered` when its reply came. Consecutive requests of one client with one command in one turn are one entry with a count: a pipeline
-//! of twenty GETs costs one. The proxy's own commands stand in the same FIFO.
+//! of twenty GETs costs one. The proxy's own commands stand in the same FIFO. Those for whom nothing was written, as an equal request of somebody
+//! else is on its way, stand beside it (`sharers`).
 //!
 //! Not here: the client's order (`client::places`). RESP3 pushes are no answers and must not come here.
 //!
-//! Invariant: the counts of all runs add up to the requests written and not yet answered. The length is bounded by the clients'
-//! windows and by the upstream's high-water mark of unsent bytes.
+//! Invariant: the counts of all runs add up to the requests written and not yet answered, and whoever shares a reply waits for one of them. The length is
+//! bounded by the clients' windows and by the upstream's high-water mark of unsent bytes.
 
+use super::sharers::Sharers;
 use crate::command::CommandId;
 use crate::command::ids::EXEC;
 use crate::ids::{ClientId, MergeId};
+use crate::limits::SHARED_LOOKS_MAX;
 use crate::time::Time;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -113,6 +116,8 @@ pub struct Run {
     pub until: Time,
     /// Whether it stands in a transaction.
     pub bond: Bond,
+    /// Nothing was written for it: it gets the reply to the request at `at`, which is another client's (see `coalesce`).
+    pub shares: bool,
 }
 
 /// How a request belongs to others on its connection: a transaction that was written at once (`whole`).
@@ -137,7 +142,7 @@ impl Run {
         at: u64,
     ) -> Self {
         let (until, bond) = (Time::default(), Bond::None);
-        Self { owner, count, command, sent_at, at, done: 0, tries: 0, until, bond }
+        Self { owner, count, command, sent_at, at, done: 0, tries: 0, until, bond, shares: false }
     }
 
     /// Takes `later` in if it continues this run.
@@ -178,6 +183,8 @@ pub struct Inflight {
     requests: usize,
     /// How many were answered or abandoned, ever.
     answered: u64,
+    /// Who waits for the same replies.
+    sharers: Sharers,
 }
 
 impl Inflight {
@@ -205,9 +212,62 @@ impl Inflight {
         self.runs.iter().any(|run| run.owner == Owner::Own(OwnCommand::Track))
     }
 
-    /// All of them, oldest first.
+    /// This client asks for what the request at this place asks for, and gets the same reply; `run` is its own.
+    pub(crate) fn share(&mut self, place: u64, run: Run) {
+        debug_assert!((self.answered..self.end()).contains(&place), "nothing is there to share");
+        self.sharers.add(place, run);
+    }
+
+    /// Whether this client may share the request at this place: one more may, and nothing of the client stands there or behind. `is_idle`: the client
+    /// has nothing on its way anywhere.
+    pub(crate) fn may_share(&self, place: u64, client: ClientId, is_idle: bool) -> bool {
+        self.sharers.has_room(place) && (is_idle || !self.has_from(place, client))
+    }
+
+    /// Whether something of this client may stand at this place or behind it. Of a part nobody knows here whose it is.
+    fn has_from(&self, place: u64, client: ClientId) -> bool {
+        let mut begin = self.end();
+        for (looks, run) in self.runs.iter().rev().enumerate() {
+            if begin <= place {
+                break;
+            }
+            let may_be = match run.owner {
+                Owner::Client { id, .. } => id == client,
+                Owner::Part { .. } => true,
+                Owner::Own(_) => false,
+            };
+            if may_be || looks == SHARED_LOOKS_MAX {
+                return true;
+            }
+            begin -= u64::from(run.count);
+        }
+        self.sharers.shares_from(client, place, SHARED_LOOKS_MAX)
+    }
+
+    /// Who shares the front request.
+    #[inline]
+    pub(crate) fn front_sharers(&self) -> &[Run] {
+        if self.sharers.is_empty() { &[] } else { self.sharers.of(self.answered) }
+    }
+
+    /// Takes those out that share the request that was answered last; to be given back by [`Self::end_share`].
+    pub(crate) fn take_sharers(&mut self) -> Option<Vec<Run>> {
+        self.sharers.take_before(self.answered)
+    }
+
+    /// They got their replies.
+    pub(crate) fn end_share(&mut self, runs: Vec<Run>) {
+        self.sharers.give_back(runs);
+    }
+
+    /// All runs, oldest first.
     pub fn runs(&self) -> impl Iterator<Item = &Run> {
         self.runs.iter()
+    }
+
+    /// All of them, and all that share their replies.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &Run> {
+        self.runs.iter().chain(self.sharers.all())
     }
 
     /// How many requests were answered or abandoned, ever: the place of the next one.
@@ -242,22 +302,36 @@ impl Inflight {
         }
     }
 
-    /// The place behind the last run for which `is_meant` holds; `None`: there is none. Looks at so many runs; where there are more, those count as meant.
+    /// The place behind the last run for which `is_meant` holds, or whose reply such a one shares; `None`: there is none. Looks at so many runs; where there
+    /// are more, those count as meant.
     pub fn place_behind(&self, looks_max: usize, is_meant: impl Fn(&Run) -> bool) -> Option<u64> {
+        let shared = self.sharers.last_place(looks_max, &is_meant).map(|place| place + 1);
         let mut end = self.end();
         for (looks, run) in self.runs.iter().rev().enumerate() {
             if looks == looks_max || is_meant(run) {
-                return Some(end);
+                return Some(end).max(shared);
             }
             end -= u64::from(run.count);
         }
-        None
+        shared
     }
 
     /// Who gets the next reply.
     #[inline]
     pub fn front(&self) -> Option<&Run> {
         self.runs.front()
+    }
+
+    /// The next requests that are answered alike: the front run, or of one with requests that are shared those up to the first of these, or that one.
+    #[inline]
+    pub(crate) fn front_alike(&self) -> Option<Run> {
+        let mut front = *self.runs.front()?;
+        if let Some(place) = self.sharers.first_place() {
+            // What it is cut to is less than the run has, so it fits.
+            let unshared = (place - self.answered).min(u64::from(front.count)) as u32;
+            front.count = if unshared == 0 { 1 } else { unshared };
+        }
+        Some(front)
     }
 
     /// The next `count` replies came; they belong to the front run.
@@ -312,11 +386,17 @@ impl Inflight {
         taken
     }
 
-    /// Takes the front run out whole: the connection is gone and will not answer.
+    /// Takes the front run out: the connection is gone and will not answer. Behind a request that is shared come those that share it, and then what is
+    /// left of its run.
     pub fn abandon(&mut self) -> Option<Run> {
-        let run = self.runs.pop_front()?;
-        self.requests -= run.count as usize;
-        self.answered += u64::from(run.count);
+        if let Some(run) = self.sharers.take_one_before(self.answered) {
+            return Some(run);
+        }
+        let mut run = *self.runs.front()?;
+        if let Some(place) = self.sharers.first_place() {
+            run.count = (place + 1 - self.answered).min(u64::from(run.count)) as u32;
+        }
+        self.answered(run.count);
         Some(run)
     }
 
@@ -335,13 +415,17 @@ impl Inflight {
     /// When the oldest request of someone else than this client was written; `None` if nobody else waits.
     pub fn others_since(&self, client: ClientId) -> Option<Time> {
         let other = |run: &&Run| !matches!(run.owner, Owner::Client { id, .. } if id == client);
-        self.runs.iter().find(other).map(|run| run.sent_at)
+        let since = |run: &Run| run.sent_at;
+        let shared = self.sharers.all().find(other).map(since);
+        self.runs.iter().find(other).map(since).into_iter().chain(shared).min()
     }
 
     /// Checks the invariant; for debug builds.
     pub fn check(&self) {
         assert_eq!(self.requests, self.runs.iter().map(|run| run.count as usize).sum::<usize>());
         assert!(self.runs.iter().all(|run| run.count > 0), "an empty run");
+        assert!(!self.runs.iter().any(|run| run.shares), "a run without a request");
+        self.sharers.check(self.answered..self.end());
     }
 }
 
@@ -407,5 +491,105 @@ mod tests {
         assert_eq!(place_behind(&inflight, 2, 1), Some(9));
         inflight.answered(1);
         assert_eq!((inflight.place(), place_behind(&inflight, 1, 10)), (2, Some(9)));
+    }
+
+    fn sharer(client: u32, seq: u32) -> Run {
+        Run { shares: true, ..run(client, seq, 1) }
+    }
+
+    fn client_of(run: &Run) -> u32 {
+        match run.owner {
+            Owner::Client { id, .. } => id.index,
+            _ => panic!("not a client's"),
+        }
+    }
+
+    #[test]
+    fn what_is_shared_is_answered_by_itself() {
+        let mut inflight = Inflight::default();
+        inflight.push(run(1, 0, 5));
+        inflight.share(2, sharer(3, 0));
+        inflight.share(2, sharer(2, 0));
+        inflight.check();
+        let alike = |inflight: &Inflight| inflight.front_alike().unwrap().count;
+        assert_eq!((alike(&inflight), inflight.front_sharers().len()), (2, 0));
+        inflight.answered(2);
+        assert_eq!((alike(&inflight), inflight.front_sharers().len()), (1, 2));
+        assert!(inflight.take_sharers().is_none(), "it is not answered yet");
+        inflight.answered(1);
+        let sharers = inflight.take_sharers().unwrap();
+        assert_eq!(sharers.iter().map(client_of).collect::<Vec<_>>(), [3, 2]);
+        inflight.end_share(sharers);
+        assert_eq!((alike(&inflight), inflight.front_sharers().len()), (2, 0));
+        inflight.check();
+    }
+
+    #[test]
+    fn what_is_shared_is_abandoned_in_its_order() {
+        let mut inflight = Inflight::default();
+        inflight.push(run(1, 0, 3));
+        inflight.push(run(2, 0, 1));
+        inflight.share(3, sharer(5, 0));
+        inflight.share(1, sharer(3, 0));
+        inflight.share(1, sharer(4, 0));
+        assert_eq!(inflight.others_since(ClientId::new(1, 1)), Some(Time(7)));
+        let runs: Vec<_> = core::iter::from_fn(|| inflight.abandon()).collect();
+        let told: Vec<_> =
+            runs.iter().map(|run| (client_of(run), run.count, run.done, run.shares)).collect();
+        let expected = [
+            (1, 2, 0, false),
+            (3, 1, 0, true),
+            (4, 1, 0, true),
+            (1, 1, 2, false),
+            (2, 1, 0, false),
+            (5, 1, 0, true),
+        ];
+        assert_eq!(told, expected);
+        assert_eq!((inflight.is_empty(), inflight.len()), (true, 0));
+        inflight.check();
+    }
+
+    #[test]
+    fn who_has_something_there_or_behind_does_not_share() {
+        let mut inflight = Inflight::default();
+        for client in 1..4 {
+            inflight.push(run(client, 0, 2));
+        }
+        let may = |inflight: &Inflight, client, place| {
+            inflight.may_share(place, ClientId::new(client, 1), false)
+        };
+        assert!(!may(&inflight, 1, 0) && !may(&inflight, 1, 1), "its own");
+        assert!(may(&inflight, 1, 2) && may(&inflight, 1, 5), "its own are before");
+        assert!(!may(&inflight, 3, 0) && may(&inflight, 4, 0));
+        inflight.share(3, sharer(4, 0));
+        assert!(!may(&inflight, 4, 2) && !may(&inflight, 4, 3) && may(&inflight, 4, 4));
+        let part = Owner::Part { merge: MergeId::new(0, 0), part: 0 };
+        inflight.push(Run::new(part, 1, Some(GET), Time(7), 0));
+        assert!(!may(&inflight, 4, 5) && !may(&inflight, 4, 6), "a part may be anybody's");
+        assert!(inflight.may_share(5, ClientId::new(4, 1), true), "it has nothing on its way");
+        let own = Owner::Own(OwnCommand::Ping);
+        inflight.push(Run::new(own, 1, None, Time(7), 0));
+        assert!(may(&inflight, 9, 7));
+    }
+
+    #[test]
+    fn only_so_many_share_and_only_so_far_is_looked() {
+        let mut inflight = Inflight::default();
+        inflight.push(run(1, 0, 1));
+        let may =
+            |inflight: &Inflight, client| inflight.may_share(0, ClientId::new(client, 1), false);
+        for client in 2..2 + crate::limits::SHARERS_MAX as u32 {
+            assert!(may(&inflight, client));
+            inflight.share(0, sharer(client, 0));
+        }
+        assert!(!may(&inflight, 1_000));
+        inflight.check();
+        let mut inflight = Inflight::default();
+        inflight.push(run(1, 0, 1));
+        for client in 2..2 + SHARED_LOOKS_MAX as u32 {
+            assert!(may(&inflight, 1_000));
+            inflight.push(run(client, 0, 1));
+        }
+        assert!(!may(&inflight, 1_000), "nobody looked at the first of them");
     }
 }

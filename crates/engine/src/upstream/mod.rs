@@ -18,6 +18,7 @@ pub mod backoff;
 pub mod greeting;
 pub mod inflight;
 pub(crate) mod roles;
+mod sharers;
 
 use crate::ids::{ClientId, NodeId};
 use crate::limits::{KEPT_BYTES_MAX, STALL_MIN_US};

@@ -18,6 +18,7 @@ mod bounds;
 mod by_topology;
 mod client_command;
 mod cluster;
+mod coalescing;
 mod configure;
 mod conns;
 mod cork;

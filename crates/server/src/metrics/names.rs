@@ -298,6 +298,15 @@ pub static METRICS: &[Metric] = &[
     row("respool_requests", Counter, WORKER, "Requests of clients", |s, p| {
         workers(s, p, |r| r.stats.requests);
     }),
+    row(
+        "respool_coalesced_reads",
+        Counter,
+        WORKER,
+        "Requests of clients that were not sent, as an equal one of another client was (`batching.coalesce_reads`)",
+        |s, p| {
+            workers(s, p, |r| r.stats.coalesced);
+        },
+    ),
     row("respool_client_received_bytes", Counter, WORKER, "Bytes from clients", |s, p| {
         workers(s, p, |r| r.stats.client_in_bytes);
     }),

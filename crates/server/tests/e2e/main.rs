@@ -8,6 +8,7 @@
 mod admin;
 mod big_values;
 mod checker_proof;
+mod coalescing;
 mod configure;
 mod console;
 mod differential;

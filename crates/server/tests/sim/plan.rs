@@ -395,6 +395,7 @@ fn settings(plan: &mut Plan, rng: &mut SimRng) -> Settings {
     settings.hotkeys.enabled = (plan.seed / 8).is_multiple_of(2);
     settings.hotkeys.sample = 1 + (plan.seed / 16 % 3) as u32;
     settings.bigkeys.bytes_min = 10 << 10;
+    settings.coalesce_reads = plan.kind == Kind::Crowd || matches!(plan.seed / 8 % 8, 3..=6);
     // Where nothing fails nothing may be given up, however slowly single bytes travel.
     let patient = Timeouts {
         connect_ms: 3_000_000,

@@ -21,6 +21,7 @@ use crate::site::Site;
 use crate::world::Epochs;
 
 mod changing;
+mod common;
 mod greeting;
 mod many;
 mod parts;
@@ -82,6 +83,8 @@ pub(crate) enum Reply {
     Error(&'static str),
     /// What a transaction is told.
     InTransaction(transaction::Word),
+    /// What is there of what all clients write and read.
+    Common(common::Word),
     /// Whatever the model of its own says.
     Reference,
 }
@@ -143,6 +146,7 @@ pub(crate) struct Script {
     /// How often servers were replaced so far.
     pub(crate) epochs: Epochs,
     changing: changing::Changing,
+    common: common::Common,
 }
 
 impl Script {
@@ -199,6 +203,7 @@ impl Script {
             transactions: 0,
             epochs: Epochs::default(),
             changing: changing::Changing::new(plan),
+            common: common::Common::new(plan),
         }
     }
 
@@ -317,6 +322,7 @@ impl Script {
         };
         self.expected.iter().any(|expected| match &expected.reply {
             Reply::Value(key, _) => much(key),
+            Reply::Common(word) => self.common.is_much(*word),
             Reply::Values(keys) => keys.len() > 1 || keys.iter().any(|(key, _)| much(key)),
             _ => false,
         })
@@ -380,6 +386,7 @@ impl Script {
                 count if (*least..=*most).contains(&count) => Ok(()),
                 _ => Err(format!("must be from {least} to {most}")),
             },
+            Reply::Common(word) => self.common.hear(*word, reply),
             Reply::Page => self.page(reply),
             Reply::Keys(due) => self.keys(due, reply),
             Reply::Hello(version) => {
@@ -506,6 +513,8 @@ impl Script {
             Reply::Integer | Reply::Text { .. } | Reply::Error(_) | Reply::Done => None,
             // Several servers give them in their own order.
             Reply::Page | Reply::Keys(_) => None,
+            // Others write it, too.
+            Reply::Common(_) => None,
             _ => reference,
         };
         let asked = quote(bytes, 60);
@@ -536,6 +545,9 @@ impl Script {
     }
 
     fn one(&mut self, out: &mut Vec<u8>) {
+        if self.common.is_on() && self.rng.chance(400_000) && self.bytes_left > 0 {
+            return self.of_common(out);
+        }
         if self.layout != Layout::One && self.rng.chance(250_000) && self.bytes_left > 0 {
             return self.of_many(out);
         }

@@ -110,6 +110,8 @@ pub(crate) struct Reached {
     pub(crate) upstreams: u64,
     /// Requests that were sent on to another server.
     pub(crate) redirects: u64,
+    /// Requests that were not sent, as an equal one of another client was.
+    pub(crate) coalesced: u64,
     /// Of all runs together: slots that reached their new owner.
     pub(crate) moves: u64,
     /// Of all runs together: keys that moved before their slot did.
@@ -137,6 +139,7 @@ impl Reached {
             (&mut self.in_bytes, report.client_in_bytes_max),
             (&mut self.upstreams, report.upstreams),
             (&mut self.redirects, stats.redirects),
+            (&mut self.coalesced, stats.coalesced),
         ];
         seen.into_iter().for_each(|(most, is)| *most = is.max(*most));
     }
@@ -153,6 +156,7 @@ impl Reached {
             (&mut self.in_bytes, other.in_bytes),
             (&mut self.upstreams, other.upstreams),
             (&mut self.redirects, other.redirects),
+            (&mut self.coalesced, other.coalesced),
         ];
         pairs.into_iter().for_each(|(most, is)| *most = is.max(*most));
     }

@@ -111,6 +111,7 @@ pub(super) fn stats(out: &mut String, source: &Source<'_>) {
     line(out, "rejected_connections", stats.clients_rejected);
     line(out, "evicted_clients", stats.clients_evicted);
     line(out, "total_commands_processed", stats.requests);
+    line(out, "coalesced_reads", stats.coalesced);
     line(out, "total_net_input_bytes", stats.client_in_bytes);
     line(out, "total_net_output_bytes", stats.client_out_bytes);
     let failed: u64 = stats.commands.iter().map(|command| command.failed + command.rejected).sum();

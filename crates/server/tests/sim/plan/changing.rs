@@ -144,6 +144,8 @@ fn changes(plan: &mut Plan, rng: &mut SimRng) {
         let before = Name { first: settings.node.address.clone(), pool: settings.pool.clone() };
         let name = if replaces { name(plan, deployment, rng) } else { before };
         name.put_into(&mut settings);
+        // By turns, where it is on at the begin.
+        settings.coalesce_reads ^= plan.settings.coalesce_reads;
         plan.changes.push(Change {
             at_us,
             settings: settings.clone(),
