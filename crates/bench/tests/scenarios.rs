@@ -294,7 +294,7 @@ targets = ["respool"]
          file.toml:5:11: load.clients: found the string \"many\"; allowed: a whole number from 1 to 60000\n\
          file.toml:6:1: load.pipelin: unknown key; did you mean `pipeline`?\n\
          file.toml:10:8: topology[1].kind: found `alone`; allowed: single, shards, cluster\n\
-         file.toml:12:1: target[1].kind: is missing: direct, respool, nutcracker, predixy, floor or command \
+         file.toml:12:1: target[1].kind: is missing: direct, respool, nutcracker, predixy, haproxy, floor or command \
          (it may only be left out when the name says it)\n\
          file.toml:17:12: test[1].targets: no target is called `respool`; there are: "
     );
