@@ -2,7 +2,7 @@
 
 mod made;
 
-use bench::record::{FORMAT, Run, Usage};
+use bench::record::{FORMAT, Idle, Run, Usage};
 use bench::report::progress::Lines;
 use bench::report::table::{self, Look};
 use bench::report::{json, markdown};
@@ -92,6 +92,28 @@ fn what_a_proxy_costs_is_shown_as_a_multiple_of_the_floor() {
     assert!(cost[3].contains("| floor | 1.00 (0.10 + 0.90) | 1 |"), "{cost:#?}");
     assert!(text.contains("- floor only receives and answers"), "{text}");
     assert!(!stats::all_warnings(&run).iter().any(|text| text.contains("servers' CPU")));
+}
+
+#[test]
+fn memory_is_shown_where_it_is_at_stake() {
+    let wide = Look { width: u16::MAX, colour: false };
+    let table = |run: &Run| table::test(run, &run.tests[0], wide);
+    let small = made_run();
+    assert!(!table(&small).contains("MiB"), "{}", table(&small));
+    let mut large = small.clone();
+    large.tests[0].axes = vec![("value_bytes".to_owned(), 1e6)];
+    assert!(
+        table(&large).contains("proxy MiB") && table(&large).contains(" 8.00 "),
+        "{}",
+        table(&large)
+    );
+    let mut beside = small;
+    for visit in beside.tests[0].visits.iter_mut().filter(|visit| visit.target == "respool") {
+        let (rss_before_bytes, rss_bytes) = (1 << 20, 3 << 20);
+        visit.idle = Some(Idle { clients: 1000, rss_before_bytes, rss_bytes });
+    }
+    let text = table(&beside);
+    assert!(text.contains("KiB/idle client") && text.contains(" 2.05 "), "{text}");
 }
 
 #[test]

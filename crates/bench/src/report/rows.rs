@@ -53,7 +53,8 @@ pub(crate) fn cost(run: &Run) -> Vec<Column> {
     columns
 }
 
-/// The proxy's part. The multiple of the base is there when that is a proxy itself, that of the floor when a floor is, the memory of idle clients when they are.
+/// The proxy's part. The multiple of the base is there when that is a proxy itself, that of the floor when a floor is; memory where it is at stake, since a terminal has few columns:
+/// beside idle clients, and with large values. Documents in HTML have it always.
 pub(crate) fn proxy_cost(run: &Run) -> Vec<Column> {
     let mut columns = vec![Column::Target, Column::ProxyCpu];
     let of_base = |test| stats::summary(test, &run.base, Figure::ProxyCpu).is_some();
@@ -61,11 +62,18 @@ pub(crate) fn proxy_cost(run: &Run) -> Vec<Column> {
         columns.push(Column::ProxyRatio);
     }
     columns.extend(stats::floor(run).map(|_| Column::TimesFloor));
-    columns.extend([Column::ProxyCores, Column::ProxyRss]);
-    let mut visits = run.tests.iter().flat_map(|test| &test.visits);
-    columns.extend(visits.any(|visit| visit.idle.is_some()).then_some(Column::IdleRss));
+    columns.push(Column::ProxyCores);
+    let has_idle = run.tests.iter().flat_map(|test| &test.visits).any(|visit| visit.idle.is_some());
+    let is_large = |(name, value): &(String, f64)| name == "value_bytes" && *value >= LARGE_BYTES;
+    if has_idle || run.tests.iter().flat_map(|test| &test.axes).any(is_large) {
+        columns.push(Column::ProxyRss);
+    }
+    columns.extend(has_idle.then_some(Column::IdleRss));
     columns
 }
+
+/// Values of so many bytes are large: more than a proxy reads at once.
+const LARGE_BYTES: f64 = 65_536.0;
 
 /// The servers' part of [`cost`].
 pub(crate) const SERVER_COST: [Column; 4] =
