@@ -250,7 +250,7 @@ impl PlainRun {
     }
 
     /// All of `input` that is not copied yet goes into the upstream's output.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn write(&mut self, parts: &mut Parts<'_>, input: &[u8]) {
         self.push(parts, input);
         if let Some(upstream_id) = self.upstream

@@ -44,11 +44,14 @@ pub(crate) struct Front {
     pub(crate) forwarded: u64,
     /// [`Upstream::is_watched`]
     pub(crate) is_watched: bool,
-    /// Several clients wait for it (see `coalesce`).
-    is_shared: bool,
 }
 
 impl Front {
+    #[inline]
+    fn of(upstream: &Upstream) -> Self {
+        Self { forwarded: upstream.forwarded, is_watched: upstream.is_watched() }
+    }
+
     /// Whether the first byte that is here is the first of the reply.
     pub(crate) fn begins(self) -> bool {
         self.forwarded == 0
@@ -56,7 +59,7 @@ impl Front {
 }
 
 /// What was found at the begin of the input.
-enum Piece {
+pub(crate) enum Piece {
     /// So many whole replies of the front run, in so many bytes, and whether an unfinished one follows.
     Replies { count: u32, bytes: usize, partial: bool },
     /// The same, and the last of them is large, with none behind it looked at.
@@ -166,50 +169,12 @@ impl Engine {
                 }
                 continue;
             }
-            let Some(run) = upstream.inflight.front_alike() else {
+            let Some(run) = upstream.inflight.front().copied() else {
                 return Err(unasked(&input[pos..]));
             };
-            let front = Front {
-                forwarded: upstream.forwarded,
-                is_watched: upstream.is_watched(),
-                is_shared: !upstream.inflight.front_sharers().is_empty(),
-            };
-            let piece =
-                next_piece(upstream, &mut self.stats, &self.bigkeys, &run, watch, &input[pos..])?;
-            let (count, bytes, partial) = match piece {
-                Piece::Nothing => return Ok(pos),
-                Piece::Redirect(bytes) => {
-                    if !self.redirect(now, id, &run, &input[pos..pos + bytes]) {
-                        return Ok(self.wait_for_buffer(id, pos));
-                    }
-                    if front.is_shared {
-                        self.redirect_sharers(now, id, &input[pos..pos + bytes]);
-                    }
-                    pos += bytes;
-                    continue;
-                }
-                Piece::Own(own, bytes) => {
-                    upstream.inflight.answered(1);
-                    self.own_reply(now, id, own, &input[pos..pos + bytes]);
-                    pos += bytes;
-                    continue;
-                }
-                Piece::Big { count, bytes, reply } => {
-                    self.note_big_reply(now, id, &run, count - 1, reply);
-                    if front.is_shared {
-                        self.note_big_shared_reply(now, id, reply);
-                    }
-                    (count, bytes, false)
-                }
-                Piece::Replies { count, bytes, partial } => (count, bytes, partial),
-            };
-            let (used, goes_on) = match (front.is_shared, count) {
-                (false, _) => {
-                    let piece = (count, bytes, partial);
-                    self.replies_of_run(now, id, &run, front, piece, &input[pos..])
-                }
-                (true, 0) => (self.cut_through_to_all(now, id, &run, &input[pos..]), false),
-                (true, _) => self.shared_reply(now, id, &run, front, &input[pos..pos + bytes]),
+            let (used, goes_on) = match upstream.inflight.has_sharers() {
+                false => self.next_replies(now, id, &run, watch, &input[pos..])?,
+                true => self.next_beside_sharers(now, id, &run, watch, &input[pos..])?,
             };
             pos += used;
             if !goes_on {
@@ -219,15 +184,71 @@ impl Engine {
         Ok(pos)
     }
 
+    /// Hands over what is whole of the front run, or of one reply the part that is here. Returns the bytes done with, and whether there may be more to do.
+    #[inline(always)]
+    fn next_replies(
+        &mut self,
+        now: Time,
+        id: UpstreamId,
+        run: &Run,
+        watch: bool,
+        input: &[u8],
+    ) -> Result<(usize, bool), Fault> {
+        let Some(upstream) = self.upstreams.get_mut(id) else { return Ok((input.len(), false)) };
+        let front = Front::of(upstream);
+        let piece = next_piece(upstream, &mut self.stats, &self.bigkeys, run, watch, input)?;
+        let piece = match piece {
+            Piece::Nothing => return Ok((0, false)),
+            Piece::Redirect(bytes) => {
+                if !self.redirect(now, id, run, &input[..bytes]) {
+                    return Ok((self.wait_for_buffer(id, 0), false));
+                }
+                return Ok((bytes, true));
+            }
+            Piece::Own(own, bytes) => {
+                upstream.inflight.answered(1);
+                self.own_reply(now, id, own, &input[..bytes]);
+                return Ok((bytes, true));
+            }
+            Piece::Big { count, bytes, reply } => {
+                self.note_big_reply(now, id, run, count - 1, reply);
+                (count, bytes, false)
+            }
+            Piece::Replies { count, bytes, partial } => (count, bytes, partial),
+        };
+        Ok(self.replies_of_run(now, id, run, front, piece, input))
+    }
+
+    /// The same where some requests on this connection are shared. The front one may be.
+    #[cold]
+    fn next_beside_sharers(
+        &mut self,
+        now: Time,
+        id: UpstreamId,
+        run: &Run,
+        watch: bool,
+        input: &[u8],
+    ) -> Result<(usize, bool), Fault> {
+        let Some(upstream) = self.upstreams.get_mut(id) else { return Ok((input.len(), false)) };
+        let (count, is_shared) = upstream.inflight.alike(run.count);
+        let run = &Run { count, ..*run };
+        if !is_shared {
+            return self.next_replies(now, id, run, watch, input);
+        }
+        let front = Front::of(upstream);
+        let piece = next_piece(upstream, &mut self.stats, &self.bigkeys, run, watch, input)?;
+        Ok(self.shared_piece(now, id, run, front, piece, input))
+    }
+
     /// Hands over replies of the front run: so many in so many bytes, and whether an unfinished one follows. Returns the bytes done with, and
     /// whether there may be more to do.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn replies_of_run(
         &mut self,
         now: Time,
         id: UpstreamId,
         run: &Run,
-        Front { forwarded, is_watched, .. }: Front,
+        Front { forwarded, is_watched }: Front,
         (count, bytes, partial): (u32, usize, bool),
         input: &[u8],
     ) -> (usize, bool) {
@@ -283,7 +304,7 @@ impl Engine {
     }
 
     /// The next replies of this run came.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn count_wait(
         &mut self,
         now: Time,
@@ -452,7 +473,7 @@ impl Engine {
     }
 
     /// Stops reading the upstream if this client has too much waiting.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn check_stall(&mut self, now: Time, upstream_id: UpstreamId, id: ClientId) {
         if self.clients.get(id).is_some_and(|client| client.out.pending() > CLIENT_STREAM_BYTES) {
             self.stall_for(now, upstream_id, id);
@@ -561,6 +582,7 @@ fn skip_push(upstream: &mut Upstream, input: &[u8]) -> Result<Option<usize>, Fau
 }
 
 /// Scans replies of the front run until it is done, the input ends, or a push comes.
+#[inline(always)]
 fn next_piece(
     upstream: &mut Upstream,
     stats: &mut Stats,

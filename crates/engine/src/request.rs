@@ -86,7 +86,10 @@ impl Engine {
                 }
                 _ => return pos,
             }
-            let (used, stop) = self.forward_run(now, id, &input[pos..]);
+            let (used, stop) = match self.settings.coalesce_reads {
+                false => self.forward_run::<false>(now, id, &input[pos..]),
+                true => self.forward_sharing(now, id, &input[pos..]),
+            };
             pos += used;
             let step = match stop {
                 Stop::Input => return pos,
@@ -129,10 +132,15 @@ impl Engine {
         }
     }
 
-    /// Forwards plain requests from the begin of `input` on; returns the bytes forwarded and why it stopped.
-    fn forward_run(&mut self, now: Time, id: ClientId, input: &[u8]) -> (usize, Stop) {
+    /// Forwards plain requests from the begin of `input` on; returns the bytes forwarded and why it stopped. `COALESCES`: reads may be shared.
+    #[inline(always)]
+    fn forward_run<const COALESCES: bool>(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        input: &[u8],
+    ) -> (usize, Stop) {
         let reads = ShortReads::of(&self.settings.reads, &self.router);
-        let coalesces = self.begin_sharing(id);
         let Self {
             clients,
             upstreams,
@@ -183,7 +191,7 @@ impl Engine {
                 break Stop::Slow(request);
             };
             let end = pos + request.len as usize;
-            let shares = coalesces && command.row().is_shareable;
+            let shares = COALESCES && command.row().is_shareable;
             let taken = |upstream| match shares {
                 false => run.take(&mut parts, upstream, command, &input[..pos]),
                 true => sharing.take(&mut run, &mut parts, (upstream, command), (input, pos, end)),
@@ -204,10 +212,16 @@ impl Engine {
             }
         };
         run.write(&mut parts, &input[..pos]);
-        if coalesces {
-            self.look_at_shared(now);
-        }
         (pos, stop)
+    }
+
+    /// The same, and reads may be shared. A path of its own, so that the other one is as it was.
+    #[inline(never)]
+    fn forward_sharing(&mut self, now: Time, id: ClientId, input: &[u8]) -> (usize, Stop) {
+        self.enter_short_way(id);
+        let outcome = self.forward_run::<true>(now, id, input);
+        self.look_at_shared(now);
+        outcome
     }
 
     /// Processes one whole request that is not plain.

@@ -14,17 +14,49 @@ use crate::limits::CUT_THROUGH_BYTES;
 use crate::observed::Replies;
 use crate::overtaken::Seen;
 use crate::redirect::find_request_bytes;
-use crate::reply::Front;
+use crate::reply::{Front, Piece};
 use crate::time::Time;
 use crate::upstream::inflight::{Owner, Run};
 use alloc::vec::Vec;
 use resp::LongReply;
 
 impl Engine {
-    /// The front request of this upstream, which several clients share, got a whole reply; of its bytes these are not given on yet. Returns
-    /// how many are done with, and whether there may be more to do.
+    /// This was found at the begin of the input, and it is for the front request, which several clients share. Returns how many bytes are done
+    /// with, and whether there may be more to do.
     #[cold]
-    pub(crate) fn shared_reply(
+    pub(crate) fn shared_piece(
+        &mut self,
+        now: Time,
+        id: UpstreamId,
+        run: &Run,
+        front: Front,
+        piece: Piece,
+        input: &[u8],
+    ) -> (usize, bool) {
+        match piece {
+            // What the proxy asks for itself nobody shares.
+            Piece::Nothing | Piece::Own(..) => (0, false),
+            Piece::Redirect(bytes) if !self.redirect(now, id, run, &input[..bytes]) => {
+                (self.wait_for_buffer(id, 0), false)
+            }
+            Piece::Redirect(bytes) => {
+                self.redirect_sharers(now, id, &input[..bytes]);
+                (bytes, true)
+            }
+            Piece::Big { bytes, reply, .. } => {
+                self.note_big_reply(now, id, run, 0, reply);
+                self.note_big_shared_reply(now, id, reply);
+                self.shared_reply(now, id, run, front, &input[..bytes])
+            }
+            Piece::Replies { count: 0, .. } => {
+                (self.cut_through_to_all(now, id, run, input), false)
+            }
+            Piece::Replies { bytes, .. } => self.shared_reply(now, id, run, front, &input[..bytes]),
+        }
+    }
+
+    /// All of the reply is here; of its bytes these are not given on yet.
+    fn shared_reply(
         &mut self,
         now: Time,
         id: UpstreamId,
@@ -77,8 +109,7 @@ impl Engine {
     }
 
     /// The request that was sent on just now was shared: each that shared it is sent on for itself.
-    #[cold]
-    pub(crate) fn redirect_sharers(&mut self, now: Time, id: UpstreamId, reply: &[u8]) {
+    fn redirect_sharers(&mut self, now: Time, id: UpstreamId, reply: &[u8]) {
         self.for_sharers(id, |engine, run| {
             if !engine.redirect(now, id, run, reply) {
                 debug_assert!(false, "the bytes of a request were there a moment ago");
@@ -88,8 +119,7 @@ impl Engine {
     }
 
     /// The large reply to the front request is seen for each that shares it.
-    #[cold]
-    pub(crate) fn note_big_shared_reply(&mut self, now: Time, id: UpstreamId, reply: LongReply) {
+    fn note_big_shared_reply(&mut self, now: Time, id: UpstreamId, reply: LongReply) {
         let Some(upstream) = self.upstreams.get(id) else { return };
         for run in upstream.inflight.front_sharers().to_vec() {
             self.note_big_reply(now, id, &run, 0, reply);
@@ -98,14 +128,7 @@ impl Engine {
 
     /// The part of a large reply that is here goes out to all at once; returns the bytes taken. All of them must be there to take it: what
     /// somebody else owes one of them first is waited for, within the bound of a client.
-    #[cold]
-    pub(crate) fn cut_through_to_all(
-        &mut self,
-        now: Time,
-        id: UpstreamId,
-        run: &Run,
-        rest: &[u8],
-    ) -> usize {
+    fn cut_through_to_all(&mut self, now: Time, id: UpstreamId, run: &Run, rest: &[u8]) -> usize {
         let Some(upstream) = self.upstreams.get(id) else { return 0 };
         let scanned = (upstream.scanner.position() - upstream.forwarded) as usize;
         if upstream.forwarded == 0 && scanned < CUT_THROUGH_BYTES {

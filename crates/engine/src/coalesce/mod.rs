@@ -113,18 +113,12 @@ impl Coalescer {
 }
 
 impl Engine {
-    /// Whether reads are shared.
-    #[inline]
-    pub(crate) fn begin_sharing(&mut self, id: ClientId) -> bool {
-        if self.settings.coalesce_reads && self.is_one() {
-            self.enter_short_way(id);
-        }
-        self.settings.coalesce_reads
-    }
-
     /// A client that has not sent anything yet has no upstream, and its first request would take the long way. Of many short connections each has only
     /// that one, so it gets its upstream here if that is there.
-    fn enter_short_way(&mut self, id: ClientId) {
+    pub(crate) fn enter_short_way(&mut self, id: ClientId) {
+        if !self.is_one() {
+            return;
+        }
         let Some(client) = self.clients.get_mut(id) else { return };
         if client.upstream.is_none() && client.is_plain() && client.places.open() == 0 {
             let key = client.key_to(self.first_node, Lane::Shared);

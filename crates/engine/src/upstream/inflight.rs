@@ -245,9 +245,8 @@ impl Inflight {
     }
 
     /// Who shares the front request.
-    #[inline]
     pub(crate) fn front_sharers(&self) -> &[Run] {
-        if self.sharers.is_empty() { &[] } else { self.sharers.of(self.answered) }
+        self.sharers.of(self.answered)
     }
 
     /// Takes those out that share the request that was answered last; to be given back by [`Self::end_share`].
@@ -322,16 +321,20 @@ impl Inflight {
         self.runs.front()
     }
 
-    /// The next requests that are answered alike: the front run, or of one with requests that are shared those up to the first of these, or that one.
+    /// Whether anybody shares anything.
     #[inline]
-    pub(crate) fn front_alike(&self) -> Option<Run> {
-        let mut front = *self.runs.front()?;
-        if let Some(place) = self.sharers.first_place() {
-            // What it is cut to is less than the run has, so it fits.
-            let unshared = (place - self.answered).min(u64::from(front.count)) as u32;
-            front.count = if unshared == 0 { 1 } else { unshared };
-        }
-        Some(front)
+    pub(crate) fn has_sharers(&self) -> bool {
+        !self.sharers.is_empty()
+    }
+
+    /// How many of the front run's requests, of which there are so many, are answered alike: those up to the first that is shared, or that one. And whether
+    /// it is that one.
+    #[cold]
+    pub(crate) fn alike(&self, count: u32) -> (u32, bool) {
+        let Some(place) = self.sharers.first_place() else { return (count, false) };
+        // At most the count, so it fits.
+        let unshared = (place - self.answered).min(u64::from(count)) as u32;
+        (unshared.max(1), unshared == 0)
     }
 
     /// The next `count` replies came; they belong to the front run.
@@ -511,7 +514,11 @@ mod tests {
         inflight.share(2, sharer(3, 0));
         inflight.share(2, sharer(2, 0));
         inflight.check();
-        let alike = |inflight: &Inflight| inflight.front_alike().unwrap().count;
+        let alike = |inflight: &Inflight| {
+            let (count, is_shared) = inflight.alike(inflight.front().unwrap().count);
+            assert_eq!(is_shared, !inflight.front_sharers().is_empty());
+            count
+        };
         assert_eq!((alike(&inflight), inflight.front_sharers().len()), (2, 0));
         inflight.answered(2);
         assert_eq!((alike(&inflight), inflight.front_sharers().len()), (1, 2));
