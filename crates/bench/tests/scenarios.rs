@@ -678,7 +678,7 @@ const EXPECTED: &[(&str, usize, usize, usize)] = &[
     ("pipeline-ladder", 6, 6, 36),
     ("predixy-8", 6, 8, 30),
     ("scale", 13, 8, 60),
-    ("server-cost", 2, 2, 4),
+    ("server-cost", 4, 4, 16),
     ("sweep", 128, 2, 256),
 ];
 
@@ -731,7 +731,7 @@ fn built_in_scenarios_say_what_the_field_measured() {
     assert_eq!(clients, [1, 10, 50, 200, 1000, 10_000]);
 
     let cost = plan("cost");
-    assert_eq!(cost.limits.len(), 6);
+    assert_eq!(cost.limits.len(), 11);
     assert_eq!(cost.pins, Pins { proxy: vec![0], server: vec![1], load: vec![1] });
     assert!(cost.tests.iter().all(|test| test.load.tool == Tool::RedisBenchmark));
 
@@ -750,8 +750,8 @@ fn built_in_scenarios_say_what_the_field_measured() {
     }
 
     let server_cost = plan("server-cost");
-    assert_eq!((server_cost.limits.len(), &server_cost.pins), (1, &Pins::default()));
-    assert_eq!(server_cost.limits[0].bound, Bound::AtMost(0.35));
+    assert_eq!((server_cost.limits.len(), &server_cost.pins), (5, &Pins::default()));
+    assert_eq!(server_cost.limits[0].bound, Bound::AtMost(0.30));
 }
 
 #[test]

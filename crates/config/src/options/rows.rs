@@ -621,7 +621,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "batching.gather_us",
         "Longest wait for more input before requests are written upstream; 0: never wait",
         "Costs that much latency at most, and only while many clients are active (`batching.gather_clients_min`) and the \
-         waits bring input; it ends when half of these clients have sent something, or after a quarter of the time in which each sends once. In front of n > 3 primaries it is log₂ n times as long. In front of \
+         waits bring input; it ends when half of these clients have sent something, or after a quarter of the time in which each sends once. In front of n > 3 primaries it is log₂ n times as long (the quarter 1 + log₂ n times). In front of \
          several servers the first replies of a pipeline wait for those behind them as well, 1 + log₂ n times as long at most, so that they leave in one write, and when half of the clients \
          have sent something the worker may sleep once, this long at most, for the others.",
         Kind::Time { unit: "microseconds", min: 0, max: 10_000, at: |d| &mut d.config.batching.gather_us },

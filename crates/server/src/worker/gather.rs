@@ -17,9 +17,9 @@
 //! The gate: clients active lately are at least `clients_min`, what they send lately promises that the wait brings something, and the last waits paid. Each is
 //! judged by the input that it brought; after some in a row that were poor there are none for a while.
 //!
-//! A hold lasts for a quarter of a *round*, the time in which each active client sends once, and for `gather_us` at most; in front of `n` servers for log₂ `n`
-//! times as long. Shorter ones make small batches; longer ones end with all clients waiting for us, and then their processor and the servers' are idle. In a hold
-//! the worker naps, half of it at a time. A sleep is as long as the sleeps before needed for what is missing, at most `gather_us`. `completions` for each server are
+//! A hold lasts for a quarter of a *round*, the time in which each active client sends once, in front of `n` servers for 1 + log₂ `n` times as long; and for
+//! `gather_us` at most, in front of `n` > 3 servers log₂ `n` times that. Shorter ones make small batches; longer ones end with all clients waiting for us, and then their processor and the servers' are idle. In a hold
+//! the worker naps, half of it at a time, or all of it where clients pipeline. A sleep is as long as the sleeps before needed for what is missing, at most `gather_us`. `completions` for each server are
 //! always enough.
 //!
 //! While many clients are active the first replies of a pipeline wait for those behind them (`engine`'s module `cork`).
@@ -39,8 +39,11 @@ const EPOCH_US: u64 = 5_000;
 /// (decision 5).
 const HOLDS_PER_ROUND: u64 = 4;
 
-/// Sleeps that fill a hold. One brings larger batches, but then all clients may wait for us at once.
+/// Sleeps that fill a hold. One brings larger batches, but then all clients may wait for us at once, which costs throughput where each sends one request at a time.
 const NAPS_PER_HOLD: u64 = 2;
+
+/// From so many requests in an input on clients pipeline: a hold is one nap, since each wake-up means less than a larger batch.
+const PIPELINE_MIN: u64 = 4;
 
 /// No hold is begun that will bring fewer inputs than this, as far as the rate tells.
 const HOLD_GAIN_MIN: u64 = 4;
@@ -126,6 +129,10 @@ struct Hold {
 struct Lately {
     epoch_began: Time,
     epoch_input: u64,
+    /// Requests of all clients, from the start to the end of the last epoch.
+    requests: u64,
+    /// Of the last epoch, for each input.
+    requests_per_input: u64,
     active_clients: u64,
     /// Between two inputs of whichever client, in nanoseconds; a mean over some four epochs.
     ns_per_input: u64,
@@ -136,8 +143,11 @@ impl Lately {
         now.since(self.epoch_began) >= EPOCH_US
     }
 
-    fn end_epoch(&mut self, now: Time, active_clients: u64) {
-        let ns = now.since(self.epoch_began).saturating_mul(1_000) / self.epoch_input.max(1);
+    fn end_epoch(&mut self, now: Time, active_clients: u64, requests: u64) {
+        let input = self.epoch_input.max(1);
+        self.requests_per_input = requests.saturating_sub(self.requests) / input;
+        self.requests = requests;
+        let ns = now.since(self.epoch_began).saturating_mul(1_000) / input;
         self.ns_per_input = match self.ns_per_input {
             mean if ns / 4 > mean => ns,
             mean => mean - mean / 4 + ns / 4,
@@ -190,7 +200,7 @@ impl Gather {
     #[inline]
     pub fn next_wait(&mut self, now: Time, input: u64, engine: &mut Engine) -> Option<Wait> {
         if self.lately.is_over(now) {
-            self.lately.end_epoch(now, engine.end_epoch());
+            self.lately.end_epoch(now, engine.end_epoch(), engine.stats().requests);
             engine.cork_replies_us(self.cork_us());
         }
         self.decide(now, input, engine.shared_upstreams_dirty() as u64)
@@ -233,9 +243,10 @@ impl Gather {
 
     fn new_hold(&self, now: Time, upstreams: u64) -> Hold {
         let hold_us = self.hold_us(upstreams);
+        let naps = if self.lately.requests_per_input < PIPELINE_MIN { NAPS_PER_HOLD } else { 1 };
         Hold {
             until: now + hold_us,
-            nap_us: hold_us / NAPS_PER_HOLD,
+            nap_us: hold_us / naps,
             enough: self.enough(1, upstreams),
             began_with: self.input,
         }
@@ -243,8 +254,9 @@ impl Gather {
 
     /// How long what goes to so many servers, at least one, is held at most.
     fn hold_us(&self, upstreams: u64) -> u64 {
-        let times = u64::from(upstreams.ilog2().max(1));
-        times * self.options.gather_us.min(self.lately.round_us() / HOLDS_PER_ROUND)
+        let log = u64::from(upstreams.ilog2());
+        (log.max(1) * self.options.gather_us)
+            .min((log + 1) * self.lately.round_us() / HOLDS_PER_ROUND)
     }
 
     fn flushed(&mut self) {
@@ -408,6 +420,17 @@ mod tests {
     }
 
     #[test]
+    fn in_front_of_several_servers_a_hold_is_a_larger_part_of_that_time() {
+        let until = |upstreams| {
+            let mut gather = gather(48);
+            gather.lately.ns_per_input = 1_000;
+            assert_eq!(turn(&mut gather, 100, 1, upstreams), HELD);
+            gather.hold_until()
+        };
+        assert_eq!([1, 2, 3, 4, 15].map(until), [112, 124, 124, 136, 148].map(|us| Some(Time(us))));
+    }
+
+    #[test]
     fn a_hold_is_slept_through_in_naps() {
         let mut gather = gather(40);
         assert_eq!(gather.nap(Time(0), Time(500)), None);
@@ -421,6 +444,15 @@ mod tests {
             nap(140, 8),
             "what is due by time is not late"
         );
+    }
+
+    #[test]
+    fn where_clients_pipeline_a_hold_is_one_nap() {
+        let mut gather = gather(40);
+        gather.lately.requests_per_input = PIPELINE_MIN;
+        assert_eq!(turn(&mut gather, 100, 3, 1), HELD);
+        let whole = Wait::Gather { until_us: 160, completions: 17 };
+        assert_eq!(gather.nap(Time(100), Time(500)), Some(whole));
     }
 
     #[test]
@@ -448,7 +480,8 @@ mod tests {
         let mut epoch = |until_us, input| {
             lately.epoch_input = input;
             assert!(lately.is_over(Time(until_us)));
-            lately.end_epoch(Time(until_us), 40);
+            lately.end_epoch(Time(until_us), 40, lately.requests + 3 * input);
+            assert_eq!(lately.requests_per_input, 3);
             (lately.ns_per_input, lately.round_us())
         };
         assert_eq!(epoch(5_000, 500), (10_000, 400));
