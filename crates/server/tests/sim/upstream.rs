@@ -460,8 +460,14 @@ impl Planter {
         let named = |reply: &Vec<u8>| {
             reply.starts_with(b"$") || reply.starts_with(b":") || reply.starts_with(b"+")
         };
-        // Of two numbers nobody may know better: how many listen, how long a list is.
-        let numbers = |pair: &[Vec<u8>]| pair.iter().all(|reply| reply.starts_with(b":"));
+        // Of two numbers nobody may know better: how many listen, how long a list is, what others made of a counter.
+        let is_number = |reply: &Vec<u8>| match resp::value::parse(reply) {
+            Ok(Some((resp::value::Value::Bulk(digits), _))) => {
+                resp::number::parse_i64(&digits).is_some()
+            }
+            _ => reply.starts_with(b":"),
+        };
+        let numbers = |pair: &[Vec<u8>]| pair.iter().all(is_number);
         let found = (1..replies.len()).find(|at| {
             let pair = &replies[at - 1..=*at];
             pair.iter().all(named) && pair[0] != pair[1] && !numbers(pair)
