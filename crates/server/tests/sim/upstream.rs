@@ -463,7 +463,7 @@ impl Planter {
         // Of two numbers nobody may know better: how many listen, how long a list is, what others made of a counter.
         let is_number = |reply: &Vec<u8>| match resp::value::parse(reply) {
             Ok(Some((resp::value::Value::Bulk(digits), _))) => {
-                resp::number::parse_i64(&digits).is_some()
+                resp::number::parse_i64(digits).is_some()
             }
             _ => reply.starts_with(b":"),
         };
