@@ -158,7 +158,7 @@ const fn of(name: &str) -> CommandId {
 }
 
 /// `==` for constants, where slices don't have it.
-const fn same(left: &[u8], right: &[u8]) -> bool {
+pub(super) const fn same(left: &[u8], right: &[u8]) -> bool {
     if left.len() != right.len() {
         return false;
     }

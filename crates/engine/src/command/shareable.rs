@@ -15,6 +15,8 @@
 //!
 //! Invariant: each of them is plain, and to the server it only reads; `command::tests` checks it.
 
+use super::ids::same;
+
 /// Their names, in the order of the table.
 pub(super) const NAMES: &[&str] = &[
     "bitcount",
@@ -68,19 +70,5 @@ pub(super) const NAMES: &[&str] = &[
 
 /// Whether this is one of them: both are sorted, so one walk over the table finds all.
 pub(super) const fn is_next(name: &str, found: usize) -> bool {
-    if found == NAMES.len() {
-        return false;
-    }
-    let (name, next) = (name.as_bytes(), NAMES[found].as_bytes());
-    if name.len() != next.len() {
-        return false;
-    }
-    let mut index = 0;
-    while index < name.len() {
-        if name[index] != next[index] {
-            return false;
-        }
-        index += 1;
-    }
-    true
+    found < NAMES.len() && same(name.as_bytes(), NAMES[found].as_bytes())
 }
