@@ -156,7 +156,7 @@ pub enum TargetKind {
     /// Any other program. In each argument `{port}`, `{workers}`, `{servers}` (host:port, joined by commas) and `{dir}` are replaced.
     Command(Vec<String>),
     /// Runs already, was named with `--target`.
-    External(External),
+    External(Box<External>),
 }
 
 /// An endpoint that somebody else started.

@@ -12,9 +12,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use bench::plan::{
-    Beside, External, Plan, Question, Shape, Stop, TargetKind, TargetPlan, TopologyKind,
-};
+use bench::plan::{Beside, Plan, Question, Shape, Stop, TargetKind, TargetPlan, TopologyKind};
 use bench::record::{Run, Visit};
 use bench::run::{Options, run};
 use rustix::process::{Pid, Signal, kill_process};
@@ -286,7 +284,7 @@ fn endpoints_that_cannot_be_measured_are_named_before_the_run() {
     let mut dead = external("it", &server, &[]);
     server.kill();
     let TargetKind::External(it) = &mut dead.kind else { panic!("made so above") };
-    *it = External { server_pids: Vec::new(), ..it.clone() };
+    it.server_pids.clear();
     let text = bad(&plan(vec![dead], tests()), &Options::default());
     assert!(text.starts_with("target `it`: 127.0.0.1:"), "{text}");
     assert!(text.contains("does not answer PING"), "{text}");

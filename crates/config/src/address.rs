@@ -32,7 +32,8 @@ pub const SEEDS_MAX: usize = 256;
 /// The forms of an upstream that this version takes, for messages.
 pub const UPSTREAM_FORMS: &str = "redis://[user:password@]host[:port][/db], redis+unix://[user:password@]/path[?db=n], \
      redis-cluster://[user:password@]host[:port][,host[:port]…] or \
-     redis-sentinel://[user:password@]host[:port][,host[:port]…]/name[?db=n&sentinel_user=…&sentinel_password=…]";
+     redis-sentinel://[user:password@]host[:port][,host[:port]…]/name[?db=n&sentinel_user=…&sentinel_password=…&sentinel_tls=…]; \
+     with TLS rediss://, rediss-cluster:// and rediss-sentinel://";
 
 /// The forms of a listening address, for messages.
 pub const LISTEN_FORMS: &str =
@@ -54,6 +55,8 @@ pub struct UpstreamUrl {
     pub password: Option<Secret>,
     /// Database that a new client starts in.
     pub db: u32,
+    /// Connections to the servers go over TLS; never to a unix socket.
+    pub tls: bool,
 }
 
 /// How the servers behind belong together.
@@ -77,6 +80,8 @@ pub enum PoolKind {
         user: Option<String>,
         /// Password at the sentinels; `None`: no `AUTH` is sent to them, whatever the servers need.
         password: Option<Secret>,
+        /// Connections to the sentinels go over TLS.
+        tls: bool,
     },
 }
 
@@ -159,28 +164,37 @@ impl UpstreamUrl {
 impl fmt::Display for UpstreamUrl {
     /// The URL without its credentials, fit for logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = match &self.pool {
+        let secured = if self.tls { "s" } else { "" };
+        let pool = match &self.pool {
             PoolKind::Standalone => "",
-            PoolKind::Cluster { .. } => "redis-cluster",
-            PoolKind::Sentinel { .. } => "redis-sentinel",
+            PoolKind::Cluster { .. } => "-cluster",
+            PoolKind::Sentinel { .. } => "-sentinel",
         };
-        if !scheme.is_empty() {
-            write!(f, "{scheme}://{}", self.address)?;
+        if !pool.is_empty() {
+            write!(f, "redis{secured}{pool}://{}", self.address)?;
             self.addresses().skip(1).try_for_each(|seed| write!(f, ",{seed}"))?;
         }
         match &self.pool {
             PoolKind::Standalone => {}
             PoolKind::Cluster { .. } => return Ok(()),
-            PoolKind::Sentinel { name, .. } if self.db == 0 => {
-                return write!(f, "/{}", parts::encode(name));
-            }
-            PoolKind::Sentinel { name, .. } => {
-                return write!(f, "/{}?db={}", parts::encode(name), self.db);
+            PoolKind::Sentinel { name, tls, .. } => {
+                write!(f, "/{}", parts::encode(name))?;
+                let db = (self.db != 0).then(|| format!("db={}", self.db));
+                let other = (*tls != self.tls).then(|| format!("sentinel_tls={tls}"));
+                let parameters: Vec<String> = db.into_iter().chain(other).collect();
+                return match parameters.is_empty() {
+                    true => Ok(()),
+                    false => write!(f, "?{}", parameters.join("&")),
+                };
             }
         }
         match &self.address {
-            UpstreamAddress::Tcp { .. } if self.db == 0 => write!(f, "redis://{}", self.address),
-            UpstreamAddress::Tcp { .. } => write!(f, "redis://{}/{}", self.address, self.db),
+            UpstreamAddress::Tcp { .. } if self.db == 0 => {
+                write!(f, "redis{secured}://{}", self.address)
+            }
+            UpstreamAddress::Tcp { .. } => {
+                write!(f, "redis{secured}://{}/{}", self.address, self.db)
+            }
             UpstreamAddress::Unix(_) if self.db == 0 => write!(f, "redis+{}", self.address),
             UpstreamAddress::Unix(_) => write!(f, "redis+{}?db={}", self.address, self.db),
         }

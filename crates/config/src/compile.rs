@@ -19,6 +19,7 @@ use crate::rules;
 use crate::schema::{self, Config};
 use crate::secret::Secret;
 use crate::sharding;
+use crate::users;
 
 /// A configuration file that the caller has read.
 #[derive(Clone, Copy, Debug)]
@@ -40,8 +41,21 @@ pub struct Sources<'a> {
     pub arguments: &'a [Given],
     /// What was changed while the program ran, likewise.
     pub changes: &'a [Given],
-    /// Reads a password file.
-    pub read_secret: &'a dyn Fn(&Path) -> io::Result<Vec<u8>>,
+    /// Reads what stands elsewhere.
+    pub read_secret: &'a dyn Fn(Place<'_>) -> io::Result<Vec<u8>>,
+}
+
+/// Where something stands that belongs to the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place<'a> {
+    /// A password file.
+    File(&'a Path),
+    /// A variable of the environment that holds a password.
+    Variable(&'a str),
+    /// A command that prints a password.
+    Command(&'a str),
+    /// A file of users.
+    Users(&'a Path),
 }
 
 /// An option by its name, and the words that were given for it.
@@ -80,6 +94,9 @@ pub fn load(sources: &Sources<'_>) -> Result<Loaded, Problems> {
     // A file with a syntax error was not read at all, so that rules would complain about what it may well contain.
     if problems.0.iter().all(|problem| problem.key.is_some()) {
         read_secrets(&mut draft, sources.read_secret, &mut problems);
+        for (names, message) in users::complete(&mut draft, sources.read_secret) {
+            problems.0.push(rules::problem(&draft, names, message));
+        }
         rules::complete(&mut draft);
         written = draft.clone();
         rules::check(&mut draft, &mut problems);
@@ -94,7 +111,7 @@ pub fn load(sources: &Sources<'_>) -> Result<Loaded, Problems> {
 /// All problems at once.
 pub fn load_file(
     file: FileText<'_>,
-    read_secret: &dyn Fn(&Path) -> io::Result<Vec<u8>>,
+    read_secret: &dyn Fn(Place<'_>) -> io::Result<Vec<u8>>,
 ) -> Result<Config, Problems> {
     let sources =
         Sources { file: Some(file), environment: &[], arguments: &[], changes: &[], read_secret };
@@ -216,7 +233,7 @@ const SECRETS: [SecretOption; 4] = [
 /// Reads the password files where they are in force.
 fn read_secrets(
     draft: &mut Draft,
-    read: &dyn Fn(&Path) -> io::Result<Vec<u8>>,
+    read: &dyn Fn(Place<'_>) -> io::Result<Vec<u8>>,
     problems: &mut Problems,
 ) {
     for (direct, file, path, secret) in SECRETS {
@@ -228,7 +245,7 @@ fn read_secrets(
             Err(format!("`{direct}` and `{file}` are both set; give one of them"))
         } else {
             let Some(path) = path(draft).clone() else { continue };
-            read_secret(read, &path, &path.display().to_string())
+            read_secret(read, Place::File(&path), &path.display().to_string())
         };
         match read {
             Ok(read) => *secret(draft) = Some(read),
@@ -238,7 +255,9 @@ fn read_secrets(
     let mut wrong = Vec::new();
     for (number, entry) in (1..).zip(&mut draft.sharding.entries) {
         // Which file is not said: with a space in a password that was not escaped, the path could be a piece of it.
-        if let Err(message) = entry.read_secrets(&|path, name| read_secret(read, path, name)) {
+        if let Err(message) =
+            entry.read_secrets(&|path, name| read_secret(read, Place::File(path), name))
+        {
             wrong.push(format!("shard {number}: {message}"));
         }
     }
@@ -250,13 +269,13 @@ fn about(draft: &Draft, option: &str, message: String) -> Problem {
     Problem { origin: draft.origin(option), key: Some(option.to_owned()), message, excerpt: None }
 }
 
-/// Reads one password file, which messages call `name`.
-fn read_secret(
-    read: &dyn Fn(&Path) -> io::Result<Vec<u8>>,
-    path: &Path,
+/// Reads one password, whose place messages call `name`.
+pub(crate) fn read_secret(
+    read: &dyn Fn(Place<'_>) -> io::Result<Vec<u8>>,
+    place: Place<'_>,
     name: &str,
 ) -> Result<Secret, String> {
-    let mut bytes = read(path).map_err(|error| format!("cannot read {name}: {error}"))?;
+    let mut bytes = read(place).map_err(|error| format!("cannot read {name}: {error}"))?;
     // Editors and `echo` end the file with a newline that is no part of the password.
     if bytes.last() == Some(&b'\n') {
         bytes.pop();

@@ -26,16 +26,21 @@ use engine::stats::monitors::MonitorOptions;
 
 use crate::address::{ListenAddress, UpstreamUrl, parse_announced};
 use crate::compile::Draft;
+use crate::listen::Listen;
+use crate::network::{NETWORKS_MAX, Network};
 use crate::problem::Fault;
 use crate::schema::MappedAddress;
 use crate::secret::Secret;
 use crate::sharding::{self, Entry};
+use crate::tls::{CertFiles, MORE_CERTS_MAX};
+use crate::users::{self, UserLine};
 use names::is_http_url;
 use scalar::{cpu_range, integer, items, mode, size, switch, text, within};
 
-pub(crate) use scalar::{Item, Raw, Scalar};
+pub(crate) use scalar::{Item, Raw, Scalar, octal};
 
 /// The kind of an option: bounds, and the field that takes the value.
+#[derive(Clone, Copy)]
 pub(crate) enum Kind {
     /// A number of things.
     Count { min: usize, max: usize, at: fn(&mut Draft) -> &mut usize },
@@ -65,16 +70,24 @@ pub(crate) enum Kind {
     },
     /// Numbers of CPUs, also as ranges.
     Cpus { at: fn(&mut Draft) -> &mut Vec<usize> },
-    /// Addresses to listen on, so many at least.
-    Listen { min: usize, at: fn(&mut Draft) -> &mut Vec<ListenAddress> },
+    /// Addresses to listen on.
+    Listen { at: fn(&mut Draft) -> &mut Vec<ListenAddress> },
+    /// Addresses to listen on, one at least, with what holds for the clients that come there.
+    Listeners { at: fn(&mut Draft) -> &mut Vec<Listen> },
+    /// Networks.
+    Networks { at: fn(&mut Draft) -> &mut Vec<Network> },
     /// Addresses that clients connect to from elsewhere.
     Announce { at: fn(&mut Draft) -> &mut Vec<SocketAddr> },
     /// The URL of the server.
     Upstream { at: fn(&mut Draft) -> &mut UpstreamUrl },
     /// Several of them.
     Shards { at: fn(&mut Draft) -> &mut Vec<Entry> },
+    /// Users and their rules.
+    Users { at: fn(&mut Draft) -> &mut Vec<UserLine> },
     /// Lists of bucket numbers, one for each shard.
     Buckets { at: fn(&mut Draft) -> &mut Vec<String> },
+    /// Files of certificates, each with that of its key.
+    CertFiles { at: fn(&mut Draft) -> &mut Vec<CertFiles> },
     /// The two characters of a hash tag, or none.
     HashTag { at: fn(&mut Draft) -> &mut Option<Option<[u8; 2]>> },
     /// What to connect to instead of addresses that servers tell; a table.
@@ -110,16 +123,37 @@ impl Kind {
             *at(draft) = self.read_cpus(raw)?;
             return Ok(());
         }
-        if let Self::Listen { min, at } = self {
-            *at(draft) = self.read_addresses(raw, *min, ListenAddress::parse)?;
+        if let Self::Listen { at } = self {
+            *at(draft) = self.read_addresses(raw, 0, ListenAddress::parse, PartialEq::eq)?;
+            return Ok(());
+        }
+        if let Self::Listeners { at } = self {
+            let is_same = |one: &Listen, other: &Listen| one.address == other.address;
+            *at(draft) = self.read_addresses(raw, 1, Listen::parse, is_same)?;
+            return Ok(());
+        }
+        if let Self::Networks { at } = self {
+            *at(draft) = self.read_networks(raw)?;
             return Ok(());
         }
         if let Self::Announce { at } = self {
-            *at(draft) = self.read_addresses(raw, 0, parse_announced)?;
+            *at(draft) = self.read_addresses(raw, 0, parse_announced, PartialEq::eq)?;
             return Ok(());
         }
         if let Self::Shards { at } = self {
             *at(draft) = self.read_shards(raw)?;
+            return Ok(());
+        }
+        if let Self::Users { at } = self {
+            let items = items(raw);
+            let lines = items.iter().map(|item| {
+                text(&item.scalar).ok_or_else(|| self.fault(item.span.clone(), &item.scalar))
+            });
+            *at(draft) = users::read_lines(lines, |at| items[at].span.clone())?;
+            return Ok(());
+        }
+        if let Self::CertFiles { at } = self {
+            *at(draft) = self.read_cert_files(raw)?;
             return Ok(());
         }
         if let Self::Buckets { at } = self {
@@ -212,9 +246,13 @@ impl Kind {
             }
             Self::Cpus { .. }
             | Self::Listen { .. }
+            | Self::Listeners { .. }
+            | Self::Networks { .. }
             | Self::Announce { .. }
             | Self::Shards { .. }
+            | Self::Users { .. }
             | Self::Buckets { .. }
+            | Self::CertFiles { .. }
             | Self::AddressMap { .. }
             | Self::Zones { .. }
             | Self::Weights { .. }
@@ -226,11 +264,12 @@ impl Kind {
     }
 
     /// Reads addresses. One that stands twice is a mistake: it would end in "address in use", or in two shares for one node.
-    fn read_addresses<T: PartialEq + fmt::Display>(
+    fn read_addresses<T: fmt::Display>(
         &self,
         raw: &Raw<'_>,
         min: usize,
         parse: fn(&str) -> Result<T, String>,
+        is_same: fn(&T, &T) -> bool,
     ) -> Result<Vec<T>, Vec<Fault>> {
         let (items, mut faults) = (items(raw), Vec::new());
         let mut addresses: Vec<T> = Vec::with_capacity(items.len());
@@ -240,10 +279,11 @@ impl Kind {
                 None => Err(self.fault(None, &item.scalar).message),
             };
             match address {
-                Ok(address) if addresses.contains(&address) => faults.push(Fault {
-                    span: item.span.clone(),
-                    message: format!("`{address}` stands here twice; name each address once"),
-                }),
+                Ok(address) if addresses.iter().any(|other| is_same(other, &address)) => faults
+                    .push(Fault {
+                        span: item.span.clone(),
+                        message: format!("`{address}` stands here twice; name each address once"),
+                    }),
                 Ok(address) => addresses.push(address),
                 Err(message) => faults.push(Fault { span: item.span.clone(), message }),
             }
@@ -254,6 +294,27 @@ impl Kind {
             faults.push(Fault { span: None, message });
         }
         if faults.is_empty() { Ok(addresses) } else { Err(faults) }
+    }
+
+    /// Reads networks. One that stands twice does no harm in lists that programs write.
+    fn read_networks(&self, raw: &Raw<'_>) -> Result<Vec<Network>, Vec<Fault>> {
+        let (mut networks, mut faults) = (Vec::new(), Vec::new());
+        for item in items(raw) {
+            match text(&item.scalar).map(|text| (text, Network::parse(text))) {
+                Some((_, Ok(network))) => networks.push(network),
+                Some((text, Err(why))) => {
+                    let message = format!("found `{text}`{why}; allowed: {}", self.allowed());
+                    faults.push(Fault { span: item.span.clone(), message });
+                }
+                None => faults.push(self.fault(item.span.clone(), &item.scalar)),
+            }
+        }
+        if faults.is_empty() && networks.len() > NETWORKS_MAX {
+            let message =
+                format!("found {} networks; allowed: up to {NETWORKS_MAX}", networks.len());
+            faults.push(Fault { span: None, message });
+        }
+        if faults.is_empty() { Ok(networks) } else { Err(faults) }
     }
 
     /// Reads shards, without looking at one beside the other.
@@ -287,6 +348,22 @@ impl Kind {
             }
         }
         if faults.is_empty() { Ok(lists) } else { Err(faults) }
+    }
+
+    /// Reads pairs of files.
+    fn read_cert_files(&self, raw: &Raw<'_>) -> Result<Vec<CertFiles>, Vec<Fault>> {
+        let (mut pairs, mut faults) = (Vec::new(), Vec::new());
+        for item in items(raw) {
+            match text(&item.scalar).and_then(CertFiles::parse) {
+                Some(pair) => pairs.push(pair),
+                None => faults.push(self.fault(item.span.clone(), &item.scalar)),
+            }
+        }
+        if pairs.len() > MORE_CERTS_MAX {
+            let message = format!("found {} pairs; allowed: 0 to {MORE_CERTS_MAX}", pairs.len());
+            faults.push(Fault { span: None, message });
+        }
+        if faults.is_empty() { Ok(pairs) } else { Err(faults) }
     }
 
     /// Reads CPU numbers, each a number or a range `a-b`.
@@ -326,7 +403,10 @@ impl Kind {
 
     /// Whether the value must never be repeated. A URL counts: it may hold a password.
     pub(crate) fn is_secret(&self) -> bool {
-        matches!(self, Self::Secret { .. } | Self::Upstream { .. } | Self::Shards { .. })
+        matches!(
+            self,
+            Self::Secret { .. } | Self::Upstream { .. } | Self::Shards { .. } | Self::Users { .. }
+        )
     }
 
     /// Whether several values can be given.
@@ -335,9 +415,13 @@ impl Kind {
             self,
             Self::Cpus { .. }
                 | Self::Listen { .. }
+                | Self::Listeners { .. }
+                | Self::Networks { .. }
                 | Self::Announce { .. }
                 | Self::Shards { .. }
+                | Self::Users { .. }
                 | Self::Buckets { .. }
+                | Self::CertFiles { .. }
                 | Self::Commands { .. }
                 | Self::Names { .. }
         ) || self.is_table()
@@ -356,6 +440,6 @@ impl Kind {
 
     /// What stands between several values in a variable or after a flag. URLs of clusters and sentinels have commas.
     pub(crate) fn separator(&self) -> char {
-        if matches!(self, Self::Shards { .. }) { ';' } else { ',' }
+        if matches!(self, Self::Shards { .. } | Self::Users { .. }) { ';' } else { ',' }
     }
 }

@@ -18,7 +18,9 @@ pub mod convert;
 pub mod documents;
 mod file;
 mod kind;
+mod listen;
 mod loaded;
+mod network;
 pub mod options;
 pub mod problem;
 mod rewrite;
@@ -27,15 +29,22 @@ pub mod schema;
 mod secret;
 mod sharding;
 pub mod suggest;
+mod tls;
+mod users;
 
 pub use address::{ListenAddress, PoolKind, UpstreamAddress, UpstreamUrl};
-pub use compile::{FileText, Given, Sources, load, load_file};
+pub use compile::{FileText, Given, Place, Sources, load, load_file};
+pub use listen::Listen;
 pub use loaded::{Change, Loaded, OptionValue};
+pub use network::{ClientRules, Network};
 pub use problem::{Origin, Problem, Problems};
 pub use rewrite::rewrite;
+pub use rules::Finding;
 pub use schema::{
     AccessLog, Admin, Alarms, Batching, BigKeys, Config, Facade, HotKeys, Limits, Log, LogFormat,
     LogLevel, MappedAddress, NetDriver, Reads, Timeouts, Tracing, Upstream,
 };
 pub use secret::Secret;
 pub use sharding::{Eject, ShardUrl, Sharding};
+pub use tls::{CertFiles, ClientAuth, Tls, TlsVersion, UpstreamTls};
+pub use users::{Acl, UserLine, read_users};

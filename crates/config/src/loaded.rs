@@ -9,7 +9,8 @@
 
 use crate::compile::Draft;
 use crate::options::{OPTIONS, OptionSpec};
-use crate::problem::Origin;
+use crate::problem::{Origin, Problems};
+use crate::rules::{self, Finding};
 use crate::schema::Config;
 
 /// A whole configuration, checked.
@@ -62,6 +63,14 @@ impl Loaded {
         left_out
     }
 
+    /// What somebody else found wrong with the values, as if a rule had: with the place where each can be changed.
+    pub fn problems(&self, found: Vec<Finding>) -> Problems {
+        let mut problems = Problems::default();
+        rules::report(&self.written, found, &mut problems);
+        problems.sort();
+        problems
+    }
+
     /// All options with their values, in the order of the documents.
     pub fn values(&self) -> Vec<OptionValue> {
         // The readers of the table take what they could also write to.
@@ -103,7 +112,7 @@ mod tests {
 
     fn loaded(text: &str, changes: &[Given]) -> Loaded {
         let file = Some(FileText { name: "r.toml", text });
-        let read_secret = &|_: &std::path::Path| Ok(b"from-a-file\n".to_vec());
+        let read_secret = &|_: crate::Place<'_>| Ok(b"from-a-file\n".to_vec());
         let sources = Sources { file, environment: &[], arguments: &[], changes, read_secret };
         load(&sources).unwrap_or_else(|problems| panic!("{problems}"))
     }
@@ -146,9 +155,10 @@ mod tests {
         let left_out: Vec<&str> = left_out.iter().map(|change| change.option.name).collect();
         assert_eq!(left_out, fixed, "each of them is another one in this file");
         let names: Vec<String> = changes(&running, &new).into_iter().map(|row| row.0).collect();
-        assert_eq!(names, ["upstream", "max_clients"]);
+        assert_eq!(names, ["upstream", "listen", "max_clients"]);
         let config = crate::Config {
             upstream: new.config.upstream.clone(),
+            listen: new.config.listen.clone(),
             max_clients: 5,
             ..running.config.clone()
         };

@@ -7,6 +7,7 @@
 //! Invariant: what is made of a row depends on the row alone.
 
 mod rows;
+mod users;
 
 use crate::compile::Draft;
 use crate::kind::Kind;
@@ -15,6 +16,7 @@ use std::fmt;
 pub use rows::{OPTIONS, TABLES};
 
 /// One option.
+#[derive(Clone, Copy)]
 pub struct OptionSpec {
     /// The key in the file, dotted where it stands in a table: `workers`, `timeouts.connect_ms`.
     pub name: &'static str,
@@ -26,6 +28,8 @@ pub struct OptionSpec {
     pub long: &'static str,
     /// Whether a change of it needs a restart.
     needs_restart: bool,
+    /// Whether few look for it, so that the short help does without.
+    pub is_rare: bool,
     /// The default in words, where the value says little or depends on the machine.
     default_note: Option<&'static str>,
     /// How the value is read, and where it goes.
@@ -41,7 +45,8 @@ impl fmt::Debug for OptionSpec {
 impl OptionSpec {
     /// A row; the last argument is its kind.
     const fn new(name: &'static str, help: &'static str, long: &'static str, kind: Kind) -> Self {
-        Self { name, short: None, help, long, needs_restart: false, default_note: None, kind }
+        let (needs_restart, is_rare) = (false, false);
+        Self { name, short: None, help, long, needs_restart, is_rare, default_note: None, kind }
     }
 
     /// Gives the row a one-letter flag.
@@ -53,6 +58,12 @@ impl OptionSpec {
     /// Marks a row whose value is read at the start only: what binds sockets, and the number of workers.
     const fn needs_restart(mut self) -> Self {
         self.needs_restart = true;
+        self
+    }
+
+    /// Leaves the row out of the short help.
+    const fn rare(mut self) -> Self {
+        self.is_rare = true;
         self
     }
 
@@ -98,11 +109,13 @@ impl OptionSpec {
     }
 
     /// Whether clients cannot change the value (`CONFIG SET`): it leads to a file, holds a secret, or says to which servers our
-    /// passwords go, or what we tell of clients.
+    /// passwords go, what we tell of clients, who may come, what clients may do, or who is trusted.
     pub fn is_protected(&self) -> bool {
         let leads_away =
             matches!(self.kind, Kind::Path { .. } | Kind::AddressMap { .. } | Kind::HttpUrl { .. });
-        self.is_secret() || leads_away
+        let lets_in = matches!(self.kind, Kind::Listeners { .. } | Kind::Networks { .. });
+        let trusts = matches!(self.table(), Some("acl" | "tls" | "upstream_tls"));
+        self.is_secret() || leads_away || lets_in || trusts
     }
 
     /// What separates several values in a variable or after a flag.

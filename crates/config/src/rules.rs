@@ -10,6 +10,7 @@ use crate::options::OptionSpec;
 use crate::problem::{Problem, Problems};
 use crate::schema::{Config, MappedAddress, Upstream};
 use crate::secret::Secret;
+use crate::tls;
 
 /// Completes the draft with what follows from other values.
 pub(crate) fn complete(draft: &mut Draft) {
@@ -29,19 +30,26 @@ pub(crate) fn check(draft: &mut Draft, problems: &mut Problems) {
     public_needs_password(draft, problems, &mut found);
     public_needs_token(draft, problems, &mut found);
     one_listener_each(&draft.config, &mut found);
+    one_name_each(&draft.config, &mut found);
     no_loop(draft, &mut found);
     no_loop_by_map(&draft.config, &mut found);
     ordered_pairs(&draft.config, &mut found);
+    tls::check(draft, &mut found);
+    report(draft, found, problems);
+}
+
+/// Places findings.
+pub(crate) fn report(draft: &Draft, found: Vec<Finding>, problems: &mut Problems) {
     for (names, message) in found {
         problems.0.push(problem(draft, names, message));
     }
 }
 
 /// Options that a rule is about, most telling first, and what it says.
-pub(crate) type Finding = (&'static [&'static str], String);
+pub type Finding = (&'static [&'static str], String);
 
 /// Places a finding where the person can change it: at the strongest of the options that were set.
-fn problem(draft: &Draft, names: &'static [&'static str], message: String) -> Problem {
+pub(crate) fn problem(draft: &Draft, names: &'static [&'static str], message: String) -> Problem {
     let mut chosen = names[0];
     for &name in names {
         if draft.origin(name).layer() > draft.origin(chosen).layer() {
@@ -199,18 +207,20 @@ fn user_needs_password(draft: &Draft, upstream: &UpstreamUrl, found: &mut Vec<Fi
 fn public_needs_password(draft: &Draft, problems: &Problems, found: &mut Vec<Finding>) {
     let config = &draft.config;
     // A password that was given but could not be read has its own message.
-    let refused = problems
-        .0
-        .iter()
-        .any(|p| matches!(p.key.as_deref(), Some("password" | "password_file" | "protected_mode")));
-    if !config.protected_mode || config.password.is_some() || refused {
+    let refused = problems.0.iter().any(|p| {
+        matches!(
+            p.key.as_deref(),
+            Some("password" | "password_file" | "protected_mode" | "acl.users" | "acl.file")
+        )
+    });
+    if !config.protected_mode || !config.users.is_open() || refused {
         return;
     }
     let public: Vec<_> =
-        config.listen.iter().filter(|a| !a.is_local()).map(|a| format!("`{a}`")).collect();
+        listens(config).filter(|a| !a.is_local()).map(|a| format!("`{a}`")).collect();
     if !public.is_empty() {
         let message = format!(
-            "{} can be reached from other machines, and no password is set; give password_file (or password), \
+            "{} can be reached from other machines, and no password is set; give password_file (or password, or `default` in acl.users), \
              or set protected_mode = false if something else protects this network",
             public.join(", ")
         );
@@ -239,10 +249,27 @@ fn public_needs_token(draft: &Draft, problems: &Problems, found: &mut Vec<Findin
 
 /// Clients and administrators speak different protocols.
 fn one_listener_each(config: &Config, found: &mut Vec<Finding>) {
-    let both = config.admin.listen.iter().find(|address| config.listen.contains(address));
+    let both =
+        config.admin.listen.iter().find(|address| listens(config).any(|ours| ours == *address));
     if let Some(both) = both {
         let message = format!("`{both}` is an address for clients as well; change one of the two");
         found.push((&["admin.listen", "listen"], message));
+    }
+}
+
+/// Logs and metrics could not tell two listeners of one name apart.
+fn one_name_each(config: &Config, found: &mut Vec<Finding>) {
+    for (at, entry) in config.listen.iter().enumerate() {
+        let Some(name) = &entry.name else { continue };
+        if let Some(other) =
+            config.listen[..at].iter().find(|other| other.name.as_ref() == Some(name))
+        {
+            let message = format!(
+                "`{}` and `{}` are both called `{name}`; give each its own name",
+                other.address, entry.address
+            );
+            found.push((&["listen"], message));
+        }
     }
 }
 
@@ -250,8 +277,8 @@ fn one_listener_each(config: &Config, found: &mut Vec<Finding>) {
 fn no_loop(draft: &Draft, found: &mut Vec<Finding>) {
     let config = &draft.config;
     let mut addresses = config.upstream.urls().flat_map(UpstreamUrl::addresses);
-    let own = addresses
-        .find_map(|upstream| config.listen.iter().find(|listen| is_same(listen, upstream)));
+    let own =
+        addresses.find_map(|upstream| listens(config).find(|listen| is_same(listen, upstream)));
     if let Some(own) = own {
         let (names, what): (&[&str], _) = match config.upstream {
             Upstream::One(_) => (&["listen", "upstream"], "the upstream is"),
@@ -273,12 +300,17 @@ fn no_loop_by_map(config: &Config, found: &mut Vec<Finding>) {
         MappedAddress::Host { .. } => None,
     });
     for target in targets {
-        if let Some(own) = config.listen.iter().find(|listen| is_same(listen, &target)) {
+        if let Some(own) = listens(config).find(|listen| is_same(listen, &target)) {
             let message =
                 format!("leads to `{own}`, where the proxy itself listens; change one of the two");
             found.push((&["address_map", "listen"], message));
         }
     }
+}
+
+/// Where clients connect.
+fn listens(config: &Config) -> impl Iterator<Item = &ListenAddress> {
+    config.listen.iter().map(|entry| &entry.address)
 }
 
 /// Whether a connection to `upstream` would surely come back to where we listen.

@@ -9,14 +9,20 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use engine::acl::Users;
 use engine::command::CommandId;
 use engine::settings::ReadPolicy;
 use engine::stats::monitors::MonitorOptions;
 
 use crate::address::{ListenAddress, PoolKind, UpstreamAddress, UpstreamUrl};
+use crate::listen::Listen;
+use crate::network::{ClientRules, Network};
 use crate::secret::Secret;
 use crate::sharding::{ShardUrl, Sharding};
+use crate::tls::{Tls, UpstreamTls};
+use crate::users::Acl;
 
 /// Everything that can be set. See [`crate::options::OPTIONS`] for names, ranges and explanations.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,10 +31,18 @@ pub struct Config {
     pub upstream: Upstream,
     /// The file that the password of [`Config::upstream`] was read from, if it was.
     pub upstream_password_file: Option<PathBuf>,
-    /// Where clients connect. At least one address, none twice.
-    pub listen: Vec<ListenAddress>,
-    /// Permission bits of unix sockets that are listened on, `0..=0o777`.
+    /// How clients are met that speak TLS; which listeners do says `listen`.
+    pub tls: Tls,
+    /// How servers are met that speak TLS; which do say their URLs.
+    pub upstream_tls: UpstreamTls,
+    /// Where clients connect. At least one entry; no address and no name twice.
+    pub listen: Vec<Listen>,
+    /// Permission bits of unix sockets that are listened on and have none of their own, `0..=0o777`.
     pub unix_mode: u32,
+    /// Which clients may come, at every listener.
+    pub client_rules: ClientRules,
+    /// Who may send headers of the PROXY protocol to listeners that ask for them; empty: whoever reaches these.
+    pub proxy_protocol_from: Vec<Network>,
     /// Worker threads, `1..=256`.
     pub workers: usize,
     /// CPUs that workers are pinned to: worker `i` goes to `cpus[i % cpus.len()]`. Empty: no pinning.
@@ -55,6 +69,10 @@ pub struct Config {
     pub reads: Reads,
     /// How respool shows itself to clients that know clusters.
     pub facade: Facade,
+    /// Who clients can be, as it is written.
+    pub acl: Acl,
+    /// The users that come of [`Config::acl`] and [`Config::password`].
+    pub users: Arc<Users>,
     /// How long things may take.
     pub timeouts: Timeouts,
     /// How much things may hold.
@@ -174,6 +192,8 @@ pub struct Timeouts {
     pub connect_ms: u64,
     /// From a request's sending to its reply. 0: no limit.
     pub request_ms: u64,
+    /// What a client has for its header, where a listener asks for one of the PROXY protocol.
+    pub proxy_header_ms: u64,
     /// A client that has nothing to wait for and says nothing this long is closed. 0: never.
     pub client_idle_ms: u64,
     /// What requests in flight get when the program is asked to stop.
@@ -453,10 +473,12 @@ const MIB: usize = 1024 * KIB;
 /// Most workers that can be asked for.
 pub const WORKERS_MAX: usize = 256;
 
+/// Most clients that can be asked for.
+pub const CLIENTS_MAX: usize = 1_000_000;
+
 impl Config {
     /// What needs a restart stays as it is in `running`: what binds sockets, and the number of workers.
     pub(crate) fn keep_fixed(&mut self, running: &Self) {
-        self.listen.clone_from(&running.listen);
         self.unix_mode = running.unix_mode;
         self.workers = running.workers;
         self.cpus.clone_from(&running.cpus);
@@ -472,8 +494,12 @@ impl Default for Config {
         Self {
             upstream: Upstream::One(default_upstream()),
             upstream_password_file: None,
-            listen: vec![ListenAddress::Tcp(([127, 0, 0, 1], 6380).into())],
+            tls: Tls::default(),
+            upstream_tls: UpstreamTls::default(),
+            listen: vec![ListenAddress::Tcp(([127, 0, 0, 1], 6380).into()).into()],
             unix_mode: 0o700,
+            client_rules: ClientRules::default(),
+            proxy_protocol_from: Vec::new(),
             workers: cores.min(WORKERS_MAX),
             cpus: Vec::new(),
             driver: NetDriver::Auto,
@@ -487,6 +513,8 @@ impl Default for Config {
             address_map: Vec::new(),
             reads: Reads::default(),
             facade: Facade::default(),
+            acl: Acl::default(),
+            users: Arc::default(),
             timeouts: Timeouts::default(),
             limits: Limits::default(),
             slowlog: Slowlog::default(),
@@ -511,6 +539,7 @@ pub(crate) fn default_upstream() -> UpstreamUrl {
         user: None,
         password: None,
         db: 0,
+        tls: false,
     }
 }
 
@@ -519,6 +548,7 @@ impl Default for Timeouts {
         Self {
             connect_ms: 1000,
             request_ms: 10_000,
+            proxy_header_ms: 5000,
             client_idle_ms: 0,
             drain_ms: 10_000,
             stall_ms: 1000,

@@ -1,7 +1,6 @@
 //! Tables whose keys are the operator's own, lists of commands, and the file that each password can come from.
 
 use std::io;
-use std::path::Path;
 
 use config::{
     Config, FileText, MappedAddress, PoolKind, Problems, Secret, Sharding, Sources, Upstream, load,
@@ -9,7 +8,8 @@ use config::{
 use engine::command::lookup;
 
 /// Password files of these tests: what a file holds is `its name` in capitals. `gone` is not there, `empty` is empty.
-fn read(path: &Path) -> io::Result<Vec<u8>> {
+fn read(place: config::Place<'_>) -> io::Result<Vec<u8>> {
+    let config::Place::File(path) = place else { return Err(io::ErrorKind::NotFound.into()) };
     match path.to_str().unwrap_or_default() {
         "gone" => Err(io::ErrorKind::NotFound.into()),
         "empty" => Ok(b"\n".to_vec()),

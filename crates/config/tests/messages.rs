@@ -1,12 +1,11 @@
 //! What a person reads when a configuration is wrong, word for word, and that no message repeats a password.
 
 use std::io;
-use std::path::Path;
 
 use config::{Config, FileText, Problems, Sources, Upstream, load, load_file};
 
 /// Password files are not there in these tests unless a test brings its own reader.
-fn no_files(_: &Path) -> io::Result<Vec<u8>> {
+fn no_files(_: config::Place<'_>) -> io::Result<Vec<u8>> {
     Err(io::Error::from(io::ErrorKind::NotFound))
 }
 
@@ -63,7 +62,7 @@ level = "loud"
     assert_eq!(
         wrong(text),
         "\
-r.toml:2:12: upstream: unknown scheme; allowed: redis://[user:password@]host[:port][/db], redis+unix://[user:password@]/path[?db=n], redis-cluster://[user:password@]host[:port][,host[:port]…] or redis-sentinel://[user:password@]host[:port][,host[:port]…]/name[?db=n&sentinel_user=…&sentinel_password=…]
+r.toml:2:12: upstream: unknown scheme; allowed: redis://[user:password@]host[:port][/db], redis+unix://[user:password@]/path[?db=n], redis-cluster://[user:password@]host[:port][,host[:port]…] or redis-sentinel://[user:password@]host[:port][,host[:port]…]/name[?db=n&sentinel_user=…&sentinel_password=…&sentinel_tls=…]; with TLS rediss://, rediss-cluster:// and rediss-sentinel://
 r.toml:3:11: workers: found 0; allowed: a whole number from 1 to 256
 r.toml:4:1: max_client: unknown key; did you mean `max_clients`?
 r.toml:5:11: listen: found `6380` (for this machine only write 127.0.0.1:PORT, for every interface 0.0.0.0:PORT or [::]:PORT); allowed: address:port such as 127.0.0.1:6380, [::1]:6380 or 0.0.0.0:6380, or unix:/path
@@ -90,7 +89,7 @@ limits = 5
     assert_eq!(
         wrong(text),
         "\
-r.toml:2:12: upstream: found a number; allowed: redis://[user:password@]host[:port][/db], redis+unix://[user:password@]/path[?db=n], redis-cluster://[user:password@]host[:port][,host[:port]…] or redis-sentinel://[user:password@]host[:port][,host[:port]…]/name[?db=n&sentinel_user=…&sentinel_password=…]
+r.toml:2:12: upstream: found a number; allowed: redis://[user:password@]host[:port][/db], redis+unix://[user:password@]/path[?db=n], redis-cluster://[user:password@]host[:port][,host[:port]…] or redis-sentinel://[user:password@]host[:port][,host[:port]…]/name[?db=n&sentinel_user=…&sentinel_password=…&sentinel_tls=…]; with TLS rediss://, rediss-cluster:// and rediss-sentinel://
 r.toml:3:11: workers: found the string \"4\"; allowed: a whole number from 1 to 256
 r.toml:4:15: max_clients: found a number that is too large; allowed: a whole number from 1 to 1000000
 r.toml:5:12: password: found a list; allowed: a string that is not empty
@@ -137,7 +136,7 @@ fn rules_between_options_name_both_ways_out() {
         ),
         (
             "listen = [\"127.0.0.1:1\", \"0.0.0.0:2\"]",
-            "r.toml:2:10: listen: `0.0.0.0:2` can be reached from other machines, and no password is set; give password_file (or password), or set protected_mode = false if something else protects this network",
+            "r.toml:2:10: listen: `0.0.0.0:2` can be reached from other machines, and no password is set; give password_file (or password, or `default` in acl.users), or set protected_mode = false if something else protects this network",
         ),
         (
             "listen = \"127.0.0.1:6379\"",
@@ -232,7 +231,8 @@ fn credentials_outside_the_url_take_the_place_of_those_in_it() {
 
 #[test]
 fn password_files_are_read_without_their_last_newline() {
-    let read = |path: &Path| -> io::Result<Vec<u8>> {
+    let read = |place: config::Place<'_>| -> io::Result<Vec<u8>> {
+        let config::Place::File(path) = place else { return Err(io::ErrorKind::NotFound.into()) };
         Ok(match path.to_str() {
             Some("a") => b"one\n".to_vec(),
             Some("b") => b"two \r\n".to_vec(),
@@ -255,7 +255,7 @@ fn password_files_are_read_without_their_last_newline() {
 
 #[test]
 fn a_stronger_source_decides_between_password_and_file() {
-    let read = |_: &Path| Ok(b"from file".to_vec());
+    let read = |_: config::Place<'_>| Ok(b"from file".to_vec());
     let env = [("RESPOOL_PASSWORD".to_owned(), "from env".to_owned())];
     let text = "upstream = \"redis://h\"\npassword_file = \"a\"";
     let sources = Sources {
@@ -442,6 +442,12 @@ fn the_example_holds_the_defaults() {
             "client =",
             "endpoint =",
             "webhook =",
+            "users =",
+            "cert_file",
+            "key_file",
+            "ca_file",
+            "client_ca_file",
+            "server_name",
         ];
         // What is about shards needs some, and then there is no `upstream`.
         let sharding = [

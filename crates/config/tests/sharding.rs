@@ -1,7 +1,6 @@
 //! The table `[sharding]` as people write it: what becomes of each form, and what they read where it is wrong.
 
 use std::io;
-use std::path::Path;
 
 use config::{
     Config, Eject, FileText, PoolKind, Problems, Sharding, Sources, Upstream, load, load_file,
@@ -10,7 +9,7 @@ use engine::route::hash::Hash;
 use engine::route::shard::{Compat, Distribution, Shards};
 
 fn file(text: &str) -> Result<Config, Problems> {
-    let no_files = |_: &Path| Err(io::Error::from(io::ErrorKind::NotFound));
+    let no_files = |_: config::Place<'_>| Err(io::Error::from(io::ErrorKind::NotFound));
     load_file(FileText { name: "r.toml", text }, &no_files)
 }
 

@@ -8,11 +8,11 @@
 //!   slowlog  ─▶ its entries and bounds     facade ─▶ the peers                 limits.shared_conns ─▶ clients and connections
 //!   monitors, hotkeys ─▶ their counts begin again                       bigkeys ─▶ its entries and bounds
 //!   observed ─▶ the next samples                                         coalesce_reads ─▶ what is remembered of unsent reads
-//!   password ─▶ new clients; if there is none any more, all             other servers ─▶ see `replace`
+//!   users    ─▶ who clients are, and what they may do (`permit`)        other servers ─▶ see `replace`
 //! ```
 //! Not here: what the values may be (`config`), how all workers come to change together (`server/src/control`).
 //!
-//! Invariant: `worker`, `workers` and `unix_ahead_us` stay as they were; a client is closed by nothing that changes.
+//! Invariant: `worker`, `workers` and `unix_ahead_us` stay as they were; a client is closed by nothing that changes but its user.
 
 use crate::engine::Engine;
 use crate::ids::ClientId;
@@ -54,9 +54,7 @@ impl Engine {
             self.replace_servers(now, &old);
         }
         self.keep_outputs();
-        if self.settings.password.is_none() {
-            self.let_all_in();
-        }
+        self.change_users(&old.users);
         if self.settings.limits.shared_conns != old.limits.shared_conns {
             self.spread_over_conns(now);
         }
@@ -73,15 +71,6 @@ impl Engine {
         // Another time for idle clients may have passed already.
         self.sweep.idle_from = now;
         self.upstreams.ids().into_iter().for_each(|id| self.schedule(id));
-    }
-
-    /// No password is asked for any more, as with `requirepass ""` of a server.
-    fn let_all_in(&mut self) {
-        for id in self.clients.ids() {
-            if let Some(client) = self.clients.get_mut(id) {
-                client.authenticated = true;
-            }
-        }
     }
 
     /// What CONFIG SET at the servers said of the slow log (`overheard`) holds until the proxy's own setting is another one.

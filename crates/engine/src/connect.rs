@@ -12,13 +12,12 @@
 //! Invariant: an upstream that is not ready has nobody in flight but its own greeting.
 
 use crate::engine::{Action, Engine, Notice};
-use crate::ids::{ClientId, NodeId, NodeKind, Slab, UpstreamId};
+use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::limits::{QUOTED_ERROR_BYTES, SHORT_LIFE_US};
 use crate::node::{Address, Node};
 use crate::reject;
-use crate::settings::{self, Settings};
 use crate::time::Time;
-use crate::topology::{Router, Topology};
+use crate::topology::Topology;
 use crate::upstream::inflight::{OwnCommand, Owner, Run};
 use crate::upstream::{Carried, Down, Lane, Role, State, Upstream, UpstreamKey, backoff, greeting};
 use alloc::format;
@@ -225,7 +224,7 @@ impl Engine {
             return self.fail_upstream(now, id, crate::replace::CAUSE, None);
         }
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
-        let greeting = greeting_of(&self.router, &self.nodes, &self.settings, &key);
+        let greeting = greeting::of(&self.router, &self.nodes, &self.settings, &key);
         let out = upstream.out.buf(&mut self.pool);
         let asked = greeting::write(out, greeting, &key);
         self.sent_own(now, id, at, &asked);
@@ -359,7 +358,7 @@ impl Engine {
         self.sent_own(now, id, at, &harmless);
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
         let at = upstream.out.position();
-        let greeting = greeting_of(&self.router, &self.nodes, &self.settings, &key);
+        let greeting = greeting::of(&self.router, &self.nodes, &self.settings, &key);
         let out = upstream.out.buf(&mut self.pool);
         let asked = greeting::write_old(out, greeting, &key);
         if asked.is_empty() && pending == 0 {
@@ -758,21 +757,6 @@ impl Engine {
             self.remove_upstream(id);
         }
         true
-    }
-}
-
-/// How the node of this key is greeted.
-fn greeting_of<'a>(
-    router: &'a Router,
-    nodes: &Slab<NodeKind, Node>,
-    settings: &'a Settings,
-    key: &UpstreamKey,
-) -> &'a settings::Node {
-    let pool = nodes.get(key.node).and_then(|node| router.pools.get(usize::from(node.pool)));
-    match pool {
-        Some(pool) if key.lane == Lane::Sentinel => pool.sentinel.as_ref().unwrap_or(&pool.node),
-        Some(pool) => &pool.node,
-        None => &settings.node,
     }
 }
 

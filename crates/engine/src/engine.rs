@@ -5,6 +5,7 @@
 //!
 //! Invariant: see [`Engine::check_invariants`].
 
+use crate::acl;
 use crate::bigkeys::BigKeys;
 use crate::busy::Busy;
 use crate::client::{Client, Hold};
@@ -222,6 +223,8 @@ pub struct Engine {
     /// Which commands the operator has an eye on.
     pub(crate) monitors: Monitors,
     pub(crate) slowlog: SlowLog,
+    /// What is kept beside the users.
+    pub(crate) acl: acl::Kept,
     /// What the settings said of it; `Settings::slowlog` may be what somebody told the servers since.
     pub(crate) slowlog_told: crate::slowlog::Options,
     /// Which keys come most often.
@@ -296,7 +299,6 @@ impl Engine {
         let eject = settings.shards.as_ref().and_then(|shards| shards.eject);
         let router = Router::new(shards_of(&settings).unwrap_or(None), eject);
         let slowlog = SlowLog::new(&settings.slowlog);
-        let monitors = Monitors::new(&settings.monitors);
         let hotkeys = HotKeys::new(&settings.hotkeys, settings.workers, seed, now);
         let bigkeys = BigKeys::new(&settings.bigkeys);
         let mut engine = Self {
@@ -319,10 +321,11 @@ impl Engine {
             pool: BufferPool::default(),
             stats: Stats::default(),
             tally: Tally::default(),
-            monitors,
+            monitors: Monitors::new(&settings.monitors),
             observer: Observer::new(&settings.observed, slowlog.from_us, seed),
             slowlog,
             slowlog_told: settings.slowlog,
+            acl: acl::Kept::default(),
             hotkeys,
             bigkeys,
             facts: ServerFacts::default(),
@@ -545,6 +548,11 @@ impl Engine {
         &self.settings
     }
 
+    /// Random bytes that nobody can guess, for `ACL GENPASS`; without them it is refused.
+    pub fn take_entropy(&mut self, bytes: [u8; 32]) {
+        self.acl.entropy = Some(acl::Entropy::new(bytes));
+    }
+
     /// The next number of an own small generator (splitmix64): jitter must differ between workers, nothing more.
     pub(crate) fn next_random(&mut self) -> u64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -578,6 +586,7 @@ impl Engine {
         assert_eq!(counted as usize, self.clients.len(), "clients of all connections");
         assert_eq!(self.roles, Roles::of(self.upstreams.iter()), "who uses which connection");
         self.check_deadlines();
+        self.check_users();
         for (id, client) in self.clients.iter() {
             client.places.check();
             if let Some(upstream) = client.lease.as_ref().and_then(|lease| lease.upstream) {

@@ -8,6 +8,7 @@
 //!
 //! Invariant: a question is answered by each engine exactly once, and changes nothing but what it says.
 
+use crate::acl;
 use crate::bigkeys::{self, BigSeen};
 use crate::hotkeys::HotReport;
 use crate::ids::ClientId;
@@ -22,7 +23,9 @@ use crate::stats::monitors::MonitorOptions;
 use crate::topology::view::PoolView;
 use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::fmt;
 use resp::Protocol;
 
 /// What is asked of every worker.
@@ -34,6 +37,8 @@ pub enum Question {
         ids: Option<Vec<u64>>,
         /// Of those only that listen to topics, or that don't.
         listens: Option<bool>,
+        /// With the listener behind what CLIENT LIST has.
+        listener: bool,
     },
     /// Close the clients that match.
     Kill(KillFilter),
@@ -75,8 +80,37 @@ pub enum Question {
     Report,
     /// What is known of the servers.
     View,
+    /// The newest entries of `ACL LOG`, at most so many.
+    AclLog(usize),
+    /// Forget them.
+    AclLogReset,
+    /// See [`AclWish`]. Not for the workers: the caller answers it, once for all of them.
+    Acl(AclWish),
     /// See [`ConfigWish`]. Not for the workers: the caller answers it, once for all of them.
     Config(ConfigWish),
+}
+
+/// What a client wants of the proxy's users.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AclWish {
+    /// This user, new or not, gets these rules.
+    Set(Vec<u8>, RuleWords),
+    /// These go.
+    Remove(Vec<Vec<u8>>),
+    /// The file is read.
+    Load,
+    /// The file is written.
+    Save,
+}
+
+/// Words of rules. There may be passwords among them, so `Debug` shows three stars.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RuleWords(pub Vec<Vec<u8>>);
+
+impl fmt::Debug for RuleWords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
 }
 
 /// What a client wants of the proxy's configuration. Names are those of the options, without the prefix that they have in CONFIG.
@@ -121,7 +155,9 @@ pub struct KillFilter {
     pub max_age_s: Option<u64>,
     /// `TYPE`: whether they listen to topics (`pubsub`) or not (`normal`).
     pub listens: Option<bool>,
-    /// A `TYPE` or `USER` that no client here has.
+    /// `USER`.
+    pub user: Option<Vec<u8>>,
+    /// A `TYPE` that no client here has.
     pub nobody: bool,
     /// The number of the client that asked, if it is to be spared.
     pub spare: Option<u64>,
@@ -146,6 +182,10 @@ pub enum Answer {
     BigKeys(Vec<bigkeys::Entry>),
     /// Done.
     Done,
+    /// Entries of `ACL LOG`.
+    AclLog(Vec<acl::log::Entry>),
+    /// How many users were removed, or `None` where another thing was done; or the text of an error reply.
+    Acl(Result<Option<u64>, Vec<u8>>),
     /// See [`Report`].
     Report(Box<Report>),
     /// All pools as this worker knows them.
@@ -163,6 +203,8 @@ pub struct Report {
     pub stats: Stats,
     /// Clients connected.
     pub clients: u64,
+    /// Of these, those of each listener by what it is called. The caller adds listeners that have none.
+    pub listeners: Vec<(Arc<str>, u64)>,
     /// Of these, those that wait for the reply to a blocking command, or for the end of a pause.
     pub blocked_clients: u64,
     /// Clients that cache what they read.
@@ -201,6 +243,8 @@ pub struct Report {
     pub cpu_system_us: u64,
     /// What the worker's ring met, where its driver is io_uring. Its caller enters this, too.
     pub ring: Option<RingReport>,
+    /// What came of TLS in this worker, where somebody speaks it. Its caller enters this, too.
+    pub tls: Option<TlsReport>,
     /// The keys that come most often, at most `limits::HOTKEYS_TOP_MAX` of them; only in the answer to a question, which has a time.
     pub hotkeys: HotReport,
     /// Large requests and replies since the start.
@@ -224,6 +268,56 @@ pub struct RingReport {
 
 /// The sizes of a ring's buffers, in words: for connections that receive little at a time, and for those that receive much.
 pub const BUFFER_SIZES: [&str; 2] = ["small", "large"];
+
+/// Connections with TLS of a worker.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsReport {
+    /// Of clients.
+    pub clients: TlsSide,
+    /// To servers.
+    pub upstreams: TlsSide,
+}
+
+/// Those of one side.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsSide {
+    /// There now, their handshake over.
+    pub open: u64,
+    /// There now, their handshake under way.
+    pub unfinished: u64,
+    /// Handshakes that came to their end, since the start.
+    pub handshakes: u64,
+    /// Of these, those that went on from an earlier connection.
+    pub resumed: u64,
+    /// Connections that ended because of TLS, by [`TLS_FAILURES`].
+    pub failures: [u64; TLS_FAILURES.len()],
+}
+
+impl TlsSide {
+    /// Adds those of another worker.
+    pub fn add(&mut self, other: &Self) {
+        self.open += other.open;
+        self.unfinished += other.unfinished;
+        self.handshakes += other.handshakes;
+        self.resumed += other.resumed;
+        for (own, other) in self.failures.iter_mut().zip(other.failures) {
+            *own += other;
+        }
+    }
+}
+
+/// Why TLS fails: no handshake in time; the peer speaks something else; it breaks the rules; no version or cipher in common; it shows no certificate; its
+/// certificate is not taken; it does not take us; it went away.
+pub const TLS_FAILURES: [&str; 8] = [
+    "timeout",
+    "not_tls",
+    "protocol",
+    "incompatible",
+    "no_certificate",
+    "certificate",
+    "refused",
+    "closed",
+];
 
 /// What the process knows and an engine does not, for INFO.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -304,6 +398,10 @@ pub enum Purpose {
     Info(Vec<String>),
     /// CONFIG of the proxy.
     Config(ConfigWish),
+    /// ACL SETUSER and its kin.
+    Acl,
+    /// ACL LOG of so many.
+    AclLog(usize),
 }
 
 /// A question under way.

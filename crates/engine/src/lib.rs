@@ -34,6 +34,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod acl;
 pub mod address_map;
 pub mod bigkeys;
 mod blocking;
@@ -71,6 +72,7 @@ mod overheard;
 mod overtaken;
 mod parked;
 mod peers;
+mod permit;
 mod plain;
 pub mod pool;
 pub mod pubsub;

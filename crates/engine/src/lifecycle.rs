@@ -14,8 +14,10 @@ use crate::ids::{ClientId, UpstreamId};
 use crate::limits::CLIENT_STREAM_BYTES;
 use crate::pool::make_room;
 use crate::reject;
+use crate::stats::Refused;
 use crate::time::Time;
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 /// Clients that hold less are not added up: the sum serves to find the large ones.
@@ -32,7 +34,7 @@ impl Engine {
         laddr: String,
     ) -> Option<ClientId> {
         if self.clients.len() >= self.settings.limits.clients_max || self.draining {
-            self.stats.clients_rejected += 1;
+            self.count_refused(Refused::MaxClients);
             return None;
         }
         self.stats.clients_accepted += 1;
@@ -42,7 +44,7 @@ impl Engine {
         let mut client = Client::new(number, identity, now);
         client.db = self.settings.node.db;
         client.conn = self.next_conn();
-        client.authenticated = self.settings.password.is_none();
+        Self::enter_as_default(&self.settings.users, &mut client);
         Some(self.clients.insert(client))
     }
 
@@ -57,16 +59,29 @@ impl Engine {
         conn as u16
     }
 
-    /// A client was turned away before it came here, because all workers together have too many.
-    pub fn count_rejected(&mut self) {
-        self.stats.clients_rejected += 1;
+    /// The client came to the listener that is called so.
+    pub fn note_listener(&mut self, id: ClientId, label: Arc<str>) {
+        if let Some(client) = self.clients.get_mut(id) {
+            client.identity.listener = Some(label);
+        }
     }
 
-    /// What a client gets that finds no room.
-    pub fn turn_away() -> Vec<u8> {
+    /// A client was turned away before it came here.
+    pub fn count_refused(&mut self, why: Refused) {
+        self.stats.refused[why as usize] += 1;
+    }
+
+    /// What a client gets that is turned away; `None`: nothing, as what it says is not known to be RESP.
+    pub fn turn_away(why: Refused) -> Option<Vec<u8>> {
+        let text = match why {
+            Refused::MaxClients | Refused::ListenerMaxClients => reject::MAX_CLIENTS,
+            Refused::Address => reject::DENIED_ADDRESS,
+            Refused::HeaderSource => reject::DENIED_SOURCE,
+            Refused::HeaderMissing | Refused::HeaderBroken | Refused::HeaderLate => return None,
+        };
         let mut out = Vec::new();
-        reject::write(&mut out, reject::MAX_CLIENTS);
-        out
+        reject::write(&mut out, text);
+        Some(out)
     }
 
     /// Bytes came from a client.

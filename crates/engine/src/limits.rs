@@ -263,3 +263,12 @@ pub const OBSERVED_ERROR_BYTES: usize = 64;
 
 /// The operator is told of so many big keys of a worker in that time; what comes beyond is only kept.
 pub const BIGKEYS_TOLD_MAX: u32 = 20;
+
+/// Users of the proxy. `ACL SETUSER` of one more is refused, and a file with more is wrong.
+pub const USERS_MAX: usize = 16_384;
+
+/// Entries of `ACL LOG`, of each worker; at it the oldest goes.
+pub const ACL_LOG_ENTRIES: usize = 128;
+
+/// Bytes of a command, key or channel that are kept in `ACL LOG`.
+pub const ACL_LOG_OBJECT_BYTES: usize = 1_024;

@@ -153,7 +153,10 @@ impl Engine {
             .is_some_and(|learned| args.first().is_none_or(|name| learned.lookup(name).is_none()));
         let is_hidden = is_unknown || flags.is_some_and(|flags| flags.has(Flags::ADMIN));
         let before_auth = flags.is_some_and(|flags| flags.has(Flags::NO_AUTH));
-        if is_hidden || !(client.authenticated || before_auth) {
+        if is_hidden
+            || !(client.is_authenticated() || before_auth)
+            || self.is_refused(id, client, args)
+        {
             return None;
         }
         let mut text = Vec::new();

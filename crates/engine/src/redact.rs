@@ -41,7 +41,8 @@ fn is_secret(args: &[&[u8]], index: usize) -> bool {
         // Its first five arguments are no options.
         index > 6 && (behind(b"auth", 1) || behind(b"auth2", 2))
     } else if is(0, b"acl") {
-        index > 1 && [&b"setuser"[..], b"deluser", b"getuser"].iter().any(|word| is(1, word))
+        let sub = if is(1, b"server") { 2 } else { 1 };
+        index > sub && [&b"setuser"[..], b"deluser", b"getuser"].iter().any(|word| is(sub, word))
     } else if is(0, b"config") {
         let is_secret = |name: &&[u8]| {
             SECRET_SETTINGS.iter().any(|secret| name.eq_ignore_ascii_case(secret))
@@ -57,7 +58,10 @@ fn is_secret(args: &[&[u8]], index: usize) -> bool {
 fn is_secret_option(name: &[u8]) -> bool {
     let name = name.to_ascii_lowercase();
     name.strip_prefix(config::PREFIX).is_some_and(|option| {
-        option.ends_with(b"password") || option == b"upstream" || option == b"sharding.shards"
+        option.ends_with(b"password")
+            || option == b"upstream"
+            || option == b"sharding.shards"
+            || option == b"acl.users"
     })
 }
 

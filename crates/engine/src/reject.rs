@@ -7,6 +7,7 @@
 //! Invariant: no text contains a password or a value of a client; names of commands that are quoted are cut as Redis cuts
 //! them.
 
+use crate::acl::Denied;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -53,6 +54,24 @@ pub const EXECABORT: &str = "EXECABORT Transaction discarded because of previous
 /// EXEC with arguments ends the transaction (`rejectCommand` in Redis' server.c).
 pub const EXEC_ARITY: &str =
     "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command";
+/// EXEC where what the user may do changed since MULTI.
+pub const EXEC_RULES_CHANGED: &str = "EXECABORT Transaction discarded because of: NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call.";
+/// ACL SETUSER with a name that could not stand in the file.
+pub const USER_NAME: &str = "ERR Usernames can't contain spaces or null characters";
+/// ACL DELUSER default.
+pub const DEFAULT_USER_STAYS: &str = "ERR The 'default' user cannot be removed";
+/// ACL GENPASS with too many bits.
+pub const PASSWORD_BITS: &str = "ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to 4096";
+/// ACL GENPASS where nobody gave random bytes.
+pub const NO_ENTROPY: &str = "ERR respool: there is no source of random bytes here";
+/// A script of a user that may not do everything.
+pub const SCRIPT_UNCHECKED: &str = "NOPERM respool: what a script does is not seen by the proxy, so users with restrictions get none unless acl.unchecked_scripts is set";
+/// SORT with BY, and keys that nobody sees here.
+pub const SORT_BY_DENIED: &str =
+    "ERR BY option of SORT denied due to insufficient ACL permissions.";
+/// SORT with GET, likewise.
+pub const SORT_GET_DENIED: &str =
+    "ERR GET option of SORT denied due to insufficient ACL permissions.";
 /// EXEC before AUTH.
 pub const EXEC_NOAUTH: &str =
     "EXECABORT Transaction discarded because of: NOAUTH Authentication required.";
@@ -75,6 +94,11 @@ pub const MONITOR_INSIDE: &str = "ERR MONITOR isn't allowed for DENY BLOCKING cl
 pub const NO_CLUSTER: &str = "ERR This instance has cluster support disabled";
 /// One client too many.
 pub const MAX_CLIENTS: &str = "ERR max number of clients reached";
+/// A client with an address that no client may have here, in the form of Redis' protected mode.
+pub const DENIED_ADDRESS: &str = "DENIED respool: clients with this address may not connect here. Who may, is said by allow_clients and deny_clients, and by allow and deny of the listener.";
+/// A client of a listener whose clients come by way of a balancer, and not by way of one.
+pub const DENIED_SOURCE: &str =
+    "DENIED respool: this address takes connections of balancers only, see proxy_protocol_from.";
 /// CLIENT SETNAME with blanks.
 pub const CLIENT_NAME: &str =
     "ERR Client names cannot contain spaces, newlines or special characters.";
@@ -147,6 +171,51 @@ pub const UPSTREAMS_MAX: &str =
 /// Writes one of the constants above.
 pub fn write(out: &mut Vec<u8>, text: &str) {
     encode::error(out, text.as_bytes());
+}
+
+/// What a user may not do, with the command, key or channel. Redis 7.2 has other words than 7.0 (`getAclErrorMessage`).
+pub fn not_permitted(out: &mut Vec<u8>, denied: Denied, user: &[u8], object: &[u8], new: bool) {
+    let text: &[u8] = match (denied, new) {
+        (Denied::Script, _) => return write(out, SCRIPT_UNCHECKED),
+        (Denied::SortBy, _) => return write(out, SORT_BY_DENIED),
+        (Denied::SortGet, _) => return write(out, SORT_GET_DENIED),
+        (Denied::Command, false) => {
+            &[b"NOPERM this user has no permissions to run the '", object, b"' command"].concat()
+        }
+        (Denied::Command, true) => {
+            &[b"NOPERM User ", user, b" has no permissions to run the '", object, b"' command"]
+                .concat()
+        }
+        (Denied::Key(_), false) => {
+            b"NOPERM this user has no permissions to access one of the keys used as arguments"
+        }
+        (Denied::Key(_), true) => b"NOPERM No permissions to access a key",
+        (Denied::Channel(_), false) => {
+            b"NOPERM this user has no permissions to access one of the channels used as arguments"
+        }
+        (Denied::Channel(_), true) => b"NOPERM No permissions to access a channel",
+    };
+    encode::error(out, text);
+}
+
+/// The same as ACL DRYRUN tells it.
+pub fn would_be_refused(denied: Denied, user: &[u8], object: &[u8], new: bool) -> Vec<u8> {
+    let who = if new { [b"User ", user].concat() } else { b"This user".to_vec() };
+    let (what, kind): (&[u8], &[u8]) = match denied {
+        Denied::Script => return SCRIPT_UNCHECKED.into(),
+        Denied::SortBy => return SORT_BY_DENIED.into(),
+        Denied::SortGet => return SORT_GET_DENIED.into(),
+        Denied::Command => (b" has no permissions to run the '", b"' command"),
+        Denied::Key(_) => (b" has no permissions to access the '", b"' key"),
+        Denied::Channel(_) => (b" has no permissions to access the '", b"' channel"),
+    };
+    [&*who, what, object, kind].concat()
+}
+
+/// EXEC that is refused with this error ends the transaction (`execCommandAbort`).
+pub fn exec_aborted(error: &[u8]) -> Vec<u8> {
+    let error = error.strip_prefix(b"-").unwrap_or(error);
+    [b"-EXECABORT Transaction discarded because of: ", error].concat()
 }
 
 /// `ERR wrong number of arguments for 'get' command`.

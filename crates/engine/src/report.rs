@@ -20,6 +20,7 @@ use crate::topology::Topology;
 use crate::upstream::{Lane, Role, State, Upstream};
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 /// What connections are for, in the order of [`NodeReport::conns`].
@@ -112,6 +113,23 @@ pub fn nodes_of(reports: &[Report]) -> Vec<NodeReport> {
     nodes
 }
 
+/// The clients of each listener over all workers, in the order of the first worker that tells of it.
+pub fn listeners_of(reports: &[Report]) -> Vec<(Arc<str>, u64)> {
+    let mut listeners: Vec<(Arc<str>, u64)> = Vec::new();
+    for (label, count) in reports.iter().flat_map(|report| &report.listeners) {
+        add_to(&mut listeners, label, *count);
+    }
+    listeners
+}
+
+/// So many clients more of a listener.
+fn add_to(listeners: &mut Vec<(Arc<str>, u64)>, label: &Arc<str>, count: u64) {
+    match listeners.iter_mut().find(|(seen, _)| seen == label) {
+        Some((_, sum)) => *sum += count,
+        None => listeners.push((Arc::clone(label), count)),
+    }
+}
+
 impl Engine {
     /// Counters and gauges of this worker at this moment.
     #[must_use]
@@ -120,10 +138,15 @@ impl Engine {
         let nodes = self.node_reports(now);
         let told = self.router.pools.iter().filter_map(|pool| pool.refresh.told_at).min();
         let memory = self.memory();
+        let mut listeners = Vec::new();
+        clients()
+            .filter_map(|client| client.identity.listener.as_ref())
+            .for_each(|label| add_to(&mut listeners, label, 1));
         Report {
             worker: self.settings.worker,
             stats: self.stats.clone(),
             clients: self.clients.len() as u64,
+            listeners,
             blocked_clients: self.blocked_clients(),
             tracking_clients: clients().filter(|client| client.tracking.is_some()).count() as u64,
             waiting: waiting(clients()),
@@ -142,6 +165,7 @@ impl Engine {
             nodes,
             cpu_user_us: 0,
             ring: None,
+            tls: None,
             cpu_system_us: 0,
             hotkeys: HotReport::default(),
             big_seen: self.bigkeys.seen(),

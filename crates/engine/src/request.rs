@@ -14,7 +14,8 @@
 //!
 //! Invariant: a request is either processed once (it has its place, or needs none) or stays in the tail untouched.
 
-use crate::client::{Client, Hold, ReplyMode};
+use crate::acl::Called;
+use crate::client::{Access, Client, Hold, ReplyMode};
 use crate::coalesce::Sharing;
 use crate::command::ids::{CLUSTER, EXEC, PING, SLOWLOG};
 use crate::command::{self, CommandId};
@@ -26,7 +27,7 @@ use crate::plain::{Parts, PlainRun, ShortPaths, ShortReads, plain_command};
 use crate::reject;
 use crate::route::{self, Known, Way};
 use crate::scatter::Wish;
-use crate::settings::Limits;
+use crate::settings::{Limits, Settings};
 use crate::time::Time;
 use crate::upstream::inflight::{Owner, Run};
 use crate::upstream::{Lane, UpstreamKey};
@@ -87,7 +88,7 @@ impl Engine {
                 _ => return pos,
             }
             let (used, stop) = match self.settings.coalesce_reads {
-                false => self.forward_run::<false>(now, id, &input[pos..]),
+                false => self.forward_run::<false, false>(now, id, &input[pos..]),
                 true => self.forward_sharing(now, id, &input[pos..]),
             };
             pos += used;
@@ -96,6 +97,14 @@ impl Engine {
                 Stop::Full => Step::Hold(Hold::Output),
                 Stop::Fault(error) => Step::Fault(error),
                 Stop::Slow(request) => {
+                    let permitted = match self.is_confined(id) {
+                        true => self.forward_permitted(now, id, &input[pos..]),
+                        false => 0,
+                    };
+                    if permitted > 0 {
+                        pos += permitted;
+                        continue;
+                    }
                     let end = pos + request.len as usize;
                     let step = match self.forward_whole(now, id, &input[pos..], &request) {
                         Some(Ok(used)) => {
@@ -133,8 +142,9 @@ impl Engine {
     }
 
     /// Forwards plain requests from the begin of `input` on; returns the bytes forwarded and why it stopped. `COALESCES`: reads may be shared.
+    /// `CONFINED`: each is looked at whether the client's user allows it.
     #[inline(always)]
-    fn forward_run<const COALESCES: bool>(
+    fn forward_run<const COALESCES: bool, const CONFINED: bool>(
         &mut self,
         now: Time,
         id: ClientId,
@@ -158,14 +168,12 @@ impl Engine {
         let Some(client) = clients.get_mut(id) else { return (input.len(), Stop::Input) };
         let limits = &settings.limits;
         let mut room = room(client, limits);
-        let short = self.pause.is_none() && self.watches.is_empty() && client.is_plain();
+        let short = self.pause.is_none()
+            && self.watches.is_empty()
+            && client.is_plain_with(if CONFINED { Access::Confined } else { Access::Everything });
         let paths = ShortPaths::of(client, router, nodes, self.route_epoch, reads);
         let paths = paths.filter(|_| short);
-        let request_limits = RequestLimits {
-            bulk_bytes_max: limits.bulk_bytes_max,
-            authenticated: client.authenticated,
-            ..RequestLimits::default()
-        };
+        let request_limits = request_limits(client, limits);
         let mut parts = Parts { id, client, now, limits, upstreams, pool, stats, dirty_upstreams };
         let mut sharing = Sharing { coalescer, hotkeys };
         let mut run = PlainRun::default();
@@ -186,7 +194,8 @@ impl Engine {
                 Err(error) => break Stop::Fault(error),
             };
             let frame = &input[pos..];
-            let command = plain_command(&request, frame, bigkeys);
+            let command = plain_command(&request, frame, bigkeys)
+                .filter(|command| !CONFINED || permits(settings, parts.client, *command, frame));
             let (Some(paths), Some(command)) = (&paths, command) else {
                 break Stop::Slow(request);
             };
@@ -203,7 +212,7 @@ impl Engine {
             pos = end;
             // In a pipeline most requests are like the one before.
             if pos < input.len()
-                && !shares
+                && !(shares || CONFINED)
                 && let Some(like) = Like::of(&request, frame, &request_limits)
             {
                 let (count, end) = run.take_alike(&mut parts, paths, &like, (input, pos), room);
@@ -219,9 +228,19 @@ impl Engine {
     #[inline(never)]
     fn forward_sharing(&mut self, now: Time, id: ClientId, input: &[u8]) -> (usize, Stop) {
         self.enter_short_way(id);
-        let outcome = self.forward_run::<true>(now, id, input);
+        let outcome = self.forward_run::<true, false>(now, id, input);
         self.look_at_shared(now);
         outcome
+    }
+
+    /// The same for a client whose user may do some of it only. How many bytes were forwarded.
+    #[inline(never)]
+    fn forward_permitted(&mut self, now: Time, id: ClientId, input: &[u8]) -> usize {
+        self.forward_run::<false, true>(now, id, input).0
+    }
+
+    fn is_confined(&self, id: ClientId) -> bool {
+        self.clients.get(id).is_some_and(|client| client.access == Access::Confined)
     }
 
     /// Processes one whole request that is not plain.
@@ -303,9 +322,18 @@ impl Engine {
         self.note_long(now, known.id);
         let Some(client) = self.clients.get_mut(id) else { return Some(Step::Gone) };
         client.last_command = known.id;
-        if !client.authenticated && !known.before_auth {
-            self.refuse_before_auth(id, known, args);
-            return Some(Step::Done);
+        match client.access {
+            Access::Everything => {}
+            Access::Nothing if known.before_auth => {}
+            Access::Nothing => {
+                self.refuse_before_auth(id, known, args);
+                return Some(Step::Done);
+            }
+            Access::Confined => {
+                if let Some(step) = self.unless_permitted(now, id, known, args) {
+                    return Some(step);
+                }
+            }
         }
         if self.is_paused_for(id, known, args) {
             self.ask_functions(now, known.id);
@@ -567,6 +595,26 @@ impl Client {
             owner: self.owner(lane),
         }
     }
+}
+
+/// What a request of this client may be.
+#[inline]
+fn request_limits(client: &Client, limits: &Limits) -> RequestLimits {
+    RequestLimits {
+        bulk_bytes_max: limits.bulk_bytes_max,
+        authenticated: client.is_authenticated(),
+        ..RequestLimits::default()
+    }
+}
+
+/// Whether this client may send this plain request.
+fn permits(settings: &Settings, client: &Client, command: CommandId, frame: &[u8]) -> bool {
+    let users = &settings.users;
+    // Of a container the second word tells what it is.
+    let user = users.at(client.user as usize).filter(|_| !command.row().is_container());
+    user.is_some_and(|user| {
+        user.rules().check(Called::Row(command), Args::new(frame), users.unchecked_scripts).is_ok()
+    })
 }
 
 /// How many more requests this client may have unanswered.

@@ -3,6 +3,7 @@
 //! Plain data; the reading and checking of a configuration is `config`'s, the turning of one into the other is `server`'s.
 //! Secrets are bytes here, wrapped so that no `Debug` shows them.
 
+use crate::acl::Users;
 use crate::address_map::AddressMap;
 use crate::bigkeys;
 use crate::command::CommandId;
@@ -13,6 +14,7 @@ use crate::route::shard::{Shard, Sharding};
 use crate::slowlog;
 use crate::stats::monitors::MonitorOptions;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -61,6 +63,8 @@ pub struct Node {
     pub db: u32,
     /// Name that our connections get (`CLIENT SETNAME`); empty for none.
     pub client_name: Vec<u8>,
+    /// Connections go over TLS.
+    pub tls: bool,
 }
 
 /// How the servers behind belong together.
@@ -161,6 +165,8 @@ pub struct Facade {
     /// Where this respool listens itself: an announced address that stands here is not asked whether it lives. One that we cannot tell to be
     /// ours (we listen on all interfaces) is asked, which does no harm: we answer.
     pub listens: Vec<Address>,
+    /// Its nodes speak TLS, with each other too.
+    pub tls: bool,
 }
 
 /// Keys spread over several pools.
@@ -282,8 +288,8 @@ pub struct Settings {
     pub facade: Facade,
     /// Several pools instead of `pool`; `node` then says only in which database clients start.
     pub shards: Option<ShardsSettings>,
-    /// What clients must say in `AUTH`; `None` lets everyone in.
-    pub password: Option<Password>,
+    /// Who clients can be, and what they may do then.
+    pub users: Arc<Users>,
     /// Bounds.
     pub limits: Limits,
     /// Times.
@@ -362,13 +368,14 @@ impl Default for Settings {
                 password: None,
                 db: 0,
                 client_name: Vec::new(),
+                tls: false,
             },
             pool: Pool::Standalone,
             address_map: AddressMap::default(),
             reads: Reads::default(),
             facade: Facade::default(),
             shards: None,
-            password: None,
+            users: Arc::default(),
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             coalesce_reads: false,

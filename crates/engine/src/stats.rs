@@ -12,7 +12,7 @@ pub mod monitors;
 pub mod node;
 pub(crate) mod tally;
 
-use crate::command::{COUNT, CommandId};
+use crate::command::{COUNT, CommandId, Flags};
 use crate::histogram::Histogram;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -22,6 +22,54 @@ use monitors::MonitorCounts;
 /// What servers say that send a request on, in the order of [`Stats::redirect_kinds`].
 pub const REDIRECT_KINDS: [&str; 8] =
     ["MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "READONLY", "NOSCRIPT"];
+
+/// Why a client was turned away, or what was to become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// There are as many as `max_clients` allows, or the proxy is about to end.
+    MaxClients,
+    /// There are as many as its listener allows.
+    ListenerMaxClients,
+    /// Clients with its address may not come.
+    Address,
+    /// It came to a listener where each connection begins with a header, and began with none.
+    HeaderMissing,
+    /// It began with a header that is wrong.
+    HeaderBroken,
+    /// It did not send the whole header in time.
+    HeaderLate,
+    /// It came from where no header is to be believed.
+    HeaderSource,
+}
+
+impl Refused {
+    /// All of them, in the order of [`REFUSALS`].
+    pub const ALL: [Self; REFUSALS.len()] = [
+        Self::MaxClients,
+        Self::ListenerMaxClients,
+        Self::Address,
+        Self::HeaderMissing,
+        Self::HeaderBroken,
+        Self::HeaderLate,
+        Self::HeaderSource,
+    ];
+
+    /// In one word.
+    pub const fn word(self) -> &'static str {
+        REFUSALS[self as usize]
+    }
+}
+
+/// Why clients were turned away, in one word each; see [`Refused`] and [`Stats::refused`].
+pub const REFUSALS: [&str; 7] = [
+    "max_clients",
+    "listener_max_clients",
+    "address",
+    "header_missing",
+    "header_broken",
+    "header_late",
+    "header_source",
+];
 
 /// Counters of one command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,8 +101,8 @@ pub struct Stats {
     pub redirect_kinds: [u64; REDIRECT_KINDS.len()],
     /// Clients that connected.
     pub clients_accepted: u64,
-    /// Clients that were turned away at the maximum.
-    pub clients_rejected: u64,
+    /// Clients that were turned away, by [`Refused`].
+    pub refused: [u64; REFUSALS.len()],
     /// Clients closed because they took their replies too slowly, or memory ran short.
     pub clients_evicted: u64,
     /// Requests of clients.
@@ -96,7 +144,6 @@ macro_rules! totals {
     ($stats:expr $(, $mut:tt)?) => {
         [
             &$($mut)? $stats.clients_accepted,
-            &$($mut)? $stats.clients_rejected,
             &$($mut)? $stats.clients_evicted,
             &$($mut)? $stats.requests,
             &$($mut)? $stats.coalesced,
@@ -128,7 +175,7 @@ impl Default for Stats {
             own_errors: [0; CAUSES],
             redirect_kinds: [0; REDIRECT_KINDS.len()],
             clients_accepted: 0,
-            clients_rejected: 0,
+            refused: [0; REFUSALS.len()],
             clients_evicted: 0,
             requests: 0,
             coalesced: 0,
@@ -163,11 +210,27 @@ impl Stats {
         &mut self.latencies[id.map_or(COUNT, CommandId::index)]
     }
 
+    /// Time from writing a request to the arrival of its reply, over all calls of commands that do not wait on purpose, in microseconds. What it
+    /// grows by in a second is how many of them are under way at one time (Little's law). It is added up anew, not for each request.
+    pub fn waited_us(&self) -> u64 {
+        let waits = |id: CommandId| id.row().flags.has(Flags::BLOCKING);
+        let counted = CommandId::all().filter(|id| !waits(*id)).map(CommandId::index);
+        counted.chain([COUNT]).map(|index| self.commands[index].usec).sum()
+    }
+
     /// A client got this error so often from the proxy itself.
     #[cold]
     pub fn note_own_error(&mut self, reply: &[u8], count: u64) {
         self.own_errors[Cause::of(reply) as usize] += count;
         self.errors.note(reply, count);
+    }
+
+    /// Clients that were turned away at a maximum, as Redis counts them.
+    pub fn clients_rejected(&self) -> u64 {
+        [Refused::MaxClients, Refused::ListenerMaxClients]
+            .map(|why| self.refused[why as usize])
+            .iter()
+            .sum()
     }
 
     /// A server sent a request on with this reply.
@@ -195,7 +258,8 @@ impl Stats {
         self.monitors.add(&other.monitors);
         self.errors.add(&other.errors);
         let kinds = self.own_errors.iter_mut().chain(&mut self.redirect_kinds);
-        for (own, other) in kinds.zip(other.own_errors.iter().chain(&other.redirect_kinds)) {
+        let others = other.own_errors.iter().chain(&other.redirect_kinds).chain(&other.refused);
+        for (own, other) in kinds.chain(&mut self.refused).zip(others) {
             *own += other;
         }
         for (own, other) in self.totals_mut().into_iter().zip(other.totals()) {
@@ -203,11 +267,11 @@ impl Stats {
         }
     }
 
-    fn totals(&self) -> [&u64; 19] {
+    fn totals(&self) -> [&u64; 18] {
         totals!(self)
     }
 
-    fn totals_mut(&mut self) -> [&mut u64; 19] {
+    fn totals_mut(&mut self) -> [&mut u64; 18] {
         totals!(self, mut)
     }
 }
@@ -215,6 +279,17 @@ impl Stats {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_blocks_has_not_waited_for_a_server() {
+        let mut stats = Stats::default();
+        let command = |name: &str| crate::command::lookup(name.as_bytes());
+        stats.command(command("GET")).usec = 3;
+        stats.command(command("BLPOP")).usec = 50;
+        stats.command(command("XREAD")).usec = 700;
+        stats.command(None).usec = 1_000;
+        assert_eq!(stats.waited_us(), 1_003);
+    }
 
     #[test]
     fn adding_adds_every_counter() {
@@ -227,6 +302,7 @@ mod tests {
         one.monitors.record(0, &[10], 10, 7);
         one.note_own_error(b"-NOAUTH x\r\n", 8);
         one.note_redirect(b"-ASK 1 h:1\r\n");
+        one.refused = [1, 2, 3, 4, 5, 6, 7];
         let mut sum = one.clone();
         sum.add(&one);
         assert!(sum.totals_mut().into_iter().all(|total| *total == 6 || *total == 8));
@@ -235,5 +311,7 @@ mod tests {
         assert_eq!(sum.own_errors[Cause::Auth as usize], 16);
         assert_eq!(sum.errors.iter().collect::<Vec<_>>(), [("NOAUTH", 16)]);
         assert_eq!(sum.command(None).failed, 10);
+        assert_eq!((sum.refused, sum.clients_rejected()), ([2, 4, 6, 8, 10, 12, 14], 6));
+        assert!(Refused::ALL.iter().enumerate().all(|(at, why)| *why as usize == at));
     }
 }

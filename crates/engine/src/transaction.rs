@@ -51,6 +51,8 @@ pub(crate) struct Queueing {
     queued: u32,
     /// Something was refused here: EXEC is EXECABORT.
     refused: bool,
+    /// What its user may do is other than when this was queued, and it is not looked at again: EXEC is EXECABORT.
+    rules_changed: bool,
     /// Keys were watched before.
     watched: bool,
     /// What is queued writes.
@@ -494,6 +496,11 @@ impl Engine {
         let placed = self.is_placed(wish.id);
         let Some(State::Queueing(queueing)) = self.lease_state(wish.id) else { return Step::Gone };
         let (refused, empty) = (queueing.refused, queueing.unsent.is_empty());
+        let rules_changed = queueing.rules_changed && queueing.queued > 0;
+        if rules_changed && !refused {
+            self.abandon(now, wish.id);
+            return self.refuse_text(wish, |out| reject::write(out, reject::EXEC_RULES_CHANGED));
+        }
         if refused {
             self.abandon(now, wish.id);
             return self.refuse_text(wish, |out| reject::write(out, reject::EXECABORT));
@@ -563,7 +570,7 @@ impl Engine {
     }
 
     /// What was queued at the server is thrown away.
-    fn abandon(&mut self, now: Time, id: ClientId) {
+    pub(crate) fn abandon(&mut self, now: Time, id: ClientId) {
         let upstream = self.clients.get(id).and_then(|client| client.lease.as_ref()?.upstream);
         match upstream {
             Some(upstream) if self.is_placed(id) => {
@@ -721,6 +728,13 @@ impl Engine {
     pub(crate) fn mark_refused(&mut self, id: ClientId) {
         if let Some(State::Queueing(queueing)) = self.lease_state(id) {
             queueing.refused = true;
+        }
+    }
+
+    /// The rules for its user are other than when its transaction began.
+    pub(crate) fn mark_rules_changed(&mut self, id: ClientId) {
+        if let Some(State::Queueing(queueing)) = self.lease_state(id) {
+            queueing.rules_changed = true;
         }
     }
 

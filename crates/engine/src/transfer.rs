@@ -46,12 +46,13 @@ impl Engine {
             return (input.len(), Step::Gone);
         }
         let known = route::classify(head.len(), |n| head[n], self.learned.as_ref());
-        if client.lease.is_some() || client.tracking.is_some() || known_leased(known.id) {
-            // It goes where the others go, and must be whole for that.
+        let apart = client.lease.is_some() || client.tracking.is_some() || known_leased(known.id);
+        if apart || !self.permits_head(client, &known, &head) {
+            // It goes where the others go, or all of it decides whether it may; it must be whole for that.
             return self.whole_or_skipped(id, scanned);
         }
         let name = known.id.map_or("command", CommandId::name);
-        if !client.authenticated && !known.before_auth {
+        if !client.is_authenticated() && !known.before_auth {
             self.stats.command(known.id).rejected += 1;
             return self.skip_large(id, scanned, |out| reject::write(out, reject::NOAUTH));
         }

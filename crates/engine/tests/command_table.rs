@@ -205,6 +205,13 @@ impl Report {
         if ours != theirs {
             self.differ(entry, "flags", &ours, &theirs);
         }
+        // Categories follow flags; where those are disputed, these are as well.
+        let is_disputed =
+            disputed(DISPUTED, row.name, Flags::with).intersects(Flags::FAST.with(Flags::BLOCKING));
+        let ours: Vec<&str> = row.categories.names().collect();
+        if !is_disputed && ours != entry.categories {
+            self.differ(entry, "categories", &ours, &entry.categories);
+        }
         let ours: Vec<_> = row.keys.iter().map(|spec| declaration(row.name, spec)).collect();
         if ours != entry.keys {
             self.differ(entry, "keys", &ours, &entry.keys);
@@ -234,6 +241,7 @@ struct Entry<'a> {
     name: String,
     arity: i16,
     flags: Flags,
+    categories: Vec<&'static str>,
     keys: Vec<String>,
     subcommands: &'a [Value<'a>],
 }
@@ -248,11 +256,19 @@ impl<'a> Entry<'a> {
         Self {
             arity: arity.try_into().unwrap(),
             flags: flags.fold(Flags::default(), Flags::with),
+            categories: categories(&fields[6]),
             keys: keys.collect(),
             subcommands: fields[9].as_list().unwrap(),
             name,
         }
     }
+}
+
+/// The words of field 6 that we know, in our order.
+fn categories(words: &Value<'_>) -> Vec<&'static str> {
+    let words: Vec<String> = words.as_list().unwrap().iter().map(text).collect();
+    let is_there = |name: &&&str| words.iter().any(|word| word.strip_prefix('@') == Some(**name));
+    engine::command::categories::NAMES.iter().filter(is_there).copied().collect()
 }
 
 /// A word of field 3. An unknown one fails the test, because the comparison would be blind for it.

@@ -72,12 +72,12 @@ fn describe(
         Some(local) => local.clone(),
         None => tcp_text(&tcp_address(getsockname(&fd).ok()?).ok()?),
     };
-    let peer = match peer.map(tcp_address) {
-        Some(Ok(peer)) => tcp_text(&peer),
+    let (peer, ip) = match peer.map(tcp_address) {
+        Some(Ok(peer)) => (tcp_text(&peer), Some(peer.ip().to_canonical())),
         // A unix client has no address; Redis prints the path of the server's socket.
-        _ => local.clone(),
+        _ => (local.clone(), None),
     };
-    Some(Accepted { socket: Stream(fd), peer, local })
+    Some(Accepted { socket: Stream(fd), peer, local, ip, listener: listener.id() })
 }
 
 /// Whether a failed accept is about the one connection that was at the head of the queue, so that the

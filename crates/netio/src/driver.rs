@@ -9,9 +9,10 @@
 //! Invariant: per connection the events come in the order of the stream, at most one send is in flight, and after
 //! [`Event::Closed`] (or a call of [`Driver::close`]) no event names that connection's token again.
 
+use crate::listener::Listener;
 use crate::socket::Keepalive;
 use crate::uring::UringCounts;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 /// Where a stream socket connects to or listens at. Names are resolved before they come here.
@@ -37,12 +38,14 @@ pub struct ConnId {
 }
 
 /// Why a connection is gone, or never came to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CloseReason {
     /// The peer reset the connection, or it broke while in use. Carries the OS error number.
     Broken(i32),
     /// The connect was refused or failed. Carries the OS error number.
     ConnectFailed(i32),
+    /// A layer over the network gave it up, for this reason. No driver of this crate says so.
+    GivenUp(Box<str>),
 }
 
 /// A connection that was accepted and belongs to nobody yet; it may travel to another worker.
@@ -54,7 +57,16 @@ pub struct Accepted<S> {
     pub peer: String,
     /// The local address in the same form.
     pub local: String,
+    /// The address of the client without its port, an IPv4 address that stands in an IPv6 one as the former; `None`: it
+    /// came over a unix socket.
+    pub ip: Option<IpAddr>,
+    /// The listener that it came to.
+    pub listener: ListenerId,
 }
+
+/// The caller's name for a listener, carried by all that is accepted there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ListenerId(pub u32);
 
 /// Something happened.
 #[derive(Debug)]
@@ -124,6 +136,10 @@ pub trait Driver {
     /// Takes a connection over under `token` and arms receiving.
     fn adopt(&mut self, accepted: Accepted<Self::Socket>, token: Token) -> ConnId;
 
+    /// From here on the connection is known by another token: somebody read its beginning, and now it is somebody else's.
+    /// Not called while an event of it is being told.
+    fn rename(&mut self, conn: ConnId, token: Token);
+
     /// Begins to connect; ends in [`Event::Connected`] or [`Event::Closed`], never before the next [`Driver::wait`].
     /// There is no timeout here: the caller closes what takes too long.
     fn connect(&mut self, to: &Address, token: Token) -> ConnId;
@@ -145,6 +161,9 @@ pub trait Driver {
     /// Begins (`true`) or stops (`false`) accepting on all listeners of this driver. `false` for good is
     /// [`Driver::close_listeners`].
     fn accept(&mut self, on: bool);
+
+    /// Closes the listeners whose ids `keeps` refuses, and has these as well. Whether it accepts stays as it is.
+    fn listen(&mut self, keeps: &dyn Fn(ListenerId) -> bool, more: Vec<Listener>);
 
     /// Closes the listeners of this driver.
     fn close_listeners(&mut self);

@@ -46,6 +46,7 @@ mod accepting;
 pub mod driver;
 pub mod epoll;
 pub mod listener;
+pub mod proxy_header;
 pub mod sim;
 mod slab;
 mod socket;
@@ -53,7 +54,9 @@ pub mod sys;
 pub mod uring;
 pub mod waker;
 
-pub use driver::{Accepted, Address, CloseReason, ConnId, Driver, Event, Token, Tuning, Wait};
+pub use driver::{
+    Accepted, Address, CloseReason, ConnId, Driver, Event, ListenerId, Token, Tuning, Wait,
+};
 pub use epoll::{EpollDriver, EpollOptions, Stream};
 pub use listener::{ListenOptions, Listener};
 pub use socket::Keepalive;

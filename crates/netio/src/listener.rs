@@ -19,7 +19,7 @@ use rustix::fs::{FileType, Mode, Stat, chmod, lstat, unlink};
 use rustix::io::Errno;
 use rustix::net::{SocketAddrUnix, bind, connect, getsockname, listen, sockopt};
 
-use crate::driver::Address;
+use crate::driver::{Address, ListenerId};
 use crate::socket::{Keepalive, set_tcp_options, stream_socket, tcp_address, tcp_text};
 
 /// How to listen.
@@ -31,11 +31,14 @@ pub struct ListenOptions {
     pub unix_mode: Option<u32>,
     /// Probing of silent clients, on TCP; inherited by every accepted socket.
     pub keepalive: Option<Keepalive>,
+    /// What the caller calls it.
+    pub id: ListenerId,
 }
 
 impl Default for ListenOptions {
     fn default() -> Self {
-        Self { backlog: 1024, unix_mode: None, keepalive: Some(Keepalive::default()) }
+        let keepalive = Some(Keepalive::default());
+        Self { backlog: 1024, unix_mode: None, keepalive, id: ListenerId::default() }
     }
 }
 
@@ -46,6 +49,7 @@ pub struct Listener {
     local: Address,
     /// `Accepted::local` of every connection, unless it depends on the connection (wildcard address).
     pub(crate) local_text: Option<String>,
+    id: ListenerId,
     /// Removes the socket file when the last share goes; `None` for TCP.
     _file: Option<Arc<SocketFile>>,
 }
@@ -69,7 +73,7 @@ impl Listener {
         };
         listen(&fd, options.backlog.into())?;
         let local_text = fixed_local_text(&local);
-        Ok(Self { fd, local, local_text, _file: file })
+        Ok(Self { fd, local, local_text, id: options.id, _file: file })
     }
 
     /// Another share of the same queue of connections, for another worker.
@@ -81,6 +85,7 @@ impl Listener {
             fd: self.fd.try_clone()?,
             local: self.local.clone(),
             local_text: self.local_text.clone(),
+            id: self.id,
             _file: self._file.clone(),
         })
     }
@@ -91,6 +96,11 @@ impl Listener {
             Address::Tcp(_) => Ok(set_tcp_options(&self.fd, keepalive)?),
             Address::Unix(_) => Ok(()),
         }
+    }
+
+    /// What the caller calls it.
+    pub const fn id(&self) -> ListenerId {
+        self.id
     }
 
     /// Where it listens, with the real port.

@@ -475,6 +475,11 @@ fn a_waker_ends_a_wait_from_another_thread() {
 }
 
 #[test]
+fn listeners_come_and_go() {
+    sockets::listeners_come_and_go::<EpollDriver>();
+}
+
+#[test]
 fn shares_of_a_listener_are_independent() {
     let listener = Listener::bind(&loopback(), &ListenOptions::default()).unwrap();
     let Address::Tcp(addr) = *listener.local_addr() else { panic!("bound to TCP") };

@@ -73,6 +73,7 @@ stories_if_usable!(
     sending_during_a_connect,
     upstream_talks_both_ways,
     accepted_connections_travel,
+    another_token_takes_over,
     dropped_unadopted_is_closed,
     accepting_stops_and_goes_on,
     wakes_are_told_together,
@@ -591,6 +592,13 @@ fn a_waker_ends_a_wait_from_another_thread() {
         }
     }
     sender.join().unwrap();
+}
+
+#[test]
+fn listeners_come_and_go() {
+    if usable() {
+        sockets::listeners_come_and_go::<UringDriver>();
+    }
 }
 
 #[test]

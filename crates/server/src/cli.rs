@@ -22,11 +22,11 @@ use std::process::ExitCode;
 
 use clap::ArgMatches;
 use config::options::OPTIONS;
-use config::{FileText, Given, Problems};
+use config::{Given, Problems};
 use server::log;
 use server::losses::Losses;
 use server::run::Boot;
-use server::sources::{SourceError, Sources, read_secret, read_text};
+use server::sources::{SourceError, Sources, read_text};
 
 use crate::demo;
 
@@ -135,10 +135,8 @@ fn check(matches: &ArgMatches) -> Result<(), Failure> {
     let mut wrong = Vec::new();
     for path in matches.get_many::<PathBuf>("file").into_iter().flatten() {
         let name = path.display().to_string();
-        let checked = read_text(path).and_then(|text| {
-            config::load_file(FileText { name: &name, text: &text }, &read_secret)
-                .map_err(SourceError::Wrong)
-        });
+        let alone = Sources::new(Some(path.clone()), Vec::new(), |_| false);
+        let checked = read_text(path).and_then(|text| alone.load(Some(&text), &[]));
         match checked {
             Ok(_) => print(format!("{name}: ok\n").as_bytes())?,
             Err(error) => wrong.push(error.to_string()),

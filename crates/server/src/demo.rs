@@ -61,12 +61,15 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     if stopped.load(Ordering::Relaxed) {
         return Ok(());
     }
-    let moved = move_from_taken_ports(&mut config.listen)?;
-    move_from_taken_ports(&mut config.admin.listen)?;
+    let clients = config.listen.iter_mut().map(|entry| &mut entry.address);
+    let moved = move_from_taken_ports(clients)?;
+    move_from_taken_ports(config.admin.listen.iter_mut())?;
     introduce(&config, &server, &moved, loads)?;
-    for (name, addresses) in [("listen", &config.listen), ("admin.listen", &config.admin.listen)] {
+    let clients = config.listen.iter().map(ToString::to_string).collect();
+    let admins = config.admin.listen.iter().map(ToString::to_string).collect();
+    for (name, words) in [("listen", clients), ("admin.listen", admins)] {
         arguments.retain(|(given, _)| *given != name);
-        arguments.push((name, addresses.iter().map(ToString::to_string).collect()));
+        arguments.push((name, words));
     }
     if loads {
         let password = config.password.as_ref();
@@ -106,8 +109,8 @@ fn read_config(arguments: &[Given], upstream: &str) -> Result<Config, Failure> {
 }
 
 /// Replaces TCP addresses that are in use by free ports; returns which became which.
-fn move_from_taken_ports(
-    listen: &mut [ListenAddress],
+fn move_from_taken_ports<'a>(
+    listen: impl Iterator<Item = &'a mut ListenAddress>,
 ) -> Result<Vec<(SocketAddr, SocketAddr)>, Failure> {
     let mut moved = Vec::new();
     for address in listen {
@@ -147,16 +150,16 @@ fn introduce(
     let mut out = io::stdout().lock();
     writeln!(out, "respool demo")?;
     writeln!(out, "  server  {}, private, in {}", server.name(), server.folder().display())?;
-    for address in &config.listen {
-        writeln!(out, "  proxy   {address}")?;
+    for entry in &config.listen {
+        writeln!(out, "  proxy   {}", entry.address)?;
     }
     for (wanted, free) in moved {
         writeln!(out, "  note    {wanted} is taken, so {free} is used instead")?;
     }
     writeln!(out, "\nIn another terminal:")?;
     let password = if config.password.is_some() { " --askpass" } else { "" };
-    if let Some(address) = config.listen.first() {
-        let target = client_target(address);
+    if let Some(entry) = config.listen.first() {
+        let target = client_target(&entry.address);
         writeln!(out, "  redis-cli {target}{password}")?;
         writeln!(out, "  redis-benchmark {target} -t set,get -c 50 -P 16 -q")?;
     }

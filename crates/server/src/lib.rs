@@ -19,6 +19,7 @@ pub mod control;
 pub mod export;
 mod flame;
 mod hire;
+mod listeners;
 pub mod log;
 pub mod losses;
 pub mod metrics;

@@ -8,24 +8,28 @@
 //! system may keep it waiting for a name for longer than anyone wants to wait for us.)
 
 use crate::admin::{self, App};
+use crate::control::certificates::Certificates;
 use crate::control::signals::Signals;
 use crate::control::{self, Begin, Control, Order, Orders, resolver};
 use crate::export::Outlet;
 use crate::hire::{self, Crew, Hired};
+use crate::listeners::Listeners;
 use crate::log::Logging;
 use crate::losses::Losses;
 use crate::settings;
 use crate::sources::Sources;
+use crate::worker::entrance::Entrances;
 use crate::worker::mailbox::{Fleet, Mailbox, Post, Resolve, mailbox};
+use crate::worker::tls::TlsSettings;
 use crate::worker::{Chosen, Host, Process, Usage, WorkerOptions};
-use config::{Config, ListenAddress, Loaded, NetDriver};
+use config::{Config, Listen, ListenAddress, Loaded, Problems};
 use netio::epoll::Stream;
-use netio::{Address, Keepalive, ListenOptions, Listener, Tuning, sys};
+use netio::{Keepalive, Tuning, sys};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::sync::watch;
 
 /// Why the proxy did not start, or did not end as it should.
@@ -39,6 +43,9 @@ pub enum StartError {
         /// Why.
         error: io::Error,
     },
+    /// A certificate or a key is not as it was when the configuration was checked.
+    #[error("{0}")]
+    Certificates(Problems),
     /// It ran, and a worker met a bug.
     #[error("a worker met a bug (see the log); the others have drained")]
     WorkerDied,
@@ -76,20 +83,30 @@ pub struct Boot {
 pub fn run(boot: Boot) -> Result<(), StartError> {
     let Boot { sources, text, loaded, logging, losses } = boot;
     let config = &loaded.config;
+    // They were looked at with the rest of the configuration, but files can change in between.
+    let certificates = Certificates::read(config)
+        .map_err(|found| StartError::Certificates(loaded.problems(found)))?;
+    certificates.warn();
     sys::return_large_buffers();
     raise_open_files(config);
     let (orders, inbox) = control::orders();
     let signals = Signals::listen().map_err(|error| system("handle signals", error))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| system("set up the control thread", error))?;
-    let listeners = listen(config)?;
+    let (listeners, bound) = Listeners::default().changed_to(config)?;
     let admin_listeners = admin::listen::bind(&config.admin.listen)?;
-    let Crew { hired, driver } = hire::crew(config, &listeners)?;
+    let Crew { hired, driver } = hire::crew(config, &bound)?;
     let outlet = Outlet::start(config, &losses);
     let outlet = outlet.map_err(|error| system("start the threads of the outlet", error))?;
     let process = Arc::new(process(config, sources.file_name(), driver, losses));
-    let posts = start_workers(config, (&process, &outlet), hired, &orders)?;
-    drop(listeners);
+    let known = Known {
+        process: &process,
+        outlet: &outlet,
+        entrances: listeners.entrances(config),
+        tls: certificates.settings(),
+    };
+    let posts = start_workers(config, &known, hired, &orders)?;
+    drop(bound);
     let watching = signals.tell(orders.clone());
     let watching = watching.map_err(|error| system("start the signal thread", error))?;
     tracing::info!(
@@ -102,7 +119,18 @@ pub fn run(boot: Boot) -> Result<(), StartError> {
     let (admin, admin_settings) = watch::channel(Arc::new(settings::admin(config)));
     let app = App::new(orders.clone(), admin_settings, process);
     let (limit, access_lines) = (logging.limit(), logging.access_lines());
-    let begin = Begin { posts, orders, sources, text, loaded, logging, outlet, admin };
+    let begin = Begin {
+        posts,
+        orders,
+        sources,
+        text,
+        loaded,
+        certificates,
+        listeners,
+        logging,
+        outlet,
+        admin,
+    };
     let sound = runtime.block_on(async {
         // They are bound, so this fails only where the system has nothing left; the clients are served all the same.
         let files = admin::listen::serve(admin_listeners, &app);
@@ -154,49 +182,6 @@ pub(crate) fn raise_open_files(config: &Config) {
     }
 }
 
-fn listen(config: &Config) -> Result<Vec<Listener>, StartError> {
-    let options = ListenOptions {
-        unix_mode: Some(config.unix_mode),
-        keepalive: keepalive(config),
-        ..ListenOptions::default()
-    };
-    let bind = |address: &ListenAddress| {
-        let to = match address {
-            ListenAddress::Tcp(address) => Address::Tcp(*address),
-            ListenAddress::Unix(path) => Address::Unix(path.clone()),
-        };
-        bind_patiently(&to, &options, config.driver)
-            .map_err(|error| StartError::Listen { address: address.to_string(), error })
-    };
-    config.listen.iter().map(bind).collect()
-}
-
-/// Binds an address. With io_uring it may be in use for a moment longer than a predecessor lives that was killed: the
-/// kernel ends the operations of its rings, which hold the socket, only behind its back.
-fn bind_patiently(
-    to: &Address,
-    options: &ListenOptions,
-    driver: NetDriver,
-) -> io::Result<Listener> {
-    let begun = Instant::now();
-    loop {
-        match Listener::bind(to, options) {
-            Err(error)
-                if error.kind() == io::ErrorKind::AddrInUse
-                    && driver == NetDriver::Uring
-                    && begun.elapsed() < TAKEN_MAX =>
-            {
-                std::thread::sleep(TAKEN_STEP);
-            }
-            bound => return bound,
-        }
-    }
-}
-
-/// How long an address may be taken before that is an error, and how often it is tried meanwhile.
-const TAKEN_MAX: Duration = Duration::from_secs(1);
-const TAKEN_STEP: Duration = Duration::from_millis(10);
-
 /// What sockets are like.
 pub(crate) fn tuning(config: &Config) -> Tuning {
     Tuning {
@@ -207,7 +192,7 @@ pub(crate) fn tuning(config: &Config) -> Tuning {
 }
 
 /// How silent peers are probed.
-fn keepalive(config: &Config) -> Option<Keepalive> {
+pub(crate) fn keepalive(config: &Config) -> Option<Keepalive> {
     let idle_s = u16::try_from(config.timeouts.tcp_keepalive_s)
         .unwrap_or(KEEPALIVE_MAX_S)
         .min(KEEPALIVE_MAX_S);
@@ -217,10 +202,18 @@ fn keepalive(config: &Config) -> Option<Keepalive> {
 /// The longest TCP_KEEPIDLE that Linux takes, in seconds.
 const KEEPALIVE_MAX_S: u16 = 32_767;
 
+/// What all workers are told.
+struct Known<'a> {
+    process: &'a Arc<Process>,
+    outlet: &'a Outlet,
+    entrances: Entrances,
+    tls: TlsSettings,
+}
+
 /// Everything else that can fail comes first; only then do the workers begin. The control thread is told when all have ended.
 fn start_workers(
     config: &Config,
-    known: (&Arc<Process>, &Outlet),
+    known: &Known<'_>,
     hired: Vec<Hired>,
     orders: &Orders,
 ) -> Result<Vec<Post<Stream>>, StartError> {
@@ -281,17 +274,20 @@ fn worker_options(
     index: usize,
     mailbox: Mailbox<Stream>,
     fleet: &Arc<Fleet<Stream>>,
-    (process, outlet): (&Arc<Process>, &Outlet),
+    known: &Known<'_>,
 ) -> WorkerOptions<Stream> {
     WorkerOptions {
         settings: settings::engine(config, index),
         seed: seed(index),
+        entropy: entropy(),
         gather: settings::gather(config),
         clients_max: config.max_clients,
+        entrances: known.entrances.clone(),
         mailbox,
         fleet: Arc::clone(fleet),
-        process: Arc::clone(process),
-        outlet: outlet.clone(),
+        process: Arc::clone(known.process),
+        outlet: known.outlet.clone(),
+        tls: known.tls.clone(),
     }
 }
 
@@ -303,8 +299,19 @@ fn seed(index: usize) -> u64 {
         ^ u64::from(std::process::id())
 }
 
+/// From the system; without it passwords are not made.
+fn entropy() -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    let read = std::fs::File::open("/dev/urandom")
+        .and_then(|mut source| std::io::Read::read_exact(&mut source, &mut bytes));
+    if let Err(error) = &read {
+        tracing::warn!("cannot read /dev/urandom: {error}; ACL GENPASS is refused");
+    }
+    read.is_ok().then_some(bytes)
+}
+
 fn first_port(config: &Config) -> u16 {
-    let port = |address: &ListenAddress| match address {
+    let port = |entry: &Listen| match &entry.address {
         ListenAddress::Tcp(address) => Some(address.port()),
         ListenAddress::Unix(_) => None,
     };

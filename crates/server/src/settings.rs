@@ -24,6 +24,7 @@ fn node(url: &UpstreamUrl, client_name: &str) -> Node {
         password: url.password.as_ref().map(password),
         db: url.db,
         client_name: client_name.as_bytes().to_vec(),
+        tls: url.tls,
     }
 }
 
@@ -33,7 +34,7 @@ fn pool(url: &UpstreamUrl, client_name: &str) -> Pool {
     match &url.pool {
         PoolKind::Standalone => Pool::Standalone,
         PoolKind::Cluster { .. } => Pool::Cluster { seeds: seeds() },
-        PoolKind::Sentinel { name, user, password: secret, .. } => {
+        PoolKind::Sentinel { name, user, password: secret, tls, .. } => {
             let greeting = Node {
                 address: address(&url.address),
                 user: user.as_ref().map(|user| user.clone().into_bytes()),
@@ -41,6 +42,7 @@ fn pool(url: &UpstreamUrl, client_name: &str) -> Pool {
                 // Sentinels have no databases.
                 db: 0,
                 client_name: client_name.as_bytes().to_vec(),
+                tls: *tls,
             };
             Pool::Sentinel { seeds: seeds(), name: name.clone().into_bytes(), greeting }
         }
@@ -100,7 +102,7 @@ fn shared_conns(per_node: usize, workers: usize) -> u16 {
 /// How respool shows itself to clients that know clusters.
 fn facade(config: &Config) -> Facade {
     let tcp = |address: &SocketAddr| Address::tcp(address.ip().to_string(), address.port());
-    let listens = config.listen.iter().map(|address| match address {
+    let listens = config.listen.iter().map(|entry| match &entry.address {
         ListenAddress::Tcp(address) => tcp(address),
         ListenAddress::Unix(path) => Address::Unix(path.to_string_lossy().into_owned()),
     });
@@ -108,6 +110,7 @@ fn facade(config: &Config) -> Facade {
         on: config.facade.cluster,
         announce: config.facade.announce.iter().map(tcp).collect(),
         listens: listens.collect(),
+        tls: config.has_tls_peers(),
     }
 }
 
@@ -143,7 +146,7 @@ pub fn engine(config: &Config, index: usize) -> Settings {
         },
         facade: facade(config),
         shards,
-        password: config.password.as_ref().map(password),
+        users: config.users.clone(),
         limits: Limits {
             clients_max: config.max_clients,
             client_out_high_bytes: limits.client_out_high_bytes,
@@ -249,7 +252,7 @@ mod tests {
     use config::{FileText, load_file};
 
     fn settings(text: &str) -> Settings {
-        let no_files = |_: &std::path::Path| Err(std::io::ErrorKind::NotFound.into());
+        let no_files = |_: config::Place<'_>| Err(std::io::ErrorKind::NotFound.into());
         let file = FileText { name: "r.toml", text };
         engine(&load_file(file, &no_files).unwrap_or_else(|wrong| panic!("{text}\n{wrong}")), 0)
     }

@@ -7,14 +7,20 @@
 //!
 //! Invariant: nothing that is read here is larger than its bound, so a wrong path (a device, a log) does not fill the memory.
 
+use crate::control::certificates;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use config::options::{ENVIRONMENT_PREFIX, OPTIONS, OptionSpec};
-use config::{FileText, Given, Loaded, Problems};
+use config::{FileText, Given, Loaded, Place, Problems};
 
-/// Longest configuration file.
+/// Longest configuration file, and longest file of users or certificates.
 const CONFIG_BYTES_MAX: u64 = 4 << 20;
+/// So long a command may take that prints a password: the start waits for it.
+const COMMAND_TIME_MAX: Duration = Duration::from_secs(5);
+/// How often it is looked whether such a command has ended.
+const POLL: Duration = Duration::from_millis(5);
 /// Longest password file; a password goes to the server in one argument of `AUTH`.
 const SECRET_BYTES_MAX: u64 = 64 << 10;
 
@@ -78,7 +84,11 @@ impl Sources {
             changes,
             read_secret: &read_secret,
         };
-        config::load(&sources).map_err(SourceError::Wrong)
+        let loaded = config::load(&sources).map_err(SourceError::Wrong)?;
+        match certificates::look(&loaded.config) {
+            found if found.is_empty() => Ok(loaded),
+            found => Err(SourceError::Wrong(loaded.problems(found))),
+        }
     }
 
     /// The environment variables of this program.
@@ -128,12 +138,75 @@ pub fn read_utf8(path: &Path) -> io::Result<String> {
     })
 }
 
-/// Reads a password file.
+/// Reads what stands outside of the configuration: passwords and files of users.
 ///
 /// # Errors
-/// It cannot be read or is longer than 64 KiB.
-pub fn read_secret(path: &Path) -> io::Result<Vec<u8>> {
-    read_bounded(path, SECRET_BYTES_MAX)
+/// It cannot be read, or is longer than 64 KiB, or 4 MiB if it is a file of users.
+pub fn read_secret(place: Place<'_>) -> io::Result<Vec<u8>> {
+    match place {
+        Place::File(path) => read_bounded(path, SECRET_BYTES_MAX),
+        Place::Users(path) => read_bounded(path, CONFIG_BYTES_MAX),
+        Place::Variable(name) => match std::env::var_os(name) {
+            Some(value) => Ok(std::os::unix::ffi::OsStringExt::into_vec(value)),
+            None => Err(io::Error::new(io::ErrorKind::NotFound, "it is not set")),
+        },
+        Place::Command(command) => run(command),
+    }
+}
+
+/// A file of certificates, or of a key: bundles of authorities are larger than passwords are.
+///
+/// # Errors
+/// It cannot be read, or is too large.
+pub fn read_certificates(path: &Path) -> io::Result<Vec<u8>> {
+    read_bounded(path, CONFIG_BYTES_MAX)
+}
+
+/// What a command prints. It is ended if it takes too long; what it says on its error output goes where ours goes.
+fn run(command: &str) -> io::Result<Vec<u8>> {
+    use std::io::Read;
+    use std::os::unix::process::CommandExt;
+    use std::process::{Command, Stdio};
+    let mut child = Command::new("/bin/sh")
+        .args(["-c", command])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        // So that what it starts itself ends with it.
+        .process_group(0)
+        .spawn()?;
+    let output = child.stdout.take();
+    let (told, heard) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let read = output
+            .map_or(Ok(0), |output| output.take(SECRET_BYTES_MAX + 1).read_to_end(&mut bytes));
+        // Nobody waits any more when it took too long.
+        let _ = told.send(read.map(|_| bytes));
+    });
+    let until = Instant::now() + COMMAND_TIME_MAX;
+    let read = heard.recv_timeout(COMMAND_TIME_MAX);
+    // It may have closed its output and go on.
+    let status = loop {
+        match child.try_wait()? {
+            Some(status) => break status,
+            None if read.is_ok() && Instant::now() < until => std::thread::sleep(POLL),
+            None => {
+                let group = rustix::process::Pid::from_child(&child);
+                let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+                child.wait()?;
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "the command took too long"));
+            }
+        }
+    };
+    let bytes = match read {
+        Ok(read) => read?,
+        Err(_) => return Err(io::Error::new(io::ErrorKind::TimedOut, "its output does not end")),
+    };
+    match bytes.len() as u64 > SECRET_BYTES_MAX {
+        _ if !status.success() => Err(io::Error::other(format!("the command ended with {status}"))),
+        true => Err(io::ErrorKind::FileTooLarge.into()),
+        false => Ok(bytes),
+    }
 }
 
 fn read_bounded(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
@@ -147,4 +220,25 @@ fn read_bounded(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
         ));
     }
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_prints_a_password_or_is_an_error_in_time() {
+        assert_eq!(run("echo pw").expect("a password"), b"pw\n");
+        assert!(
+            run("echo pw; exit 3").expect_err("it failed").to_string().contains("exit status: 3")
+        );
+        let began = Instant::now();
+        for slow in ["echo pw; exec sleep 600", "echo pw; exec >&-; sleep 600"] {
+            let error = run(slow).expect_err("it takes too long");
+            assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");
+        }
+        assert!(began.elapsed() < COMMAND_TIME_MAX * 6);
+        let large = format!("head -c {} /dev/zero", SECRET_BYTES_MAX + 1);
+        assert_eq!(run(&large).expect_err("too much").kind(), io::ErrorKind::FileTooLarge);
+    }
 }

@@ -97,11 +97,21 @@ fn configurations_in_the_pages_pass_the_check() {
     // Named by the examples; respool reads password files when it checks.
     let secret = folder.path().join("password");
     fs::write(&secret, "secret\n").unwrap();
+    // Certificates as well.
+    let authority = testkit::tls::Authority::new("ca");
+    for name in ["proxy", "upstream", "other"] {
+        authority.issue(name, &["proxy.example"]);
+    }
+    for name in ["app-ca", "upstream-ca"] {
+        fs::copy(authority.ca_file(), authority.folder().join(format!("{name}.pem"))).unwrap();
+    }
+    let certificates = authority.folder().display().to_string();
     let mut checked = 0;
     // That page is about files for respool-bench, whose own tests read its examples.
     let about_respool = |page: &PathBuf| !page.ends_with("reference/bench-scenarios.md");
     for page in pages().into_iter().filter(about_respool) {
         for block in blocks(&fs::read_to_string(&page).unwrap(), "toml") {
+            let block = block.replace("/etc/respool/tls", &certificates);
             let file = folder.path().join("respool.toml");
             let mut text = String::new();
             for line in block.lines() {
@@ -110,13 +120,14 @@ fn configurations_in_the_pages_pass_the_check() {
                     .find_map(|key| line.split_once(key).map(|(name, _)| (name, key)));
                 match secret_file {
                     Some((name, key)) => text += &format!("{name}{key}\"{}\"\n", secret.display()),
-                    None => text += &format!("{line}\n"),
+                    None => text += &format!("{}\n", with_secret(line, &secret)),
                 }
             }
-            fs::write(&file, &text).unwrap();
+            fs::write(&file, text).unwrap();
             let check = Command::new(env!("CARGO_BIN_EXE_respool"))
                 .arg("check")
                 .arg(&file)
+                .env("READER_PASSWORD", "secret")
                 .output()
                 .unwrap();
             let said = String::from_utf8_lossy(&check.stderr);
@@ -125,6 +136,18 @@ fn configurations_in_the_pages_pass_the_check() {
         }
     }
     assert!(checked >= 2, "the README and the tutorial each show a configuration, found {checked}");
+}
+
+/// The line with a file that is there in the place of each that a user's password stands in.
+fn with_secret(line: &str, secret: &Path) -> String {
+    let mut pieces = line.split("/etc/respool/");
+    let mut text = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let name = piece.find(|c: char| !c.is_alphanumeric() && c != '-').unwrap_or(piece.len());
+        text += &secret.display().to_string();
+        text += &piece[name..];
+    }
+    text
 }
 
 #[test]

@@ -8,7 +8,10 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use rustls::ClientConfig;
 
 use crate::endpoint::{Endpoint, Stream};
 use crate::frames::{Replies, quote, request};
@@ -35,9 +38,37 @@ impl Conn {
     /// # Errors
     /// What the operating system says.
     pub fn open(endpoint: &Endpoint) -> io::Result<Self> {
-        let stream = endpoint.connect()?;
+        Ok(Self::over(endpoint.connect()?))
+    }
+
+    /// Connects over TLS to who must have a certificate for this name.
+    ///
+    /// # Errors
+    /// As [`Conn::open`]; what the handshake says comes with the first call.
+    pub fn open_tls(
+        endpoint: &Endpoint,
+        config: &Arc<ClientConfig>,
+        name: &str,
+    ) -> io::Result<Self> {
+        Self::open_tls_behind(endpoint, b"", config, name)
+    }
+
+    /// The same after these bytes in plain: a header of the PROXY protocol.
+    ///
+    /// # Errors
+    /// As [`Conn::open_tls`].
+    pub fn open_tls_behind(
+        endpoint: &Endpoint,
+        header: &[u8],
+        config: &Arc<ClientConfig>,
+        name: &str,
+    ) -> io::Result<Self> {
+        Ok(Self::over(endpoint.connect_tls(header, config, name)?))
+    }
+
+    fn over(stream: Stream) -> Self {
         let scratch = vec![0; READ_BYTES];
-        Ok(Self { stream, timeout: TIMEOUT, replies: Replies::default(), scratch })
+        Self { stream, timeout: TIMEOUT, replies: Replies::default(), scratch }
     }
 
     /// Connects, or fails the test.
@@ -63,7 +94,10 @@ impl Conn {
     /// When the peer is gone, or does not read for the timeout.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.set_write_timeout(self.timeout)?;
-        self.stream.write_all(bytes)
+        // The handshake of TLS, which comes with the first write, reads as well.
+        self.stream.set_read_timeout(self.timeout)?;
+        self.stream.write_all(bytes)?;
+        self.stream.flush()
     }
 
     /// Sends a request without waiting for its reply.
@@ -171,8 +205,8 @@ impl Conn {
     /// # Panics
     /// When the system does not take the option: a failed test.
     pub fn reset(self) {
-        if let Stream::Tcp(stream) = &self.stream {
-            rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO))
+        if let Stream::Tcp(_) | Stream::Tls(_) = &self.stream {
+            rustix::net::sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO))
                 .expect("SO_LINGER");
         }
     }

@@ -11,7 +11,11 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 /// How long a connect over loopback may take before it counts as failed. A full accept queue makes
 /// the kernel retry after 1 s and 3 s, so this leaves room for both.
@@ -40,6 +44,27 @@ impl Endpoint {
             }
             Self::Unix(path) => Ok(Stream::Unix(UnixStream::connect(path)?)),
         }
+    }
+
+    /// Connects over TLS, after these bytes in plain. The handshake happens with the first read or write.
+    ///
+    /// # Errors
+    /// As [`Endpoint::connect`].
+    ///
+    /// # Panics
+    /// For a unix socket, and for a name that no certificate can have.
+    pub fn connect_tls(
+        &self,
+        first: &[u8],
+        config: &Arc<ClientConfig>,
+        name: &str,
+    ) -> io::Result<Stream> {
+        let mut stream = TcpStream::connect_timeout(&self.tcp(), CONNECT_TIMEOUT)?;
+        stream.set_nodelay(true)?;
+        stream.write_all(first)?;
+        let name = ServerName::try_from(name.to_owned()).expect("a name for a certificate");
+        let conn = ClientConnection::new(Arc::clone(config), name).map_err(io::Error::other)?;
+        Ok(Stream::Tls(Box::new(StreamOwned::new(conn, stream))))
     }
 
     /// The address as a URL for `--upstream`: `redis://127.0.0.1:6379` or
@@ -78,6 +103,8 @@ pub enum Stream {
     Tcp(TcpStream),
     /// Unix stream socket.
     Unix(UnixStream),
+    /// TLS over TCP; one thread's, so it cannot be cloned.
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
 
 impl Stream {
@@ -89,6 +116,7 @@ impl Stream {
         Ok(match self {
             Self::Tcp(stream) => Self::Tcp(stream.try_clone()?),
             Self::Unix(stream) => Self::Unix(stream.try_clone()?),
+            Self::Tls(_) => return Err(io::ErrorKind::Unsupported.into()),
         })
     }
 
@@ -102,6 +130,7 @@ impl Stream {
         match self {
             Self::Tcp(stream) => stream.set_read_timeout(timeout),
             Self::Unix(stream) => stream.set_read_timeout(timeout),
+            Self::Tls(stream) => stream.sock.set_read_timeout(timeout),
         }
     }
 
@@ -114,6 +143,7 @@ impl Stream {
         match self {
             Self::Tcp(stream) => stream.set_write_timeout(timeout),
             Self::Unix(stream) => stream.set_write_timeout(timeout),
+            Self::Tls(stream) => stream.sock.set_write_timeout(timeout),
         }
     }
 
@@ -121,10 +151,15 @@ impl Stream {
     ///
     /// # Errors
     /// When the peer is gone already.
-    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+    pub fn shutdown(&mut self, how: Shutdown) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => stream.shutdown(how),
             Self::Unix(stream) => stream.shutdown(how),
+            Self::Tls(stream) => {
+                stream.conn.send_close_notify();
+                stream.flush()?;
+                stream.sock.shutdown(how)
+            }
         }
     }
 }
@@ -134,6 +169,7 @@ impl AsFd for Stream {
         match self {
             Self::Tcp(stream) => stream.as_fd(),
             Self::Unix(stream) => stream.as_fd(),
+            Self::Tls(stream) => stream.sock.as_fd(),
         }
     }
 }
@@ -143,6 +179,7 @@ impl Read for Stream {
         match self {
             Self::Tcp(stream) => stream.read(buf),
             Self::Unix(stream) => stream.read(buf),
+            Self::Tls(stream) => stream.read(buf),
         }
     }
 }
@@ -152,10 +189,14 @@ impl Write for Stream {
         match self {
             Self::Tcp(stream) => stream.write(buf),
             Self::Unix(stream) => stream.write(buf),
+            Self::Tls(stream) => stream.write(buf),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        match self {
+            Self::Tcp(_) | Self::Unix(_) => Ok(()),
+            Self::Tls(stream) => stream.flush(),
+        }
     }
 }

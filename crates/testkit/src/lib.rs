@@ -35,6 +35,7 @@ pub mod relay;
 pub mod respool;
 pub mod sentinel;
 pub mod shards;
+pub mod tls;
 pub mod wait;
 pub mod xml;
 

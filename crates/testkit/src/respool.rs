@@ -48,6 +48,8 @@ enum Listen {
     V6,
     Unix,
     At(Endpoint),
+    /// Where its configuration says.
+    Configured(Endpoint),
 }
 
 impl Builder {
@@ -81,6 +83,12 @@ impl Builder {
         self
     }
 
+    /// Listens where its configuration says, of which this is one place.
+    pub fn listens_by_config(mut self, endpoint: &Endpoint) -> Self {
+        self.listen = Listen::Configured(endpoint.clone());
+        self
+    }
+
     /// Limits the open files of the process (soft and hard, so that it cannot raise the limit
     /// itself).
     pub fn fd_limit(mut self, fds: u32) -> Self {
@@ -98,7 +106,8 @@ impl Builder {
     /// password).
     #[track_caller]
     pub fn start(self) -> Respool {
-        let tries = if matches!(self.listen, Listen::At(_)) { 1 } else { PORT_TRIES };
+        let is_given = matches!(self.listen, Listen::At(_) | Listen::Configured(_));
+        let tries = if is_given { 1 } else { PORT_TRIES };
         let mut log = String::new();
         for _ in 0..tries {
             match self.try_start() {
@@ -115,7 +124,7 @@ impl Builder {
             Listen::V4 => Endpoint::Tcp(Port::v4().release()),
             Listen::V6 => Endpoint::Tcp(Port::v6().expect("IPv6 loopback").release()),
             Listen::Unix => Endpoint::Unix(folder.path().join("respool.sock")),
-            Listen::At(endpoint) => endpoint.clone(),
+            Listen::At(endpoint) | Listen::Configured(endpoint) => endpoint.clone(),
         };
         let mut command = self.command(&endpoint);
         let mut process =
@@ -158,7 +167,9 @@ impl Builder {
         if let Some(upstream) = &self.upstream {
             command.args(["--upstream", upstream]);
         }
-        command.args(["--listen", &endpoint.listen_value()]);
+        if !matches!(self.listen, Listen::Configured(_)) {
+            command.args(["--listen", &endpoint.listen_value()]);
+        }
         command.args(["--workers", &self.workers.to_string()]);
         // A whole suite can be run with one driver. The environment, so that a test which names a driver has its own.
         set_driver(&mut command);

@@ -20,6 +20,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("SessionID", "rustls"),
     ("ClientSessionMemoryCache", "rustls"),
     ("session_storage", "rustls"),
+    ("NoServerSessionStorage", "rustls"),
     ("TestBackend", "ratatui"),
 ];
 

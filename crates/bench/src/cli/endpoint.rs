@@ -64,7 +64,7 @@ fn target(text: &str) -> Result<TargetPlan, String> {
     }
     Ok(TargetPlan {
         name,
-        kind: TargetKind::External(External { url, tls, proxy_pids, server_pids }),
+        kind: TargetKind::External(Box::new(External { url, tls, proxy_pids, server_pids })),
         workers: 1,
         driver: None,
         options: Vec::new(),
@@ -141,7 +141,7 @@ mod tests {
     fn one(text: &str) -> (String, External) {
         let target = target(text).unwrap();
         match target.kind {
-            TargetKind::External(external) => (target.name, external),
+            TargetKind::External(external) => (target.name, *external),
             other => panic!("{other:?}"),
         }
     }

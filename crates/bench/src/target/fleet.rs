@@ -198,7 +198,14 @@ impl<'a> Fleet<'a> {
 fn endpoint(address: SocketAddr) -> Endpoint {
     let address = UpstreamAddress::Tcp { host: address.ip().to_string(), port: address.port() };
     Endpoint {
-        url: UpstreamUrl { address, pool: PoolKind::Standalone, user: None, password: None, db: 0 },
+        url: UpstreamUrl {
+            address,
+            pool: PoolKind::Standalone,
+            user: None,
+            password: None,
+            db: 0,
+            tls: false,
+        },
         tls: None,
     }
 }

@@ -78,7 +78,7 @@ pub(crate) fn external(name: &str, server: &RedisServer, proxy_pids: &[u32]) -> 
         proxy_pids: proxy_pids.to_vec(),
         server_pids: vec![server.process().pid()],
     };
-    target(name, TargetKind::External(external))
+    target(name, TargetKind::External(Box::new(external)))
 }
 
 /// Two rounds, one server called `one`, no pins.

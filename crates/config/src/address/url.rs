@@ -1,7 +1,7 @@
 //! The URL of the server behind the proxy, of a cluster, or of the sentinels that know the server.
 //!
-//! What the forms share (user information, hosts, databases, percent-decoding) is in `parts`. Forms that later versions
-//! will take (`rediss://` and the like) are recognised so that the message can say so.
+//! What the forms share (user information, hosts, databases, percent-decoding) is in `parts`. With an `s` behind `redis` a form
+//! is the same over TLS. Forms of other programs are recognised so that the message can say what to write.
 //!
 //! Invariant: no error text of this module contains user information, nor a part of the URL that could be a piece of a
 //! badly escaped password. When in doubt the text names the rule and shows nothing.
@@ -22,10 +22,13 @@ impl UpstreamUrl {
             return Err(format!("not a URL; allowed: {UPSTREAM_FORMS}"));
         };
         match scheme {
-            "redis" => parse_tcp(rest),
+            "redis" => parse_tcp(rest, false),
+            "rediss" => parse_tcp(rest, true),
             "redis+unix" => parse_unix(rest),
-            "redis-cluster" => parse_cluster(rest),
-            "redis-sentinel" => parse_sentinel(rest),
+            "redis-cluster" => parse_cluster(rest, false),
+            "rediss-cluster" => parse_cluster(rest, true),
+            "redis-sentinel" => parse_sentinel(rest, false),
+            "rediss-sentinel" => parse_sentinel(rest, true),
             _ => Err(refuse_scheme(scheme)),
         }
     }
@@ -33,24 +36,22 @@ impl UpstreamUrl {
 
 /// Why a scheme is not taken. Only schemes of the family are repeated: a stray one might be a piece of a password.
 fn refuse_scheme(scheme: &str) -> String {
-    let why = match scheme {
-        "rediss" | "valkeys" => "TLS to the server comes later".to_owned(),
-        "rediss-cluster" | "rediss-sentinel" => "TLS to the servers comes later".to_owned(),
-        "unix" | "redis-socket" => {
+    let write = match scheme {
+        "unix" | "redis-socket" => "redis+unix://",
+        "valkey" => "redis://",
+        "valkeys" => "rediss://",
+        "rediss+unix" => {
             return format!(
-                "found scheme `{scheme}`, write redis+unix://; allowed: {UPSTREAM_FORMS}"
+                "found scheme `{scheme}`: there is no TLS to a unix socket; allowed: {UPSTREAM_FORMS}"
             );
-        }
-        "valkey" => {
-            return format!("found scheme `valkey`, write redis://; allowed: {UPSTREAM_FORMS}");
         }
         _ => return format!("unknown scheme; allowed: {UPSTREAM_FORMS}"),
     };
-    format!("found scheme `{scheme}`: {why}; allowed: {UPSTREAM_FORMS}")
+    format!("found scheme `{scheme}`, write {write}; allowed: {UPSTREAM_FORMS}")
 }
 
-/// The part after `redis://`.
-fn parse_tcp(rest: &str) -> Result<UpstreamUrl, String> {
+/// The part after `redis://` and `rediss://`.
+fn parse_tcp(rest: &str, tls: bool) -> Result<UpstreamUrl, String> {
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, tail) = rest.split_at(end);
     let (user_info, host_port) = split_user_info(authority, tail)?;
@@ -61,11 +62,11 @@ fn parse_tcp(rest: &str) -> Result<UpstreamUrl, String> {
     };
     let UserInfo { user, password } = parse_user_info(user_info)?;
     let address = UpstreamAddress::Tcp { host, port };
-    Ok(UpstreamUrl { address, pool: PoolKind::Standalone, user, password, db })
+    Ok(UpstreamUrl { address, pool: PoolKind::Standalone, user, password, db, tls })
 }
 
-/// The part after `redis-cluster://`.
-fn parse_cluster(rest: &str) -> Result<UpstreamUrl, String> {
+/// The part after `redis-cluster://` and `rediss-cluster://`.
+fn parse_cluster(rest: &str, tls: bool) -> Result<UpstreamUrl, String> {
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, tail) = rest.split_at(end);
     let (user_info, hosts) = split_user_info(authority, tail)?;
@@ -74,11 +75,11 @@ fn parse_cluster(rest: &str) -> Result<UpstreamUrl, String> {
     }
     let (address, more_seeds) = parse_seeds(hosts, DEFAULT_PORT)?;
     let UserInfo { user, password } = parse_user_info(user_info)?;
-    Ok(UpstreamUrl { address, pool: PoolKind::Cluster { more_seeds }, user, password, db: 0 })
+    Ok(UpstreamUrl { address, pool: PoolKind::Cluster { more_seeds }, user, password, db: 0, tls })
 }
 
-/// The part after `redis-sentinel://`. User and password before the hosts are those of the server, not of the sentinels.
-fn parse_sentinel(rest: &str) -> Result<UpstreamUrl, String> {
+/// The part after `redis-sentinel://` and `rediss-sentinel://`. User and password before the hosts are those of the server, not of the sentinels.
+fn parse_sentinel(rest: &str, tls: bool) -> Result<UpstreamUrl, String> {
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, tail) = rest.split_at(end);
     let (user_info, hosts) = split_user_info(authority, tail)?;
@@ -93,13 +94,18 @@ fn parse_sentinel(rest: &str) -> Result<UpstreamUrl, String> {
                 .to_owned(),
         );
     }
-    let Parameters { db, user: sentinel_user, password: sentinel_password } =
+    let Parameters { db, user: sentinel_user, password: sentinel_password, tls: sentinel_tls } =
         parse_parameters(query)?;
     let (address, more_seeds) = parse_seeds(hosts, SENTINEL_PORT)?;
     let UserInfo { user, password } = parse_user_info(user_info)?;
-    let pool =
-        PoolKind::Sentinel { more_seeds, name, user: sentinel_user, password: sentinel_password };
-    Ok(UpstreamUrl { address, pool, user, password, db })
+    let pool = PoolKind::Sentinel {
+        more_seeds,
+        name,
+        user: sentinel_user,
+        password: sentinel_password,
+        tls: sentinel_tls.unwrap_or(tls),
+    };
+    Ok(UpstreamUrl { address, pool, user, password, db, tls })
 }
 
 /// What can stand behind the `?` of a URL of sentinels.
@@ -108,9 +114,10 @@ struct Parameters {
     db: u32,
     user: Option<String>,
     password: Option<Secret>,
+    tls: Option<bool>,
 }
 
-/// Reads `db=1&sentinel_user=u&sentinel_password=p`. Nothing is repeated in errors: with an `&` that was not escaped,
+/// Reads `db=1&sentinel_user=u&sentinel_password=p&sentinel_tls=false`. Nothing is repeated in errors: with an `&` that was not escaped,
 /// what looks like the name of a parameter is the rest of a password.
 fn parse_parameters(query: &str) -> Result<Parameters, String> {
     let mut parameters = Parameters::default();
@@ -127,9 +134,14 @@ fn parse_parameters(query: &str) -> Result<Parameters, String> {
                 let password = decode(value, "sentinel_password")?;
                 parameters.password = Some(password).filter(|p| !p.is_empty()).map(Secret::new);
             }
+            "sentinel_tls" => match value {
+                "true" => parameters.tls = Some(true),
+                "false" => parameters.tls = Some(false),
+                _ => return Err("sentinel_tls is neither true nor false".to_owned()),
+            },
             _ => {
-                return Err("unknown parameter after `?`; allowed: db=n, sentinel_user=…, \
-                            sentinel_password=…, joined by `&` (in a value it is written %26)"
+                return Err("unknown parameter after `?`; allowed: db=n, sentinel_user=…, sentinel_password=…, \
+                            sentinel_tls=true|false, joined by `&` (in a value it is written %26)"
                     .to_owned());
             }
         }
@@ -182,7 +194,7 @@ fn parse_unix(rest: &str) -> Result<UpstreamUrl, String> {
     let path = decode_text(path, "the path")?;
     let UserInfo { user, password } = parse_user_info(user_info)?;
     let address = UpstreamAddress::Unix(unix_path(&path)?);
-    Ok(UpstreamUrl { address, pool: PoolKind::Standalone, user, password, db })
+    Ok(UpstreamUrl { address, pool: PoolKind::Standalone, user, password, db, tls: false })
 }
 
 #[cfg(test)]
@@ -269,6 +281,7 @@ mod tests {
             name: "my main".into(),
             user: Some("w".into()),
             password: Some(Secret::new(*b"a&b\xff")),
+            tls: false,
         };
         assert_eq!(url.pool, pool);
         for plain in ["redis-sentinel://s/m", "redis-sentinel://s/m?", "redis-sentinel://s/m?db=0"]
@@ -301,11 +314,37 @@ mod tests {
     }
 
     #[test]
-    fn later_schemes_say_so_and_name_what_is_allowed() {
+    fn with_an_s_it_is_the_same_over_tls() {
+        for url in ["redis://u:p@h:1/2", "redis-cluster://h,i:2", "redis-sentinel://:p@h/m?db=1"] {
+            let plain = UpstreamUrl::parse(url).unwrap();
+            let secured = UpstreamUrl::parse(&url.replacen("redis", "rediss", 1)).unwrap();
+            assert!(!plain.tls && secured.tls, "{url}");
+            let mut expected = UpstreamUrl { tls: true, ..plain };
+            if let PoolKind::Sentinel { tls, .. } = &mut expected.pool {
+                *tls = true;
+            }
+            assert_eq!(secured, expected);
+        }
+        for (url, servers, sentinels) in [
+            ("redis-sentinel://h/m?sentinel_tls=true", false, true),
+            ("rediss-sentinel://h/m?sentinel_tls=false", true, false),
+            ("rediss-sentinel://h/m?sentinel_tls=true", true, true),
+        ] {
+            let url = UpstreamUrl::parse(url).unwrap();
+            let of_sentinels =
+                matches!(url.pool, PoolKind::Sentinel { tls, .. } if tls == sentinels);
+            assert!(url.tls == servers && of_sentinels, "{url}");
+        }
+        let text = UpstreamUrl::parse("redis-sentinel://h/m?sentinel_tls=yes").unwrap_err();
+        assert!(text.contains("neither true nor false"), "{text}");
+    }
+
+    #[test]
+    fn schemes_of_others_say_what_to_write_and_name_what_is_allowed() {
         for (url, word) in [
-            ("rediss://h", "TLS"),
-            ("rediss-cluster://h", "TLS"),
-            ("rediss-sentinel://h/name", "TLS"),
+            ("valkeys://h", "write rediss://"),
+            ("valkey://h", "write redis://"),
+            ("rediss+unix:///s", "no TLS to a unix socket"),
             ("unix:///s", "redis+unix://"),
             ("http://h", "unknown scheme"),
             ("127.0.0.1:6379", "not a URL"),
@@ -328,7 +367,7 @@ mod tests {
             "redis://u:hunter2@h/x",
             "redis://u:hunter2@[::1",
             "redis://u:hunter2@ho st",
-            "rediss://u:hunter2@h",
+            "rediss://u:hunter@2@h",
             "hunter://h",
             "hunter2",
             "redis+unix://u:hunter2@h/s",
@@ -357,6 +396,13 @@ mod tests {
         for (url, shown) in [
             ("redis://u:hunter2@h/3", "redis://h:6379/3"),
             ("redis://[::1]:1", "redis://[::1]:1"),
+            ("rediss://u:hunter2@h/3", "rediss://h:6379/3"),
+            ("rediss-cluster://:hunter2@a", "rediss-cluster://a:6379"),
+            ("rediss-sentinel://:hunter2@a/m", "rediss-sentinel://a:26379/m"),
+            (
+                "redis-sentinel://a/m?sentinel_tls=true&db=4",
+                "redis-sentinel://a:26379/m?db=4&sentinel_tls=true",
+            ),
             ("redis+unix://:hunter2@/s?db=1", "redis+unix:///s?db=1"),
             ("redis-cluster://:hunter2@a,[::1]:2,c:3", "redis-cluster://a:6379,[::1]:2,c:3"),
             (

@@ -10,9 +10,9 @@ use std::io;
 use std::rc::Rc;
 
 use super::{Converted, Note, Peer};
-use crate::address::ListenAddress;
 use crate::compile::{FileText, load_file};
 use crate::kind::Kind;
+use crate::listen::Listen;
 use crate::options::{OPTIONS, OptionSpec, TABLES};
 use crate::problem::{Origin, Problem, Problems};
 use crate::suggest::closest;
@@ -249,7 +249,7 @@ impl Sheet {
         let name = self.file.name.clone();
         sort(&mut self.notes, &name, |note| &note.origin);
         let toml = self.write(peer);
-        let no_files = |_: &std::path::Path| -> io::Result<Vec<u8>> {
+        let no_files = |_: crate::Place<'_>| -> io::Result<Vec<u8>> {
             Err(io::Error::other("a converted configuration names no password file"))
         };
         match load_file(FileText { name: "", text: &toml }, &no_files) {
@@ -269,7 +269,7 @@ impl Sheet {
             return;
         };
         let is_public =
-            |item: &String| ListenAddress::parse(item).is_ok_and(|address| !address.is_local());
+            |item: &String| Listen::parse(item).is_ok_and(|entry| !entry.address.is_local());
         if self.has("password") || !items.iter().any(is_public) {
             return;
         }

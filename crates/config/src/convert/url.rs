@@ -11,7 +11,14 @@ use crate::secret::Secret;
 
 /// A server alone at an address, without credentials.
 pub(super) fn standalone(address: UpstreamAddress) -> UpstreamUrl {
-    UpstreamUrl { address, pool: PoolKind::Standalone, user: None, password: None, db: 0 }
+    UpstreamUrl {
+        address,
+        pool: PoolKind::Standalone,
+        user: None,
+        password: None,
+        db: 0,
+        tls: false,
+    }
 }
 
 /// A cluster with these nodes; `None` without any.
@@ -31,19 +38,20 @@ pub(super) fn sentinels(nodes: Vec<UpstreamAddress>, name: &str) -> Option<Upstr
         name: name.to_owned(),
         user: None,
         password: None,
+        tls: false,
     };
     Some(UpstreamUrl { pool, ..standalone(address) })
 }
 
 /// The URL as it stands in a file.
 pub(super) fn text(url: &UpstreamUrl) -> String {
-    let mut text = match (&url.pool, &url.address) {
-        (PoolKind::Cluster { .. }, _) => "redis-cluster://",
-        (PoolKind::Sentinel { .. }, _) => "redis-sentinel://",
-        (PoolKind::Standalone, UpstreamAddress::Tcp { .. }) => "redis://",
-        (PoolKind::Standalone, UpstreamAddress::Unix(_)) => "redis+unix://",
-    }
-    .to_owned();
+    let form = match (&url.pool, &url.address) {
+        (PoolKind::Cluster { .. }, _) => "-cluster://",
+        (PoolKind::Sentinel { .. }, _) => "-sentinel://",
+        (PoolKind::Standalone, UpstreamAddress::Tcp { .. }) => "://",
+        (PoolKind::Standalone, UpstreamAddress::Unix(_)) => "+unix://",
+    };
+    let mut text = format!("redis{}{form}", if url.tls { "s" } else { "" });
     if url.user.is_some() || url.password.is_some() {
         text.push_str(&encode(url.user.as_deref().unwrap_or("")));
         if let Some(password) = &url.password {
@@ -74,12 +82,13 @@ fn tail(url: &UpstreamUrl) -> String {
         _ if url.db != 0 => parameters.push(format!("db={}", url.db)),
         _ => {}
     }
-    if let PoolKind::Sentinel { name, user, password, .. } = &url.pool {
+    if let PoolKind::Sentinel { name, user, password, tls, .. } = &url.pool {
         text = format!("/{}", encode(name));
         parameters.extend(user.as_deref().map(|user| format!("sentinel_user={}", encode(user))));
         parameters.extend(
             password.as_ref().map(|secret_| format!("sentinel_password={}", secret(secret_))),
         );
+        parameters.extend((*tls != url.tls).then(|| format!("sentinel_tls={tls}")));
     }
     if !parameters.is_empty() {
         let _ = write!(text, "?{}", parameters.join("&"));
@@ -120,6 +129,11 @@ mod tests {
             "redis-cluster://:p@a:1,[::1]:2",
             "redis-sentinel://u:p@a:1,b:2/m%20n?db=3&sentinel_user=x&sentinel_password=y%26",
             "redis-sentinel://a:1/m?sentinel_password=y",
+            "rediss://u:p@h:1/3",
+            "rediss-cluster://a:1,b:2",
+            "rediss-sentinel://a:1/m",
+            "rediss-sentinel://a:1/m?db=1&sentinel_tls=false",
+            "redis-sentinel://a:1/m?sentinel_tls=true",
         ] {
             let parsed = UpstreamUrl::parse(url).unwrap();
             assert_eq!(UpstreamUrl::parse(&text(&parsed)).unwrap(), parsed, "{url}");

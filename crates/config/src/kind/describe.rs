@@ -12,7 +12,10 @@ use super::monitors::{self, MONITOR_FORMS};
 use super::{CPU_MAX, Kind};
 use crate::address::{ANNOUNCE_FORMS, LISTEN_FORMS, UPSTREAM_FORMS};
 use crate::compile::Draft;
+use crate::listen::ENTRY_FORMS;
+use crate::network::NETWORK_FORMS;
 use crate::sharding::SHARD_FORMS;
+use crate::users::USER_FORMS;
 
 impl Kind {
     /// What is allowed, as the end of a sentence.
@@ -40,9 +43,15 @@ impl Kind {
                 format!("numbers of CPUs from 0 to {CPU_MAX}, or ranges such as \"0-3\"")
             }
             Self::Listen { .. } => LISTEN_FORMS.to_owned(),
+            Self::Listeners { .. } => ENTRY_FORMS.to_owned(),
+            Self::Networks { .. } => NETWORK_FORMS.to_owned(),
             Self::Announce { .. } => ANNOUNCE_FORMS.to_owned(),
             Self::Upstream { .. } => UPSTREAM_FORMS.to_owned(),
             Self::Shards { .. } => SHARD_FORMS.to_owned(),
+            Self::Users { .. } => USER_FORMS.to_owned(),
+            Self::CertFiles { .. } => {
+                "two paths separated by a blank, of a certificate and of its key".to_owned()
+            }
             Self::Buckets { .. } => format!(
                 "for each shard its buckets as numbers below {BUCKETS_MAX} joined by `-`, such as \"0-2-4\""
             ),
@@ -75,9 +84,12 @@ impl Kind {
             Self::Choice { .. } => "choice",
             Self::Cpus { .. } => "list of CPUs",
             Self::Listen { .. } | Self::Announce { .. } => "list of addresses",
+            Self::Listeners { .. } => "list of listeners",
+            Self::Networks { .. } => "list of networks",
             Self::Upstream { .. } | Self::HttpUrl { .. } => "URL",
             Self::Shards { .. } => "list of shards",
-            Self::Buckets { .. } => "list of strings",
+            Self::Users { .. } => "list of users",
+            Self::Buckets { .. } | Self::CertFiles { .. } => "list of strings",
             Self::HashTag { .. } => "two characters",
             Self::AddressMap { .. }
             | Self::Zones { .. }
@@ -103,10 +115,13 @@ impl Kind {
             Self::Secret { .. } => "PASSWORD",
             Self::Choice { .. } => "NAME",
             Self::Cpus { .. } => "CPUS",
-            Self::Listen { .. } | Self::Announce { .. } => "ADDRESS",
+            Self::Listen { .. } | Self::Listeners { .. } | Self::Announce { .. } => "ADDRESS",
+            Self::Networks { .. } => "NETWORK",
             Self::Upstream { .. } | Self::HttpUrl { .. } => "URL",
             Self::Shards { .. } => "SHARD",
+            Self::Users { .. } => "USER",
             Self::Buckets { .. } => "BUCKETS",
+            Self::CertFiles { .. } => "FILES",
             Self::HashTag { .. } => "CHARS",
             Self::AddressMap { .. } => "ADDRESS=ADDRESS",
             Self::Zones { .. } => "ADDRESS=ZONE",
@@ -146,13 +161,17 @@ impl Kind {
             }),
             Self::Upstream { at } => one(at(draft).to_string()),
             Self::Cpus { at } => Some(shown_each(at(draft))),
-            Self::Listen { at, .. } => Some(shown_each(at(draft))),
+            Self::Listen { at } => Some(shown_each(at(draft))),
+            Self::Listeners { at } => Some(shown_each(at(draft))),
+            Self::Networks { at } => Some(shown_each(at(draft))),
             Self::Announce { at } => Some(shown_each(at(draft))),
             Self::Commands { at } => {
                 Some(at(draft).iter().map(|id| id.name().to_owned()).collect())
             }
             Self::Shards { at } => some_each(at(draft)),
+            Self::Users { at } => some_each(at(draft)),
             Self::Buckets { at } => some_each(at(draft)),
+            Self::CertFiles { at } => Some(shown_each(at(draft))),
             Self::AddressMap { at } => some_each(at(draft)),
             Self::Zones { at } => {
                 let pairs = at(draft).iter().map(|(at, zone)| format!("{at}={zone}"));
@@ -213,11 +232,15 @@ impl Kind {
             Self::HashTag { at } => at(one) == at(other),
             Self::Upstream { at } => at(one) == at(other),
             Self::Cpus { at } => at(one) == at(other),
-            Self::Listen { at, .. } => at(one) == at(other),
+            Self::Listen { at } => at(one) == at(other),
+            Self::Listeners { at } => at(one) == at(other),
+            Self::Networks { at } => at(one) == at(other),
             Self::Announce { at } => at(one) == at(other),
             Self::Commands { at } => at(one) == at(other),
             Self::Shards { at } => at(one) == at(other),
+            Self::Users { at } => at(one) == at(other),
             Self::Buckets { at } => at(one) == at(other),
+            Self::CertFiles { at } => at(one) == at(other),
             Self::AddressMap { at } => at(one) == at(other),
             Self::Zones { at } => at(one) == at(other),
             Self::Weights { at } => at(one) == at(other),
@@ -247,11 +270,15 @@ impl Kind {
             Self::HashTag { at } => *at(to) = *at(from),
             Self::Upstream { at } => at(to).clone_from(at(from)),
             Self::Cpus { at } => at(to).clone_from(at(from)),
-            Self::Listen { at, .. } => at(to).clone_from(at(from)),
+            Self::Listen { at } => at(to).clone_from(at(from)),
+            Self::Listeners { at } => at(to).clone_from(at(from)),
+            Self::Networks { at } => at(to).clone_from(at(from)),
             Self::Announce { at } => at(to).clone_from(at(from)),
             Self::Commands { at } => at(to).clone_from(at(from)),
             Self::Shards { at } => at(to).clone_from(at(from)),
+            Self::Users { at } => at(to).clone_from(at(from)),
             Self::Buckets { at } => at(to).clone_from(at(from)),
+            Self::CertFiles { at } => at(to).clone_from(at(from)),
             Self::AddressMap { at } => at(to).clone_from(at(from)),
             Self::Zones { at } => at(to).clone_from(at(from)),
             Self::Weights { at } => at(to).clone_from(at(from)),

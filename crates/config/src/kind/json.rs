@@ -4,11 +4,14 @@
 //!
 //! Invariant: what a kind takes from a file, its schema takes.
 
+use engine::limits::USERS_MAX;
 use serde_json::{Value, json};
 
 use super::entries::WEIGHT_MAX;
 use super::{ADDRESSES_MAX, CPU_MAX, Kind};
+use crate::network::NETWORKS_MAX;
 use crate::sharding::ENTRIES_MAX;
+use crate::tls::MORE_CERTS_MAX;
 
 impl Kind {
     /// The schema of a value in the file.
@@ -31,17 +34,23 @@ impl Kind {
                 let range = pattern("^[0-9]+(-[0-9]+)?$");
                 list(&json!({ "anyOf": [integer(&0, &CPU_MAX), range] }), 0, CPU_MAX + 1)
             }
-            Self::Listen { min, .. } => list(&json!({ "type": "string" }), *min, ADDRESSES_MAX),
-            Self::Announce { .. } => list(&json!({ "type": "string" }), 0, ADDRESSES_MAX),
-            Self::Upstream { .. } => pattern("^redis(s|\\+unix|-cluster|-sentinel)?://"),
+            Self::Listeners { .. } => list(&json!({ "type": "string" }), 1, ADDRESSES_MAX),
+            Self::Listen { .. } | Self::Announce { .. } => {
+                list(&json!({ "type": "string" }), 0, ADDRESSES_MAX)
+            }
+            Self::Networks { .. } => list(&json!({ "type": "string" }), 0, NETWORKS_MAX),
+            Self::Upstream { .. } => pattern("^redis(\\+unix|s?(-cluster|-sentinel)?)://"),
             Self::Shards { .. } => list(&json!({ "type": "string" }), 1, ENTRIES_MAX),
+            Self::Users { .. } => list(&json!({ "type": "string" }), 0, USERS_MAX - 1),
+            Self::CertFiles { .. } => list(&pattern("^ *[^ ]+ +[^ ]+ *$"), 0, MORE_CERTS_MAX),
             Self::Buckets { .. } => list(&pattern("^[0-9]+(-[0-9]+)*$"), 0, ENTRIES_MAX),
             Self::HashTag { .. } => pattern("^([!-~]{2})?$"),
             Self::AddressMap { .. } | Self::Zones { .. } | Self::Monitors { .. } => {
                 table(&json!({ "type": "string", "minLength": 1 }))
             }
             Self::Weights { .. } => table(&integer(&0, &WEIGHT_MAX)),
-            Self::Names { names, .. } => list(&json!({ "enum": names }), 0, names.len()),
+            // One may stand there twice.
+            Self::Names { names, .. } => list(&json!({ "enum": names }), 0, usize::from(u16::MAX)),
             Self::HttpUrl { .. } => pattern("^http://[^ #@]+$"),
             Self::Commands { .. } => list(&json!({ "type": "string" }), 0, usize::from(u16::MAX)),
         }

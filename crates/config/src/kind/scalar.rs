@@ -147,9 +147,14 @@ pub(super) fn switch(scalar: &Scalar<'_>) -> Option<bool> {
 /// Permission bits, always as a string: the numbers `0o770` and `504` are the same to TOML, and a plain `770`, which is
 /// what people would write, would silently be something else.
 pub(super) fn mode(scalar: &Scalar<'_>) -> Option<u32> {
-    let text = text(scalar)
-        .filter(|t| (3..=4).contains(&t.len()) && t.bytes().all(|b| b.is_ascii_digit()))?;
-    u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777)
+    text(scalar).and_then(octal)
+}
+
+/// Reads `0770`.
+pub(crate) fn octal(text: &str) -> Option<u32> {
+    let is_octal = (3..=4).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
+    let mode = is_octal.then(|| u32::from_str_radix(text, 8).ok()).flatten()?;
+    (mode <= 0o777).then_some(mode)
 }
 
 /// Reads `3` or `0-3`.

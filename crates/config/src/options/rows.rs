@@ -4,7 +4,11 @@
 //!
 //! Invariant: names are unique, and every field of [`crate::schema::Config`] has its row.
 
-use super::OptionSpec;
+mod listen;
+mod tables;
+mod tls;
+
+use super::{OptionSpec, users};
 use crate::compile::Draft;
 use crate::kind::Kind;
 use crate::schema::{Alarms, LogFormat, LogLevel, NetDriver, WORKERS_MAX};
@@ -14,49 +18,7 @@ use engine::route::shard::Compat;
 use engine::settings::ReadPolicy;
 use std::sync::LazyLock;
 
-/// What the tables of the file are about, in the order of the documents.
-pub const TABLES: &[(&str, &str)] = &[
-    (
-        "sharding",
-        "Keys spread over several servers, clusters or sentinel groups by the proxy, as twemproxy, overlord, predixy and camellia \
-         do it, key for key. Takes the place of `upstream`.",
-    ),
-    (
-        "sharding.eject",
-        "When a shard that fails is left out, so that its keys go to the others, as twemproxy's `auto_eject_hosts` does it. For caches: \
-         what the shard held is not found meanwhile. Off unless this table is there; its head alone turns it on.",
-    ),
-    ("reads", "Which copy of the data answers requests that only read, where there are replicas."),
-    ("facade", "How respool shows itself to clients that know clusters."),
-    ("timeouts", "How long things may take. The unit is the end of each name."),
-    ("limits", "How much things may hold. Sizes are bytes, or strings such as \"64MiB\"."),
-    ("slowlog", "Requests that took long."),
-    (
-        "latency",
-        "How long commands take, with bounds of your own. What `INFO latencystats` shows is counted in any case.",
-    ),
-    ("hotkeys", "Keys that come often."),
-    ("bigkeys", "Requests and replies that are large."),
-    ("batching", "How requests are gathered into larger writes, which makes small requests cheap."),
-    ("log", "What is logged, how and where."),
-    (
-        "access_log",
-        "Requests that stand in the log one by one: those for which all that is set here holds. See the \
-         [operations guide](../guides/operations.md#the-access-log).",
-    ),
-    (
-        "tracing",
-        "Requests as spans for OpenTelemetry. See the [operations guide](../guides/operations.md#traces).",
-    ),
-    (
-        "alarms",
-        "What is posted to somebody else at once. See the [operations guide](../guides/operations.md#alarms).",
-    ),
-    (
-        "admin",
-        "HTTP for those who look after the proxy: health, metrics, clients, configuration. See the [guide](../guides/admin.md).",
-    ),
-];
+pub use tables::TABLES;
 
 /// The policies of `reads.policy`, and their names in the same order.
 const READ_POLICIES: [ReadPolicy; 6] = [
@@ -88,7 +50,36 @@ static COMPATS: LazyLock<Vec<&str>> = LazyLock::new(|| Compat::all().map(Compat:
 static HASHES: LazyLock<Vec<&str>> = LazyLock::new(|| Hash::all().map(Hash::name).collect());
 
 /// All options, in the order of the documents.
-pub static OPTIONS: &[OptionSpec] = &[
+pub static OPTIONS: &[OptionSpec] = &joined::<{ count(GROUPS) }>(GROUPS);
+
+const GROUPS: &[&[OptionSpec]] = &[SERVERS, listen::ROWS, REST, tls::ROWS];
+
+const fn count(groups: &[&[OptionSpec]]) -> usize {
+    let (mut at, mut sum) = (0, 0);
+    while at < groups.len() {
+        sum += groups[at].len();
+        at += 1;
+    }
+    sum
+}
+
+/// The rows of all groups, one behind the other; `N` is their [`count`].
+const fn joined<const N: usize>(groups: &[&[OptionSpec]]) -> [OptionSpec; N] {
+    let mut rows = [groups[0][0]; N];
+    let (mut group, mut at, mut row) = (0, 0, 0);
+    while group < groups.len() {
+        if at < groups[group].len() {
+            rows[row] = groups[group][at];
+            (at, row) = (at + 1, row + 1);
+        } else {
+            (group, at) = (group + 1, 0);
+        }
+    }
+    rows
+}
+
+/// What is behind the proxy.
+const SERVERS: &[OptionSpec] = &[
     OptionSpec::new(
         "upstream",
         "The server behind the proxy, or a cluster, or the sentinels of a server",
@@ -150,22 +141,10 @@ pub static OPTIONS: &[OptionSpec] = &[
          one that it was asked at counts. In the file also as a table of its own, `[address_map]`.",
         Kind::AddressMap { at: |d| &mut d.config.address_map },
     ),
-    OptionSpec::new(
-        "listen",
-        "Addresses to listen on",
-        "On the command line the flag may be repeated. \
-         An address that other machines can reach needs a password, see `protected_mode`.",
-        Kind::Listen { min: 1, at: |d| &mut d.config.listen },
-    )
-    .needs_restart()
-    .short('l'),
-    OptionSpec::new(
-        "unix_mode",
-        "Permission bits of unix sockets listened on",
-        "A client needs the write bit to connect (unix(7)).",
-        Kind::Mode { at: |d| &mut d.config.unix_mode },
-    )
-    .needs_restart(),
+];
+
+/// How the process is run, and everything that has a table of its own.
+const REST: &[OptionSpec] = &[
     OptionSpec::new(
         "workers",
         "Worker threads",
@@ -196,13 +175,6 @@ pub static OPTIONS: &[OptionSpec] = &[
         },
     )
     .needs_restart(),
-    OptionSpec::new(
-        "max_clients",
-        "Clients at the same time",
-        "One more gets the same error as from Redis and is closed. Each needs a file descriptor: the soft limit is \
-         raised at the start as far as the hard one allows.",
-        Kind::Count { min: 1, max: 1_000_000, at: |d| &mut d.config.max_clients },
-    ),
     OptionSpec::new(
         "password",
         "Password that clients must present with AUTH",
@@ -372,6 +344,9 @@ pub static OPTIONS: &[OptionSpec] = &[
          until somebody does again. Empty: one node, at the address that the client connected to.",
         Kind::Announce { at: |d| &mut d.config.facade.announce },
     ),
+    users::USERS,
+    users::FILE,
+    users::UNCHECKED_SCRIPTS,
     OptionSpec::new(
         "timeouts.connect_ms",
         "Time for a connect, including the server's answer to our greeting",
@@ -384,6 +359,12 @@ pub static OPTIONS: &[OptionSpec] = &[
         "A reply that is overdue closes its upstream connection, and every request that waits there gets an error: a \
          late reply can so never reach the wrong client.",
         ms(0, DAY_MS, |d| &mut d.config.timeouts.request_ms),
+    ),
+    OptionSpec::new(
+        "timeouts.proxy_header_ms",
+        "Time for the header of a client, at a listener with `proxy_protocol=on`",
+        "A client that has not sent all of it by then is closed.",
+        ms(1, HOUR_MS, |d| &mut d.config.timeouts.proxy_header_ms),
     ),
     OptionSpec::new(
         "timeouts.client_idle_ms",
@@ -620,7 +601,7 @@ pub static OPTIONS: &[OptionSpec] = &[
     OptionSpec::new(
         "batching.gather_us",
         "Longest wait for more input before requests are written upstream; 0: never wait",
-        "Costs that much latency at most, and only while many clients are active (`batching.gather_clients_min`) and the \
+        "Costs that much latency at most, and only while many clients are active (`batching.gather_clients_min`), servers have a queue and the \
          waits bring input; it ends when half of these clients have sent something, or after a quarter of the time in which each sends once. In front of n > 3 primaries it is log₂ n times as long (the quarter 1 + log₂ n times). In front of \
          several servers the first replies of a pipeline wait for those behind them as well, 1 + log₂ n times as long at most, so that they leave in one write, and when half of the clients \
          have sent something the worker may sleep once, this long at most, for the others.",
@@ -761,7 +742,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "Addresses of the admin listener; none: there is no such listener",
         "HTTP without TLS. An address that other machines can reach needs a token, see `protected_mode`. Without a token only requests are \
          answered whose `Host` is an IP address or `localhost`, so that a page in a browser cannot get there by a name of its own.",
-        Kind::Listen { min: 0, at: |d| &mut d.config.admin.listen },
+        Kind::Listen { at: |d| &mut d.config.admin.listen },
     )
     .needs_restart(),
     OptionSpec::new(

@@ -176,7 +176,8 @@ fn read_line(compat: Compat, line: &str) -> Result<ShardUrl, String> {
     let shard = Shard { name: read_name(&shard.name)?, ..shard };
     let address = UpstreamAddress::from_server_line(&address)?;
     let pool = PoolKind::Standalone;
-    Ok(ShardUrl { url: UpstreamUrl { address, pool, user: None, password: None, db: 0 }, shard })
+    let url = UpstreamUrl { address, pool, user: None, password: None, db: 0, tls: false };
+    Ok(ShardUrl { url, shard })
 }
 
 fn read_path(text: &str) -> Result<PathBuf, String> {

@@ -129,7 +129,7 @@ fn reads_of_replicas_are_a_policy_and_all_else_is_noted() {
 #[test]
 fn mistakes_come_all_at_once_with_file_line_and_key() {
     let at = |rest: &str| format!("etc/camellia-redis-proxy.properties:{rest}");
-    let text = "prot=1\nport=x\nmax.client.connect=many\nproxy.mode=ring\nroute.conf=rediss://hunter2@h:1\n";
+    let text = "prot=1\nport=x\nmax.client.connect=many\nproxy.mode=ring\nroute.conf=redis-kv://hunter2@h:1\n";
     assert_eq!(
         file(text).bad(),
         [
@@ -138,7 +138,7 @@ fn mistakes_come_all_at_once_with_file_line_and_key() {
             at("3:1: max.client.connect: not a whole number from 0 up"),
             at("4:1: proxy.mode: allowed: standalone, cluster, sentinel"),
             at(
-                "5:1: route.conf: rediss:// has no counterpart: respool has no TLS yet; allowed: redis://, redis-sentinel://, redis-cluster://, redis-uds:// and, for reads, redis-sentinel-slaves:// and redis-cluster-slaves://"
+                "5:1: route.conf: redis-kv:// has no counterpart: respool stores nothing itself; allowed: redis://, redis-sentinel://, redis-cluster://, redis-uds:// and, for reads, redis-sentinel-slaves:// and redis-cluster-slaves://; all but redis-uds:// also as rediss"
             ),
         ]
     );

@@ -74,7 +74,8 @@ impl<'a> Files<'a> {
 
 /// Loads our own text, which names no password file.
 fn load(toml: &str) -> Config {
-    let none = |_: &Path| -> io::Result<Vec<u8>> { Err(io::ErrorKind::NotFound.into()) };
+    let none =
+        |_: config::Place<'_>| -> io::Result<Vec<u8>> { Err(io::ErrorKind::NotFound.into()) };
     load_file(FileText { name: "converted.toml", text: toml }, &none)
         .unwrap_or_else(|problems| panic!("{problems}\n{toml}"))
 }

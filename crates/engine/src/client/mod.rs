@@ -26,6 +26,7 @@ use crate::time::Time;
 use crate::tracking::Tracking;
 use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use places::Places;
 use resp::{Protocol, RequestScanner};
@@ -57,6 +58,17 @@ pub enum Hold {
     Skipping,
 }
 
+/// What a client may do, as its user's rules say (see `acl`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It must say who it is first.
+    Nothing,
+    /// Some of it: each request is looked at.
+    Confined,
+    /// All of it.
+    Everything,
+}
+
 /// Whether replies are written (`CLIENT REPLY`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyMode {
@@ -77,6 +89,8 @@ pub struct Identity {
     pub laddr: String,
     /// `CLIENT SETNAME`.
     pub name: Vec<u8>,
+    /// What the listener that it came to is called, if its caller told.
+    pub listener: Option<Arc<str>>,
     /// `CLIENT SETINFO lib-name`.
     pub lib_name: Vec<u8>,
     /// `CLIENT SETINFO lib-ver`.
@@ -127,8 +141,10 @@ pub struct Client {
     pub protocol: Protocol,
     /// Database.
     pub db: u32,
-    /// Said the password, or there is none.
-    pub authenticated: bool,
+    /// What it may do.
+    pub access: Access,
+    /// Who it is: where its user stands in the settings.
+    pub user: u32,
     /// `CLIENT REPLY`.
     pub reply_mode: ReplyMode,
     /// No more input is processed; closed when its replies are out.
@@ -180,7 +196,8 @@ impl Client {
             hold: Hold::No,
             protocol: Protocol::Resp2,
             db: 0,
-            authenticated: false,
+            access: Access::Nothing,
+            user: 0,
             reply_mode: ReplyMode::On,
             closing: false,
             reading: true,
@@ -235,6 +252,12 @@ impl Client {
             + self.identity.pushes.len()
     }
 
+    /// Whether it said who it is, or need not.
+    #[inline]
+    pub fn is_authenticated(&self) -> bool {
+        self.access != Access::Nothing
+    }
+
     /// Nothing is owed to it and nothing of it waits.
     pub fn is_idle(&self) -> bool {
         self.places.open() == 0
@@ -247,7 +270,13 @@ impl Client {
     /// Whether its requests may take the short path: plain forwarding without a second look.
     #[inline]
     pub fn is_plain(&self) -> bool {
-        self.authenticated
+        self.is_plain_with(Access::Everything)
+    }
+
+    /// The same for a client that may do this much.
+    #[inline]
+    pub(crate) fn is_plain_with(&self, access: Access) -> bool {
+        self.access == access
             && self.reply_mode == ReplyMode::On
             && self.lease.is_none()
             && self.tracking.is_none()

@@ -24,6 +24,20 @@ macro_rules! ids {
 
 ids! {
     local {
+    ACL = "acl",
+    ACL_CAT = "acl|cat",
+    ACL_DELUSER = "acl|deluser",
+    ACL_DRYRUN = "acl|dryrun",
+    ACL_GENPASS = "acl|genpass",
+    ACL_GETUSER = "acl|getuser",
+    ACL_HELP = "acl|help",
+    ACL_LIST = "acl|list",
+    ACL_LOAD = "acl|load",
+    ACL_LOG = "acl|log",
+    ACL_SAVE = "acl|save",
+    ACL_SETUSER = "acl|setuser",
+    ACL_USERS = "acl|users",
+    ACL_WHOAMI = "acl|whoami",
     ASKING = "asking",
     AUTH = "auth",
     BIGKEYS = "bigkeys",

@@ -14,6 +14,7 @@
 //!
 //! Invariant: a [`CommandId`] indexes a row of the table, and the rows of a container's subcommands follow its own.
 
+pub mod categories;
 pub mod flags;
 pub mod ids;
 pub mod keys;
@@ -23,6 +24,7 @@ mod shareable;
 pub mod spread;
 mod table;
 
+pub use categories::Categories;
 pub use flags::{Flags, KeyFlags};
 pub use keys::{Begin, Find, KeyRule, KeySpec, keys};
 pub use learned::{Learned, LearnedCommand};
@@ -112,6 +114,8 @@ pub struct Command {
     pub is_plain: bool,
     /// True if equal calls of several clients may be answered by one (`shareable`).
     pub is_shareable: bool,
+    /// The categories of access control that it belongs to.
+    pub categories: Categories,
 }
 
 impl Command {
@@ -235,7 +239,7 @@ const fn linked() -> [Command; COUNT] {
         index += 1;
     }
     index = 0;
-    let mut shareable = 0;
+    let (mut shareable, mut explicit) = (0, 0);
     while index < COUNT {
         rows[index].is_plain = matches!(rows[index].class, Class::Pass)
             && !rows[index].has_classed_subcommands
@@ -244,8 +248,17 @@ const fn linked() -> [Command; COUNT] {
             rows[index].is_shareable = true;
             shareable += 1;
         }
+        let categories = match categories::explicit(rows[index].name, explicit) {
+            Some(categories) => {
+                explicit += 1;
+                categories
+            }
+            None => 0,
+        };
+        rows[index].categories = categories::of(rows[index].flags, categories);
         index += 1;
     }
+    assert!(explicit == categories::EXPLICIT_COUNT, "categories of what is not in the table");
     assert!(shareable == shareable::NAMES.len(), "a shareable command that is not in the table");
     rows
 }

@@ -18,15 +18,16 @@
 //! - `MIGRATE` stops the server until another one has answered, whose address the client gives, and takes keys away to where nobody
 //!   looks for them: `Refused`.
 //! - `CLUSTER SYNCSLOTS` makes a connection a channel between two servers for moving slots: `Refused`.
-//! - `ACL`, `CONFIG`, `MODULE`, `FAILOVER`, `REPLICAOF` and the rest of an operator's commands pass: who may call
-//!   them is a matter of permission and not of multiplexing. (`ACL WHOAMI` thus names respool's user at the server.)
+//! - `ACL` is `Local`: the proxy has users of its own (`acl`). `ACL SERVER …` is about the servers'.
+//! - `CONFIG`, `MODULE`, `FAILOVER`, `REPLICAOF` and the rest of an operator's commands pass: who may call them is a matter of
+//!   permission and not of multiplexing.
 //! - Scripts pass: what a script does to its connection (`SELECT`, `redis.setresp`) ends with the script.
 //!
 //! Invariant: sorted by container, then by subcommand, each name once; `command::tests` checks it.
 
 use super::flags::{bit::*, key_bit::*};
 use super::keys::{Begin, Find, KeyRule, KeyRule::*, KeySpec};
-use super::{Class, Class::*, Command, Flags, KeyFlags, RequestPolicy, ResponsePolicy};
+use super::{Categories, Class, Class::*, Command, Flags, KeyFlags, RequestPolicy, ResponsePolicy};
 use RequestPolicy::{AllNodes, AllShards, MultiShard, Special as ToSpecial};
 use ResponsePolicy::{
     AggLogicalAnd, AggMin, AggSum, AllSucceeded, Default as AsIs, OneSucceeded,
@@ -58,6 +59,7 @@ const fn cmd(
         has_classed_subcommands: false,
         is_plain: false,
         is_shareable: false,
+        categories: Categories::none(),
     }
 }
 
@@ -163,23 +165,23 @@ const STORE_ALL: &[KeySpec] = &[at(1, OW | UPDATE), range(2, -1, 1, RO | ACCESS)
 /// Every row, sorted by name, subcommands after their container.
 #[rustfmt::skip] // One row per command reads as a table, and greps as one.
 pub(super) const ROWS: &[Command] = &[
-    cmd("acl", -2, PLAIN, NONE, Pass),
-    cmd("acl|cat", -2, NOSCRIPT | LOADING | STALE, NONE, Pass),
-    cmd("acl|deluser", -3, ADMIN | NOSCRIPT | LOADING | STALE, NONE, Pass)
+    cmd("acl", -2, PLAIN, NONE, Local),
+    cmd("acl|cat", -2, NOSCRIPT | LOADING | STALE, NONE, Local),
+    cmd("acl|deluser", -3, ADMIN | NOSCRIPT | LOADING | STALE, NONE, Local)
         .spread(AllNodes, AllSucceeded),
-    cmd("acl|dryrun", -4, ADMIN | NOSCRIPT | LOADING | STALE, NONE, Pass),
-    cmd("acl|genpass", -2, NOSCRIPT | LOADING | STALE, NONE, Pass),
-    cmd("acl|getuser", 3, ADMIN | NOSCRIPT | LOADING | STALE, NONE, Pass),
-    cmd("acl|help", 2, LOADING | STALE, NONE, Pass),
-    cmd("acl|list", 2, ADMIN | NOSCRIPT | LOADING | STALE, NONE, Pass),
-    cmd("acl|load", 2, ADMIN | NOSCRIPT | LOADING | STALE, NONE, Pass),
-    cmd("acl|log", -2, ADMIN | NOSCRIPT | LOADING | STALE, NONE, Pass),
-    cmd("acl|save", 2, ADMIN | NOSCRIPT | LOADING | STALE, NONE, Pass)
+    cmd("acl|dryrun", -4, ADMIN | NOSCRIPT | LOADING | STALE, NONE, Local),
+    cmd("acl|genpass", -2, NOSCRIPT | LOADING | STALE, NONE, Local),
+    cmd("acl|getuser", 3, ADMIN | NOSCRIPT | LOADING | STALE, NONE, Local),
+    cmd("acl|help", 2, LOADING | STALE, NONE, Local),
+    cmd("acl|list", 2, ADMIN | NOSCRIPT | LOADING | STALE, NONE, Local),
+    cmd("acl|load", 2, ADMIN | NOSCRIPT | LOADING | STALE, NONE, Local),
+    cmd("acl|log", -2, ADMIN | NOSCRIPT | LOADING | STALE, NONE, Local),
+    cmd("acl|save", 2, ADMIN | NOSCRIPT | LOADING | STALE, NONE, Local)
         .spread(AllNodes, AllSucceeded),
-    cmd("acl|setuser", -3, ADMIN | NOSCRIPT | LOADING | STALE, NONE, Pass)
+    cmd("acl|setuser", -3, ADMIN | NOSCRIPT | LOADING | STALE, NONE, Local)
         .spread(AllNodes, AllSucceeded),
-    cmd("acl|users", 2, ADMIN | NOSCRIPT | LOADING | STALE, NONE, Pass),
-    cmd("acl|whoami", 2, NOSCRIPT | LOADING | STALE, NONE, Pass),
+    cmd("acl|users", 2, ADMIN | NOSCRIPT | LOADING | STALE, NONE, Local),
+    cmd("acl|whoami", 2, NOSCRIPT | LOADING | STALE, NONE, Local),
     cmd("append", 3, WRITE | DENYOOM | FAST, ADD, Pass),
     cmd("arcount", 2, READONLY | FAST, READ, Pass),
     cmd("ardel", -3, WRITE | FAST, TAKE, Pass),

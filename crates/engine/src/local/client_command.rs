@@ -7,6 +7,7 @@
 
 use super::hello::is_name;
 use super::{Call, arity_fits};
+use crate::acl::Users;
 use crate::client::ReplyMode;
 use crate::command::{ids, lookup_sub};
 use crate::engine::Engine;
@@ -231,7 +232,7 @@ impl Engine {
             }
             _ => return self.refuse(call, reject::SYNTAX),
         };
-        self.ask(call, Question::List { ids, listens }, Purpose::List)
+        self.ask(call, Question::List { ids, listens, listener: false }, Purpose::List)
     }
 
     fn client_kill(&mut self, call: &Call<'_>) -> Step {
@@ -242,7 +243,7 @@ impl Engine {
             let filter = KillFilter { addr, ..KillFilter::default() };
             return self.ask(call, Question::Kill(filter), Purpose::KillOne);
         }
-        match kill_filter(&call.args[2..], own) {
+        match kill_filter(&call.args[2..], own, &self.settings.users) {
             Ok(filter) => self.ask(call, Question::Kill(filter), Purpose::Kill),
             Err(text) => self.refuse(call, &text),
         }
@@ -257,6 +258,9 @@ impl Engine {
                 let age_s = now.since(client.opened_at) / 1_000_000;
                 !filter.nobody
                     && filter.listens.is_none_or(|listens| listens == client.listens())
+                    && filter.user.as_ref().is_none_or(|name| {
+                        self.user_of(client).is_some_and(|user| user.name() == &**name)
+                    })
                     && filter.spare != Some(client.number)
                     && filter.ids.as_ref().is_none_or(|ids| ids.contains(&client.number))
                     && filter.addr.as_ref().is_none_or(|addr| *addr == client.identity.addr)
@@ -363,7 +367,7 @@ fn client_number(word: &[u8]) -> Result<u64, String> {
 }
 
 /// The options of CLIENT KILL (`clientKillCommand`).
-fn kill_filter(options: &[&[u8]], own: Option<u64>) -> Result<KillFilter, String> {
+fn kill_filter(options: &[&[u8]], own: Option<u64>, users: &Users) -> Result<KillFilter, String> {
     let mut filter = KillFilter { spare: own, ..KillFilter::default() };
     if !options.len().is_multiple_of(2) {
         return Err(reject::SYNTAX.into());
@@ -380,7 +384,7 @@ fn kill_filter(options: &[&[u8]], own: Option<u64>) -> Result<KillFilter, String
                 Some(Type::Nobody) => filter.nobody = true,
                 None => return Err(unknown_type(value)),
             },
-            b"user" if value == b"default" => {}
+            b"user" if users.get(value).is_some() => filter.user = Some(value.to_vec()),
             b"user" => {
                 let user = String::from_utf8_lossy(value);
                 return Err(format!("ERR No such user '{user}'"));

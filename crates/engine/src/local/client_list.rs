@@ -1,7 +1,7 @@
 //! The lines of CLIENT LIST and CLIENT INFO.
 //!
 //! The fields and their order are those of Redis 7.4 (`catClientInfoString`): those of 7.0 with `watch`, and with what CLIENT SETINFO says behind
-//! them, so that tools which parse them go on to work. What a proxy has no notion of (users, memory of arguments) has the value of a client
+//! them, so that tools which parse them go on to work. What a proxy has no notion of (memory of arguments) has the value of a client
 //! that has none. The values are the proxy's: ids, ages and buffers of the connection between the client and it.
 //!
 //! Invariant: one line a client, fields separated by one blank, no blank in a value.
@@ -19,7 +19,7 @@ use resp::{Protocol, encode};
 
 impl Engine {
     /// The line of one client; empty if it is gone.
-    pub(super) fn client_line(&self, now: Time, id: ClientId) -> String {
+    pub(crate) fn client_line(&self, now: Time, id: ClientId) -> String {
         let Some(client) = self.clients.get(id) else { return String::new() };
         let identity = &client.identity;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -36,7 +36,7 @@ impl Engine {
         format!(
             "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={flags} db={} sub={sub} psub={psub} ssub={ssub} \
              multi={multi} watch={watch} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll={} omem={pending} \
-             tot-mem={} events={} cmd={} user=default redir={} resp={resp} lib-name={} lib-ver={}",
+             tot-mem={} events={} cmd={} user={} redir={} resp={resp} lib-name={} lib-ver={}",
             client.number,
             identity.addr,
             identity.laddr,
@@ -49,6 +49,7 @@ impl Engine {
             client.held_bytes() + size_of_val(client) + size_of_val(identity.as_ref()),
             events(client),
             client.last_command.map_or("NULL", |command| command.name()),
+            self.user_of(client).map_or_else(String::new, |user| text(user.name())),
             self.redirected_to(id),
             text(&identity.lib_name),
             text(&identity.lib_ver),
@@ -76,19 +77,25 @@ impl Engine {
         if flags.is_empty() { String::from("N") } else { flags }
     }
 
-    /// The lines of the clients with these numbers, or of all, and of those that listen to topics, or don't.
+    /// The lines of the clients with these numbers, or of all, and of those that listen to topics, or don't; with the
+    /// listener at their end, if that is wanted.
     pub(super) fn client_lines(
         &self,
         now: Time,
         numbers: Option<&[u64]>,
         listens: Option<bool>,
+        listener: bool,
     ) -> Vec<(u64, String)> {
         let wanted = |number: u64| numbers.is_none_or(|numbers| numbers.contains(&number));
         self.clients
             .iter()
             .filter(|(_, client)| wanted(client.number))
             .filter(|(_, client)| listens.is_none_or(|listens| listens == client.listens()))
-            .map(|(id, client)| (client.number, self.client_line(now, id)))
+            .map(|(id, client)| {
+                let label = client.identity.listener.as_deref().filter(|_| listener);
+                let end = label.map(|label| format!(" listener={label}")).unwrap_or_default();
+                (client.number, self.client_line(now, id) + &end)
+            })
             .collect()
     }
 }

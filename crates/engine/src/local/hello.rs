@@ -8,6 +8,8 @@
 //! Invariant: a HELLO that ends in an error changes nothing, as in `helloCommand` of Redis 7.2.
 
 use super::Call;
+use crate::acl::DEFAULT;
+use crate::acl::log::Reason;
 use crate::engine::Engine;
 use crate::ids::ClientId;
 use crate::reject;
@@ -32,13 +34,15 @@ impl Engine {
             Ok(hello) => hello,
             Err(error) => return self.say(call, |out| encode::error(out, &error)),
         };
-        if let Some((user, password)) = hello.credentials
-            && !self.knows(user, password)
-        {
-            return self.refuse(call, reject::WRONGPASS);
-        }
+        let user = match hello.credentials {
+            Some((user, password)) => match self.settings.users.authenticate(user, password) {
+                None => return self.wrong_password(now, call, user),
+                user => user,
+            },
+            None => None,
+        };
         let Some(client) = self.clients.get(call.id) else { return Step::Gone };
-        if !client.authenticated && hello.credentials.is_none() {
+        if !client.is_authenticated() && user.is_none() {
             return self.refuse(call, reject::NOAUTH_HELLO);
         }
         let protocol = hello.protocol.unwrap_or(client.protocol);
@@ -56,8 +60,10 @@ impl Engine {
             reject::unknown_command(&mut reply, call.args[0], call.args[1..].iter().copied());
             return self.say(call, |out| out.extend_from_slice(&reply));
         }
+        if let Some(user) = user {
+            self.become_user(call.id, user);
+        }
         if let Some(client) = self.clients.get_mut(call.id) {
-            client.authenticated = true;
             if client.protocol != protocol {
                 // Its requests take other connections from here on.
                 client.route_epoch = self.route_epoch.wrapping_sub(1);
@@ -73,34 +79,37 @@ impl Engine {
     /// The protocol that this HELLO leads to; `None`: to none, or it will be refused.
     pub(crate) fn hello_leads_to(&self, id: ClientId, args: &[&[u8]]) -> Option<Protocol> {
         let hello = parse(args).ok()?;
-        let authenticated = self.clients.get(id)?.authenticated;
-        let known =
-            hello.credentials.map_or(authenticated, |(user, password)| self.knows(user, password));
+        let authenticated = self.clients.get(id)?.is_authenticated();
+        let known = hello.credentials.map_or(authenticated, |(user, password)| {
+            self.settings.users.authenticate(user, password).is_some()
+        });
         hello.protocol.filter(|_| known)
     }
 
-    pub(crate) fn auth(&mut self, call: &Call<'_>) -> Step {
+    pub(crate) fn auth(&mut self, now: Time, call: &Call<'_>) -> Step {
         let (user, password) = match call.args {
-            [_, _] if self.settings.password.is_none() => {
+            [_, _]
+                if self.settings.users.get(DEFAULT).is_some_and(|user| user.rules().nopass()) =>
+            {
                 return self.refuse(call, reject::AUTH_NOT_CONFIGURED);
             }
-            [_, password] => (&b"default"[..], *password),
+            [_, password] => (DEFAULT, *password),
             [_, user, password] => (*user, *password),
             _ => return self.refuse(call, reject::SYNTAX),
         };
-        if !self.knows(user, password) {
-            return self.refuse(call, reject::WRONGPASS);
+        match self.settings.users.authenticate(user, password) {
+            Some(user) => {
+                self.become_user(call.id, user);
+                self.ok(call)
+            }
+            None => self.wrong_password(now, call, user),
         }
-        if let Some(client) = self.clients.get_mut(call.id) {
-            client.authenticated = true;
-        }
-        self.ok(call)
     }
 
-    /// Whether these are the credentials of someone. Without a password, `default` may say anything, as in Redis.
-    fn knows(&self, user: &[u8], password: &[u8]) -> bool {
-        let right = self.settings.password.as_ref().is_none_or(|own| own.matches(password));
-        user == b"default" && right
+    fn wrong_password(&mut self, now: Time, call: &Call<'_>, user: &[u8]) -> Step {
+        let noted = (user.to_vec(), call.inside.is_some());
+        self.note_denied_to(now, call.id, Reason::Auth, call.args[0], noted);
+        self.refuse(call, reject::WRONGPASS)
     }
 }
 

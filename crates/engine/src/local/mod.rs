@@ -4,10 +4,11 @@
 //! connection matters; what only the server knows (its version, its databases) was learnt from it.
 //!
 //! Files: this one has the small commands, `hello` HELLO and AUTH, `client_command` CLIENT, `client_list` its lines, `info` INFO,
-//! `slowlog` SLOWLOG, `monitor` MONITOR, `hotkeys` HOTKEYS, `bigkeys` BIGKEYS.
+//! `slowlog` SLOWLOG, `monitor` MONITOR, `hotkeys` HOTKEYS, `bigkeys` BIGKEYS, `acl` ACL.
 //!
 //! Invariant: each command answers exactly once or holds untouched; none of them writes upstream.
 
+mod acl;
 mod bigkeys;
 mod client_command;
 mod client_list;
@@ -117,7 +118,8 @@ impl Engine {
             ids::SUNSUBSCRIBE => self.unsubscribe(now, call, Kind::Shard),
             ids::SELECT => self.select(now, call),
             ids::HELLO => self.hello(now, call),
-            ids::AUTH => self.auth(call),
+            ids::AUTH => self.auth(now, call),
+            ids::ACL => self.acl_command(call),
             ids::INFO => self.info(now, call),
             ids::EXEC => self.refuse(call, reject::EXEC_WITHOUT_MULTI),
             ids::DISCARD => self.refuse(call, reject::DISCARD_WITHOUT_MULTI),
@@ -176,7 +178,6 @@ impl Engine {
     fn reset(&mut self, call: &Call<'_>) -> Step {
         self.leave_all(call.id);
         self.end_tracking(call.id);
-        let password_free = self.settings.password.is_none();
         let db = self.settings.node.db;
         self.end_monitor(call.id);
         if let Some(client) = self.clients.get_mut(call.id) {
@@ -185,7 +186,7 @@ impl Engine {
                 client.route_epoch = self.route_epoch.wrapping_sub(1);
             }
             client.protocol = Protocol::Resp2;
-            client.authenticated = password_free;
+            Self::enter_as_default(&self.settings.users, client);
             client.reply_mode = ReplyMode::On;
             client.identity.name.clear();
             client.identity.no_evict = false;
@@ -264,6 +265,7 @@ impl Engine {
                 | Question::Config(ConfigWish::Get(_))
                 | Question::HotKeys
                 | Question::BigKeys
+                | Question::AclLog(_)
         ) {
             // The client's own next request comes after the pause has begun, or after it was killed.
             self.hold_for_answers(call.id);
@@ -293,8 +295,8 @@ impl Engine {
             Question::Unblock { number, error } => {
                 return self.unblock(now, to, *number, *error);
             }
-            Question::List { ids, listens } => {
-                Answer::Lines(self.client_lines(now, ids.as_deref(), *listens))
+            Question::List { ids, listens, listener } => {
+                Answer::Lines(self.client_lines(now, ids.as_deref(), *listens, *listener))
             }
             Question::Kill(filter) => Answer::Killed(self.kill_clients(now, filter)),
             Question::Pause { ms, writes_only } => {
@@ -338,8 +340,14 @@ impl Engine {
                 let hotkeys = self.hotkeys.report(now);
                 Answer::Report(alloc::boxed::Box::new(Report { hotkeys, ..self.report(now) }))
             }
+            Question::AclLog(count) => Answer::AclLog(self.acl.log.newest(*count)),
+            Question::AclLogReset => {
+                self.acl.log.clear();
+                Answer::Done
+            }
             // The caller's to answer; without it there is nothing to be changed.
             Question::Config(_) => Answer::Config(Err(reject::NO_CONFIG.into())),
+            Question::Acl(_) => Answer::Acl(Err(reject::NO_CONFIG.into())),
             Question::View => Answer::View(self.view()),
         })
     }
@@ -397,6 +405,8 @@ impl Engine {
                 reject::write(&mut out, reject::REDIRECT_NOBODY);
             }
             Purpose::Config(wish) => config::write(&mut out, wish, &answers, protocol),
+            Purpose::Acl => acl::write_done(&mut out, &answers),
+            Purpose::AclLog(count) => acl::write_log(&mut out, now, answers, *count, protocol),
             Purpose::Info(sections) => {
                 let text = info::text(sections, answers, facts, &self.facts, &self.settings);
                 encode::verbatim(&mut out, *b"txt", text.as_bytes(), protocol);

@@ -36,9 +36,10 @@ const HELP: &[&str] = &[
     "    Print this help.",
 ];
 
-/// Whether this is about what the servers keep themselves: their slow log, or with the same words their hot keys.
+/// Whether this is about what the servers keep themselves: their slow log, or with the same words their hot keys and
+/// their users.
 pub(crate) fn is_of_servers(command: Option<CommandId>, args: &[&[u8]]) -> bool {
-    matches!(command, Some(ids::SLOWLOG | ids::HOTKEYS))
+    matches!(command, Some(ids::SLOWLOG | ids::HOTKEYS | ids::ACL))
         && matches!(args, [_, word, _, ..] if word.eq_ignore_ascii_case(b"server"))
 }
 

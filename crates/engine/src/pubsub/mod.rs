@@ -223,6 +223,14 @@ impl Listening {
         self.topics.iter().any(|names| !names.is_empty())
     }
 
+    /// All that the client listens to, or is about to.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (Kind, &Name)> {
+        let of = |kind: Kind| self.topics[kind as usize].iter().map(move |name| (kind, name));
+        let wait =
+            self.wait.iter().flat_map(|wait| wait.names.iter().map(|name| (wait.kind, name)));
+        Kind::ALL.into_iter().flat_map(of).chain(wait)
+    }
+
     /// Whether the client listens to nothing and waits for nothing.
     fn is_idle(&self) -> bool {
         !self.any() && self.wait.is_none() && self.leaving.is_none()

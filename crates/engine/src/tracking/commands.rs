@@ -59,7 +59,11 @@ impl Engine {
         if self.settings.workers < 2 {
             return self.refuse(call, reject::REDIRECT_NOBODY);
         }
-        let question = Question::List { ids: Some(alloc::vec![wanted.redirect]), listens: None };
+        let question = Question::List {
+            ids: Some(alloc::vec![wanted.redirect]),
+            listens: None,
+            listener: false,
+        };
         let step = self.ask(call, question, Purpose::Track(Box::new(wanted)));
         self.hold_for_answers(call.id);
         step

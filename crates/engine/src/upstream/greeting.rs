@@ -8,9 +8,13 @@
 //!
 //! Invariant: every command written here has its entry in the in-flight FIFO, pushed by the caller in the same order.
 
-use super::UpstreamKey;
 use super::inflight::OwnCommand;
-use crate::settings::Node;
+use super::{Lane, UpstreamKey};
+use crate::engine::Engine;
+use crate::ids::{NodeKind, Slab, UpstreamId};
+use crate::node::{self, Address};
+use crate::settings::{Node, Settings};
+use crate::topology::Router;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use resp::value::Value;
@@ -91,6 +95,16 @@ impl ServerFacts {
                 b"role" => self.role = text,
                 _ => {}
             }
+        }
+    }
+
+    /// Whether the server is of this version or a later one; one that did not say counts as later.
+    #[must_use]
+    pub fn is_since(&self, major: u32, minor: u32) -> bool {
+        let mut parts = self.version.split('.').map(str::parse::<u32>);
+        match (parts.next(), parts.next()) {
+            (Some(Ok(own)), Some(Ok(own_minor))) => (own, own_minor) >= (major, minor),
+            _ => true,
         }
     }
 
@@ -183,6 +197,37 @@ fn text_of<'a>(value: &Value<'a>) -> Option<&'a [u8]> {
     match value {
         Value::Bulk(text) | Value::Simple(text) => Some(text),
         _ => None,
+    }
+}
+
+impl Engine {
+    /// The host that the other end has to show a certificate of, if the connection goes over TLS: as its pool is configured, or as the respools of
+    /// a facade speak it.
+    pub fn upstream_tls_host(&self, id: UpstreamId) -> Option<&str> {
+        let key = &self.upstreams.get(id)?.key;
+        let has_tls = match key.lane {
+            Lane::Peer => self.settings.facade.tls,
+            _ => of(&self.router, &self.nodes, &self.settings, key).tls,
+        };
+        match &self.nodes.get(key.node)?.address {
+            Address::Tcp { host, .. } if has_tls => Some(host),
+            _ => None,
+        }
+    }
+}
+
+/// How the node of this key is greeted.
+pub(crate) fn of<'a>(
+    router: &'a Router,
+    nodes: &Slab<NodeKind, node::Node>,
+    settings: &'a Settings,
+    key: &UpstreamKey,
+) -> &'a Node {
+    let pool = nodes.get(key.node).and_then(|node| router.pools.get(usize::from(node.pool)));
+    match pool {
+        Some(pool) if key.lane == Lane::Sentinel => pool.sentinel.as_ref().unwrap_or(&pool.node),
+        Some(pool) => &pool.node,
+        None => &settings.node,
     }
 }
 

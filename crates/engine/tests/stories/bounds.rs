@@ -1,6 +1,7 @@
 //! Bounds: what waits is bounded, and at each bound somebody is slowed or closed, and nobody else.
 
 use crate::words::{Story, request};
+use engine::stats::Refused;
 
 const MIB: usize = 1 << 20;
 
@@ -152,8 +153,9 @@ fn one_client_too_many_is_turned_away() {
     story.client("a").says("PING").gets("+PONG");
     story.client("b").says("PING").gets("+PONG");
     story.client("c").is_closed();
-    assert_eq!(engine::Engine::turn_away(), b"-ERR max number of clients reached\r\n");
-    assert_eq!(story.engine.stats().clients_rejected, 1);
+    let said = engine::Engine::turn_away(Refused::MaxClients);
+    assert_eq!(said.as_deref(), Some(&b"-ERR max number of clients reached\r\n"[..]));
+    assert_eq!(story.engine.stats().clients_rejected(), 1);
     story.client("a").dies();
     story.client("d").says("PING").gets("+PONG");
 }

@@ -11,6 +11,7 @@
 use crate::words::{Story, wire};
 use engine::command::spread::{Behind, Fate, Gather, fates};
 use engine::command::{Begin, COUNT, Command, CommandId, Find, KeyRule};
+use engine::reject;
 
 /// Two keys of one owner (and one slot), and one of another.
 struct Keys {
@@ -158,7 +159,11 @@ fn is(fate: Fate, seen: &Seen, keys: usize, nodes: usize) -> bool {
     let error = |words: &str| seen.got.is_empty() && seen.at_once.contains(words);
     let to = |count: usize| seen.got.len() == count && seen.at_once.is_empty();
     match fate {
-        Fate::Local => seen.got.is_empty() && !seen.at_once.contains("respool:"),
+        Fate::Local => {
+            // What is the caller's to do nobody does here, and the proxy says so itself.
+            let without_caller = error(reject::NO_CONFIG) || error(reject::NO_ENTROPY);
+            seen.got.is_empty() && (without_caller || !seen.at_once.contains("respool:"))
+        }
         Fate::Facade => error("cluster") || error("CLUSTER"),
         Fate::Own => error("needs a connection of its own"),
         Fate::Refused => error("is not given on"),

@@ -2,6 +2,7 @@
 
 use crate::words::Story;
 use crate::words::cluster::list;
+use engine::acl::Users;
 use engine::fleet::{Answer, ConfigWish, Question};
 use engine::node::Address;
 use engine::settings::{Facade, Password, ReadPolicy};
@@ -22,12 +23,12 @@ fn a_shorter_time_holds_for_what_is_under_way() {
 fn a_password_is_asked_of_those_that_come_and_none_of_anybody() {
     let mut story = Story::new();
     story.client("old").says("PING").gets("+PONG");
-    story.reconfigures(|settings| settings.password = Some(Password::new("pw")));
+    story.reconfigures(|settings| settings.users = Users::with_password(b"pw").into());
     story.client("old").says("PING").gets("+PONG");
     story.client("new").says(["PING", "AUTH pw", "PING"]);
     story.client("new").gets(["-NOAUTH Authentication required.", "+OK", "+PONG"]);
     story.client("never").says("PING").gets("-NOAUTH Authentication required.");
-    story.reconfigures(|settings| settings.password = None);
+    story.reconfigures(|settings| settings.users = Users::default().into());
     story.client("never").says("PING").gets("+PONG");
 }
 

@@ -289,7 +289,7 @@ fn one_server_without_it_answers_for_itself() {
 #[test]
 fn it_answers_before_any_server_does_and_after_the_password() {
     let mut settings = Settings { facade: facade(&[]), ..seeds(&["n1"]) };
-    settings.password = Some(engine::settings::Password::new("secret"));
+    settings.users = engine::acl::Users::with_password(b"secret").into();
     let mut story = Story::with(settings);
     story.is_down("n1").client("a").says(["CLUSTER SLOTS", "READONLY"]);
     let refused = "-NOAUTH Authentication required.";

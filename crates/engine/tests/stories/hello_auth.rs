@@ -193,7 +193,7 @@ fn quit_and_reset_are_allowed_before_auth() {
 #[test]
 fn a_large_request_needs_authentication_like_a_small_one() {
     let mut settings = engine::Settings {
-        password: Some(engine::settings::Password::new("secret")),
+        users: engine::acl::Users::with_password(b"secret").into(),
         ..engine::Settings::default()
     };
     settings.limits.large_request_bytes = 8 << 10;

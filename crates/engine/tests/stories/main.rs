@@ -11,6 +11,7 @@ mod unblock;
 mod whole;
 mod words;
 
+mod acl;
 mod address_map;
 mod bigkeys;
 mod blocking;

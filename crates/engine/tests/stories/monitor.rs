@@ -2,8 +2,8 @@
 
 use crate::words::{Story, large_set, request};
 use engine::Settings;
+use engine::acl::Users;
 use engine::fleet::{Questioner, ReplyTo};
-use engine::settings::Password;
 
 /// The story's clock stands at one second; `m` watches.
 fn watched(how: &str) -> Story {
@@ -28,7 +28,7 @@ fn requests_are_shown_as_a_server_shows_them() {
 
 #[test]
 fn secrets_and_administrators_are_not_shown() {
-    let settings = Settings { password: Some(Password::new("pw")), ..Settings::default() };
+    let settings = Settings { users: Users::with_password(b"pw").into(), ..Settings::default() };
     let mut story = Story::with(settings);
     story.client("m").says(["AUTH pw", "MONITOR"]).gets(["+OK", "+OK"]);
     story.client("a").says(["GET k", "AUTH wrong", "AUTH pw", "CONFIG SET requirepass x"]);

@@ -2,7 +2,7 @@
 
 use crate::words::{Story, large_set};
 use engine::Settings;
-use engine::settings::Password;
+use engine::acl::Users;
 use engine::slowlog::Options;
 
 fn story(slower_than_us: u64, max_len: usize) -> Story {
@@ -136,7 +136,7 @@ fn that_of_the_servers_is_asked_for_by_name() {
 
 #[test]
 fn wrong_words_get_the_servers_errors() {
-    let settings = Settings { password: Some(Password::new("pw")), ..Settings::default() };
+    let settings = Settings { users: Users::with_password(b"pw").into(), ..Settings::default() };
     let mut story = Story::with(settings);
     story.client("a").says("SLOWLOG SERVER LEN").gets("-NOAUTH Authentication required.");
     story.client("a").says("AUTH pw").gets("+OK");

@@ -19,10 +19,11 @@
 //!
 //! Invariant: a turn that does not end within [`TURNS_MAX`] rounds fails the story, so a loop that feeds itself is seen.
 
+use engine::acl::Users;
 use engine::fleet::{Answer, ProcessFacts, Question, Questioner, ReplyTo};
 use engine::news::{Audience, News};
 use engine::node::Address;
-use engine::settings::{Limits, Password, Settings, Timeouts};
+use engine::settings::{Limits, Settings, Timeouts};
 use engine::upstream::UpstreamKey;
 use engine::{Action, ClientId, Engine, Notice, Time, UpstreamId};
 use std::collections::{BTreeMap, VecDeque};
@@ -251,7 +252,10 @@ impl Story {
 
     /// Clients must say this password.
     pub(crate) fn with_password(password: &str) -> Self {
-        let settings = Settings { password: Some(Password::new(password)), ..Settings::default() };
+        let settings = Settings {
+            users: Users::with_password(password.as_bytes()).into(),
+            ..Settings::default()
+        };
         Self::with(settings)
     }
 

@@ -16,7 +16,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 
 use super::{LISTENER_DATA, Stream};
 use crate::accepting::{PAUSE_US, accept_waiting, tune_listeners};
-use crate::driver::{Event, Tuning};
+use crate::driver::{Event, ListenerId, Tuning};
 use crate::listener::Listener;
 use crate::sys;
 
@@ -57,6 +57,21 @@ impl Acceptor {
     pub(super) fn close(&mut self, epoll: &OwnedFd) {
         self.set(epoll, false);
         self.listeners.clear();
+    }
+
+    /// Other listeners from now on.
+    pub(super) fn change(
+        &mut self,
+        epoll: &OwnedFd,
+        keeps: &dyn Fn(ListenerId) -> bool,
+        more: Vec<Listener>,
+    ) {
+        self.deregister(epoll);
+        self.listeners.retain(|listener| keeps(listener.id()));
+        self.listeners.extend(more);
+        if self.resume_us.is_none() {
+            self.register(epoll);
+        }
     }
 
     /// What comes from now on is probed like this.

@@ -24,7 +24,9 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 
-use crate::driver::{Accepted, Address, CloseReason, ConnId, Driver, Event, Token, Tuning, Wait};
+use crate::driver::{
+    Accepted, Address, CloseReason, ConnId, Driver, Event, ListenerId, Token, Tuning, Wait,
+};
 use crate::listener::Listener;
 use crate::slab::Slab;
 use crate::socket::{begin_connect, connect_outcome};
@@ -342,6 +344,12 @@ impl Driver for EpollDriver {
         id
     }
 
+    fn rename(&mut self, conn: ConnId, token: Token) {
+        if let Some(live) = self.live(conn) {
+            live.token = token;
+        }
+    }
+
     fn connect(&mut self, to: &Address, token: Token) -> ConnId {
         match begin_connect(to, &self.tuning) {
             Ok(fd) => {
@@ -386,6 +394,10 @@ impl Driver for EpollDriver {
 
     fn accept(&mut self, on: bool) {
         self.acceptor.set(&self.epoll, on);
+    }
+
+    fn listen(&mut self, keeps: &dyn Fn(ListenerId) -> bool, more: Vec<Listener>) {
+        self.acceptor.change(&self.epoll, keeps, more);
     }
 
     fn close_listeners(&mut self) {

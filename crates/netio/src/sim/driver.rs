@@ -10,11 +10,15 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::net::{Connect, EndId, Net, Owner};
-use crate::driver::{Accepted, Address, CloseReason, ConnId, Driver, Event, Token, Tuning, Wait};
+use crate::driver::{
+    Accepted, Address, CloseReason, ConnId, Driver, Event, ListenerId, Token, Tuning, Wait,
+};
+use crate::listener::Listener;
 use crate::slab::Slab;
 use crate::waker::Waker;
 
@@ -24,6 +28,8 @@ pub struct SimDriver {
     me: usize,
     conns: Slab<SimConn>,
     waker: Waker,
+    /// Places of its listeners in the network; the number of one in this list is its id.
+    listens: Vec<usize>,
 }
 
 /// A simulated socket on its way to the worker that will own it. Dropping it closes it.
@@ -75,8 +81,8 @@ impl fmt::Debug for Told {
 }
 
 impl SimDriver {
-    pub(super) fn new(net: Rc<RefCell<Net>>, me: usize, waker: Waker) -> Self {
-        Self { net, me, conns: Slab::new(), waker }
+    pub(super) fn new(net: Rc<RefCell<Net>>, me: usize, waker: Waker, listens: Vec<usize>) -> Self {
+        Self { net, me, conns: Slab::new(), waker, listens }
     }
 
     /// A waker of this driver.
@@ -121,7 +127,10 @@ impl SimDriver {
             let socket = SimSocket { end, dropped: Some(Arc::clone(&net.dropped)) };
             let (peer, local) = (net.end(end).peer.clone(), net.end(end).local.clone());
             drop(net);
-            on_event(Event::Accepted(Accepted { socket, peer, local }));
+            let ip = peer.parse().ok().map(|peer: SocketAddr| peer.ip().to_canonical());
+            let number = self.listens.iter().position(|own| *own == place).unwrap_or_default();
+            let listener = ListenerId(number as u32);
+            on_event(Event::Accepted(Accepted { socket, peer, local, ip, listener }));
             told += 1;
         }
         told
@@ -212,6 +221,12 @@ impl Driver for SimDriver {
         self.insert(accepted.socket.end, token, false)
     }
 
+    fn rename(&mut self, conn: ConnId, token: Token) {
+        if let Some(state) = self.conns.get_mut(conn) {
+            state.token = token;
+        }
+    }
+
     fn connect(&mut self, to: &Address, token: Token) -> ConnId {
         let end = self.net.borrow_mut().connect(to);
         self.insert(end, token, true)
@@ -252,17 +267,26 @@ impl Driver for SimDriver {
     /// Nothing here is silent without a reason that the simulator gave.
     fn tune(&mut self, _: &Tuning) {}
 
-    fn close_listeners(&mut self) {
-        let mut net = self.net.borrow_mut();
-        net.drivers[self.me].accepting = false;
-        for place in 0..net.listeners.len() {
-            let drivers = &mut net.listeners[place].drivers;
+    /// What listens in the real network cannot come into this one.
+    fn listen(&mut self, keeps: &dyn Fn(ListenerId) -> bool, more: Vec<Listener>) {
+        assert!(more.is_empty(), "a real listener in the simulated network");
+        let net = &mut *self.net.borrow_mut();
+        for (number, place) in self.listens.iter().enumerate() {
+            if keeps(ListenerId(number as u32)) {
+                continue;
+            }
+            let drivers = &mut net.listeners[*place].drivers;
             let shared = drivers.len();
             drivers.retain(|driver| *driver != self.me);
             if drivers.is_empty() && shared > 0 {
-                net.close_listener(place);
+                net.close_listener(*place);
             }
         }
+    }
+
+    fn close_listeners(&mut self) {
+        self.accept(false);
+        self.listen(&|_| false, Vec::new());
     }
 
     /// Gives what is due at the current virtual time and returns; the end of the wanted sleep is noted

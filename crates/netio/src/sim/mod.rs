@@ -66,15 +66,18 @@ impl SimNet {
     }
 
     /// A worker's driver, which will accept at `listen` once it is told to. Drivers that name the same
-    /// address share it, and chance decides which of them gets a connection.
+    /// address share it, and chance decides which of them gets a connection. What is accepted carries
+    /// the number of its address in this list.
     ///
     /// # Panics
     /// If a scripted server listens at one of the addresses.
     pub fn driver(&self, listen: &[Address]) -> SimDriver {
         let net = &mut *self.net.borrow_mut();
         let me = net.drivers.len();
+        let mut listens = Vec::new();
         for address in listen {
             let place = net.listener_place(address);
+            listens.push(place);
             let listener = &mut net.listeners[place];
             let taken = listener.open && listener.drivers.is_empty();
             assert!(!taken, "a scripted server listens at {address:?}");
@@ -90,7 +93,7 @@ impl SimNet {
             deadline_us: None,
             gone: false,
         });
-        SimDriver::new(Rc::clone(&self.net), me, waker)
+        SimDriver::new(Rc::clone(&self.net), me, waker, listens)
     }
 
     /// A scripted server at `at`. A closed one may be opened again: that is a server's restart.

@@ -16,7 +16,7 @@ use std::os::fd::AsFd;
 use super::op::Op;
 use super::ring::Ring;
 use crate::accepting::{PAUSE_US, Stream, accept_waiting, tune_listeners};
-use crate::driver::{ConnId, Event, Tuning};
+use crate::driver::{ConnId, Event, ListenerId, Tuning};
 use crate::listener::Listener;
 use crate::sys;
 
@@ -63,6 +63,11 @@ impl Acceptor {
             return;
         }
         self.resume_us = None;
+        self.stop(ring);
+    }
+
+    /// Has the kernel tell no more.
+    fn stop(&mut self, ring: &mut Ring) {
         for (at, asked) in self.asked.iter_mut().enumerate() {
             // Left there it would be woken in place of a worker that accepts.
             if *asked == Asked::Armed {
@@ -75,14 +80,26 @@ impl Acceptor {
     /// Stops accepting and closes the listeners, here and in the kernel, before it returns.
     pub(super) fn close(&mut self, ring: &mut Ring) {
         self.set(ring, false);
+        self.change(ring, &|_| false, Vec::new());
+    }
+
+    /// Other listeners from now on; those that go are closed before it returns, also in the kernel.
+    pub(super) fn change(
+        &mut self,
+        ring: &mut Ring,
+        keeps: &dyn Fn(ListenerId) -> bool,
+        more: Vec<Listener>,
+    ) {
+        self.stop(ring);
         if !self.listeners.is_empty() {
             // The first one stops them, the second one completes that they stopped. What they tell waits in the queue.
             ring.enter(0, None);
             ring.enter(0, None);
         }
         self.generation = self.generation.wrapping_add(1);
-        self.asked.clear();
-        self.listeners.clear();
+        self.listeners.retain(|listener| keeps(listener.id()));
+        self.listeners.extend(more);
+        self.asked = vec![Asked::Idle; self.listeners.len()];
     }
 
     /// What comes from now on is probed like this.

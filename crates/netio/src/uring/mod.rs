@@ -28,7 +28,9 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 
-use crate::driver::{Accepted, Address, CloseReason, ConnId, Driver, Event, Token, Tuning, Wait};
+use crate::driver::{
+    Accepted, Address, CloseReason, ConnId, Driver, Event, ListenerId, Token, Tuning, Wait,
+};
 use crate::listener::Listener;
 use crate::slab::Slab;
 use crate::socket::{begin_connect, connect_outcome};
@@ -344,6 +346,12 @@ impl Driver for UringDriver {
         id
     }
 
+    fn rename(&mut self, conn: ConnId, token: Token) {
+        if let Some(live) = self.live(conn) {
+            live.token = token;
+        }
+    }
+
     fn connect(&mut self, to: &Address, token: Token) -> ConnId {
         match begin_connect(to, &self.tuning) {
             Ok(fd) => {
@@ -396,6 +404,10 @@ impl Driver for UringDriver {
 
     fn accept(&mut self, on: bool) {
         self.acceptor.set(&mut self.ring, on);
+    }
+
+    fn listen(&mut self, keeps: &dyn Fn(ListenerId) -> bool, more: Vec<Listener>) {
+        self.acceptor.change(&mut self.ring, keeps, more);
     }
 
     fn close_listeners(&mut self) {

@@ -17,7 +17,10 @@ fn driver() -> Option<UringDriver> {
 fn adopt(driver: &mut UringDriver, token: Token) -> (UnixStream, ConnId) {
     let (peer, ours) = UnixStream::pair().unwrap();
     let socket = Stream(ours.into());
-    (peer, driver.adopt(Accepted { socket, peer: String::new(), local: String::new() }, token))
+    let (peer_text, local) = (String::new(), String::new());
+    let listener = crate::driver::ListenerId::default();
+    let accepted = Accepted { socket, peer: peer_text, local, ip: None, listener };
+    (peer, driver.adopt(accepted, token))
 }
 
 /// Hands over and completes, without taking the completions.

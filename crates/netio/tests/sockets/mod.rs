@@ -8,7 +8,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::Duration;
 
-use netio::{Address, Driver, Event, ListenOptions, Listener, Stream, Wait, Waker};
+use netio::{Address, Driver, Event, ListenOptions, Listener, ListenerId, Stream, Wait, Waker};
 use rustix::net::sockopt;
 
 use crate::suite::{TURN_US, World};
@@ -45,6 +45,59 @@ impl<D> Real<D> {
         let listening = listener.local_addr().clone();
         Self { driver: make(vec![listener]), listening, server: None }
     }
+}
+
+/// A listener with this id, and where it is.
+fn bound(id: u32, to: &Address) -> (Listener, std::net::SocketAddr) {
+    let options = ListenOptions { id: ListenerId(id), ..ListenOptions::default() };
+    let listener = Listener::bind(to, &options).unwrap();
+    let Address::Tcp(at) = *listener.local_addr() else { panic!("bound to TCP") };
+    (listener, at)
+}
+
+/// Listeners are added and closed while the others go on, and clients that wait at those are not lost.
+pub(crate) fn listeners_come_and_go<D: RealDriver>() {
+    let ((first, first_at), (second, second_at)) = (bound(1, &loopback()), bound(2, &loopback()));
+    let mut driver = D::over(vec![first, second]);
+    driver.accept(true);
+    driver.wait(Wait::Poll, &mut |event| panic!("unexpected {event:?}"));
+    let waiting = TcpStream::connect(second_at).unwrap();
+    let (third, third_at) = bound(3, &loopback());
+    driver.listen(&|id| id != ListenerId(1), vec![third]);
+    assert!(TcpStream::connect(first_at).is_err(), "nobody listens there any more");
+    // Its port is free at once.
+    drop(bound(1, &Address::Tcp(first_at)));
+    let late = TcpStream::connect(third_at).unwrap();
+    let mut came = Vec::new();
+    let until_us = driver.now_us() + 10_000_000;
+    while came.len() < 2 && driver.now_us() < until_us {
+        driver.wait(Wait::Until(until_us), &mut |event| match event {
+            Event::Accepted(client) => came.push((client.listener, client.peer)),
+            event => panic!("unexpected {event:?}"),
+        });
+    }
+    came.sort_by_key(|(listener, _)| listener.0);
+    let expected = [(2, &waiting), (3, &late)]
+        .map(|(id, peer)| (ListenerId(id), peer.local_addr().unwrap().to_string()));
+    assert_eq!(came, expected);
+    // One that does not accept has others all the same, and begins with them.
+    driver.accept(false);
+    let (fourth, fourth_at) = bound(4, &loopback());
+    driver.listen(&|_| true, vec![fourth]);
+    let _peer = TcpStream::connect(fourth_at).unwrap();
+    driver.wait(Wait::Poll, &mut |event| panic!("unexpected {event:?}"));
+    driver.accept(true);
+    let mut ids = Vec::new();
+    while ids.is_empty() && driver.now_us() < until_us {
+        driver.wait(Wait::Until(until_us), &mut |event| {
+            if let Event::Accepted(client) = event {
+                ids.push(client.listener);
+            }
+        });
+    }
+    assert_eq!(ids, [ListenerId(4)]);
+    driver.close_listeners();
+    assert!(TcpStream::connect(third_at).is_err() && TcpStream::connect(fourth_at).is_err());
 }
 
 impl<D: RealDriver> World for Real<D> {

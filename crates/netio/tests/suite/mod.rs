@@ -5,7 +5,7 @@
 //! virtual time alike; nothing here sleeps for a fixed time.
 
 use netio::sim::SimRng;
-use netio::{Accepted, Address, CloseReason, ConnId, Driver, Event, Token, Wait};
+use netio::{Accepted, Address, CloseReason, ConnId, Driver, Event, ListenerId, Token, Wait};
 
 /// Longest wait of one turn.
 pub(crate) const TURN_US: u64 = 5_000;
@@ -207,7 +207,7 @@ impl<W: World> Stage<W> {
 
     pub(crate) fn closed(&mut self, token: Token) -> CloseReason {
         self.event("the connection ends", |seen| match seen {
-            Seen::Closed(got, why) if *got == token => Some(*why),
+            Seen::Closed(got, why) if *got == token => Some(why.clone()),
             _ => None,
         })
     }
@@ -252,6 +252,26 @@ pub(crate) fn names_of_both_ends<W: World>() {
     assert!(accepted.peer.starts_with("127.0.0.1:"), "{}", accepted.peer);
     assert!(accepted.local.starts_with("127.0.0.1:"), "{}", accepted.local);
     assert_ne!(port(&accepted.peer), port(&accepted.local));
+    assert_eq!(accepted.ip, Some([127, 0, 0, 1].into()));
+    assert_eq!(accepted.listener, ListenerId(0));
+}
+
+pub(crate) fn another_token_takes_over<W: World>() {
+    let mut stage = Stage::<W>::new();
+    let (mut peer, conn) = stage.client(A);
+    stage.world.write(&mut peer, b"head");
+    stage.receives(A, b"head");
+    stage.world.driver().rename(conn, B);
+    stage.world.write(&mut peer, b"body");
+    stage.receives(B, b"body");
+    assert!(stage.world.driver().send(conn, b"reply".to_vec()).is_some());
+    stage.peer_reads(&mut peer, b"reply");
+    stage.world.shutdown(&mut peer);
+    stage.eof(B);
+    stage.stays_quiet(A);
+    stage.world.driver().close(conn);
+    stage.world.driver().rename(conn, A);
+    stage.stays_quiet(A);
 }
 
 pub(crate) fn send_under_backpressure_comes_back_whole<W: World>() {
@@ -336,7 +356,7 @@ pub(crate) fn sending_to_a_closed_peer_breaks<W: World>() {
     // The first send may still succeed: only its answer, a reset, tells that nobody is there.
     let why = stage.until("the end is noticed", |stage| {
         if let Some(Seen::Closed(A, why)) = stage.seen.first() {
-            return Some(*why);
+            return Some(why.clone());
         }
         let _ = stage.world.driver().send(conn, b"hello?".to_vec());
         None
@@ -593,6 +613,7 @@ macro_rules! stories {
             sending_during_a_connect,
             upstream_talks_both_ways,
             accepted_connections_travel,
+            another_token_takes_over,
             dropped_unadopted_is_closed,
             accepting_stops_and_goes_on,
             wakes_are_told_together,

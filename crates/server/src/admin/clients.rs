@@ -1,6 +1,6 @@
 //! `/clients`: who is connected; and closing one.
 //!
-//! Invariant: what is told of a client is what `CLIENT LIST` tells.
+//! Invariant: what is told of a client is what `CLIENT LIST` tells, and its listener.
 
 use super::{App, Refusal};
 use axum::Json;
@@ -15,7 +15,8 @@ use utoipa::ToSchema;
 pub(super) struct Clients {
     /// How many.
     count: usize,
-    /// Each by the fields of CLIENT LIST (`id`, `addr`, `name`, `age`, `idle`, `cmd` …).
+    /// Each by the fields of CLIENT LIST (`id`, `addr`, `name`, `age`, `idle`, `cmd` …), and `listener`: the name or the address of
+    /// the one that it came to.
     clients: Vec<BTreeMap<String, String>>,
 }
 
@@ -77,7 +78,7 @@ pub(super) async fn count(app: &App) -> Result<u64, Refusal> {
 }
 
 async fn lines(app: &App) -> Result<Vec<(u64, String)>, Refusal> {
-    let answers = app.ask(Question::List { ids: None, listens: None }).await?;
+    let answers = app.ask(Question::List { ids: None, listens: None, listener: true }).await?;
     let lines = answers.into_iter().filter_map(|answer| match answer {
         Answer::Lines(lines) => Some(lines),
         _ => None,

@@ -187,17 +187,24 @@ pub(super) fn wish(name: &str, value: &Value) -> Result<Wish, Refusal> {
     Ok((option, Some(words)))
 }
 
-/// The kind of a plain value where the schema has no such kind: a number or a switch for a text. Texts are read as whatever they stand for, as on
-/// the command line.
+/// The kind of a value where the schema has no such kind: a number or a switch for a text, a table for a list. Texts are read as whatever they stand
+/// for, as on the command line.
 fn odd_kind(schema: &Value, value: &Value) -> Option<&'static str> {
     let (kind, types): (_, &[&str]) = match value {
         Value::Bool(_) => ("a switch", &["boolean"]),
         Value::Number(_) => ("a number", &["integer", "number"]),
-        Value::Array(items) => return items.iter().find_map(|item| odd_kind(schema, item)),
-        Value::Object(entries) => return entries.values().find_map(|item| odd_kind(schema, item)),
+        Value::Array(_) => ("a list", &["array"]),
+        Value::Object(_) => ("a table", &["object"]),
         Value::Null | Value::String(_) => return None,
     };
-    (!knows(schema, types)).then_some(kind)
+    if !knows(schema, types) {
+        return Some(kind);
+    }
+    match value {
+        Value::Array(items) => items.iter().find_map(|item| odd_kind(schema, item)),
+        Value::Object(entries) => entries.values().find_map(|item| odd_kind(schema, item)),
+        _ => None,
+    }
 }
 
 /// Whether a schema speaks of one of these types, anywhere.
@@ -282,6 +289,9 @@ mod tests {
             ("protected_mode", json!(1)),
             ("timeouts.request_ms", json!(true)),
             ("reads.weights", json!({"h": true})),
+            ("reads.weights", json!(["h=3"])),
+            ("reads.primary_commands", json!({})),
+            ("timeouts.request_ms", json!([5])),
         ] {
             let refused = wish(name, &value).map(|_| ()).unwrap_err();
             assert!(refused.error.starts_with(&format!("{name}: found a ")), "{}", refused.error);

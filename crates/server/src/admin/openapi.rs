@@ -38,10 +38,11 @@ impl Modify for Token {
     }
 }
 
-/// The body of `PATCH /config`: each option with what its value looks like in the file, or `null`.
+/// The body of `PATCH /config`: each option with what its value looks like in the file, or on the command line, or `null`.
 fn options_schema() -> Value {
+    let text = json!({ "type": "string", "description": "As on the command line." });
     let property = |option: &OptionSpec| {
-        let either = json!({ "anyOf": [option.json_schema(), { "type": "null" }] });
+        let either = json!({ "anyOf": [option.json_schema(), text, { "type": "null" }] });
         (option.name.to_owned(), either)
     };
     let properties: Map<String, Value> = OPTIONS.iter().map(property).collect();

@@ -9,7 +9,10 @@ use axum::Json;
 use axum::extract::State;
 use engine::fleet::Report;
 use engine::histogram::Histogram;
+use engine::report::listeners_of;
+use engine::stats::Refused;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
 /// The process at this moment.
@@ -33,12 +36,25 @@ pub(super) struct Stats {
     rss_max_bytes: u64,
     /// How many clients there may be.
     clients_max: u64,
+    /// Where clients come in.
+    listeners: Vec<ListenerClients>,
+    /// Clients that were turned away, by reason.
+    refused: BTreeMap<&'static str, u64>,
     /// All workers together.
     total: Totals,
     /// Each worker.
     workers: Vec<Worker>,
     /// Times of all commands.
     latency: Times,
+}
+
+/// A listener and its clients.
+#[derive(Serialize, ToSchema)]
+pub(super) struct ListenerClients {
+    /// Its name, or its address.
+    name: String,
+    /// Clients now.
+    clients: u64,
 }
 
 /// A worker.
@@ -116,10 +132,22 @@ pub(super) async fn stats(State(app): State<App>) -> Result<Json<Stats>, Refusal
         rss_bytes: facts.rss_bytes,
         rss_max_bytes: facts.rss_max_bytes,
         clients_max: facts.clients_max,
+        listeners: listeners(&reports),
+        refused: refused(&reports),
         total,
         workers,
         latency: Times::of(&reports),
     }))
+}
+
+fn listeners(reports: &[Report]) -> Vec<ListenerClients> {
+    let each = listeners_of(reports).into_iter();
+    each.map(|(label, clients)| ListenerClients { name: label.to_string(), clients }).collect()
+}
+
+fn refused(reports: &[Report]) -> BTreeMap<&'static str, u64> {
+    let of = |why: Refused| reports.iter().map(|report| report.stats.refused[why as usize]).sum();
+    Refused::ALL.into_iter().map(|why| (why.word(), of(why))).collect()
 }
 
 impl Worker {

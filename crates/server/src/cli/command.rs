@@ -80,10 +80,10 @@ fn flag(option: &'static OptionSpec, purpose: Purpose) -> Arg {
     }
     if let Some(table) = option.table() {
         arg = arg.help_heading(heading(table));
-        // The short help is what fits a screen; logging is what people look for there.
-        if table != "log" {
-            arg = arg.hide_short_help(true);
-        }
+    }
+    // The short help is what fits a screen; logging is what people look for there.
+    if option.is_rare || option.table().is_some_and(|table| table != "log") {
+        arg = arg.hide_short_help(true);
     }
     if option.is_path() {
         arg = arg.value_hint(ValueHint::FilePath);
@@ -101,6 +101,7 @@ fn heading(table: &'static str) -> &'static str {
         "sharding.eject" => "Shards that fail",
         "reads" => "Reads",
         "facade" => "Facade",
+        "acl" => "Users",
         "timeouts" => "Timeouts",
         "limits" => "Limits",
         "slowlog" => "Slow log",
@@ -113,6 +114,8 @@ fn heading(table: &'static str) -> &'static str {
         "tracing" => "Traces",
         "alarms" => "Alarms",
         "admin" => "Admin listener",
+        "tls" => "TLS with clients",
+        "upstream_tls" => "TLS with servers",
         _ => table,
     }
 }

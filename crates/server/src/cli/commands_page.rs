@@ -40,8 +40,14 @@ what is given on are checked by the server, in its own words.
 
 /// What is to be known beyond the class, by the command's name.
 const NOTES: &[(&str, &str)] = &[
-    ("acl", "About the server's users. `ACL WHOAMI` names the user that respool logs in with."),
-    ("auth", "Against `password` of respool's configuration. The only user is `default`."),
+    (
+        "acl",
+        "About the [users](../guides/users.md) of the proxy. `ACL SERVER LIST|SETUSER …` is about the servers'.",
+    ),
+    (
+        "auth",
+        "Against the [users](../guides/users.md) of respool's configuration; `default` has its `password`.",
+    ),
     (
         "bigkeys",
         "Large requests and replies that went through the proxy, of all workers: `BIGKEYS GET [count]|LEN|RESET`. No server has it.",
@@ -91,7 +97,7 @@ const NOTES: &[(&str, &str)] = &[
     ("quit", "Replies that are owed come first."),
     (
         "reset",
-        "Back to RESP2, the first database, no name, and unauthenticated if there is a password.",
+        "Back to RESP2, the first database, no name, and the user `default`, unauthenticated if that has a password.",
     ),
     (
         "select",

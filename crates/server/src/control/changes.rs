@@ -1,7 +1,7 @@
 //! Another configuration while the proxy runs: from where it comes, what it changes, and that all workers change.
 //!
 //! ```text
-//!   SIGHUP, the file changed ─▶ file + environment + flags                      ┐
+//!   SIGHUP, a file changed   ─▶ file + environment + flags                      ┐
 //!   CONFIG SET, PATCH         ─▶ the file as it was last read + … + the changes  ┴─▶ load ─▶ diff ─▶ Configure to every worker
 //! ```
 //! A configuration is loaded whole, with all checks, and then compared with the one in force. What is wrong changes nothing. What needs a
@@ -12,10 +12,11 @@
 //!
 //! Invariant: whoever asked for a change is told that it is done when every worker works by it.
 
-use super::{Control, Order, Wish};
+use super::file::{self, Watch};
+use super::{Control, Order, Wish, certificates};
 use crate::sources::SourceError;
 use crate::worker::mailbox::{Change as WorkerChange, Message};
-use crate::{run, settings};
+use crate::{listeners, run, settings};
 use config::options::OptionSpec;
 use config::{Change, Given, Loaded};
 use engine::fleet::{Answer, ConfigWish, ReplyTo};
@@ -31,6 +32,8 @@ const NEEDS_RESTART: &str = "it needs a restart";
 pub(super) enum Replier {
     /// A client of a worker.
     Client(ReplyTo),
+    /// A client that wanted other users, with what it is answered.
+    Users(ReplyTo, Option<u64>),
     /// Whoever asked by HTTP, with what changes.
     Admin(Sender<Result<Vec<Change>, String>>, Vec<Change>),
     /// Whoever asked the workers by HTTP, for what they answer.
@@ -57,6 +60,7 @@ impl<S> Control<S> {
                 match self.in_force(loaded, Vec::new(), cause) {
                     Ok(changes) => {
                         self.text = text;
+                        self.take_users(cause);
                         let admin = |reply| Replier::Admin(reply, changes);
                         return self.have_workers_change(reply.map_or(Replier::Nobody, admin));
                     }
@@ -76,24 +80,33 @@ impl<S> Control<S> {
         // In the middle of a replacement there may be none; the next change brings it.
         let Ok(text) = self.sources.read_file() else { return };
         if text != self.text {
-            self.reload("the file changed", None);
+            return self.reload("the file changed", None);
+        }
+        let certificates = self.certificates.renewed(&self.loaded.config);
+        // What is wrong with them is told by the reload.
+        if certificates.is_err() || certificates.is_ok_and(|new| self.certificates.differs(&new)) {
+            self.reload("a certificate changed", None);
         }
     }
 
     /// Begins or ends watching, as the configuration says.
     pub(super) fn follow_file(&mut self) {
-        let wanted = self.loaded.config.watch_config;
-        let file = self.sources.file().filter(|_| wanted);
-        let Some(file) = file else {
-            self.watch = None;
-            return;
+        let config = &self.loaded.config;
+        let files = match config.watch_config {
+            true => self.sources.file().into_iter().chain(certificates::files(config)).collect(),
+            false => Vec::new(),
         };
-        if self.watch.is_some() {
+        let folders = file::folders(files);
+        if self.watch.as_ref().map_or(&[][..], Watch::folders) == folders {
             return;
         }
-        match super::file::Watch::begin(file, self.orders.clone()) {
+        self.watch = None;
+        if folders.is_empty() {
+            return;
+        }
+        match Watch::begin(folders, self.orders.clone()) {
             Ok(watch) => self.watch = Some(watch),
-            Err(error) => tracing::warn!("{error}; SIGHUP has it read again"),
+            Err(error) => tracing::warn!("{error}; SIGHUP has them read again"),
         }
         // It may have changed before it was watched.
         let _ = self.orders.send(Order::FileChanged);
@@ -120,6 +133,7 @@ impl<S> Control<S> {
         match replier {
             Replier::Admin(reply, changes) => drop(reply.send(Ok(changes))),
             Replier::Answers(reply) => drop(reply.send(answers)),
+            Replier::Users(to, removed) => self.reply(to, Answer::Acl(Ok(removed))),
             Replier::Client(to) => self.reply(to, Answer::Config(Ok(Vec::new()))),
             Replier::Nobody => {}
         }
@@ -211,16 +225,35 @@ impl<S> Control<S> {
         cause: &str,
     ) -> Result<Vec<Change>, String> {
         let differences = self.loaded.changes_to(&loaded);
+        // They were looked at with the rest, but files can change in between.
+        let certificates = self.certificates.renewed(&loaded.config);
+        let certificates = certificates.map_err(|found| loaded.problems(found).to_string())?;
+        let (new_listeners, bound) =
+            self.listeners.changed_to(&loaded.config).map_err(|error| error.to_string())?;
+        let shares = listeners::shares(&bound, self.posts.len())
+            .map_err(|error| format!("cannot share a listener: {error}"))?;
         if self.loaded.config.log != loaded.config.log {
             self.logging.change(&loaded.config.log)?;
         }
         for Change { option, old, new } in &differences {
             tracing::info!(option = option.name, %old, %new, cause, "the configuration has changed");
         }
-        if differences.is_empty() {
+        let other_certificates = self.certificates.differs(&certificates);
+        if other_certificates {
+            tracing::info!(cause, "certificates have changed; who is connected stays so");
+            certificates.warn();
+        }
+        if differences.is_empty() && !other_certificates {
             tracing::info!(cause, "the configuration is as before");
         }
+        new_listeners.set_modes(&self.listeners, &loaded.config);
+        (self.listeners, self.shares) = (new_listeners, shares);
+        let others = self.loaded.config.users != loaded.config.users;
+        self.certificates = certificates;
         (self.loaded, self.changes) = (loaded, changes);
+        if others {
+            self.take_users(cause);
+        }
         run::raise_open_files(&self.loaded.config);
         self.follow_file();
         self.outlet.change(&self.loaded.config);
@@ -228,15 +261,22 @@ impl<S> Control<S> {
         Ok(differences)
     }
 
-    fn have_workers_change(&mut self, replier: Replier) {
+    pub(super) fn have_workers_change(&mut self, replier: Replier) {
         let to = self.rounds.begin(self.posts.len(), replier);
+        let mut shares = std::mem::take(&mut self.shares).into_iter();
         for (index, post) in self.posts.iter().enumerate() {
             let config = &self.loaded.config;
             let change = WorkerChange {
-                settings: settings::engine(config, index),
+                settings: engine::Settings {
+                    users: self.users.clone(),
+                    ..settings::engine(config, index)
+                },
                 gather: settings::gather(config),
                 clients_max: config.max_clients,
+                entrances: self.listeners.entrances(config),
+                listeners: shares.next().unwrap_or_default(),
                 tuning: run::tuning(config),
+                tls: self.certificates.settings(),
             };
             post.send(Message::Configure(to, Box::new(change)));
         }
@@ -261,7 +301,7 @@ impl<S> Control<S> {
                 "the environment or a flag wins over what is in the file now; after a restart it is as they say"
             );
         }
-        write_whole(file, &new).map_err(|error| failed(&error))?;
+        write_whole(file, new.as_bytes()).map_err(|error| failed(&error))?;
         tracing::info!(file = %file.display(), options = self.changes.len(), "changes are in the configuration file");
         // Those that something stronger hides from the file stay changes.
         let hidden: Vec<&str> =
@@ -301,11 +341,11 @@ fn in_reply(error: SourceError) -> String {
 }
 
 /// Puts a text in the place of a file's, all of it or nothing: beside it first, then in its name. A link stays one.
-fn write_whole(file: &Path, text: &str) -> std::io::Result<()> {
+pub(super) fn write_whole(file: &Path, text: &[u8]) -> std::io::Result<()> {
     let file = file.canonicalize()?;
     let folder = file.parent().unwrap_or(Path::new("/"));
     let mut beside = tempfile::NamedTempFile::new_in(folder)?;
-    beside.write_all(text.as_bytes())?;
+    beside.write_all(text)?;
     beside.as_file().set_permissions(file.metadata()?.permissions())?;
     beside.as_file().sync_all()?;
     beside.persist(&file)?;

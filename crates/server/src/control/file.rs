@@ -1,6 +1,6 @@
-//! Tells when the configuration file may have changed.
+//! Tells when the configuration file, or one that it names, may have changed.
 //!
-//! The folder is watched and not the file, since editors and configuration systems put a new file in its place (Kubernetes swaps a link two
+//! Folders are watched and not files, since editors and configuration systems put a new file in its place (Kubernetes swaps a link two
 //! folders up, which the folder of the link sees as well). What happens there is only a hint: whether the text is another one is looked at
 //! by whoever is told.
 //!
@@ -8,7 +8,7 @@
 
 use super::{Order, Orders};
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
@@ -16,21 +16,31 @@ use std::time::Duration;
 const QUIET: Duration = Duration::from_millis(100);
 
 /// Watches until it is dropped.
-pub(super) struct Watch(
-    #[expect(dead_code, reason = "it watches for as long as it lives")] RecommendedWatcher,
-);
+pub(super) struct Watch {
+    folders: Vec<PathBuf>,
+    #[expect(dead_code, reason = "it watches for as long as it lives")]
+    watcher: RecommendedWatcher,
+}
+
+/// The folders of these files, each once.
+pub(super) fn folders(files: Vec<&Path>) -> Vec<PathBuf> {
+    let folder = |file: &Path| match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    let mut folders: Vec<PathBuf> = files.into_iter().map(folder).collect();
+    folders.sort();
+    folders.dedup();
+    folders
+}
 
 impl Watch {
-    /// Watches the folder of this file.
+    /// Watches these folders.
     ///
     /// # Errors
-    /// A text for a person: the system does not watch it.
-    pub(super) fn begin(file: &Path, orders: Orders) -> Result<Self, String> {
-        let failed = |error: notify::Error| format!("cannot watch {}: {error}", file.display());
-        let folder = match file.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
+    /// A text for a person: the system does not watch one of them.
+    pub(super) fn begin(folders: Vec<PathBuf>, orders: Orders) -> Result<Self, String> {
+        let failed = |error: notify::Error| format!("cannot watch {folders:?}: {error}");
         let (hint, hints) = channel();
         let mut watcher =
             notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
@@ -40,11 +50,18 @@ impl Watch {
                 }
             })
             .map_err(failed)?;
-        watcher.watch(folder, RecursiveMode::NonRecursive).map_err(failed)?;
+        for folder in &folders {
+            watcher.watch(folder, RecursiveMode::NonRecursive).map_err(failed)?;
+        }
         let builder = std::thread::Builder::new().name("respool-watch".to_owned());
         let told = builder.spawn(move || tell_when_quiet(&hints, &orders));
         told.map_err(|error| format!("cannot start the watching thread: {error}"))?;
-        Ok(Self(watcher))
+        Ok(Self { folders, watcher })
+    }
+
+    /// What it watches.
+    pub(super) fn folders(&self) -> &[PathBuf] {
+        &self.folders
     }
 }
 

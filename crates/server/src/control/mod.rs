@@ -7,27 +7,32 @@
 //!   workers ──┘     │                           └─ the reply to whoever asked                    │
 //!                   └────────────────────────────────────────────────────────────────────────────┘
 //! ```
-//! `changes` decides what another configuration means and has the workers change, `rounds` collects what all workers say to one question,
+//! `certificates` reads what TLS needs, `changes` decides what another configuration means and has the workers change, `users` does so for the users, `rounds` collects what all workers say to one question,
 //! `signals` and `file` tell what happened outside, `resolver` looks names up.
 //!
 //! What it deliberately is not: on the path of a request. When this thread hangs, requests go on.
 //!
 //! Invariant: orders are carried out one after the other, so there is one configuration at a time.
 
+pub mod certificates;
 mod changes;
 mod file;
 pub mod resolver;
 mod rounds;
 pub mod signals;
+mod users;
 
 use crate::admin::AdminSettings;
 use crate::export::Outlet;
+use crate::listeners::{Listeners, Share};
 use crate::log::Logging;
 use crate::sources::Sources;
 use crate::worker::mailbox::{Message, Post, Upward};
+use certificates::Certificates;
 use changes::Replier;
 use config::options::OptionSpec;
 use config::{Change, Given, Loaded, OptionValue};
+use engine::acl::Users;
 use engine::fleet::{Answer, Question, ReplyTo};
 use file::Watch;
 use rounds::Rounds;
@@ -99,6 +104,13 @@ pub struct Control<S> {
     changes: Vec<Given>,
     /// The configuration in force.
     loaded: Loaded,
+    certificates: Certificates,
+    /// Where clients come in.
+    listeners: Listeners,
+    /// Each worker's share of listeners that it does not know yet.
+    shares: Vec<Share>,
+    /// The users in force: those of the configuration, and what was changed since.
+    users: Arc<Users>,
     logging: Logging,
     outlet: Outlet,
     watch: Option<Watch>,
@@ -121,6 +133,10 @@ pub struct Begin<S> {
     pub text: Option<String>,
     /// What became of it.
     pub loaded: Loaded,
+    /// What it says of TLS.
+    pub certificates: Certificates,
+    /// Its listeners.
+    pub(crate) listeners: Listeners,
     /// The log.
     pub logging: Logging,
     /// Where spans and alarms go.
@@ -132,7 +148,9 @@ pub struct Begin<S> {
 impl<S> Control<S> {
     /// One that looks after these workers.
     pub fn new(begin: Begin<S>) -> Self {
-        let Begin { posts, orders, sources, text, loaded, logging, outlet, admin } = begin;
+        let Begin { posts, orders, sources, text, loaded, certificates, .. } = begin;
+        let Begin { listeners, logging, outlet, admin, .. } = begin;
+        let users = loaded.config.users.clone();
         let mut control = Self {
             posts,
             orders,
@@ -140,6 +158,10 @@ impl<S> Control<S> {
             text,
             changes: Vec::new(),
             loaded,
+            certificates,
+            listeners,
+            shares: Vec::new(),
+            users,
             logging,
             outlet,
             watch: None,
@@ -160,6 +182,7 @@ impl<S> Control<S> {
                 Order::Reload => self.reload("SIGHUP", None),
                 Order::FileChanged => self.file_changed(),
                 Order::Worker(Upward::Config(to, wish)) => self.config_wish(to, wish),
+                Order::Worker(Upward::Acl(to, wish)) => self.acl_wish(to, wish),
                 Order::Worker(Upward::Answer(ticket, answer)) => self.answered(ticket, answer),
                 Order::Admin(order) => self.admin_order(order),
                 Order::Ended(sound) => return sound,

@@ -11,7 +11,7 @@ use std::io::{self, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use config::ListenAddress;
+use config::{Listen, ListenAddress};
 
 /// The key that comes far more often than the others.
 const HOT: &str = "session:popular";
@@ -31,8 +31,8 @@ const KEYS: u64 = 300;
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
 /// Sends it to the first of these addresses that is one of TCP, until the proxy ends.
-pub(super) fn begin(listen: &[ListenAddress], password: Option<String>) -> io::Result<()> {
-    let tcp = |address: &ListenAddress| match address {
+pub(super) fn begin(listen: &[Listen], password: Option<String>) -> io::Result<()> {
+    let tcp = |entry: &Listen| match &entry.address {
         ListenAddress::Tcp(address) => Some(*address),
         ListenAddress::Unix(_) => None,
     };

@@ -78,7 +78,7 @@ impl PrivateServer {
     pub(super) fn url(&self) -> String {
         let address = UpstreamAddress::Unix(self.folder.join(guard::SOCKET));
         let pool = PoolKind::Standalone;
-        UpstreamUrl { address, pool, user: None, password: None, db: 0 }.to_string()
+        UpstreamUrl { address, pool, user: None, password: None, db: 0, tls: false }.to_string()
     }
 
     fn wait_until_ready(&mut self, stopped: &AtomicBool) -> Result<(), Failure> {

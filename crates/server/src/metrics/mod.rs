@@ -87,7 +87,8 @@ All counters begin with the process, and those of workers, commands, servers and
 | `node`, `pool` | address of a server, and which of several pools it belongs to, from 0 |
 | `role` | of a server: `primary`, `replica`, `sentinel`, `seed` (nobody told); of a connection: what it is for, as in [`INFO upstreams`](../guides/operations.md#info) |
 | `command` | as in `INFO commandstats`: lower case, `container\\|subcommand`; `unknown` for all that the table of commands does not have. Only those that were used |
-| `cause` | why: see the row |
+| `cause`, `reason` | why: see the row |
+| `listener` | `name` of an entry of `listen`, or its address |
 | `monitor` | a [latency monitor](../guides/operations.md#latency-monitors) of the configuration |
 | `le` | end of a bucket of a histogram: powers of two from 32 µs to 16.8 s, or the bounds of the monitor |
 

@@ -8,11 +8,11 @@
 //! Invariant: names differ, and the samples of a row have exactly the labels that it names, in this order, and no two the same values.
 
 use engine::command::CommandId;
-use engine::fleet::{BUFFER_SIZES, Report, RingReport};
+use engine::fleet::{BUFFER_SIZES, Report, RingReport, TLS_FAILURES, TlsSide};
 use engine::losses;
-use engine::report::{CONN_ROLES, MEMORY_KINDS, NodeReport, WAITS};
-use engine::stats::REDIRECT_KINDS;
+use engine::report::{CONN_ROLES, MEMORY_KINDS, NodeReport, WAITS, listeners_of};
 use engine::stats::errors::Cause;
+use engine::stats::{REDIRECT_KINDS, REFUSALS};
 
 use super::Source;
 use super::page::Page;
@@ -99,6 +99,16 @@ fn rings(source: &Source<'_>, page: &mut Page, value: fn(&RingReport) -> u64) {
         if let Some(ring) = &report.ring {
             page.sample(&[("worker", &report.worker.to_string())], value(ring));
         }
+    }
+}
+
+/// What there is of each side of TLS of each worker.
+fn sides(source: &Source<'_>, page: &mut Page, write: fn(&mut Page, &str, &str, &TlsSide)) {
+    for report in source.reports {
+        let Some(tls) = &report.tls else { continue };
+        let worker = report.worker.to_string();
+        write(page, &worker, "clients", &tls.clients);
+        write(page, &worker, "upstreams", &tls.upstreams);
     }
 }
 
@@ -216,6 +226,45 @@ pub static METRICS: &[Metric] = &[
         },
     ),
     row(
+        "respool_tls_connections",
+        Gauge,
+        &["worker", "side", "state"],
+        "Connections with TLS, of clients and to servers (`upstreams`): those whose handshake is under way (`handshake`) and the others (`open`). Only where TLS is spoken",
+        |s, p| {
+            sides(s, p, |page, worker, side, of| {
+                let labels = |state| [("worker", worker), ("side", side), ("state", state)];
+                page.sample(&labels("handshake"), of.unfinished);
+                page.sample(&labels("open"), of.open);
+            });
+        },
+    ),
+    row(
+        "respool_tls_handshakes",
+        Counter,
+        &["worker", "side", "kind"],
+        "Handshakes of TLS that came to their end: whole ones (`full`), and those that went on from an earlier connection (`resumed`). Only where TLS is spoken",
+        |s, p| {
+            sides(s, p, |page, worker, side, of| {
+                let labels = |kind| [("worker", worker), ("side", side), ("kind", kind)];
+                page.sample(&labels("full"), of.handshakes - of.resumed);
+                page.sample(&labels("resumed"), of.resumed);
+            });
+        },
+    ),
+    row(
+        "respool_tls_failures",
+        Counter,
+        &["worker", "side", "reason"],
+        "Connections that ended because of TLS: no handshake in time (`timeout`), the peer speaks something else (`not_tls`) or breaks the rules (`protocol`), no version or cipher in common (`incompatible`), it shows no certificate (`no_certificate`) or one that is not taken (`certificate`), it does not take us (`refused`), it went away (`closed`). Only where TLS is spoken",
+        |s, p| {
+            sides(s, p, |page, worker, side, of| {
+                for (reason, count) in TLS_FAILURES.into_iter().zip(of.failures) {
+                    page.sample(&[("worker", worker), ("side", side), ("reason", reason)], count);
+                }
+            });
+        },
+    ),
+    row(
         "process_start_time_seconds",
         Gauge,
         &[],
@@ -283,7 +332,27 @@ pub static METRICS: &[Metric] = &[
         WORKER,
         "Clients that were turned away at the maximum",
         |s, p| {
-            workers(s, p, |r| r.stats.clients_rejected);
+            workers(s, p, |r| r.stats.clients_rejected());
+        },
+    ),
+    row(
+        "respool_clients_refused",
+        Counter,
+        &["worker", "reason"],
+        "Clients that were turned away, by reason: there are as many as may be (`max_clients`), or as may be at this listener (`listener_max_clients`), their address (`address`), no header of the PROXY protocol where there must be one (`header_missing`), a wrong one (`header_broken`), not the whole of it in time (`header_late`), a header from where none is believed (`header_source`)",
+        |s, p| {
+            workers_by(s, p, "reason", REFUSALS, |r| r.stats.refused);
+        },
+    ),
+    row(
+        "respool_listener_clients",
+        Gauge,
+        &["listener"],
+        "Clients of each listener, by its name or its address",
+        |s, p| {
+            for (label, clients) in listeners_of(s.reports) {
+                p.sample(&[("listener", &label)], clients);
+            }
         },
     ),
     row(

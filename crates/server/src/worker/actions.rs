@@ -5,11 +5,12 @@
 use super::Worker;
 use super::address::NodeAddress;
 use super::conn::upstream_token;
+use super::entrance::{Entrance, Entrances};
 use super::mailbox::{Asker, Change, Message, Resolve, Upward};
 use engine::fleet::{Answer, Question, Questioner, ReplyTo, RingReport};
 use engine::news::{Audience, News};
 use engine::{Action, Notice, Time, UpstreamId};
-use netio::{Address, Driver};
+use netio::{Address, Driver, Listener};
 
 /// A question whose answers are not all there.
 pub(super) struct Open {
@@ -80,7 +81,12 @@ impl<D: Driver> Worker<D> {
             // It was connecting for an engine's attempt that is over.
             self.driver.close(old);
         }
-        let conn = self.driver.connect(address, upstream_token(id));
+        let token = upstream_token(id);
+        let host = self.engine.upstream_tls_host(id);
+        let conn = match host {
+            None => self.driver.connect(address, token),
+            Some(host) => self.driver.connect_secured(address, token, host),
+        };
         self.upstreams.set(id, conn);
     }
 
@@ -128,6 +134,10 @@ impl<D: Driver> Worker<D> {
             self.questions.push(Open { ticket, wanted: 1, answers: Vec::new() });
             return self.fleet.tell_control(Upward::Config(to, wish.clone()));
         }
+        if let Question::Acl(wish) = question {
+            self.questions.push(Open { ticket, wanted: 1, answers: Vec::new() });
+            return self.fleet.tell_control(Upward::Acl(to, wish.clone()));
+        }
         self.questions.push(Open { ticket, wanted: self.fleet.len(), answers: Vec::new() });
         if let Some(own) = self.own_answer(now, to, question) {
             self.answered(ticket, own);
@@ -143,6 +153,12 @@ impl<D: Driver> Worker<D> {
         if let Answer::Report(report) = &mut answer {
             let cpu = (self.process.measure_thread)();
             (report.cpu_user_us, report.cpu_system_us) = (cpu.user_us, cpu.system_us);
+            report.tls = self.driver.report();
+            for Entrance { label, .. } in &self.entrances.list {
+                if report.listeners.iter().all(|(known, _)| known != label) {
+                    report.listeners.push((label.clone(), 0));
+                }
+            }
             report.ring = self.driver.uring_counts().map(|counts| RingReport {
                 no_buffers: counts.no_buffers,
                 overflows: counts.overflows,
@@ -183,7 +199,7 @@ impl<D: Driver> Worker<D> {
         while let Some(message) = self.mailbox.take() {
             let now = Time((self.clock)());
             match message {
-                Message::Client(accepted) => self.adopt(now, accepted),
+                Message::Client(newcomer) => self.welcome(now, newcomer),
                 Message::Question(to, question) => {
                     if let Some(answer) = self.own_answer(now, to, &question) {
                         self.give_answer(to, answer);
@@ -210,16 +226,29 @@ impl<D: Driver> Worker<D> {
 
     /// Other settings from now on.
     fn reconfigure(&mut self, now: Time, change: Change) {
-        let Change { settings, gather, clients_max, tuning } = change;
+        let Change { settings, gather, clients_max, entrances, listeners, tuning, tls } = change;
+        self.driver.change(tls);
         self.gather.change(gather);
         self.clients_max = clients_max;
+        self.change_entrances(entrances, listeners);
         self.driver.tune(&tuning);
         self.names.change(now, settings.timeouts.resolve_ms);
         self.engine.reconfigure(now, settings);
     }
 
+    /// Other ways in. One that ends has closed all of them for good.
+    fn change_entrances(&mut self, entrances: Entrances, listeners: Vec<Listener>) {
+        let stays = |entrance: &Entrance| entrances.get(entrance.id).is_some();
+        let is_same = listeners.is_empty() && self.entrances.list.iter().all(stays);
+        if !is_same && self.drain_until.is_none() {
+            self.driver.listen(&|id| entrances.get(id).is_some(), listeners);
+        }
+        self.entrances = entrances;
+    }
+
     fn begin_drain(&mut self, now: Time, ms: u64) {
         self.driver.close_listeners();
+        self.close_arrivals();
         self.engine.drain();
         self.drain_until = Some(now.plus_ms(ms));
         self.last_now = now;

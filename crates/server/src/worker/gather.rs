@@ -14,8 +14,9 @@
 //!   upstreams  held held held  sleep      all written
 //!   clients    their replies are written in each turn
 //! ```
-//! The gate: clients active lately are at least `clients_min`, what they send lately promises that the wait brings something, and the last waits paid. Each is
-//! judged by the input that it brought; after some in a row that were poor there are none for a while.
+//! The gate: clients active lately are at least `clients_min`, servers have a *queue*, what clients send lately promises that the wait brings something, and the last
+//! waits paid. Each is judged by the input that it brought; after some in a row that were poor there are none for a while. A queue is several inputs at servers at one
+//! time in the mean, without those that wait here. Below it a wait would only add to the time of each request.
 //!
 //! A hold lasts for a quarter of a *round*, the time in which each active client sends once, in front of `n` servers for 1 + log₂ `n` times as long; and for
 //! `gather_us` at most, in front of `n` > 3 servers log₂ `n` times that. Shorter ones make small batches; longer ones end with all clients waiting for us, and then their processor and the servers' are idle. In a hold
@@ -28,6 +29,7 @@
 //!
 //! Invariant: nothing waits for longer than the longest hold and the longest sleep; a turn sleeps at most once beside its nap.
 
+use engine::stats::Stats;
 use engine::{Engine, Time};
 use netio::Wait;
 
@@ -56,6 +58,16 @@ const POOR_WAITS_MAX: u32 = 4;
 
 /// Turns of a pause.
 const PAUSE_TURNS: u32 = 64;
+
+/// From so many inputs at servers at one time on, in thousandths of one, these have a queue. 50 clients that wait for each reply had 4.5 there, on a
+/// machine that nothing held back; 50,000 a second of an open loop, which is half of that, had 1.5 (decision 5).
+const QUEUE_BEGINS_MILLI: u64 = 4_000;
+
+/// Below so many the queue is gone. Holding makes batches, and of a batch all wait for the last: these loads had 5 and 2.5 then.
+const QUEUE_ENDS_MILLI: u64 = 3_500;
+
+/// No epoch counts for more: in one in which a processor was taken from us everything waits.
+const QUEUE_MAX_MILLI: u64 = 2 * QUEUE_BEGINS_MILLI;
 
 /// Configured bounds.
 #[derive(Clone, Copy, Debug)]
@@ -107,6 +119,8 @@ pub struct Gather {
     holds: Record,
     /// What came since the last flush.
     input: u64,
+    /// When that was looked at last.
+    looked_at: Time,
     /// How long one input takes to come, lately, in nanoseconds.
     ns_per_input: u64,
     lately: Lately,
@@ -136,6 +150,14 @@ struct Lately {
     active_clients: u64,
     /// Between two inputs of whichever client, in nanoseconds; a mean over some four epochs.
     ns_per_input: u64,
+    /// From writing a request to its reply, over all of them, from the start to the end of the last epoch.
+    waited_us: u64,
+    /// The part of it that inputs of this epoch waited here.
+    held_us: u64,
+    /// How many inputs were at servers at one time, in thousandths; a mean over some eight epochs.
+    at_servers_milli: u64,
+    /// Whether these were so many that servers have a queue.
+    is_queued: bool,
 }
 
 impl Lately {
@@ -143,16 +165,30 @@ impl Lately {
         now.since(self.epoch_began) >= EPOCH_US
     }
 
-    fn end_epoch(&mut self, now: Time, active_clients: u64, requests: u64) {
+    fn end_epoch(&mut self, now: Time, active_clients: u64, stats: &Stats) {
         let input = self.epoch_input.max(1);
-        self.requests_per_input = requests.saturating_sub(self.requests) / input;
-        self.requests = requests;
+        self.requests_per_input = stats.requests.saturating_sub(self.requests) / input;
+        self.requests = stats.requests;
+        self.look_for_queue(now, stats.waited_us());
         let ns = now.since(self.epoch_began).saturating_mul(1_000) / input;
         self.ns_per_input = match self.ns_per_input {
             mean if ns / 4 > mean => ns,
             mean => mean - mean / 4 + ns / 4,
         };
         (self.epoch_began, self.epoch_input, self.active_clients) = (now, 0, active_clients);
+    }
+
+    /// By Little's law: what all requests together waited for servers in a time is how many of them were there, times that time.
+    fn look_for_queue(&mut self, now: Time, waited_us: u64) {
+        let requests_us = waited_us.saturating_sub(self.waited_us);
+        let input_us = requests_us / self.requests_per_input.max(1);
+        let at_servers_us = input_us.saturating_sub(core::mem::take(&mut self.held_us));
+        self.waited_us = waited_us;
+        let milli = at_servers_us.saturating_mul(1_000) / now.since(self.epoch_began).max(1);
+        let milli = milli.min(QUEUE_MAX_MILLI);
+        self.at_servers_milli = self.at_servers_milli - self.at_servers_milli / 8 + milli / 8;
+        let bound = if self.is_queued { QUEUE_ENDS_MILLI } else { QUEUE_BEGINS_MILLI };
+        self.is_queued = self.at_servers_milli >= bound;
     }
 
     /// The time in which each active client sends once, in microseconds.
@@ -177,6 +213,7 @@ impl Gather {
             hold: None,
             holds: Record::default(),
             input: 0,
+            looked_at: Time::default(),
             ns_per_input: 0,
             lately: Lately::default(),
         }
@@ -200,7 +237,8 @@ impl Gather {
     #[inline]
     pub fn next_wait(&mut self, now: Time, input: u64, engine: &mut Engine) -> Option<Wait> {
         if self.lately.is_over(now) {
-            self.lately.end_epoch(now, engine.end_epoch(), engine.stats().requests);
+            let active_clients = engine.end_epoch();
+            self.lately.end_epoch(now, active_clients, engine.stats());
             engine.cork_replies_us(self.cork_us());
         }
         self.decide(now, input, engine.shared_upstreams_dirty() as u64)
@@ -268,11 +306,16 @@ impl Gather {
         self.options.gather_us > 0 && self.lately.active_clients >= self.options.clients_min
     }
 
+    /// Whether they wait for servers anyway.
+    fn is_busy(&self) -> bool {
+        self.is_crowded() && self.lately.is_queued
+    }
+
     /// Whether so few have sent something that it is worth to hold it back.
     fn is_early(&self, upstreams: u64) -> bool {
         upstreams > 0
             && self.input < self.enough(1, upstreams)
-            && self.is_crowded()
+            && self.is_busy()
             && self.lately.input_in(self.hold_us(upstreams)) >= HOLD_GAIN_MIN
             && self.holds.pays()
     }
@@ -289,6 +332,8 @@ impl Gather {
     }
 
     fn decide(&mut self, now: Time, input: u64, upstreams: u64) -> Option<Wait> {
+        self.lately.held_us += self.input * now.since(self.looked_at);
+        self.looked_at = now;
         self.input += input;
         self.lately.epoch_input += input;
         if let Some((began, goal)) = self.sleep {
@@ -301,7 +346,7 @@ impl Gather {
         }
         let goal = self.enough(upstreams, upstreams).saturating_sub(self.input);
         let sleeps = goal > 0
-            && self.is_crowded()
+            && self.is_busy()
             && self.sleeps.pays()
             && self.lately.input_in(self.options.gather_us) >= SLEEP_GAIN_MIN.min(goal)
             && !self.is_early(upstreams);
@@ -339,8 +384,21 @@ mod tests {
         let mut gather = Gather::new(options);
         gather.lately.active_clients = active_clients;
         gather.lately.ns_per_input = 10_000;
+        gather.lately.is_queued = true;
         gather.begin_turn();
         gather
+    }
+
+    /// After so many epochs in each of which inputs waited so long together, of it `held_us` here.
+    fn epochs(gather: &mut Gather, count: u64, waited_us: u64, held_us: u64) {
+        let lately = &mut gather.lately;
+        let mut stats = Stats { requests: lately.requests, ..Stats::default() };
+        for _ in 0..count {
+            (lately.epoch_input, lately.held_us) = (500, held_us);
+            stats.requests += 500;
+            stats.command(None).usec = lately.waited_us + waited_us;
+            lately.end_epoch(lately.epoch_began + EPOCH_US, 50, &stats);
+        }
     }
 
     /// A turn without polls: whether it ends with a sleep, and if not, with a hold.
@@ -475,12 +533,48 @@ mod tests {
     }
 
     #[test]
+    fn while_servers_have_no_queue_nothing_is_held() {
+        let mut gather = gather(50);
+        gather.lately.is_queued = false;
+        assert_eq!(turn(&mut gather, 0, 3, 1), FLUSHED);
+        epochs(&mut gather, 30, 3 * EPOCH_US, 0);
+        assert_eq!(turn(&mut gather, 0, 3, 1), FLUSHED, "three at a time are none");
+        epochs(&mut gather, 30, 5 * EPOCH_US, 0);
+        assert_eq!(turn(&mut gather, 0, 3, 1), HELD);
+        gather.flushed();
+        epochs(&mut gather, 30, 10 * EPOCH_US, 6 * EPOCH_US);
+        assert!(gather.lately.is_queued, "four at servers, and six that waited here");
+        epochs(&mut gather, 30, 10 * EPOCH_US, 7 * EPOCH_US);
+        assert_eq!(turn(&mut gather, 0, 3, 1), FLUSHED, "what waited here was no queue there");
+    }
+
+    #[test]
+    fn an_epoch_in_which_all_stood_still_makes_no_queue() {
+        let mut gather = gather(50);
+        gather.lately.is_queued = false;
+        epochs(&mut gather, 30, EPOCH_US, 0);
+        epochs(&mut gather, 1, 1_000 * EPOCH_US, 0);
+        assert!(!gather.lately.is_queued);
+    }
+
+    #[test]
+    fn what_waits_here_is_counted_until_it_is_sent() {
+        let mut gather = gather(50);
+        assert_eq!(turn(&mut gather, 100, 3, 1), HELD);
+        assert_eq!(turn(&mut gather, 110, 2, 1), HELD);
+        assert_eq!(turn(&mut gather, 160, 1, 1), FLUSHED);
+        assert_eq!(turn(&mut gather, 900, 1, 1), HELD);
+        assert_eq!(gather.lately.held_us, 3 * 10 + 5 * 50);
+    }
+
+    #[test]
     fn the_rate_follows_the_epochs_and_a_silence_at_once() {
         let mut lately = Lately::default();
         let mut epoch = |until_us, input| {
             lately.epoch_input = input;
             assert!(lately.is_over(Time(until_us)));
-            lately.end_epoch(Time(until_us), 40, lately.requests + 3 * input);
+            let requests = lately.requests + 3 * input;
+            lately.end_epoch(Time(until_us), 40, &Stats { requests, ..Stats::default() });
             assert_eq!(lately.requests_per_input, 3);
             (lately.ns_per_input, lately.round_us())
         };

@@ -9,11 +9,13 @@
 //! sent: one message per accepted client, question, resolve and signal, each answered before the next of its kind, and of news at most what a
 //! topology changes (`engine::news`).
 
+use super::entrance::{Entrances, Newcomer};
 use super::gather::GatherOptions;
-use engine::fleet::{Answer, ConfigWish, Question, ReplyTo};
+use super::tls::TlsSettings;
+use engine::fleet::{AclWish, Answer, ConfigWish, Question, ReplyTo};
 use engine::news::News;
 use engine::{Settings, UpstreamId};
-use netio::{Accepted, Address, Tuning};
+use netio::{Address, Listener, Tuning};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -21,7 +23,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 /// What one thread tells a worker.
 pub enum Message<S> {
     /// A client for it.
-    Client(Accepted<S>),
+    Client(Newcomer<S>),
     /// A question of a worker.
     Question(ReplyTo, Question),
     /// The answer to its own question.
@@ -41,7 +43,7 @@ pub enum Message<S> {
 }
 
 /// What is in force in a worker, as far as it can change while it runs.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Change {
     /// For its engine.
     pub settings: Settings,
@@ -49,8 +51,14 @@ pub struct Change {
     pub gather: GatherOptions,
     /// Clients of all workers together; one more is turned away.
     pub clients_max: usize,
+    /// What holds where clients come in. Listeners that are not in it are closed.
+    pub entrances: Entrances,
+    /// Its share of the listeners that are new.
+    pub listeners: Vec<Listener>,
     /// What sockets are like.
     pub tuning: Tuning,
+    /// Certificates, and who speaks TLS.
+    pub tls: TlsSettings,
 }
 
 /// What a worker tells the control thread.
@@ -58,6 +66,8 @@ pub struct Change {
 pub enum Upward {
     /// A client wants something of the configuration.
     Config(ReplyTo, ConfigWish),
+    /// A client wants something of the users.
+    Acl(ReplyTo, AclWish),
     /// The answer to a question of the control thread, under its ticket.
     Answer(u64, Answer),
 }

@@ -1,7 +1,7 @@
 //! One worker: an engine, a driver, and what joins them.
 //!
 //! This folder is the only place that knows both sides: `turn` is the order of things, `conn` turns tokens of the driver into ids of the
-//! engine and back, `gather` decides how long to wait for more before a flush, `mailbox` is the only way in from other threads,
+//! engine and back, `entrance`, `accept` and `arrivals` are the ways in for clients, `tls` puts TLS between the two, `gather` decides how long to wait for more before a flush, `mailbox` is the only way in from other threads,
 //! `names` looks whether the names of servers still mean the same.
 //!
 //! What it deliberately is not: a thread. [`Worker::turn`] is called in a loop by [`Worker::run`] on a thread of its own, or step by step
@@ -9,12 +9,15 @@
 //!
 //! Invariant: nothing here is shared with another thread but the mailboxes and the counters of clients per worker.
 
+pub mod entrance;
 pub mod gather;
 pub mod mailbox;
+pub mod tls;
 
 mod accept;
 mod actions;
 mod address;
+mod arrivals;
 mod conn;
 pub(crate) mod facts;
 mod names;
@@ -22,14 +25,17 @@ mod observed;
 mod turn;
 
 use crate::export::Outlet;
-use conn::Conns;
-use engine::ids::{ClientKind, UpstreamKind};
+use arrivals::Arrivals;
+use conn::{Clients, Conns};
+use engine::ids::UpstreamKind;
 use engine::{Engine, Settings, Time};
+use entrance::Entrances;
 use gather::{Gather, GatherOptions};
 use mailbox::{Fleet, Mailbox};
 use netio::{Accepted, Driver};
 use std::sync::Arc;
 use std::time::Instant;
+use tls::{Secured, TlsSettings};
 
 pub use facts::{Chosen, Host, Process, Usage};
 
@@ -39,10 +45,14 @@ pub struct WorkerOptions<S> {
     pub settings: Settings,
     /// Feeds the jitter of reconnects.
     pub seed: u64,
+    /// Random bytes that nobody can guess, for passwords.
+    pub entropy: Option<[u8; 32]>,
     /// Batching.
     pub gather: GatherOptions,
     /// Clients of all workers together; one more is turned away.
     pub clients_max: usize,
+    /// What holds where clients come in.
+    pub entrances: Entrances,
     /// Its way in.
     pub mailbox: Mailbox<S>,
     /// The ways to all workers and to the resolver.
@@ -51,25 +61,29 @@ pub struct WorkerOptions<S> {
     pub process: Arc<Process>,
     /// Where spans and alarms go.
     pub outlet: Outlet,
+    /// Certificates, and who speaks TLS.
+    pub tls: TlsSettings,
 }
 
 /// See the module. Generic over the network, so that the simulator runs the same code.
 pub struct Worker<D: Driver> {
     index: usize,
-    driver: D,
+    driver: Secured<D>,
     /// The driver's clock. Held apart because the driver is borrowed while it delivers events, whose time must be read
     /// after the sleep and not before.
     clock: Box<dyn Fn() -> u64>,
     engine: Engine,
-    clients: Conns<ClientKind>,
+    clients: Clients,
     upstreams: Conns<UpstreamKind>,
     gather: Gather,
     clients_max: usize,
+    entrances: Entrances,
     mailbox: Mailbox<D::Socket>,
     fleet: Arc<Fleet<D::Socket>>,
     process: Arc<Process>,
     outlet: Outlet,
     accepted: Vec<Accepted<D::Socket>>,
+    arrivals: Arrivals,
     /// Questions of this worker, with the answers that came.
     questions: Vec<actions::Open>,
     names: names::Names,
@@ -87,21 +101,26 @@ impl<D: Driver> Worker<D> {
         let unix_ahead_us = facts::unix_us().saturating_sub(now.0);
         let settings = Settings { unix_ahead_us, ..options.settings };
         let mut engine = Engine::new(settings, options.seed, now);
+        if let Some(entropy) = options.entropy {
+            engine.take_entropy(entropy);
+        }
         engine.warm_up(now);
         let mut worker = Self {
             index,
-            driver,
+            driver: Secured::new(driver, options.tls),
             clock,
             engine,
-            clients: Conns::default(),
+            clients: Clients::default(),
             upstreams: Conns::default(),
             gather: Gather::new(options.gather),
             clients_max: options.clients_max,
+            entrances: options.entrances,
             mailbox: options.mailbox,
             fleet: options.fleet,
             process: options.process,
             outlet: options.outlet,
             accepted: Vec::new(),
+            arrivals: Arrivals::default(),
             questions: Vec::new(),
             names,
             last_now: now,
@@ -141,6 +160,6 @@ impl<D: Driver> Worker<D> {
 
     /// The driver, for tests that need its clock.
     pub fn driver(&self) -> &D {
-        &self.driver
+        self.driver.inner()
     }
 }

@@ -4,7 +4,7 @@
 //! 2. The driver waits and gives its events to the engine, which sends nothing yet; while more input keeps coming it is polled again, and
 //!    under the gate of `gather` it may sleep some tens of microseconds for more.
 //! 3. What is due by time is done.
-//! 4. Actions of the engine are carried out (connect, close, stop reading), and new clients are taken in.
+//! 4. Actions of the engine are carried out (connect, close, stop reading), new clients are taken in, and those whose header came become clients.
 //! 5. Each upstream with output is flushed once, unless `gather` holds that back for more, then each client.
 //! 6. Actions that came of that: clients that have their last reply are closed.
 //!
@@ -14,8 +14,9 @@
 //! Invariant: `now` is read after each sleep, and then serves for everything until the next one.
 
 use super::Worker;
-use super::conn::{Conns, Party, party};
-use engine::ids::{ClientKind, UpstreamId, UpstreamKind};
+use super::arrivals::Arrivals;
+use super::conn::{Clients, Conns, Party, party};
+use engine::ids::{UpstreamId, UpstreamKind};
 use engine::{Engine, Time};
 use netio::{Accepted, CloseReason, ConnId, Driver, Event, Wait};
 
@@ -30,6 +31,7 @@ impl<D: Driver> Worker<D> {
         // Closes come before new clients, which may get the places of those that went.
         self.carry_out(now);
         self.take_accepted(now);
+        self.end_arrivals(now);
         self.flush_upstreams(now);
         self.flush_clients(now);
         self.carry_out(now);
@@ -43,7 +45,14 @@ impl<D: Driver> Worker<D> {
     pub fn deadline(&self) -> Option<Time> {
         let engine = self.engine.poll_timeout(self.last_now);
         let held = self.gather.hold_until();
-        engine.into_iter().chain(held).chain(self.drain_until).chain(self.names.deadline()).min()
+        let headers = self.arrivals.deadline();
+        engine
+            .into_iter()
+            .chain(held)
+            .chain(self.drain_until)
+            .chain(self.names.deadline())
+            .chain(headers)
+            .min()
     }
 
     fn first_wait(&self) -> Wait {
@@ -66,9 +75,18 @@ impl<D: Driver> Worker<D> {
     /// Waits, gathers, and gives every event to the engine. Returns the time of this turn.
     fn take_events(&mut self) -> Time {
         let first_wait = self.first_wait();
-        let Self { driver, engine, clients, upstreams, accepted, clock, gather, .. } = self;
-        let mut hub =
-            Hub { engine, clients, upstreams, accepted, ended: Vec::new(), now: None, clock };
+        let Self { driver, engine, clients, upstreams, accepted, arrivals, clock, gather, .. } =
+            self;
+        let mut hub = Hub {
+            engine,
+            clients,
+            upstreams,
+            accepted,
+            arrivals,
+            ended: Vec::new(),
+            now: None,
+            clock,
+        };
         let mut wait = first_wait;
         gather.begin_turn();
         loop {
@@ -129,9 +147,10 @@ impl<D: Driver> Worker<D> {
 /// What the events of a wait go to, while the driver is borrowed.
 struct Hub<'a, S> {
     engine: &'a mut Engine,
-    clients: &'a mut Conns<ClientKind>,
+    clients: &'a mut Clients,
     upstreams: &'a mut Conns<UpstreamKind>,
     accepted: &'a mut Vec<Accepted<S>>,
+    arrivals: &'a mut Arrivals,
     /// Connections whose peer ended them and that must be closed when the driver is free.
     ended: Vec<ConnId>,
     now: Option<Time>,
@@ -152,6 +171,7 @@ impl<S> Hub<'_, S> {
             Event::Received(token, bytes) => match party(token) {
                 Party::Client(id) => self.engine.handle_client_bytes(now, id, bytes),
                 Party::Upstream(id) => self.engine.handle_upstream_bytes(now, id, bytes),
+                Party::Arrival(id) => self.arrivals.received(id, bytes),
             },
             Event::Sent(token, buf) => match party(token) {
                 Party::Client(id) => {
@@ -162,6 +182,8 @@ impl<S> Hub<'_, S> {
                     self.engine.handle_upstream_sent(now, id, buf);
                     self.engine.mark_upstream_dirty(id);
                 }
+                // It was closed when that was sent.
+                Party::Arrival(_) => {}
             },
             Event::Accepted(accepted) => self.accepted.push(accepted),
             Event::AcceptFailed(errno) => {
@@ -182,6 +204,7 @@ impl<S> Hub<'_, S> {
     fn eof(&mut self, now: Time, party: Party) {
         match party {
             Party::Client(id) => self.engine.handle_client_eof(now, id),
+            Party::Arrival(id) => self.arrivals.eof(id),
             Party::Upstream(id) => {
                 self.ended.extend(self.upstreams.take(id));
                 self.engine.handle_upstream_closed(now, id, "closed the connection");
@@ -196,6 +219,7 @@ impl<S> Hub<'_, S> {
                 self.clients.take(id);
                 self.engine.handle_client_closed(now, id);
             }
+            Party::Arrival(id) => self.arrivals.closed(id),
             Party::Upstream(id) => {
                 self.upstreams.take(id);
                 self.engine.handle_upstream_closed(now, id, &in_words(why));
@@ -209,6 +233,7 @@ fn in_words(why: CloseReason) -> String {
         CloseReason::Broken(0) => "the connection broke".to_owned(),
         CloseReason::Broken(errno) => os_error(errno),
         CloseReason::ConnectFailed(errno) => format!("connect: {}", os_error(errno)),
+        CloseReason::GivenUp(cause) => cause.into_string(),
     }
 }
 

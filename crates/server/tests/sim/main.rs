@@ -22,6 +22,7 @@ mod cache;
 mod client;
 mod cluster;
 mod deployments;
+mod headers;
 mod ledger;
 mod names;
 mod plan;

@@ -16,10 +16,11 @@ use server::export::Outlet;
 use server::losses::Losses;
 use server::worker::gather::GatherOptions;
 use server::worker::mailbox::{Fleet, Message, Post, Resolve, mailbox};
+use server::worker::tls::TlsSettings;
 use server::worker::{Chosen, Process, Usage, Worker, WorkerOptions};
 
 use crate::upstream::{Planted, Server};
-use crate::world::host;
+use crate::world::{entrances, host};
 
 const RESOLVE_MS: u64 = 1_000;
 
@@ -61,8 +62,10 @@ impl Moving {
         let options = WorkerOptions {
             settings,
             seed: 7,
+            entropy: None,
             gather: GatherOptions { gather_us: 0, completions: 0, clients_min: 0, polls: 0 },
             clients_max: 10,
+            entrances: entrances(),
             mailbox,
             fleet: Arc::new(Fleet::new(vec![post.clone()], ask, Box::new(drop))),
             process: Arc::new(Process {
@@ -76,6 +79,7 @@ impl Moving {
                 losses: Losses::default(),
             }),
             outlet: Outlet::default(),
+            tls: TlsSettings::default(),
         };
         let worker = Worker::new(driver, Box::new(move || clock.now_us()), options);
         let client = net.connect(&listen);

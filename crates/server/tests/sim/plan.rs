@@ -419,7 +419,7 @@ fn settings(plan: &mut Plan, rng: &mut SimRng) -> Settings {
     settings.node.address = engine::node::Address::tcp("127.0.0.1", FIRST_PORT);
     settings.node.client_name = if rng.chance(500_000) { b"respool".to_vec() } else { Vec::new() };
     if plan.password {
-        settings.password = Some(Password::new(PASSWORD));
+        settings.users = engine::acl::Users::with_password(PASSWORD).into();
         settings.node.password = Some(Password::new(PASSWORD));
     }
     settings

@@ -16,11 +16,13 @@ use std::time::Instant;
 use engine::fleet::Report;
 use engine::settings::Limits;
 use netio::sim::{SimDriver, SimFaults, SimNet, SimRng, SimSocket};
-use netio::{Address, Driver};
+use netio::{Address, Driver, ListenerId};
 use server::export::Outlet;
 use server::losses::Losses;
+use server::worker::entrance::{Entrance, Entrances};
 use server::worker::gather::GatherOptions;
 use server::worker::mailbox::{Fleet, Message, Post, Upward, mailbox};
+use server::worker::tls::TlsSettings;
 use server::worker::{Chosen, Host, Process, Usage, Worker, WorkerOptions};
 
 use crate::cache::Caches;
@@ -693,21 +695,30 @@ fn hire(plan: &Plan, net: &SimNet, at: &Address) -> Hired {
         measure_thread: Default::default,
         losses: Losses::default(),
     });
+    let entrances = entrances();
     let worker = |(index, (driver, mailbox))| {
         let clock = net.clone();
         let options = WorkerOptions {
             settings: plan.settings_of(index),
             seed: plan.seed,
+            entropy: None,
             gather: gather(60),
             clients_max: plan.clients_max,
+            entrances: entrances.clone(),
             mailbox,
             fleet: Arc::clone(&fleet),
             process: Arc::clone(&process),
             outlet: Outlet::default(),
+            tls: TlsSettings::default(),
         };
         Some(Worker::new(driver, Box::new(move || clock.now_us()), options))
     };
     (drivers.into_iter().zip(boxes).enumerate().map(worker).collect(), posts, told)
+}
+
+/// One way in, for everybody. Workers share its count.
+pub(crate) fn entrances() -> Entrances {
+    Entrances { list: vec![Entrance::open(ListenerId(0), "sim")], ..Entrances::default() }
 }
 
 /// After a drain in peace the worker has no client, nobody waits, and only idle upstreams have a connection.

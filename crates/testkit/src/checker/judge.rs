@@ -188,8 +188,8 @@ pub(super) fn read_surely(judge: &Endpoint, conn: &mut Conn, requests: &[Vec<u8>
     panic!("the final values cannot be read: {last}")
 }
 
-/// Asks the nodes that `-MOVED` names for what the judge does not have. One step is enough: a test
-/// that judges has let its cluster agree before.
+/// Asks the nodes that `-MOVED` names for what the judge does not have. Where slots still move while
+/// it is judged one step may not be enough; then all is read again.
 fn follow_moved(requests: &[Vec<u8>], mut replies: Vec<Vec<u8>>) -> io::Result<Vec<Vec<u8>>> {
     let mut conns: BTreeMap<String, Conn> = BTreeMap::new();
     for (request, reply) in requests.iter().zip(&mut replies) {
@@ -206,7 +206,14 @@ fn follow_moved(requests: &[Vec<u8>], mut replies: Vec<Vec<u8>>) -> io::Result<V
             *reply = conn.reply()?;
         }
     }
-    Ok(replies)
+    match replies.iter().find(|reply| sends_on(reply)) {
+        Some(reply) => Err(io::Error::other(format!("a slot moves: {}", quote(reply, 160)))),
+        None => Ok(replies),
+    }
+}
+
+fn sends_on(reply: &[u8]) -> bool {
+    [&b"-MOVED "[..], b"-ASK ", b"-TRYAGAIN "].iter().any(|word| reply.starts_with(word))
 }
 
 fn final_value(key: &Retired, got: Bulk<'_>) -> Answer {

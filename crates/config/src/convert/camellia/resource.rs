@@ -21,12 +21,16 @@ pub(super) struct Resource {
 
 /// The schemes that respool has something for.
 const SCHEMES: &str = "redis://, redis-sentinel://, redis-cluster://, redis-uds:// and, for reads, redis-sentinel-slaves:// and \
-     redis-cluster-slaves://";
+     redis-cluster-slaves://; all but redis-uds:// also as rediss";
 
 /// Reads a URL.
 pub(super) fn parse(text: &str) -> Result<Resource, String> {
     let (scheme, rest) =
         text.split_once("://").ok_or_else(|| format!("no URL; allowed: {SCHEMES}"))?;
+    let (plain, tls) = match scheme.strip_prefix("rediss") {
+        Some(rest) => (format!("redis{rest}"), true),
+        None => (scheme.to_owned(), false),
+    };
     let known = [
         "redis",
         "redis-sentinel",
@@ -35,9 +39,8 @@ pub(super) fn parse(text: &str) -> Result<Resource, String> {
         "redis-sentinel-slaves",
         "redis-cluster-slaves",
     ];
-    if !known.contains(&scheme) {
+    if !known.contains(&plain.as_str()) || (tls && plain == "redis-uds") {
         let why = match scheme {
-            _ if scheme.starts_with("rediss") => "respool has no TLS yet",
             "redis-proxies" | "redis-proxies-discovery" => {
                 "respool has nothing for several servers of which any does"
             }
@@ -52,7 +55,9 @@ pub(super) fn parse(text: &str) -> Result<Resource, String> {
         Some((user, password)) => (user, password),
         None => ("", user_info),
     };
-    let mut url = servers(scheme, place)?;
+    let mut url = servers(&plain, place)?;
+    // Sentinels have TLS of their own there (`sentinelSSL`).
+    url.tls = tls;
     url.user = Some(user).filter(|user| !user.is_empty()).map(str::to_owned);
     url.password = Some(password).filter(|password| !password.is_empty()).map(Secret::new);
     let mut resource = Resource { url, replicas: scheme.ends_with("-slaves").then_some(false) };
@@ -110,8 +115,10 @@ fn set(resource: &mut Resource, parameter: &str) -> Result<(), String> {
             *password = Some(value).filter(|value| !value.is_empty()).map(Secret::new);
             Ok(())
         }
-        ("sentinelSSL", PoolKind::Sentinel { .. }, "false" | "") => Ok(()),
-        ("sentinelSSL", ..) => Err("sentinelSSL has no counterpart: respool has no TLS yet".to_owned()),
+        ("sentinelSSL", PoolKind::Sentinel { tls, .. }, _) => {
+            *tls = value == "true";
+            Ok(())
+        }
         _ => Err("a parameter that is not known for such a URL; known: db, withMaster, sentinelUserName, sentinelPassword, sentinelSSL".to_owned()),
     }
 }
@@ -152,7 +159,7 @@ mod tests {
         for (text, word) in [
             ("hunter2", "no URL"),
             ("http://hunter2@h:1", "unknown scheme"),
-            ("rediss://hunter2@h:1", "no TLS"),
+            ("rediss-uds://hunter2@/s", "unknown scheme"),
             ("redis-proxies://hunter2@h:1", "of which any does"),
             ("redis://hunter2:1", "`@` is missing"),
             ("redis://hunter2@h", "port"),
@@ -160,7 +167,6 @@ mod tests {
             ("redis://@h:1?hunter2=1", "parameter"),
             ("redis-cluster://@h:1?db=1", "database 0 only"),
             ("redis-sentinel://hunter2@h:1", "name of the server"),
-            ("redis-sentinel://@h:1/m?sentinelSSL=true", "no TLS"),
             ("redis-uds://hunter2@r.sock", "begin with /"),
         ] {
             let error = parse(text).unwrap_err();

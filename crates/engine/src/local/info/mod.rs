@@ -12,7 +12,7 @@
 //! as one primary, and with the facade as a cluster. `loading` is 0 while the node answers. Numbers are sums over all workers at one moment each.
 //!
 //! Files: this one decides who answers and with which sections; `process` has the sections about the process and its clients, `commands` those about
-//! commands and errors, `upstreams` those about servers, `keys` those about keys, `latency` the monitors.
+//! commands and errors, `upstreams` those about servers, `keys` those about keys, `latency` the monitors, `tls` connections with TLS.
 //!
 //! Invariant: every line is `field:value` or a `# Section` head, lines end in CRLF, as Redis writes them.
 
@@ -20,6 +20,7 @@ mod commands;
 mod keys;
 mod latency;
 mod process;
+mod tls;
 mod upstreams;
 
 use super::Call;
@@ -32,7 +33,7 @@ use crate::time::Time;
 use crate::upstream::Lane;
 use crate::upstream::greeting::ServerFacts;
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
 use resp::encode;
@@ -41,7 +42,7 @@ use resp::encode;
 type WriteSection = fn(&mut String, &Source<'_>);
 
 /// The proxy's sections in the order of the reply, and whether each is part of the default.
-const SECTIONS: [(&str, bool, WriteSection); 17] = [
+const SECTIONS: [(&str, bool, WriteSection); 18] = [
     ("server", true, process::server),
     ("proxy", true, process::proxy),
     ("clients", true, process::clients),
@@ -59,6 +60,7 @@ const SECTIONS: [(&str, bool, WriteSection); 17] = [
     ("commandstats", false, commands::commandstats),
     ("latencystats", false, commands::latencystats),
     ("latency", false, latency::list),
+    ("tls", false, tls::tls),
 ];
 
 /// Sections that the server has, too, and answers better when it is asked for them alone.
@@ -177,7 +179,7 @@ fn sum(reports: &[Report]) -> Report {
 
 fn head(out: &mut String, name: &str) {
     let title = match name {
-        "cpu" => "CPU".to_string(),
+        "cpu" | "tls" => name.to_ascii_uppercase(),
         _ => format!("{}{}", name[..1].to_ascii_uppercase(), &name[1..]),
     };
     let _ = write!(out, "# {title}\r\n");

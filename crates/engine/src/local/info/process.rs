@@ -8,9 +8,9 @@
 
 use super::{Source, line, seconds};
 use crate::losses;
-use crate::report::{MEMORY_KINDS, WAITS};
-use crate::stats::REDIRECT_KINDS;
+use crate::report::{MEMORY_KINDS, WAITS, listeners_of};
 use crate::stats::errors::Cause;
+use crate::stats::{REDIRECT_KINDS, REFUSALS};
 use alloc::format;
 use alloc::string::String;
 
@@ -91,6 +91,9 @@ pub(super) fn clients(out: &mut String, source: &Source<'_>) {
     for (why, count) in WAITS.iter().zip(source.sum.waiting) {
         line(out, &format!("waiting_clients_{why}"), count);
     }
+    for (at, (label, count)) in listeners_of(source.reports).iter().enumerate() {
+        line(out, &format!("listener_{at}"), format!("name={label},clients={count}"));
+    }
 }
 
 pub(super) fn memory(out: &mut String, source: &Source<'_>) {
@@ -108,7 +111,10 @@ pub(super) fn memory(out: &mut String, source: &Source<'_>) {
 pub(super) fn stats(out: &mut String, source: &Source<'_>) {
     let stats = &source.sum.stats;
     line(out, "total_connections_received", stats.clients_accepted);
-    line(out, "rejected_connections", stats.clients_rejected);
+    line(out, "rejected_connections", stats.clients_rejected());
+    for (why, count) in REFUSALS.iter().zip(stats.refused) {
+        line(out, &format!("refused_clients_{why}"), count);
+    }
     line(out, "evicted_clients", stats.clients_evicted);
     line(out, "total_commands_processed", stats.requests);
     line(out, "coalesced_reads", stats.coalesced);

@@ -119,7 +119,7 @@ fn a_slow_reader_delays_only_the_node_it_reads_from() {
 #[test]
 fn without_the_password_nothing_reaches_a_node() {
     let mut story = Story::cluster_with(|settings| {
-        settings.password = Some(engine::settings::Password::new("secret"));
+        settings.users = engine::acl::Users::with_password(b"secret").into();
     });
     story.client("a").says(["GET a4", "MGET a4 b4", "DBSIZE", "AUTH secret", "GET a4"]);
     let refused = "-NOAUTH Authentication required.";

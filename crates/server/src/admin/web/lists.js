@@ -120,6 +120,7 @@ export class Clients extends List {
       columns: [
         number("id", figure("id"), String),
         { name: "address", kind: "strong", of: field("addr") },
+        { name: "listener", title: "Where it came in", of: field("listener") },
         { name: "name", of: field("name") },
         { name: "last command", of: field("cmd") },
         number("age", figure("age"), span),
@@ -131,7 +132,7 @@ export class Clients extends List {
         { name: "", kind: "act", cell: (row) => h("button", { type: "button", class: "small", "aria-label": `Close client ${row.id}`, onclick: () => this.close(row) }, "Close"), state: (row) => row.id },
       ],
     });
-    this.filter = h("input", { type: "search", placeholder: "Filter: address, name, command, library", "aria-label": "Filter clients", oninput: () => this.show() });
+    this.filter = h("input", { type: "search", placeholder: "Filter: address, listener, name, command, library", "aria-label": "Filter clients", oninput: () => this.show() });
     this.count = h("span", { class: "quiet" });
     this.list = [];
     this.page(h("div", { class: "tools" }, this.filter, this.count), this.table.element);

@@ -2,7 +2,7 @@
 
 import { text } from "./api.js";
 import { Chart } from "./chart.js";
-import { h, notice } from "./dom.js";
+import { h, notice, say } from "./dom.js";
 import { bytes, percent, short, time, whole } from "./format.js";
 import { Rates } from "./history.js";
 import { Table } from "./table.js";
@@ -113,6 +113,17 @@ export class Overview {
         { name: "requests", number: true, of: (row) => row.requests, show: (row) => whole(row.requests) },
       ],
     });
+    this.listeners = new Table({
+      label: "Listeners",
+      key: (row) => row.name,
+      sort: "name",
+      empty: "Nobody can come in.",
+      columns: [
+        { name: "listener", kind: "strong", of: (row) => row.name },
+        { name: "clients", number: true, of: (row) => row.clients, show: (row) => whole(row.clients) },
+      ],
+    });
+    this.refused = h("p", { class: "quiet" });
     this.element = h(
       "div",
       {},
@@ -122,13 +133,19 @@ export class Overview {
       this.topology.element,
       h("div", { class: "tools" }, h("h2", {}, "Workers"), h("button", { type: "button", class: "small", id: "profile", title: PROFILE, onclick: profile }, "CPU profile")),
       this.workers.element,
+      h("h2", {}, "Listeners"),
+      this.listeners.element,
+      this.refused,
     );
   }
 
   /** A new answer of /stats. */
   stats(history) {
     this.charts.forEach((chart) => chart.update(history.points));
-    const workers = history.last.workers;
+    const { workers, listeners, refused } = history.last;
+    this.listeners.update(listeners);
+    const reasons = Object.entries(refused).filter(([, count]) => count > 0);
+    say(this.refused, reasons.length ? `Refused since the start: ${reasons.map(([why, count]) => `${whole(count)} ${why.replaceAll("_", " ")}`).join(", ")}` : "");
     const key = (worker) => worker.worker;
     const busy = this.busy.take(workers, key, (worker) => worker.busy_user_us + worker.busy_system_us);
     const rate = this.requests.take(workers, key, (worker) => worker.requests);

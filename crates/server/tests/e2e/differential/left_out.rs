@@ -61,6 +61,7 @@ pub(super) static LEFT_OUT: &[(&str, Reason)] = &[
     ("client|unblock", AnsweredByProxy),
     ("client|getredir", AnsweredByProxy),
     ("client|trackinginfo", AnsweredByProxy),
+    ("acl|help", AnsweredByProxy),
     ("client|help", AnsweredByProxy),
     ("slowlog|get", AnsweredByProxy),
     ("slowlog|len", AnsweredByProxy),

@@ -135,6 +135,8 @@ impl Pair {
             }
             conn.ask("CONFIG SET slowlog-log-slower-than -1");
             conn.ask("SLOWLOG RESET");
+        }
+        for mut conn in [self.single.connect(), self.proxy.connect()] {
             conn.ask("ACL LOG RESET");
             conn.ask("ACL DELUSER bob");
         }

@@ -9,8 +9,9 @@ use std::sync::mpsc::Receiver;
 use engine::fleet::{Answer, Questioner, ReplyTo};
 use netio::Tuning;
 use server::worker::mailbox::{Change as WorkerChange, Message, Upward};
+use server::worker::tls::TlsSettings;
 
-use super::{World, gather};
+use super::{World, entrances, gather};
 
 /// How often servers were replaced so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -121,7 +122,10 @@ impl World {
             },
             gather: gather(change.gather_us),
             clients_max: self.plan.clients_max,
+            entrances: entrances(),
+            listeners: Vec::new(),
             tuning: Tuning::default(),
+            tls: TlsSettings::default(),
         };
         let to = ReplyTo { who: Questioner::Control, ticket: self.changes.begun as u64 };
         self.posts[worker].send(Message::Configure(to, Box::new(change)));

@@ -1,0 +1,37 @@
+//! The rows of `[acl]`: who clients can be, and what they may do then.
+
+use super::OptionSpec;
+use crate::kind::Kind;
+
+/// The table.
+pub(super) const TABLE: (&str, &str) = (
+    "acl",
+    "Who clients can be, and what each of them may do, in Redis' ACL language. See the [guide](../guides/users.md).",
+);
+
+pub(super) const USERS: OptionSpec = OptionSpec::new(
+    "acl.users",
+    "Users: a name and Redis' ACL rules, one line each",
+    "The rules are those of `ACL SETUSER`; `readonly`, `readwrite` and `admin` stand for what most users are. Passwords are better \
+     kept elsewhere than in `>password`: `password_file=PATH`, `password_env=NAME` and `password_command=COMMAND` (run by the shell, \
+     what it prints within five seconds) add one each. They are read at the start and with the configuration. A user that is not here is \
+     unknown; `default`, which clients are before they say otherwise, may do everything without a password unless it stands here or \
+     `password` is set. In the environment and on the command line users are separated by semicolons.",
+    Kind::Users { at: |d| &mut d.config.acl.users },
+);
+
+pub(super) const FILE: OptionSpec = OptionSpec::new(
+    "acl.file",
+    "Redis' ACL file, instead of `acl.users`",
+    "Lines of `user name rules…`, as `ACL SAVE` writes them here and at a server. Read at the start, with the configuration, and by \
+     `ACL LOAD`.",
+    Kind::Path { at: |d| &mut d.config.acl.file },
+);
+
+pub(super) const UNCHECKED_SCRIPTS: OptionSpec = OptionSpec::new(
+    "acl.unchecked_scripts",
+    "Let users with restrictions call scripts and functions, of which only the named keys are checked",
+    "What a script does is not seen by the proxy, and the server does it with the rights of the proxy's own user. So users who may \
+     not do everything get no `EVAL`, `EVALSHA` and `FCALL`, unless this is set: then they can do in a script whatever that user may.",
+    Kind::Switch { at: |d| &mut d.config.acl.unchecked_scripts },
+);

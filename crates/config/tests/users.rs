@@ -1,0 +1,139 @@
+//! Users of `[acl]`: lines, the files and commands that hold their passwords, Redis' ACL file, and what is wrong with them.
+
+use std::io;
+
+use config::{Config, FileText, Place, load_file};
+use engine::acl::Users;
+
+/// What stands elsewhere in these tests.
+fn read(place: Place<'_>) -> io::Result<Vec<u8>> {
+    match place {
+        Place::File(path) if path.ends_with("pw") => Ok(b"from-file\n".to_vec()),
+        Place::Variable("PW") => Ok(b"from-variable".to_vec()),
+        Place::Command("give pw") => Ok(b"from-command\n".to_vec()),
+        Place::Users(path) if path.ends_with("users.acl") => {
+            Ok(b"user default on nopass ~* &* +@all\nuser a on >in-file ~a +get\n".to_vec())
+        }
+        Place::Users(path) if path.ends_with("wrong.acl") => {
+            Ok(b"user a on +nosuch\nuser b #hunter2\n".to_vec())
+        }
+        _ => Err(io::ErrorKind::NotFound.into()),
+    }
+}
+
+fn file(text: &str) -> Result<Config, config::Problems> {
+    let text = format!("upstream = \"redis://h\"\n{text}");
+    load_file(FileText { name: "r.toml", text: &text }, &read)
+}
+
+fn users(text: &str) -> Users {
+    let config = file(text).unwrap_or_else(|problems| panic!("{text}\n{problems}"));
+    Users::clone(&config.users)
+}
+
+fn wrong(text: &str) -> String {
+    file(text).expect_err(text).to_string()
+}
+
+fn knows(users: &Users, name: &str, password: &str) -> bool {
+    users.authenticate(name.as_bytes(), password.as_bytes()).is_some()
+}
+
+#[test]
+fn passwords_come_from_wherever_they_stand() {
+    let users = users(
+        "[acl]\nusers = [\"a on >in-line password_file=/run/pw password_env=PW ~a:* +get\", \
+         \"b on 'password_command=give pw' readonly\"]\n",
+    );
+    for password in ["in-line", "from-file", "from-variable"] {
+        assert!(knows(&users, "a", password), "{password}");
+    }
+    assert!(knows(&users, "b", "from-command") && !knows(&users, "b", "in-line"));
+    assert!(users.is_open(), "default is as ever");
+    let line = String::from_utf8(users.get(b"b").expect("b").line()).expect("text");
+    assert!(line.ends_with(" resetchannels -@all +@read +@connection -@dangerous"), "{line}");
+}
+
+#[test]
+fn the_password_is_that_of_default_whatever_else_it_may() {
+    assert!(knows(&users("password = \"pw\"\n"), "default", "pw"));
+    let users = users("password = \"pw\"\n[acl]\nusers = [\"default on ~x +get\"]\n");
+    assert!(knows(&users, "default", "pw") && !users.is_open());
+    let line = String::from_utf8(users.get(b"default").expect("default").line()).expect("text");
+    assert!(line.ends_with(" ~x resetchannels -@all +get"), "{line}");
+}
+
+#[test]
+fn a_file_of_redis_is_taken_as_it_is() {
+    let users = users("[acl]\nfile = \"/etc/users.acl\"\nunchecked_scripts = true\n");
+    assert!(knows(&users, "a", "in-file") && users.is_open() && users.unchecked_scripts);
+}
+
+#[test]
+fn what_is_wrong_is_told_at_once_and_without_passwords() {
+    let forms = "allowed: a name and Redis' ACL rules, behind them password_file=PATH, password_env=NAME or \
+                 password_command=COMMAND if needed, as in \"alice on ~app:* +@read password_file=/run/secrets/alice\"";
+    let text = "[acl]\nusers = [\n  \"a on +nosuch\",\n  \"b on hunter2\",\n  \"c on\",\n  \"c off\",\n]\n";
+    let expected = [
+        format!(
+            "r.toml:4:3: acl.users: user 1 word 3, `+nosuch`: Unknown command or category name in ACL; {forms}"
+        ),
+        format!("r.toml:5:3: acl.users: user 2 word 3: Syntax error; {forms}"),
+        format!("r.toml:7:3: acl.users: user 4 has the name of one before it; {forms}"),
+    ];
+    let found = wrong(text);
+    for line in &expected {
+        assert!(found.contains(line.as_str()), "{line}\n{found}");
+    }
+    assert!(!found.contains("hunter2"), "{found}");
+    for (text, message) in [
+        (
+            "[acl]\nusers = [\"a on password_file=/nowhere\"]\n",
+            "acl.users: user 1: cannot read /nowhere: entity not found",
+        ),
+        (
+            "[acl]\nusers = [\"a on password_env=NONE\"]\n",
+            "acl.users: user 1: cannot read the variable NONE: entity not found",
+        ),
+        (
+            "[acl]\nusers = [\"a on\"]\nfile = \"/etc/users.acl\"\n",
+            "`acl.users` and `acl.file` are both set; the users stand in the one or the other",
+        ),
+        (
+            "password = \"x\"\n[acl]\nusers = [\"default on >y\"]\n",
+            "`password` and a password of `default` in `acl.users` are both set; give one of the two",
+        ),
+        (
+            "[acl]\nfile = \"/etc/wrong.acl\"\n",
+            "/etc/wrong.acl:2: The password hash must be exactly 64 characters",
+        ),
+        (
+            "[acl]\nfile = \"/etc/none.acl\"\n",
+            "Error loading ACLs, opening file '/etc/none.acl': entity not found",
+        ),
+    ] {
+        let found = wrong(text);
+        assert!(found.contains(message), "{text}{found}");
+        assert!(!found.contains("hunter2"), "{found}");
+    }
+}
+
+#[test]
+fn an_open_default_is_not_for_other_machines() {
+    let listen = "listen = \"0.0.0.0:6380\"\n";
+    assert!(
+        wrong(&format!("{listen}[acl]\nusers = [\"a on >x +get\"]\n"))
+            .contains("no password is set")
+    );
+    for users in ["\"default off\"", "\"default on >x ~* +@all\""] {
+        let text = format!("{listen}[acl]\nusers = [{users}]\n");
+        assert!(file(&text).is_ok(), "{text}");
+    }
+}
+
+#[test]
+fn what_is_shown_has_no_passwords() {
+    let text = "[acl]\nusers = [\"a on >hunter2 #2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824 ~x\"]\n";
+    let shown = format!("{:?}", file(text).expect("right"));
+    assert!(!shown.contains("hunter2") && !shown.contains("2cf24"), "{shown}");
+}

@@ -1,0 +1,107 @@
+//! What was refused to whom (`ACL LOG`).
+//!
+//! Each worker keeps its own; they are put together when somebody asks. What is refused again within a minute raises the count of its entry
+//! instead of making another one, as in Redis.
+//!
+//! Invariant: at most [`ACL_LOG_ENTRIES`] entries, the newest first.
+
+use super::Denied;
+use crate::limits::{ACL_LOG_ENTRIES, ACL_LOG_OBJECT_BYTES};
+use crate::time::Time;
+use alloc::collections::VecDeque;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// So long after the last time the same makes a new entry.
+const GROUPED_US: u64 = 60_000_000;
+/// So many entries are looked at for the same.
+const LOOKED_AT: usize = 10;
+
+/// Why something was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The command is not allowed.
+    Command,
+    /// A key.
+    Key,
+    /// A channel.
+    Channel,
+    /// Name or password was wrong.
+    Auth,
+}
+
+impl Reason {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Command => "command",
+            Self::Key => "key",
+            Self::Channel => "channel",
+            Self::Auth => "auth",
+        }
+    }
+}
+
+impl From<Denied> for Reason {
+    fn from(denied: Denied) -> Self {
+        match denied {
+            Denied::Command | Denied::Script => Self::Command,
+            Denied::Key(_) | Denied::SortBy | Denied::SortGet => Self::Key,
+            Denied::Channel(_) => Self::Channel,
+        }
+    }
+}
+
+/// One entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// How often.
+    pub count: u64,
+    /// Why.
+    pub reason: Reason,
+    /// In a transaction.
+    pub is_inside: bool,
+    /// Which command, key or channel.
+    pub object: Vec<u8>,
+    /// Whose request it was, or who somebody wanted to be.
+    pub user: Vec<u8>,
+    /// When it last happened.
+    pub at: Time,
+    /// The client's line in `CLIENT LIST`.
+    pub client: String,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    entries: VecDeque<Entry>,
+}
+
+impl Log {
+    /// It happened (again).
+    pub(crate) fn add(&mut self, mut entry: Entry) {
+        entry.object.truncate(ACL_LOG_OBJECT_BYTES);
+        let is_same = |known: &Entry| {
+            known.reason == entry.reason
+                && known.is_inside == entry.is_inside
+                && entry.at.since(known.at) <= GROUPED_US
+                && known.object == entry.object
+                && known.user == entry.user
+        };
+        let at = self.entries.iter().take(LOOKED_AT).position(is_same);
+        if let Some(known) = at.and_then(|at| self.entries.remove(at)) {
+            entry.count += known.count;
+        }
+        self.entries.push_front(entry);
+        self.entries.truncate(ACL_LOG_ENTRIES);
+    }
+
+    /// The newest, at most so many.
+    pub(crate) fn newest(&self, count: usize) -> Vec<Entry> {
+        self.entries.iter().take(count).cloned().collect()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+    }
+}

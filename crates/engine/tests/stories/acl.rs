@@ -1,0 +1,258 @@
+//! Users with restrictions: what is refused never reaches a server, what is allowed goes as it always did, and a change of the rules
+//! holds for those who are there.
+
+use crate::words::{Story, large_set, request};
+use engine::Settings;
+use engine::acl::Users;
+
+const NO_KEY: &str = "-NOPERM No permissions to access a key";
+
+/// Users with these rules, and `default`, which may do everything.
+fn users(lines: &[&str]) -> Users {
+    let mut users = Users::default();
+    for line in lines {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        users.set(words[0], &words[1..]).expect("rules");
+    }
+    users
+}
+
+const WRITER: &str = "w on nopass ~app:* %R~shared:* &news:* +@all -@dangerous";
+
+fn story(lines: &[&str]) -> Story {
+    let mut story = Story::with(Settings { users: users(lines).into(), ..Settings::default() });
+    story.client("warm").says("GET warm");
+    story.server().gets("GET warm").answers("nil");
+    story.client("warm").gets("nil");
+    story
+}
+
+#[test]
+fn a_pipeline_is_split_into_what_goes_and_what_is_refused() {
+    let mut story = story(&[WRITER]);
+    story.client("a").says("AUTH w x").gets("+OK");
+    story.client("a").says([
+        "GET app:1",
+        "GET app:2",
+        "GET other",
+        "SET shared:1 x",
+        "GET shared:1",
+        "FLUSHALL",
+    ]);
+    story.server().gets(["GET app:1", "GET app:2", "GET shared:1"]).gets_nothing();
+    story.server().answers(["nil", "nil", "nil"]);
+    let no_command = "-NOPERM User w has no permissions to run the 'flushall' command";
+    story.client("a").gets(["nil", "nil", NO_KEY, NO_KEY, "nil", no_command]);
+    story.client("warm").says("FLUSHALL");
+    story.server().gets("FLUSHALL");
+}
+
+#[test]
+fn of_a_split_request_all_keys_count_before_any_part_goes() {
+    let mut story = Story::warm_cluster();
+    story.reconfigures(|settings| settings.users = users(&["w on nopass ~a* +@all"]).into());
+    story
+        .client("a")
+        .says(["AUTH w x", "MGET a4 b4 a8", "DEL a4 c1"])
+        .gets(["+OK", NO_KEY, NO_KEY]);
+    for node in ["n1", "n2", "n3"] {
+        assert_eq!(story.node(node).waiting(), 0);
+    }
+    story.client("a").says("MGET a4 a8");
+    assert_eq!(story.node("n1").waiting(), 2);
+}
+
+#[test]
+fn of_a_large_request_the_keys_count_too() {
+    const MIB: usize = 1 << 20;
+    let mut story = story(&[WRITER]);
+    story.client("a").says("AUTH w x").gets("+OK");
+    story.client("a").sends(&large_set("other", MIB)).gets(NO_KEY);
+    let before = story.server().bytes();
+    story.client("a").sends(&large_set("app:big", MIB));
+    let written: usize = (1..=story.connects_made()).map(|conn| story.conn(conn).bytes()).sum();
+    assert!(written > before + MIB, "it goes to a server");
+    // A single key at a known place is enough to stream what follows.
+    let mut append = b"*3\r\n$6\r\nAPPEND\r\n$5\r\nother\r\n$1048576\r\n".to_vec();
+    append.extend(vec![b'x'; 1_000]);
+    story.client("b").says("AUTH w x").gets("+OK");
+    story.client("b").sends(&append).gets_nothing();
+}
+
+#[test]
+fn what_is_refused_ends_a_transaction() {
+    let mut story = story(&[WRITER]);
+    story.client("a").says(["AUTH w x", "MULTI"]);
+    story.conn(2).gets("MULTI").answers("+OK");
+    story.client("a").gets(["+OK", "+OK"]);
+    story.client("a").says(["SET app:1 x", "SET other x", "EXEC"]);
+    story.conn(2).gets(["SET app:1 x", "DISCARD"]).answers(["+QUEUED", "+OK"]);
+    let aborted = "-EXECABORT Transaction discarded because of previous errors.";
+    story.client("a").gets(["+QUEUED", NO_KEY, aborted]);
+}
+
+#[test]
+fn rules_that_change_in_a_transaction_end_it() {
+    let mut story = story(&[WRITER]);
+    story.client("a").says(["AUTH w x", "MULTI"]);
+    story.conn(2).gets("MULTI").answers("+OK");
+    story.client("a").says("SET app:1 x");
+    story.conn(2).gets("SET app:1 x").answers("+QUEUED");
+    story.client("a").gets(["+OK", "+OK", "+QUEUED"]);
+    story.reconfigures(|settings| {
+        let mut users = Users::clone(&settings.users);
+        users.set(b"w", &[b"-set"]).expect("rules");
+        settings.users = users.into();
+    });
+    story.client("a").says("EXEC");
+    story.conn(2).gets("DISCARD").answers("+OK");
+    let text = story.client("a").takes_text();
+    assert!(
+        text.starts_with("-EXECABORT Transaction discarded because of: NOPERM ACLs rules changed"),
+        "{text}"
+    );
+    story.client("a").says("SET app:1 x");
+    let refused = "-NOPERM User w has no permissions to run the 'set' command";
+    story.client("a").gets(refused);
+}
+
+#[test]
+fn a_change_of_rules_holds_at_once_and_who_is_gone_is_closed() {
+    let mut story = story(&[WRITER, "gone on nopass ~* &* +@all"]);
+    story.client("a").says("AUTH w x").gets("+OK");
+    story.client("g").says("AUTH gone x").gets("+OK");
+    story.client("a").says("GET app:1");
+    story.server().gets("GET app:1").answers("nil");
+    story.client("a").gets("nil");
+    story.reconfigures(|settings| {
+        let mut users = Users::clone(&settings.users);
+        users.set(b"w", &[b"resetkeys", b"~only"]).expect("rules");
+        assert_eq!(users.remove(&["gone"]), 1);
+        settings.users = users.into();
+    });
+    story.client("g").is_closed();
+    story.client("a").is_open().says(["GET app:1", "GET only"]);
+    story.server().gets("GET only").answers("nil");
+    story.client("a").gets([NO_KEY, "nil"]);
+    // Who may do everything from now on takes the short way again.
+    story.reconfigures(|settings| {
+        settings.users = {
+            let mut users = Users::clone(&settings.users);
+            users.set(b"w", &[b"allkeys", b"allchannels", b"+@all"]).expect("rules");
+            users.into()
+        }
+    });
+    story.client("a").says(["GET any", "FLUSHALL"]);
+    story.server().gets(["GET any", "FLUSHALL"]);
+}
+
+#[test]
+fn who_listens_to_what_it_may_not_any_more_is_closed() {
+    let mut story = story(&["l on nopass &news:* &jobs +@all", "k on nopass &* +@all"]);
+    for (name, user, subscribe) in [
+        ("stays", "l", "SUBSCRIBE jobs"),
+        ("goes", "l", "PSUBSCRIBE news:*"),
+        ("other", "k", "SUBSCRIBE news:1"),
+    ] {
+        story.client(name).says(&*format!("AUTH {user} x")).gets("+OK");
+        let (word, channel) = subscribe.split_once(' ').expect("two words");
+        let word = word.to_lowercase();
+        let confirmed =
+            format!("*3\r\n${}\r\n{word}\r\n${}\r\n{channel}\r\n:1\r\n", word.len(), channel.len());
+        story.client(name).says(subscribe);
+        story.conn(2).gets(&*format!("{word} {channel}")).answers(&*confirmed);
+        story.client(name).gets(&*confirmed);
+    }
+    story.reconfigures(|settings| {
+        let mut users = Users::clone(&settings.users);
+        users.set(b"l", &[b"resetchannels", b"&jobs"]).expect("rules");
+        settings.users = users.into();
+    });
+    story.client("goes").is_closed();
+    story.client("stays").is_open();
+    story.client("other").is_open();
+}
+
+#[test]
+fn clients_are_shown_and_closed_by_user_and_reset_ends_it() {
+    let mut story = story(&[WRITER]);
+    story.client("a").says("AUTH w x").gets("+OK");
+    let line = story.client("a").says("CLIENT INFO").takes_text();
+    assert!(line.contains(" user=w "), "{line}");
+    story.client("a").says(["RESET", "ACL WHOAMI", "FLUSHALL"]);
+    story.server().gets("FLUSHALL").answers("+OK");
+    story.client("a").gets(["+RESET", "\"default\"", "+OK"]);
+    story.client("b").says("AUTH w x").gets("+OK");
+    story.client("a").says("CLIENT KILL USER nobody").gets("-ERR No such user 'nobody'");
+    story.client("a").says("CLIENT KILL USER w").gets(":1");
+    story.client("b").is_closed();
+    story.client("a").is_open();
+}
+
+#[test]
+fn what_was_refused_stands_in_the_log_and_is_shown_to_nobody_else() {
+    let mut story = story(&[WRITER]);
+    story.client("m").says("MONITOR").gets("+OK");
+    story.client("a").says("AUTH w x").gets("+OK");
+    story.client("a").says(["GET other", "GET other", "PUBLISH x y"]).takes();
+    story.client("a").says("AUTH w").takes();
+    story.client("a").says("GET app:1");
+    let seen = story.client("m").takes_text();
+    assert!(seen.contains("\"GET\" \"app:1\"") && !seen.contains("other"), "{seen}");
+    story.server().takes_requests();
+    let log = story.client("warm").says("ACL LOG").takes_text();
+    assert!(
+        log.starts_with("*2\r\n*14\r\n$5\r\ncount\r\n:1\r\n$6\r\nreason\r\n$7\r\nchannel\r\n"),
+        "{log}"
+    );
+    assert!(
+        log.contains("count\r\n:2\r\n$6\r\nreason\r\n$3\r\nkey\r\n")
+            && log.contains("$5\r\nother\r\n"),
+        "{log}"
+    );
+    story.client("warm").says(["ACL LOG RESET", "ACL LOG"]).gets(["+OK", "*0"]);
+    story.client("warm").says("AUTH nobody x").takes();
+    let log = story.client("warm").says("ACL LOG 1").takes_text();
+    assert!(log.contains("$4\r\nauth\r\n") && log.contains("$6\r\nnobody\r\n"), "{log}");
+}
+
+#[test]
+fn reads_are_shared_with_nobody_who_may_not_make_them() {
+    let mut story = story(&[WRITER]);
+    story.reconfigures(|settings| settings.coalesce_reads = true);
+    story.client("a").says("AUTH w x").gets("+OK");
+    for name in ["warm", "a"] {
+        story.client(name).sends_at_once(&request("GET other"));
+    }
+    story.turn();
+    story.server().gets("GET other").gets_nothing().answers("\"v\"");
+    story.client("warm").gets("\"v\"");
+    story.client("a").gets(NO_KEY);
+}
+
+#[test]
+fn scripts_are_for_those_who_may_do_everything() {
+    let mut story = story(&[WRITER]);
+    story.client("a").says("AUTH w x").gets("+OK");
+    let text = story.client("a").says("EVAL return 1 app:1").takes_text();
+    assert!(text.contains("-NOPERM respool: what a script does"), "{text}");
+    story.reconfigures(|settings| {
+        let mut users = Users::clone(&settings.users);
+        users.unchecked_scripts = true;
+        settings.users = users.into();
+    });
+    story.client("a").says(["EVAL return 1 other", "EVAL return 1 app:1"]);
+    story.client("a").gets(NO_KEY);
+    assert_eq!(story.server().waiting(), 1);
+}
+
+#[test]
+fn nothing_changes_for_a_user_of_the_servers() {
+    let mut story = story(&[WRITER]);
+    story.client("warm").says("ACL SERVER LIST");
+    story.server().gets("ACL LIST").answers("*0");
+    story.client("warm").gets("*0");
+    story.client("a").says("AUTH w x").gets("+OK");
+    let refused = "-NOPERM User w has no permissions to run the 'acl|list' command";
+    story.client("a").says("ACL SERVER LIST").gets(refused);
+}

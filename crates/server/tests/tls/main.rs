@@ -1,0 +1,18 @@
+//! TLS end to end: the real binary between clients and servers that speak it, with certificates that are made here.
+//!
+//! ```text
+//!   setup      servers, proxies, who signs for whom
+//!   clients    what clients meet: certificates both ways, versions, names, tickets, who speaks something else
+//!   upstreams  servers, clusters, sentinels that are reached over TLS only, and such that are not to be trusted
+//!   reload     other certificates while clients are connected
+//!   guide      the configurations of the guide
+//! ```
+//! A server without TLS has nothing to be tested here with: then a test says so and passes, unless `RESPOOL_TEST_TLS=1`.
+//!
+//! Invariant: tests share nothing; each has its own authority, server and proxy.
+
+mod clients;
+mod guide;
+mod reload;
+mod setup;
+mod upstreams;
