@@ -1,16 +1,19 @@
 //! The program as people use it: the real binary, its exit codes and messages, and each built-in scenario end to end in
 //! fractions of a second.
 //!
-//! `respool` is built here, since cargo builds binaries for tests of their own package only.
+//! `respool` is `built` for it, since cargo builds binaries for tests of their own package only.
 
-use std::path::{Path, PathBuf};
+mod built;
+
+use std::path::Path;
 use std::process::{Command, Output};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bench::record::Run;
 use bench::report::json;
 use bench::scenario::BUILT_IN;
+use built::respool;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use testkit::RedisServer;
@@ -61,22 +64,6 @@ fn bad(code: i32, args: &[&str]) -> String {
     assert_eq!(answer.code, Some(code), "{args:?}\n{}{}", answer.out, answer.err);
     let at = answer.err.find("error: ").unwrap_or_else(|| panic!("no error: {}", answer.err));
     answer.err[at + "error: ".len()..].trim_end().to_owned()
-}
-
-/// The proxy, built by the same cargo into the same folder as this test.
-fn respool() -> PathBuf {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    let build = || {
-        // TARGET/debug/deps/cli-0123: this test.
-        let own = std::env::current_exe().unwrap();
-        let target = own.ancestors().nth(3).unwrap();
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--package", "server", "--bin", "respool"]);
-        cargo.arg("--target-dir").arg(target).current_dir(env!("CARGO_MANIFEST_DIR"));
-        assert!(cargo.status().unwrap().success(), "respool does not build");
-        target.join("debug/respool")
-    };
-    BUILT.get_or_init(build).clone()
 }
 
 fn url(server: &RedisServer) -> String {

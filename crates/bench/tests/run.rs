@@ -4,6 +4,8 @@
 //! nutcracker must be installed, and `respool` is built here (cargo builds binaries for tests of their own package only;
 //! within `cargo test --workspace` it is there already).
 
+#[path = "built/mod.rs"]
+mod built;
 #[path = "run/plans.rs"]
 mod plans;
 
@@ -18,9 +20,8 @@ use bench::run::{Options, run};
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::RedisServer;
 
-use plans::{
-    Observer, alone, children, external, load, options, plan, respool, target, test, visits,
-};
+use built::respool;
+use plans::{Observer, alone, children, external, load, options, plan, target, test, visits};
 
 /// Runs a plan that must succeed.
 #[track_caller]

@@ -1,10 +1,10 @@
 //! Small plans, an observer of runs, and a look at what this process has started.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::built::respool;
 use bench::plan::{
     Distribution, External, KeyPlan, LoadPlan, Pins, Plan, Shape, Stop, TargetKind, TargetPlan,
     TestPlan, Tool, Topology, TopologyKind,
@@ -106,23 +106,6 @@ pub(crate) fn options() -> Options {
         command: "respool-bench test".to_owned(),
         ..Options::default()
     }
-}
-
-/// The proxy, built by the same cargo into the same folder as this test.
-pub(crate) fn respool() -> PathBuf {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    let build = || {
-        // TARGET/debug/deps/run-0123: this test.
-        let own = std::env::current_exe().unwrap();
-        let target = own.ancestors().nth(3).unwrap();
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--package", "server", "--bin", "respool"]);
-        cargo.arg("--target-dir").arg(target).current_dir(root);
-        assert!(cargo.status().unwrap().success(), "respool does not build");
-        target.join("debug/respool")
-    };
-    BUILT.get_or_init(build).clone()
 }
 
 /// `target round` of each visit of the first test.

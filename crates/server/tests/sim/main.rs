@@ -13,7 +13,7 @@
 //! - memory, windows and upstreams stay within their bounds; after the drain nothing is left; nothing waits for ever.
 //!
 //! A failure prints its seed. `SIM_SEED=n cargo test -p server --test sim replay -- --nocapture` runs that seed alone and prints the end of its trace;
-//! `SIM_SEEDS=n` runs so many seeds of each kind, and
+//! `SIM_SEEDS=n` runs so many seeds of each kind, `RESPOOL_LONG=1` twice as many as usual, and
 //! `SIM_GO_ON=1` goes on behind a failure and tells all of them at the end. `proof` shows that the judge finds what is planted.
 //!
 //! Invariant: a seed gives the same run, event by event (`the_same_seed_is_the_same_run`).
@@ -69,9 +69,10 @@ fn run(seed: u64, planted: Planted) -> Result<Outcome, String> {
     World::new(Plan::new(seed), planted).run()
 }
 
-/// Runs `count` seeds of one kind, or as many as `SIM_SEEDS` says; tells the most that they came to.
+/// Runs `count` seeds of one kind, twice as many with `RESPOOL_LONG=1`, or as many as `SIM_SEEDS` says; tells the most that they came to.
 fn run_kind(kind: Kind, count: usize) -> Reached {
-    let count = number("SIM_SEEDS").map_or(count, |count| count as usize);
+    let usual = if is_long() { 2 * count } else { count };
+    let count = number("SIM_SEEDS").map_or(usual, |count| count as usize);
     let mut reached = Reached::default();
     let goes_on = std::env::var_os("SIM_GO_ON").is_some();
     let mut failures = Vec::new();
@@ -119,6 +120,11 @@ fn run_kind(kind: Kind, count: usize) -> Reached {
     reached
 }
 
+/// Whether the long versions of tests were asked for.
+fn is_long() -> bool {
+    std::env::var_os("RESPOOL_LONG").is_some()
+}
+
 fn number(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{name} must be a number, it is {text}")))
@@ -126,23 +132,23 @@ fn number(name: &str) -> Option<u64> {
 
 #[test]
 fn nothing_fails_and_every_byte_is_as_direct() {
-    let reached = run_kind(Kind::Sound, 60);
+    let reached = run_kind(Kind::Sound, 30);
     assert!(reached.coalesced > 0, "the seeds do not come to what they are for");
 }
 
 #[test]
 fn unkind_clients_harm_nobody_else() {
-    run_kind(Kind::UnkindClients, 40);
+    run_kind(Kind::UnkindClients, 20);
 }
 
 #[test]
 fn a_troubled_server_costs_errors_and_nothing_more() {
-    run_kind(Kind::TroubledServer, 50);
+    run_kind(Kind::TroubledServer, 25);
 }
 
 #[test]
 fn everything_at_once() {
-    let reached = run_kind(Kind::Everything, 50);
+    let reached = run_kind(Kind::Everything, 25);
     assert!(
         reached.losses > 0 && reached.failures > 0,
         "the seeds do not come to what they are for"
@@ -151,19 +157,19 @@ fn everything_at_once() {
 
 #[test]
 fn large_requests_and_replies_through_small_bounds() {
-    let reached = run_kind(Kind::Heavy, 20);
+    let reached = run_kind(Kind::Heavy, 10);
     assert!(reached.in_bytes > 100_000, "the seeds do not come to what they are for");
 }
 
 #[test]
 fn a_crowd_of_two_thousand() {
-    let reached = run_kind(Kind::Crowd, 4);
+    let reached = run_kind(Kind::Crowd, 2);
     assert!(reached.coalesced > 500, "the seeds do not come to what they are for");
 }
 
 #[test]
 fn slots_move_and_primaries_hand_over_without_an_error() {
-    let reached = run_kind(Kind::MovingCluster, 40);
+    let reached = run_kind(Kind::MovingCluster, 20);
     assert!(
         reached.moves > 20 && reached.keys > 20 && reached.failovers > 0 && reached.redirects > 0,
         "the seeds do not come to what they are for"
@@ -172,7 +178,7 @@ fn slots_move_and_primaries_hand_over_without_an_error() {
 
 #[test]
 fn a_troubled_cluster_costs_errors_and_nothing_more() {
-    let reached = run_kind(Kind::TroubledCluster, 40);
+    let reached = run_kind(Kind::TroubledCluster, 20);
     assert!(
         reached.losses > 0 && reached.failovers > 0 && reached.redirects > 0,
         "the seeds do not come to what they are for"
@@ -181,50 +187,50 @@ fn a_troubled_cluster_costs_errors_and_nothing_more() {
 
 #[test]
 fn a_cluster_and_all_at_once() {
-    run_kind(Kind::ClusterAndAll, 20);
+    run_kind(Kind::ClusterAndAll, 10);
 }
 
 #[test]
 fn shards_look_like_one_server() {
-    run_kind(Kind::Shards, 20);
+    run_kind(Kind::Shards, 10);
 }
 
 #[test]
 fn troubled_shards_cost_errors_and_nothing_more() {
-    run_kind(Kind::TroubledShards, 20);
+    run_kind(Kind::TroubledShards, 10);
 }
 
 #[test]
 fn copies_answer_reads() {
-    run_kind(Kind::Replicas, 15);
+    run_kind(Kind::Replicas, 8);
 }
 
 #[test]
 fn copies_answer_reads_in_trouble() {
-    run_kind(Kind::TroubledReplicas, 15);
+    run_kind(Kind::TroubledReplicas, 8);
 }
 
 #[test]
 fn changes_of_the_configuration_cost_nobody_anything() {
-    let reached = run_kind(Kind::Reconfigured, 30);
+    let reached = run_kind(Kind::Reconfigured, 15);
     assert!(
-        reached.changes > 80 && reached.replaced > 20 && reached.under_way > 60,
+        reached.changes > 40 && reached.replaced > 10 && reached.under_way > 30,
         "the seeds do not come to what they are for"
     );
 }
 
 #[test]
 fn changes_in_trouble_cost_errors_and_nothing_more() {
-    let reached = run_kind(Kind::TroubledReconfigured, 20);
+    let reached = run_kind(Kind::TroubledReconfigured, 10);
     assert!(
-        reached.losses > 0 && reached.replaced > 20 && reached.under_way > 60,
+        reached.losses > 0 && reached.replaced > 10 && reached.under_way > 30,
         "the seeds do not come to what they are for"
     );
 }
 
 #[test]
 fn changes_and_all_at_once() {
-    run_kind(Kind::ReconfiguredAndAll, 12);
+    run_kind(Kind::ReconfiguredAndAll, 6);
 }
 
 /// Of these seeds one has a network that breaks the pusher's connection when all is well, one a door that is full for it.
