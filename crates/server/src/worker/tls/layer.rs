@@ -373,7 +373,7 @@ impl Layer {
     /// Seals and sends, one part after the other, until the driver below has one in flight or nothing is left.
     fn pump<D: Driver>(&mut self, driver: &mut D, id: Id) {
         loop {
-            let Self { conns, spare, .. } = &mut *self;
+            let Self { conns, spare, work, .. } = &mut *self;
             let Some(conn) = conns.get_mut(id) else { return };
             let Some(records) = conn.records.as_mut() else { return };
             if conn.in_flight {
@@ -386,8 +386,16 @@ impl Layer {
                 && let Some((buf, done)) = &mut conn.sending
             {
                 let part = (buf.len() - *done).min(SEAL_BYTES);
-                records.seal(&buf[*done..*done + part], &mut sealed);
-                *done += part;
+                match records.seal(&buf[*done..*done + part], &mut sealed) {
+                    Ok(()) => *done += part,
+                    Err(failure) => {
+                        conn.failed = Some(failure);
+                        // Given up with the next step: here nobody hears of it.
+                        if !std::mem::replace(&mut conn.in_work, true) {
+                            work.push(id);
+                        }
+                    }
+                }
             }
             if sealed.is_empty() {
                 return self.recycle(sealed);

@@ -137,18 +137,22 @@ impl Records {
     }
 
     /// Seals bytes of ours behind `sealed`. Only when the handshake is over.
-    pub(super) fn seal(&mut self, mut plain: &[u8], sealed: &mut Vec<u8>) {
+    ///
+    /// # Errors
+    /// The library takes no more of them, which it never does on a connection that is sound.
+    pub(super) fn seal(&mut self, mut plain: &[u8], sealed: &mut Vec<u8>) -> Result<(), Failure> {
         debug_assert!(!self.is_handshaking(), "bytes of ours before the end of the handshake");
         while !plain.is_empty() {
             // Takes as much as its own bound on what waits allows; nothing waits when this returns.
             let taken = self.connection.writer().write(plain).unwrap_or_default();
             self.write(sealed);
             if taken == 0 {
-                debug_assert!(false, "a connection whose handshake is over takes nothing");
-                return;
+                let cause = "nothing more can be sealed".to_owned();
+                return Err(Failure { reason: Reason::Protocol, cause });
             }
             plain = &plain[taken..];
         }
+        Ok(())
     }
 
     /// Puts what the library itself has to say behind `sealed`.
