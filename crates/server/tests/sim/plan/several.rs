@@ -132,6 +132,7 @@ fn shards(
         distribution: if ketama { Distribution::Ketama } else { Distribution::Modula },
         hash: hashes[rng.between(0, hashes.len() as u64 - 1) as usize],
         tag: rng.chance(500_000).then_some(*b"{}"),
+        routes: None,
     };
     let child = |(index, address): (usize, &node::Address)| ShardSettings {
         shard: Shard { name: format!("shard-{index}"), weight: 1 },
