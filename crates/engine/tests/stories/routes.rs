@@ -28,7 +28,9 @@ fn key_on(story: &Story, shard: usize, begin: &str) -> String {
 
 fn silence(story: &mut Story) {
     for node in ["n1", "n2", "n3"] {
-        story.node(node).gets_nothing();
+        if story.connects_to(node) > 0 {
+            story.node(node).gets_nothing();
+        }
     }
 }
 
@@ -100,13 +102,11 @@ fn in_a_transaction_a_key_without_a_route_aborts_it() {
     story.client("a").says("MULTI").gets("+OK").says("SET u:1 1");
     story.node("n1").gets(["MULTI", "SET u:1 1"]).answers(["+OK", QUEUED]);
     story.client("a").gets(QUEUED).says(["SET x 1", "EXEC"]);
-    story.client("a").gets(&*nowhere("x"));
-    story.node("n1").gets("DISCARD").answers("+OK");
-    story.client("a").gets(ABORT);
+    story.client("a").gets([&*nowhere("x"), ABORT]);
     // In one packet, too.
     story.client("a").says(["MULTI", "SET u:1 1", "SET x 1", "EXEC"]);
     story.node("n1").gets(["MULTI", "SET u:1 1"]).answers(["+OK", QUEUED]);
-    story.client("a").gets(["+OK", QUEUED, &*nowhere("x")]);
+    story.client("a").gets(["+OK", QUEUED, &*nowhere("x"), ABORT]);
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn a_channel_belongs_where_a_key_of_its_name_would_lie_or_to_the_first_shard() {
         story.client("a").gets(":0");
     }
     story.client("b").says("SUBSCRIBE news");
-    story.node("n1").gets("SUBSCRIBE news");
+    story.node("n1").gets("subscribe news");
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn chance_chooses_among_the_shards_of_a_route_once_for_a_request() {
         }
     }
     assert!(found[0] > 0 && found[1] > 0 && found[0] + found[1] == 16, "{found:?}");
-    story.node("n3").gets_nothing();
+    assert_eq!(story.connects_to("n3"), 0);
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn other_routes_take_over_while_clients_are_connected_and_nothing_is_overtaken()
     });
     // What is under way is answered by whoever has it; what comes behind waits for that.
     story.client("a").says(["GET u:1", "GET gone"]);
-    story.node("n3").gets_nothing();
+    silence(&mut story);
     story.node("n1").answers("+OK");
     story.node("n3").gets("GET u:1").answers("\"x\"");
     story.client("a").gets(["+OK", "nil", "\"x\"", &*nowhere("gone")]);
