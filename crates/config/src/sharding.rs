@@ -149,7 +149,8 @@ impl Draft {
         };
         // With `random` no hash is calculated, so that any does.
         let hash = hash.unwrap_or(Hash::Fnv1a64);
-        let rules = engine::route::shard::Sharding { compat: self.compat, distribution, hash, tag, routes };
+        let rules =
+            engine::route::shard::Sharding { compat: self.compat, distribution, hash, tag, routes };
         let names = shards.iter().map(|shard| shard.shard.clone()).collect();
         match Shards::new(rules.clone(), names) {
             Ok(_) => Ok(Sharding { rules, shards, eject: None }),
@@ -217,8 +218,7 @@ impl Draft {
             let number = index + 1;
             let mut wrong =
                 |message: String| found.push((SHARDS, format!("shard {number} {message}")));
-            let names_count =
-                layout.is_some_and(Layout::looks_at_names) || !self.routes.is_empty();
+            let names_count = layout.is_some_and(Layout::looks_at_names) || !self.routes.is_empty();
             let mut shard = match entry.resolve(self.compat, names_count) {
                 Ok(shard) => shard,
                 Err(message) => {

@@ -76,12 +76,14 @@ fn flags_and_variables_say_the_same() {
     let prefixes: Vec<&[u8]> =
         routes(&config).unwrap().list.iter().map(|route| &*route.prefix).collect();
     assert_eq!(prefixes, [&b"a,b:"[..], b"=x", b""]);
-    let flags = [
-        ("sharding.routes", vec!["u:=users-a users-b orders rest".to_owned(), "v:=rest".to_owned()]),
-    ];
+    let flags = [(
+        "sharding.routes",
+        vec!["u:=users-a users-b orders rest".to_owned(), "v:=rest".to_owned()],
+    )];
     let config = load(&[], &flags).unwrap();
     assert_eq!(routes(&config).unwrap().list[0].shards, [0, 1, 2, 3]);
-    let error = load(&[], &[("sharding.routes", vec!["u:=rest".to_owned(), "u:=orders".to_owned()])]);
+    let error =
+        load(&[], &[("sharding.routes", vec!["u:=rest".to_owned(), "u:=orders".to_owned()])]);
     assert!(error.unwrap_err().to_string().contains("stands here twice"));
 }
 
@@ -131,13 +133,18 @@ r.toml:10:1: sharding.routes: no route leads to shard 1 (users-a); name it in on
 r.toml:10:1: sharding.routes: no route leads to shard 4 (rest); name it in one of them or in `sharding.catch_all`, or leave it out"
         )
     );
-    assert!(wrong("[sharding.routes]\n\"a\" = \"rest\"\n\"a\" = \"orders\"").contains("not valid TOML: duplicate key"));
+    assert!(
+        wrong("[sharding.routes]\n\"a\" = \"rest\"\n\"a\" = \"orders\"")
+            .contains("not valid TOML: duplicate key")
+    );
 }
 
 #[test]
 fn what_does_not_go_with_routes_is_told() {
     let all = "users-a users-b orders rest";
-    let buckets = format!("distribution = \"buckets\"\nbuckets = [\"0\", \"1\", \"2\", \"3\"]\n[sharding.routes]\n\"a\" = \"{all}\"");
+    let buckets = format!(
+        "distribution = \"buckets\"\nbuckets = [\"0\", \"1\", \"2\", \"3\"]\n[sharding.routes]\n\"a\" = \"{all}\""
+    );
     assert!(wrong(&buckets).contains(
         "routes cannot stand beside a bucket map, which has a shard for every key; allowed with routes: ketama, modula and random"
     ));
@@ -147,11 +154,17 @@ fn what_does_not_go_with_routes_is_told() {
         "r.toml:8:13: sharding.catch_all: set without `sharding.routes`, beside which it says where all other keys go; give the routes, or leave this out"
     );
     let error = file("upstream = \"redis://h\"\n[sharding.routes]\n\"a\" = \"b\"\n").unwrap_err();
-    assert!(error.to_string().contains("set without `sharding.shards`, which it is about"), "{error}");
+    assert!(
+        error.to_string().contains("set without `sharding.shards`, which it is about"),
+        "{error}"
+    );
     // Names are what routes go by, so each shard has one of its own, whatever the distribution.
     let shards = "[sharding]\ndistribution = \"random\"\nshards = [\"redis://a name=x\", \"redis://b name=x\"]\n";
     let error = file(&format!("{shards}[sharding.routes]\n\"a\" = \"x\"")).unwrap_err().to_string();
-    assert!(error.contains("names \"x\", which several shards are called; give each its own name=TEXT"), "{error}");
+    assert!(
+        error.contains("names \"x\", which several shards are called; give each its own name=TEXT"),
+        "{error}"
+    );
     let shards = "[sharding]\ndistribution = \"random\"\nshards = [\"redis-cluster://a\", \"redis://b name=x\"]\n";
     let error = file(&format!("{shards}[sharding.routes]\n\"a\" = \"x\"")).unwrap_err().to_string();
     assert!(error.contains("shard 1 has no name"), "{error}");

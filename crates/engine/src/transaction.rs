@@ -405,9 +405,7 @@ impl Engine {
         let place = self.place_together(wish)?;
         let bound = self.lease_place(wish.id);
         match (place, bound) {
-            (Some(place), Some(bound)) if place != bound => {
-                Err(Refusal::Text(reject::CROSSSLOT))
-            }
+            (Some(place), Some(bound)) if place != bound => Err(Refusal::Text(reject::CROSSSLOT)),
             _ => Ok(place),
         }
     }

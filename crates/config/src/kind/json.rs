@@ -48,9 +48,7 @@ impl Kind {
             Self::AddressMap { .. }
             | Self::Routes { .. }
             | Self::Zones { .. }
-            | Self::Monitors { .. } => {
-                table(&json!({ "type": "string", "minLength": 1 }))
-            }
+            | Self::Monitors { .. } => table(&json!({ "type": "string", "minLength": 1 })),
             Self::Weights { .. } => table(&integer(&0, &WEIGHT_MAX)),
             // One may stand there twice.
             Self::Names { names, .. } => list(&json!({ "enum": names }), 0, usize::from(u16::MAX)),

@@ -101,7 +101,11 @@ impl RoutesDraft {
         if let Some(rest) = &self.catch_all {
             let names = names_of(rest);
             if names.is_empty() {
-                found.push((CATCH_ALL, "names no shard; leave it out if only keys with a route are to be served".to_owned()));
+                found.push((
+                    CATCH_ALL,
+                    "names no shard; leave it out if only keys with a route are to be served"
+                        .to_owned(),
+                ));
             }
             let shards = indices(&names, shards, "the route of all other keys", CATCH_ALL, found);
             list.push(Route { prefix: Vec::new(), shards });
@@ -138,17 +142,22 @@ fn indices(
             }
             (Some((index, _)), None) => indices.push(index),
             (Some(_), Some(_)) => {
-                let message =
-                    format!("{whose} names {name:?}, which several shards are called; give each its own name=TEXT");
+                let message = format!(
+                    "{whose} names {name:?}, which several shards are called; give each its own name=TEXT"
+                );
                 found.push((at, message));
             }
             (None, _) => {
-                let known: Vec<&str> = shards.iter().map(|shard| shard.shard.name.as_str()).collect();
+                let known: Vec<&str> =
+                    shards.iter().map(|shard| shard.shard.name.as_str()).collect();
                 let known = match known.len() {
                     0..=SHOWN_NAMES_MAX => known.join(", "),
                     _ => format!("{} ...", known[..SHOWN_NAMES_MAX].join(", ")),
                 };
-                found.push((at, format!("{whose} names {name:?}, which no shard is called; allowed: {known}")));
+                found.push((
+                    at,
+                    format!("{whose} names {name:?}, which no shard is called; allowed: {known}"),
+                ));
             }
         }
     }

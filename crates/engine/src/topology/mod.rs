@@ -144,9 +144,7 @@ impl Router {
     #[inline]
     pub(crate) fn place_beside(&self, first: Place, key: &[u8]) -> Place {
         match &self.shards {
-            Some(shards)
-                if shards.is_random() && shards.may_have(usize::from(first.pool), key) =>
-            {
+            Some(shards) if shards.is_random() && shards.may_have(usize::from(first.pool), key) => {
                 self.place_in(first.pool, key)
             }
             _ => self.place(key),

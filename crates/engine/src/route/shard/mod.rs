@@ -161,7 +161,10 @@ impl fmt::Display for ShardsError {
                 write!(f, "the bucket map names shard {shard}, which does not exist")
             }
             Self::RoutesWithBuckets => {
-                write!(f, "routes cannot stand beside a bucket map, which has a shard for every key")
+                write!(
+                    f,
+                    "routes cannot stand beside a bucket map, which has a shard for every key"
+                )
             }
             Self::NoRoute => write!(f, "no routes are given"),
             Self::TooManyRoutes => write!(

@@ -320,12 +320,16 @@ mod tests {
     fn without_a_route_for_the_rest_a_key_goes_nowhere() {
         let shards = pool(1, routes(false, &[(b"a:", &[0])]));
         assert!(shards.has_gaps());
-        assert_eq!((of(&shards, b"a:1"), of(&shards, b"b:1"), of(&shards, b"")), (0, NOWHERE, NOWHERE));
+        assert_eq!(
+            (of(&shards, b"a:1"), of(&shards, b"b:1"), of(&shards, b"")),
+            (0, NOWHERE, NOWHERE)
+        );
     }
 
     #[test]
     fn case_can_be_ignored() {
-        let shards = pool(3, routes(true, &[(b"User:", &[0]), (b"USER:VIP:long", &[1]), (b"", &[2])]));
+        let shards =
+            pool(3, routes(true, &[(b"User:", &[0]), (b"USER:VIP:long", &[1]), (b"", &[2])]));
         for (key, shard) in
             [(&b"user:1"[..], 0), (b"USER:1", 0), (b"uSER:vIp:LONGer", 1), (b"use", 2), (b"z", 2)]
         {
@@ -334,7 +338,9 @@ mod tests {
         let twice = routes(true, &[(b"a", &[0]), (b"A", &[1])]);
         let error = laid_out(Distribution::Modula, 2, twice).expect_err("the same prefix");
         assert_eq!(error, ShardsError::PrefixTwice(b"a".to_vec()));
-        assert!(laid_out(Distribution::Modula, 2, routes(false, &[(b"a", &[0]), (b"A", &[1])])).is_ok());
+        assert!(
+            laid_out(Distribution::Modula, 2, routes(false, &[(b"a", &[0]), (b"A", &[1])])).is_ok()
+        );
     }
 
     #[test]
@@ -373,12 +379,17 @@ mod tests {
         let shards = laid_out(Distribution::Random, 3, list).unwrap();
         let found: Vec<usize> = (0..4).map(|n| shards.of(b"u:1", || n)).collect();
         assert_eq!((found, shards.of(b"x", || 7)), (vec![0, 2, 0, 2], 1));
-        assert!(shards.may_have(2, b"u:1") && !shards.may_have(1, b"u:1") && shards.may_have(1, b"x"));
+        assert!(
+            shards.may_have(2, b"u:1") && !shards.may_have(1, b"u:1") && shards.may_have(1, b"x")
+        );
     }
 
     #[test]
     fn patterns_are_sure_where_no_longer_prefix_could_follow() {
-        let shards = pool(4, routes(false, &[(b"u:", &[0]), (b"u:v:", &[1]), (b"w:", &[2, 3]), (b"", &[3])]));
+        let shards = pool(
+            4,
+            routes(false, &[(b"u:", &[0]), (b"u:v:", &[1]), (b"w:", &[2, 3]), (b"", &[3])]),
+        );
         for (pattern, is_sure) in [
             (&b"u:x*"[..], true),
             (b"u:v:*", true),

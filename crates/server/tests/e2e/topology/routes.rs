@@ -94,10 +94,15 @@ fn the_configuration_of_the_guide_puts_each_key_where_it_says() {
         conn.ask(&format!("MSET {}", pairs.join(" "))) == "+OK\r\n"
     });
     let of = |begin: &[&str]| -> Vec<String> {
-        let mut own: Vec<String> = keys.iter().filter(|key| {
-            let longest = ["order:archive:", "user:", "order:"].into_iter().find(|p| key.starts_with(p));
-            begin.contains(&longest.unwrap_or(""))
-        }).cloned().collect();
+        let mut own: Vec<String> = keys
+            .iter()
+            .filter(|key| {
+                let longest =
+                    ["order:archive:", "user:", "order:"].into_iter().find(|p| key.starts_with(p));
+                begin.contains(&longest.unwrap_or(""))
+            })
+            .cloned()
+            .collect();
         own.sort();
         own
     };
@@ -152,13 +157,19 @@ fn keys_without_a_route_are_refused_and_routes_change_while_it_runs() {
     let mut listener = proxy.connect();
     assert_eq!(listener.ask("SUBSCRIBE news"), "*3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n");
     assert_eq!(conn.ask("PUBLISH news hi"), ":1\r\n");
-    assert_eq!(listener.reply().expect("a message"), b"*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$2\r\nhi\r\n");
+    assert_eq!(
+        listener.reply().expect("a message"),
+        b"*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$2\r\nhi\r\n"
+    );
     // Orders go to a plain server now, and there is a place for the rest.
     site.write("\"order:\" = \"orders\"", "\"order:\" = \"users-a\"\n\"old:\" = \"orders\"");
     wait::until_true("the new routes", SOON, || conn.ask("SET session:1 a") == "+OK\r\n");
     assert_eq!(conn.ask("SET order:2 b"), "+OK\r\n");
     assert_eq!(conn.ask("GET order:1"), "$-1\r\n");
-    assert_eq!((site.on(0), site.on(2)), (vec!["order:2".to_owned()], vec!["session:1".to_owned()]));
+    assert_eq!(
+        (site.on(0), site.on(2)),
+        (vec!["order:2".to_owned()], vec!["session:1".to_owned()])
+    );
     assert_eq!(site.in_cluster(), ["order:1"]);
     // A wrong one changes nothing.
     site.write("\"order:\" = \"orders\"", "\"order:\" = \"nobody\"");
