@@ -719,7 +719,11 @@ impl Engine {
         })
     }
 
-    fn refuse_text(&mut self, wish: &Wish<'_>, write: impl FnOnce(&mut Vec<u8>)) -> Step {
+    pub(crate) fn refuse_text(
+        &mut self,
+        wish: &Wish<'_>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Step {
         self.stats.command(wish.row).rejected += 1;
         self.reply(wish.id, wish.silent, write);
         Step::Done
@@ -769,33 +773,6 @@ impl Engine {
     fn set_lease_place(&mut self, id: ClientId, place: Option<Place>) {
         if let Some(lease) = self.clients.get_mut(id).and_then(|client| client.lease.as_mut()) {
             lease.place = place;
-        }
-    }
-
-    /// Where the keys of a request lie that goes to one node. `Err`: they do not lie together, or nowhere; it was answered.
-    pub(crate) fn place_of_wish(&mut self, wish: &Wish<'_>) -> Result<Option<Place>, Step> {
-        self.place_together(wish).map_err(|refusal| {
-            self.refuse_text(wish, |out| match refusal {
-                Refusal::Error(error) => out.extend_from_slice(&error),
-                _ => reject::write(out, reject::CROSSSLOT),
-            })
-        })
-    }
-
-    /// The same without an answer.
-    fn place_together(&self, wish: &Wish<'_>) -> Result<Option<Place>, Refusal> {
-        if self.is_one() {
-            return Ok(None);
-        }
-        let keys = keys_of(wish.args, self.learned.as_ref());
-        if let Some(key) = self.router.without_route(&keys) {
-            return Err(Refusal::Error(reject::no_route(Some(key))));
-        }
-        let mut places = keys.iter().map(|(_, key)| self.router.place(key));
-        let first = places.next();
-        match places.any(|place| Some(place) != first) {
-            true => Err(Refusal::Text(reject::CROSSSLOT)),
-            false => Ok(first),
         }
     }
 }

@@ -134,9 +134,15 @@ impl Router {
     pub(crate) fn place(&self, key: &[u8]) -> Place {
         let pool = match &self.shards {
             None => 0,
-            Some(shards) => shards.of(key, || self.next_random()),
+            Some(shards) => self.shard_of(shards, key),
         };
         self.place_in(pool as u16, key)
+    }
+
+    /// Apart, so that the way in front of one pool stays as short as it is.
+    #[inline(never)]
+    fn shard_of(&self, shards: &Shards, key: &[u8]) -> usize {
+        shards.of(key, || self.next_random())
     }
 
     /// Where another key of a request lies whose first one lies at `first`. Where chance chooses the shard, it chooses once for a request:
