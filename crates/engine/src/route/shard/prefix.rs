@@ -11,7 +11,7 @@
 //!
 //! Not here: which of the shards of a route has a key (`layout`).
 //!
-//! Invariant: prefixes differ (in ignoring case where that is wanted), are sorted, and every parent stands before its child.
+//! Invariant: prefixes differ (also in the case of letters, where case is ignored), are sorted, and every parent stands before its child.
 
 use super::ShardsError;
 use super::layout::Layout;
