@@ -188,6 +188,8 @@ fn sample(option: &OptionSpec) -> &'static str {
         "sharding.distribution" => "\"ketama\"",
         "sharding.hash" => "\"fnv1a_64\"",
         "sharding.hash_tag" => "\"{}\"",
+        "sharding.routes" => "{ \"user:\" = \"a b\", \"order:\" = \"orders\" }",
+        "sharding.catch_all" => "\"rest\"",
         "sharding.buckets" => "[\"0-2-4\", \"1-3-5\"]",
         _ if option.is_secret() => "\"...\"",
         _ => "\"\"",

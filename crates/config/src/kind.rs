@@ -31,7 +31,7 @@ use crate::network::{NETWORKS_MAX, Network};
 use crate::problem::Fault;
 use crate::schema::MappedAddress;
 use crate::secret::Secret;
-use crate::sharding::{self, Entry};
+use crate::sharding::{self, Entry, RouteLine};
 use crate::tls::{CertFiles, MORE_CERTS_MAX};
 use crate::users::{self, UserLine};
 use names::is_http_url;
@@ -86,6 +86,8 @@ pub(crate) enum Kind {
     Users { at: fn(&mut Draft) -> &mut Vec<UserLine> },
     /// Lists of bucket numbers, one for each shard.
     Buckets { at: fn(&mut Draft) -> &mut Vec<String> },
+    /// Prefixes and the shards of the keys that begin so; a table.
+    Routes { at: fn(&mut Draft) -> &mut Vec<RouteLine> },
     /// Files of certificates, each with that of its key.
     CertFiles { at: fn(&mut Draft) -> &mut Vec<CertFiles> },
     /// The two characters of a hash tag, or none.
@@ -158,6 +160,10 @@ impl Kind {
         }
         if let Self::Buckets { at } = self {
             *at(draft) = self.read_buckets(raw)?;
+            return Ok(());
+        }
+        if let Self::Routes { at } = self {
+            *at(draft) = self.read_routes(raw)?;
             return Ok(());
         }
         if let Self::AddressMap { at } = self {
@@ -252,6 +258,7 @@ impl Kind {
             | Self::Shards { .. }
             | Self::Users { .. }
             | Self::Buckets { .. }
+            | Self::Routes { .. }
             | Self::CertFiles { .. }
             | Self::AddressMap { .. }
             | Self::Zones { .. }
@@ -432,14 +439,18 @@ impl Kind {
         matches!(
             self,
             Self::AddressMap { .. }
+                | Self::Routes { .. }
                 | Self::Zones { .. }
                 | Self::Weights { .. }
                 | Self::Monitors { .. }
         )
     }
 
-    /// What stands between several values in a variable or after a flag. URLs of clusters and sentinels have commas.
+    /// What stands between several values in a variable or after a flag. URLs of clusters and sentinels have commas, and prefixes may.
     pub(crate) fn separator(&self) -> char {
-        if matches!(self, Self::Shards { .. } | Self::Users { .. }) { ';' } else { ',' }
+        match self {
+            Self::Shards { .. } | Self::Users { .. } | Self::Routes { .. } => ';',
+            _ => ',',
+        }
     }
 }

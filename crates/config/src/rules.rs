@@ -86,12 +86,15 @@ fn upstream_or_shards(draft: &Draft, problems: &Problems, found: &mut Vec<Findin
 }
 
 /// Options that say how something is sharded.
-const NEED_SHARDS: [&[&str]; 8] = [
+const NEED_SHARDS: [&[&str]; 11] = [
     &["sharding.compat"],
     &["sharding.distribution"],
     &["sharding.hash"],
     &["sharding.hash_tag"],
     &["sharding.buckets"],
+    &["sharding.routes"],
+    &["sharding.catch_all"],
+    &["sharding.ignore_case"],
     &[EJECT[0]],
     &[EJECT[1]],
     &[EJECT[2]],

@@ -14,6 +14,7 @@
 //! Invariant: a [`Sharding`] that [`Draft::resolve`] returns is one that `Shards::new` takes.
 
 mod entry;
+mod routes;
 
 use engine::route::hash::Hash;
 use engine::route::shard::{Compat, Distribution, SHARDS_MAX, Shard, Shards, ShardsError};
@@ -22,6 +23,7 @@ use crate::address::{PoolKind, UpstreamUrl};
 use crate::rules::{Finding, Login, SENTINEL_USER_ALONE};
 
 pub(crate) use entry::{Entry, SHARD_FORMS};
+pub(crate) use routes::{ROUTE_FORMS, RouteLine, RoutesDraft};
 
 /// Keys spread over several pools.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,6 +112,7 @@ pub(crate) struct Draft {
     /// `Some(None)`: said to be none.
     pub(crate) tag: Option<Option<[u8; 2]>>,
     pub(crate) buckets: Vec<String>,
+    pub(crate) routes: RoutesDraft,
     /// Of account only where something of it was set.
     pub(crate) eject: Eject,
 }
@@ -133,14 +136,21 @@ impl Draft {
         }
         let tag = self.tag(&mut found);
         let distribution = self.distribution(layout, &mut found);
+        let before = found.len();
         let shards = self.shards(layout, login, sentinel, &mut found);
         check_databases(&shards, &mut found);
+        // A shard that is wrong is none here, and would be missed.
+        let routes = match found.len() == before {
+            true => self.routes.resolve(&shards, &mut found),
+            false => None,
+        };
         let (Some(distribution), true) = (distribution, found.is_empty()) else {
             return Err(found);
         };
         // With `random` no hash is calculated, so that any does.
         let hash = hash.unwrap_or(Hash::Fnv1a64);
-        let rules = engine::route::shard::Sharding { compat: self.compat, distribution, hash, tag };
+        let rules =
+            engine::route::shard::Sharding { compat: self.compat, distribution, hash, tag, routes };
         let names = shards.iter().map(|shard| shard.shard.clone()).collect();
         match Shards::new(rules.clone(), names) {
             Ok(_) => Ok(Sharding { rules, shards, eject: None }),
@@ -208,7 +218,7 @@ impl Draft {
             let number = index + 1;
             let mut wrong =
                 |message: String| found.push((SHARDS, format!("shard {number} {message}")));
-            let names_count = layout.is_some_and(Layout::looks_at_names);
+            let names_count = layout.is_some_and(Layout::looks_at_names) || !self.routes.is_empty();
             let mut shard = match entry.resolve(self.compat, names_count) {
                 Ok(shard) => shard,
                 Err(message) => {
@@ -278,6 +288,12 @@ fn finding(error: &ShardsError) -> Finding {
         | ShardsError::BucketTwice(_)
         | ShardsError::BucketMissing(_)
         | ShardsError::BucketShard(_) => BUCKETS,
+        ShardsError::RoutesWithBuckets
+        | ShardsError::NoRoute
+        | ShardsError::TooManyRoutes
+        | ShardsError::LongPrefix(_)
+        | ShardsError::PrefixTwice(_)
+        | ShardsError::RouteShards(_) => routes::ROUTES,
         ShardsError::Empty
         | ShardsError::TooMany(_)
         | ShardsError::ZeroWeight(_)
@@ -296,6 +312,9 @@ pub(crate) fn in_words(error: &ShardsError) -> String {
         }
         ShardsError::BucketTwice(_) | ShardsError::BucketMissing(_) => {
             "; allowed: every number from 0 to the highest exactly once"
+        }
+        ShardsError::RoutesWithBuckets => {
+            "; allowed with routes: ketama, modula and random, which lay out the shards of each route"
         }
         _ => "",
     };

@@ -55,6 +55,7 @@ fn what_is_right_is_taken() {
         "upstream = 'redis://h'\naddress_map = { 'a:1' = 'b:2' }\n[reads]\npolicy = 'zone'\nzone = 'a'\nweights = { 'h' = 3 }\nzones = { 'h' = 'a' }",
         "[sharding]\nshards = ['h:1:1 a', 'h:2:1 b']\nhash_tag = ''\n[sharding.eject]",
         "[sharding]\nshards = ['redis://h name=a', 'redis://g name=b']\ncompat = 'camellia'\nbuckets = ['0-2', '1-3']\nhash_tag = '{}'",
+        "[sharding]\nshards = ['redis://h name=a', 'redis://g name=b']\ncatch_all = 'a'\nignore_case = true\n[sharding.routes]\n'u:' = 'a b'",
     ] {
         assert!(check(text), "`respool check` refuses\n{text}");
         assert_eq!(editor(text), Ok(()), "{text}");
@@ -84,6 +85,7 @@ fn what_is_wrong_is_seen() {
         "[reads]\npolicy = 'primaries'",
         "[reads]\nweights = { 'h' = 101 }",
         "[sharding]\nhash_tag = '{'",
+        "[sharding.routes]\n'u:' = ['a']",
         "[sharding.eject]\nfailures = 0",
         "[log]\nlevel = 'loud'",
     ] {

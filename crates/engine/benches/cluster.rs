@@ -2,7 +2,8 @@
 //! every node answers at once, the merged and ordered replies go out.
 //!
 //! Run `cargo bench -p engine --bench cluster` as `instructions`, which has the same for one server. An `MGET` of thirty keys
-//! becomes a part a slot; a pipeline of thirty `GET`s goes to the owners of its keys and its replies wait for their turn.
+//! becomes a part a slot; a pipeline of thirty `GET`s goes to the owners of its keys and its replies wait for their turn. The last case is that
+//! pipeline in front of shards with routes, of which the prefix of each key chooses one.
 //!
 //! Not here: the system calls, of which a turn makes two a node and two a client whatever stands in it.
 //!
@@ -15,13 +16,17 @@ use std::fmt::Write as _;
 use std::hint::black_box;
 
 use engine::node::Address;
-use engine::settings::Pool;
+use engine::route::hash::Hash;
+use engine::route::shard::{Compat, Distribution, Route, Routes, Shard, Sharding};
+use engine::settings::{Node, Pool, ShardSettings, ShardsSettings};
 use engine::{Action, ClientId, Engine, Settings, Time, UpstreamId};
 use gungraun::{library_benchmark, library_benchmark_group, main};
 use resp::{RequestLimits, RequestScanner, Scan};
 
 const CLIENTS: usize = 50;
 const KEYS: usize = 30;
+/// Routes of the last case.
+const ROUTES: usize = 100;
 const VALUE: &[u8] = b"$30\r\nabcdefghijklmnopqrstuvwxyz0123\r\n";
 
 /// What each client asks for in a turn.
@@ -41,10 +46,42 @@ struct Warm {
 
 impl Warm {
     fn new(load: Load, nodes: usize) -> Self {
-        let now = Time(1_000_000);
         let seeds = vec![Address::tcp("n0", 7_000)];
         let mut settings = Settings { pool: Pool::Cluster { seeds }, ..Settings::default() };
         settings.node.address = Address::tcp("n0", 7_000);
+        Self::behind(settings, load, nodes)
+    }
+
+    /// Single servers that share the keys by what these begin with.
+    fn routed(load: Load, nodes: usize) -> Self {
+        let node = |node: usize| Address::tcp(format!("n{node}"), 7_000);
+        let child = |index: usize| ShardSettings {
+            shard: Shard { name: format!("n{index}"), weight: 1 },
+            node: Node { address: node(index), ..Settings::default().node },
+            pool: Pool::Standalone,
+        };
+        let route = |index: usize| Route {
+            prefix: format!("key:{index}").into_bytes(),
+            shards: vec![(index % nodes) as u16],
+        };
+        let rest = Route { prefix: Vec::new(), shards: vec![0] };
+        let list = (0..ROUTES).map(route).chain([rest]).collect();
+        let sharding = Sharding {
+            compat: Compat::Twemproxy,
+            distribution: Distribution::Ketama,
+            hash: Hash::Fnv1a64,
+            tag: None,
+            routes: Some(Routes { ignore_case: false, list }),
+        };
+        let children = (0..nodes).map(child).collect();
+        let shards = Some(ShardsSettings { sharding, children, eject: None });
+        let mut settings = Settings { shards, ..Settings::default() };
+        settings.node.address = node(0);
+        Self::behind(settings, load, nodes)
+    }
+
+    fn behind(settings: Settings, load: Load, nodes: usize) -> Self {
+        let now = Time(1_000_000);
         let mut engine = Engine::new(settings, 1, now);
         let inputs = (0..CLIENTS)
             .filter_map(|_| engine.handle_client_open(now, String::new(), String::new()))
@@ -205,6 +242,7 @@ fn answer(requests: &[u8], table: &[u8]) -> Vec<u8> {
 #[bench::mget_15_nodes(Warm::new(Load::Mget, 15))]
 #[bench::pipeline_3_nodes(Warm::new(Load::Pipeline, 3))]
 #[bench::pipeline_15_nodes(Warm::new(Load::Pipeline, 15))]
+#[bench::pipeline_routes(Warm::routed(Load::Pipeline, 3))]
 fn turn(mut warm: Warm) {
     warm.turn();
     // Freeing is no part of it.

@@ -94,6 +94,7 @@ pub mod slowlog;
 pub mod stats;
 pub mod time;
 mod timers;
+mod together;
 pub mod topology;
 pub mod tracking;
 mod transaction;

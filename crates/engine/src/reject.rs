@@ -8,6 +8,7 @@
 //! them.
 
 use crate::acl::Denied;
+use crate::key_name::KeyName;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -290,6 +291,14 @@ pub fn no_primary(cause: &str) -> Vec<u8> {
     out
 }
 
+/// No route leads anywhere for this key, of which as much is shown as in a slow log.
+pub fn no_route(key: Option<&[u8]>) -> Vec<u8> {
+    let mut out = Vec::new();
+    let which = key.map_or(String::new(), |key| format!(" '{}'", KeyName::new(key).text()));
+    write(&mut out, &format!("ERR respool: no route for the key{which} (see sharding.routes)"));
+    out
+}
+
 /// What its client had sent behind a request, for the same key, was done before it, so it must not be done any more.
 pub const OVERTAKEN: &str = "ERR respool: not done: while slots or nodes were on the move, the server did what this client sent behind it";
 
@@ -387,6 +396,16 @@ mod tests {
         let mut out = Vec::new();
         unknown_subcommand(&mut out, "client", b"\xff\xfe");
         assert_eq!(out, b"-ERR unknown subcommand '\xff\xfe'. Try CLIENT HELP.\r\n");
+    }
+
+    #[test]
+    fn a_key_without_a_route_is_shown_in_one_line() {
+        assert_eq!(
+            no_route(Some(b"a\r\nb'")),
+            b"-ERR respool: no route for the key 'a\\r\\nb\\'' (see sharding.routes)\r\n"
+        );
+        let error = no_route(Some(&[b'k'; 10_000]));
+        assert!(error.len() < 1_000 && error.ends_with(b"more bytes)' (see sharding.routes)\r\n"));
     }
 
     #[test]

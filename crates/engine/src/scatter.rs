@@ -150,6 +150,11 @@ impl Engine {
         }
         let keys = keys_of(args, self.learned.as_ref());
         let Some((_, first)) = keys.first() else { return self.without_keys(now, &wish) };
+        if let Some(key) = self.router.without_route(&keys) {
+            self.stats.command(row).rejected += 1;
+            self.reply(id, silent, |out| out.extend_from_slice(&reject::no_route(Some(key))));
+            return Step::Done;
+        }
         let place = self.router.place(first);
         if self.lacks_replica(id, place, row) {
             return self.refuse_wish(&wish, reject::NO_REPLICA);

@@ -69,6 +69,8 @@ impl Queueing {
 /// What was refused in a transaction, for its error.
 pub(crate) enum Refusal {
     Text(&'static str),
+    /// The whole error, as it is sent.
+    Error(Vec<u8>),
     Arity(&'static str),
     Unknown,
     NotInside(&'static str),
@@ -221,7 +223,10 @@ impl Engine {
             || (same_place && matches!(way, Way::Shared))
             || row.is_some_and(crate::blocking::blocks) && way == Way::Leased;
         if row == Some(ids::WATCH) && !same_place {
-            return Some(self.refuse_text(wish, |out| reject::write(out, reject::CROSSSLOT)));
+            let step = self.place_of_wish(wish).err();
+            return step.or_else(|| {
+                Some(self.refuse_text(wish, |out| reject::write(out, reject::CROSSSLOT)))
+            });
         }
         if !leased {
             // Over the shared connection, and not before what is under way on this one.
@@ -397,11 +402,10 @@ impl Engine {
 
     /// Where the keys of a command in a transaction lie: with the others.
     fn place_inside(&self, wish: &Wish<'_>) -> Result<Option<Place>, Refusal> {
-        let crossslot = Refusal::Text(reject::CROSSSLOT);
-        let Ok(place) = self.place_together(wish) else { return Err(crossslot) };
+        let place = self.place_together(wish)?;
         let bound = self.lease_place(wish.id);
         match (place, bound) {
-            (Some(place), Some(bound)) if place != bound => Err(crossslot),
+            (Some(place), Some(bound)) if place != bound => Err(Refusal::Text(reject::CROSSSLOT)),
             _ => Ok(place),
         }
     }
@@ -703,6 +707,7 @@ impl Engine {
         }
         self.refuse_text(wish, |out| match refusal {
             Refusal::Text(text) => reject::write(out, text),
+            Refusal::Error(error) => out.extend_from_slice(&error),
             Refusal::Arity(name) => reject::arity(out, name),
             Refusal::Unknown => {
                 reject::unknown_command(out, wish.args[0], wish.args[1..].iter().copied());
@@ -714,7 +719,11 @@ impl Engine {
         })
     }
 
-    fn refuse_text(&mut self, wish: &Wish<'_>, write: impl FnOnce(&mut Vec<u8>)) -> Step {
+    pub(crate) fn refuse_text(
+        &mut self,
+        wish: &Wish<'_>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Step {
         self.stats.command(wish.row).rejected += 1;
         self.reply(wish.id, wish.silent, write);
         Step::Done
@@ -765,22 +774,5 @@ impl Engine {
         if let Some(lease) = self.clients.get_mut(id).and_then(|client| client.lease.as_mut()) {
             lease.place = place;
         }
-    }
-
-    /// Where the keys of a request lie that goes to one node. `Err`: they do not lie together.
-    pub(crate) fn place_of_wish(&mut self, wish: &Wish<'_>) -> Result<Option<Place>, Step> {
-        self.place_together(wish)
-            .map_err(|()| self.refuse_text(wish, |out| reject::write(out, reject::CROSSSLOT)))
-    }
-
-    /// The same without an answer.
-    fn place_together(&self, wish: &Wish<'_>) -> Result<Option<Place>, ()> {
-        if self.is_one() {
-            return Ok(None);
-        }
-        let keys = keys_of(wish.args, self.learned.as_ref());
-        let mut places = keys.iter().map(|(_, key)| self.router.place(key));
-        let first = places.next();
-        if places.any(|place| Some(place) != first) { Err(()) } else { Ok(first) }
     }
 }

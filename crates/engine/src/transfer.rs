@@ -195,6 +195,9 @@ impl Engine {
             reject::write(&mut error, reject::TOO_LARGE_TO_SPLIT);
             return Err(LargeWay::Refuse(error));
         };
+        if let Some(key) = self.router.without_route(&[(0, key)]) {
+            return Err(LargeWay::Refuse(reject::no_route(Some(key))));
+        }
         let place = self.router.place(key);
         match self.router.node(place) {
             Some(node) => Ok(node),

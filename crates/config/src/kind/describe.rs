@@ -14,7 +14,7 @@ use crate::address::{ANNOUNCE_FORMS, LISTEN_FORMS, UPSTREAM_FORMS};
 use crate::compile::Draft;
 use crate::listen::ENTRY_FORMS;
 use crate::network::NETWORK_FORMS;
-use crate::sharding::SHARD_FORMS;
+use crate::sharding::{ROUTE_FORMS, SHARD_FORMS};
 use crate::users::USER_FORMS;
 
 impl Kind {
@@ -59,6 +59,7 @@ impl Kind {
                 "two printable ASCII characters, such as \"{}\", or nothing".to_owned()
             }
             Self::AddressMap { .. } => MAP_FORMS.to_owned(),
+            Self::Routes { .. } => ROUTE_FORMS.to_owned(),
             Self::Zones { .. } => ZONE_FORMS.to_owned(),
             Self::Weights { .. } => WEIGHT_FORMS.to_owned(),
             Self::Monitors { .. } => MONITOR_FORMS.to_owned(),
@@ -92,6 +93,7 @@ impl Kind {
             Self::Buckets { .. } | Self::CertFiles { .. } => "list of strings",
             Self::HashTag { .. } => "two characters",
             Self::AddressMap { .. }
+            | Self::Routes { .. }
             | Self::Zones { .. }
             | Self::Weights { .. }
             | Self::Monitors { .. } => "table",
@@ -124,6 +126,7 @@ impl Kind {
             Self::CertFiles { .. } => "FILES",
             Self::HashTag { .. } => "CHARS",
             Self::AddressMap { .. } => "ADDRESS=ADDRESS",
+            Self::Routes { .. } => "PREFIX=SHARDS",
             Self::Zones { .. } => "ADDRESS=ZONE",
             Self::Weights { .. } => "ADDRESS=N",
             Self::Monitors { .. } => "NAME=WORDS",
@@ -173,6 +176,7 @@ impl Kind {
             Self::Buckets { at } => some_each(at(draft)),
             Self::CertFiles { at } => Some(shown_each(at(draft))),
             Self::AddressMap { at } => some_each(at(draft)),
+            Self::Routes { at } => some_each(at(draft)),
             Self::Zones { at } => {
                 let pairs = at(draft).iter().map(|(at, zone)| format!("{at}={zone}"));
                 Some(pairs.collect()).filter(|pairs: &Vec<_>| !pairs.is_empty())
@@ -192,8 +196,12 @@ impl Kind {
     pub(crate) fn toml_of(&self, words: &[String]) -> String {
         if self.is_table() {
             let pairs = words.iter().map(|pair| {
-                let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-                format!("{} = {}", quoted(key.trim()), self.toml_scalar(value.trim()))
+                let (key, value) = match self {
+                    Self::Routes { .. } => pair.rsplit_once('='),
+                    _ => pair.split_once('=').map(|(key, value)| (key.trim(), value)),
+                }
+                .unwrap_or((pair, ""));
+                format!("{} = {}", quoted(key), self.toml_scalar(value.trim()))
             });
             return format!("{{ {} }}", pairs.collect::<Vec<_>>().join(", "));
         }
@@ -242,6 +250,7 @@ impl Kind {
             Self::Buckets { at } => at(one) == at(other),
             Self::CertFiles { at } => at(one) == at(other),
             Self::AddressMap { at } => at(one) == at(other),
+            Self::Routes { at } => at(one) == at(other),
             Self::Zones { at } => at(one) == at(other),
             Self::Weights { at } => at(one) == at(other),
             Self::Monitors { at } => at(one) == at(other),
@@ -280,6 +289,7 @@ impl Kind {
             Self::Buckets { at } => at(to).clone_from(at(from)),
             Self::CertFiles { at } => at(to).clone_from(at(from)),
             Self::AddressMap { at } => at(to).clone_from(at(from)),
+            Self::Routes { at } => at(to).clone_from(at(from)),
             Self::Zones { at } => at(to).clone_from(at(from)),
             Self::Weights { at } => at(to).clone_from(at(from)),
             Self::Monitors { at } => at(to).clone_from(at(from)),

@@ -18,6 +18,7 @@ use crate::address::is_host;
 use crate::options::{OPTIONS, OptionSpec};
 use crate::problem::Fault;
 use crate::schema::MappedAddress;
+use crate::sharding::RouteLine;
 use crate::suggest::closest;
 
 /// Most entries of one table.
@@ -65,6 +66,15 @@ impl Kind {
         )
     }
 
+    /// Reads routes. A prefix is taken as it is, blanks and all.
+    pub(super) fn read_routes(&self, raw: &Raw<'_>) -> Result<Vec<RouteLine>, Vec<Fault>> {
+        self.read_entries(
+            raw,
+            |pair| RouteLine::parse(pair.key, pair.value),
+            |one, other| one.prefix == other.prefix,
+        )
+    }
+
     /// Reads zones: the label of a server, or its host, and the zone.
     pub(super) fn read_zones(&self, raw: &Raw<'_>) -> Result<Vec<(String, String)>, Vec<Fault>> {
         self.read_entries(
@@ -100,7 +110,11 @@ impl Kind {
     ) -> Result<Vec<T>, Vec<Fault>> {
         let (mut entries, mut faults): (Vec<T>, Vec<Fault>) = (Vec::new(), Vec::new());
         for item in items(raw) {
-            let Some(pair) = pair(item, matches!(self, Self::Weights { .. })) else {
+            let found = match self {
+                Self::Routes { .. } => pair_of_prefix(item),
+                _ => pair(item, matches!(self, Self::Weights { .. })),
+            };
+            let Some(pair) = found else {
                 faults.push(self.fault(item.span.clone(), &item.scalar));
                 continue;
             };
@@ -181,6 +195,16 @@ fn pair<'a>(item: &Item<'a>, numbers: bool) -> Option<Pair<'a>> {
         _ => return None,
     };
     Some(Pair { key: key.trim(), value: value.trim(), span: item.span.clone() })
+}
+
+/// The same where the key is a prefix of the operator's keys: any text, which ends at the last `=` of a word.
+fn pair_of_prefix<'a>(item: &Item<'a>) -> Option<Pair<'a>> {
+    let (key, value) = match item.scalar {
+        Scalar::Pair(key, value) => (key, value),
+        Scalar::Word(word) => word.rsplit_once('=')?,
+        _ => return None,
+    };
+    Some(Pair { key, value: value.trim(), span: item.span.clone() })
 }
 
 /// A host, and a port if one is meant.

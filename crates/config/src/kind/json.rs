@@ -45,9 +45,10 @@ impl Kind {
             Self::CertFiles { .. } => list(&pattern("^ *[^ ]+ +[^ ]+ *$"), 0, MORE_CERTS_MAX),
             Self::Buckets { .. } => list(&pattern("^[0-9]+(-[0-9]+)*$"), 0, ENTRIES_MAX),
             Self::HashTag { .. } => pattern("^([!-~]{2})?$"),
-            Self::AddressMap { .. } | Self::Zones { .. } | Self::Monitors { .. } => {
-                table(&json!({ "type": "string", "minLength": 1 }))
-            }
+            Self::AddressMap { .. }
+            | Self::Routes { .. }
+            | Self::Zones { .. }
+            | Self::Monitors { .. } => table(&json!({ "type": "string", "minLength": 1 })),
             Self::Weights { .. } => table(&integer(&0, &WEIGHT_MAX)),
             // One may stand there twice.
             Self::Names { names, .. } => list(&json!({ "enum": names }), 0, usize::from(u16::MAX)),

@@ -5,6 +5,7 @@
 //! Invariant: names are unique, and every field of [`crate::schema::Config`] has its row.
 
 mod listen;
+mod routes;
 mod tables;
 mod tls;
 
@@ -52,7 +53,7 @@ static HASHES: LazyLock<Vec<&str>> = LazyLock::new(|| Hash::all().map(Hash::name
 /// All options, in the order of the documents.
 pub static OPTIONS: &[OptionSpec] = &joined::<{ count(GROUPS) }>(GROUPS);
 
-const GROUPS: &[&[OptionSpec]] = &[SERVERS, listen::ROWS, REST, tls::ROWS];
+const GROUPS: &[&[OptionSpec]] = &[SERVERS, listen::ROWS, REST, routes::ROWS, tls::ROWS];
 
 const fn count(groups: &[&[OptionSpec]]) -> usize {
     let (mut at, mut sum) = (0, 0);

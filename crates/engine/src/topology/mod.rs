@@ -31,7 +31,7 @@ use crate::merge::scan;
 use crate::node::{Address, Node};
 use crate::reject;
 use crate::request::Step;
-use crate::route::shard::Shards;
+use crate::route::shard::{NOWHERE, Shards};
 use crate::route::slot::slot;
 use crate::settings::{self, Pool, Settings};
 use crate::time::Time;
@@ -134,9 +134,15 @@ impl Router {
     pub(crate) fn place(&self, key: &[u8]) -> Place {
         let pool = match &self.shards {
             None => 0,
-            Some(shards) => shards.of(key, || self.next_random()),
+            Some(shards) => self.shard_of(shards, key),
         };
         self.place_in(pool as u16, key)
+    }
+
+    /// Apart, so that the way in front of one pool stays as short as it is.
+    #[inline(never)]
+    fn shard_of(&self, shards: &Shards, key: &[u8]) -> usize {
+        shards.of(key, || self.next_random())
     }
 
     /// Where another key of a request lies whose first one lies at `first`. Where chance chooses the shard, it chooses once for a request:
@@ -144,14 +150,30 @@ impl Router {
     #[inline]
     pub(crate) fn place_beside(&self, first: Place, key: &[u8]) -> Place {
         match &self.shards {
-            Some(shards) if shards.is_random() => self.place_in(first.pool, key),
+            Some(shards) if shards.is_random() && shards.may_have(usize::from(first.pool), key) => {
+                self.place_in(first.pool, key)
+            }
             _ => self.place(key),
         }
+    }
+
+    /// The first of these keys that no route leads anywhere.
+    pub(crate) fn without_route<'k>(&self, keys: &[(usize, &'k [u8])]) -> Option<&'k [u8]> {
+        let shards = self.shards.as_ref().filter(|shards| shards.has_gaps())?;
+        let is_nowhere = |key: &[u8]| shards.of(key, || 0) == NOWHERE;
+        keys.iter().map(|(_, key)| *key).find(|key| is_nowhere(key))
     }
 
     /// Whether the keys that a pattern of SORT stands for are sure to lie with the key at `first`. Clusters decide themselves.
     pub(crate) fn is_pattern_beside(&self, first: Place, pattern: &[u8]) -> bool {
         let Some(shards) = &self.shards else { return true };
+        if shards.is_routed() {
+            let lies_there = || match shards.is_random() {
+                true => shards.may_have(usize::from(first.pool), pattern),
+                false => self.place(pattern).pool == first.pool,
+            };
+            return shards.holds_together(pattern) && lies_there();
+        }
         self.pools.len() < 2
             || self.is_cluster(first.pool)
             || shards.is_random()
@@ -230,10 +252,14 @@ impl Router {
         }
     }
 
-    /// Where a channel belongs: where a key of its name would lie. Chance, where that chooses, would choose another one each time.
+    /// Where a channel belongs: where a key of its name would lie. Chance, where that chooses, would choose another one each time. One that no
+    /// route leads anywhere belongs to the first shard: channels are no keys, and need no route.
     pub(crate) fn channel_place(&self, channel: &[u8]) -> Place {
         match &self.shards {
             Some(shards) if shards.is_random() => self.place_in(0, channel),
+            Some(shards) if shards.has_gaps() && shards.of(channel, || 0) == NOWHERE => {
+                self.place_in(0, channel)
+            }
             _ => self.place(channel),
         }
     }
@@ -404,6 +430,7 @@ impl Engine {
                 Topology::Sentinel(_) => reject::no_primary(&state.refresh.cause),
                 _ => reject::unserved(&state.refresh.cause),
             }),
+            None if usize::from(pool) == NOWHERE => Err(reject::no_route(None)),
             None => Err(reject::node("of this client", "is gone")),
         }
     }

@@ -45,6 +45,7 @@ mod quiet;
 mod reads;
 mod refused;
 mod replaced;
+mod routes;
 mod select;
 mod sentinel;
 mod shards;

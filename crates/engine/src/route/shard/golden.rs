@@ -57,7 +57,8 @@ impl<'a> Vector<'a> {
             Compat::Predixy | Compat::Camellia => Shard { name: (*text).to_owned(), weight: 1 },
             _ => ServerLine::parse(compat, text).unwrap().shard,
         };
-        let sharding = Sharding { compat, distribution, hash: self.hash, tag: self.tag };
+        let sharding =
+            Sharding { compat, distribution, hash: self.hash, tag: self.tag, routes: None };
         let shards = Shards::new(sharding, self.servers.iter().map(shard).collect()).unwrap();
         if self.dead.is_empty() { shards } else { shards.without(&self.dead) }
     }

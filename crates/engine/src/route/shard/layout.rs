@@ -13,6 +13,8 @@ use alloc::vec::Vec;
 /// The living shards of a pool in the shape that its distribution asks for.
 #[derive(Clone, Debug)]
 pub(super) enum Layout {
+    /// There is but one. As in twemproxy, nothing is hashed then.
+    One(u16),
     /// `ketama`.
     Ring(Ring),
     /// `modula`: where each shard's part of `0..sum of weights` ends (not included), and the shards in the same order. It is
@@ -30,6 +32,15 @@ impl Layout {
         debug_assert!(!live.is_empty(), "a layout needs a shard");
         // At most SHARDS_MAX shards were let in, so an index fits.
         let indices = || live.iter().map(|shard| *shard as u16).collect();
+        match &sharding.distribution {
+            // The owners of buckets stay what they are while others are dead.
+            Distribution::Buckets(_) if shards.len() > 1 => {}
+            _ => {
+                if let [one] = live {
+                    return Self::One(*one as u16);
+                }
+            }
+        }
         match &sharding.distribution {
             Distribution::Ketama => {
                 Self::Ring(Ring::new(sharding.compat.rules().ring, shards, live))
@@ -51,6 +62,7 @@ impl Layout {
     /// The shard of a hash; what is not needed is not asked for.
     pub(super) fn shard(&self, hash: impl FnOnce() -> u64, random: impl FnOnce() -> u32) -> usize {
         let shard = match self {
+            Self::One(shard) => *shard,
             // Hashes for rings have 32 bits.
             Self::Ring(ring) => ring.shard(hash() as u32),
             Self::Spread { ends, shards } => {
@@ -62,6 +74,22 @@ impl Layout {
             Self::Buckets(owners) => owners[(hash() % owners.len() as u64) as usize],
         };
         usize::from(shard)
+    }
+}
+
+impl Layout {
+    /// Whether there is but one shard in it.
+    pub(super) fn is_one(&self) -> bool {
+        matches!(self, Self::One(_))
+    }
+
+    /// Whether it leads to this shard for some number that chance gives. Of account where chance chooses.
+    pub(super) fn has(&self, shard: usize) -> bool {
+        match self {
+            Self::One(one) => usize::from(*one) == shard,
+            Self::Any(shards) => shards.iter().any(|one| usize::from(*one) == shard),
+            Self::Ring(_) | Self::Spread { .. } | Self::Buckets(_) => false,
+        }
     }
 }
 

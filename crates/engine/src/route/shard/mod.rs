@@ -3,6 +3,7 @@
 //! ```text
 //!  key ─▶ part that counts (hash tag) ─▶ hash ─▶ place in a layout ─▶ shard
 //!         ^^^^^^^^ Compat rules ^^^^^^^^^^^^^^     ring | spread | buckets
+//!  key ─▶ longest prefix that it begins with ─▶ layout of that route ─▶ as above            (`prefix`, where routes are given)
 //! ```
 //! The purpose is to take a pool over from another proxy without moving a key, so every step does what that proxy does, with
 //! its oddities; [`Compat`] lists them. All of it is held by golden vectors that the proxies themselves gave (`golden`).
@@ -12,24 +13,28 @@
 //! ([`Shards::without`]).
 //!
 //! Invariant: [`Shards::of`] gives an index below [`Shards::count`], of a shard that was not left out, and always the same
-//! one for the same key (but for [`Distribution::Random`]).
+//! one for the same key (but for [`Distribution::Random`]); or [`NOWHERE`] for a key that no route leads anywhere.
 
 mod compat;
 #[cfg(test)]
 mod golden;
 mod layout;
+mod prefix;
 mod ring;
 mod server_line;
 
 pub use compat::Compat;
+pub use prefix::{PREFIX_BYTES_MAX, ROUTE_SHARDS_MAX, ROUTES_MAX, Route, Routes};
 pub use server_line::ServerLine;
 
 use super::hash::Hash;
 use super::slot;
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use layout::Layout;
+use prefix::Routed;
 
 /// Shards of one pool at most. More are refused when the pool is built: a ring of so many has 163 840 points (1 MiB), and
 /// the largest pool in the field's reports has some hundred.
@@ -37,6 +42,9 @@ pub const SHARDS_MAX: usize = 1024;
 
 /// Buckets of a bucket map at most. More are refused when the pool is built.
 pub const BUCKETS_MAX: usize = 65_536;
+
+/// In the place of a shard's index: no route leads anywhere. Above every index ([`SHARDS_MAX`]).
+pub const NOWHERE: usize = u16::MAX as usize;
 
 /// One shard, as far as the distribution looks at it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +91,8 @@ pub struct Sharding {
     pub hash: Hash,
     /// The two characters of a hash tag, if tags are heeded. twemproxy and predixy have none by default, overlord `{}`.
     pub tag: Option<[u8; 2]>,
+    /// Which shards share the keys that begin alike; `None`: all shards share all keys.
+    pub routes: Option<Routes>,
 }
 
 /// Why a pool cannot be sharded as configured.
@@ -108,6 +118,18 @@ pub enum ShardsError {
     BucketMissing(usize),
     /// The bucket map names a shard of this index, which does not exist.
     BucketShard(usize),
+    /// Routes beside a bucket map, which has an owner for every key.
+    RoutesWithBuckets,
+    /// There are routes, and not one of them.
+    NoRoute,
+    /// More than [`ROUTES_MAX`] routes, or more than [`ROUTE_SHARDS_MAX`] shards in all of them.
+    TooManyRoutes,
+    /// A prefix of more than [`PREFIX_BYTES_MAX`] bytes.
+    LongPrefix(Vec<u8>),
+    /// Two routes have this prefix.
+    PrefixTwice(Vec<u8>),
+    /// The route of this prefix leads to no shard, or twice to the same, or to one that does not exist.
+    RouteShards(Vec<u8>),
 }
 
 impl fmt::Display for ShardsError {
@@ -138,6 +160,30 @@ impl fmt::Display for ShardsError {
             Self::BucketShard(shard) => {
                 write!(f, "the bucket map names shard {shard}, which does not exist")
             }
+            Self::RoutesWithBuckets => {
+                write!(
+                    f,
+                    "routes cannot stand beside a bucket map, which has a shard for every key"
+                )
+            }
+            Self::NoRoute => write!(f, "no routes are given"),
+            Self::TooManyRoutes => write!(
+                f,
+                "at most {ROUTES_MAX} routes are possible, and {ROUTE_SHARDS_MAX} shards in all different lists of theirs together"
+            ),
+            Self::LongPrefix(prefix) => write!(
+                f,
+                "the prefix \"{}\" is longer than {PREFIX_BYTES_MAX} bytes",
+                prefix.escape_ascii()
+            ),
+            Self::PrefixTwice(prefix) => {
+                write!(f, "the prefix \"{}\" has two routes", prefix.escape_ascii())
+            }
+            Self::RouteShards(prefix) => write!(
+                f,
+                "the route of the prefix \"{}\" names no shard, one twice, or one that does not exist",
+                prefix.escape_ascii()
+            ),
         }
     }
 }
@@ -149,7 +195,37 @@ impl core::error::Error for ShardsError {}
 pub struct Shards {
     sharding: Sharding,
     shards: Vec<Shard>,
-    layout: Layout,
+    plan: Plan,
+}
+
+/// Who shares what.
+#[derive(Clone, Debug)]
+enum Plan {
+    /// All shards share all keys.
+    Whole(Layout),
+    /// Some share the keys that begin alike.
+    Routed(Box<Routed>),
+}
+
+impl Plan {
+    /// Lays out those that are wanted. Where none of those that share something is, they share it as if all were: their requests fail,
+    /// whichever is asked.
+    fn build(sharding: &Sharding, shards: &[Shard], wanted: impl Fn(usize) -> bool) -> Self {
+        let lay = |of_group: &dyn Fn(usize) -> bool| {
+            let compat = sharding.compat;
+            let mut live = in_order(compat, shards, |shard| of_group(shard) && wanted(shard));
+            if live.is_empty() {
+                live = in_order(compat, shards, of_group);
+            }
+            Layout::build(sharding, shards, &live)
+        };
+        match &sharding.routes {
+            None => Self::Whole(lay(&|_| true)),
+            Some(routes) => Self::Routed(Box::new(Routed::new(routes, |group| {
+                lay(&|shard| group.iter().any(|one| usize::from(*one) == shard))
+            }))),
+        }
+    }
 }
 
 impl Shards {
@@ -159,19 +235,42 @@ impl Shards {
     /// See [`ShardsError`].
     pub fn new(sharding: Sharding, shards: Vec<Shard>) -> Result<Self, ShardsError> {
         check(&sharding, &shards)?;
-        let all = in_order(sharding.compat, &shards, |_| true);
-        let layout = Layout::build(&sharding, &shards, &all);
-        Ok(Self { sharding, shards, layout })
+        let plan = Plan::build(&sharding, &shards, |_| true);
+        Ok(Self { sharding, shards, plan })
     }
 
-    /// The shard of `key`. `random` is asked for a number only by [`Distribution::Random`].
+    /// The shard of `key`, or [`NOWHERE`]. `random` is asked for a number only by [`Distribution::Random`].
     #[must_use]
     pub fn of(&self, key: &[u8], random: impl FnOnce() -> u32) -> usize {
-        // As in twemproxy, a pool of one is not hashed at all.
-        if self.shards.len() == 1 {
-            return 0;
+        let layout = match &self.plan {
+            Plan::Whole(layout) => layout,
+            Plan::Routed(routed) => match routed.layout(key) {
+                Some(layout) => layout,
+                None => return NOWHERE,
+            },
+        };
+        layout.shard(|| self.hash(key), random)
+    }
+
+    /// Whether the begin of a key decides who may have it.
+    #[must_use]
+    pub fn is_routed(&self) -> bool {
+        matches!(self.plan, Plan::Routed(_))
+    }
+
+    /// Whether there are keys that no route leads anywhere.
+    #[must_use]
+    pub fn has_gaps(&self) -> bool {
+        matches!(&self.plan, Plan::Routed(routed) if routed.has_gaps())
+    }
+
+    /// Whether this shard may have `key` where chance chooses among those that share it.
+    #[must_use]
+    pub fn may_have(&self, shard: usize, key: &[u8]) -> bool {
+        match &self.plan {
+            Plan::Whole(_) => shard < self.shards.len(),
+            Plan::Routed(routed) => routed.layout(key).is_some_and(|layout| layout.has(shard)),
         }
-        self.layout.shard(|| self.hash(key), random)
     }
 
     /// Whether chance chooses the shard of a key.
@@ -200,19 +299,26 @@ impl Shards {
     /// buckets have fixed owners. So does a pool without any living shard: its requests fail, whichever shard they ask.
     #[must_use]
     pub fn without(&self, dead: &[usize]) -> Self {
-        let compat = self.sharding.compat;
-        let mut live = in_order(compat, &self.shards, |shard| !dead.contains(&shard));
-        if live.is_empty() {
-            live = in_order(compat, &self.shards, |_| true);
-        }
-        let layout = Layout::build(&self.sharding, &self.shards, &live);
-        Self { sharding: self.sharding.clone(), shards: self.shards.clone(), layout }
+        let plan = Plan::build(&self.sharding, &self.shards, |shard| !dead.contains(&shard));
+        Self { sharding: self.sharding.clone(), shards: self.shards.clone(), plan }
     }
 
-    /// Whether all keys that `pattern` stands for, with whatever in place of its star, lie where the pattern itself does: its tag decides.
+    /// Whether all keys that `pattern` stands for, with whatever in place of its star, lie where the pattern itself does: its tag decides, and
+    /// where there are routes what stands before the star leads to one of them.
     pub fn holds_together(&self, pattern: &[u8]) -> bool {
+        let is_one = match &self.plan {
+            Plan::Whole(layout) => layout.is_one(),
+            Plan::Routed(routed) => {
+                let star = pattern.iter().position(|byte| *byte == b'*');
+                let Some(layout) = routed.sure_layout(&pattern[..star.unwrap_or(pattern.len())])
+                else {
+                    return false;
+                };
+                layout.is_one() || self.is_random()
+            }
+        };
         let tag = self.sharding.tag.and_then(|marks| slot::between(pattern, marks));
-        tag.is_some_and(|tag| !tag.is_empty() && !tag.contains(&b'*'))
+        is_one || tag.is_some_and(|tag| !tag.is_empty() && !tag.contains(&b'*'))
     }
 
     /// The hash of the part of `key` that counts.
@@ -254,6 +360,12 @@ fn check(sharding: &Sharding, shards: &[Shard]) -> Result<(), ShardsError> {
     }
     if shards.iter().try_fold(0_u32, |sum, shard| sum.checked_add(shard.weight)).is_none() {
         return Err(ShardsError::WeightOverflow);
+    }
+    if let Some(routes) = &sharding.routes {
+        if matches!(sharding.distribution, Distribution::Buckets(_)) {
+            return Err(ShardsError::RoutesWithBuckets);
+        }
+        routes.check(shards.len())?;
     }
     match &sharding.distribution {
         Distribution::Ketama if !sharding.hash.is_for_rings() => {

@@ -22,7 +22,7 @@ fn named(weights: &[u32]) -> Vec<Shard> {
 }
 
 fn sharding(distribution: Distribution, hash: Hash) -> Sharding {
-    Sharding { compat: Compat::Twemproxy, distribution, hash, tag: Some(*b"{}") }
+    Sharding { compat: Compat::Twemproxy, distribution, hash, tag: Some(*b"{}"), routes: None }
 }
 
 fn pool(distribution: Distribution, weights: &[u32]) -> Shards {

@@ -5,7 +5,7 @@
 //!   Story::shards_with(|s| …)  the same with something changed
 //!   Story::warm_shards()       the client `a` has spoken to each of them
 //! ```
-//! The keys d, e, f and g lie on n1; a, b, c and p on n2; l, m, n and o on n3.
+//! With `Story::routes` they begin otherwise. Without routes the keys d, e, f and g lie on n1; a, b, c and p on n2; l, m, n and o on n3.
 //!
 //! Not here: where other proxies put keys; that is held by the golden vectors in `route::shard`.
 //!
@@ -15,7 +15,7 @@ use super::Story;
 use engine::Settings;
 use engine::node::Address;
 use engine::route::hash::Hash;
-use engine::route::shard::{Compat, Distribution, Shard, Sharding};
+use engine::route::shard::{Compat, Distribution, Route, Routes, Shard, Sharding};
 use engine::settings::{Node, Pool, ShardSettings, ShardsSettings};
 
 /// Port of every single server, as in `cluster`.
@@ -39,6 +39,7 @@ pub(crate) fn modula() -> Sharding {
         distribution: Distribution::Modula,
         hash: Hash::Crc16,
         tag: Some(*b"{}"),
+        routes: None,
     }
 }
 
@@ -56,6 +57,15 @@ impl Story {
         Self::with(Settings { shards: Some(shards), ..Settings::default() })
     }
 
+    /// The same with routes: keys with `u:` go to n1, with `o:` to n2 and n3, with `u:vip:` to n3; `rest`: whether all others go to n2.
+    pub(crate) fn routes(rest: bool) -> Self {
+        Self::shards_with(|shards| {
+            let mut list = vec![route("u:", &[0]), route("o:", &[1, 2]), route("u:vip:", &[2])];
+            list.extend(rest.then(|| route("", &[1])));
+            shards.sharding.routes = Some(Routes { ignore_case: false, list });
+        })
+    }
+
     /// The client `a` has spoken to each of the three, and nothing is left to look at.
     pub(crate) fn warm_shards() -> Self {
         let mut story = Self::shards();
@@ -66,4 +76,9 @@ impl Story {
         story.client("a").gets(["nil", "nil", "nil"]);
         story
     }
+}
+
+/// Where keys go that begin so.
+pub(crate) fn route(prefix: &str, shards: &[u16]) -> Route {
+    Route { prefix: prefix.into(), shards: shards.into() }
 }

@@ -6,7 +6,7 @@
 
 use engine::node;
 use engine::route::hash::Hash;
-use engine::route::shard::{Compat, Distribution, Shard, Sharding};
+use engine::route::shard::{Compat, Distribution, Route, Routes, Shard, Sharding};
 use engine::settings::{
     Eject, Limits, Pool, ReadPolicy, Reads, ShardSettings, ShardsSettings, Timeouts,
 };
@@ -132,6 +132,7 @@ fn shards(
         distribution: if ketama { Distribution::Ketama } else { Distribution::Modula },
         hash: hashes[rng.between(0, hashes.len() as u64 - 1) as usize],
         tag: rng.chance(500_000).then_some(*b"{}"),
+        routes: rng.chance(400_000).then(|| routes(addresses.len() as u16, rng)),
     };
     let child = |(index, address): (usize, &node::Address)| ShardSettings {
         shard: Shard { name: format!("shard-{index}"), weight: 1 },
@@ -144,6 +145,19 @@ fn shards(
         probe_ms: pick(rng, &[50, 300]),
     });
     ShardsSettings { sharding, children: addresses.iter().enumerate().map(child).collect(), eject }
+}
+
+/// Routes by what the scripts' keys begin with, and one for all others, each to a shard or to all.
+fn routes(shards: u16, rng: &mut SimRng) -> Routes {
+    let mut list = Vec::new();
+    for prefix in ["", "t", "t1", "t{", "n", "l{2", "p", "p2:", "d", "d3", "common:", "q:"] {
+        if prefix.is_empty() || rng.chance(600_000) {
+            let one = rng.between(0, u64::from(shards) - 1) as u16;
+            let shards = if rng.chance(600_000) { vec![one] } else { (0..shards).collect() };
+            list.push(Route { prefix: prefix.into(), shards });
+        }
+    }
+    Routes { ignore_case: rng.chance(300_000), list }
 }
 
 pub(super) fn reads(rng: &mut SimRng) -> Reads {
