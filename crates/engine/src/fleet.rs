@@ -9,6 +9,7 @@
 //! Invariant: a question is answered by each engine exactly once, and changes nothing but what it says.
 
 use crate::acl;
+use crate::policy;
 use crate::bigkeys::{self, BigSeen};
 use crate::hotkeys::HotReport;
 use crate::ids::ClientId;
@@ -253,6 +254,8 @@ pub struct Report {
     pub big_keys: u64,
     /// The latency monitors that `stats.monitors`, also those of the nodes, are of: while they change, workers may differ.
     pub monitors: Vec<MonitorOptions>,
+    /// What policies did, by policy and name of the rule.
+    pub policies: Vec<policy::Outcomes>,
 }
 
 /// What a worker's ring of io_uring met that should be rare, since the start, and the buffers that it has.

@@ -46,6 +46,12 @@ impl Engine {
             return (input.len(), Step::Gone);
         }
         let known = route::classify(head.len(), |n| head[n], self.learned.as_ref());
+        if self.settings.policies.is_some()
+            && let Some(outcome) = self.rule_on_large(id, &known, &head, scanned)
+        {
+            return outcome;
+        }
+        let Some(client) = self.clients.get(id) else { return (0, Step::Gone) };
         let apart = client.lease.is_some() || client.tracking.is_some() || known_leased(known.id);
         if apart || !self.permits_head(client, &known, &head) {
             // It goes where the others go, or all of it decides whether it may; it must be whole for that.
@@ -79,6 +85,11 @@ impl Engine {
         if self.pause.is_some_and(|pause| known.writes || !pause.writes_only) {
             return (0, Step::Hold(Hold::Paused));
         }
+        if self.settings.policies.is_some()
+            && let Some(outcome) = self.judge_large(now, id, &known, &head, scanned)
+        {
+            return outcome;
+        }
         let node = match self.node_for_large(now, id, &known, &head, scanned) {
             Ok(node) => node,
             Err(LargeWay::More) => return (0, Step::More),
@@ -108,6 +119,41 @@ impl Engine {
                 self.skip_large(id, scanned, |out| out.extend_from_slice(&error))
             }
         }
+    }
+
+    /// What is known of a large request at once: its size, and whether all of it must be looked at.
+    fn rule_on_large(
+        &mut self,
+        id: ClientId,
+        known: &route::Known,
+        head: &[&[u8]],
+        scanned: usize,
+    ) -> Option<(usize, Step)> {
+        let client = self.clients.get(id)?;
+        if !client.is_authenticated() && !known.before_auth {
+            return None;
+        }
+        let bytes = scanned as u64 + client.scanner.missing();
+        if let Some(error) = self.unless_oversized(known, bytes, head) {
+            return Some(self.skip_large(id, scanned, |out| out.extend_from_slice(&error)));
+        }
+        self.must_be_whole(known, head[0]).then(|| self.whole_or_skipped(id, scanned))
+    }
+
+    /// What policies have against a large request that could be streamed, or how long it must wait.
+    fn judge_large(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        known: &route::Known,
+        head: &[&[u8]],
+        scanned: usize,
+    ) -> Option<(usize, Step)> {
+        let bytes = scanned as u64 + self.clients.get(id)?.scanner.missing();
+        Some(match self.unless_large_ruled_out(now, id, known, bytes, head)? {
+            Ok(step) => (0, step),
+            Err(error) => self.skip_large(id, scanned, |out| out.extend_from_slice(&error)),
+        })
     }
 
     /// A request that must be whole to be processed is kept as it comes, if it is not too large even for that.
