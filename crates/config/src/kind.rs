@@ -28,6 +28,7 @@ use crate::address::{ListenAddress, UpstreamUrl, parse_announced};
 use crate::compile::Draft;
 use crate::listen::Listen;
 use crate::network::{NETWORKS_MAX, Network};
+use crate::policies::{self, Policy, RuleLine};
 use crate::problem::Fault;
 use crate::schema::MappedAddress;
 use crate::secret::Secret;
@@ -35,9 +36,9 @@ use crate::sharding::{self, Entry};
 use crate::tls::{CertFiles, MORE_CERTS_MAX};
 use crate::users::{self, UserLine};
 use names::is_http_url;
-use scalar::{cpu_range, integer, items, mode, size, switch, text, within};
+use scalar::{cpu_range, integer, items, mode, switch, text, within};
 
-pub(crate) use scalar::{Item, Raw, Scalar, octal};
+pub(crate) use scalar::{Item, Raw, Scalar, octal, size};
 
 /// The kind of an option: bounds, and the field that takes the value.
 #[derive(Clone, Copy)]
@@ -82,6 +83,10 @@ pub(crate) enum Kind {
     Upstream { at: fn(&mut Draft) -> &mut UpstreamUrl },
     /// Several of them.
     Shards { at: fn(&mut Draft) -> &mut Vec<Entry> },
+    /// Rules of a policy.
+    Rules { policy: Policy, at: fn(&mut Draft) -> &mut Vec<RuleLine> },
+    /// Commands and their other names; a table.
+    Renames { at: fn(&mut Draft) -> &mut Vec<(String, String)> },
     /// Users and their rules.
     Users { at: fn(&mut Draft) -> &mut Vec<UserLine> },
     /// Lists of bucket numbers, one for each shard.
@@ -150,6 +155,18 @@ impl Kind {
                 text(&item.scalar).ok_or_else(|| self.fault(item.span.clone(), &item.scalar))
             });
             *at(draft) = users::read_lines(lines, |at| items[at].span.clone())?;
+            return Ok(());
+        }
+        if let Self::Rules { policy, at } = self {
+            let items = items(raw);
+            let lines = items.iter().map(|item| {
+                text(&item.scalar).ok_or_else(|| self.fault(item.span.clone(), &item.scalar))
+            });
+            *at(draft) = policies::read_lines(*policy, lines, |at| items[at].span.clone())?;
+            return Ok(());
+        }
+        if let Self::Renames { at } = self {
+            *at(draft) = self.read_renames(raw)?;
             return Ok(());
         }
         if let Self::CertFiles { at } = self {
@@ -251,6 +268,8 @@ impl Kind {
             | Self::Announce { .. }
             | Self::Shards { .. }
             | Self::Users { .. }
+            | Self::Rules { .. }
+            | Self::Renames { .. }
             | Self::Buckets { .. }
             | Self::CertFiles { .. }
             | Self::AddressMap { .. }
@@ -420,6 +439,7 @@ impl Kind {
                 | Self::Announce { .. }
                 | Self::Shards { .. }
                 | Self::Users { .. }
+                | Self::Rules { .. }
                 | Self::Buckets { .. }
                 | Self::CertFiles { .. }
                 | Self::Commands { .. }
@@ -435,11 +455,16 @@ impl Kind {
                 | Self::Zones { .. }
                 | Self::Weights { .. }
                 | Self::Monitors { .. }
+                | Self::Renames { .. }
         )
     }
 
     /// What stands between several values in a variable or after a flag. URLs of clusters and sentinels have commas.
     pub(crate) fn separator(&self) -> char {
-        if matches!(self, Self::Shards { .. } | Self::Users { .. }) { ';' } else { ',' }
+        if matches!(self, Self::Shards { .. } | Self::Users { .. } | Self::Rules { .. }) {
+            ';'
+        } else {
+            ','
+        }
     }
 }

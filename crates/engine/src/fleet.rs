@@ -9,7 +9,6 @@
 //! Invariant: a question is answered by each engine exactly once, and changes nothing but what it says.
 
 use crate::acl;
-use crate::policy;
 use crate::bigkeys::{self, BigSeen};
 use crate::hotkeys::HotReport;
 use crate::ids::ClientId;
@@ -17,6 +16,7 @@ use crate::inside::Inside;
 use crate::losses;
 use crate::monitor::{Filter, Monitor};
 use crate::observed::Asking;
+use crate::policy;
 use crate::report::{self, NodeReport};
 use crate::slowlog;
 use crate::stats::Stats;

@@ -201,10 +201,9 @@ impl Engine {
                 Err(error) => break Stop::Fault(error),
             };
             let frame = &input[pos..];
-            let command = plain_command(&request, frame, bigkeys)
-                .filter(|command| {
-                    !CONFINED || permits(settings, &parts, *command, (&request, frame))
-                });
+            let command = plain_command(&request, frame, bigkeys).filter(|command| {
+                !CONFINED || permits(settings, &parts, *command, (&request, frame))
+            });
             let (Some(paths), Some(command)) = (&paths, command) else {
                 break Stop::Slow(request);
             };

@@ -18,7 +18,9 @@ use crate::command::ids::DEL;
 use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::ids::ClientId;
-use crate::limits::{DELETES_AT_ONCE, DELETES_BYTES_MAX, DELETES_MAX, DELETE_AGAIN_MS, DELETE_TRIES};
+use crate::limits::{
+    DELETE_AGAIN_MS, DELETE_TRIES, DELETES_AT_ONCE, DELETES_BYTES_MAX, DELETES_MAX,
+};
 use crate::merge::{How, Merge};
 use crate::time::Time;
 use crate::upstream::inflight::Owner;
@@ -175,5 +177,51 @@ impl Engine {
         let owner = Owner::Part { merge: self.merges.insert(merge), part: 0 };
         self.write_part(now, upstream, owner, Some(DEL), &frame);
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::What;
+    use super::*;
+
+    fn rule() -> Rule<Again> {
+        let what = What::new(&["del"], Vec::new(), false).expect("a command");
+        Rule { what, name: String::new(), error: None, detail: Again { delay_ms: 5 } }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_left_out() {
+        let mut queue = Queue::default();
+        let big = alloc::vec![b'k'; DELETES_BYTES_MAX / 2];
+        for _ in 0..3 {
+            queue.mark(&rule(), 0, &big);
+        }
+        let marked = core::mem::take(&mut queue.marked);
+        let fits: Vec<bool> = marked.iter().map(|delete| queue.enter(delete)).collect();
+        assert_eq!(fits, [true, true, false]);
+        queue.leave(&marked[0]);
+        assert!(queue.enter(&marked[2]));
+        let mut queue = Queue::default();
+        queue.mark(&rule(), 0, b"k");
+        let marked = core::mem::take(&mut queue.marked);
+        let entered = (0..2 * DELETES_MAX).filter(|_| queue.enter(&marked[0])).count();
+        assert_eq!(entered, DELETES_MAX);
+    }
+
+    #[test]
+    fn those_of_one_time_keep_their_order() {
+        let mut queue = Queue::default();
+        for key in [&b"a"[..], b"b", b"c"] {
+            queue.mark(&rule(), 0, key);
+        }
+        for delete in core::mem::take(&mut queue.marked) {
+            queue.push(Time(7), delete);
+        }
+        assert_eq!(queue.next_at(), Some(Time(7)));
+        assert!(queue.pop(Time(6)).is_none());
+        let keys: Vec<Box<[u8]>> =
+            core::iter::from_fn(|| queue.pop(Time(7))).map(|delete| delete.key).collect();
+        assert_eq!(keys.concat(), b"abc");
     }
 }

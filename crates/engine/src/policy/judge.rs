@@ -8,7 +8,7 @@ use super::state::Outcome;
 use super::{Kind, Look, Per, Policies, Refusal, fault, rate, shared_ns};
 use crate::client::{Client, Hold};
 use crate::command::ids::{self, EXEC, MULTI};
-use crate::command::{self, CommandId, Learned};
+use crate::command::{CommandId, Learned};
 use crate::engine::Engine;
 use crate::ids::ClientId;
 use crate::pubsub;
@@ -88,7 +88,12 @@ impl Engine {
     }
 
     /// Why a large request is refused for its size alone, which is known before the rest of it is.
-    pub(crate) fn unless_oversized(&mut self, known: &Known, bytes: u64, head: &[&[u8]]) -> Option<Vec<u8>> {
+    pub(crate) fn unless_oversized(
+        &mut self,
+        known: &Known,
+        bytes: u64,
+        head: &[&[u8]],
+    ) -> Option<Vec<u8>> {
         let policies = self.settings.policies.as_ref()?;
         let row = known.id.filter(|row| !row.row().is_container());
         let key = row.and_then(|row| head.get(row.row().only_key_at()?)).copied();
@@ -102,9 +107,11 @@ impl Engine {
     /// Whether more than the first arguments of a request must be known.
     pub(crate) fn must_be_whole(&self, known: &Known, name: &[u8]) -> bool {
         let counts_args = |policies: &Policies| {
-            policies.rules.size.iter().any(|rule| {
-                rule.detail.args_max != u64::MAX && rule.what.names(known.id, name)
-            })
+            policies
+                .rules
+                .size
+                .iter()
+                .any(|rule| rule.detail.args_max != u64::MAX && rule.what.names(known.id, name))
         };
         self.settings.policies.as_ref().is_some_and(|policies| counts_args(policies))
             || self.is_renamed(name)
@@ -220,9 +227,7 @@ impl Engine {
             Per::All => alloc::vec![1],
             Per::User => alloc::vec![rate::hash_of(user())],
             Per::Client => alloc::vec![rate::hash_of(&client.number.to_le_bytes())],
-            Per::Prefix => {
-                look.keys.iter().map(|key| rate::hash_of(rate::prefix(key))).collect()
-            }
+            Per::Prefix => look.keys.iter().map(|key| rate::hash_of(rate::prefix(key))).collect(),
         };
         tags.sort_unstable();
         tags.dedup();
@@ -311,6 +316,7 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command;
 
     fn keys<'a>(args: &'a [&'a [u8]]) -> Vec<&'a [u8]> {
         Look::new(command::lookup(args[0]), args, 0, None).keys

@@ -146,7 +146,7 @@ impl Default for Rules {
 }
 
 /// The rules, and the buckets of `rate`, which all workers share.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Policies {
     rules: Rules,
     /// For each row of the command table, which policies may concern it.
@@ -432,9 +432,8 @@ mod tests {
             rate: alloc::vec![rate(1)],
             ..Rules::default()
         };
-        let kinds = |name: &str| {
-            rules.kinds_of(command::lookup(name.as_bytes()).expect("a command"))
-        };
+        let kinds =
+            |name: &str| rules.kinds_of(command::lookup(name.as_bytes()).expect("a command"));
         assert_eq!(kinds("get"), Kind::Rate.bit());
         assert_eq!(kinds("set"), Kind::Rate.bit() | Kind::ReadOnly.bit());
         assert_eq!(kinds("keys"), Kind::Rate.bit() | Kind::Rename.bit());

@@ -211,7 +211,9 @@ impl Engine {
         }
         for (id, client) in self.clients.iter().filter(|(_, client)| client.hold == Hold::Delayed) {
             let waits = state.judged.get(&id).is_some_and(|judged| {
-                client.queued || self.resume.contains(&id) || state.delayed.contains(&(judged.at, id))
+                client.queued
+                    || self.resume.contains(&id)
+                    || state.delayed.contains(&(judged.at, id))
             });
             assert!(waits, "a delayed client that nobody will wake");
         }
@@ -220,5 +222,24 @@ impl Engine {
     /// Whether the timer of policies stands among the deadlines.
     pub(crate) fn policies_sleep(&self) -> bool {
         self.policy.as_ref().is_some_and(|state| state.wake_at.is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+
+    #[test]
+    fn further_names_are_counted_together() {
+        let mut state = State::default();
+        for number in 0..2 * POLICY_NAMES_MAX {
+            state.count(Kind::Rate, &format!("r{number}"), Outcome::Refused);
+        }
+        assert_eq!(state.counts.len(), POLICY_NAMES_MAX + 1);
+        let rest = state.counts[&(Kind::Rate, String::new())];
+        assert_eq!(rest[Outcome::Refused as usize], POLICY_NAMES_MAX as u64);
+        state.count(Kind::Rate, "r0", Outcome::Delayed);
+        assert_eq!(state.counts[&(Kind::Rate, "r0".into())], [1, 1, 0, 0, 0]);
     }
 }

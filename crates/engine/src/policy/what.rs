@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 const WORDS: usize = COUNT.div_ceil(64);
 
 /// See the module.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct What {
     /// A bit for each row of the table.
     rows: [u64; WORDS],
@@ -148,7 +148,8 @@ mod tests {
 
     #[test]
     fn one_key_must_match_one_pattern() {
-        let what = What::new(&[], alloc::vec![b"a:*".as_slice().into(), b"b".as_slice().into()], true);
+        let what =
+            What::new(&[], alloc::vec![b"a:*".as_slice().into(), b"b".as_slice().into()], true);
         let what = what.expect("keys");
         let any = |keys: &[&str]| what.has_any(keys.iter().map(|key| key.as_bytes()));
         assert!(any(&["a:1"]) && any(&["x", "b"]) && !any(&["a", "bb"]) && !any(&[]));

@@ -13,9 +13,8 @@ use alloc::vec::Vec;
 /// Adds what another worker has counted.
 pub(super) fn add(sum: &mut Vec<Outcomes>, more: &[Outcomes]) {
     for outcomes in more {
-        let is_same = |own: &&mut Outcomes| {
-            (own.kind, &own.name) == (outcomes.kind, &outcomes.name)
-        };
+        let is_same =
+            |own: &&mut Outcomes| (own.kind, &own.name) == (outcomes.kind, &outcomes.name);
         match sum.iter_mut().find(is_same) {
             Some(own) => {
                 own.counts.iter_mut().zip(outcomes.counts).for_each(|(own, more)| *own += more);
