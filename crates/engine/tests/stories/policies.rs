@@ -132,14 +132,14 @@ fn a_blocked_key_is_refused_wherever_it_stands() {
         "GET user:1:x",
         "GET user:42:x",
         "MGET user:1:x user:42:x",
-        "EVAL return 1 user:42:x",
+        "EVAL return 0 user:42:x",
         "EVAL x 1 user:42:x",
         "BLPOP user:42:x 0",
         "PUBLISH news x",
         "SUBSCRIBE other news",
         "GET user:42",
     ]);
-    story.server().gets(["GET user:1:x", "EVAL return 1 user:42:x", "GET user:42"]).gets_nothing();
+    story.server().gets(["GET user:1:x", "EVAL return 0 user:42:x", "GET user:42"]).gets_nothing();
     story.server().answers(["nil", ":1", "nil"]);
     story
         .client("a")
@@ -183,7 +183,7 @@ fn what_is_refused_in_a_transaction_ends_it() {
     // The same in one packet, which would go over the shared connection else.
     story.client("a").says(["MULTI", "SET bad 1", "EXEC", "GET k"]);
     story.conn(2).gets("MULTI").answers("+OK").gets("DISCARD").answers("+OK");
-    story.server().gets("GET k").answers("nil");
+    story.conn(1).gets("GET k").answers("nil");
     story.client("a").gets(["+OK", BLOCKED, ABORTED, "nil"]);
 }
 
@@ -197,7 +197,7 @@ fn exec_itself_can_be_denied() {
     let text = story.client("a").takes_text();
     assert!(text.contains("-EXECABORT") && text.contains("denied the command 'exec'"), "{text}");
     story.client("a").says("GET k");
-    story.server().gets("GET k");
+    story.conn(1).gets("GET k");
 }
 
 #[test]
@@ -367,8 +367,8 @@ fn a_request_pays_once_however_long_it_waits_for_its_server() {
     story.client("c").says("GET 3").gets(TOO_MANY);
     story.connects();
     story.server().takes_requests();
-    story.server().answers([crate::words::HELLO_2, "*0\r\n"]);
-    story.server().gets(["GET 1", "GET 2"]);
+    story.server().answers(crate::words::HELLO_2);
+    story.server().gets(["COMMAND", "GET 1", "GET 2"]).gets_nothing();
 }
 
 #[test]
@@ -501,13 +501,13 @@ fn of_a_transaction_keys_are_deleted_once_more_if_it_was_done() {
         story.client("a").takes();
         story.after_ms(100);
         match again {
-            true => drop(story.server().gets("DEL k").answers(":0")),
-            false => drop(story.server().gets_nothing()),
+            true => drop(story.conn(1).gets("DEL k").answers(":0")),
+            false => drop(story.conn(1).gets_nothing()),
         }
     }
     // A transaction that was begun and given up leaves nothing behind.
     story.after_ms(1_000);
-    story.server().gets_nothing();
+    story.conn(1).gets_nothing();
 }
 
 #[test]
