@@ -90,7 +90,7 @@ impl Rate {
 }
 
 /// One bucket.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Bucket {
     /// Whose; 0: nobody's yet.
     tag: AtomicU64,
@@ -99,8 +99,13 @@ struct Bucket {
 }
 
 /// The buckets of one rule, of all workers.
-#[derive(Debug)]
 pub(super) struct Buckets(Box<[Bucket]>);
+
+impl core::fmt::Debug for Buckets {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{} buckets", self.0.len())
+    }
+}
 
 impl Buckets {
     pub(super) fn new(per: Per) -> Self {
