@@ -151,17 +151,11 @@ impl Kind {
         }
         if let Self::Users { at } = self {
             let items = items(raw);
-            let lines = items.iter().map(|item| {
-                text(&item.scalar).ok_or_else(|| self.fault(item.span.clone(), &item.scalar))
-            });
-            *at(draft) = users::read_lines(lines, |at| items[at].span.clone())?;
+            *at(draft) = users::read_lines(self.lines(items), |at| items[at].span.clone())?;
             return Ok(());
         }
         if let Self::Rules { policy, at } = self {
-            let items = items(raw);
-            let lines = items.iter().map(|item| {
-                text(&item.scalar).ok_or_else(|| self.fault(item.span.clone(), &item.scalar))
-            });
+            let (items, lines) = (items(raw), self.lines(items(raw)));
             *at(draft) = policies::read_lines(*policy, lines, |at| items[at].span.clone())?;
             return Ok(());
         }
@@ -207,6 +201,16 @@ impl Kind {
         };
         self.assign_scalar(draft, &item.scalar)
             .map_err(|message| vec![Fault { span: None, message }])
+    }
+
+    /// Items that are lines of words.
+    fn lines<'r>(
+        &'r self,
+        items: &'r [Item<'r>],
+    ) -> impl Iterator<Item = Result<&'r str, Fault>> + 'r {
+        items.iter().map(|item| {
+            text(&item.scalar).ok_or_else(|| self.fault(item.span.clone(), &item.scalar))
+        })
     }
 
     /// Reads a value of a kind that is no list.

@@ -201,9 +201,8 @@ impl Engine {
                 Err(error) => break Stop::Fault(error),
             };
             let frame = &input[pos..];
-            let command = plain_command(&request, frame, bigkeys).filter(|command| {
-                !CONFINED || permits(settings, &parts, *command, (&request, frame))
-            });
+            let command = plain_command(&request, frame, bigkeys)
+                .filter(|id| !CONFINED || permits(settings, &parts, *id, &request, frame));
             let (Some(paths), Some(command)) = (&paths, command) else {
                 break Stop::Slow(request);
             };
@@ -216,9 +215,7 @@ impl Engine {
             if !paths.upstream(command, &request, frame).is_some_and(taken) {
                 break Stop::Slow(request);
             }
-            if CONFINED {
-                charge(settings, &parts, command, (&request, frame));
-            }
+            charge::<CONFINED>(settings, &parts, command, &request, frame);
             room -= 1;
             pos = end;
             // In a pipeline most requests are like the one before.
@@ -634,7 +631,8 @@ fn permits(
     settings: &Settings,
     parts: &Parts<'_>,
     command: CommandId,
-    (request, frame): (&Request, &[u8]),
+    request: &Request,
+    frame: &[u8],
 ) -> bool {
     let (users, client) = (&settings.users, &*parts.client);
     // Of a container the second word tells what it is.
@@ -647,15 +645,16 @@ fn permits(
 }
 
 /// A plain request that was permitted went on.
-fn charge(
+#[inline(always)]
+fn charge<const CONFINED: bool>(
     settings: &Settings,
     parts: &Parts<'_>,
     command: CommandId,
-    (request, frame): (&Request, &[u8]),
+    request: &Request,
+    frame: &[u8],
 ) {
-    if let Some(policies) = &settings.policies {
-        let client = &*parts.client;
-        policies.charge(&Short::new(settings, client, command, (request, frame), parts.now));
+    if CONFINED && let Some(policies) = &settings.policies {
+        policies.charge(&Short::new(settings, parts.client, command, (request, frame), parts.now));
     }
 }
 

@@ -137,9 +137,7 @@ impl Engine {
         let Some(state) = &mut self.policy else { return Ok(()) };
         state.deletes.marked.clear();
         if let Some(refusal) = refused {
-            if let Some(judged) = state.judged.remove(&id) {
-                state.delayed.remove(&(judged.at, id));
-            }
+            state.end_judged(id);
             return Err(Ruled::Refused(refusal));
         }
         match state.judged.get_mut(&id) {

@@ -90,10 +90,15 @@ impl State {
         self.counts.entry(key).or_default()[outcome as usize] += 1;
     }
 
-    fn forget(&mut self, id: ClientId) {
+    /// What was decided for the client's request is of no account any more.
+    pub(super) fn end_judged(&mut self, id: ClientId) {
         if let Some(judged) = self.judged.remove(&id) {
             self.delayed.remove(&(judged.at, id));
         }
+    }
+
+    fn forget(&mut self, id: ClientId) {
+        self.end_judged(id);
         self.deletes.forget(id);
     }
 
@@ -131,7 +136,7 @@ impl Engine {
         let is_current = state.current.take() == Some(id);
         match step {
             Step::Done => {
-                state.judged.remove(&id);
+                state.end_judged(id);
                 self.keep_deletes(now, id);
             }
             Step::Hold(_) | Step::More if is_current => {
