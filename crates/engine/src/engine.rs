@@ -304,7 +304,6 @@ impl Engine {
         let router = Router::new(shards_of(&settings).unwrap_or(None), eject);
         let slowlog = SlowLog::new(&settings.slowlog);
         let hotkeys = HotKeys::new(&settings.hotkeys, settings.workers, seed, now);
-        let bigkeys = BigKeys::new(&settings.bigkeys);
         let mut engine = Self {
             clients: Slab::default(),
             nodes: Slab::default(),
@@ -331,7 +330,7 @@ impl Engine {
             slowlog_told: settings.slowlog,
             acl: acl::Kept::default(),
             hotkeys,
-            bigkeys,
+            bigkeys: BigKeys::new(&settings.bigkeys),
             facts: ServerFacts::default(),
             learned: None,
             scripts: Scripts::default(),
