@@ -76,25 +76,26 @@ fn a_rate_holds_over_all_workers_and_is_kept_by_a_reload() {
     if direct() {
         return;
     }
-    let text = "workers = 2\n[policies]\nrate = [\"requests=20 get per=all\"]\n";
+    let text = "workers = 2\n[policies]\nrate = [\"requests=1 burst=20 get\"]\n";
     let stack = Ruled::with(text);
     let mut conns: Vec<_> = (0..8).map(|_| stack.proxy.connect()).collect();
     let begin = Instant::now();
     let mut passed = 0;
-    for _ in 0..20 {
+    for _ in 0..5 {
         passed += conns.iter_mut().filter(|conn| conn.ask("GET k") == "$-1\r\n").count();
     }
-    let most = 20 + 20 * (begin.elapsed().as_millis() as usize + 50) / 1_000 + 2;
+    // Two workers that look at the same moment may both pass.
+    let most = 20 + begin.elapsed().as_secs() as usize + 2;
     assert!((20..=most).contains(&passed), "{passed} of {most}");
-    // Another option changes: who has used up the rate has used it up.
+    // Another rule comes: who has used up the rate has used it up.
     wait::until_true("a refusal", SOON, || conns[0].ask("GET k") == TOO_MANY);
+    let begin = Instant::now();
     let text = fs::read_to_string(&stack.file).expect("the file");
     fs::write(&stack.file, format!("{text}deny = [\"keys\"]\n")).expect("the file");
     stack.proxy.process().signal(Signal::HUP);
     wait::until_true("the new rule", SOON, || conns[0].ask("KEYS *").contains("denied"));
-    let begin = Instant::now();
-    let again = (0..40).filter(|_| conns[1].ask("GET k") == "$-1\r\n").count();
-    let most = 3 + 20 * (begin.elapsed().as_millis() as usize + 500) / 1_000;
+    let again = (0..20).filter(|_| conns[1].ask("GET k") == "$-1\r\n").count();
+    let most = begin.elapsed().as_secs() as usize + 2;
     assert!(again <= most, "{again} of {most}");
 }
 
