@@ -28,6 +28,7 @@ use crate::address::{ListenAddress, UpstreamUrl, parse_announced};
 use crate::compile::Draft;
 use crate::listen::Listen;
 use crate::network::{NETWORKS_MAX, Network};
+use crate::policies::{self, Policy, RuleLine};
 use crate::problem::Fault;
 use crate::schema::MappedAddress;
 use crate::secret::Secret;
@@ -35,9 +36,9 @@ use crate::sharding::{self, Entry, RouteLine};
 use crate::tls::{CertFiles, MORE_CERTS_MAX};
 use crate::users::{self, UserLine};
 use names::is_http_url;
-use scalar::{cpu_range, integer, items, mode, size, switch, text, within};
+use scalar::{cpu_range, integer, items, mode, switch, text, within};
 
-pub(crate) use scalar::{Item, Raw, Scalar, octal};
+pub(crate) use scalar::{Item, Raw, Scalar, octal, size};
 
 /// The kind of an option: bounds, and the field that takes the value.
 #[derive(Clone, Copy)]
@@ -82,6 +83,10 @@ pub(crate) enum Kind {
     Upstream { at: fn(&mut Draft) -> &mut UpstreamUrl },
     /// Several of them.
     Shards { at: fn(&mut Draft) -> &mut Vec<Entry> },
+    /// Rules of a policy.
+    Rules { policy: Policy, at: fn(&mut Draft) -> &mut Vec<RuleLine> },
+    /// Commands and their other names; a table.
+    Renames { at: fn(&mut Draft) -> &mut Vec<(String, String)> },
     /// Users and their rules.
     Users { at: fn(&mut Draft) -> &mut Vec<UserLine> },
     /// Lists of bucket numbers, one for each shard.
@@ -148,10 +153,16 @@ impl Kind {
         }
         if let Self::Users { at } = self {
             let items = items(raw);
-            let lines = items.iter().map(|item| {
-                text(&item.scalar).ok_or_else(|| self.fault(item.span.clone(), &item.scalar))
-            });
-            *at(draft) = users::read_lines(lines, |at| items[at].span.clone())?;
+            *at(draft) = users::read_lines(self.lines(items), |at| items[at].span.clone())?;
+            return Ok(());
+        }
+        if let Self::Rules { policy, at } = self {
+            let (items, lines) = (items(raw), self.lines(items(raw)));
+            *at(draft) = policies::read_lines(*policy, lines, |at| items[at].span.clone())?;
+            return Ok(());
+        }
+        if let Self::Renames { at } = self {
+            *at(draft) = self.read_renames(raw)?;
             return Ok(());
         }
         if let Self::CertFiles { at } = self {
@@ -196,6 +207,16 @@ impl Kind {
         };
         self.assign_scalar(draft, &item.scalar)
             .map_err(|message| vec![Fault { span: None, message }])
+    }
+
+    /// Items that are lines of words.
+    fn lines<'r>(
+        &'r self,
+        items: &'r [Item<'r>],
+    ) -> impl Iterator<Item = Result<&'r str, Fault>> + 'r {
+        items.iter().map(|item| {
+            text(&item.scalar).ok_or_else(|| self.fault(item.span.clone(), &item.scalar))
+        })
     }
 
     /// Reads a value of a kind that is no list.
@@ -257,6 +278,8 @@ impl Kind {
             | Self::Announce { .. }
             | Self::Shards { .. }
             | Self::Users { .. }
+            | Self::Rules { .. }
+            | Self::Renames { .. }
             | Self::Buckets { .. }
             | Self::Routes { .. }
             | Self::CertFiles { .. }
@@ -427,6 +450,7 @@ impl Kind {
                 | Self::Announce { .. }
                 | Self::Shards { .. }
                 | Self::Users { .. }
+                | Self::Rules { .. }
                 | Self::Buckets { .. }
                 | Self::CertFiles { .. }
                 | Self::Commands { .. }
@@ -443,13 +467,17 @@ impl Kind {
                 | Self::Zones { .. }
                 | Self::Weights { .. }
                 | Self::Monitors { .. }
+                | Self::Renames { .. }
         )
     }
 
     /// What stands between several values in a variable or after a flag. URLs of clusters and sentinels have commas, and prefixes may.
     pub(crate) fn separator(&self) -> char {
         match self {
-            Self::Shards { .. } | Self::Users { .. } | Self::Routes { .. } => ';',
+            Self::Shards { .. }
+            | Self::Users { .. }
+            | Self::Rules { .. }
+            | Self::Routes { .. } => ';',
             _ => ',',
         }
     }

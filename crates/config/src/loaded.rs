@@ -12,6 +12,7 @@ use crate::options::{OPTIONS, OptionSpec};
 use crate::problem::{Origin, Problems};
 use crate::rules::{self, Finding};
 use crate::schema::Config;
+use std::sync::Arc;
 
 /// A whole configuration, checked.
 #[derive(Clone)]
@@ -61,6 +62,19 @@ impl Loaded {
         }
         self.config.keep_fixed(&running.config);
         left_out
+    }
+
+    /// This takes the place of another one: rates that stay as they are go on where they are.
+    pub fn keep_buckets(&mut self, running: &Self) {
+        let before = &running.config.intercepts;
+        let intercepts = self.config.intercepts.take();
+        self.config.intercepts = match (intercepts, before) {
+            (new, Some(before)) if new.as_ref() == Some(before) => Some(before.clone()),
+            (Some(new), Some(before)) => {
+                Some(Arc::new(engine::policy::Policies::clone(&new).instead_of(before)))
+            }
+            (new, _) => new,
+        };
     }
 
     /// What somebody else found wrong with the values, as if a rule had: with the place where each can be changed.

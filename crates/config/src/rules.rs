@@ -17,6 +17,7 @@ pub(crate) fn complete(draft: &mut Draft) {
     if !draft.config.cpus.is_empty() && !draft.is_set("workers") {
         draft.config.workers = draft.config.cpus.len().min(crate::schema::WORKERS_MAX);
     }
+    draft.config.intercepts = draft.config.policies.compiled();
 }
 
 /// Makes the upstream of its parts, and checks the rules.

@@ -19,6 +19,7 @@ use engine::stats::monitors::MonitorOptions;
 use crate::address::{ListenAddress, PoolKind, UpstreamAddress, UpstreamUrl};
 use crate::listen::Listen;
 use crate::network::{ClientRules, Network};
+use crate::policies::Policies;
 use crate::secret::Secret;
 use crate::sharding::{ShardUrl, Sharding};
 use crate::tls::{Tls, UpstreamTls};
@@ -73,6 +74,10 @@ pub struct Config {
     pub acl: Acl,
     /// The users that come of [`Config::acl`] and [`Config::password`].
     pub users: Arc<Users>,
+    /// What is refused, slowed or changed of requests, as it is written.
+    pub policies: Policies,
+    /// What comes of [`Config::policies`]; all workers share it. `None`: nothing is wanted.
+    pub intercepts: Option<Arc<engine::policy::Policies>>,
     /// How long things may take.
     pub timeouts: Timeouts,
     /// How much things may hold.
@@ -515,6 +520,8 @@ impl Default for Config {
             facade: Facade::default(),
             acl: Acl::default(),
             users: Arc::default(),
+            policies: Policies::default(),
+            intercepts: None,
             timeouts: Timeouts::default(),
             limits: Limits::default(),
             slowlog: Slowlog::default(),

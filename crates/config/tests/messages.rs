@@ -448,6 +448,14 @@ fn the_example_holds_the_defaults() {
             "ca_file",
             "client_ca_file",
             "server_name",
+            "rename =",
+            "deny =",
+            "block =",
+            "read_only_error",
+            "size =",
+            "rate =",
+            "fault =",
+            "double_delete",
         ];
         // What is about shards needs some, and then there is no `upstream`.
         let sharding = [

@@ -6,14 +6,18 @@
 //! `request_in` is scan, route, place, copy to the upstream's buffer and the entry in the FIFO: everything that
 //! `handle_client_bytes` does with a read of plain requests. `reply_back` is scan, pairing with the client and the copy to its
 //! buffer. `whole_turn` is both with the sends between, for fifty clients, which is what a worker does in a turn. `watching` is a hundred such
-//! turns with nobody watching, and with each kind of watching by itself and all together, as not every turn has a request that is looked at.
+//! turns with nobody watching, and with each kind of watching by itself and all together, as not every turn has a request that is looked at. `ruled` is a turn
+//! with policies in force.
 
 // The macros make public items of their own, which have no documentation.
 #![allow(missing_docs)]
 
 use std::hint::black_box;
 
+use std::sync::Arc;
+
 use engine::command::CommandId;
+use engine::policy::{Per, Policies, Rate, Rule, Rules, Unit, What};
 use engine::stats::monitors::MonitorOptions;
 use engine::{Action, ClientId, Engine, Settings, Time, UpstreamId};
 use gungraun::{library_benchmark, library_benchmark_group, main};
@@ -207,5 +211,57 @@ fn watching(mut warm: Warm) {
     std::mem::forget(black_box(warm));
 }
 
-library_benchmark_group!(name = path, benchmarks = [request_in, reply_back, whole_turn, watching]);
+/// Policies that are about none of the requests, a rate that none of them exceeds, and a rate for each client.
+fn policies(rules: fn(&mut Rules), pipeline: usize) -> Warm {
+    let mut wanted = Rules::default();
+    rules(&mut wanted);
+    let policies = Policies::new(wanted).map(Arc::new);
+    Warm::with(Settings { policies, ..Settings::default() }, GET, pipeline, 50)
+}
+
+fn rule<T>(commands: &[&str], key: &str, detail: T) -> Rule<T> {
+    let keys = if key.is_empty() { Vec::new() } else { vec![key.as_bytes().into()] };
+    let what = What::new(commands, keys, false).expect("commands");
+    Rule { what, name: String::new(), error: None, detail }
+}
+
+fn deny(rules: &mut Rules) {
+    rules.deny = vec![rule(&["keys"], "", ())];
+}
+
+fn block(rules: &mut Rules) {
+    rules.block = vec![rule(&["get"], "other:*", ())];
+}
+
+fn rate(rules: &mut Rules, per: Per) {
+    let detail = Rate { unit: Unit::Requests, per_s: 1 << 40, burst: 1 << 40, per, delay_ms: 0 };
+    rules.rate = vec![rule(&[], "", detail)];
+}
+
+fn rate_of_all(rules: &mut Rules) {
+    rate(rules, Per::All);
+}
+
+fn rate_of_each(rules: &mut Rules) {
+    rate(rules, Per::Client);
+}
+
+#[library_benchmark]
+#[bench::deny(policies(deny, 1))]
+#[bench::block(policies(block, 1))]
+#[bench::rate(policies(rate_of_all, 1))]
+#[bench::rate_of_each(policies(rate_of_each, 1))]
+#[bench::deny_20(policies(deny, 20))]
+#[bench::block_20(policies(block, 20))]
+#[bench::rate_20(policies(rate_of_all, 20))]
+#[bench::rate_of_each_20(policies(rate_of_each, 20))]
+fn ruled(mut warm: Warm) {
+    warm.turn();
+    std::mem::forget(black_box(warm));
+}
+
+library_benchmark_group!(
+    name = path,
+    benchmarks = [request_in, reply_back, whole_turn, watching, ruled]
+);
 main!(library_benchmark_groups = path);

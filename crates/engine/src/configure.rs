@@ -7,6 +7,7 @@
 //!   timeouts ─▶ every deadline anew        reads ─▶ who answers reads          address_map ─▶ the topology is asked for
 //!   slowlog  ─▶ its entries and bounds     facade ─▶ the peers                 limits.shared_conns ─▶ clients and connections
 //!   monitors, hotkeys ─▶ their counts begin again                       bigkeys ─▶ its entries and bounds
+//!   policies ─▶ how closely requests are looked at, and who waits
 //!   observed ─▶ the next samples                                         coalesce_reads ─▶ what is remembered of unsent reads
 //!   users    ─▶ who clients are, and what they may do (`permit`)        other servers ─▶ see `replace`
 //! ```
@@ -55,6 +56,9 @@ impl Engine {
         }
         self.keep_outputs();
         self.change_users(&old.users);
+        if self.settings.policies != old.policies {
+            self.change_policies(now);
+        }
         if self.settings.limits.shared_conns != old.limits.shared_conns {
             self.spread_over_conns(now);
         }

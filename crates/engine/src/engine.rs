@@ -27,6 +27,7 @@ use crate::node::Node;
 use crate::observed::Observer;
 use crate::parked::ParkedRequests;
 use crate::peers::Peers;
+use crate::policy;
 use crate::pool::BufferPool;
 use crate::pubsub::Subscriptions;
 use crate::scatter::Scratch;
@@ -47,6 +48,7 @@ use crate::upstream::roles::Roles;
 use crate::upstream::{Lane, Role, Upstream, UpstreamKey};
 use crate::waiters::Waiters;
 use crate::whole::Group;
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -287,6 +289,8 @@ pub struct Engine {
     pub(crate) gone_clients: usize,
     /// How many clients use each of the shared connections of a node; as long as their number.
     pub(crate) conn_clients: Vec<u32>,
+    /// What policies keep; `None`: there never were any.
+    pub(crate) policy: Option<Box<policy::State>>,
 }
 
 impl Engine {
@@ -300,7 +304,6 @@ impl Engine {
         let router = Router::new(shards_of(&settings).unwrap_or(None), eject);
         let slowlog = SlowLog::new(&settings.slowlog);
         let hotkeys = HotKeys::new(&settings.hotkeys, settings.workers, seed, now);
-        let bigkeys = BigKeys::new(&settings.bigkeys);
         let mut engine = Self {
             clients: Slab::default(),
             nodes: Slab::default(),
@@ -327,7 +330,7 @@ impl Engine {
             slowlog_told: settings.slowlog,
             acl: acl::Kept::default(),
             hotkeys,
-            bigkeys,
+            bigkeys: BigKeys::new(&settings.bigkeys),
             facts: ServerFacts::default(),
             learned: None,
             scripts: Scripts::default(),
@@ -366,6 +369,7 @@ impl Engine {
             epoch_clients: 0,
             gone_clients: 0,
             conn_clients,
+            policy: settings.policies.as_ref().map(|_| Box::default()),
             settings,
         };
         engine.begin_topology(now);
@@ -587,6 +591,7 @@ impl Engine {
         assert_eq!(self.roles, Roles::of(self.upstreams.iter()), "who uses which connection");
         self.check_deadlines();
         self.check_users();
+        self.check_policies();
         for (id, client) in self.clients.iter() {
             client.places.check();
             if let Some(upstream) = client.lease.as_ref().and_then(|lease| lease.upstream) {

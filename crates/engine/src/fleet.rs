@@ -16,6 +16,7 @@ use crate::inside::Inside;
 use crate::losses;
 use crate::monitor::{Filter, Monitor};
 use crate::observed::Asking;
+use crate::policy;
 use crate::report::{self, NodeReport};
 use crate::slowlog;
 use crate::stats::Stats;
@@ -253,6 +254,8 @@ pub struct Report {
     pub big_keys: u64,
     /// The latency monitors that `stats.monitors`, also those of the nodes, are of: while they change, workers may differ.
     pub monitors: Vec<MonitorOptions>,
+    /// What policies did, by policy and name of the rule.
+    pub policies: Vec<policy::Outcomes>,
 }
 
 /// What a worker's ring of io_uring met that should be rare, since the start, and the buffers that it has.

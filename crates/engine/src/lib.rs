@@ -74,6 +74,7 @@ mod parked;
 mod peers;
 mod permit;
 mod plain;
+pub mod policy;
 pub mod pool;
 pub mod pubsub;
 mod push;

@@ -44,7 +44,7 @@ impl Engine {
         let mut client = Client::new(number, identity, now);
         client.db = self.settings.node.db;
         client.conn = self.next_conn();
-        Self::enter_as_default(&self.settings.users, &mut client);
+        Self::enter_as_default(&self.settings, &mut client);
         Some(self.clients.insert(client))
     }
 
@@ -389,6 +389,7 @@ impl Engine {
         self.leave_all(id);
         self.forget_assemblies(id);
         self.end_monitor(id);
+        self.forget_judged(id);
         let Some(mut client) = self.clients.remove(id) else { return false };
         if let Some(clients) = self.conn_clients.get_mut(usize::from(client.conn)) {
             *clients -= 1;

@@ -264,6 +264,30 @@ pub const OBSERVED_ERROR_BYTES: usize = 64;
 /// The operator is told of so many big keys of a worker in that time; what comes beyond is only kept.
 pub const BIGKEYS_TOLD_MAX: u32 = 20;
 
+/// Buckets of one rule of `policies.rate` that goes by users, clients or prefixes. Of more than fit some share one, which is stricter.
+pub const RATE_BUCKETS: usize = 4_096;
+
+/// Keys that are to be deleted once more, per worker, and their bytes together. At the bound the next one is left out and counted.
+pub const DELETES_MAX: usize = 65_536;
+
+/// See [`DELETES_MAX`].
+pub const DELETES_BYTES_MAX: usize = 16 << 20;
+
+/// So many keys are deleted once more in one turn; the others in the next.
+pub const DELETES_AT_ONCE: usize = 1_024;
+
+/// One that could not be sent is tried again after so many milliseconds.
+pub const DELETE_AGAIN_MS: u64 = 100;
+
+/// And so often, before it is given up: for half a minute, in which a failover is done.
+pub const DELETE_TRIES: u32 = 300;
+
+/// Rules of one policy; of a configuration with more none is taken.
+pub const POLICY_RULES_MAX: usize = 64;
+
+/// Names of rules that are counted apart, since the start; what further ones do is counted together.
+pub const POLICY_NAMES_MAX: usize = 256;
+
 /// Users of the proxy. `ACL SETUSER` of one more is refused, and a file with more is wrong.
 pub const USERS_MAX: usize = 16_384;
 

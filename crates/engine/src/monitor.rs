@@ -156,6 +156,7 @@ impl Engine {
         if is_hidden
             || !(client.is_authenticated() || before_auth)
             || self.is_refused(id, client, args)
+            || self.is_ruled_out(id, args)
         {
             return None;
         }

@@ -7,6 +7,8 @@
 //! What is refused has the order and the words of a server: an unknown command, the number of arguments, then permissions. Where versions
 //! differ in words, it is the version of the server behind that counts.
 //!
+//! Where there are policies everybody counts as confined, so that their requests are looked at for those, too (`policy`).
+//!
 //! Not here: what rules mean (`acl`), the commands `AUTH`, `HELLO` and `ACL` (`local`).
 //!
 //! Invariant: `client.user` and `client.access` agree with `settings.users` between any two calls.
@@ -24,6 +26,7 @@ use crate::pubsub::Kind;
 use crate::reject;
 use crate::request::Step;
 use crate::route::{self, Known};
+use crate::settings::Settings;
 use crate::time::Time;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -61,15 +64,16 @@ impl Engine {
     pub(crate) fn become_user(&mut self, id: ClientId, user: u32) {
         if let Some(client) = self.clients.get_mut(id) {
             client.user = user;
-            client.access = access_of(&self.settings.users, user);
+            client.access = access_of(&self.settings, user);
         }
     }
 
     /// A client that said nothing yet.
-    pub(crate) fn enter_as_default(users: &Users, client: &mut Client) {
+    pub(crate) fn enter_as_default(settings: &Settings, client: &mut Client) {
+        let users = &settings.users;
         client.user = users.default_position();
         client.access = match users.is_open() {
-            true => access_of(users, client.user),
+            true => access_of(settings, client.user),
             false => Access::Nothing,
         };
     }
@@ -115,11 +119,15 @@ impl Engine {
     /// Why a request of this client is refused, if it is.
     fn refusal(&self, id: ClientId, known: &Known, args: &[&[u8]]) -> Option<Refusal> {
         let client = self.clients.get(id)?;
+        let user = self.user_of(client)?;
+        if user.allows_everything() {
+            // It is looked at for a policy.
+            return None;
+        }
         let called = match called(known, args, self.learned.as_ref()) {
             Ok(called) => called,
             Err(unknown) => return Some(Refusal::Unknown(unknown)),
         };
-        let user = self.user_of(client)?;
         let unchecked_scripts = self.settings.users.unchecked_scripts;
         let denied = user.rules().check(called, args.iter().copied(), unchecked_scripts).err()?;
         // The word SERVER does not go to the server.
@@ -216,18 +224,26 @@ impl Engine {
             };
             client.user = user;
             if client.access != Access::Nothing || is_open {
-                client.access = access_of(&users, user);
+                client.access = access_of(&self.settings, user);
             }
             let (Some(before), Some(after)) = (before, users.at(user as usize)) else { continue };
             if before.revision() == after.revision() {
                 continue;
             }
-            let may_all = client.access == Access::Everything;
-            if !may_all {
+            if !after.allows_everything() {
                 self.mark_rules_changed(id);
             }
             if self.listens_in_vain(id, before, after) {
                 self.close_client(id, Some("its user may not listen to these channels any more"));
+            }
+        }
+    }
+
+    /// There are policies now, or none any more.
+    pub(crate) fn renew_access(&mut self) {
+        for (_, client) in self.clients.iter_mut() {
+            if client.access != Access::Nothing {
+                client.access = access_of(&self.settings, client.user);
             }
         }
     }
@@ -237,7 +253,8 @@ impl Engine {
         for (_, client) in self.clients.iter() {
             let user = self.user_of(client);
             assert!(user.is_some(), "a client that is nobody");
-            let everything = user.is_some_and(User::allows_everything);
+            let is_ruled = self.settings.policies.is_some();
+            let everything = user.is_some_and(User::allows_everything) && !is_ruled;
             let agrees = client.access == Access::Nothing
                 || (client.access == Access::Everything) == everything;
             assert!(agrees, "a client may do other than its user");
@@ -282,8 +299,9 @@ enum Refusal {
     Denied(Denied, Vec<u8>),
 }
 
-fn access_of(users: &Users, user: u32) -> Access {
-    match users.at(user as usize).is_some_and(User::allows_everything) {
+fn access_of(settings: &Settings, user: u32) -> Access {
+    let may_all = settings.users.at(user as usize).is_some_and(User::allows_everything);
+    match may_all && settings.policies.is_none() {
         true => Access::Everything,
         false => Access::Confined,
     }

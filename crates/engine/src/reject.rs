@@ -169,6 +169,27 @@ pub const LOCAL_TOO_LARGE: &str =
 pub const UPSTREAMS_MAX: &str =
     "ERR respool: no upstream connection free (limits.upstream_conns_max)";
 
+/// `policies.block`.
+pub const BLOCKED: &str = "ERR respool: the operator has blocked this request (policies.block)";
+/// `policies.read_only`, in the words of a replica.
+pub const READ_ONLY: &str = "READONLY You can't write against a read only replica.";
+/// `policies.size`.
+pub const OVERSIZED: &str = "ERR respool: this request is too large (policies.size)";
+/// `policies.rate`.
+pub const TOO_MANY_REQUESTS: &str = "ERR respool: too many requests (policies.rate)";
+/// `policies.fault`.
+pub const FAULT: &str = "ERR respool: the operator lets this request fail (policies.fault)";
+
+/// `policies.deny`, with the command.
+#[must_use]
+pub fn denied(name: &[u8]) -> String {
+    let name = String::from_utf8_lossy(&name[..name.len().min(QUOTED_NAME_MAX)]);
+    format!("ERR respool: the operator has denied the command '{name}' (policies.deny)")
+}
+
+/// Bytes of a command's name that are repeated, as in Redis.
+const QUOTED_NAME_MAX: usize = 128;
+
 /// Writes one of the constants above.
 pub fn write(out: &mut Vec<u8>, text: &str) {
     encode::error(out, text.as_bytes());

@@ -24,6 +24,7 @@ use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId};
 use crate::local::{Call, arity_fits, config, slowlog};
 use crate::plain::{Parts, PlainRun, ShortPaths, ShortReads, plain_command};
+use crate::policy::Short;
 use crate::reject;
 use crate::route::{self, Known, Way};
 use crate::scatter::Wish;
@@ -114,6 +115,9 @@ impl Engine {
                         Some(Err(step)) => step,
                         None => self.dispatch(now, id, &input[pos..end], &request),
                     };
+                    if self.policy.is_some() {
+                        self.end_judging(now, id, &step);
+                    }
                     if step == Step::Done {
                         pos = end;
                     }
@@ -122,6 +126,9 @@ impl Engine {
                 Stop::Large => {
                     let (used, step) = self.begin_large(now, id, &input[pos..]);
                     pos += used;
+                    if self.policy.is_some() {
+                        self.end_judging(now, id, &step);
+                    }
                     step
                 }
             };
@@ -195,7 +202,7 @@ impl Engine {
             };
             let frame = &input[pos..];
             let command = plain_command(&request, frame, bigkeys)
-                .filter(|command| !CONFINED || permits(settings, parts.client, *command, frame));
+                .filter(|id| !CONFINED || permits(settings, &parts, *id, &request, frame));
             let (Some(paths), Some(command)) = (&paths, command) else {
                 break Stop::Slow(request);
             };
@@ -208,6 +215,7 @@ impl Engine {
             if !paths.upstream(command, &request, frame).is_some_and(taken) {
                 break Stop::Slow(request);
             }
+            charge::<CONFINED>(settings, &parts, command, &request, frame);
             room -= 1;
             pos = end;
             // In a pipeline most requests are like the one before.
@@ -252,7 +260,7 @@ impl Engine {
             // Their number is known, but no iterator over bytes of a peer promises it.
             let mut args: Vec<&[u8]> = Vec::with_capacity(request.args as usize);
             args.extend(Args::new(frame));
-            return self.dispatch_observed(now, id, frame, &args);
+            return self.dispatch_named(now, id, frame, &args);
         }
         let words = match inline::split(frame) {
             Ok(words) => words,
@@ -264,7 +272,7 @@ impl Engine {
         }
         let mut whole = Vec::new();
         encode::request(&mut whole, &args);
-        self.dispatch_observed(now, id, &whole, &args)
+        self.dispatch_named(now, id, &whole, &args)
     }
 
     /// The same, and shows it to those that watch.
@@ -318,7 +326,13 @@ impl Engine {
     }
 
     /// What becomes of a request before it is looked at closer: it comes without a password, or in a pause, or where topics are listened to.
-    fn not_now(&mut self, now: Time, id: ClientId, known: &Known, args: &[&[u8]]) -> Option<Step> {
+    fn not_now(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        known: &Known,
+        (frame, args): (&[u8], &[&[u8]]),
+    ) -> Option<Step> {
         self.note_long(now, known.id);
         let Some(client) = self.clients.get_mut(id) else { return Some(Step::Gone) };
         client.last_command = known.id;
@@ -334,6 +348,11 @@ impl Engine {
                     return Some(step);
                 }
             }
+        }
+        if self.settings.policies.is_some()
+            && let Some(step) = self.unless_ruled_out(now, id, known, frame.len(), args)
+        {
+            return Some(step);
         }
         if self.is_paused_for(id, known, args) {
             self.ask_functions(now, known.id);
@@ -353,7 +372,7 @@ impl Engine {
         args: &[&[u8]],
         known: Known,
     ) -> Step {
-        if let Some(step) = self.not_now(now, id, &known, args) {
+        if let Some(step) = self.not_now(now, id, &known, (frame, args)) {
             return step;
         }
         let Some(client) = self.clients.get_mut(id) else { return Step::Gone };
@@ -607,14 +626,36 @@ fn request_limits(client: &Client, limits: &Limits) -> RequestLimits {
     }
 }
 
-/// Whether this client may send this plain request.
-fn permits(settings: &Settings, client: &Client, command: CommandId, frame: &[u8]) -> bool {
-    let users = &settings.users;
+/// Whether this client may send this plain request, and no policy is against it.
+fn permits(
+    settings: &Settings,
+    parts: &Parts<'_>,
+    command: CommandId,
+    request: &Request,
+    frame: &[u8],
+) -> bool {
+    let (users, client) = (&settings.users, &*parts.client);
     // Of a container the second word tells what it is.
     let user = users.at(client.user as usize).filter(|_| !command.row().is_container());
     user.is_some_and(|user| {
         user.rules().check(Called::Row(command), Args::new(frame), users.unchecked_scripts).is_ok()
+    }) && settings.policies.as_ref().is_none_or(|policies| {
+        policies.passes(&Short::new(settings, client, command, (request, frame), parts.now))
     })
+}
+
+/// A plain request that was permitted went on.
+#[inline(always)]
+fn charge<const CONFINED: bool>(
+    settings: &Settings,
+    parts: &Parts<'_>,
+    command: CommandId,
+    request: &Request,
+    frame: &[u8],
+) {
+    if CONFINED && let Some(policies) = &settings.policies {
+        policies.charge(&Short::new(settings, parts.client, command, (request, frame), parts.now));
+    }
 }
 
 /// How many more requests this client may have unanswered.

@@ -525,7 +525,8 @@ impl Engine {
         Step::Done
     }
 
-    fn write_part(
+    /// Writes one request to this connection.
+    pub(crate) fn write_part(
         &mut self,
         now: Time,
         id: UpstreamId,

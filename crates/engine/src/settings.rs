@@ -10,6 +10,7 @@ use crate::command::CommandId;
 use crate::hotkeys;
 use crate::node::Address;
 use crate::observed;
+use crate::policy::Policies;
 use crate::route::shard::{Shard, Sharding};
 use crate::slowlog;
 use crate::stats::monitors::MonitorOptions;
@@ -306,6 +307,8 @@ pub struct Settings {
     pub bigkeys: bigkeys::Options,
     /// Requests that are told one by one.
     pub observed: observed::Options,
+    /// What is refused, slowed or changed of requests; the same for all workers. `None`: nothing.
+    pub policies: Option<Arc<Policies>>,
     /// Unix time when the clock of the events stood at 0, in microseconds. For what is shown with a date.
     pub unix_ahead_us: u64,
 }
@@ -384,6 +387,7 @@ impl Default for Settings {
             hotkeys: hotkeys::Options::default(),
             bigkeys: bigkeys::Options::default(),
             observed: observed::Options::default(),
+            policies: None,
             unix_ahead_us: 0,
         }
     }

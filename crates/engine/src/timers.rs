@@ -17,6 +17,7 @@ use crate::engine::Engine;
 use crate::functions::Readers;
 use crate::ids::{ClientId, UpstreamId};
 use crate::limits::{DRAIN_SWEEP_MS, SWEEP_MS, SWEEP_MS_MAX, SWEEP_PART};
+use crate::policy::WAKE;
 use crate::time::Time;
 use crate::upstream::inflight::OwnCommand;
 use crate::upstream::{Role, State};
@@ -123,7 +124,10 @@ impl Engine {
         let mut due = Vec::new();
         while let Some((_, id)) = self.deadlines.first().copied().filter(|(at, _)| *at <= now) {
             self.deadlines.pop_first();
-            let Some(upstream) = self.upstreams.get_mut(id) else { continue };
+            let Some(upstream) = self.upstreams.get_mut(id) else {
+                due.extend((id == WAKE).then_some(id));
+                continue;
+            };
             upstream.wake_at = None;
             match upstream.deadline(&self.settings.timeouts) {
                 Some(at) if at <= now => due.push(id),
@@ -163,7 +167,8 @@ impl Engine {
             let listed = upstream.wake_at.is_none_or(|at| self.deadlines.contains(&(at, id)));
             assert!(listed, "a deadline that is not listed");
         }
-        let woken = self.upstreams.iter().filter(|(_, up)| up.wake_at.is_some()).count();
+        let woken = self.upstreams.iter().filter(|(_, up)| up.wake_at.is_some()).count()
+            + usize::from(self.policies_sleep());
         assert_eq!(self.deadlines.len(), woken, "deadlines of what is gone");
     }
 
@@ -179,7 +184,8 @@ impl Engine {
     }
 
     fn upstream_due(&mut self, now: Time, id: UpstreamId) {
-        let Some(upstream) = self.upstreams.get(id) else { return };
+        // The name that no upstream has is that of the policies' own deadline.
+        let Some(upstream) = self.upstreams.get(id) else { return self.policies_due(now) };
         match upstream.state {
             State::Idle => {}
             State::Down(_) => self.connect(now, id),

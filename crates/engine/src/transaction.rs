@@ -371,7 +371,9 @@ impl Engine {
     pub(crate) fn exec_answered(&mut self, now: Time, id: ClientId, reply: &[u8]) {
         if let Some(lease) = self.clients.get_mut(id).and_then(|client| client.lease.as_mut()) {
             lease.done = reply.starts_with(b"*") && !reply.starts_with(b"*-");
+            let done = lease.done;
             self.show_transaction(now, id);
+            self.end_deletes_inside(now, id, done);
         }
     }
 

@@ -46,38 +46,31 @@ impl Engine {
             return (input.len(), Step::Gone);
         }
         let known = route::classify(head.len(), |n| head[n], self.learned.as_ref());
+        if let Some(outcome) = self.rule_on_large(id, &known, &head, scanned) {
+            return outcome;
+        }
+        let Some(client) = self.clients.get(id) else { return (0, Step::Gone) };
         let apart = client.lease.is_some() || client.tracking.is_some() || known_leased(known.id);
         if apart || !self.permits_head(client, &known, &head) {
             // It goes where the others go, or all of it decides whether it may; it must be whole for that.
             return self.whole_or_skipped(id, scanned);
         }
-        let name = known.id.map_or("command", CommandId::name);
         if !client.is_authenticated() && !known.before_auth {
             self.stats.command(known.id).rejected += 1;
             return self.skip_large(id, scanned, |out| reject::write(out, reject::NOAUTH));
         }
-        match known.way {
-            Way::Shared => {}
-            Way::Leased => {
-                return self.skip_large(id, scanned, |out| reject::needs_own_connection(out, name));
-            }
-            Way::Refused => return self.skip_large(id, scanned, |out| reject::refused(out, name)),
-            Way::Http => return (input.len(), self.close_http(id)),
-            // Of many channels, say.
-            Way::Local if known.id.and_then(pubsub::verb).is_some() => {
-                return self.whole_or_skipped(id, scanned);
-            }
-            Way::Local | Way::Control => {
-                return self.skip_large(id, scanned, |out| {
-                    reject::write(out, reject::LOCAL_TOO_LARGE);
-                });
-            }
+        if let Some(outcome) = self.unless_streamed(id, &known, scanned, input) {
+            return outcome;
         }
+        let Some(client) = self.clients.get(id) else { return (0, Step::Gone) };
         if client.places.open() > 0 {
             return (0, Step::Hold(Hold::Drained));
         }
         if self.pause.is_some_and(|pause| known.writes || !pause.writes_only) {
             return (0, Step::Hold(Hold::Paused));
+        }
+        if let Some(outcome) = self.judge_large(now, id, &known, &head, scanned) {
+            return outcome;
         }
         let node = match self.node_for_large(now, id, &known, &head, scanned) {
             Ok(node) => node,
@@ -108,6 +101,70 @@ impl Engine {
                 self.skip_large(id, scanned, |out| out.extend_from_slice(&error))
             }
         }
+    }
+
+    /// What becomes of a large request that no server gets from here.
+    fn unless_streamed(
+        &mut self,
+        id: ClientId,
+        known: &route::Known,
+        scanned: usize,
+        input: &[u8],
+    ) -> Option<(usize, Step)> {
+        let name = known.id.map_or("command", CommandId::name);
+        match known.way {
+            Way::Shared => None,
+            Way::Leased => {
+                let write = |out: &mut Vec<u8>| reject::needs_own_connection(out, name);
+                Some(self.skip_large(id, scanned, write))
+            }
+            Way::Refused => Some(self.skip_large(id, scanned, |out| reject::refused(out, name))),
+            Way::Http => Some((input.len(), self.close_http(id))),
+            // Of many channels, say.
+            Way::Local if known.id.and_then(pubsub::verb).is_some() => {
+                Some(self.whole_or_skipped(id, scanned))
+            }
+            Way::Local | Way::Control => {
+                let write = |out: &mut Vec<u8>| reject::write(out, reject::LOCAL_TOO_LARGE);
+                Some(self.skip_large(id, scanned, write))
+            }
+        }
+    }
+
+    /// What is known of a large request at once: its size, and whether all of it must be looked at.
+    fn rule_on_large(
+        &mut self,
+        id: ClientId,
+        known: &route::Known,
+        head: &[&[u8]],
+        scanned: usize,
+    ) -> Option<(usize, Step)> {
+        self.settings.policies.as_ref()?;
+        let client = self.clients.get(id)?;
+        if !client.is_authenticated() && !known.before_auth {
+            return None;
+        }
+        let bytes = scanned as u64 + client.scanner.missing();
+        if let Some(error) = self.unless_oversized(known, bytes, head) {
+            return Some(self.skip_large(id, scanned, |out| out.extend_from_slice(&error)));
+        }
+        self.must_be_whole(known, head[0]).then(|| self.whole_or_skipped(id, scanned))
+    }
+
+    /// What policies have against a large request that could be streamed, or how long it must wait.
+    fn judge_large(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        known: &route::Known,
+        head: &[&[u8]],
+        scanned: usize,
+    ) -> Option<(usize, Step)> {
+        let bytes = scanned as u64 + self.clients.get(id)?.scanner.missing();
+        Some(match self.unless_large_ruled_out(now, id, known, bytes, head)? {
+            Ok(step) => (0, step),
+            Err(error) => self.skip_large(id, scanned, |out| out.extend_from_slice(&error)),
+        })
     }
 
     /// A request that must be whole to be processed is kept as it comes, if it is not too large even for that.

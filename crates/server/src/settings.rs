@@ -190,6 +190,7 @@ pub fn engine(config: &Config, index: usize) -> Settings {
             max_len: config.bigkeys.max_len,
         },
         observed: observed(config),
+        policies: config.intercepts.clone(),
         // The worker knows its clock.
         unix_ahead_us: 0,
     }

@@ -14,6 +14,7 @@ use crate::address::{ANNOUNCE_FORMS, LISTEN_FORMS, UPSTREAM_FORMS};
 use crate::compile::Draft;
 use crate::listen::ENTRY_FORMS;
 use crate::network::NETWORK_FORMS;
+use crate::policies::RENAME_FORMS;
 use crate::sharding::{ROUTE_FORMS, SHARD_FORMS};
 use crate::users::USER_FORMS;
 
@@ -49,6 +50,8 @@ impl Kind {
             Self::Upstream { .. } => UPSTREAM_FORMS.to_owned(),
             Self::Shards { .. } => SHARD_FORMS.to_owned(),
             Self::Users { .. } => USER_FORMS.to_owned(),
+            Self::Rules { policy, .. } => policy.forms().to_owned(),
+            Self::Renames { .. } => RENAME_FORMS.to_owned(),
             Self::CertFiles { .. } => {
                 "two paths separated by a blank, of a certificate and of its key".to_owned()
             }
@@ -90,13 +93,15 @@ impl Kind {
             Self::Upstream { .. } | Self::HttpUrl { .. } => "URL",
             Self::Shards { .. } => "list of shards",
             Self::Users { .. } => "list of users",
+            Self::Rules { .. } => "list of rules",
             Self::Buckets { .. } | Self::CertFiles { .. } => "list of strings",
             Self::HashTag { .. } => "two characters",
             Self::AddressMap { .. }
             | Self::Routes { .. }
             | Self::Zones { .. }
             | Self::Weights { .. }
-            | Self::Monitors { .. } => "table",
+            | Self::Monitors { .. }
+            | Self::Renames { .. } => "table",
             Self::Commands { .. } => "list of commands",
             Self::Names { .. } => "list of names",
         }
@@ -122,6 +127,8 @@ impl Kind {
             Self::Upstream { .. } | Self::HttpUrl { .. } => "URL",
             Self::Shards { .. } => "SHARD",
             Self::Users { .. } => "USER",
+            Self::Rules { .. } => "RULE",
+            Self::Renames { .. } => "COMMAND=NAME",
             Self::Buckets { .. } => "BUCKETS",
             Self::CertFiles { .. } => "FILES",
             Self::HashTag { .. } => "CHARS",
@@ -173,11 +180,12 @@ impl Kind {
             }
             Self::Shards { at } => some_each(at(draft)),
             Self::Users { at } => some_each(at(draft)),
+            Self::Rules { at, .. } => some_each(at(draft)),
             Self::Buckets { at } => some_each(at(draft)),
             Self::CertFiles { at } => Some(shown_each(at(draft))),
             Self::AddressMap { at } => some_each(at(draft)),
             Self::Routes { at } => some_each(at(draft)),
-            Self::Zones { at } => {
+            Self::Zones { at } | Self::Renames { at } => {
                 let pairs = at(draft).iter().map(|(at, zone)| format!("{at}={zone}"));
                 Some(pairs.collect()).filter(|pairs: &Vec<_>| !pairs.is_empty())
             }
@@ -247,11 +255,12 @@ impl Kind {
             Self::Commands { at } => at(one) == at(other),
             Self::Shards { at } => at(one) == at(other),
             Self::Users { at } => at(one) == at(other),
+            Self::Rules { at, .. } => at(one) == at(other),
             Self::Buckets { at } => at(one) == at(other),
             Self::CertFiles { at } => at(one) == at(other),
             Self::AddressMap { at } => at(one) == at(other),
             Self::Routes { at } => at(one) == at(other),
-            Self::Zones { at } => at(one) == at(other),
+            Self::Zones { at } | Self::Renames { at } => at(one) == at(other),
             Self::Weights { at } => at(one) == at(other),
             Self::Monitors { at } => at(one) == at(other),
         }
@@ -286,11 +295,12 @@ impl Kind {
             Self::Commands { at } => at(to).clone_from(at(from)),
             Self::Shards { at } => at(to).clone_from(at(from)),
             Self::Users { at } => at(to).clone_from(at(from)),
+            Self::Rules { at, .. } => at(to).clone_from(at(from)),
             Self::Buckets { at } => at(to).clone_from(at(from)),
             Self::CertFiles { at } => at(to).clone_from(at(from)),
             Self::AddressMap { at } => at(to).clone_from(at(from)),
             Self::Routes { at } => at(to).clone_from(at(from)),
-            Self::Zones { at } => at(to).clone_from(at(from)),
+            Self::Zones { at } | Self::Renames { at } => at(to).clone_from(at(from)),
             Self::Weights { at } => at(to).clone_from(at(from)),
             Self::Monitors { at } => at(to).clone_from(at(from)),
         }

@@ -16,6 +16,7 @@ use super::Kind;
 use super::scalar::{Item, Raw, Scalar, items, text};
 use crate::address::is_host;
 use crate::options::{OPTIONS, OptionSpec};
+use crate::policies;
 use crate::problem::Fault;
 use crate::schema::MappedAddress;
 use crate::sharding::RouteLine;
@@ -87,6 +88,16 @@ impl Kind {
             },
             |one, other| one.0 == other.0,
         )
+    }
+
+    /// Reads other names of commands, each with the command's own.
+    pub(super) fn read_renames(&self, raw: &Raw<'_>) -> Result<Vec<(String, String)>, Vec<Fault>> {
+        let renames = self.read_entries(
+            raw,
+            |pair| policies::renaming(pair.key, pair.value),
+            |one, other| one.0 == other.0,
+        )?;
+        policies::check_renamings(&renames).map_or(Ok(renames), |fault| Err(vec![fault]))
     }
 
     /// Reads weights: the label of a server, or its host, and the number.

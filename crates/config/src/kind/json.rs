@@ -12,6 +12,7 @@ use super::{ADDRESSES_MAX, CPU_MAX, Kind};
 use crate::network::NETWORKS_MAX;
 use crate::sharding::ENTRIES_MAX;
 use crate::tls::MORE_CERTS_MAX;
+use engine::limits::POLICY_RULES_MAX;
 
 impl Kind {
     /// The schema of a value in the file.
@@ -49,6 +50,8 @@ impl Kind {
             | Self::Routes { .. }
             | Self::Zones { .. }
             | Self::Monitors { .. } => table(&json!({ "type": "string", "minLength": 1 })),
+            Self::Renames { .. } => table(&json!({ "type": "string" })),
+            Self::Rules { .. } => list(&json!({ "type": "string" }), 0, POLICY_RULES_MAX),
             Self::Weights { .. } => table(&integer(&0, &WEIGHT_MAX)),
             // One may stand there twice.
             Self::Names { names, .. } => list(&json!({ "enum": names }), 0, usize::from(u16::MAX)),

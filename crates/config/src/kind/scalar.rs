@@ -121,7 +121,7 @@ where
 }
 
 /// Reads `64MiB`. Only the unambiguous units are taken: `MB` is 1000² to some and 1024² to Redis.
-pub(super) fn size(text: &str) -> Option<u64> {
+pub(crate) fn size(text: &str) -> Option<u64> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     let shift = match unit.trim_start().to_ascii_lowercase().as_str() {

@@ -9,7 +9,7 @@ mod routes;
 mod tables;
 mod tls;
 
-use super::{OptionSpec, users};
+use super::{OptionSpec, policies, users};
 use crate::compile::Draft;
 use crate::kind::Kind;
 use crate::schema::{Alarms, LogFormat, LogLevel, NetDriver, WORKERS_MAX};
@@ -53,7 +53,8 @@ static HASHES: LazyLock<Vec<&str>> = LazyLock::new(|| Hash::all().map(Hash::name
 /// All options, in the order of the documents.
 pub static OPTIONS: &[OptionSpec] = &joined::<{ count(GROUPS) }>(GROUPS);
 
-const GROUPS: &[&[OptionSpec]] = &[SERVERS, listen::ROWS, REST, routes::ROWS, tls::ROWS];
+const GROUPS: &[&[OptionSpec]] =
+    &[SERVERS, listen::ROWS, REST, routes::ROWS, policies::ROWS, tls::ROWS];
 
 const fn count(groups: &[&[OptionSpec]]) -> usize {
     let (mut at, mut sum) = (0, 0);

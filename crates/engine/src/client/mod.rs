@@ -45,6 +45,8 @@ pub enum Hold {
     Output,
     /// `CLIENT PAUSE`. The client stands in the engine's list.
     Paused,
+    /// A policy lets its next request wait (see `policy`). The client stands in that one's list.
+    Delayed,
     /// Its slot must get an owner, or its owner a successor. The client stands in the engine's list.
     Topology,
     /// A place among the large transfers must become free. The client stands in the engine's list.
@@ -63,7 +65,7 @@ pub enum Hold {
 pub enum Access {
     /// It must say who it is first.
     Nothing,
-    /// Some of it: each request is looked at.
+    /// Some of it, or there are policies: each request is looked at.
     Confined,
     /// All of it.
     Everything,

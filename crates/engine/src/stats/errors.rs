@@ -101,8 +101,10 @@ pub enum Cause {
 pub const CAUSES: usize = Cause::ALL.len();
 
 /// How texts of the proxy begin, and what they are about; the first that fits. What begins otherwise is a mistake in the request.
-const BEGINNINGS: [(&str, Cause); 19] = [
+const BEGINNINGS: [(&str, Cause); 21] = [
     ("ERR respool: upstream ", Cause::Upstream),
+    ("ERR respool: the operator ", Cause::Refused),
+    ("READONLY ", Cause::Refused),
     ("ERR respool: the primary is not known", Cause::NoOwner),
     ("ERR respool: given up after", Cause::NoOwner),
     ("ERR respool: no replica is fit", Cause::NoOwner),

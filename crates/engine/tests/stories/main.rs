@@ -40,6 +40,7 @@ mod observed;
 mod order;
 mod peer_bugs;
 mod poison;
+mod policies;
 mod pubsub;
 mod quiet;
 mod reads;

@@ -114,6 +114,7 @@ fn heading(table: &'static str) -> &'static str {
         "tracing" => "Traces",
         "alarms" => "Alarms",
         "admin" => "Admin listener",
+        "policies" => "Policies",
         "tls" => "TLS with clients",
         "upstream_tls" => "TLS with servers",
         _ => table,

@@ -220,10 +220,11 @@ impl<S> Control<S> {
     /// From now on this configuration is in force, once the workers know; what is other in it.
     fn in_force(
         &mut self,
-        loaded: Loaded,
+        mut loaded: Loaded,
         changes: Vec<Given>,
         cause: &str,
     ) -> Result<Vec<Change>, String> {
+        loaded.keep_buckets(&self.loaded);
         let differences = self.loaded.changes_to(&loaded);
         // They were looked at with the rest, but files can change in between.
         let certificates = self.certificates.renewed(&loaded.config);

@@ -10,6 +10,7 @@
 use engine::command::CommandId;
 use engine::fleet::{BUFFER_SIZES, Report, RingReport, TLS_FAILURES, TlsSide};
 use engine::losses;
+use engine::policy::OUTCOMES;
 use engine::report::{CONN_ROLES, MEMORY_KINDS, NodeReport, WAITS, listeners_of};
 use engine::stats::errors::Cause;
 use engine::stats::{REDIRECT_KINDS, REFUSALS};
@@ -632,6 +633,25 @@ pub static METRICS: &[Metric] = &[
     row("respool_slowlog_entries", Gauge, WORKER, "Entries of the slow log", |s, p| {
         workers(s, p, |r| r.slowlog_entries);
     }),
+    row(
+        "respool_policy_outcomes",
+        Counter,
+        &["worker", "policy", "rule", "outcome"],
+        "What policies (`policies`) did to requests: `refused`, `delayed`; of `double_delete` how many keys were deleted once more (`repeated`), were left out as too many waited (`dropped`) or were given up (`failed`). `rule` is its name, empty for all that have none",
+        |s, p| {
+            for report in s.reports {
+                let worker = report.worker.to_string();
+                for rule in &report.policies {
+                    let labels =
+                        [("worker", &*worker), ("policy", rule.kind.name()), ("rule", &*rule.name)];
+                    for (outcome, count) in OUTCOMES.into_iter().zip(rule.counts) {
+                        let [worker, policy, rule] = labels;
+                        p.sample(&[worker, policy, rule, ("outcome", outcome)], count);
+                    }
+                }
+            }
+        },
+    ),
     row(
         "respool_telemetry_dropped",
         Counter,

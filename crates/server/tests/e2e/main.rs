@@ -27,6 +27,7 @@ mod metrics;
 mod observers;
 mod own_connection;
 mod peer_bugs;
+mod policies;
 mod pubsub;
 mod resets;
 mod setup;

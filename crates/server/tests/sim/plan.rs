@@ -8,9 +8,11 @@
 //! Invariant: a plan depends on its seed and on nothing else.
 
 use engine::Settings;
+use engine::policy::{Fault, Per, Policies, Rate, Rule, Rules, Unit, What};
 use engine::settings::{Limits, Password, Timeouts};
 use netio::Address;
 use netio::sim::{SimFaults, SimRng};
+use std::sync::Arc;
 
 use crate::cluster::Restless;
 use crate::plan::changing::make_changing;
@@ -422,7 +424,27 @@ fn settings(plan: &mut Plan, rng: &mut SimRng) -> Settings {
         settings.users = engine::acl::Users::with_password(PASSWORD).into();
         settings.node.password = Some(Password::new(PASSWORD));
     }
+    settings.policies = policies(plan);
     settings
+}
+
+/// Some requests are delayed in a quarter of the runs, and not by a draw: what stands behind them must not overtake them, and nothing is refused.
+pub(super) fn policies(plan: &Plan) -> Option<Arc<Policies>> {
+    fn rule<T>(detail: T) -> Vec<Rule<T>> {
+        let what = What::new(&[], Vec::new(), false).expect("all commands");
+        vec![Rule { what, name: String::new(), error: None, detail }]
+    }
+    if plan.kind == Kind::Crowd || plan.seed / 8 % 4 != 2 {
+        return None;
+    }
+    let (unit, per, delay_ms) = (Unit::Requests, Per::Client, 3_600_000);
+    let rules = Rules {
+        fault: rule(Fault { per_million: 50_000, delay_ms: 1, fails: false }),
+        rate: rule(Rate { unit, per_s: 50_000, burst: 5, per, delay_ms }),
+        waiting_max: usize::MAX,
+        ..Rules::default()
+    };
+    Policies::new(rules).map(Arc::new)
 }
 
 fn troubles(rng: &mut SimRng) -> Vec<(u64, usize, Trouble)> {

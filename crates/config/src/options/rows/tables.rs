@@ -4,7 +4,7 @@
 //!
 //! Invariant: every table that a row names is here.
 
-use super::super::users;
+use super::super::{policies, users};
 
 /// What the tables of the file are about, in the order of the documents.
 pub const TABLES: &[(&str, &str)] = &[
@@ -49,6 +49,7 @@ pub const TABLES: &[(&str, &str)] = &[
         "admin",
         "HTTP for those who look after the proxy: health, metrics, clients, configuration. See the [guide](../guides/admin.md).",
     ),
+    policies::TABLE,
     ("tls", "TLS with clients. See the [guide](../guides/tls.md)."),
     ("upstream_tls", "TLS with servers. See the [guide](../guides/tls.md)."),
 ];

@@ -19,6 +19,7 @@
 mod commands;
 mod keys;
 mod latency;
+mod policies;
 mod process;
 mod tls;
 mod upstreams;
@@ -42,7 +43,7 @@ use resp::encode;
 type WriteSection = fn(&mut String, &Source<'_>);
 
 /// The proxy's sections in the order of the reply, and whether each is part of the default.
-const SECTIONS: [(&str, bool, WriteSection); 18] = [
+const SECTIONS: [(&str, bool, WriteSection); 19] = [
     ("server", true, process::server),
     ("proxy", true, process::proxy),
     ("clients", true, process::clients),
@@ -57,6 +58,7 @@ const SECTIONS: [(&str, bool, WriteSection); 18] = [
     ("upstreams", true, upstreams::upstreams),
     ("hotkeys", false, keys::hotkeys),
     ("bigkeys", false, keys::bigkeys),
+    ("policies", false, policies::policies),
     ("commandstats", false, commands::commandstats),
     ("latencystats", false, commands::latencystats),
     ("latency", false, latency::list),
@@ -168,6 +170,7 @@ fn sum(reports: &[Report]) -> Report {
         sum.slowlog_entries += report.slowlog_entries;
         sum.big_seen.add(&report.big_seen);
         sum.big_keys += report.big_keys;
+        policies::add(&mut sum.policies, &report.policies);
         sum.topology_age_us = sum.topology_age_us.max(report.topology_age_us);
         let gauges = sum.waiting.iter_mut().chain(&mut sum.memory);
         for (own, other) in gauges.zip(report.waiting.iter().chain(&report.memory)) {

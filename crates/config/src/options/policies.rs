@@ -1,0 +1,88 @@
+//! The rows of `[policies]`: what is refused, slowed or changed of requests that users may send.
+
+use super::OptionSpec;
+use crate::kind::Kind;
+use crate::policies::Policy;
+
+/// The table.
+pub(super) const TABLE: (&str, &str) = (
+    "policies",
+    "What is refused, slowed or changed of requests that users may send, in the order of these options. Each rule is a line of words; in the \
+     environment and on the command line rules are separated by semicolons. See the [guide](../guides/policies.md).",
+);
+
+pub(super) const ROWS: &[OptionSpec] = &[
+    OptionSpec::new(
+        "policies.rename",
+        "Commands that have another name here, or none",
+        "As `rename-command` in a server. Users' rules and all policies are about the real names. In the file also as a table of its own, \
+         `[policies.rename]`.",
+        Kind::Renames { at: |d| &mut d.config.policies.rename },
+    )
+    .rare(),
+    OptionSpec::new(
+        "policies.deny",
+        "Commands that are refused",
+        "Names (`keys`, `config|set`) and categories (`@dangerous`); `name=TEXT` to count it apart, `\"error=TEXT\"` for another error.",
+        Kind::Rules { policy: Policy::Deny, at: |d| &mut d.config.policies.deny },
+    )
+    .rare(),
+    OptionSpec::new(
+        "policies.block",
+        "Commands and keys that are refused, for as long as an incident lasts",
+        "`key=PATTERN`, as in `KEYS`, may stand there more than once; one key of the request must match one of them, and names of channels count as \
+         keys. Without commands all are meant.",
+        Kind::Rules { policy: Policy::Block, at: |d| &mut d.config.policies.block },
+    )
+    .rare(),
+    OptionSpec::new(
+        "policies.read_only",
+        "Refuse what writes",
+        "Scripts count as writing unless they say that they do not.",
+        Kind::Switch { at: |d| &mut d.config.policies.read_only },
+    )
+    .rare(),
+    OptionSpec::new(
+        "policies.read_only_error",
+        "The error for what writes, instead of a replica's",
+        "Without a code in capitals at its begin it gets `ERR`.",
+        Kind::Text { at: |d| &mut d.config.policies.read_only_error },
+    )
+    .rare(),
+    OptionSpec::new(
+        "policies.size",
+        "How large requests may be, in bytes or in arguments",
+        "A request that is larger is refused before anything of it is given on. How large replies are is told by `bigkeys`.",
+        Kind::Rules { policy: Policy::Size, at: |d| &mut d.config.policies.size },
+    )
+    .rare(),
+    OptionSpec::new(
+        "policies.rate",
+        "How many requests or bytes may come in a second",
+        "Over all workers. `burst` is what may come at once, as much as in a second if it is not said. `per=user`, `client` or `prefix` (of the key, before its \
+         first `:`) gives each its own measure. With `delay_ms` what comes too early waits, so long at most; else it gets an error.",
+        Kind::Rules { policy: Policy::Rate, at: |d| &mut d.config.policies.rate },
+    )
+    .rare(),
+    OptionSpec::new(
+        "policies.fault",
+        "Requests that fail or wait on purpose, to see what applications do then",
+        "`percent` of the requests; with `delay_ms` they go on later, and with `error`, or without both, they get an error.",
+        Kind::Rules { policy: Policy::Fault, at: |d| &mut d.config.policies.fault },
+    )
+    .rare(),
+    OptionSpec::new(
+        "policies.double_delete",
+        "Keys that are deleted once more some time after somebody deleted them",
+        "For caches beside a database. With other commands than `DEL` and `UNLINK` what they wrote is deleted.",
+        Kind::Rules { policy: Policy::DoubleDelete, at: |d| &mut d.config.policies.double_delete },
+    )
+    .rare(),
+    OptionSpec::new(
+        "policies.waiting_max",
+        "Requests that wait at a time because of `rate` or `fault`, over all workers",
+        "At it `rate` refuses what would have to wait, and `fault` lets it go at once.",
+        Kind::Count { min: 0, max: 1_000_000, at: |d| &mut d.config.policies.waiting_max },
+    )
+    .rare(),
+];

@@ -1,0 +1,546 @@
+//! The rules of `[policies]`: lines of words, in the manner of `listen` and `acl.users`.
+//!
+//! ```text
+//!   "get mget @write key=user:42:* name=incident-7 \"error=ERR user 42 is being repaired\""
+//!    └ commands ───┘ └ patterns, as in KEYS; several may stand there      └ quotes as in Redis' configuration file
+//! ```
+//! Words without `=` are commands and categories; what else may stand in a line depends on the policy.
+//!
+//! Not here: what rules do (`engine::policy`).
+//!
+//! Invariant: a line is shown by its `Display` as words that read as the same one.
+
+use engine::acl::file::words;
+use engine::command::CommandId;
+use engine::limits::POLICY_RULES_MAX;
+use engine::policy::{self, Again, Fault, Per, Rate, Renaming, Rule, Rules, Size, Unit, What};
+use std::fmt;
+use std::sync::Arc;
+
+use crate::kind::size;
+use crate::problem::Fault as Problem;
+use crate::suggest::closest;
+
+/// The policies that have lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Policy {
+    Deny,
+    Block,
+    Size,
+    Rate,
+    Fault,
+    DoubleDelete,
+}
+
+impl Policy {
+    /// The keys that a line may have.
+    fn keys(self) -> &'static [&'static str] {
+        match self {
+            Self::Deny => &["name", "error"],
+            Self::Block => &["key", "name", "error"],
+            Self::Size => &["bytes", "args", "key", "name", "error"],
+            Self::Rate => {
+                &["requests", "bytes", "burst", "per", "delay_ms", "key", "name", "error"]
+            }
+            Self::Fault => &["percent", "delay_ms", "key", "name", "error"],
+            Self::DoubleDelete => &["delay_ms", "key", "name"],
+        }
+    }
+
+    /// What a line looks like, for messages.
+    pub(crate) fn forms(self) -> &'static str {
+        match self {
+            Self::Deny => {
+                "commands (get, config|set) or categories (@dangerous), behind them name=TEXT and \"error=TEXT\" if needed, as in \"keys flushall\""
+            }
+            Self::Block => {
+                "commands or categories, or key=PATTERN, or both, behind them name=TEXT and \"error=TEXT\" if needed, as in \"get mget key=user:42:*\""
+            }
+            Self::Size => {
+                "bytes=SIZE or args=N, or both, commands or categories, key=PATTERN, name=TEXT and \"error=TEXT\" if needed, as in \"bytes=1MiB\""
+            }
+            Self::Rate => {
+                "requests=N or bytes=SIZE of a second, if needed burst=N or burst=SIZE, per=all, user, client or prefix, delay_ms=N, commands or categories, \
+                 key=PATTERN, name=TEXT and \"error=TEXT\", as in \"requests=1000 per=client delay_ms=100\""
+            }
+            Self::Fault => {
+                "percent=N from 0.0001 to 100, if needed delay_ms=N, \"error=TEXT\", commands or categories, key=PATTERN and name=TEXT, as in \"percent=5 get delay_ms=100\""
+            }
+            Self::DoubleDelete => {
+                "delay_ms=N, if needed commands (del and unlink else), key=PATTERN and name=TEXT, as in \"delay_ms=500 key=cache:*\""
+            }
+        }
+    }
+}
+
+/// One line.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RuleLine {
+    what: What,
+    name: String,
+    error: Option<String>,
+    /// What is said by numbers; `None`: nothing.
+    bytes: Option<u64>,
+    args: Option<u64>,
+    requests: Option<u64>,
+    burst: Option<u64>,
+    delay_ms: Option<u64>,
+    per_million: Option<u32>,
+    per: Per,
+    shown: String,
+}
+
+impl fmt::Display for RuleLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+impl fmt::Debug for RuleLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+/// The table `[policies]` as it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policies {
+    /// Commands with other names, each with its new one.
+    pub rename: Vec<(String, String)>,
+    /// Commands that are refused.
+    pub deny: Vec<RuleLine>,
+    /// What is refused for a while.
+    pub block: Vec<RuleLine>,
+    /// Writes are refused.
+    pub read_only: bool,
+    /// The error for them.
+    pub read_only_error: Option<String>,
+    /// How large requests may be.
+    pub size: Vec<RuleLine>,
+    /// How many may come.
+    pub rate: Vec<RuleLine>,
+    /// What fails or waits on purpose.
+    pub fault: Vec<RuleLine>,
+    /// What is deleted once more.
+    pub double_delete: Vec<RuleLine>,
+    /// Requests that wait at a time, over all workers.
+    pub waiting_max: usize,
+}
+
+impl Default for Policies {
+    fn default() -> Self {
+        Self {
+            rename: Vec::new(),
+            deny: Vec::new(),
+            block: Vec::new(),
+            read_only: false,
+            read_only_error: None,
+            size: Vec::new(),
+            rate: Vec::new(),
+            fault: Vec::new(),
+            double_delete: Vec::new(),
+            waiting_max: Rules::default().waiting_max,
+        }
+    }
+}
+
+impl RuleLine {
+    /// Reads a line. The error goes on after the line's number.
+    pub(crate) fn parse(policy: Policy, text: &str) -> Result<Self, String> {
+        let words = words(text.as_bytes())
+            .ok_or_else(|| "has a quote that does not end, or something behind one".to_owned())?;
+        let mut line = Self {
+            what: What::default(),
+            name: String::new(),
+            error: None,
+            bytes: None,
+            args: None,
+            requests: None,
+            burst: None,
+            delay_ms: None,
+            per_million: None,
+            per: Per::All,
+            shown: String::new(),
+        };
+        let (mut commands, mut keys): (Vec<String>, Vec<Box<[u8]>>) = (Vec::new(), Vec::new());
+        let mut seen: Vec<String> = Vec::new();
+        for word in &words {
+            let word = std::str::from_utf8(word).map_err(|_| "is no UTF-8".to_owned())?;
+            if !line.shown.is_empty() {
+                line.shown.push(' ');
+            }
+            line.shown.push_str(&quoted(word));
+            let Some((key, value)) = word.split_once('=') else {
+                commands.push(word.to_owned());
+                continue;
+            };
+            let known = policy.keys();
+            if !known.contains(&key) {
+                let advice = closest(key, known.iter().copied())
+                    .map_or_else(String::new, |known| format!(" (did you mean `{known}`?)"));
+                return Err(format!("has `{key}`, which is no key{advice}"));
+            }
+            if key == "key" {
+                if value.is_empty() {
+                    return Err("has a key= with nothing behind it".to_owned());
+                }
+                keys.push(value.as_bytes().into());
+                continue;
+            }
+            if seen.iter().any(|other| other == key) {
+                return Err(format!("has `{key}` twice"));
+            }
+            seen.push(key.to_owned());
+            line.set(key, value).map_err(|why| format!("has `{key}`, which {why}"))?;
+        }
+        line.complete(policy, &mut commands, !keys.is_empty())?;
+        let own = matches!(policy, Policy::Deny | Policy::Block);
+        let words: Vec<&str> = commands.iter().map(String::as_str).collect();
+        line.what = What::new(&words, keys, own).map_err(|word| {
+            let advice = closest(&word, CommandId::all().map(CommandId::name))
+                .map_or_else(String::new, |known| format!(" (did you mean `{known}`?)"));
+            format!("names `{word}`, which is no command and no category{advice}")
+        })?;
+        Ok(line)
+    }
+
+    /// Takes one word. The error goes on after it.
+    fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+        match key {
+            "name" => {
+                let is_letter =
+                    |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+                let fits = (1..=NAME_BYTES_MAX).contains(&value.len());
+                if !fits || !value.bytes().all(is_letter) {
+                    return Err(format!(
+                        "is no name of 1 to {NAME_BYTES_MAX} letters, digits, `_`, `-` and `.`"
+                    ));
+                }
+                self.name = value.to_owned();
+            }
+            "error" => self.error = Some(error_text(value)?),
+            "bytes" => self.bytes = Some(amount(value, true)?),
+            "args" => self.args = Some(amount(value, false)?),
+            "requests" => self.requests = Some(amount(value, false)?),
+            "burst" => self.burst = Some(amount(value, true)?),
+            "delay_ms" => {
+                let ms = amount(value, false).ok().filter(|ms| *ms <= DELAY_MS_MAX);
+                self.delay_ms = Some(ms.ok_or_else(|| {
+                    format!("is no whole number of milliseconds from 1 to {DELAY_MS_MAX}")
+                })?);
+            }
+            "percent" => {
+                let per_million = per_million(value);
+                self.per_million =
+                    Some(per_million.ok_or("is no number from 0.0001 to 100".to_owned())?);
+            }
+            _ => {
+                let at = Per::NAMES.iter().position(|name| *name == value);
+                let at = at.ok_or_else(|| format!("is none of {}", Per::NAMES.join(", ")))?;
+                self.per = Per::ALL[at];
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at what belongs together. The error goes on after the line's number.
+    fn complete(
+        &mut self,
+        policy: Policy,
+        commands: &mut Vec<String>,
+        has_keys: bool,
+    ) -> Result<(), String> {
+        let missing = match policy {
+            Policy::Deny => commands.is_empty().then_some("names no command"),
+            Policy::Block => {
+                (commands.is_empty() && !has_keys).then_some("names no command and no key")
+            }
+            Policy::Size => (self.bytes.is_none() && self.args.is_none())
+                .then_some("has no bytes= and no args="),
+            Policy::Rate => match (self.requests, self.bytes) {
+                (None, None) => Some("has no requests= and no bytes="),
+                (Some(_), Some(_)) => Some("has both requests= and bytes=; give each its line"),
+                _ => None,
+            },
+            Policy::Fault => self.per_million.is_none().then_some("has no percent="),
+            Policy::DoubleDelete => self.delay_ms.is_none().then_some("has no delay_ms="),
+        };
+        if policy == Policy::DoubleDelete && commands.is_empty() {
+            commands.extend(["del".to_owned(), "unlink".to_owned()]);
+        }
+        missing.map_or(Ok(()), |missing| Err(missing.to_owned()))
+    }
+
+    fn rule<T>(&self, detail: T) -> Rule<T> {
+        Rule { what: self.what.clone(), name: self.name.clone(), error: self.error.clone(), detail }
+    }
+
+    fn size(&self) -> Size {
+        let or_any = |max: Option<u64>| max.unwrap_or(u64::MAX);
+        Size { bytes_max: or_any(self.bytes), args_max: or_any(self.args) }
+    }
+
+    fn rate(&self) -> Rate {
+        let (unit, per_s) = match (self.requests, self.bytes) {
+            (Some(requests), _) => (Unit::Requests, requests),
+            (None, bytes) => (Unit::Bytes, bytes.unwrap_or(1)),
+        };
+        let burst = self.burst.unwrap_or(per_s);
+        Rate { unit, per_s, burst, per: self.per, delay_ms: self.delay_ms.unwrap_or(0) }
+    }
+
+    fn fault(&self) -> Fault {
+        Fault {
+            per_million: self.per_million.unwrap_or(0),
+            delay_ms: self.delay_ms.unwrap_or(0),
+            fails: self.delay_ms.is_none() || self.error.is_some(),
+        }
+    }
+
+    fn again(&self) -> Again {
+        Again { delay_ms: self.delay_ms.unwrap_or(1) }
+    }
+}
+
+/// Reads lines, all of them, however many are wrong.
+pub(crate) fn read_lines<'a>(
+    policy: Policy,
+    lines: impl Iterator<Item = Result<&'a str, Problem>>,
+    span: impl Fn(usize) -> Option<std::ops::Range<usize>>,
+) -> Result<Vec<RuleLine>, Vec<Problem>> {
+    let (mut rules, mut faults) = (Vec::new(), Vec::new());
+    for (at, line) in lines.enumerate() {
+        match line.map(|line| RuleLine::parse(policy, line)) {
+            Ok(Ok(rule)) => rules.push(rule),
+            Ok(Err(why)) => {
+                let message = format!("rule {} {why}; allowed: {}", at + 1, policy.forms());
+                faults.push(Problem { span: span(at), message });
+            }
+            Err(wrong) => faults.push(wrong),
+        }
+    }
+    if faults.is_empty() && rules.len() > POLICY_RULES_MAX {
+        let message = format!("found {} rules; allowed: up to {POLICY_RULES_MAX}", rules.len());
+        faults.push(Problem { span: None, message });
+    }
+    if faults.is_empty() { Ok(rules) } else { Err(faults) }
+}
+
+/// What a renaming looks like, for messages.
+pub(crate) const RENAME_FORMS: &str = "command = \"new name\", or command = \"\" for one that nobody can call; a new name of letters, digits, `_`, `-` and `.` that no \
+     command has";
+
+/// Reads one renaming. The error goes on after "which".
+pub(crate) fn renaming(command: &str, name: &str) -> Result<(String, String), String> {
+    let is_known = engine::command::lookup(command.as_bytes()).is_some();
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    if !is_known && !(command.contains('.') && command.bytes().all(is_letter)) {
+        let advice = closest(command, CommandId::all().map(CommandId::name))
+            .map_or_else(String::new, |known| format!(" (did you mean `{known}`?)"));
+        return Err(format!("is no command{advice}"));
+    }
+    if name.len() > NAME_BYTES_MAX || !name.bytes().all(is_letter) {
+        return Err("has a new name that no client could say".to_owned());
+    }
+    Ok((command.to_ascii_lowercase(), name.to_owned()))
+}
+
+/// What all renamings together have wrong with them.
+pub(crate) fn check_renamings(renamings: &[(String, String)]) -> Option<Problem> {
+    if renamings.len() > POLICY_RULES_MAX {
+        let (count, max) = (renamings.len(), POLICY_RULES_MAX);
+        let message = format!("found {count} renamings; allowed: up to {max}");
+        return Some(Problem { span: None, message });
+    }
+    let list: Vec<Renaming> = renamings.iter().map(to_renaming).collect();
+    let (at, why) = policy::rename::check(&list).err()?;
+    let message =
+        format!("found the entry \"{}\", which {why}; allowed: {RENAME_FORMS}", renamings[at].0);
+    Some(Problem { span: None, message })
+}
+
+fn to_renaming((from, to): &(String, String)) -> Renaming {
+    Renaming { from: from.as_bytes().into(), to: to.as_bytes().into() }
+}
+
+impl Policies {
+    /// What the engine is told; `None`: nothing is wanted.
+    pub(crate) fn compiled(&self) -> Option<Arc<policy::Policies>> {
+        fn each<T>(lines: &[RuleLine], detail: fn(&RuleLine) -> T) -> Vec<Rule<T>> {
+            lines.iter().map(|line| line.rule(detail(line))).collect()
+        }
+        let rules = Rules {
+            rename: self.rename.iter().map(to_renaming).collect(),
+            deny: each(&self.deny, |_| ()),
+            block: each(&self.block, |_| ()),
+            read_only: self.read_only,
+            read_only_error: self.read_only_error.clone().map(with_code),
+            size: each(&self.size, RuleLine::size),
+            rate: each(&self.rate, RuleLine::rate),
+            fault: each(&self.fault, RuleLine::fault),
+            double_delete: each(&self.double_delete, RuleLine::again),
+            waiting_max: self.waiting_max,
+        };
+        policy::Policies::new(rules).map(Arc::new)
+    }
+}
+
+/// An error's text. The error goes on after "which".
+fn error_text(text: &str) -> Result<String, String> {
+    if !(1..=ERROR_BYTES_MAX).contains(&text.len()) || text.chars().any(char::is_control) {
+        return Err(format!("is no text of 1 to {ERROR_BYTES_MAX} bytes on one line"));
+    }
+    Ok(with_code(text.to_owned()))
+}
+
+/// An error begins with a word in capitals, by which libraries tell it; `ERR` if there is none.
+fn with_code(text: String) -> String {
+    let code = text.split(' ').next().unwrap_or_default();
+    let is_code = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_uppercase());
+    if is_code(code) { text } else { format!("ERR {text}") }
+}
+
+/// A whole number from 1 on, or a size. The error goes on after "which".
+fn amount(value: &str, sizes: bool) -> Result<u64, String> {
+    let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+    let number = if is_number { value.parse().ok() } else { None };
+    let number = number.or_else(|| size(value).filter(|_| sizes));
+    number.filter(|number| (1..=AMOUNT_MAX).contains(number)).ok_or_else(|| match sizes {
+        true => "is no number from 1 to 1099511627776, also with KiB, MiB, GiB".to_owned(),
+        false => "is no whole number from 1 to 1099511627776".to_owned(),
+    })
+}
+
+/// `0.5` of a hundred is 5000 of a million.
+fn per_million(value: &str) -> Option<u32> {
+    let (whole, part) = value.split_once('.').unwrap_or((value, "0"));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    if !is_number(whole) || !is_number(part) || part.len() > 4 || whole.len() > 3 {
+        return None;
+    }
+    let part: u32 = format!("{part:0<4}").parse().ok()?;
+    let per_million = whole.parse::<u32>().ok()? * 10_000 + part;
+    (1..=policy::fault::MILLION).contains(&per_million).then_some(per_million)
+}
+
+/// With quotes, if it needs some to be one word.
+fn quoted(word: &str) -> String {
+    if word.is_empty() || word.contains([' ', '"', '\'', '\\', '\t', ';']) {
+        return format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\""));
+    }
+    word.to_owned()
+}
+
+/// Longest name of a rule, and longest new name of a command.
+const NAME_BYTES_MAX: usize = 64;
+
+/// Longest error.
+const ERROR_BYTES_MAX: usize = 256;
+
+/// Longest delay: an hour.
+const DELAY_MS_MAX: u64 = 3_600_000;
+
+/// The largest number: 1 TiB.
+const AMOUNT_MAX: u64 = 1 << 40;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(policy: Policy, text: &str) -> RuleLine {
+        RuleLine::parse(policy, text).unwrap_or_else(|why| panic!("{text}: {why}"))
+    }
+
+    #[test]
+    fn lines_are_read_and_shown_as_words_that_read_as_the_same() {
+        for (policy, text) in [
+            (Policy::Deny, "keys config|set @dangerous"),
+            (Policy::Block, "get key=a:* key=b name=x \"error=WAIT a bit\""),
+            (Policy::Block, "\"key=a \\\"b\\\" \\\\*\""),
+            (Policy::Size, "bytes=1MiB args=100 @write"),
+            (Policy::Rate, "requests=10 burst=5 per=client delay_ms=100 key=a*"),
+            (Policy::Rate, "bytes=10KiB per=prefix"),
+            (Policy::Fault, "percent=0.5 delay_ms=5 error=x get"),
+            (Policy::DoubleDelete, "delay_ms=500 key=cache:*"),
+        ] {
+            let line = read(policy, text);
+            assert_eq!(line.to_string(), text);
+            assert_eq!(read(policy, &line.to_string()), line);
+        }
+    }
+
+    #[test]
+    fn numbers_mean_what_they_say() {
+        let rate = read(Policy::Rate, "requests=10 delay_ms=7").rate();
+        let expected =
+            Rate { unit: Unit::Requests, per_s: 10, burst: 10, per: Per::All, delay_ms: 7 };
+        assert_eq!(rate, expected);
+        let rate = read(Policy::Rate, "bytes=1KiB burst=2KiB per=user").rate();
+        assert_eq!(
+            (rate.unit, rate.per_s, rate.burst, rate.per),
+            (Unit::Bytes, 1024, 2048, Per::User)
+        );
+        let size = read(Policy::Size, "args=3").size();
+        assert_eq!(size, Size { bytes_max: u64::MAX, args_max: 3 });
+        for (text, per_million, delay_ms, fails) in [
+            ("percent=100", 1_000_000, 0, true),
+            ("percent=0.0001 delay_ms=5", 1, 5, false),
+            ("percent=12.5 delay_ms=5 error=no", 125_000, 5, true),
+        ] {
+            let fault = read(Policy::Fault, text).fault();
+            assert_eq!(fault, Fault { per_million, delay_ms, fails }, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_error_has_a_code() {
+        let error = |text: &str| read(Policy::Deny, &format!("get \"error={text}\"")).error;
+        assert_eq!(error("WAIT for it"), Some("WAIT for it".to_owned()));
+        assert_eq!(error("Wait for it"), Some("ERR Wait for it".to_owned()));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (policy, text, why) in [
+            (Policy::Deny, "", "names no command"),
+            (Policy::Deny, "gett", "no command and no category (did you mean `get`?)"),
+            (Policy::Deny, "@nosuch", "names `@nosuch`"),
+            (Policy::Deny, "get key=a", "has `key`, which is no key"),
+            (Policy::Block, "name=x", "names no command and no key"),
+            (Policy::Block, "key=", "key= with nothing behind it"),
+            (Policy::Block, "get nam=x", "did you mean `name`?"),
+            (Policy::Block, "get name=a/b", "is no name of"),
+            (Policy::Block, "get \"error=", "quote that does not end"),
+            (Policy::Block, "get error=", "is no text of"),
+            (Policy::Size, "get", "has no bytes= and no args="),
+            (Policy::Size, "bytes=0", "is no number from 1"),
+            (Policy::Rate, "get", "has no requests= and no bytes="),
+            (Policy::Rate, "requests=1 bytes=1", "has both"),
+            (Policy::Rate, "requests=1KiB", "is no whole number"),
+            (Policy::Rate, "requests=1 requests=2", "has `requests` twice"),
+            (Policy::Rate, "requests=1 per=key", "is none of all, user, client, prefix"),
+            (Policy::Rate, "requests=1 delay_ms=3600001", "milliseconds from 1 to 3600000"),
+            (Policy::Fault, "delay_ms=5", "has no percent="),
+            (Policy::Fault, "percent=101", "is no number from 0.0001 to 100"),
+            (Policy::Fault, "percent=.5", "is no number"),
+            (Policy::DoubleDelete, "del", "has no delay_ms="),
+        ] {
+            let message = RuleLine::parse(policy, text).expect_err(text);
+            assert!(message.contains(why), "{text}: {message}");
+        }
+    }
+
+    #[test]
+    fn renamings_are_of_commands_and_to_names_that_none_has() {
+        assert_eq!(renaming("CONFIG", "c1"), Ok(("config".to_owned(), "c1".to_owned())));
+        assert!(renaming("ft.search", "").is_ok());
+        assert!(renaming("confg", "x").is_err_and(|why| why.contains("did you mean `config`?")));
+        assert!(renaming("config", "a b").is_err());
+        let pair = |from: &str, to: &str| (from.to_owned(), to.to_owned());
+        assert!(check_renamings(&[pair("config", "c"), pair("keys", "")]).is_none());
+        let twice = check_renamings(&[pair("config", "c"), pair("keys", "C")]);
+        assert!(twice.is_some_and(|problem| {
+            problem.message.contains("\"keys\", which has a new name that stands here twice")
+        }));
+    }
+}

@@ -1,0 +1,442 @@
+//! Interception policies: what an operator wants refused, slowed or changed of requests that their users may send.
+//!
+//! ```text
+//!   rename ─▶ [AUTH, users' rules] ─▶ deny ─▶ block ─▶ read_only ─▶ size ─▶ rate ─▶ fault ─▶ on its way ─▶ double_delete
+//!     names                             error, and nothing is given on        error, or the client waits     later: DEL again
+//! ```
+//! The order is fixed: what costs nothing and refuses for good comes first, so that nobody pays for a request that is refused, and a fault hits only
+//! what would have gone on. A request is judged as a whole, with all of its keys, before any part of it goes; each command between MULTI and
+//! EXEC by itself. One that waits holds its client: what the client sent behind it stays behind it.
+//!
+//! While there are policies no client counts as one that may do everything ([`crate::client::Access`]), which is the branch that takes its requests off
+//! their shortest way. There they are looked at where users' rules are ([`Policies::passes`]); only one that a policy may do something about goes the
+//! long way (`judge`). Without policies nothing is looked at.
+//!
+//! Files: one for each policy; `what` says which requests a rule is about, `judge` goes through them in order, `state` keeps who waits and what was
+//! done. Not here: users (`permit`), the configuration (`config`).
+//!
+//! Invariant: what a policy decided for a request is decided once, however often the request is looked at because it must wait.
+
+mod block;
+mod deny;
+mod double_delete;
+pub mod fault;
+mod judge;
+mod rate;
+mod read_only;
+pub mod rename;
+mod size;
+mod state;
+mod what;
+
+pub use double_delete::Again;
+pub use fault::Fault;
+pub use rate::{Per, Rate, Unit};
+pub use rename::Renaming;
+pub use size::Size;
+pub use state::{OUTCOMES, Outcome, Outcomes};
+pub(crate) use state::{State, WAKE};
+pub use what::What;
+
+use crate::client::Client;
+use crate::command::{self, CommandId, Flags};
+use crate::settings::Settings;
+use crate::time::Time;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use rate::Buckets;
+use resp::{Args, Request, encode};
+
+/// The policies, in the order in which they are applied to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Commands with other names.
+    Rename,
+    /// Commands that are refused.
+    Deny,
+    /// Commands and keys that are refused for a while.
+    Block,
+    /// Writes that are refused.
+    ReadOnly,
+    /// Requests that are too large.
+    Size,
+    /// So many in a second.
+    Rate,
+    /// Errors and delays on purpose.
+    Fault,
+    /// Deleting once more.
+    DoubleDelete,
+}
+
+impl Kind {
+    /// Its name in the configuration.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Rename => "rename",
+            Self::Deny => "deny",
+            Self::Block => "block",
+            Self::ReadOnly => "read_only",
+            Self::Size => "size",
+            Self::Rate => "rate",
+            Self::Fault => "fault",
+            Self::DoubleDelete => "double_delete",
+        }
+    }
+
+    const fn bit(self) -> u8 {
+        1 << self as u8
+    }
+}
+
+/// One rule of a policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule<T> {
+    /// Which requests it is about.
+    pub what: What,
+    /// What figures call it; empty: it is counted with the others of its policy.
+    pub name: String,
+    /// The error instead of the policy's own, without the `-`.
+    pub error: Option<String>,
+    /// What the policy must know beside.
+    pub detail: T,
+}
+
+/// What an operator wants. Plain data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// See [`rename`]; [`rename::check`] must hold.
+    pub rename: Vec<Renaming>,
+    /// Commands that are refused.
+    pub deny: Vec<Rule<()>>,
+    /// What is refused for a while.
+    pub block: Vec<Rule<()>>,
+    /// Writes are refused.
+    pub read_only: bool,
+    /// The error for them instead of a replica's.
+    pub read_only_error: Option<String>,
+    /// How large requests may be.
+    pub size: Vec<Rule<Size>>,
+    /// How many may come.
+    pub rate: Vec<Rule<Rate>>,
+    /// What fails or waits on purpose.
+    pub fault: Vec<Rule<Fault>>,
+    /// What is deleted once more.
+    pub double_delete: Vec<Rule<Again>>,
+    /// Requests that wait at a time because of `rate` or `fault`, of all workers. At it `rate` refuses, and `fault` delays no more.
+    pub waiting_max: usize,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            rename: Vec::new(),
+            deny: Vec::new(),
+            block: Vec::new(),
+            read_only: false,
+            read_only_error: None,
+            size: Vec::new(),
+            rate: Vec::new(),
+            fault: Vec::new(),
+            double_delete: Vec::new(),
+            waiting_max: 1_000,
+        }
+    }
+}
+
+/// The rules, and the buckets of `rate`, which all workers share.
+#[derive(Clone, Debug)]
+pub struct Policies {
+    rules: Rules,
+    /// For each row of the command table, which policies may concern it.
+    kinds: Vec<u8>,
+    buckets: Vec<Arc<Buckets>>,
+}
+
+impl PartialEq for Policies {
+    /// Whether the same is wanted.
+    fn eq(&self, other: &Self) -> bool {
+        self.rules == other.rules
+    }
+}
+
+impl Eq for Policies {}
+
+impl Policies {
+    /// `None`: nothing is wanted.
+    #[must_use]
+    pub fn new(rules: Rules) -> Option<Self> {
+        let kinds: Vec<u8> = CommandId::all().map(|id| rules.kinds_of(id)).collect();
+        let is_empty = rules.rename.is_empty()
+            && !rules.read_only
+            && rules.deny.len() + rules.block.len() + rules.size.len() + rules.rate.len() == 0
+            && rules.fault.len() + rules.double_delete.len() == 0;
+        let buckets = rules.rate.iter().map(|rule| Arc::new(Buckets::new(rule.detail.per)));
+        let buckets = buckets.collect();
+        (!is_empty).then_some(Self { rules, kinds, buckets })
+    }
+
+    /// These take the place of others: of a rule that stays what it was, so do the buckets.
+    #[must_use]
+    pub fn instead_of(mut self, old: &Self) -> Self {
+        for (rule, own) in self.rules.rate.iter().zip(&mut self.buckets) {
+            let before = old.rules.rate.iter().zip(&old.buckets).find(|(other, _)| *other == rule);
+            if let Some((_, buckets)) = before {
+                own.clone_from(buckets);
+            }
+        }
+        self
+    }
+
+    /// What is wanted.
+    #[must_use]
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+}
+
+impl Rules {
+    /// Which policies may concern this row.
+    fn kinds_of(&self, id: CommandId) -> u8 {
+        fn any<T>(rules: &[Rule<T>], id: CommandId) -> bool {
+            rules.iter().any(|rule| rule.what.has_row(id))
+        }
+        let name = id.name().as_bytes();
+        let row = id.row();
+        let writes = row.flags.has(Flags::WRITE) || row.is_script();
+        let of = [
+            (Kind::Rename, rename::meaning(&self.rename, name) != rename::Named::Itself),
+            (Kind::Deny, any(&self.deny, id)),
+            (Kind::Block, any(&self.block, id)),
+            (Kind::ReadOnly, self.read_only && writes),
+            (Kind::Size, any(&self.size, id)),
+            (Kind::Rate, any(&self.rate, id)),
+            (Kind::Fault, any(&self.fault, id)),
+            (Kind::DoubleDelete, any(&self.double_delete, id)),
+        ];
+        of.iter().filter(|(_, is)| *is).map(|(kind, _)| kind.bit()).sum()
+    }
+}
+
+/// A request on the long way, as rules look at it.
+struct Look<'a> {
+    row: Option<CommandId>,
+    args: &'a [&'a [u8]],
+    /// Its keys, and names of channels.
+    keys: Vec<&'a [u8]>,
+    bytes: u64,
+    args_count: u64,
+}
+
+impl Look<'_> {
+    /// The first rule that is about this request and of which this holds, too.
+    fn first<'r, T>(
+        &self,
+        rules: &'r [Rule<T>],
+        mut also: impl FnMut(&Rule<T>) -> bool,
+    ) -> Option<&'r Rule<T>> {
+        rules.iter().find(|rule| self.is_meant(&rule.what) && also(rule))
+    }
+
+    fn is_meant(&self, what: &What) -> bool {
+        what.names(self.row, self.args[0]) && what.has_any(self.keys.iter().copied())
+    }
+}
+
+/// Why a request is not given on.
+struct Refusal {
+    kind: Kind,
+    /// Of the rule.
+    name: String,
+    /// The error as the client gets it.
+    reply: Vec<u8>,
+}
+
+/// What refusals need of a rule.
+struct Common<'a> {
+    name: &'a str,
+    error: Option<&'a str>,
+}
+
+impl Common<'_> {
+    fn refusal(&self, kind: Kind, own: impl FnOnce() -> String) -> Refusal {
+        let mut reply = Vec::new();
+        match self.error {
+            Some(text) => encode::error(&mut reply, text.as_bytes()),
+            None => encode::error(&mut reply, own().as_bytes()),
+        }
+        Refusal { kind, name: self.name.into(), reply }
+    }
+}
+
+impl<T> Rule<T> {
+    fn refusal(&self, kind: Kind, own: impl FnOnce() -> String) -> Refusal {
+        Common { name: &self.name, error: self.error.as_deref() }.refusal(kind, own)
+    }
+}
+
+/// A request on its short way: nothing of it is taken apart that need not be.
+pub(crate) struct Short<'a> {
+    pub(crate) command: CommandId,
+    /// From its begin on.
+    frame: &'a [u8],
+    bytes: u64,
+    args_count: u64,
+    now_ns: u64,
+    client: u64,
+    user: &'a [u8],
+}
+
+impl<'a> Short<'a> {
+    pub(crate) fn new(
+        settings: &'a Settings,
+        client: &Client,
+        command: CommandId,
+        (request, frame): (&Request, &'a [u8]),
+        now: Time,
+    ) -> Self {
+        let user = settings.users.at(client.user as usize).map_or(&b""[..], |user| user.name());
+        Self {
+            command,
+            frame,
+            bytes: request.len.into(),
+            args_count: request.args.into(),
+            now_ns: shared_ns(settings, now),
+            client: client.number,
+            user,
+        }
+    }
+
+    fn is_meant(&self, what: &What) -> bool {
+        if !what.has_row(self.command) {
+            return false;
+        }
+        let mut found = !what.has_keys();
+        if !found {
+            command::keys(self.command.row(), Args::new(self.frame), |_, key, _| {
+                found |= what.has_key(key);
+            });
+        }
+        found
+    }
+
+    /// The tag of its bucket; `None`: it has several, or none.
+    fn bucket(&self, per: Per) -> Option<u64> {
+        match per {
+            Per::All => Some(1),
+            Per::User => Some(rate::hash_of(self.user)),
+            Per::Client => Some(rate::hash_of(&self.client.to_le_bytes())),
+            Per::Prefix => {
+                let at = self.command.row().only_key_at()?;
+                Args::new(self.frame).nth(at).map(|key| rate::hash_of(rate::prefix(key)))
+            }
+        }
+    }
+}
+
+impl Policies {
+    /// Whether a request on its short way may go on there. Nothing is changed by asking; [`Policies::charge`] follows when it went.
+    pub(crate) fn passes(&self, short: &Short<'_>) -> bool {
+        let kinds = self.kinds[short.command.index()];
+        if kinds == 0 {
+            return true;
+        }
+        // The long way has the words for these.
+        if kinds & (Kind::Deny.bit() | Kind::Rename.bit() | Kind::ReadOnly.bit()) != 0 {
+            return false;
+        }
+        let rules = &self.rules;
+        let has = |kind: Kind| kinds & kind.bit() != 0;
+        let is_stopped = (has(Kind::Block) && rules.block.iter().any(|r| short.is_meant(&r.what)))
+            || (has(Kind::Size)
+                && rules.size.iter().any(|rule| {
+                    rule.detail.is_exceeded(short.bytes, short.args_count)
+                        && short.is_meant(&rule.what)
+                }))
+            || (has(Kind::Fault) && rules.fault.iter().any(|r| short.is_meant(&r.what)))
+            || (has(Kind::DoubleDelete)
+                && rules.double_delete.iter().any(|r| short.is_meant(&r.what)));
+        !is_stopped && (!has(Kind::Rate) || self.is_in_time(short))
+    }
+
+    /// Whether no rate makes it wait.
+    fn is_in_time(&self, short: &Short<'_>) -> bool {
+        self.rates_of(short).all(|(rate, buckets, hash)| {
+            let cost = rate.cost(short.bytes);
+            hash.is_some_and(|hash| buckets.wait(rate, hash, short.now_ns, cost) == 0)
+        })
+    }
+
+    fn rates_of<'p>(
+        &'p self,
+        short: &'p Short<'_>,
+    ) -> impl Iterator<Item = (&'p Rate, &'p Buckets, Option<u64>)> {
+        let rules = self.rules.rate.iter().zip(&self.buckets);
+        rules
+            .filter(|(rule, _)| short.is_meant(&rule.what))
+            .map(|(rule, buckets)| (&rule.detail, &**buckets, short.bucket(rule.detail.per)))
+    }
+
+    /// A request that passed went on: it counts.
+    pub(crate) fn charge(&self, short: &Short<'_>) {
+        if self.kinds[short.command.index()] & Kind::Rate.bit() == 0 {
+            return;
+        }
+        for (rate, buckets, hash) in self.rates_of(short) {
+            if let Some(hash) = hash {
+                buckets.charge(hash, short.now_ns, rate.cost(short.bytes));
+            }
+        }
+    }
+}
+
+/// The time that all workers have in common, in nanoseconds. Each knows when its own clock began to within some microseconds.
+fn shared_ns(settings: &Settings, now: Time) -> u64 {
+    settings.unix_ahead_us.saturating_add(now.0).saturating_mul(1_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rate(per_s: u64) -> Rule<Rate> {
+        let what = What::new(&[], Vec::new(), false).expect("all");
+        let detail = Rate { unit: Unit::Requests, per_s, burst: 1, per: Per::All, delay_ms: 0 };
+        Rule { what, name: String::new(), error: None, detail }
+    }
+
+    #[test]
+    fn nothing_wanted_is_no_policy() {
+        assert_eq!(Policies::new(Rules { waiting_max: 5, ..Rules::default() }), None);
+        assert!(Policies::new(Rules { read_only: true, ..Rules::default() }).is_some());
+    }
+
+    #[test]
+    fn rules_that_stay_keep_their_buckets() {
+        let with = |rules: &[Rule<Rate>]| {
+            Policies::new(Rules { rate: rules.to_vec(), ..Rules::default() }).expect("rules")
+        };
+        let old = with(&[rate(1), rate(2)]);
+        let new = with(&[rate(2), rate(3)]).instead_of(&old);
+        assert!(Arc::ptr_eq(&new.buckets[0], &old.buckets[1]));
+        assert!(!old.buckets.iter().any(|buckets| Arc::ptr_eq(buckets, &new.buckets[1])));
+    }
+
+    #[test]
+    fn a_row_knows_which_policies_may_concern_it() {
+        let renaming = Renaming { from: b"keys".as_slice().into(), to: b"".as_slice().into() };
+        let rules = Rules {
+            read_only: true,
+            rename: alloc::vec![renaming],
+            rate: alloc::vec![rate(1)],
+            ..Rules::default()
+        };
+        let kinds =
+            |name: &str| rules.kinds_of(command::lookup(name.as_bytes()).expect("a command"));
+        assert_eq!(kinds("get"), Kind::Rate.bit());
+        assert_eq!(kinds("set"), Kind::Rate.bit() | Kind::ReadOnly.bit());
+        assert_eq!(kinds("keys"), Kind::Rate.bit() | Kind::Rename.bit());
+        assert_eq!(kinds("ping"), 0);
+    }
+}
