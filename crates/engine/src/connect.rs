@@ -277,6 +277,8 @@ impl Engine {
             // A server that answers with an error answers.
             (OwnCommand::Ping, _) => self.ping_answered(key.node, reply),
             (OwnCommand::Track, None) => self.feed_confirmed(now, id),
+            (OwnCommand::Heard, _) => self.feed_heard(now, id),
+            (OwnCommand::Arm | OwnCommand::Caching, Some(_)) => self.cache_refused(now, id),
             (OwnCommand::Mark | OwnCommand::Fence, error) => self.feed_answered(id, error.is_none()),
             (OwnCommand::Hello, Some(error)) if greeting::knows_no_hello(&error) && !key.resp3 => {
                 return self.greet_old(now, id);
@@ -303,7 +305,8 @@ impl Engine {
             )
             // That ASKING failed shows in the reply behind it.
             | (OwnCommand::Script | OwnCommand::Aside | OwnCommand::Listen, _)
-            | (OwnCommand::Multi, None)
+            | (OwnCommand::Multi | OwnCommand::Arm | OwnCommand::Caching, None)
+            | (OwnCommand::Fill, _)
             | (
                 OwnCommand::SetName
                 | OwnCommand::Learn

@@ -22,6 +22,7 @@ use crate::ids::{
 use crate::inside::Assembly;
 use crate::merge::{Merge, Spare};
 use crate::monitor::Watch;
+use crate::near::Near;
 use crate::news::{Audience, News};
 use crate::node::Node;
 use crate::observed::Observer;
@@ -47,6 +48,7 @@ use crate::upstream::roles::Roles;
 use crate::upstream::{Lane, Role, Upstream, UpstreamKey};
 use crate::waiters::Waiters;
 use crate::whole::Group;
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -287,6 +289,10 @@ pub struct Engine {
     pub(crate) gone_clients: usize,
     /// How many clients use each of the shared connections of a node; as long as their number.
     pub(crate) conn_clients: Vec<u32>,
+    /// Clients' input is looked at for reads that are shared or kept.
+    pub(crate) looks_at_reads: bool,
+    /// Replies that are kept.
+    pub(crate) near: Option<Box<Near>>,
 }
 
 impl Engine {
@@ -366,6 +372,8 @@ impl Engine {
             epoch_clients: 0,
             gone_clients: 0,
             conn_clients,
+            looks_at_reads: settings.coalesce_reads || settings.cache.enabled,
+            near: Near::new(&settings.cache, seed, now),
             settings,
         };
         engine.begin_topology(now);
@@ -587,6 +595,8 @@ impl Engine {
         assert_eq!(self.roles, Roles::of(self.upstreams.iter()), "who uses which connection");
         self.check_deadlines();
         self.check_users();
+        assert_eq!(self.looks_at_reads, self.settings.coalesce_reads || self.near.is_some());
+        self.near.iter().for_each(|near| near.check());
         for (id, client) in self.clients.iter() {
             client.places.check();
             if let Some(upstream) = client.lease.as_ref().and_then(|lease| lease.upstream) {

@@ -310,7 +310,7 @@ fn conn_role(up: &Upstream) -> usize {
         (Role::Shared, Lane::Shared | Lane::Peer) => 0,
         (Role::Shared, Lane::Control) => 1,
         (Role::Shared, Lane::Sentinel) => 2,
-        (Role::Shared, Lane::Tracked | Lane::Broadcast) => 3,
+        (Role::Shared, Lane::Tracked | Lane::Broadcast | Lane::Feed) => 3,
         (Role::Shared, Lane::Messages) => 4,
     }
 }

@@ -18,7 +18,7 @@ use crate::acl::Called;
 use crate::client::{Access, Client, Hold, ReplyMode};
 use crate::coalesce::Sharing;
 use crate::command::ids::{CLUSTER, EXEC, PING, SLOWLOG};
-use crate::command::{self, CommandId};
+use crate::command::{self, Class, CommandId};
 use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId};
@@ -38,7 +38,7 @@ use resp::{
 
 /// Why a run of plain requests ended.
 #[derive(Debug)]
-enum Stop {
+pub(crate) enum Stop {
     /// The input is used up, or its rest is no whole request.
     Input,
     /// This request is not plain.
@@ -79,6 +79,7 @@ impl Engine {
                 Hold::No => {}
                 Hold::Streaming(_) | Hold::Skipping => {
                     let (used, finished) = self.stream(now, id, &input[pos..]);
+                    self.grow_wary(id);
                     pos += used;
                     if !finished {
                         return pos;
@@ -87,9 +88,9 @@ impl Engine {
                 }
                 _ => return pos,
             }
-            let (used, stop) = match self.settings.coalesce_reads {
+            let (used, stop) = match self.looks_at_reads {
                 false => self.forward_run::<false, false>(now, id, &input[pos..]),
-                true => self.forward_sharing(now, id, &input[pos..]),
+                true => self.forward_looking(now, id, &input[pos..]),
             };
             pos += used;
             let step = match stop {
@@ -97,7 +98,7 @@ impl Engine {
                 Stop::Full => Step::Hold(Hold::Output),
                 Stop::Fault(error) => Step::Fault(error),
                 Stop::Slow(request) => {
-                    let permitted = match self.is_confined(id) {
+                    let permitted = match self.is_confined(id) && self.near.is_none() {
                         true => self.forward_permitted(now, id, &input[pos..]),
                         false => 0,
                     };
@@ -108,12 +109,16 @@ impl Engine {
                     let end = pos + request.len as usize;
                     let step = match self.forward_whole(now, id, &input[pos..], &request) {
                         Some(Ok(used)) => {
+                            self.grow_wary(id);
                             pos += used;
                             continue;
                         }
                         Some(Err(step)) => step,
                         None => self.dispatch(now, id, &input[pos..end], &request),
                     };
+                    if self.near.is_some() && !is_local(&request, &input[pos..]) {
+                        self.grow_wary(id);
+                    }
                     if step == Step::Done {
                         pos = end;
                     }
@@ -121,6 +126,7 @@ impl Engine {
                 }
                 Stop::Large => {
                     let (used, step) = self.begin_large(now, id, &input[pos..]);
+                    self.grow_wary(id);
                     pos += used;
                     step
                 }
@@ -224,9 +230,12 @@ impl Engine {
         (pos, stop)
     }
 
-    /// The same, and reads may be shared. A path of its own, so that the other one is as it was.
+    /// The same, and reads may be shared, or are kept. A path of its own, so that the other one is as it was.
     #[inline(never)]
-    fn forward_sharing(&mut self, now: Time, id: ClientId, input: &[u8]) -> (usize, Stop) {
+    fn forward_looking(&mut self, now: Time, id: ClientId, input: &[u8]) -> (usize, Stop) {
+        if self.near.is_some() {
+            return self.forward_cached(now, id, input);
+        }
         self.enter_short_way(id);
         let outcome = self.forward_run::<true, false>(now, id, input);
         self.look_at_shared(now);
@@ -599,7 +608,7 @@ impl Client {
 
 /// What a request of this client may be.
 #[inline]
-fn request_limits(client: &Client, limits: &Limits) -> RequestLimits {
+pub(crate) fn request_limits(client: &Client, limits: &Limits) -> RequestLimits {
     RequestLimits {
         bulk_bytes_max: limits.bulk_bytes_max,
         authenticated: client.is_authenticated(),
@@ -607,8 +616,16 @@ fn request_limits(client: &Client, limits: &Limits) -> RequestLimits {
     }
 }
 
+/// Whether the proxy answers it, with nothing that is the servers'.
+fn is_local(request: &Request, frame: &[u8]) -> bool {
+    let is_local = |row: CommandId| row.row().class == Class::Local && row != EXEC;
+    request.form != Form::Inline
+        && request.args > 0
+        && command::lookup(request.head[0].of(frame)).is_some_and(is_local)
+}
+
 /// Whether this client may send this plain request.
-fn permits(settings: &Settings, client: &Client, command: CommandId, frame: &[u8]) -> bool {
+pub(crate) fn permits(settings: &Settings, client: &Client, command: CommandId, frame: &[u8]) -> bool {
     let users = &settings.users;
     // Of a container the second word tells what it is.
     let user = users.at(client.user as usize).filter(|_| !command.row().is_container());
@@ -626,7 +643,7 @@ pub(crate) fn room(client: &Client, limits: &Limits) -> u32 {
 }
 
 /// The rest of the input is no whole request: kept, unless it is or will be too large for that.
-fn partial(client: &Client, limits: &Limits) -> Stop {
+pub(crate) fn partial(client: &Client, limits: &Limits) -> Stop {
     if client.scanner.position() + client.scanner.missing() > limits.large_request_bytes {
         Stop::Large
     } else {

@@ -46,6 +46,14 @@ pub enum OwnCommand {
     Mark,
     /// `CLIENT TRACKING`, right behind the greeting.
     Track,
+    /// `CLIENT TRACKING ON REDIRECT`: a feed is to tell of what is read over this connection (see `near`).
+    Arm,
+    /// `CLIENT CACHING YES`: of the read behind it.
+    Caching,
+    /// Nothing is sent: the reply to a client's read is kept. It stands beside the queue only, as what shares a reply.
+    Fill,
+    /// `PING` over a feed: everything before its answer was told.
+    Heard,
     /// `SCRIPT LOAD`, before a script is called that this connection has not loaded.
     Script,
     /// `ASKING`, before a request that a server sent on to the next owner of its slot.
