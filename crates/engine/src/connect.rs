@@ -306,7 +306,7 @@ impl Engine {
             // That ASKING failed shows in the reply behind it.
             | (OwnCommand::Script | OwnCommand::Aside | OwnCommand::Listen, _)
             | (OwnCommand::Multi | OwnCommand::Arm | OwnCommand::Caching, None)
-            | (OwnCommand::Fill, _)
+            | (OwnCommand::Fill | OwnCommand::Check, _)
             | (
                 OwnCommand::SetName
                 | OwnCommand::Learn

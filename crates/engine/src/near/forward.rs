@@ -48,10 +48,6 @@ struct Around<'a> {
     dirty_clients: &'a mut Vec<ClientId>,
     /// Replies may be kept and given out just now.
     serves: bool,
-    /// This client may be given them; `None`: nobody looked.
-    trusts: Option<bool>,
-    /// It becomes wary.
-    wary: bool,
 }
 
 impl Engine {
@@ -120,7 +116,7 @@ impl Engine {
         let sharing = Sharing { coalescer, hotkeys };
         let coalesces = settings.coalesce_reads && !is_confined;
         let mut around =
-            Around { near, sharing, coalesces, dirty_clients, serves, trusts: None, wary: false };
+            Around { near, sharing, coalesces, dirty_clients, serves };
         let mut run = PlainRun::default();
         let mut pos = 0;
         let stop = loop {
@@ -156,9 +152,6 @@ impl Engine {
             pos = end;
         };
         run.write(&mut parts, &input[..pos]);
-        if around.wary {
-            around.near.make_wary(id, parts.client);
-        }
         (pos, stop)
     }
 }
@@ -205,7 +198,7 @@ impl Around<'_> {
     fn take(&mut self, run: &mut PlainRun, parts: &mut Parts<'_>, asks: &Asks<'_>) -> Taken {
         let row = asks.row();
         if !row.reads() {
-            self.note_write(parts, asks);
+            self.note_write(run, parts, asks);
             return self.give(run, parts, asks);
         }
         let frame = asks.frame();
@@ -214,24 +207,32 @@ impl Around<'_> {
             && frame.len() <= SHARED_READ_BYTES_MAX
             && parts.upstreams.get(asks.upstream).is_some_and(|up| serves(up, parts.client));
         if !is_kept {
-            self.note_read(asks);
+            self.note_read(run, parts, asks);
             return self.give(run, parts, asks);
         }
         let wanted = Wanted::new(asks.upstream, frame);
-        let (near, client) = (&mut *self.near, &*parts.client);
-        let trusts = *self.trusts.get_or_insert_with(|| near.trusts(parts.id, client));
-        let (found, is_over) = self.near.table.look(wanted, parts.now);
+        let Near { table, wary, rounds, .. } = &mut *self.near;
+        let (found, is_over) = table.look(wanted, parts.now);
         parts.stats.cache_dropped_expired += u64::from(is_over);
         match found {
-            Found::Kept(reply) if trusts && !self.wary => {
+            Found::Kept(reply, keys)
+                if Near::trusts((wary, rounds), (parts.id, &*parts.client), keys) =>
+            {
                 run.write(parts, &asks.input[..asks.pos]);
                 answer(parts, self.dirty_clients, asks.command, reply);
                 run.skip_to(asks.end);
                 self.sample(asks);
                 return Taken::Hit;
             }
-            Found::Kept(_) => parts.stats.cache_bypassed += 1,
-            Found::Waits => parts.stats.cache_misses += 1,
+            Found::Kept(..) => {
+                parts.stats.cache_bypassed += 1;
+                return self.check(run, parts, asks, wanted);
+            }
+            Found::Asked => {
+                parts.stats.cache_misses += 1;
+                return self.check(run, parts, asks, wanted);
+            }
+            Found::Unfit => parts.stats.cache_misses += 1,
             Found::Nothing => {
                 parts.stats.cache_misses += 1;
                 if self.ask(run, parts, asks, wanted) {
@@ -239,7 +240,7 @@ impl Around<'_> {
                 }
             }
         }
-        self.note_read(asks);
+        self.note_read(run, parts, asks);
         self.give(run, parts, asks)
     }
 
@@ -254,12 +255,14 @@ impl Around<'_> {
     }
 
     /// A write goes: what is kept of its keys is old (rule 2). What it does not name its client may see before a feed tells of it (rule 3).
-    fn note_write(&mut self, parts: &mut Parts<'_>, asks: &Asks<'_>) {
+    fn note_write(&mut self, run: &PlainRun, parts: &mut Parts<'_>, asks: &Asks<'_>) {
         if self.near.table.is_empty() {
             return;
         }
         let mut keys = core::mem::take(&mut self.near.keys);
-        self.wary |= !asks.keys(&mut keys);
+        if !asks.keys(&mut keys) {
+            self.near.make_wary(parts.id, place_behind(run, parts), &[]);
+        }
         for key in &keys {
             parts.stats.cache_dropped_changed += self.near.table.drop_key(*key);
         }
@@ -267,13 +270,35 @@ impl Around<'_> {
     }
 
     /// A read goes to the server. Of keys that are kept, its client may see what no feed has told (rule 3).
-    fn note_read(&mut self, asks: &Asks<'_>) {
-        if self.near.table.is_empty() || self.wary {
+    fn note_read(&mut self, run: &PlainRun, parts: &Parts<'_>, asks: &Asks<'_>) {
+        if self.near.table.is_empty() {
             return;
         }
         let mut keys = core::mem::take(&mut self.near.keys);
-        self.wary |= !asks.keys(&mut keys) || keys.iter().any(|key| self.near.table.knows(*key));
+        let until = place_behind(run, parts);
+        if !asks.keys(&mut keys) {
+            self.near.make_wary(parts.id, until, &[]);
+        } else if keys.iter().any(|key| self.near.table.knows(*key)) {
+            self.near.make_wary(parts.id, until, &keys);
+        }
         self.near.keys = keys;
+    }
+
+    /// Gives a read on of which something is known here; its reply is compared with what is kept by then (rule 1).
+    fn check(
+        &mut self,
+        run: &mut PlainRun,
+        parts: &mut Parts<'_>,
+        asks: &Asks<'_>,
+        wanted: Wanted<'_>,
+    ) -> Taken {
+        if !takes_plain(parts.upstreams.get(asks.upstream), parts.client, parts.limits) {
+            return Taken::No;
+        }
+        if let Some(place) = give_alone(run, parts, asks, OwnCommand::Check) {
+            self.near.table.check_at(wanted, place);
+        }
+        Taken::Given
     }
 
     /// Gives a read on whose reply is to be kept, if it comes often enough and its server tells of changes.
@@ -284,6 +309,13 @@ impl Around<'_> {
         asks: &Asks<'_>,
         wanted: Wanted<'_>,
     ) -> bool {
+        let Some(node) = parts.upstreams.get(asks.upstream).map(|up| up.key.node) else {
+            return false;
+        };
+        if !self.near.feeds.contains_key(&node) {
+            self.near.wanted.insert(node);
+            return false;
+        }
         if !self.near.is_hot(parts.now, wanted.hash)
             || !self.may_keep(asks)
             || !takes_plain(parts.upstreams.get(asks.upstream), parts.client, parts.limits)
@@ -297,20 +329,13 @@ impl Around<'_> {
         }
         let caching: [&[u8]; 3] = [b"CLIENT", b"CACHING", b"YES"];
         say(parts.now, parts.pool, upstream, OwnCommand::Caching, &caching);
-        // It is taken: whether it would be was asked above.
-        let taken = run.take(parts, asks.upstream, asks.command, &asks.input[..asks.pos]);
-        debug_assert!(taken, "CLIENT CACHING YES without its read");
-        run.write(parts, &asks.input[..asks.end]);
-        let Some(upstream) = parts.upstreams.get_mut(asks.upstream) else { return true };
-        let (place, node) = (upstream.inflight.end() - 1, upstream.key.node);
-        let at = upstream.out.position() - wanted.frame.len() as u64;
-        let owner = Owner::Own(OwnCommand::Fill);
-        let kept = Run::new(owner, 1, Some(asks.command), parts.now, at);
-        upstream.inflight.share(place, Run { shares: true, ..kept });
+        let Some(place) = give_alone(run, parts, asks, OwnCommand::Fill) else { return true };
         let near = &mut *self.near;
         let keys = core::mem::take(&mut near.keys);
-        // What else is kept of these keys may be older than the reply to this.
-        self.wary |= keys.iter().any(|key| near.table.knows(*key));
+        if keys.iter().any(|key| near.table.knows(*key)) {
+            // What else is kept of these keys may be older than the reply to this.
+            near.make_wary(parts.id, parts.client.places.next(), &keys);
+        }
         near.table.ask(wanted, node, place, &keys, parts.now.plus_ms(near.options.ttl_ms));
         near.keys = keys;
         true
@@ -346,10 +371,7 @@ impl Near {
         pool: &mut BufferPool,
         (id, upstream): (UpstreamId, &mut Upstream),
     ) -> bool {
-        let Some(feed) = self.feeds.get(&upstream.key.node) else {
-            self.wanted.insert(upstream.key.node);
-            return false;
-        };
+        let Some(feed) = self.feeds.get(&upstream.key.node) else { return false };
         let number = feed.number;
         match self.armed.get(&id) {
             Some(Armed::For(told)) if *told == number => return true,
@@ -363,6 +385,29 @@ impl Near {
         self.armed.insert(id, Armed::For(number));
         true
     }
+}
+
+/// The place behind that of the request which is looked at.
+fn place_behind(run: &PlainRun, parts: &Parts<'_>) -> u32 {
+    parts.client.places.next().wrapping_add(run.waiting() + 1)
+}
+
+/// Gives a request on that its connection takes, by itself; something of ours shares its reply. Its place there.
+fn give_alone(
+    run: &mut PlainRun,
+    parts: &mut Parts<'_>,
+    asks: &Asks<'_>,
+    own: OwnCommand,
+) -> Option<u64> {
+    let taken = run.take(parts, asks.upstream, asks.command, &asks.input[..asks.pos]);
+    debug_assert!(taken, "a connection that takes a request and does not");
+    run.write(parts, &asks.input[..asks.end]);
+    let upstream = parts.upstreams.get_mut(asks.upstream).filter(|_| taken)?;
+    let place = upstream.inflight.end() - 1;
+    let at = upstream.out.position() - asks.frame().len() as u64;
+    let shared = Run::new(Owner::Own(own), 1, Some(asks.command), parts.now, at);
+    upstream.inflight.share(place, Run { shares: true, ..shared });
+    Some(place)
 }
 
 /// Writes a command of ours right before the next request, which makes the connection known as one with something to send.

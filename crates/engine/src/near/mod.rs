@@ -10,10 +10,11 @@
 //! connection*. So the server's order on that connection is the order of all that the clients of an entry see, but for one thing: what the feed
 //! tells comes over another connection and may be late. Four rules make that harmless:
 //!
-//! 1. What is told while a read is on its way spoils it: its reply is not kept.
+//! 1. What is told while a read is on its way spoils it: its reply is not kept. And of a read that goes to the server though its reply is kept, the
+//!    reply is compared with that: if it is another one, the feed is late, and the keys are dropped at once.
 //! 2. A write drops its keys here when it is given on. What reads them behind it, on the same connection, sees it.
-//! 3. A client of which a request went out that may show it more than the feed has told yet (a script, a transaction, a `MGET` of a key that is kept
-//!    otherwise …) is *wary*: it is given nothing from here until that is answered and, after it, every feed has answered a `PING`. By then the
+//! 3. A client of which a request went out that may show it more than the feed has told yet (a script, a transaction, another command for
+//!    a key that is kept …) is *wary*: it is given nothing from here, or nothing of that key, until that is answered and, after it, every feed has answered a `PING`. By then the
 //!    feeds have told everything that the client can have seen ([decision 26](../../../../docs/internals/decisions/0026-near-cache.md)).
 //! 4. When a feed, or the connection that read, is lost, or slots move, all that was read there goes.
 //!
@@ -32,13 +33,14 @@ use crate::engine::Engine;
 use crate::glob;
 use crate::hotkeys::sketch::Sketch;
 use crate::ids::{ClientId, NodeId, UpstreamId};
-use crate::limits::{CACHE_REFUSED_MS, CACHE_WINDOW_MS};
+use crate::limits::{CACHE_KEYS_MAX, CACHE_REFUSED_MS, CACHE_WINDOW_MS};
 use crate::settings::ReadPolicy;
 use crate::time::Time;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use table::Table;
+pub(crate) use table::Answer;
 
 /// What it is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,12 +96,14 @@ enum Armed {
 }
 
 /// See rule 3 of the module.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Wary {
     /// All places of the client before this one must be answered.
     until: u32,
     /// And then this round must be over; `None`: nobody looked since.
     round: Option<u64>,
+    /// Of which keys alone, at most `limits::CACHE_KEYS_MAX`; none: of all.
+    keys: Vec<u64>,
 }
 
 /// Every feed is asked whether it has told everything, all in one round.
@@ -155,25 +159,46 @@ impl Near {
         })
     }
 
-    /// Whether this client may be given what is kept. If only a round of the feeds is missing, that is wanted.
-    fn trusts(&mut self, id: ClientId, client: &Client) -> bool {
-        let Some(wary) = self.wary.get_mut(&id) else { return true };
-        let left = wary.until.wrapping_sub(client.places.head());
+    /// Whether this client may be given what is kept of these keys. If only a round of the feeds is missing, that is wanted.
+    fn trusts(
+        (wary, rounds): (&mut BTreeMap<ClientId, Wary>, &mut Rounds),
+        (id, client): (ClientId, &Client),
+        keys: &[u64],
+    ) -> bool {
+        if wary.is_empty() {
+            return true;
+        }
+        let Some(own) = wary.get_mut(&id) else { return true };
+        if !own.keys.is_empty() && !keys.iter().any(|key| own.keys.contains(key)) {
+            return true;
+        }
+        let left = own.until.wrapping_sub(client.places.head());
         if left != 0 && left < 1 << 31 {
             return false;
         }
-        let round = *wary.round.get_or_insert(self.rounds.begun + 1);
-        if self.rounds.done >= round {
-            self.wary.remove(&id);
+        let round = *own.round.get_or_insert(rounds.begun + 1);
+        if rounds.done >= round {
+            wary.remove(&id);
             return true;
         }
-        self.rounds.wanted |= self.rounds.begun < round;
+        rounds.wanted |= rounds.begun < round;
         false
     }
 
-    /// What this client has under way may show it more than the feeds have told.
-    fn make_wary(&mut self, id: ClientId, client: &Client) {
-        self.wary.insert(id, Wary { until: client.places.next(), round: None });
+    /// What this client has under way before this place may show it more of these keys than the feeds have told; none: of all keys.
+    fn make_wary(&mut self, id: ClientId, until: u32, keys: &[u64]) {
+        let fresh = || Wary { until, round: None, keys: keys.to_vec() };
+        let own = self.wary.entry(id).or_insert_with(fresh);
+        (own.until, own.round) = (until, None);
+        if own.keys.is_empty() || keys.is_empty() {
+            return own.keys.clear();
+        }
+        own.keys.extend_from_slice(keys);
+        own.keys.sort_unstable();
+        own.keys.dedup();
+        if own.keys.len() > CACHE_KEYS_MAX {
+            own.keys.clear();
+        }
     }
 
     /// Whether this request, by its hash, came often enough.
@@ -199,9 +224,14 @@ impl Near {
         self.armed.insert(upstream, Armed::Refused(now.plus_ms(CACHE_REFUSED_MS)));
     }
 
-    /// Entries, what they cost, and feeds.
-    pub(crate) fn gauges(&self) -> [u64; 3] {
-        [self.table.len() as u64, self.table.bytes() as u64, self.feeds.len() as u64]
+    /// Entries, and feeds.
+    pub(crate) fn gauges(&self) -> [u64; 2] {
+        [self.table.len() as u64, self.feeds.len() as u64]
+    }
+
+    /// What all entries cost.
+    pub(crate) fn bytes(&self) -> usize {
+        self.table.bytes()
     }
 
     /// Checks the invariants; for debug builds.
@@ -226,7 +256,7 @@ impl Engine {
         if let Some(near) = self.near.as_deref_mut()
             && let Some(client) = self.clients.get(id)
         {
-            near.make_wary(id, client);
+            near.make_wary(id, client.places.next(), &[]);
             if near.wary.len() > self.clients.len() * 2 {
                 near.wary.retain(|id, _| self.clients.get(*id).is_some());
             }
@@ -241,11 +271,13 @@ impl Engine {
     }
 
     /// A reply came, or will not, to what was asked for to be kept, at the last place of this connection that was answered.
-    pub(crate) fn cached_answer(&mut self, id: UpstreamId, reply: Option<&[u8]>) {
+    pub(crate) fn cached_answer(&mut self, id: UpstreamId, reply: Answer<'_>) {
         let Some(place) = self.upstreams.get(id).map(|up| up.inflight.place()) else { return };
         let Some(near) = self.near.as_deref_mut() else { return };
         let bytes_max = near.options.value_max_bytes;
-        if near.table.answered((id, place.wrapping_sub(1)), reply, bytes_max) {
+        let place = (id, place.wrapping_sub(1));
+        self.stats.cache_dropped_changed += near.table.checked(place, reply);
+        if near.table.answered(place, reply, bytes_max) {
             self.stats.cache_kept += 1;
             let gone = near.table.make_room(near.options.memory_max_bytes);
             self.stats.cache_dropped_evicted += gone;

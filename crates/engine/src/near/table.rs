@@ -86,12 +86,25 @@ impl Entry {
 
 /// What was found.
 pub(super) enum Found<'a> {
-    /// The reply.
-    Kept(&'a [u8]),
-    /// Nothing that serves, and it need not be asked for to be kept.
-    Waits,
+    /// The reply, and the keys that it is of.
+    Kept(&'a [u8], &'a [u64]),
+    /// It is on its way.
+    Asked,
+    /// It is not to be kept.
+    Unfit,
     /// Nothing.
     Nothing,
+}
+
+/// What came of a request whose reply was to be looked at.
+#[derive(Clone, Copy)]
+pub(crate) enum Answer<'a> {
+    /// This reply.
+    Whole(&'a [u8]),
+    /// A reply that is too large to be here as a whole.
+    InParts,
+    /// None, or one that says nothing.
+    None,
 }
 
 /// See the module.
@@ -103,6 +116,8 @@ pub(super) struct Table {
     heads: Vec<u32>,
     by_key: BTreeMap<u64, Vec<u32>>,
     asked: BTreeMap<(UpstreamId, u64), u32>,
+    /// Reads that went to the server though their reply is kept or on its way, by their places; the hash of each.
+    checks: BTreeMap<(UpstreamId, u64), u64>,
     bytes: usize,
     hand: usize,
 }
@@ -154,11 +169,12 @@ impl Table {
             return (Found::Nothing, true);
         }
         let found = match &mut self.entries[at] {
-            Some(Entry { state: State::Kept(reply), visited, .. }) => {
+            Some(Entry { state: State::Kept(reply), visited, keys, .. }) => {
                 *visited = true;
-                Found::Kept(reply)
+                Found::Kept(reply, keys)
             }
-            _ => Found::Waits,
+            Some(Entry { state: State::Asked(_), .. }) => Found::Asked,
+            _ => Found::Unfit,
         };
         (found, false)
     }
@@ -222,7 +238,7 @@ impl Table {
     pub(super) fn answered(
         &mut self,
         (upstream, place): (UpstreamId, u64),
-        reply: Option<&[u8]>,
+        reply: Answer<'_>,
         bytes_max: usize,
     ) -> bool {
         let Some(at) = self.asked.remove(&(upstream, place)) else { return false };
@@ -231,23 +247,55 @@ impl Table {
         };
         let cost = entry.cost();
         match reply {
-            None => {
+            Answer::None => {
                 self.remove(at as usize);
-                return false;
+                false
             }
-            Some(reply) if reply.len() > bytes_max || reply.starts_with(b"-") => {
+            Answer::Whole(reply) if reply.len() <= bytes_max && !reply.starts_with(b"-") => {
+                entry.state = State::Kept(reply.into());
+                self.bytes = self.bytes - cost + entry.cost();
+                true
+            }
+            Answer::Whole(_) | Answer::InParts => {
                 entry.state = State::Unfit;
                 let keys = core::mem::take(&mut entry.keys);
                 self.bytes = self.bytes - cost + entry.cost();
                 self.forget_keys(at, &keys);
                 false
             }
-            Some(reply) => {
-                entry.state = State::Kept(reply.into());
-                self.bytes = self.bytes - cost + entry.cost();
-                true
-            }
         }
+    }
+
+    /// This request was sent though something is known of it; its reply is to be looked at.
+    pub(super) fn check_at(&mut self, wanted: Wanted<'_>, place: u64) {
+        self.checks.insert((wanted.upstream, place), wanted.hash);
+    }
+
+    /// Its reply came. If it is another one than that which is kept, the keys have changed. How many entries went.
+    pub(super) fn checked(
+        &mut self,
+        (upstream, place): (UpstreamId, u64),
+        reply: Answer<'_>,
+    ) -> u64 {
+        let Some(hash) = self.checks.remove(&(upstream, place)) else { return 0 };
+        let mut at = self.head(hash).map_or(NONE, |head| self.heads[head]);
+        while let Some(Some(entry)) = self.entries.get(at as usize) {
+            if entry.hash == hash && entry.upstream == upstream {
+                break;
+            }
+            at = entry.next;
+        }
+        let Some(Some(entry)) = self.entries.get(at as usize) else { return 0 };
+        let is_other = match (&entry.state, reply) {
+            (State::Kept(kept), Answer::Whole(reply)) => **kept != *reply,
+            (State::Kept(_), _) => true,
+            // What is asked for by now stands behind it.
+            (State::Asked(_) | State::Unfit, _) => false,
+        };
+        if !is_other {
+            return 0;
+        }
+        entry.keys.clone().iter().map(|key| self.drop_key(*key)).sum()
     }
 
     /// These keys lead to this entry no more.
@@ -313,6 +361,7 @@ impl Table {
 
     /// Everything that was read over this connection goes.
     pub(super) fn drop_upstream(&mut self, upstream: UpstreamId) -> u64 {
+        self.checks.retain(|(of, _), _| *of != upstream);
         self.drop_where(|entry| entry.upstream == upstream)
     }
 
@@ -389,7 +438,7 @@ mod tests {
 
     fn kept(table: &mut Table, frame: &[u8], now: u64) -> Option<Vec<u8>> {
         match table.look(Wanted::new(upstream(1), frame), Time(now)).0 {
-            Found::Kept(reply) => Some(reply.to_vec()),
+            Found::Kept(reply, _) => Some(reply.to_vec()),
             _ => None,
         }
     }
@@ -398,8 +447,8 @@ mod tests {
     fn a_reply_is_kept_for_its_request_on_its_connection_until_its_time() {
         let mut table = Table::default();
         ask(&mut table, b"GET k", 7, &[b"k"]);
-        assert!(matches!(table.look(Wanted::new(upstream(1), b"GET k"), Time(1)).0, Found::Waits));
-        assert!(table.answered((upstream(1), 7), Some(b"v"), 10));
+        assert!(matches!(table.look(Wanted::new(upstream(1), b"GET k"), Time(1)).0, Found::Asked));
+        assert!(table.answered((upstream(1), 7), Answer::Whole(b"v"), 10));
         assert_eq!(kept(&mut table, b"GET k", 99).as_deref(), Some(&b"v"[..]));
         assert_eq!(kept(&mut table, b"GET l", 99), None);
         assert!(matches!(
@@ -420,12 +469,12 @@ mod tests {
         {
             ask(&mut table, frame, place, keys);
         }
-        assert!(table.answered((upstream(1), 1), Some(b"1"), 10));
+        assert!(table.answered((upstream(1), 1), Answer::Whole(b"1"), 10));
         assert_eq!(table.drop_key(key_hash(b"a")), 2);
         table.check();
         assert!(!table.knows(key_hash(b"a")) && table.knows(key_hash(b"b")));
-        assert!(!table.answered((upstream(1), 2), Some(b"old"), 10), "it is not wanted any more");
-        assert!(table.answered((upstream(1), 3), Some(b"2"), 10));
+        assert!(!table.answered((upstream(1), 2), Answer::Whole(b"old"), 10), "it is not wanted any more");
+        assert!(table.answered((upstream(1), 3), Answer::Whole(b"2"), 10));
         assert_eq!(kept(&mut table, b"MGET a b", 1), None);
         assert_eq!(kept(&mut table, b"GET b", 1).as_deref(), Some(&b"2"[..]));
         assert_eq!(table.drop_node(NodeId::new(1, 0)), 0);
@@ -437,15 +486,41 @@ mod tests {
     fn what_is_too_large_or_an_error_is_known_and_not_kept() {
         let mut table = Table::default();
         ask(&mut table, b"GET k", 1, &[b"k"]);
-        assert!(!table.answered((upstream(1), 1), Some(&[0; 11]), 10));
-        assert!(matches!(table.look(Wanted::new(upstream(1), b"GET k"), Time(1)).0, Found::Waits));
+        assert!(!table.answered((upstream(1), 1), Answer::Whole(&[0; 11]), 10));
+        assert!(matches!(table.look(Wanted::new(upstream(1), b"GET k"), Time(1)).0, Found::Unfit));
         assert!(!table.knows(key_hash(b"k")), "nothing of it can be old");
         ask(&mut table, b"GET w", 2, &[b"w"]);
-        assert!(!table.answered((upstream(1), 2), Some(b"-WRONG\r\n"), 10));
+        assert!(!table.answered((upstream(1), 2), Answer::Whole(b"-WRONG\r\n"), 10));
         ask(&mut table, b"GET e", 3, &[b"e"]);
-        assert!(!table.answered((upstream(1), 3), None, 10));
-        assert_eq!(table.len(), 2);
+        assert!(!table.answered((upstream(1), 3), Answer::None, 10));
+        ask(&mut table, b"GET p", 4, &[b"p"]);
+        assert!(!table.answered((upstream(1), 4), Answer::InParts, 10));
+        assert_eq!(table.len(), 3);
         table.check();
+    }
+
+    #[test]
+    fn a_reply_that_is_another_one_than_the_kept_one_drops_its_keys() {
+        for (reply, gone) in [
+            (Answer::Whole(b"v"), 0),
+            (Answer::Whole(b"w"), 2),
+            (Answer::InParts, 2),
+            (Answer::None, 2),
+        ] {
+            let mut table = Table::default();
+            ask(&mut table, b"GET k", 1, &[b"k"]);
+            ask(&mut table, b"STRLEN k", 2, &[b"k"]);
+            table.check_at(Wanted::new(upstream(1), b"GET k"), 3);
+            assert!(table.answered((upstream(1), 1), Answer::Whole(b"v"), 10));
+            assert_eq!(table.checked((upstream(1), 3), reply), gone);
+            assert_eq!(table.checked((upstream(1), 3), Answer::None), 0, "it is answered once");
+            table.check();
+        }
+        // What is asked for behind it is newer.
+        let mut table = Table::default();
+        table.check_at(Wanted::new(upstream(1), b"GET k"), 3);
+        ask(&mut table, b"GET k", 4, &[b"k"]);
+        assert_eq!(table.checked((upstream(1), 3), Answer::Whole(b"w")), 0);
     }
 
     #[test]
@@ -453,7 +528,7 @@ mod tests {
         let mut table = Table::default();
         for n in 0..200_u64 {
             ask(&mut table, format!("GET k{n}").as_bytes(), n, &[format!("k{n}").as_bytes()]);
-            assert!(table.answered((upstream(1), n), Some(b"value"), 10));
+            assert!(table.answered((upstream(1), n), Answer::Whole(b"value"), 10));
         }
         for n in (0..200).step_by(2) {
             assert!(kept(&mut table, format!("GET k{n}").as_bytes(), 1).is_some());

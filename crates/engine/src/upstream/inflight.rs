@@ -52,6 +52,8 @@ pub enum OwnCommand {
     Caching,
     /// Nothing is sent: the reply to a client's read is kept. It stands beside the queue only, as what shares a reply.
     Fill,
+    /// The same, and it is compared with what is kept.
+    Check,
     /// `PING` over a feed: everything before its answer was told.
     Heard,
     /// `SCRIPT LOAD`, before a script is called that this connection has not loaded.

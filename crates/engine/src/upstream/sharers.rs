@@ -136,7 +136,7 @@ impl Sharers {
                 .iter()
                 .map(|run| match run.owner {
                     Owner::Client { id, .. } => Some(id),
-                    Owner::Own(OwnCommand::Fill) => None,
+                    Owner::Own(OwnCommand::Fill | OwnCommand::Check) => None,
                     _ => panic!("only clients and the cache share"),
                 })
                 .collect();
