@@ -86,6 +86,8 @@ pub(crate) enum Kind {
     Users { at: fn(&mut Draft) -> &mut Vec<UserLine> },
     /// Lists of bucket numbers, one for each shard.
     Buckets { at: fn(&mut Draft) -> &mut Vec<String> },
+    /// Patterns as `KEYS` takes them.
+    Patterns { at: fn(&mut Draft) -> &mut Vec<String> },
     /// Files of certificates, each with that of its key.
     CertFiles { at: fn(&mut Draft) -> &mut Vec<CertFiles> },
     /// The two characters of a hash tag, or none.
@@ -112,6 +114,9 @@ pub(crate) enum Kind {
 
 /// Highest CPU number taken; `cpu_set_t` of the C library ends there (sched_setaffinity(2)).
 const CPU_MAX: usize = 1023;
+
+/// Most patterns of a list: each is tried for each key that is to be kept.
+const PATTERNS_MAX: usize = 64;
 
 /// Most addresses to listen on, and most that are announced.
 const ADDRESSES_MAX: usize = 64;
@@ -158,6 +163,10 @@ impl Kind {
         }
         if let Self::Buckets { at } = self {
             *at(draft) = self.read_buckets(raw)?;
+            return Ok(());
+        }
+        if let Self::Patterns { at } = self {
+            *at(draft) = self.read_patterns(raw)?;
             return Ok(());
         }
         if let Self::AddressMap { at } = self {
@@ -252,6 +261,7 @@ impl Kind {
             | Self::Shards { .. }
             | Self::Users { .. }
             | Self::Buckets { .. }
+            | Self::Patterns { .. }
             | Self::CertFiles { .. }
             | Self::AddressMap { .. }
             | Self::Zones { .. }
@@ -350,6 +360,23 @@ impl Kind {
         if faults.is_empty() { Ok(lists) } else { Err(faults) }
     }
 
+    /// Reads patterns of keys.
+    fn read_patterns(&self, raw: &Raw<'_>) -> Result<Vec<String>, Vec<Fault>> {
+        let (mut patterns, mut faults) = (Vec::new(), Vec::new());
+        for item in items(raw) {
+            match text(&item.scalar).filter(|pattern| !pattern.is_empty()) {
+                Some(pattern) => patterns.push(pattern.to_owned()),
+                None => faults.push(self.fault(item.span.clone(), &item.scalar)),
+            }
+        }
+        if faults.is_empty() && patterns.len() > PATTERNS_MAX {
+            let message =
+                format!("found {} patterns; allowed: up to {PATTERNS_MAX}", patterns.len());
+            faults.push(Fault { span: None, message });
+        }
+        if faults.is_empty() { Ok(patterns) } else { Err(faults) }
+    }
+
     /// Reads pairs of files.
     fn read_cert_files(&self, raw: &Raw<'_>) -> Result<Vec<CertFiles>, Vec<Fault>> {
         let (mut pairs, mut faults) = (Vec::new(), Vec::new());
@@ -421,6 +448,7 @@ impl Kind {
                 | Self::Shards { .. }
                 | Self::Users { .. }
                 | Self::Buckets { .. }
+                | Self::Patterns { .. }
                 | Self::CertFiles { .. }
                 | Self::Commands { .. }
                 | Self::Names { .. }

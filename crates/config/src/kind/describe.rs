@@ -52,6 +52,9 @@ impl Kind {
             Self::CertFiles { .. } => {
                 "two paths separated by a blank, of a certificate and of its key".to_owned()
             }
+            Self::Patterns { .. } => {
+                "patterns as `KEYS` takes them, such as \"user:*\"".to_owned()
+            }
             Self::Buckets { .. } => format!(
                 "for each shard its buckets as numbers below {BUCKETS_MAX} joined by `-`, such as \"0-2-4\""
             ),
@@ -89,7 +92,9 @@ impl Kind {
             Self::Upstream { .. } | Self::HttpUrl { .. } => "URL",
             Self::Shards { .. } => "list of shards",
             Self::Users { .. } => "list of users",
-            Self::Buckets { .. } | Self::CertFiles { .. } => "list of strings",
+            Self::Buckets { .. } | Self::CertFiles { .. } | Self::Patterns { .. } => {
+                "list of strings"
+            }
             Self::HashTag { .. } => "two characters",
             Self::AddressMap { .. }
             | Self::Zones { .. }
@@ -121,6 +126,7 @@ impl Kind {
             Self::Shards { .. } => "SHARD",
             Self::Users { .. } => "USER",
             Self::Buckets { .. } => "BUCKETS",
+            Self::Patterns { .. } => "PATTERN",
             Self::CertFiles { .. } => "FILES",
             Self::HashTag { .. } => "CHARS",
             Self::AddressMap { .. } => "ADDRESS=ADDRESS",
@@ -171,6 +177,7 @@ impl Kind {
             Self::Shards { at } => some_each(at(draft)),
             Self::Users { at } => some_each(at(draft)),
             Self::Buckets { at } => some_each(at(draft)),
+            Self::Patterns { at } => Some(shown_each(at(draft))),
             Self::CertFiles { at } => Some(shown_each(at(draft))),
             Self::AddressMap { at } => some_each(at(draft)),
             Self::Zones { at } => {
@@ -239,7 +246,7 @@ impl Kind {
             Self::Commands { at } => at(one) == at(other),
             Self::Shards { at } => at(one) == at(other),
             Self::Users { at } => at(one) == at(other),
-            Self::Buckets { at } => at(one) == at(other),
+            Self::Buckets { at } | Self::Patterns { at } => at(one) == at(other),
             Self::CertFiles { at } => at(one) == at(other),
             Self::AddressMap { at } => at(one) == at(other),
             Self::Zones { at } => at(one) == at(other),
@@ -277,7 +284,7 @@ impl Kind {
             Self::Commands { at } => at(to).clone_from(at(from)),
             Self::Shards { at } => at(to).clone_from(at(from)),
             Self::Users { at } => at(to).clone_from(at(from)),
-            Self::Buckets { at } => at(to).clone_from(at(from)),
+            Self::Buckets { at } | Self::Patterns { at } => at(to).clone_from(at(from)),
             Self::CertFiles { at } => at(to).clone_from(at(from)),
             Self::AddressMap { at } => at(to).clone_from(at(from)),
             Self::Zones { at } => at(to).clone_from(at(from)),

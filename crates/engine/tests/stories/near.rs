@@ -76,7 +76,7 @@ fn kept() -> Story {
 #[test]
 fn what_one_read_all_are_given_until_it_changes() {
     let mut story = kept();
-    for client in ["a", "b", "warm"] {
+    for client in ["a", "b", "c"] {
         hits(&mut story, client, "GET k", "\"1\"");
     }
     story.conn(FEED).answers(&*changed("other k"));
@@ -247,6 +247,15 @@ fn only_keys_of_the_patterns_are_kept() {
     keeps(&mut story, "a", "GET hot:1", "\"1\"", true);
     hits(&mut story, "a", "GET hot:1", "\"1\"");
     keeps(&mut story, "a", "MGET hot:1 hot:2", "*0\r\n", false);
+}
+
+#[test]
+fn what_has_too_many_keys_is_not_kept() {
+    let mut story = kept();
+    let many = format!("MGET{}", " x".repeat(engine::limits::CACHE_KEYS_MAX + 1));
+    for _ in 0..2 {
+        goes(&mut story, "b", &many, "*0\r\n");
+    }
 }
 
 #[test]
@@ -464,6 +473,10 @@ fn each_protocol_and_each_database_has_replies_of_its_own() {
     story.conn(third).gets("GET k").answers("_");
     story.client("three").gets("_").says("GET k");
     story.conn(third).gets([ARM, CACHING, "GET k"]).answers(["+OK", "+OK", "_"]);
+    story.client("three").gets("_").says("GET k");
+    // Its first request took the long way, so it is wary at first.
+    story.conn(third).gets("GET k").gets_nothing().answers("_");
+    feed_told_all(&mut story);
     story.client("three").gets("_").says("GET k").gets("_");
     story.conn(third).gets_nothing();
     hits(&mut story, "a", "GET k", "\"1\"");
@@ -473,6 +486,9 @@ fn each_protocol_and_each_database_has_replies_of_its_own() {
     story.conn(fourth).gets("GET k").answers("\"4\"");
     story.client("b").gets("\"4\"").says("GET k");
     story.conn(fourth).gets([ARM, CACHING, "GET k"]).answers(["+OK", "+OK", "\"4\""]);
+    story.client("b").gets("\"4\"").says("GET k");
+    story.conn(fourth).gets("GET k").gets_nothing().answers("\"4\"");
+    feed_told_all(&mut story);
     story.client("b").gets("\"4\"").says("GET k").gets("\"4\"");
     // A change is told by the name of the key alone.
     story.conn(FEED).answers(&*changed("k"));
