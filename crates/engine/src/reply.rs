@@ -156,7 +156,8 @@ impl Engine {
                 if used == 0 {
                     return Ok(pos);
                 }
-                let tells = matches!(upstream.key.lane, Lane::Tracked | Lane::Broadcast | Lane::Feed);
+                let tells =
+                    matches!(upstream.key.lane, Lane::Tracked | Lane::Broadcast | Lane::Feed);
                 pos += used;
                 if tells {
                     self.invalidated(now, id, &input[pos - used..pos])?;

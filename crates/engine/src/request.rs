@@ -18,7 +18,7 @@ use crate::acl::Called;
 use crate::client::{Access, Client, Hold, ReplyMode};
 use crate::coalesce::Sharing;
 use crate::command::ids::{CLUSTER, EXEC, PING, SLOWLOG};
-use crate::command::{self, Class, CommandId};
+use crate::command::{self, CommandId};
 use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId};
@@ -79,7 +79,7 @@ impl Engine {
                 Hold::No => {}
                 Hold::Streaming(_) | Hold::Skipping => {
                     let (used, finished) = self.stream(now, id, &input[pos..]);
-                    self.grow_wary(id);
+                    self.grow_wary(id, &[]);
                     pos += used;
                     if !finished {
                         return pos;
@@ -109,15 +109,15 @@ impl Engine {
                     let end = pos + request.len as usize;
                     let step = match self.forward_whole(now, id, &input[pos..], &request) {
                         Some(Ok(used)) => {
-                            self.grow_wary(id);
+                            self.grow_wary(id, &[]);
                             pos += used;
                             continue;
                         }
                         Some(Err(step)) => step,
                         None => self.dispatch(now, id, &input[pos..end], &request),
                     };
-                    if self.near.is_some() && !is_local(&request, &input[pos..]) {
-                        self.grow_wary(id);
+                    if self.near.is_some() {
+                        self.grow_wary_by(id, &request, &input[pos..end]);
                     }
                     if step == Step::Done {
                         pos = end;
@@ -126,7 +126,7 @@ impl Engine {
                 }
                 Stop::Large => {
                     let (used, step) = self.begin_large(now, id, &input[pos..]);
-                    self.grow_wary(id);
+                    self.grow_wary(id, &[]);
                     pos += used;
                     step
                 }
@@ -616,16 +616,13 @@ pub(crate) fn request_limits(client: &Client, limits: &Limits) -> RequestLimits 
     }
 }
 
-/// Whether the proxy answers it, with nothing that is the servers'.
-fn is_local(request: &Request, frame: &[u8]) -> bool {
-    let is_local = |row: CommandId| row.row().class == Class::Local && row != EXEC;
-    request.form != Form::Inline
-        && request.args > 0
-        && command::lookup(request.head[0].of(frame)).is_some_and(is_local)
-}
-
 /// Whether this client may send this plain request.
-pub(crate) fn permits(settings: &Settings, client: &Client, command: CommandId, frame: &[u8]) -> bool {
+pub(crate) fn permits(
+    settings: &Settings,
+    client: &Client,
+    command: CommandId,
+    frame: &[u8],
+) -> bool {
     let users = &settings.users;
     // Of a container the second word tells what it is.
     let user = users.at(client.user as usize).filter(|_| !command.row().is_container());

@@ -52,9 +52,7 @@ impl Kind {
             Self::CertFiles { .. } => {
                 "two paths separated by a blank, of a certificate and of its key".to_owned()
             }
-            Self::Patterns { .. } => {
-                "patterns as `KEYS` takes them, such as \"user:*\"".to_owned()
-            }
+            Self::Patterns { .. } => "patterns as `KEYS` takes them, such as \"user:*\"".to_owned(),
             Self::Buckets { .. } => format!(
                 "for each shard its buckets as numbers below {BUCKETS_MAX} joined by `-`, such as \"0-2-4\""
             ),

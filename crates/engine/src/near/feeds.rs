@@ -13,7 +13,7 @@ use crate::engine::Engine;
 use crate::ids::{NodeId, UpstreamId};
 use crate::time::Time;
 use crate::tracking::Changed;
-use crate::upstream::inflight::OwnCommand;
+use crate::upstream::inflight::{NearCommand, OwnCommand};
 use crate::upstream::{Lane, Role, UpstreamKey};
 use alloc::vec::Vec;
 
@@ -47,7 +47,7 @@ impl Engine {
         near.rounds.waits_for = near.feeds.values().map(|feed| feed.upstream).collect();
         let feeds: Vec<UpstreamId> = near.rounds.waits_for.iter().copied().collect();
         for feed in feeds {
-            self.say_own(now, feed, OwnCommand::Heard, &[b"PING"]);
+            self.say_own(now, feed, OwnCommand::Near(NearCommand::Heard), &[b"PING"]);
         }
         self.end_round();
     }
@@ -60,8 +60,17 @@ impl Engine {
         }
     }
 
+    /// The server answered something that the cache asked for; `fine`: not with an error.
+    pub(crate) fn cache_told(&mut self, now: Time, id: UpstreamId, own: NearCommand, fine: bool) {
+        match own {
+            NearCommand::Heard => self.feed_heard(now, id),
+            NearCommand::Arm | NearCommand::Caching if !fine => self.cache_refused(now, id),
+            NearCommand::Arm | NearCommand::Caching | NearCommand::Fill | NearCommand::Check => {}
+        }
+    }
+
     /// A feed has told everything up to here.
-    pub(crate) fn feed_heard(&mut self, now: Time, id: UpstreamId) {
+    fn feed_heard(&mut self, now: Time, id: UpstreamId) {
         if let Some(near) = self.near.as_deref_mut() {
             near.rounds.waits_for.remove(&id);
         }
@@ -111,7 +120,7 @@ impl Engine {
     }
 
     /// The server refused to tell of what is read over this connection. What is on its way there is not to be kept.
-    pub(crate) fn cache_refused(&mut self, now: Time, id: UpstreamId) {
+    fn cache_refused(&mut self, now: Time, id: UpstreamId) {
         let Some(near) = self.near.as_deref_mut() else { return };
         near.refuse(now, id);
         near.table.drop_asked(id);

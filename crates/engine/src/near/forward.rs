@@ -16,7 +16,8 @@ use super::table::{Found, Wanted, key_hash};
 use super::{Armed, Near};
 use crate::client::{Access, Client};
 use crate::coalesce::{SampledRead, Sharing};
-use crate::command::{self, Command, CommandId, KeyFlags};
+use crate::command::ids::EXEC;
+use crate::command::{self, Class, Command, CommandId, KeyFlags};
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
 use crate::limits::{CACHE_KEYS_MAX, SHARED_READ_BYTES_MAX};
@@ -24,11 +25,11 @@ use crate::plain::{Parts, PlainRun, ShortPaths, ShortReads, plain_command, takes
 use crate::pool::BufferPool;
 use crate::request::{Stop, partial, permits, request_limits, room};
 use crate::time::Time;
-use crate::upstream::inflight::{OwnCommand, Owner, Run};
+use crate::upstream::inflight::{NearCommand, OwnCommand, Owner, Run};
 use crate::upstream::{Role, Upstream};
 use alloc::string::ToString;
 use alloc::vec::Vec;
-use resp::{Args, Protocol, Request, Scan, encode};
+use resp::{Args, Form, Protocol, Request, Scan, encode};
 
 /// What became of a plain request.
 enum Taken {
@@ -75,13 +76,23 @@ impl Engine {
         done
     }
 
-    fn cached_run(
-        &mut self,
-        now: Time,
-        id: ClientId,
-        input: &[u8],
-        serves: bool,
-    ) -> (usize, Stop) {
+    /// This request of a client did not take the short way (rule 3). What the proxy answers itself tells nothing of the servers.
+    pub(crate) fn grow_wary_by(&mut self, id: ClientId, request: &Request, frame: &[u8]) {
+        let is_framed = request.form != Form::Inline && request.args > 0;
+        let row = is_framed.then(|| command::lookup(request.head[0].of(frame))).flatten();
+        if row.is_some_and(|row| row.row().class == Class::Local && row != EXEC) {
+            return;
+        }
+        let mut keys = Vec::new();
+        let of_keys = row
+            .is_some_and(|row| row.row().is_plain && keys_of(row.row(), request, frame, &mut keys));
+        if !of_keys || keys.len() > CACHE_KEYS_MAX {
+            keys.clear();
+        }
+        self.grow_wary(id, &keys);
+    }
+
+    fn cached_run(&mut self, now: Time, id: ClientId, input: &[u8], serves: bool) -> (usize, Stop) {
         let reads = ShortReads::of(&self.settings.reads, &self.router);
         let Self {
             clients,
@@ -107,16 +118,14 @@ impl Engine {
         let mut room_left = room(client, limits);
         let is_confined = client.access == Access::Confined;
         let access = if is_confined { Access::Confined } else { Access::Everything };
-        let short =
-            self.pause.is_none() && self.watches.is_empty() && client.is_plain_with(access);
+        let short = self.pause.is_none() && self.watches.is_empty() && client.is_plain_with(access);
         let paths = ShortPaths::of(client, router, nodes, self.route_epoch, reads);
         let paths = paths.filter(|_| short);
         let request_limits = request_limits(client, limits);
         let mut parts = Parts { id, client, now, limits, upstreams, pool, stats, dirty_upstreams };
         let sharing = Sharing { coalescer, hotkeys };
         let coalesces = settings.coalesce_reads && !is_confined;
-        let mut around =
-            Around { near, sharing, coalesces, dirty_clients, serves };
+        let mut around = Around { near, sharing, coalesces, dirty_clients, serves };
         let mut run = PlainRun::default();
         let mut pos = 0;
         let stop = loop {
@@ -177,21 +186,25 @@ impl<'a> Asks<'a> {
 
     /// The hash of each key; whether the request names them all.
     fn keys(&self, keys: &mut Vec<u64>) -> bool {
-        keys.clear();
-        let (row, frame) = (self.row(), self.frame());
-        if let Some(at) = row.only_key_at()
-            && at < self.request.head.len().min(self.request.args as usize)
-        {
-            keys.push(key_hash(self.request.head[at].of(frame)));
-            return true;
-        }
-        let mut names_all = true;
-        command::keys(row, Args::new(frame), |_, key, flags| {
-            names_all &= !flags.has(KeyFlags::NOT_KEY) && !flags.has(KeyFlags::INCOMPLETE);
-            keys.push(key_hash(key));
-        });
-        names_all && !keys.is_empty()
+        keys_of(self.row(), self.request, self.frame(), keys)
     }
+}
+
+/// The hash of each key of a request; whether it names them all.
+fn keys_of(row: &Command, request: &Request, frame: &[u8], keys: &mut Vec<u64>) -> bool {
+    keys.clear();
+    if let Some(at) = row.only_key_at()
+        && at < request.head.len().min(request.args as usize)
+    {
+        keys.push(key_hash(request.head[at].of(frame)));
+        return true;
+    }
+    let mut names_all = true;
+    command::keys(row, Args::new(frame), |_, key, flags| {
+        names_all &= !flags.has(KeyFlags::NOT_KEY) && !flags.has(KeyFlags::INCOMPLETE);
+        keys.push(key_hash(key));
+    });
+    names_all && !keys.is_empty()
 }
 
 impl Around<'_> {
@@ -295,7 +308,7 @@ impl Around<'_> {
         if !takes_plain(parts.upstreams.get(asks.upstream), parts.client, parts.limits) {
             return Taken::No;
         }
-        if let Some(place) = give_alone(run, parts, asks, OwnCommand::Check) {
+        if let Some(place) = give_alone(run, parts, asks, NearCommand::Check) {
             self.near.table.check_at(wanted, place);
         }
         Taken::Given
@@ -328,8 +341,8 @@ impl Around<'_> {
             return false;
         }
         let caching: [&[u8]; 3] = [b"CLIENT", b"CACHING", b"YES"];
-        say(parts.now, parts.pool, upstream, OwnCommand::Caching, &caching);
-        let Some(place) = give_alone(run, parts, asks, OwnCommand::Fill) else { return true };
+        say(parts.now, parts.pool, upstream, NearCommand::Caching, &caching);
+        let Some(place) = give_alone(run, parts, asks, NearCommand::Fill) else { return true };
         let near = &mut *self.near;
         let keys = core::mem::take(&mut near.keys);
         if keys.iter().any(|key| near.table.knows(*key)) {
@@ -381,7 +394,7 @@ impl Near {
         let text = number.to_string();
         let words: [&[u8]; 6] =
             [b"CLIENT", b"TRACKING", b"ON", b"REDIRECT", text.as_bytes(), b"OPTIN"];
-        say(now, pool, upstream, OwnCommand::Arm, &words);
+        say(now, pool, upstream, NearCommand::Arm, &words);
         self.armed.insert(id, Armed::For(number));
         true
     }
@@ -397,7 +410,7 @@ fn give_alone(
     run: &mut PlainRun,
     parts: &mut Parts<'_>,
     asks: &Asks<'_>,
-    own: OwnCommand,
+    own: NearCommand,
 ) -> Option<u64> {
     let taken = run.take(parts, asks.upstream, asks.command, &asks.input[..asks.pos]);
     debug_assert!(taken, "a connection that takes a request and does not");
@@ -405,7 +418,7 @@ fn give_alone(
     let upstream = parts.upstreams.get_mut(asks.upstream).filter(|_| taken)?;
     let place = upstream.inflight.end() - 1;
     let at = upstream.out.position() - asks.frame().len() as u64;
-    let shared = Run::new(Owner::Own(own), 1, Some(asks.command), parts.now, at);
+    let shared = Run::new(Owner::Own(OwnCommand::Near(own)), 1, Some(asks.command), parts.now, at);
     upstream.inflight.share(place, Run { shares: true, ..shared });
     Some(place)
 }
@@ -415,12 +428,12 @@ fn say(
     now: Time,
     pool: &mut BufferPool,
     upstream: &mut Upstream,
-    own: OwnCommand,
+    own: NearCommand,
     words: &[&[u8]],
 ) {
     let at = upstream.out.position();
     encode::request(upstream.out.buf(pool), words);
-    upstream.inflight.push(Run::new(Owner::Own(own), 1, None, now, at));
+    upstream.inflight.push(Run::new(Owner::Own(OwnCommand::Near(own)), 1, None, now, at));
 }
 
 /// Whether what was read over this connection is what this client would read.

@@ -39,8 +39,8 @@ use crate::time::Time;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use table::Table;
 pub(crate) use table::Answer;
+use table::Table;
 
 /// What it is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -250,13 +250,13 @@ impl Engine {
             && self.parked.is_empty()
     }
 
-    /// A request of this client was looked at that did not take the short way (rule 3).
+    /// A request of this client did not take the short way, and names these keys; none: any (rule 3).
     #[inline]
-    pub(crate) fn grow_wary(&mut self, id: ClientId) {
+    pub(crate) fn grow_wary(&mut self, id: ClientId, keys: &[u64]) {
         if let Some(near) = self.near.as_deref_mut()
             && let Some(client) = self.clients.get(id)
         {
-            near.make_wary(id, client.places.next(), &[]);
+            near.make_wary(id, client.places.next(), keys);
             if near.wary.len() > self.clients.len() * 2 {
                 near.wary.retain(|id, _| self.clients.get(*id).is_some());
             }

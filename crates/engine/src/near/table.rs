@@ -401,8 +401,7 @@ impl Table {
         assert_eq!(self.len(), entries().count(), "entries of the cache");
         for (at, entry) in self.entries.iter().enumerate() {
             let Some(entry) = entry else { continue };
-            let wanted =
-                Wanted { upstream: entry.upstream, frame: &entry.frame, hash: entry.hash };
+            let wanted = Wanted { upstream: entry.upstream, frame: &entry.frame, hash: entry.hash };
             assert_eq!(self.find(wanted), Some(at), "an entry that nobody finds");
             for key in &entry.keys {
                 let list = self.by_key.get(key);
@@ -464,16 +463,21 @@ mod tests {
     #[test]
     fn a_change_drops_every_reply_that_a_key_is_in_also_those_on_their_way() {
         let mut table = Table::default();
-        for (place, frame, keys) in
-            [(1, &b"GET a"[..], &[&b"a"[..]][..]), (2, b"MGET a b", &[b"a", b"b"]), (3, b"GET b", &[b"b"])]
-        {
+        for (place, frame, keys) in [
+            (1, &b"GET a"[..], &[&b"a"[..]][..]),
+            (2, b"MGET a b", &[b"a", b"b"]),
+            (3, b"GET b", &[b"b"]),
+        ] {
             ask(&mut table, frame, place, keys);
         }
         assert!(table.answered((upstream(1), 1), Answer::Whole(b"1"), 10));
         assert_eq!(table.drop_key(key_hash(b"a")), 2);
         table.check();
         assert!(!table.knows(key_hash(b"a")) && table.knows(key_hash(b"b")));
-        assert!(!table.answered((upstream(1), 2), Answer::Whole(b"old"), 10), "it is not wanted any more");
+        assert!(
+            !table.answered((upstream(1), 2), Answer::Whole(b"old"), 10),
+            "it is not wanted any more"
+        );
         assert!(table.answered((upstream(1), 3), Answer::Whole(b"2"), 10));
         assert_eq!(kept(&mut table, b"MGET a b", 1), None);
         assert_eq!(kept(&mut table, b"GET b", 1).as_deref(), Some(&b"2"[..]));

@@ -136,7 +136,7 @@ impl Sharers {
                 .iter()
                 .map(|run| match run.owner {
                     Owner::Client { id, .. } => Some(id),
-                    Owner::Own(OwnCommand::Fill | OwnCommand::Check) => None,
+                    Owner::Own(OwnCommand::Near(_)) => None,
                     _ => panic!("only clients and the cache share"),
                 })
                 .collect();

@@ -107,7 +107,8 @@ fn assert_nobody_goes_back(
                 last.insert(name, value);
             }
             2 => {
-                let line = format!("EVAL return(redis.call('set',KEYS[1],ARGV[1])) 1 {name} {value}");
+                let line =
+                    format!("EVAL return(redis.call('set',KEYS[1],ARGV[1])) 1 {name} {value}");
                 reader.writes(&line, &name, value);
                 last.insert(name, value);
             }
@@ -180,11 +181,15 @@ fn lost_connections_leave_nothing_old() {
             return;
         }
         let list = killer.ask("CLIENT LIST");
-        for line in list.lines().filter(|line| line.contains(" resp=3 ") && line.contains("cmd=hello")) {
+        for line in
+            list.lines().filter(|line| line.contains(" resp=3 ") && line.contains("cmd=hello"))
+        {
             let id = line.split(' ').next().and_then(|id| id.strip_prefix("id="));
             killer.ask(&format!("CLIENT KILL ID {}", id.expect("an id")));
         }
-        for line in list.lines().filter(|line| line.contains(" resp=3 ") && line.contains("cmd=ping")) {
+        for line in
+            list.lines().filter(|line| line.contains(" resp=3 ") && line.contains("cmd=ping"))
+        {
             let id = line.split(' ').next().and_then(|id| id.strip_prefix("id="));
             killer.ask(&format!("CLIENT KILL ID {}", id.expect("an id")));
         }
@@ -251,7 +256,8 @@ fn a_hot_key_costs_the_server_nothing() {
     if direct() {
         return;
     }
-    let stack = Stack::with(&["--cache-enabled", "true", "--cache-ttl-ms", "600000", "--workers", "1"]);
+    let stack =
+        Stack::with(&["--cache-enabled", "true", "--cache-ttl-ms", "600000", "--workers", "1"]);
     let mut conn = stack.connect();
     assert_eq!(conn.ask("SET hot 1"), "+OK\r\n");
     for _ in 0..1_000 {

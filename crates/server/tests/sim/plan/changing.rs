@@ -146,6 +146,7 @@ fn changes(plan: &mut Plan, rng: &mut SimRng) {
         name.put_into(&mut settings);
         // By turns, where it is on at the begin.
         settings.coalesce_reads ^= plan.settings.coalesce_reads;
+        settings.cache.enabled ^= plan.settings.cache.enabled;
         plan.changes.push(Change {
             at_us,
             settings: settings.clone(),
