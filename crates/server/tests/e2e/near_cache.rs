@@ -181,15 +181,11 @@ fn lost_connections_leave_nothing_old() {
             return;
         }
         let list = killer.ask("CLIENT LIST");
-        for line in
-            list.lines().filter(|line| line.contains(" resp=3 ") && line.contains("cmd=hello"))
-        {
-            let id = line.split(' ').next().and_then(|id| id.strip_prefix("id="));
-            killer.ask(&format!("CLIENT KILL ID {}", id.expect("an id")));
-        }
-        for line in
-            list.lines().filter(|line| line.contains(" resp=3 ") && line.contains("cmd=ping"))
-        {
+        let is_feed = |line: &&str| {
+            line.contains(" resp=3")
+                && (line.contains(" cmd=hello ") || line.contains(" cmd=ping "))
+        };
+        for line in list.lines().filter(is_feed) {
             let id = line.split(' ').next().and_then(|id| id.strip_prefix("id="));
             killer.ask(&format!("CLIENT KILL ID {}", id.expect("an id")));
         }
@@ -256,14 +252,15 @@ fn a_hot_key_costs_the_server_nothing() {
     if direct() {
         return;
     }
-    let stack =
-        Stack::with(&["--cache-enabled", "true", "--cache-ttl-ms", "600000", "--workers", "1"]);
-    let mut conn = stack.connect();
+    let server = RedisServer::start();
+    let args = ["--cache-enabled", "true", "--cache-ttl-ms", "600000"];
+    let proxy = Respool::to(RESPOOL, server.endpoint()).args(&args).workers(1).start();
+    let mut conn = proxy.connect();
     assert_eq!(conn.ask("SET hot 1"), "+OK\r\n");
     for _ in 0..1_000 {
         assert_eq!(conn.ask("GET hot"), "$1\r\n1\r\n");
     }
-    let mut server = stack.server.connect();
+    let mut server = server.connect();
     let line = info_field(&mut server, "commandstats", "cmdstat_get").expect("it was called");
     let calls = line.split(',').find_map(|field| field.strip_prefix("calls="));
     let calls: u32 = calls.expect("a count").parse().expect("a number");
@@ -296,9 +293,9 @@ fn the_configuration_of_the_guide_works_and_the_cache_can_be_switched() {
     assert_eq!(hits(&mut conn, "session:1"), 0, "not of the patterns");
     let before = hits(&mut conn, "product:1");
     assert!(before > 10, "{before} hits");
-    assert_eq!(conn.ask("CONFIG SET cache.enabled false"), "+OK\r\n");
+    assert_eq!(conn.ask("CONFIG SET respool.cache.enabled false"), "+OK\r\n");
     assert_eq!(hits(&mut conn, "product:1"), before);
     assert_eq!((figure(&mut conn, "cache_entries"), figure(&mut conn, "cache_feeds")), (0, 0));
-    assert_eq!(conn.ask("CONFIG SET cache.enabled true"), "+OK\r\n");
+    assert_eq!(conn.ask("CONFIG SET respool.cache.enabled true"), "+OK\r\n");
     assert!(hits(&mut conn, "product:1") > before);
 }

@@ -457,7 +457,7 @@ impl Reader {
             return self.asked.push_back(None);
         }
         if std::mem::take(&mut self.resp3) {
-            self.line.say(&request(&[b"HELLO", b"3"]));
+            self.line.say(&request(&[&b"HELLO"[..], b"3"]));
             return self.asked.push_back(None);
         }
         self.left -= 1;
@@ -468,7 +468,7 @@ impl Reader {
         };
         let mut bytes = Vec::new();
         for key in keys.into_iter().map(name) {
-            bytes.extend(request(&[b"GET", &key]));
+            bytes.extend(request(&[&b"GET"[..], &key]));
             self.asked.push_back(Some(key));
         }
         self.line.say(&bytes);
