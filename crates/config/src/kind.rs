@@ -93,6 +93,8 @@ pub(crate) enum Kind {
     Buckets { at: fn(&mut Draft) -> &mut Vec<String> },
     /// Prefixes and the shards of the keys that begin so; a table.
     Routes { at: fn(&mut Draft) -> &mut Vec<RouteLine> },
+    /// Patterns as `KEYS` takes them.
+    Patterns { at: fn(&mut Draft) -> &mut Vec<String> },
     /// Files of certificates, each with that of its key.
     CertFiles { at: fn(&mut Draft) -> &mut Vec<CertFiles> },
     /// The two characters of a hash tag, or none.
@@ -119,6 +121,9 @@ pub(crate) enum Kind {
 
 /// Highest CPU number taken; `cpu_set_t` of the C library ends there (sched_setaffinity(2)).
 const CPU_MAX: usize = 1023;
+
+/// Most patterns of a list: each is tried for each key that is to be kept.
+const PATTERNS_MAX: usize = 64;
 
 /// Most addresses to listen on, and most that are announced.
 const ADDRESSES_MAX: usize = 64;
@@ -175,6 +180,10 @@ impl Kind {
         }
         if let Self::Routes { at } = self {
             *at(draft) = self.read_routes(raw)?;
+            return Ok(());
+        }
+        if let Self::Patterns { at } = self {
+            *at(draft) = self.read_patterns(raw)?;
             return Ok(());
         }
         if let Self::AddressMap { at } = self {
@@ -282,6 +291,7 @@ impl Kind {
             | Self::Renames { .. }
             | Self::Buckets { .. }
             | Self::Routes { .. }
+            | Self::Patterns { .. }
             | Self::CertFiles { .. }
             | Self::AddressMap { .. }
             | Self::Zones { .. }
@@ -380,6 +390,23 @@ impl Kind {
         if faults.is_empty() { Ok(lists) } else { Err(faults) }
     }
 
+    /// Reads patterns of keys.
+    fn read_patterns(&self, raw: &Raw<'_>) -> Result<Vec<String>, Vec<Fault>> {
+        let (mut patterns, mut faults) = (Vec::new(), Vec::new());
+        for item in items(raw) {
+            match text(&item.scalar).filter(|pattern| !pattern.is_empty()) {
+                Some(pattern) => patterns.push(pattern.to_owned()),
+                None => faults.push(self.fault(item.span.clone(), &item.scalar)),
+            }
+        }
+        if faults.is_empty() && patterns.len() > PATTERNS_MAX {
+            let message =
+                format!("found {} patterns; allowed: up to {PATTERNS_MAX}", patterns.len());
+            faults.push(Fault { span: None, message });
+        }
+        if faults.is_empty() { Ok(patterns) } else { Err(faults) }
+    }
+
     /// Reads pairs of files.
     fn read_cert_files(&self, raw: &Raw<'_>) -> Result<Vec<CertFiles>, Vec<Fault>> {
         let (mut pairs, mut faults) = (Vec::new(), Vec::new());
@@ -452,6 +479,7 @@ impl Kind {
                 | Self::Users { .. }
                 | Self::Rules { .. }
                 | Self::Buckets { .. }
+                | Self::Patterns { .. }
                 | Self::CertFiles { .. }
                 | Self::Commands { .. }
                 | Self::Names { .. }
@@ -474,10 +502,9 @@ impl Kind {
     /// What stands between several values in a variable or after a flag. URLs of clusters and sentinels have commas, and prefixes may.
     pub(crate) fn separator(&self) -> char {
         match self {
-            Self::Shards { .. }
-            | Self::Users { .. }
-            | Self::Rules { .. }
-            | Self::Routes { .. } => ';',
+            Self::Shards { .. } | Self::Users { .. } | Self::Rules { .. } | Self::Routes { .. } => {
+                ';'
+            }
             _ => ',',
         }
     }

@@ -43,8 +43,8 @@ pub use problem::{Origin, Problem, Problems};
 pub use rewrite::rewrite;
 pub use rules::Finding;
 pub use schema::{
-    AccessLog, Admin, Alarms, Batching, BigKeys, Config, Facade, HotKeys, Limits, Log, LogFormat,
-    LogLevel, MappedAddress, NetDriver, Reads, Timeouts, Tracing, Upstream,
+    AccessLog, Admin, Alarms, Batching, BigKeys, Cache, Config, Facade, HotKeys, Limits, Log,
+    LogFormat, LogLevel, MappedAddress, NetDriver, Reads, Timeouts, Tracing, Upstream,
 };
 pub use secret::Secret;
 pub use sharding::{Eject, ShardUrl, Sharding};

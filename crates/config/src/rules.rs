@@ -11,6 +11,7 @@ use crate::problem::{Problem, Problems};
 use crate::schema::{Config, MappedAddress, Upstream};
 use crate::secret::Secret;
 use crate::tls;
+use engine::settings::ReadPolicy;
 
 /// Completes the draft with what follows from other values.
 pub(crate) fn complete(draft: &mut Draft) {
@@ -35,6 +36,7 @@ pub(crate) fn check(draft: &mut Draft, problems: &mut Problems) {
     no_loop(draft, &mut found);
     no_loop_by_map(&draft.config, &mut found);
     ordered_pairs(&draft.config, &mut found);
+    cache_reads_from_primaries(&draft.config, &mut found);
     tls::check(draft, &mut found);
     report(draft, found, problems);
 }
@@ -336,6 +338,15 @@ fn is_same(listen: &ListenAddress, upstream: &UpstreamAddress) -> bool {
 /// Whether a host names this machine beyond doubt.
 fn is_loopback(host: &str) -> bool {
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// What is kept must be told of by whoever answered.
+fn cache_reads_from_primaries(config: &Config, found: &mut Vec<Finding>) {
+    if config.cache.enabled && config.reads.policy != ReadPolicy::Primary {
+        let message = "`cache.enabled` is true and `reads.policy` sends reads to replicas, which may be behind what was told of a change: leave \
+                       `reads.policy` at `primary`, or the cache off";
+        found.push((&["cache.enabled", "reads.policy"], message.to_owned()));
+    }
 }
 
 /// Bounds that must not cross.

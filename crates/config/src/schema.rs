@@ -92,6 +92,8 @@ pub struct Config {
     pub bigkeys: BigKeys,
     /// How requests are gathered into larger writes.
     pub batching: Batching,
+    /// Replies that are kept.
+    pub cache: Cache,
     /// What is logged, how and where.
     pub log: Log,
     /// Which requests stand in the log one by one.
@@ -278,6 +280,23 @@ pub struct HotKeys {
     pub window_s: u64,
     /// The log tells of a key that comes so often in a second. 0: never.
     pub min_per_s: usize,
+}
+
+/// Replies to reads that are kept by each worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cache {
+    /// Whether any are.
+    pub enabled: bool,
+    /// What a worker keeps.
+    pub memory_max_bytes: usize,
+    /// The largest reply.
+    pub value_max_bytes: usize,
+    /// How long one serves.
+    pub ttl_ms: u64,
+    /// Patterns of keys. None: all.
+    pub keys: Vec<String>,
+    /// How often a request comes before its reply is kept.
+    pub min_reads: usize,
 }
 
 /// Which requests and replies count as large, and how many are kept.
@@ -529,6 +548,7 @@ impl Default for Config {
             hotkeys: HotKeys::default(),
             bigkeys: BigKeys::default(),
             batching: Batching::default(),
+            cache: Cache::default(),
             log: Log::default(),
             access_log: AccessLog::default(),
             tracing: Tracing::default(),
@@ -601,6 +621,19 @@ impl Default for Slowlog {
 impl Default for HotKeys {
     fn default() -> Self {
         Self { enabled: false, sample: 128, top: 32, window_s: 10, min_per_s: 10_000 }
+    }
+}
+
+impl Default for Cache {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            memory_max_bytes: 64 * MIB,
+            value_max_bytes: 16 * KIB,
+            ttl_ms: 5_000,
+            keys: Vec::new(),
+            min_reads: 4,
+        }
     }
 }
 

@@ -359,3 +359,23 @@ fn monitors_are_a_name_and_its_words_in_every_source() {
     let told = wrong(&format!("{CLUSTER}[latency.monitors]\n{many}"));
     assert!(told.contains("found 17 monitors; allowed: up to 16"), "{told}");
 }
+
+#[test]
+fn the_cache_has_its_bounds_and_reads_from_primaries() {
+    let text = "upstream = \"redis://h\"\n[cache]\nenabled = true\nkeys = [\"a:*\", \"b?\"]\nvalue_max_bytes = \"8KiB\"\n";
+    let cache = right(text).cache;
+    assert_eq!((cache.enabled, cache.keys.len(), cache.value_max_bytes), (true, 2, 8 << 10));
+    let all = wrong(
+        "upstream = \"redis://h\"\n[cache]\nttl_ms = 0\nvalue_max_bytes = \"1MiB\"\nkeys = [\"\"]\n",
+    );
+    for told in [
+        "r.toml:3:10: cache.ttl_ms: found 0; allowed: a whole number of milliseconds from 1 to 86400000",
+        "r.toml:4:19: cache.value_max_bytes: found",
+        "r.toml:5:9: cache.keys: found",
+        "allowed: patterns as `KEYS` takes them, such as \"user:*\"",
+    ] {
+        assert!(all.contains(told), "{told}\n{all}");
+    }
+    let copies = wrong(&format!("{CLUSTER}[cache]\nenabled = true\n[reads]\npolicy = \"any\"\n"));
+    assert!(copies.contains("leave `reads.policy` at `primary`, or the cache off"), "{copies}");
+}

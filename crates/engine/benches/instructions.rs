@@ -5,7 +5,8 @@
 //!
 //! `request_in` is scan, route, place, copy to the upstream's buffer and the entry in the FIFO: everything that
 //! `handle_client_bytes` does with a read of plain requests. `reply_back` is scan, pairing with the client and the copy to its
-//! buffer. `whole_turn` is both with the sends between, for fifty clients, which is what a worker does in a turn. `watching` is a hundred such
+//! buffer. `whole_turn` is both with the sends between, for fifty clients, which is what a worker does in a turn; `cache_hits` is the same turn when all of it is
+//! answered from the near cache. `watching` is a hundred such
 //! turns with nobody watching, and with each kind of watching by itself and all together, as not every turn has a request that is looked at. `ruled` is a turn
 //! with policies in force.
 
@@ -117,6 +118,36 @@ impl Warm {
     }
 }
 
+/// Its reads are answered from the near cache.
+fn hitting(pipeline: usize) -> Warm {
+    let mut settings = Settings::default();
+    settings.cache.enabled = true;
+    settings.cache.min_reads = 1;
+    settings.cache.ttl_ms = 3_600_000;
+    let mut warm = Warm::with(settings, GET, pipeline, 50);
+    // The first reads found no connection over which the server tells of changes, and wanted one.
+    while let Some(action) = warm.engine.poll_action() {
+        if let Action::Connect(feed) = action {
+            warm.engine.handle_upstream_connected(warm.now, feed);
+            warm.flush_upstreams();
+            let hello = b"%2\r\n$5\r\nproto\r\n:3\r\n$2\r\nid\r\n:7\r\n";
+            warm.engine.handle_upstream_bytes(warm.now, feed, hello);
+        }
+    }
+    let mut request = Vec::new();
+    resp::encode::request(&mut request, GET.0);
+    warm.engine.handle_client_bytes(warm.now, warm.clients[0], &request);
+    warm.flush_upstreams();
+    // CLIENT TRACKING, CLIENT CACHING YES, and the read.
+    let replies = [b"+OK\r\n+OK\r\n", GET.1].concat();
+    warm.engine.handle_upstream_bytes(warm.now, warm.upstream, &replies);
+    warm.flush_clients();
+    warm.batch.clear();
+    warm.turn();
+    assert_eq!(warm.engine.stats().cache_hits, 50 * pipeline as u64, "no hits");
+    warm
+}
+
 /// Ready for its requests.
 fn before_request(what: (&[&[u8]], &[u8]), pipeline: usize) -> Warm {
     Warm::new(what, pipeline, 1)
@@ -162,6 +193,14 @@ fn whole_turn(mut warm: Warm) {
 }
 
 /// Nobody watches: the slow log and big keys, which are on by default, are off.
+#[library_benchmark]
+#[bench::get_50_clients(hitting(1))]
+#[bench::get_20_50_clients(hitting(20))]
+fn cache_hits(mut warm: Warm) {
+    warm.turn();
+    std::mem::forget(black_box(warm));
+}
+
 fn nobody(settings: &mut Settings) {
     (settings.slowlog.max_len, settings.bigkeys.max_len) = (0, 0);
 }
@@ -262,6 +301,6 @@ fn ruled(mut warm: Warm) {
 
 library_benchmark_group!(
     name = path,
-    benchmarks = [request_in, reply_back, whole_turn, watching, ruled]
+    benchmarks = [request_in, reply_back, whole_turn, cache_hits, watching, ruled]
 );
 main!(library_benchmark_groups = path);

@@ -8,6 +8,7 @@
 //!   slowlog  ─▶ its entries and bounds     facade ─▶ the peers                 limits.shared_conns ─▶ clients and connections
 //!   monitors, hotkeys ─▶ their counts begin again                       bigkeys ─▶ its entries and bounds
 //!   policies ─▶ how closely requests are looked at, and who waits
+//!   cache ─▶ what was kept by the former one goes
 //!   observed ─▶ the next samples                                         coalesce_reads ─▶ what is remembered of unsent reads
 //!   users    ─▶ who clients are, and what they may do (`permit`)        other servers ─▶ see `replace`
 //! ```
@@ -54,6 +55,8 @@ impl Engine {
         } else {
             self.replace_servers(now, &old);
         }
+        self.change_cache(now, &old.cache);
+        self.looks_at_reads = self.settings.coalesce_reads || self.near.is_some();
         self.keep_outputs();
         self.change_users(&old.users);
         if self.settings.policies != old.policies {

@@ -277,13 +277,12 @@ impl Engine {
             // A server that answers with an error answers.
             (OwnCommand::Ping, _) => self.ping_answered(key.node, reply),
             (OwnCommand::Track, None) => self.feed_confirmed(now, id),
+            (OwnCommand::Near(own), error) => self.cache_told(now, id, own, error.is_none()),
             (OwnCommand::Mark | OwnCommand::Fence, error) => self.feed_answered(id, error.is_none()),
             (OwnCommand::Hello, Some(error)) if greeting::knows_no_hello(&error) && !key.resp3 => {
                 return self.greet_old(now, id);
             }
-            (OwnCommand::Learn, None) => {
-                self.learning_answered(reply);
-            }
+            (OwnCommand::Learn, None) => self.learning_answered(reply),
             (OwnCommand::Functions, _) => self.functions_told(reply),
             (
                 OwnCommand::Slots

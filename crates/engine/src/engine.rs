@@ -22,6 +22,7 @@ use crate::ids::{
 use crate::inside::Assembly;
 use crate::merge::{Merge, Spare};
 use crate::monitor::Watch;
+use crate::near::Near;
 use crate::news::{Audience, News};
 use crate::node::Node;
 use crate::observed::Observer;
@@ -291,6 +292,10 @@ pub struct Engine {
     pub(crate) conn_clients: Vec<u32>,
     /// What policies keep; `None`: there never were any.
     pub(crate) policy: Option<Box<policy::State>>,
+    /// Clients' input is looked at for reads that are shared or kept.
+    pub(crate) looks_at_reads: bool,
+    /// Replies that are kept.
+    pub(crate) near: Option<Box<Near>>,
 }
 
 impl Engine {
@@ -303,7 +308,6 @@ impl Engine {
         let eject = settings.shards.as_ref().and_then(|shards| shards.eject);
         let router = Router::new(shards_of(&settings).unwrap_or(None), eject);
         let slowlog = SlowLog::new(&settings.slowlog);
-        let hotkeys = HotKeys::new(&settings.hotkeys, settings.workers, seed, now);
         let mut engine = Self {
             clients: Slab::default(),
             nodes: Slab::default(),
@@ -329,7 +333,7 @@ impl Engine {
             slowlog,
             slowlog_told: settings.slowlog,
             acl: acl::Kept::default(),
-            hotkeys,
+            hotkeys: HotKeys::new(&settings.hotkeys, settings.workers, seed, now),
             bigkeys: BigKeys::new(&settings.bigkeys),
             facts: ServerFacts::default(),
             learned: None,
@@ -370,6 +374,8 @@ impl Engine {
             gone_clients: 0,
             conn_clients,
             policy: settings.policies.as_ref().map(|_| Box::default()),
+            looks_at_reads: settings.coalesce_reads || settings.cache.enabled,
+            near: Near::new(&settings.cache, seed, now),
             settings,
         };
         engine.begin_topology(now);
@@ -592,6 +598,8 @@ impl Engine {
         self.check_deadlines();
         self.check_users();
         self.check_policies();
+        assert_eq!(self.looks_at_reads, self.settings.coalesce_reads || self.near.is_some());
+        self.near.iter().for_each(|near| near.check());
         for (id, client) in self.clients.iter() {
             client.places.check();
             if let Some(upstream) = client.lease.as_ref().and_then(|lease| lease.upstream) {

@@ -210,6 +210,10 @@ pub struct Report {
     pub blocked_clients: u64,
     /// Clients that cache what they read.
     pub tracking_clients: u64,
+    /// Replies that are kept, and connections over which servers tell of changes of them (see `near`).
+    pub cache_entries: u64,
+    /// See `cache_entries`.
+    pub cache_feeds: u64,
     /// Clients whose next request waits, by [`report::WAITS`].
     pub waiting: [u64; report::WAITS.len()],
     /// Upstream connections that are open.

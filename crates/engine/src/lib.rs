@@ -64,6 +64,7 @@ mod local;
 pub mod losses;
 pub mod merge;
 pub mod monitor;
+pub mod near;
 pub mod news;
 pub mod node;
 pub mod observed;

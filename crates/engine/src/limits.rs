@@ -49,6 +49,18 @@ pub const UNSENT_READS_MAX: usize = 1 << 10;
 /// Requests of others behind an unsent read that are looked through for one of the client that would share it. Where there are more, it is not shared.
 pub const SHARED_LOOKS_MAX: usize = 64;
 
+/// The largest reply that the near cache keeps, whatever is configured: a larger one is given on as it comes, and is never here as a whole.
+pub const CACHE_VALUE_BYTES_MAX: usize = CUT_THROUGH_BYTES;
+
+/// The near cache counts how often a request comes in windows of this time, in milliseconds.
+pub const CACHE_WINDOW_MS: u64 = 10_000;
+
+/// Keys of a request whose reply the near cache may keep. What has more is given on.
+pub const CACHE_KEYS_MAX: usize = 16;
+
+/// A server that refuses `CLIENT TRACKING` is asked again over the same connection after this time, in milliseconds.
+pub const CACHE_REFUSED_MS: u64 = 10_000;
+
 /// An idle upstream kept for large requests and leases is closed after this time.
 pub const SPARE_IDLE_MS: u64 = 10_000;
 

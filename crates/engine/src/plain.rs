@@ -219,6 +219,11 @@ impl PlainRun {
         self.upstream == Some(upstream) && self.count > 0
     }
 
+    /// How many of its requests have no place yet.
+    pub(crate) fn waiting(&self) -> u32 {
+        self.count
+    }
+
     /// How many of its requests will have places before the last one, which begins at `pos`, and how many of its bytes will be written before it.
     #[inline]
     pub(crate) fn stands_behind(&self, pos: usize) -> (u32, usize) {

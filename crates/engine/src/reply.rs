@@ -156,7 +156,8 @@ impl Engine {
                 if used == 0 {
                     return Ok(pos);
                 }
-                let tells = matches!(upstream.key.lane, Lane::Tracked | Lane::Broadcast);
+                let tells =
+                    matches!(upstream.key.lane, Lane::Tracked | Lane::Broadcast | Lane::Feed);
                 pos += used;
                 if tells {
                     self.invalidated(now, id, &input[pos - used..pos])?;
@@ -565,7 +566,7 @@ fn skip_push(upstream: &mut Upstream, input: &[u8]) -> Result<Option<usize>, Fau
         }
         upstream.in_push = true;
     }
-    let tells = matches!(upstream.key.lane, Lane::Tracked | Lane::Broadcast);
+    let tells = matches!(upstream.key.lane, Lane::Tracked | Lane::Broadcast | Lane::Feed);
     let begun = if tells { upstream.scanner.position() as usize } else { 0 };
     let Some(rest) = input.get(begun..).filter(|rest| !rest.is_empty()) else { return Ok(Some(0)) };
     match upstream.scanner.scan(rest).map_err(|error| malformed(&error))? {

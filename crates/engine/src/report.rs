@@ -12,6 +12,7 @@ use crate::engine::Engine;
 use crate::fleet::Report;
 use crate::hotkeys::HotReport;
 use crate::ids::NodeId;
+use crate::near::Near;
 use crate::node::Node;
 use crate::replace;
 use crate::stats::node::NodeStats;
@@ -44,8 +45,8 @@ pub const WAITS: [&str; 8] =
 
 /// Where bytes are held, in the order of [`Report::memory`]: for clients, on the way to servers and from them, in spare buffers, in requests that
 /// were sent and are not answered, in those that wait for another server, in known scripts, in names of topics, in names of keys that clients cache,
-/// in the slow log.
-pub const MEMORY_KINDS: [&str; 9] = [
+/// in the slow log, in replies that are kept.
+pub const MEMORY_KINDS: [&str; 10] = [
     "clients",
     "upstreams",
     "pool",
@@ -55,6 +56,7 @@ pub const MEMORY_KINDS: [&str; 9] = [
     "subscriptions",
     "caches",
     "slowlog",
+    "near_cache",
 ];
 
 /// One server, as one worker sees it.
@@ -138,6 +140,7 @@ impl Engine {
         let nodes = self.node_reports(now);
         let told = self.router.pools.iter().filter_map(|pool| pool.refresh.told_at).min();
         let memory = self.memory();
+        let [cache_entries, cache_feeds] = self.near.as_deref().map_or([0; 2], Near::gauges);
         let mut listeners = Vec::new();
         clients()
             .filter_map(|client| client.identity.listener.as_ref())
@@ -149,6 +152,8 @@ impl Engine {
             listeners,
             blocked_clients: self.blocked_clients(),
             tracking_clients: clients().filter(|client| client.tracking.is_some()).count() as u64,
+            cache_entries,
+            cache_feeds,
             waiting: waiting(clients()),
             upstreams: self.of_servers().filter(|up| up.is_ready()).count() as u64,
             inflight: nodes.iter().map(|node| node.inflight).sum(),
@@ -199,6 +204,7 @@ impl Engine {
             self.subscriptions.bytes(),
             self.caches.bytes(),
             self.slowlog.bytes(),
+            self.near.as_deref().map_or(0, Near::bytes),
         ]
         .map(|bytes: usize| bytes as u64)
     }
@@ -311,7 +317,7 @@ fn conn_role(up: &Upstream) -> usize {
         (Role::Shared, Lane::Shared | Lane::Peer) => 0,
         (Role::Shared, Lane::Control) => 1,
         (Role::Shared, Lane::Sentinel) => 2,
-        (Role::Shared, Lane::Tracked | Lane::Broadcast) => 3,
+        (Role::Shared, Lane::Tracked | Lane::Broadcast | Lane::Feed) => 3,
         (Role::Shared, Lane::Messages) => 4,
     }
 }

@@ -39,7 +39,7 @@ use resp::{
 
 /// Why a run of plain requests ended.
 #[derive(Debug)]
-enum Stop {
+pub(crate) enum Stop {
     /// The input is used up, or its rest is no whole request.
     Input,
     /// This request is not plain.
@@ -80,6 +80,7 @@ impl Engine {
                 Hold::No => {}
                 Hold::Streaming(_) | Hold::Skipping => {
                     let (used, finished) = self.stream(now, id, &input[pos..]);
+                    self.grow_wary(id, &[]);
                     pos += used;
                     if !finished {
                         return pos;
@@ -88,9 +89,9 @@ impl Engine {
                 }
                 _ => return pos,
             }
-            let (used, stop) = match self.settings.coalesce_reads {
+            let (used, stop) = match self.looks_at_reads {
                 false => self.forward_run::<false, false>(now, id, &input[pos..]),
-                true => self.forward_sharing(now, id, &input[pos..]),
+                true => self.forward_looking(now, id, &input[pos..]),
             };
             pos += used;
             let step = match stop {
@@ -98,7 +99,7 @@ impl Engine {
                 Stop::Full => Step::Hold(Hold::Output),
                 Stop::Fault(error) => Step::Fault(error),
                 Stop::Slow(request) => {
-                    let permitted = match self.is_confined(id) {
+                    let permitted = match self.is_confined(id) && self.near.is_none() {
                         true => self.forward_permitted(now, id, &input[pos..]),
                         false => 0,
                     };
@@ -109,6 +110,7 @@ impl Engine {
                     let end = pos + request.len as usize;
                     let step = match self.forward_whole(now, id, &input[pos..], &request) {
                         Some(Ok(used)) => {
+                            self.grow_wary(id, &[]);
                             pos += used;
                             continue;
                         }
@@ -118,6 +120,9 @@ impl Engine {
                     if self.policy.is_some() {
                         self.end_judging(now, id, &step);
                     }
+                    if self.near.is_some() {
+                        self.grow_wary_by(id, &request, &input[pos..end]);
+                    }
                     if step == Step::Done {
                         pos = end;
                     }
@@ -125,6 +130,7 @@ impl Engine {
                 }
                 Stop::Large => {
                     let (used, step) = self.begin_large(now, id, &input[pos..]);
+                    self.grow_wary(id, &[]);
                     pos += used;
                     if self.policy.is_some() {
                         self.end_judging(now, id, &step);
@@ -232,9 +238,12 @@ impl Engine {
         (pos, stop)
     }
 
-    /// The same, and reads may be shared. A path of its own, so that the other one is as it was.
+    /// The same, and reads may be shared, or are kept. A path of its own, so that the other one is as it was.
     #[inline(never)]
-    fn forward_sharing(&mut self, now: Time, id: ClientId, input: &[u8]) -> (usize, Stop) {
+    fn forward_looking(&mut self, now: Time, id: ClientId, input: &[u8]) -> (usize, Stop) {
+        if self.near.is_some() {
+            return self.forward_cached(now, id, input);
+        }
         self.enter_short_way(id);
         let outcome = self.forward_run::<true, false>(now, id, input);
         self.look_at_shared(now);
@@ -618,7 +627,7 @@ impl Client {
 
 /// What a request of this client may be.
 #[inline]
-fn request_limits(client: &Client, limits: &Limits) -> RequestLimits {
+pub(crate) fn request_limits(client: &Client, limits: &Limits) -> RequestLimits {
     RequestLimits {
         bulk_bytes_max: limits.bulk_bytes_max,
         authenticated: client.is_authenticated(),
@@ -627,7 +636,7 @@ fn request_limits(client: &Client, limits: &Limits) -> RequestLimits {
 }
 
 /// Whether this client may send this plain request, and no policy is against it.
-fn permits(
+pub(crate) fn permits(
     settings: &Settings,
     parts: &Parts<'_>,
     command: CommandId,
@@ -646,7 +655,7 @@ fn permits(
 
 /// A plain request that was permitted went on.
 #[inline(always)]
-fn charge<const CONFINED: bool>(
+pub(crate) fn charge<const CONFINED: bool>(
     settings: &Settings,
     parts: &Parts<'_>,
     command: CommandId,
@@ -667,7 +676,7 @@ pub(crate) fn room(client: &Client, limits: &Limits) -> u32 {
 }
 
 /// The rest of the input is no whole request: kept, unless it is or will be too large for that.
-fn partial(client: &Client, limits: &Limits) -> Stop {
+pub(crate) fn partial(client: &Client, limits: &Limits) -> Stop {
     if client.scanner.position() + client.scanner.missing() > limits.large_request_bytes {
         Stop::Large
     } else {

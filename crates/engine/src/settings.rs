@@ -8,6 +8,7 @@ use crate::address_map::AddressMap;
 use crate::bigkeys;
 use crate::command::CommandId;
 use crate::hotkeys;
+use crate::near;
 use crate::node::Address;
 use crate::observed;
 use crate::policy::Policies;
@@ -297,6 +298,8 @@ pub struct Settings {
     pub timeouts: Timeouts,
     /// Equal reads of several clients that are sent together are sent once.
     pub coalesce_reads: bool,
+    /// Replies that are kept.
+    pub cache: near::Options,
     /// The slow log.
     pub slowlog: slowlog::Options,
     /// Latency monitors, at most `limits::LATENCY_MONITORS_MAX`; the same for all workers.
@@ -382,6 +385,7 @@ impl Default for Settings {
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             coalesce_reads: false,
+            cache: near::Options::default(),
             slowlog: slowlog::Options::default(),
             monitors: Vec::new(),
             hotkeys: hotkeys::Options::default(),

@@ -109,6 +109,24 @@ pub struct Stats {
     pub requests: u64,
     /// Those of them that were not sent, as an equal one was (see `coalesce`).
     pub coalesced: u64,
+    /// Those of them that were answered with a reply that was kept (see `near`).
+    pub cache_hits: u64,
+    /// Those of them that might have been, and were not kept.
+    pub cache_misses: u64,
+    /// Those of them whose reply was kept, and whose client might have seen a later one.
+    pub cache_bypassed: u64,
+    /// Replies that were put there.
+    pub cache_kept: u64,
+    /// Those that went since a key changed, or was written by a client.
+    pub cache_dropped_changed: u64,
+    /// Those that went for want of room.
+    pub cache_dropped_evicted: u64,
+    /// Those whose time was over.
+    pub cache_dropped_expired: u64,
+    /// Those that went with a connection, or since slots or nodes moved.
+    pub cache_dropped_lost: u64,
+    /// How often a server refused to tell of changes.
+    pub cache_refused: u64,
     /// Bytes from clients.
     pub client_in_bytes: u64,
     /// Bytes to clients.
@@ -147,6 +165,15 @@ macro_rules! totals {
             &$($mut)? $stats.clients_evicted,
             &$($mut)? $stats.requests,
             &$($mut)? $stats.coalesced,
+            &$($mut)? $stats.cache_hits,
+            &$($mut)? $stats.cache_misses,
+            &$($mut)? $stats.cache_bypassed,
+            &$($mut)? $stats.cache_kept,
+            &$($mut)? $stats.cache_dropped_changed,
+            &$($mut)? $stats.cache_dropped_evicted,
+            &$($mut)? $stats.cache_dropped_expired,
+            &$($mut)? $stats.cache_dropped_lost,
+            &$($mut)? $stats.cache_refused,
             &$($mut)? $stats.client_in_bytes,
             &$($mut)? $stats.client_out_bytes,
             &$($mut)? $stats.upstream_in_bytes,
@@ -179,6 +206,15 @@ impl Default for Stats {
             clients_evicted: 0,
             requests: 0,
             coalesced: 0,
+            cache_hits: 0,
+            cache_misses: 0,
+            cache_bypassed: 0,
+            cache_kept: 0,
+            cache_dropped_changed: 0,
+            cache_dropped_evicted: 0,
+            cache_dropped_expired: 0,
+            cache_dropped_lost: 0,
+            cache_refused: 0,
             client_in_bytes: 0,
             client_out_bytes: 0,
             upstream_in_bytes: 0,
@@ -267,11 +303,11 @@ impl Stats {
         }
     }
 
-    fn totals(&self) -> [&u64; 18] {
+    fn totals(&self) -> [&u64; 27] {
         totals!(self)
     }
 
-    fn totals_mut(&mut self) -> [&mut u64; 18] {
+    fn totals_mut(&mut self) -> [&mut u64; 27] {
         totals!(self, mut)
     }
 }

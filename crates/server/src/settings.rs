@@ -178,6 +178,7 @@ pub fn engine(config: &Config, index: usize) -> Settings {
             reconnect_max_ms: timeouts.reconnect_max_ms,
         },
         coalesce_reads: config.batching.coalesce_reads,
+        cache: cache(&config.cache),
         slowlog: engine::slowlog::Options {
             slower_than_us: config.slowlog.slower_than_us,
             max_len: config.slowlog.max_len,
@@ -202,6 +203,18 @@ pub(crate) fn admin(config: &Config) -> AdminSettings {
         token: config.admin.token.as_ref().map(password),
         workers: config.workers,
         clients_max: config.max_clients,
+    }
+}
+
+fn cache(config: &config::Cache) -> engine::near::Options {
+    engine::near::Options {
+        enabled: config.enabled,
+        memory_max_bytes: config.memory_max_bytes,
+        value_max_bytes: config.value_max_bytes,
+        ttl_ms: config.ttl_ms,
+        keys: config.keys.iter().map(|pattern| pattern.clone().into_bytes()).collect(),
+        // Its bound is far below.
+        min_reads: u32::try_from(config.min_reads).unwrap_or(u32::MAX),
     }
 }
 

@@ -55,6 +55,7 @@ impl Kind {
             Self::CertFiles { .. } => {
                 "two paths separated by a blank, of a certificate and of its key".to_owned()
             }
+            Self::Patterns { .. } => "patterns as `KEYS` takes them, such as \"user:*\"".to_owned(),
             Self::Buckets { .. } => format!(
                 "for each shard its buckets as numbers below {BUCKETS_MAX} joined by `-`, such as \"0-2-4\""
             ),
@@ -94,7 +95,9 @@ impl Kind {
             Self::Shards { .. } => "list of shards",
             Self::Users { .. } => "list of users",
             Self::Rules { .. } => "list of rules",
-            Self::Buckets { .. } | Self::CertFiles { .. } => "list of strings",
+            Self::Buckets { .. } | Self::CertFiles { .. } | Self::Patterns { .. } => {
+                "list of strings"
+            }
             Self::HashTag { .. } => "two characters",
             Self::AddressMap { .. }
             | Self::Routes { .. }
@@ -130,6 +133,7 @@ impl Kind {
             Self::Rules { .. } => "RULE",
             Self::Renames { .. } => "COMMAND=NAME",
             Self::Buckets { .. } => "BUCKETS",
+            Self::Patterns { .. } => "PATTERN",
             Self::CertFiles { .. } => "FILES",
             Self::HashTag { .. } => "CHARS",
             Self::AddressMap { .. } => "ADDRESS=ADDRESS",
@@ -182,6 +186,7 @@ impl Kind {
             Self::Users { at } => some_each(at(draft)),
             Self::Rules { at, .. } => some_each(at(draft)),
             Self::Buckets { at } => some_each(at(draft)),
+            Self::Patterns { at } => Some(shown_each(at(draft))),
             Self::CertFiles { at } => Some(shown_each(at(draft))),
             Self::AddressMap { at } => some_each(at(draft)),
             Self::Routes { at } => some_each(at(draft)),
@@ -256,7 +261,7 @@ impl Kind {
             Self::Shards { at } => at(one) == at(other),
             Self::Users { at } => at(one) == at(other),
             Self::Rules { at, .. } => at(one) == at(other),
-            Self::Buckets { at } => at(one) == at(other),
+            Self::Buckets { at } | Self::Patterns { at } => at(one) == at(other),
             Self::CertFiles { at } => at(one) == at(other),
             Self::AddressMap { at } => at(one) == at(other),
             Self::Routes { at } => at(one) == at(other),
@@ -296,7 +301,7 @@ impl Kind {
             Self::Shards { at } => at(to).clone_from(at(from)),
             Self::Users { at } => at(to).clone_from(at(from)),
             Self::Rules { at, .. } => at(to).clone_from(at(from)),
-            Self::Buckets { at } => at(to).clone_from(at(from)),
+            Self::Buckets { at } | Self::Patterns { at } => at(to).clone_from(at(from)),
             Self::CertFiles { at } => at(to).clone_from(at(from)),
             Self::AddressMap { at } => at(to).clone_from(at(from)),
             Self::Routes { at } => at(to).clone_from(at(from)),

@@ -44,6 +44,9 @@ impl Kind {
             Self::Shards { .. } => list(&json!({ "type": "string" }), 1, ENTRIES_MAX),
             Self::Users { .. } => list(&json!({ "type": "string" }), 0, USERS_MAX - 1),
             Self::CertFiles { .. } => list(&pattern("^ *[^ ]+ +[^ ]+ *$"), 0, MORE_CERTS_MAX),
+            Self::Patterns { .. } => {
+                list(&json!({ "type": "string", "minLength": 1 }), 0, super::PATTERNS_MAX)
+            }
             Self::Buckets { .. } => list(&pattern("^[0-9]+(-[0-9]+)*$"), 0, ENTRIES_MAX),
             Self::HashTag { .. } => pattern("^([!-~]{2})?$"),
             Self::AddressMap { .. }

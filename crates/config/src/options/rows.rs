@@ -4,6 +4,7 @@
 //!
 //! Invariant: names are unique, and every field of [`crate::schema::Config`] has its row.
 
+mod cache;
 mod listen;
 mod routes;
 mod tables;
@@ -634,6 +635,12 @@ const REST: &[OptionSpec] = &[
         "For keys that many read at the same moment: the server does one `GET` instead of as many as there are clients, at most 32. What a client gets is what it          could have got without it. Commands that read one key and give the same to whoever asks (`GET`, `HGET`, `HGETALL`, `LRANGE` …), `MGET` and          `EXISTS`, up to 1 KiB, byte for byte the same. The server's own counts (`commandstats`, `keyspace_hits`, LFU) see one read. See the          [operations guide](../guides/operations.md#keys-that-many-read-at-once).",
         Kind::Switch { at: |d| &mut d.config.batching.coalesce_reads },
     ),
+    cache::ENABLED,
+    cache::MEMORY_MAX_BYTES,
+    cache::VALUE_MAX_BYTES,
+    cache::TTL_MS,
+    cache::KEYS,
+    cache::MIN_READS,
     OptionSpec::new(
         "log.level",
         "Least severe level that is written",

@@ -11,6 +11,7 @@
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
 use crate::limits::CUT_THROUGH_BYTES;
+use crate::near::Answer;
 use crate::observed::Replies;
 use crate::overtaken::Seen;
 use crate::redirect::find_request_bytes;
@@ -77,7 +78,15 @@ impl Engine {
 
     /// The same reply for one that shares it.
     fn copy_reply(&mut self, now: Time, id: UpstreamId, run: &Run, front: Front, rest: &[u8]) {
-        let Owner::Client { id: client, seq, silent } = run.owner else { return };
+        let Owner::Client { id: client, seq, silent } = run.owner else {
+            // What is watched may be asked again.
+            let answer = match (front.is_watched, front.begins()) {
+                (true, _) => Answer::None,
+                (false, true) => Answer::Whole(rest),
+                (false, false) => Answer::InParts,
+            };
+            return self.cached_answer(id, answer);
+        };
         let first = front.begins().then_some(rest[0]);
         if front.is_watched && matches!(self.seen_behind(now, id, run, first), Seen::Again) {
             return;
@@ -111,6 +120,9 @@ impl Engine {
     /// The request that was sent on just now was shared: each that shared it is sent on for itself.
     fn redirect_sharers(&mut self, now: Time, id: UpstreamId, reply: &[u8]) {
         self.for_sharers(id, |engine, run| {
+            if matches!(run.owner, Owner::Own(_)) {
+                return engine.cached_answer(id, Answer::None);
+            }
             if !engine.redirect(now, id, run, reply) {
                 debug_assert!(false, "the bytes of a request were there a moment ago");
                 engine.redirect_streamed(now, id, run, reply);

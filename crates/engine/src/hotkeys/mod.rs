@@ -16,7 +16,7 @@
 //!
 //! Invariant: at most `top` keys of each of two windows and one sketch are kept, and nothing while it is off.
 
-mod sketch;
+pub(crate) mod sketch;
 mod top;
 
 use crate::command::{self, CommandId, Flags, KeyFlags, Learned};

@@ -40,17 +40,17 @@ struct Cell {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Sketch {
+pub(crate) struct Sketch {
     cells: Vec<Cell>,
 }
 
 impl Sketch {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { cells: vec![Cell::default(); ROWS * CELLS] }
     }
 
     /// The key with this hash came once more; what is estimated of it now. `random` gives one number for each cell that another key has.
-    pub(super) fn add(&mut self, hash: u64, mut random: impl FnMut() -> u32) -> u32 {
+    pub(crate) fn add(&mut self, hash: u64, mut random: impl FnMut() -> u32) -> u32 {
         let tag = tag(hash);
         let mut estimate = 0;
         for place in places(hash) {
@@ -73,7 +73,7 @@ impl Sketch {
     }
 
     /// The key with this hash was counted elsewhere for a while: so often.
-    pub(super) fn put_back(&mut self, hash: u64, count: u32) {
+    pub(crate) fn put_back(&mut self, hash: u64, count: u32) {
         let tag = tag(hash);
         for place in places(hash) {
             let cell = &mut self.cells[place];
@@ -84,7 +84,7 @@ impl Sketch {
     }
 
     /// Nothing came yet.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.cells.fill(Cell::default());
     }
 }

@@ -29,6 +29,7 @@ impl Engine {
     /// A connection of these lanes was greeted.
     pub(crate) fn feed_ready(&mut self, now: Time, id: UpstreamId) {
         let Some(key) = self.upstreams.get(id).map(|up| up.key) else { return };
+        self.cache_feed_ready(id, key);
         if !matches!(key.lane, Lane::Tracked | Lane::Broadcast) {
             return;
         }
@@ -293,6 +294,7 @@ impl Engine {
     /// A connection of these lanes is gone: what changed meanwhile nobody knows.
     pub(crate) fn feed_lost(&mut self, id: UpstreamId, key: UpstreamKey) {
         self.caches.late.remove(&id);
+        self.cache_lost(id, key);
         if matches!(key.lane, Lane::Tracked | Lane::Broadcast) {
             self.drop_caches(key);
             self.asked_in_vain(id);

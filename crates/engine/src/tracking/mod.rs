@@ -402,6 +402,10 @@ impl Engine {
             }
             _ => return Ok(()),
         };
+        if key.lane == Lane::Feed {
+            self.cache_changed(key.node, &changed);
+            return Ok(());
+        }
         match changed {
             Changed::All => self.drop_caches(key),
             Changed::Keys(keys) => self.keys_changed((now, id), key, &keys),

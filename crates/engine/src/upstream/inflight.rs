@@ -46,6 +46,8 @@ pub enum OwnCommand {
     Mark,
     /// `CLIENT TRACKING`, right behind the greeting.
     Track,
+    /// Something of the near cache.
+    Near(NearCommand),
     /// `SCRIPT LOAD`, before a script is called that this connection has not loaded.
     Script,
     /// `ASKING`, before a request that a server sent on to the next owner of its slot.
@@ -70,6 +72,21 @@ pub enum OwnCommand {
     Replicas,
     /// `SENTINEL SENTINELS`: who the other sentinels are.
     Sentinels,
+}
+
+/// What the near cache sends, or has of a client's read (see `near`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NearCommand {
+    /// `CLIENT TRACKING ON REDIRECT`: a feed is to tell of what is read over this connection.
+    Arm,
+    /// `CLIENT CACHING YES`: of the read behind it.
+    Caching,
+    /// Nothing is sent: the reply to a client's read is kept. It stands beside the queue only, as what shares a reply.
+    Fill,
+    /// The same, and it is compared with what is kept.
+    Check,
+    /// `PING` over a feed: everything before its answer was told.
+    Heard,
 }
 
 /// Who gets the replies of a run.

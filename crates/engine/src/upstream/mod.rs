@@ -69,6 +69,8 @@ pub enum Lane {
     Tracked,
     /// The same of clients that are told of every change of keys with certain prefixes.
     Broadcast,
+    /// What servers tell of replies that are kept (see `near`).
+    Feed,
     /// Topics that clients listen to (see `pubsub`).
     Messages,
     /// Another respool of the facade: nothing but our question whether it lives (see `peers`).
@@ -80,7 +82,7 @@ pub enum Lane {
 impl Lane {
     /// Whether clients' requests go over it.
     pub(crate) fn carries_requests(self) -> bool {
-        !matches!(self, Self::Sentinel | Self::Peer | Self::Messages)
+        !matches!(self, Self::Sentinel | Self::Peer | Self::Messages | Self::Feed)
     }
 }
 

@@ -9,9 +9,9 @@
 //!
 //! Not here: who may share what (`coalesce`), and the queue itself (`inflight`).
 //!
-//! Invariant: groups stand in the order of their places, none is empty, none has more than [`SHARERS_MAX`], and no client is twice in one.
+//! Invariant: groups stand in the order of their places, none is empty, none has more than [`SHARERS_MAX`], and no client is twice in one, nor the cache (`near`).
 
-use super::inflight::{Owner, Run};
+use super::inflight::{OwnCommand, Owner, Run};
 use crate::ids::ClientId;
 use crate::limits::{SHARERS_MAX, SPARE_SHARERS_MAX};
 use alloc::collections::VecDeque;
@@ -135,11 +135,12 @@ impl Sharers {
                 .runs
                 .iter()
                 .map(|run| match run.owner {
-                    Owner::Client { id, .. } => id,
-                    _ => panic!("only clients share"),
+                    Owner::Client { id, .. } => Some(id),
+                    Owner::Own(OwnCommand::Near(_)) => None,
+                    _ => panic!("only clients and the cache share"),
                 })
                 .collect();
-            assert_eq!(clients.len(), group.runs.len(), "a client shares a request twice");
+            assert_eq!(clients.len(), group.runs.len(), "one shares a request twice");
         }
     }
 }

@@ -76,6 +76,10 @@ pub(super) struct Totals {
     busy_system_us: u64,
     /// Requests of clients.
     requests: u64,
+    /// Those of them that the near cache answered.
+    cache_hits: u64,
+    /// Those of them that it might have answered, and did not.
+    cache_misses: u64,
     /// Error replies that clients got.
     errors: u64,
     /// Bytes from clients.
@@ -94,6 +98,8 @@ pub(super) struct Totals {
     inflight: u64,
     /// Bytes buffered for clients and servers now.
     buffered_bytes: u64,
+    /// Replies in the near cache now.
+    cache_entries: u64,
 }
 
 /// How long requests took, from being sent to their replies.
@@ -157,6 +163,8 @@ impl Worker {
             busy_user_us: report.cpu_user_us,
             busy_system_us: report.cpu_system_us,
             requests: stats.requests,
+            cache_hits: stats.cache_hits,
+            cache_misses: stats.cache_misses + stats.cache_bypassed,
             errors: stats.errors.iter().map(|(_, count)| count).sum(),
             client_in_bytes: stats.client_in_bytes,
             client_out_bytes: stats.client_out_bytes,
@@ -166,6 +174,7 @@ impl Worker {
             clients: report.clients,
             inflight: report.inflight,
             buffered_bytes: report.buffered_bytes,
+            cache_entries: report.cache_entries,
         };
         Self { worker: report.worker, totals }
     }
@@ -176,6 +185,8 @@ impl Totals {
         self.busy_user_us += other.busy_user_us;
         self.busy_system_us += other.busy_system_us;
         self.requests += other.requests;
+        self.cache_hits += other.cache_hits;
+        self.cache_misses += other.cache_misses;
         self.errors += other.errors;
         self.client_in_bytes += other.client_in_bytes;
         self.client_out_bytes += other.client_out_bytes;
@@ -185,6 +196,7 @@ impl Totals {
         self.clients += other.clients;
         self.inflight += other.inflight;
         self.buffered_bytes += other.buffered_bytes;
+        self.cache_entries += other.cache_entries;
     }
 }
 
@@ -228,6 +240,9 @@ mod tests {
             clients: 10,
             inflight: 11,
             buffered_bytes: 12,
+            cache_hits: 13,
+            cache_misses: 14,
+            cache_entries: 15,
         };
         let mut sum = one.clone();
         sum.add(&one);
@@ -237,6 +252,6 @@ mod tests {
         };
         let doubled: Vec<u64> = numbers(&one).iter().map(|number| number * 2).collect();
         assert_eq!(numbers(&sum), doubled);
-        assert_eq!(doubled.len(), 12);
+        assert_eq!(doubled.len(), 15);
     }
 }

@@ -109,6 +109,7 @@ fn heading(table: &'static str) -> &'static str {
         "hotkeys" => "Hot keys",
         "bigkeys" => "Big keys",
         "batching" => "Batching",
+        "cache" => "Near cache",
         "log" => "Log",
         "access_log" => "Access log",
         "tracing" => "Traces",

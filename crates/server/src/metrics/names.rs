@@ -377,6 +377,58 @@ pub static METRICS: &[Metric] = &[
             workers(s, p, |r| r.stats.coalesced);
         },
     ),
+    row(
+        "respool_cache_reads",
+        Counter,
+        &["worker", "result"],
+        "Reads that the near cache might have answered (`cache.enabled`): it did (`hit`), it had nothing (`miss`), its client might have seen a later value (`bypassed`)",
+        |s, p| {
+            workers_by(s, p, "result", ["hit", "miss", "bypassed"], |r| {
+                [r.stats.cache_hits, r.stats.cache_misses, r.stats.cache_bypassed]
+            });
+        },
+    ),
+    row("respool_cache_kept", Counter, WORKER, "Replies that the near cache took in", |s, p| {
+        workers(s, p, |r| r.stats.cache_kept);
+    }),
+    row(
+        "respool_cache_dropped",
+        Counter,
+        &["worker", "reason"],
+        "Replies that the near cache dropped: a key changed (`changed`), their time was over (`expired`), there was no room (`evicted`), a connection was lost or slots moved (`lost`)",
+        |s, p| {
+            workers_by(s, p, "reason", ["changed", "expired", "evicted", "lost"], |r| {
+                let stats = &r.stats;
+                [
+                    stats.cache_dropped_changed,
+                    stats.cache_dropped_expired,
+                    stats.cache_dropped_evicted,
+                    stats.cache_dropped_lost,
+                ]
+            });
+        },
+    ),
+    row(
+        "respool_cache_refused",
+        Counter,
+        WORKER,
+        "Times that a server refused to tell of changes (`CLIENT TRACKING`)",
+        |s, p| {
+            workers(s, p, |r| r.stats.cache_refused);
+        },
+    ),
+    row("respool_cache_entries", Gauge, WORKER, "Replies in the near cache", |s, p| {
+        workers(s, p, |r| r.cache_entries);
+    }),
+    row(
+        "respool_cache_feeds",
+        Gauge,
+        WORKER,
+        "Connections over which servers tell of changes of what the near cache has",
+        |s, p| {
+            workers(s, p, |r| r.cache_feeds);
+        },
+    ),
     row("respool_client_received_bytes", Counter, WORKER, "Bytes from clients", |s, p| {
         workers(s, p, |r| r.stats.client_in_bytes);
     }),
@@ -625,7 +677,7 @@ pub static METRICS: &[Metric] = &[
         "respool_memory_bytes",
         Gauge,
         &["worker", "kind"],
-        "Bytes held for clients, on the way to and from servers (`upstreams`), in spare buffers (`pool`), in requests that were sent and are not answered (`kept`) or wait for another server (`parked`), in known scripts, in names of topics (`subscriptions`) and of keys that clients cache (`caches`), in the slow log",
+        "Bytes held for clients, on the way to and from servers (`upstreams`), in spare buffers (`pool`), in requests that were sent and are not answered (`kept`) or wait for another server (`parked`), in known scripts, in names of topics (`subscriptions`) and of keys that clients cache (`caches`), in the slow log, in the near cache (`near_cache`)",
         |s, p| {
             workers_by(s, p, "kind", MEMORY_KINDS, |r| r.memory);
         },

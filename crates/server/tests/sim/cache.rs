@@ -8,6 +8,8 @@
 //! told of keys that are not its own; and when all is quiet nobody keeps what is not there any more. Reads are plain, in pipelines and inside
 //! `MULTI`, in default mode, with `BCAST` and with `NOLOOP`.
 //!
+//! Readers beside them keep nothing: what they are given may be kept by the proxy. None goes back in time, and when all is quiet all of them see what is there.
+//!
 //! Not here: what other clients say (`script`).
 //!
 //! Invariant: it has chances of its own, so that the other clients say the same with it and without it.
@@ -41,6 +43,8 @@ struct Truth {
     last: u64,
     /// For each key the last value whose write was acknowledged; 0: none.
     acked: BTreeMap<Vec<u8>, u64>,
+    /// No server forgets, or has an older state than another.
+    keeps: bool,
     /// Copies do not answer, and no shard is left out: nobody reads what is older.
     strict: bool,
     /// Slots may move under a transaction.
@@ -390,6 +394,112 @@ impl Keeper {
     }
 }
 
+/// One that keeps nothing.
+struct Reader {
+    line: Line,
+    rng: SimRng,
+    resp3: bool,
+    needs_password: bool,
+    /// The keys that it has asked for; `None`: something else.
+    asked: VecDeque<Option<Vec<u8>>>,
+    /// The last value of each key, and the greatest.
+    seen: BTreeMap<Vec<u8>, (u64, u64)>,
+    left: u64,
+    gap_us: u64,
+    next_at_us: u64,
+}
+
+impl Reader {
+    fn new(plan: &Plan, net: &SimNet, to: &Address, seed: u64) -> Self {
+        let mut rng = SimRng::new(seed);
+        Self {
+            line: Line::new(net, to),
+            resp3: rng.chance(400_000),
+            needs_password: plan.password,
+            asked: VecDeque::new(),
+            seen: BTreeMap::new(),
+            left: rng.between(5, 60),
+            gap_us: pick(&mut rng, &[1, 300, 5_000]),
+            next_at_us: net.now_us() + rng.between(0, 5_000),
+            rng,
+        }
+    }
+
+    fn is_at_rest(&self) -> bool {
+        self.line.is_gone() || (self.left == 0 && self.asked.is_empty())
+    }
+
+    fn next_at_us(&self) -> Option<u64> {
+        let acts = !self.is_at_rest() && self.asked.is_empty() && self.line.is_connected();
+        acts.then_some(self.next_at_us).into_iter().chain(self.line.waits_until_us()).min()
+    }
+
+    fn step(&mut self, around: &Around<'_>, truth: &Truth) -> Result<(), String> {
+        if self.line.is_gone() {
+            return Ok(());
+        }
+        for frame in self.line.heard()? {
+            self.hear(around, truth, &frame)?;
+        }
+        if self.line.is_gone() || !self.line.is_up(around)? {
+            return Ok(());
+        }
+        let may = self.asked.is_empty() && self.left > 0 && !around.draining;
+        if may && around.now_us >= self.next_at_us {
+            self.act();
+        }
+        Ok(())
+    }
+
+    fn act(&mut self) {
+        if std::mem::take(&mut self.needs_password) {
+            self.line.say(&request(&[b"AUTH", PASSWORD]));
+            return self.asked.push_back(None);
+        }
+        if std::mem::take(&mut self.resp3) {
+            self.line.say(&request(&[&b"HELLO"[..], b"3"]));
+            return self.asked.push_back(None);
+        }
+        self.left -= 1;
+        let keys: Vec<u64> = match self.left {
+            // The last look is at all of them.
+            0 => (0..KEYS).collect(),
+            _ => (0..self.rng.between(1, 4)).map(|_| self.rng.between(0, KEYS - 1)).collect(),
+        };
+        let mut bytes = Vec::new();
+        for key in keys.into_iter().map(name) {
+            bytes.extend(request(&[&b"GET"[..], &key]));
+            self.asked.push_back(Some(key));
+        }
+        self.line.say(&bytes);
+    }
+
+    fn hear(&mut self, around: &Around<'_>, truth: &Truth, reply: &[u8]) -> Result<(), String> {
+        self.next_at_us = around.now_us + self.rng.between(0, self.gap_us);
+        if is_turned_away(around, reply) {
+            self.asked.clear();
+            return Ok(());
+        }
+        let Some(asked) = self.asked.pop_front() else {
+            return Err(format!("nobody asked for {}", quote(reply, 80)));
+        };
+        let none_fit = reply.starts_with(b"-ERR respool: no replica is fit") && !truth.strict;
+        let is_left = around.epochs.begun > 0 && super::script::tells_of_left(reply);
+        if reply.starts_with(b"-") {
+            let forgiven = around.failing || none_fit || is_left;
+            return forgiven.then_some(()).ok_or_else(|| quote(reply, 80));
+        }
+        let Some(key) = asked else { return Ok(()) };
+        let value = value(reply)?;
+        let (last, most) = self.seen.entry(key).or_default();
+        if truth.keeps && value > 0 && value < *most {
+            return Err(format!("{value} after {most}"));
+        }
+        (*last, *most) = (value, value.max(*most));
+        Ok(())
+    }
+}
+
 /// The number in a reply to GET; 0: there is no value.
 fn value(reply: &[u8]) -> Result<u64, String> {
     match parse(reply) {
@@ -405,6 +515,7 @@ fn value(reply: &[u8]) -> Result<u64, String> {
 pub(crate) struct Caches {
     writer: Writer,
     keepers: Vec<Keeper>,
+    readers: Vec<Reader>,
     truth: Truth,
     judged: u64,
 }
@@ -423,8 +534,13 @@ impl Caches {
         let strict = !plan.spreads_reads();
         let moves = matches!(plan.layout, Layout::Cluster(_));
         let spread = matches!(plan.layout, Layout::Shards { cache: true, .. });
-        let truth = Truth { strict, moves, spread, ..Truth::default() };
-        Some(Self { writer, keepers, truth, judged: 0 })
+        let keeps = !plan.changes() && (plan.layout == Layout::One || plan.is_as_direct());
+        let truth = Truth { keeps, strict, moves, spread, ..Truth::default() };
+        let readers = match plan.settings.cache.enabled {
+            true => (0..3).map(|_| Reader::new(plan, net, to, rng.next_u64())).collect(),
+            false => Vec::new(),
+        };
+        Some(Self { writer, keepers, readers, truth, judged: 0 })
     }
 
     /// Everybody does what is to be done now.
@@ -435,24 +551,36 @@ impl Caches {
             let step = keeper.step(around, truth);
             step.map_err(|why| format!("{why}: {}", keeper.describe()))?;
         }
+        for reader in &mut self.readers {
+            let step = reader.step(around, truth);
+            step.map_err(|why| format!("the reader at {}: {why}", reader.line.local()))?;
+        }
         Ok(())
     }
 
     /// Whether all is said and heard, for now.
     pub(crate) fn is_at_rest(&self) -> bool {
-        self.writer.is_at_rest() && self.keepers.iter().all(Keeper::is_at_rest)
+        self.writer.is_at_rest()
+            && self.keepers.iter().all(Keeper::is_at_rest)
+            && self.readers.iter().all(Reader::is_at_rest)
     }
 
     /// When somebody next does something of its own accord.
     pub(crate) fn next_at_us(&self) -> Option<u64> {
         let keepers = self.keepers.iter().filter_map(Keeper::next_at_us);
-        keepers.chain(self.writer.next_at_us()).min()
+        let readers = self.readers.iter().filter_map(Reader::next_at_us);
+        keepers.chain(readers).chain(self.writer.next_at_us()).min()
     }
 
     /// Everything is well: everybody reads and writes once more.
     pub(crate) fn check_up(&mut self) {
         self.writer.left += CHECKUP_ACTS;
         self.keepers.iter_mut().for_each(|keeper| keeper.left += CHECKUP_ACTS);
+    }
+
+    /// Nothing changes any more: what readers read now is what is there.
+    pub(crate) fn last_look(&mut self) {
+        self.readers.iter_mut().for_each(|reader| reader.left += 1);
     }
 
     /// All is quiet: whether somebody keeps what is not there any more.
@@ -472,6 +600,19 @@ impl Caches {
                     return Err(format!("{key} is {there} and not {kept}: {}", keeper.describe()));
                 }
                 self.judged += 1;
+            }
+        }
+        for reader in self.readers.iter().filter(|reader| !reader.line.is_gone()) {
+            for (key, (last, _)) in reader.seen.iter().filter(|_| self.truth.strict) {
+                let effects = site.effects(0, key, false)?;
+                let there = match effects.last() {
+                    Some(Effect::Set(text)) => resp::number::parse_i64(text).unwrap_or_default(),
+                    _ => 0,
+                };
+                if there != *last as i64 {
+                    let (key, who) = (quote(key, 20), reader.line.local());
+                    return Err(format!("{key} is {there}, and the reader at {who} sees {last}"));
+                }
             }
         }
         Ok(())
@@ -501,7 +642,9 @@ impl Caches {
     /// After the drain: whether anybody is still connected.
     pub(crate) fn connected(&self) -> Option<String> {
         let keeper = self.keepers.iter().find(|keeper| !keeper.line.is_gone());
-        let writer = (!self.writer.line.is_gone()).then(|| "the writer".to_owned());
+        let is_there = |reader: &&Reader| !reader.line.is_gone();
+        let reader = self.readers.iter().find(is_there).map(|reader| reader.line.local());
+        let writer = (!self.writer.line.is_gone()).then(|| "the writer".to_owned()).or(reader);
         keeper.map(Keeper::describe).or(writer)
     }
 
@@ -515,6 +658,7 @@ impl Caches {
     /// Everybody goes for good.
     pub(crate) fn close(&mut self) {
         self.keepers.iter_mut().for_each(|keeper| keeper.line.go());
+        self.readers.iter_mut().for_each(|reader| reader.line.go());
         self.writer.line.go();
     }
 }

@@ -398,6 +398,14 @@ fn settings(plan: &mut Plan, rng: &mut SimRng) -> Settings {
     settings.hotkeys.sample = 1 + (plan.seed / 16 % 3) as u32;
     settings.bigkeys.bytes_min = 10 << 10;
     settings.coalesce_reads = plan.kind == Kind::Crowd || matches!(plan.seed / 8 % 8, 3..=6);
+    settings.cache = engine::near::Options {
+        enabled: matches!(plan.seed / 8 % 8, 2..=5),
+        min_reads: 1 + (plan.seed / 64 % 3) as u32,
+        memory_max_bytes: if (plan.seed / 16).is_multiple_of(4) { 2_000 } else { 1 << 20 },
+        // Only what the servers tell drops anything.
+        ttl_ms: 3_600_000_000,
+        ..engine::near::Options::default()
+    };
     // Where nothing fails nothing may be given up, however slowly single bytes travel.
     let patient = Timeouts {
         connect_ms: 3_000_000,

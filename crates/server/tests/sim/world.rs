@@ -114,6 +114,8 @@ pub(crate) struct Reached {
     pub(crate) redirects: u64,
     /// Requests that were not sent, as an equal one of another client was.
     pub(crate) coalesced: u64,
+    /// Requests that were answered with a reply that was kept.
+    pub(crate) cache_hits: u64,
     /// Of all runs together: slots that reached their new owner.
     pub(crate) moves: u64,
     /// Of all runs together: keys that moved before their slot did.
@@ -142,6 +144,7 @@ impl Reached {
             (&mut self.upstreams, report.upstreams),
             (&mut self.redirects, stats.redirects),
             (&mut self.coalesced, stats.coalesced),
+            (&mut self.cache_hits, stats.cache_hits),
         ];
         seen.into_iter().for_each(|(most, is)| *most = is.max(*most));
     }
@@ -159,6 +162,7 @@ impl Reached {
             (&mut self.upstreams, other.upstreams),
             (&mut self.redirects, other.redirects),
             (&mut self.coalesced, other.coalesced),
+            (&mut self.cache_hits, other.cache_hits),
         ];
         pairs.into_iter().for_each(|(most, is)| *most = is.max(*most));
     }
@@ -507,6 +511,11 @@ impl World {
         self.site.rest();
         self.pass("rest", self.net.now_us() + REST_US)?;
         self.check_replaced()?;
+        self.caches.iter_mut().for_each(Caches::last_look);
+        let until_us = self.net.now_us() + CHECKUP_US;
+        self.live_until("last look", until_us, |world| {
+            world.caches.as_ref().is_none_or(Caches::is_at_rest)
+        })?;
         self.caches.as_mut().map_or(Ok(()), |caches| caches.judge(&self.site))?;
         self.radio.last_call();
         let until_us = self.net.now_us() + CHECKUP_US;

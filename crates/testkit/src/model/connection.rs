@@ -185,7 +185,7 @@ pub(super) fn role(call: &mut Call<'_>) {
     encode::array(call.out, 0);
 }
 
-/// CLIENT with ID, GETNAME, SETNAME, SETINFO, NO-EVICT, NO-TOUCH and TRACKING.
+/// CLIENT with ID, GETNAME, SETNAME, SETINFO, NO-EVICT, NO-TOUCH, TRACKING and CACHING.
 pub(super) fn client(call: &mut Call<'_>) {
     let sub = call.word(1);
     let args_wanted = match sub.as_str() {
@@ -194,6 +194,10 @@ pub(super) fn client(call: &mut Call<'_>) {
         "setinfo" => 4,
         "tracking" if call.args.len() >= 3 => return tracking::client_tracking(call),
         "tracking" => 3,
+        "caching" if call.args.len() == 3 && call.word(2) == "yes" => {
+            return tracking::client_caching(call);
+        }
+        "caching" => 3,
         _ => {
             let text = String::from_utf8_lossy(&call.args[1]).into_owned();
             return call.error(&format!("ERR unknown subcommand '{text}'. Try CLIENT HELP."));

@@ -1,6 +1,6 @@
 //! The model's client-side caching: which connection has read what, and what it is told when that changes.
 //!
-//! Known are CLIENT TRACKING ON and OFF with BCAST, PREFIX and NOLOOP, on connections in RESP3. The table is that of Redis' tracking.c: keys by
+//! Known are CLIENT TRACKING ON and OFF with BCAST, PREFIX, NOLOOP, REDIRECT and OPTIN, and CLIENT CACHING YES; who is told is in RESP3. The table is that of Redis' tracking.c: keys by
 //! name, whatever the database; a connection is told once of a key that it read, and reads it again to be told again.
 //!
 //! In a cluster a node tells of what changes in its own shard, and of keys that leave it.
@@ -28,6 +28,12 @@ struct Tracker {
     node: usize,
     /// It is not told of what it changes itself.
     no_loop: bool,
+    /// The connection that is told instead.
+    redirect: Option<u64>,
+    /// Only what is read right behind CLIENT CACHING YES is remembered.
+    opt_in: bool,
+    /// That was said: 2, or it was the last command: 1.
+    caching: u8,
     /// In BCAST mode: it is told of all keys that begin so.
     prefixes: Option<BTreeSet<Vec<u8>>>,
     /// Keys that it read and was not told of since.
@@ -83,8 +89,10 @@ impl Trackers {
 
     /// Gives out what waits for a connection.
     pub(super) fn take(&mut self, conn: u64, protocol: Protocol, out: &mut Vec<u8>) {
-        let Some(own) = self.all.get_mut(&conn) else { return };
-        for key in own.waiting.drain(..).filter(|_| protocol == Protocol::Resp3) {
+        let is_told = |of: u64, tracker: &Tracker| tracker.redirect.unwrap_or(of) == conn;
+        let told = self.all.iter_mut().filter(|(of, tracker)| is_told(**of, tracker));
+        let waiting: Vec<_> = told.flat_map(|(_, own)| own.waiting.drain(..)).collect();
+        for key in waiting.into_iter().filter(|_| protocol == Protocol::Resp3) {
             encode::push(out, 2);
             encode::bulk(out, b"invalidate");
             match key {
@@ -108,6 +116,11 @@ pub(super) fn client_tracking(call: &mut Call<'_>) {
         match call.word(at).as_str() {
             "bcast" => broadcast = true,
             "noloop" => wanted.no_loop = true,
+            "optin" => wanted.opt_in = true,
+            "redirect" if at + 1 < call.args.len() => {
+                at += 1;
+                wanted.redirect = call.word(at).parse().ok();
+            }
             "prefix" if at + 1 < call.args.len() => {
                 at += 1;
                 prefixes.insert(call.args[at].clone());
@@ -139,11 +152,26 @@ pub(super) fn client_tracking(call: &mut Call<'_>) {
     call.ok();
 }
 
+/// CLIENT CACHING YES
+pub(super) fn client_caching(call: &mut Call<'_>) {
+    match call.model.trackers.all.get_mut(&call.conn.id).filter(|own| own.opt_in) {
+        Some(own) => own.caching = 2,
+        None => {
+            return call.error(
+                "ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.",
+            );
+        }
+    }
+    call.ok();
+}
+
 /// A command was executed that only reads these keys.
 pub(super) fn remember(call: &mut Call<'_>) {
     let Some(own) = call.model.trackers.all.get_mut(&call.conn.id) else { return };
+    let is_wanted = !own.opt_in || own.caching == 1;
+    own.caching = own.caching.saturating_sub(1);
     let Some(access) = table::access(call.args).filter(|access| !access.writes) else { return };
-    if own.prefixes.is_none() && !access.channels {
+    if is_wanted && own.prefixes.is_none() && !access.channels {
         own.read.extend(access.keys.into_iter().map(<[u8]>::to_vec));
     }
 }

@@ -5,6 +5,7 @@
 //! Invariant: every table that a row names is here.
 
 use super::super::{policies, users};
+use super::cache;
 
 /// What the tables of the file are about, in the order of the documents.
 pub const TABLES: &[(&str, &str)] = &[
@@ -31,6 +32,7 @@ pub const TABLES: &[(&str, &str)] = &[
     ("hotkeys", "Keys that come often."),
     ("bigkeys", "Requests and replies that are large."),
     ("batching", "How requests are gathered into larger writes, which makes small requests cheap."),
+    cache::TABLE,
     ("log", "What is logged, how and where."),
     (
         "access_log",

@@ -12,10 +12,11 @@
 //! as one primary, and with the facade as a cluster. `loading` is 0 while the node answers. Numbers are sums over all workers at one moment each.
 //!
 //! Files: this one decides who answers and with which sections; `process` has the sections about the process and its clients, `commands` those about
-//! commands and errors, `upstreams` those about servers, `keys` those about keys, `latency` the monitors, `tls` connections with TLS.
+//! commands and errors, `upstreams` those about servers, `keys` those about keys, `cache` the near cache, `latency` the monitors, `tls` connections with TLS.
 //!
 //! Invariant: every line is `field:value` or a `# Section` head, lines end in CRLF, as Redis writes them.
 
+mod cache;
 mod commands;
 mod keys;
 mod latency;
@@ -43,7 +44,7 @@ use resp::encode;
 type WriteSection = fn(&mut String, &Source<'_>);
 
 /// The proxy's sections in the order of the reply, and whether each is part of the default.
-const SECTIONS: [(&str, bool, WriteSection); 19] = [
+const SECTIONS: [(&str, bool, WriteSection); 20] = [
     ("server", true, process::server),
     ("proxy", true, process::proxy),
     ("clients", true, process::clients),
@@ -59,6 +60,7 @@ const SECTIONS: [(&str, bool, WriteSection); 19] = [
     ("hotkeys", false, keys::hotkeys),
     ("bigkeys", false, keys::bigkeys),
     ("policies", false, policies::policies),
+    ("cache", false, cache::cache),
     ("commandstats", false, commands::commandstats),
     ("latencystats", false, commands::latencystats),
     ("latency", false, latency::list),
@@ -159,6 +161,8 @@ fn sum(reports: &[Report]) -> Report {
         sum.clients += report.clients;
         sum.blocked_clients += report.blocked_clients;
         sum.tracking_clients += report.tracking_clients;
+        sum.cache_entries += report.cache_entries;
+        sum.cache_feeds += report.cache_feeds;
         sum.upstreams += report.upstreams;
         sum.inflight += report.inflight;
         sum.buffered_bytes += report.buffered_bytes;

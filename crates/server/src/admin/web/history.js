@@ -14,10 +14,12 @@ export function interval(before, now) {
   const rate = (name) => (grown(name) >= 0 ? grown(name) / seconds : null);
   if (rate("requests") === null) return null;
   const writes = grown("upstream_writes");
+  const reads = grown("cache_hits") + grown("cache_misses");
   const times = difference(before.latency.buckets, now.latency.buckets);
   return {
     seconds,
     requests: rate("requests"),
+    hits: reads > 0 ? grown("cache_hits") / reads : null,
     errors: rate("errors"),
     redirects: rate("redirects"),
     in_bytes: rate("client_in_bytes"),

@@ -38,6 +38,7 @@ const CHARTS = [
     least: 0.1,
   },
   { title: "Requests in one write", hint: "How many requests leave for a server together: the larger, the cheaper is each", lines: one("batch"), show: short, least: 2 },
+  { title: "Near cache", hint: "Share of the reads that may be kept that were answered without a server", lines: one("hits"), show: percent, least: 1 },
   {
     title: "Clients",
     hint: "Clients that are connected, and requests that wait for a reply",

@@ -150,6 +150,7 @@ fn changes(plan: &mut Plan, rng: &mut SimRng) {
             Some(_) => None,
             None => super::policies(plan),
         };
+        settings.cache.enabled ^= plan.settings.cache.enabled;
         plan.changes.push(Change {
             at_us,
             settings: settings.clone(),

@@ -57,7 +57,7 @@ pub(super) struct Common {
 impl Common {
     pub(super) fn new(plan: &Plan) -> Self {
         Self {
-            on: plan.settings.coalesce_reads,
+            on: plan.settings.coalesce_reads || plan.settings.cache.enabled,
             keeps: !plan.changes() && (plan.layout == Layout::One || plan.is_as_direct()),
             large_bytes: plan.value_bytes_max.min(LARGE_BYTES_MAX) as usize,
             counters: BTreeMap::new(),

@@ -1,0 +1,550 @@
+//! The replies that are kept: found by the bytes of their request, dropped by a key, and never more than there is room for.
+//!
+//! ```text
+//!   connection, bytes of the request ─▶ hash ─▶ [heads] ─▶ entry ─▶ entry …      a hit is one hash and one comparison
+//!   hash of a key                    ─▶ [by_key] ─▶ its entries                  a change drops them all
+//! ```
+//! A key is known by its hash alone: two with the same one are dropped together, which costs a read and is never wrong. When there is no room,
+//! a hand goes round the entries and takes the first that nobody asked for since it last came by (CLOCK).
+//!
+//! Not here: what may be kept, and when it must go (`near`).
+//!
+//! Invariant: `bytes` is what all entries cost together, and every entry stands in the list of each of its keys; see [`Table::check`].
+
+use crate::ids::{NodeId, UpstreamId};
+use crate::time::Time;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use rapidhash::v3::rapidhash_v3;
+
+/// What an entry costs beside its bytes, and each of its keys: its place in the lists, rounded up.
+const ENTRY_BYTES: usize = 160;
+const KEY_BYTES: usize = 48;
+
+/// No entry.
+const NONE: u32 = u32::MAX;
+
+/// Lists that entries are found by, at the least.
+const HEADS_MIN: usize = 64;
+
+/// The hash that a key is known by.
+pub(super) fn key_hash(key: &[u8]) -> u64 {
+    rapidhash_v3(key)
+}
+
+/// A request that is looked up: where it would go, and its bytes.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted<'a> {
+    pub(super) upstream: UpstreamId,
+    pub(super) frame: &'a [u8],
+    pub(super) hash: u64,
+}
+
+impl<'a> Wanted<'a> {
+    #[inline]
+    pub(super) fn new(upstream: UpstreamId, frame: &'a [u8]) -> Self {
+        let spread = u64::from(upstream.index).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Self { upstream, frame, hash: rapidhash_v3(frame) ^ spread }
+    }
+}
+
+/// What is known of a request.
+#[derive(Debug)]
+enum State {
+    /// It is on its way, at this place of its connection.
+    Asked(u64),
+    /// This is the reply.
+    Kept(Box<[u8]>),
+    /// The reply is not to be kept: it is too large, or an error. No key leads here.
+    Unfit,
+}
+
+/// See the module.
+#[derive(Debug)]
+struct Entry {
+    upstream: UpstreamId,
+    node: NodeId,
+    hash: u64,
+    frame: Box<[u8]>,
+    keys: Box<[u64]>,
+    state: State,
+    /// From then on it serves no more.
+    until: Time,
+    /// Somebody asked for it since the hand came by.
+    visited: bool,
+    /// The next one in its list.
+    next: u32,
+}
+
+impl Entry {
+    fn cost(&self) -> usize {
+        let reply = if let State::Kept(reply) = &self.state { reply.len() } else { 0 };
+        ENTRY_BYTES + self.frame.len() + reply + KEY_BYTES * self.keys.len()
+    }
+}
+
+/// What was found.
+pub(super) enum Found<'a> {
+    /// The reply, and the keys that it is of.
+    Kept(&'a [u8], &'a [u64]),
+    /// It is on its way.
+    Asked,
+    /// It is not to be kept.
+    Unfit,
+    /// Nothing.
+    Nothing,
+}
+
+/// What came of a request whose reply was to be looked at.
+#[derive(Clone, Copy)]
+pub(crate) enum Answer<'a> {
+    /// This reply.
+    Whole(&'a [u8]),
+    /// A reply that is too large to be here as a whole.
+    InParts,
+    /// None, or one that says nothing.
+    None,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    entries: Vec<Option<Entry>>,
+    free: Vec<u32>,
+    /// The first entry of each list; a power of two of them, or none yet.
+    heads: Vec<u32>,
+    by_key: BTreeMap<u64, Vec<u32>>,
+    asked: BTreeMap<(UpstreamId, u64), u32>,
+    /// Reads that went to the server though their reply is kept or on its way, by their places; the hash of each.
+    checks: BTreeMap<(UpstreamId, u64), u64>,
+    bytes: usize,
+    hand: usize,
+}
+
+impl Table {
+    /// Number of requests that something is known of.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.len() == self.free.len()
+    }
+
+    /// What all entries cost.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    #[inline]
+    fn head(&self, hash: u64) -> Option<usize> {
+        // By its upper half, as the lower one is what keys of a sketch are told apart by.
+        (!self.heads.is_empty()).then(|| (hash >> 32) as usize & (self.heads.len() - 1))
+    }
+
+    #[inline]
+    fn find(&self, wanted: Wanted<'_>) -> Option<usize> {
+        let mut at = self.heads[self.head(wanted.hash)?];
+        while let Some(Some(entry)) = self.entries.get(at as usize) {
+            if entry.hash == wanted.hash
+                && entry.upstream == wanted.upstream
+                && *entry.frame == *wanted.frame
+            {
+                return Some(at as usize);
+            }
+            at = entry.next;
+        }
+        None
+    }
+
+    /// What serves this request at this time. One that has served its time goes; then the second is true.
+    #[inline]
+    pub(super) fn look(&mut self, wanted: Wanted<'_>, now: Time) -> (Found<'_>, bool) {
+        let Some(at) = self.find(wanted) else { return (Found::Nothing, false) };
+        let is_over = |entry: &Entry| now >= entry.until && !matches!(entry.state, State::Asked(_));
+        if self.entries[at].as_ref().is_some_and(is_over) {
+            self.remove(at);
+            return (Found::Nothing, true);
+        }
+        let found = match &mut self.entries[at] {
+            Some(Entry { state: State::Kept(reply), visited, keys, .. }) => {
+                *visited = true;
+                Found::Kept(reply, keys)
+            }
+            Some(Entry { state: State::Asked(_), .. }) => Found::Asked,
+            _ => Found::Unfit,
+        };
+        (found, false)
+    }
+
+    /// This request was sent, at this place of its connection to this node; its reply is to be kept until then. It stood nowhere.
+    pub(super) fn ask(
+        &mut self,
+        wanted: Wanted<'_>,
+        node: NodeId,
+        place: u64,
+        keys: &[u64],
+        until: Time,
+    ) {
+        debug_assert!(self.find(wanted).is_none(), "a request that is asked for twice");
+        if self.heads.len() <= self.len() {
+            self.grow();
+        }
+        let Some(head) = self.head(wanted.hash) else { return };
+        let entry = Entry {
+            upstream: wanted.upstream,
+            node,
+            hash: wanted.hash,
+            frame: wanted.frame.into(),
+            keys: keys.into(),
+            state: State::Asked(place),
+            until,
+            visited: false,
+            next: self.heads[head],
+        };
+        self.bytes += entry.cost();
+        let at = match self.free.pop() {
+            Some(at) => at as usize,
+            None => {
+                self.entries.push(None);
+                self.entries.len() - 1
+            }
+        };
+        self.entries[at] = Some(entry);
+        // Memory ends long before.
+        let number = at as u32;
+        self.heads[head] = number;
+        for key in keys {
+            self.by_key.entry(*key).or_default().push(number);
+        }
+        self.asked.insert((wanted.upstream, place), number);
+    }
+
+    /// Twice as many lists.
+    fn grow(&mut self) {
+        let count = (self.heads.len() * 2).max(HEADS_MIN);
+        self.heads = alloc::vec![NONE; count];
+        for (at, entry) in self.entries.iter_mut().enumerate() {
+            let Some(entry) = entry else { continue };
+            let head = &mut self.heads[(entry.hash >> 32) as usize & (count - 1)];
+            entry.next = core::mem::replace(head, at as u32);
+        }
+    }
+
+    /// The reply to what was asked at this place came, and is to be kept if it is wanted still; `None`: there is nothing to keep. Whether it
+    /// is kept now.
+    pub(super) fn answered(
+        &mut self,
+        (upstream, place): (UpstreamId, u64),
+        reply: Answer<'_>,
+        bytes_max: usize,
+    ) -> bool {
+        let Some(at) = self.asked.remove(&(upstream, place)) else { return false };
+        let Some(entry) = self.entries.get_mut(at as usize).and_then(Option::as_mut) else {
+            return false;
+        };
+        let cost = entry.cost();
+        match reply {
+            Answer::None => {
+                self.remove(at as usize);
+                false
+            }
+            Answer::Whole(reply) if reply.len() <= bytes_max && !reply.starts_with(b"-") => {
+                entry.state = State::Kept(reply.into());
+                self.bytes = self.bytes - cost + entry.cost();
+                true
+            }
+            Answer::Whole(_) | Answer::InParts => {
+                entry.state = State::Unfit;
+                let keys = core::mem::take(&mut entry.keys);
+                self.bytes = self.bytes - cost + entry.cost();
+                self.forget_keys(at, &keys);
+                false
+            }
+        }
+    }
+
+    /// This request was sent though something is known of it; its reply is to be looked at.
+    pub(super) fn check_at(&mut self, wanted: Wanted<'_>, place: u64) {
+        self.checks.insert((wanted.upstream, place), wanted.hash);
+    }
+
+    /// Its reply came. If it is another one than that which is kept, the keys have changed. How many entries went.
+    pub(super) fn checked(
+        &mut self,
+        (upstream, place): (UpstreamId, u64),
+        reply: Answer<'_>,
+    ) -> u64 {
+        let Some(hash) = self.checks.remove(&(upstream, place)) else { return 0 };
+        let mut at = self.head(hash).map_or(NONE, |head| self.heads[head]);
+        while let Some(Some(entry)) = self.entries.get(at as usize) {
+            if entry.hash == hash && entry.upstream == upstream {
+                break;
+            }
+            at = entry.next;
+        }
+        let Some(Some(entry)) = self.entries.get(at as usize) else { return 0 };
+        let is_other = match (&entry.state, reply) {
+            (State::Kept(kept), Answer::Whole(reply)) => **kept != *reply,
+            (State::Kept(_), _) => true,
+            // What is asked for by now stands behind it.
+            (State::Asked(_) | State::Unfit, _) => false,
+        };
+        if !is_other {
+            return 0;
+        }
+        entry.keys.clone().iter().map(|key| self.drop_key(*key)).sum()
+    }
+
+    /// These keys lead to this entry no more.
+    fn forget_keys(&mut self, number: u32, keys: &[u64]) {
+        for key in keys {
+            if let Some(list) = self.by_key.get_mut(key) {
+                list.retain(|other| *other != number);
+                if list.is_empty() {
+                    self.by_key.remove(key);
+                }
+            }
+        }
+    }
+
+    fn remove(&mut self, at: usize) -> bool {
+        let Some(entry) = self.entries.get_mut(at).and_then(Option::take) else { return false };
+        self.bytes -= entry.cost();
+        let number = at as u32;
+        self.free.push(number);
+        if let Some(head) = self.head(entry.hash) {
+            if self.heads[head] == number {
+                self.heads[head] = entry.next;
+            } else {
+                let mut before = self.heads[head];
+                while let Some(Some(other)) = self.entries.get_mut(before as usize) {
+                    if other.next == number {
+                        other.next = entry.next;
+                        break;
+                    }
+                    before = other.next;
+                }
+            }
+        }
+        self.forget_keys(number, &entry.keys);
+        if let State::Asked(place) = entry.state {
+            self.asked.remove(&(entry.upstream, place));
+        }
+        true
+    }
+
+    /// Whether a reply to this key is kept, or on its way to be.
+    pub(super) fn knows(&self, key: u64) -> bool {
+        self.by_key.contains_key(&key)
+    }
+
+    /// The key changed. How many entries went.
+    pub(super) fn drop_key(&mut self, key: u64) -> u64 {
+        let Some(list) = self.by_key.remove(&key) else { return 0 };
+        list.into_iter().map(|at| u64::from(self.remove(at as usize))).sum()
+    }
+
+    fn drop_where(&mut self, goes: impl Fn(&Entry) -> bool) -> u64 {
+        let goes = |entry: &Option<Entry>| entry.as_ref().is_some_and(&goes);
+        let all = self.entries.iter().enumerate().filter(|(_, entry)| goes(entry));
+        let all: Vec<usize> = all.map(|(at, _)| at).collect();
+        all.into_iter().map(|at| u64::from(self.remove(at))).sum()
+    }
+
+    /// Everything that was read at this node goes.
+    pub(super) fn drop_node(&mut self, node: NodeId) -> u64 {
+        self.drop_where(|entry| entry.node == node)
+    }
+
+    /// Everything that was read over this connection goes.
+    pub(super) fn drop_upstream(&mut self, upstream: UpstreamId) -> u64 {
+        self.checks.retain(|(of, _), _| *of != upstream);
+        self.drop_where(|entry| entry.upstream == upstream)
+    }
+
+    /// What is on its way over this connection is not to be kept.
+    pub(super) fn drop_asked(&mut self, upstream: UpstreamId) -> u64 {
+        self.drop_where(|entry| {
+            entry.upstream == upstream && matches!(entry.state, State::Asked(_))
+        })
+    }
+
+    /// Everything goes.
+    pub(super) fn drop_all(&mut self) -> u64 {
+        let count = self.len() as u64;
+        *self = Self::default();
+        count
+    }
+
+    /// Makes room until all entries together cost no more than this. How many went.
+    pub(super) fn make_room(&mut self, bytes_max: usize) -> u64 {
+        let mut gone = 0;
+        while self.bytes > bytes_max && !self.is_empty() {
+            self.hand = if self.hand < self.entries.len() { self.hand } else { 0 };
+            match &mut self.entries[self.hand] {
+                Some(entry) if entry.visited => entry.visited = false,
+                Some(_) => gone += u64::from(self.remove(self.hand)),
+                None => {}
+            }
+            self.hand += 1;
+        }
+        gone
+    }
+
+    /// Checks the invariant; for debug builds.
+    pub(super) fn check(&self) {
+        let entries = || self.entries.iter().flatten();
+        assert_eq!(self.bytes, entries().map(Entry::cost).sum::<usize>(), "bytes of the cache");
+        assert_eq!(self.len(), entries().count(), "entries of the cache");
+        for (at, entry) in self.entries.iter().enumerate() {
+            let Some(entry) = entry else { continue };
+            let wanted = Wanted { upstream: entry.upstream, frame: &entry.frame, hash: entry.hash };
+            assert_eq!(self.find(wanted), Some(at), "an entry that nobody finds");
+            for key in &entry.keys {
+                let list = self.by_key.get(key);
+                assert!(list.is_some_and(|list| list.contains(&(at as u32))), "a key without it");
+            }
+            if let State::Asked(place) = entry.state {
+                assert_eq!(self.asked.get(&(entry.upstream, place)), Some(&(at as u32)));
+            }
+        }
+        let listed: usize = self.by_key.values().map(Vec::len).sum();
+        assert_eq!(listed, entries().map(|entry| entry.keys.len()).sum::<usize>());
+        let is_asked = |entry: &&Entry| matches!(entry.state, State::Asked(_));
+        assert_eq!(self.asked.len(), entries().filter(is_asked).count());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+
+    fn upstream(index: u32) -> UpstreamId {
+        UpstreamId::new(index, 0)
+    }
+
+    /// Asks for this at this place, of these keys.
+    fn ask(table: &mut Table, frame: &[u8], place: u64, keys: &[&[u8]]) {
+        let keys: Vec<u64> = keys.iter().map(|key| key_hash(key)).collect();
+        let wanted = Wanted::new(upstream(1), frame);
+        table.ask(wanted, NodeId::new(0, 0), place, &keys, Time(100));
+        table.check();
+    }
+
+    fn kept(table: &mut Table, frame: &[u8], now: u64) -> Option<Vec<u8>> {
+        match table.look(Wanted::new(upstream(1), frame), Time(now)).0 {
+            Found::Kept(reply, _) => Some(reply.to_vec()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_reply_is_kept_for_its_request_on_its_connection_until_its_time() {
+        let mut table = Table::default();
+        ask(&mut table, b"GET k", 7, &[b"k"]);
+        assert!(matches!(table.look(Wanted::new(upstream(1), b"GET k"), Time(1)).0, Found::Asked));
+        assert!(table.answered((upstream(1), 7), Answer::Whole(b"v"), 10));
+        assert_eq!(kept(&mut table, b"GET k", 99).as_deref(), Some(&b"v"[..]));
+        assert_eq!(kept(&mut table, b"GET l", 99), None);
+        assert!(matches!(
+            table.look(Wanted::new(upstream(2), b"GET k"), Time(1)).0,
+            Found::Nothing
+        ));
+        let (found, over) = table.look(Wanted::new(upstream(1), b"GET k"), Time(100));
+        assert!(matches!(found, Found::Nothing) && over);
+        assert_eq!((table.len(), table.bytes()), (0, 0));
+        table.check();
+    }
+
+    #[test]
+    fn a_change_drops_every_reply_that_a_key_is_in_also_those_on_their_way() {
+        let mut table = Table::default();
+        for (place, frame, keys) in [
+            (1, &b"GET a"[..], &[&b"a"[..]][..]),
+            (2, b"MGET a b", &[b"a", b"b"]),
+            (3, b"GET b", &[b"b"]),
+        ] {
+            ask(&mut table, frame, place, keys);
+        }
+        assert!(table.answered((upstream(1), 1), Answer::Whole(b"1"), 10));
+        assert_eq!(table.drop_key(key_hash(b"a")), 2);
+        table.check();
+        assert!(!table.knows(key_hash(b"a")) && table.knows(key_hash(b"b")));
+        assert!(
+            !table.answered((upstream(1), 2), Answer::Whole(b"old"), 10),
+            "it is not wanted any more"
+        );
+        assert!(table.answered((upstream(1), 3), Answer::Whole(b"2"), 10));
+        assert_eq!(kept(&mut table, b"MGET a b", 1), None);
+        assert_eq!(kept(&mut table, b"GET b", 1).as_deref(), Some(&b"2"[..]));
+        assert_eq!(table.drop_node(NodeId::new(1, 0)), 0);
+        assert_eq!(table.drop_node(NodeId::new(0, 0)), 1);
+        table.check();
+    }
+
+    #[test]
+    fn what_is_too_large_or_an_error_is_known_and_not_kept() {
+        let mut table = Table::default();
+        ask(&mut table, b"GET k", 1, &[b"k"]);
+        assert!(!table.answered((upstream(1), 1), Answer::Whole(&[0; 11]), 10));
+        assert!(matches!(table.look(Wanted::new(upstream(1), b"GET k"), Time(1)).0, Found::Unfit));
+        assert!(!table.knows(key_hash(b"k")), "nothing of it can be old");
+        ask(&mut table, b"GET w", 2, &[b"w"]);
+        assert!(!table.answered((upstream(1), 2), Answer::Whole(b"-WRONG\r\n"), 10));
+        ask(&mut table, b"GET e", 3, &[b"e"]);
+        assert!(!table.answered((upstream(1), 3), Answer::None, 10));
+        ask(&mut table, b"GET p", 4, &[b"p"]);
+        assert!(!table.answered((upstream(1), 4), Answer::InParts, 10));
+        assert_eq!(table.len(), 3);
+        table.check();
+    }
+
+    #[test]
+    fn a_reply_that_is_another_one_than_the_kept_one_drops_its_keys() {
+        for (reply, gone) in [
+            (Answer::Whole(b"v"), 0),
+            (Answer::Whole(b"w"), 2),
+            (Answer::InParts, 2),
+            (Answer::None, 2),
+        ] {
+            let mut table = Table::default();
+            ask(&mut table, b"GET k", 1, &[b"k"]);
+            ask(&mut table, b"STRLEN k", 2, &[b"k"]);
+            table.check_at(Wanted::new(upstream(1), b"GET k"), 3);
+            assert!(table.answered((upstream(1), 1), Answer::Whole(b"v"), 10));
+            assert_eq!(table.checked((upstream(1), 3), reply), gone);
+            assert_eq!(table.checked((upstream(1), 3), Answer::None), 0, "it is answered once");
+            table.check();
+        }
+        // What is asked for behind it is newer.
+        let mut table = Table::default();
+        table.check_at(Wanted::new(upstream(1), b"GET k"), 3);
+        ask(&mut table, b"GET k", 4, &[b"k"]);
+        assert_eq!(table.checked((upstream(1), 3), Answer::Whole(b"w")), 0);
+    }
+
+    #[test]
+    fn without_room_what_nobody_asks_for_goes_first() {
+        let mut table = Table::default();
+        for n in 0..200_u64 {
+            ask(&mut table, format!("GET k{n}").as_bytes(), n, &[format!("k{n}").as_bytes()]);
+            assert!(table.answered((upstream(1), n), Answer::Whole(b"value"), 10));
+        }
+        for n in (0..200).step_by(2) {
+            assert!(kept(&mut table, format!("GET k{n}").as_bytes(), 1).is_some());
+        }
+        let half = table.bytes() / 2;
+        assert!((99..=101).contains(&table.make_room(half)));
+        table.check();
+        let even = (0..200).step_by(2);
+        let left = even.filter(|n| kept(&mut table, format!("GET k{n}").as_bytes(), 1).is_some());
+        assert!(left.count() >= 99);
+        let rest = table.len() as u64;
+        assert_eq!((table.make_room(0), table.len(), table.bytes()), (rest, 0, 0));
+        table.check();
+    }
+}
