@@ -82,7 +82,9 @@ fn a_rate_holds_over_all_workers_and_is_kept_by_a_reload() {
     let begin = Instant::now();
     let mut passed = 0;
     for _ in 0..5 {
-        passed += conns.iter_mut().filter(|conn| conn.ask("GET k") == "$-1\r\n").count();
+        for conn in &mut conns {
+            passed += usize::from(conn.ask("GET k") == "$-1\r\n");
+        }
     }
     // Two workers that look at the same moment may both pass.
     let most = 20 + begin.elapsed().as_secs() as usize + 2;
