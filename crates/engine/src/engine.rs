@@ -21,6 +21,7 @@ use crate::ids::{
 };
 use crate::inside::Assembly;
 use crate::merge::{Merge, Spare};
+use crate::mirror::{Mirrors, is_mirrors};
 use crate::monitor::Watch;
 use crate::news::{Audience, News};
 use crate::node::Node;
@@ -47,6 +48,7 @@ use crate::upstream::roles::Roles;
 use crate::upstream::{Lane, Role, Upstream, UpstreamKey};
 use crate::waiters::Waiters;
 use crate::whole::Group;
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -164,6 +166,19 @@ pub enum Notice {
         addr: String,
         /// Label of the node.
         node: String,
+    },
+    /// A mirror did not get everything. Told once in a while, with what came to it since.
+    Mirror {
+        /// Its name.
+        name: String,
+        /// Writes that it refused, or of which nobody knows whether it did them.
+        failed: u64,
+        /// Writes that were never sent to it.
+        dropped: u64,
+        /// Writes of which nobody knows whether the primary did them.
+        unsure: u64,
+        /// The last cause, in words.
+        sample: String,
     },
     /// A client was closed for a reason that it may complain about.
     ClientClosed {
@@ -287,6 +302,8 @@ pub struct Engine {
     pub(crate) gone_clients: usize,
     /// How many clients use each of the shared connections of a node; as long as their number.
     pub(crate) conn_clients: Vec<u32>,
+    /// Other deployments that get what clients write, if there are any.
+    pub(crate) mirrors: Option<Box<Mirrors>>,
 }
 
 impl Engine {
@@ -366,10 +383,12 @@ impl Engine {
             epoch_clients: 0,
             gone_clients: 0,
             conn_clients,
+            mirrors: Mirrors::new(&settings, seed, now),
             settings,
         };
         engine.begin_topology(now);
         engine.begin_peers();
+        engine.run_mirrors(now);
         engine
     }
 
@@ -433,7 +452,9 @@ impl Engine {
         if self.hotkeys.is_on() {
             self.sample_requests(id);
         }
-        let upstream = self.upstreams.get_mut(id)?;
+        let Some(upstream) = self.upstreams.get_mut(id) else {
+            return self.begin_mirror_send(id);
+        };
         let buf = upstream.out.begin_send()?;
         self.stats.upstream_writes += 1;
         self.stats.upstream_out_bytes += buf.len() as u64;
@@ -464,10 +485,13 @@ impl Engine {
 
     /// A send in flight ended: what was filled meanwhile is to be sent.
     pub fn mark_upstream_dirty(&mut self, id: UpstreamId) {
-        if let Some(upstream) = self.upstreams.get(id)
-            && upstream.out.pending() > 0
-        {
-            self.touch_upstream(id);
+        match self.upstreams.get(id) {
+            Some(upstream) if upstream.out.pending() > 0 => self.touch_upstream(id),
+            None if is_mirrors(id) => {
+                let now = self.last_mirror_time();
+                self.mirror_event(now, id, |engine, id| engine.mark_upstream_dirty(id));
+            }
+            _ => {}
         }
     }
 
@@ -532,6 +556,7 @@ impl Engine {
         self.clients.is_empty()
             && self.merges.is_empty()
             && self.parked.is_empty()
+            && !self.mirrors_owe_clients()
             && self
                 .upstreams
                 .iter()
@@ -587,6 +612,7 @@ impl Engine {
         assert_eq!(self.roles, Roles::of(self.upstreams.iter()), "who uses which connection");
         self.check_deadlines();
         self.check_users();
+        self.check_mirrors();
         for (id, client) in self.clients.iter() {
             client.places.check();
             if let Some(upstream) = client.lease.as_ref().and_then(|lease| lease.upstream) {

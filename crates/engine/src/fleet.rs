@@ -14,6 +14,7 @@ use crate::hotkeys::HotReport;
 use crate::ids::ClientId;
 use crate::inside::Inside;
 use crate::losses;
+use crate::mirror::MirrorReport;
 use crate::monitor::{Filter, Monitor};
 use crate::observed::Asking;
 use crate::report::{self, NodeReport};
@@ -253,6 +254,8 @@ pub struct Report {
     pub big_keys: u64,
     /// The latency monitors that `stats.monitors`, also those of the nodes, are of: while they change, workers may differ.
     pub monitors: Vec<MonitorOptions>,
+    /// Other deployments that get what clients write.
+    pub mirrors: Vec<MirrorReport>,
 }
 
 /// What a worker's ring of io_uring met that should be rare, since the start, and the buffers that it has.

@@ -24,6 +24,7 @@ use crate::pubsub::Kind;
 use crate::reject;
 use crate::request::Step;
 use crate::route::{self, Known};
+use crate::settings::Settings;
 use crate::time::Time;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -61,15 +62,16 @@ impl Engine {
     pub(crate) fn become_user(&mut self, id: ClientId, user: u32) {
         if let Some(client) = self.clients.get_mut(id) {
             client.user = user;
-            client.access = access_of(&self.settings.users, user);
+            client.access = access_of(&self.settings, user);
         }
     }
 
     /// A client that said nothing yet.
-    pub(crate) fn enter_as_default(users: &Users, client: &mut Client) {
+    pub(crate) fn enter_as_default(settings: &Settings, client: &mut Client) {
+        let users = &settings.users;
         client.user = users.default_position();
         client.access = match users.is_open() {
-            true => access_of(users, client.user),
+            true => access_of(settings, client.user),
             false => Access::Nothing,
         };
     }
@@ -115,6 +117,9 @@ impl Engine {
     /// Why a request of this client is refused, if it is.
     fn refusal(&self, id: ClientId, known: &Known, args: &[&[u8]]) -> Option<Refusal> {
         let client = self.clients.get(id)?;
+        if self.user_of(client).is_some_and(User::allows_everything) {
+            return None;
+        }
         let called = match called(known, args, self.learned.as_ref()) {
             Ok(called) => called,
             Err(unknown) => return Some(Refusal::Unknown(unknown)),
@@ -193,6 +198,9 @@ impl Engine {
         if client.access != Access::Confined {
             return true;
         }
+        if self.user_of(client).is_some_and(User::allows_everything) {
+            return true;
+        }
         let (Some(row), Some(user)) = (known.id, self.user_of(client)) else { return false };
         let is_told = row.row().only_key_at().is_some_and(|at| at < head.len())
             && row.row().key_rule == KeyRule::Declared
@@ -216,7 +224,7 @@ impl Engine {
             };
             client.user = user;
             if client.access != Access::Nothing || is_open {
-                client.access = access_of(&users, user);
+                client.access = access_of(&self.settings, user);
             }
             let (Some(before), Some(after)) = (before, users.at(user as usize)) else { continue };
             if before.revision() == after.revision() {
@@ -238,6 +246,7 @@ impl Engine {
             let user = self.user_of(client);
             assert!(user.is_some(), "a client that is nobody");
             let everything = user.is_some_and(User::allows_everything);
+            let everything = everything && self.settings.mirrors.is_empty();
             let agrees = client.access == Access::Nothing
                 || (client.access == Access::Everything) == everything;
             assert!(agrees, "a client may do other than its user");
@@ -282,8 +291,10 @@ enum Refusal {
     Denied(Denied, Vec<u8>),
 }
 
-fn access_of(users: &Users, user: u32) -> Access {
-    match users.at(user as usize).is_some_and(User::allows_everything) {
+/// With mirrors nobody's requests go by unseen.
+fn access_of(settings: &Settings, user: u32) -> Access {
+    let allows = settings.users.at(user as usize).is_some_and(User::allows_everything);
+    match allows && settings.mirrors.is_empty() {
         true => Access::Everything,
         false => Access::Confined,
     }

@@ -38,9 +38,9 @@ pub const CONN_ROLES: [&str; 10] = [
 ];
 
 /// Why clients wait, in the order of [`Report::waiting`]: for their own replies, a server, room for replies, the end of a pause, an owner of a
-/// slot, a place among large requests, a connection of their own.
-pub const WAITS: [&str; 7] =
-    ["drained", "upstream", "output", "paused", "topology", "transfer", "lease"];
+/// slot, a place among large requests, a connection of their own, another write of the same key (only with mirrors).
+pub const WAITS: [&str; 8] =
+    ["drained", "upstream", "output", "paused", "topology", "transfer", "lease", "mirror"];
 
 /// Where bytes are held, in the order of [`Report::memory`]: for clients, on the way to servers and from them, in spare buffers, in requests that
 /// were sent and are not answered, in those that wait for another server, in known scripts, in names of topics, in names of keys that clients cache,
@@ -171,6 +171,7 @@ impl Engine {
             big_seen: self.bigkeys.seen(),
             big_keys: self.bigkeys.len() as u64,
             monitors: self.settings.monitors.clone(),
+            mirrors: self.mirror_reports(now),
         }
     }
 
@@ -327,6 +328,7 @@ fn waiting<'a>(clients: impl Iterator<Item = &'a Client>) -> [u64; WAITS.len()] 
             Hold::Topology => 4,
             Hold::TransferSlot => 5,
             Hold::Lease => 6,
+            Hold::Mirror => 7,
         };
         waiting[at] += 1;
     }

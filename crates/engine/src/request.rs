@@ -388,6 +388,9 @@ impl Engine {
             Way::Shared if self.hides_cluster(known.id) => {
                 self.cluster_command(id, &known, args, silent)
             }
+            Way::Shared if self.has_mirrors() && self.is_mirrored(known.id, args) => {
+                self.forward_mirrored(now, id, frame, args, (&known, silent))
+            }
             Way::Shared | Way::Control if !self.is_one() => {
                 self.scatter(now, id, frame, args, &known, silent)
             }
@@ -609,6 +612,10 @@ fn request_limits(client: &Client, limits: &Limits) -> RequestLimits {
 
 /// Whether this client may send this plain request.
 fn permits(settings: &Settings, client: &Client, command: CommandId, frame: &[u8]) -> bool {
+    if !settings.mirrors.is_empty() && !command.row().reads() {
+        // What writes is looked at.
+        return false;
+    }
     let users = &settings.users;
     // Of a container the second word tells what it is.
     let user = users.at(client.user as usize).filter(|_| !command.row().is_container());

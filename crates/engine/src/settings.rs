@@ -8,6 +8,7 @@ use crate::address_map::AddressMap;
 use crate::bigkeys;
 use crate::command::CommandId;
 use crate::hotkeys;
+use crate::mirror::Mode;
 use crate::node::Address;
 use crate::observed;
 use crate::route::shard::{Shard, Sharding};
@@ -202,6 +203,29 @@ pub struct ShardSettings {
     pub pool: Pool,
 }
 
+/// Another deployment that gets what clients write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MirrorSettings {
+    /// As logs and reports call it.
+    pub name: String,
+    /// How its servers are greeted, and where the one is of a standalone deployment.
+    pub node: Node,
+    /// How its servers belong together.
+    pub pool: Pool,
+    /// The database that clients of the proxy begin in: its writes go to that of `node`, those of others to the same number.
+    pub outer_db: u32,
+    /// What clients wait for.
+    pub mode: Mode,
+    /// It gets writes of keys that match one of these glob patterns; empty: of all.
+    pub keys: Vec<Vec<u8>>,
+    /// Of these so many in a hundred, by the hash of the key; 100 at most.
+    pub percent: u8,
+    /// Bytes of writes that it has not answered. One that does not fit is dropped and counted.
+    pub queue_max_bytes: usize,
+    /// `FLUSHALL` and `FLUSHDB` go to it as well.
+    pub flush: bool,
+}
+
 /// Configured bounds. Each doc line says what happens at it.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -306,6 +330,8 @@ pub struct Settings {
     pub bigkeys: bigkeys::Options,
     /// Requests that are told one by one.
     pub observed: observed::Options,
+    /// Other deployments that get what clients write. At most `limits::MIRRORS_MAX`, and with them `workers` is 1.
+    pub mirrors: Vec<MirrorSettings>,
     /// Unix time when the clock of the events stood at 0, in microseconds. For what is shown with a date.
     pub unix_ahead_us: u64,
 }
@@ -384,6 +410,7 @@ impl Default for Settings {
             hotkeys: hotkeys::Options::default(),
             bigkeys: bigkeys::Options::default(),
             observed: observed::Options::default(),
+            mirrors: Vec::new(),
             unix_ahead_us: 0,
         }
     }

@@ -16,6 +16,7 @@
 use crate::engine::Engine;
 use crate::functions::Readers;
 use crate::ids::{ClientId, UpstreamId};
+use crate::mirror::is_mirrors;
 use crate::limits::{DRAIN_SWEEP_MS, SWEEP_MS, SWEEP_MS_MAX, SWEEP_PART};
 use crate::time::Time;
 use crate::upstream::inflight::OwnCommand;
@@ -123,7 +124,10 @@ impl Engine {
         let mut due = Vec::new();
         while let Some((_, id)) = self.deadlines.first().copied().filter(|(at, _)| *at <= now) {
             self.deadlines.pop_first();
-            let Some(upstream) = self.upstreams.get_mut(id) else { continue };
+            let Some(upstream) = self.upstreams.get_mut(id) else {
+                due.extend(is_mirrors(id).then_some(id));
+                continue;
+            };
             upstream.wake_at = None;
             match upstream.deadline(&self.settings.timeouts) {
                 Some(at) if at <= now => due.push(id),
@@ -164,7 +168,8 @@ impl Engine {
             assert!(listed, "a deadline that is not listed");
         }
         let woken = self.upstreams.iter().filter(|(_, up)| up.wake_at.is_some()).count();
-        assert_eq!(self.deadlines.len(), woken, "deadlines of what is gone");
+        let of_mirrors = self.mirror_deadlines();
+        assert_eq!(self.deadlines.len(), woken + of_mirrors, "deadlines of what is gone");
     }
 
     fn topology_due(&mut self, now: Time) {
@@ -179,7 +184,7 @@ impl Engine {
     }
 
     fn upstream_due(&mut self, now: Time, id: UpstreamId) {
-        let Some(upstream) = self.upstreams.get(id) else { return };
+        let Some(upstream) = self.upstreams.get(id) else { return self.mirror_due(now, id) };
         match upstream.state {
             State::Idle => {}
             State::Down(_) => self.connect(now, id),

@@ -47,7 +47,9 @@ impl Engine {
         }
         let known = route::classify(head.len(), |n| head[n], self.learned.as_ref());
         let apart = client.lease.is_some() || client.tracking.is_some() || known_leased(known.id);
-        if apart || !self.permits_head(client, &known, &head) {
+        let bytes = scanned as u64 + client.scanner.missing();
+        let apart = apart || !self.permits_head(client, &known, &head);
+        if apart || (self.has_mirrors() && self.keeps_whole(known.id, &head, bytes)) {
             // It goes where the others go, or all of it decides whether it may; it must be whole for that.
             return self.whole_or_skipped(id, scanned);
         }
@@ -92,6 +94,9 @@ impl Engine {
             Ok(upstream) => {
                 let line = if self.watches.is_empty() { None } else { self.line_of(id, &head) };
                 self.note_stream(id, upstream, known.id, &head);
+                if self.has_mirrors() {
+                    self.note_unkept(now, known.id, &head);
+                }
                 self.start_stream(now, id, upstream, known.id, &input[..scanned]);
                 if let Some(mut line) = line {
                     line.end_open();
@@ -334,9 +339,13 @@ impl Engine {
         self.opening.remove(&id);
         let Some(mut upstream) = self.upstreams.remove(id) else { return };
         // Its own greeting, or what is of no use to a client that is gone. Everyone else was told before.
+        let mut parts = Vec::new();
         while let Some(run) = upstream.inflight.abandon() {
             let of_one = matches!(upstream.role, Role::Transfer(_)) || upstream.role.is_private();
             debug_assert!(of_one || matches!(run.owner, Owner::Own(_)), "somebody still waits");
+            if let (Role::Leased(_), Owner::Part { merge, part }) = (upstream.role, run.owner) {
+                parts.push((merge, part));
+            }
         }
         if let Some(node) = self.nodes.get_mut(upstream.key.node) {
             node.stats.traffic.add(&upstream.traffic());
@@ -366,6 +375,10 @@ impl Engine {
             self.wake_transfer_waiter();
         }
         self.forget_if_left(upstream.key.node);
+        for (merge, part) in parts {
+            // A merge ends with its last part, wanted or not.
+            self.part_replies(Time::default(), merge, part, 1, &[]);
+        }
     }
 }
 

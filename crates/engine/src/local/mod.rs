@@ -186,7 +186,7 @@ impl Engine {
                 client.route_epoch = self.route_epoch.wrapping_sub(1);
             }
             client.protocol = Protocol::Resp2;
-            Self::enter_as_default(&self.settings.users, client);
+            Self::enter_as_default(&self.settings, client);
             client.reply_mode = ReplyMode::On;
             client.identity.name.clear();
             client.identity.no_evict = false;

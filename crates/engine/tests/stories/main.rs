@@ -33,6 +33,7 @@ mod info;
 mod inside;
 mod large_replies;
 mod large_requests;
+mod mirror;
 mod leaving;
 mod monitor;
 mod nodes;
