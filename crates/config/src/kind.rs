@@ -27,6 +27,7 @@ use engine::stats::monitors::MonitorOptions;
 use crate::address::{ListenAddress, UpstreamUrl, parse_announced};
 use crate::compile::Draft;
 use crate::listen::Listen;
+use crate::mirrors::{self, MirrorLine};
 use crate::network::{NETWORKS_MAX, Network};
 use crate::problem::Fault;
 use crate::schema::MappedAddress;
@@ -84,6 +85,8 @@ pub(crate) enum Kind {
     Shards { at: fn(&mut Draft) -> &mut Vec<Entry> },
     /// Users and their rules.
     Users { at: fn(&mut Draft) -> &mut Vec<UserLine> },
+    /// Mirrors.
+    Mirrors { at: fn(&mut Draft) -> &mut Vec<MirrorLine> },
     /// Lists of bucket numbers, one for each shard.
     Buckets { at: fn(&mut Draft) -> &mut Vec<String> },
     /// Files of certificates, each with that of its key.
@@ -150,6 +153,14 @@ impl Kind {
                 text(&item.scalar).ok_or_else(|| self.fault(item.span.clone(), &item.scalar))
             });
             *at(draft) = users::read_lines(lines, |at| items[at].span.clone())?;
+            return Ok(());
+        }
+        if let Self::Mirrors { at } = self {
+            let items = items(raw);
+            let lines = items.iter().map(|item| {
+                text(&item.scalar).ok_or_else(|| self.fault(item.span.clone(), &item.scalar))
+            });
+            *at(draft) = mirrors::read_lines(lines, |at| items[at].span.clone())?;
             return Ok(());
         }
         if let Self::CertFiles { at } = self {
@@ -251,6 +262,7 @@ impl Kind {
             | Self::Announce { .. }
             | Self::Shards { .. }
             | Self::Users { .. }
+            | Self::Mirrors { .. }
             | Self::Buckets { .. }
             | Self::CertFiles { .. }
             | Self::AddressMap { .. }
@@ -405,7 +417,11 @@ impl Kind {
     pub(crate) fn is_secret(&self) -> bool {
         matches!(
             self,
-            Self::Secret { .. } | Self::Upstream { .. } | Self::Shards { .. } | Self::Users { .. }
+            Self::Secret { .. }
+                | Self::Upstream { .. }
+                | Self::Shards { .. }
+                | Self::Users { .. }
+                | Self::Mirrors { .. }
         )
     }
 
@@ -420,6 +436,7 @@ impl Kind {
                 | Self::Announce { .. }
                 | Self::Shards { .. }
                 | Self::Users { .. }
+                | Self::Mirrors { .. }
                 | Self::Buckets { .. }
                 | Self::CertFiles { .. }
                 | Self::Commands { .. }
@@ -440,6 +457,9 @@ impl Kind {
 
     /// What stands between several values in a variable or after a flag. URLs of clusters and sentinels have commas.
     pub(crate) fn separator(&self) -> char {
-        if matches!(self, Self::Shards { .. } | Self::Users { .. }) { ';' } else { ',' }
+        match self {
+            Self::Shards { .. } | Self::Users { .. } | Self::Mirrors { .. } => ';',
+            _ => ',',
+        }
     }
 }

@@ -6,6 +6,7 @@
 
 use crate::address::{ListenAddress, PoolKind, UpstreamAddress, UpstreamUrl};
 use crate::compile::Draft;
+use crate::mirrors;
 use crate::options::OptionSpec;
 use crate::problem::{Problem, Problems};
 use crate::schema::{Config, MappedAddress, Upstream};
@@ -17,6 +18,7 @@ pub(crate) fn complete(draft: &mut Draft) {
     if !draft.config.cpus.is_empty() && !draft.is_set("workers") {
         draft.config.workers = draft.config.cpus.len().min(crate::schema::WORKERS_MAX);
     }
+    mirrors::complete(draft);
 }
 
 /// Makes the upstream of its parts, and checks the rules.
@@ -35,6 +37,7 @@ pub(crate) fn check(draft: &mut Draft, problems: &mut Problems) {
     no_loop_by_map(&draft.config, &mut found);
     ordered_pairs(&draft.config, &mut found);
     tls::check(draft, &mut found);
+    mirrors::check(draft, &mut found);
     report(draft, found, problems);
 }
 

@@ -19,6 +19,7 @@ use engine::stats::monitors::MonitorOptions;
 use crate::address::{ListenAddress, PoolKind, UpstreamAddress, UpstreamUrl};
 use crate::listen::Listen;
 use crate::network::{ClientRules, Network};
+use crate::mirrors::Mirrors;
 use crate::secret::Secret;
 use crate::sharding::{ShardUrl, Sharding};
 use crate::tls::{Tls, UpstreamTls};
@@ -73,6 +74,8 @@ pub struct Config {
     pub acl: Acl,
     /// The users that come of [`Config::acl`] and [`Config::password`].
     pub users: Arc<Users>,
+    /// Other deployments that get what clients write.
+    pub mirrors: Mirrors,
     /// How long things may take.
     pub timeouts: Timeouts,
     /// How much things may hold.
@@ -483,6 +486,7 @@ impl Config {
         self.workers = running.workers;
         self.cpus.clone_from(&running.cpus);
         self.driver = running.driver;
+        self.mirrors.clone_from(&running.mirrors);
         self.admin.listen.clone_from(&running.admin.listen);
     }
 }
@@ -515,6 +519,7 @@ impl Default for Config {
             facade: Facade::default(),
             acl: Acl::default(),
             users: Arc::default(),
+            mirrors: Mirrors::default(),
             timeouts: Timeouts::default(),
             limits: Limits::default(),
             slowlog: Slowlog::default(),

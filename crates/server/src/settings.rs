@@ -11,7 +11,7 @@ use config::{
 use engine::address_map::AddressMap;
 use engine::node::Address;
 use engine::settings::{
-    Eject, Facade, Limits, Node, Password, Pool, Reads, Settings, ShardSettings, ShardsSettings,
+    Eject, Facade, Limits, MirrorSettings, Node, Password, Pool, Reads, Settings, ShardSettings, ShardsSettings,
     Timeouts,
 };
 use std::net::SocketAddr;
@@ -128,6 +128,7 @@ pub fn engine(config: &Config, index: usize) -> Settings {
             (start, Pool::Standalone, Some(shards(sharding, name)))
         }
     };
+    let node_db = node.db;
     let limits = &config.limits;
     let timeouts = &config.timeouts;
     Settings {
@@ -190,9 +191,27 @@ pub fn engine(config: &Config, index: usize) -> Settings {
             max_len: config.bigkeys.max_len,
         },
         observed: observed(config),
+        mirrors: mirrors(config, node_db),
         // The worker knows its clock.
         unix_ahead_us: 0,
     }
+}
+
+/// Other deployments that get what clients write, who begin in this database.
+fn mirrors(config: &Config, outer_db: u32) -> Vec<MirrorSettings> {
+    let (mirrors, name) = (&config.mirrors, &config.client_name_upstream);
+    let each = mirrors.targets.iter().map(|mirror| MirrorSettings {
+        name: mirror.name(),
+        node: node(mirror.url(), name),
+        pool: pool(mirror.url(), name),
+        outer_db,
+        mode: mirror.mode,
+        keys: mirror.keys.iter().map(|pattern| pattern.clone().into_bytes()).collect(),
+        percent: mirror.percent,
+        queue_max_bytes: mirrors.queue_max_bytes,
+        flush: mirrors.flush,
+    });
+    each.collect()
 }
 
 /// What holds for the admin listener.

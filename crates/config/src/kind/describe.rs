@@ -15,6 +15,7 @@ use crate::compile::Draft;
 use crate::listen::ENTRY_FORMS;
 use crate::network::NETWORK_FORMS;
 use crate::sharding::SHARD_FORMS;
+use crate::mirrors::MIRROR_FORMS;
 use crate::users::USER_FORMS;
 
 impl Kind {
@@ -49,6 +50,7 @@ impl Kind {
             Self::Upstream { .. } => UPSTREAM_FORMS.to_owned(),
             Self::Shards { .. } => SHARD_FORMS.to_owned(),
             Self::Users { .. } => USER_FORMS.to_owned(),
+            Self::Mirrors { .. } => MIRROR_FORMS.to_owned(),
             Self::CertFiles { .. } => {
                 "two paths separated by a blank, of a certificate and of its key".to_owned()
             }
@@ -89,6 +91,7 @@ impl Kind {
             Self::Upstream { .. } | Self::HttpUrl { .. } => "URL",
             Self::Shards { .. } => "list of shards",
             Self::Users { .. } => "list of users",
+            Self::Mirrors { .. } => "list of mirrors",
             Self::Buckets { .. } | Self::CertFiles { .. } => "list of strings",
             Self::HashTag { .. } => "two characters",
             Self::AddressMap { .. }
@@ -120,6 +123,7 @@ impl Kind {
             Self::Upstream { .. } | Self::HttpUrl { .. } => "URL",
             Self::Shards { .. } => "SHARD",
             Self::Users { .. } => "USER",
+            Self::Mirrors { .. } => "MIRROR",
             Self::Buckets { .. } => "BUCKETS",
             Self::CertFiles { .. } => "FILES",
             Self::HashTag { .. } => "CHARS",
@@ -170,6 +174,7 @@ impl Kind {
             }
             Self::Shards { at } => some_each(at(draft)),
             Self::Users { at } => some_each(at(draft)),
+            Self::Mirrors { at } => some_each(at(draft)),
             Self::Buckets { at } => some_each(at(draft)),
             Self::CertFiles { at } => Some(shown_each(at(draft))),
             Self::AddressMap { at } => some_each(at(draft)),
@@ -239,6 +244,7 @@ impl Kind {
             Self::Commands { at } => at(one) == at(other),
             Self::Shards { at } => at(one) == at(other),
             Self::Users { at } => at(one) == at(other),
+            Self::Mirrors { at } => at(one) == at(other),
             Self::Buckets { at } => at(one) == at(other),
             Self::CertFiles { at } => at(one) == at(other),
             Self::AddressMap { at } => at(one) == at(other),
@@ -277,6 +283,7 @@ impl Kind {
             Self::Commands { at } => at(to).clone_from(at(from)),
             Self::Shards { at } => at(to).clone_from(at(from)),
             Self::Users { at } => at(to).clone_from(at(from)),
+            Self::Mirrors { at } => at(to).clone_from(at(from)),
             Self::Buckets { at } => at(to).clone_from(at(from)),
             Self::CertFiles { at } => at(to).clone_from(at(from)),
             Self::AddressMap { at } => at(to).clone_from(at(from)),

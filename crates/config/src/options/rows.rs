@@ -8,7 +8,7 @@ mod listen;
 mod tables;
 mod tls;
 
-use super::{OptionSpec, users};
+use super::{OptionSpec, mirrors, users};
 use crate::compile::Draft;
 use crate::kind::Kind;
 use crate::schema::{Alarms, LogFormat, LogLevel, NetDriver, WORKERS_MAX};
@@ -52,7 +52,7 @@ static HASHES: LazyLock<Vec<&str>> = LazyLock::new(|| Hash::all().map(Hash::name
 /// All options, in the order of the documents.
 pub static OPTIONS: &[OptionSpec] = &joined::<{ count(GROUPS) }>(GROUPS);
 
-const GROUPS: &[&[OptionSpec]] = &[SERVERS, listen::ROWS, REST, tls::ROWS];
+const GROUPS: &[&[OptionSpec]] = &[SERVERS, listen::ROWS, REST, tls::ROWS, mirrors::ROWS];
 
 const fn count(groups: &[&[OptionSpec]]) -> usize {
     let (mut at, mut sum) = (0, 0);

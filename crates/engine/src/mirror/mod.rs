@@ -269,6 +269,9 @@ fn share_of(target: &Target, command: &Words) -> Option<Words> {
     let found = keys_of(&args, None);
     let keys: Vec<&[u8]> = found.iter().map(|(_, key)| *key).collect();
     let row = command::lookup(args.first()?);
+    if matches!(row, Some(ids::FLUSHALL | ids::FLUSHDB)) && !target.settings.flush {
+        return None;
+    }
     if keys.is_empty() {
         // Scripts without keys, messages: nobody knows whose they are.
         return Some(command.clone());

@@ -116,6 +116,7 @@ fn heading(table: &'static str) -> &'static str {
         "admin" => "Admin listener",
         "tls" => "TLS with clients",
         "upstream_tls" => "TLS with servers",
+        "mirrors" => "Mirrors",
         _ => table,
     }
 }

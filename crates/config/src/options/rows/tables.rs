@@ -4,7 +4,7 @@
 //!
 //! Invariant: every table that a row names is here.
 
-use super::super::users;
+use super::super::{mirrors, users};
 
 /// What the tables of the file are about, in the order of the documents.
 pub const TABLES: &[(&str, &str)] = &[
@@ -51,4 +51,5 @@ pub const TABLES: &[(&str, &str)] = &[
     ),
     ("tls", "TLS with clients. See the [guide](../guides/tls.md)."),
     ("upstream_tls", "TLS with servers. See the [guide](../guides/tls.md)."),
+    mirrors::TABLE,
 ];

@@ -12,13 +12,14 @@
 //! as one primary, and with the facade as a cluster. `loading` is 0 while the node answers. Numbers are sums over all workers at one moment each.
 //!
 //! Files: this one decides who answers and with which sections; `process` has the sections about the process and its clients, `commands` those about
-//! commands and errors, `upstreams` those about servers, `keys` those about keys, `latency` the monitors, `tls` connections with TLS.
+//! commands and errors, `upstreams` those about servers, `keys` those about keys, `latency` the monitors, `tls` connections with TLS, `mirrors` mirrors.
 //!
 //! Invariant: every line is `field:value` or a `# Section` head, lines end in CRLF, as Redis writes them.
 
 mod commands;
 mod keys;
 mod latency;
+mod mirrors;
 mod process;
 mod tls;
 mod upstreams;
@@ -42,7 +43,7 @@ use resp::encode;
 type WriteSection = fn(&mut String, &Source<'_>);
 
 /// The proxy's sections in the order of the reply, and whether each is part of the default.
-const SECTIONS: [(&str, bool, WriteSection); 18] = [
+const SECTIONS: [(&str, bool, WriteSection); 19] = [
     ("server", true, process::server),
     ("proxy", true, process::proxy),
     ("clients", true, process::clients),
@@ -61,6 +62,7 @@ const SECTIONS: [(&str, bool, WriteSection); 18] = [
     ("latencystats", false, commands::latencystats),
     ("latency", false, latency::list),
     ("tls", false, tls::tls),
+    ("mirrors", false, mirrors::mirrors),
 ];
 
 /// Sections that the server has, too, and answers better when it is asked for them alone.
