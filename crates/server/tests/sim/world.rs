@@ -28,6 +28,7 @@ use server::worker::{Chosen, Host, Process, Usage, Worker, WorkerOptions};
 use crate::cache::Caches;
 use crate::client::{Around, Client};
 use crate::cluster::CameTo;
+use crate::mirrored::Mirror;
 use crate::plan::{Layout, Plan};
 use crate::queue::Queues;
 use crate::radio::Radio;
@@ -89,6 +90,8 @@ pub(crate) struct Outcome {
     pub(crate) turns: u64,
     /// The drain came in the middle of the storm.
     pub(crate) is_cut_short: bool,
+    /// The data of a mirror were held against those of its primary.
+    pub(crate) compared: bool,
 }
 
 /// The highest of some figures that any worker told: whether runs come to what they are made for.
@@ -126,6 +129,12 @@ pub(crate) struct Reached {
     pub(crate) replaced: u64,
     /// Of all runs together: requests that were under way then.
     pub(crate) under_way: u64,
+    /// Of all runs together: mirrors whose data were held against those of the primary.
+    pub(crate) compared: u64,
+    /// Writes that a mirror did.
+    pub(crate) mirrored: u64,
+    /// Writes that a mirror did not get, or perhaps.
+    pub(crate) missed: u64,
 }
 
 impl Reached {
@@ -142,6 +151,11 @@ impl Reached {
             (&mut self.upstreams, report.upstreams),
             (&mut self.redirects, stats.redirects),
             (&mut self.coalesced, stats.coalesced),
+            (&mut self.mirrored, report.mirrors.iter().map(|one| one.counts.done).sum()),
+            (
+                &mut self.missed,
+                report.mirrors.iter().map(|one| one.counts.failed + one.counts.dropped + one.counts.unsure).sum(),
+            ),
         ];
         seen.into_iter().for_each(|(most, is)| *most = is.max(*most));
     }
@@ -159,6 +173,8 @@ impl Reached {
             (&mut self.upstreams, other.upstreams),
             (&mut self.redirects, other.redirects),
             (&mut self.coalesced, other.coalesced),
+            (&mut self.mirrored, other.mirrored),
+            (&mut self.missed, other.missed),
         ];
         pairs.into_iter().for_each(|(most, is)| *most = is.max(*most));
     }
@@ -177,6 +193,8 @@ pub(crate) struct World {
     queues: Option<Queues>,
     caches: Option<Caches>,
     changes: Changes,
+    mirror: Option<Mirror>,
+    compared: bool,
     /// Bounds that hold all the time.
     widest: Limits,
     failing: bool,
@@ -198,6 +216,7 @@ impl World {
         net.set_faults_at(&listen, plan.client_faults);
         let site = Site::new(&plan, &net, planted);
         site.addresses().iter().for_each(|at| net.set_faults_at(at, plan.server_faults));
+        let mirror = Mirror::new(&plan, &net);
         let (workers, posts, told) = hire(&plan, &net, &listen);
         let radio = Radio::new(&plan, &net, &listen);
         let queues = Queues::new(&plan, &net, &listen);
@@ -217,6 +236,8 @@ impl World {
             queues,
             caches,
             changes: Changes::new(told),
+            mirror,
+            compared: false,
             widest,
             failing,
             draining: false,
@@ -265,6 +286,7 @@ impl World {
     fn is_at_rest(&self) -> bool {
         self.troubles_done == self.plan.troubles.len()
             && self.has_changed()
+            && self.mirror.as_ref().is_none_or(|mirror| mirror.next_after_us().is_none())
             && self.clients.iter().all(Client::is_at_rest)
             && self.radio.is_at_rest()
             && self.queues.as_ref().is_none_or(Queues::is_at_rest)
@@ -330,6 +352,7 @@ impl World {
         }
         self.hear_of_changes()?;
         self.site.pump(self.net.now_us());
+        self.mirror.iter_mut().for_each(Mirror::pump);
         let victims: Vec<String> = match self.plan.has_admin {
             true => self.clients[1..]
                 .iter()
@@ -376,6 +399,7 @@ impl World {
             self.site.suffer(now_us, server, trouble);
             self.troubles_done += 1;
         }
+        self.mirror.iter_mut().for_each(|mirror| mirror.suffer(now_us - self.begun_us));
     }
 
     /// The next moment at which anybody has something to do.
@@ -386,6 +410,8 @@ impl World {
         let clients = self.clients.iter().filter(|_| !self.draining).filter_map(Client::next_at_us);
         let troubles =
             self.plan.troubles.get(self.troubles_done).map(|(at_us, ..)| self.begun_us + at_us);
+        let mirror = self.mirror.as_ref().and_then(Mirror::next_after_us);
+        let mirror = mirror.map(|after_us| self.begun_us + after_us);
         let radio = self.radio.next_at_us().filter(|_| !self.draining);
         let queues = self.queues.as_ref().and_then(Queues::next_at_us).filter(|_| !self.draining);
         let caches = self.caches.as_ref().and_then(Caches::next_at_us).filter(|_| !self.draining);
@@ -397,6 +423,7 @@ impl World {
             .chain(workers)
             .chain(clients)
             .chain(troubles)
+            .chain(mirror)
             .chain(self.next_change_us())
             .chain(radio)
             .chain(queues)
@@ -416,8 +443,12 @@ impl World {
             let one_turn = 4 * (64 << 10);
             let value = self.plan.value_bytes_max.max(200_000);
             let out_max = limits.client_out_max_bytes.max(4 << 20) as u64 + one_turn;
-            let in_max =
-                (limits.client_in_high_bytes as u64).max(limits.large_request_bytes) + one_turn;
+            // For a mirror a large write is kept whole.
+            let whole = if self.mirror.is_some() { 2 * value } else { 0 };
+            let in_max = (limits.client_in_high_bytes as u64)
+                .max(limits.large_request_bytes)
+                .max(whole)
+                + one_turn;
             // What is not added up: clients below 16 KiB, upstreams (unsent requests; a tail below the cut), the pool.
             let ceiling = limits.memory_max_bytes as u64
                 + report.clients * (16 << 10)
@@ -446,6 +477,7 @@ impl World {
     /// All is made well, and time passes until the proxy has noticed.
     fn calm(&mut self) -> Result<(), String> {
         self.site.settle(self.net.now_us());
+        self.mirror.iter_mut().for_each(|mirror| mirror.settle(&self.net));
         let behind = self.site.addresses();
         behind.iter().for_each(|at| self.net.set_faults_at(at, SimFaults::none()));
         self.net.set_faults_at(&self.listen, SimFaults::none());
@@ -507,6 +539,7 @@ impl World {
         self.site.rest();
         self.pass("rest", self.net.now_us() + REST_US)?;
         self.check_replaced()?;
+        self.check_mirror()?;
         self.caches.as_mut().map_or(Ok(()), |caches| caches.judge(&self.site))?;
         self.radio.last_call();
         let until_us = self.net.now_us() + CHECKUP_US;
@@ -515,6 +548,24 @@ impl World {
             // Where nobody listens nothing is left at the drain, not even the end of a subscription.
             self.radio.close();
             self.pass("farewell", self.net.now_us() + REST_US)?;
+        }
+        Ok(())
+    }
+
+    /// A mirror gets what is still on its way; then it has what the site has.
+    fn check_mirror(&mut self) -> Result<(), String> {
+        if self.mirror.is_none() {
+            return Ok(());
+        }
+        let is_told = |world: &Self| {
+            world.workers.iter().flatten().all(|worker| worker.engine().mirrors_are_idle())
+        };
+        self.live_until("mirror", self.net.now_us() + CHECKUP_US, is_told)?;
+        let (Some(mirror), Some(site)) = (&self.mirror, self.site.model()) else { return Ok(()) };
+        for worker in self.workers.iter().flatten() {
+            let report = worker.engine().report(engine::Time(self.net.now_us()));
+            self.reached.see(&report);
+            self.compared = mirror.judge(&self.plan, &report.mirrors[0], site)?;
         }
         Ok(())
     }
@@ -536,7 +587,8 @@ impl World {
                     continue;
                 };
                 if calm {
-                    nothing_is_left(&worker, &self.plan)
+                    let others = self.mirror.as_ref().map_or(0, Mirror::open_conns);
+                    nothing_is_left(&worker, &self.plan, others)
                         .map_err(|why| format!("{why}\n{}", self.describe()))?;
                 }
             }
@@ -561,8 +613,10 @@ impl World {
         // The server does what it still has in its sockets; the clients see their ends.
         self.site.settle(self.net.now_us());
         self.site.rest();
+        self.mirror.iter_mut().for_each(|mirror| mirror.settle(&self.net));
         for _ in 0..100_000 {
             self.site.pump(self.net.now_us());
+            self.mirror.iter_mut().for_each(Mirror::pump);
             let now_us = self.net.now_us();
             let around = Around {
                 plan: &self.plan,
@@ -613,6 +667,7 @@ impl World {
             turns: self.turns,
             came_to: self.site.came_to(),
             changed: self.changes.came_to,
+            compared: self.compared,
             reached: self.reached.clone(),
             ..Outcome::default()
         };
@@ -631,6 +686,7 @@ impl World {
         self.queues.iter_mut().for_each(Queues::close);
         self.caches.iter_mut().for_each(Caches::close);
         self.site.close();
+        self.mirror.iter_mut().for_each(Mirror::close);
         match self.net.open_ends() {
             0 => Ok(outcome),
             open => Err(format!("{open} ends of connections are open after the end of everything")),
@@ -722,7 +778,11 @@ pub(crate) fn entrances() -> Entrances {
 }
 
 /// After a drain in peace the worker has no client, nobody waits, and only idle upstreams have a connection.
-fn nothing_is_left(worker: &Worker<SimDriver>, plan: &Plan) -> Result<(), String> {
+fn nothing_is_left(
+    worker: &Worker<SimDriver>,
+    plan: &Plan,
+    others: usize,
+) -> Result<(), String> {
     let (engine, report) = (worker.engine(), worker.engine().report(engine::Time::default()));
     // A client that ran away may have left requests behind, whose replies are on their way to nobody.
     let may_wait = plan.kind.clients_fail();
@@ -733,7 +793,7 @@ fn nothing_is_left(worker: &Worker<SimDriver>, plan: &Plan) -> Result<(), String
         ));
     }
     // One may still be greeting the server where the drain came before the first request.
-    if worker.driver().conns() as u64 > report.upstreams.max(1) {
+    if worker.driver().conns() as u64 > report.upstreams.max(1) + others as u64 {
         return Err(format!(
             "drained, and {} connections are open for {} upstreams",
             worker.driver().conns(),
