@@ -37,6 +37,13 @@ pub struct Mirrors {
     pub flush: bool,
 }
 
+impl Mirrors {
+    /// Whether there are any.
+    pub fn is_on(&self) -> bool {
+        !self.targets.is_empty()
+    }
+}
+
 impl Default for Mirrors {
     fn default() -> Self {
         Self { targets: Vec::new(), queue_max_bytes: 64 << 20, flush: false }

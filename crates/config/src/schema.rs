@@ -487,6 +487,10 @@ impl Config {
         self.cpus.clone_from(&running.cpus);
         self.driver = running.driver;
         self.mirrors.clone_from(&running.mirrors);
+        if self.mirrors.is_on() {
+            // Else a mirror could become the upstream, and get everything twice.
+            self.upstream.clone_from(&running.upstream);
+        }
         self.admin.listen.clone_from(&running.admin.listen);
     }
 }

@@ -643,7 +643,11 @@ impl Engine {
         merge.write(&mut out, seen, &mut self.spare.spans);
         let (client, seq, silent) = (merge.client, merge.seq, merge.silent);
         self.pool.give(self.spare.take_apart(merge));
-        match self.keep_for_mirrors(now, Ticket::Merge(id), (client, seq, silent), &out) {
+        let kept = match self.has_mirrors() {
+            true => self.keep_for_mirrors(now, Ticket::Merge(id), (client, seq, silent), &out),
+            false => Kept::No,
+        };
+        match kept {
             Kept::No => self.deliver(client, seq, 1, silent, &out),
             Kept::Instead(error) => self.deliver(client, seq, 1, silent, &error),
             Kept::Yes => {}
