@@ -106,8 +106,13 @@ impl Loaded {
 fn says_upstream(name: &str) -> bool {
     matches!(
         name,
-        "upstream" | "upstream_user" | "upstream_password" | "upstream_password_file"
-            | "sentinel_user" | "sentinel_password" | "sentinel_password_file"
+        "upstream"
+            | "upstream_user"
+            | "upstream_password"
+            | "upstream_password_file"
+            | "sentinel_user"
+            | "sentinel_password"
+            | "sentinel_password_file"
     ) || name.starts_with("sharding.")
 }
 

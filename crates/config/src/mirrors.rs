@@ -99,7 +99,9 @@ impl MirrorLine {
                     return Err("has one of its words twice".to_owned());
                 }
                 Some(("weight" | "keys", _)) => {
-                    return Err(format!("has a word that is none of a mirror; allowed: {MIRROR_FORMS}"));
+                    return Err(format!(
+                        "has a word that is none of a mirror; allowed: {MIRROR_FORMS}"
+                    ));
                 }
                 _ => rest.push(word),
             }

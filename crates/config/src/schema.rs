@@ -18,8 +18,8 @@ use engine::stats::monitors::MonitorOptions;
 
 use crate::address::{ListenAddress, PoolKind, UpstreamAddress, UpstreamUrl};
 use crate::listen::Listen;
-use crate::network::{ClientRules, Network};
 use crate::mirrors::Mirrors;
+use crate::network::{ClientRules, Network};
 use crate::secret::Secret;
 use crate::sharding::{ShardUrl, Sharding};
 use crate::tls::{Tls, UpstreamTls};

@@ -40,7 +40,8 @@ fn a_mirror_is_a_url_and_its_words() {
     for shown in [first.to_string(), format!("{first:?} {}", first.name()), second.to_string()] {
         assert!(!shown.contains("u:p") && !shown.contains("from-file"), "{shown}");
     }
-    let again = "redis-cluster://b1:6379,b2:6379 name=new mode=all-checked keys=app:* keys=other percent=5";
+    let again =
+        "redis-cluster://b1:6379,b2:6379 name=new mode=all-checked keys=app:* keys=other percent=5";
     assert_eq!(first.to_string(), again);
 }
 
@@ -65,7 +66,8 @@ fn what_is_wrong_is_told_with_what_is_allowed() {
     }
     let many = vec!["\"redis://b\""; 17].join(",");
     assert!(wrong(&many).contains("found 17 mirrors; allowed: up to 16"));
-    let workers = file("workers = 2\n[mirrors]\ntargets = \"redis://b\"\n").expect_err("two workers");
+    let workers =
+        file("workers = 2\n[mirrors]\ntargets = \"redis://b\"\n").expect_err("two workers");
     assert!(workers.to_string().contains("`workers` is 2, and with mirrors it must be 1"));
     assert!(file("workers = 1\n[mirrors]\ntargets = \"redis://b\"\n").is_ok());
 }

@@ -9,9 +9,9 @@
 //! Invariant: a retired connection is not in `Engine::by_key`.
 
 use crate::engine::Engine;
-use crate::mirror::is_mirrors;
 use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::limits::RETIRED_MAX;
+use crate::mirror::is_mirrors;
 use crate::peers;
 use crate::time::Time;
 use crate::upstream::{Lane, Role, Upstream};

@@ -16,8 +16,8 @@
 use crate::engine::Engine;
 use crate::functions::Readers;
 use crate::ids::{ClientId, UpstreamId};
-use crate::mirror::is_mirrors;
 use crate::limits::{DRAIN_SWEEP_MS, SWEEP_MS, SWEEP_MS_MAX, SWEEP_PART};
+use crate::mirror::is_mirrors;
 use crate::time::Time;
 use crate::upstream::inflight::OwnCommand;
 use crate::upstream::{Role, State};

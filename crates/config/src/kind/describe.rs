@@ -13,9 +13,9 @@ use super::{CPU_MAX, Kind};
 use crate::address::{ANNOUNCE_FORMS, LISTEN_FORMS, UPSTREAM_FORMS};
 use crate::compile::Draft;
 use crate::listen::ENTRY_FORMS;
+use crate::mirrors::MIRROR_FORMS;
 use crate::network::NETWORK_FORMS;
 use crate::sharding::SHARD_FORMS;
-use crate::mirrors::MIRROR_FORMS;
 use crate::users::USER_FORMS;
 
 impl Kind {

@@ -272,7 +272,7 @@ fn share_of(target: &Target, command: &Words) -> Option<Words> {
     if matches!(row, Some(ids::FLUSHALL | ids::FLUSHDB)) && !target.settings.flush {
         return None;
     }
-    if keys.is_empty() {
+    if keys.is_empty() || row.is_some_and(publishes) {
         // Scripts without keys, messages: nobody knows whose they are.
         return Some(command.clone());
     }
@@ -366,6 +366,11 @@ fn is_told(row: CommandId, flushes: bool) -> bool {
     }
 }
 
+/// A message, which has no key and goes to all.
+fn publishes(row: CommandId) -> bool {
+    matches!(row, ids::PUBLISH | ids::SPUBLISH)
+}
+
 impl Engine {
     /// Whether there are mirrors.
     #[inline]
@@ -386,6 +391,9 @@ impl Engine {
         if !writes {
             return false;
         }
+        if row.is_some_and(publishes) {
+            return true;
+        }
         let keys: Vec<&[u8]> =
             keys_of(args, self.learned.as_ref()).into_iter().map(|(_, key)| key).collect();
         keys.is_empty() || mirrors.wants_any(&keys)
@@ -405,7 +413,7 @@ impl Engine {
         (known, silent): (&Known, bool),
     ) -> Step {
         let row = known.id.map(|row| row_of(row, args));
-        let publishes = matches!(row, Some(ids::PUBLISH | ids::SPUBLISH));
+        let publishes = row.is_some_and(publishes);
         self.set_current(!publishes);
         let wish = Wish { id, frame, args, row, silent };
         let step = match (self.is_one(), publishes) {
@@ -448,6 +456,8 @@ impl Engine {
             }
             client.upstream = Some(upstream);
         }
+        // For a later call by its digest.
+        self.note_script(wish);
         self.send_whole(now, wish, self.first_node)
     }
 

@@ -209,7 +209,9 @@ impl Engine {
         let checks = mirrors.targets.iter().any(|one| one.settings.mode == Mode::AllChecked);
         for ticket in over {
             let wait = self.mirrors.as_mut().and_then(|mirrors| mirrors.waits.remove(&ticket));
-            let Some((id, seq, silent, reply, _)) = wait.and_then(|wait| wait.reply) else { continue };
+            let Some((id, seq, silent, reply, _)) = wait.and_then(|wait| wait.reply) else {
+                continue;
+            };
             let late = crate::reject::mirror_late(patience_ms);
             self.deliver(id, seq, 1, silent, if checks { &late } else { &reply });
         }
@@ -224,7 +226,9 @@ impl Engine {
     /// A client is gone: nobody waits for what its transaction was answered.
     pub(crate) fn forget_waits(&mut self, id: ClientId) {
         if let Some(mirrors) = &mut self.mirrors {
-            mirrors.waits.retain(|ticket, _| !matches!(ticket, Ticket::Exec(client, _) if *client == id));
+            mirrors
+                .waits
+                .retain(|ticket, _| !matches!(ticket, Ticket::Exec(client, _) if *client == id));
             self.list_waits();
         }
     }

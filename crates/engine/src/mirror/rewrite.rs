@@ -359,9 +359,29 @@ fn stored(args: &[&[u8]]) -> Effect {
 /// Whether doing it twice comes to the same as once: then it may be sent again where nobody knows whether it was done.
 pub(crate) fn repeats(name: &[u8]) -> bool {
     const NAMES: [&[u8]; 24] = [
-        b"set", b"mset", b"del", b"unlink", b"pexpireat", b"persist", b"sadd", b"srem", b"hset",
-        b"hmset", b"hdel", b"zrem", b"setrange", b"setbit", b"lset", b"restore", b"hpexpireat",
-        b"hpersist", b"copy", b"sinterstore", b"sunionstore", b"sdiffstore", b"zunionstore",
+        b"set",
+        b"mset",
+        b"del",
+        b"unlink",
+        b"pexpireat",
+        b"persist",
+        b"sadd",
+        b"srem",
+        b"hset",
+        b"hmset",
+        b"hdel",
+        b"zrem",
+        b"setrange",
+        b"setbit",
+        b"lset",
+        b"restore",
+        b"hpexpireat",
+        b"hpersist",
+        b"copy",
+        b"sinterstore",
+        b"sunionstore",
+        b"sdiffstore",
+        b"zunionstore",
         b"xdel",
     ];
     NAMES.iter().any(|known| is_word(name, known))
@@ -434,11 +454,7 @@ mod tests {
             ("EXPIREAT k 9", ":1\r\n", "PEXPIREAT k 9000"),
             ("RESTORE k 500 x", "+OK\r\n", "RESTORE k 1700000000623 x ABSTTL REPLACE"),
             ("RESTORE k 0 x REPLACE", "+OK\r\n", "RESTORE k 0 x REPLACE"),
-            (
-                "HEXPIRE h 1 FIELDS 1 f",
-                "*1\r\n:1\r\n",
-                "HPEXPIREAT h 1700000001123 FIELDS 1 f",
-            ),
+            ("HEXPIRE h 1 FIELDS 1 f", "*1\r\n:1\r\n", "HPEXPIREAT h 1700000001123 FIELDS 1 f"),
             ("HSETEX h EX 1 FIELDS 1 ex 2", ":1\r\n", "HSETEX h PXAT 1700000001123 FIELDS 1 ex 2"),
         ] {
             assert_eq!(sent(request, reply), expected, "{request}");
@@ -461,8 +477,16 @@ mod tests {
             ("BLMPOP 0 1 a LEFT", "*2\r\n$1\r\na\r\n*2\r\n$1\r\nx\r\n$1\r\ny\r\n", "LPOP a 2"),
             ("ZMPOP 1 a MIN", "*2\r\n$1\r\na\r\n*1\r\n*2\r\n$1\r\nm\r\n$1\r\n1\r\n", "ZREM a m"),
             ("XADD x * f v", "$3\r\n5-1\r\n", "XADD x 5-1 f v"),
-            ("XADD x MAXLEN ~ 9 LIMIT 3 * f v", "$3\r\n5-1\r\n", "XADD x MAXLEN ~ 9 LIMIT 3 5-1 f v"),
-            ("XADD x NOMKSTREAM MINID 4 5-* f v", "$3\r\n5-1\r\n", "XADD x NOMKSTREAM MINID 4 5-1 f v"),
+            (
+                "XADD x MAXLEN ~ 9 LIMIT 3 * f v",
+                "$3\r\n5-1\r\n",
+                "XADD x MAXLEN ~ 9 LIMIT 3 5-1 f v",
+            ),
+            (
+                "XADD x NOMKSTREAM MINID 4 5-* f v",
+                "$3\r\n5-1\r\n",
+                "XADD x NOMKSTREAM MINID 4 5-1 f v",
+            ),
             ("INCRBYFLOAT k 0.1", "$3\r\n0.3\r\n", "SET k 0.3 KEEPTTL"),
             ("HINCRBYFLOAT h f 0.1", "$3\r\n0.3\r\n", "HSET h f 0.3"),
             ("SETNX k v", ":1\r\n", "SET k v"),
@@ -498,9 +522,12 @@ mod tests {
 
     #[test]
     fn what_cannot_be_said_is_told() {
-        for (request, reply) in
-            [("MOVE k 1", ":1\r\n"), ("COPY a b DB 2", ":1\r\n"), ("SPOP s", ":9\r\n"), ("SPOP s", "$9\r\n")]
-        {
+        for (request, reply) in [
+            ("MOVE k 1", ":1\r\n"),
+            ("COPY a b DB 2", ":1\r\n"),
+            ("SPOP s", ":9\r\n"),
+            ("SPOP s", "$9\r\n"),
+        ] {
             assert!(sent(request, reply).starts_with('!'), "{request}");
         }
     }

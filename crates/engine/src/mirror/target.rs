@@ -462,8 +462,10 @@ impl Target {
                 }
                 Action::CloseClient(id) => is_lost |= self.client == Some(id),
                 // The window bounds what it is given; its engine has no clients that ask, and no workers beside it.
-                Action::ReadClient(..) | Action::Ask(..) | Action::Answer(..) | Action::Tell(..) => {
-                }
+                Action::ReadClient(..)
+                | Action::Ask(..)
+                | Action::Answer(..)
+                | Action::Tell(..) => {}
             }
         }
         while let Some(id) = self.engine.poll_dirty_upstream() {

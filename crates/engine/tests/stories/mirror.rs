@@ -237,7 +237,13 @@ fn with_all_the_reply_waits_for_the_mirror() {
 
 #[test]
 fn with_all_nobody_waits_for_ever() {
-    for (mode, gets) in [(Mode::All, "+OK"), (Mode::AllChecked, "-ERR respool: done at the primary, but a mirror has not confirmed it for 10000 ms")] {
+    for (mode, gets) in [
+        (Mode::All, "+OK"),
+        (
+            Mode::AllChecked,
+            "-ERR respool: done at the primary, but a mirror has not confirmed it for 10000 ms",
+        ),
+    ] {
         let mut story = story_with(vec![MirrorSettings { mode, ..mirror("b") }]);
         story.client("z").says("SET j 1");
         story.conn(2).gets("SET j 1").answers("+OK");

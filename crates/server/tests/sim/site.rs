@@ -6,8 +6,8 @@
 
 use netio::Address;
 use netio::sim::SimNet;
-use testkit::frames::quote;
 use testkit::Model;
+use testkit::frames::quote;
 use testkit::model::Effect;
 
 use crate::cluster::{CameTo, ClusterSite};

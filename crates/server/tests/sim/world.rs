@@ -37,6 +37,7 @@ use crate::upstream::Planted;
 use changes::Changes;
 
 mod changes;
+mod mirror;
 
 pub(crate) use changes::{Changed, Epochs};
 
@@ -154,7 +155,11 @@ impl Reached {
             (&mut self.mirrored, report.mirrors.iter().map(|one| one.counts.done).sum()),
             (
                 &mut self.missed,
-                report.mirrors.iter().map(|one| one.counts.failed + one.counts.dropped + one.counts.unsure).sum(),
+                report
+                    .mirrors
+                    .iter()
+                    .map(|one| one.counts.failed + one.counts.dropped + one.counts.unsure)
+                    .sum(),
             ),
         ];
         seen.into_iter().for_each(|(most, is)| *most = is.max(*most));
@@ -445,10 +450,9 @@ impl World {
             let out_max = limits.client_out_max_bytes.max(4 << 20) as u64 + one_turn;
             // For a mirror a large write is kept whole.
             let whole = if self.mirror.is_some() { 2 * value } else { 0 };
-            let in_max = (limits.client_in_high_bytes as u64)
-                .max(limits.large_request_bytes)
-                .max(whole)
-                + one_turn;
+            let in_max =
+                (limits.client_in_high_bytes as u64).max(limits.large_request_bytes).max(whole)
+                    + one_turn;
             // What is not added up: clients below 16 KiB, upstreams (unsent requests; a tail below the cut), the pool.
             let ceiling = limits.memory_max_bytes as u64
                 + report.clients * (16 << 10)
@@ -548,24 +552,6 @@ impl World {
             // Where nobody listens nothing is left at the drain, not even the end of a subscription.
             self.radio.close();
             self.pass("farewell", self.net.now_us() + REST_US)?;
-        }
-        Ok(())
-    }
-
-    /// A mirror gets what is still on its way; then it has what the site has.
-    fn check_mirror(&mut self) -> Result<(), String> {
-        if self.mirror.is_none() {
-            return Ok(());
-        }
-        let is_told = |world: &Self| {
-            world.workers.iter().flatten().all(|worker| worker.engine().mirrors_are_idle())
-        };
-        self.live_until("mirror", self.net.now_us() + CHECKUP_US, is_told)?;
-        let (Some(mirror), Some(site)) = (&self.mirror, self.site.model()) else { return Ok(()) };
-        for worker in self.workers.iter().flatten() {
-            let report = worker.engine().report(engine::Time(self.net.now_us()));
-            self.reached.see(&report);
-            self.compared = mirror.judge(&self.plan, &report.mirrors[0], site)?;
         }
         Ok(())
     }
@@ -778,11 +764,7 @@ pub(crate) fn entrances() -> Entrances {
 }
 
 /// After a drain in peace the worker has no client, nobody waits, and only idle upstreams have a connection.
-fn nothing_is_left(
-    worker: &Worker<SimDriver>,
-    plan: &Plan,
-    others: usize,
-) -> Result<(), String> {
+fn nothing_is_left(worker: &Worker<SimDriver>, plan: &Plan, others: usize) -> Result<(), String> {
     let (engine, report) = (worker.engine(), worker.engine().report(engine::Time::default()));
     // A client that ran away may have left requests behind, whose replies are on their way to nobody.
     let may_wait = plan.kind.clients_fail();

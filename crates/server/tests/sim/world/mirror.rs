@@ -1,0 +1,27 @@
+//! A world's mirror at the end: whether it has what the site has.
+//!
+//! Not here: how the two are held against each other (`mirrored`).
+//!
+//! Invariant: nobody writes any more when this looks.
+
+use super::{CHECKUP_US, World};
+
+impl World {
+    /// A mirror gets what is still on its way; then it has what the site has.
+    pub(super) fn check_mirror(&mut self) -> Result<(), String> {
+        if self.mirror.is_none() {
+            return Ok(());
+        }
+        let is_told = |world: &Self| {
+            world.workers.iter().flatten().all(|worker| worker.engine().mirrors_are_idle())
+        };
+        self.live_until("mirror", self.net.now_us() + CHECKUP_US, is_told)?;
+        let (Some(mirror), Some(site)) = (&self.mirror, self.site.model()) else { return Ok(()) };
+        for worker in self.workers.iter().flatten() {
+            let report = worker.engine().report(engine::Time(self.net.now_us()));
+            self.reached.see(&report);
+            self.compared = mirror.judge(&self.plan, &report.mirrors[0], site)?;
+        }
+        Ok(())
+    }
+}
