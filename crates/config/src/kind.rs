@@ -156,11 +156,7 @@ impl Kind {
             return Ok(());
         }
         if let Self::Mirrors { at } = self {
-            let items = items(raw);
-            let lines = items.iter().map(|item| {
-                text(&item.scalar).ok_or_else(|| self.fault(item.span.clone(), &item.scalar))
-            });
-            *at(draft) = mirrors::read_lines(lines, |at| items[at].span.clone())?;
+            *at(draft) = self.read_mirrors(raw)?;
             return Ok(());
         }
         if let Self::CertFiles { at } = self {
@@ -327,6 +323,15 @@ impl Kind {
             faults.push(Fault { span: None, message });
         }
         if faults.is_empty() { Ok(networks) } else { Err(faults) }
+    }
+
+    /// Reads mirrors, likewise.
+    fn read_mirrors(&self, raw: &Raw<'_>) -> Result<Vec<MirrorLine>, Vec<Fault>> {
+        let items = items(raw);
+        let lines = items.iter().map(|item| {
+            text(&item.scalar).ok_or_else(|| self.fault(item.span.clone(), &item.scalar))
+        });
+        mirrors::read_lines(lines, |at| items[at].span.clone())
     }
 
     /// Reads shards, without looking at one beside the other.

@@ -316,8 +316,6 @@ impl Engine {
         let eject = settings.shards.as_ref().and_then(|shards| shards.eject);
         let router = Router::new(shards_of(&settings).unwrap_or(None), eject);
         let slowlog = SlowLog::new(&settings.slowlog);
-        let hotkeys = HotKeys::new(&settings.hotkeys, settings.workers, seed, now);
-        let bigkeys = BigKeys::new(&settings.bigkeys);
         let mut engine = Self {
             clients: Slab::default(),
             nodes: Slab::default(),
@@ -343,8 +341,8 @@ impl Engine {
             slowlog,
             slowlog_told: settings.slowlog,
             acl: acl::Kept::default(),
-            hotkeys,
-            bigkeys,
+            hotkeys: HotKeys::new(&settings.hotkeys, settings.workers, seed, now),
+            bigkeys: BigKeys::new(&settings.bigkeys),
             facts: ServerFacts::default(),
             learned: None,
             scripts: Scripts::default(),

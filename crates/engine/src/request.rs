@@ -380,9 +380,9 @@ impl Engine {
                 return step;
             }
         }
+        let wish = Wish { id, frame, args, row: known.id, silent };
         let step = match known.way {
             Way::Local | Way::Shared if let Some(node) = self.busy_node(now, id, &known, args) => {
-                let wish = Wish { id, frame, args, row: known.id, silent };
                 self.forward_to(now, &wish, node, Lane::Control)
             }
             Way::Shared if self.hides_cluster(known.id) => {
@@ -394,10 +394,7 @@ impl Engine {
             Way::Shared | Way::Control if !self.is_one() => {
                 self.scatter(now, id, frame, args, &known, silent)
             }
-            Way::Shared if known.counts_listeners() => {
-                let wish = Wish { id, frame, args, row: known.id, silent };
-                self.count_listeners_of_one(now, &wish)
-            }
+            Way::Shared if known.counts_listeners() => self.count_listeners_of_one(now, &wish),
             Way::Shared => self.forward(now, id, Lane::Shared, frame, known.id, silent),
             Way::Control => self.forward(now, id, Lane::Control, frame, known.id, silent),
             Way::Local if slowlog::is_of_servers(known.id, args) => {

@@ -12,7 +12,7 @@
 //!
 //! Invariant: an upstream with [`Role::Transfer`] has at most one request in flight, and its client exists.
 
-use crate::client::Hold;
+use crate::client::{Client, Hold};
 use crate::command::{Class, CommandId};
 use crate::connect::Availability;
 use crate::engine::{Action, Engine};
@@ -46,10 +46,8 @@ impl Engine {
             return (input.len(), Step::Gone);
         }
         let known = route::classify(head.len(), |n| head[n], self.learned.as_ref());
-        let apart = client.lease.is_some() || client.tracking.is_some() || known_leased(known.id);
-        let bytes = scanned as u64 + client.scanner.missing();
-        let apart = apart || !self.permits_head(client, &known, &head);
-        if apart || (self.has_mirrors() && self.keeps_whole(known.id, &head, bytes)) {
+        let apart = self.goes_apart(client, &known, &head, scanned);
+        if apart || !self.permits_head(client, &known, &head) {
             // It goes where the others go, or all of it decides whether it may; it must be whole for that.
             return self.whole_or_skipped(id, scanned);
         }
@@ -94,9 +92,7 @@ impl Engine {
             Ok(upstream) => {
                 let line = if self.watches.is_empty() { None } else { self.line_of(id, &head) };
                 self.note_stream(id, upstream, known.id, &head);
-                if self.has_mirrors() {
-                    self.note_unkept(now, known.id, &head);
-                }
+                self.note_unkept(now, known.id, &head);
                 self.start_stream(now, id, upstream, known.id, &input[..scanned]);
                 if let Some(mut line) = line {
                     line.end_open();
@@ -113,6 +109,21 @@ impl Engine {
                 self.skip_large(id, scanned, |out| out.extend_from_slice(&error))
             }
         }
+    }
+
+    /// Whether a large request with these first arguments goes another way than over a connection for it.
+    fn goes_apart(
+        &self,
+        client: &Client,
+        known: &route::Known,
+        head: &[&[u8]],
+        scanned: usize,
+    ) -> bool {
+        let bytes = scanned as u64 + client.scanner.missing();
+        client.lease.is_some()
+            || client.tracking.is_some()
+            || known_leased(known.id)
+            || self.keeps_whole(known.id, head, bytes)
     }
 
     /// A request that must be whole to be processed is kept as it comes, if it is not too large even for that.

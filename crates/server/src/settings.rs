@@ -128,7 +128,6 @@ pub fn engine(config: &Config, index: usize) -> Settings {
             (start, Pool::Standalone, Some(shards(sharding, name)))
         }
     };
-    let node_db = node.db;
     let limits = &config.limits;
     let timeouts = &config.timeouts;
     Settings {
@@ -191,14 +190,16 @@ pub fn engine(config: &Config, index: usize) -> Settings {
             max_len: config.bigkeys.max_len,
         },
         observed: observed(config),
-        mirrors: mirrors(config, node_db),
+        mirrors: mirrors(config),
         // The worker knows its clock.
         unix_ahead_us: 0,
     }
 }
 
-/// Other deployments that get what clients write, who begin in this database.
-fn mirrors(config: &Config, outer_db: u32) -> Vec<MirrorSettings> {
+/// Other deployments that get what clients write.
+fn mirrors(config: &Config) -> Vec<MirrorSettings> {
+    // All shards agree in it.
+    let outer_db = config.upstream.db();
     let (mirrors, name) = (&config.mirrors, &config.client_name_upstream);
     let each = mirrors.targets.iter().map(|mirror| MirrorSettings {
         name: mirror.name(),

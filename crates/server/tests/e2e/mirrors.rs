@@ -52,7 +52,7 @@ fn content(conn: &mut Conn) -> BTreeMap<Vec<u8>, String> {
 }
 
 fn value_of(conn: &mut Conn, key: &[u8]) -> String {
-    let kind = conn.command(&[b"TYPE", key]).expect("a type");
+    let kind = conn.command(&[&b"TYPE"[..], key]).expect("a type");
     let (words, is_set): (&[&[u8]], bool) = match kind.as_slice() {
         b"+string\r\n" => (&[b"GET", key], false),
         b"+list\r\n" => (&[b"LRANGE", key, b"0", b"-1"], false),
@@ -71,7 +71,7 @@ fn value_of(conn: &mut Conn, key: &[u8]) -> String {
         text = list.concat();
     }
     // Two clocks tell it: the server's and the proxy's.
-    let ttl = conn.command(&[b"PTTL", key]).expect("a time");
+    let ttl = conn.command(&[&b"PTTL"[..], key]).expect("a time");
     let ttl: i64 = String::from_utf8_lossy(&ttl[1..ttl.len() - 2]).parse().expect("a number");
     format!("{text} for {} s", if ttl < 0 { ttl } else { (ttl + 50_000) / 100_000 * 100 })
 }
@@ -158,7 +158,7 @@ fn a_cluster_gets_what_a_single_server_gets() {
     other.pipeline(&requests).expect("replies");
     // Larger than what is kept of a request otherwise.
     let large = vec![b'x'; 1 << 20];
-    other.command(&[b"SET", b"large", &large[..]]).expect("a reply");
+    other.command(&[&b"SET"[..], b"large", &large]).expect("a reply");
     wait_told(&mut conn);
     let behind = Respool::to_url(RESPOOL, &cluster.url()).start();
     let (expected, found) = (content(&mut server.connect()), content(&mut behind.connect()));

@@ -356,8 +356,7 @@ impl World {
             self.turns += 1;
         }
         self.hear_of_changes()?;
-        self.site.pump(self.net.now_us());
-        self.mirror.iter_mut().for_each(Mirror::pump);
+        self.pump();
         let victims: Vec<String> = match self.plan.has_admin {
             true => self.clients[1..]
                 .iter()
@@ -599,10 +598,8 @@ impl World {
         // The server does what it still has in its sockets; the clients see their ends.
         self.site.settle(self.net.now_us());
         self.site.rest();
-        self.mirror.iter_mut().for_each(|mirror| mirror.settle(&self.net));
         for _ in 0..100_000 {
-            self.site.pump(self.net.now_us());
-            self.mirror.iter_mut().for_each(Mirror::pump);
+            self.pump();
             let now_us = self.net.now_us();
             let around = Around {
                 plan: &self.plan,
@@ -671,8 +668,7 @@ impl World {
         self.radio.close();
         self.queues.iter_mut().for_each(Queues::close);
         self.caches.iter_mut().for_each(Caches::close);
-        self.site.close();
-        self.mirror.iter_mut().for_each(Mirror::close);
+        self.close_servers();
         match self.net.open_ends() {
             0 => Ok(outcome),
             open => Err(format!("{open} ends of connections are open after the end of everything")),

@@ -5,8 +5,21 @@
 //! Invariant: nobody writes any more when this looks.
 
 use super::{CHECKUP_US, World};
+use crate::mirrored::Mirror;
 
 impl World {
+    /// All servers do what can be done now.
+    pub(super) fn pump(&mut self) {
+        self.site.pump(self.net.now_us());
+        self.mirror.iter_mut().for_each(Mirror::pump);
+    }
+
+    /// All of them go for good.
+    pub(super) fn close_servers(&mut self) {
+        self.site.close();
+        self.mirror.iter_mut().for_each(Mirror::close);
+    }
+
     /// A mirror gets what is still on its way; then it has what the site has.
     pub(super) fn check_mirror(&mut self) -> Result<(), String> {
         if self.mirror.is_none() {
