@@ -262,6 +262,15 @@ fn read_secrets(
         }
     }
     problems.0.extend(wrong.into_iter().map(|message| about(draft, "sharding.shards", message)));
+    let mut wrong = Vec::new();
+    for (number, mirror) in (1..).zip(&mut draft.config.mirrors.targets) {
+        if let Err(message) =
+            mirror.read_secrets(&|path, name| read_secret(read, Place::File(path), name))
+        {
+            wrong.push(format!("mirror {number}: {message}"));
+        }
+    }
+    problems.0.extend(wrong.into_iter().map(|message| about(draft, "mirrors.targets", message)));
 }
 
 /// A problem with the value of an option that was set.

@@ -176,6 +176,7 @@ fn sample(option: &OptionSpec) -> &'static str {
         "alarms.webhook" => "\"http://127.0.0.1:8080/alarms\"",
         "admin.token_file" => "\"/etc/respool/admin-token\"",
         "acl.users" => "[\"alice on ~app:* +@read password_file=/run/secrets/alice\"]",
+        "mirrors.targets" => "[\"redis-cluster://10.0.0.1,10.0.0.2 name=new\"]",
         "acl.file" => "\"/etc/respool/users.acl\"",
         "policies.rename" => "{ config = \"config-1b7f\", flushall = \"\" }",
         "policies.deny" => "[\"keys\", \"@dangerous name=dangerous\"]",

@@ -27,6 +27,7 @@ use engine::stats::monitors::MonitorOptions;
 use crate::address::{ListenAddress, UpstreamUrl, parse_announced};
 use crate::compile::Draft;
 use crate::listen::Listen;
+use crate::mirrors::{self, MirrorLine};
 use crate::network::{NETWORKS_MAX, Network};
 use crate::policies::{self, Policy, RuleLine};
 use crate::problem::Fault;
@@ -89,6 +90,8 @@ pub(crate) enum Kind {
     Renames { at: fn(&mut Draft) -> &mut Vec<(String, String)> },
     /// Users and their rules.
     Users { at: fn(&mut Draft) -> &mut Vec<UserLine> },
+    /// Mirrors.
+    Mirrors { at: fn(&mut Draft) -> &mut Vec<MirrorLine> },
     /// Lists of bucket numbers, one for each shard.
     Buckets { at: fn(&mut Draft) -> &mut Vec<String> },
     /// Prefixes and the shards of the keys that begin so; a table.
@@ -168,6 +171,10 @@ impl Kind {
         }
         if let Self::Renames { at } = self {
             *at(draft) = self.read_renames(raw)?;
+            return Ok(());
+        }
+        if let Self::Mirrors { at } = self {
+            *at(draft) = self.read_mirrors(raw)?;
             return Ok(());
         }
         if let Self::CertFiles { at } = self {
@@ -289,6 +296,7 @@ impl Kind {
             | Self::Users { .. }
             | Self::Rules { .. }
             | Self::Renames { .. }
+            | Self::Mirrors { .. }
             | Self::Buckets { .. }
             | Self::Routes { .. }
             | Self::Patterns { .. }
@@ -355,6 +363,15 @@ impl Kind {
             faults.push(Fault { span: None, message });
         }
         if faults.is_empty() { Ok(networks) } else { Err(faults) }
+    }
+
+    /// Reads mirrors, likewise.
+    fn read_mirrors(&self, raw: &Raw<'_>) -> Result<Vec<MirrorLine>, Vec<Fault>> {
+        let items = items(raw);
+        let lines = items.iter().map(|item| {
+            text(&item.scalar).ok_or_else(|| self.fault(item.span.clone(), &item.scalar))
+        });
+        mirrors::read_lines(lines, |at| items[at].span.clone())
     }
 
     /// Reads shards, without looking at one beside the other.
@@ -462,7 +479,11 @@ impl Kind {
     pub(crate) fn is_secret(&self) -> bool {
         matches!(
             self,
-            Self::Secret { .. } | Self::Upstream { .. } | Self::Shards { .. } | Self::Users { .. }
+            Self::Secret { .. }
+                | Self::Upstream { .. }
+                | Self::Shards { .. }
+                | Self::Users { .. }
+                | Self::Mirrors { .. }
         )
     }
 
@@ -478,6 +499,7 @@ impl Kind {
                 | Self::Shards { .. }
                 | Self::Users { .. }
                 | Self::Rules { .. }
+                | Self::Mirrors { .. }
                 | Self::Buckets { .. }
                 | Self::Patterns { .. }
                 | Self::CertFiles { .. }
@@ -502,9 +524,11 @@ impl Kind {
     /// What stands between several values in a variable or after a flag. URLs of clusters and sentinels have commas, and prefixes may.
     pub(crate) fn separator(&self) -> char {
         match self {
-            Self::Shards { .. } | Self::Users { .. } | Self::Rules { .. } | Self::Routes { .. } => {
-                ';'
-            }
+            Self::Shards { .. }
+            | Self::Users { .. }
+            | Self::Rules { .. }
+            | Self::Routes { .. }
+            | Self::Mirrors { .. } => ';',
             _ => ',',
         }
     }

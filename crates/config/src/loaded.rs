@@ -55,8 +55,11 @@ impl Loaded {
     /// What needs a restart stays as it is in `running`; the changes that are left out so.
     pub fn keep_fixed(&mut self, running: &Self) -> Vec<Change> {
         let changes = running.changes_to(self);
+        let is_on = running.config.mirrors.is_on();
+        let is_fixed =
+            |option: &OptionSpec| !option.is_live() || (is_on && says_upstream(option.name));
         let left_out: Vec<Change> =
-            changes.into_iter().filter(|change| !change.option.is_live()).collect();
+            changes.into_iter().filter(|change| is_fixed(change.option)).collect();
         for change in &left_out {
             change.option.kind.copy(&mut running.written.clone(), &mut self.written);
         }
@@ -113,6 +116,20 @@ impl Loaded {
     }
 }
 
+/// Whether this option says which servers are behind.
+fn says_upstream(name: &str) -> bool {
+    matches!(
+        name,
+        "upstream"
+            | "upstream_user"
+            | "upstream_password"
+            | "upstream_password_file"
+            | "sentinel_user"
+            | "sentinel_password"
+            | "sentinel_password_file"
+    ) || name.starts_with("sharding.")
+}
+
 fn words(option: &OptionSpec, written: &mut Draft) -> String {
     let words = option.kind.words(written).unwrap_or_default();
     words.join(&option.separator().to_string())
@@ -160,8 +177,8 @@ mod tests {
 
     #[test]
     fn what_needs_a_restart_stays_and_is_told() {
-        let running = loaded("upstream = \"redis://a\"\n", &[]);
-        let text = "upstream = \"redis://b\"\nlisten = \"127.0.0.1:9\"\nunix_mode = \"0777\"\nworkers = 201\ncpus = [7]\ndriver = \"uring\"\nmax_clients = 5\n[admin]\nlisten = \"127.0.0.1:10\"\n";
+        let running = loaded("upstream = \"redis://a\"\nworkers = 201\n", &[]);
+        let text = "upstream = \"redis://b\"\nlisten = \"127.0.0.1:9\"\nunix_mode = \"0777\"\nworkers = 1\ncpus = [7]\ndriver = \"uring\"\nmax_clients = 5\n[admin]\nlisten = \"127.0.0.1:10\"\n[mirrors]\ntargets = \"redis://c\"\nqueue_max_bytes = \"1MiB\"\nflush = true\n";
         let mut new = loaded(text, &[]);
         let fixed: Vec<&str> =
             OPTIONS.iter().filter(|option| !option.is_live()).map(|option| option.name).collect();
@@ -177,6 +194,19 @@ mod tests {
             ..running.config.clone()
         };
         assert_eq!(new.config, config, "the values agree with the options");
+    }
+
+    #[test]
+    fn with_mirrors_the_servers_stay() {
+        let text = "upstream = \"redis://a\"\n[mirrors]\ntargets = \"redis://b\"\n";
+        let running = loaded(text, &[]);
+        // The mirror is to be the upstream now: at once it would get every write twice.
+        let mut new = loaded("upstream = \"redis://b\"\nworkers = 1\nmax_clients = 5\n", &[]);
+        let left_out = new.keep_fixed(&running);
+        let left_out: Vec<&str> = left_out.iter().map(|change| change.option.name).collect();
+        assert_eq!(left_out, ["upstream", "mirrors.targets"]);
+        let config = crate::Config { max_clients: 5, ..running.config.clone() };
+        assert_eq!(new.config, config);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //!
 //! Invariant: what is made of a row depends on the row alone.
 
+mod mirrors;
 mod policies;
 mod rows;
 mod users;
@@ -115,7 +116,7 @@ impl OptionSpec {
         let leads_away =
             matches!(self.kind, Kind::Path { .. } | Kind::AddressMap { .. } | Kind::HttpUrl { .. });
         let lets_in = matches!(self.kind, Kind::Listeners { .. } | Kind::Networks { .. });
-        let trusts = matches!(self.table(), Some("acl" | "tls" | "upstream_tls"))
+        let trusts = matches!(self.table(), Some("acl" | "mirrors" | "tls" | "upstream_tls"))
             || matches!(self.name, "policies.deny" | "policies.rename");
         self.is_secret() || leads_away || lets_in || trusts
     }

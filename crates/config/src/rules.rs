@@ -6,6 +6,7 @@
 
 use crate::address::{ListenAddress, PoolKind, UpstreamAddress, UpstreamUrl};
 use crate::compile::Draft;
+use crate::mirrors;
 use crate::options::OptionSpec;
 use crate::problem::{Problem, Problems};
 use crate::schema::{Config, MappedAddress, Upstream};
@@ -19,6 +20,7 @@ pub(crate) fn complete(draft: &mut Draft) {
         draft.config.workers = draft.config.cpus.len().min(crate::schema::WORKERS_MAX);
     }
     draft.config.intercepts = draft.config.policies.compiled();
+    mirrors::complete(draft);
 }
 
 /// Makes the upstream of its parts, and checks the rules.
@@ -38,6 +40,7 @@ pub(crate) fn check(draft: &mut Draft, problems: &mut Problems) {
     ordered_pairs(&draft.config, &mut found);
     cache_reads_from_primaries(&draft.config, &mut found);
     tls::check(draft, &mut found);
+    mirrors::check(draft, &mut found);
     report(draft, found, problems);
 }
 

@@ -18,6 +18,7 @@ use engine::stats::monitors::MonitorOptions;
 
 use crate::address::{ListenAddress, PoolKind, UpstreamAddress, UpstreamUrl};
 use crate::listen::Listen;
+use crate::mirrors::Mirrors;
 use crate::network::{ClientRules, Network};
 use crate::policies::Policies;
 use crate::secret::Secret;
@@ -78,6 +79,8 @@ pub struct Config {
     pub policies: Policies,
     /// What comes of [`Config::policies`]; all workers share it. `None`: nothing is wanted.
     pub intercepts: Option<Arc<engine::policy::Policies>>,
+    /// Other deployments that get what clients write.
+    pub mirrors: Mirrors,
     /// How long things may take.
     pub timeouts: Timeouts,
     /// How much things may hold.
@@ -507,6 +510,11 @@ impl Config {
         self.workers = running.workers;
         self.cpus.clone_from(&running.cpus);
         self.driver = running.driver;
+        self.mirrors.clone_from(&running.mirrors);
+        if self.mirrors.is_on() {
+            // Else a mirror could become the upstream, and get everything twice.
+            self.upstream.clone_from(&running.upstream);
+        }
         self.admin.listen.clone_from(&running.admin.listen);
     }
 }
@@ -541,6 +549,7 @@ impl Default for Config {
             users: Arc::default(),
             policies: Policies::default(),
             intercepts: None,
+            mirrors: Mirrors::default(),
             timeouts: Timeouts::default(),
             limits: Limits::default(),
             slowlog: Slowlog::default(),

@@ -14,6 +14,7 @@
 use crate::engine::{Action, Engine, Notice};
 use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::limits::{QUOTED_ERROR_BYTES, SHORT_LIFE_US};
+use crate::mirror::is_mirrors;
 use crate::node::{Address, Node};
 use crate::reject;
 use crate::time::Time;
@@ -192,23 +193,33 @@ impl Engine {
 
     /// The key of an upstream; `None` if it is gone.
     pub fn upstream_key(&self, id: UpstreamId) -> Option<UpstreamKey> {
+        if is_mirrors(id) {
+            return self.at_mirror(id, |engine, id| engine.upstream_key(id));
+        }
         self.upstreams.get(id).map(|upstream| upstream.key)
     }
 
     /// Where to connect it to; `None` if it is gone.
     pub fn upstream_address(&self, id: UpstreamId) -> Option<&Address> {
-        let node = self.upstreams.get(id)?.key.node;
-        self.nodes.get(node).map(|node| &node.address)
+        let Some(upstream) = self.upstreams.get(id) else { return self.mirror_address(id) };
+        self.nodes.get(upstream.key.node).map(|node| &node.address)
     }
 
     /// Whether the engine still waits for this connect: after the resolving of a name it may not.
     pub fn wants_connect(&self, id: UpstreamId) -> bool {
+        if is_mirrors(id) {
+            return self.at_mirror(id, |engine, id| Some(engine.wants_connect(id))) == Some(true);
+        }
         self.upstreams.get(id).is_some_and(|up| matches!(up.state, State::Connecting(_)))
     }
 
     /// The connect succeeded.
     pub fn handle_upstream_connected(&mut self, now: Time, id: UpstreamId) {
-        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        let Some(upstream) = self.upstreams.get_mut(id) else {
+            return self.mirror_event(now, id, |engine, id| {
+                engine.handle_upstream_connected(now, id);
+            });
+        };
         let State::Connecting(since) = upstream.state else { return };
         // The time for a connect includes the greeting's.
         upstream.state = State::Greeting(since);
@@ -428,6 +439,11 @@ impl Engine {
 
     /// The connect failed, or the connection is gone; `cause` in words, without the node's name.
     pub fn handle_upstream_closed(&mut self, now: Time, id: UpstreamId, cause: &str) {
+        if is_mirrors(id) {
+            return self.mirror_event(now, id, |engine, id| {
+                engine.handle_upstream_closed(now, id, cause);
+            });
+        }
         self.lose_upstream(now, id, cause, false);
     }
 

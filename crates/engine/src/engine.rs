@@ -21,6 +21,7 @@ use crate::ids::{
 };
 use crate::inside::Assembly;
 use crate::merge::{Merge, Spare};
+use crate::mirror::{Mirrors, is_mirrors};
 use crate::monitor::Watch;
 use crate::near::Near;
 use crate::news::{Audience, News};
@@ -168,6 +169,19 @@ pub enum Notice {
         /// Label of the node.
         node: String,
     },
+    /// A mirror did not get everything. Told once in a while, with what came to it since.
+    Mirror {
+        /// Its name.
+        name: String,
+        /// Writes that it refused, or of which nobody knows whether it did them.
+        failed: u64,
+        /// Writes that were never sent to it.
+        dropped: u64,
+        /// Writes of which nobody knows whether the primary did them.
+        unsure: u64,
+        /// The last cause, in words.
+        sample: String,
+    },
     /// A client was closed for a reason that it may complain about.
     ClientClosed {
         /// Its number.
@@ -296,6 +310,8 @@ pub struct Engine {
     pub(crate) looks_at_reads: bool,
     /// Replies that are kept.
     pub(crate) near: Option<Box<Near>>,
+    /// Other deployments that get what clients write, if there are any.
+    pub(crate) mirrors: Option<Box<Mirrors>>,
 }
 
 impl Engine {
@@ -376,10 +392,12 @@ impl Engine {
             policy: settings.policies.as_ref().map(|_| Box::default()),
             looks_at_reads: settings.coalesce_reads || settings.cache.enabled,
             near: Near::new(&settings.cache, seed, now),
+            mirrors: Mirrors::new(&settings, seed, now),
             settings,
         };
         engine.begin_topology(now);
         engine.begin_peers();
+        engine.run_mirrors(now);
         engine
     }
 
@@ -443,7 +461,9 @@ impl Engine {
         if self.hotkeys.is_on() {
             self.sample_requests(id);
         }
-        let upstream = self.upstreams.get_mut(id)?;
+        let Some(upstream) = self.upstreams.get_mut(id) else {
+            return self.begin_mirror_send(id);
+        };
         let buf = upstream.out.begin_send()?;
         self.stats.upstream_writes += 1;
         self.stats.upstream_out_bytes += buf.len() as u64;
@@ -474,10 +494,13 @@ impl Engine {
 
     /// A send in flight ended: what was filled meanwhile is to be sent.
     pub fn mark_upstream_dirty(&mut self, id: UpstreamId) {
-        if let Some(upstream) = self.upstreams.get(id)
-            && upstream.out.pending() > 0
-        {
-            self.touch_upstream(id);
+        match self.upstreams.get(id) {
+            Some(upstream) if upstream.out.pending() > 0 => self.touch_upstream(id),
+            None if is_mirrors(id) => {
+                let now = self.last_mirror_time();
+                self.mirror_event(now, id, |engine, id| engine.mark_upstream_dirty(id));
+            }
+            _ => {}
         }
     }
 
@@ -542,6 +565,7 @@ impl Engine {
         self.clients.is_empty()
             && self.merges.is_empty()
             && self.parked.is_empty()
+            && !self.mirrors_owe_clients()
             && self
                 .upstreams
                 .iter()
@@ -600,6 +624,7 @@ impl Engine {
         self.check_policies();
         assert_eq!(self.looks_at_reads, self.settings.coalesce_reads || self.near.is_some());
         self.near.iter().for_each(|near| near.check());
+        self.check_mirrors();
         for (id, client) in self.clients.iter() {
             client.places.check();
             if let Some(upstream) = client.lease.as_ref().and_then(|lease| lease.upstream) {

@@ -14,6 +14,7 @@ use crate::hotkeys::HotReport;
 use crate::ids::ClientId;
 use crate::inside::Inside;
 use crate::losses;
+use crate::mirror::MirrorReport;
 use crate::monitor::{Filter, Monitor};
 use crate::observed::Asking;
 use crate::policy;
@@ -260,6 +261,8 @@ pub struct Report {
     pub monitors: Vec<MonitorOptions>,
     /// What policies did, by policy and name of the rule.
     pub policies: Vec<policy::Outcomes>,
+    /// Other deployments that get what clients write.
+    pub mirrors: Vec<MirrorReport>,
 }
 
 /// What a worker's ring of io_uring met that should be rare, since the start, and the buffers that it has.

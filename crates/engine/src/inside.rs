@@ -26,6 +26,7 @@ use crate::engine::Engine;
 use crate::ids::ClientId;
 use crate::limits::UNSENT_BYTES_MAX;
 use crate::local::{Call, arity_fits, config, slowlog};
+use crate::mirror::{Kept, Ticket};
 use crate::pubsub::verb;
 use crate::reject;
 use crate::request::Step;
@@ -63,7 +64,10 @@ impl Own {
     /// Whether the answer to this client's EXEC must be whole before it is given on.
     pub(crate) fn completes_exec(client: Option<&Client>) -> bool {
         let lease = client.and_then(|client| client.lease.as_ref());
-        lease.is_some_and(|lease| !lease.own.commands.is_empty())
+        lease.is_some_and(|lease| {
+            let is_mirrored = lease.mirrored.as_ref().is_some_and(|queued| !queued.is_empty());
+            !lease.own.commands.is_empty() || is_mirrored
+        })
     }
 }
 
@@ -237,6 +241,7 @@ impl Engine {
         silent: bool,
         reply: &[u8],
     ) {
+        self.mirror_exec(now, id, seq, reply);
         let own = self.own_of(id).map(core::mem::take).unwrap_or_default();
         let Some(mut elements) = elements_of(reply) else {
             return self.deliver(id, seq, 1, silent, reply);
@@ -357,7 +362,13 @@ impl Engine {
         let is_done = |one: &Assembly| one.client == id && one.seq == seq && one.is_whole();
         let Some(at) = self.assemblies.iter().position(is_done) else { return };
         let assembly = self.assemblies.swap_remove(at);
-        self.deliver(id, seq, 1, false, &assembly.bytes());
+        let bytes = assembly.bytes();
+        let now = self.last_mirror_time();
+        match self.keep_for_mirrors(now, Ticket::Exec(id, seq), (id, seq, false), &bytes) {
+            Kept::No => self.deliver(id, seq, 1, false, &bytes),
+            Kept::Instead(error) => self.deliver(id, seq, 1, false, &error),
+            Kept::Yes => {}
+        }
         self.end_held_pushes(id);
     }
 

@@ -22,6 +22,7 @@ use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::inside::Own;
 use crate::limits::{LEASES_OPENING_MAX, SPARES_MAX};
+use crate::mirror::Queued;
 use crate::monitor::Kept;
 use crate::reject;
 use crate::time::Time;
@@ -29,6 +30,7 @@ use crate::topology::Place;
 use crate::transaction::Queueing;
 use crate::upstream::inflight::{Owner, Run};
 use crate::upstream::{Lane, Role, Upstream, UpstreamKey};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// What a client has a connection of its own for.
@@ -53,6 +55,8 @@ pub struct Lease {
     pub(crate) own: Own,
     /// What is shown of it to those that watch.
     pub(crate) kept: Kept,
+    /// What mirrors are told of it when EXEC was done.
+    pub(crate) mirrored: Option<Box<Queued>>,
 }
 
 /// See [`Lease`].
@@ -84,6 +88,7 @@ impl Lease {
             done: false,
             own: Own::default(),
             kept: Kept::default(),
+            mirrored: None,
         }
     }
 
@@ -337,11 +342,14 @@ impl Engine {
         let seq = client.places.reserve(1);
         self.stats.requests += 1;
         self.stats.command(command).calls += 1;
+        let owner = match self.has_mirrors() {
+            true => self.owner_for_mirrors(id, seq, silent, command, frame),
+            false => Owner::Client { id, seq, silent },
+        };
         let Some(upstream) = self.upstreams.get_mut(upstream_id) else { return };
         // What waited there before is over.
         upstream.no_reply_before = None;
         let at = upstream.append(&mut self.pool, frame);
-        let owner = Owner::Client { id, seq, silent };
         upstream.inflight.push(Run::new(owner, 1, command, now, at));
         self.touch_upstream(upstream_id);
     }
@@ -372,11 +380,13 @@ impl Engine {
     /// The client has this lease no more, and is in the database that its transaction selected. Whether the connection is not as it was taken.
     fn end_lease(&mut self, id: ClientId) -> bool {
         let Some(client) = self.clients.get_mut(id) else { return false };
-        let Some(lease) = client.lease.take() else { return false };
+        let Some(mut lease) = client.lease.take() else { return false };
+        let mirrored = lease.mirrored.take();
         let selected = lease.db_after.filter(|_| lease.done);
         let unclean = lease.unclean || selected.is_some_and(|db| db != client.db);
         let (protocol, db) = (client.protocol, selected.unwrap_or(client.db));
         self.take_way(id, protocol, db);
+        self.drop_queued(mirrored, false);
         unclean
     }
 
@@ -416,9 +426,11 @@ impl Engine {
     /// The lease ends now, whatever is half done on its connection: the server forgets it with the connection.
     pub(crate) fn drop_lease(&mut self, id: ClientId) {
         self.forget_lease_waiter(id);
-        let Some(lease) = self.clients.get_mut(id).and_then(|client| client.lease.take()) else {
+        let Some(mut lease) = self.clients.get_mut(id).and_then(|client| client.lease.take())
+        else {
             return;
         };
+        self.drop_queued(lease.mirrored.take(), true);
         let Some(upstream_id) = lease.upstream else { return };
         let of_client = |up: &Upstream| up.role == Role::Leased(id);
         if self.upstreams.get(upstream_id).is_some_and(of_client) {
@@ -460,11 +472,13 @@ impl Engine {
             return;
         };
         lease.upstream = None;
+        let mirrored = lease.mirrored.take();
         match lease.state {
             State::Once | State::Ending => client.lease = None,
             State::Watching => lease.state = State::Lost { error, queueing: false },
             State::Queueing(_) => lease.state = State::Lost { error, queueing: true },
             State::Lost { .. } => {}
         }
+        self.drop_queued(mirrored, true);
     }
 }

@@ -63,6 +63,7 @@ pub mod limits;
 mod local;
 pub mod losses;
 pub mod merge;
+pub mod mirror;
 pub mod monitor;
 pub mod near;
 pub mod news;

@@ -12,6 +12,7 @@ use crate::client::{Client, Hold, Identity, ReplyMode};
 use crate::engine::{Action, Engine, Notice};
 use crate::ids::{ClientId, UpstreamId};
 use crate::limits::CLIENT_STREAM_BYTES;
+use crate::mirror::is_mirrors;
 use crate::pool::make_room;
 use crate::reject;
 use crate::stats::Refused;
@@ -177,6 +178,11 @@ impl Engine {
     /// A buffer went out to the upstream and comes back.
     pub fn handle_upstream_sent(&mut self, now: Time, id: UpstreamId, buf: Vec<u8>) {
         let Some(upstream) = self.upstreams.get_mut(id).filter(|up| up.is_open()) else {
+            if is_mirrors(id) {
+                return self.mirror_event(now, id, |engine, id| {
+                    engine.handle_upstream_sent(now, id, buf);
+                });
+            }
             // The connection was lost earlier in this turn, and its output is forgotten already.
             return self.pool.give(buf);
         };
@@ -388,6 +394,7 @@ impl Engine {
         self.drop_errands(id);
         self.leave_all(id);
         self.forget_assemblies(id);
+        self.forget_waits(id);
         self.end_monitor(id);
         self.forget_judged(id);
         let Some(mut client) = self.clients.remove(id) else { return false };

@@ -308,3 +308,24 @@ pub const ACL_LOG_ENTRIES: usize = 128;
 
 /// Bytes of a command, key or channel that are kept in `ACL LOG`.
 pub const ACL_LOG_OBJECT_BYTES: usize = 1_024;
+
+/// Mirrors of a configuration; further ones are refused.
+pub const MIRRORS_MAX: usize = 16;
+
+/// Writes that a mirror has not answered, and their bytes: what comes beyond waits in its queue, which the configuration bounds.
+pub const MIRROR_WINDOW_MAX: usize = 1_024;
+
+/// See [`MIRROR_WINDOW_MAX`]. One write more than fits goes all the same.
+pub const MIRROR_WINDOW_BYTES: usize = 1 << 20;
+
+/// A mirror that was not reached is asked again after this time, which doubles with each failure, in milliseconds.
+pub const MIRROR_RETRY_MIN_MS: u64 = 20;
+
+/// The longest of these times.
+pub const MIRROR_RETRY_MAX_MS: u64 = 1_000;
+
+/// The log is told of what a mirror did not get at most once in this time, in milliseconds; what comes between is told together.
+pub const MIRROR_TOLD_EVERY_MS: u64 = 10_000;
+
+/// First words of a mirror's errors that are counted apart; others only count as failed.
+pub const MIRROR_ERROR_KINDS_MAX: usize = 32;

@@ -121,7 +121,7 @@ impl Engine {
         let client = self.clients.get(id)?;
         let user = self.user_of(client)?;
         if user.allows_everything() {
-            // It is looked at for a policy.
+            // It is looked at for a policy or a mirror.
             return None;
         }
         let called = match called(known, args, self.learned.as_ref()) {
@@ -201,6 +201,9 @@ impl Engine {
         if client.access != Access::Confined {
             return true;
         }
+        if self.user_of(client).is_some_and(User::allows_everything) {
+            return true;
+        }
         let (Some(row), Some(user)) = (known.id, self.user_of(client)) else { return false };
         let is_told = row.row().only_key_at().is_some_and(|at| at < head.len())
             && row.row().key_rule == KeyRule::Declared
@@ -253,8 +256,8 @@ impl Engine {
         for (_, client) in self.clients.iter() {
             let user = self.user_of(client);
             assert!(user.is_some(), "a client that is nobody");
-            let is_ruled = self.settings.policies.is_some();
-            let everything = user.is_some_and(User::allows_everything) && !is_ruled;
+            let is_seen = self.settings.looks_at_requests();
+            let everything = user.is_some_and(User::allows_everything) && !is_seen;
             let agrees = client.access == Access::Nothing
                 || (client.access == Access::Everything) == everything;
             assert!(agrees, "a client may do other than its user");
@@ -301,7 +304,7 @@ enum Refusal {
 
 fn access_of(settings: &Settings, user: u32) -> Access {
     let may_all = settings.users.at(user as usize).is_some_and(User::allows_everything);
-    match may_all && settings.policies.is_none() {
+    match may_all && !settings.looks_at_requests() {
         true => Access::Everything,
         false => Access::Confined,
     }

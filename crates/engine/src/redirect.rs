@@ -205,7 +205,13 @@ impl Engine {
         let Some(Role::Leased(client)) = self.upstreams.get(id).map(|up| up.role) else {
             return Leased::No;
         };
-        let Owner::Client { seq, .. } = run.owner else { return Leased::No };
+        let seq = match run.owner {
+            Owner::Client { seq, .. } => Some(seq),
+            // A write that mirrors are told of.
+            Owner::Part { merge, .. } => self.merges.get(merge).map(|merge| merge.seq),
+            Owner::Own(_) => None,
+        };
+        let Some(seq) = seq else { return Leased::No };
         let places = self.clients.get(client).map(|client| &client.places);
         let first = places.is_some_and(|places| places.open() == 1 && places.is_last(seq));
         match self.lease_redirected(client, first, run.command, reply) {

@@ -323,6 +323,18 @@ pub fn no_route(key: Option<&[u8]>) -> Vec<u8> {
 /// What its client had sent behind a request, for the same key, was done before it, so it must not be done any more.
 pub const OVERTAKEN: &str = "ERR respool: not done: while slots or nodes were on the move, the server did what this client sent behind it";
 
+/// A mirror that clients wait for has not answered.
+pub fn mirror_late(patience_ms: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    write(
+        &mut out,
+        &format!(
+            "ERR respool: done at the primary, but a mirror has not confirmed it for {patience_ms} ms"
+        ),
+    );
+    out
+}
+
 /// The servers sent a request on for too long.
 pub fn gave_up(tries: u8, said: &str) -> Vec<u8> {
     let mut out = Vec::new();

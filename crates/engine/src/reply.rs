@@ -75,7 +75,11 @@ pub(crate) enum Piece {
 impl Engine {
     /// Bytes came from an upstream.
     pub fn handle_upstream_bytes(&mut self, now: Time, id: UpstreamId, bytes: &[u8]) {
-        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        let Some(upstream) = self.upstreams.get_mut(id) else {
+            return self.mirror_event(now, id, |engine, id| {
+                engine.handle_upstream_bytes(now, id, bytes);
+            });
+        };
         if !upstream.is_open() {
             return;
         }

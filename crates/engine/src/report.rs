@@ -39,9 +39,11 @@ pub const CONN_ROLES: [&str; 10] = [
 ];
 
 /// Why clients wait, in the order of [`Report::waiting`]: for their own replies, a server, room for replies, the end of a pause, an owner of a
-/// slot, a place among large requests, a connection of their own, the end of a delay that a policy set.
-pub const WAITS: [&str; 8] =
-    ["drained", "upstream", "output", "paused", "topology", "transfer", "lease", "delayed"];
+/// slot, a place among large requests, a connection of their own, the end of a delay that a policy set, another write of the same key (only with
+/// mirrors).
+pub const WAITS: [&str; 9] = [
+    "drained", "upstream", "output", "paused", "topology", "transfer", "lease", "delayed", "mirror",
+];
 
 /// Where bytes are held, in the order of [`Report::memory`]: for clients, on the way to servers and from them, in spare buffers, in requests that
 /// were sent and are not answered, in those that wait for another server, in known scripts, in names of topics, in names of keys that clients cache,
@@ -177,6 +179,7 @@ impl Engine {
             big_keys: self.bigkeys.len() as u64,
             monitors: self.settings.monitors.clone(),
             policies: self.policy_outcomes(),
+            mirrors: self.mirror_reports(now),
         }
     }
 
@@ -335,6 +338,7 @@ fn waiting<'a>(clients: impl Iterator<Item = &'a Client>) -> [u64; WAITS.len()] 
             Hold::TransferSlot => 5,
             Hold::Lease => 6,
             Hold::Delayed => 7,
+            Hold::Mirror => 8,
         };
         waiting[at] += 1;
     }

@@ -408,21 +408,21 @@ impl Engine {
                 return step;
             }
         }
+        let wish = Wish { id, frame, args, row: known.id, silent };
         let step = match known.way {
             Way::Local | Way::Shared if let Some(node) = self.busy_node(now, id, &known, args) => {
-                let wish = Wish { id, frame, args, row: known.id, silent };
                 self.forward_to(now, &wish, node, Lane::Control)
             }
             Way::Shared if self.hides_cluster(known.id) => {
                 self.cluster_command(id, &known, args, silent)
             }
+            Way::Shared if self.has_mirrors() && self.is_mirrored(known.id, args) => {
+                self.forward_mirrored(now, id, frame, args, (&known, silent))
+            }
             Way::Shared | Way::Control if !self.is_one() => {
                 self.scatter(now, id, frame, args, &known, silent)
             }
-            Way::Shared if known.counts_listeners() => {
-                let wish = Wish { id, frame, args, row: known.id, silent };
-                self.count_listeners_of_one(now, &wish)
-            }
+            Way::Shared if known.counts_listeners() => self.count_listeners_of_one(now, &wish),
             Way::Shared => self.forward(now, id, Lane::Shared, frame, known.id, silent),
             Way::Control => self.forward(now, id, Lane::Control, frame, known.id, silent),
             Way::Local if slowlog::is_of_servers(known.id, args) => {
@@ -643,6 +643,10 @@ pub(crate) fn permits(
     request: &Request,
     frame: &[u8],
 ) -> bool {
+    if !settings.mirrors.is_empty() && !command.row().reads() {
+        // What writes is looked at.
+        return false;
+    }
     let (users, client) = (&settings.users, &*parts.client);
     // Of a container the second word tells what it is.
     let user = users.at(client.user as usize).filter(|_| !command.row().is_container());

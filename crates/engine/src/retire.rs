@@ -11,6 +11,7 @@
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::limits::RETIRED_MAX;
+use crate::mirror::is_mirrors;
 use crate::peers;
 use crate::time::Time;
 use crate::upstream::{Lane, Role, Upstream};
@@ -59,6 +60,10 @@ impl Engine {
     /// The name of this connection's server means other addresses now. What it owes is still awaited; new requests go to where the name
     /// leads.
     pub fn handle_upstream_moved(&mut self, id: UpstreamId) {
+        if is_mirrors(id) {
+            let now = self.last_mirror_time();
+            return self.mirror_event(now, id, |engine, id| engine.handle_upstream_moved(id));
+        }
         // One that is not in use yet is resolved with its next connect.
         if self.upstreams.get(id).is_some_and(|up| up.is_ready() && up.role == Role::Shared) {
             self.retire(id);

@@ -23,6 +23,7 @@ use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::limits::POOLED_BUFFER_BYTES;
 use crate::merge::{How, Merge, scan};
+use crate::mirror::{Kept, Ticket};
 use crate::plain::takes_plain;
 use crate::reject;
 use crate::request::Step;
@@ -281,6 +282,11 @@ impl Engine {
         self.send_parts(now, wish, lane, how, &parts, &Body::Same(wish.frame))
     }
 
+    /// The request as it is to one node, as a merge of one part.
+    pub(crate) fn send_whole(&mut self, now: Time, wish: &Wish<'_>, node: NodeId) -> Step {
+        self.send_to(now, wish, How::All(Gather::AllOk), &[node])
+    }
+
     /// The same request to each of these nodes, over the shared connections.
     pub(crate) fn send_to(
         &mut self,
@@ -490,6 +496,17 @@ impl Engine {
         ways: &[Result<UpstreamId, Vec<u8>>],
         body: &Body<'_>,
     ) -> Step {
+        if self.is_mirroring() {
+            let each = (0..).zip(parts.iter().zip(ways));
+            let sent = each.filter_map(|(index, (part, way))| {
+                let mut frame = Vec::new();
+                body.write(part, &mut frame);
+                Some((index, *way.as_ref().ok()?, frame))
+            });
+            if let Some(hold) = self.draft_parts(wish.id, sent) {
+                return Step::Hold(hold);
+            }
+        }
         let Some(client) = self.clients.get_mut(wish.id) else { return Step::Gone };
         let (seq, protocol) = (client.places.reserve(1), client.protocol);
         self.stats.requests += 1;
@@ -498,6 +515,9 @@ impl Engine {
         let room = self.spare.room(self.pool.take());
         let merge = Merge::new(wish.id, seq, wish.silent, protocol, how, count, room);
         let merge = self.merges.insert(merge);
+        if self.is_mirroring() {
+            self.note_drafts(merge);
+        }
         let mut last = None;
         for (index, (part, way)) in (0..).zip(parts.iter().zip(ways)) {
             let upstream_id = match way {
@@ -550,6 +570,12 @@ impl Engine {
     ) -> Step {
         let Some(client) = self.clients.get(wish.id) else { return Step::Gone };
         let key = client.key_to(node, lane);
+        if self.is_mirroring() {
+            if let Availability::Ready(upstream) = self.upstream_for(now, key, wish.id) {
+                self.load_script_before(now, upstream, wish.row, wish.frame);
+            }
+            return self.send_whole(now, wish, node);
+        }
         let upstream = match self.upstream_for(now, key, wish.id) {
             Availability::Ready(upstream) => upstream,
             Availability::Wait(upstream) => return Step::Hold(Hold::Upstream(upstream)),
@@ -581,6 +607,9 @@ impl Engine {
         count: u32,
         bytes: &[u8],
     ) {
+        if self.has_mirrors() {
+            self.mirror_replies(now, id, part, count, bytes);
+        }
         let Some(merge) = self.merges.get_mut(id) else { return };
         let wanted = self.clients.get(merge.client).is_some();
         merge.take(part, count, if wanted { bytes } else { &[] });
@@ -608,7 +637,7 @@ impl Engine {
         scan::Seen { mark: self.topology_mark(), gives: node.is_some_and(|node| node.gives_slots) }
     }
 
-    fn finish_merge(&mut self, _now: Time, id: crate::ids::MergeId) {
+    fn finish_merge(&mut self, now: Time, id: crate::ids::MergeId) {
         if self.merges.get(id).is_none_or(|merge| !merge.is_whole()) {
             return;
         }
@@ -620,7 +649,15 @@ impl Engine {
         merge.write(&mut out, seen, &mut self.spare.spans);
         let (client, seq, silent) = (merge.client, merge.seq, merge.silent);
         self.pool.give(self.spare.take_apart(merge));
-        self.deliver(client, seq, 1, silent, &out);
+        let kept = match self.has_mirrors() {
+            true => self.keep_for_mirrors(now, Ticket::Merge(id), (client, seq, silent), &out),
+            false => Kept::No,
+        };
+        match kept {
+            Kept::No => self.deliver(client, seq, 1, silent, &out),
+            Kept::Instead(error) => self.deliver(client, seq, 1, silent, &error),
+            Kept::Yes => {}
+        }
         if out.capacity() <= POOLED_BUFFER_BYTES {
             self.scratch_parts.merged = out;
         }

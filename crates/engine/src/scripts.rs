@@ -76,6 +76,11 @@ impl Scripts {
         self.digests.contains_key(body)
     }
 
+    /// The script with this digest, which is as a client gave it.
+    pub(crate) fn text(&self, digest: &[u8]) -> Option<&[u8]> {
+        self.body(&digest_of(digest)?).map(|body| &**body)
+    }
+
     fn body(&self, digest: &Digest) -> Option<&Arc<[u8]>> {
         self.by_digest.get(digest)
     }

@@ -8,6 +8,7 @@ use crate::address_map::AddressMap;
 use crate::bigkeys;
 use crate::command::CommandId;
 use crate::hotkeys;
+use crate::mirror::Mode;
 use crate::near;
 use crate::node::Address;
 use crate::observed;
@@ -204,6 +205,29 @@ pub struct ShardSettings {
     pub pool: Pool,
 }
 
+/// Another deployment that gets what clients write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MirrorSettings {
+    /// As logs and reports call it.
+    pub name: String,
+    /// How its servers are greeted, and where the one is of a standalone deployment.
+    pub node: Node,
+    /// How its servers belong together.
+    pub pool: Pool,
+    /// The database that clients of the proxy begin in: its writes go to that of `node`, those of others to the same number.
+    pub outer_db: u32,
+    /// What clients wait for.
+    pub mode: Mode,
+    /// It gets writes of keys that match one of these glob patterns; empty: of all.
+    pub keys: Vec<Vec<u8>>,
+    /// Of these so many in a hundred, by the hash of the key; 100 at most.
+    pub percent: u8,
+    /// Bytes of writes that it has not answered. One that does not fit is dropped and counted.
+    pub queue_max_bytes: usize,
+    /// `FLUSHALL` and `FLUSHDB` go to it as well.
+    pub flush: bool,
+}
+
 /// Configured bounds. Each doc line says what happens at it.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -312,11 +336,18 @@ pub struct Settings {
     pub observed: observed::Options,
     /// What is refused, slowed or changed of requests; the same for all workers. `None`: nothing.
     pub policies: Option<Arc<Policies>>,
+    /// Other deployments that get what clients write. At most `limits::MIRRORS_MAX`, and with them `workers` is 1.
+    pub mirrors: Vec<MirrorSettings>,
     /// Unix time when the clock of the events stood at 0, in microseconds. For what is shown with a date.
     pub unix_ahead_us: u64,
 }
 
 impl Settings {
+    /// Whether something is to be looked at in every request, whoever sends it: for a policy, or for mirrors.
+    pub(crate) fn looks_at_requests(&self) -> bool {
+        self.policies.is_some() || !self.mirrors.is_empty()
+    }
+
     /// Whether this is the worker that acts for all where one is enough.
     pub(crate) fn is_first(&self) -> bool {
         self.worker == 0
@@ -392,6 +423,7 @@ impl Default for Settings {
             bigkeys: bigkeys::Options::default(),
             observed: observed::Options::default(),
             policies: None,
+            mirrors: Vec::new(),
             unix_ahead_us: 0,
         }
     }

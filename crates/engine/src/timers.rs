@@ -17,6 +17,7 @@ use crate::engine::Engine;
 use crate::functions::Readers;
 use crate::ids::{ClientId, UpstreamId};
 use crate::limits::{DRAIN_SWEEP_MS, SWEEP_MS, SWEEP_MS_MAX, SWEEP_PART};
+use crate::mirror::is_mirrors;
 use crate::policy::WAKE;
 use crate::time::Time;
 use crate::upstream::inflight::OwnCommand;
@@ -125,7 +126,7 @@ impl Engine {
         while let Some((_, id)) = self.deadlines.first().copied().filter(|(at, _)| *at <= now) {
             self.deadlines.pop_first();
             let Some(upstream) = self.upstreams.get_mut(id) else {
-                due.extend((id == WAKE).then_some(id));
+                due.extend((id == WAKE || is_mirrors(id)).then_some(id));
                 continue;
             };
             upstream.wake_at = None;
@@ -168,7 +169,8 @@ impl Engine {
             assert!(listed, "a deadline that is not listed");
         }
         let woken = self.upstreams.iter().filter(|(_, up)| up.wake_at.is_some()).count()
-            + usize::from(self.policies_sleep());
+            + usize::from(self.policies_sleep())
+            + self.mirror_deadlines();
         assert_eq!(self.deadlines.len(), woken, "deadlines of what is gone");
     }
 
@@ -184,8 +186,10 @@ impl Engine {
     }
 
     fn upstream_due(&mut self, now: Time, id: UpstreamId) {
-        // The name that no upstream has is that of the policies' own deadline.
-        let Some(upstream) = self.upstreams.get(id) else { return self.policies_due(now) };
+        let Some(upstream) = self.upstreams.get(id) else {
+            // The name that no upstream has is that of the policies' own deadline.
+            return if id == WAKE { self.policies_due(now) } else { self.mirror_due(now, id) };
+        };
         match upstream.state {
             State::Idle => {}
             State::Down(_) => self.connect(now, id),

@@ -237,6 +237,9 @@ impl Engine {
             Ok(upstream) => upstream,
             Err(step) => return Some(step),
         };
+        if way == Way::Shared && self.is_mirrored(row, wish.args) && self.waits_at_gate(wish) {
+            return Some(Step::Hold(Hold::Mirror));
+        }
         if row.is_some_and(crate::blocking::blocks) && way == Way::Leased {
             self.write_blocking(now, wish, upstream);
             return Some(Step::Done);
@@ -340,6 +343,9 @@ impl Engine {
             let index = queueing.queued as usize;
             queueing.queued += 1;
             queueing.writes |= writes;
+            if self.has_mirrors() && own.is_none() {
+                self.queue_for_mirrors(wish, index);
+            }
             self.queued_inside(own.unwrap_or(wish), index, own.is_some());
         }
         step
@@ -559,6 +565,9 @@ impl Engine {
 
     /// EXEC or DISCARD goes to the server; with the reply the lease ends.
     fn end_over(&mut self, now: Time, wish: &Wish<'_>) -> Step {
+        if wish.row == Some(ids::EXEC) && self.exec_waits_at_gate(wish.id) {
+            return Step::Hold(Hold::Mirror);
+        }
         let step = self.queue(now, wish);
         if step == Step::Done {
             let watched = matches!(

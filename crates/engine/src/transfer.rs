@@ -12,7 +12,7 @@
 //!
 //! Invariant: an upstream with [`Role::Transfer`] has at most one request in flight, and its client exists.
 
-use crate::client::Hold;
+use crate::client::{Client, Hold};
 use crate::command::{Class, CommandId};
 use crate::connect::Availability;
 use crate::engine::{Action, Engine};
@@ -50,7 +50,7 @@ impl Engine {
             return outcome;
         }
         let Some(client) = self.clients.get(id) else { return (0, Step::Gone) };
-        let apart = client.lease.is_some() || client.tracking.is_some() || known_leased(known.id);
+        let apart = self.goes_apart(client, &known, &head, scanned);
         if apart || !self.permits_head(client, &known, &head) {
             // It goes where the others go, or all of it decides whether it may; it must be whole for that.
             return self.whole_or_skipped(id, scanned);
@@ -85,6 +85,7 @@ impl Engine {
             Ok(upstream) => {
                 let line = if self.watches.is_empty() { None } else { self.line_of(id, &head) };
                 self.note_stream(id, upstream, known.id, &head);
+                self.note_unkept(now, known.id, &head);
                 self.start_stream(now, id, upstream, known.id, &input[..scanned]);
                 if let Some(mut line) = line {
                     line.end_open();
@@ -165,6 +166,21 @@ impl Engine {
             Ok(step) => (0, step),
             Err(error) => self.skip_large(id, scanned, |out| out.extend_from_slice(&error)),
         })
+    }
+
+    /// Whether a large request with these first arguments goes another way than over a connection for it.
+    fn goes_apart(
+        &self,
+        client: &Client,
+        known: &route::Known,
+        head: &[&[u8]],
+        scanned: usize,
+    ) -> bool {
+        let bytes = scanned as u64 + client.scanner.missing();
+        client.lease.is_some()
+            || client.tracking.is_some()
+            || known_leased(known.id)
+            || self.keeps_whole(known.id, head, bytes)
     }
 
     /// A request that must be whole to be processed is kept as it comes, if it is not too large even for that.
@@ -394,9 +410,13 @@ impl Engine {
         self.opening.remove(&id);
         let Some(mut upstream) = self.upstreams.remove(id) else { return };
         // Its own greeting, or what is of no use to a client that is gone. Everyone else was told before.
+        let mut parts = Vec::new();
         while let Some(run) = upstream.inflight.abandon() {
             let of_one = matches!(upstream.role, Role::Transfer(_)) || upstream.role.is_private();
             debug_assert!(of_one || matches!(run.owner, Owner::Own(_)), "somebody still waits");
+            if let (Role::Leased(_), Owner::Part { merge, part }) = (upstream.role, run.owner) {
+                parts.push((merge, part));
+            }
         }
         if let Some(node) = self.nodes.get_mut(upstream.key.node) {
             node.stats.traffic.add(&upstream.traffic());
@@ -426,6 +446,10 @@ impl Engine {
             self.wake_transfer_waiter();
         }
         self.forget_if_left(upstream.key.node);
+        for (merge, part) in parts {
+            // A merge ends with its last part, wanted or not.
+            self.part_replies(Time::default(), merge, part, 1, &[]);
+        }
     }
 }
 

@@ -11,8 +11,8 @@ use config::{
 use engine::address_map::AddressMap;
 use engine::node::Address;
 use engine::settings::{
-    Eject, Facade, Limits, Node, Password, Pool, Reads, Settings, ShardSettings, ShardsSettings,
-    Timeouts,
+    Eject, Facade, Limits, MirrorSettings, Node, Password, Pool, Reads, Settings, ShardSettings,
+    ShardsSettings, Timeouts,
 };
 use std::net::SocketAddr;
 
@@ -192,9 +192,29 @@ pub fn engine(config: &Config, index: usize) -> Settings {
         },
         observed: observed(config),
         policies: config.intercepts.clone(),
+        mirrors: mirrors(config),
         // The worker knows its clock.
         unix_ahead_us: 0,
     }
+}
+
+/// Other deployments that get what clients write.
+fn mirrors(config: &Config) -> Vec<MirrorSettings> {
+    // All shards agree in it.
+    let outer_db = config.upstream.db();
+    let (mirrors, name) = (&config.mirrors, &config.client_name_upstream);
+    let each = mirrors.targets.iter().map(|mirror| MirrorSettings {
+        name: mirror.name(),
+        node: node(mirror.url(), name),
+        pool: pool(mirror.url(), name),
+        outer_db,
+        mode: mirror.mode,
+        keys: mirror.keys.iter().map(|pattern| pattern.clone().into_bytes()).collect(),
+        percent: mirror.percent,
+        queue_max_bytes: mirrors.queue_max_bytes,
+        flush: mirrors.flush,
+    });
+    each.collect()
 }
 
 /// What holds for the admin listener.

@@ -13,6 +13,7 @@ use super::{CPU_MAX, Kind};
 use crate::address::{ANNOUNCE_FORMS, LISTEN_FORMS, UPSTREAM_FORMS};
 use crate::compile::Draft;
 use crate::listen::ENTRY_FORMS;
+use crate::mirrors::MIRROR_FORMS;
 use crate::network::NETWORK_FORMS;
 use crate::policies::RENAME_FORMS;
 use crate::sharding::{ROUTE_FORMS, SHARD_FORMS};
@@ -52,6 +53,7 @@ impl Kind {
             Self::Users { .. } => USER_FORMS.to_owned(),
             Self::Rules { policy, .. } => policy.forms().to_owned(),
             Self::Renames { .. } => RENAME_FORMS.to_owned(),
+            Self::Mirrors { .. } => MIRROR_FORMS.to_owned(),
             Self::CertFiles { .. } => {
                 "two paths separated by a blank, of a certificate and of its key".to_owned()
             }
@@ -98,6 +100,7 @@ impl Kind {
             Self::Buckets { .. } | Self::CertFiles { .. } | Self::Patterns { .. } => {
                 "list of strings"
             }
+            Self::Mirrors { .. } => "list of mirrors",
             Self::HashTag { .. } => "two characters",
             Self::AddressMap { .. }
             | Self::Routes { .. }
@@ -132,6 +135,7 @@ impl Kind {
             Self::Users { .. } => "USER",
             Self::Rules { .. } => "RULE",
             Self::Renames { .. } => "COMMAND=NAME",
+            Self::Mirrors { .. } => "MIRROR",
             Self::Buckets { .. } => "BUCKETS",
             Self::Patterns { .. } => "PATTERN",
             Self::CertFiles { .. } => "FILES",
@@ -185,6 +189,7 @@ impl Kind {
             Self::Shards { at } => some_each(at(draft)),
             Self::Users { at } => some_each(at(draft)),
             Self::Rules { at, .. } => some_each(at(draft)),
+            Self::Mirrors { at } => some_each(at(draft)),
             Self::Buckets { at } => some_each(at(draft)),
             Self::Patterns { at } => Some(shown_each(at(draft))),
             Self::CertFiles { at } => Some(shown_each(at(draft))),
@@ -262,6 +267,7 @@ impl Kind {
             Self::Users { at } => at(one) == at(other),
             Self::Rules { at, .. } => at(one) == at(other),
             Self::Buckets { at } | Self::Patterns { at } => at(one) == at(other),
+            Self::Mirrors { at } => at(one) == at(other),
             Self::CertFiles { at } => at(one) == at(other),
             Self::AddressMap { at } => at(one) == at(other),
             Self::Routes { at } => at(one) == at(other),
@@ -302,6 +308,7 @@ impl Kind {
             Self::Users { at } => at(to).clone_from(at(from)),
             Self::Rules { at, .. } => at(to).clone_from(at(from)),
             Self::Buckets { at } | Self::Patterns { at } => at(to).clone_from(at(from)),
+            Self::Mirrors { at } => at(to).clone_from(at(from)),
             Self::CertFiles { at } => at(to).clone_from(at(from)),
             Self::AddressMap { at } => at(to).clone_from(at(from)),
             Self::Routes { at } => at(to).clone_from(at(from)),

@@ -53,6 +53,8 @@ pub enum Hold {
     TransferSlot,
     /// A connection of its own must become free. The client stands in the engine's list.
     Lease,
+    /// A write of the same key over another connection must be answered first, so that mirrors get both in order (see `mirror`).
+    Mirror,
     /// Not held, but in the middle of a large request: its bytes go straight to that upstream.
     Streaming(UpstreamId),
     /// Not held, but in the middle of a large request whose upstream is gone, or which is refused: its bytes are dropped to

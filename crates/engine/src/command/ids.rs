@@ -124,6 +124,8 @@ ids! {
     FCALL = "fcall",
     FUNCTION_STATS = "function|stats",
     EXISTS = "exists",
+    FLUSHALL = "flushall",
+    FLUSHDB = "flushdb",
     FUNCTION = "function",
     FUNCTION_KILL = "function|kill",
     GET = "get",

@@ -204,7 +204,10 @@ impl Engine {
     /// The host that the other end has to show a certificate of, if the connection goes over TLS: as its pool is configured, or as the respools of
     /// a facade speak it.
     pub fn upstream_tls_host(&self, id: UpstreamId) -> Option<&str> {
-        let key = &self.upstreams.get(id)?.key;
+        let Some(upstream) = self.upstreams.get(id) else {
+            return self.at_mirror(id, |engine, id| engine.upstream_tls_host(id));
+        };
+        let key = &upstream.key;
         let has_tls = match key.lane {
             Lane::Peer => self.settings.facade.tls,
             _ => of(&self.router, &self.nodes, &self.settings, key).tls,

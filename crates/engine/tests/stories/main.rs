@@ -34,6 +34,7 @@ mod inside;
 mod large_replies;
 mod large_requests;
 mod leaving;
+mod mirror;
 mod monitor;
 mod near;
 mod nodes;

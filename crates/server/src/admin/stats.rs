@@ -9,6 +9,7 @@ use axum::Json;
 use axum::extract::State;
 use engine::fleet::Report;
 use engine::histogram::Histogram;
+use engine::mirror::MirrorReport;
 use engine::report::listeners_of;
 use engine::stats::Refused;
 use serde::Serialize;
@@ -46,6 +47,35 @@ pub(super) struct Stats {
     workers: Vec<Worker>,
     /// Times of all commands.
     latency: Times,
+    /// Other deployments that get what clients write.
+    mirrors: Vec<Mirror>,
+}
+
+/// A mirror, and what became of what it was sent.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Mirror {
+    /// Its name.
+    name: String,
+    /// `first`, `all` or `all-checked`.
+    mode: &'static str,
+    /// `ready`, `waiting` (it does not answer) or `idle` (nothing was sent yet).
+    state: &'static str,
+    /// How long ago the primary did the oldest write that it has not answered, in milliseconds.
+    lag_ms: u64,
+    /// Writes that it has not answered.
+    queued: u64,
+    /// Bytes of them.
+    queued_bytes: u64,
+    /// Writes that it did.
+    done: u64,
+    /// Those that it refused, or of which nobody knows whether it did them.
+    failed: u64,
+    /// Those that were never sent.
+    dropped: u64,
+    /// Those of which nobody knows whether the primary did them.
+    unsure: u64,
+    /// Its error replies by their first word.
+    errors: BTreeMap<String, u64>,
 }
 
 /// A listener and its clients.
@@ -143,6 +173,7 @@ pub(super) async fn stats(State(app): State<App>) -> Result<Json<Stats>, Refusal
         total,
         workers,
         latency: Times::of(&reports),
+        mirrors: reports.iter().flat_map(|report| &report.mirrors).map(Mirror::of).collect(),
     }))
 }
 
@@ -154,6 +185,25 @@ fn listeners(reports: &[Report]) -> Vec<ListenerClients> {
 fn refused(reports: &[Report]) -> BTreeMap<&'static str, u64> {
     let of = |why: Refused| reports.iter().map(|report| report.stats.refused[why as usize]).sum();
     Refused::ALL.into_iter().map(|why| (why.word(), of(why))).collect()
+}
+
+impl Mirror {
+    fn of(report: &MirrorReport) -> Self {
+        let counts = &report.counts;
+        Self {
+            name: report.name.clone(),
+            mode: report.mode,
+            state: report.state,
+            lag_ms: report.lag_us / 1_000,
+            queued: report.queued,
+            queued_bytes: report.queued_bytes,
+            done: counts.done,
+            failed: counts.failed,
+            dropped: counts.dropped,
+            unsure: counts.unsure,
+            errors: counts.errors.iter().cloned().collect(),
+        }
+    }
 }
 
 impl Worker {

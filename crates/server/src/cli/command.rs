@@ -118,6 +118,7 @@ fn heading(table: &'static str) -> &'static str {
         "policies" => "Policies",
         "tls" => "TLS with clients",
         "upstream_tls" => "TLS with servers",
+        "mirrors" => "Mirrors",
         _ => table,
     }
 }

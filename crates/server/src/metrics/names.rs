@@ -10,6 +10,7 @@
 use engine::command::CommandId;
 use engine::fleet::{BUFFER_SIZES, Report, RingReport, TLS_FAILURES, TlsSide};
 use engine::losses;
+use engine::mirror::MirrorReport;
 use engine::policy::OUTCOMES;
 use engine::report::{CONN_ROLES, MEMORY_KINDS, NodeReport, WAITS, listeners_of};
 use engine::stats::errors::Cause;
@@ -166,6 +167,12 @@ fn monitors_by_node(source: &Source<'_>, page: &mut Page) {
     }
 }
 
+/// Something of each mirror.
+fn mirrors(source: &Source<'_>, page: &mut Page, write: fn(&mut Page, &MirrorReport)) {
+    let all = source.reports.iter().flat_map(|report| &report.mirrors);
+    all.for_each(|mirror| write(page, mirror));
+}
+
 const WORKER: &[&str] = &["worker"];
 const NODE: &[&str] = &["node", "pool"];
 const COMMAND: &[&str] = &["command"];
@@ -319,7 +326,7 @@ pub static METRICS: &[Metric] = &[
         "respool_clients_waiting",
         Gauge,
         &["worker", "cause"],
-        "Clients whose next request waits: for their own earlier replies (`drained`), a server (`upstream`), room for replies (`output`), the end of a pause (`paused`), an owner of a slot (`topology`), a place among large requests (`transfer`), a connection of their own (`lease`)",
+        "Clients whose next request waits: for their own earlier replies (`drained`), a server (`upstream`), room for replies (`output`), the end of a pause (`paused`), an owner of a slot (`topology`), a place among large requests (`transfer`), a connection of their own (`lease`), another write of the same key, with mirrors (`mirror`)",
         |s, p| {
             workers_by(s, p, "cause", WAITS, |r| r.waiting);
         },
@@ -713,6 +720,61 @@ pub static METRICS: &[Metric] = &[
             for (what, cause, count) in losses::all(&s.process.losses, &s.stats) {
                 p.sample(&[("what", what), ("cause", cause)], count);
             }
+        },
+    ),
+    row(
+        "respool_mirror_writes",
+        Counter,
+        &["mirror", "outcome"],
+        "Writes for a mirror: those that it did (`done`), that it refused or of which nobody knows (`failed`), that were never sent (`dropped`), of which nobody knows whether the primary did them (`unsure`)",
+        |s, p| {
+            mirrors(s, p, |page, mirror| {
+                let counts = &mirror.counts;
+                let outcomes = [
+                    ("done", counts.done),
+                    ("failed", counts.failed),
+                    ("dropped", counts.dropped),
+                    ("unsure", counts.unsure),
+                ];
+                for (outcome, count) in outcomes {
+                    page.sample(&[("mirror", &mirror.name), ("outcome", outcome)], count);
+                }
+            });
+        },
+    ),
+    row(
+        "respool_mirror_errors",
+        Counter,
+        &["mirror", "error"],
+        "Error replies of a mirror by their first word; `UNREACHED`: its servers were not there",
+        |s, p| {
+            mirrors(s, p, |page, mirror| {
+                for (word, count) in &mirror.counts.errors {
+                    page.sample(&[("mirror", &mirror.name), ("error", word)], *count);
+                }
+            });
+        },
+    ),
+    row(
+        "respool_mirror_queued_bytes",
+        Gauge,
+        &["mirror"],
+        "Bytes of writes that a mirror has not answered (`mirrors.queue_max_bytes` at most)",
+        |s, p| {
+            mirrors(s, p, |page, mirror| {
+                page.sample(&[("mirror", &mirror.name)], mirror.queued_bytes);
+            });
+        },
+    ),
+    row(
+        "respool_mirror_lag_seconds",
+        Gauge,
+        &["mirror"],
+        "How long ago the primary did the oldest write that a mirror has not answered",
+        |s, p| {
+            mirrors(s, p, |page, mirror| {
+                page.seconds(&[("mirror", &mirror.name)], mirror.lag_us);
+            });
         },
     ),
     row(

@@ -305,6 +305,10 @@ impl<D: Driver> Worker<D> {
                     let (key, command) = (key.as_str(), command.as_str());
                     tracing::warn!(worker, key, command, direction, bytes, elements, %addr, %node, "big key");
                 }
+                Notice::Mirror { name, failed, dropped, unsure, sample } => {
+                    let cause = sample.as_str();
+                    tracing::warn!(worker, mirror = %name, failed, dropped, unsure, cause, "a mirror did not get every write");
+                }
                 Notice::ClientClosed { client, addr, cause } => {
                     tracing::warn!(worker, client, %addr, %cause, "client closed");
                 }

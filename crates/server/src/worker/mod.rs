@@ -148,7 +148,9 @@ impl<D: Driver> Worker<D> {
     /// Whether there is nothing left to do: told to stop, or drained.
     pub fn is_done(&self) -> bool {
         let drained = self.drain_until.is_some_and(|until| {
-            self.last_now >= until || (self.engine.client_count() == 0 && self.accepted.is_empty())
+            let is_empty = self.engine.client_count() == 0 && self.accepted.is_empty();
+            // What clients wrote is still told to mirrors.
+            self.last_now >= until || (is_empty && self.engine.mirrors_are_idle())
         });
         self.stopped || drained
     }

@@ -24,6 +24,7 @@ mod leases;
 mod listeners;
 mod logs;
 mod metrics;
+mod mirrors;
 mod near_cache;
 mod observers;
 mod own_connection;

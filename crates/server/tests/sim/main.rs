@@ -25,6 +25,7 @@ mod cluster;
 mod deployments;
 mod headers;
 mod ledger;
+mod mirrored;
 mod names;
 mod plan;
 mod proof;
@@ -101,6 +102,7 @@ fn run_kind(kind: Kind, count: usize) -> Reached {
                 reached.changes += outcome.changed.changes;
                 reached.replaced += outcome.changed.replaced;
                 reached.under_way += outcome.changed.under_way;
+                reached.compared += u64::from(outcome.compared);
             }
             Err(why) if goes_on => {
                 println!("{why}\n{}", how_to_replay(seed));
@@ -237,6 +239,24 @@ fn changes_and_all_at_once() {
     run_kind(Kind::ReconfiguredAndAll, 6);
 }
 
+#[test]
+fn a_mirror_has_what_its_primary_has() {
+    let reached = run_kind(Kind::Mirrored, 30);
+    assert!(reached.compared > 8 && reached.mirrored > 100, "{reached:?}");
+}
+
+#[test]
+fn a_mirror_in_trouble_disturbs_nobody() {
+    let reached = run_kind(Kind::MirrorAway, 30);
+    assert!(reached.compared > 2 && reached.missed > 0, "{reached:?}");
+}
+
+#[test]
+fn trouble_on_both_sides_is_counted() {
+    let reached = run_kind(Kind::TroubledMirrored, 20);
+    assert!(reached.missed > 0 && reached.losses > 0, "{reached:?}");
+}
+
 /// Of these seeds one has a network that breaks the pusher's connection when all is well, one a door that is full for it.
 #[test]
 fn whoever_waits_is_served_when_the_pusher_goes() {
@@ -269,7 +289,7 @@ fn what_a_slot_that_came_back_let_by_is_not_done_behind_it() {
 fn the_same_seed_is_the_same_run() {
     let seeds = [
         5, 8, 24, 1_000_000, 1_000_002, 1_000_004, 1_000_006, 1_000_007, 2_000_000, 2_000_004,
-        2_000_007,
+        2_000_007, 3_000_000, 3_000_006,
     ];
     let digests = || {
         seeds.map(|seed| {

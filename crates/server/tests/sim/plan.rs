@@ -15,6 +15,7 @@ use netio::sim::{SimFaults, SimRng};
 use std::sync::Arc;
 
 use crate::cluster::Restless;
+use crate::mirrored::{MirrorPlan, make_mirrored};
 use crate::plan::changing::make_changing;
 use crate::plan::several::make_several;
 
@@ -28,6 +29,9 @@ pub(crate) const SEVERAL_FROM: u64 = 1_000_000;
 
 /// In seeds from here on the configuration changes.
 pub(crate) const CHANGING_FROM: u64 = 2_000_000;
+
+/// Seeds from here on have a mirror.
+pub(crate) const MIRRORED_FROM: u64 = 3_000_000;
 
 /// Port of the first server behind; the others have those that follow.
 pub(crate) const FIRST_PORT: u16 = 7000;
@@ -71,12 +75,21 @@ pub(crate) enum Kind {
     TroubledReconfigured,
     /// The same with unkind clients.
     ReconfiguredAndAll,
+    /// One server and a mirror; nothing breaks: no errors, byte-exact replies, and the mirror has the same data in the end.
+    Mirrored,
+    /// The same, and the mirror is in trouble: clients notice nothing.
+    MirrorAway,
+    /// Both are in trouble.
+    TroubledMirrored,
 }
 
 impl Kind {
     /// The kind of a seed.
     pub(crate) fn of(seed: u64) -> Self {
         match seed % 8 {
+            0 | 1 | 2 if seed >= MIRRORED_FROM => Self::Mirrored,
+            3 | 4 | 5 if seed >= MIRRORED_FROM => Self::MirrorAway,
+            _ if seed >= MIRRORED_FROM => Self::TroubledMirrored,
             0..=3 if seed >= CHANGING_FROM => Self::Reconfigured,
             4..=6 if seed >= CHANGING_FROM => Self::TroubledReconfigured,
             7 if seed >= CHANGING_FROM => Self::ReconfiguredAndAll,
@@ -109,6 +122,7 @@ impl Kind {
             Self::Reconfigured | Self::TroubledReconfigured | Self::ReconfiguredAndAll => {
                 CHANGING_FROM
             }
+            Self::Mirrored | Self::MirrorAway | Self::TroubledMirrored => MIRRORED_FROM,
             _ => SEVERAL_FROM,
         }
     }
@@ -125,6 +139,7 @@ impl Kind {
                 | Self::TroubledReplicas
                 | Self::TroubledReconfigured
                 | Self::ReconfiguredAndAll
+                | Self::TroubledMirrored
         )
     }
 
@@ -223,6 +238,8 @@ pub(crate) struct Plan {
     pub(crate) floods: bool,
     /// A bound is so low that well-behaved clients may be closed at it.
     pub(crate) tight: bool,
+    /// What happens to the mirror, if there is one.
+    pub(crate) mirror: Option<MirrorPlan>,
 }
 
 impl Plan {
@@ -273,9 +290,15 @@ impl Plan {
             floods: kind.clients_fail() && single > 100 && rng.chance(600_000),
             has_admin: !crowd && rng.chance(500_000),
             tight: false,
+            mirror: None,
         };
         plan.settings = settings(&mut plan, rng);
-        if seed >= CHANGING_FROM {
+        if seed >= MIRRORED_FROM {
+            if kind.server_fails() {
+                plan.troubles = troubles(rng);
+            }
+            make_mirrored(&mut plan, rng);
+        } else if seed >= CHANGING_FROM {
             make_changing(&mut plan, rng);
         } else if seed >= SEVERAL_FROM {
             make_several(&mut plan, rng);

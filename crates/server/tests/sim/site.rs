@@ -6,6 +6,7 @@
 
 use netio::Address;
 use netio::sim::SimNet;
+use testkit::Model;
 use testkit::frames::quote;
 use testkit::model::Effect;
 
@@ -132,6 +133,14 @@ impl Site {
             return Err(format!("key {} was written on {} shards", quote(key, 40), logs.len()));
         }
         Ok(logs.concat())
+    }
+
+    /// The model of the only server, if there is but one.
+    pub(crate) fn model(&self) -> Option<&Model> {
+        match self {
+            Self::Servers(servers) if servers.len() == 1 => Some(servers[0].model()),
+            _ => None,
+        }
     }
 
     /// How often the planted fault hit.

@@ -28,6 +28,7 @@ use server::worker::{Chosen, Host, Process, Usage, Worker, WorkerOptions};
 use crate::cache::Caches;
 use crate::client::{Around, Client};
 use crate::cluster::CameTo;
+use crate::mirrored::Mirror;
 use crate::plan::{Layout, Plan};
 use crate::queue::Queues;
 use crate::radio::Radio;
@@ -36,6 +37,7 @@ use crate::upstream::Planted;
 use changes::Changes;
 
 mod changes;
+mod mirror;
 
 pub(crate) use changes::{Changed, Epochs};
 
@@ -89,6 +91,8 @@ pub(crate) struct Outcome {
     pub(crate) turns: u64,
     /// The drain came in the middle of the storm.
     pub(crate) is_cut_short: bool,
+    /// The data of a mirror were held against those of its primary.
+    pub(crate) compared: bool,
 }
 
 /// The highest of some figures that any worker told: whether runs come to what they are made for.
@@ -128,6 +132,12 @@ pub(crate) struct Reached {
     pub(crate) replaced: u64,
     /// Of all runs together: requests that were under way then.
     pub(crate) under_way: u64,
+    /// Of all runs together: mirrors whose data were held against those of the primary.
+    pub(crate) compared: u64,
+    /// Writes that a mirror did.
+    pub(crate) mirrored: u64,
+    /// Writes that a mirror did not get, or perhaps.
+    pub(crate) missed: u64,
 }
 
 impl Reached {
@@ -145,6 +155,15 @@ impl Reached {
             (&mut self.redirects, stats.redirects),
             (&mut self.coalesced, stats.coalesced),
             (&mut self.cache_hits, stats.cache_hits),
+            (&mut self.mirrored, report.mirrors.iter().map(|one| one.counts.done).sum()),
+            (
+                &mut self.missed,
+                report
+                    .mirrors
+                    .iter()
+                    .map(|one| one.counts.failed + one.counts.dropped + one.counts.unsure)
+                    .sum(),
+            ),
         ];
         seen.into_iter().for_each(|(most, is)| *most = is.max(*most));
     }
@@ -163,6 +182,8 @@ impl Reached {
             (&mut self.redirects, other.redirects),
             (&mut self.coalesced, other.coalesced),
             (&mut self.cache_hits, other.cache_hits),
+            (&mut self.mirrored, other.mirrored),
+            (&mut self.missed, other.missed),
         ];
         pairs.into_iter().for_each(|(most, is)| *most = is.max(*most));
     }
@@ -181,6 +202,8 @@ pub(crate) struct World {
     queues: Option<Queues>,
     caches: Option<Caches>,
     changes: Changes,
+    mirror: Option<Mirror>,
+    compared: bool,
     /// Bounds that hold all the time.
     widest: Limits,
     failing: bool,
@@ -202,6 +225,7 @@ impl World {
         net.set_faults_at(&listen, plan.client_faults);
         let site = Site::new(&plan, &net, planted);
         site.addresses().iter().for_each(|at| net.set_faults_at(at, plan.server_faults));
+        let mirror = Mirror::new(&plan, &net);
         let (workers, posts, told) = hire(&plan, &net, &listen);
         let radio = Radio::new(&plan, &net, &listen);
         let queues = Queues::new(&plan, &net, &listen);
@@ -221,6 +245,8 @@ impl World {
             queues,
             caches,
             changes: Changes::new(told),
+            mirror,
+            compared: false,
             widest,
             failing,
             draining: false,
@@ -269,6 +295,7 @@ impl World {
     fn is_at_rest(&self) -> bool {
         self.troubles_done == self.plan.troubles.len()
             && self.has_changed()
+            && self.mirror.as_ref().is_none_or(|mirror| mirror.next_after_us().is_none())
             && self.clients.iter().all(Client::is_at_rest)
             && self.radio.is_at_rest()
             && self.queues.as_ref().is_none_or(Queues::is_at_rest)
@@ -333,7 +360,7 @@ impl World {
             self.turns += 1;
         }
         self.hear_of_changes()?;
-        self.site.pump(self.net.now_us());
+        self.pump();
         let victims: Vec<String> = match self.plan.has_admin {
             true => self.clients[1..]
                 .iter()
@@ -380,6 +407,7 @@ impl World {
             self.site.suffer(now_us, server, trouble);
             self.troubles_done += 1;
         }
+        self.mirror.iter_mut().for_each(|mirror| mirror.suffer(now_us - self.begun_us));
     }
 
     /// The next moment at which anybody has something to do.
@@ -390,6 +418,8 @@ impl World {
         let clients = self.clients.iter().filter(|_| !self.draining).filter_map(Client::next_at_us);
         let troubles =
             self.plan.troubles.get(self.troubles_done).map(|(at_us, ..)| self.begun_us + at_us);
+        let mirror = self.mirror.as_ref().and_then(Mirror::next_after_us);
+        let mirror = mirror.map(|after_us| self.begun_us + after_us);
         let radio = self.radio.next_at_us().filter(|_| !self.draining);
         let queues = self.queues.as_ref().and_then(Queues::next_at_us).filter(|_| !self.draining);
         let caches = self.caches.as_ref().and_then(Caches::next_at_us).filter(|_| !self.draining);
@@ -401,6 +431,7 @@ impl World {
             .chain(workers)
             .chain(clients)
             .chain(troubles)
+            .chain(mirror)
             .chain(self.next_change_us())
             .chain(radio)
             .chain(queues)
@@ -420,8 +451,11 @@ impl World {
             let one_turn = 4 * (64 << 10);
             let value = self.plan.value_bytes_max.max(200_000);
             let out_max = limits.client_out_max_bytes.max(4 << 20) as u64 + one_turn;
+            // For a mirror a large write is kept whole.
+            let whole = if self.mirror.is_some() { 2 * value } else { 0 };
             let in_max =
-                (limits.client_in_high_bytes as u64).max(limits.large_request_bytes) + one_turn;
+                (limits.client_in_high_bytes as u64).max(limits.large_request_bytes).max(whole)
+                    + one_turn;
             // What is not added up: clients below 16 KiB, upstreams (unsent requests; a tail below the cut), the pool.
             let ceiling = limits.memory_max_bytes as u64
                 + report.clients * (16 << 10)
@@ -450,6 +484,7 @@ impl World {
     /// All is made well, and time passes until the proxy has noticed.
     fn calm(&mut self) -> Result<(), String> {
         self.site.settle(self.net.now_us());
+        self.mirror.iter_mut().for_each(|mirror| mirror.settle(&self.net));
         let behind = self.site.addresses();
         behind.iter().for_each(|at| self.net.set_faults_at(at, SimFaults::none()));
         self.net.set_faults_at(&self.listen, SimFaults::none());
@@ -516,6 +551,7 @@ impl World {
         self.live_until("last look", until_us, |world| {
             world.caches.as_ref().is_none_or(Caches::is_at_rest)
         })?;
+        self.check_mirror()?;
         self.caches.as_mut().map_or(Ok(()), |caches| caches.judge(&self.site))?;
         self.radio.last_call();
         let until_us = self.net.now_us() + CHECKUP_US;
@@ -545,7 +581,8 @@ impl World {
                     continue;
                 };
                 if calm {
-                    nothing_is_left(&worker, &self.plan)
+                    let others = self.mirror.as_ref().map_or(0, Mirror::open_conns);
+                    nothing_is_left(&worker, &self.plan, others)
                         .map_err(|why| format!("{why}\n{}", self.describe()))?;
                 }
             }
@@ -571,7 +608,7 @@ impl World {
         self.site.settle(self.net.now_us());
         self.site.rest();
         for _ in 0..100_000 {
-            self.site.pump(self.net.now_us());
+            self.pump();
             let now_us = self.net.now_us();
             let around = Around {
                 plan: &self.plan,
@@ -622,6 +659,7 @@ impl World {
             turns: self.turns,
             came_to: self.site.came_to(),
             changed: self.changes.came_to,
+            compared: self.compared,
             reached: self.reached.clone(),
             ..Outcome::default()
         };
@@ -639,7 +677,7 @@ impl World {
         self.radio.close();
         self.queues.iter_mut().for_each(Queues::close);
         self.caches.iter_mut().for_each(Caches::close);
-        self.site.close();
+        self.close_servers();
         match self.net.open_ends() {
             0 => Ok(outcome),
             open => Err(format!("{open} ends of connections are open after the end of everything")),
@@ -731,7 +769,7 @@ pub(crate) fn entrances() -> Entrances {
 }
 
 /// After a drain in peace the worker has no client, nobody waits, and only idle upstreams have a connection.
-fn nothing_is_left(worker: &Worker<SimDriver>, plan: &Plan) -> Result<(), String> {
+fn nothing_is_left(worker: &Worker<SimDriver>, plan: &Plan, others: usize) -> Result<(), String> {
     let (engine, report) = (worker.engine(), worker.engine().report(engine::Time::default()));
     // A client that ran away may have left requests behind, whose replies are on their way to nobody.
     let may_wait = plan.kind.clients_fail();
@@ -742,7 +780,7 @@ fn nothing_is_left(worker: &Worker<SimDriver>, plan: &Plan) -> Result<(), String
         ));
     }
     // One may still be greeting the server where the drain came before the first request.
-    if worker.driver().conns() as u64 > report.upstreams.max(1) {
+    if worker.driver().conns() as u64 > report.upstreams.max(1) + others as u64 {
         return Err(format!(
             "drained, and {} connections are open for {} upstreams",
             worker.driver().conns(),

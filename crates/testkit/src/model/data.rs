@@ -178,6 +178,28 @@ fn push(call: &mut Call<'_>, put: fn(&mut VecDeque<Vec<u8>>, Vec<u8>)) {
     call.length(length);
 }
 
+/// LREM with a count of 1 or -1, which is all that anybody here says.
+pub(super) fn lrem(call: &mut Call<'_>) {
+    let (key, count, element) = (call.args[1].clone(), call.word(2), call.args[3].clone());
+    let list = match call.keyspace().get_mut(&key) {
+        None => return call.length(0),
+        Some(Value::Text(_)) => return call.error(WRONG_TYPE),
+        Some(Value::List(list)) => list,
+    };
+    let at = match count.as_str() {
+        "1" => list.iter().position(|one| *one == element),
+        "-1" => list.iter().rposition(|one| *one == element),
+        _ => return call.error(NOT_AN_INTEGER),
+    };
+    let Some(at) = at else { return call.length(0) };
+    list.remove(at);
+    if list.is_empty() {
+        call.keyspace().remove(&key);
+    }
+    call.note(&key, Effect::Pop(element));
+    call.length(1);
+}
+
 pub(super) fn llen(call: &mut Call<'_>) {
     let key = call.args[1].clone();
     let length = match call.keyspace().get(&key) {

@@ -214,6 +214,26 @@ impl Model {
         }
     }
 
+    /// The first key that is not the same in both, in words; `None`: they hold the same.
+    pub fn difference(&self, other: &Self) -> Option<String> {
+        for (number, (own, theirs)) in self.databases.iter().zip(&other.databases).enumerate() {
+            let keys = own.keys().chain(theirs.keys());
+            if let Some(key) = keys.into_iter().find(|key| own.get(*key) != theirs.get(*key)) {
+                let shown = |value: Option<&Value>| {
+                    let text = format!("{value:?}");
+                    text.chars().take(300).collect::<String>()
+                };
+                return Some(format!(
+                    "database {number}, key {}: {} and {}",
+                    key.escape_ascii(),
+                    shown(own.get(key)),
+                    shown(theirs.get(key))
+                ));
+            }
+        }
+        None
+    }
+
     /// Number of requests executed, errors included.
     pub fn executed(&self) -> u64 {
         self.executed

@@ -76,6 +76,7 @@ static ROWS: &[Row] = &[
     row("keys", 2, &["readonly"], NO_KEY, iterate::keys),
     row("llen", 2, READ, ONE_KEY, data::llen),
     row("lpush", -3, WRITE, ONE_KEY, data::lpush),
+    row("lrem", 4, &["write"], ONE_KEY, data::lrem),
     Row { tips: &["request_policy:multi_shard"], ..row("mget", -2, READ, ALL_KEYS, data::mget) },
     Row {
         tips: &["request_policy:multi_shard", "response_policy:all_succeeded"],

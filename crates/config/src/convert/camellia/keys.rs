@@ -54,7 +54,7 @@ const LOST: &[(Family, &str)] = &[
         Ends(".max.client.connect"),
         "one respool has one route; run one for each tenant, with max_clients",
     ),
-    (Begins("multi.write."), "writes go to one place"),
+    (Begins("multi.write."), "see [mirrors], whose writes need no threads of their own"),
     (Begins("mq.multi.write."), "writes go to one place"),
     (Begins("sentinel.mode."), "respool does not show itself as a sentinel"),
     (Begins("cluster.mode."), "see facade.cluster; which nodes live is found out without settings"),

@@ -12,7 +12,8 @@
 //! as one primary, and with the facade as a cluster. `loading` is 0 while the node answers. Numbers are sums over all workers at one moment each.
 //!
 //! Files: this one decides who answers and with which sections; `process` has the sections about the process and its clients, `commands` those about
-//! commands and errors, `upstreams` those about servers, `keys` those about keys, `cache` the near cache, `latency` the monitors, `tls` connections with TLS.
+//! commands and errors, `upstreams` those about servers, `keys` those about keys, `cache` the near cache, `latency` the monitors, `tls` connections with TLS,
+//! `policies` what policies did, `mirrors` mirrors.
 //!
 //! Invariant: every line is `field:value` or a `# Section` head, lines end in CRLF, as Redis writes them.
 
@@ -20,6 +21,7 @@ mod cache;
 mod commands;
 mod keys;
 mod latency;
+mod mirrors;
 mod policies;
 mod process;
 mod tls;
@@ -44,7 +46,7 @@ use resp::encode;
 type WriteSection = fn(&mut String, &Source<'_>);
 
 /// The proxy's sections in the order of the reply, and whether each is part of the default.
-const SECTIONS: [(&str, bool, WriteSection); 20] = [
+const SECTIONS: [(&str, bool, WriteSection); 21] = [
     ("server", true, process::server),
     ("proxy", true, process::proxy),
     ("clients", true, process::clients),
@@ -65,6 +67,7 @@ const SECTIONS: [(&str, bool, WriteSection); 20] = [
     ("latencystats", false, commands::latencystats),
     ("latency", false, latency::list),
     ("tls", false, tls::tls),
+    ("mirrors", false, mirrors::mirrors),
 ];
 
 /// Sections that the server has, too, and answers better when it is asked for them alone.

@@ -1,0 +1,43 @@
+//! The rows of `[mirrors]`: other deployments that get what clients write.
+
+use super::OptionSpec;
+use crate::kind::Kind;
+
+/// The table.
+pub(super) const TABLE: (&str, &str) = (
+    "mirrors",
+    "Other deployments that get what clients write, as when one is moved to another without a stop. See the \
+     [guide](../guides/migrating-live.md).",
+);
+
+pub(super) const ROWS: &[OptionSpec] = &[
+    OptionSpec::new(
+        "mirrors.targets",
+        "Deployments that get what clients write: a URL, and what holds for it",
+        "Each is a URL as for `upstream`, of any topology. Behind it `name=TEXT` for logs and metrics; `mode=first` (the default: \
+         clients wait for the primary alone), `mode=all` (until the mirror has answered, too) or `mode=all-checked` (and an error of the mirror is the \
+         reply); `keys=PATTERN`, several times if wanted, for some keys only; `percent=N` for a part of them, by the hash of the key; \
+         `password_file=PATH` and `sentinel_password_file=PATH`. A write goes to mirrors when the primary has done it, with what is random \
+         or depends on the time taken from its reply. With mirrors there is one worker. In the environment and on the command line they are separated by \
+         semicolons.",
+        Kind::Mirrors { at: |d| &mut d.config.mirrors.targets },
+    )
+    .needs_restart()
+    .rare(),
+    OptionSpec::new(
+        "mirrors.queue_max_bytes",
+        "Writes that a mirror has not answered; what does not fit is dropped and counted",
+        "For each of them. Writes wait here while a mirror is away. Also the largest write that mirrors get.",
+        Kind::Bytes { min: 1024, max: 64 << 30, at: |d| &mut d.config.mirrors.queue_max_bytes },
+    )
+    .needs_restart()
+    .rare(),
+    OptionSpec::new(
+        "mirrors.flush",
+        "Pass FLUSHALL and FLUSHDB on to mirrors as well",
+        "Without it a mirror keeps what it has when the primary is emptied.",
+        Kind::Switch { at: |d| &mut d.config.mirrors.flush },
+    )
+    .needs_restart()
+    .rare(),
+];

@@ -1,0 +1,685 @@
+//! Double writes: what clients write is written to other deployments as well, when the primary has done it.
+//!
+//! ```text
+//!   client ─▶ dispatch ─▶ gate ─▶ scatter: a merge ─▶ primary ─▶ reply ─▶ part_replies ─┬─▶ the client (`all`: when mirrors have answered, too)
+//!                          ▲ keys of what is under way                   `reply_came` │
+//!                          └──────────────────────────────────────────── free ◀───────┤
+//!                                                                         `rewrite`   ▼
+//!                                              another engine, with servers of its own ◀─ queue of each mirror (`target`)
+//! ```
+//! While there are mirrors every client is looked at as one with a restricted user is ([`Access::Confined`](crate::client::Access)): reads go the short
+//! way, writes come here. A write is a merge, of one part if it is not split; a transaction is kept beside its lease and told when EXEC was done; what a
+//! blocking command took is told when it is served. Without mirrors nothing of this is on the way of a request.
+//!
+//! Each mirror is an [`Engine`] of its own inside this one. Its connections have ids beyond [`FIRST_INDEX`], so the caller sees one engine with some more
+//! connections (`outer`).
+//!
+//! Not here: the configuration (`settings`), what is kept of a transaction (`inside`).
+//!
+//! Invariant: a pending write has its part open, or its client's connection is gone with it; its gates are entered until then.
+
+pub(crate) mod gate;
+mod leased;
+mod outer;
+pub(crate) mod rewrite;
+pub(crate) mod target;
+
+pub(crate) use outer::is_mirrors;
+pub use target::{MirrorCounts, MirrorReport};
+
+use crate::client::Hold;
+use crate::command::{self, CommandId, Flags, ids};
+use crate::engine::Engine;
+use crate::ids::{ClientId, MergeId, UpstreamId};
+use crate::limits::WHOLE_REQUEST_BYTES_MAX;
+use crate::request::Step;
+use crate::route::Known;
+use crate::scatter::{Wish, keys_of, row_of};
+use crate::settings::{MirrorSettings, Settings};
+use crate::time::Time;
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use gate::{Gates, KeyHash};
+use resp::{Args, ReplyScanner, Scan, encode};
+use rewrite::{Effect, Words};
+use target::{Entry, Target};
+
+/// Connections with this index and above are a mirror's.
+pub(crate) const FIRST_INDEX: u32 = 1 << 28;
+
+/// How many bits of the index say which connection of its mirror it is.
+const INDEX_BITS: u32 = 20;
+
+/// What clients wait for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// The primary alone.
+    #[default]
+    First,
+    /// Until the mirror has answered, whatever it said; the reply is the primary's.
+    All,
+    /// The same, and an error of the mirror is the reply.
+    AllChecked,
+}
+
+impl Mode {
+    /// All, in the order of [`Mode::NAMES`].
+    pub const ALL: [Self; 3] = [Self::First, Self::All, Self::AllChecked];
+    /// Their names in the configuration.
+    pub const NAMES: [&'static str; 3] = ["first", "all", "all-checked"];
+
+    /// Its name in the configuration.
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+}
+
+/// The request that waits for mirrors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Ticket {
+    Merge(MergeId),
+    /// With the place of EXEC.
+    Exec(ClientId, u32),
+}
+
+/// A write that the primary was sent.
+#[derive(Debug)]
+struct Pending {
+    /// The request; `None`: there was no room to keep it.
+    frame: Option<Vec<u8>>,
+    keys: Vec<KeyHash>,
+    db: u32,
+    /// It stands at the gates of its keys.
+    is_gated: bool,
+}
+
+/// A write that is about to be sent, by part.
+#[derive(Debug)]
+struct Draft {
+    part: u32,
+    pending: Pending,
+}
+
+/// What a blocking command took while something of its keys was under way.
+#[derive(Debug)]
+struct Late {
+    pending: Pending,
+    words: Vec<Words>,
+}
+
+/// Commands of a transaction that are told to mirrors when EXEC was done.
+#[derive(Debug, Default)]
+pub(crate) struct Queued {
+    /// Each with its index among those that were queued.
+    commands: Vec<(usize, Vec<u8>)>,
+    bytes: usize,
+    keys: Vec<KeyHash>,
+    /// Why it cannot be told.
+    unsaid: Option<&'static str>,
+    /// EXEC was sent: it stands at its gates.
+    is_gated: bool,
+}
+
+impl Queued {
+    /// Whether there is anything to tell.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.commands.is_empty() && self.unsaid.is_none()
+    }
+}
+
+/// A request whose client waits for mirrors.
+#[derive(Debug, Default)]
+struct Wait {
+    /// Mirrors that have not answered.
+    left: u32,
+    /// What the first of them said that checks.
+    error: Option<Vec<u8>>,
+    /// The primary's reply and where it goes, once it is there, and how long it waits.
+    reply: Option<(ClientId, u32, bool, Vec<u8>, Time)>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Mirrors {
+    targets: Vec<Target>,
+    pending: BTreeMap<(MergeId, u32), Pending>,
+    /// Bytes of their frames, and the most that there may be.
+    pending_bytes: usize,
+    pending_bytes_max: usize,
+    gates: Gates,
+    late: VecDeque<Late>,
+    drafts: Vec<Draft>,
+    /// The request that is looked at just now is one for mirrors.
+    is_current: bool,
+    waits: BTreeMap<Ticket, Wait>,
+    flushes: bool,
+    /// When something last happened here.
+    now: Time,
+    /// When the first of `waits` ends, as it stands in the list of deadlines.
+    waits_listed_at: Option<Time>,
+}
+
+/// What becomes of a reply that mirrors may have to answer before.
+pub(crate) enum Kept {
+    /// It goes out.
+    No,
+    /// This goes out in its place.
+    Instead(Vec<u8>),
+    /// It waits.
+    Yes,
+}
+
+impl Mirrors {
+    /// `None`: there are none.
+    pub(crate) fn new(settings: &Settings, seed: u64, now: Time) -> Option<Box<Self>> {
+        if settings.mirrors.is_empty() {
+            return None;
+        }
+        let target = |mirror: &MirrorSettings| {
+            let mut engine = Engine::new(inner_settings(settings, mirror), seed, now);
+            engine.warm_up(now);
+            Target::new(mirror.clone(), engine)
+        };
+        let bytes = settings.mirrors.iter().map(|mirror| mirror.queue_max_bytes);
+        Some(Box::new(Self {
+            targets: settings.mirrors.iter().map(target).collect(),
+            pending: BTreeMap::new(),
+            pending_bytes: 0,
+            pending_bytes_max: bytes.max().unwrap_or(0),
+            gates: Gates::default(),
+            late: VecDeque::new(),
+            drafts: Vec::new(),
+            is_current: false,
+            waits: BTreeMap::new(),
+            flushes: settings.mirrors.iter().any(|mirror| mirror.flush),
+            now,
+            waits_listed_at: None,
+        }))
+    }
+
+    fn wants_any(&self, keys: &[&[u8]]) -> bool {
+        self.targets.iter().any(|target| target.wants_any(keys))
+    }
+
+    /// Keeps a copy of a request that is sent, if there is room.
+    fn pending(&mut self, frame: &[u8], keys: &[&[u8]], db: u32, is_gated: bool) -> Pending {
+        let has_room = self.pending_bytes + frame.len() <= self.pending_bytes_max;
+        let frame = has_room.then(|| frame.to_vec());
+        self.pending_bytes += frame.as_ref().map_or(0, Vec::len);
+        Pending { frame, keys: hashes(db, keys), db, is_gated }
+    }
+
+    /// One that was kept is done with.
+    fn forget(&mut self, pending: &Pending) {
+        self.pending_bytes -= pending.frame.as_ref().map_or(0, Vec::len);
+    }
+
+    /// A write that those mirrors do not get that would have got it.
+    fn drop_one(&mut self, frame: Option<&[u8]>, why: &str, ticket: Option<Ticket>) {
+        for index in self.concerned(frame) {
+            self.enter_wait(index, ticket);
+            self.targets[index].drop_one(why, ticket);
+        }
+    }
+
+    fn count_unsure(&mut self, frame: Option<&[u8]>) {
+        for index in self.concerned(frame) {
+            self.targets[index].count_unsure();
+        }
+    }
+
+    /// The mirrors that get this request; all, if nobody knows it.
+    fn concerned(&self, frame: Option<&[u8]>) -> Vec<usize> {
+        let args: Vec<&[u8]> = frame.map(|frame| Args::new(frame).collect()).unwrap_or_default();
+        let keys: Vec<&[u8]> = keys_of(&args, None).into_iter().map(|(_, key)| key).collect();
+        let gets = |target: &Target| frame.is_none() || keys.is_empty() || target.wants_any(&keys);
+        let all = self.targets.iter().enumerate();
+        all.filter(|(_, target)| gets(target)).map(|(index, _)| index).collect()
+    }
+
+    /// A client waits for this mirror, if that is its mode.
+    fn enter_wait(&mut self, index: usize, ticket: Option<Ticket>) {
+        if let Some(ticket) = ticket
+            && self.targets[index].settings.mode != Mode::First
+        {
+            self.waits.entry(ticket).or_default().left += 1;
+        }
+    }
+
+    /// Gives commands to all mirrors that want them; several are one transaction.
+    fn enqueue(&mut self, now: Time, db: u32, commands: &[Words], ticket: Option<Ticket>) {
+        for index in 0..self.targets.len() {
+            let target = &self.targets[index];
+            let words: Vec<Words> =
+                commands.iter().filter_map(|command| share_of(target, command)).collect();
+            if words.is_empty() {
+                continue;
+            }
+            let entry = entry_of(now, target, db, &words, ticket);
+            self.enter_wait(index, ticket);
+            self.targets[index].enqueue(entry);
+        }
+    }
+}
+
+/// Of this command what the mirror gets: of those that are a list of keys only the keys that it wants.
+fn share_of(target: &Target, command: &Words) -> Option<Words> {
+    let args: Vec<&[u8]> = command.iter().map(Vec::as_slice).collect();
+    let found = keys_of(&args, None);
+    let keys: Vec<&[u8]> = found.iter().map(|(_, key)| *key).collect();
+    let row = command::lookup(args.first()?);
+    if matches!(row, Some(ids::FLUSHALL | ids::FLUSHDB)) && !target.settings.flush {
+        return None;
+    }
+    if keys.is_empty() || row.is_some_and(publishes) {
+        // Scripts without keys, messages: nobody knows whose they are.
+        return Some(command.clone());
+    }
+    if !target.wants_any(&keys) {
+        return None;
+    }
+    let step = match row.map(CommandId::name) {
+        Some("del" | "unlink") => 1,
+        Some("mset") => 2,
+        _ => return Some(command.clone()),
+    };
+    let mut share = command[..1].to_vec();
+    for (at, key) in found {
+        if target.wants(key) {
+            share.extend_from_slice(command.get(at..at + step)?);
+        }
+    }
+    Some(share)
+}
+
+/// What is sent to this mirror of one command, or of a transaction.
+fn entry_of(now: Time, target: &Target, db: u32, words: &[Words], ticket: Option<Ticket>) -> Entry {
+    let outer = target.settings.outer_db;
+    let db = if db == outer { target.engine.settings().node.db } else { db };
+    let mut entry = Entry {
+        bytes: Vec::new(),
+        replies: words.len() as u32,
+        db,
+        keys: Vec::new(),
+        probe: None,
+        repeats: true,
+        at: now,
+        ticket,
+    };
+    let args: Vec<Vec<&[u8]>> =
+        words.iter().map(|words| words.iter().map(Vec::as_slice).collect()).collect();
+    for args in &args {
+        let keys: Vec<&[u8]> = keys_of(args, None).into_iter().map(|(_, key)| key).collect();
+        entry.repeats &= !keys.is_empty() && rewrite::repeats(args[0]);
+        entry.probe = entry.probe.or_else(|| keys.first().map(|key| key.to_vec()));
+        entry.keys.extend(hashes(db, &keys));
+    }
+    // Where the keys of a transaction lie on several servers it is not one any more.
+    let is_whole = words.len() > 1 && target.engine.lie_together(&args);
+    if is_whole {
+        entry.replies += 2;
+        encode::request(&mut entry.bytes, &[b"MULTI"]);
+    }
+    args.iter().for_each(|args| encode::request(&mut entry.bytes, args));
+    if is_whole {
+        encode::request(&mut entry.bytes, &[b"EXEC"]);
+    }
+    entry
+}
+
+fn hashes(db: u32, keys: &[&[u8]]) -> Vec<KeyHash> {
+    let spread = u64::from(db).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    keys.iter().map(|key| rapidhash::v3::rapidhash_v3(key) ^ spread).collect()
+}
+
+/// What a mirror's engine is told: its servers, and our times and bounds.
+fn inner_settings(outer: &Settings, mirror: &MirrorSettings) -> Settings {
+    let mut limits = outer.limits.clone();
+    limits.clients_max = 2;
+    limits.shared_conns = 1;
+    limits.leases_min = 0;
+    // What one client holds is bounded by the window.
+    limits.memory_max_bytes = usize::MAX;
+    limits.client_inflight_max = u32::MAX;
+    let mut timeouts = outer.timeouts.clone();
+    timeouts.client_idle_ms = 0;
+    Settings {
+        node: mirror.node.clone(),
+        pool: mirror.pool.clone(),
+        address_map: outer.address_map.clone(),
+        limits,
+        timeouts,
+        unix_ahead_us: outer.unix_ahead_us,
+        ..Settings::default()
+    }
+}
+
+/// Whether a command of this row is told to mirrors.
+fn is_told(row: CommandId, flushes: bool) -> bool {
+    let flags = row.row().flags;
+    match row {
+        ids::FLUSHALL | ids::FLUSHDB => flushes,
+        ids::SCRIPT_LOAD | ids::SCRIPT_FLUSH | ids::PUBLISH | ids::SPUBLISH => true,
+        _ if flags.has(Flags::ADMIN) => false,
+        _ => flags.has(Flags::WRITE) || (row.row().is_script() && !row.row().reads()),
+    }
+}
+
+/// A message, which has no key and goes to all.
+fn publishes(row: CommandId) -> bool {
+    matches!(row, ids::PUBLISH | ids::SPUBLISH)
+}
+
+impl Engine {
+    /// Whether there are mirrors.
+    #[inline]
+    pub(crate) fn has_mirrors(&self) -> bool {
+        self.mirrors.is_some()
+    }
+
+    /// Whether this request is told to mirrors when it was done.
+    pub(crate) fn is_mirrored(&self, row: Option<CommandId>, args: &[&[u8]]) -> bool {
+        let Some(mirrors) = &self.mirrors else { return false };
+        let writes = match row.map(|row| row_of(row, args)) {
+            Some(row) => is_told(row, mirrors.flushes) && self.writes_or_publishes(row, args),
+            None => {
+                let learned = self.learned.as_ref().and_then(|all| all.lookup(args[0]));
+                learned.is_some_and(|command| command.flags.has(Flags::WRITE))
+            }
+        };
+        if !writes {
+            return false;
+        }
+        if row.is_some_and(publishes) {
+            return true;
+        }
+        let keys: Vec<&[u8]> =
+            keys_of(args, self.learned.as_ref()).into_iter().map(|(_, key)| key).collect();
+        keys.is_empty() || mirrors.wants_any(&keys)
+    }
+
+    fn writes_or_publishes(&self, row: CommandId, args: &[&[u8]]) -> bool {
+        !row.row().is_script() || self.writes(Some(row), args)
+    }
+
+    /// Gives a request on that is told to mirrors.
+    pub(crate) fn forward_mirrored(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        frame: &[u8],
+        args: &[&[u8]],
+        (known, silent): (&Known, bool),
+    ) -> Step {
+        let row = known.id.map(|row| row_of(row, args));
+        let publishes = row.is_some_and(publishes);
+        self.set_current(!publishes);
+        let wish = Wish { id, frame, args, row, silent };
+        let step = match (self.is_one(), publishes) {
+            (true, true) => self.count_listeners_of_one(now, &wish),
+            (true, false) => self.forward_in_order(now, &wish),
+            (false, _) => self.scatter(now, id, frame, args, known, silent),
+        };
+        self.set_current(false);
+        if publishes && step == Step::Done {
+            // Who listens there hears it; that it was heard here is nothing that has to be awaited.
+            let words: Words = args.iter().map(|word| word.to_vec()).collect();
+            let db = self.clients.get(id).map_or(0, |client| client.db);
+            self.tell_mirrors(now, |mirrors| mirrors.enqueue(now, db, &[words], None));
+        }
+        step
+    }
+
+    fn set_current(&mut self, is_current: bool) {
+        if let Some(mirrors) = &mut self.mirrors {
+            mirrors.is_current = is_current;
+        }
+    }
+
+    /// Whether the request that is looked at just now is one for mirrors.
+    pub(crate) fn is_mirroring(&self) -> bool {
+        self.mirrors.as_ref().is_some_and(|mirrors| mirrors.is_current)
+    }
+
+    /// To the only server, behind what the client sent it over another connection.
+    fn forward_in_order(&mut self, now: Time, wish: &Wish<'_>) -> Step {
+        use crate::connect::Availability;
+        let Some(client) = self.clients.get(wish.id) else { return Step::Gone };
+        let key = client.key_to(self.first_node, crate::upstream::Lane::Shared);
+        if let Availability::Ready(upstream) = self.upstream_for(now, key, wish.id)
+            && let Some(client) = self.clients.get_mut(wish.id)
+            && client.upstream != Some(upstream)
+        {
+            if client.places.open() > 0 {
+                return Step::Hold(Hold::Drained);
+            }
+            client.upstream = Some(upstream);
+        }
+        // For a later call by its digest.
+        self.note_script(wish);
+        self.send_whole(now, wish, self.first_node)
+    }
+
+    /// A request is about to be written in these parts, over these connections. `Some`: it must wait.
+    pub(crate) fn draft_parts(
+        &mut self,
+        id: ClientId,
+        parts: impl Iterator<Item = (u32, UpstreamId, Vec<u8>)>,
+    ) -> Option<Hold> {
+        let Self { mirrors, clients, learned, .. } = self;
+        let mirrors = mirrors.as_mut().filter(|mirrors| mirrors.is_current)?;
+        let db = clients.get(id).map_or(0, |client| client.db);
+        let parts: Vec<(u32, UpstreamId, Vec<u8>)> = parts.collect();
+        let keys_in = |frame: &[u8]| {
+            let args: Vec<&[u8]> = Args::new(frame).collect();
+            let keys: Vec<Vec<u8>> =
+                keys_of(&args, learned.as_ref()).iter().map(|(_, key)| key.to_vec()).collect();
+            keys
+        };
+        let keys: Vec<Vec<Vec<u8>>> = parts.iter().map(|(_, _, frame)| keys_in(frame)).collect();
+        for ((_, upstream, _), keys) in parts.iter().zip(&keys) {
+            let keys = hashes(db, &keys.iter().map(Vec::as_slice).collect::<Vec<_>>());
+            if !mirrors.gates.lets(&keys, *upstream) {
+                mirrors.gates.close(&keys);
+                mirrors.gates.wait(id);
+                return Some(Hold::Mirror);
+            }
+        }
+        mirrors.drafts.clear();
+        // What all servers get is told once.
+        let is_same = parts.len() > 1 && keys.iter().all(Vec::is_empty);
+        let count = if is_same { 1 } else { parts.len() };
+        for ((part, upstream, frame), keys) in parts.into_iter().zip(keys).take(count) {
+            let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+            let pending = mirrors.pending(&frame, &keys, db, true);
+            mirrors.gates.enter(&pending.keys, upstream);
+            mirrors.drafts.push(Draft { part, pending });
+        }
+        None
+    }
+
+    /// They are written as parts of this request.
+    pub(crate) fn note_drafts(&mut self, merge: MergeId) {
+        let Some(mirrors) = &mut self.mirrors else { return };
+        for Draft { part, pending } in mirrors.drafts.drain(..) {
+            mirrors.pending.insert((merge, part), pending);
+        }
+    }
+
+    /// Replies for parts of a request came.
+    pub(crate) fn mirror_replies(
+        &mut self,
+        now: Time,
+        merge: MergeId,
+        part: u32,
+        count: u32,
+        bytes: &[u8],
+    ) {
+        let mut rest = bytes;
+        for at in part..part + count {
+            let len = match count {
+                1 => rest.len(),
+                _ => match ReplyScanner::default().scan(rest) {
+                    Ok(Scan::Complete { consumed, .. }) => consumed,
+                    _ => 0,
+                },
+            };
+            let (reply, after) = rest.split_at(len);
+            rest = after;
+            let pending =
+                self.mirrors.as_mut().and_then(|mirrors| mirrors.pending.remove(&(merge, at)));
+            if let Some(pending) = pending {
+                self.write_answered(now, pending, reply, Ticket::Merge(merge));
+            }
+        }
+    }
+
+    /// The primary has answered a write.
+    fn write_answered(&mut self, now: Time, pending: Pending, reply: &[u8], ticket: Ticket) {
+        let unix_ms = (now.0 + self.settings.unix_ahead_us) / 1_000;
+        let scripts = self.script_of(pending.frame.as_deref());
+        let Some(mirrors) = &mut self.mirrors else { return };
+        mirrors.forget(&pending);
+        let frame = pending.frame.as_deref();
+        let words = match told_of(frame, reply, unix_ms, scripts) {
+            Told::Words(words) => vec_of(words),
+            Told::Unsure => {
+                mirrors.count_unsure(frame);
+                Vec::new()
+            }
+            Told::Unsaid(why) => {
+                mirrors.drop_one(frame, why, Some(ticket));
+                Vec::new()
+            }
+        };
+        if !pending.is_gated && !words.is_empty() && !mirrors.gates.is_free(&pending.keys) {
+            mirrors.gates.close(&pending.keys);
+            mirrors.late.push_back(Late { pending, words });
+            return;
+        }
+        if !words.is_empty() {
+            mirrors.enqueue(now, pending.db, &words, Some(ticket));
+        }
+        if pending.is_gated {
+            self.leave_gates(now, &pending.keys);
+        }
+        self.run_mirrors(now);
+    }
+
+    /// A write of these keys is answered: who waited goes on, and what came late is told.
+    fn leave_gates(&mut self, now: Time, keys: &[KeyHash]) {
+        let Some(mirrors) = &mut self.mirrors else { return };
+        if !mirrors.gates.leave(keys) {
+            return;
+        }
+        for _ in 0..mirrors.late.len() {
+            let Some(late) = mirrors.late.pop_front() else { break };
+            match mirrors.gates.is_free(&late.pending.keys) {
+                true => mirrors.enqueue(now, late.pending.db, &late.words, None),
+                false => mirrors.late.push_back(late),
+            }
+        }
+        for id in mirrors.gates.take_waiters() {
+            if let Some(client) = self.clients.get_mut(id)
+                && client.hold == Hold::Mirror
+                && !client.queued
+            {
+                client.queued = true;
+                self.resume.push_back(id);
+            }
+        }
+    }
+
+    /// For a script that is called by its digest: the script, if it is known.
+    fn script_of(&self, frame: Option<&[u8]>) -> Option<Vec<u8>> {
+        let mut args = Args::new(frame?);
+        let name = args.next()?;
+        let digest = args.next().filter(|_| name.eq_ignore_ascii_case(b"evalsha"))?;
+        self.scripts.text(digest).map(<[u8]>::to_vec)
+    }
+
+    /// Whether a large request with these first arguments is to be kept whole, for mirrors.
+    pub(crate) fn keeps_whole(&self, row: Option<CommandId>, head: &[&[u8]], bytes: u64) -> bool {
+        let max = self.mirrors.as_ref().map_or(0, |mirrors| mirrors.pending_bytes_max as u64);
+        bytes <= max.min(WHOLE_REQUEST_BYTES_MAX) && self.is_mirrored(row, head)
+    }
+
+    /// A large request is streamed: if mirrors wanted it they do not get it.
+    pub(crate) fn note_unkept(&mut self, now: Time, row: Option<CommandId>, head: &[&[u8]]) {
+        if self.is_mirrored(row, head) {
+            self.tell_mirrors(now, |mirrors| {
+                mirrors.drop_one(None, "it was too large to be kept", None);
+            });
+        }
+    }
+
+    /// The reply to this request is here: whether it waits for mirrors.
+    pub(crate) fn keep_for_mirrors(
+        &mut self,
+        now: Time,
+        ticket: Ticket,
+        (id, seq, silent): (ClientId, u32, bool),
+        reply: &[u8],
+    ) -> Kept {
+        let until = now.plus_ms(self.patience_ms());
+        let Some(mirrors) = &mut self.mirrors else { return Kept::No };
+        let Some(wait) = mirrors.waits.get_mut(&ticket) else { return Kept::No };
+        if wait.left == 0 {
+            let error = mirrors.waits.remove(&ticket).and_then(|wait| wait.error);
+            return error.map_or(Kept::No, Kept::Instead);
+        }
+        wait.reply = Some((id, seq, silent, reply.to_vec(), until));
+        self.list_waits();
+        Kept::Yes
+    }
+}
+
+/// What a request comes to at mirrors.
+enum Told {
+    Words(Option<Words>),
+    /// Nobody knows whether it was done.
+    Unsure,
+    Unsaid(&'static str),
+}
+
+fn told_of(frame: Option<&[u8]>, reply: &[u8], unix_ms: u64, script: Option<Vec<u8>>) -> Told {
+    if reply.is_empty() || reply.starts_with(b"-ERR respool: upstream ") {
+        return Told::Unsure;
+    }
+    let Some(frame) = frame else {
+        return match reply.starts_with(b"-") {
+            true => Told::Words(None),
+            false => Told::Unsaid("there was no room to keep it"),
+        };
+    };
+    let args: Vec<&[u8]> = Args::new(frame).collect();
+    let row = args.first().and_then(|name| command::lookup(name));
+    if reply.starts_with(b"-") {
+        // A script that fails may have written before.
+        let was_script = row.is_some_and(|row| row.row().is_script());
+        let refused = [&b"-NOSCRIPT "[..], b"-NOPERM ", b"-CROSSSLOT "];
+        let may_have = was_script && !refused.iter().any(|word| reply.starts_with(word));
+        return if may_have { Told::Unsure } else { Told::Words(None) };
+    }
+    match rewrite::effect(&args, reply, unix_ms) {
+        Effect::Nothing => Told::Words(None),
+        Effect::AsIs => Told::Words(Some(as_is(&args, script))),
+        Effect::Instead(words) => Told::Words(Some(words)),
+        Effect::Unsaid(why) => Told::Unsaid(why),
+    }
+}
+
+/// As it came; a script that is known goes along with its call.
+fn as_is(args: &[&[u8]], script: Option<Vec<u8>>) -> Words {
+    let mut words: Words = args.iter().map(|word| word.to_vec()).collect();
+    if let Some(script) = script {
+        words[0] = b"EVAL".to_vec();
+        words[1] = script;
+    }
+    words
+}
+
+fn vec_of(words: Option<Words>) -> Vec<Words> {
+    words.into_iter().collect()
+}

@@ -1,0 +1,295 @@
+//! How an engine within this one reaches the network: its connections by other ids, its wishes as ours, its time in our list of deadlines.
+//!
+//! ```text
+//!   index of a connection:   0 … FIRST_INDEX-1            ours
+//!                            FIRST_INDEX | mirror | own   a mirror's; all ones in `own`: no connection, its deadline
+//! ```
+//! The ways in are those of the outer engine: each looks among our own connections first, and comes here if there is none.
+//!
+//! Not here: what mirrors are sent (`super`).
+//!
+//! Invariant: each deadline of a mirror stands in the list once, where `listed_at` says.
+
+use super::target::{MirrorReport, Target, Wishes};
+use super::{FIRST_INDEX, INDEX_BITS, Mirrors, Mode, Ticket};
+use crate::engine::{Action, Engine};
+use crate::ids::{ClientId, UpstreamId};
+use crate::node::Address;
+use crate::time::Time;
+use alloc::vec::Vec;
+
+/// The part of an index that is the mirror's own.
+const OWN: u32 = (1 << INDEX_BITS) - 1;
+
+/// The number of no mirror: the end of the first wait stands in the list by it.
+const WAITS: u32 = (FIRST_INDEX >> INDEX_BITS) - 1;
+
+/// Whether this is a connection of a mirror.
+#[inline]
+pub(crate) fn is_mirrors(id: UpstreamId) -> bool {
+    id.index >= FIRST_INDEX
+}
+
+/// Our id for a mirror's connection.
+fn outer(mirror: usize, id: UpstreamId) -> UpstreamId {
+    debug_assert!(id.index < OWN, "more connections of a mirror than ids");
+    UpstreamId::new(FIRST_INDEX | (mirror as u32) << INDEX_BITS | id.index, id.generation)
+}
+
+/// Which mirror's, and its own id.
+fn inner(id: UpstreamId) -> Option<(usize, UpstreamId)> {
+    let rest = id.index.checked_sub(FIRST_INDEX)?;
+    Some(((rest >> INDEX_BITS) as usize, UpstreamId::new(rest & OWN, id.generation)))
+}
+
+/// What stands in the list of deadlines for a mirror.
+fn marker(mirror: u32) -> UpstreamId {
+    UpstreamId::new(FIRST_INDEX | mirror << INDEX_BITS | OWN, 0)
+}
+
+impl Mirrors {
+    fn of(&self, id: UpstreamId) -> Option<(&Target, UpstreamId)> {
+        let (mirror, id) = inner(id)?;
+        Some((self.targets.get(mirror)?, id))
+    }
+
+    fn of_mut(&mut self, id: UpstreamId) -> Option<(&mut Target, UpstreamId)> {
+        let (mirror, id) = inner(id)?;
+        Some((self.targets.get_mut(mirror)?, id))
+    }
+}
+
+impl Engine {
+    /// Something happened to a connection of a mirror.
+    #[cold]
+    pub(crate) fn mirror_event(
+        &mut self,
+        now: Time,
+        id: UpstreamId,
+        event: impl FnOnce(&mut Self, UpstreamId),
+    ) {
+        let Some((mirror, _)) = inner(id) else { return };
+        let Some(mirrors) = &mut self.mirrors else { return };
+        if let Some((target, id)) = mirrors.of_mut(id) {
+            event(&mut target.engine, id);
+        }
+        self.run_mirror(now, mirror);
+    }
+
+    /// What a mirror's engine knows of its connection.
+    #[cold]
+    pub(crate) fn at_mirror<'a, T>(
+        &'a self,
+        id: UpstreamId,
+        ask: impl FnOnce(&'a Self, UpstreamId) -> Option<T>,
+    ) -> Option<T> {
+        let (target, id) = self.mirrors.as_ref()?.of(id)?;
+        ask(&target.engine, id)
+    }
+
+    /// The next buffer for a connection of a mirror.
+    #[cold]
+    pub(crate) fn begin_mirror_send(&mut self, id: UpstreamId) -> Option<Vec<u8>> {
+        let (target, id) = self.mirrors.as_mut()?.of_mut(id)?;
+        target.engine.begin_upstream_send(id)
+    }
+
+    /// Where a connection of a mirror leads.
+    #[cold]
+    pub(crate) fn mirror_address(&self, id: UpstreamId) -> Option<&Address> {
+        self.at_mirror(id, |engine, id| engine.upstream_address(id))
+    }
+
+    /// Does something with the mirrors, and what comes of it.
+    pub(crate) fn tell_mirrors(&mut self, now: Time, tell: impl FnOnce(&mut Mirrors)) {
+        if let Some(mirrors) = &mut self.mirrors {
+            tell(mirrors);
+            self.run_mirrors(now);
+        }
+    }
+
+    /// All mirrors go on with what they can do.
+    pub(crate) fn run_mirrors(&mut self, now: Time) {
+        let count = self.mirrors.as_ref().map_or(0, |mirrors| mirrors.targets.len());
+        (0..count).for_each(|mirror| self.run_mirror(now, mirror));
+    }
+
+    fn run_mirror(&mut self, now: Time, mirror: usize) {
+        let Some(mirrors) = &mut self.mirrors else { return };
+        let now = now.max(mirrors.now);
+        mirrors.now = now;
+        let Some(target) = mirrors.targets.get_mut(mirror) else { return };
+        let wishes = target.run(now);
+        let at = target.poll_timeout(now);
+        let before = core::mem::replace(&mut target.listed_at, at);
+        self.list_again(marker(mirror as u32), before, at);
+        self.grant(mirror, wishes);
+    }
+
+    fn list_again(&mut self, id: UpstreamId, before: Option<Time>, at: Option<Time>) {
+        if before != at {
+            self.forget_deadline(id, before);
+            self.deadlines.extend(at.map(|at| (at, id)));
+        }
+    }
+
+    fn grant(&mut self, mirror: usize, wishes: Wishes) {
+        for action in wishes.actions {
+            self.actions.push_back(match action {
+                Action::Connect(id) => Action::Connect(outer(mirror, id)),
+                Action::CloseUpstream(id) => Action::CloseUpstream(outer(mirror, id)),
+                Action::ReadUpstream(id, on) => Action::ReadUpstream(outer(mirror, id), on),
+                other => other,
+            });
+        }
+        self.notices.extend(wishes.notices);
+        for id in wishes.dirty {
+            let id = outer(mirror, id);
+            if !self.dirty_upstreams.contains(id) {
+                self.dirty_upstreams.push(id);
+            }
+        }
+        let checks = self.mirrors.as_ref().is_some_and(|mirrors| {
+            mirrors.targets.get(mirror).is_some_and(|one| one.settings.mode == Mode::AllChecked)
+        });
+        for (ticket, error) in wishes.answered {
+            self.mirror_answered(ticket, error.filter(|_| checks));
+        }
+    }
+
+    /// One of those that a reply waits for has answered.
+    fn mirror_answered(&mut self, ticket: Ticket, error: Option<Vec<u8>>) {
+        let Some(mirrors) = &mut self.mirrors else { return };
+        // It may have waited too long.
+        let Some(wait) = mirrors.waits.get_mut(&ticket) else { return };
+        wait.left -= 1;
+        wait.error = wait.error.take().or(error);
+        if wait.left > 0 || wait.reply.is_none() {
+            return;
+        }
+        let Some(wait) = mirrors.waits.remove(&ticket) else { return };
+        if let Some((id, seq, silent, reply, _)) = wait.reply {
+            self.deliver(id, seq, 1, silent, wait.error.as_ref().unwrap_or(&reply));
+        }
+        self.list_waits();
+    }
+
+    /// When the first wait ends stands in the list.
+    pub(super) fn list_waits(&mut self) {
+        let Some(mirrors) = &mut self.mirrors else { return };
+        let ends = mirrors.waits.values().filter_map(|wait| Some(wait.reply.as_ref()?.4));
+        let at = ends.min();
+        let before = core::mem::replace(&mut mirrors.waits_listed_at, at);
+        self.list_again(marker(WAITS), before, at);
+    }
+
+    /// The deadline of a mirror has come, and stands in the list no more.
+    #[cold]
+    pub(crate) fn mirror_due(&mut self, now: Time, id: UpstreamId) {
+        let Some(mirrors) = &mut self.mirrors else { return };
+        if id == marker(WAITS) {
+            mirrors.waits_listed_at = None;
+            return self.end_waits(now);
+        }
+        let Some((mirror, _)) = inner(id) else { return };
+        if let Some(target) = mirrors.targets.get_mut(mirror) {
+            target.listed_at = None;
+            target.engine.handle_timeout(now);
+        }
+        self.run_mirror(now, mirror);
+    }
+
+    /// Those go on that waited too long for a mirror. It gets the write all the same when it can.
+    fn end_waits(&mut self, now: Time) {
+        let patience_ms = self.patience_ms();
+        let Some(mirrors) = &mut self.mirrors else { return };
+        let is_over = |wait: &super::Wait| wait.reply.as_ref().is_some_and(|reply| reply.4 <= now);
+        let over: Vec<Ticket> =
+            mirrors.waits.iter().filter(|(_, wait)| is_over(wait)).map(|(id, _)| *id).collect();
+        let checks = mirrors.targets.iter().any(|one| one.settings.mode == Mode::AllChecked);
+        for ticket in over {
+            let wait = self.mirrors.as_mut().and_then(|mirrors| mirrors.waits.remove(&ticket));
+            let Some((id, seq, silent, reply, _)) = wait.and_then(|wait| wait.reply) else {
+                continue;
+            };
+            let late = crate::reject::mirror_late(patience_ms);
+            self.deliver(id, seq, 1, silent, if checks { &late } else { &reply });
+        }
+        self.list_waits();
+    }
+
+    /// When something last happened to a mirror.
+    pub(crate) fn last_mirror_time(&self) -> Time {
+        self.mirrors.as_ref().map_or(Time::default(), |mirrors| mirrors.now)
+    }
+
+    /// A client is gone: nobody waits for what its transaction was answered.
+    pub(crate) fn forget_waits(&mut self, id: ClientId) {
+        if let Some(mirrors) = &mut self.mirrors {
+            mirrors
+                .waits
+                .retain(|ticket, _| !matches!(ticket, Ticket::Exec(client, _) if *client == id));
+            self.list_waits();
+        }
+    }
+
+    /// Whether the keys of these commands lie at one place, so that they can be a transaction.
+    pub(crate) fn lie_together(&self, commands: &[Vec<&[u8]>]) -> bool {
+        if self.is_one() {
+            return true;
+        }
+        let keys = commands.iter().flat_map(|args| crate::scatter::keys_of(args, None));
+        let mut places = keys.map(|(_, key)| self.router.place(key));
+        let first = places.next();
+        places.all(|place| Some(place) == first)
+    }
+
+    /// Whether all that clients wrote was told to all mirrors.
+    pub fn mirrors_are_idle(&self) -> bool {
+        self.mirrors.as_ref().is_none_or(|mirrors| {
+            mirrors.targets.iter().all(Target::is_idle) && mirrors.late.is_empty()
+        })
+    }
+
+    /// How the mirrors are.
+    pub(crate) fn mirror_reports(&self, now: Time) -> Vec<MirrorReport> {
+        let targets = self.mirrors.iter().flat_map(|mirrors| &mirrors.targets);
+        targets.map(|target| target.report(now)).collect()
+    }
+
+    /// How many deadlines of mirrors stand in the list.
+    pub(crate) fn mirror_deadlines(&self) -> usize {
+        self.mirrors.as_ref().map_or(0, |mirrors| {
+            let listed = mirrors.targets.iter().filter(|target| target.listed_at.is_some());
+            listed.count() + usize::from(mirrors.waits_listed_at.is_some())
+        })
+    }
+
+    /// Whether anything of a client waits here.
+    pub(crate) fn mirrors_owe_clients(&self) -> bool {
+        self.mirrors.as_ref().is_some_and(|mirrors| {
+            !mirrors.waits.values().all(|wait| wait.reply.is_none()) || !mirrors.pending.is_empty()
+        })
+    }
+
+    /// Checks what must hold; for debug builds.
+    pub(crate) fn check_mirrors(&self) {
+        let Some(mirrors) = &self.mirrors else { return };
+        mirrors.targets.iter().for_each(Target::check);
+        for (merge, _) in mirrors.pending.keys() {
+            assert!(self.merges.get(*merge).is_some(), "a write that nobody answers");
+        }
+        let frames = mirrors.pending.values().filter_map(|pending| pending.frame.as_ref());
+        let kept: usize = frames.map(Vec::len).sum();
+        let leases = self.clients.iter().filter_map(|(_, client)| client.lease.as_ref());
+        let queued: usize =
+            leases.filter_map(|lease| lease.mirrored.as_ref()).map(|queued| queued.bytes).sum();
+        assert_eq!(kept + queued, mirrors.pending_bytes, "bytes of writes under way");
+        if mirrors.pending.is_empty() && queued == 0 {
+            let gated = self.clients.iter().any(|(_, client)| {
+                client.lease.as_ref().is_some_and(|lease| lease.mirrored.is_some())
+            });
+            assert!(gated || mirrors.gates.len() == 0, "a gate that nobody leaves");
+        }
+    }
+}

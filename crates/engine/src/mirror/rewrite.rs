@@ -1,0 +1,534 @@
+//! What a write that was done at the primary is at a mirror: the same, or a command with the same effect whenever and wherever it is done.
+//!
+//! ```text
+//!   SPOP s 2          *2 a b        ─▶  SREM s a b               what was chosen at random is named
+//!   EXPIRE k 60       :1            ─▶  PEXPIREAT k 17…          a time that begins now becomes a time of the calendar
+//!   XADD x * f v      17…-0         ─▶  XADD x 17…-0 f v         what the server made up is taken from its reply
+//!   SET k v NX        (null)        ─▶  nothing                  it was not done
+//!   BLPOP a b 0       *2 b v        ─▶  LREM b 1 v               nobody waits at a mirror
+//! ```
+//! It is what a server does for its replicas, made from the outside: of the request and the reply. Scripts are passed as they are.
+//!
+//! Not here: who gets it (`super`), in which order (`gate`).
+//!
+//! Invariant: it depends on the request, the reply and the time alone, and an error reply comes to nothing.
+
+use alloc::string::ToString;
+use alloc::vec::Vec;
+use resp::value::{Value, parse};
+
+/// The words of one command.
+pub(crate) type Words = Vec<Vec<u8>>;
+
+/// What is sent to mirrors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// Nothing: it changed nothing.
+    Nothing,
+    /// The request as it is.
+    AsIs,
+    /// This in its place.
+    Instead(Words),
+    /// It changed something that cannot be said to a mirror; why.
+    Unsaid(&'static str),
+}
+
+/// What a request that got this reply is at a mirror. `unix_ms`: when the reply came.
+pub(crate) fn effect(args: &[&[u8]], reply: &[u8], unix_ms: u64) -> Effect {
+    let Ok(Some((reply, _))) = parse(reply) else {
+        return Effect::Unsaid("its reply is not understood");
+    };
+    effect_of(args, &reply, unix_ms)
+}
+
+/// The same with a reply that was read.
+pub(crate) fn effect_of(args: &[&[u8]], reply: &Value<'_>, unix_ms: u64) -> Effect {
+    if reply.as_error().is_some() {
+        return Effect::Nothing;
+    }
+    let name = args.first().map(|name| name.to_ascii_lowercase()).unwrap_or_default();
+    let made = match name.as_slice() {
+        b"set" | b"setex" | b"psetex" | b"setnx" | b"getset" | b"getex" | b"getdel" | b"msetnx"
+        | b"incrbyfloat" => strings(&name, args, reply, unix_ms),
+        b"expire" | b"pexpire" | b"expireat" | b"pexpireat" | b"persist" | b"restore" | b"copy"
+        | b"renamenx" | b"move" | b"swapdb" => keys(&name, args, reply, unix_ms),
+        b"spop" | b"lpop" | b"rpop" | b"lmove" | b"rpoplpush" | b"blpop" | b"brpop" | b"blmove"
+        | b"brpoplpush" | b"lmpop" | b"blmpop" | b"zpopmin" | b"zpopmax" | b"bzpopmin"
+        | b"bzpopmax" | b"zmpop" | b"bzmpop" => taken(&name, args, reply),
+        b"hincrbyfloat" => hash_float(args, reply),
+        b"hexpire" | b"hpexpire" | b"hexpireat" | b"hpexpireat" => {
+            field_times(&name, args, unix_ms)
+        }
+        b"hsetex" | b"hgetex" | b"msetex" => Some(absolute(args, 1, unix_ms)),
+        b"xadd" => stream_entry(args, reply),
+        b"xreadgroup" => group_read(args, reply),
+        b"sort" | b"georadius" | b"georadiusbymember" => Some(stored(args)),
+        b"pfcount" => Some(Effect::Nothing),
+        _ => Some(Effect::AsIs),
+    };
+    made.unwrap_or(Effect::Unsaid("its reply is not what it should be"))
+}
+
+fn words(words: &[&[u8]]) -> Words {
+    words.iter().map(|word| word.to_vec()).collect()
+}
+
+fn instead(list: &[&[u8]]) -> Effect {
+    Effect::Instead(words(list))
+}
+
+fn number(text: &[u8]) -> Option<i64> {
+    resp::number::parse_i64(text)
+}
+
+/// A time that is so many units from now, as a text of milliseconds since 1970.
+fn from_now(text: &[u8], unit_ms: i64, unix_ms: u64) -> Option<Vec<u8>> {
+    let span = number(text)?.checked_mul(unit_ms)?;
+    let at = i64::try_from(unix_ms).ok()?.checked_add(span)?;
+    Some(at.to_string().into_bytes())
+}
+
+/// The same of a time that was said as one already.
+fn in_ms(text: &[u8], unit_ms: i64) -> Option<Vec<u8>> {
+    Some(number(text)?.checked_mul(unit_ms)?.to_string().into_bytes())
+}
+
+fn is_word(arg: &[u8], word: &[u8]) -> bool {
+    arg.eq_ignore_ascii_case(word)
+}
+
+/// Commands on strings.
+fn strings(name: &[u8], args: &[&[u8]], reply: &Value<'_>, unix_ms: u64) -> Option<Effect> {
+    let key = *args.get(1)?;
+    let was_done = *reply != Value::Integer(0);
+    Some(match name {
+        b"set" => return set(args, reply, unix_ms),
+        b"setex" | b"psetex" => {
+            let unit_ms = if name == b"setex" { 1_000 } else { 1 };
+            let at = from_now(args.get(2)?, unit_ms, unix_ms)?;
+            instead(&[b"SET", key, args.get(3)?, b"PXAT", &at])
+        }
+        b"setnx" | b"msetnx" if !was_done => Effect::Nothing,
+        b"setnx" => instead(&[b"SET", key, args.get(2)?]),
+        b"getset" => instead(&[b"SET", key, args.get(2)?]),
+        b"msetnx" => {
+            let mut list = words(args);
+            list[0] = b"MSET".to_vec();
+            Effect::Instead(list)
+        }
+        b"getdel" | b"getex" if *reply == Value::Null => Effect::Nothing,
+        b"getdel" => instead(&[b"DEL", key]),
+        b"getex" => match args.get(2..)? {
+            [] => Effect::Nothing,
+            [word] if is_word(word, b"persist") => instead(&[b"PERSIST", key]),
+            [unit, time] => instead(&[b"PEXPIREAT", key, &time_of(unit, time, unix_ms)?]),
+            _ => return None,
+        },
+        // What a server tells its replicas, so that rounding is nobody's matter.
+        _ => instead(&[b"SET", key, reply.as_text()?, b"KEEPTTL"]),
+    })
+}
+
+/// The time behind `EX`, `PX`, `EXAT` or `PXAT`.
+fn time_of(unit: &[u8], time: &[u8], unix_ms: u64) -> Option<Vec<u8>> {
+    match unit.to_ascii_lowercase().as_slice() {
+        b"ex" => from_now(time, 1_000, unix_ms),
+        b"px" => from_now(time, 1, unix_ms),
+        b"exat" => in_ms(time, 1_000),
+        b"pxat" => in_ms(time, 1),
+        _ => None,
+    }
+}
+
+fn set(args: &[&[u8]], reply: &Value<'_>, unix_ms: u64) -> Option<Effect> {
+    let (Some(key), Some(value)) = (args.get(1), args.get(2)) else { return None };
+    if args.len() == 3 {
+        return Some(Effect::AsIs);
+    }
+    let mut list = words(&[b"SET", key, value]);
+    let (mut wants_old, mut only_new, mut has_condition) = (false, false, false);
+    let mut rest = args[3..].iter();
+    while let Some(word) = rest.next() {
+        match word.to_ascii_lowercase().as_slice() {
+            b"nx" => (only_new, has_condition) = (true, true),
+            b"xx" => has_condition = true,
+            b"get" => wants_old = true,
+            b"keepttl" => list.push(b"KEEPTTL".to_vec()),
+            // Conditions of newer servers: with GET their reply does not tell whether it was done.
+            b"ifeq" | b"ifne" | b"ifdeq" | b"ifdne" => {
+                rest.next()?;
+                has_condition = true;
+            }
+            _ => {
+                let at = time_of(word, rest.next()?, unix_ms)?;
+                list.extend([b"PXAT".to_vec(), at]);
+            }
+        }
+    }
+    let is_null = *reply == Value::Null;
+    let was_done = match (wants_old, has_condition) {
+        (_, false) => true,
+        (true, true) => is_null == only_new,
+        (false, true) => !is_null,
+    };
+    Some(if was_done { Effect::Instead(list) } else { Effect::Nothing })
+}
+
+/// Commands on keys as a whole.
+fn keys(name: &[u8], args: &[&[u8]], reply: &Value<'_>, unix_ms: u64) -> Option<Effect> {
+    if *reply == Value::Integer(0) {
+        return Some(Effect::Nothing);
+    }
+    let key = *args.get(1)?;
+    let until = |at: Vec<u8>| instead(&[b"PEXPIREAT", key, &at]);
+    Some(match name {
+        b"expire" => until(from_now(args.get(2)?, 1_000, unix_ms)?),
+        b"pexpire" => until(from_now(args.get(2)?, 1, unix_ms)?),
+        b"expireat" => until(in_ms(args.get(2)?, 1_000)?),
+        b"pexpireat" => until(in_ms(args.get(2)?, 1)?),
+        b"restore" => return restore(args, unix_ms),
+        b"move" | b"swapdb" => Effect::Unsaid("it concerns two databases"),
+        b"copy" if args.get(3..)?.iter().any(|word| is_word(word, b"db")) => {
+            Effect::Unsaid("it concerns two databases")
+        }
+        b"copy" => instead(&[b"COPY", key, args.get(2)?, b"REPLACE"]),
+        b"renamenx" => instead(&[b"RENAME", key, args.get(2)?]),
+        _ => Effect::AsIs,
+    })
+}
+
+fn restore(args: &[&[u8]], unix_ms: u64) -> Option<Effect> {
+    let mut list = words(args);
+    let (ttl, options) = (number(args.get(2)?)?, args.get(4..)?);
+    let has = |word: &[u8]| options.iter().any(|option| is_word(option, word));
+    if ttl > 0 && !has(b"absttl") {
+        list[2] = from_now(args.get(2)?, 1, unix_ms)?;
+        list.push(b"ABSTTL".to_vec());
+    }
+    if !has(b"replace") {
+        list.push(b"REPLACE".to_vec());
+    }
+    Some(Effect::Instead(list))
+}
+
+/// Commands that take something away and tell what.
+fn taken(name: &[u8], args: &[&[u8]], reply: &Value<'_>) -> Option<Effect> {
+    let is_empty = reply.as_list().is_some_and(<[_]>::is_empty);
+    if *reply == Value::Null || is_empty {
+        return Some(Effect::Nothing);
+    }
+    let key = *args.get(1)?;
+    let list = reply.as_list();
+    Some(match name {
+        b"spop" => match list {
+            Some(members) => removal(b"SREM", key, members.iter().map(Value::as_text))?,
+            None => instead(&[b"SREM", key, reply.as_text()?]),
+        },
+        b"zpopmin" | b"zpopmax" => removal(b"ZREM", key, members(list?).into_iter())?,
+        b"blpop" | b"brpop" => {
+            let [key, value] = list? else { return None };
+            // By what it is, not by its end: what was pushed meanwhile may be there already.
+            let end: &[u8] = if name == b"blpop" { b"1" } else { b"-1" };
+            instead(&[b"LREM", key.as_text()?, end, value.as_text()?])
+        }
+        b"blmove" => instead(&[b"LMOVE", key, args.get(2)?, args.get(3)?, args.get(4)?]),
+        b"brpoplpush" => instead(&[b"RPOPLPUSH", key, args.get(2)?]),
+        b"bzpopmin" | b"bzpopmax" => {
+            let [key, member, _] = list? else { return None };
+            instead(&[b"ZREM", key.as_text()?, member.as_text()?])
+        }
+        b"lmpop" | b"blmpop" => {
+            let [key, values] = list? else { return None };
+            let count = values.as_list()?.len().to_string();
+            let from_left = args.iter().skip(2).any(|word| is_word(word, b"left"));
+            let pop: &[u8] = if from_left { b"LPOP" } else { b"RPOP" };
+            instead(&[pop, key.as_text()?, count.as_bytes()])
+        }
+        b"zmpop" | b"bzmpop" => {
+            let [key, pairs] = list? else { return None };
+            removal(b"ZREM", key.as_text()?, members(pairs.as_list()?).into_iter())?
+        }
+        _ => Effect::AsIs,
+    })
+}
+
+/// The members among members and scores: in turn, or as pairs.
+fn members<'a>(list: &[Value<'a>]) -> Vec<Option<&'a [u8]>> {
+    match list.first() {
+        Some(Value::Array(_)) => list
+            .iter()
+            .map(|pair| pair.as_list().and_then(|pair| pair.first()).and_then(Value::as_text))
+            .collect(),
+        _ => list.iter().step_by(2).map(Value::as_text).collect(),
+    }
+}
+
+fn removal<'a>(
+    name: &[u8],
+    key: &[u8],
+    members: impl Iterator<Item = Option<&'a [u8]>>,
+) -> Option<Effect> {
+    let mut list = words(&[name, key]);
+    for member in members {
+        list.push(member?.to_vec());
+    }
+    Some(Effect::Instead(list))
+}
+
+fn hash_float(args: &[&[u8]], reply: &Value<'_>) -> Option<Effect> {
+    Some(instead(&[b"HSET", args.get(1)?, args.get(2)?, reply.as_text()?]))
+}
+
+/// `HEXPIRE key time [condition] FIELDS n field …`. The condition goes along: what it is held against goes along, too.
+fn field_times(name: &[u8], args: &[&[u8]], unix_ms: u64) -> Option<Effect> {
+    let mut list = words(args);
+    let time = args.get(2)?;
+    list[0] = b"HPEXPIREAT".to_vec();
+    list[2] = match name {
+        b"hexpire" => from_now(time, 1_000, unix_ms)?,
+        b"hpexpire" => from_now(time, 1, unix_ms)?,
+        b"hexpireat" => in_ms(time, 1_000)?,
+        _ => in_ms(time, 1)?,
+    };
+    Some(Effect::Instead(list))
+}
+
+/// `EX` and `PX` of a command become `PXAT`; those behind `FIELDS` are fields.
+fn absolute(args: &[&[u8]], from: usize, unix_ms: u64) -> Effect {
+    let mut list = words(args);
+    for at in from + 1..args.len() {
+        if is_word(args[at], b"fields") || is_word(args[at], b"fvs") {
+            break;
+        }
+        let is_span = is_word(args[at], b"ex") || is_word(args[at], b"px");
+        if is_span && let Some(time) = args.get(at + 1).and_then(|t| time_of(args[at], t, unix_ms))
+        {
+            (list[at], list[at + 1]) = (b"PXAT".to_vec(), time);
+            break;
+        }
+    }
+    Effect::Instead(list)
+}
+
+/// `XADD key [NOMKSTREAM] [MAXLEN|MINID [=|~] threshold [LIMIT n]] id field value …`: with the id that it got.
+fn stream_entry(args: &[&[u8]], reply: &Value<'_>) -> Option<Effect> {
+    let Some(id) = reply.as_text() else {
+        return (*reply == Value::Null).then_some(Effect::Nothing);
+    };
+    let mut at = 2;
+    loop {
+        let word = args.get(at)?;
+        at += match word.to_ascii_lowercase().as_slice() {
+            b"nomkstream" | b"keepref" | b"delref" | b"acked" => 1,
+            b"maxlen" | b"minid" => match args.get(at + 1)? {
+                [b'=' | b'~'] => 3,
+                _ => 2,
+            },
+            b"limit" | b"idmpauto" => 2,
+            b"idmp" => 3,
+            _ => break,
+        };
+    }
+    let mut list = words(args);
+    list[at] = id.to_vec();
+    Some(Effect::Instead(list))
+}
+
+/// Without BLOCK: nobody waits at a mirror.
+fn group_read(args: &[&[u8]], reply: &Value<'_>) -> Option<Effect> {
+    if *reply == Value::Null {
+        return Some(Effect::Nothing);
+    }
+    let streams = args.iter().position(|word| is_word(word, b"streams"))?;
+    let block = args[..streams].iter().skip(4).position(|word| is_word(word, b"block"));
+    let Some(block) = block.map(|at| at + 4) else { return Some(Effect::AsIs) };
+    let mut list = words(args);
+    list.drain(block..block + 2);
+    Some(Effect::Instead(list))
+}
+
+/// These write only with STORE.
+fn stored(args: &[&[u8]]) -> Effect {
+    let stores = |word: &&[u8]| is_word(word, b"store") || is_word(word, b"storedist");
+    match args.iter().skip(2).any(stores) {
+        true => Effect::AsIs,
+        false => Effect::Nothing,
+    }
+}
+
+/// Whether doing it twice comes to the same as once: then it may be sent again where nobody knows whether it was done.
+pub(crate) fn repeats(name: &[u8]) -> bool {
+    const NAMES: [&[u8]; 24] = [
+        b"set",
+        b"mset",
+        b"del",
+        b"unlink",
+        b"pexpireat",
+        b"persist",
+        b"sadd",
+        b"srem",
+        b"hset",
+        b"hmset",
+        b"hdel",
+        b"zrem",
+        b"setrange",
+        b"setbit",
+        b"lset",
+        b"restore",
+        b"hpexpireat",
+        b"hpersist",
+        b"copy",
+        b"sinterstore",
+        b"sunionstore",
+        b"sdiffstore",
+        b"zunionstore",
+        b"xdel",
+    ];
+    NAMES.iter().any(|known| is_word(name, known))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::String;
+
+    const NOW_MS: u64 = 1_700_000_000_123;
+
+    fn sent(request: &str, reply: &str) -> String {
+        let args: Vec<&[u8]> = request.split(' ').map(str::as_bytes).collect();
+        let text = |words: Words| {
+            let words: Vec<String> =
+                words.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+            words.join(" ")
+        };
+        match effect(&args, reply.as_bytes(), NOW_MS) {
+            Effect::Nothing => "nothing".into(),
+            Effect::AsIs => "as it is".into(),
+            Effect::Instead(words) => text(words),
+            Effect::Unsaid(why) => alloc::format!("! {why}"),
+        }
+    }
+
+    #[test]
+    fn what_was_not_done_is_not_sent() {
+        for (request, reply) in [
+            ("SET k v", "-OOM no\r\n"),
+            ("SET k v NX", "$-1\r\n"),
+            ("SET k v XX", "_\r\n"),
+            ("SET k v NX GET", "$1\r\no\r\n"),
+            ("SET k v XX GET", "$-1\r\n"),
+            ("SETNX k v", ":0\r\n"),
+            ("MSETNX a 1 b 2", ":0\r\n"),
+            ("GETDEL k", "$-1\r\n"),
+            ("GETEX k", "$1\r\nv\r\n"),
+            ("GETEX k EX 5", "$-1\r\n"),
+            ("EXPIRE k 5", ":0\r\n"),
+            ("PERSIST k", ":0\r\n"),
+            ("SPOP s", "$-1\r\n"),
+            ("SPOP s 3", "*0\r\n"),
+            ("LPOP l", "$-1\r\n"),
+            ("BLPOP a 1", "*-1\r\n"),
+            ("ZPOPMIN z", "*0\r\n"),
+            ("XADD x NOMKSTREAM * f v", "$-1\r\n"),
+            ("SORT l", "*0\r\n"),
+            ("COPY a b", ":0\r\n"),
+            ("XREADGROUP GROUP g c STREAMS s >", "*-1\r\n"),
+        ] {
+            assert_eq!(sent(request, reply), "nothing", "{request}");
+        }
+    }
+
+    #[test]
+    fn times_that_begin_now_become_times_of_the_calendar() {
+        for (request, reply, expected) in [
+            ("SET k v EX 10", "+OK\r\n", "SET k v PXAT 1700000010123"),
+            ("SET k v PX 10 NX", "+OK\r\n", "SET k v PXAT 1700000000133"),
+            ("SET k v GET EXAT 1700000099", "$-1\r\n", "SET k v PXAT 1700000099000"),
+            ("set k v keepttl", "+OK\r\n", "SET k v KEEPTTL"),
+            ("SETEX k 2 v", "+OK\r\n", "SET k v PXAT 1700000002123"),
+            ("PSETEX k 2 v", "+OK\r\n", "SET k v PXAT 1700000000125"),
+            ("GETEX k PX 7", "$1\r\nv\r\n", "PEXPIREAT k 1700000000130"),
+            ("GETEX k PERSIST", "$1\r\nv\r\n", "PERSIST k"),
+            ("EXPIRE k 60 NX", ":1\r\n", "PEXPIREAT k 1700000060123"),
+            ("PEXPIRE k -5", ":1\r\n", "PEXPIREAT k 1700000000118"),
+            ("EXPIREAT k 9", ":1\r\n", "PEXPIREAT k 9000"),
+            ("RESTORE k 500 x", "+OK\r\n", "RESTORE k 1700000000623 x ABSTTL REPLACE"),
+            ("RESTORE k 0 x REPLACE", "+OK\r\n", "RESTORE k 0 x REPLACE"),
+            ("HEXPIRE h 1 FIELDS 1 f", "*1\r\n:1\r\n", "HPEXPIREAT h 1700000001123 FIELDS 1 f"),
+            ("HSETEX h EX 1 FIELDS 1 ex 2", ":1\r\n", "HSETEX h PXAT 1700000001123 FIELDS 1 ex 2"),
+        ] {
+            assert_eq!(sent(request, reply), expected, "{request}");
+        }
+    }
+
+    #[test]
+    fn what_a_server_chose_is_taken_from_its_reply() {
+        for (request, reply, expected) in [
+            ("SPOP s", "$1\r\na\r\n", "SREM s a"),
+            ("SPOP s 2", "*2\r\n$1\r\na\r\n$1\r\nb\r\n", "SREM s a b"),
+            ("SPOP s 2", "~1\r\n$1\r\na\r\n", "SREM s a"),
+            ("ZPOPMIN z", "*2\r\n$1\r\na\r\n$1\r\n1\r\n", "ZREM z a"),
+            ("ZPOPMAX z 2", "*2\r\n*2\r\n$1\r\na\r\n,1\r\n*2\r\n$1\r\nb\r\n,2\r\n", "ZREM z a b"),
+            ("BLPOP a b 0", "*2\r\n$1\r\nb\r\n$1\r\nv\r\n", "LREM b 1 v"),
+            ("BRPOP a 0", "*2\r\n$1\r\na\r\n$1\r\nv\r\n", "LREM a -1 v"),
+            ("BLMOVE a b LEFT RIGHT 0", "$1\r\nv\r\n", "LMOVE a b LEFT RIGHT"),
+            ("BRPOPLPUSH a b 0", "$1\r\nv\r\n", "RPOPLPUSH a b"),
+            ("BZPOPMIN a 0", "*3\r\n$1\r\na\r\n$1\r\nm\r\n$1\r\n1\r\n", "ZREM a m"),
+            ("BLMPOP 0 1 a LEFT", "*2\r\n$1\r\na\r\n*2\r\n$1\r\nx\r\n$1\r\ny\r\n", "LPOP a 2"),
+            ("ZMPOP 1 a MIN", "*2\r\n$1\r\na\r\n*1\r\n*2\r\n$1\r\nm\r\n$1\r\n1\r\n", "ZREM a m"),
+            ("XADD x * f v", "$3\r\n5-1\r\n", "XADD x 5-1 f v"),
+            (
+                "XADD x MAXLEN ~ 9 LIMIT 3 * f v",
+                "$3\r\n5-1\r\n",
+                "XADD x MAXLEN ~ 9 LIMIT 3 5-1 f v",
+            ),
+            (
+                "XADD x NOMKSTREAM MINID 4 5-* f v",
+                "$3\r\n5-1\r\n",
+                "XADD x NOMKSTREAM MINID 4 5-1 f v",
+            ),
+            ("INCRBYFLOAT k 0.1", "$3\r\n0.3\r\n", "SET k 0.3 KEEPTTL"),
+            ("HINCRBYFLOAT h f 0.1", "$3\r\n0.3\r\n", "HSET h f 0.3"),
+            ("SETNX k v", ":1\r\n", "SET k v"),
+            ("GETSET k v", "$-1\r\n", "SET k v"),
+            ("GETDEL k", "$1\r\nv\r\n", "DEL k"),
+            ("MSETNX a 1 b 2", ":1\r\n", "MSET a 1 b 2"),
+            ("RENAMENX a b", ":1\r\n", "RENAME a b"),
+            (
+                "XREADGROUP GROUP g c COUNT 1 BLOCK 5 STREAMS s >",
+                "*1\r\n*0\r\n",
+                "XREADGROUP GROUP g c COUNT 1 STREAMS s >",
+            ),
+        ] {
+            assert_eq!(sent(request, reply), expected, "{request}");
+        }
+    }
+
+    #[test]
+    fn what_is_the_same_everywhere_goes_as_it_is() {
+        for (request, reply) in [
+            ("SET k v", "+OK\r\n"),
+            ("INCR k", ":5\r\n"),
+            ("LPUSH l a", ":1\r\n"),
+            ("LPOP l", "$1\r\na\r\n"),
+            ("EVAL s 1 k", "$-1\r\n"),
+            ("DEL a b", ":0\r\n"),
+            ("SORT l STORE d", ":0\r\n"),
+            ("PERSIST k", ":1\r\n"),
+        ] {
+            assert_eq!(sent(request, reply), "as it is", "{request}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_said_is_told() {
+        for (request, reply) in [
+            ("MOVE k 1", ":1\r\n"),
+            ("COPY a b DB 2", ":1\r\n"),
+            ("SPOP s", ":9\r\n"),
+            ("SPOP s", "$9\r\n"),
+        ] {
+            assert!(sent(request, reply).starts_with('!'), "{request}");
+        }
+    }
+}

@@ -1,0 +1,653 @@
+//! One mirror: what waits for it, what is under way to it, and the engine that brings it there.
+//!
+//! ```text
+//!   enqueue ─▶ [queue] ─▶ [window] ─▶ client of the inner engine ─▶ its servers, whatever their topology
+//!                 ▲          │ answered: counted, and whoever waits for it is told
+//!                 └──────────┘ not reached: put back if it may be sent twice, and a question goes ahead of it until one is answered
+//! ```
+//! All of it goes through one client, so it is done in the order in which it was enqueued: the inner engine keeps what one client sends for one key
+//! in order whatever happens to its servers. A change of the database waits for what is before it.
+//!
+//! When servers fail, nothing more is sent until all of the window is answered. What may be done twice (`rewrite::repeats`), or surely was not done, goes
+//! again in the old order, unless something newer of the same key was done meanwhile. The rest is counted as failed.
+//!
+//! Not here: who gets what (`super`).
+//!
+//! Invariant: an entry is in the queue, in the window or in `again`, or it is counted; `queue_bytes` is what the three hold.
+
+use super::gate::KeyHash;
+use super::{Mode, Ticket};
+use crate::engine::{Action, Engine, Notice};
+use crate::glob;
+use crate::ids::{ClientId, UpstreamId};
+use crate::limits::{
+    MIRROR_ERROR_KINDS_MAX, MIRROR_RETRY_MAX_MS, MIRROR_RETRY_MIN_MS, MIRROR_TOLD_EVERY_MS,
+    MIRROR_WINDOW_BYTES, MIRROR_WINDOW_MAX, QUOTED_ERROR_BYTES,
+};
+use crate::settings::MirrorSettings;
+use crate::time::Time;
+use alloc::boxed::Box;
+use alloc::collections::{BTreeSet, VecDeque};
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use resp::{ReplyScanner, Scan, encode};
+
+/// What goes to a mirror as one: a command, or a transaction.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) bytes: Vec<u8>,
+    /// So many replies come.
+    pub(crate) replies: u32,
+    pub(crate) db: u32,
+    pub(crate) keys: Vec<KeyHash>,
+    /// A key of it, to ask for its server.
+    pub(crate) probe: Option<Vec<u8>>,
+    /// It may be done twice.
+    pub(crate) repeats: bool,
+    /// When the primary had done it.
+    pub(crate) at: Time,
+    /// Who waits for it.
+    pub(crate) ticket: Option<Ticket>,
+}
+
+/// What is under way.
+#[derive(Debug)]
+enum What {
+    Entry(Entry),
+    /// Whether the server of the next entry answers.
+    Probe,
+    /// The next entries are of this database.
+    Select(u32),
+}
+
+#[derive(Debug)]
+struct Sent {
+    what: What,
+    left: u32,
+    /// The first error among its replies.
+    error: Option<Vec<u8>>,
+}
+
+/// What became of what a mirror was sent, since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MirrorCounts {
+    /// Writes that it did.
+    pub done: u64,
+    /// Those that it refused, or of which nobody knows whether it did them.
+    pub failed: u64,
+    /// Those that were never sent: its queue was full, or they cannot be said to it.
+    pub dropped: u64,
+    /// Those of which nobody knows whether the primary did them.
+    pub unsure: u64,
+    /// First words of its errors, and how often.
+    pub errors: Vec<(String, u64)>,
+}
+
+/// A mirror as a report shows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MirrorReport {
+    /// Its name.
+    pub name: String,
+    /// `first`, `all` or `all-checked`.
+    pub mode: &'static str,
+    /// `ready`, `waiting` (it does not answer) or `idle` (nothing was sent yet).
+    pub state: &'static str,
+    /// Writes that it has not answered, and their bytes.
+    pub queued: u64,
+    /// Bytes of them.
+    pub queued_bytes: u64,
+    /// How long ago the primary did the oldest of them, in microseconds.
+    pub lag_us: u64,
+    /// What became of the others.
+    pub counts: MirrorCounts,
+}
+
+/// What the outer engine has to do for a mirror.
+#[derive(Debug, Default)]
+pub(crate) struct Wishes {
+    pub(crate) actions: Vec<Action>,
+    pub(crate) notices: Vec<Notice>,
+    pub(crate) dirty: Vec<UpstreamId>,
+    /// Who need not wait for it any more, and what it said if that was an error.
+    pub(crate) answered: Vec<(Ticket, Option<Vec<u8>>)>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Target {
+    pub(crate) settings: MirrorSettings,
+    pub(crate) engine: Box<Engine>,
+    pub(crate) counts: MirrorCounts,
+    queue: VecDeque<Entry>,
+    window: VecDeque<Sent>,
+    /// What was not reached, in order.
+    again: Vec<Entry>,
+    /// Keys of what was done since something was not reached.
+    passed: BTreeSet<KeyHash>,
+    queue_bytes: usize,
+    window_bytes: usize,
+    client: Option<ClientId>,
+    scanner: ReplyScanner,
+    input: Vec<u8>,
+    db: u32,
+    /// The server must answer a question first.
+    is_probing: bool,
+    probed: bool,
+    /// Nothing is sent before.
+    hold_until: Time,
+    failures: u32,
+    wishes: Wishes,
+    told: Told,
+    /// When its deadline stands in the outer engine's list.
+    pub(crate) listed_at: Option<Time>,
+}
+
+/// What the log was told, and when.
+#[derive(Debug, Default)]
+struct Told {
+    at: Option<Time>,
+    failed: u64,
+    dropped: u64,
+    unsure: u64,
+    sample: String,
+}
+
+impl Target {
+    pub(crate) fn new(settings: MirrorSettings, engine: Engine) -> Self {
+        let db = engine.settings().node.db;
+        Self {
+            settings,
+            engine: Box::new(engine),
+            counts: MirrorCounts::default(),
+            queue: VecDeque::new(),
+            window: VecDeque::new(),
+            again: Vec::new(),
+            passed: BTreeSet::new(),
+            queue_bytes: 0,
+            window_bytes: 0,
+            client: None,
+            scanner: ReplyScanner::default(),
+            input: Vec::new(),
+            db,
+            is_probing: true,
+            probed: false,
+            hold_until: Time::default(),
+            failures: 0,
+            wishes: Wishes::default(),
+            told: Told::default(),
+            listed_at: None,
+        }
+    }
+
+    /// Whether it gets writes of this key.
+    pub(crate) fn wants(&self, key: &[u8]) -> bool {
+        let settings = &self.settings;
+        let in_part = settings.percent >= 100 || part_of(key) < u64::from(settings.percent);
+        let fits = |pattern: &Vec<u8>| glob::matches(pattern, key);
+        in_part && (settings.keys.is_empty() || settings.keys.iter().any(fits))
+    }
+
+    /// Whether it gets a write of these keys; one without keys it gets if it gets all of them.
+    pub(crate) fn wants_any(&self, keys: &[&[u8]]) -> bool {
+        match keys {
+            [] => self.settings.keys.is_empty() && self.settings.percent >= 100,
+            keys => keys.iter().any(|key| self.wants(key)),
+        }
+    }
+
+    /// Takes one more. At the bound it is dropped and counted.
+    pub(crate) fn enqueue(&mut self, mut entry: Entry) {
+        if self.queue_bytes + entry.bytes.len() > self.settings.queue_max_bytes {
+            self.drop_one("its queue is full", entry.ticket);
+            return;
+        }
+        self.queue_bytes += entry.bytes.len();
+        if self.settings.mode == Mode::First {
+            entry.ticket = None;
+        }
+        self.queue.push_back(entry);
+    }
+
+    /// A write is not sent to it.
+    pub(crate) fn drop_one(&mut self, why: &str, ticket: Option<Ticket>) {
+        self.counts.dropped += 1;
+        self.told.sample = why.to_string();
+        if let Some(ticket) = ticket.filter(|_| self.settings.mode != Mode::First) {
+            let mut error = Vec::new();
+            let text =
+                alloc::format!("ERR respool: mirror {} has not got it: {why}", self.settings.name);
+            encode::error(&mut error, text.as_bytes());
+            self.wishes.answered.push((ticket, Some(error)));
+        }
+    }
+
+    /// Nobody knows whether the primary did something that it would have got.
+    pub(crate) fn count_unsure(&mut self) {
+        self.counts.unsure += 1;
+        self.told.sample = "the primary was lost in the middle of a write".to_string();
+    }
+
+    /// Nothing waits and nothing is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.window.is_empty() && self.again.is_empty()
+    }
+
+    /// When it is to be looked at again if nothing happens before.
+    pub(crate) fn poll_timeout(&self, now: Time) -> Option<Time> {
+        let held = (!self.queue.is_empty() && self.hold_until > now).then_some(self.hold_until);
+        let tells = self.has_untold().then(|| self.tells_at()).flatten();
+        self.engine.poll_timeout(now).into_iter().chain(held).chain(tells).min()
+    }
+
+    /// Goes on with what can be done: to be called after everything that happens to its engine.
+    pub(crate) fn run(&mut self, now: Time) -> Wishes {
+        loop {
+            let sent = self.feed(now);
+            let heard = self.hear(now);
+            if !(sent || heard) {
+                break;
+            }
+        }
+        self.collect(now);
+        self.tell(now);
+        core::mem::take(&mut self.wishes)
+    }
+
+    /// Sends what may be sent; whether that was anything.
+    fn feed(&mut self, now: Time) -> bool {
+        let mut fed = false;
+        if self.window.is_empty() && !self.again.is_empty() {
+            self.put_back(now);
+        }
+        while now >= self.hold_until
+            && self.again.is_empty()
+            && self.window_bytes < MIRROR_WINDOW_BYTES
+            && self.window.len() < MIRROR_WINDOW_MAX
+            && let Some(next) = self.queue.front()
+        {
+            let (what, bytes, left) = if self.is_probing {
+                if !self.window.is_empty() {
+                    break;
+                }
+                (What::Probe, probe(next), 1)
+            } else if next.db != self.db {
+                if !self.window.is_empty() {
+                    break;
+                }
+                let mut bytes = Vec::new();
+                encode::request(&mut bytes, &[b"SELECT", next.db.to_string().as_bytes()]);
+                (What::Select(next.db), bytes, 1)
+            } else if self.window.back().is_some_and(|last| !matches!(last.what, What::Entry(_))) {
+                break;
+            } else {
+                let Some(entry) = self.queue.pop_front() else { break };
+                let bytes = entry.bytes.clone();
+                let replies = entry.replies;
+                (What::Entry(entry), bytes, replies)
+            };
+            let Some(client) = self.client(now) else {
+                self.not_reached(now, what);
+                break;
+            };
+            self.window_bytes += bytes.len();
+            self.window.push_back(Sent { what, left, error: None });
+            self.engine.handle_client_bytes(now, client, &bytes);
+            fed = true;
+        }
+        fed
+    }
+
+    /// The client of the inner engine.
+    fn client(&mut self, now: Time) -> Option<ClientId> {
+        if self.client.is_none() {
+            let addr = alloc::format!("mirror:{}", self.settings.name);
+            self.client = self.engine.handle_client_open(now, addr, String::new());
+            self.db = self.engine.settings().node.db;
+            self.scanner = ReplyScanner::default();
+            self.input.clear();
+        }
+        self.client
+    }
+
+    /// Takes replies in; whether there were any.
+    fn hear(&mut self, now: Time) -> bool {
+        while let Some(id) = self.engine.poll_dirty_client() {
+            while let Some(buf) = self.engine.begin_client_send(id) {
+                if Some(id) == self.client {
+                    self.input.extend_from_slice(&buf);
+                }
+                self.engine.handle_client_sent(now, id, buf);
+            }
+        }
+        let input = core::mem::take(&mut self.input);
+        let mut pos = 0;
+        let mut heard = false;
+        loop {
+            let scanned = self.scanner.position() as usize;
+            let Some(rest) = input.get(pos + scanned..).filter(|rest| !rest.is_empty()) else {
+                break;
+            };
+            let Ok(Scan::Complete { consumed, .. }) = self.scanner.scan(rest) else { break };
+            let end = pos + scanned + consumed;
+            self.answered(now, &input[pos..end]);
+            (pos, heard) = (end, true);
+        }
+        self.input = input;
+        self.input.drain(..pos);
+        heard
+    }
+
+    /// One reply came.
+    fn answered(&mut self, now: Time, reply: &[u8]) {
+        let Some(sent) = self.window.front_mut() else {
+            debug_assert!(false, "a mirror answers what nobody asked");
+            return;
+        };
+        sent.left -= 1;
+        if sent.error.is_none() {
+            sent.error = error_of(reply, sent.left == 0);
+        }
+        if sent.left > 0 {
+            return;
+        }
+        let Some(sent) = self.window.pop_front() else { return };
+        match sent.what {
+            What::Entry(entry) => {
+                self.window_bytes -= entry.bytes.len();
+                self.entry_answered(now, entry, sent.error);
+            }
+            What::Probe => {
+                self.window_bytes = 0;
+                match sent.error.filter(|error| is_unreached(error)) {
+                    None => {
+                        (self.is_probing, self.probed, self.failures) = (false, true, 0);
+                    }
+                    Some(_) => self.hold(now),
+                }
+            }
+            What::Select(db) => {
+                self.window_bytes = 0;
+                match sent.error {
+                    None => self.db = db,
+                    Some(error) if is_unreached(&error) => {
+                        self.is_probing = true;
+                        self.hold(now);
+                    }
+                    Some(error) => self.fail_database(db, &error),
+                }
+            }
+        }
+    }
+
+    fn entry_answered(&mut self, now: Time, entry: Entry, error: Option<Vec<u8>>) {
+        match error {
+            Some(error) if is_unreached(&error) => {
+                if entry.repeats || !may_be_done(&error) {
+                    self.note_error(&error);
+                    self.not_reached(now, What::Entry(entry));
+                } else {
+                    self.hold(now);
+                    self.fail(entry, error);
+                }
+                self.is_probing = true;
+            }
+            Some(error) => self.fail(entry, error),
+            None => {
+                if !self.again.is_empty() {
+                    self.passed.extend(&entry.keys);
+                }
+                self.counts.done += 1;
+                self.queue_bytes -= entry.bytes.len();
+                self.wishes.answered.extend(entry.ticket.map(|ticket| (ticket, None)));
+            }
+        }
+    }
+
+    /// It will be sent again, when all of the window is answered.
+    fn not_reached(&mut self, now: Time, what: What) {
+        if let What::Entry(entry) = what {
+            self.again.push(entry);
+        }
+        self.hold(now);
+    }
+
+    fn fail(&mut self, entry: Entry, error: Vec<u8>) {
+        self.counts.failed += 1;
+        self.note_error(&error);
+        self.queue_bytes -= entry.bytes.len();
+        self.wishes.answered.extend(entry.ticket.map(|ticket| (ticket, Some(error))));
+    }
+
+    /// There is no such database at the mirror: what waits for it has failed, up to the first entry of another one.
+    fn fail_database(&mut self, db: u32, error: &[u8]) {
+        while self.queue.front().is_some_and(|entry| entry.db == db) {
+            let Some(entry) = self.queue.pop_front() else { return };
+            self.fail(entry, error.to_vec());
+        }
+    }
+
+    /// Nothing is sent for a while.
+    fn hold(&mut self, now: Time) {
+        if self.hold_until > now {
+            return;
+        }
+        let wait_ms = MIRROR_RETRY_MIN_MS << self.failures.min(8);
+        self.hold_until = now.plus_ms(wait_ms.min(MIRROR_RETRY_MAX_MS));
+        self.failures = self.failures.saturating_add(1);
+    }
+
+    /// What was not reached goes again, before everything that came since; but nothing behind what was done after it.
+    fn put_back(&mut self, now: Time) {
+        for entry in core::mem::take(&mut self.again).into_iter().rev() {
+            if entry.keys.iter().any(|key| self.passed.contains(key)) {
+                let mut error = Vec::new();
+                encode::error(&mut error, b"ERR respool: something newer of its key was done");
+                self.fail(entry, error);
+            } else {
+                self.queue.push_front(entry);
+            }
+        }
+        self.passed.clear();
+        self.is_probing = true;
+        self.hold(now);
+    }
+
+    /// Of its engine's wishes those that are the caller's to do.
+    fn collect(&mut self, now: Time) {
+        let mut is_lost = false;
+        while let Some(action) = self.engine.poll_action() {
+            match action {
+                Action::Connect(_) | Action::CloseUpstream(_) | Action::ReadUpstream(..) => {
+                    self.wishes.actions.push(action);
+                }
+                Action::CloseClient(id) => is_lost |= self.client == Some(id),
+                // The window bounds what it is given; its engine has no clients that ask, and no workers beside it.
+                Action::ReadClient(..)
+                | Action::Ask(..)
+                | Action::Answer(..)
+                | Action::Tell(..) => {}
+            }
+        }
+        while let Some(id) = self.engine.poll_dirty_upstream() {
+            self.wishes.dirty.push(id);
+        }
+        while let Some(notice) = self.engine.poll_notice() {
+            self.wishes.notices.extend(named(notice, &self.settings.name));
+        }
+        if is_lost {
+            self.client = None;
+            self.client_lost(now);
+        }
+    }
+
+    /// The inner engine closed its client: nobody knows what became of what was under way.
+    fn client_lost(&mut self, now: Time) {
+        self.window_bytes = 0;
+        for sent in core::mem::take(&mut self.window) {
+            let What::Entry(entry) = sent.what else { continue };
+            if entry.repeats {
+                self.again.push(entry);
+            } else {
+                let mut error = Vec::new();
+                encode::error(&mut error, b"ERR respool: upstream (unknown): lost");
+                self.fail(entry, error);
+            }
+        }
+        self.is_probing = true;
+        self.hold(now);
+    }
+
+    fn note_error(&mut self, error: &[u8]) {
+        let text = error.strip_prefix(b"-").unwrap_or(error);
+        let text = text.strip_suffix(b"\r\n").unwrap_or(text);
+        let text = &text[..text.len().min(QUOTED_ERROR_BYTES)];
+        self.told.sample = String::from_utf8_lossy(text).into_owned();
+        let word = match is_unreached(error) {
+            true => "UNREACHED",
+            false => self.told.sample.split(' ').next().unwrap_or_default(),
+        };
+        let errors = &mut self.counts.errors;
+        if let Some((_, count)) = errors.iter_mut().find(|(known, _)| known == word) {
+            *count += 1;
+        } else if errors.len() < MIRROR_ERROR_KINDS_MAX {
+            errors.push((word.to_string(), 1));
+        }
+    }
+
+    fn has_untold(&self) -> bool {
+        let (told, counts) = (&self.told, &self.counts);
+        (told.failed, told.dropped, told.unsure) != (counts.failed, counts.dropped, counts.unsure)
+    }
+
+    fn tells_at(&self) -> Option<Time> {
+        self.told.at.map(|at| at.plus_ms(MIRROR_TOLD_EVERY_MS))
+    }
+
+    /// Tells the log what went wrong, once in a while.
+    fn tell(&mut self, now: Time) {
+        if !self.has_untold() || self.tells_at().is_some_and(|at| at > now) {
+            return;
+        }
+        let (told, counts) = (&mut self.told, &self.counts);
+        self.wishes.notices.push(Notice::Mirror {
+            name: self.settings.name.clone(),
+            failed: counts.failed - told.failed,
+            dropped: counts.dropped - told.dropped,
+            unsure: counts.unsure - told.unsure,
+            sample: core::mem::take(&mut told.sample),
+        });
+        (told.failed, told.dropped, told.unsure) = (counts.failed, counts.dropped, counts.unsure);
+        told.at = Some(now);
+    }
+
+    /// As a report shows it.
+    pub(crate) fn report(&self, now: Time) -> MirrorReport {
+        let entries = self.window.iter().filter_map(|sent| match &sent.what {
+            What::Entry(entry) => Some(entry),
+            What::Probe | What::Select(_) => None,
+        });
+        let all = || entries.clone().chain(&self.again).chain(&self.queue);
+        MirrorReport {
+            name: self.settings.name.clone(),
+            mode: self.settings.mode.name(),
+            state: match (self.probed, self.is_probing) {
+                (_, true) if self.failures > 0 => "waiting",
+                (false, _) => "idle",
+                _ => "ready",
+            },
+            queued: all().count() as u64,
+            queued_bytes: self.queue_bytes as u64,
+            lag_us: all().map(|entry| now.since(entry.at)).max().unwrap_or(0),
+            counts: self.counts.clone(),
+        }
+    }
+
+    /// See the module.
+    pub(crate) fn check(&self) {
+        let window = self.window.iter().map(|sent| match &sent.what {
+            What::Entry(entry) => entry.bytes.len(),
+            What::Probe | What::Select(_) => 0,
+        });
+        let others = self.again.iter().chain(&self.queue).map(|entry| entry.bytes.len());
+        assert_eq!(window.chain(others).sum::<usize>(), self.queue_bytes, "bytes of a mirror");
+        self.engine.check_invariants();
+    }
+}
+
+/// From 0 to 99, the same for a key for ever and everywhere.
+fn part_of(key: &[u8]) -> u64 {
+    rapidhash::v3::rapidhash_v3(key) % 100
+}
+
+/// A question that goes where this entry goes.
+fn probe(entry: &Entry) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    match &entry.probe {
+        Some(key) => encode::request(&mut bytes, &[b"EXISTS", key]),
+        None => encode::request(&mut bytes, &[b"DBSIZE"]),
+    }
+    bytes
+}
+
+/// The error in a reply; in the answer to EXEC, which is the last one of a transaction, that of one of its commands.
+fn error_of(reply: &[u8], is_last: bool) -> Option<Vec<u8>> {
+    match reply.first() {
+        Some(b'-') => return Some(reply.to_vec()),
+        Some(b'*') if is_last && reply.windows(3).any(|three| three == b"\r\n-") => {}
+        _ => return None,
+    }
+    let end = reply.iter().position(|byte| *byte == b'\n')? + 1;
+    let (mut rest, mut scanner) = (&reply[end..], ReplyScanner::default());
+    while let Ok(Scan::Complete { consumed, .. }) = scanner.scan(rest) {
+        let (element, after) = rest.split_at(consumed);
+        if element.starts_with(b"-") {
+            return Some(element.to_vec());
+        }
+        if after.is_empty() {
+            return None;
+        }
+        rest = after;
+    }
+    None
+}
+
+/// Whether an error says that the servers are not there, or not yet, and not that they refuse what they are asked.
+fn is_unreached(error: &[u8]) -> bool {
+    const WORDS: [&[u8]; 8] = [
+        b"-ERR respool: upstream ",
+        b"-ERR respool: the primary is not known",
+        b"-ERR respool: given up after",
+        b"-ERR respool: no connection of its own",
+        b"-CLUSTERDOWN ",
+        b"-LOADING ",
+        b"-MASTERDOWN ",
+        b"-READONLY ",
+    ];
+    WORDS.iter().any(|word| error.starts_with(word)) || error.starts_with(b"-EXECABORT ")
+}
+
+/// Whether something that got this error may have been done all the same.
+fn may_be_done(error: &[u8]) -> bool {
+    error.starts_with(b"-ERR respool: upstream ") || error.starts_with(b"-ERR respool: given up")
+}
+
+/// What is told of the inner engine, so that it is seen which it is.
+fn named(notice: Notice, name: &str) -> Option<Notice> {
+    let of = |node: String| alloc::format!("mirror {name}: {node}");
+    match notice {
+        Notice::NodeReady { node, key, server, main } => {
+            Some(Notice::NodeReady { node: of(node), key, server, main })
+        }
+        Notice::NodeDown { node, key, cause } => {
+            Some(Notice::NodeDown { node: of(node), key, cause })
+        }
+        Notice::UpstreamLost { node, cause, requests } => {
+            Some(Notice::UpstreamLost { node: of(node), cause, requests })
+        }
+        Notice::TopologyTold { node, state, changed } => {
+            Some(Notice::TopologyTold { node: of(node), state, changed })
+        }
+        Notice::TopologyFailed { cause } => Some(Notice::TopologyFailed { cause: of(cause) }),
+        _ => None,
+    }
+}

@@ -1,0 +1,346 @@
+//! Double writes: what clients write is written to other deployments as well.
+
+use crate::words::Story;
+use engine::mirror::Mode;
+use engine::node::Address;
+use engine::settings::{MirrorSettings, Node, Pool, Settings};
+
+/// A mirror at a server of this name.
+fn mirror(name: &str) -> MirrorSettings {
+    let node = Node { address: Address::tcp(name, 6379), ..Settings::default().node };
+    MirrorSettings {
+        name: name.into(),
+        node,
+        pool: Pool::Standalone,
+        outer_db: 0,
+        mode: Mode::First,
+        keys: Vec::new(),
+        percent: 100,
+        queue_max_bytes: 1 << 20,
+        flush: false,
+    }
+}
+
+/// With mirrors, which answer what is asked before anything is sent.
+fn story_with(mirrors: Vec<MirrorSettings>) -> Story {
+    let names: Vec<String> = mirrors.iter().map(|mirror| mirror.name.clone()).collect();
+    // A second of the calendar that is easy to tell.
+    let settings = Settings { mirrors, unix_ahead_us: 999_000_000, ..Settings::default() };
+    let mut story = Story::with(settings);
+    story.server_says_to("COMMAND", "*0");
+    for name in names {
+        for (question, answer) in [("EXISTS", ":1"), ("DBSIZE", ":1")] {
+            story.node_says_to(&name, question, answer);
+        }
+    }
+    story
+}
+
+/// One mirror, "b". Its connection is the first, the primary's the second.
+fn story() -> Story {
+    story_with(vec![mirror("b")])
+}
+
+/// What the mirror of this number came to: done, failed, dropped, unsure.
+fn counts(story: &Story, number: usize) -> [u64; 4] {
+    let counts = story.engine.report(story.now).mirrors[number].counts.clone();
+    [counts.done, counts.failed, counts.dropped, counts.unsure]
+}
+
+fn lag_us(story: &Story) -> u64 {
+    story.engine.report(story.now).mirrors[0].lag_us
+}
+
+#[test]
+fn what_was_done_goes_to_the_mirror_and_nobody_waits_for_it() {
+    let mut story = story();
+    story.client("a").says(["SET k 1", "GET k", "INCR k"]);
+    story.conn(1).gets_nothing();
+    story.conn(2).gets(["SET k 1", "GET k", "INCR k"]).answers(["+OK", "\"1\"", ":2"]);
+    story.client("a").gets(["+OK", "\"1\"", ":2"]);
+    story.conn(1).gets(["SET k 1", "INCR k"]);
+    story.after_ms(500);
+    assert_eq!(lag_us(&story), 500_000);
+    story.conn(1).answers(["+OK", ":2"]);
+    assert_eq!((counts(&story, 0), lag_us(&story)), ([2, 0, 0, 0], 0));
+    assert!(story.engine.mirrors_are_idle());
+}
+
+#[test]
+fn what_was_not_done_does_not() {
+    let mut story = story();
+    story.client("a").says(["SET k 1 NX", "LPUSH k 1", "SETNX k 2", "DEL k"]);
+    story.conn(2).gets(["SET k 1 NX", "LPUSH k 1", "SETNX k 2", "DEL k"]);
+    story.conn(2).answers(["nil", "-WRONGTYPE no", ":0", ":1"]);
+    story.client("a").gets(["nil", "-WRONGTYPE no", ":0", ":1"]);
+    story.conn(1).gets("DEL k").gets_nothing();
+}
+
+#[test]
+fn time_and_chance_are_taken_out() {
+    let mut story = story();
+    story.client("a").says(["EXPIRE k 10", "SPOP s 2", "XADD x * f v"]);
+    story.conn(2).gets(["EXPIRE k 10", "SPOP s 2", "XADD x * f v"]);
+    story.conn(2).answers([":1", "*2\r\n$1\r\nm\r\n$1\r\nn\r\n", "\"7-0\""]);
+    story.conn(1).gets(["PEXPIREAT k 1010000", "SREM s m n", "XADD x 7-0 f v"]);
+}
+
+#[test]
+fn two_connections_write_one_key_one_after_the_other() {
+    let mut story = story();
+    story.client("a").says("SET k 1");
+    story.conn(2).gets("SET k 1");
+    story.client("b").says("HELLO 3").takes_text();
+    story.client("b").says(["SET k 2", "SET j 2"]);
+    story.client("c").says("SET k 3");
+    story.conn(3).gets_nothing();
+    story.conn(2).gets_nothing();
+    // Who comes over the same connection stands behind the one that waits.
+    story.conn(2).answers("+OK");
+    story.conn(3).gets("SET k 2");
+    story.conn(2).gets_nothing();
+    story.conn(3).answers("+OK").gets("SET j 2").answers("+OK");
+    story.conn(2).gets("SET k 3").answers("+OK");
+    story.client("b").gets(["+OK", "+OK"]);
+    story.client("c").gets("+OK");
+    let sent = ["SET k 1", "SET k 2", "SET j 2", "SET k 3"];
+    story.conn(1).gets(sent).answers(["+OK"; 4]);
+    assert_eq!(counts(&story, 0), [4, 0, 0, 0]);
+}
+
+#[test]
+fn a_transaction_is_one_there_when_exec_was_done() {
+    let mut story = story();
+    story.client("a").says(["MULTI", "SPOP s", "GET k", "EXPIRE k 5", "SET k 1", "EXEC"]);
+    story.conn(2).gets(["MULTI", "SPOP s", "GET k", "EXPIRE k 5", "SET k 1", "EXEC"]);
+    let queued = "+QUEUED";
+    story.conn(2).answers(["+OK", queued, queued, queued, queued]);
+    story.client("a").gets(["+OK", queued, queued, queued, queued]);
+    story.conn(1).gets_nothing();
+    let answer = "*4\r\n$1\r\nm\r\n$-1\r\n:0\r\n+OK\r\n";
+    story.conn(2).answers(answer);
+    story.client("a").gets(answer);
+    story.conn(1).gets(["MULTI", "SREM s m", "SET k 1", "EXEC"]);
+    story.conn(1).answers(["+OK", queued, queued, "*2\r\n:1\r\n+OK\r\n"]);
+    assert_eq!(counts(&story, 0), [1, 0, 0, 0]);
+    // One that was not done, or discarded, is not told.
+    story.client("a").says(["WATCH k", "MULTI", "SET k 2", "EXEC"]);
+    story.conn(2).gets("WATCH k").answers("+OK").gets(["MULTI", "SET k 2", "EXEC"]);
+    story.conn(2).answers(["+OK", queued, "*-1\r\n"]);
+    story.client("a").says(["MULTI", "SET k 3", "DISCARD"]);
+    story.conn(2).gets(["MULTI", "SET k 3", "DISCARD"]).answers(["+OK", queued, "+OK"]);
+    story.client("a").gets(["+OK", "+OK", queued, "*-1\r\n", "+OK", queued, "+OK"]);
+    story.conn(1).gets_nothing();
+}
+
+#[test]
+fn exec_waits_for_other_writes_of_its_keys_and_they_for_it() {
+    let mut story = story();
+    story.client("b").says("SET k 0");
+    story.conn(2).gets("SET k 0");
+    story.client("a").says(["MULTI", "INCR k", "EXEC"]);
+    story.conn(3).gets(["MULTI", "INCR k"]).answers(["+OK", "+QUEUED"]).gets_nothing();
+    story.conn(2).answers("+OK");
+    story.conn(3).gets("EXEC");
+    story.client("b").says("SET k 5");
+    story.conn(2).gets_nothing();
+    story.conn(3).answers("*1\r\n:1\r\n");
+    story.conn(2).gets("SET k 5").answers("+OK");
+    // One command is no transaction any more.
+    story.conn(1).gets(["SET k 0", "INCR k", "SET k 5"]);
+}
+
+#[test]
+fn what_a_blocking_command_took_is_told_behind_the_push_that_woke_it() {
+    let mut story = story();
+    story.client("a").says("BLPOP l 0");
+    story.conn(2).gets("BLPOP l 0");
+    story.client("b").says("RPUSH l x y");
+    story.conn(3).gets("RPUSH l x y");
+    // The server answers both at once, and the reply to the push comes later.
+    story.conn(2).answers("*2\r\n$1\r\nl\r\n$1\r\nx\r\n");
+    story.client("a").gets("*2\r\n$1\r\nl\r\n$1\r\nx\r\n");
+    story.conn(1).gets_nothing();
+    story.conn(3).answers(":2");
+    story.conn(1).gets(["RPUSH l x y", "LREM l 1 x"]);
+}
+
+#[test]
+fn a_client_that_goes_while_it_waits_leaves_nothing_behind() {
+    let mut story = story();
+    story.client("a").says("BLPOP l 0");
+    story.conn(2).gets("BLPOP l 0");
+    story.client("a").dies();
+    story.conn(2).is_closed();
+    assert!(story.engine.is_quiet());
+}
+
+#[test]
+fn a_mirror_that_is_away_holds_nobody_up_and_gets_everything_later() {
+    let mut story = story();
+    story.client("a").says("SET k 0");
+    story.conn(2).gets("SET k 0").answers("+OK");
+    story.conn(1).gets("SET k 0");
+    story.client("a").says("INCR n");
+    story.conn(2).gets("INCR n").answers(":1");
+    story.conn(1).gets("INCR n").dies("closed the connection");
+    // SET may be done twice, INCR may not.
+    story.client("a").says(["SET k 1", "INCR k"]);
+    story.conn(2).gets(["SET k 1", "INCR k"]).answers(["+OK", ":2"]);
+    story.client("a").gets(["+OK", ":1", "+OK", ":2"]);
+    story.after_ms(2_000);
+    story.server().gets(["SET k 0", "SET k 1", "INCR k"]).answers(["+OK", "+OK", ":2"]);
+    assert_eq!(counts(&story, 0), [3, 1, 0, 0]);
+    assert!(story.was_told("Mirror { name: \"b\", failed: 1"), "{:?}", story.notices);
+}
+
+#[test]
+fn what_its_queue_has_no_room_for_is_dropped_and_told() {
+    let mut story = story_with(vec![MirrorSettings { queue_max_bytes: 70, ..mirror("b") }]);
+    for _ in 0..4 {
+        story.client("a").says("SET key value");
+        story.conn(2).gets("SET key value").answers("+OK");
+    }
+    story.client("a").gets(["+OK"; 4]);
+    story.conn(1).gets(["SET key value"; 2]).answers(["+OK"; 2]);
+    assert_eq!(counts(&story, 0), [2, 0, 2, 0]);
+    assert!(story.was_told("dropped: 1") && story.was_told("its queue is full"));
+    story.after_ms(10_000);
+    let told = |notice: &&engine::Notice| format!("{notice:?}").starts_with("Mirror");
+    assert_eq!(story.notices.iter().filter(told).count(), 2, "the rest is told together");
+}
+
+#[test]
+fn with_all_the_reply_waits_for_the_mirror() {
+    for (mode, answer, gets) in [
+        (Mode::All, "+OK", "+OK"),
+        (Mode::All, "-OOM no", "+OK"),
+        (Mode::AllChecked, "+OK", "+OK"),
+        (Mode::AllChecked, "-OOM no", "-OOM no"),
+    ] {
+        let mut story = story_with(vec![MirrorSettings { mode, ..mirror("b") }]);
+        story.client("a").says(["SET k 1", "GET k"]);
+        story.conn(2).gets(["SET k 1", "GET k"]).answers(["+OK", "\"1\""]);
+        story.client("a").gets_nothing();
+        story.conn(1).gets("SET k 1").answers(answer);
+        story.client("a").gets([gets, "\"1\""]);
+        // A transaction likewise.
+        story.client("a").says(["MULTI", "SET k 2", "EXEC"]);
+        story.server().gets(["MULTI", "SET k 2", "EXEC"]);
+        story.server().answers(["+OK", "+QUEUED", "*1\r\n+OK\r\n"]);
+        story.client("a").gets(["+OK", "+QUEUED"]);
+        story.conn(1).gets("SET k 2").answers("+OK");
+        story.client("a").gets("*1\r\n+OK\r\n").ends().is_closed();
+        assert!(story.engine.is_quiet() && story.engine.mirrors_are_idle());
+    }
+}
+
+#[test]
+fn with_all_nobody_waits_for_ever() {
+    for (mode, gets) in [
+        (Mode::All, "+OK"),
+        (
+            Mode::AllChecked,
+            "-ERR respool: done at the primary, but a mirror has not confirmed it for 10000 ms",
+        ),
+    ] {
+        let mut story = story_with(vec![MirrorSettings { mode, ..mirror("b") }]);
+        story.client("z").says("SET j 1");
+        story.conn(2).gets("SET j 1").answers("+OK");
+        story.conn(1).gets("SET j 1").answers("+OK");
+        story.node_says_to("b", "HELLO", "-LOADING wait");
+        story.conn(1).dies("closed the connection");
+        story.client("a").says("SET k 1");
+        story.conn(2).gets("SET k 1").answers("+OK");
+        story.client("a").gets_nothing();
+        story.after_ms(10_000);
+        story.client("a").gets(gets);
+    }
+}
+
+#[test]
+fn some_keys_of_one_mirror_and_a_part_of_them_of_another() {
+    let some = MirrorSettings { keys: vec![b"app:*".to_vec()], ..mirror("b") };
+    let part = MirrorSettings { percent: 50, ..mirror("c") };
+    let mut story = story_with(vec![some, part]);
+    let mut parts = [0, 0];
+    for number in 0..100 {
+        let line = format!("SET {number} v");
+        story.client("a").says(&line);
+        story.conn(3).gets(&line).answers("+OK");
+        story.conn(1).gets_nothing();
+        let [done, ..] = counts(&story, 1);
+        let before = story.engine.report(story.now).mirrors[1].queued;
+        if before > 0 {
+            story.conn(2).gets(&line).answers("+OK");
+            assert_eq!(counts(&story, 1)[0], done + 1);
+        }
+        parts[usize::from(before > 0)] += 1;
+    }
+    assert!(parts.iter().all(|count| *count > 25), "{parts:?}");
+    story.client("a").says("MSET app:1 a other b");
+    story.conn(3).gets("MSET app:1 a other b").answers("+OK");
+    story.conn(1).gets("MSET app:1 a");
+}
+
+#[test]
+fn what_the_primary_may_have_done_is_counted() {
+    let mut story = story();
+    story.client("a").says("SET k 1");
+    story.conn(2).gets("SET k 1").dies("closed the connection");
+    assert!(story.client("a").takes_text().contains("respool: upstream"));
+    story.conn(1).gets_nothing();
+    assert_eq!(counts(&story, 0), [0, 0, 0, 1]);
+    // Its key is free again, over whatever connection.
+    story.client("a").says("SET k 2");
+    story.conn(3).gets("SET k 2").answers("+OK");
+    story.conn(1).gets("SET k 2");
+}
+
+#[test]
+fn a_database_of_its_own_and_those_of_the_same_number() {
+    let mut node = mirror("b").node;
+    node.db = 4;
+    let mut story = story_with(vec![MirrorSettings { node, ..mirror("b") }]);
+    story.client("a").says(["SET k 1", "SELECT 2", "SET k 2"]);
+    story.conn(2).gets("SET k 1").answers("+OK");
+    story.conn(3).gets("SET k 2").answers("+OK");
+    story.client("a").gets(["+OK", "+OK", "+OK"]);
+    story.conn(1).gets("SET k 1").answers("+OK");
+    // The inner engine takes another connection for another database.
+    story.server().gets("SET k 2").answers("+OK");
+    assert_eq!(counts(&story, 0), [2, 0, 0, 0]);
+}
+
+#[test]
+fn what_empties_all_goes_only_where_that_is_wanted_and_messages_go_to_all() {
+    let flushed = MirrorSettings { flush: true, ..mirror("c") };
+    let mut story = story_with(vec![mirror("b"), flushed]);
+    story.client("a").says(["FLUSHALL", "PUBLISH ch m"]);
+    story.conn(3).gets("FLUSHALL").gets("PUBLISH ch m").answers(["+OK", ":0"]);
+    story.client("a").gets(["+OK", ":0"]);
+    story.conn(1).gets("PUBLISH ch m").gets_nothing();
+    let sent: Vec<String> = std::iter::from_fn(|| story.conn(2).takes_one()).collect();
+    assert!(sent.contains(&"FLUSHALL".into()) && sent.contains(&"PUBLISH ch m".into()), "{sent:?}");
+}
+
+#[test]
+fn a_large_write_is_kept_whole_and_one_that_is_too_large_is_told() {
+    let mut settings = Settings { mirrors: vec![mirror("b")], ..Settings::default() };
+    settings.limits.large_request_bytes = 1_000;
+    let mut story = Story::with(settings);
+    story.server_says_to("COMMAND", "*0");
+    story.node_says_to("b", "EXISTS", ":1");
+    story.client("a").sends(&crate::words::large_set("k", 5_000));
+    assert!(story.conn(2).takes_one().is_some_and(|line| line.starts_with("SET k x")));
+    story.conn(2).answers("+OK");
+    story.client("a").gets("+OK");
+    assert!(story.conn(1).takes_one().is_some_and(|line| line.starts_with("SET k x")));
+    story.conn(1).answers("+OK");
+    assert_eq!(counts(&story, 0), [1, 0, 0, 0]);
+    story.client("a").sends(&crate::words::large_set("k", 2 << 20));
+    assert!(story.server().takes_one().is_some_and(|line| line.starts_with("SET k x")));
+    story.server().answers("+OK");
+    story.client("a").gets("+OK");
+    assert_eq!(counts(&story, 0), [1, 0, 1, 0]);
+}
