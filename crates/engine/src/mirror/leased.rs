@@ -142,12 +142,8 @@ impl Engine {
         let Some(queued) = queued else { return };
         let unix_ms = (now.0 + self.settings.unix_ahead_us) / 1_000;
         let db = self.clients.get(id).map_or(0, |client| client.db);
-        let elements = match parse(reply) {
-            Ok(Some((Value::Array(elements), _))) => elements,
-            _ => {
-                self.end_queued(now, &queued);
-                return;
-            }
+        let Ok(Some((Value::Array(elements), _))) = parse(reply) else {
+            return self.end_queued(now, &queued);
         };
         let ticket = Some(Ticket::Exec(id, seq));
         let mut words = Vec::new();

@@ -66,7 +66,7 @@ impl Engine {
         &mut self,
         now: Time,
         id: UpstreamId,
-        event: impl FnOnce(&mut Engine, UpstreamId),
+        event: impl FnOnce(&mut Self, UpstreamId),
     ) {
         let Some((mirror, _)) = inner(id) else { return };
         let Some(mirrors) = &mut self.mirrors else { return };
@@ -81,7 +81,7 @@ impl Engine {
     pub(crate) fn at_mirror<'a, T>(
         &'a self,
         id: UpstreamId,
-        ask: impl FnOnce(&'a Engine, UpstreamId) -> Option<T>,
+        ask: impl FnOnce(&'a Self, UpstreamId) -> Option<T>,
     ) -> Option<T> {
         let (target, id) = self.mirrors.as_ref()?.of(id)?;
         ask(&target.engine, id)

@@ -350,7 +350,7 @@ fn group_read(args: &[&[u8]], reply: &Value<'_>) -> Option<Effect> {
 /// These write only with STORE.
 fn stored(args: &[&[u8]]) -> Effect {
     let stores = |word: &&[u8]| is_word(word, b"store") || is_word(word, b"storedist");
-    match args.iter().skip(2).any(|word| stores(&word)) {
+    match args.iter().skip(2).any(stores) {
         true => Effect::AsIs,
         false => Effect::Nothing,
     }
