@@ -300,7 +300,7 @@ impl<'a> Short<'a> {
         Self {
             command,
             frame,
-            bytes: request.len.into(),
+            bytes: request.len,
             args_count: request.args.into(),
             now_ns: shared_ns(settings, now),
             client: client.number,
