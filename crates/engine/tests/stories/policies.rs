@@ -10,7 +10,7 @@ use std::sync::Arc;
 fn rule<T>(words: &str, own: bool, detail: T) -> Rule<T> {
     let (keys, commands): (Vec<&str>, Vec<&str>) =
         words.split(' ').filter(|word| !word.is_empty()).partition(|word| word.starts_with("key="));
-    let keys = keys.iter().map(|key| key[4..].as_bytes().into()).collect();
+    let keys = keys.iter().map(|key| key.as_bytes()[4..].into()).collect();
     let what = What::new(&commands, keys, own).expect("commands");
     Rule { what, name: String::new(), error: None, detail }
 }
