@@ -334,7 +334,8 @@ pub(crate) const RENAME_FORMS: &str = "command = \"new name\", or command = \"\"
 pub(crate) fn renaming(command: &str, name: &str) -> Result<(String, String), String> {
     let is_known = engine::command::lookup(command.as_bytes()).is_some();
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
-    if !is_known && !(command.contains('.') && command.bytes().all(is_letter)) {
+    let is_of_module = command.contains('.') && command.bytes().all(is_letter);
+    if !(is_known || is_of_module) {
         let advice = closest(command, CommandId::all().map(CommandId::name))
             .map_or_else(String::new, |known| format!(" (did you mean `{known}`?)"));
         return Err(format!("is no command{advice}"));
