@@ -216,7 +216,7 @@ impl Engine {
     /// The connect succeeded.
     pub fn handle_upstream_connected(&mut self, now: Time, id: UpstreamId) {
         let Some(upstream) = self.upstreams.get_mut(id) else {
-            return self.mirror_event(now, id, |engine, id| {
+            return self.mirror_event(now, id, &mut |engine, id| {
                 engine.handle_upstream_connected(now, id);
             });
         };
@@ -440,7 +440,7 @@ impl Engine {
     /// The connect failed, or the connection is gone; `cause` in words, without the node's name.
     pub fn handle_upstream_closed(&mut self, now: Time, id: UpstreamId, cause: &str) {
         if is_mirrors(id) {
-            return self.mirror_event(now, id, |engine, id| {
+            return self.mirror_event(now, id, &mut |engine, id| {
                 engine.handle_upstream_closed(now, id, cause);
             });
         }

@@ -498,7 +498,7 @@ impl Engine {
             Some(upstream) if upstream.out.pending() > 0 => self.touch_upstream(id),
             None if is_mirrors(id) => {
                 let now = self.last_mirror_time();
-                self.mirror_event(now, id, |engine, id| engine.mark_upstream_dirty(id));
+                self.mirror_event(now, id, &mut |engine, id| engine.mark_upstream_dirty(id));
             }
             _ => {}
         }

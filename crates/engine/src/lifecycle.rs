@@ -179,8 +179,9 @@ impl Engine {
     pub fn handle_upstream_sent(&mut self, now: Time, id: UpstreamId, buf: Vec<u8>) {
         let Some(upstream) = self.upstreams.get_mut(id).filter(|up| up.is_open()) else {
             if is_mirrors(id) {
-                return self.mirror_event(now, id, |engine, id| {
-                    engine.handle_upstream_sent(now, id, buf);
+                let mut buf = Some(buf);
+                return self.mirror_event(now, id, &mut |engine, id| {
+                    engine.handle_upstream_sent(now, id, buf.take().unwrap_or_default());
                 });
             }
             // The connection was lost earlier in this turn, and its output is forgotten already.

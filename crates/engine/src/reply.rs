@@ -76,7 +76,7 @@ impl Engine {
     /// Bytes came from an upstream.
     pub fn handle_upstream_bytes(&mut self, now: Time, id: UpstreamId, bytes: &[u8]) {
         let Some(upstream) = self.upstreams.get_mut(id) else {
-            return self.mirror_event(now, id, |engine, id| {
+            return self.mirror_event(now, id, &mut |engine, id| {
                 engine.handle_upstream_bytes(now, id, bytes);
             });
         };

@@ -62,7 +62,7 @@ impl Engine {
     pub fn handle_upstream_moved(&mut self, id: UpstreamId) {
         if is_mirrors(id) {
             let now = self.last_mirror_time();
-            return self.mirror_event(now, id, |engine, id| engine.handle_upstream_moved(id));
+            return self.mirror_event(now, id, &mut |engine, id| engine.handle_upstream_moved(id));
         }
         // One that is not in use yet is resolved with its next connect.
         if self.upstreams.get(id).is_some_and(|up| up.is_ready() && up.role == Role::Shared) {

@@ -60,18 +60,20 @@ impl Mirrors {
 }
 
 impl Engine {
-    /// Something happened to a connection of a mirror.
+    /// Something happened to a connection of a mirror. By a pointer: were it seen that an engine calls one, nothing of the way of a request would be
+    /// inlined as it is (3 % more instructions for a reply).
     #[cold]
+    #[inline(never)]
     pub(crate) fn mirror_event(
         &mut self,
         now: Time,
         id: UpstreamId,
-        event: impl FnOnce(&mut Self, UpstreamId),
+        event: &mut dyn FnMut(&mut Self, UpstreamId),
     ) {
         let Some((mirror, _)) = inner(id) else { return };
         let Some(mirrors) = &mut self.mirrors else { return };
         if let Some((target, id)) = mirrors.of_mut(id) {
-            event(&mut target.engine, id);
+            core::hint::black_box(event)(&mut target.engine, id);
         }
         self.run_mirror(now, mirror);
     }
@@ -194,7 +196,7 @@ impl Engine {
         let Some((mirror, _)) = inner(id) else { return };
         if let Some(target) = mirrors.targets.get_mut(mirror) {
             target.listed_at = None;
-            target.engine.handle_timeout(now);
+            core::hint::black_box(Self::handle_timeout)(&mut target.engine, now);
         }
         self.run_mirror(now, mirror);
     }

@@ -86,10 +86,14 @@ pub(crate) enum Kind {
 impl Kind {
     /// The kind of a seed.
     pub(crate) fn of(seed: u64) -> Self {
+        if seed >= MIRRORED_FROM {
+            return match seed % 8 {
+                0..=2 => Self::Mirrored,
+                3..=5 => Self::MirrorAway,
+                _ => Self::TroubledMirrored,
+            };
+        }
         match seed % 8 {
-            0 | 1 | 2 if seed >= MIRRORED_FROM => Self::Mirrored,
-            3 | 4 | 5 if seed >= MIRRORED_FROM => Self::MirrorAway,
-            _ if seed >= MIRRORED_FROM => Self::TroubledMirrored,
             0..=3 if seed >= CHANGING_FROM => Self::Reconfigured,
             4..=6 if seed >= CHANGING_FROM => Self::TroubledReconfigured,
             7 if seed >= CHANGING_FROM => Self::ReconfiguredAndAll,
