@@ -188,7 +188,6 @@ fn whole_turn(mut warm: Warm) {
     std::mem::forget(black_box(warm));
 }
 
-/// Nobody watches: the slow log and big keys, which are on by default, are off.
 #[library_benchmark]
 #[bench::get_50_clients(hitting(1))]
 #[bench::get_20_50_clients(hitting(20))]
@@ -197,6 +196,7 @@ fn cache_hits(mut warm: Warm) {
     std::mem::forget(black_box(warm));
 }
 
+/// Nobody watches: the slow log and big keys, which are on by default, are off.
 fn nobody(settings: &mut Settings) {
     (settings.slowlog.max_len, settings.bigkeys.max_len) = (0, 0);
 }
