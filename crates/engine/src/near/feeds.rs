@@ -38,13 +38,20 @@ impl Engine {
     }
 
     fn begin_round(&mut self, now: Time) {
-        let Some(near) = self.near.as_deref_mut() else { return };
+        let Self { near, upstreams, .. } = self;
+        let Some(near) = near.as_deref_mut() else { return };
         if !near.rounds.wanted || !near.rounds.waits_for.is_empty() {
             return;
         }
         near.rounds.wanted = false;
         near.rounds.begun += 1;
-        near.rounds.waits_for = near.feeds.values().map(|feed| feed.upstream).collect();
+        // Those that were read over, too: a server forgets whom to tell with such a connection, and its end may not be seen here yet.
+        let answers = |id: &UpstreamId| {
+            upstreams.get(*id).is_some_and(|up| up.is_ready() && up.role == Role::Shared)
+        };
+        let shared = near.armed.keys().copied().filter(answers);
+        let feeds = near.feeds.values().map(|feed| feed.upstream);
+        near.rounds.waits_for = feeds.chain(shared).collect();
         let feeds: Vec<UpstreamId> = near.rounds.waits_for.iter().copied().collect();
         for feed in feeds {
             self.say_own(now, feed, OwnCommand::Near(NearCommand::Heard), &[b"PING"]);
@@ -100,6 +107,7 @@ impl Engine {
             }
             Lane::Shared => {
                 near.armed.remove(&id);
+                near.rounds.waits_for.remove(&id);
                 near.table.drop_upstream(id)
             }
             _ => return,

@@ -14,7 +14,7 @@
 //!    reply is compared with that: if it is another one, the feed is late, and the keys are dropped at once.
 //! 2. A write drops its keys here when it is given on. What reads them behind it, on the same connection, sees it.
 //! 3. A client of which a request went out that may show it more than the feed has told yet (a script, a transaction, another command for
-//!    a key that is kept …) is *wary*: it is given nothing from here, or nothing of that key, until that is answered and, after it, every feed has answered a `PING`. By then the
+//!    a key that is kept …) is *wary*: it is given nothing from here, or nothing of that key, until that is answered and, after it, every feed, and every connection that was read over, has answered a `PING`. By then the
 //!    feeds have told everything that the client can have seen ([decision 26](../../../../docs/internals/decisions/0026-near-cache.md)).
 //! 4. When a feed, or the connection that read, is lost, or slots move, all that was read there goes.
 //!
@@ -111,7 +111,7 @@ struct Wary {
 struct Rounds {
     begun: u64,
     done: u64,
-    /// Feeds that have not answered.
+    /// Feeds, and connections that were read over, that have not answered.
     waits_for: BTreeSet<UpstreamId>,
     /// Another one is to follow.
     wanted: bool,

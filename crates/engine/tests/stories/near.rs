@@ -56,7 +56,17 @@ fn hits(story: &mut Story, client: &str, line: &str, reply: &str) {
 #[track_caller]
 fn goes(story: &mut Story, client: &str, line: &str, reply: &str) {
     story.client(client).says(line);
-    story.conn(SHARED).gets(line).gets_nothing().answers(reply);
+    let asked = story.conn(SHARED).gets(line).takes_one();
+    match asked.as_deref() {
+        None => {
+            story.conn(SHARED).answers(reply);
+        }
+        // With a round that begins the shared connection is asked whether it lives.
+        asked => {
+            assert_eq!(asked, Some("PING"));
+            story.conn(SHARED).gets_nothing().answers([reply, "+PONG"]);
+        }
+    }
     story.client(client).gets(reply);
 }
 
@@ -306,14 +316,31 @@ fn who_ran_a_script_is_given_nothing_until_the_feeds_have_told_all() {
     story.conn(SHARED).gets("GET k").answers([":1", "\"1\""]);
     story.client("a").gets([":1", "\"1\""]);
     story.client("a").says("GET k");
-    story.conn(SHARED).gets("GET k");
+    story.conn(SHARED).gets(["GET k", "PING"]);
     // Others are not concerned.
     hits(&mut story, "b", "GET k", "\"1\"");
     // If it sees another value, nobody is given the old one any more.
-    story.conn(SHARED).answers("\"2\"");
+    story.conn(SHARED).answers(["\"2\"", "+PONG"]);
     story.client("a").gets("\"2\"");
     keeps(&mut story, "b", "GET k", "\"2\"", false);
     assert_eq!(story.engine.stats().cache_bypassed, 2);
+}
+
+#[test]
+fn a_shared_connection_that_may_be_dead_keeps_a_client_wary() {
+    let mut story = kept();
+    story.client("a").says("EVAL script 0");
+    story.conn(SHARED).gets("EVAL script 0").answers(":1");
+    story.client("a").gets(":1").says("GET k");
+    story.conn(SHARED).gets(["GET k", "PING"]);
+    // The feed has nothing to tell of a connection that the server has closed meanwhile.
+    feed_told_all(&mut story);
+    story.client("a").says("GET k");
+    story.conn(SHARED).gets("GET k");
+    story.after_ms(2_000).conn(SHARED).dies("connection reset");
+    let error = "-ERR respool: upstream 127.0.0.1:6379: connection reset";
+    story.client("a").gets([error, error]).says("GET k");
+    story.conn(3).gets([ARM, CACHING, "GET k"]);
 }
 
 #[test]
@@ -347,6 +374,7 @@ fn a_round_that_began_before_does_not_count() {
     goes(&mut story, "c", "DBSIZE", ":1");
     goes(&mut story, "c", "GET k", "\"1\"");
     story.conn(FEED).gets_nothing().answers("+PONG");
+    story.conn(SHARED).gets("PING").answers("+PONG");
     hits(&mut story, "b", "GET k", "\"1\"");
     goes(&mut story, "c", "GET k", "\"1\"");
     feed_told_all(&mut story);
@@ -475,7 +503,8 @@ fn each_protocol_and_each_database_has_replies_of_its_own() {
     story.conn(third).gets([ARM, CACHING, "GET k"]).answers(["+OK", "+OK", "_"]);
     story.client("three").gets("_").says("GET k");
     // Its first request took the long way, so it is wary at first.
-    story.conn(third).gets("GET k").gets_nothing().answers("_");
+    story.conn(third).gets(["GET k", "PING"]).gets_nothing().answers(["_", "+PONG"]);
+    story.conn(SHARED).gets("PING").answers("+PONG");
     feed_told_all(&mut story);
     story.client("three").gets("_").says("GET k").gets("_");
     story.conn(third).gets_nothing();
@@ -487,7 +516,9 @@ fn each_protocol_and_each_database_has_replies_of_its_own() {
     story.client("b").gets("\"4\"").says("GET k");
     story.conn(fourth).gets([ARM, CACHING, "GET k"]).answers(["+OK", "+OK", "\"4\""]);
     story.client("b").gets("\"4\"").says("GET k");
-    story.conn(fourth).gets("GET k").gets_nothing().answers("\"4\"");
+    story.conn(fourth).gets(["GET k", "PING"]).gets_nothing().answers(["\"4\"", "+PONG"]);
+    story.conn(SHARED).gets("PING").answers("+PONG");
+    story.conn(third).gets("PING").answers("+PONG");
     feed_told_all(&mut story);
     story.client("b").gets("\"4\"").says("GET k").gets("\"4\"");
     // A change is told by the name of the key alone.
