@@ -185,6 +185,10 @@ pub(crate) fn check(draft: &Draft, found: &mut Vec<Finding>) {
         );
         found.push((&["workers", "mirrors.targets"], message));
     }
+    if !draft.config.policies.double_delete.is_empty() {
+        let message = "`policies.double_delete` deletes at the primary only, and a mirror would keep what is gone; use one of them";
+        found.push((&["policies.double_delete", "mirrors.targets"], message.to_owned()));
+    }
     for (at, mirror) in mirrors.iter().enumerate() {
         let number = at + 1;
         let mut wrong = |message: String| found.push((TARGETS, message));
