@@ -171,6 +171,7 @@ impl Engine {
             big_seen: self.bigkeys.seen(),
             big_keys: self.bigkeys.len() as u64,
             monitors: self.settings.monitors.clone(),
+            tenant: self.settings.tenancy.as_ref().map(|tenancy| tenancy.name.clone()),
         }
     }
 
@@ -319,7 +320,7 @@ fn waiting<'a>(clients: impl Iterator<Item = &'a Client>) -> [u64; WAITS.len()] 
     let mut waiting = [0; WAITS.len()];
     for client in clients {
         let at = match client.hold {
-            Hold::No | Hold::Streaming(_) | Hold::Skipping => continue,
+            Hold::No | Hold::Streaming(_) | Hold::Skipping | Hold::Moving => continue,
             Hold::Drained => 0,
             Hold::Upstream(_) => 1,
             Hold::Output => 2,

@@ -13,6 +13,7 @@ use crate::observed;
 use crate::route::shard::{Shard, Sharding};
 use crate::slowlog;
 use crate::stats::monitors::MonitorOptions;
+use crate::tenancy::Tenancy;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -308,6 +309,8 @@ pub struct Settings {
     pub observed: observed::Options,
     /// Unix time when the clock of the events stood at 0, in microseconds. For what is shown with a date.
     pub unix_ahead_us: u64,
+    /// Whose engine it is; `None`: there are no tenants.
+    pub tenancy: Option<Tenancy>,
 }
 
 impl Settings {
@@ -385,6 +388,7 @@ impl Default for Settings {
             bigkeys: bigkeys::Options::default(),
             observed: observed::Options::default(),
             unix_ahead_us: 0,
+            tenancy: None,
         }
     }
 }

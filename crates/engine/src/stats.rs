@@ -40,6 +40,8 @@ pub enum Refused {
     HeaderLate,
     /// It came from where no header is to be believed.
     HeaderSource,
+    /// There are as many as its tenant allows.
+    TenantMaxClients,
 }
 
 impl Refused {
@@ -52,6 +54,7 @@ impl Refused {
         Self::HeaderBroken,
         Self::HeaderLate,
         Self::HeaderSource,
+        Self::TenantMaxClients,
     ];
 
     /// In one word.
@@ -61,7 +64,7 @@ impl Refused {
 }
 
 /// Why clients were turned away, in one word each; see [`Refused`] and [`Stats::refused`].
-pub const REFUSALS: [&str; 7] = [
+pub const REFUSALS: [&str; 8] = [
     "max_clients",
     "listener_max_clients",
     "address",
@@ -69,6 +72,7 @@ pub const REFUSALS: [&str; 7] = [
     "header_broken",
     "header_late",
     "header_source",
+    "tenant_max_clients",
 ];
 
 /// Counters of one command.

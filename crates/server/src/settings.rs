@@ -192,6 +192,8 @@ pub fn engine(config: &Config, index: usize) -> Settings {
         observed: observed(config),
         // The worker knows its clock.
         unix_ahead_us: 0,
+        // Whoever knows all tenants says that (`tenants`).
+        tenancy: None,
     }
 }
 

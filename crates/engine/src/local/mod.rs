@@ -192,6 +192,9 @@ impl Engine {
             client.identity.no_evict = false;
             client.identity.no_touch = false;
         }
+        if let Some(step) = self.unless_reset_here(call) {
+            return step;
+        }
         self.reply(call.id, false, |out| encode::simple(out, b"RESET"));
         Step::Done
     }

@@ -24,6 +24,7 @@ use engine::fleet::{Answer, ProcessFacts, Question, Questioner, ReplyTo};
 use engine::news::{Audience, News};
 use engine::node::Address;
 use engine::settings::{Limits, Settings, Timeouts};
+use engine::tenancy::TenantId;
 use engine::upstream::UpstreamKey;
 use engine::{Action, ClientId, Engine, Notice, Time, UpstreamId};
 use std::collections::{BTreeMap, VecDeque};
@@ -311,7 +312,7 @@ impl Story {
     /// Answers what was asked of the workers; there is one, this engine.
     pub(crate) fn workers_answer(&mut self) {
         while let Some((ticket, question)) = self.questions.pop_front() {
-            let to = ReplyTo { who: Questioner::Worker(0), ticket };
+            let to = ReplyTo { who: Questioner::Worker(0), tenant: TenantId::DEFAULT, ticket };
             let answer = self.engine.answer(self.now, to, &question);
             if let Some(answer) = answer {
                 self.worker_answers(to, answer);
@@ -323,7 +324,10 @@ impl Story {
     /// The answer to a question that is not for workers.
     pub(crate) fn is_answered(&mut self, answer: Answer) {
         let (ticket, _) = self.questions.pop_front().expect("nothing was asked");
-        self.worker_answers(ReplyTo { who: Questioner::Worker(0), ticket }, answer);
+        self.worker_answers(
+            ReplyTo { who: Questioner::Worker(0), tenant: TenantId::DEFAULT, ticket },
+            answer,
+        );
         self.turn();
     }
 
