@@ -113,6 +113,18 @@ pub fn nodes_of(reports: &[Report]) -> Vec<NodeReport> {
     nodes
 }
 
+/// The reports of each tenant by themselves, that of the default one first; one group, where there are no tenants.
+pub fn by_tenant(reports: Vec<Report>) -> Vec<(Option<Arc<str>>, Vec<Report>)> {
+    let mut groups: Vec<(Option<Arc<str>>, Vec<Report>)> = Vec::new();
+    for report in reports {
+        match groups.iter_mut().find(|(tenant, _)| *tenant == report.tenant) {
+            Some((_, group)) => group.push(report),
+            None => groups.push((report.tenant.clone(), alloc::vec![report])),
+        }
+    }
+    groups
+}
+
 /// The clients of each listener over all workers, in the order of the first worker that tells of it.
 pub fn listeners_of(reports: &[Report]) -> Vec<(Arc<str>, u64)> {
     let mut listeners: Vec<(Arc<str>, u64)> = Vec::new();

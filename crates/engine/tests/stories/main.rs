@@ -49,3 +49,4 @@ mod select;
 mod sentinel;
 mod shards;
 mod slowlog;
+mod tenants;

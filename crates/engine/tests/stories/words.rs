@@ -206,6 +206,8 @@ pub(crate) struct Story {
     holds_questions: bool,
     questions: VecDeque<(u64, Question)>,
     news: Vec<(Audience, News)>,
+    /// Clients that wait to be taken to another tenant.
+    leaving: Vec<(ClientId, TenantId)>,
     servers: cluster::Servers,
     sentinels: sentinel::Sentinels,
 }
@@ -232,6 +234,7 @@ impl Story {
             holds_questions: false,
             questions: VecDeque::new(),
             news: Vec::new(),
+            leaving: Vec::new(),
             servers: cluster::Servers::default(),
             sentinels: sentinel::Sentinels::default(),
         }
@@ -415,6 +418,36 @@ impl Story {
         self.notices.iter().any(|notice| format!("{notice:?}").contains(words))
     }
 
+    /// The tenant that a client waits to be taken to.
+    pub(crate) fn moves(&self, name: &str) -> Option<TenantId> {
+        let id = self.peers.get(name)?.id?;
+        self.leaving.iter().find(|(leaving, _)| *leaving == id).map(|(_, to)| *to)
+    }
+
+    /// Takes a client to the engine of another tenant, with its end of the socket. Whether it was still there and wanted to.
+    pub(crate) fn hands_over(&mut self, name: &str, to: &mut Self) -> bool {
+        let id = self.peers.get(name).and_then(|peer| peer.id);
+        let Some(id) = id.filter(|_| self.moves(name).is_some()) else { return false };
+        self.leaving.retain(|(leaving, _)| *leaving != id);
+        let Some(leaver) = self.engine.release_client(id) else { return false };
+        let mut peer = self.peers.remove(name).expect("it was there");
+        let new = to.engine.admit_client(leaver);
+        peer.id = Some(new);
+        to.peers.insert(name.to_string(), peer);
+        to.engine.begin_admitted(to.now, new);
+        self.turn();
+        to.turn();
+        true
+    }
+
+    /// There is no place for a client where it belongs.
+    pub(crate) fn keeps(&mut self, name: &str, error: &'static str) {
+        let id = self.peers[name].id.expect("it is gone");
+        self.leaving.retain(|(leaving, _)| *leaving != id);
+        self.engine.keep_client(id, error);
+        self.turn();
+    }
+
     /// Runs turns until nothing is left to do.
     pub(crate) fn turn(&mut self) {
         for round in 0.. {
@@ -515,6 +548,7 @@ impl Story {
                 }
                 Action::Tell(audience, news) => self.news.push((audience, news)),
                 Action::Answer(to, answer) => self.worker_answers(to, answer),
+                Action::Move(id, to) => self.leaving.push((id, to)),
                 Action::Ask(ticket, question) => {
                     self.questions.push_back((ticket, question));
                     if !self.holds_questions {

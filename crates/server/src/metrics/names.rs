@@ -67,6 +67,21 @@ impl Metric {
         format!("{}{end}", self.name)
     }
 
+    /// Whether it is about the process, or about what a worker has for all tenants.
+    pub fn is_of_process(&self) -> bool {
+        const OF_ALL: [&str; 5] = [
+            "respool_build",
+            "respool_driver",
+            "respool_worker_cpu_seconds",
+            "respool_clients_max",
+            "respool_telemetry_dropped",
+        ];
+        ["process_", "respool_uring_", "respool_tls_"]
+            .iter()
+            .any(|begin| self.name.starts_with(begin))
+            || OF_ALL.contains(&self.name)
+    }
+
     /// The unit, which its name ends with; `None`: it is a number of things.
     pub fn unit(&self) -> Option<&'static str> {
         ["bytes", "seconds"]

@@ -70,6 +70,10 @@ impl<D: Driver> Worker<D> {
             }
             Err(why) => {
                 self.fleet.client_gone(self.index, 1);
+                // What is above the maximum of all the engine has counted.
+                if why != Refused::MaxClients {
+                    self.count_refused(&accepted.peer, accepted.listener, why);
+                }
                 self.turn_away(accepted, why);
             }
         }

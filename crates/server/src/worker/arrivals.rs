@@ -212,11 +212,12 @@ impl<D: Driver> Worker<D> {
         let (id, tenant) =
             match self.open_client(now, origin, (addr.clone(), arrival.local.clone())) {
                 Ok(opened) => opened,
-                Err(why) => {
-                    // It is counted.
-                    self.say_why(&arrival, why);
+                Err(Refused::MaxClients) => {
+                    // The engine has counted it.
+                    self.say_why(&arrival, Refused::MaxClients);
                     return self.close_arrival(&arrival);
                 }
+                Err(why) => return self.refuse_arrival(&addr, &arrival, why),
             };
         if self.entrances.has_tls(arrival.listener) {
             let Arrival { rest, eof, .. } = arrival;

@@ -11,6 +11,7 @@
 use super::Worker;
 use super::conn::client_token;
 use super::entrance::{Entrance, Seat};
+use super::house;
 use engine::stats::Refused;
 use engine::tenancy::TenantId;
 use engine::{ClientId, Time, reject};
@@ -30,7 +31,7 @@ impl Origin {
 }
 
 impl<D: Driver> Worker<D> {
-    /// A client for the engine of its tenant, with its seat there. Whoever is refused is counted already.
+    /// A client for the engine of its tenant, with its seat there. Who is refused because of the tenant is not counted yet.
     pub(super) fn open_client(
         &mut self,
         now: Time,
@@ -38,16 +39,8 @@ impl<D: Driver> Worker<D> {
         addresses: (String, String),
     ) -> Result<(ClientId, Option<Seat>), Refused> {
         let Origin { label, tenant } = origin;
-        let refuse = |worker: &mut Self, why| {
-            worker.engine.count_refused(why);
-            Err(why)
-        };
-        let Some(place) = self.engine.entry(tenant) else {
-            return refuse(self, Refused::TenantMaxClients);
-        };
-        let Ok(seat) = self.seat_in(place) else {
-            return refuse(self, Refused::TenantMaxClients);
-        };
+        let place = self.engine.entry(tenant).ok_or(Refused::TenantMaxClients)?;
+        let seat = self.seat_in(place).map_err(|()| Refused::TenantMaxClients)?;
         match self.engine.handle_client_open(now, place, tenant, addresses) {
             Some(id) => {
                 self.engine.note_listener(id, label);
@@ -90,6 +83,7 @@ impl<D: Driver> Worker<D> {
             let upstreams = self.upstreams.clear(place);
             clients.into_iter().chain(upstreams).for_each(|conn| self.driver.close(conn));
             self.forget_questions(tenant);
+            self.names.forget(|id| house::place(id) == place);
             self.engine.remove(now, place);
         }
         // Another tenant may have got the place.

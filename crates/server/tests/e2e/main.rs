@@ -31,6 +31,7 @@ mod pubsub;
 mod resets;
 mod setup;
 mod soak;
+mod tenants;
 mod topology;
 mod tracking;
 mod unblock;
