@@ -101,7 +101,7 @@ pub fn schema() -> String {
 /// The table of one tenant.
 fn tenant_schema() -> Value {
     let mut root = object(OVERLAY);
-    let words = |key: &tenants::TenantKey| json!({ "type": "array", "items": { "type": "string" }, "description": key.help });
+    let words = |key: &tenants::TenantKey| json!({ "type": ["array", "string"], "items": { "type": "string" }, "description": key.help });
     let [users, names, clients_max] = &tenants::KEYS;
     root["properties"][users.name] = words(users);
     root["properties"][names.name] = words(names);

@@ -45,7 +45,10 @@ fn a_tenant_has_the_main_options_but_for_its_own_and_the_route() {
     let config = config(&text);
     let [blue, green] = &config.tenants[..] else { panic!("two tenants") };
     assert_eq!((&*blue.name, &*green.name), ("blue", "green"));
-    assert_eq!((&*blue.users, &*blue.client_names), (&["bob".to_owned()][..], &["blue-*".to_owned()][..]));
+    assert_eq!(
+        (&*blue.users, &*blue.client_names),
+        (&["bob".to_owned()][..], &["blue-*".to_owned()][..])
+    );
     assert_eq!((blue.clients_max, green.clients_max), (Some(5), None));
     let of = &blue.config;
     assert_eq!((of.timeouts.request_ms, of.timeouts.connect_ms), (99, 50));
@@ -98,7 +101,10 @@ fn all_mistakes_are_told_at_once_with_their_lines() {
     let found = problems(&text);
     let expected = [
         (":6:17: tenants.blue.users", "there is no user `carl`"),
-        (":8:11: tenants.blue.workers", "this is the whole proxy's, and cannot differ between tenants"),
+        (
+            ":8:11: tenants.blue.workers",
+            "this is the whole proxy's, and cannot differ between tenants",
+        ),
         (":10:23: tenants.blue.limits.client_inflight_max", "allowed:"),
         (":11:1: tenants.blue.limits.client_inflite", "did you mean `client_inflight_max`?"),
         (":12:10: tenants.green", "no server is named"),
@@ -121,7 +127,11 @@ fn rules_hold_for_a_tenant_as_a_whole() {
                 [tenants.x.limits]\nclient_out_high_bytes = \"3MiB\"\n";
     let found = problems(text);
     assert_eq!(found.len(), 2, "{}", found.join("\n"));
-    assert!(found[0].contains("r.toml:5:12: tenants.x.upstream: the upstream is `127.0.0.1:6380`"), "{}", found[0]);
+    assert!(
+        found[0].contains("r.toml:5:12: tenants.x.upstream: the upstream is `127.0.0.1:6380`"),
+        "{}",
+        found[0]
+    );
     assert!(found[1].contains(":7:25: tenants.x.limits.client_out_high_bytes"), "{}", found[1]);
 }
 
@@ -137,7 +147,9 @@ fn a_listener_leads_to_a_tenant_that_there_is() {
     let text = "upstream = \"redis://a\"\nlisten = \"127.0.0.1:1 tenant=blu\"\n[tenants.blue]\nupstream = \"redis://b\"\n";
     let found = problems(text);
     assert!(
-        found.len() == 1 && found[0].contains("tenant=blu") && found[0].contains("there are `blue`"),
+        found.len() == 1
+            && found[0].contains("tenant=blu")
+            && found[0].contains("there are `blue`"),
         "{}",
         found.join("\n")
     );

@@ -20,8 +20,7 @@ fn red_and_blue() -> (Story, Story) {
         users.set(name, &[b"on", b">pw", b"~*", b"&*", b"+@all"]).unwrap();
     }
     let users = Arc::new(users);
-    let members =
-        Members::new(vec![(b"bob".to_vec(), BLUE)], vec![(b"blue-*".to_vec(), BLUE)]);
+    let members = Members::new(vec![(b"bob".to_vec(), BLUE)], vec![(b"blue-*".to_vec(), BLUE)]);
     let members = Arc::new(members);
     let story = |own, name: &str, host: &str, db| {
         let mut settings = Settings {

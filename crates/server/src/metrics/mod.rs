@@ -20,8 +20,8 @@ mod page;
 mod protobuf;
 mod text;
 
-use engine::fleet::{ProcessFacts, Report};
 use config::DEFAULT_TENANT;
+use engine::fleet::{ProcessFacts, Report};
 use engine::report::{NodeReport, by_tenant, nodes_of};
 use engine::stats::Stats;
 use engine::stats::monitors::MonitorOptions;

@@ -270,7 +270,7 @@ impl<D: Driver> Worker<D> {
             let worker = self.index;
             // Where there are no tenants, no line names one.
             let tenant = tenant.as_deref();
-            self.outlet.notice(worker, &notice);
+            self.outlet.notice(worker, tenant, &notice);
             match notice {
                 Notice::NodeReady { node, key, server, main: false } => {
                     tracing::debug!(worker, tenant, %node, db = key.db, resp3 = key.resp3, %server, "upstream ready");

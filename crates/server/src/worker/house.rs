@@ -273,7 +273,7 @@ impl House {
     }
 
     /// See [`Engine::begin_admitted`].
-    pub(super) fn go_on(&mut self, now: Time, id: ClientId) {
+    pub(super) fn begin_admitted(&mut self, now: Time, id: ClientId) {
         if let Some(engine) = self.get_mut(place(id)) {
             engine.begin_admitted(now, inner(id));
         }
@@ -494,10 +494,10 @@ impl House {
     }
 
     /// See [`Engine::poll_observed`]; likewise.
-    pub(super) fn poll_observed(&mut self) -> Option<(Option<Arc<str>>, Observed)> {
+    pub(super) fn poll_observed(&mut self) -> Option<Observed> {
         self.engines_mut().find_map(|engine| {
             let observed = engine.poll_observed()?;
-            Some((name_of(engine.settings().tenancy.as_ref()), observed))
+            Some(Observed { tenant: name_of(engine.settings().tenancy.as_ref()), ..observed })
         })
     }
 
@@ -684,3 +684,6 @@ impl House {
         self.engines().for_each(Engine::check_invariants);
     }
 }
+
+#[cfg(test)]
+mod tests;

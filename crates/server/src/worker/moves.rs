@@ -71,7 +71,7 @@ impl<D: Driver> Worker<D> {
         if let Some(conn) = self.clients.rename(id, new, seat) {
             self.driver.rename(conn, client_token(new));
         }
-        self.engine.go_on(now, new);
+        self.engine.begin_admitted(now, new);
     }
 
     /// Tenants whose clients have what they are owed, or whose time is up, are closed with all that is theirs.

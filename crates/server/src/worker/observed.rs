@@ -12,9 +12,9 @@ use netio::Driver;
 impl<D: Driver> Worker<D> {
     /// Tells of the requests of this turn.
     pub(super) fn tell_observed(&mut self) {
-        while let Some((tenant, observed)) = self.engine.poll_observed() {
+        while let Some(observed) = self.engine.poll_observed() {
             if observed.wanted.access {
-                write(self.index, tenant.as_deref(), &observed);
+                write(self.index, &observed);
             }
             if observed.wanted.trace || observed.wanted.slow {
                 self.outlet.observed(self.index, observed);
@@ -24,14 +24,14 @@ impl<D: Driver> Worker<D> {
 }
 
 /// As texts in quotes: what clients name is no part of the line's form.
-fn write(worker: usize, tenant: Option<&str>, observed: &Observed) {
+fn write(worker: usize, observed: &Observed) {
     let Observed { client, addr, command, key, node, error, .. } = observed;
     let name = observed.name.escape_ascii().to_string();
     let (queued_us, upstream_us) = (observed.queued_us, observed.upstream_us);
     tracing::info!(
         target: ACCESS,
         worker,
-        tenant,
+        tenant = observed.tenant.as_deref(),
         client,
         addr = addr.as_str(),
         name = name.as_str(),

@@ -39,9 +39,8 @@ impl Houses {
         let [main, side, admin] = [(); 3].map(|()| Port::v4().release());
         let text = Self::text(&red, &blue, (main, side, admin), tenants);
         fs::write(&file, text).expect("the file");
-        let proxy = Respool::with_config(RESPOOL, &file)
-            .listens_by_config(&Endpoint::Tcp(main))
-            .start();
+        let proxy =
+            Respool::with_config(RESPOOL, &file).listens_by_config(&Endpoint::Tcp(main)).start();
         Self { proxy, red, blue, file, main, side, admin, _folder: folder }
     }
 
@@ -55,9 +54,8 @@ impl Houses {
             true => format!("\"{side} name=side tenant=blue\""),
             false => format!("\"{side} name=side\""),
         };
-        let tenants = tenants
-            .replace("BLUE", &blue.endpoint().url())
-            .replace("RED", &red.endpoint().url());
+        let tenants =
+            tenants.replace("BLUE", &blue.endpoint().url()).replace("RED", &red.endpoint().url());
         format!(
             "upstream = \"{}\"\nlisten = [\"{main} name=main\", {side}]\n{USERS}[admin]\nlisten = [\"{admin}\"]\n{tenants}",
             red.endpoint().url()
@@ -75,8 +73,9 @@ impl Houses {
     /// The answer of the admin listener, whose workers have all done what was asked.
     fn http(&self, method: &str, path: &str) -> String {
         let mut stream = TcpStream::connect(self.admin).expect("the admin listener");
-        let request =
-            format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+        );
         stream.write_all(request.as_bytes()).expect("sent");
         stream.set_read_timeout(Some(SOON)).expect("a timeout");
         let mut text = String::new();
@@ -104,7 +103,8 @@ fn who(conn: &mut Conn) -> String {
     conn.ask("GET who").lines().nth(1).unwrap_or_default().to_owned()
 }
 
-const BLUE: &str = "[tenants.blue]\nupstream = \"BLUE\"\nusers = [\"bob\"]\nclient_names = [\"blue-*\"]\n";
+const BLUE: &str =
+    "[tenants.blue]\nupstream = \"BLUE\"\nusers = [\"bob\"]\nclient_names = [\"blue-*\"]\n";
 
 #[test]
 fn users_names_and_listeners_lead_to_a_tenant() {
@@ -168,7 +168,8 @@ fn a_tenant_sees_itself_and_the_operator_sees_all() {
     assert_eq!(info_field(&mut bobs[0], "proxy", "tenant").as_deref(), Some("blue"));
     assert_eq!(info_field(&mut bobs[0], "clients", "connected_clients").as_deref(), Some("6"));
     // Numbers are those of one process.
-    let mut ids: Vec<String> = bobs.iter_mut().chain(&mut anns).map(|c| c.ask("CLIENT ID")).collect();
+    let mut ids: Vec<String> =
+        bobs.iter_mut().chain(&mut anns).map(|c| c.ask("CLIENT ID")).collect();
     ids.sort();
     ids.dedup();
     assert_eq!(ids.len(), 10);
@@ -182,11 +183,16 @@ fn a_tenant_sees_itself_and_the_operator_sees_all() {
     let metrics = houses.http("GET", "/metrics");
     let sum = |tenant: &str| -> u64 {
         let wanted = format!("tenant=\"{tenant}\"}}");
-        let lines = metrics.lines().filter(|l| l.starts_with("respool_clients{") && l.contains(&wanted));
+        let lines =
+            metrics.lines().filter(|l| l.starts_with("respool_clients{") && l.contains(&wanted));
         lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
     };
     assert_eq!((sum("blue"), sum("default")), (6, 4));
-    assert!(metrics.lines().any(|line| line.starts_with("respool_build_info{") && !line.contains("tenant")));
+    assert!(
+        metrics
+            .lines()
+            .any(|line| line.starts_with("respool_build_info{") && !line.contains("tenant"))
+    );
     let stats = houses.http("GET", "/stats");
     assert!(stats.contains("\"tenant\":\"blue\"") && stats.contains("\"clients\":6"), "{stats}");
     let clients = houses.http("GET", "/clients");
@@ -207,7 +213,10 @@ fn a_tenant_has_limits_of_its_own() {
     let full = "-ERR max number of clients of the tenant reached\r\n";
     let mut third = houses.main();
     assert_eq!(third.ask("AUTH bob pw"), full);
-    assert_eq!((who(&mut third), third.ask("ACL WHOAMI")), ("red".into(), "$7\r\ndefault\r\n".into()));
+    assert_eq!(
+        (who(&mut third), third.ask("ACL WHOAMI")),
+        ("red".into(), "$7\r\ndefault\r\n".into())
+    );
     let refused = houses.side().read_to_close().unwrap_or_default();
     assert_eq!(String::from_utf8_lossy(&refused), full);
     drop(two);

@@ -157,10 +157,8 @@ impl Town {
             settings.node.address = node::Address::tcp(host, 6379);
             settings
         };
-        let tenant = || TenantSettings {
-            settings: of(blue, "blue", "10.0.0.2"),
-            seats: self.seats.clone(),
-        };
+        let tenant =
+            || TenantSettings { settings: of(blue, "blue", "10.0.0.2"), seats: self.seats.clone() };
         let tenants = has_blue.then(tenant).into_iter().collect();
         (of(TenantId::DEFAULT, "default", "10.0.0.1"), tenants)
     }
@@ -169,11 +167,8 @@ impl Town {
     fn change(&mut self, has_blue: bool) {
         self.ticket += 1;
         self.blue += u32::from(has_blue);
-        let to = ReplyTo {
-            who: Questioner::Control,
-            tenant: TenantId::DEFAULT,
-            ticket: self.ticket,
-        };
+        let to =
+            ReplyTo { who: Questioner::Control, tenant: TenantId::DEFAULT, ticket: self.ticket };
         for (worker, post) in self.posts.iter().enumerate() {
             let (settings, tenants) = self.settings(worker as u32, has_blue);
             let change = Change {
@@ -327,7 +322,11 @@ fn each_reply_is_of_the_tenant_that_its_request_belonged_to() {
             client.close();
         }
         town.pass(2_000);
-        assert_eq!((town.clients(), town.seats.taken.load(Ordering::Relaxed)), (0, 0), "seed {seed}");
+        assert_eq!(
+            (town.clients(), town.seats.taken.load(Ordering::Relaxed)),
+            (0, 0),
+            "seed {seed}"
+        );
     }
     assert!(moves > 500, "the seeds do not come to what they are for: {moves}");
 }
@@ -376,7 +375,10 @@ fn whatever_breaks_nobody_gets_the_reply_of_another_tenant() {
                             "seed {seed}, round {round}: {got:?}"
                         ),
                         _ if number % 2 == 0 => {
-                            assert!(is_error || *reply == red, "seed {seed}, round {round}: {got:?}");
+                            assert!(
+                                is_error || *reply == red,
+                                "seed {seed}, round {round}: {got:?}"
+                            );
                         }
                         // While there is no such tenant, its user is everybody's.
                         _ => assert!(
@@ -393,9 +395,16 @@ fn whatever_breaks_nobody_gets_the_reply_of_another_tenant() {
             }
         }
         town.pass(5_000);
-        assert_eq!((town.clients(), town.seats.taken.load(Ordering::Relaxed)), (0, 0), "seed {seed}");
+        assert_eq!(
+            (town.clients(), town.seats.taken.load(Ordering::Relaxed)),
+            (0, 0),
+            "seed {seed}"
+        );
     }
-    assert!(checked > 5_000 && closed > 50, "the seeds do not come to what they are for: {checked} {closed}");
+    assert!(
+        checked > 5_000 && closed > 50,
+        "the seeds do not come to what they are for: {checked} {closed}"
+    );
 }
 
 /// A bound on the clients of a tenant holds over all workers.
