@@ -197,15 +197,24 @@ impl Engine {
         Some(self.begin_move(call.id, to))
     }
 
-    /// RESET: what becomes of a client that is the default user without a name from now on, if that belongs elsewhere.
-    pub(crate) fn unless_reset_here(&mut self, call: &Call<'_>) -> Option<Step> {
+    /// Where a client belongs that is the default user without a name, if that is elsewhere.
+    fn reset_leads_to(&self, id: ClientId) -> Option<TenantId> {
         let tenancy = self.settings.tenancy.as_ref()?;
-        let own = tenancy.own;
+        let home = self.clients.get(id)?.identity.home;
+        let to = tenancy.members.entry(&self.settings.users, home);
+        (to != tenancy.own).then_some(to)
+    }
+
+    /// Whether a client that says RESET gets what it is owed first, as it will leave.
+    pub(crate) fn reset_waits(&self, id: ClientId) -> bool {
+        let is_owed = |client: &Client| client.places.open() > 0;
+        self.reset_leads_to(id).is_some() && self.clients.get(id).is_some_and(is_owed)
+    }
+
+    /// What becomes of a client that is the default user without a name from now on, if that belongs elsewhere.
+    pub(crate) fn unless_reset_here(&mut self, call: &Call<'_>) -> Option<Step> {
+        let to = self.reset_leads_to(call.id)?;
         let client = self.clients.get_mut(call.id)?;
-        let to = tenancy.members.entry(&self.settings.users, client.identity.home);
-        if to == own {
-            return None;
-        }
         if let Some(error) = client.identity.move_refused.take() {
             // It is nobody already, and may not be that here.
             let step = self.refuse(call, error);

@@ -176,6 +176,9 @@ impl Engine {
 
     /// As a connection that was just opened, but for the socket (`resetCommand`).
     fn reset(&mut self, call: &Call<'_>) -> Step {
+        if self.reset_waits(call.id) {
+            return Step::Hold(Hold::Drained);
+        }
         self.leave_all(call.id);
         self.end_tracking(call.id);
         let db = self.settings.node.db;

@@ -228,7 +228,7 @@ impl House {
         Some(&tenant.seats)
     }
 
-    /// Whether there is any tenant but the default one, be it one that goes.
+    /// Whether there is no tenant but the default one, not even one that goes.
     fn is_one(&self) -> bool {
         self.others.is_empty()
     }

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 
 use rustix::process::Signal;
-use testkit::cluster::Cluster;
+use testkit::cluster::RedisCluster;
 use testkit::ports::Port;
 use testkit::{Conn, Endpoint, RedisServer, Respool, wait};
 
@@ -74,7 +74,7 @@ impl Houses {
     fn http(&self, method: &str, path: &str) -> String {
         let mut stream = TcpStream::connect(self.admin).expect("the admin listener");
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+            "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
         );
         stream.write_all(request.as_bytes()).expect("sent");
         stream.set_read_timeout(Some(SOON)).expect("a timeout");
@@ -239,7 +239,7 @@ fn a_route_changes_and_a_tenant_comes_and_goes() {
     houses.change(&BLUE.replace("BLUE", "RED"));
     assert_eq!(who(&mut bob), "red");
     // To a cluster.
-    let cluster = Cluster::start(3, 0);
+    let cluster = RedisCluster::start(3, 0);
     houses.change(&BLUE.replace("BLUE", &cluster.url()));
     for n in 0..20 {
         assert_eq!(bob.ask(&format!("SET k{n} v")), "+OK\r\n");
@@ -284,7 +284,7 @@ fn the_configuration_of_the_guide_runs() {
     }
     let guide = include_str!("../../../../docs/guides/tenants.md");
     let text = guide.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
-    let (red, cluster) = (RedisServer::start(), Cluster::start(3, 0));
+    let (red, cluster) = (RedisServer::start(), RedisCluster::start(3, 0));
     let [main, side] = [(); 2].map(|()| Port::v4().release());
     let folder = tempfile::tempdir().expect("a folder");
     let password = folder.path().join("password");

@@ -12,11 +12,7 @@ fn settings(own: TenantId) -> Settings {
     let names = vec![(b"a-*".to_vec(), A), (b"b-*".to_vec(), B)];
     let members = Arc::new(Members::new(Vec::new(), names));
     let name = format!("t{}", own.0).into();
-    Settings {
-        workers: 4,
-        tenancy: Some(Tenancy { own, name, members }),
-        ..Settings::default()
-    }
+    Settings { workers: 4, tenancy: Some(Tenancy { own, name, members }), ..Settings::default() }
 }
 
 fn tenant(own: TenantId) -> TenantSettings {
@@ -124,8 +120,7 @@ fn what_is_dirty_is_found_in_every_tenant() {
     for round in 0..3 {
         ids.iter().for_each(|id| say(&mut house, *id, "PING"));
         assert!(house.has_output(), "round {round}");
-        let mut found: Vec<ClientId> =
-            std::iter::from_fn(|| house.poll_dirty_client()).collect();
+        let mut found: Vec<ClientId> = std::iter::from_fn(|| house.poll_dirty_client()).collect();
         found.sort();
         assert_eq!(found, ids);
         ids.iter().for_each(|id| drop(heard(&mut house, *id)));
