@@ -190,9 +190,8 @@ pub fn engine(config: &Config, index: usize) -> Settings {
             max_len: config.bigkeys.max_len,
         },
         observed: observed(config),
-        // The worker knows its clock.
+        // The worker knows its clock, and `tenants` whose engine it is.
         unix_ahead_us: 0,
-        // Whoever knows all tenants says that (`tenants`).
         tenancy: None,
     }
 }

@@ -10,7 +10,7 @@ use super::mailbox::{Asker, Change, Message, Resolve, UpstreamOf, Upward};
 use engine::fleet::{Answer, Question, Questioner, ReplyTo, Report, RingReport};
 use engine::news::{Audience, News};
 use engine::tenancy::TenantId;
-use engine::{Action, Notice, Time, UpstreamId};
+use engine::{Action, ClientId, Notice, Time, UpstreamId};
 use netio::{Address, Driver, Listener};
 
 /// A question whose answers are not all there.
@@ -26,6 +26,17 @@ pub(super) struct Open {
 impl<D: Driver> Worker<D> {
     /// Carries out what the engine asks for. It asks for the close of a client only when that has what it is owed.
     pub(super) fn carry_out(&mut self, now: Time) {
+        let mut moves = Vec::new();
+        loop {
+            self.carry_out_but_moves(now, &mut moves);
+            // Closes come before the next one, who may get the place of a client that went.
+            let Some((id, to)) = moves.pop() else { break };
+            self.move_client(now, id, to);
+        }
+        self.count_clients_gone();
+    }
+
+    fn carry_out_but_moves(&mut self, now: Time, moves: &mut Vec<(ClientId, TenantId)>) {
         while let Some((tenant, action)) = self.engine.poll_action() {
             match action {
                 Action::Connect(id) => self.connect(now, id),
@@ -52,10 +63,9 @@ impl<D: Driver> Worker<D> {
                 Action::Ask(ticket, question) => self.ask(now, (tenant, ticket), &question),
                 Action::Answer(to, answer) => self.give_answer(to, answer),
                 Action::Tell(audience, news) => self.tell_news(tenant, audience, &news),
-                Action::Move(id, to) => self.move_client(now, id, to),
+                Action::Move(id, to) => moves.push((id, to)),
             }
         }
-        self.count_clients_gone();
     }
 
     /// The loads count clients from their placing on; what the engine has let go is taken off here.

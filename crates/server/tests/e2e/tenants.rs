@@ -207,7 +207,9 @@ fn a_tenant_has_limits_of_its_own() {
     if direct() {
         return;
     }
-    let tenants = format!("{BLUE}clients_max = 2\n[tenants.blue.slowlog]\nslower_than_us = 0\n");
+    let slow = "[slowlog]\nslower_than_us = 60000000\n";
+    let tenants =
+        format!("{slow}{BLUE}clients_max = 2\n[tenants.blue.slowlog]\nslower_than_us = 0\n");
     let houses = Houses::open(&tenants);
     let (mut one, two) = (houses.as_user("bob"), houses.side());
     let full = "-ERR max number of clients of the tenant reached\r\n";
