@@ -197,7 +197,7 @@ pub enum Answer {
     /// Names and values of options, none where something was to be done; or why not, as the text of an error reply.
     Config(Result<Vec<(String, String)>, String>),
     /// Those of several tenants, for a question that no client asked.
-    Each(Vec<Answer>),
+    Each(Vec<Self>),
 }
 
 /// Counters and gauges of one worker at this moment.

@@ -235,6 +235,7 @@ impl<D: Driver> Worker<D> {
                 Message::News(tenant, news) => self.engine.handle_news(now, tenant, news),
                 Message::Configure(to, change) => {
                     self.reconfigure(now, *change);
+                    self.changed = true;
                     self.give_answer(to, Answer::Done);
                 }
                 Message::Drain(ms) => self.begin_drain(now, ms),

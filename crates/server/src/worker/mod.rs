@@ -93,6 +93,8 @@ pub struct Worker<D: Driver> {
     questions: Vec<actions::Open>,
     names: names::Names,
     last_now: Time,
+    /// Other settings came: what follows from them is done in this turn.
+    changed: bool,
     drain_until: Option<Time>,
     stopped: bool,
 }
@@ -125,6 +127,7 @@ impl<D: Driver> Worker<D> {
             questions: Vec::new(),
             names,
             last_now: now,
+            changed: false,
             drain_until: None,
             stopped: false,
         };

@@ -78,7 +78,11 @@ impl<D: Driver> Worker<D> {
 
     /// Waits, gathers, and gives every event to the engine. Returns the time of this turn.
     fn take_events(&mut self) -> Time {
-        let first_wait = self.first_wait();
+        // Without that an idle worker would sleep over the connects and closes that it has to make.
+        let first_wait = match std::mem::take(&mut self.changed) {
+            true => Wait::Poll,
+            false => self.first_wait(),
+        };
         let Self { driver, engine, clients, upstreams, accepted, arrivals, clock, gather, .. } =
             self;
         let mut hub = Hub {

@@ -211,7 +211,8 @@ fn a_tenant_has_limits_of_its_own() {
     let tenants =
         format!("{slow}{BLUE}clients_max = 2\n[tenants.blue.slowlog]\nslower_than_us = 0\n");
     let houses = Houses::open(&tenants);
-    let (mut one, two) = (houses.as_user("bob"), houses.side());
+    let (mut one, mut two) = (houses.as_user("bob"), houses.side());
+    assert_eq!(two.ask("PING"), "+PONG\r\n");
     let full = "-ERR max number of clients of the tenant reached\r\n";
     let mut third = houses.main();
     assert_eq!(third.ask("AUTH bob pw"), full);
