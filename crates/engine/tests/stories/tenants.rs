@@ -134,6 +134,7 @@ fn what_a_client_has_begun_keeps_it_and_changes_nothing() {
     let (mut red, _blue) = red_and_blue();
     red.client("c").says("HELLO 3").takes();
     red.client("c").says("SUBSCRIBE ch");
+    red.server().gets("subscribe ch").sends(b"*3\r\n$9\r\nsubscribe\r\n$2\r\nch\r\n:1\r\n");
     red.client("c").says("AUTH bob pw");
     let text = red.client("c").takes_text();
     assert!(text.contains("the client listens to channels: unsubscribe first"), "{text}");

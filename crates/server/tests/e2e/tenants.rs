@@ -118,7 +118,7 @@ fn users_names_and_listeners_lead_to_a_tenant() {
     assert_eq!(who(&mut houses.as_user("bob")), "blue");
     // A pipeline over the change, in one packet.
     let requests = ["SET n 1", "AUTH bob pw", "GET who", "INCR n", "CLIENT SETNAME x", "GET who"];
-    let requests: Vec<Vec<u8>> = requests.map(|line| request(line)).into();
+    let requests: Vec<Vec<u8>> = requests.map(request).into();
     let replies = houses.main().pipeline(&requests).expect("the replies").concat();
     let expected = "+OK\r\n+OK\r\n$4\r\nblue\r\n:1\r\n+OK\r\n$4\r\nblue\r\n";
     assert_eq!(String::from_utf8_lossy(&replies), expected);
