@@ -11,7 +11,6 @@ use crate::run::{StartError, keepalive};
 use crate::tenants::Registry;
 use crate::worker::entrance::{Entrance, Entrances};
 use config::{Config, Listen, ListenAddress, NetDriver};
-use engine::tenancy::TenantId;
 use netio::{Address, ListenOptions, Listener, ListenerId};
 use std::fs::Permissions;
 use std::io;
@@ -94,7 +93,7 @@ impl Listeners {
             clients_max: entry.max_clients.unwrap_or(usize::MAX),
             rules: entry.rules.clone(),
             clients: Arc::clone(clients),
-            tenant: entry.tenant.as_ref().map_or(TenantId::DEFAULT, |name| tenants.id(name)),
+            tenant: tenants.of_listener(entry),
         });
         Entrances {
             list: list.collect(),

@@ -11,7 +11,7 @@
 use crate::settings;
 use crate::worker::entrance::Seats;
 use crate::worker::house::TenantSettings;
-use config::{Config, DEFAULT_TENANT, Tenant};
+use config::{Config, DEFAULT_TENANT, Listen, Tenant};
 use engine::Settings;
 use engine::acl::Users;
 use engine::tenancy::{Members, Tenancy, TenantId};
@@ -56,8 +56,13 @@ impl Registry {
         Self { list, next }
     }
 
+    /// The tenant that clients of a listener begin in.
+    pub(crate) fn of_listener(&self, entry: &Listen) -> TenantId {
+        entry.tenant.as_ref().map_or(TenantId::DEFAULT, |name| self.id(name))
+    }
+
     /// The number of a tenant.
-    pub(crate) fn id(&self, name: &str) -> TenantId {
+    fn id(&self, name: &str) -> TenantId {
         let known = self.list.iter().find(|known| *known.name == *name);
         known.map_or(TenantId::DEFAULT, |known| known.id)
     }

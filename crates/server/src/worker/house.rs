@@ -6,7 +6,7 @@
 //! ```text
 //!   index of an id:   ┌ place, 6 bits ┬ index in that engine, 23 bits ┐         place 0: the default tenant
 //! ```
-//! A client that goes over to another tenant gets another id ([`House::transfer`]); its connection is renamed with it. Places of tenants that are gone are
+//! A client that goes over to another tenant gets another id (`House::transfer`); its connection is renamed with it. Places of tenants that are gone are
 //! used again, their numbers ([`TenantId`]) never: what other threads name a tenant by is its number.
 //!
 //! Not here: which clients belong where (`engine::tenancy`), connections (`conn`, `moves`).
