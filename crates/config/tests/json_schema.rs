@@ -55,7 +55,7 @@ fn what_is_right_is_taken() {
         "upstream = 'redis://h'\naddress_map = { 'a:1' = 'b:2' }\n[reads]\npolicy = 'zone'\nzone = 'a'\nweights = { 'h' = 3 }\nzones = { 'h' = 'a' }",
         "[sharding]\nshards = ['h:1:1 a', 'h:2:1 b']\nhash_tag = ''\n[sharding.eject]",
         "upstream = 'redis://h'\nlisten = '127.0.0.1:1 tenant=a'\n[tenants.a]\nupstream = 'redis://g'\nclient_names = 'a-*'\nclients_max = 3\n\
-         [tenants.a.limits]\nleases_max = 2\n[tenants.b.sharding]\nshards = ['redis://x', 'redis://y']\ncompat = 'camellia'",
+         [tenants.a.limits]\nleases_max = 2\n[tenants.b.sharding]\nshards = ['redis://x', 'redis://y']\ncompat = 'overlord'",
         "[sharding]\nshards = ['redis://h name=a', 'redis://g name=b']\ncompat = 'camellia'\nbuckets = ['0-2', '1-3']\nhash_tag = '{}'",
     ] {
         assert!(check(text), "`respool check` refuses\n{text}");
