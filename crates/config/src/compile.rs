@@ -19,6 +19,7 @@ use crate::rules;
 use crate::schema::{self, Config};
 use crate::secret::Secret;
 use crate::sharding;
+use crate::tenants;
 use crate::users;
 
 /// A configuration file that the caller has read.
@@ -93,13 +94,19 @@ pub fn load(sources: &Sources<'_>) -> Result<Loaded, Problems> {
     let mut written = Draft::default();
     // A file with a syntax error was not read at all, so that rules would complain about what it may well contain.
     if problems.0.iter().all(|problem| problem.key.is_some()) {
-        read_secrets(&mut draft, sources.read_secret, &mut problems);
+        let mut base = draft.clone();
+        read_secrets(&mut draft, &SECRETS, sources.read_secret, &mut problems);
         for (names, message) in users::complete(&mut draft, sources.read_secret) {
             problems.0.push(rules::problem(&draft, names, message));
+        }
+        if let Some(file) = sources.file {
+            base.config.users = draft.config.users.clone();
+            draft.config.tenants = tenants::load(file, &base, sources.read_secret, &mut problems);
         }
         rules::complete(&mut draft);
         written = draft.clone();
         rules::check(&mut draft, &mut problems);
+        tenants::leave_out_repeated(&mut problems);
     }
     problems.sort();
     if problems.0.is_empty() { Ok(Loaded::new(draft.config, written)) } else { Err(problems) }
@@ -169,6 +176,11 @@ impl Draft {
             .map_or(Origin::Unset, |(_, origin)| origin.clone())
     }
 
+    /// The option has its default, as if nobody had set it.
+    pub(crate) fn forget_origin(&mut self, name: &str) {
+        self.origins.retain(|(known, _)| *known != name);
+    }
+
     /// Whether an option was set by any source.
     pub(crate) fn is_set(&self, name: &str) -> bool {
         self.origin(name) != Origin::Unset
@@ -200,12 +212,15 @@ fn apply_words(
 }
 
 /// An option with a password, the one with its file, and where path and password are kept.
-type SecretOption = (
+pub(crate) type SecretOption = (
     &'static str,
     &'static str,
     fn(&mut Draft) -> &mut Option<PathBuf>,
     fn(&mut Draft) -> &mut Option<Secret>,
 );
+
+/// Those that a tenant has for itself.
+pub(crate) const TENANT_SECRETS: &[SecretOption] = SECRETS.split_at(1).1.split_at(2).0;
 
 /// Every password of an option. Those of single shards stand in their entries.
 const SECRETS: [SecretOption; 4] = [
@@ -230,13 +245,14 @@ const SECRETS: [SecretOption; 4] = [
     ),
 ];
 
-/// Reads the password files where they are in force.
-fn read_secrets(
+/// Reads the password files of these options where they are in force, and those of shards.
+pub(crate) fn read_secrets(
     draft: &mut Draft,
+    secrets: &[SecretOption],
     read: &dyn Fn(Place<'_>) -> io::Result<Vec<u8>>,
     problems: &mut Problems,
 ) {
-    for (direct, file, path, secret) in SECRETS {
+    for &(direct, file, path, secret) in secrets {
         let (direct_layer, file_layer) = (draft.origin(direct).layer(), draft.origin(file).layer());
         if file_layer == 0 || direct_layer > file_layer {
             continue;

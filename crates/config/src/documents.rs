@@ -11,6 +11,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use crate::options::{OPTIONS, OptionSpec, TABLES};
+use crate::tenants;
 
 /// How the documents are written again; stands in their heads.
 pub const REGENERATE: &str = "cargo xtask docs";
@@ -45,11 +46,34 @@ pub fn reference() -> String {
             reference_entry(&mut page, option);
         }
     }
+    tenants_reference(&mut page);
     // One blank line between entries, none at the end.
     page.truncate(page.trim_end().len());
     page.push('\n');
     page
 }
+
+/// The chapter about the tables of tenants.
+fn tenants_reference(page: &mut String) {
+    let _ = writeln!(page, "## [tenants.NAME]\n\n{TENANTS}\n");
+    for key in &tenants::KEYS {
+        let _ = writeln!(page, "### `tenants.NAME.{}`\n\n{}.\n", key.name, key.help);
+        let _ = writeln!(page, "- Allowed: {}", key.allowed);
+        let _ = writeln!(page, "- Default: none\n- Change: while it runs, by the file\n");
+    }
+    let of_tenants = OPTIONS.iter().filter(|option| option.is_of_tenant());
+    let names: Vec<String> = of_tenants.map(|option| format!("`{}`", option.name)).collect();
+    let _ = writeln!(page, "### `tenants.NAME.…`\n\n{}\n\n{}.\n", OVERLAY, names.join(", "));
+}
+
+/// What tenants are.
+const TENANTS: &str = "Tenants: clients that have a route, limits and figures of their own, chosen by their user, their name, or the listener that they come to (`tenant=NAME` in \
+     `listen`). Only in the file; see the [guide](../guides/tenants.md).";
+
+/// What else may stand in their tables.
+const OVERLAY: &str = "These options, as at the top of the file, hold for the tenant in the place of the main ones: `[tenants.blue.limits]` has the limits of `blue`. What says where the \
+     servers are (`upstream`, `sharding`, what belongs to them, and `address_map`) is never taken from the top of the file, and `upstream` or `sharding.shards` must be given. \
+     Flags, the environment and `CONFIG SET` reach the main options only, and so the tenants where these have none of their own.";
 
 /// The file `docs/reference/respool.schema.json` (JSON schema, draft 7, which Taplo and Even Better TOML read).
 pub fn schema() -> String {
@@ -66,7 +90,39 @@ pub fn schema() -> String {
     for option in OPTIONS {
         properties(&mut root, option.table())[option.key()] = option.json_schema();
     }
+    root["properties"]["tenants"] = json!({
+        "type": "object",
+        "description": TENANTS,
+        "additionalProperties": tenant_schema(),
+    });
     format!("{root:#}\n")
+}
+
+/// The table of one tenant.
+fn tenant_schema() -> Value {
+    let mut root = object(OVERLAY);
+    let words = |key: &tenants::TenantKey| json!({ "type": ["array", "string"], "items": { "type": "string" }, "description": key.help });
+    let [users, names, clients_max] = &tenants::KEYS;
+    root["properties"][users.name] = words(users);
+    root["properties"][names.name] = words(names);
+    root["properties"][clients_max.name] = json!({
+        "type": "integer", "minimum": 1, "maximum": crate::schema::CLIENTS_MAX,
+        "description": clients_max.help,
+    });
+    let options = || OPTIONS.iter().filter(|option| option.is_of_tenant());
+    for (table, about) in TABLES {
+        let is_within = |name: &str| name == *table || name.starts_with(&format!("{table}."));
+        if !options().any(|option| option.table().is_some_and(is_within)) {
+            continue;
+        }
+        let parent = table.rsplit_once('.').map(|(parent, _)| parent);
+        let (_, key) = table.rsplit_once('.').unwrap_or(("", table));
+        properties(&mut root, parent)[key] = object(about);
+    }
+    for option in options() {
+        properties(&mut root, option.table())[option.key()] = option.json_schema();
+    }
+    root
 }
 
 fn object(about: &str) -> Value {
@@ -129,6 +185,18 @@ pub fn example() -> String {
             example_entry(&mut file, option);
         }
     }
+    file.push('\n');
+    comment(
+        &mut file,
+        "Tenants, a table each, with options of their own as above. See docs/guides/tenants.md.",
+    );
+    comment(&mut file, "[tenants.blue]");
+    comment(&mut file, "users = [\"alice\"]");
+    comment(&mut file, "client_names = [\"blue-*\"]");
+    comment(&mut file, "clients_max = 100");
+    comment(&mut file, "upstream = \"redis://10.0.0.7:6379\"");
+    comment(&mut file, "[tenants.blue.timeouts]");
+    comment(&mut file, "request_ms = 500");
     file
 }
 

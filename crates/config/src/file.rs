@@ -10,12 +10,13 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::compile::Draft;
+use crate::compile::{Draft, FileText};
 use crate::kind::{Item, Raw, Scalar};
 use crate::options::{OPTIONS, OptionSpec, TABLES};
 use crate::problem::{Fault, Origin, Problem};
 use crate::rules::EJECT;
 use crate::suggest::closest;
+use crate::tenants;
 
 /// Syntax errors that are reported; after that many the rest is noise of the first.
 const SYNTAX_ERRORS_MAX: usize = 8;
@@ -26,12 +27,17 @@ pub(crate) struct Reader<'a> {
     text: &'a str,
     draft: &'a mut Draft,
     problems: Vec<Problem>,
+    /// What stands in front of keys: the table of a tenant, whose options are read like those of the file.
+    prefix: &'a str,
+    /// Options that were read.
+    own: Vec<&'static str>,
 }
 
 impl<'a> Reader<'a> {
     /// Reads the whole text; what could be read is in the draft, the rest in the problems returned.
     pub(crate) fn read(name: &'a str, text: &'a str, draft: &'a mut Draft) -> Vec<Problem> {
-        let mut reader = Self { name, text, draft, problems: Vec::new() };
+        let (prefix, own) = ("", Vec::new());
+        let mut reader = Self { name, text, draft, problems: Vec::new(), prefix, own };
         let (table, errors) = DeTable::parse_recoverable(text);
         // What recovery makes of a broken file would give errors about errors, so values are not looked at then.
         if errors.is_empty() {
@@ -40,6 +46,19 @@ impl<'a> Reader<'a> {
             reader.syntax_errors(&errors);
         }
         reader.problems
+    }
+
+    /// Reads the table of a tenant in the same way; which options it has, and what is wrong with it.
+    pub(crate) fn read_tenant(
+        file: FileText<'a>,
+        prefix: &'a str,
+        entries: &DeTable<'_>,
+        draft: &'a mut Draft,
+    ) -> (Vec<&'static str>, Vec<Problem>) {
+        let (name, text) = (file.name, file.text);
+        let mut reader = Self { name, text, draft, problems: Vec::new(), prefix, own: Vec::new() };
+        reader.read_root(entries);
+        (reader.own, reader.problems)
     }
 
     fn syntax_errors(&mut self, errors: &[toml::de::Error]) {
@@ -64,6 +83,13 @@ impl<'a> Reader<'a> {
     fn read_root(&mut self, root: &DeTable<'_>) {
         for (key, value) in root {
             let name = key.get_ref().as_ref();
+            let is_read_elsewhere = match self.prefix {
+                "" => name == "tenants",
+                _ => tenants::KEYS.iter().any(|own| own.name == name),
+            };
+            if is_read_elsewhere {
+                continue;
+            }
             if let Some(option) = OptionSpec::find(name).filter(|option| option.table().is_none()) {
                 self.read_value(option, value);
             } else if TABLES.iter().any(|(table, _)| *table == name) {
@@ -86,6 +112,7 @@ impl<'a> Reader<'a> {
         if let Some(option) = OptionSpec::find(EJECT[0]).filter(|o| o.table() == Some(table)) {
             let origin = self.origin(&value.span());
             self.draft.set_origin(option, origin);
+            self.own.push(option.name);
         }
         for (key, value) in entries {
             let name = format!("{table}.{}", key.get_ref());
@@ -100,6 +127,13 @@ impl<'a> Reader<'a> {
     }
 
     fn read_value(&mut self, option: &'static OptionSpec, value: &Spanned<DeValue<'_>>) {
+        if !self.prefix.is_empty() && !option.is_of_tenant() {
+            let message = format!(
+                "this is the whole proxy's, and cannot differ between tenants; it stands at the top of the file. Allowed here: {}",
+                tenants::ALLOWED
+            );
+            return self.problem(&value.span(), option.name, message);
+        }
         let raw = match value.get_ref() {
             DeValue::Array(items) => Raw::List(items.iter().map(item).collect()),
             DeValue::Table(entries) if option.kind.is_table() => {
@@ -109,7 +143,10 @@ impl<'a> Reader<'a> {
         };
         let origin = self.origin(&value.span());
         match option.kind.assign(self.draft, &raw) {
-            Ok(()) => self.draft.set_origin(option, origin),
+            Ok(()) => {
+                self.draft.set_origin(option, origin);
+                self.own.push(option.name);
+            }
             Err(faults) => {
                 for Fault { span, message } in faults {
                     self.problem(&span.unwrap_or_else(|| value.span()), option.name, message);
@@ -123,7 +160,8 @@ impl<'a> Reader<'a> {
     fn unknown(&mut self, key: &Spanned<toml::de::DeString<'_>>, table: Option<&str>) {
         let typed = key.get_ref().as_ref();
         let here = OPTIONS.iter().filter(|option| option.table() == table).map(OptionSpec::key);
-        let tables = TABLES.iter().map(|(name, _)| *name).filter(|_| table.is_none());
+        let own = tenants::KEYS.iter().map(|own| own.name).filter(|_| !self.prefix.is_empty());
+        let tables = TABLES.iter().map(|(name, _)| *name).chain(own).filter(|_| table.is_none());
         // The right key in the wrong table is a common slip, so an exact match elsewhere comes first.
         let elsewhere = OPTIONS.iter().find(|option| option.key() == typed);
         let advice = match (elsewhere, closest(typed, here.chain(tables))) {
@@ -148,8 +186,8 @@ impl<'a> Reader<'a> {
     }
 
     fn problem(&mut self, span: &Range<usize>, key: &str, message: String) {
-        let origin = self.origin(span);
-        self.problems.push(Problem { origin, key: Some(key.to_owned()), message, excerpt: None });
+        let (origin, key) = (self.origin(span), Some(format!("{}{key}", self.prefix)));
+        self.problems.push(Problem { origin, key, message, excerpt: None });
     }
 
     fn origin(&self, span: &Range<usize>) -> Origin {

@@ -31,13 +31,14 @@ pub mod schema;
 mod secret;
 mod sharding;
 pub mod suggest;
+mod tenants;
 mod tls;
 mod users;
 
 pub use address::{ListenAddress, PoolKind, UpstreamAddress, UpstreamUrl};
 pub use compile::{FileText, Given, Place, Sources, load, load_file};
 pub use listen::Listen;
-pub use loaded::{Change, Loaded, OptionValue};
+pub use loaded::{Change, Loaded, OptionValue, TenantChange, TenantFate};
 pub use mirrors::{MirrorLine, Mirrors};
 pub use network::{ClientRules, Network};
 pub use policies::{Policies, RuleLine};
@@ -50,5 +51,6 @@ pub use schema::{
 };
 pub use secret::Secret;
 pub use sharding::{Eject, ShardUrl, Sharding};
+pub use tenants::{DEFAULT_TENANT, TENANTS_MAX, Tenant};
 pub use tls::{CertFiles, ClientAuth, Tls, TlsVersion, UpstreamTls};
 pub use users::{Acl, UserLine, read_users};

@@ -21,14 +21,15 @@ use crate::suggest::closest;
 
 /// The forms of an entry, for messages.
 pub(crate) const ENTRY_FORMS: &str = "address:port such as 127.0.0.1:6380, [::1]:6380 or 0.0.0.0:6380, or unix:/path; behind it, separated by \
-     blanks, tls=true, proxy_protocol=on, max_clients=N, mode=0770 (of a unix socket), allow=NETWORK|NETWORK…, deny=NETWORK|NETWORK… and \
-     name=TEXT if needed, as in \"0.0.0.0:6390 max_clients=100 name=public\"";
+     blanks, tls=true, proxy_protocol=on, max_clients=N, mode=0770 (of a unix socket), allow=NETWORK|NETWORK…, deny=NETWORK|NETWORK…, \
+     tenant=NAME and name=TEXT if needed, as in \"0.0.0.0:6390 max_clients=100 name=public\"";
 
 /// Longest name.
 const NAME_BYTES_MAX: usize = 64;
 
 /// The keys behind an address.
-const KEYS: [&str; 7] = ["tls", "proxy_protocol", "max_clients", "mode", "allow", "deny", "name"];
+const KEYS: [&str; 8] =
+    ["tls", "proxy_protocol", "max_clients", "mode", "allow", "deny", "tenant", "name"];
 
 /// Where clients connect, and what holds for those that do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +46,8 @@ pub struct Listen {
     pub mode: Option<u32>,
     /// Which clients may come, beside the rules for all listeners.
     pub rules: ClientRules,
+    /// The tenant that its clients begin in; `None`: the default one.
+    pub tenant: Option<String>,
     /// What logs and metrics call it; `None`: its address.
     pub name: Option<String>,
 }
@@ -59,6 +62,7 @@ impl From<ListenAddress> for Listen {
             max_clients: None,
             mode: None,
             rules: ClientRules::default(),
+            tenant: None,
             name: None,
         }
     }
@@ -112,17 +116,8 @@ impl Listen {
             }
             "allow" => self.rules.allow = networks(value)?,
             "deny" => self.rules.deny = networks(value)?,
-            _ => {
-                let is_letter =
-                    |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
-                let fits = (1..=NAME_BYTES_MAX).contains(&value.len());
-                if !fits || !value.bytes().all(is_letter) {
-                    return Err(format!(
-                        "is no name of 1 to {NAME_BYTES_MAX} letters, digits, `_`, `-` and `.`"
-                    ));
-                }
-                self.name = Some(value.to_owned());
-            }
+            "tenant" => self.tenant = Some(name(value)?),
+            _ => self.name = Some(name(value)?),
         }
         Ok(())
     }
@@ -151,6 +146,7 @@ impl fmt::Display for Listen {
                 if at == 0 { write!(f, " {key}={network}") } else { write!(f, "|{network}") }?;
             }
         }
+        self.tenant.iter().try_for_each(|name| write!(f, " tenant={name}"))?;
         self.name.iter().try_for_each(|name| write!(f, " name={name}"))
     }
 }
@@ -190,6 +186,18 @@ fn networks(value: &str) -> Result<Vec<Network>, String> {
         0..=NETWORKS_MAX => Ok(networks),
         count => Err(format!("has {count} networks, more than {NETWORKS_MAX}")),
     })
+}
+
+/// Reads a name. The error goes on after the word.
+fn name(value: &str) -> Result<String, String> {
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    let fits = (1..=NAME_BYTES_MAX).contains(&value.len());
+    if !fits || !value.bytes().all(is_letter) {
+        return Err(format!(
+            "is no name of 1 to {NAME_BYTES_MAX} letters, digits, `_`, `-` and `.`"
+        ));
+    }
+    Ok(value.to_owned())
 }
 
 /// Which of two words it is; the first is yes.
@@ -294,7 +302,8 @@ mod tests {
             |(address, (tls, proxy_protocol, max_clients), (mode, name), allow, deny)| {
                 let mode = mode.filter(|_| matches!(address, ListenAddress::Unix(_)));
                 let rules = ClientRules { allow, deny };
-                Listen { address, tls, proxy_protocol, max_clients, mode, rules, name }
+                let tenant = name.clone().filter(|name| name.len() % 2 == 0);
+                Listen { address, tls, proxy_protocol, max_clients, mode, rules, tenant, name }
             },
         )
     }

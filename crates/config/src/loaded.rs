@@ -12,6 +12,7 @@ use crate::options::{OPTIONS, OptionSpec};
 use crate::problem::{Origin, Problems};
 use crate::rules::{self, Finding};
 use crate::schema::Config;
+use crate::tenants::Tenant;
 use std::sync::Arc;
 
 /// A whole configuration, checked.
@@ -45,6 +46,26 @@ pub struct Change {
     pub old: String,
     /// As it would be.
     pub new: String,
+}
+
+/// What becomes of a tenant in another configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantChange {
+    /// Its name.
+    pub name: String,
+    /// What.
+    pub fate: TenantFate,
+}
+
+/// See [`TenantChange`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TenantFate {
+    /// It is new.
+    Added,
+    /// Something holds for it that did not, be it by a change of the main configuration.
+    Changed,
+    /// It is there no more.
+    Removed,
 }
 
 impl Loaded {
@@ -99,6 +120,25 @@ impl Loaded {
             origin: written.origin(option.name),
         };
         OPTIONS.iter().map(value).collect()
+    }
+
+    /// What becomes of tenants when `new` takes the place of this one, in the order of their names.
+    pub fn tenants_to(&self, new: &Self) -> Vec<TenantChange> {
+        let (old, new) = (&self.config.tenants, &new.config.tenants);
+        let mut names: Vec<&String> = old.iter().chain(new).map(|tenant| &tenant.name).collect();
+        names.sort();
+        names.dedup();
+        let change = |name: &&String| {
+            let of = |all: &'_ [Tenant]| all.iter().position(|tenant| tenant.name == **name);
+            let fate = match (of(old), of(new)) {
+                (None, _) => TenantFate::Added,
+                (_, None) => TenantFate::Removed,
+                (Some(one), Some(other)) if old[one] != new[other] => TenantFate::Changed,
+                _ => return None,
+            };
+            Some(TenantChange { name: (*name).clone(), fate })
+        };
+        names.iter().filter_map(change).collect()
     }
 
     /// What changes when `new` takes the place of this one.

@@ -121,6 +121,45 @@ impl OptionSpec {
         self.is_secret() || leads_away || lets_in || trusts
     }
 
+    /// Whether the option may differ between tenants: it says what is done with the requests of clients, and nothing of the process. One that stands in none
+    /// of these tables is the process'.
+    pub fn is_of_tenant(&self) -> bool {
+        const TOP: [&str; 9] = [
+            "upstream",
+            "upstream_user",
+            "upstream_password",
+            "upstream_password_file",
+            "sentinel_user",
+            "sentinel_password",
+            "sentinel_password_file",
+            "address_map",
+            "client_name_upstream",
+        ];
+        const OF_TABLES: [&str; 11] = [
+            "sharding",
+            "sharding.eject",
+            "reads",
+            "facade",
+            "timeouts",
+            "limits",
+            "slowlog",
+            "latency",
+            "hotkeys",
+            "bigkeys",
+            "access_log",
+        ];
+        const OF_PROCESS: [&str; 4] = [
+            "timeouts.proxy_header_ms",
+            "timeouts.drain_ms",
+            "timeouts.resolve_ms",
+            "timeouts.tcp_keepalive_s",
+        ];
+        match self.table() {
+            None => TOP.contains(&self.name),
+            Some(table) => OF_TABLES.contains(&table) && !OF_PROCESS.contains(&self.name),
+        }
+    }
+
     /// What separates several values in a variable or after a flag.
     pub fn separator(&self) -> char {
         self.kind.separator()

@@ -6,6 +6,10 @@
 //! nothing of the source text.
 
 use std::fmt;
+use std::ops::Range;
+
+use crate::compile::FileText;
+use crate::file::line_and_column;
 
 /// Where a value came from. A higher [`Origin::layer`] wins over a lower one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +34,12 @@ pub enum Origin {
 }
 
 impl Origin {
+    /// The begin of these bytes of a file.
+    pub(crate) fn of_file(file: FileText<'_>, span: &Range<usize>) -> Self {
+        let (line, column) = line_and_column(file.text, span.start);
+        Self::File { name: file.name.to_owned(), line, column }
+    }
+
     /// Precedence: change at run time over command line over environment over file over default.
     pub fn layer(&self) -> u8 {
         match self {

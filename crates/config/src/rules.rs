@@ -11,6 +11,7 @@ use crate::options::OptionSpec;
 use crate::problem::{Problem, Problems};
 use crate::schema::{Config, MappedAddress, Upstream};
 use crate::secret::Secret;
+use crate::tenants::DEFAULT_TENANT;
 use crate::tls;
 use engine::settings::ReadPolicy;
 
@@ -35,12 +36,27 @@ pub(crate) fn check(draft: &mut Draft, problems: &mut Problems) {
     public_needs_token(draft, problems, &mut found);
     one_listener_each(&draft.config, &mut found);
     one_name_each(&draft.config, &mut found);
+    tenants_are_there(&draft.config, problems, &mut found);
     no_loop(draft, &mut found);
     no_loop_by_map(&draft.config, &mut found);
     ordered_pairs(&draft.config, &mut found);
     cache_reads_from_primaries(&draft.config, &mut found);
     tls::check(draft, &mut found);
     mirrors::check(draft, &mut found);
+    report(draft, found, problems);
+}
+
+/// Makes the upstream of a tenant of its parts, and checks the rules that are about it and what it does with it.
+pub(crate) fn check_tenant(draft: &mut Draft, problems: &mut Problems) {
+    let mut found = Vec::new();
+    upstream_or_shards(draft, problems, &mut found);
+    merge_upstream(draft, problems, &mut found);
+    if found.is_empty() {
+        sentinels_are_there(draft, problems, &mut found);
+    }
+    no_loop(draft, &mut found);
+    no_loop_by_map(&draft.config, &mut found);
+    ordered_pairs(&draft.config, &mut found);
     report(draft, found, problems);
 }
 
@@ -279,6 +295,32 @@ fn one_name_each(config: &Config, found: &mut Vec<Finding>) {
             );
             found.push((&["listen"], message));
         }
+    }
+}
+
+/// A listener leads to a tenant that there is.
+fn tenants_are_there(config: &Config, problems: &Problems, found: &mut Vec<Finding>) {
+    // One that has something wrong with it may not be in the list.
+    let is_about_tenants = |key: &String| key.starts_with("tenants");
+    if problems.0.iter().any(|problem| problem.key.as_ref().is_some_and(is_about_tenants)) {
+        return;
+    }
+    for entry in &config.listen {
+        let Some(name) = &entry.tenant else { continue };
+        if name == DEFAULT_TENANT || config.tenants.iter().any(|tenant| tenant.name == *name) {
+            continue;
+        }
+        let names: Vec<_> =
+            config.tenants.iter().map(|tenant| format!("`{}`", tenant.name)).collect();
+        let known = match names.is_empty() {
+            true => "there are none".to_owned(),
+            false => format!("there are {}", names.join(", ")),
+        };
+        let message = format!(
+            "`{}` has tenant={name}, and no table [tenants.{name}] is there; allowed: the name of a tenant ({known})",
+            entry.address
+        );
+        found.push((&["listen"], message));
     }
 }
 

@@ -23,6 +23,7 @@ use crate::network::{ClientRules, Network};
 use crate::policies::Policies;
 use crate::secret::Secret;
 use crate::sharding::{ShardUrl, Sharding};
+use crate::tenants::Tenant;
 use crate::tls::{Tls, UpstreamTls};
 use crate::users::Acl;
 
@@ -107,6 +108,8 @@ pub struct Config {
     pub alarms: Alarms,
     /// HTTP for those who look after the proxy.
     pub admin: Admin,
+    /// Tenants beside the default one, at most [`crate::TENANTS_MAX`]. Names differ; none in the configuration of a tenant.
+    pub tenants: Vec<Tenant>,
 }
 
 /// What is behind the proxy.
@@ -516,6 +519,13 @@ impl Config {
             self.upstream.clone_from(&running.upstream);
         }
         self.admin.listen.clone_from(&running.admin.listen);
+        self.tenants.iter_mut().for_each(|tenant| tenant.config.keep_fixed(running));
+    }
+
+    /// The URLs of all servers, those of tenants too.
+    pub fn urls(&self) -> impl Iterator<Item = &UpstreamUrl> {
+        let of_tenants = self.tenants.iter().flat_map(|tenant| tenant.config.upstream.urls());
+        self.upstream.urls().chain(of_tenants)
     }
 }
 
@@ -525,6 +535,7 @@ impl Default for Config {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             upstream: Upstream::One(default_upstream()),
+            tenants: Vec::new(),
             upstream_password_file: None,
             tls: Tls::default(),
             upstream_tls: UpstreamTls::default(),

@@ -138,7 +138,8 @@ impl Config {
     /// Whether a server, a sentinel or another respool is spoken to over TLS.
     pub fn has_tls_upstreams(&self) -> bool {
         let of_sentinels = |pool: &PoolKind| matches!(pool, PoolKind::Sentinel { tls: true, .. });
-        self.upstream.urls().any(|url| url.tls || of_sentinels(&url.pool)) || self.has_tls_peers()
+        let peers = self.tenants.iter().any(|tenant| tenant.config.has_tls_peers());
+        self.urls().any(|url| url.tls || of_sentinels(&url.pool)) || self.has_tls_peers() || peers
     }
 }
 

@@ -54,6 +54,8 @@ fn what_is_right_is_taken() {
         "upstream = 'redis://h'\n[limits]\nbulk_bytes_max = 1048576\nclient_out_max_bytes = '64 mib'",
         "upstream = 'redis://h'\naddress_map = { 'a:1' = 'b:2' }\n[reads]\npolicy = 'zone'\nzone = 'a'\nweights = { 'h' = 3 }\nzones = { 'h' = 'a' }",
         "[sharding]\nshards = ['h:1:1 a', 'h:2:1 b']\nhash_tag = ''\n[sharding.eject]",
+        "upstream = 'redis://h'\nlisten = '127.0.0.1:1 tenant=a'\n[tenants.a]\nupstream = 'redis://g'\nclient_names = 'a-*'\nclients_max = 3\n\
+         [tenants.a.limits]\nleases_max = 2\n[tenants.b.sharding]\nshards = ['redis://x', 'redis://y']\ncompat = 'overlord'",
         "[sharding]\nshards = ['redis://h name=a', 'redis://g name=b']\ncompat = 'camellia'\nbuckets = ['0-2', '1-3']\nhash_tag = '{}'",
         "[sharding]\nshards = ['redis://h name=a', 'redis://g name=b']\ncatch_all = 'a'\nignore_case = true\n[sharding.routes]\n'u:' = 'a b'",
     ] {
@@ -88,6 +90,10 @@ fn what_is_wrong_is_seen() {
         "[sharding.routes]\n'u:' = ['a']",
         "[sharding.eject]\nfailures = 0",
         "[log]\nlevel = 'loud'",
+        "[tenants.a]\nupstream = 'redis://g'\nworkers = 2",
+        "[tenants.a]\nupstream = 'redis://g'\nclients_max = 0",
+        "[tenants.a]\nupstream = 'redis://g'\n[tenants.a.log]\nlevel = 'info'",
+        "[tenants]\na = 5",
     ] {
         let text = match wrong.split_once('[') {
             Some(("", _)) => format!("upstream = 'redis://h'\n{wrong}"),

@@ -11,10 +11,11 @@
 //!   cache ─▶ what was kept by the former one goes
 //!   observed ─▶ the next samples                                         coalesce_reads ─▶ what is remembered of unsent reads
 //!   users    ─▶ who clients are, and what they may do (`permit`)        other servers ─▶ see `replace`
+//!   tenancy  ─▶ who belongs elsewhere goes (`tenancy`)
 //! ```
 //! Not here: what the values may be (`config`), how all workers come to change together (`server/src/control`).
 //!
-//! Invariant: `worker`, `workers` and `unix_ahead_us` stay as they were; a client is closed by nothing that changes but its user.
+//! Invariant: `worker`, `workers` and `unix_ahead_us` stay as they were; a client is closed by nothing that changes but its user and its tenant.
 
 use crate::engine::Engine;
 use crate::ids::ClientId;
@@ -62,6 +63,7 @@ impl Engine {
         if self.settings.policies != old.policies {
             self.change_policies(now);
         }
+        self.close_strangers();
         if self.settings.limits.shared_conns != old.limits.shared_conns {
             self.spread_over_conns(now);
         }

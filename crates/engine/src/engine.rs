@@ -39,6 +39,7 @@ use crate::slowlog::SlowLog;
 use crate::stats::Stats;
 use crate::stats::monitors::Monitors;
 use crate::stats::tally::Tally;
+use crate::tenancy::TenantId;
 use crate::time::Time;
 use crate::timers::Sweep;
 use crate::topology::{Router, shards_of};
@@ -74,6 +75,9 @@ pub enum Action {
     Answer(ReplyTo, Answer),
     /// Carry the news to other workers' [`Engine::handle_news`].
     Tell(Audience, News),
+    /// The client belongs to this tenant, and waits to be taken there: [`Engine::release_client`] here and [`Engine::admit_client`] there, or
+    /// [`Engine::keep_client`] here if that cannot be.
+    Move(ClientId, TenantId),
 }
 
 /// What happened that an operator may want to know. The caller logs it.

@@ -22,6 +22,7 @@ use crate::report::{self, NodeReport};
 use crate::slowlog;
 use crate::stats::Stats;
 use crate::stats::monitors::MonitorOptions;
+use crate::tenancy::TenantId;
 use crate::topology::view::PoolView;
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -140,6 +141,9 @@ pub enum Questioner {
 pub struct ReplyTo {
     /// To whom.
     pub who: Questioner,
+    /// The tenant of the client that asks: the question is for its engines, and the answer for the one of them that asked. Of no account where it is
+    /// no client that asks.
+    pub tenant: TenantId,
     /// Its ticket.
     pub ticket: u64,
 }
@@ -194,6 +198,8 @@ pub enum Answer {
     View(Vec<PoolView>),
     /// Names and values of options, none where something was to be done; or why not, as the text of an error reply.
     Config(Result<Vec<(String, String)>, String>),
+    /// Those of several tenants, for a question that no client asked.
+    Each(Vec<Self>),
 }
 
 /// Counters and gauges of one worker at this moment.
@@ -263,6 +269,8 @@ pub struct Report {
     pub policies: Vec<policy::Outcomes>,
     /// Other deployments that get what clients write.
     pub mirrors: Vec<MirrorReport>,
+    /// Which tenant's it is; `None`: there are none.
+    pub tenant: Option<Arc<str>>,
 }
 
 /// What a worker's ring of io_uring met that should be rare, since the start, and the buffers that it has.

@@ -95,6 +95,7 @@ mod scripts;
 pub mod settings;
 pub mod slowlog;
 pub mod stats;
+pub mod tenancy;
 pub mod time;
 mod timers;
 mod together;

@@ -50,7 +50,7 @@ impl Engine {
     }
 
     /// The number of the shared connections that the fewest clients use; one more uses it now.
-    fn next_conn(&mut self) -> u16 {
+    pub(crate) fn next_conn(&mut self) -> u16 {
         let fewest = self.conn_clients.iter().enumerate().min_by_key(|(_, clients)| **clients);
         let conn = fewest.map_or(0, |(conn, _)| conn);
         if let Some(clients) = self.conn_clients.get_mut(conn) {
@@ -76,6 +76,7 @@ impl Engine {
     pub fn turn_away(why: Refused) -> Option<Vec<u8>> {
         let text = match why {
             Refused::MaxClients | Refused::ListenerMaxClients => reject::MAX_CLIENTS,
+            Refused::TenantMaxClients => reject::TENANT_FULL,
             Refused::Address => reject::DENIED_ADDRESS,
             Refused::HeaderSource => reject::DENIED_SOURCE,
             Refused::HeaderMissing | Refused::HeaderBroken | Refused::HeaderLate => return None,
@@ -241,16 +242,22 @@ impl Engine {
             if matches!(client.hold, Hold::Streaming(_) | Hold::Skipping) {
                 continue;
             }
-            client.hold = Hold::No;
-            client.identity.late.resume(now);
-            self.process_tail(now, id);
-            if let Some(client) = self.clients.get_mut(id)
-                && client.eof
-                && client.hold == Hold::No
-            {
-                client.closing = true;
-                self.settle(id);
-            }
+            self.resume_client(now, id);
+        }
+    }
+
+    /// Goes on with a client that is held no more.
+    pub(crate) fn resume_client(&mut self, now: Time, id: ClientId) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        client.hold = Hold::No;
+        client.identity.late.resume(now);
+        self.process_tail(now, id);
+        if let Some(client) = self.clients.get_mut(id)
+            && client.eof
+            && client.hold == Hold::No
+        {
+            client.closing = true;
+            self.settle(id);
         }
     }
 
@@ -387,6 +394,15 @@ impl Engine {
 
     /// Removes all traces of a client but its places in the upstreams' FIFOs: replies for them will find nobody.
     fn forget_client(&mut self, id: ClientId) -> bool {
+        let Some(mut client) = self.detach_client(id) else { return false };
+        self.gone_clients += 1;
+        client.out.clear(&mut self.pool);
+        self.pool.give(core::mem::take(&mut client.tail));
+        true
+    }
+
+    /// The same, and gives it back with what it has sent and what it was not sent yet.
+    pub(crate) fn detach_client(&mut self, id: ClientId) -> Option<Client> {
         self.end_stalls(id);
         // Nobody is told that its connections go.
         self.end_tracking(id);
@@ -398,14 +414,11 @@ impl Engine {
         self.forget_waits(id);
         self.end_monitor(id);
         self.forget_judged(id);
-        let Some(mut client) = self.clients.remove(id) else { return false };
+        let client = self.clients.remove(id)?;
         if let Some(clients) = self.conn_clients.get_mut(usize::from(client.conn)) {
             *clients -= 1;
         }
-        self.gone_clients += 1;
         self.accounted_bytes -= client.accounted_bytes;
-        client.out.clear(&mut self.pool);
-        self.pool.give(core::mem::take(&mut client.tail));
         if client.out.dirty {
             self.dirty_clients.retain(|dirty| *dirty != id);
         }
@@ -420,7 +433,7 @@ impl Engine {
             Hold::TransferSlot => self.transfer_waiters.retain(|waiter| *waiter != id),
             _ => {}
         }
-        true
+        Some(client)
     }
 
     /// Whether the client asked for no reply to the next command.

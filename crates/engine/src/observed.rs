@@ -32,6 +32,7 @@ use crate::time::Time;
 use crate::upstream::inflight::{Owner, Run};
 use alloc::collections::VecDeque;
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use resp::{Args, ReplyScanner, Scan};
 
@@ -123,6 +124,8 @@ pub struct Observed {
     pub error: String,
     /// So many before this one were wanted and are not told, as there were too many at a time.
     pub left_out: u64,
+    /// Whose client it was; the caller enters it, where there are tenants.
+    pub tenant: Option<Arc<str>>,
 }
 
 impl Observed {
@@ -142,6 +145,7 @@ impl Observed {
             reply_bytes: 0,
             error: String::new(),
             left_out: 0,
+            tenant: None,
         }
     }
 }

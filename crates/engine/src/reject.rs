@@ -34,6 +34,15 @@ pub const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 pub const DB_RANGE: &str = "ERR DB index is out of range";
 /// CONFIG of the proxy where nobody can change it.
 pub const NO_CONFIG: &str = "ERR respool: the configuration of this proxy cannot be asked for";
+/// CONFIG and ACL of the proxy, of a client of a tenant.
+pub const NOT_OF_TENANTS: &str =
+    "ERR respool: this is about the whole proxy, and clients of a tenant cannot ask for it";
+/// What an AUTH or SETNAME begins with that would lead to another tenant and cannot.
+pub const OTHER_TENANT: &str = "ERR respool: that belongs to another tenant, and ";
+/// A tenant has as many clients as it may have.
+pub const TENANT_FULL: &str = "ERR max number of clients of the tenant reached";
+/// A tenant is gone.
+pub const TENANT_GONE: &str = "ERR respool: the tenant that this belongs to is gone";
 /// Options of the proxy and parameters of the servers in one CONFIG.
 pub const CONFIG_MIXED: &str = "ERR respool: options of the proxy (respool.*) and parameters of the servers cannot stand in one CONFIG";
 /// CONFIG SET with a name alone.

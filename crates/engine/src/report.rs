@@ -117,6 +117,18 @@ pub fn nodes_of(reports: &[Report]) -> Vec<NodeReport> {
     nodes
 }
 
+/// The reports of each tenant by themselves, that of the default one first; one group, where there are no tenants.
+pub fn by_tenant(reports: Vec<Report>) -> Vec<(Option<Arc<str>>, Vec<Report>)> {
+    let mut groups: Vec<(Option<Arc<str>>, Vec<Report>)> = Vec::new();
+    for report in reports {
+        match groups.iter_mut().find(|(tenant, _)| *tenant == report.tenant) {
+            Some((_, group)) => group.push(report),
+            None => groups.push((report.tenant.clone(), alloc::vec![report])),
+        }
+    }
+    groups
+}
+
 /// The clients of each listener over all workers, in the order of the first worker that tells of it.
 pub fn listeners_of(reports: &[Report]) -> Vec<(Arc<str>, u64)> {
     let mut listeners: Vec<(Arc<str>, u64)> = Vec::new();
@@ -180,6 +192,7 @@ impl Engine {
             monitors: self.settings.monitors.clone(),
             policies: self.policy_outcomes(),
             mirrors: self.mirror_reports(now),
+            tenant: self.settings.tenancy.as_ref().map(|tenancy| tenancy.name.clone()),
         }
     }
 
@@ -329,7 +342,7 @@ fn waiting<'a>(clients: impl Iterator<Item = &'a Client>) -> [u64; WAITS.len()] 
     let mut waiting = [0; WAITS.len()];
     for client in clients {
         let at = match client.hold {
-            Hold::No | Hold::Streaming(_) | Hold::Skipping => continue,
+            Hold::No | Hold::Streaming(_) | Hold::Skipping | Hold::Moving => continue,
             Hold::Drained => 0,
             Hold::Upstream(_) => 1,
             Hold::Output => 2,

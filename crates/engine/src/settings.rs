@@ -16,6 +16,7 @@ use crate::policy::Policies;
 use crate::route::shard::{Shard, Sharding};
 use crate::slowlog;
 use crate::stats::monitors::MonitorOptions;
+use crate::tenancy::Tenancy;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -340,6 +341,8 @@ pub struct Settings {
     pub mirrors: Vec<MirrorSettings>,
     /// Unix time when the clock of the events stood at 0, in microseconds. For what is shown with a date.
     pub unix_ahead_us: u64,
+    /// Whose engine it is; `None`: there are no tenants.
+    pub tenancy: Option<Tenancy>,
 }
 
 impl Settings {
@@ -425,6 +428,7 @@ impl Default for Settings {
             policies: None,
             mirrors: Vec::new(),
             unix_ahead_us: 0,
+            tenancy: None,
         }
     }
 }

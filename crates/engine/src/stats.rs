@@ -40,6 +40,8 @@ pub enum Refused {
     HeaderLate,
     /// It came from where no header is to be believed.
     HeaderSource,
+    /// There are as many as its tenant allows.
+    TenantMaxClients,
 }
 
 impl Refused {
@@ -52,6 +54,7 @@ impl Refused {
         Self::HeaderBroken,
         Self::HeaderLate,
         Self::HeaderSource,
+        Self::TenantMaxClients,
     ];
 
     /// In one word.
@@ -61,7 +64,7 @@ impl Refused {
 }
 
 /// Why clients were turned away, in one word each; see [`Refused`] and [`Stats::refused`].
-pub const REFUSALS: [&str; 7] = [
+pub const REFUSALS: [&str; 8] = [
     "max_clients",
     "listener_max_clients",
     "address",
@@ -69,6 +72,7 @@ pub const REFUSALS: [&str; 7] = [
     "header_broken",
     "header_late",
     "header_source",
+    "tenant_max_clients",
 ];
 
 /// Counters of one command.
@@ -263,7 +267,7 @@ impl Stats {
 
     /// Clients that were turned away at a maximum, as Redis counts them.
     pub fn clients_rejected(&self) -> u64 {
-        [Refused::MaxClients, Refused::ListenerMaxClients]
+        [Refused::MaxClients, Refused::ListenerMaxClients, Refused::TenantMaxClients]
             .map(|why| self.refused[why as usize])
             .iter()
             .sum()
@@ -338,7 +342,7 @@ mod tests {
         one.monitors.record(0, &[10], 10, 7);
         one.note_own_error(b"-NOAUTH x\r\n", 8);
         one.note_redirect(b"-ASK 1 h:1\r\n");
-        one.refused = [1, 2, 3, 4, 5, 6, 7];
+        one.refused = [1, 2, 3, 4, 5, 6, 7, 8];
         let mut sum = one.clone();
         sum.add(&one);
         assert!(sum.totals_mut().into_iter().all(|total| *total == 6 || *total == 8));
@@ -347,7 +351,7 @@ mod tests {
         assert_eq!(sum.own_errors[Cause::Auth as usize], 16);
         assert_eq!(sum.errors.iter().collect::<Vec<_>>(), [("NOAUTH", 16)]);
         assert_eq!(sum.command(None).failed, 10);
-        assert_eq!((sum.refused, sum.clients_rejected()), ([2, 4, 6, 8, 10, 12, 14], 6));
+        assert_eq!((sum.refused, sum.clients_rejected()), ([2, 4, 6, 8, 10, 12, 14, 16], 22));
         assert!(Refused::ALL.iter().enumerate().all(|(at, why)| *why as usize == at));
     }
 }

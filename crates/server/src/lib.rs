@@ -26,4 +26,5 @@ pub mod metrics;
 pub mod run;
 pub mod settings;
 pub mod sources;
+mod tenants;
 pub mod worker;

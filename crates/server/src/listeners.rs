@@ -8,6 +8,7 @@
 //! Invariant: a number is given once, so that a client that was accepted at a listener that is closed is never taken for one of another.
 
 use crate::run::{StartError, keepalive};
+use crate::tenants::Registry;
 use crate::worker::entrance::{Entrance, Entrances};
 use config::{Config, Listen, ListenAddress, NetDriver};
 use netio::{Address, ListenOptions, Listener, ListenerId};
@@ -83,7 +84,7 @@ impl Listeners {
     }
 
     /// What workers are told.
-    pub(crate) fn entrances(&self, config: &Config) -> Entrances {
+    pub(crate) fn entrances(&self, config: &Config, tenants: &Registry) -> Entrances {
         let list = self.list.iter().map(|Running { id, entry, clients }| Entrance {
             id: *id,
             label: entry.label().into(),
@@ -92,6 +93,7 @@ impl Listeners {
             clients_max: entry.max_clients.unwrap_or(usize::MAX),
             rules: entry.rules.clone(),
             clients: Arc::clone(clients),
+            tenant: tenants.of_listener(entry),
         });
         Entrances {
             list: list.collect(),

@@ -18,6 +18,7 @@ use crate::log::Logging;
 use crate::losses::Losses;
 use crate::settings;
 use crate::sources::Sources;
+use crate::tenants::Registry;
 use crate::worker::entrance::Entrances;
 use crate::worker::mailbox::{Fleet, Mailbox, Post, Resolve, mailbox};
 use crate::worker::tls::TlsSettings;
@@ -98,12 +99,14 @@ pub fn run(boot: Boot) -> Result<(), StartError> {
     let Crew { hired, driver } = hire::crew(config, &bound)?;
     let outlet = Outlet::start(config, &losses);
     let outlet = outlet.map_err(|error| system("start the threads of the outlet", error))?;
+    let tenants = Registry::default().changed_to(config);
     let process = Arc::new(process(config, sources.file_name(), driver, losses));
     let known = Known {
         process: &process,
         outlet: &outlet,
-        entrances: listeners.entrances(config),
+        entrances: listeners.entrances(config, &tenants),
         tls: certificates.settings(),
+        tenants: &tenants,
     };
     let posts = start_workers(config, &known, hired, &orders)?;
     drop(bound);
@@ -113,6 +116,7 @@ pub fn run(boot: Boot) -> Result<(), StartError> {
         upstream = %config.upstream,
         listen = %config.listen.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
         workers = config.workers,
+        tenants = (!config.tenants.is_empty()).then_some(config.tenants.len()),
         "respool {} is ready",
         env!("CARGO_PKG_VERSION")
     );
@@ -127,6 +131,7 @@ pub fn run(boot: Boot) -> Result<(), StartError> {
         loaded,
         certificates,
         listeners,
+        tenants,
         logging,
         outlet,
         admin,
@@ -167,11 +172,9 @@ fn in_words(error: &io::Error) -> String {
 
 /// Has the system allow as many descriptors as the configuration needs, or tells that it does not.
 pub(crate) fn raise_open_files(config: &Config) {
-    // Each worker's share of `upstream_conns_max` is rounded up, hence the number of workers on top.
-    let to_each = config.limits.upstream_conns_max + config.workers;
-    let private = config.limits.leases_max + config.limits.noloop_conns_max;
-    let upstreams = (to_each * config.upstream.urls().count() + private) as u64;
-    let wanted = config.max_clients as u64 + upstreams + OWN_FILES;
+    let tenants = config.tenants.iter().map(|tenant| &tenant.config);
+    let upstreams: usize = std::iter::once(config).chain(tenants).map(upstreams_max).sum();
+    let wanted = config.max_clients as u64 + upstreams as u64 + OWN_FILES;
     let got = sys::raise_open_files(wanted);
     if got < wanted {
         tracing::warn!(
@@ -180,6 +183,13 @@ pub(crate) fn raise_open_files(config: &Config) {
             "the limit of open files is too low for max_clients and all upstream connections (see `ulimit -n`)"
         );
     }
+}
+
+/// Connections to the servers of a tenant at most. Each worker's share of `upstream_conns_max` is rounded up, hence the number of workers on top.
+fn upstreams_max(config: &Config) -> usize {
+    let to_each = config.limits.upstream_conns_max + config.workers;
+    let private = config.limits.leases_max + config.limits.noloop_conns_max;
+    to_each * config.upstream.urls().count() + private
 }
 
 /// What sockets are like.
@@ -208,6 +218,7 @@ struct Known<'a> {
     outlet: &'a Outlet,
     entrances: Entrances,
     tls: TlsSettings,
+    tenants: &'a Registry,
 }
 
 /// Everything else that can fail comes first; only then do the workers begin. The control thread is told when all have ended.
@@ -276,8 +287,10 @@ fn worker_options(
     fleet: &Arc<Fleet<Stream>>,
     known: &Known<'_>,
 ) -> WorkerOptions<Stream> {
+    let (settings, tenants) = known.tenants.settings(config, &config.users, index);
     WorkerOptions {
-        settings: settings::engine(config, index),
+        settings,
+        tenants,
         seed: seed(index),
         entropy: entropy(),
         gather: settings::gather(config),

@@ -193,8 +193,9 @@ pub fn engine(config: &Config, index: usize) -> Settings {
         observed: observed(config),
         policies: config.intercepts.clone(),
         mirrors: mirrors(config),
-        // The worker knows its clock.
+        // The worker knows its clock, and `tenants` whose engine it is.
         unix_ahead_us: 0,
+        tenancy: None,
     }
 }
 

@@ -22,6 +22,7 @@ use crate::lease::Lease;
 use crate::limits::{WINDOW_BYTES, WINDOW_MIN, WINDOW_START};
 use crate::output::Output;
 use crate::pubsub::Listening;
+use crate::tenancy::TenantId;
 use crate::time::Time;
 use crate::tracking::Tracking;
 use alloc::boxed::Box;
@@ -55,6 +56,8 @@ pub enum Hold {
     Lease,
     /// A write of the same key over another connection must be answered first, so that mirrors get both in order (see `mirror`).
     Mirror,
+    /// It must be taken to the engine of another tenant (see `tenancy`).
+    Moving,
     /// Not held, but in the middle of a large request: its bytes go straight to that upstream.
     Streaming(UpstreamId),
     /// Not held, but in the middle of a large request whose upstream is gone, or which is refused: its bytes are dropped to
@@ -109,6 +112,10 @@ pub struct Identity {
     pub pushes: Vec<u8>,
     /// What of its input had to wait here.
     pub(crate) late: late::Late,
+    /// The tenant of the listener that it came to.
+    pub home: TenantId,
+    /// Why it could not go to another tenant, until the request that wanted it is answered.
+    pub(crate) move_refused: Option<&'static str>,
 }
 
 /// See the module.

@@ -67,6 +67,9 @@ impl Engine {
         if !super::arity_fits(sub, call.args.len()) {
             return self.say(call, |out| reject::arity(out, sub.name()));
         }
+        if self.settings.is_of_tenant() && is_about_all(sub) {
+            return self.refuse(call, reject::NOT_OF_TENANTS);
+        }
         match (sub, &call.args[2..]) {
             (ids::ACL_WHOAMI, []) => self.acl_whoami(call),
             (ids::ACL_USERS | ids::ACL_LIST, []) => self.acl_list(call, sub == ids::ACL_USERS),
@@ -214,6 +217,21 @@ impl Engine {
             None => self.refuse(call, reject::NOT_AN_INTEGER),
         }
     }
+}
+
+/// Whether this asks for users that may be another tenant's, or changes them.
+fn is_about_all(sub: CommandId) -> bool {
+    matches!(
+        sub,
+        ids::ACL_USERS
+            | ids::ACL_LIST
+            | ids::ACL_GETUSER
+            | ids::ACL_DRYRUN
+            | ids::ACL_SETUSER
+            | ids::ACL_DELUSER
+            | ids::ACL_LOAD
+            | ids::ACL_SAVE
+    )
 }
 
 /// The reply to ACL GETUSER.

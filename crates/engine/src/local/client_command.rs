@@ -139,6 +139,9 @@ impl Engine {
         if !is_name(call.args[2]) {
             return self.refuse(call, reject::CLIENT_NAME);
         }
+        if let Some(step) = self.unless_it_stays(call, None, Some(call.args[2])) {
+            return step;
+        }
         if let Some(client) = self.clients.get_mut(call.id) {
             client.identity.name = call.args[2].to_vec();
         }

@@ -18,8 +18,16 @@ use alloc::vec::Vec;
 use resp::{Protocol, encode};
 
 impl Engine {
-    /// The line of one client; empty if it is gone.
+    /// The line of one client; empty if it is gone. With its tenant at the end, if there are any.
     pub(crate) fn client_line(&self, now: Time, id: ClientId) -> String {
+        let line = self.line_in_redis_words(now, id);
+        match &self.settings.tenancy {
+            Some(tenancy) if !line.is_empty() => format!("{line} tenant={}", tenancy.name),
+            _ => line,
+        }
+    }
+
+    fn line_in_redis_words(&self, now: Time, id: ClientId) -> String {
         let Some(client) = self.clients.get(id) else { return String::new() };
         let identity = &client.identity;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

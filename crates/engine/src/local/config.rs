@@ -56,6 +56,7 @@ impl Engine {
         let command = known.id.unwrap_or(ids::CONFIG);
         let call = Call::new(id, command, args, silent);
         let step = match wish(&args[1..]) {
+            _ if self.settings.is_of_tenant() => self.refuse(&call, reject::NOT_OF_TENANTS),
             Ok(wish) => self.ask(&call, Question::Config(wish.clone()), Purpose::Config(wish)),
             Err(text) => self.refuse(&call, text),
         };

@@ -45,6 +45,10 @@ impl Engine {
         if !client.is_authenticated() && user.is_none() {
             return self.refuse(call, reject::NOAUTH_HELLO);
         }
+        if let Some(step) = self.unless_it_stays(call, user, hello.name) {
+            return step;
+        }
+        let Some(client) = self.clients.get(call.id) else { return Step::Gone };
         let protocol = hello.protocol.unwrap_or(client.protocol);
         let (db, number) = (client.db, client.number);
         // In a transaction it was asked when the command was queued.
@@ -99,6 +103,9 @@ impl Engine {
         };
         match self.settings.users.authenticate(user, password) {
             Some(user) => {
+                if let Some(step) = self.unless_it_stays(call, Some(user), None) {
+                    return step;
+                }
                 self.become_user(call.id, user);
                 self.ok(call)
             }

@@ -176,6 +176,9 @@ impl Engine {
 
     /// As a connection that was just opened, but for the socket (`resetCommand`).
     fn reset(&mut self, call: &Call<'_>) -> Step {
+        if self.reset_waits(call.id) {
+            return Step::Hold(Hold::Drained);
+        }
         self.leave_all(call.id);
         self.end_tracking(call.id);
         let db = self.settings.node.db;
@@ -191,6 +194,9 @@ impl Engine {
             client.identity.name.clear();
             client.identity.no_evict = false;
             client.identity.no_touch = false;
+        }
+        if let Some(step) = self.unless_reset_here(call) {
+            return step;
         }
         self.reply(call.id, false, |out| encode::simple(out, b"RESET"));
         Step::Done

@@ -45,11 +45,11 @@ use resp::{Args, ReplyScanner, Scan, encode};
 use rewrite::{Effect, Words};
 use target::{Entry, Target};
 
-/// Connections with this index and above are a mirror's.
-pub(crate) const FIRST_INDEX: u32 = 1 << 28;
+/// Connections with this index and above are a mirror's. Whoever holds several engines has the bits above the next one.
+pub(crate) const FIRST_INDEX: u32 = 1 << 22;
 
 /// How many bits of the index say which connection of its mirror it is.
-const INDEX_BITS: u32 = 20;
+const INDEX_BITS: u32 = 17;
 
 /// What clients wait for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::ids::NodeId;
 use crate::peers;
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 /// One pool.
@@ -22,6 +23,8 @@ pub struct PoolView {
     pub not_ready: Option<String>,
     /// Its nodes, each primary before its copies, then those that are only asked for the topology.
     pub nodes: Vec<NodeView>,
+    /// Whose pool it is; `None`: there are no tenants.
+    pub tenant: Option<Arc<str>>,
 }
 
 /// One server.
@@ -66,6 +69,7 @@ impl Engine {
                     },
                     not_ready: not_ready(state, &nodes),
                     nodes,
+                    tenant: self.settings.tenancy.as_ref().map(|tenancy| tenancy.name.clone()),
                 }
             })
             .collect()

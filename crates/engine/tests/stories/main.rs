@@ -53,3 +53,4 @@ mod select;
 mod sentinel;
 mod shards;
 mod slowlog;
+mod tenants;

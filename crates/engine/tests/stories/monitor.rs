@@ -4,6 +4,7 @@ use crate::words::{Story, large_set, request};
 use engine::Settings;
 use engine::acl::Users;
 use engine::fleet::{Questioner, ReplyTo};
+use engine::tenancy::TenantId;
 
 /// The story's clock stands at one second; `m` watches.
 fn watched(how: &str) -> Story {
@@ -208,7 +209,7 @@ fn beside() -> (Story, Story) {
     let (_, question) = one.asked().expect("asked");
     one.workers_answer();
     one.client("m").gets("+OK");
-    let to = ReplyTo { who: Questioner::Worker(0), ticket: 1 };
+    let to = ReplyTo { who: Questioner::Worker(0), tenant: TenantId::DEFAULT, ticket: 1 };
     assert!(other.engine.answer(other.now, to, &question).is_some());
     (one, other)
 }

@@ -24,6 +24,7 @@ use engine::fleet::{Answer, ProcessFacts, Question, Questioner, ReplyTo};
 use engine::news::{Audience, News};
 use engine::node::Address;
 use engine::settings::{Limits, Settings, Timeouts};
+use engine::tenancy::TenantId;
 use engine::upstream::UpstreamKey;
 use engine::{Action, ClientId, Engine, Notice, Time, UpstreamId};
 use std::collections::{BTreeMap, VecDeque};
@@ -205,6 +206,8 @@ pub(crate) struct Story {
     holds_questions: bool,
     questions: VecDeque<(u64, Question)>,
     news: Vec<(Audience, News)>,
+    /// Clients that wait to be taken to another tenant.
+    leaving: Vec<(ClientId, TenantId)>,
     servers: cluster::Servers,
     sentinels: sentinel::Sentinels,
 }
@@ -231,6 +234,7 @@ impl Story {
             holds_questions: false,
             questions: VecDeque::new(),
             news: Vec::new(),
+            leaving: Vec::new(),
             servers: cluster::Servers::default(),
             sentinels: sentinel::Sentinels::default(),
         }
@@ -311,7 +315,7 @@ impl Story {
     /// Answers what was asked of the workers; there is one, this engine.
     pub(crate) fn workers_answer(&mut self) {
         while let Some((ticket, question)) = self.questions.pop_front() {
-            let to = ReplyTo { who: Questioner::Worker(0), ticket };
+            let to = ReplyTo { who: Questioner::Worker(0), tenant: TenantId::DEFAULT, ticket };
             let answer = self.engine.answer(self.now, to, &question);
             if let Some(answer) = answer {
                 self.worker_answers(to, answer);
@@ -323,7 +327,10 @@ impl Story {
     /// The answer to a question that is not for workers.
     pub(crate) fn is_answered(&mut self, answer: Answer) {
         let (ticket, _) = self.questions.pop_front().expect("nothing was asked");
-        self.worker_answers(ReplyTo { who: Questioner::Worker(0), ticket }, answer);
+        self.worker_answers(
+            ReplyTo { who: Questioner::Worker(0), tenant: TenantId::DEFAULT, ticket },
+            answer,
+        );
         self.turn();
     }
 
@@ -409,6 +416,36 @@ impl Story {
     /// Whether the operator was told something with these words.
     pub(crate) fn was_told(&self, words: &str) -> bool {
         self.notices.iter().any(|notice| format!("{notice:?}").contains(words))
+    }
+
+    /// The tenant that a client waits to be taken to.
+    pub(crate) fn moves(&self, name: &str) -> Option<TenantId> {
+        let id = self.peers.get(name)?.id?;
+        self.leaving.iter().find(|(leaving, _)| *leaving == id).map(|(_, to)| *to)
+    }
+
+    /// Takes a client to the engine of another tenant, with its end of the socket. Whether it was still there and wanted to.
+    pub(crate) fn hands_over(&mut self, name: &str, to: &mut Self) -> bool {
+        let id = self.peers.get(name).and_then(|peer| peer.id);
+        let Some(id) = id.filter(|_| self.moves(name).is_some()) else { return false };
+        self.leaving.retain(|(leaving, _)| *leaving != id);
+        let Some(leaver) = self.engine.release_client(id) else { return false };
+        let mut peer = self.peers.remove(name).expect("it was there");
+        let new = to.engine.admit_client(leaver);
+        peer.id = Some(new);
+        to.peers.insert(name.to_string(), peer);
+        to.engine.begin_admitted(to.now, new);
+        self.turn();
+        to.turn();
+        true
+    }
+
+    /// There is no place for a client where it belongs.
+    pub(crate) fn keeps(&mut self, name: &str, error: &'static str) {
+        let id = self.peers[name].id.expect("it is gone");
+        self.leaving.retain(|(leaving, _)| *leaving != id);
+        self.engine.keep_client(id, error);
+        self.turn();
     }
 
     /// Runs turns until nothing is left to do.
@@ -511,6 +548,7 @@ impl Story {
                 }
                 Action::Tell(audience, news) => self.news.push((audience, news)),
                 Action::Answer(to, answer) => self.worker_answers(to, answer),
+                Action::Move(id, to) => self.leaving.push((id, to)),
                 Action::Ask(ticket, question) => {
                     self.questions.push_back((ticket, question));
                     if !self.holds_questions {

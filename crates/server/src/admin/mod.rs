@@ -157,6 +157,11 @@ impl App {
         Ok(reports.collect())
     }
 
+    /// Worker threads.
+    fn workers(&self) -> usize {
+        self.settings.borrow().workers
+    }
+
     /// What the process knows of itself.
     fn facts(&self) -> ProcessFacts {
         let settings = self.settings.borrow();

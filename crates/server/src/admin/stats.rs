@@ -45,6 +45,9 @@ pub(super) struct Stats {
     total: Totals,
     /// Each worker.
     workers: Vec<Worker>,
+    /// Each tenant; not there, where there is only the default one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tenants: Vec<Tenant>,
     /// Times of all commands.
     latency: Times,
     /// Other deployments that get what clients write.
@@ -93,6 +96,16 @@ pub(super) struct Worker {
     /// Its number, from 0.
     worker: u32,
     /// What it has.
+    #[serde(flatten)]
+    totals: Totals,
+}
+
+/// A tenant.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Tenant {
+    /// Its name.
+    tenant: String,
+    /// What it has. Of the time that workers are busy the default tenant has all, as it is not counted by tenant.
     #[serde(flatten)]
     totals: Totals,
 }
@@ -153,7 +166,14 @@ pub(super) struct Times {
 ))]
 pub(super) async fn stats(State(app): State<App>) -> Result<Json<Stats>, Refusal> {
     let (reports, facts) = (app.reports().await?, app.facts());
-    let mut workers: Vec<Worker> = reports.iter().map(Worker::of).collect();
+    let mut workers: Vec<Worker> = Vec::new();
+    for report in &reports {
+        let totals = Totals::of(report);
+        match workers.iter_mut().find(|worker| worker.worker == report.worker) {
+            Some(worker) => worker.totals.add(&totals),
+            None => workers.push(Worker { worker: report.worker, totals }),
+        }
+    }
     workers.sort_by_key(|worker| worker.worker);
     let mut total = Totals::default();
     workers.iter().for_each(|worker| total.add(&worker.totals));
@@ -172,9 +192,22 @@ pub(super) async fn stats(State(app): State<App>) -> Result<Json<Stats>, Refusal
         refused: refused(&reports),
         total,
         workers,
+        tenants: tenants(&reports),
         latency: Times::of(&reports),
         mirrors: reports.iter().flat_map(|report| &report.mirrors).map(Mirror::of).collect(),
     }))
+}
+
+fn tenants(reports: &[Report]) -> Vec<Tenant> {
+    let mut tenants: Vec<Tenant> = Vec::new();
+    for (name, report) in reports.iter().filter_map(|r| Some((r.tenant.as_deref()?, r))) {
+        let totals = Totals::of(report);
+        match tenants.iter_mut().find(|tenant| tenant.tenant == name) {
+            Some(tenant) => tenant.totals.add(&totals),
+            None => tenants.push(Tenant { tenant: name.to_owned(), totals }),
+        }
+    }
+    tenants
 }
 
 fn listeners(reports: &[Report]) -> Vec<ListenerClients> {
@@ -206,10 +239,10 @@ impl Mirror {
     }
 }
 
-impl Worker {
+impl Totals {
     fn of(report: &Report) -> Self {
         let stats = &report.stats;
-        let totals = Totals {
+        Self {
             busy_user_us: report.cpu_user_us,
             busy_system_us: report.cpu_system_us,
             requests: stats.requests,
@@ -225,12 +258,9 @@ impl Worker {
             inflight: report.inflight,
             buffered_bytes: report.buffered_bytes,
             cache_entries: report.cache_entries,
-        };
-        Self { worker: report.worker, totals }
+        }
     }
-}
 
-impl Totals {
     fn add(&mut self, other: &Self) {
         self.busy_user_us += other.busy_user_us;
         self.busy_system_us += other.busy_system_us;

@@ -33,6 +33,9 @@ pub(super) struct Pool {
     cause: Option<String>,
     /// Its servers, each primary before its copies.
     nodes: Vec<Node>,
+    /// Whose it is; not there, where there are no tenants.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tenant: Option<String>,
 }
 
 /// A server.
@@ -65,19 +68,24 @@ pub(super) struct Node {
 ))]
 pub(super) async fn topology(State(app): State<App>) -> Result<Json<Topology>, Refusal> {
     let answers = app.ask(Question::View).await?;
-    let pools = answers.into_iter().find_map(|answer| match answer {
-        Answer::View(pools) => Some(pools),
-        _ => None,
-    });
-    let pools = pools.unwrap_or_default();
+    let mut pools: Vec<PoolView> = Vec::new();
+    for answer in answers {
+        // Of each tenant once: those of another worker are the same.
+        if let Answer::View(of_one) = answer
+            && of_one.iter().all(|pool| pools.iter().all(|known| known.tenant != pool.tenant))
+        {
+            pools.extend(of_one);
+        }
+    }
     Ok(Json(Topology { pools: pools.into_iter().map(Pool::from).collect() }))
 }
 
 impl From<PoolView> for Pool {
     fn from(view: PoolView) -> Self {
-        let PoolView { shard, kind, not_ready, nodes } = view;
+        let PoolView { shard, kind, not_ready, nodes, tenant } = view;
         let nodes = nodes.into_iter().map(Node::from).collect();
-        Self { shard, kind, ready: not_ready.is_none(), cause: not_ready, nodes }
+        let tenant = tenant.map(|name| name.to_string());
+        Self { shard, kind, ready: not_ready.is_none(), cause: not_ready, nodes, tenant }
     }
 }
 

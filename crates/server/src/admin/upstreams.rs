@@ -1,13 +1,15 @@
 //! `/upstreams`: the servers with their figures, as `INFO upstreams` has them, of all workers together.
 //!
-//! Invariant: each server stands there once.
+//! Invariant: each server stands there once for each tenant that it serves.
 
 use super::{App, Refusal};
 use axum::Json;
 use axum::extract::State;
-use engine::report::{CONN_ROLES, NodeReport, nodes_of};
+use engine::fleet::Report;
+use engine::report::{CONN_ROLES, NodeReport, by_tenant, nodes_of};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use utoipa::ToSchema;
 
 /// All servers.
@@ -60,6 +62,9 @@ pub(super) struct Upstream {
     latency: Latency,
     /// Open connections by what they are for.
     conns: BTreeMap<&'static str, u64>,
+    /// Whose server it is; not there, where there are no tenants.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tenant: Option<String>,
 }
 
 /// Times in microseconds.
@@ -83,8 +88,16 @@ pub(super) struct Latency {
     (status = 401, description = "No token", body = Refusal)
 ))]
 pub(super) async fn upstreams(State(app): State<App>) -> Result<Json<Upstreams>, Refusal> {
-    let nodes = nodes_of(&app.reports().await?);
-    Ok(Json(Upstreams { upstreams: nodes.iter().map(Upstream::from).collect() }))
+    let groups = by_tenant(app.reports().await?);
+    let of_one = |(tenant, reports): &(Option<Arc<str>>, Vec<Report>)| {
+        let tenant = tenant.as_deref().map(str::to_owned);
+        let nodes = nodes_of(reports);
+        nodes
+            .iter()
+            .map(|node| Upstream { tenant: tenant.clone(), ..Upstream::from(node) })
+            .collect::<Vec<_>>()
+    };
+    Ok(Json(Upstreams { upstreams: groups.iter().flat_map(of_one).collect() }))
 }
 
 impl Latency {
@@ -123,6 +136,7 @@ impl From<&NodeReport> for Upstream {
             queued_bytes: node.queued_bytes,
             latency: Latency::of(&stats.latency),
             conns: CONN_ROLES.into_iter().zip(node.conns).collect(),
+            tenant: None,
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::sources::SourceError;
 use crate::worker::mailbox::{Change as WorkerChange, Message};
 use crate::{listeners, run, settings};
 use config::options::OptionSpec;
-use config::{Change, Given, Loaded};
+use config::{Change, Given, Loaded, TenantChange, TenantFate};
 use engine::fleet::{Answer, ConfigWish, ReplyTo};
 use std::io::Write;
 use std::path::Path;
@@ -244,11 +244,23 @@ impl<S> Control<S> {
             tracing::info!(cause, "certificates have changed; who is connected stays so");
             certificates.warn();
         }
-        if differences.is_empty() && !other_certificates {
+        let tenants = self.loaded.tenants_to(&loaded);
+        for TenantChange { name, fate } in &tenants {
+            let tenant = name.as_str();
+            match fate {
+                TenantFate::Added => tracing::info!(tenant, cause, "a tenant is new"),
+                TenantFate::Changed => tracing::info!(tenant, cause, "a tenant has changed"),
+                TenantFate::Removed => {
+                    tracing::warn!(tenant, cause, "a tenant is gone; its clients are closed");
+                }
+            }
+        }
+        if differences.is_empty() && !other_certificates && tenants.is_empty() {
             tracing::info!(cause, "the configuration is as before");
         }
         new_listeners.set_modes(&self.listeners, &loaded.config);
         (self.listeners, self.shares) = (new_listeners, shares);
+        self.tenants = self.tenants.changed_to(&loaded.config);
         let others = self.loaded.config.users != loaded.config.users;
         self.certificates = certificates;
         (self.loaded, self.changes) = (loaded, changes);
@@ -267,14 +279,14 @@ impl<S> Control<S> {
         let mut shares = std::mem::take(&mut self.shares).into_iter();
         for (index, post) in self.posts.iter().enumerate() {
             let config = &self.loaded.config;
+            let (settings, tenants) = self.tenants.settings(config, &self.users, index);
             let change = WorkerChange {
-                settings: engine::Settings {
-                    users: self.users.clone(),
-                    ..settings::engine(config, index)
-                },
+                settings,
+                tenants,
+                leave_ms: config.timeouts.drain_ms,
                 gather: settings::gather(config),
                 clients_max: config.max_clients,
-                entrances: self.listeners.entrances(config),
+                entrances: self.listeners.entrances(config, &self.tenants),
                 listeners: shares.next().unwrap_or_default(),
                 tuning: run::tuning(config),
                 tls: self.certificates.settings(),

@@ -27,6 +27,7 @@ use crate::export::Outlet;
 use crate::listeners::{Listeners, Share};
 use crate::log::Logging;
 use crate::sources::Sources;
+use crate::tenants::Registry;
 use crate::worker::mailbox::{Message, Post, Upward};
 use certificates::Certificates;
 use changes::Replier;
@@ -107,6 +108,7 @@ pub struct Control<S> {
     certificates: Certificates,
     /// Where clients come in.
     listeners: Listeners,
+    tenants: Registry,
     /// Each worker's share of listeners that it does not know yet.
     shares: Vec<Share>,
     /// The users in force: those of the configuration, and what was changed since.
@@ -137,6 +139,8 @@ pub struct Begin<S> {
     pub certificates: Certificates,
     /// Its listeners.
     pub(crate) listeners: Listeners,
+    /// Its tenants.
+    pub(crate) tenants: Registry,
     /// The log.
     pub logging: Logging,
     /// Where spans and alarms go.
@@ -149,7 +153,7 @@ impl<S> Control<S> {
     /// One that looks after these workers.
     pub fn new(begin: Begin<S>) -> Self {
         let Begin { posts, orders, sources, text, loaded, certificates, .. } = begin;
-        let Begin { listeners, logging, outlet, admin, .. } = begin;
+        let Begin { listeners, tenants, logging, outlet, admin, .. } = begin;
         let users = loaded.config.users.clone();
         let mut control = Self {
             posts,
@@ -160,6 +164,7 @@ impl<S> Control<S> {
             loaded,
             certificates,
             listeners,
+            tenants,
             shares: Vec::new(),
             users,
             logging,
@@ -242,7 +247,7 @@ impl<S> Control<S> {
         if let engine::fleet::Questioner::Worker(index) = to.who
             && let Some(post) = self.posts.get(index)
         {
-            post.send(Message::Answer(to.ticket, answer));
+            post.send(Message::Answer(to, answer));
         }
     }
 }

@@ -1,8 +1,11 @@
 //! Questions to all workers, and what they answered so far.
 //!
+//! A worker with several tenants answers for each of them; they are put together here.
+//!
 //! Invariant: a round ends with the last worker's answer, once.
 
 use engine::fleet::{Answer, Questioner, ReplyTo};
+use engine::tenancy::TenantId;
 
 /// Rounds that are under way, each with what is to be done at its end.
 pub(super) struct Rounds<T> {
@@ -12,6 +15,7 @@ pub(super) struct Rounds<T> {
 
 struct Round<T> {
     ticket: u64,
+    /// Workers that have not answered.
     wanted: usize,
     answers: Vec<Answer>,
     then: T,
@@ -29,15 +33,19 @@ impl<T> Rounds<T> {
         self.next_ticket += 1;
         let ticket = self.next_ticket;
         self.open.push(Round { ticket, wanted, answers: Vec::new(), then });
-        ReplyTo { who: Questioner::Control, ticket }
+        ReplyTo { who: Questioner::Control, tenant: TenantId::DEFAULT, ticket }
     }
 
     /// An answer came; at the last one of its round, what was to be done and all of them.
     pub(super) fn answered(&mut self, ticket: u64, answer: Answer) -> Option<(T, Vec<Answer>)> {
         let at = self.open.iter().position(|round| round.ticket == ticket)?;
         let round = &mut self.open[at];
-        round.answers.push(answer);
-        if round.answers.len() < round.wanted {
+        match answer {
+            Answer::Each(answers) => round.answers.extend(answers),
+            answer => round.answers.push(answer),
+        }
+        round.wanted -= 1;
+        if round.wanted > 0 {
             return None;
         }
         let round = self.open.swap_remove(at);

@@ -60,6 +60,14 @@ impl Alarm {
         Self { kind: "slow", unix_ms: observed.unix_us / 1000, worker, facts }
     }
 
+    /// Of this tenant, if there are any.
+    pub(super) fn of_tenant(mut self, tenant: Option<&str>) -> Self {
+        if let Some(tenant) = tenant {
+            self.facts["tenant"] = tenant.into();
+        }
+        self
+    }
+
     /// The bit of its kind, in the order of [`Alarms::KINDS`].
     pub(super) fn bit(&self) -> u8 {
         bit(self.kind)
@@ -102,8 +110,8 @@ mod tests {
     fn notices_become_alarms_of_their_kind() {
         let hot =
             Notice::HotKey { key: "k".to_owned(), count: 7, window_s: 10, node: "n:1".to_owned() };
-        let alarm = Alarm::of(3, &hot).unwrap();
-        assert_eq!(alarm.bit(), bits(&["hot"]));
+        let alarm = Alarm::of(3, &hot).unwrap().of_tenant(None).of_tenant(Some("blue"));
+        assert_eq!((alarm.bit(), &alarm.facts["tenant"]), (bits(&["hot"]), &json!("blue")));
         let target = Target { url: String::new(), service_name: String::new() };
         let body: Value = serde_json::from_str(&body(&target, &[alarm], 2)).unwrap();
         assert_eq!((&body["dropped"], &body["alarms"][0]["kind"]), (&json!(2), &json!("hot")));

@@ -81,19 +81,20 @@ impl Outlet {
         self.alarms.change(webhook.map(|url| Target { url, service_name: String::new() }));
     }
 
-    /// Something happened at this worker; it may be an alarm.
-    pub(crate) fn notice(&self, worker: usize, notice: &Notice) {
+    /// Something happened at this worker, to this tenant; it may be an alarm.
+    pub(crate) fn notice(&self, worker: usize, tenant: Option<&str>, notice: &Notice) {
         if self.alarms.is_on()
             && let Some(alarm) = Alarm::of(worker, notice)
         {
-            self.alarm(alarm);
+            self.alarm(alarm.of_tenant(tenant));
         }
     }
 
     /// Somebody wants to be told of this request.
     pub(crate) fn observed(&self, worker: usize, observed: Observed) {
         if observed.wanted.slow && self.alarms.is_on() {
-            self.alarm(Alarm::slow(worker, &observed));
+            let tenant = observed.tenant.as_deref();
+            self.alarm(Alarm::slow(worker, &observed).of_tenant(tenant));
         }
         if observed.wanted.trace {
             // The engine has counted them; the next line of the log and the next POST tell of them.

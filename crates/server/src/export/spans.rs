@@ -72,6 +72,7 @@ fn attributes(request: &Observed) -> Vec<Value> {
         number("respool.upstream_us", request.upstream_us),
         number("respool.reply_bytes", request.reply_bytes),
     ];
+    all.extend(request.tenant.as_ref().map(|tenant| text("respool.tenant", tenant)));
     // Without a server respool answered itself.
     all.extend((!host.is_empty()).then(|| text("server.address", host)));
     all.extend(port.map(|port| number("server.port", port)));
@@ -138,6 +139,7 @@ mod tests {
 
     fn request(name: &str, error: &str) -> Observed {
         Observed {
+            tenant: None,
             wanted: Wanted { trace: true, ..Wanted::default() },
             unix_us: 1_700_000_000_000_500,
             client: 7,

@@ -20,8 +20,9 @@ mod page;
 mod protobuf;
 mod text;
 
+use config::DEFAULT_TENANT;
 use engine::fleet::{ProcessFacts, Report};
-use engine::report::{NodeReport, nodes_of};
+use engine::report::{NodeReport, by_tenant, nodes_of};
 use engine::stats::Stats;
 use engine::stats::monitors::MonitorOptions;
 
@@ -39,18 +40,49 @@ pub(crate) struct Source<'a> {
     monitors: &'a [MonitorOptions],
 }
 
-/// The page. `reports` are of all workers, in any order.
+impl<'a> Source<'a> {
+    fn of(reports: &'a [Report], process: &'a ProcessFacts) -> Self {
+        let mut stats = Stats::default();
+        reports.iter().for_each(|report| stats.add(&report.stats));
+        let monitors = reports.first().map_or(&[][..], |report| &report.monitors);
+        let agree = reports.iter().all(|report| report.monitors == monitors);
+        let monitors = if agree { monitors } else { &[] };
+        Self { reports, process, stats, nodes: nodes_of(reports), monitors }
+    }
+}
+
+/// The page. `reports` are of all workers, in any order; where there are tenants, of each tenant of each worker. Then samples have a label more, but for
+/// those that are about the process as a whole.
 pub fn page(reports: &[Report], process: &ProcessFacts, format: Format) -> Vec<u8> {
-    let mut stats = Stats::default();
-    reports.iter().for_each(|report| stats.add(&report.stats));
-    let monitors = reports.first().map_or(&[][..], |report| &report.monitors);
-    let agree = reports.iter().all(|report| report.monitors == monitors);
-    let monitors = if agree { monitors } else { &[] };
-    let source = Source { reports, process, stats, nodes: nodes_of(reports), monitors };
     let mut page = page::Page::new(format);
+    if reports.iter().all(|report| report.tenant.is_none()) {
+        let source = Source::of(reports, process);
+        for metric in names::METRICS {
+            page.begin(metric);
+            (metric.collect)(&source, &mut page);
+        }
+        return page.end();
+    }
+    let groups = by_tenant(reports.to_vec());
+    let sources: Vec<_> =
+        groups.iter().map(|(name, reports)| (name, Source::of(reports, process))).collect();
+    let mut whole = Stats::default();
+    reports.iter().for_each(|report| whole.add(&report.stats));
+    // What is told once for a worker stands in the report of its default tenant.
+    let of_default = groups.iter().find(|(name, _)| name.as_deref() == Some(DEFAULT_TENANT));
+    let of_default = of_default.map_or(&[][..], |(_, reports)| reports);
+    let of_process = Source { stats: whole, ..Source::of(of_default, process) };
     for metric in names::METRICS {
         page.begin(metric);
-        (metric.collect)(&source, &mut page);
+        if metric.is_of_process() {
+            (metric.collect)(&of_process, &mut page);
+            continue;
+        }
+        for (name, source) in &sources {
+            page.begin_tenant(name.as_deref());
+            (metric.collect)(source, &mut page);
+        }
+        page.begin_tenant(None);
     }
     page.end()
 }
@@ -90,6 +122,7 @@ All counters begin with the process, and those of workers, commands, servers and
 | `cause`, `reason` | why: see the row |
 | `listener` | `name` of an entry of `listen`, or its address |
 | `monitor` | a [latency monitor](../guides/operations.md#latency-monitors) of the configuration |
+| `tenant` | where there are [tenants](../guides/tenants.md) beside the default one, the last label of all metrics but those of the process and of workers' threads |
 | `le` | end of a bucket of a histogram: powers of two from 32 µs to 16.8 s, or the bounds of the monitor |
 
 In protobuf the histograms are native ones, too, but for those of monitors, whose bounds are your own ([how to read them](../guides/operations.md#native-histograms)): schema 4,

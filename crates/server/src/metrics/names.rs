@@ -69,6 +69,21 @@ impl Metric {
         format!("{}{end}", self.name)
     }
 
+    /// Whether it is about the process, or about what a worker has for all tenants.
+    pub fn is_of_process(&self) -> bool {
+        const OF_ALL: [&str; 5] = [
+            "respool_build",
+            "respool_driver",
+            "respool_worker_cpu_seconds",
+            "respool_clients_max",
+            "respool_telemetry_dropped",
+        ];
+        ["process_", "respool_uring_", "respool_tls_"]
+            .iter()
+            .any(|begin| self.name.starts_with(begin))
+            || OF_ALL.contains(&self.name)
+    }
+
     /// The unit, which its name ends with; `None`: it is a number of things.
     pub fn unit(&self) -> Option<&'static str> {
         ["bytes", "seconds"]
@@ -347,7 +362,7 @@ pub static METRICS: &[Metric] = &[
         "respool_clients_refused",
         Counter,
         &["worker", "reason"],
-        "Clients that were turned away, by reason: there are as many as may be (`max_clients`), or as may be at this listener (`listener_max_clients`), their address (`address`), no header of the PROXY protocol where there must be one (`header_missing`), a wrong one (`header_broken`), not the whole of it in time (`header_late`), a header from where none is believed (`header_source`)",
+        "Clients that were turned away, by reason: there are as many as may be (`max_clients`), or as may be at this listener (`listener_max_clients`), their address (`address`), no header of the PROXY protocol where there must be one (`header_missing`), a wrong one (`header_broken`), not the whole of it in time (`header_late`), a header from where none is believed (`header_source`), there are as many as may be of its tenant (`tenant_max_clients`)",
         |s, p| {
             workers_by(s, p, "reason", REFUSALS, |r| r.stats.refused);
         },

@@ -14,7 +14,13 @@ use super::protobuf::Families;
 use super::text::{Dialect, Text};
 
 /// See the module.
-pub(crate) enum Page {
+pub(crate) struct Page {
+    sheet: Sheet,
+    /// Whose samples follow.
+    tenant: Option<String>,
+}
+
+enum Sheet {
     /// Prometheus' text, or OpenMetrics.
     Text(Text),
     /// Prometheus' protobuf.
@@ -33,18 +39,24 @@ pub(super) enum Value<'a> {
 
 impl Page {
     pub(super) fn new(format: Format) -> Self {
-        match format {
-            Format::Prometheus => Self::Text(Text::new(Dialect::Prometheus)),
-            Format::OpenMetrics => Self::Text(Text::new(Dialect::OpenMetrics)),
-            Format::Protobuf => Self::Protobuf(Families::default()),
-        }
+        let sheet = match format {
+            Format::Prometheus => Sheet::Text(Text::new(Dialect::Prometheus)),
+            Format::OpenMetrics => Sheet::Text(Text::new(Dialect::OpenMetrics)),
+            Format::Protobuf => Sheet::Protobuf(Families::default()),
+        };
+        Self { sheet, tenant: None }
+    }
+
+    /// What follows are samples of this tenant; `None`: of the process.
+    pub(super) fn begin_tenant(&mut self, name: Option<&str>) {
+        self.tenant = name.map(str::to_owned);
     }
 
     /// What follows are samples of this metric.
     pub(super) fn begin(&mut self, metric: &'static Metric) {
-        match self {
-            Self::Text(text) => text.begin(metric),
-            Self::Protobuf(families) => families.begin(metric),
+        match &mut self.sheet {
+            Sheet::Text(text) => text.begin(metric),
+            Sheet::Protobuf(families) => families.begin(metric),
         }
     }
 
@@ -77,16 +89,24 @@ impl Page {
 
     /// The bytes of the page.
     pub(super) fn end(self) -> Vec<u8> {
-        match self {
-            Self::Text(text) => text.end().into_bytes(),
-            Self::Protobuf(families) => families.end(),
+        match self.sheet {
+            Sheet::Text(text) => text.end().into_bytes(),
+            Sheet::Protobuf(families) => families.end(),
         }
     }
 
     fn add(&mut self, labels: &[(&str, &str)], value: &Value<'_>) {
-        match self {
-            Self::Text(text) => text.add(labels, value),
-            Self::Protobuf(families) => families.add(labels, value),
+        let of_tenant: Vec<(&str, &str)>;
+        let labels = match &self.tenant {
+            None => labels,
+            Some(name) => {
+                of_tenant = labels.iter().copied().chain([("tenant", &**name)]).collect();
+                &of_tenant
+            }
+        };
+        match &mut self.sheet {
+            Sheet::Text(text) => text.add(labels, value),
+            Sheet::Protobuf(families) => families.add(labels, value),
         }
     }
 }

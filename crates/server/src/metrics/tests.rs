@@ -275,3 +275,44 @@ fn the_rows_follow_the_rules_of_names() {
         assert!(reference().contains(&format!("| `{}` |", row.shown_name())));
     }
 }
+
+/// With tenants each of them has samples of its own, and what is the process' is told once.
+#[test]
+fn tenants_are_a_label_and_the_process_is_told_once() {
+    let of = |name: &str, requests: u64| {
+        let mut list = reports();
+        for report in &mut list {
+            report.tenant = Some(name.into());
+            report.stats.requests = requests;
+            report.clients = requests;
+        }
+        list
+    };
+    let both = [of("default", 3), of("blue", 5)].concat();
+    let text = String::from_utf8(page(&both, &process(), Format::Prometheus)).expect("text");
+    let lines = |name: &str| -> Vec<&str> {
+        text.lines().filter(|line| line.starts_with(&format!("{name}{{"))).collect()
+    };
+    assert_eq!(
+        lines("respool_clients"),
+        [
+            "respool_clients{worker=\"0\",tenant=\"default\"} 3",
+            "respool_clients{worker=\"1\",tenant=\"default\"} 3",
+            "respool_clients{worker=\"0\",tenant=\"blue\"} 5",
+            "respool_clients{worker=\"1\",tenant=\"blue\"} 5",
+        ]
+    );
+    assert_eq!(lines("respool_build_info").len(), 1);
+    assert_eq!(lines("respool_worker_cpu_seconds_total").len(), 4);
+    let mut samples = BTreeSet::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let (sample, _) = line.rsplit_once(' ').expect("a value");
+        assert!(samples.insert(sample), "{sample} twice");
+        let name = sample.split(['{', ' ']).next().unwrap_or_default();
+        let rows = METRICS.iter().filter(|metric| name.starts_with(metric.name));
+        let metric = rows.max_by_key(|metric| metric.name.len()).expect("a row");
+        assert_eq!(sample.contains("tenant="), !metric.is_of_process(), "{sample}");
+    }
+    let plain = String::from_utf8(page(&reports(), &process(), Format::Prometheus)).expect("text");
+    assert!(!plain.contains("tenant="));
+}

@@ -8,9 +8,10 @@
 //! Invariant: every accepted connection is adopted here, handed over, or closed, and counted in exactly one worker's load.
 
 use super::Worker;
-use super::conn::{TURNED_AWAY, client_token};
+use super::conn::{Seated, TURNED_AWAY, client_token};
 use super::entrance::{Newcomer, Seat};
 use super::mailbox::Message;
+use super::moves::Origin;
 use engine::stats::Refused;
 use engine::{Engine, Time};
 use netio::{Accepted, Driver, ListenerId};
@@ -48,30 +49,32 @@ impl<D: Driver> Worker<D> {
     /// Takes a connection that is counted for this worker already.
     pub(super) fn welcome(&mut self, now: Time, newcomer: Newcomer<D::Socket>) {
         let entrance = self.entrances.get(newcomer.accepted.listener);
-        match entrance.map(|entrance| (entrance.proxy_protocol, entrance.label.clone())) {
+        match entrance.map(|entrance| (entrance.proxy_protocol, Origin::of(entrance))) {
             Some((true, _)) if !self.engine.is_draining() => self.await_header(now, newcomer),
-            Some((false, label)) => self.adopt(now, newcomer, label),
+            Some((false, origin)) => self.adopt(now, newcomer, origin),
             // One that asked for nothing yet, of a proxy that ends or a listener that is closed.
             Some((true, _)) | None => self.fleet.client_gone(self.index, 1),
         }
     }
 
-    fn adopt(&mut self, now: Time, newcomer: Newcomer<D::Socket>, label: std::sync::Arc<str>) {
+    fn adopt(&mut self, now: Time, newcomer: Newcomer<D::Socket>, origin: Origin) {
         let Newcomer { accepted, seat } = newcomer;
-        let (addr, laddr) = (accepted.peer.clone(), accepted.local.clone());
-        match self.engine.handle_client_open(now, addr, laddr) {
-            Some(id) => {
-                self.engine.note_listener(id, label);
+        let addresses = (accepted.peer.clone(), accepted.local.clone());
+        match self.open_client(now, origin, addresses) {
+            Ok((id, tenant)) => {
                 let conn = match self.entrances.has_tls(accepted.listener) {
                     true => self.driver.adopt_secured(accepted, client_token(id)),
                     false => self.driver.adopt(accepted, client_token(id)),
                 };
-                self.clients.set(id, conn, seat);
+                self.clients.set(id, conn, Seated { listener: seat, tenant });
             }
-            None => {
+            Err(why) => {
                 self.fleet.client_gone(self.index, 1);
-                // The engine has counted it.
-                self.turn_away(accepted, Refused::MaxClients);
+                // What is above the maximum of all the engine has counted.
+                if why != Refused::MaxClients {
+                    self.count_refused(&accepted.peer, accepted.listener, why);
+                }
+                self.turn_away(accepted, why);
             }
         }
     }

@@ -6,15 +6,18 @@ use super::Worker;
 use super::address::NodeAddress;
 use super::conn::upstream_token;
 use super::entrance::{Entrance, Entrances};
-use super::mailbox::{Asker, Change, Message, Resolve, Upward};
-use engine::fleet::{Answer, Question, Questioner, ReplyTo, RingReport};
+use super::mailbox::{Asker, Change, Message, Resolve, UpstreamOf, Upward};
+use engine::fleet::{Answer, Question, Questioner, ReplyTo, Report, RingReport};
 use engine::news::{Audience, News};
-use engine::{Action, Notice, Time, UpstreamId};
+use engine::tenancy::TenantId;
+use engine::{Action, ClientId, Notice, Time, UpstreamId};
 use netio::{Address, Driver, Listener};
 
 /// A question whose answers are not all there.
 pub(super) struct Open {
     ticket: u64,
+    /// Of the client that asked.
+    tenant: TenantId,
     /// So many.
     wanted: usize,
     answers: Vec<Answer>,
@@ -23,7 +26,18 @@ pub(super) struct Open {
 impl<D: Driver> Worker<D> {
     /// Carries out what the engine asks for. It asks for the close of a client only when that has what it is owed.
     pub(super) fn carry_out(&mut self, now: Time) {
-        while let Some(action) = self.engine.poll_action() {
+        let mut moves = Vec::new();
+        loop {
+            self.carry_out_but_moves(now, &mut moves);
+            // Closes come before the next one, who may get the place of a client that went.
+            let Some((id, to)) = moves.pop() else { break };
+            self.move_client(now, id, to);
+        }
+        self.count_clients_gone();
+    }
+
+    fn carry_out_but_moves(&mut self, now: Time, moves: &mut Vec<(ClientId, TenantId)>) {
+        while let Some((tenant, action)) = self.engine.poll_action() {
             match action {
                 Action::Connect(id) => self.connect(now, id),
                 Action::CloseUpstream(id) => {
@@ -46,12 +60,12 @@ impl<D: Driver> Worker<D> {
                         self.driver.recv(conn, on);
                     }
                 }
-                Action::Ask(ticket, question) => self.ask(now, ticket, &question),
+                Action::Ask(ticket, question) => self.ask(now, (tenant, ticket), &question),
                 Action::Answer(to, answer) => self.give_answer(to, answer),
-                Action::Tell(audience, news) => self.tell_news(audience, &news),
+                Action::Tell(audience, news) => self.tell_news(tenant, audience, &news),
+                Action::Move(id, to) => moves.push((id, to)),
             }
         }
-        self.count_clients_gone();
     }
 
     /// The loads count clients from their placing on; what the engine has let go is taken off here.
@@ -67,8 +81,8 @@ impl<D: Driver> Worker<D> {
         match NodeAddress::from(address) {
             NodeAddress::Fixed(address) => self.connect_to(id, &address),
             NodeAddress::Name(name) => {
-                let resolve =
-                    Resolve { asker: Asker { worker: self.index, upstream: Some(id) }, name };
+                let upstream = Some((self.engine.tenant_of(id), id));
+                let resolve = Resolve { asker: Asker { worker: self.index, upstream }, name };
                 if !self.fleet.resolve(resolve) {
                     self.engine.handle_upstream_closed(now, id, "no resolver is running");
                 }
@@ -90,8 +104,8 @@ impl<D: Driver> Worker<D> {
         self.upstreams.set(id, conn);
     }
 
-    fn resolved(&mut self, now: Time, id: UpstreamId, outcome: Result<Address, String>) {
-        if !self.engine.wants_connect(id) {
+    fn resolved(&mut self, now: Time, (tenant, id): UpstreamOf, outcome: Result<Address, String>) {
+        if self.engine.tenant_of(id) != tenant || !self.engine.wants_connect(id) {
             return;
         }
         match outcome {
@@ -117,30 +131,31 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    fn tell_news(&self, audience: Audience, news: &News) {
+    fn tell_news(&self, tenant: TenantId, audience: Audience, news: &News) {
         let others = match audience {
             Audience::First => 0..1,
             Audience::Others => 0..self.fleet.len(),
             Audience::Worker(worker) => worker as usize..worker as usize + 1,
         };
         for worker in others.filter(|worker| *worker != self.index) {
-            self.fleet.send(worker, Message::News(news.clone()));
+            self.fleet.send(worker, Message::News(tenant, news.clone()));
         }
     }
 
-    fn ask(&mut self, now: Time, ticket: u64, question: &Question) {
-        let to = ReplyTo { who: Questioner::Worker(self.index), ticket };
+    fn ask(&mut self, now: Time, (tenant, ticket): (TenantId, u64), question: &Question) {
+        let to = ReplyTo { who: Questioner::Worker(self.index), tenant, ticket };
+        let open = |wanted| Open { ticket, tenant, wanted, answers: Vec::new() };
         if let Question::Config(wish) = question {
-            self.questions.push(Open { ticket, wanted: 1, answers: Vec::new() });
+            self.questions.push(open(1));
             return self.fleet.tell_control(Upward::Config(to, wish.clone()));
         }
         if let Question::Acl(wish) = question {
-            self.questions.push(Open { ticket, wanted: 1, answers: Vec::new() });
+            self.questions.push(open(1));
             return self.fleet.tell_control(Upward::Acl(to, wish.clone()));
         }
-        self.questions.push(Open { ticket, wanted: self.fleet.len(), answers: Vec::new() });
+        self.questions.push(open(self.fleet.len()));
         if let Some(own) = self.own_answer(now, to, question) {
-            self.answered(ticket, own);
+            self.answered(to, own);
         }
         for worker in (0..self.fleet.len()).filter(|worker| *worker != self.index) {
             self.fleet.send(worker, Message::Question(to, question.clone()));
@@ -149,8 +164,11 @@ impl<D: Driver> Worker<D> {
 
     /// This worker's answer, if it is there at once, with what the engine cannot know.
     fn own_answer(&mut self, now: Time, to: ReplyTo, question: &Question) -> Option<Answer> {
-        let mut answer = self.engine.answer(now, to, question)?;
-        if let Answer::Report(report) = &mut answer {
+        let mut answer = match to.who {
+            Questioner::Worker(_) => self.engine.answer(now, to, question)?,
+            Questioner::Control => self.engine.answers(now, to, question),
+        };
+        if let Some(report) = report_of_first(&mut answer) {
             let cpu = (self.process.measure_thread)();
             (report.cpu_user_us, report.cpu_system_us) = (cpu.user_us, cpu.system_us);
             report.tls = self.driver.report();
@@ -170,28 +188,29 @@ impl<D: Driver> Worker<D> {
 
     fn give_answer(&mut self, to: ReplyTo, answer: Answer) {
         match to.who {
-            Questioner::Worker(index) if index == self.index => self.answered(to.ticket, answer),
+            Questioner::Worker(index) if index == self.index => self.answered(to, answer),
             Questioner::Worker(index) => {
-                self.fleet.send(index, Message::Answer(to.ticket, answer));
+                self.fleet.send(index, Message::Answer(to, answer));
             }
             Questioner::Control => self.fleet.tell_control(Upward::Answer(to.ticket, answer)),
         }
     }
 
-    fn answered(&mut self, ticket: u64, answer: Answer) {
-        if let Some(open) = self.questions.iter_mut().find(|open| open.ticket == ticket) {
-            open.answers.push(answer);
-        }
-        self.finish_question(ticket);
-    }
-
-    fn finish_question(&mut self, ticket: u64) {
-        let whole = |open: &Open| open.ticket == ticket && open.answers.len() >= open.wanted;
-        if let Some(at) = self.questions.iter().position(whole) {
+    fn answered(&mut self, to: ReplyTo, answer: Answer) {
+        let asked = (to.tenant, to.ticket);
+        let is_this = |open: &Open| (open.tenant, open.ticket) == asked;
+        let Some(at) = self.questions.iter().position(is_this) else { return };
+        self.questions[at].answers.push(answer);
+        if self.questions[at].answers.len() >= self.questions[at].wanted {
             let open = self.questions.swap_remove(at);
             let facts = self.process.facts(self.fleet.len(), self.clients_max);
-            self.engine.handle_answers(Time((self.clock)()), ticket, open.answers, &facts);
+            self.engine.handle_answers(Time((self.clock)()), asked, open.answers, &facts);
         }
+    }
+
+    /// The tenant is gone: nobody waits for what it asked.
+    pub(super) fn forget_questions(&mut self, tenant: TenantId) {
+        self.questions.retain(|open| open.tenant != tenant);
     }
 
     /// Takes what other threads have sent.
@@ -205,17 +224,18 @@ impl<D: Driver> Worker<D> {
                         self.give_answer(to, answer);
                     }
                 }
-                Message::Answer(ticket, answer) => self.answered(ticket, answer),
-                Message::Resolved(id, outcome) => self.resolved(now, id, outcome),
+                Message::Answer(to, answer) => self.answered(to, answer),
+                Message::Resolved(of, outcome) => self.resolved(now, of, outcome),
                 Message::Renewed(name, addresses) => {
                     for id in self.names.renewed(&name, addresses.as_deref()) {
                         tracing::info!(worker = self.index, name = %name.host, "the name means another address now");
                         self.engine.handle_upstream_moved(id);
                     }
                 }
-                Message::News(news) => self.engine.handle_news(now, news),
+                Message::News(tenant, news) => self.engine.handle_news(now, tenant, news),
                 Message::Configure(to, change) => {
                     self.reconfigure(now, *change);
+                    self.changed = true;
                     self.give_answer(to, Answer::Done);
                 }
                 Message::Drain(ms) => self.begin_drain(now, ms),
@@ -226,14 +246,15 @@ impl<D: Driver> Worker<D> {
 
     /// Other settings from now on.
     fn reconfigure(&mut self, now: Time, change: Change) {
-        let Change { settings, gather, clients_max, entrances, listeners, tuning, tls } = change;
+        let Change { settings, tenants, leave_ms, gather, clients_max, .. } = change;
+        let Change { entrances, listeners, tuning, tls, .. } = change;
         self.driver.change(tls);
         self.gather.change(gather);
         self.clients_max = clients_max;
         self.change_entrances(entrances, listeners);
         self.driver.tune(&tuning);
         self.names.change(now, settings.timeouts.resolve_ms);
-        self.engine.reconfigure(now, settings);
+        self.engine.reconfigure(now, settings, tenants, now.plus_ms(leave_ms));
     }
 
     /// Other ways in. One that ends has closed all of them for good.
@@ -256,63 +277,74 @@ impl<D: Driver> Worker<D> {
 
     /// Logs what happened.
     pub(super) fn tell(&mut self) {
-        while let Some(notice) = self.engine.poll_notice() {
+        while let Some((tenant, notice)) = self.engine.poll_notice() {
             let worker = self.index;
-            self.outlet.notice(worker, &notice);
+            // Where there are no tenants, no line names one.
+            let tenant = tenant.as_deref();
+            self.outlet.notice(worker, tenant, &notice);
             match notice {
                 Notice::NodeReady { node, key, server, main: false } => {
-                    tracing::debug!(worker, %node, db = key.db, resp3 = key.resp3, %server, "upstream ready");
+                    tracing::debug!(worker, tenant, %node, db = key.db, resp3 = key.resp3, %server, "upstream ready");
                 }
                 Notice::NodeReady { node, key, server, main: true } => {
-                    tracing::info!(worker, %node, db = key.db, resp3 = key.resp3, %server, "upstream ready");
+                    tracing::info!(worker, tenant, %node, db = key.db, resp3 = key.resp3, %server, "upstream ready");
                 }
                 Notice::NodeDown { node, key, cause } => {
-                    tracing::warn!(worker, %node, db = key.db, resp3 = key.resp3, %cause, "upstream down");
+                    tracing::warn!(worker, tenant, %node, db = key.db, resp3 = key.resp3, %cause, "upstream down");
                 }
                 Notice::UpstreamLost { node, cause, requests } => {
-                    tracing::warn!(worker, %node, %cause, requests, "upstream lost, its requests got an error");
+                    tracing::warn!(worker, tenant, %node, %cause, requests, "upstream lost, its requests got an error");
                 }
                 Notice::TopologyAsked { node } => {
-                    tracing::debug!(worker, %node, "asked for the topology");
+                    tracing::debug!(worker, tenant, %node, "asked for the topology");
                 }
                 Notice::TopologyTold { node, state, changed: false } => {
-                    tracing::debug!(worker, %node, %state, "the topology is as before");
+                    tracing::debug!(worker, tenant, %node, %state, "the topology is as before");
                 }
                 Notice::TopologyTold { node, state, changed: true } => {
-                    tracing::info!(worker, %node, %state, "the topology has changed");
+                    tracing::info!(worker, tenant, %node, %state, "the topology has changed");
                 }
                 Notice::TopologyFailed { cause } => {
-                    tracing::debug!(worker, %cause, "no topology");
+                    tracing::debug!(worker, tenant, %cause, "no topology");
                 }
                 Notice::Shard { name, out: true } => {
-                    tracing::warn!(worker, shard = %name, "shard left out: it fails, its keys go to the others");
+                    tracing::warn!(worker, tenant, shard = %name, "shard left out: it fails, its keys go to the others");
                 }
                 Notice::Shard { name, out: false } => {
-                    tracing::warn!(worker, shard = %name, "shard takes part again");
+                    tracing::warn!(worker, tenant, shard = %name, "shard takes part again");
                 }
                 Notice::Peer { address, down: true } => {
-                    tracing::warn!(worker, %address, "respool of the facade is dead: its slots go to the others");
+                    tracing::warn!(worker, tenant, %address, "respool of the facade is dead: its slots go to the others");
                 }
                 Notice::Peer { address, down: false } => {
-                    tracing::warn!(worker, %address, "respool of the facade lives again");
+                    tracing::warn!(worker, tenant, %address, "respool of the facade lives again");
                 }
                 Notice::HotKey { key, count, window_s, node } => {
                     let key = key.as_str();
-                    tracing::warn!(worker, key, count, window_s, %node, "hot key: it came so often in this window");
+                    tracing::warn!(worker, tenant, key, count, window_s, %node, "hot key: it came so often in this window");
                 }
                 Notice::BigKey { key, command, direction, bytes, elements, addr, node } => {
                     // As texts in quotes: what clients name is no part of the line's form.
                     let (key, command) = (key.as_str(), command.as_str());
-                    tracing::warn!(worker, key, command, direction, bytes, elements, %addr, %node, "big key");
+                    tracing::warn!(worker, tenant, key, command, direction, bytes, elements, %addr, %node, "big key");
                 }
                 Notice::Mirror { name, failed, dropped, unsure, sample } => {
                     let cause = sample.as_str();
                     tracing::warn!(worker, mirror = %name, failed, dropped, unsure, cause, "a mirror did not get every write");
                 }
                 Notice::ClientClosed { client, addr, cause } => {
-                    tracing::warn!(worker, client, %addr, %cause, "client closed");
+                    tracing::warn!(worker, tenant, client, %addr, %cause, "client closed");
                 }
             }
         }
+    }
+}
+
+/// Where the report is that tells what is the whole worker's, so that it is told once: the default tenant's.
+fn report_of_first(answer: &mut Answer) -> Option<&mut Report> {
+    match answer {
+        Answer::Report(report) => Some(report),
+        Answer::Each(answers) => answers.iter_mut().find_map(report_of_first),
+        _ => None,
     }
 }

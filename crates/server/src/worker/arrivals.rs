@@ -14,7 +14,7 @@
 //! It holds a reader of fixed size and, in that turn, what came behind the header; there are never more than clients may be.
 
 use super::Worker;
-use super::conn::client_token;
+use super::conn::{Seated, client_token};
 use super::entrance::{Newcomer, Seat};
 use engine::ids::{Id, Slab};
 use engine::stats::Refused;
@@ -208,21 +208,24 @@ impl<D: Driver> Worker<D> {
         if let Err(why) = self.entrances.judge(entrance, ip) {
             return self.refuse_arrival(&addr, &arrival, why);
         }
-        let label = entrance.label.clone();
-        let Some(id) = self.engine.handle_client_open(now, addr.clone(), arrival.local.clone())
-        else {
-            // It has counted that.
-            self.say_why(&arrival, Refused::MaxClients);
-            return self.close_arrival(&arrival);
-        };
-        self.engine.note_listener(id, label);
+        let origin = super::moves::Origin::of(entrance);
+        let (id, tenant) =
+            match self.open_client(now, origin, (addr.clone(), arrival.local.clone())) {
+                Ok(opened) => opened,
+                Err(Refused::MaxClients) => {
+                    // The engine has counted it.
+                    self.say_why(&arrival, Refused::MaxClients);
+                    return self.close_arrival(&arrival);
+                }
+                Err(why) => return self.refuse_arrival(&addr, &arrival, why),
+            };
         if self.entrances.has_tls(arrival.listener) {
             let Arrival { rest, eof, .. } = arrival;
             let conn = self.driver.secure(conn, client_token(id), addr, rest, eof);
-            return self.clients.set(id, conn, arrival.seat);
+            return self.clients.set(id, conn, Seated { listener: arrival.seat, tenant });
         }
         self.driver.rename(conn, client_token(id));
-        self.clients.set(id, conn, arrival.seat);
+        self.clients.set(id, conn, Seated { listener: arrival.seat, tenant });
         if !arrival.rest.is_empty() {
             self.engine.handle_client_bytes(now, id, &arrival.rest);
         }

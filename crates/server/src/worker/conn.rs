@@ -1,12 +1,13 @@
 //! Which connection of the driver belongs to which id of the engine.
 //!
 //! A token carries the id through the driver: 2 bits for the kind with 1 between them that a layer over the driver may use, 29 for the index,
-//! 32 for the generation. The way back is a vector by index, since the engine's ids are dense.
+//! 32 for the generation. The way back is a vector by index for each tenant (`house`), since an engine's ids are dense.
 //!
 //! Invariant: a connection stands here from `adopt` or `connect` to its close, and never longer.
 
 use super::arrivals::ArrivalId;
 use super::entrance::Seat;
+use super::house;
 use engine::ids::{ClientKind, Id};
 use engine::{ClientId, UpstreamId};
 use netio::{ConnId, Token};
@@ -18,7 +19,7 @@ const UPSTREAM: u64 = 1 << 31;
 const ARRIVAL: u64 = UPSTREAM | 1 << INDEX_BITS;
 
 /// So long are indexes.
-const INDEX_BITS: u32 = 29;
+pub(super) const INDEX_BITS: u32 = 29;
 
 /// For connections that get one error and a close, and are never heard again: the arrival that never is.
 pub(super) const TURNED_AWAY: Token =
@@ -66,13 +67,60 @@ pub(super) fn party(token: Token) -> Party {
     }
 }
 
-/// Connections by engine id. The generation is kept and compared, so that a late word about one that is gone cannot hit the one that
-/// has its place.
-pub(super) struct Conns<T>(Vec<Option<(u32, ConnId)>>, PhantomData<fn() -> T>);
+/// Things by id. The generation is kept and compared, so that a late word about one that is gone cannot hit the one that has its place. A shelf for
+/// each tenant, since their indexes are dense each for itself.
+struct Table<T, V> {
+    shelves: Vec<Vec<Option<(u32, V)>>>,
+    kind: PhantomData<fn() -> T>,
+}
+
+impl<T, V> Default for Table<T, V> {
+    fn default() -> Self {
+        Self { shelves: Vec::new(), kind: PhantomData }
+    }
+}
+
+impl<T, V> Table<T, V> {
+    #[inline]
+    fn get(&self, id: Id<T>) -> Option<&V> {
+        match self.shelves.get(house::place(id))?.get(house::inner(id).index as usize) {
+            Some(Some((generation, value))) if *generation == id.generation => Some(value),
+            _ => None,
+        }
+    }
+
+    fn set(&mut self, id: Id<T>, value: V) {
+        let (shelf, index) = (house::place(id), house::inner(id).index as usize);
+        if self.shelves.len() <= shelf {
+            self.shelves.resize_with(shelf + 1, Vec::new);
+        }
+        let shelf = &mut self.shelves[shelf];
+        if shelf.len() <= index {
+            shelf.resize_with(index + 1, || None);
+        }
+        debug_assert!(shelf[index].is_none(), "a connection is forgotten without a close");
+        shelf[index] = Some((id.generation, value));
+    }
+
+    fn take(&mut self, id: Id<T>) -> Option<V> {
+        self.get(id)?;
+        let shelf = self.shelves.get_mut(house::place(id))?;
+        shelf.get_mut(house::inner(id).index as usize)?.take().map(|(_, value)| value)
+    }
+
+    /// All of one tenant, which are gone from here then.
+    fn clear(&mut self, place: usize) -> impl Iterator<Item = V> {
+        let shelf = self.shelves.get_mut(place).map(std::mem::take).unwrap_or_default();
+        shelf.into_iter().flatten().map(|(_, value)| value)
+    }
+}
+
+/// Connections by the ids of what they are to the engines.
+pub(super) struct Conns<T>(Table<T, ConnId>);
 
 impl<T> Default for Conns<T> {
     fn default() -> Self {
-        Self(Vec::new(), PhantomData)
+        Self(Table::default())
     }
 }
 
@@ -80,33 +128,36 @@ impl<T> Conns<T> {
     /// The connection of this id, if there is one.
     #[inline]
     pub(super) fn get(&self, id: Id<T>) -> Option<ConnId> {
-        match self.0.get(id.index as usize) {
-            Some(Some((generation, conn))) if *generation == id.generation => Some(*conn),
-            _ => None,
-        }
+        self.0.get(id).copied()
     }
 
     pub(super) fn set(&mut self, id: Id<T>, conn: ConnId) {
-        let index = id.index as usize;
-        if self.0.len() <= index {
-            self.0.resize(index + 1, None);
-        }
-        debug_assert!(self.0[index].is_none(), "a connection is forgotten without a close");
-        self.0[index] = Some((id.generation, conn));
+        self.0.set(id, conn);
     }
 
     pub(super) fn take(&mut self, id: Id<T>) -> Option<ConnId> {
-        self.get(id)?;
-        self.0.get_mut(id.index as usize)?.take().map(|(_, conn)| conn)
+        self.0.take(id)
     }
+
+    /// All connections of the tenant at this place, which are gone from here then.
+    pub(super) fn clear(&mut self, place: usize) -> impl Iterator<Item = ConnId> {
+        self.0.clear(place)
+    }
+}
+
+/// What a client occupies.
+pub(super) struct Seated {
+    /// Its place at its listener.
+    pub(super) listener: Seat,
+    /// Its place in its tenant, if that counts.
+    pub(super) tenant: Option<Seat>,
 }
 
 /// The connections of clients, with their seats.
 #[derive(Default)]
 pub(super) struct Clients {
     conns: Conns<ClientKind>,
-    /// By the index of the client.
-    seats: Vec<Option<Seat>>,
+    seats: Table<ClientKind, Seated>,
 }
 
 impl Clients {
@@ -116,20 +167,36 @@ impl Clients {
         self.conns.get(id)
     }
 
-    pub(super) fn set(&mut self, id: ClientId, conn: ConnId, seat: Seat) {
+    pub(super) fn set(&mut self, id: ClientId, conn: ConnId, seats: Seated) {
         self.conns.set(id, conn);
-        let index = id.index as usize;
-        if self.seats.len() <= index {
-            self.seats.resize_with(index + 1, || None);
-        }
-        self.seats[index] = Some(seat);
+        self.seats.set(id, seats);
     }
 
-    /// Its seat is free from here on.
+    /// Its seats are free from here on.
     pub(super) fn take(&mut self, id: ClientId) -> Option<ConnId> {
         let conn = self.conns.take(id)?;
-        self.seats[id.index as usize] = None;
+        drop(self.seats.take(id));
         Some(conn)
+    }
+
+    /// The client is known by another id now, and has this seat in its tenant. Its connection.
+    pub(super) fn rename(
+        &mut self,
+        from: ClientId,
+        to: ClientId,
+        tenant: Option<Seat>,
+    ) -> Option<ConnId> {
+        let (conn, seats) = (self.conns.take(from)?, self.seats.take(from)?);
+        let Seated { listener, tenant: before } = seats;
+        drop(before);
+        self.set(to, conn, Seated { listener, tenant });
+        Some(conn)
+    }
+
+    /// All connections of clients of the tenant at this place, which are gone from here then.
+    pub(super) fn clear(&mut self, place: usize) -> impl Iterator<Item = ConnId> {
+        self.seats.clear(place).for_each(drop);
+        self.conns.clear(place)
     }
 }
 

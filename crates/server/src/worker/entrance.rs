@@ -9,6 +9,7 @@
 
 use config::{ClientRules, Network};
 use engine::stats::Refused;
+use engine::tenancy::TenantId;
 use netio::{Accepted, ListenerId};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -44,11 +45,37 @@ pub struct Entrance {
     pub rules: ClientRules,
     /// Its clients at all workers, those on their way in included.
     pub clients: Arc<AtomicUsize>,
+    /// Where its clients begin.
+    pub tenant: TenantId,
 }
 
-/// The place of one client at its listener.
+/// The place of one client at its listener, or in its tenant.
 #[derive(Debug)]
 pub struct Seat(Arc<AtomicUsize>);
+
+/// How many clients there may be of some kind, and are, at all workers.
+#[derive(Clone, Debug)]
+pub struct Seats {
+    /// The bound.
+    pub max: usize,
+    /// The count, which all workers share.
+    pub taken: Arc<AtomicUsize>,
+}
+
+impl Seats {
+    /// One of them; `None`: all are taken.
+    pub(super) fn take(&self) -> Option<Seat> {
+        Seat::take(&self.taken, self.max)
+    }
+}
+
+impl Seat {
+    fn take(taken: &Arc<AtomicUsize>, max: usize) -> Option<Self> {
+        let one_more = |count: usize| (count < max).then_some(count + 1);
+        let done = taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        done.ok().map(|_| Self(Arc::clone(taken)))
+    }
+}
 
 impl Drop for Seat {
     fn drop(&mut self) {
@@ -76,14 +103,13 @@ impl Entrance {
             clients_max: usize::MAX,
             rules: ClientRules::default(),
             clients: Arc::default(),
+            tenant: TenantId::DEFAULT,
         }
     }
 
     /// A seat, if there is one.
     fn seat(&self) -> Result<Seat, Refused> {
-        let one_more = |count: usize| (count < self.clients_max).then_some(count + 1);
-        let taken = self.clients.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
-        taken.map_or(Err(Refused::ListenerMaxClients), |_| Ok(Seat(Arc::clone(&self.clients))))
+        Seat::take(&self.clients, self.clients_max).ok_or(Refused::ListenerMaxClients)
     }
 }
 

@@ -29,8 +29,8 @@
 //!
 //! Invariant: nothing waits for longer than the longest hold and the longest sleep; a turn sleeps at most once beside its nap.
 
-use engine::stats::Stats;
-use engine::{Engine, Time};
+use super::house::{House, Load};
+use engine::Time;
 use netio::Wait;
 
 /// The span over which active clients are counted, in microseconds. Long enough that every busy client sends in it, short enough to follow a
@@ -165,11 +165,11 @@ impl Lately {
         now.since(self.epoch_began) >= EPOCH_US
     }
 
-    fn end_epoch(&mut self, now: Time, active_clients: u64, stats: &Stats) {
+    fn end_epoch(&mut self, now: Time, active_clients: u64, load: Load) {
         let input = self.epoch_input.max(1);
-        self.requests_per_input = stats.requests.saturating_sub(self.requests) / input;
-        self.requests = stats.requests;
-        self.look_for_queue(now, stats.waited_us());
+        self.requests_per_input = load.requests.saturating_sub(self.requests) / input;
+        self.requests = load.requests;
+        self.look_for_queue(now, load.waited_us);
         let ns = now.since(self.epoch_began).saturating_mul(1_000) / input;
         self.ns_per_input = match self.ns_per_input {
             mean if ns / 4 > mean => ns,
@@ -235,10 +235,10 @@ impl Gather {
 
     /// A wait brought so much `input`; `None`: go on with the turn.
     #[inline]
-    pub fn next_wait(&mut self, now: Time, input: u64, engine: &mut Engine) -> Option<Wait> {
+    pub fn next_wait(&mut self, now: Time, input: u64, engine: &mut House) -> Option<Wait> {
         if self.lately.is_over(now) {
             let active_clients = engine.end_epoch();
-            self.lately.end_epoch(now, active_clients, engine.stats());
+            self.lately.end_epoch(now, active_clients, engine.load());
             engine.cork_replies_us(self.cork_us());
         }
         self.decide(now, input, engine.shared_upstreams_dirty() as u64)
@@ -392,12 +392,12 @@ mod tests {
     /// After so many epochs in each of which inputs waited so long together, of it `held_us` here.
     fn epochs(gather: &mut Gather, count: u64, waited_us: u64, held_us: u64) {
         let lately = &mut gather.lately;
-        let mut stats = Stats { requests: lately.requests, ..Stats::default() };
+        let mut load = Load { requests: lately.requests, waited_us: 0 };
         for _ in 0..count {
             (lately.epoch_input, lately.held_us) = (500, held_us);
-            stats.requests += 500;
-            stats.command(None).usec = lately.waited_us + waited_us;
-            lately.end_epoch(lately.epoch_began + EPOCH_US, 50, &stats);
+            load.requests += 500;
+            load.waited_us = lately.waited_us + waited_us;
+            lately.end_epoch(lately.epoch_began + EPOCH_US, 50, load);
         }
     }
 
@@ -574,7 +574,7 @@ mod tests {
             lately.epoch_input = input;
             assert!(lately.is_over(Time(until_us)));
             let requests = lately.requests + 3 * input;
-            lately.end_epoch(Time(until_us), 40, &Stats { requests, ..Stats::default() });
+            lately.end_epoch(Time(until_us), 40, Load { requests, waited_us: 0 });
             assert_eq!(lately.requests_per_input, 3);
             (lately.ns_per_input, lately.round_us())
         };

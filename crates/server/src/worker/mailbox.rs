@@ -11,9 +11,11 @@
 
 use super::entrance::{Entrances, Newcomer};
 use super::gather::GatherOptions;
+use super::house::TenantSettings;
 use super::tls::TlsSettings;
 use engine::fleet::{AclWish, Answer, ConfigWish, Question, ReplyTo};
 use engine::news::News;
+use engine::tenancy::TenantId;
 use engine::{Settings, UpstreamId};
 use netio::{Address, Listener, Tuning};
 use std::sync::Arc;
@@ -24,16 +26,16 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 pub enum Message<S> {
     /// A client for it.
     Client(Newcomer<S>),
-    /// A question of a worker.
+    /// A question of a worker, or of the control thread.
     Question(ReplyTo, Question),
     /// The answer to its own question.
-    Answer(u64, Answer),
+    Answer(ReplyTo, Answer),
     /// The node's name is resolved for this upstream, or why it is not.
-    Resolved(UpstreamId, Result<Address, String>),
+    Resolved(UpstreamOf, Result<Address, String>),
     /// The addresses that a name has now; `None`: nobody can tell.
     Renewed(Name, Option<Vec<Address>>),
-    /// What another worker learnt of a topology.
-    News(News),
+    /// What another worker learnt of a topology of this tenant.
+    News(TenantId, News),
     /// Other settings from now on; answered when they are in force.
     Configure(ReplyTo, Box<Change>),
     /// Take no more clients, end when the others have what they are owed or after so many milliseconds.
@@ -47,6 +49,10 @@ pub enum Message<S> {
 pub struct Change {
     /// For its engine.
     pub settings: Settings,
+    /// Those of tenants beside the default one; who is not among them goes.
+    pub tenants: Vec<TenantSettings>,
+    /// How long clients of those that go have for what they are owed, in milliseconds.
+    pub leave_ms: u64,
     /// Batching.
     pub gather: GatherOptions,
     /// Clients of all workers together; one more is turned away.
@@ -130,8 +136,11 @@ pub struct Asker {
     /// Index of the worker.
     pub worker: usize,
     /// What it will connect; `None`: it is connected, and looks whether the name still means that ([`Message::Renewed`]).
-    pub upstream: Option<UpstreamId>,
+    pub upstream: Option<UpstreamOf>,
 }
+
+/// An upstream of a tenant: when that is gone, another one may have the same id.
+pub type UpstreamOf = (TenantId, UpstreamId);
 
 /// A name to be resolved.
 pub struct Resolve {

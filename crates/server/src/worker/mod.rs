@@ -1,7 +1,7 @@
-//! One worker: an engine, a driver, and what joins them.
+//! One worker: an engine for each tenant, a driver, and what joins them.
 //!
 //! This folder is the only place that knows both sides: `turn` is the order of things, `conn` turns tokens of the driver into ids of the
-//! engine and back, `entrance`, `accept` and `arrivals` are the ways in for clients, `tls` puts TLS between the two, `gather` decides how long to wait for more before a flush, `mailbox` is the only way in from other threads,
+//! engine and back, `house` has the engines, `moves` takes clients from one to another, `entrance`, `accept` and `arrivals` are the ways in for clients, `tls` puts TLS between the two, `gather` decides how long to wait for more before a flush, `mailbox` is the only way in from other threads,
 //! `names` looks whether the names of servers still mean the same.
 //!
 //! What it deliberately is not: a thread. [`Worker::turn`] is called in a loop by [`Worker::run`] on a thread of its own, or step by step
@@ -11,6 +11,7 @@
 
 pub mod entrance;
 pub mod gather;
+pub mod house;
 pub mod mailbox;
 pub mod tls;
 
@@ -20,6 +21,7 @@ mod address;
 mod arrivals;
 mod conn;
 pub(crate) mod facts;
+mod moves;
 mod names;
 mod observed;
 mod turn;
@@ -31,6 +33,7 @@ use engine::ids::UpstreamKind;
 use engine::{Engine, Settings, Time};
 use entrance::Entrances;
 use gather::{Gather, GatherOptions};
+use house::{House, TenantSettings};
 use mailbox::{Fleet, Mailbox};
 use netio::{Accepted, Driver};
 use std::sync::Arc;
@@ -43,6 +46,8 @@ pub use facts::{Chosen, Host, Process, Usage};
 pub struct WorkerOptions<S> {
     /// For its engine.
     pub settings: Settings,
+    /// For those of tenants beside the default one.
+    pub tenants: Vec<TenantSettings>,
     /// Feeds the jitter of reconnects.
     pub seed: u64,
     /// Random bytes that nobody can guess, for passwords.
@@ -72,7 +77,7 @@ pub struct Worker<D: Driver> {
     /// The driver's clock. Held apart because the driver is borrowed while it delivers events, whose time must be read
     /// after the sleep and not before.
     clock: Box<dyn Fn() -> u64>,
-    engine: Engine,
+    engine: House,
     clients: Clients,
     upstreams: Conns<UpstreamKind>,
     gather: Gather,
@@ -88,6 +93,8 @@ pub struct Worker<D: Driver> {
     questions: Vec<actions::Open>,
     names: names::Names,
     last_now: Time,
+    /// Other settings came: what follows from them is done in this turn.
+    changed: bool,
     drain_until: Option<Time>,
     stopped: bool,
 }
@@ -100,11 +107,7 @@ impl<D: Driver> Worker<D> {
         let names = names::Names::new(options.settings.timeouts.resolve_ms);
         let unix_ahead_us = facts::unix_us().saturating_sub(now.0);
         let settings = Settings { unix_ahead_us, ..options.settings };
-        let mut engine = Engine::new(settings, options.seed, now);
-        if let Some(entropy) = options.entropy {
-            engine.take_entropy(entropy);
-        }
-        engine.warm_up(now);
+        let engine = House::new(settings, options.tenants, (options.seed, options.entropy), now);
         let mut worker = Self {
             index,
             driver: Secured::new(driver, options.tls),
@@ -124,6 +127,7 @@ impl<D: Driver> Worker<D> {
             questions: Vec::new(),
             names,
             last_now: now,
+            changed: false,
             drain_until: None,
             stopped: false,
         };
@@ -155,8 +159,13 @@ impl<D: Driver> Worker<D> {
         self.stopped || drained
     }
 
-    /// The engine, for tests that look inside.
+    /// The engine of the default tenant, for tests that look inside.
     pub fn engine(&self) -> &Engine {
+        self.engine.first()
+    }
+
+    /// All engines, for tests that look inside.
+    pub fn house(&self) -> &House {
         &self.engine
     }
 

@@ -62,6 +62,11 @@ impl Names {
         self.due.get_or_insert(now.plus_ms(self.every_ms));
     }
 
+    /// Of these connections nothing is to be told any more.
+    pub(super) fn forget(&mut self, is_over: impl Fn(UpstreamId) -> bool) {
+        self.known.retain(|known| !is_over(known.upstream));
+    }
+
     /// When [`Self::due`] has something to tell.
     pub(super) fn deadline(&self) -> Option<Time> {
         self.due

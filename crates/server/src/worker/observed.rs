@@ -31,6 +31,7 @@ fn write(worker: usize, observed: &Observed) {
     tracing::info!(
         target: ACCESS,
         worker,
+        tenant = observed.tenant.as_deref(),
         client,
         addr = addr.as_str(),
         name = name.as_str(),

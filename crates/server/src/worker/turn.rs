@@ -16,8 +16,9 @@
 use super::Worker;
 use super::arrivals::Arrivals;
 use super::conn::{Clients, Conns, Party, party};
+use super::house::House;
+use engine::Time;
 use engine::ids::{UpstreamId, UpstreamKind};
-use engine::{Engine, Time};
 use netio::{Accepted, CloseReason, ConnId, Driver, Event, Wait};
 
 impl<D: Driver> Worker<D> {
@@ -37,6 +38,9 @@ impl<D: Driver> Worker<D> {
         self.carry_out(now);
         self.tell();
         self.tell_observed();
+        if self.engine.is_leaving() {
+            self.end_tenants(now);
+        }
         #[cfg(debug_assertions)]
         self.engine.check_invariants();
     }
@@ -74,7 +78,11 @@ impl<D: Driver> Worker<D> {
 
     /// Waits, gathers, and gives every event to the engine. Returns the time of this turn.
     fn take_events(&mut self) -> Time {
-        let first_wait = self.first_wait();
+        // Without that an idle worker would sleep over the connects and closes that it has to make.
+        let first_wait = match std::mem::take(&mut self.changed) {
+            true => Wait::Poll,
+            false => self.first_wait(),
+        };
         let Self { driver, engine, clients, upstreams, accepted, arrivals, clock, gather, .. } =
             self;
         let mut hub = Hub {
@@ -146,7 +154,7 @@ impl<D: Driver> Worker<D> {
 
 /// What the events of a wait go to, while the driver is borrowed.
 struct Hub<'a, S> {
-    engine: &'a mut Engine,
+    engine: &'a mut House,
     clients: &'a mut Clients,
     upstreams: &'a mut Conns<UpstreamKind>,
     accepted: &'a mut Vec<Accepted<S>>,

@@ -34,6 +34,7 @@ mod pubsub;
 mod resets;
 mod setup;
 mod soak;
+mod tenants;
 mod topology;
 mod tracking;
 mod unblock;

@@ -92,6 +92,7 @@ impl Front {
             let options = WorkerOptions {
                 entropy: None,
                 settings,
+                tenants: Vec::new(),
                 seed,
                 gather: GatherOptions { gather_us: 0, completions: 0, clients_min: 0, polls: 1 },
                 clients_max,

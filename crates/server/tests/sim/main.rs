@@ -33,6 +33,7 @@ mod queue;
 mod radio;
 mod script;
 mod site;
+mod tenants;
 mod upstream;
 mod world;
 

@@ -61,6 +61,7 @@ impl Moving {
         let clock = net.clone();
         let options = WorkerOptions {
             settings,
+            tenants: Vec::new(),
             seed: 7,
             entropy: None,
             gather: GatherOptions { gather_us: 0, completions: 0, clients_min: 0, polls: 0 },

@@ -747,6 +747,7 @@ fn hire(plan: &Plan, net: &SimNet, at: &Address) -> Hired {
         let clock = net.clone();
         let options = WorkerOptions {
             settings: plan.settings_of(index),
+            tenants: Vec::new(),
             seed: plan.seed,
             entropy: None,
             gather: gather(60),

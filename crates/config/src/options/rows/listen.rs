@@ -14,7 +14,7 @@ pub(super) const ROWS: &[OptionSpec] = &[
         "Addresses to listen on",
         "On the command line the flag may be repeated. \
          An address that other machines can reach needs a password, see `protected_mode`. Behind an address may stand what holds for its clients, \
-         separated by blanks: `max_clients` beside the one of all listeners, `mode` in the place of `unix_mode`, `name` for logs and metrics, \
+         separated by blanks: `max_clients` beside the one of all listeners, `mode` in the place of `unix_mode`, `name` for logs and metrics, `tenant` for that of clients whose users belong to none, \
          `proxy_protocol=on` where each connection begins with a header of the PROXY protocol, `allow` and `deny` with networks beside `allow_clients` and `deny_clients`, `tls=true`. \
          While it runs listeners come and go, and what stands behind an address changes; clients that are there stay. See the [guide](../guides/listeners.md).",
         Kind::Listeners { at: |d| &mut d.config.listen },

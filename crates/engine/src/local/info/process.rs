@@ -53,6 +53,9 @@ pub(super) fn proxy(out: &mut String, source: &Source<'_>) {
         line(out, "proxy_driver_reason", &process.driver_reason);
     }
     line(out, "proxy_workers", process.workers);
+    if let Some(tenancy) = &source.settings.tenancy {
+        line(out, "tenant", &tenancy.name);
+    }
     for report in source.reports {
         let value =
             format!("sys={},user={}", seconds(report.cpu_system_us), seconds(report.cpu_user_us));

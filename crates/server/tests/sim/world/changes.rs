@@ -120,6 +120,8 @@ impl World {
                 workers: self.plan.workers as u32,
                 ..change.settings.clone()
             },
+            tenants: Vec::new(),
+            leave_ms: 0,
             gather: gather(change.gather_us),
             clients_max: self.plan.clients_max,
             entrances: entrances(),
@@ -127,7 +129,11 @@ impl World {
             tuning: Tuning::default(),
             tls: TlsSettings::default(),
         };
-        let to = ReplyTo { who: Questioner::Control, ticket: self.changes.begun as u64 };
+        let to = ReplyTo {
+            who: Questioner::Control,
+            tenant: engine::tenancy::TenantId::DEFAULT,
+            ticket: self.changes.begun as u64,
+        };
         self.posts[worker].send(Message::Configure(to, Box::new(change)));
     }
 

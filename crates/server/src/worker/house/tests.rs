@@ -1,0 +1,175 @@
+//! Ids lead to their engines, clients go over, tenants come and go.
+
+use super::*;
+use engine::ids::ClientKind;
+use engine::tenancy::Members;
+use std::sync::atomic::AtomicUsize;
+
+const A: TenantId = TenantId(1);
+const B: TenantId = TenantId(2);
+
+fn settings(own: TenantId) -> Settings {
+    let names = vec![(b"a-*".to_vec(), A), (b"b-*".to_vec(), B)];
+    let members = Arc::new(Members::new(Vec::new(), names));
+    let name = format!("t{}", own.0).into();
+    Settings { workers: 4, tenancy: Some(Tenancy { own, name, members }), ..Settings::default() }
+}
+
+fn tenant(own: TenantId) -> TenantSettings {
+    let seats = Seats { max: 10, taken: Arc::new(AtomicUsize::new(0)) };
+    TenantSettings { settings: settings(own), seats }
+}
+
+fn house() -> House {
+    let tenants = vec![tenant(A), tenant(B)];
+    House::new(settings(TenantId::DEFAULT), tenants, (7, None), Time(0))
+}
+
+fn open(house: &mut House, place: usize, home: TenantId) -> ClientId {
+    let addresses = ("10.0.0.1:1".to_owned(), "10.0.0.2:2".to_owned());
+    house.handle_client_open(Time(0), place, home, addresses).expect("a place")
+}
+
+fn say(house: &mut House, id: ClientId, line: &str) {
+    let words: Vec<&str> = line.split(' ').collect();
+    let mut request = format!("*{}\r\n", words.len());
+    for word in words {
+        request += &format!("${}\r\n{word}\r\n", word.len());
+    }
+    house.handle_client_bytes(Time(0), id, request.as_bytes());
+}
+
+/// What is to be sent to a client.
+fn heard(house: &mut House, id: ClientId) -> String {
+    let mut text = String::new();
+    while let Some(buf) = house.begin_client_send(id) {
+        text += &String::from_utf8_lossy(&buf);
+        house.handle_client_sent(Time(0), id, buf);
+    }
+    text
+}
+
+/// The moves that are wanted; other actions are of no account here.
+fn moves(house: &mut House) -> Vec<(TenantId, ClientId, TenantId)> {
+    let mut moves = Vec::new();
+    while let Some((tenant, action)) = house.poll_action() {
+        if let Action::Move(id, to) = action {
+            moves.push((tenant, id, to));
+        }
+    }
+    moves
+}
+
+#[test]
+fn an_id_of_the_default_tenant_is_the_engines_own() {
+    let id: ClientId = Id::new(77, 5);
+    assert_eq!((outer(0, id), place(id), inner(id)), (id, 0, id));
+    for at in [1, 31, PLACES - 1] {
+        for index in [0, 1, OWN] {
+            let id: Id<ClientKind> = Id::new(index, u32::MAX);
+            let there = outer(at, id);
+            assert_eq!((place(there), inner(there)), (at, id));
+            assert!(there.index < 1 << INDEX_BITS, "it fits a token");
+        }
+    }
+}
+
+#[test]
+fn numbers_of_clients_are_one_row_for_all_tenants() {
+    let mut house = house();
+    let ids = [0, 1, 2, 1, 0].map(|place| {
+        let tenant = house.tenant_at(place);
+        open(&mut house, place, tenant)
+    });
+    let numbers = ids.map(|id| {
+        say(&mut house, id, "CLIENT ID");
+        heard(&mut house, id)
+    });
+    assert_eq!(numbers, [":1\r\n", ":5\r\n", ":9\r\n", ":13\r\n", ":17\r\n"]);
+    assert_eq!((house.client_count(), house.first().client_count()), (5, 2));
+}
+
+#[test]
+fn a_client_goes_over_with_what_it_was_not_sent_and_another_id() {
+    let mut house = house();
+    let id = open(&mut house, 0, TenantId::DEFAULT);
+    say(&mut house, id, "ECHO first");
+    say(&mut house, id, "CLIENT SETNAME b-1");
+    say(&mut house, id, "CLIENT GETNAME");
+    assert_eq!(moves(&mut house), [(TenantId::DEFAULT, id, B)]);
+    let at = house.open(B).expect("it is there");
+    let new = house.transfer(id, at).expect("it wanted to");
+    assert_eq!((place(new), house.tenant_at(at)), (2, B));
+    house.begin_admitted(Time(0), new);
+    assert_eq!(heard(&mut house, new), "$5\r\nfirst\r\n+OK\r\n$3\r\nb-1\r\n");
+    // The old id is nobody's.
+    say(&mut house, id, "PING");
+    assert_eq!(heard(&mut house, id), "");
+    assert_eq!(house.transfer(id, at), None);
+    house.check_invariants();
+    assert_eq!(house.take_gone_clients(), 0);
+}
+
+#[test]
+fn what_is_dirty_is_found_in_every_tenant() {
+    let mut house = house();
+    let ids = [0, 1, 2].map(|place| {
+        let tenant = house.tenant_at(place);
+        open(&mut house, place, tenant)
+    });
+    for round in 0..3 {
+        ids.iter().for_each(|id| say(&mut house, *id, "PING"));
+        assert!(house.has_output(), "round {round}");
+        let mut found: Vec<ClientId> = std::iter::from_fn(|| house.poll_dirty_client()).collect();
+        found.sort();
+        assert_eq!(found, ids);
+        ids.iter().for_each(|id| drop(heard(&mut house, *id)));
+        assert!(!house.has_output());
+    }
+}
+
+#[test]
+fn a_tenant_that_goes_takes_nobody_and_its_place_is_used_again() {
+    let mut house = house();
+    let id = open(&mut house, 1, A);
+    say(&mut house, id, "PING");
+    drop(heard(&mut house, id));
+    let load = house.load();
+    assert!(load.requests > 0);
+    let later = Time(5_000_000);
+    let again = |house: &mut House, tenants| {
+        house.reconfigure(Time(1), settings(TenantId::DEFAULT), tenants, later);
+    };
+    again(&mut house, vec![tenant(B)]);
+    assert!(house.is_leaving());
+    assert_eq!((house.open(A), house.open(B)), (None, Some(2)));
+    assert_eq!(house.entry(A), None);
+    assert!(house.handle_client_open(Time(1), 1, A, Default::default()).is_none());
+    // Its client was owed nothing.
+    assert_eq!(house.left(Time(2)), [1]);
+    house.remove(Time(2), 1);
+    assert_eq!(house.load(), load, "what was done stays done");
+    assert!(!house.is_leaving());
+    // One of the same name has another number.
+    let other = TenantId(9);
+    again(&mut house, vec![tenant(B), tenant(other)]);
+    assert_eq!((house.open(other), house.open(A)), (Some(1), None));
+    assert_eq!(house.tenant_at(1), other);
+}
+
+#[test]
+fn who_has_no_place_gets_one_when_another_goes() {
+    let mut house = house();
+    // As many as there are places, and all of them are to go.
+    let many = |from: u32, count: usize| -> Vec<TenantSettings> {
+        (from..).take(count).map(|id| tenant(TenantId(id))).collect()
+    };
+    let later = Time(5_000_000);
+    house.reconfigure(Time(1), settings(TenantId::DEFAULT), many(1, PLACES - 1), later);
+    house.reconfigure(Time(2), settings(TenantId::DEFAULT), many(1_000, 2), later);
+    assert_eq!(house.open(TenantId(1_000)), None);
+    for place in house.left(Time(3)) {
+        house.remove(Time(3), place);
+    }
+    assert!(house.open(TenantId(1_000)).is_some() && house.open(TenantId(1_001)).is_some());
+}

@@ -1,0 +1,92 @@
+//! Clients come to their tenants, go over to others, and go with them.
+//!
+//! ```text
+//!   accepted ─▶ open_client ─▶ [tenant of the listener, or of the default user] ── Action::Move ─▶ move_client ─▶ [another one, another id]
+//!                                                                                                        └ no seat there: stays, gets an error
+//! ```
+//! Not here: which tenant it is (`engine::tenancy`), the engines (`house`).
+//!
+//! Invariant: a client has a seat in the tenant that it is in, if that tenant counts its clients, and in no other one.
+
+use super::Worker;
+use super::conn::client_token;
+use super::entrance::{Entrance, Seat};
+use super::house;
+use engine::stats::Refused;
+use engine::tenancy::TenantId;
+use engine::{ClientId, Time, reject};
+use netio::Driver;
+use std::sync::Arc;
+
+/// What a client gets from the listener that it came to.
+pub(super) struct Origin {
+    label: Arc<str>,
+    tenant: TenantId,
+}
+
+impl Origin {
+    pub(super) fn of(entrance: &Entrance) -> Self {
+        Self { label: entrance.label.clone(), tenant: entrance.tenant }
+    }
+}
+
+impl<D: Driver> Worker<D> {
+    /// A client for the engine of its tenant, with its seat there. Who is refused because of the tenant is not counted yet.
+    pub(super) fn open_client(
+        &mut self,
+        now: Time,
+        origin: Origin,
+        addresses: (String, String),
+    ) -> Result<(ClientId, Option<Seat>), Refused> {
+        let Origin { label, tenant } = origin;
+        let place = self.engine.entry(tenant).ok_or(Refused::TenantMaxClients)?;
+        let seat = self.seat_in(place).map_err(|()| Refused::TenantMaxClients)?;
+        match self.engine.handle_client_open(now, place, tenant, addresses) {
+            Some(id) => {
+                self.engine.note_listener(id, label);
+                Ok((id, seat))
+            }
+            // The engine has counted it.
+            None => Err(Refused::MaxClients),
+        }
+    }
+
+    /// A seat in the tenant at a place; none where it does not count its clients.
+    fn seat_in(&self, place: usize) -> Result<Option<Seat>, ()> {
+        match self.engine.seats(place) {
+            None => Ok(None),
+            Some(seats) => seats.take().map(Some).ok_or(()),
+        }
+    }
+
+    /// A client belongs to another tenant now, and waits to be taken there.
+    pub(super) fn move_client(&mut self, now: Time, id: ClientId, to: TenantId) {
+        let Some(place) = self.engine.open(to) else {
+            return self.engine.keep_client(id, reject::TENANT_GONE);
+        };
+        let Ok(seat) = self.seat_in(place) else {
+            return self.engine.keep_client(id, reject::TENANT_FULL);
+        };
+        let Some(new) = self.engine.transfer(id, place) else { return };
+        if let Some(conn) = self.clients.rename(id, new, seat) {
+            self.driver.rename(conn, client_token(new));
+        }
+        self.engine.begin_admitted(now, new);
+    }
+
+    /// Tenants whose clients have what they are owed, or whose time is up, are closed with all that is theirs.
+    pub(super) fn end_tenants(&mut self, now: Time) {
+        for place in self.engine.left(now) {
+            let tenant = self.engine.tenant_at(place);
+            let clients: Vec<_> = self.clients.clear(place).collect();
+            self.fleet.client_gone(self.index, clients.len());
+            let upstreams = self.upstreams.clear(place);
+            clients.into_iter().chain(upstreams).for_each(|conn| self.driver.close(conn));
+            self.forget_questions(tenant);
+            self.names.forget(|id| house::place(id) == place);
+            self.engine.remove(now, place);
+        }
+        // Another tenant may have got the place.
+        self.carry_out(now);
+    }
+}

@@ -1,0 +1,328 @@
+//! Tenants: clients with servers, limits and figures of their own, in front of real servers.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+
+use rustix::process::Signal;
+use testkit::cluster::RedisCluster;
+use testkit::ports::Port;
+use testkit::{Conn, Endpoint, RedisServer, Respool, wait};
+
+use crate::setup::{RESPOOL, SOON, direct, info_field};
+
+const USERS: &str = "[acl]\nusers = [\"ann on >pw ~* &* +@all\", \"bob on >pw ~* &* +@all\", \"eve on >pw ~* &* +@all\"]\n";
+
+/// A server for everybody, one for a tenant, and a proxy in front of both.
+struct Houses {
+    // The order matters: the proxy goes before its servers and its file.
+    proxy: Respool,
+    red: RedisServer,
+    blue: RedisServer,
+    file: PathBuf,
+    main: SocketAddr,
+    side: SocketAddr,
+    admin: SocketAddr,
+    _folder: tempfile::TempDir,
+}
+
+impl Houses {
+    /// With these tables of tenants, in which `BLUE` is the second server; the listener at the side leads to the tenant `blue`.
+    fn open(tenants: &str) -> Self {
+        let (red, blue) = (RedisServer::start(), RedisServer::start());
+        for (server, name) in [(&red, "red"), (&blue, "blue")] {
+            assert_eq!(server.connect().ask(&format!("SET who {name}")), "+OK\r\n");
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("respool.toml");
+        let [main, side, admin] = [(); 3].map(|()| Port::v4().release());
+        let text = Self::text(&red, &blue, (main, side, admin), tenants);
+        fs::write(&file, text).expect("the file");
+        let proxy =
+            Respool::with_config(RESPOOL, &file).listens_by_config(&Endpoint::Tcp(main)).start();
+        Self { proxy, red, blue, file, main, side, admin, _folder: folder }
+    }
+
+    fn text(
+        red: &RedisServer,
+        blue: &RedisServer,
+        (main, side, admin): (SocketAddr, SocketAddr, SocketAddr),
+        tenants: &str,
+    ) -> String {
+        let side = match tenants.contains("[tenants.blue]") {
+            true => format!("\"{side} name=side tenant=blue\""),
+            false => format!("\"{side} name=side\""),
+        };
+        let tenants =
+            tenants.replace("BLUE", &blue.endpoint().url()).replace("RED", &red.endpoint().url());
+        format!(
+            "upstream = \"{}\"\nlisten = [\"{main} name=main\", {side}]\n{USERS}[admin]\nlisten = [\"{admin}\"]\n{tenants}",
+            red.endpoint().url()
+        )
+    }
+
+    /// Other tables from now on; returns when all workers work by them.
+    fn change(&self, tenants: &str) {
+        let at = (self.main, self.side, self.admin);
+        fs::write(&self.file, Self::text(&self.red, &self.blue, at, tenants)).expect("the file");
+        let body = self.http("POST", "/config/reload");
+        assert!(body.contains("\"applied\":true"), "{body}");
+    }
+
+    /// The answer of the admin listener, whose workers have all done what was asked.
+    fn http(&self, method: &str, path: &str) -> String {
+        let mut stream = TcpStream::connect(self.admin).expect("the admin listener");
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).expect("sent");
+        stream.set_read_timeout(Some(SOON)).expect("a timeout");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("an answer");
+        text
+    }
+
+    fn main(&self) -> Conn {
+        Conn::to(&Endpoint::Tcp(self.main))
+    }
+
+    fn side(&self) -> Conn {
+        Conn::to(&Endpoint::Tcp(self.side))
+    }
+
+    fn as_user(&self, name: &str) -> Conn {
+        let mut conn = self.main();
+        assert_eq!(conn.ask(&format!("AUTH {name} pw")), "+OK\r\n");
+        conn
+    }
+}
+
+/// Which server answers.
+fn who(conn: &mut Conn) -> String {
+    conn.ask("GET who").lines().nth(1).unwrap_or_default().to_owned()
+}
+
+const BLUE: &str =
+    "[tenants.blue]\nupstream = \"BLUE\"\nusers = [\"bob\"]\nclient_names = [\"blue-*\"]\n";
+
+#[test]
+fn users_names_and_listeners_lead_to_a_tenant() {
+    if direct() {
+        return;
+    }
+    let houses = Houses::open(BLUE);
+    let (mut main, mut side) = (houses.main(), houses.side());
+    assert_eq!([who(&mut main), who(&mut side)], ["red", "blue"]);
+    assert_eq!(who(&mut houses.as_user("ann")), "red");
+    assert_eq!(who(&mut houses.as_user("bob")), "blue");
+    // A pipeline over the change, in one packet.
+    let requests = ["SET n 1", "AUTH bob pw", "GET who", "INCR n", "CLIENT SETNAME x", "GET who"];
+    let requests: Vec<Vec<u8>> = requests.map(request).into();
+    let replies = houses.main().pipeline(&requests).expect("the replies").concat();
+    let expected = "+OK\r\n+OK\r\n$4\r\nblue\r\n:1\r\n+OK\r\n$4\r\nblue\r\n";
+    assert_eq!(String::from_utf8_lossy(&replies), expected);
+    assert_eq!(houses.red.connect().ask("GET n"), "$1\r\n1\r\n");
+    assert_eq!(houses.blue.connect().ask("GET n"), "$1\r\n1\r\n");
+    // By name, and back.
+    assert_eq!(main.ask("CLIENT SETNAME blue-7"), "+OK\r\n");
+    assert_eq!(who(&mut main), "blue");
+    assert_eq!(main.ask("RESET"), "+RESET\r\n");
+    assert_eq!(who(&mut main), "red");
+    // HELLO over the change, in RESP3.
+    main.command(&["HELLO", "3", "AUTH", "bob", "pw"]).expect("the facts");
+    assert_eq!(main.ask("GET nothing"), "_\r\n");
+    assert_eq!(who(&mut main), "blue");
+    // Who listens cannot go.
+    let mut listens = houses.main();
+    listens.command(&["HELLO", "3"]).expect("the facts");
+    listens.command(&["SUBSCRIBE", "news"]).expect("the confirmation");
+    let refused = listens.ask("AUTH bob pw");
+    assert!(refused.starts_with("-ERR respool: that belongs to another tenant"), "{refused}");
+}
+
+fn request(line: &str) -> Vec<u8> {
+    let words: Vec<&str> = line.split(' ').collect();
+    testkit::frames::request(&words)
+}
+
+#[test]
+fn a_tenant_sees_itself_and_the_operator_sees_all() {
+    if direct() {
+        return;
+    }
+    let houses = Houses::open(BLUE);
+    let mut bobs: Vec<Conn> = (0..6).map(|_| houses.as_user("bob")).collect();
+    let mut anns: Vec<Conn> = (0..4).map(|_| houses.as_user("ann")).collect();
+    let lines = |conn: &mut Conn| {
+        let text = conn.ask("CLIENT LIST");
+        let lines: Vec<String> =
+            text.lines().filter(|line| line.starts_with("id=")).map(str::to_owned).collect();
+        lines
+    };
+    let of_bob = lines(&mut bobs[0]);
+    assert_eq!(of_bob.len(), 6, "{of_bob:?}");
+    assert!(of_bob.iter().all(|line| line.contains("user=bob") && line.ends_with(" tenant=blue")));
+    let of_ann = lines(&mut anns[0]);
+    assert!(of_ann.iter().all(|line| line.ends_with(" tenant=default")), "{of_ann:?}");
+    assert_eq!(info_field(&mut bobs[0], "proxy", "tenant").as_deref(), Some("blue"));
+    assert_eq!(info_field(&mut bobs[0], "clients", "connected_clients").as_deref(), Some("6"));
+    // Numbers are those of one process.
+    let mut ids: Vec<String> =
+        bobs.iter_mut().chain(&mut anns).map(|c| c.ask("CLIENT ID")).collect();
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 10);
+    // Nobody kills whom it does not see.
+    let ann = anns[0].ask("CLIENT ID").trim().trim_start_matches(':').to_owned();
+    assert_eq!(bobs[0].ask(&format!("CLIENT KILL ID {ann}")), ":0\r\n");
+    let refused = bobs[0].ask("CONFIG GET respool.upstream");
+    assert!(refused.starts_with("-ERR respool: this is about the whole proxy"), "{refused}");
+    assert!(anns[0].ask("CONFIG GET respool.upstream").contains("upstream"));
+
+    let metrics = houses.http("GET", "/metrics");
+    let sum = |tenant: &str| -> u64 {
+        let wanted = format!("tenant=\"{tenant}\"}}");
+        let lines =
+            metrics.lines().filter(|l| l.starts_with("respool_clients{") && l.contains(&wanted));
+        lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+    };
+    assert_eq!((sum("blue"), sum("default")), (6, 4));
+    assert!(
+        metrics
+            .lines()
+            .any(|line| line.starts_with("respool_build_info{") && !line.contains("tenant"))
+    );
+    let stats = houses.http("GET", "/stats");
+    assert!(stats.contains("\"tenant\":\"blue\"") && stats.contains("\"clients\":6"), "{stats}");
+    let clients = houses.http("GET", "/clients");
+    assert_eq!(clients.matches("\"tenant\":\"blue\"").count(), 6, "{clients}");
+    let topology = houses.http("GET", "/topology");
+    assert_eq!(topology.matches("\"tenant\":\"blue\"").count(), 1, "{topology}");
+    assert!(houses.http("GET", "/readyz").starts_with("HTTP/1.1 200"));
+}
+
+#[test]
+fn a_tenant_has_limits_of_its_own() {
+    if direct() {
+        return;
+    }
+    let slow = "[slowlog]\nslower_than_us = 60000000\n";
+    let tenants =
+        format!("{slow}{BLUE}clients_max = 2\n[tenants.blue.slowlog]\nslower_than_us = 0\n");
+    let houses = Houses::open(&tenants);
+    let (mut one, mut two) = (houses.as_user("bob"), houses.side());
+    assert_eq!(two.ask("PING"), "+PONG\r\n");
+    let full = "-ERR max number of clients of the tenant reached\r\n";
+    let mut third = houses.main();
+    assert_eq!(third.ask("AUTH bob pw"), full);
+    assert_eq!(
+        (who(&mut third), third.ask("ACL WHOAMI")),
+        ("red".into(), "$7\r\ndefault\r\n".into())
+    );
+    let refused = houses.side().read_to_close().unwrap_or_default();
+    assert_eq!(String::from_utf8_lossy(&refused), full);
+    drop(two);
+    wait::until_true("the seat", SOON, || houses.main().ask("AUTH bob pw") == "+OK\r\n");
+    assert_eq!(third.ask("GET who").trim(), "$3\r\nred");
+    assert_ne!(one.ask("SLOWLOG LEN"), ":0\r\n");
+    assert_eq!(third.ask("SLOWLOG LEN"), ":0\r\n");
+}
+
+#[test]
+fn a_route_changes_and_a_tenant_comes_and_goes() {
+    if direct() {
+        return;
+    }
+    let houses = Houses::open(BLUE);
+    let (mut bob, mut ann, mut eve) =
+        (houses.as_user("bob"), houses.as_user("ann"), houses.as_user("eve"));
+    assert_eq!([who(&mut bob), who(&mut ann), who(&mut eve)], ["blue", "red", "red"]);
+    // Another route: the client keeps its connection.
+    houses.change(&BLUE.replace("BLUE", "RED"));
+    assert_eq!(who(&mut bob), "red");
+    // To a cluster.
+    let cluster = RedisCluster::start(3, 0);
+    houses.change(&BLUE.replace("BLUE", &cluster.url()));
+    for n in 0..20 {
+        assert_eq!(bob.ask(&format!("SET k{n} v")), "+OK\r\n");
+    }
+    assert!(bob.ask("MGET k1 k2 k3 k4").starts_with("*4\r\n$1\r\nv\r\n"));
+    assert_eq!(houses.red.connect().ask("EXISTS k1 k2 k3"), ":0\r\n");
+    // A second tenant, to which a user goes that is here: it is closed, and comes where it belongs.
+    let both = format!("{BLUE}[tenants.green]\nusers = [\"eve\"]\nupstream = \"BLUE/5\"\n");
+    houses.change(&both);
+    assert_eq!(who(&mut bob), "blue");
+    assert!(eve.read_to_close().unwrap_or_default().is_empty());
+    let mut eve = houses.as_user("eve");
+    assert_eq!(eve.ask("GET who"), "$-1\r\n");
+    // A tenant goes: its clients are closed, everybody else stays.
+    houses.change("");
+    assert!(bob.read_to_close().unwrap_or_default().is_empty());
+    assert!(eve.read_to_close().unwrap_or_default().is_empty());
+    assert_eq!(who(&mut ann), "red");
+    assert_eq!(who(&mut houses.as_user("bob")), "red");
+    assert!(houses.proxy.process().log().contains("a tenant is gone"));
+    // And comes back, as another one.
+    houses.change(BLUE);
+    assert_eq!(who(&mut houses.as_user("bob")), "blue");
+    assert_eq!(who(&mut houses.side()), "blue");
+    // What is wrong changes nothing, and is told where it stands.
+    let at = (houses.main, houses.side, houses.admin);
+    let wrong = BLUE.replace("bob", "nobody") + "workers = 2\n";
+    fs::write(&houses.file, Houses::text(&houses.red, &houses.blue, at, &wrong)).expect("the file");
+    houses.proxy.process().signal(Signal::HUP);
+    wait::until_true("the message", SOON, || {
+        let log = houses.proxy.process().log();
+        log.contains("there is no user `nobody`") && log.contains("tenants.blue.workers")
+    });
+    assert_eq!(who(&mut houses.as_user("bob")), "blue");
+}
+
+/// What the guide tells people to write does what it says.
+#[test]
+fn the_configuration_of_the_guide_runs() {
+    if direct() {
+        return;
+    }
+    let guide = include_str!("../../../../docs/guides/tenants.md");
+    let text = guide.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
+    let (red, cluster) = (RedisServer::start(), RedisCluster::start(3, 0));
+    let [main, side] = [(); 2].map(|()| Port::v4().release());
+    let folder = tempfile::tempdir().expect("a folder");
+    let password = folder.path().join("password");
+    fs::write(&password, "pw\n").expect("the file");
+    let mut text = text.expect("a configuration").to_owned();
+    for (from, to) in [
+        ("redis-cluster://127.0.0.1:7000,127.0.0.1:7001", cluster.url()),
+        ("redis://127.0.0.1:6379", red.endpoint().url()),
+        ("127.0.0.1:6380", main.to_string()),
+        ("127.0.0.1:6390 ", format!("{side} ")),
+        ("/etc/respool/app-password", password.display().to_string()),
+        ("/etc/respool/shop-password", password.display().to_string()),
+        ("/etc/respool/invoices-password", password.display().to_string()),
+    ] {
+        assert!(text.contains(from), "{from}");
+        text = text.replace(from, &to);
+    }
+    let file = folder.path().join("respool.toml");
+    fs::write(&file, text).expect("the file");
+    let _proxy =
+        Respool::with_config(RESPOOL, &file).listens_by_config(&Endpoint::Tcp(main)).start();
+    let login = |at: SocketAddr, user: &str| {
+        let mut conn = Conn::to(&Endpoint::Tcp(at));
+        assert_eq!(conn.ask(&format!("AUTH {user} pw")), "+OK\r\n");
+        conn
+    };
+    let tenant = |conn: &mut Conn| info_field(conn, "proxy", "tenant").expect("a tenant");
+    let (mut app, mut shop) = (login(main, "app"), login(main, "shop"));
+    assert_eq!((&*tenant(&mut app), &*tenant(&mut shop)), ("default", "billing"));
+    assert_eq!(tenant(&mut login(side, "app")), "billing");
+    assert_eq!(app.ask("SET k app"), "+OK\r\n");
+    assert_eq!((shop.ask("GET k"), shop.ask("SET k shop")), ("$-1\r\n".into(), "+OK\r\n".into()));
+    assert_eq!(app.ask("GET k"), "$3\r\napp\r\n");
+    assert_eq!(app.ask("CLIENT SETNAME batch-1"), "+OK\r\n");
+    assert_eq!((tenant(&mut app), app.ask("GET k")), ("batch".into(), "$-1\r\n".into()));
+    assert_eq!(app.ask("SELECT 0"), "+OK\r\n");
+    assert_eq!(app.ask("GET k"), "$3\r\napp\r\n");
+}
