@@ -183,6 +183,14 @@ impl PlainRun {
         true
     }
 
+    /// A run of one request begins, to an upstream that takes it ([`takes_plain`]); all before was written.
+    pub(crate) fn begin(&mut self, upstream: UpstreamId, command: CommandId) {
+        debug_assert!(self.count == 0, "a run begins and the one before was not written");
+        self.upstream = Some(upstream);
+        self.command = Some(command);
+        self.count = 1;
+    }
+
     /// Takes those in that stand behind the last request, which ends at `pos`, and begin as it does, at most so many. How many, and where the last
     /// of them ends.
     pub(crate) fn take_alike(

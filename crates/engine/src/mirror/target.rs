@@ -471,7 +471,8 @@ impl Target {
                 Action::ReadClient(..)
                 | Action::Ask(..)
                 | Action::Answer(..)
-                | Action::Tell(..) => {}
+                | Action::Tell(..)
+                | Action::Move(..) => {}
             }
         }
         while let Some(id) = self.engine.poll_dirty_upstream() {

@@ -343,6 +343,7 @@ impl Around<'_> {
         if !self.near.arm(parts.now, parts.pool, (asks.upstream, &mut *upstream)) {
             return false;
         }
+        // What is ours may fill the room that was there. The request behind it goes all the same.
         let caching: [&[u8]; 3] = [b"CLIENT", b"CACHING", b"YES"];
         say(parts.now, parts.pool, upstream, NearCommand::Caching, &caching);
         let Some(place) = give_alone(run, parts, asks, NearCommand::Fill) else { return true };
@@ -408,17 +409,17 @@ fn place_behind(run: &PlainRun, parts: &Parts<'_>) -> u32 {
     parts.client.places.next().wrapping_add(run.waiting() + 1)
 }
 
-/// Gives a request on that its connection takes, by itself; something of ours shares its reply. Its place there.
+/// Gives a request on by itself, to a connection that takes it; something of ours shares its reply. Its place there.
 fn give_alone(
     run: &mut PlainRun,
     parts: &mut Parts<'_>,
     asks: &Asks<'_>,
     own: NearCommand,
 ) -> Option<u64> {
-    let taken = run.take(parts, asks.upstream, asks.command, &asks.input[..asks.pos]);
-    debug_assert!(taken, "a connection that takes a request and does not");
+    run.write(parts, &asks.input[..asks.pos]);
+    run.begin(asks.upstream, asks.command);
     run.write(parts, &asks.input[..asks.end]);
-    let upstream = parts.upstreams.get_mut(asks.upstream).filter(|_| taken)?;
+    let upstream = parts.upstreams.get_mut(asks.upstream)?;
     let place = upstream.inflight.end() - 1;
     let at = upstream.out.position() - asks.frame().len() as u64;
     let shared = Run::new(Owner::Own(OwnCommand::Near(own)), 1, Some(asks.command), parts.now, at);

@@ -303,6 +303,11 @@ impl House {
         self.engines().map(Engine::client_count).sum()
     }
 
+    /// See [`Engine::mirrors_are_idle`].
+    pub(super) fn mirrors_are_idle(&self) -> bool {
+        self.engines().all(Engine::mirrors_are_idle)
+    }
+
     /// See [`Engine::take_gone_clients`].
     pub(super) fn take_gone_clients(&mut self) -> usize {
         self.engines_mut().map(Engine::take_gone_clients).sum()
