@@ -134,87 +134,7 @@ const ADDRESSES_MAX: usize = 64;
 impl Kind {
     /// Reads a value into the draft. Several faults are possible for lists.
     pub(crate) fn assign(&self, draft: &mut Draft, raw: &Raw<'_>) -> Result<(), Vec<Fault>> {
-        if let Self::Cpus { at } = self {
-            *at(draft) = self.read_cpus(raw)?;
-            return Ok(());
-        }
-        if let Self::Listen { at } = self {
-            *at(draft) = self.read_addresses(raw, 0, ListenAddress::parse, PartialEq::eq)?;
-            return Ok(());
-        }
-        if let Self::Listeners { at } = self {
-            let is_same = |one: &Listen, other: &Listen| one.address == other.address;
-            *at(draft) = self.read_addresses(raw, 1, Listen::parse, is_same)?;
-            return Ok(());
-        }
-        if let Self::Networks { at } = self {
-            *at(draft) = self.read_networks(raw)?;
-            return Ok(());
-        }
-        if let Self::Announce { at } = self {
-            *at(draft) = self.read_addresses(raw, 0, parse_announced, PartialEq::eq)?;
-            return Ok(());
-        }
-        if let Self::Shards { at } = self {
-            *at(draft) = self.read_shards(raw)?;
-            return Ok(());
-        }
-        if let Self::Users { at } = self {
-            let items = items(raw);
-            *at(draft) = users::read_lines(self.lines(items), |at| items[at].span.clone())?;
-            return Ok(());
-        }
-        if let Self::Rules { policy, at } = self {
-            let (items, lines) = (items(raw), self.lines(items(raw)));
-            *at(draft) = policies::read_lines(*policy, lines, |at| items[at].span.clone())?;
-            return Ok(());
-        }
-        if let Self::Renames { at } = self {
-            *at(draft) = self.read_renames(raw)?;
-            return Ok(());
-        }
-        if let Self::Mirrors { at } = self {
-            *at(draft) = self.read_mirrors(raw)?;
-            return Ok(());
-        }
-        if let Self::CertFiles { at } = self {
-            *at(draft) = self.read_cert_files(raw)?;
-            return Ok(());
-        }
-        if let Self::Buckets { at } = self {
-            *at(draft) = self.read_buckets(raw)?;
-            return Ok(());
-        }
-        if let Self::Routes { at } = self {
-            *at(draft) = self.read_routes(raw)?;
-            return Ok(());
-        }
-        if let Self::Patterns { at } = self {
-            *at(draft) = self.read_patterns(raw)?;
-            return Ok(());
-        }
-        if let Self::AddressMap { at } = self {
-            *at(draft) = self.read_address_map(raw)?;
-            return Ok(());
-        }
-        if let Self::Zones { at } = self {
-            *at(draft) = self.read_zones(raw)?;
-            return Ok(());
-        }
-        if let Self::Weights { at } = self {
-            *at(draft) = self.read_weights(raw)?;
-            return Ok(());
-        }
-        if let Self::Monitors { at } = self {
-            *at(draft) = self.read_monitors(raw)?;
-            return Ok(());
-        }
-        if let Self::Commands { at } = self {
-            *at(draft) = self.read_commands(raw)?;
-            return Ok(());
-        }
-        if let Self::Names { names, at } = self {
-            *at(draft) = self.read_names(raw, names)?;
+        if self.assign_several(draft, raw)? {
             return Ok(());
         }
         let item = match raw {
@@ -223,6 +143,47 @@ impl Kind {
         };
         self.assign_scalar(draft, &item.scalar)
             .map_err(|message| vec![Fault { span: None, message }])
+    }
+
+    /// The same, if it is a list or a table; whether it is.
+    fn assign_several(&self, draft: &mut Draft, raw: &Raw<'_>) -> Result<bool, Vec<Fault>> {
+        match self {
+            Self::Cpus { at } => *at(draft) = self.read_cpus(raw)?,
+            Self::Listen { at } => {
+                *at(draft) = self.read_addresses(raw, 0, ListenAddress::parse, PartialEq::eq)?;
+            }
+            Self::Listeners { at } => {
+                let is_same = |one: &Listen, other: &Listen| one.address == other.address;
+                *at(draft) = self.read_addresses(raw, 1, Listen::parse, is_same)?;
+            }
+            Self::Networks { at } => *at(draft) = self.read_networks(raw)?,
+            Self::Announce { at } => {
+                *at(draft) = self.read_addresses(raw, 0, parse_announced, PartialEq::eq)?;
+            }
+            Self::Shards { at } => *at(draft) = self.read_shards(raw)?,
+            Self::Users { at } => {
+                let items = items(raw);
+                *at(draft) = users::read_lines(self.lines(items), |at| items[at].span.clone())?;
+            }
+            Self::Rules { policy, at } => {
+                let (items, lines) = (items(raw), self.lines(items(raw)));
+                *at(draft) = policies::read_lines(*policy, lines, |at| items[at].span.clone())?;
+            }
+            Self::Renames { at } => *at(draft) = self.read_renames(raw)?,
+            Self::Mirrors { at } => *at(draft) = self.read_mirrors(raw)?,
+            Self::CertFiles { at } => *at(draft) = self.read_cert_files(raw)?,
+            Self::Buckets { at } => *at(draft) = self.read_buckets(raw)?,
+            Self::Routes { at } => *at(draft) = self.read_routes(raw)?,
+            Self::Patterns { at } => *at(draft) = self.read_patterns(raw)?,
+            Self::AddressMap { at } => *at(draft) = self.read_address_map(raw)?,
+            Self::Zones { at } => *at(draft) = self.read_zones(raw)?,
+            Self::Weights { at } => *at(draft) = self.read_weights(raw)?,
+            Self::Monitors { at } => *at(draft) = self.read_monitors(raw)?,
+            Self::Commands { at } => *at(draft) = self.read_commands(raw)?,
+            Self::Names { names, at } => *at(draft) = self.read_names(raw, names)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
     }
 
     /// Items that are lines of words.

@@ -322,11 +322,8 @@ impl Engine {
     /// An engine with no clients and no connections. `seed` feeds the jitter of reconnects and the choice of
     /// requests that are looked at for hot keys, nothing else.
     pub fn new(settings: Settings, seed: u64, now: Time) -> Self {
-        let next_number = u64::from(settings.worker) + 1;
-        let conn_clients = alloc::vec![0; usize::from(settings.limits.shared_conns.max(1))];
         // What a configuration names was checked; without it, whatever is asked finds no owner.
-        let eject = settings.shards.as_ref().and_then(|shards| shards.eject);
-        let router = Router::new(shards_of(&settings).unwrap_or(None), eject);
+        let router = Router::new(shards_of(&settings).unwrap_or(None), settings.eject());
         let slowlog = SlowLog::new(&settings.slowlog);
         let mut engine = Self {
             clients: Slab::default(),
@@ -382,7 +379,7 @@ impl Engine {
             unblocks: Vec::new(),
             watches: Vec::new(),
             next_ticket: 1,
-            next_number,
+            next_number: u64::from(settings.worker) + 1,
             random: seed,
             draining: false,
             sweep: Sweep::new(now),
@@ -392,7 +389,7 @@ impl Engine {
             epoch: 1,
             epoch_clients: 0,
             gone_clients: 0,
-            conn_clients,
+            conn_clients: alloc::vec![0; usize::from(settings.limits.shared_conns.max(1))],
             policy: settings.policies.as_ref().map(|_| Box::default()),
             looks_at_reads: settings.coalesce_reads || settings.cache.enabled,
             near: Near::new(&settings.cache, seed, now),

@@ -57,7 +57,7 @@ impl Engine {
     pub(crate) fn replace_servers(&mut self, now: Time, old: &Settings) {
         self.leave_servers(now);
         self.generation = self.generation.wrapping_add(1);
-        let eject = self.settings.shards.as_ref().and_then(|shards| shards.eject);
+        let eject = self.settings.eject();
         // What a configuration names was checked, as at the start.
         self.router = Router::new(shards_of(&self.settings).unwrap_or(None), eject);
         self.begin_topology(now);

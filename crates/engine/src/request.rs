@@ -98,36 +98,18 @@ impl Engine {
                 Stop::Input => return pos,
                 Stop::Full => Step::Hold(Hold::Output),
                 Stop::Fault(error) => Step::Fault(error),
-                Stop::Slow(request) => {
-                    let permitted = match self.is_confined(id) && self.near.is_none() {
-                        true => self.forward_permitted(now, id, &input[pos..]),
-                        false => 0,
-                    };
-                    if permitted > 0 {
-                        pos += permitted;
+                Stop::Slow(request) => match self.process_slow(now, id, &input[pos..], &request) {
+                    Ok(used) => {
+                        pos += used;
                         continue;
                     }
-                    let end = pos + request.len as usize;
-                    let step = match self.forward_whole(now, id, &input[pos..], &request) {
-                        Some(Ok(used)) => {
-                            self.grow_wary(id, &[]);
-                            pos += used;
-                            continue;
+                    Err(step) => {
+                        if step == Step::Done {
+                            pos += request.len as usize;
                         }
-                        Some(Err(step)) => step,
-                        None => self.dispatch(now, id, &input[pos..end], &request),
-                    };
-                    if self.policy.is_some() {
-                        self.end_judging(now, id, &step);
+                        step
                     }
-                    if self.near.is_some() {
-                        self.grow_wary_by(id, &request, &input[pos..end]);
-                    }
-                    if step == Step::Done {
-                        pos = end;
-                    }
-                    step
-                }
+                },
                 Stop::Large => {
                     let (used, step) = self.begin_large(now, id, &input[pos..]);
                     self.grow_wary(id, &[]);
@@ -152,6 +134,38 @@ impl Engine {
                 }
             }
         }
+    }
+
+    /// The request at the begin of `input` is not forwarded as it comes. How many bytes are done with after all, or what became of it alone.
+    fn process_slow(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        input: &[u8],
+        request: &Request,
+    ) -> Result<usize, Step> {
+        if self.is_confined(id) && self.near.is_none() {
+            let permitted = self.forward_permitted(now, id, input);
+            if permitted > 0 {
+                return Ok(permitted);
+            }
+        }
+        let frame = &input[..request.len as usize];
+        let step = match self.forward_whole(now, id, input, request) {
+            Some(Ok(used)) => {
+                self.grow_wary(id, &[]);
+                return Ok(used);
+            }
+            Some(Err(step)) => step,
+            None => self.dispatch(now, id, frame, request),
+        };
+        if self.policy.is_some() {
+            self.end_judging(now, id, &step);
+        }
+        if self.near.is_some() {
+            self.grow_wary_by(id, request, frame);
+        }
+        Err(step)
     }
 
     /// Forwards plain requests from the begin of `input` on; returns the bytes forwarded and why it stopped. `COALESCES`: reads may be shared.

@@ -346,6 +346,11 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// When shards are left out, if they are.
+    pub(crate) fn eject(&self) -> Option<Eject> {
+        self.shards.as_ref().and_then(|shards| shards.eject)
+    }
+
     /// Whether something is to be looked at in every request, whoever sends it: for a policy, or for mirrors.
     pub(crate) fn looks_at_requests(&self) -> bool {
         self.policies.is_some() || !self.mirrors.is_empty()

@@ -129,7 +129,6 @@ pub fn engine(config: &Config, index: usize) -> Settings {
         }
     };
     let limits = &config.limits;
-    let timeouts = &config.timeouts;
     Settings {
         worker: index as u32,
         workers: workers as u32,
@@ -164,19 +163,7 @@ pub fn engine(config: &Config, index: usize) -> Settings {
             shared_conns: shared_conns(limits.conns_per_node, workers),
             bulk_bytes_max: limits.bulk_bytes_max as u64,
         },
-        timeouts: Timeouts {
-            connect_ms: timeouts.connect_ms,
-            request_ms: timeouts.request_ms,
-            client_idle_ms: timeouts.client_idle_ms,
-            stall_ms: timeouts.stall_ms,
-            topology_wait_ms: timeouts.topology_wait_ms,
-            topology_period_ms: timeouts.topology_period_ms,
-            failover_hold_ms: timeouts.failover_hold_ms,
-            ping_ms: timeouts.ping_ms,
-            resolve_ms: timeouts.resolve_ms,
-            reconnect_min_ms: timeouts.reconnect_min_ms,
-            reconnect_max_ms: timeouts.reconnect_max_ms,
-        },
+        timeouts: timeouts(&config.timeouts),
         coalesce_reads: config.batching.coalesce_reads,
         cache: cache(&config.cache),
         slowlog: engine::slowlog::Options {
@@ -196,6 +183,23 @@ pub fn engine(config: &Config, index: usize) -> Settings {
         // The worker knows its clock, and `tenants` whose engine it is.
         unix_ahead_us: 0,
         tenancy: None,
+    }
+}
+
+/// How long things may take.
+fn timeouts(timeouts: &config::Timeouts) -> Timeouts {
+    Timeouts {
+        connect_ms: timeouts.connect_ms,
+        request_ms: timeouts.request_ms,
+        client_idle_ms: timeouts.client_idle_ms,
+        stall_ms: timeouts.stall_ms,
+        topology_wait_ms: timeouts.topology_wait_ms,
+        topology_period_ms: timeouts.topology_period_ms,
+        failover_hold_ms: timeouts.failover_hold_ms,
+        ping_ms: timeouts.ping_ms,
+        resolve_ms: timeouts.resolve_ms,
+        reconnect_min_ms: timeouts.reconnect_min_ms,
+        reconnect_max_ms: timeouts.reconnect_max_ms,
     }
 }
 

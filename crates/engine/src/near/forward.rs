@@ -16,7 +16,7 @@ use super::table::{Found, Wanted, key_hash};
 use super::{Armed, Near};
 use crate::client::{Access, Client};
 use crate::coalesce::{SampledRead, Sharing};
-use crate::command::ids::EXEC;
+use crate::command::ids::{EXEC, HELLO, RESET};
 use crate::command::{self, Class, Command, CommandId, KeyFlags};
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
@@ -76,11 +76,14 @@ impl Engine {
         done
     }
 
-    /// This request of a client did not take the short way (rule 3). What the proxy answers itself tells nothing of the servers.
+    /// This request of a client did not take the short way (rule 3). What the proxy answers itself tells nothing of the servers, but with another protocol
+    /// the client comes to another connection, whose server may have told less.
     pub(crate) fn grow_wary_by(&mut self, id: ClientId, request: &Request, frame: &[u8]) {
         let is_framed = request.form != Form::Inline && request.args > 0;
         let row = is_framed.then(|| command::lookup(request.head[0].of(frame))).flatten();
-        if row.is_some_and(|row| row.row().class == Class::Local && row != EXEC) {
+        if row.is_some_and(|row| {
+            row.row().class == Class::Local && ![EXEC, HELLO, RESET].contains(&row)
+        }) {
             return;
         }
         let mut keys = Vec::new();

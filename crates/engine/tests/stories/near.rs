@@ -529,6 +529,33 @@ fn each_protocol_and_each_database_has_replies_of_its_own() {
 }
 
 #[test]
+fn who_goes_on_in_another_protocol_does_not_go_back_in_time() {
+    let mut story = kept();
+    story.client("d").says("HELLO 3").takes();
+    let third = story.connects_made();
+    story.client("d").says("GET y");
+    story.conn(third).gets("GET y").answers("\"1\"");
+    story.client("d").gets("\"1\"").says("GET y");
+    story.conn(third).gets([ARM, CACHING, "GET y"]).answers(["+OK", "+OK", "\"1\""]);
+    story.client("d").gets("\"1\"").says("GET y");
+    story.conn(third).gets(["GET y", "PING"]).answers(["\"1\"", "+PONG"]);
+    story.conn(SHARED).gets("PING").answers("+PONG");
+    feed_told_all(&mut story);
+    // The key changes, and the feed is late. What is read over the other connection is newer than what was read over the first.
+    story.client("d").gets("\"1\"");
+    story.client("b").says("HELLO 3").takes();
+    story.client("b").says("GET k");
+    story.conn(third).gets("GET k").answers("\"2\"");
+    story.client("b").gets("\"2\"").says("GET k");
+    story.conn(third).gets([CACHING, "GET k"]).answers(["+OK", "\"2\""]);
+    story.client("b").gets("\"2\"");
+    story.client("d").says("GET k").gets("\"2\"");
+    story.conn(third).gets_nothing();
+    story.client("d").says("HELLO 2").takes();
+    goes(&mut story, "d", "GET k", "\"2\"");
+}
+
+#[test]
 fn a_change_that_comes_in_pieces_is_one_change() {
     let mut story = kept();
     for byte in changed("k").as_bytes() {

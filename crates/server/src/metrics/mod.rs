@@ -18,6 +18,7 @@ mod buckets;
 pub mod names;
 mod page;
 mod protobuf;
+mod samples;
 mod text;
 
 use config::DEFAULT_TENANT;

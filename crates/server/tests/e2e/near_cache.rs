@@ -4,7 +4,7 @@
 //!
 //! Invariant: a hit is never demanded of a single read, only of many.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::time::Instant;
 
@@ -181,13 +181,14 @@ fn lost_connections_leave_nothing_old() {
             return;
         }
         let list = killer.ask("CLIENT LIST");
-        let is_feed = |line: &&str| {
-            line.contains(" resp=3")
-                && (line.contains(" cmd=hello ") || line.contains(" cmd=ping "))
+        let word = |line: &str, name: &str| {
+            let mut words = line.split(' ').filter_map(|word| word.strip_prefix(name));
+            words.next().map(str::to_owned)
         };
-        for line in list.lines().filter(is_feed) {
-            let id = line.split(' ').next().and_then(|id| id.strip_prefix("id="));
-            killer.ask(&format!("CLIENT KILL ID {}", id.expect("an id")));
+        // What is read over the others is told to these.
+        let told: BTreeSet<_> = list.lines().filter_map(|line| word(line, "redir=")).collect();
+        for id in list.lines().filter_map(|line| word(line, "id=")).filter(|id| told.contains(id)) {
+            killer.ask(&format!("CLIENT KILL ID {id}"));
         }
     });
     let conn = &mut readers[0].conn;

@@ -14,6 +14,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
 use engine::fleet::Report;
+use engine::mirror::MirrorReport;
 use engine::settings::Limits;
 use netio::sim::{SimDriver, SimFaults, SimNet, SimRng, SimSocket};
 use netio::{Address, Driver, ListenerId};
@@ -156,14 +157,7 @@ impl Reached {
             (&mut self.coalesced, stats.coalesced),
             (&mut self.cache_hits, stats.cache_hits),
             (&mut self.mirrored, report.mirrors.iter().map(|one| one.counts.done).sum()),
-            (
-                &mut self.missed,
-                report
-                    .mirrors
-                    .iter()
-                    .map(|one| one.counts.failed + one.counts.dropped + one.counts.unsure)
-                    .sum(),
-            ),
+            (&mut self.missed, report.mirrors.iter().map(missed).sum()),
         ];
         seen.into_iter().for_each(|(most, is)| *most = is.max(*most));
     }
@@ -187,6 +181,10 @@ impl Reached {
         ];
         pairs.into_iter().for_each(|(most, is)| *most = is.max(*most));
     }
+}
+
+fn missed(mirror: &MirrorReport) -> u64 {
+    mirror.counts.failed + mirror.counts.dropped + mirror.counts.unsure
 }
 
 /// See the module.
