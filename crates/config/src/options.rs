@@ -135,13 +135,15 @@ impl OptionSpec {
             "address_map",
             "client_name_upstream",
         ];
-        const OF_TABLES: [&str; 11] = [
+        const OF_TABLES: [&str; 13] = [
             "sharding",
             "sharding.eject",
             "reads",
             "facade",
             "timeouts",
             "limits",
+            "policies",
+            "cache",
             "slowlog",
             "latency",
             "hotkeys",

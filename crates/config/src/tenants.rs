@@ -86,7 +86,7 @@ pub(crate) const KEYS: [TenantKey; 3] = [
 
 /// What may stand in the table of a tenant, for messages.
 pub(crate) const ALLOWED: &str = "users, client_names, clients_max; upstream and what belongs to it, address_map, client_name_upstream; and the tables sharding, reads, facade, \
-     timeouts, limits, slowlog, latency, hotkeys, bigkeys and access_log";
+     timeouts, limits, policies, cache, slowlog, latency, hotkeys, bigkeys and access_log";
 
 /// Options that say where servers are and how to log in there.
 const ROUTE: [&str; 8] = [
@@ -292,7 +292,10 @@ impl List<'_> {
     fn read_options(&mut self, name: &str, head: &Range<usize>, entries: &DeTable<'_>) -> Config {
         let mut draft = self.base.clone();
         let route = |option: &&'static crate::options::OptionSpec| {
-            ROUTE.contains(&option.name) || option.name.starts_with("sharding.")
+            ROUTE.contains(&option.name)
+                || option.name.starts_with("sharding.")
+                // What one tenant writes is nothing for the mirrors of another.
+                || option.name.starts_with("mirrors.")
         };
         for option in OPTIONS.iter().filter(route) {
             option.kind.copy(&mut Draft::default(), &mut draft);

@@ -456,6 +456,8 @@ fn the_example_holds_the_defaults() {
             "rate =",
             "fault =",
             "double_delete",
+            // With a mirror there is one worker.
+            "targets",
         ];
         // What is about shards needs some, and then there is no `upstream`.
         let sharding = [

@@ -169,3 +169,24 @@ fn there_are_only_so_many() {
     let found = problems(&text(config::TENANTS_MAX + 1));
     assert!(found.len() == 1 && found[0].contains("more than 32 tenants"), "{}", found.join("\n"));
 }
+
+#[test]
+fn policies_are_inherited_or_own_and_mirrors_are_the_main_ones_only() {
+    let text = format!(
+        "upstream = \"redis://main:1\"\n{USERS}[policies]\nread_only = true\n[mirrors]\ntargets = \"redis://mirror:1\"\n\
+         [tenants.blue]\nupstream = \"redis://blue:2\"\n\
+         [tenants.green]\nupstream = \"redis://green:2\"\n[tenants.green.policies]\nread_only = false\n[tenants.green.cache]\nenabled = true\n"
+    );
+    let config = config(&text);
+    let [blue, green] = &config.tenants[..] else { panic!("two tenants") };
+    assert!(config.policies.read_only && blue.config.policies.read_only);
+    assert!(!green.config.policies.read_only && green.config.cache.enabled);
+    assert!(blue.config.intercepts.is_some() && green.config.intercepts.is_none());
+    assert!(!config.cache.enabled && !blue.config.cache.enabled);
+    assert_eq!(config.mirrors.targets.len(), 1);
+    assert!(config.tenants.iter().all(|tenant| tenant.config.mirrors.targets.is_empty()));
+    let own = problems(
+        "upstream = \"redis://main:1\"\n[tenants.blue]\nupstream = \"redis://b\"\n[tenants.blue.mirrors]\ntargets = \"redis://c\"\n",
+    );
+    assert!(own.iter().any(|line| line.contains("mirrors")), "{own:?}");
+}
