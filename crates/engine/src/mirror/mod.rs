@@ -11,7 +11,7 @@
 //! way, writes come here. A write is a merge, of one part if it is not split; a transaction is kept beside its lease and told when EXEC was done; what a
 //! blocking command took is told when it is served. Without mirrors nothing of this is on the way of a request.
 //!
-//! Each mirror is an [`Engine`] of its own inside this one. Its connections have ids beyond [`FIRST_INDEX`], so the caller sees one engine with some more
+//! Each mirror is an [`Engine`] of its own inside this one. Its connections have ids beyond `FIRST_INDEX`, so the caller sees one engine with some more
 //! connections (`outer`).
 //!
 //! Not here: the configuration (`settings`), what is kept of a transaction (`inside`).

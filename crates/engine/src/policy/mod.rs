@@ -9,7 +9,7 @@
 //! EXEC by itself. One that waits holds its client: what the client sent behind it stays behind it.
 //!
 //! While there are policies no client counts as one that may do everything ([`crate::client::Access`]), which is the branch that takes its requests off
-//! their shortest way. There they are looked at where users' rules are ([`Policies::passes`]); only one that a policy may do something about goes the
+//! their shortest way. There they are looked at where users' rules are (`Policies::passes`); only one that a policy may do something about goes the
 //! long way (`judge`). Without policies nothing is looked at.
 //!
 //! Files: one for each policy; `what` says which requests a rule is about, `judge` goes through them in order, `state` keeps who waits and what was

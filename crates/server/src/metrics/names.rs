@@ -7,12 +7,10 @@
 //!
 //! Invariant: names differ, and the samples of a row have exactly the labels that it names, in this order, and no two the same values.
 
-use engine::command::CommandId;
-use engine::fleet::{BUFFER_SIZES, Report, RingReport, TLS_FAILURES, TlsSide};
+use engine::fleet::{BUFFER_SIZES, TLS_FAILURES};
 use engine::losses;
-use engine::mirror::MirrorReport;
 use engine::policy::OUTCOMES;
-use engine::report::{CONN_ROLES, MEMORY_KINDS, NodeReport, WAITS, listeners_of};
+use engine::report::{CONN_ROLES, MEMORY_KINDS, WAITS, listeners_of};
 use engine::stats::errors::Cause;
 use engine::stats::{REDIRECT_KINDS, REFUSALS};
 
