@@ -2,7 +2,7 @@
 //!
 //! Not here: how it is found out (`refresh`), what a change of it means for requests under way (`topology`).
 //!
-//! Invariant: an entry is [`UNSERVED`] or the index of an owner.
+//! Invariant: an entry is [`UNSERVED`] or the index of an owner; `served` counts those with an owner.
 
 use super::slots::SLOTS;
 use crate::ids::NodeId;
@@ -32,6 +32,8 @@ impl Owner {
 #[derive(Debug)]
 pub(crate) struct Cluster {
     slots: Box<[u16]>,
+    /// How many of them have an owner; counted along, since it is asked for in every turn.
+    served: usize,
     owners: Vec<Owner>,
     /// Configured; never forgotten.
     seeds: Vec<NodeId>,
@@ -41,7 +43,7 @@ impl Cluster {
     /// One of which nothing is known but whom to ask.
     pub(super) fn new(seeds: Vec<NodeId>) -> Self {
         let slots = alloc::vec![UNSERVED; SLOTS].into_boxed_slice();
-        Self { slots, owners: Vec::new(), seeds }
+        Self { slots, served: 0, owners: Vec::new(), seeds }
     }
 
     /// The primary of a slot.
@@ -117,7 +119,7 @@ impl Cluster {
 
     /// Number of slots that have an owner.
     pub(super) fn served(&self) -> usize {
-        self.slots.iter().filter(|owner| **owner != UNSERVED).count()
+        self.served
     }
 
     /// Whether every slot has an owner.
@@ -134,7 +136,10 @@ impl Cluster {
         });
         // A cluster has at most as many owners as slots, and those that own none are dropped with each refresh.
         let index = u16::try_from(index).unwrap_or(UNSERVED);
-        core::mem::replace(&mut self.slots[usize::from(slot)], index) != index
+        let before = core::mem::replace(&mut self.slots[usize::from(slot)], index);
+        self.served += usize::from(index != UNSERVED);
+        self.served -= usize::from(before != UNSERVED);
+        before != index
     }
 
     /// The copies of a slot when this node owns it: where it was a copy itself, it took over, and the former primary is one now.
@@ -164,6 +169,7 @@ impl Cluster {
         for (first, last, owner) in ranges {
             self.slots[usize::from(*first)..=usize::from(*last)].fill(*owner);
         }
+        self.served = self.slots.iter().filter(|owner| **owner != UNSERVED).count();
         if !dead.is_empty() {
             self.keep_with_the_living(&before, dead, live);
         }
@@ -196,5 +202,35 @@ impl Cluster {
             }
         }
         runs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slots_with_an_owner_are_counted_along() {
+        let [one, other] = [0, 1].map(|index| NodeId::new(index, 0));
+        let mut cluster = Cluster::new(alloc::vec![one]);
+        let counted =
+            |cluster: &Cluster| cluster.slots.iter().filter(|own| **own != UNSERVED).count();
+        assert_eq!((cluster.served(), cluster.is_covered()), (0, false));
+        // The last range overlaps the one before.
+        let last = SLOTS as u16 - 1;
+        let owners = alloc::vec![Owner::new(one, Vec::new())];
+        assert!(cluster.replace(&[(0, 99, 0), (50, last - 1, 0)], owners, &[], &[]));
+        assert_eq!((cluster.served(), cluster.is_covered()), (SLOTS - 1, false));
+        // A slot that had none, one that had another, and one that has it already.
+        assert!(cluster.set_owner(last, other) && cluster.set_owner(5, other));
+        assert!(!cluster.set_owner(5, other));
+        assert_eq!((cluster.served(), cluster.is_covered()), (counted(&cluster), true));
+        assert!(cluster.replace(
+            &[(0, 9, 0)],
+            alloc::vec![Owner::new(other, Vec::new())],
+            &[],
+            &[]
+        ));
+        assert_eq!((cluster.served(), counted(&cluster)), (10, 10));
     }
 }

@@ -136,7 +136,7 @@ fn number(name: &str) -> Option<u64> {
 
 #[test]
 fn nothing_fails_and_every_byte_is_as_direct() {
-    let reached = run_kind(Kind::Sound, 30);
+    let reached = run_kind(Kind::Sound, 60);
     assert!(
         reached.coalesced > 0 && reached.cache_hits > 0,
         "the seeds do not come to what they are for"
@@ -145,17 +145,17 @@ fn nothing_fails_and_every_byte_is_as_direct() {
 
 #[test]
 fn unkind_clients_harm_nobody_else() {
-    run_kind(Kind::UnkindClients, 20);
+    run_kind(Kind::UnkindClients, 40);
 }
 
 #[test]
 fn a_troubled_server_costs_errors_and_nothing_more() {
-    run_kind(Kind::TroubledServer, 25);
+    run_kind(Kind::TroubledServer, 50);
 }
 
 #[test]
 fn everything_at_once() {
-    let reached = run_kind(Kind::Everything, 25);
+    let reached = run_kind(Kind::Everything, 50);
     assert!(
         reached.losses > 0 && reached.failures > 0,
         "the seeds do not come to what they are for"
@@ -164,19 +164,19 @@ fn everything_at_once() {
 
 #[test]
 fn large_requests_and_replies_through_small_bounds() {
-    let reached = run_kind(Kind::Heavy, 10);
+    let reached = run_kind(Kind::Heavy, 20);
     assert!(reached.in_bytes > 100_000, "the seeds do not come to what they are for");
 }
 
 #[test]
 fn a_crowd_of_two_thousand() {
-    let reached = run_kind(Kind::Crowd, 2);
+    let reached = run_kind(Kind::Crowd, 4);
     assert!(reached.coalesced > 500, "the seeds do not come to what they are for");
 }
 
 #[test]
 fn slots_move_and_primaries_hand_over_without_an_error() {
-    let reached = run_kind(Kind::MovingCluster, 20);
+    let reached = run_kind(Kind::MovingCluster, 40);
     assert!(
         reached.moves > 20 && reached.keys > 20 && reached.failovers > 0 && reached.redirects > 0,
         "the seeds do not come to what they are for"
@@ -185,7 +185,7 @@ fn slots_move_and_primaries_hand_over_without_an_error() {
 
 #[test]
 fn a_troubled_cluster_costs_errors_and_nothing_more() {
-    let reached = run_kind(Kind::TroubledCluster, 20);
+    let reached = run_kind(Kind::TroubledCluster, 40);
     assert!(
         reached.losses > 0 && reached.failovers > 0 && reached.redirects > 0,
         "the seeds do not come to what they are for"
@@ -194,50 +194,50 @@ fn a_troubled_cluster_costs_errors_and_nothing_more() {
 
 #[test]
 fn a_cluster_and_all_at_once() {
-    run_kind(Kind::ClusterAndAll, 10);
+    run_kind(Kind::ClusterAndAll, 20);
 }
 
 #[test]
 fn shards_look_like_one_server() {
-    run_kind(Kind::Shards, 10);
+    run_kind(Kind::Shards, 20);
 }
 
 #[test]
 fn troubled_shards_cost_errors_and_nothing_more() {
-    run_kind(Kind::TroubledShards, 10);
+    run_kind(Kind::TroubledShards, 20);
 }
 
 #[test]
 fn copies_answer_reads() {
-    run_kind(Kind::Replicas, 8);
+    run_kind(Kind::Replicas, 15);
 }
 
 #[test]
 fn copies_answer_reads_in_trouble() {
-    run_kind(Kind::TroubledReplicas, 8);
+    run_kind(Kind::TroubledReplicas, 15);
 }
 
 #[test]
 fn changes_of_the_configuration_cost_nobody_anything() {
-    let reached = run_kind(Kind::Reconfigured, 15);
+    let reached = run_kind(Kind::Reconfigured, 30);
     assert!(
-        reached.changes > 40 && reached.replaced > 10 && reached.under_way > 30,
+        reached.changes > 80 && reached.replaced > 20 && reached.under_way > 60,
         "the seeds do not come to what they are for"
     );
 }
 
 #[test]
 fn changes_in_trouble_cost_errors_and_nothing_more() {
-    let reached = run_kind(Kind::TroubledReconfigured, 10);
+    let reached = run_kind(Kind::TroubledReconfigured, 20);
     assert!(
-        reached.losses > 0 && reached.replaced > 10 && reached.under_way > 30,
+        reached.losses > 0 && reached.replaced > 20 && reached.under_way > 60,
         "the seeds do not come to what they are for"
     );
 }
 
 #[test]
 fn changes_and_all_at_once() {
-    run_kind(Kind::ReconfiguredAndAll, 6);
+    run_kind(Kind::ReconfiguredAndAll, 12);
 }
 
 #[test]

@@ -608,15 +608,27 @@ pub fn key_slot(key: &[u8]) -> u16 {
     crc16(tag.unwrap_or(key)) % SLOTS as u16
 }
 
-/// CRC-16/XMODEM, bit by bit.
+/// CRC-16/XMODEM.
 pub(super) fn crc16(bytes: &[u8]) -> u16 {
-    bytes.iter().fold(0, |crc, byte| {
-        (0..8).fold(crc ^ u16::from(*byte) << 8, |crc, _| match crc & 0x8000 {
-            0 => crc << 1,
-            _ => crc << 1 ^ 0x1021,
-        })
-    })
+    bytes.iter().fold(0, |crc, byte| crc << 8 ^ CRC16_OF_BYTE[usize::from((crc >> 8) as u8 ^ byte)])
 }
+
+/// Of each byte, bit by bit: a simulated cluster asks for slots by the million.
+const CRC16_OF_BYTE: [u16; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < table.len() {
+        let mut crc = (byte as u16) << 8;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = if crc & 0x8000 == 0 { crc << 1 } else { crc << 1 ^ 0x1021 };
+            bit += 1;
+        }
+        table[byte] = crc;
+        byte += 1;
+    }
+    table
+};
 
 #[cfg(test)]
 mod tests;
