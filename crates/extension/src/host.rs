@@ -45,6 +45,11 @@ pub(crate) struct Host {
 }
 
 impl Host {
+    /// Behind a program with these bounds.
+    pub(crate) fn with(limits: StoreLimits) -> Self {
+        Self { limits, ..Self::default() }
+    }
+
     /// The request that is looked at is this one.
     pub(crate) fn show(&mut self, view: &View<'_>, with_texts: bool) {
         self.line = None;

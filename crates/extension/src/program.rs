@@ -13,10 +13,10 @@ use engine::policy::own::{FAILURES, Failure, Judge, Own, Program};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use wasmi::core::ValType;
+
 use wasmi::{
     CompilationMode, Config, EnforcedLimits, Engine, ExternType, Linker, Module, Store, StoreLimits,
-    StoreLimitsBuilder,
+    StoreLimitsBuilder, ValType,
 };
 
 /// Longest file of a program, in bytes.
@@ -169,7 +169,7 @@ impl Loaded {
             // Else a program that cannot grow goes on as if nothing were, and nobody is told.
             .trap_on_grow_failure(true)
             .build();
-        let mut store = Store::new(&self.engine, Host { limits, ..Host::default() });
+        let mut store = Store::new(&self.engine, Host::with(limits));
         store.limiter(|host| &mut host.limits);
         // The engine counts fuel, so this cannot fail; without any, nothing runs.
         let _ = store.set_fuel(self.fuel);
