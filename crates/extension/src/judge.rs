@@ -15,6 +15,7 @@ use engine::limits::OWN_FRAME_BYTES_MAX;
 use engine::policy::own::{Failure, Judge, Judgement, Verdict, View};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use wasmi::errors::{ErrorKind, MemoryError};
 use wasmi::{Error, Memory, Store, TrapCode, TypedFunc};
 
 /// See the module.
@@ -91,6 +92,10 @@ fn reason(error: &Error) -> Failure {
         Some(TrapCode::GrowthOperationLimited | TrapCode::OutOfSystemMemory) => Failure::Memory,
         Some(TrapCode::StackOverflow) => Failure::Stack,
         Some(_) => Failure::Trap,
-        None => Failure::Start,
+        None => match error.kind() {
+            ErrorKind::Fuel(_) | ErrorKind::Memory(MemoryError::OutOfFuel { .. }) => Failure::Fuel,
+            ErrorKind::Memory(_) | ErrorKind::Table(_) => Failure::Memory,
+            _ => Failure::Start,
+        },
     }
 }

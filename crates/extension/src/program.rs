@@ -14,6 +14,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use wasmi::errors::ErrorKind;
 use wasmi::{
     CompilationMode, Config, EnforcedLimits, Engine, ExternType, Linker, Module, Store, StoreLimits,
     StoreLimitsBuilder, ValType,
@@ -144,18 +145,13 @@ impl Loaded {
             memory_max_bytes: own.memory_max_bytes,
             wants_texts,
         };
-        loaded.linker.instantiate_and_start(&mut loaded.store(), &loaded.module).map_or_else(
-            |error| match error.as_trap_code() {
-                // What the start itself does is looked at by whoever begins it.
-                Some(_) => Ok(()),
-                None if error.to_string().contains("import") => {
-                    Err(LoadError::ImportShape(on_one_line(&error.to_string())))
-                }
-                None => Ok(()),
-            },
-            |_| Ok(()),
-        )?;
-        Ok(loaded)
+        // What its start function does is looked at by whoever begins it.
+        match loaded.linker.instantiate_and_start(&mut loaded.store(), &loaded.module) {
+            Err(error) if matches!(error.kind(), ErrorKind::Linker(_)) => {
+                Err(LoadError::ImportShape(on_one_line(&error.to_string())))
+            }
+            _ => Ok(loaded),
+        }
     }
 
     /// For one instance, with its bounds and the fuel of one call.
