@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   resp ◄── engine ◄── config          netio
-//!              ▲           ▲              ▲
+//!              ▲   ▲       ▲              ▲
+//!              │ extension │              │
 //!              └────── server ────────────┘      (only server/src/worker names engine and netio)
 //!                 bench ──► resp, config, netio
 //! ```
