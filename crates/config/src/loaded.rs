@@ -117,8 +117,10 @@ impl Loaded {
             let mut programs = Vec::new();
             for (at, rule) in policies.rules().own.iter().enumerate() {
                 let made = make(&rule.detail).map_err(|why| {
-                    let whose = tenant.map(|name| format!("of the tenant `{name}` ")).unwrap_or_default();
-                    let message = format!("rule {} {whose}has `file`: {} {why}", at + 1, rule.detail.file);
+                    let whose =
+                        tenant.map(|name| format!("of the tenant `{name}` ")).unwrap_or_default();
+                    let message =
+                        format!("rule {} {whose}has `file`: {} {why}", at + 1, rule.detail.file);
                     found.push((&["policies.own"][..], message));
                 });
                 programs.push(made.ok());

@@ -547,7 +547,10 @@ mod tests {
             (Policy::Rate, "bytes=10KiB per=prefix"),
             (Policy::Fault, "percent=0.5 delay_ms=5 error=x get"),
             (Policy::DoubleDelete, "delay_ms=500 key=cache:*"),
-            (Policy::Own, "file=/etc/g.wasm get set key=a:* fuel=1000 memory_max=64KiB on_failure=pass name=g"),
+            (
+                Policy::Own,
+                "file=/etc/g.wasm get set key=a:* fuel=1000 memory_max=64KiB on_failure=pass name=g",
+            ),
         ] {
             let line = read(policy, text);
             assert_eq!(line.to_string(), text);

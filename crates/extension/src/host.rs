@@ -70,13 +70,16 @@ impl Host {
 pub(crate) fn linker(engine: &wasmi::Engine) -> Result<Linker<Host>, Error> {
     let mut linker = Linker::new(engine);
     for (which, name) in FUNCTIONS.into_iter().take(3).enumerate() {
-        let write = move |caller: Caller<'_, Host>, at: u32, room: u32| text(caller, which, at, room);
+        let write =
+            move |caller: Caller<'_, Host>, at: u32, room: u32| text(caller, which, at, room);
         linker.func_wrap(MODULE, name, write)?;
     }
     linker
         .func_wrap(MODULE, "client_id", |caller: Caller<'_, Host>| caller.data().client)?
         .func_wrap(MODULE, "database", |caller: Caller<'_, Host>| caller.data().db)?
-        .func_wrap(MODULE, "protocol", |caller: Caller<'_, Host>| u32::from(caller.data().protocol))?
+        .func_wrap(MODULE, "protocol", |caller: Caller<'_, Host>| {
+            u32::from(caller.data().protocol)
+        })?
         .func_wrap(MODULE, "in_transaction", |caller: Caller<'_, Host>| {
             u32::from(caller.data().is_inside)
         })?

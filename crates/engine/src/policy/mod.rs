@@ -45,10 +45,10 @@ use crate::client::Client;
 use crate::command::{self, CommandId, Flags};
 use crate::settings::Settings;
 use crate::time::Time;
-use own::Programs;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use own::Programs;
 use rate::Buckets;
 use resp::{Args, Request, encode};
 

@@ -36,8 +36,9 @@ impl Program for Fake {
 impl Judge for Fake {
     fn request(&mut self, view: &View<'_>) -> Judgement {
         self.1.calls.fetch_add(1, Relaxed);
-        let args: Vec<&str> =
-            resp::Args::new(view.request).map(|arg| std::str::from_utf8(arg).unwrap_or("?")).collect();
+        let args: Vec<&str> = resp::Args::new(view.request)
+            .map(|arg| std::str::from_utf8(arg).unwrap_or("?"))
+            .collect();
         Judgement { verdict: (self.0)(&args, view), fuel: 10, line: None }
     }
 }
@@ -123,16 +124,38 @@ const ABORTED: &str = "-EXECABORT Transaction discarded because of previous erro
 fn in_a_pipeline_each_request_gets_what_is_said_of_it_in_its_place() {
     let mut teller = teller();
     let story = &mut teller.story;
-    story.client("a").says(["GET k1", "GET answer", "SET refuse v", "GET other:k2", "PING", "GET k3"]);
+    story.client("a").says([
+        "GET k1",
+        "GET answer",
+        "SET refuse v",
+        "GET other:k2",
+        "PING",
+        "GET k3",
+    ]);
     story.client("a").sends(b"get answer\r\n");
     story.server().gets(["GET k1", "GET k2", "GET k3"]).gets_nothing();
     // What was answered here waits for what was asked before it.
     story.client("a").gets_nothing();
     story.server().answers(["\"1\"", "\"2\"", "\"3\""]);
-    story.client("a").gets(["\"1\"", "\"mine\"", "-NOPE not here", "\"2\"", "+PONG", "\"3\"", "\"mine\""]);
+    story.client("a").gets([
+        "\"1\"",
+        "\"mine\"",
+        "-NOPE not here",
+        "\"2\"",
+        "+PONG",
+        "\"3\"",
+        "\"mine\"",
+    ]);
     assert_eq!(teller.calls(), 6);
     let report = teller.report();
-    let expected = [("passed", 3), ("answered", 2), ("refused", 1), ("rewritten", 1), ("failed", 0), ("rested", 0)];
+    let expected = [
+        ("passed", 3),
+        ("answered", 2),
+        ("refused", 1),
+        ("rewritten", 1),
+        ("failed", 0),
+        ("rested", 0),
+    ];
     assert_eq!((report.outcomes(), report.fuel), (expected, 70));
     let info = teller.story.client("a").says("INFO policies").takes_text();
     assert!(info.contains("extension_p:passed=3,answered=2,refused=1,rewritten=1,"), "{info}");
@@ -221,7 +244,12 @@ fn what_was_rewritten_is_checked_like_any_request() {
     let mut teller = with(by_key, rules);
     teller.story.reconfigures(|settings| settings.users = users.into());
     let story = &mut teller.story;
-    story.client("b").says(["AUTH w pw", "GET other:secret", "GET other:app:blocked", "GET other:app:1"]);
+    story.client("b").says([
+        "AUTH w pw",
+        "GET other:secret",
+        "GET other:app:blocked",
+        "GET other:app:1",
+    ]);
     story.server().gets("GET app:1").answers("\"1\"").gets_nothing();
     let text = story.client("b").takes_text();
     let blocked = "-ERR respool: the operator has blocked this request (policies.block)";
@@ -295,7 +323,10 @@ fn a_request_of_several_servers_is_looked_at_as_one() {
     story.node("n1").gets("MGET a4").answers("*1\r\n$1\r\n1\r\n");
     story.node("n3").gets("MGET c1").answers("*1\r\n$1\r\n3\r\n");
     let text = story.client("a").takes_text();
-    assert!(text.starts_with("$4\r\nmine\r\n-NOPE not here\r\n*2\r\n$1\r\n1\r\n$1\r\n3\r\n"), "{text}");
+    assert!(
+        text.starts_with("$4\r\nmine\r\n-NOPE not here\r\n*2\r\n$1\r\n1\r\n$1\r\n3\r\n"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -67,6 +67,7 @@ impl Known {
 pub(super) fn files(config: &Config) -> impl Iterator<Item = &Path> {
     let tenants = config.tenants.iter().map(|tenant| &tenant.config);
     let all = std::iter::once(config).chain(tenants);
-    let rules = all.flat_map(|config| &config.intercepts).flat_map(|policies| &policies.rules().own);
+    let rules =
+        all.flat_map(|config| &config.intercepts).flat_map(|policies| &policies.rules().own);
     rules.map(|rule| Path::new(&rule.detail.file))
 }

@@ -9,8 +9,8 @@
 
 use engine::fleet::{BUFFER_SIZES, TLS_FAILURES};
 use engine::losses;
-use engine::policy::own::FAILURES;
 use engine::policy::OUTCOMES;
+use engine::policy::own::FAILURES;
 use engine::report::{CONN_ROLES, MEMORY_KINDS, WAITS, listeners_of};
 use engine::stats::errors::Cause;
 use engine::stats::{REDIRECT_KINDS, REFUSALS};
@@ -18,7 +18,8 @@ use engine::stats::{REDIRECT_KINDS, REFUSALS};
 use super::Source;
 use super::page::Page;
 use super::samples::{
-    command_name, commands, extensions, mirrors, monitors_by_node, nodes, rings, sides, workers, workers_by,
+    command_name, commands, extensions, mirrors, monitors_by_node, nodes, rings, sides, workers,
+    workers_by,
 };
 
 /// What kind of number a metric is.

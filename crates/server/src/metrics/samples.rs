@@ -70,7 +70,10 @@ pub(super) fn extensions(
         let worker = report.worker.to_string();
         for own in &report.own {
             for (word, value) in values(own) {
-                page.sample(&[("worker", &*worker), ("extension", &*own.name), (label, word)], value);
+                page.sample(
+                    &[("worker", &*worker), ("extension", &*own.name), (label, word)],
+                    value,
+                );
             }
         }
     }

@@ -118,7 +118,10 @@ fn the_guides_extension_refuses_answers_and_rewrites() {
     assert_eq!(conn.ask("SET secret:1 x"), refused);
     assert!(conn.ask("EXEC").starts_with("-EXECABORT"));
     let info = conn.ask("INFO policies");
-    assert!(info.contains("extension_guard:passed=2,answered=2,refused=2,rewritten=2,failed=0,"), "{info}");
+    assert!(
+        info.contains("extension_guard:passed=2,answered=2,refused=2,rewritten=2,failed=0,"),
+        "{info}"
+    );
 }
 
 #[test]
@@ -136,7 +139,8 @@ fn another_program_takes_over_under_traffic_and_a_wrong_one_does_not() {
                     let mut conn = stack.proxy.connect();
                     let mut seen = Vec::new();
                     while !done.load(Ordering::Relaxed) {
-                        let replies = conn.pipeline(&vec![b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n".to_vec(); 50]);
+                        let replies =
+                            conn.pipeline(&vec![b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n".to_vec(); 50]);
                         seen.extend(replies.expect("replies"));
                     }
                     seen
@@ -146,11 +150,16 @@ fn another_program_takes_over_under_traffic_and_a_wrong_one_does_not() {
         wait::until_true("traffic", SOON, || stack.count("say", "answered") > 500);
         stack.write("say.wat", "(module (func");
         let log = stack.logs("the configuration stays as it was");
-        assert!(log.contains("policies.own") && log.contains("is no module of WebAssembly"), "{log}");
+        assert!(
+            log.contains("policies.own") && log.contains("is no module of WebAssembly"),
+            "{log}"
+        );
         assert_eq!(stack.proxy.connect().ask("GET k"), "+one\r\n");
         stack.write("say.wat", &answers("two"));
         stack.logs("extensions have changed");
-        wait::until_true("the other program", SOON, || stack.proxy.connect().ask("GET k") == "+two\r\n");
+        wait::until_true("the other program", SOON, || {
+            stack.proxy.connect().ask("GET k") == "+two\r\n"
+        });
         done.store(true, Ordering::Relaxed);
         for worker in workers {
             let mut seen: Vec<Vec<u8>> = worker.join().expect("a client that stayed");
@@ -205,7 +214,8 @@ fn a_program_that_cannot_be_run_is_an_error_of_the_configuration() {
     let check = |program: &str, rule: &str| {
         fs::write(folder.path().join("p.wat"), program).expect("a program");
         let rule = rule.replace("FOLDER", &folder.path().display().to_string());
-        let text = format!("upstream = \"redis://127.0.0.1:6379\"\n\n[policies]\nown = [\"{rule}\"]\n");
+        let text =
+            format!("upstream = \"redis://127.0.0.1:6379\"\n\n[policies]\nown = [\"{rule}\"]\n");
         fs::write(&file, text).expect("the file");
         let done = std::process::Command::new(RESPOOL).arg("check").arg(&file).output();
         let done = done.expect("respool");
@@ -217,9 +227,13 @@ fn a_program_that_cannot_be_run_is_an_error_of_the_configuration() {
     let good = answers("x");
     assert!(check(&good, "file=FOLDER/none.wasm").contains("none.wasm cannot be read"));
     assert!(check("(module)", "file=FOLDER/p.wat").contains("does not export its memory"));
-    assert!(check(&good.replace(" 1)", " 90)"), "file=FOLDER/p.wat").contains("cannot begin (memory)"));
+    assert!(
+        check(&good.replace(" 1)", " 90)"), "file=FOLDER/p.wat").contains("cannot begin (memory)")
+    );
     assert!(check(&good, "file=FOLDER/p.wat auth").contains("names `auth`"));
-    assert!(check(&good, "file=FOLDER/p.wat fuel=7").contains("has `fuel`, which is no whole number"));
+    assert!(
+        check(&good, "file=FOLDER/p.wat fuel=7").contains("has `fuel`, which is no whole number")
+    );
 }
 
 /// One worker's program keeps what it counted; a failure takes that away with everything else.
@@ -241,7 +255,8 @@ fn what_a_program_remembers_is_gone_after_a_failure() {
     let mut conn: Conn = stack.proxy.connect();
     let replies: Vec<String> = (0..6).map(|_| conn.ask("GET k")).collect();
     let failed = "-ERR respool: an extension could not look at this request (policies.own)\r\n";
-    let expected = ["-COUNT 0\r\n", "-COUNT 1\r\n", "-COUNT 2\r\n", failed, "-COUNT 0\r\n", "-COUNT 1\r\n"];
+    let expected =
+        ["-COUNT 0\r\n", "-COUNT 1\r\n", "-COUNT 2\r\n", failed, "-COUNT 0\r\n", "-COUNT 1\r\n"];
     assert_eq!(replies, expected);
     assert_eq!(stack.count("count", "failed_trap"), 1);
 }

@@ -94,7 +94,9 @@ mod tests {
         ] {
             assert!(is_reply(right, Resp2) && is_reply(right, Resp3), "{right:?}");
         }
-        for new in [&b"_\r\n"[..], b"*1\r\n#t\r\n", b"%1\r\n+a\r\n,1.5\r\n", b"~1\r\n=5\r\ntxt:a\r\n"] {
+        for new in
+            [&b"_\r\n"[..], b"*1\r\n#t\r\n", b"%1\r\n+a\r\n,1.5\r\n", b"~1\r\n=5\r\ntxt:a\r\n"]
+        {
             assert!(!is_reply(new, Resp2) && is_reply(new, Resp3), "{new:?}");
         }
         for wrong in [
@@ -121,10 +123,19 @@ mod tests {
 
     #[test]
     fn a_request_is_one_array_of_strings() {
-        assert_eq!(request(b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n"), Some(alloc::vec![&b"GET"[..], b"k"]));
-        for wrong in
-            [&b""[..], b"GET k\r\n", b"*0\r\n", b"*-1\r\n", b"*1\r\n$1\r\na", b"*1\r\n$1\r\na\r\n+", b"+OK\r\n"]
-        {
+        assert_eq!(
+            request(b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n"),
+            Some(alloc::vec![&b"GET"[..], b"k"])
+        );
+        for wrong in [
+            &b""[..],
+            b"GET k\r\n",
+            b"*0\r\n",
+            b"*-1\r\n",
+            b"*1\r\n$1\r\na",
+            b"*1\r\n$1\r\na\r\n+",
+            b"+OK\r\n",
+        ] {
             assert_eq!(request(wrong), None, "{wrong:?}");
         }
     }

@@ -57,9 +57,8 @@ impl Engine {
         };
         match ruling {
             Ruling::Pass => self.dispatch_observed(now, id, frame, args),
-            Ruling::Refuse(refusal) => self.observing(now, id, args, |engine| {
-                engine.refuse_ruled(now, id, known.id, refusal)
-            }),
+            Ruling::Refuse(refusal) => self
+                .observing(now, id, args, |engine| engine.refuse_ruled(now, id, known.id, refusal)),
             Ruling::Answer(answer) => self.observing(now, id, args, |engine| {
                 engine.answer_ruled(now, id, &known, (frame, args), &answer)
             }),

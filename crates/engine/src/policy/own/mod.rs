@@ -179,9 +179,13 @@ mod tests {
 
     #[test]
     fn no_program_is_asked_about_what_is_the_proxys_or_a_connections() {
-        assert_eq!(check_words(&["get", "MSET", "object|freq", "@all", "ft.search", "blpop"]), Ok(()));
+        assert_eq!(
+            check_words(&["get", "MSET", "object|freq", "@all", "ft.search", "blpop"]),
+            Ok(())
+        );
         assert_eq!(check_words(&["xread", "publish", "eval", "fcall", "no-such"]), Ok(()));
-        for word in ["auth", "hello", "multi", "exec", "watch", "client", "acl|setuser", "shutdown"] {
+        for word in ["auth", "hello", "multi", "exec", "watch", "client", "acl|setuser", "shutdown"]
+        {
             assert_eq!(check_words(&["get", word]), Err(word.into()));
         }
     }

@@ -238,7 +238,9 @@ mod tests {
             state.fresh = Some(Kept::Rewritten(alloc::vec![b'x'; half]));
             state.keep(ClientId::new(index, 0));
         }
-        assert!(state.kept(ClientId::new(0, 0)).is_some() && state.kept(ClientId::new(1, 0)).is_none());
+        assert!(
+            state.kept(ClientId::new(0, 0)).is_some() && state.kept(ClientId::new(1, 0)).is_none()
+        );
         state.forget(ClientId::new(0, 0));
         assert_eq!(state.kept_bytes, 0);
         state.fresh = Some(Kept::Answered(alloc::vec![b'x'; half]));
@@ -262,12 +264,15 @@ mod tests {
             unix_ms: 0,
             random: 0,
         };
-        let mut ask = |ms: u64| state.ask(Time::default().plus_ms(ms), 0, &alloc::vec![None], &view).0;
+        let mut ask =
+            |ms: u64| state.ask(Time::default().plus_ms(ms), 0, &alloc::vec![None], &view).0;
         for round in 0..2 {
             let at = round * OWN_REST_MS;
             for count in 0..OWN_FAILURES_MAX {
                 let said = ask(at);
-                assert!(matches!(said, Said::Failed(Failure::Start, first) if first == (count == 0)));
+                assert!(
+                    matches!(said, Said::Failed(Failure::Start, first) if first == (count == 0))
+                );
             }
             assert!(matches!(ask(at), Said::Rests));
             assert!(matches!(ask(at + OWN_REST_MS - 1), Said::Rests));
