@@ -308,7 +308,8 @@ fn with_program(commands: &[&str], pipeline: usize) -> Warm {
     let own = Own { file, fuel: 1_000, memory_max_bytes: 1 << 16, passes_on_failure: false };
     let wanted = Rules { own: vec![rule(commands, "", own)], ..Rules::default() };
     let program: Arc<dyn Program> = Arc::new(Passes);
-    let policies = Policies::new(wanted).map(|policies| policies.with_programs(vec![Some(program)]));
+    let policies =
+        Policies::new(wanted).map(|policies| policies.with_programs(vec![Some(program)]));
     let policies = policies.map(Arc::new);
     Warm::with(Settings { policies, ..Settings::default() }, GET, pipeline, 50)
 }
