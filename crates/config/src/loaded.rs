@@ -17,6 +17,9 @@ use engine::policy;
 use engine::policy::own::{Own, Program};
 use std::sync::Arc;
 
+/// A program for a rule of `policies.own`; or why there is none, which goes on after the file's name.
+pub type MadeProgram = Result<Arc<dyn Program>, String>;
+
 /// A whole configuration, checked.
 #[derive(Clone)]
 pub struct Loaded {
@@ -104,10 +107,7 @@ impl Loaded {
     }
 
     /// Has programs made for the rules of `policies.own`, of the tenants as well; what is wrong with one is told as if a rule had found it.
-    pub fn take_programs(
-        &mut self,
-        make: &mut dyn FnMut(&Own) -> Result<Arc<dyn Program>, String>,
-    ) -> Vec<Finding> {
+    pub fn take_programs(&mut self, make: &mut dyn FnMut(&Own) -> MadeProgram) -> Vec<Finding> {
         let mut found = Vec::new();
         let tenants = self.config.tenants.iter_mut();
         let tenants = tenants.map(|tenant| (Some(&*tenant.name), &mut tenant.config.intercepts));
