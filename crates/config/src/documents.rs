@@ -251,6 +251,7 @@ fn sample(option: &OptionSpec) -> &'static str {
         "policies.block" => "[\"get mget key=user:42:* name=incident-7\"]",
         "policies.read_only_error" => "\"READONLY maintenance until 12:00\"",
         "policies.size" => "[\"bytes=1MiB\", \"args=10000 @write\"]",
+        "policies.own" => "[\"file=/etc/respool/guard.wasm set key=user:*\"]",
         "policies.rate" => "[\"requests=1000 per=client delay_ms=100\"]",
         "policies.fault" => "[\"percent=1 get delay_ms=50\"]",
         "policies.double_delete" => "[\"delay_ms=500 key=cache:*\"]",

@@ -38,7 +38,7 @@ mod users;
 pub use address::{ListenAddress, PoolKind, UpstreamAddress, UpstreamUrl};
 pub use compile::{FileText, Given, Place, Sources, load, load_file};
 pub use listen::Listen;
-pub use loaded::{Change, Loaded, OptionValue, TenantChange, TenantFate};
+pub use loaded::{Change, Loaded, MadeProgram, OptionValue, TenantChange, TenantFate};
 pub use mirrors::{MirrorLine, Mirrors};
 pub use network::{ClientRules, Network};
 pub use policies::{Policies, RuleLine};

@@ -13,7 +13,12 @@ use crate::problem::{Origin, Problems};
 use crate::rules::{self, Finding};
 use crate::schema::Config;
 use crate::tenants::Tenant;
+use engine::policy;
+use engine::policy::own::{Own, Program};
 use std::sync::Arc;
+
+/// A program for a rule of `policies.own`; or why there is none, which goes on after the file's name.
+pub type MadeProgram = Result<Arc<dyn Program>, String>;
 
 /// A whole configuration, checked.
 #[derive(Clone)]
@@ -99,6 +104,45 @@ impl Loaded {
             }
             (new, _) => new,
         };
+    }
+
+    /// Has programs made for the rules of `policies.own`, of the tenants as well; what is wrong with one is told as if a rule had found it.
+    pub fn take_programs(&mut self, make: &mut dyn FnMut(&Own) -> MadeProgram) -> Vec<Finding> {
+        let mut found = Vec::new();
+        let tenants = self.config.tenants.iter_mut();
+        let tenants = tenants.map(|tenant| (Some(&*tenant.name), &mut tenant.config.intercepts));
+        let all = std::iter::once((None, &mut self.config.intercepts)).chain(tenants);
+        for (tenant, intercepts) in all {
+            let Some(policies) = intercepts.take() else { continue };
+            let mut programs = Vec::new();
+            for (at, rule) in policies.rules().own.iter().enumerate() {
+                let made = make(&rule.detail).map_err(|why| {
+                    let whose =
+                        tenant.map(|name| format!("of the tenant `{name}` ")).unwrap_or_default();
+                    let message =
+                        format!("rule {} {whose}has `file`: {} {why}", at + 1, rule.detail.file);
+                    found.push((&["policies.own"][..], message));
+                });
+                programs.push(made.ok());
+            }
+            *intercepts = Some(match programs.is_empty() {
+                true => policies,
+                false => Arc::new(policy::Policies::clone(&policies).with_programs(programs)),
+            });
+        }
+        found
+    }
+
+    /// Whether these programs are others than those, where both have rules with some.
+    pub fn has_programs_of(&self, other: &Self) -> bool {
+        fn programs(config: &Config) -> impl Iterator<Item = Option<&Arc<policy::Policies>>> {
+            let tenants = config.tenants.iter().map(|tenant| tenant.config.intercepts.as_ref());
+            std::iter::once(config.intercepts.as_ref()).chain(tenants)
+        }
+        programs(&self.config).zip(programs(&other.config)).all(|pair| match pair {
+            (Some(one), Some(other)) => one.has_programs_of(other),
+            _ => true,
+        })
     }
 
     /// What somebody else found wrong with the values, as if a rule had: with the place where each can be changed.

@@ -117,7 +117,7 @@ impl OptionSpec {
             matches!(self.kind, Kind::Path { .. } | Kind::AddressMap { .. } | Kind::HttpUrl { .. });
         let lets_in = matches!(self.kind, Kind::Listeners { .. } | Kind::Networks { .. });
         let trusts = matches!(self.table(), Some("acl" | "mirrors" | "tls" | "upstream_tls"))
-            || matches!(self.name, "policies.deny" | "policies.rename");
+            || matches!(self.name, "policies.deny" | "policies.own" | "policies.rename");
         self.is_secret() || leads_away || lets_in || trusts
     }
 

@@ -13,7 +13,7 @@
 use engine::acl::file::words;
 use engine::command::CommandId;
 use engine::limits::POLICY_RULES_MAX;
-use engine::policy::{self, Again, Fault, Per, Rate, Renaming, Rule, Rules, Size, Unit, What};
+use engine::policy::{self, Again, Fault, Own, Per, Rate, Renaming, Rule, Rules, Size, Unit, What};
 use std::fmt;
 use std::sync::Arc;
 
@@ -27,6 +27,7 @@ pub(crate) enum Policy {
     Deny,
     Block,
     Size,
+    Own,
     Rate,
     Fault,
     DoubleDelete,
@@ -39,6 +40,7 @@ impl Policy {
             Self::Deny => &["name", "error"],
             Self::Block => &["key", "name", "error"],
             Self::Size => &["bytes", "args", "key", "name", "error"],
+            Self::Own => &["file", "fuel", "memory_max", "on_failure", "key", "name", "error"],
             Self::Rate => {
                 &["requests", "bytes", "burst", "per", "delay_ms", "key", "name", "error"]
             }
@@ -58,6 +60,10 @@ impl Policy {
             }
             Self::Size => {
                 "bytes=SIZE or args=N, or both, commands or categories, key=PATTERN, name=TEXT and \"error=TEXT\" if needed, as in \"bytes=1MiB\""
+            }
+            Self::Own => {
+                "file=PATH of a module of WebAssembly (.wasm, or .wat as text), if needed fuel=N, memory_max=SIZE, on_failure=refuse or pass, commands or \
+                 categories, key=PATTERN, name=TEXT and \"error=TEXT\", as in \"file=/etc/respool/guard.wasm set @string key=user:*\""
             }
             Self::Rate => {
                 "requests=N or bytes=SIZE of a second, if needed burst=N or burst=SIZE, per=all, user, client or prefix, delay_ms=N, commands or categories, \
@@ -87,6 +93,10 @@ pub struct RuleLine {
     delay_ms: Option<u64>,
     per_million: Option<u32>,
     per: Per,
+    file: Option<String>,
+    fuel: Option<u64>,
+    memory_max_bytes: Option<u64>,
+    passes_on_failure: bool,
     shown: String,
 }
 
@@ -117,6 +127,8 @@ pub struct Policies {
     pub read_only_error: Option<String>,
     /// How large requests may be.
     pub size: Vec<RuleLine>,
+    /// Programs that look at requests.
+    pub own: Vec<RuleLine>,
     /// How many may come.
     pub rate: Vec<RuleLine>,
     /// What fails or waits on purpose.
@@ -136,6 +148,7 @@ impl Default for Policies {
             read_only: false,
             read_only_error: None,
             size: Vec::new(),
+            own: Vec::new(),
             rate: Vec::new(),
             fault: Vec::new(),
             double_delete: Vec::new(),
@@ -160,6 +173,10 @@ impl RuleLine {
             delay_ms: None,
             per_million: None,
             per: Per::All,
+            file: None,
+            fuel: None,
+            memory_max_bytes: None,
+            passes_on_failure: false,
             shown: String::new(),
         };
         let (mut commands, mut keys): (Vec<String>, Vec<Box<[u8]>>) = (Vec::new(), Vec::new());
@@ -196,6 +213,11 @@ impl RuleLine {
         line.complete(policy, &mut commands, !keys.is_empty())?;
         let own = matches!(policy, Policy::Deny | Policy::Block);
         let words: Vec<&str> = commands.iter().map(String::as_str).collect();
+        if policy == Policy::Own {
+            policy::own::check_words(&words).map_err(|word| {
+                format!("names `{word}`, which no program is asked about: it is about the connection, or never reaches a server")
+            })?;
+        }
         line.what = What::new(&words, keys, own).map_err(|word| {
             let advice = closest(&word, CommandId::all().map(CommandId::name))
                 .map_or_else(String::new, |known| format!(" (did you mean `{known}`?)"));
@@ -208,10 +230,7 @@ impl RuleLine {
     fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
         match key {
             "name" => {
-                let is_letter =
-                    |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
-                let fits = (1..=NAME_BYTES_MAX).contains(&value.len());
-                if !fits || !value.bytes().all(is_letter) {
+                if !is_name(value) {
                     return Err(format!(
                         "is no name of 1 to {NAME_BYTES_MAX} letters, digits, `_`, `-` and `.`"
                     ));
@@ -220,6 +239,30 @@ impl RuleLine {
             }
             "error" => self.error = Some(error_text(value)?),
             "bytes" => self.bytes = Some(amount(value, true)?),
+            "file" => {
+                if value.is_empty() {
+                    return Err("is empty".to_owned());
+                }
+                self.file = Some(value.to_owned());
+            }
+            "fuel" => {
+                let fuel = value.parse().ok().filter(|fuel| FUEL.contains(fuel));
+                self.fuel = Some(fuel.ok_or_else(|| {
+                    format!("is no whole number from {} to {}", FUEL.start(), FUEL.end())
+                })?);
+            }
+            "memory_max" => {
+                let bytes = size(value).filter(|bytes| PROGRAM_MEMORY.contains(bytes));
+                self.memory_max_bytes =
+                    Some(bytes.ok_or("is no size from 64KiB to 64MiB".to_owned())?);
+            }
+            "on_failure" => {
+                self.passes_on_failure = match value {
+                    "pass" => true,
+                    "refuse" => false,
+                    _ => return Err("is none of refuse, pass".to_owned()),
+                };
+            }
             "args" => self.args = Some(amount(value, false)?),
             "requests" => self.requests = Some(amount(value, false)?),
             "burst" => self.burst = Some(amount(value, true)?),
@@ -257,6 +300,7 @@ impl RuleLine {
             }
             Policy::Size => (self.bytes.is_none() && self.args.is_none())
                 .then_some("has no bytes= and no args="),
+            Policy::Own => self.file.is_none().then_some("has no file="),
             Policy::Rate => match (self.requests, self.bytes) {
                 (None, None) => Some("has no requests= and no bytes="),
                 (Some(_), Some(_)) => Some("has both requests= and bytes=; give each its line"),
@@ -267,6 +311,9 @@ impl RuleLine {
         };
         if policy == Policy::DoubleDelete && commands.is_empty() {
             commands.extend(["del".to_owned(), "unlink".to_owned()]);
+        }
+        if policy == Policy::Own && missing.is_none() && self.name.is_empty() {
+            self.name = name_of(self.file.as_deref().unwrap_or_default())?;
         }
         missing.map_or(Ok(()), |missing| Err(missing.to_owned()))
     }
@@ -294,6 +341,16 @@ impl RuleLine {
             per_million: self.per_million.unwrap_or(0),
             delay_ms: self.delay_ms.unwrap_or(0),
             fails: self.delay_ms.is_none() || self.error.is_some(),
+        }
+    }
+
+    fn own(&self) -> Own {
+        Own {
+            file: self.file.clone().unwrap_or_default(),
+            fuel: self.fuel.unwrap_or(FUEL_DEFAULT),
+            // Its bound is far below.
+            memory_max_bytes: self.memory_max_bytes.unwrap_or(PROGRAM_MEMORY_DEFAULT) as usize,
+            passes_on_failure: self.passes_on_failure,
         }
     }
 
@@ -377,6 +434,7 @@ impl Policies {
             read_only: self.read_only,
             read_only_error: self.read_only_error.clone().map(with_code),
             size: each(&self.size, RuleLine::size),
+            own: each(&self.own, RuleLine::own),
             rate: each(&self.rate, RuleLine::rate),
             fault: each(&self.fault, RuleLine::fault),
             double_delete: each(&self.double_delete, RuleLine::again),
@@ -384,6 +442,20 @@ impl Policies {
         };
         policy::Policies::new(rules).map(Arc::new)
     }
+}
+
+/// Whether figures may call a rule so.
+fn is_name(text: &str) -> bool {
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_letter)
+}
+
+/// What a program is called whose rule has no name: as its file, without what is behind the dot. The error goes on after the line's number.
+fn name_of(file: &str) -> Result<String, String> {
+    let stem = std::path::Path::new(file).file_stem().and_then(|stem| stem.to_str());
+    stem.filter(|stem| is_name(stem)).map(str::to_owned).ok_or_else(|| {
+        "has a file whose name does not do as a name for figures; give it a name=TEXT".to_owned()
+    })
 }
 
 /// An error's text. The error goes on after "which".
@@ -435,6 +507,18 @@ fn quoted(word: &str) -> String {
 /// Longest name of a rule, and longest new name of a command.
 const NAME_BYTES_MAX: usize = 64;
 
+/// What one call of a program may cost.
+const FUEL: std::ops::RangeInclusive<u64> = 1_000..=100_000_000;
+
+/// See [`FUEL`]; some tenths of a millisecond at most.
+const FUEL_DEFAULT: u64 = 100_000;
+
+/// Bytes that a program's memory may have.
+const PROGRAM_MEMORY: std::ops::RangeInclusive<u64> = 64 << 10..=64 << 20;
+
+/// See [`PROGRAM_MEMORY`]. A program that was written in Rust has some 1.1 MiB from the start.
+const PROGRAM_MEMORY_DEFAULT: u64 = 4 << 20;
+
 /// Longest error.
 const ERROR_BYTES_MAX: usize = 256;
 
@@ -463,6 +547,10 @@ mod tests {
             (Policy::Rate, "bytes=10KiB per=prefix"),
             (Policy::Fault, "percent=0.5 delay_ms=5 error=x get"),
             (Policy::DoubleDelete, "delay_ms=500 key=cache:*"),
+            (
+                Policy::Own,
+                "file=/etc/g.wasm get set key=a:* fuel=1000 memory_max=64KiB on_failure=pass name=g",
+            ),
         ] {
             let line = read(policy, text);
             assert_eq!(line.to_string(), text);
@@ -491,6 +579,22 @@ mod tests {
             let fault = read(Policy::Fault, text).fault();
             assert_eq!(fault, Fault { per_million, delay_ms, fails }, "{text}");
         }
+    }
+
+    #[test]
+    fn a_program_has_limits_and_a_name_of_its_file() {
+        let line = read(Policy::Own, "file=/etc/respool/guard.v2.wasm");
+        let expected = Own {
+            file: "/etc/respool/guard.v2.wasm".into(),
+            fuel: 100_000,
+            memory_max_bytes: 4 << 20,
+            passes_on_failure: false,
+        };
+        assert_eq!((line.own(), line.name.as_str()), (expected, "guard.v2"));
+        let line = read(Policy::Own, "file=g.wat fuel=5000 memory_max=1MiB on_failure=pass name=n");
+        let own = line.own();
+        assert_eq!((own.fuel, own.memory_max_bytes, own.passes_on_failure), (5_000, 1 << 20, true));
+        assert_eq!(line.name, "n");
     }
 
     #[test]
@@ -525,6 +629,14 @@ mod tests {
             (Policy::Fault, "percent=101", "is no number from 0.0001 to 100"),
             (Policy::Fault, "percent=.5", "is no number"),
             (Policy::DoubleDelete, "del", "has no delay_ms="),
+            (Policy::Own, "get", "has no file="),
+            (Policy::Own, "file=", "has `file`, which is empty"),
+            (Policy::Own, "file=g.wasm fuel=999", "is no whole number from 1000 to 100000000"),
+            (Policy::Own, "file=g.wasm memory_max=1", "is no size from 64KiB to 64MiB"),
+            (Policy::Own, "file=g.wasm memory_max=65MiB", "is no size from 64KiB to 64MiB"),
+            (Policy::Own, "file=g.wasm on_failure=no", "is none of refuse, pass"),
+            (Policy::Own, "file=g.wasm get auth", "names `auth`, which no program is asked about"),
+            (Policy::Own, "\"file=/a b/c d.wasm\"", "give it a name=TEXT"),
         ] {
             let message = RuleLine::parse(policy, text).expect_err(text);
             assert!(message.contains(why), "{text}: {message}");

@@ -453,6 +453,7 @@ fn the_example_holds_the_defaults() {
             "block =",
             "read_only_error",
             "size =",
+            "own =",
             "rate =",
             "fault =",
             "double_delete",

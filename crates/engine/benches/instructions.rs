@@ -18,6 +18,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use engine::command::CommandId;
+use engine::policy::own::{Failure, Judge, Judgement, Own, Program, Verdict, View};
 use engine::policy::{Per, Policies, Rate, Rule, Rules, Unit, What};
 use engine::stats::monitors::MonitorOptions;
 use engine::{Action, ClientId, Engine, Settings, Time, UpstreamId};
@@ -285,7 +286,39 @@ fn rate_of_each(rules: &mut Rules) {
     rate(rules, Per::Client);
 }
 
+/// Lets everything pass at once: what is left is what a program costs that costs nothing itself (that of a real one: `crates/extension/benches`).
+#[derive(Debug)]
+struct Passes;
+
+impl Program for Passes {
+    fn judge(&self) -> Result<Box<dyn Judge>, Failure> {
+        Ok(Box::new(Self))
+    }
+}
+
+impl Judge for Passes {
+    fn request(&mut self, view: &View<'_>) -> Judgement {
+        black_box(view);
+        Judgement { verdict: Ok(Verdict::Pass), fuel: 1, line: None }
+    }
+}
+
+fn with_program(commands: &[&str], pipeline: usize) -> Warm {
+    let file = String::new();
+    let own = Own { file, fuel: 1_000, memory_max_bytes: 1 << 16, passes_on_failure: false };
+    let wanted = Rules { own: vec![rule(commands, "", own)], ..Rules::default() };
+    let program: Arc<dyn Program> = Arc::new(Passes);
+    let policies =
+        Policies::new(wanted).map(|policies| policies.with_programs(vec![Some(program)]));
+    let policies = policies.map(Arc::new);
+    Warm::with(Settings { policies, ..Settings::default() }, GET, pipeline, 50)
+}
+
 #[library_benchmark]
+#[bench::own_of_others(with_program(&["set"], 1))]
+#[bench::own_passes(with_program(&["get"], 1))]
+#[bench::own_of_others_20(with_program(&["set"], 20))]
+#[bench::own_passes_20(with_program(&["get"], 20))]
 #[bench::deny(policies(deny, 1))]
 #[bench::block(policies(block, 1))]
 #[bench::rate(policies(rate_of_all, 1))]

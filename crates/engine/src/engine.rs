@@ -186,6 +186,20 @@ pub enum Notice {
         /// The last cause, in words.
         sample: String,
     },
+    /// An operator's program failed. Told for the first failure of a row.
+    ProgramFailed {
+        /// Name of its rule.
+        name: String,
+        /// One of `policy::own::FAILURES`.
+        cause: &'static str,
+    },
+    /// An operator's program has something to say.
+    ProgramLine {
+        /// Name of its rule.
+        name: String,
+        /// As it wrote it.
+        line: String,
+    },
     /// A client was closed for a reason that it may complain about.
     ClientClosed {
         /// Its number.

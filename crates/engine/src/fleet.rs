@@ -267,6 +267,8 @@ pub struct Report {
     pub monitors: Vec<MonitorOptions>,
     /// What policies did, by policy and name of the rule.
     pub policies: Vec<policy::Outcomes>,
+    /// What the operator's programs did, by name of the rule.
+    pub own: Vec<policy::OwnReport>,
     /// Other deployments that get what clients write.
     pub mirrors: Vec<MirrorReport>,
     /// Which tenant's it is; `None`: there are none.

@@ -24,12 +24,14 @@ use crate::client::{Client, Hold};
 use crate::command::{self, CommandId, Flags, ids};
 use crate::engine::Engine;
 use crate::ids::ClientId;
+use crate::lease::State;
 use crate::limits::UNSENT_BYTES_MAX;
 use crate::local::{Call, arity_fits, config, slowlog};
 use crate::mirror::{Kept, Ticket};
 use crate::pubsub::verb;
 use crate::reject;
 use crate::request::Step;
+use crate::route::Way;
 use crate::scatter::Wish;
 use crate::time::Time;
 use crate::transaction::Refusal;
@@ -51,6 +53,8 @@ pub(crate) struct Inside {
 pub(crate) struct Own {
     /// Each with its index among the queued ones.
     commands: Vec<(usize, Vec<u8>)>,
+    /// What policies answered, each with its index likewise.
+    answers: Vec<(usize, Vec<u8>)>,
     bytes: usize,
     /// What is read behind a CLIENT TRACKING of this transaction.
     keys: Vec<Vec<u8>>,
@@ -66,7 +70,8 @@ impl Own {
         let lease = client.and_then(|client| client.lease.as_ref());
         lease.is_some_and(|lease| {
             let is_mirrored = lease.mirrored.as_ref().is_some_and(|queued| !queued.is_empty());
-            !lease.own.commands.is_empty() || is_mirrored
+            let answers = lease.own.commands.len() + lease.own.answers.len();
+            answers > 0 || is_mirrored
         })
     }
 }
@@ -224,6 +229,39 @@ impl Engine {
         }
     }
 
+    /// A policy answers a command of a transaction: a stand-in is queued, and with EXEC the answer takes its place.
+    pub(crate) fn queue_answer(&mut self, now: Time, wish: &Wish<'_>, answer: &[u8]) -> Step {
+        let own_bytes = self.own(wish.id).map_or(0, |own| own.bytes);
+        if own_bytes + answer.len() > UNSENT_BYTES_MAX {
+            return self.refuse_inside(wish, Refusal::Text(reject::OWN_INSIDE_MAX));
+        }
+        let args: &[&[u8]] = &[b"ECHO", b""];
+        let mut frame = Vec::new();
+        encode::request(&mut frame, args);
+        let sent = Wish { frame: &frame, args, row: Some(ids::ECHO), ..*wish };
+        let index = self.queued(wish.id);
+        let step = self.in_lease(now, &sent, Way::Shared).unwrap_or(Step::Gone);
+        if step != Step::Done {
+            return step;
+        }
+        let was_queued = self.queued(wish.id) > index;
+        if let Some(own) = self.own_of(wish.id).filter(|_| was_queued) {
+            own.bytes += answer.len();
+            own.answers.push((index, answer.to_vec()));
+        }
+        self.end_skip(wish.id, wish.silent);
+        step
+    }
+
+    /// How many commands of this client's transaction are queued.
+    fn queued(&self, id: ClientId) -> usize {
+        let lease = self.clients.get(id).and_then(|client| client.lease.as_ref());
+        match lease.map(|lease| &lease.state) {
+            Some(State::Queueing(queueing)) => queueing.queued as usize,
+            _ => 0,
+        }
+    }
+
     fn own_of(&mut self, id: ClientId) -> Option<&mut Own> {
         Some(&mut self.clients.get_mut(id)?.lease.as_mut()?.own)
     }
@@ -246,6 +284,13 @@ impl Engine {
         let Some(mut elements) = elements_of(reply) else {
             return self.deliver(id, seq, 1, silent, reply);
         };
+        for (index, bytes) in own.answers {
+            let element = elements.get_mut(index).and_then(Option::as_mut);
+            // An error says that the server did not take the stand-in.
+            if let Some(element) = element.filter(|element| !element.bytes.starts_with(b"-")) {
+                element.bytes = bytes;
+            }
+        }
         let mut due = VecDeque::new();
         for (index, frame) in own.commands {
             let Some(element) = elements.get_mut(index) else { continue };

@@ -297,6 +297,27 @@ pub const DELETE_TRIES: u32 = 300;
 /// Rules of one policy; of a configuration with more none is taken.
 pub const POLICY_RULES_MAX: usize = 64;
 
+/// Bytes of a reply or a request that an operator's program makes; a larger one counts as a failure.
+pub const OWN_FRAME_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes of an error that an operator's program makes; a longer one counts as a failure.
+pub const OWN_ERROR_BYTES_MAX: usize = 256;
+
+/// Bytes of a line for the log of an operator's program; what is longer is cut.
+pub const OWN_LINE_BYTES_MAX: usize = 256;
+
+/// Lines that operators' programs may log in a second, at each worker; others are left out.
+pub const OWN_LINES_MAX: u32 = 10;
+
+/// Bytes that programs made of requests that wait for something else; of what goes beyond nothing is kept, and the program is asked again.
+pub const OWN_KEPT_BYTES_MAX: usize = 16 << 20;
+
+/// Failures in a row after which a rule's program rests.
+pub const OWN_FAILURES_MAX: u32 = 16;
+
+/// For how long, in milliseconds.
+pub const OWN_REST_MS: u64 = 5_000;
+
 /// Names of rules that are counted apart, since the start; what further ones do is counted together.
 pub const POLICY_NAMES_MAX: usize = 256;
 

@@ -466,12 +466,23 @@ impl Engine {
         frame: &[u8],
         args: &[&[u8]],
     ) -> Step {
+        self.observing(now, id, args, |engine| engine.dispatch_shown(now, id, frame, args))
+    }
+
+    /// The same, whatever is done with the request.
+    pub(crate) fn observing(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        args: &[&[u8]],
+        process: impl FnOnce(&mut Self) -> Step,
+    ) -> Step {
         if !self.observer.is_on() {
-            return self.dispatch_shown(now, id, frame, args);
+            return process(self);
         }
         let next_ticket = self.next_ticket;
         self.observer.own = None;
-        let step = self.dispatch_shown(now, id, frame, args);
+        let step = process(self);
         let own = self.observer.own.take().filter(|own| own.client == id && step == Step::Done);
         let command = command::lookup(args[0]);
         if let Some(own) = own {

@@ -189,6 +189,10 @@ pub const TOO_MANY_REQUESTS: &str = "ERR respool: too many requests (policies.ra
 /// `policies.fault`.
 pub const FAULT: &str = "ERR respool: the operator lets this request fail (policies.fault)";
 
+/// `policies.own`, where a program failed.
+pub const OWN_FAILED: &str =
+    "ERR respool: an extension could not look at this request (policies.own)";
+
 /// `policies.deny`, with the command.
 #[must_use]
 pub fn denied(name: &[u8]) -> String {

@@ -14,6 +14,7 @@ use crate::hotkeys::HotReport;
 use crate::ids::NodeId;
 use crate::near::Near;
 use crate::node::Node;
+use crate::policy;
 use crate::replace;
 use crate::stats::node::NodeStats;
 use crate::time::Time;
@@ -191,6 +192,7 @@ impl Engine {
             big_keys: self.bigkeys.len() as u64,
             monitors: self.settings.monitors.clone(),
             policies: self.policy_outcomes(),
+            own: self.policy.as_deref().map(policy::State::own_reports).unwrap_or_default(),
             mirrors: self.mirror_reports(now),
             tenant: self.settings.tenancy.as_ref().map(|tenancy| tenancy.name.clone()),
         }

@@ -476,7 +476,7 @@ impl Engine {
 
     /// Whether CLIENT PAUSE holds this request back. What would be refused before it is looked at is not held (`processCommand` in Redis'
     /// server.c).
-    fn is_paused_for(&self, id: ClientId, known: &Known, args: &[&[u8]]) -> bool {
+    pub(crate) fn is_paused_for(&self, id: ClientId, known: &Known, args: &[&[u8]]) -> bool {
         let Some(pause) = self.pause else { return false };
         if known.way == Way::Local {
             return known.id == Some(EXEC)

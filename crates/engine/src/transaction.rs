@@ -48,7 +48,7 @@ pub(crate) struct Queueing {
     unsent: Vec<Vec<u8>>,
     unsent_bytes: usize,
     /// Commands that stand in it.
-    queued: u32,
+    pub(crate) queued: u32,
     /// Something was refused here: EXEC is EXECABORT.
     refused: bool,
     /// What its user may do is other than when this was queued, and it is not looked at again: EXEC is EXECABORT.

@@ -7,13 +7,13 @@
 //!
 //! Invariant: nothing that is read here is larger than its bound, so a wrong path (a device, a log) does not fill the memory.
 
-use crate::control::certificates;
+use crate::control::{certificates, extensions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use config::options::{ENVIRONMENT_PREFIX, OPTIONS, OptionSpec};
-use config::{FileText, Given, Loaded, Place, Problems};
+use config::{Config, FileText, Given, Loaded, Place, Problems};
 
 /// Longest configuration file, and longest file of users or certificates.
 const CONFIG_BYTES_MAX: u64 = 4 << 20;
@@ -41,6 +41,7 @@ pub struct Sources {
     file: Option<PathBuf>,
     arguments: Vec<Given>,
     takes: fn(&OptionSpec) -> bool,
+    extensions: extensions::Known,
 }
 
 impl Sources {
@@ -50,7 +51,7 @@ impl Sources {
         arguments: Vec<Given>,
         takes: fn(&OptionSpec) -> bool,
     ) -> Self {
-        Self { file, arguments, takes }
+        Self { file, arguments, takes, extensions: extensions::Known::default() }
     }
 
     /// The file, if there is one.
@@ -84,11 +85,18 @@ impl Sources {
             changes,
             read_secret: &read_secret,
         };
-        let loaded = config::load(&sources).map_err(SourceError::Wrong)?;
-        match certificates::look(&loaded.config) {
-            found if found.is_empty() => Ok(loaded),
-            found => Err(SourceError::Wrong(loaded.problems(found))),
+        let mut loaded = config::load(&sources).map_err(SourceError::Wrong)?;
+        let mut found = certificates::look(&loaded.config);
+        found.extend(self.extensions.take_into(&mut loaded));
+        match found.is_empty() {
+            true => Ok(loaded),
+            false => Err(SourceError::Wrong(loaded.problems(found))),
         }
+    }
+
+    /// Whether a program that this configuration names stands otherwise in its file than when it was last loaded, or cannot be read.
+    pub(crate) fn have_programs_changed(&self, config: &Config) -> bool {
+        self.extensions.have_changed(config)
     }
 
     /// The environment variables of this program.
@@ -152,6 +160,14 @@ pub fn read_secret(place: Place<'_>) -> io::Result<Vec<u8>> {
         },
         Place::Command(command) => run(command),
     }
+}
+
+/// A program of `policies.own`.
+///
+/// # Errors
+/// It cannot be read, or is too large.
+pub fn read_program(path: &Path) -> io::Result<Vec<u8>> {
+    read_bounded(path, extension::PROGRAM_BYTES_MAX as u64)
 }
 
 /// A file of certificates, or of a key: bundles of authorities are larger than passwords are.

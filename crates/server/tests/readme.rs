@@ -106,12 +106,15 @@ fn configurations_in_the_pages_pass_the_check() {
         fs::copy(authority.ca_file(), authority.folder().join(format!("{name}.pem"))).unwrap();
     }
     let certificates = authority.folder().display().to_string();
+    // And the extension that its guide shows.
+    let extensions = root().join("docs/guides/own-policies").display().to_string();
     let mut checked = 0;
     // That page is about files for respool-bench, whose own tests read its examples.
     let about_respool = |page: &PathBuf| !page.ends_with("reference/bench-scenarios.md");
     for page in pages().into_iter().filter(about_respool) {
         for block in blocks(&fs::read_to_string(&page).unwrap(), "toml") {
             let block = block.replace("/etc/respool/tls", &certificates);
+            let block = block.replace("/etc/respool/extensions", &extensions);
             let file = folder.path().join("respool.toml");
             let mut text = String::new();
             for line in block.lines() {

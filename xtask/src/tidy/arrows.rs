@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   resp ◄── engine ◄── config          netio
-//!              ▲           ▲              ▲
+//!              ▲   ▲       ▲              ▲
+//!              │ extension │              │
 //!              └────── server ────────────┘      (only server/src/worker names engine and netio)
 //!                 bench ──► resp, config, netio
 //! ```
@@ -23,7 +24,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("engine", &["resp"]),
     ("config", &["engine"]),
     ("netio", &[]),
-    ("server", &["engine", "netio", "config"]),
+    // The sandbox of operators' programs: what the engine asks of one, and nothing else of it.
+    ("extension", &["engine"]),
+    ("server", &["engine", "netio", "config", "extension"]),
     // The URLs of `config` are the same everywhere, and so are the words for what is wrong in a file.
     // Its floor runs on the drivers of `netio`, as what it is the floor of does.
     ("bench", &["resp", "config", "netio"]),

@@ -57,6 +57,15 @@ pub(super) const ROWS: &[OptionSpec] = &[
     )
     .rare(),
     OptionSpec::new(
+        "policies.own",
+        "Programs of your own that look at requests, and answer, refuse or rewrite them",
+        "`file` is a module of WebAssembly. `fuel` (100000) is what one call may cost, roughly in instructions, `memory_max` (4MiB) what its memory may grow to; a call that \
+         needs more, or fails otherwise, is cut off and counted, and its request refused, or given on with `on_failure=pass`. See the \
+         [guide](../guides/own-policies.md).",
+        Kind::Rules { policy: Policy::Own, at: |d| &mut d.config.policies.own },
+    )
+    .rare(),
+    OptionSpec::new(
         "policies.rate",
         "How many requests or bytes may come in a second",
         "Over all workers. `burst` is what may come at once, as much as in a second if it is not said. `per=user`, `client` or `prefix` (of the key, before its \

@@ -28,7 +28,7 @@ enum Ruled {
 }
 
 impl<'a> Look<'a> {
-    fn new(
+    pub(super) fn new(
         command: Option<CommandId>,
         args: &'a [&'a [u8]],
         bytes: u64,
@@ -74,6 +74,9 @@ impl Engine {
         head: &[&[u8]],
     ) -> Option<Result<Step, Vec<u8>>> {
         let policies = self.settings.policies.clone()?;
+        if let Some(error) = self.unless_large_unseen(id, known, head) {
+            return Some(Err(error));
+        }
         let row = known.id?;
         let keys = row.row().only_key_at().and_then(|at| head.get(at)).copied();
         let (keys, args_count) = (keys.into_iter().collect(), head.len() as u64);
@@ -240,7 +243,7 @@ impl Engine {
     }
 
     /// What refuses a request however often it comes.
-    fn refused_for_good(
+    pub(super) fn refused_for_good(
         &self,
         id: ClientId,
         policies: &Policies,
@@ -283,7 +286,7 @@ impl Engine {
         Step::Done
     }
 
-    fn note_ruled(&mut self, command: Option<CommandId>, refusal: &Refusal) {
+    pub(super) fn note_ruled(&mut self, command: Option<CommandId>, refusal: &Refusal) {
         self.stats.command(command).rejected += 1;
         if let Some(state) = &mut self.policy {
             state.count(refusal.kind, &refusal.name, Outcome::Refused);

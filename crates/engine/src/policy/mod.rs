@@ -1,8 +1,9 @@
 //! Interception policies: what an operator wants refused, slowed or changed of requests that their users may send.
 //!
 //! ```text
-//!   rename ─▶ [AUTH, users' rules] ─▶ deny ─▶ block ─▶ read_only ─▶ size ─▶ rate ─▶ fault ─▶ on its way ─▶ double_delete
-//!     names                             error, and nothing is given on        error, or the client waits     later: DEL again
+//!   rename ─▶ [AUTH, users' rules] ─▶ deny ─▶ block ─▶ read_only ─▶ size ─▶ own ─▶ rate ─▶ fault ─▶ on its way ─▶ double_delete
+//!     names     ▲                       error, and nothing is given on        │ error, or the client waits     later: DEL again
+//!               └──────────── what a program rewrote, once ◀────────────────┘ a program answers or refuses
 //! ```
 //! The order is fixed: what costs nothing and refuses for good comes first, so that nobody pays for a request that is refused, and a fault hits only
 //! what would have gone on. A request is judged as a whole, with all of its keys, before any part of it goes; each command between MULTI and
@@ -22,6 +23,7 @@ mod deny;
 mod double_delete;
 pub mod fault;
 mod judge;
+pub mod own;
 mod rate;
 mod read_only;
 pub mod rename;
@@ -31,6 +33,7 @@ mod what;
 
 pub use double_delete::Again;
 pub use fault::Fault;
+pub use own::{Own, OwnReport};
 pub use rate::{Per, Rate, Unit};
 pub use rename::Renaming;
 pub use size::Size;
@@ -45,6 +48,7 @@ use crate::time::Time;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use own::Programs;
 use rate::Buckets;
 use resp::{Args, Request, encode};
 
@@ -61,6 +65,8 @@ pub enum Kind {
     ReadOnly,
     /// Requests that are too large.
     Size,
+    /// Programs of the operator's own.
+    Own,
     /// So many in a second.
     Rate,
     /// Errors and delays on purpose.
@@ -79,13 +85,14 @@ impl Kind {
             Self::Block => "block",
             Self::ReadOnly => "read_only",
             Self::Size => "size",
+            Self::Own => "own",
             Self::Rate => "rate",
             Self::Fault => "fault",
             Self::DoubleDelete => "double_delete",
         }
     }
 
-    const fn bit(self) -> u8 {
+    const fn bit(self) -> u16 {
         1 << self as u8
     }
 }
@@ -118,6 +125,8 @@ pub struct Rules {
     pub read_only_error: Option<String>,
     /// How large requests may be.
     pub size: Vec<Rule<Size>>,
+    /// Programs that look at requests.
+    pub own: Vec<Rule<Own>>,
     /// How many may come.
     pub rate: Vec<Rule<Rate>>,
     /// What fails or waits on purpose.
@@ -137,6 +146,7 @@ impl Default for Rules {
             read_only: false,
             read_only_error: None,
             size: Vec::new(),
+            own: Vec::new(),
             rate: Vec::new(),
             fault: Vec::new(),
             double_delete: Vec::new(),
@@ -145,19 +155,21 @@ impl Default for Rules {
     }
 }
 
-/// The rules, and the buckets of `rate`, which all workers share.
+/// The rules, and the buckets of `rate` and programs of `own`, which all workers share.
 #[derive(Clone, Debug)]
 pub struct Policies {
     rules: Rules,
     /// For each row of the command table, which policies may concern it.
-    kinds: Vec<u8>,
+    kinds: Vec<u16>,
     buckets: Vec<Arc<Buckets>>,
+    /// As many as there are rules with one.
+    programs: Programs,
 }
 
 impl PartialEq for Policies {
     /// Whether the same is wanted.
     fn eq(&self, other: &Self) -> bool {
-        self.rules == other.rules
+        self.rules == other.rules && own::are_same(&self.programs, &other.programs)
     }
 }
 
@@ -167,14 +179,15 @@ impl Policies {
     /// `None`: nothing is wanted.
     #[must_use]
     pub fn new(rules: Rules) -> Option<Self> {
-        let kinds: Vec<u8> = CommandId::all().map(|id| rules.kinds_of(id)).collect();
+        let kinds: Vec<u16> = CommandId::all().map(|id| rules.kinds_of(id)).collect();
         let is_empty = rules.rename.is_empty()
             && !rules.read_only
             && rules.deny.len() + rules.block.len() + rules.size.len() + rules.rate.len() == 0
-            && rules.fault.len() + rules.double_delete.len() == 0;
+            && rules.fault.len() + rules.double_delete.len() + rules.own.len() == 0;
         let buckets = rules.rate.iter().map(|rule| Arc::new(Buckets::new(rule.detail.per)));
         let buckets = buckets.collect();
-        (!is_empty).then_some(Self { rules, kinds, buckets })
+        let programs = alloc::vec![None; rules.own.len()];
+        (!is_empty).then_some(Self { rules, kinds, buckets, programs })
     }
 
     /// These take the place of others: of a rule that stays what it was, so do the buckets.
@@ -189,6 +202,29 @@ impl Policies {
         self
     }
 
+    /// The same with these programs for the rules of `own`, in their order. One that is missing fails.
+    #[must_use]
+    pub fn with_programs(mut self, mut programs: Programs) -> Self {
+        programs.resize(self.rules.own.len(), None);
+        self.programs = programs;
+        self
+    }
+
+    /// Whether both have the same programs.
+    #[must_use]
+    pub fn has_programs_of(&self, other: &Self) -> bool {
+        own::are_same(&self.programs, &other.programs)
+    }
+
+    fn has_own(&self) -> bool {
+        !self.rules.own.is_empty()
+    }
+
+    /// Whether a policy may concern this command; those that the table does not know may be any policy's concern.
+    fn concerns(&self, kind: Kind, command: Option<CommandId>) -> bool {
+        command.is_none_or(|command| self.kinds[command.index()] & kind.bit() != 0)
+    }
+
     /// What is wanted.
     #[must_use]
     pub fn rules(&self) -> &Rules {
@@ -198,7 +234,7 @@ impl Policies {
 
 impl Rules {
     /// Which policies may concern this row.
-    fn kinds_of(&self, id: CommandId) -> u8 {
+    fn kinds_of(&self, id: CommandId) -> u16 {
         fn any<T>(rules: &[Rule<T>], id: CommandId) -> bool {
             rules.iter().any(|rule| rule.what.has_row(id))
         }
@@ -211,6 +247,7 @@ impl Rules {
             (Kind::Block, any(&self.block, id)),
             (Kind::ReadOnly, self.read_only && writes),
             (Kind::Size, any(&self.size, id)),
+            (Kind::Own, any(&self.own, id)),
             (Kind::Rate, any(&self.rate, id)),
             (Kind::Fault, any(&self.fault, id)),
             (Kind::DoubleDelete, any(&self.double_delete, id)),
@@ -354,6 +391,7 @@ impl Policies {
                     rule.detail.is_exceeded(short.bytes, short.args_count)
                         && short.is_meant(&rule.what)
                 }))
+            || (has(Kind::Own) && rules.own.iter().any(|r| short.is_meant(&r.what)))
             || (has(Kind::Fault) && rules.fault.iter().any(|r| short.is_meant(&r.what)))
             || (has(Kind::DoubleDelete)
                 && rules.double_delete.iter().any(|r| short.is_meant(&r.what)));

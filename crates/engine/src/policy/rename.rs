@@ -94,7 +94,7 @@ impl Engine {
             return self.dispatch_observed(now, id, frame, args);
         };
         match meaning(&policies.rules.rename, args[0]) {
-            Named::Itself => self.dispatch_observed(now, id, frame, args),
+            Named::Itself => self.dispatch_judged(now, id, frame, args),
             Named::Nothing => {
                 let mut text = Vec::new();
                 reject::unknown_command(&mut text, args[0], args[1..].iter().copied());
@@ -107,7 +107,7 @@ impl Engine {
                 real[0] = &name;
                 let mut frame = Vec::new();
                 encode::request(&mut frame, &real);
-                self.dispatch_observed(now, id, &frame, &real)
+                self.dispatch_judged(now, id, &frame, &real)
             }
         }
     }

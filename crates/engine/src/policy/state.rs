@@ -9,7 +9,7 @@
 //! Invariant: who is in `delayed` is in `judged` with the same time; `wake_at` is not after the first thing to do.
 
 use super::double_delete::Queue;
-use super::{Kind, Refusal};
+use super::{Kind, Refusal, own};
 use crate::client::Hold;
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
@@ -71,6 +71,7 @@ pub(crate) struct State {
     pub(super) current: Option<ClientId>,
     pub(super) deletes: Queue,
     pub(super) wake_at: Option<Time>,
+    pub(super) own: own::State,
     counts: BTreeMap<(Kind, String), [u64; OUTCOMES.len()]>,
 }
 
@@ -100,6 +101,7 @@ impl State {
     fn forget(&mut self, id: ClientId) {
         self.end_judged(id);
         self.deletes.forget(id);
+        self.own.forget(id);
     }
 
     /// When there is something to do next.
@@ -134,9 +136,14 @@ impl Engine {
     pub(crate) fn end_judging(&mut self, now: Time, id: ClientId, step: &Step) {
         let Some(state) = &mut self.policy else { return };
         let is_current = state.current.take() == Some(id);
+        if matches!(step, Step::Hold(_) | Step::More) {
+            state.own.keep(id);
+        }
+        state.own.end_request();
         match step {
             Step::Done => {
                 state.end_judged(id);
+                state.own.forget(id);
                 self.keep_deletes(now, id);
             }
             Step::Hold(_) | Step::More if is_current => {
@@ -195,6 +202,8 @@ impl Engine {
         }
         self.renew_access();
         let Some(state) = &mut self.policy else { return };
+        let programs = self.settings.policies.as_deref().map(|policies| &policies.programs);
+        state.own.change(programs.unwrap_or(&Vec::new()));
         let delayed = core::mem::take(&mut state.delayed);
         for judged in state.judged.values_mut() {
             *judged = Judged { at: judged.at.min(now), refusal: None };

@@ -40,6 +40,7 @@ mod near;
 mod nodes;
 mod observed;
 mod order;
+mod own_policies;
 mod peer_bugs;
 mod poison;
 mod policies;

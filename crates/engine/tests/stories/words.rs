@@ -413,6 +413,11 @@ impl Story {
         self
     }
 
+    /// What the engine tells of itself.
+    pub(crate) fn report(&self) -> engine::fleet::Report {
+        self.engine.report(self.now)
+    }
+
     /// Whether the operator was told something with these words.
     pub(crate) fn was_told(&self, words: &str) -> bool {
         self.notices.iter().any(|notice| format!("{notice:?}").contains(words))

@@ -13,7 +13,7 @@
 //! Invariant: whoever asked for a change is told that it is done when every worker works by it.
 
 use super::file::{self, Watch};
-use super::{Control, Order, Wish, certificates};
+use super::{Control, Order, Wish, certificates, extensions};
 use crate::sources::SourceError;
 use crate::worker::mailbox::{Change as WorkerChange, Message};
 use crate::{listeners, run, settings};
@@ -85,7 +85,10 @@ impl<S> Control<S> {
         let certificates = self.certificates.renewed(&self.loaded.config);
         // What is wrong with them is told by the reload.
         if certificates.is_err() || certificates.is_ok_and(|new| self.certificates.differs(&new)) {
-            self.reload("a certificate changed", None);
+            return self.reload("a certificate changed", None);
+        }
+        if self.sources.have_programs_changed(&self.loaded.config) {
+            self.reload("an extension changed", None);
         }
     }
 
@@ -93,7 +96,10 @@ impl<S> Control<S> {
     pub(super) fn follow_file(&mut self) {
         let config = &self.loaded.config;
         let files = match config.watch_config {
-            true => self.sources.file().into_iter().chain(certificates::files(config)).collect(),
+            true => {
+                let named = certificates::files(config).chain(extensions::files(config));
+                self.sources.file().into_iter().chain(named).collect()
+            }
             false => Vec::new(),
         };
         let folders = file::folders(files);
@@ -244,6 +250,10 @@ impl<S> Control<S> {
             tracing::info!(cause, "certificates have changed; who is connected stays so");
             certificates.warn();
         }
+        let other_programs = !self.loaded.has_programs_of(&loaded);
+        if other_programs {
+            tracing::info!(cause, "extensions have changed; each worker begins the new ones");
+        }
         let tenants = self.loaded.tenants_to(&loaded);
         for TenantChange { name, fate } in &tenants {
             let tenant = name.as_str();
@@ -255,7 +265,7 @@ impl<S> Control<S> {
                 }
             }
         }
-        if differences.is_empty() && !other_certificates && tenants.is_empty() {
+        if differences.is_empty() && !other_certificates && !other_programs && tenants.is_empty() {
             tracing::info!(cause, "the configuration is as before");
         }
         new_listeners.set_modes(&self.listeners, &loaded.config);

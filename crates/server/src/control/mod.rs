@@ -16,6 +16,7 @@
 
 pub mod certificates;
 mod changes;
+pub(crate) mod extensions;
 mod file;
 pub mod resolver;
 mod rounds;

@@ -10,6 +10,7 @@
 use engine::fleet::{BUFFER_SIZES, TLS_FAILURES};
 use engine::losses;
 use engine::policy::OUTCOMES;
+use engine::policy::own::FAILURES;
 use engine::report::{CONN_ROLES, MEMORY_KINDS, WAITS, listeners_of};
 use engine::stats::errors::Cause;
 use engine::stats::{REDIRECT_KINDS, REFUSALS};
@@ -17,7 +18,8 @@ use engine::stats::{REDIRECT_KINDS, REFUSALS};
 use super::Source;
 use super::page::Page;
 use super::samples::{
-    command_name, commands, mirrors, monitors_by_node, nodes, rings, sides, workers, workers_by,
+    command_name, commands, extensions, mirrors, monitors_by_node, nodes, rings, sides, workers,
+    workers_by,
 };
 
 /// What kind of number a metric is.
@@ -638,6 +640,38 @@ pub static METRICS: &[Metric] = &[
                         let [worker, policy, rule] = labels;
                         p.sample(&[worker, policy, rule, ("outcome", outcome)], count);
                     }
+                }
+            }
+        },
+    ),
+    row(
+        "respool_extension_requests",
+        Counter,
+        &["worker", "extension", "outcome"],
+        "Requests that an extension (`policies.own`) was asked about: `passed`, `answered`, `refused`, `rewritten`, `failed` (it was cut off or said nothing that could be used), `rested` (not asked, after too many failures)",
+        |s, p| {
+            extensions(s, p, "outcome", |report| report.outcomes().to_vec());
+        },
+    ),
+    row(
+        "respool_extension_failures",
+        Counter,
+        &["worker", "extension", "reason"],
+        "Requests that an extension failed with, by reason: `fuel`, `memory` and `stack` are its bounds, `trap` is an end by itself, `verdict` what it said, `room` a request that did not fit, `start` a begin that failed, `large` a request beyond `limits.large_request_bytes`",
+        |s, p| {
+            extensions(s, p, "reason", |r| FAILURES.into_iter().zip(r.failures).collect());
+        },
+    ),
+    row(
+        "respool_extension_fuel",
+        Counter,
+        &["worker", "extension"],
+        "What calls of an extension took, in fuel: some one for each instruction",
+        |s, p| {
+            for report in s.reports {
+                let worker = report.worker.to_string();
+                for own in &report.own {
+                    p.sample(&[("worker", &*worker), ("extension", &*own.name)], own.fuel);
                 }
             }
         },

@@ -7,6 +7,7 @@
 use engine::command::CommandId;
 use engine::fleet::{Report, RingReport, TlsSide};
 use engine::mirror::MirrorReport;
+use engine::policy::OwnReport;
 use engine::report::NodeReport;
 
 use super::Source;
@@ -54,6 +55,26 @@ pub(super) fn workers_by<const N: usize>(
         let worker = report.worker.to_string();
         for (word, value) in words.into_iter().zip(values(report)) {
             page.sample(&[("worker", &worker), (label, word)], value);
+        }
+    }
+}
+
+/// Several numbers for each extension of each worker, each with its word.
+pub(super) fn extensions(
+    source: &Source<'_>,
+    page: &mut Page,
+    label: &str,
+    values: fn(&OwnReport) -> Vec<(&'static str, u64)>,
+) {
+    for report in source.reports {
+        let worker = report.worker.to_string();
+        for own in &report.own {
+            for (word, value) in values(own) {
+                page.sample(
+                    &[("worker", &*worker), ("extension", &*own.name), (label, word)],
+                    value,
+                );
+            }
         }
     }
 }

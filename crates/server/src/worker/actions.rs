@@ -332,6 +332,14 @@ impl<D: Driver> Worker<D> {
                     let cause = sample.as_str();
                     tracing::warn!(worker, mirror = %name, failed, dropped, unsure, cause, "a mirror did not get every write");
                 }
+                Notice::ProgramFailed { name, cause } => {
+                    tracing::warn!(worker, tenant, extension = %name, cause, "an extension failed; it begins anew with the next request");
+                }
+                Notice::ProgramLine { name, line } => {
+                    // As a text in quotes: what an extension says is no part of the line's form.
+                    let line = line.as_str();
+                    tracing::info!(worker, tenant, extension = %name, line, "an extension says");
+                }
                 Notice::ClientClosed { client, addr, cause } => {
                     tracing::warn!(worker, tenant, client, %addr, %cause, "client closed");
                 }

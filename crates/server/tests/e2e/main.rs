@@ -28,6 +28,7 @@ mod mirrors;
 mod near_cache;
 mod observers;
 mod own_connection;
+mod own_policies;
 mod peer_bugs;
 mod policies;
 mod pubsub;

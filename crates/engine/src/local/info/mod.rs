@@ -178,6 +178,7 @@ fn sum(reports: &[Report]) -> Report {
         sum.big_seen.add(&report.big_seen);
         sum.big_keys += report.big_keys;
         policies::add(&mut sum.policies, &report.policies);
+        policies::add_own(&mut sum.own, &report.own);
         sum.topology_age_us = sum.topology_age_us.max(report.topology_age_us);
         let gauges = sum.waiting.iter_mut().chain(&mut sum.memory);
         for (own, other) in gauges.zip(report.waiting.iter().chain(&report.memory)) {
