@@ -13,12 +13,14 @@
 use engine::acl::file::words;
 use engine::command::CommandId;
 use engine::limits::POLICY_RULES_MAX;
-use engine::policy::{self, Again, Fault, Per, Rate, Renaming, Rule, Rules, Size, Unit, What};
+use engine::policy::{self, Again, Fault, Namespace, Per, Rate, Renaming, Rule, Rules, Size, Unit, What};
 use std::fmt;
 use std::sync::Arc;
 
+use crate::compile::Draft;
 use crate::kind::size;
 use crate::problem::Fault as Problem;
+use crate::rules::Finding;
 use crate::suggest::closest;
 
 /// The policies that have lines.
@@ -123,6 +125,10 @@ pub struct Policies {
     pub fault: Vec<RuleLine>,
     /// What is deleted once more.
     pub double_delete: Vec<RuleLine>,
+    /// What stands before all names of clients.
+    pub namespace_prefix: Option<String>,
+    /// What is about more than that goes on all the same.
+    pub namespace_whole: bool,
     /// Requests that wait at a time, over all workers.
     pub waiting_max: usize,
 }
@@ -139,6 +145,8 @@ impl Default for Policies {
             rate: Vec::new(),
             fault: Vec::new(),
             double_delete: Vec::new(),
+            namespace_prefix: None,
+            namespace_whole: false,
             waiting_max: Rules::default().waiting_max,
         }
     }
@@ -365,6 +373,12 @@ fn to_renaming((from, to): &(String, String)) -> Renaming {
 }
 
 impl Policies {
+    /// The namespace that is wanted, or what is wrong with it.
+    fn namespace(&self) -> Option<Result<Namespace, String>> {
+        let prefix = self.namespace_prefix.as_ref()?;
+        Some(Namespace::new(prefix.as_bytes(), self.namespace_whole))
+    }
+
     /// What the engine is told; `None`: nothing is wanted.
     pub(crate) fn compiled(&self) -> Option<Arc<policy::Policies>> {
         fn each<T>(lines: &[RuleLine], detail: fn(&RuleLine) -> T) -> Vec<Rule<T>> {
@@ -380,9 +394,39 @@ impl Policies {
             rate: each(&self.rate, RuleLine::rate),
             fault: each(&self.fault, RuleLine::fault),
             double_delete: each(&self.double_delete, RuleLine::again),
+            namespace: self.namespace().and_then(Result::ok),
             waiting_max: self.waiting_max,
         };
         policy::Policies::new(rules).map(Arc::new)
+    }
+}
+
+/// Whether a namespace can be what it is to be, and goes with what else is wanted.
+pub(crate) fn check_namespace(draft: &Draft, found: &mut Vec<Finding>) {
+    let config = &draft.config;
+    match config.policies.namespace() {
+        None if config.policies.namespace_whole => {
+            let message = "set without `policies.namespace.prefix`, which it is about; give the prefix, or leave this out";
+            found.push((&["policies.namespace.whole_database"], message.to_owned()));
+        }
+        None => {}
+        Some(Err(allowed)) => {
+            let prefix = config.policies.namespace_prefix.as_deref().unwrap_or_default();
+            let message = format!("found \"{prefix}\"; allowed: {allowed}");
+            found.push((&["policies.namespace.prefix"], message));
+        }
+        Some(Ok(_)) => {
+            if config.cache.enabled {
+                let message = "replies are kept by the requests of clients, whose names are not those of the servers in a namespace; turn the cache off, or leave \
+                               `policies.namespace` out";
+                found.push((&["cache.enabled", "policies.namespace.prefix"], message.to_owned()));
+            }
+            if !config.mirrors.targets.is_empty() {
+                let message = "mirrors are told what clients write in the clients' words, and not in those of a namespace; leave out `mirrors.targets` or \
+                               `policies.namespace`";
+                found.push((&["policies.namespace.prefix", "mirrors.targets"], message.to_owned()));
+            }
+        }
     }
 }
 

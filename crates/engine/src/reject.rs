@@ -189,6 +189,28 @@ pub const TOO_MANY_REQUESTS: &str = "ERR respool: too many requests (policies.ra
 /// `policies.fault`.
 pub const FAULT: &str = "ERR respool: the operator lets this request fail (policies.fault)";
 
+/// A reply that has not the names in it that it should have.
+pub const NOT_CHANGED: &str =
+    "ERR respool: the reply of the server is not one that can be shown in a namespace";
+/// Channels that tell what happens to keys.
+pub const NO_EVENTS_IN_NAMESPACE: &str =
+    "ERR respool: keyspace notifications are about all keys, and cannot be had in a namespace (policies.namespace)";
+
+/// `policies.namespace` and a command that is about more than that.
+#[must_use]
+pub fn beyond_namespace(name: &str) -> String {
+    format!(
+        "ERR respool: '{name}' is about whole databases, and this client lives in a part of one (policies.namespace)"
+    )
+}
+
+/// `policies.namespace` and a command whose keys, or those in whose reply, cannot be told.
+#[must_use]
+pub fn not_in_namespace(name: &str) -> String {
+    let name: String = name.chars().take(QUOTED_NAME_MAX).filter(|c| !c.is_control()).collect();
+    format!("ERR respool: '{name}' cannot be used in a namespace (policies.namespace)")
+}
+
 /// `policies.deny`, with the command.
 #[must_use]
 pub fn denied(name: &[u8]) -> String {

@@ -11,6 +11,12 @@ pub(super) const TABLE: (&str, &str) = (
      environment and on the command line rules are separated by semicolons. See the [guide](../guides/policies.md).",
 );
 
+/// The table of `policies.namespace`.
+pub(super) const NAMESPACE: (&str, &str) = (
+    "policies.namespace",
+    "Keys and channels that stand behind a prefix at the servers, which clients do not see. See the [guide](../guides/namespaces.md).",
+);
+
 pub(super) const ROWS: &[OptionSpec] = &[
     OptionSpec::new(
         "policies.rename",
@@ -83,6 +89,21 @@ pub(super) const ROWS: &[OptionSpec] = &[
         "Requests that wait at a time because of `rate` or `fault`, over all workers",
         "At it `rate` refuses what would have to wait, and `fault` lets it go at once.",
         Kind::Count { min: 0, max: 1_000_000, at: |d| &mut d.config.policies.waiting_max },
+    )
+    .rare(),
+    OptionSpec::new(
+        "policies.namespace.prefix",
+        "What stands before all keys and channels of clients at the servers",
+        "Clients name keys and channels without it, and see none that are without it. Users' rules and the other policies are about what clients say. Commands that \
+         cannot be changed so are refused. When it changes, clients are closed with what they are owed.",
+        Kind::Text { at: |d| &mut d.config.policies.namespace_prefix },
+    )
+    .rare(),
+    OptionSpec::new(
+        "policies.namespace.whole_database",
+        "Let commands through that are about more than the namespace",
+        "`FLUSHALL`, `FLUSHDB`, `SWAPDB`, `DBSIZE`, `SLOWLOG SERVER` and the like: they are done for all that the servers hold.",
+        Kind::Switch { at: |d| &mut d.config.policies.namespace_whole },
     )
     .rare(),
 ];

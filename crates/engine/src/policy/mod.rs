@@ -4,6 +4,8 @@
 //!   rename ─▶ [AUTH, users' rules] ─▶ deny ─▶ block ─▶ read_only ─▶ size ─▶ rate ─▶ fault ─▶ on its way ─▶ double_delete
 //!     names                             error, and nothing is given on        error, or the client waits     later: DEL again
 //! ```
+//! Last of all, what goes on does so under the names of its namespace (`change`), if there is one.
+//!
 //! The order is fixed: what costs nothing and refuses for good comes first, so that nobody pays for a request that is refused, and a fault hits only
 //! what would have gone on. A request is judged as a whole, with all of its keys, before any part of it goes; each command between MULTI and
 //! EXEC by itself. One that waits holds its client: what the client sent behind it stays behind it.
@@ -18,10 +20,13 @@
 //! Invariant: what a policy decided for a request is decided once, however often the request is looked at because it must wait.
 
 mod block;
+mod change;
 mod deny;
 mod double_delete;
 pub mod fault;
 mod judge;
+pub mod namespace;
+mod outward;
 mod rate;
 mod read_only;
 pub mod rename;
@@ -31,6 +36,8 @@ mod what;
 
 pub use double_delete::Again;
 pub use fault::Fault;
+pub use namespace::Namespace;
+pub(crate) use outward::Outward;
 pub use rate::{Per, Rate, Unit};
 pub use rename::Renaming;
 pub use size::Size;
@@ -67,6 +74,8 @@ pub enum Kind {
     Fault,
     /// Deleting once more.
     DoubleDelete,
+    /// Names that stand behind a prefix.
+    Namespace,
 }
 
 impl Kind {
@@ -82,11 +91,12 @@ impl Kind {
             Self::Rate => "rate",
             Self::Fault => "fault",
             Self::DoubleDelete => "double_delete",
+            Self::Namespace => "namespace",
         }
     }
 
-    const fn bit(self) -> u8 {
-        1 << self as u8
+    const fn bit(self) -> u16 {
+        1 << self as u16
     }
 }
 
@@ -124,6 +134,8 @@ pub struct Rules {
     pub fault: Vec<Rule<Fault>>,
     /// What is deleted once more.
     pub double_delete: Vec<Rule<Again>>,
+    /// What clients name stands behind a prefix.
+    pub namespace: Option<Namespace>,
     /// Requests that wait at a time because of `rate` or `fault`, of all workers. At it `rate` refuses, and `fault` delays no more.
     pub waiting_max: usize,
 }
@@ -140,6 +152,7 @@ impl Default for Rules {
             rate: Vec::new(),
             fault: Vec::new(),
             double_delete: Vec::new(),
+            namespace: None,
             waiting_max: 1_000,
         }
     }
@@ -150,7 +163,7 @@ impl Default for Rules {
 pub struct Policies {
     rules: Rules,
     /// For each row of the command table, which policies may concern it.
-    kinds: Vec<u8>,
+    kinds: Vec<u16>,
     buckets: Vec<Arc<Buckets>>,
 }
 
@@ -167,9 +180,10 @@ impl Policies {
     /// `None`: nothing is wanted.
     #[must_use]
     pub fn new(rules: Rules) -> Option<Self> {
-        let kinds: Vec<u8> = CommandId::all().map(|id| rules.kinds_of(id)).collect();
+        let kinds: Vec<u16> = CommandId::all().map(|id| rules.kinds_of(id)).collect();
         let is_empty = rules.rename.is_empty()
             && !rules.read_only
+            && rules.namespace.is_none()
             && rules.deny.len() + rules.block.len() + rules.size.len() + rules.rate.len() == 0
             && rules.fault.len() + rules.double_delete.len() == 0;
         let buckets = rules.rate.iter().map(|rule| Arc::new(Buckets::new(rule.detail.per)));
@@ -198,7 +212,7 @@ impl Policies {
 
 impl Rules {
     /// Which policies may concern this row.
-    fn kinds_of(&self, id: CommandId) -> u8 {
+    fn kinds_of(&self, id: CommandId) -> u16 {
         fn any<T>(rules: &[Rule<T>], id: CommandId) -> bool {
             rules.iter().any(|rule| rule.what.has_row(id))
         }
@@ -214,6 +228,7 @@ impl Rules {
             (Kind::Rate, any(&self.rate, id)),
             (Kind::Fault, any(&self.fault, id)),
             (Kind::DoubleDelete, any(&self.double_delete, id)),
+            (Kind::Namespace, self.namespace.as_ref().is_some_and(|one| one.concerns(id))),
         ];
         of.iter().filter(|(_, is)| *is).map(|(kind, _)| kind.bit()).sum()
     }
@@ -343,7 +358,11 @@ impl Policies {
             return true;
         }
         // The long way has the words for these.
-        if kinds & (Kind::Deny.bit() | Kind::Rename.bit() | Kind::ReadOnly.bit()) != 0 {
+        const LONG: u16 = Kind::Deny.bit()
+            | Kind::Rename.bit()
+            | Kind::ReadOnly.bit()
+            | Kind::Namespace.bit();
+        if kinds & LONG != 0 {
             return false;
         }
         let rules = &self.rules;
