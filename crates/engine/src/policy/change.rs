@@ -181,8 +181,7 @@ impl Engine {
     pub(crate) fn is_changed_whole(&self, row: Option<CommandId>, head: &[&[u8]]) -> bool {
         let Some(namespace) = self.namespace() else { return false };
         let Some(row) = row else { return true };
-        namespace.concerns(row)
-            && row.row().only_key_at().is_none_or(|at| at + 1 >= head.len())
+        namespace.concerns(row) && row.row().only_key_at().is_none_or(|at| at >= head.len())
     }
 
     /// Another namespace: nobody is to go on in the middle of something with other names than those that he began with.

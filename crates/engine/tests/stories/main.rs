@@ -36,6 +36,7 @@ mod large_requests;
 mod leaving;
 mod mirror;
 mod monitor;
+mod namespace;
 mod near;
 mod nodes;
 mod observed;
