@@ -375,7 +375,7 @@ fn to_renaming((from, to): &(String, String)) -> Renaming {
 impl Policies {
     /// The namespace that is wanted, or what is wrong with it.
     fn namespace(&self) -> Option<Result<Namespace, String>> {
-        let prefix = self.namespace_prefix.as_ref()?;
+        let prefix = self.namespace_prefix.as_ref().filter(|prefix| !prefix.is_empty())?;
         Some(Namespace::new(prefix.as_bytes(), self.namespace_whole))
     }
 
@@ -405,7 +405,7 @@ impl Policies {
 pub(crate) fn check_namespace(draft: &Draft, found: &mut Vec<Finding>) {
     let config = &draft.config;
     match config.policies.namespace() {
-        None if config.policies.namespace_whole => {
+        None if config.policies.namespace_whole && config.policies.namespace_prefix.is_none() => {
             let message = "set without `policies.namespace.prefix`, which it is about; give the prefix, or leave this out";
             found.push((&["policies.namespace.whole_database"], message.to_owned()));
         }

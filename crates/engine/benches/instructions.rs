@@ -18,7 +18,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use engine::command::CommandId;
-use engine::policy::{Per, Policies, Rate, Rule, Rules, Unit, What};
+use engine::policy::{Namespace, Per, Policies, Rate, Rule, Rules, Unit, What};
 use engine::stats::monitors::MonitorOptions;
 use engine::{Action, ClientId, Engine, Settings, Time, UpstreamId};
 use gungraun::{library_benchmark, library_benchmark_group, main};
@@ -285,6 +285,10 @@ fn rate_of_each(rules: &mut Rules) {
     rate(rules, Per::Client);
 }
 
+fn namespace(rules: &mut Rules) {
+    rules.namespace = Namespace::new(b"team-a:", false).ok();
+}
+
 #[library_benchmark]
 #[bench::deny(policies(deny, 1))]
 #[bench::block(policies(block, 1))]
@@ -294,6 +298,8 @@ fn rate_of_each(rules: &mut Rules) {
 #[bench::block_20(policies(block, 20))]
 #[bench::rate_20(policies(rate_of_all, 20))]
 #[bench::rate_of_each_20(policies(rate_of_each, 20))]
+#[bench::namespace(policies(namespace, 1))]
+#[bench::namespace_20(policies(namespace, 20))]
 fn ruled(mut warm: Warm) {
     warm.turn();
     std::mem::forget(black_box(warm));

@@ -95,7 +95,7 @@ pub(super) const ROWS: &[OptionSpec] = &[
         "policies.namespace.prefix",
         "What stands before all keys and channels of clients at the servers",
         "Clients name keys and channels without it, and see none that are without it. Users' rules and the other policies are about what clients say. Commands that \
-         cannot be changed so are refused. When it changes, clients are closed with what they are owed.",
+         cannot be changed so are refused. Empty: nothing, for a tenant beside others. When it changes, clients are closed with what they are owed.",
         Kind::Text { at: |d| &mut d.config.policies.namespace_prefix },
     )
     .rare(),

@@ -25,6 +25,7 @@ mod listeners;
 mod logs;
 mod metrics;
 mod mirrors;
+mod namespaces;
 mod near_cache;
 mod observers;
 mod own_connection;
