@@ -116,7 +116,7 @@ impl OptionSpec {
         let leads_away =
             matches!(self.kind, Kind::Path { .. } | Kind::AddressMap { .. } | Kind::HttpUrl { .. });
         let lets_in = matches!(self.kind, Kind::Listeners { .. } | Kind::Networks { .. });
-        let trusts = matches!(self.table(), Some("acl" | "mirrors" | "policies.namespace" | "tls" | "upstream_tls"))
+        let trusts = matches!(self.table(), Some("acl" | "mirrors" | "policies.namespace" | "policies.values" | "tls" | "upstream_tls"))
             || matches!(self.name, "policies.deny" | "policies.rename");
         self.is_secret() || leads_away || lets_in || trusts
     }
@@ -135,7 +135,7 @@ impl OptionSpec {
             "address_map",
             "client_name_upstream",
         ];
-        const OF_TABLES: [&str; 14] = [
+        const OF_TABLES: [&str; 15] = [
             "sharding",
             "sharding.eject",
             "reads",
@@ -144,6 +144,7 @@ impl OptionSpec {
             "limits",
             "policies",
             "policies.namespace",
+            "policies.values",
             "cache",
             "slowlog",
             "latency",

@@ -192,6 +192,9 @@ pub const FAULT: &str = "ERR respool: the operator lets this request fail (polic
 /// A reply that has not the names in it that it should have.
 pub const NOT_CHANGED: &str =
     "ERR respool: the reply of the server is not one that can be shown in a namespace";
+/// A value that begins as one of ours and is none.
+pub const NOT_OPENED: &str =
+    "ERR respool: the stored value cannot be read: it is damaged, or too large (policies.values)";
 /// Channels that tell what happens to keys.
 pub const NO_EVENTS_IN_NAMESPACE: &str =
     "ERR respool: keyspace notifications are about all keys, and cannot be had in a namespace (policies.namespace)";
@@ -201,6 +204,14 @@ pub const NO_EVENTS_IN_NAMESPACE: &str =
 pub fn beyond_namespace(name: &str) -> String {
     format!(
         "ERR respool: '{name}' is about whole databases, and this client lives in a part of one (policies.namespace)"
+    )
+}
+
+/// `policies.values` and a command that works on the bytes of a string.
+#[must_use]
+pub fn sees_stored(name: &str) -> String {
+    format!(
+        "ERR respool: '{name}' would see a value as it is stored, and not as it was written (policies.values)"
     )
 }
 

@@ -319,7 +319,7 @@ impl Engine {
     }
 
     fn dispatch_args(&mut self, now: Time, id: ClientId, frame: &[u8], args: &[&[u8]]) -> Step {
-        match self.namespace().is_some() {
+        match self.changes_requests() {
             true => self.dispatch_changed(now, id, frame, args),
             false => self.dispatch_as_is(now, id, frame, args),
         }

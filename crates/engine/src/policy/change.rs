@@ -9,12 +9,13 @@
 //! engine itself tells a client names (confirmations, messages, invalidations) it asks [`Engine::outward_name`]. A request whose reply tells no names
 //! is forwarded as any other, and its reply streams.
 //!
-//! Not here: which words (`namespace`), what a reply becomes (`outward`).
+//! Not here: which words (`namespace`, `values`), what a reply becomes (`outward`).
 //!
 //! Invariant: each entry of `merges` is that of a merge that is under way.
 
+use super::Policies;
 use super::namespace::Namespace;
-use super::outward::{Outward, Shape};
+use super::outward::{Names, Outward, Shape};
 use crate::command::CommandId;
 use crate::command::spread::Gather;
 use crate::engine::Engine;
@@ -26,6 +27,7 @@ use crate::route::{self, Known};
 use crate::scatter::row_of;
 use crate::time::Time;
 use crate::upstream::inflight::Owner;
+use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use resp::encode;
@@ -69,39 +71,59 @@ impl Engine {
         if let Some(step) = self.not_now(now, id, &known, (frame, args)) {
             return step;
         }
-        let policies = self.settings.policies.clone();
-        let namespace = policies.as_ref().and_then(|policies| policies.rules().namespace.as_ref());
         let row = known.id.map(|row| row_of(row, args));
-        let changed = namespace.and_then(|namespace| {
-            Some((namespace, namespace.inward(row, args, self.learned.as_ref())?))
-        });
-        self.set_judged(true);
+        let (changed, outward) = self.in_other_words(row, args);
+        if let Some(state) = &mut self.policy {
+            state.changing.is_judged = true;
+            state.changing.current = outward;
+        }
         let step = match changed {
             None => self.dispatch_as_is(now, id, frame, args),
-            Some((namespace, changed)) => {
-                if changed.shape != Shape::None
-                    && let Some(state) = &mut self.policy
-                {
-                    let prefix = namespace.prefix().into();
-                    state.changing.current = Some(Outward { prefix, shape: changed.shape });
-                }
-                let args: Vec<&[u8]> = changed.args.iter().map(|arg| &**arg).collect();
+            Some(changed) => {
+                let args: Vec<&[u8]> = changed.iter().map(|arg| &**arg).collect();
                 let mut frame = Vec::new();
                 encode::request(&mut frame, &args);
                 self.dispatch_as_is(now, id, &frame, &args)
             }
         };
-        self.set_judged(false);
         if let Some(state) = &mut self.policy {
+            state.changing.is_judged = false;
             state.changing.current = None;
         }
         step
     }
 
-    fn set_judged(&mut self, is_judged: bool) {
-        if let Some(state) = &mut self.policy {
-            state.changing.is_judged = is_judged;
+    /// A request in the servers' words, if they are others, and what becomes of its reply.
+    fn in_other_words<'a>(
+        &self,
+        row: Option<CommandId>,
+        args: &[&'a [u8]],
+    ) -> (Option<Vec<Cow<'a, [u8]>>>, Option<Outward>) {
+        let Some(policies) = &self.settings.policies else { return (None, None) };
+        let (mut changed, mut outward) = (None, None);
+        if let Some(namespace) = &policies.rules().namespace
+            && let Some(inward) = namespace.inward(row, args, self.learned.as_ref())
+        {
+            let (prefix, shape) = (namespace.prefix().into(), inward.shape);
+            outward = (shape != Shape::None).then(|| Outward::Names(Names { prefix, shape }));
+            changed = Some(inward.args);
         }
+        if let Some(values) = &policies.rules().values {
+            let is_other = changed.is_some();
+            let mut words =
+                changed.unwrap_or_else(|| args.iter().map(|arg| Cow::Borrowed(*arg)).collect());
+            let (is_changed, opened) = values.inward(row, args, &mut words);
+            changed = (is_other || is_changed).then_some(words);
+            let room = self.settings.limits.client_out_max_bytes;
+            outward = opened.map(|opened| Outward::Values(opened, room)).or(outward);
+        }
+        (changed, outward)
+    }
+
+    /// Whether requests may go on in other words than their clients'.
+    pub(crate) fn changes_requests(&self) -> bool {
+        let changes = |one: &Policies| one.rules().namespace.is_some() || one.rules().values.is_some();
+        self.settings.policies.as_ref().is_some_and(|one| changes(one))
     }
 
     /// Whether the request that is looked at was judged before it was changed. It is asked once.
@@ -179,9 +201,11 @@ impl Engine {
 
     /// Whether a large request of this kind must be whole before it can be changed.
     pub(crate) fn is_changed_whole(&self, row: Option<CommandId>, head: &[&[u8]]) -> bool {
-        let Some(namespace) = self.namespace() else { return false };
-        let Some(row) = row else { return true };
-        namespace.concerns(row) && row.row().only_key_at().is_none_or(|at| at >= head.len())
+        let Some(row) = row else { return self.changes_requests() };
+        let values = self.settings.policies.as_ref().and_then(|one| one.rules().values.as_ref());
+        let key_is_here = row.row().only_key_at().is_some_and(|at| at < head.len());
+        let by_name = self.namespace().is_some_and(|one| one.concerns(row)) && !key_is_here;
+        by_name || values.is_some_and(|values| values.concerns(row))
     }
 
     /// Another namespace: nobody is to go on in the middle of something with other names than those that he began with.

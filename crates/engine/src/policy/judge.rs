@@ -260,6 +260,7 @@ impl Engine {
             .or_else(|| policies.read_only().filter(|_| writes()))
             .or_else(|| policies.oversized(look))
             .or_else(|| policies.rules.namespace.as_ref()?.outside(look, self.learned.as_ref()))
+            .or_else(|| policies.rules.values.as_ref()?.outside(look))
     }
 
     /// A request is refused: its client gets the error, and its transaction, if it is in one, cannot be done any more.

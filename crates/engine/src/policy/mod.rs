@@ -32,6 +32,7 @@ mod read_only;
 pub mod rename;
 mod size;
 mod state;
+mod values;
 mod what;
 
 pub use double_delete::Again;
@@ -43,6 +44,7 @@ pub use rename::Renaming;
 pub use size::Size;
 pub use state::{OUTCOMES, Outcome, Outcomes};
 pub(crate) use state::{State, WAKE};
+pub use values::Values;
 pub use what::What;
 
 use crate::client::Client;
@@ -76,6 +78,8 @@ pub enum Kind {
     DoubleDelete,
     /// Names that stand behind a prefix.
     Namespace,
+    /// Strings that are stored otherwise.
+    Values,
 }
 
 impl Kind {
@@ -92,6 +96,7 @@ impl Kind {
             Self::Fault => "fault",
             Self::DoubleDelete => "double_delete",
             Self::Namespace => "namespace",
+            Self::Values => "values",
         }
     }
 
@@ -136,6 +141,8 @@ pub struct Rules {
     pub double_delete: Vec<Rule<Again>>,
     /// What clients name stands behind a prefix.
     pub namespace: Option<Namespace>,
+    /// Which strings are stored compressed.
+    pub values: Option<Values>,
     /// Requests that wait at a time because of `rate` or `fault`, of all workers. At it `rate` refuses, and `fault` delays no more.
     pub waiting_max: usize,
 }
@@ -153,6 +160,7 @@ impl Default for Rules {
             fault: Vec::new(),
             double_delete: Vec::new(),
             namespace: None,
+            values: None,
             waiting_max: 1_000,
         }
     }
@@ -184,6 +192,7 @@ impl Policies {
         let is_empty = rules.rename.is_empty()
             && !rules.read_only
             && rules.namespace.is_none()
+            && rules.values.is_none()
             && rules.deny.len() + rules.block.len() + rules.size.len() + rules.rate.len() == 0
             && rules.fault.len() + rules.double_delete.len() == 0;
         let buckets = rules.rate.iter().map(|rule| Arc::new(Buckets::new(rule.detail.per)));
@@ -229,6 +238,7 @@ impl Rules {
             (Kind::Fault, any(&self.fault, id)),
             (Kind::DoubleDelete, any(&self.double_delete, id)),
             (Kind::Namespace, self.namespace.as_ref().is_some_and(|one| one.concerns(id))),
+            (Kind::Values, self.values.as_ref().is_some_and(|one| one.concerns(id))),
         ];
         of.iter().filter(|(_, is)| *is).map(|(kind, _)| kind.bit()).sum()
     }
@@ -361,7 +371,8 @@ impl Policies {
         const LONG: u16 = Kind::Deny.bit()
             | Kind::Rename.bit()
             | Kind::ReadOnly.bit()
-            | Kind::Namespace.bit();
+            | Kind::Namespace.bit()
+            | Kind::Values.bit();
         if kinds & LONG != 0 {
             return false;
         }

@@ -3,10 +3,11 @@
 //! A reply is walked through once and copied, and only what stands where names stand is written anew. Replies must be whole for that; they are
 //! collected as those of requests that were split (`merge`).
 //!
-//! Not here: which request has which (`namespace::rows`).
+//! Not here: which request has which (`namespace::rows`), what values are (`values`).
 //!
 //! Invariant: what does not have the shape that is expected becomes an error and is not shown.
 
+use super::values::Opened;
 use crate::reject;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -31,17 +32,35 @@ pub(crate) enum Shape {
     Counts,
 }
 
-/// What becomes of one reply.
+/// What becomes of one reply. No command tells both names and values of strings.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Outward {
-    /// Names begin with this, and clients do not see it.
-    pub(crate) prefix: Arc<[u8]>,
-    pub(crate) shape: Shape,
+pub(crate) enum Outward {
+    /// Names lose their prefix.
+    Names(Names),
+    /// Values are as they were written, with so many bytes at most.
+    Values(Opened, usize),
 }
 
 impl Outward {
     /// Writes the reply as the client gets it.
     pub(crate) fn write(&self, reply: &[u8], out: &mut Vec<u8>) {
+        match self {
+            Self::Names(names) => names.write(reply, out),
+            Self::Values(opened, room) => opened.write(reply, *room, out),
+        }
+    }
+}
+
+/// See [`Outward`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Names {
+    /// Names begin with this, and clients do not see it.
+    pub(crate) prefix: Arc<[u8]>,
+    pub(crate) shape: Shape,
+}
+
+impl Names {
+    fn write(&self, reply: &[u8], out: &mut Vec<u8>) {
         let begin = out.len();
         if self.write_parts(reply, out).is_none() {
             out.truncate(begin);
@@ -217,7 +236,7 @@ mod tests {
 
     fn outward(shape: Shape, reply: &[u8]) -> String {
         let mut out = Vec::new();
-        Outward { prefix: b"t:".as_slice().into(), shape }.write(reply, &mut out);
+        Names { prefix: b"t:".as_slice().into(), shape }.write(reply, &mut out);
         String::from_utf8_lossy(&out).into()
     }
 

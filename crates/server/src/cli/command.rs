@@ -117,6 +117,7 @@ fn heading(table: &'static str) -> &'static str {
         "admin" => "Admin listener",
         "policies" => "Policies",
         "policies.namespace" => "Namespace",
+        "policies.values" => "Values",
         "tls" => "TLS with clients",
         "upstream_tls" => "TLS with servers",
         "mirrors" => "Mirrors",

@@ -40,4 +40,5 @@ mod topology;
 mod tracking;
 mod unblock;
 mod users;
+mod values;
 mod workers;

@@ -53,6 +53,7 @@ pub const TABLES: &[(&str, &str)] = &[
     ),
     policies::TABLE,
     policies::NAMESPACE,
+    policies::VALUES,
     ("tls", "TLS with clients. See the [guide](../guides/tls.md)."),
     ("upstream_tls", "TLS with servers. See the [guide](../guides/tls.md)."),
     mirrors::TABLE,
