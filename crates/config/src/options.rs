@@ -116,8 +116,17 @@ impl OptionSpec {
         let leads_away =
             matches!(self.kind, Kind::Path { .. } | Kind::AddressMap { .. } | Kind::HttpUrl { .. });
         let lets_in = matches!(self.kind, Kind::Listeners { .. } | Kind::Networks { .. });
-        let trusts = matches!(self.table(), Some("acl" | "mirrors" | "policies.namespace" | "policies.values" | "tls" | "upstream_tls"))
-            || matches!(self.name, "policies.deny" | "policies.rename");
+        let trusts = matches!(
+            self.table(),
+            Some(
+                "acl"
+                    | "mirrors"
+                    | "policies.namespace"
+                    | "policies.values"
+                    | "tls"
+                    | "upstream_tls"
+            )
+        ) || matches!(self.name, "policies.deny" | "policies.rename");
         self.is_secret() || leads_away || lets_in || trusts
     }
 

@@ -13,7 +13,9 @@
 use engine::acl::file::words;
 use engine::command::CommandId;
 use engine::limits::POLICY_RULES_MAX;
-use engine::policy::{self, Again, Fault, Namespace, Per, Rate, Renaming, Rule, Rules, Size, Unit, Values, What};
+use engine::policy::{
+    self, Again, Fault, Namespace, Per, Rate, Renaming, Rule, Rules, Size, Unit, Values, What,
+};
 use std::fmt;
 use std::sync::Arc;
 

@@ -196,8 +196,7 @@ pub const NOT_CHANGED: &str =
 pub const NOT_OPENED: &str =
     "ERR respool: the stored value cannot be read: it is damaged, or too large (policies.values)";
 /// Channels that tell what happens to keys.
-pub const NO_EVENTS_IN_NAMESPACE: &str =
-    "ERR respool: keyspace notifications are about all keys, and cannot be had in a namespace (policies.namespace)";
+pub const NO_EVENTS_IN_NAMESPACE: &str = "ERR respool: keyspace notifications are about all keys, and cannot be had in a namespace (policies.namespace)";
 
 /// `policies.namespace` and a command that is about more than that.
 #[must_use]

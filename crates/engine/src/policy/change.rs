@@ -122,15 +122,14 @@ impl Engine {
 
     /// Whether requests may go on in other words than their clients'.
     pub(crate) fn changes_requests(&self) -> bool {
-        let changes = |one: &Policies| one.rules().namespace.is_some() || one.rules().values.is_some();
+        let changes =
+            |one: &Policies| one.rules().namespace.is_some() || one.rules().values.is_some();
         self.settings.policies.as_ref().is_some_and(|one| changes(one))
     }
 
     /// Whether the request that is looked at was judged before it was changed. It is asked once.
     pub(crate) fn was_judged(&mut self) -> bool {
-        self.policy
-            .as_mut()
-            .is_some_and(|state| core::mem::take(&mut state.changing.is_judged))
+        self.policy.as_mut().is_some_and(|state| core::mem::take(&mut state.changing.is_judged))
     }
 
     /// Whether the reply to the request that is looked at just now must be changed.
@@ -205,7 +204,7 @@ impl Engine {
         let values = self.settings.policies.as_ref().and_then(|one| one.rules().values.as_ref());
         let key_is_here = row.row().only_key_at().is_some_and(|at| at < head.len());
         let by_name = self.namespace().is_some_and(|one| one.concerns(row)) && !key_is_here;
-        by_name || values.is_some_and(|values| values.concerns(row))
+        by_name || values.is_some_and(|values| values.must_be_whole(row, head))
     }
 
     /// Another namespace: nobody is to go on in the middle of something with other names than those that he began with.

@@ -144,6 +144,12 @@ impl Values {
         self.rows[id.index()] != Part::None
     }
 
+    /// Whether a large request of which only these first arguments are here must be whole before it is known what is stored of it.
+    pub(super) fn must_be_whole(&self, row: CommandId, head: &[&[u8]]) -> bool {
+        let key = row.row().only_key_at().and_then(|at| head.get(at));
+        self.concerns(row) && key.is_none_or(|key| self.has_key(key))
+    }
+
     /// Why a request is refused; `None`: it goes on.
     pub(super) fn outside(&self, look: &Look<'_>) -> Option<Refusal> {
         let row = look.row?;
@@ -180,7 +186,8 @@ impl Values {
                 let at = if let Part::Value(at) = part { at } else { 2 };
                 let Some(value) = args.get(at) else { return (false, None) };
                 changed[at] = self.stored(value);
-                let gets = at == 2 && args.iter().skip(3).any(|word| word.eq_ignore_ascii_case(b"get"));
+                let gets =
+                    at == 2 && args.iter().skip(3).any(|word| word.eq_ignore_ascii_case(b"get"));
                 (true, one.filter(|_| part == Part::Swap || gets))
             }
             Part::Pairs => {
@@ -353,7 +360,9 @@ mod tests {
         let value = b"abc".repeat(1_000);
         let stored = values(100).stored(&value).into_owned();
         let error = b"-ERR respool: ";
-        for broken in [&stored[..stored.len() - 3], b"\xffrsp", b"\xffrsp\x07abc", b"\xffrsp\x01abc"] {
+        for broken in
+            [&stored[..stored.len() - 3], b"\xffrsp", b"\xffrsp\x07abc", b"\xffrsp\x01abc"]
+        {
             assert!(shown(broken, 1 << 20).starts_with(error), "{broken:?}");
         }
         assert!(shown(&stored, 2_999).starts_with(error), "there is a bound");

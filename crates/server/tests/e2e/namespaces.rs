@@ -42,6 +42,12 @@ fn the_configuration_of_the_guide_runs() {
         assert!(conn.ask("FLUSHALL").contains("(policies.namespace)"));
     }
     assert_eq!(behind.ask("MGET shop:k billing:k k"), "*3\r\n$1\r\ns\r\n$1\r\nb\r\n$-1\r\n");
+    // One that is streamed, and its neighbours.
+    let large = "v".repeat(3 << 20);
+    assert_eq!(shop.command(&["SET", "large", &large]).expect("a reply"), b"+OK\r\n");
+    let reply = behind.command(&["GET", "shop:large"]).expect("a reply");
+    assert!(reply == format!("${}\r\n{large}\r\n", large.len()).as_bytes());
+    assert!(shop.command(&["GET", "large"]).expect("a reply") == reply);
     // Neither hears the other.
     assert!(shop.ask("SUBSCRIBE news").ends_with("$4\r\nnews\r\n:1\r\n"));
     assert_eq!(billing.ask("PUBLISH news x"), ":0\r\n");

@@ -31,9 +31,8 @@ fn the_configuration_of_the_guide_runs() {
     fs::write(&file, text).expect("the file");
     let proxy = Respool::with_config(RESPOOL, &file).start();
     let (mut conn, mut behind) = (proxy.connect(), server.connect());
-    let mut say = |words: &[&str]| {
-        String::from_utf8(conn.command(words).expect("a reply")).expect("text")
-    };
+    let mut say =
+        |words: &[&str]| String::from_utf8(conn.command(words).expect("a reply")).expect("text");
     let (one, two) = (page(1), page(2));
     assert_eq!(behind.command(&["SET", "page:old", &one]).expect("a reply"), b"+OK\r\n");
     assert_eq!(say(&["SET", "page:1", &one]), "+OK\r\n");
@@ -62,11 +61,19 @@ fn the_configuration_of_the_guide_runs() {
     assert_eq!(say(&["RENAME", "page:1", "page:5"]), "+OK\r\n");
     assert_eq!(say(&["GET", "page:5"]), bulk(&one));
     assert_eq!(say(&["LPUSH", "page:list", &one]), ":1\r\n");
-    assert_eq!(say(&["GET", "page:list"]), "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n");
-    let len = |reply: String| reply.trim_start_matches(':').trim_end().parse::<usize>().expect("a number");
+    assert_eq!(
+        say(&["GET", "page:list"]),
+        "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n"
+    );
+    let len = |reply: String| {
+        reply.trim_start_matches(':').trim_end().parse::<usize>().expect("a number")
+    };
     assert!(len(behind.ask("STRLEN page:5")) < one.len() / 3, "it is compressed");
     assert_eq!(len(behind.ask("STRLEN plain")), two.len());
-    assert_eq!(behind.ask("APPEND page:5 damage"), format!(":{}\r\n", len(behind.ask("STRLEN page:5")) + 6));
+    assert_eq!(
+        behind.ask("APPEND page:5 damage"),
+        format!(":{}\r\n", len(behind.ask("STRLEN page:5")) + 6)
+    );
     assert!(say(&["GET", "page:5"]).starts_with("-ERR respool: the stored value cannot be read"));
     assert_eq!(say(&["GET", "page:4"]), bulk(&one));
 }
@@ -80,9 +87,8 @@ fn in_a_cluster_and_a_namespace_each_value_is_that_of_its_key() {
     let args = ["--policies-namespace-prefix", "a:", "--policies-values-compress", "p:*"];
     let proxy = Respool::to_url(RESPOOL, &cluster.url()).args(&args).start();
     let mut conn = proxy.connect();
-    let mut say = |words: &[&str]| {
-        String::from_utf8(conn.command(words).expect("a reply")).expect("text")
-    };
+    let mut say =
+        |words: &[&str]| String::from_utf8(conn.command(words).expect("a reply")).expect("text");
     let pages: Vec<String> = (0..20).map(page).collect();
     for (number, page) in pages.iter().enumerate() {
         let key = |kind: &str| format!("{kind}:{number}");

@@ -108,7 +108,9 @@ impl Namespace {
     /// Whether somebody wants to hear what happens to keys: the channels' names have those of all keys in them, or the messages do.
     fn is_event(&self, row: CommandId, args: &[&[u8]]) -> bool {
         crate::pubsub::verb(row).is_some()
-            && args[1..].iter().any(|name| name.starts_with(b"__key") || name.starts_with(b"__subkey"))
+            && args[1..]
+                .iter()
+                .any(|name| name.starts_with(b"__key") || name.starts_with(b"__subkey"))
     }
 }
 

@@ -72,8 +72,7 @@ const WHOLE: &str = "\
 const HEADS: &str = "blmpop blpop brpop bzmpop bzpopmax bzpopmin lmpop zmpop";
 
 /// Arguments are names of channels.
-const LISTENING: &str =
-    "psubscribe punsubscribe ssubscribe subscribe sunsubscribe unsubscribe";
+const LISTENING: &str = "psubscribe punsubscribe ssubscribe subscribe sunsubscribe unsubscribe";
 
 /// Keys stand where the table says, and no reply has any.
 const KEYED: &str = "\
