@@ -387,6 +387,20 @@ mod tests {
         assert_eq!(out, expected);
     }
 
+    /// A new command on strings is looked at by somebody before it reads what is stored.
+    #[test]
+    fn every_command_on_strings_has_its_part() {
+        for category in ["string", "bitmap", "hyperloglog", "scripting"] {
+            let category = crate::command::Categories::named(category.as_bytes()).expect("one");
+            for id in CommandId::all().filter(|id| !id.row().keys.is_empty()) {
+                let is_of_it = id.row().categories.intersects(category);
+                assert!(!is_of_it || Part::of(id) != Part::None, "{}", id.name());
+            }
+        }
+        let is_raw = |name: &&str| crate::command::lookup(name.as_bytes()).map(Part::of);
+        assert!(RAW.iter().all(|name| is_raw(name) == Some(Part::Raw)), "a name that no row has");
+    }
+
     proptest! {
         /// Whatever the value is, what is read is what was written.
         #[test]

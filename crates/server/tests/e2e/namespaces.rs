@@ -157,7 +157,8 @@ fn another_prefix_closes_clients_and_shows_them_other_keys() {
         fs::write(&file, text).expect("the file");
     };
     write("a:");
-    let proxy = Respool::with_config(RESPOOL, &file).start();
+    // With several each changes by itself, and closes its own.
+    let proxy = Respool::with_config(RESPOOL, &file).workers(1).start();
     let mut conn = proxy.connect();
     assert_eq!(conn.ask("SET k 1"), "+OK\r\n");
     write("b:");
