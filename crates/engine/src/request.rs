@@ -450,9 +450,7 @@ impl Engine {
             Way::Shared if self.has_mirrors() && self.is_mirrored(known.id, args) => {
                 self.forward_mirrored(now, id, frame, args, (&known, silent))
             }
-            Way::Shared if self.is_one() && self.changes_reply() && !known.counts_listeners() => {
-                self.forward_in_order(now, &wish)
-            }
+            Way::Shared if self.collects_alone(&known) => self.forward_in_order(now, &wish),
             Way::Shared | Way::Control if !self.is_one() => {
                 self.scatter(now, id, frame, args, &known, silent)
             }

@@ -32,6 +32,9 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use resp::encode;
 
+/// The arguments of a request.
+type Words<'a> = Vec<Cow<'a, [u8]>>;
+
 /// What is kept of requests that were changed.
 #[derive(Default)]
 pub(super) struct Changing {
@@ -98,14 +101,14 @@ impl Engine {
         &self,
         row: Option<CommandId>,
         args: &[&'a [u8]],
-    ) -> (Option<Vec<Cow<'a, [u8]>>>, Option<Outward>) {
+    ) -> (Option<Words<'a>>, Option<Outward>) {
         let Some(policies) = &self.settings.policies else { return (None, None) };
         let (mut changed, mut outward) = (None, None);
         if let Some(namespace) = &policies.rules().namespace
             && let Some(inward) = namespace.inward(row, args, self.learned.as_ref())
         {
             let (prefix, shape) = (namespace.prefix().into(), inward.shape);
-            outward = (shape != Shape::None).then(|| Outward::Names(Names { prefix, shape }));
+            outward = (shape != Shape::None).then_some(Outward::Names(Names { prefix, shape }));
             changed = Some(inward.args);
         }
         if let Some(values) = &policies.rules().values {
@@ -135,6 +138,11 @@ impl Engine {
     /// Whether the reply to the request that is looked at just now must be changed.
     pub(crate) fn changes_reply(&self) -> bool {
         self.policy.as_ref().is_some_and(|state| state.changing.current.is_some())
+    }
+
+    /// The same in front of one server, where nothing else collects it.
+    pub(crate) fn collects_alone(&self, known: &Known) -> bool {
+        self.is_one() && self.changes_reply() && !known.counts_listeners()
     }
 
     /// What is to become of that reply.

@@ -351,7 +351,7 @@ mod tests {
         assert_eq!(shown(&stored, 3_100), whole);
         // A small one, and one that does not shrink.
         assert_eq!(values(100).stored(b"abcabc"), Cow::Borrowed(&b"abcabc"[..]));
-        let noise: Vec<u8> = (0..200u64).map(|n| (n * n * 7_919 >> 5) as u8).collect();
+        let noise: Vec<u8> = (0..200u64).map(|n| ((n * n * 7_919) >> 5) as u8).collect();
         assert!(values(100).stored(&noise).len() <= noise.len());
     }
 
