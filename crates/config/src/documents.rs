@@ -254,6 +254,8 @@ fn sample(option: &OptionSpec) -> &'static str {
         "policies.own" => "[\"file=/etc/respool/guard.wasm set key=user:*\"]",
         "policies.rate" => "[\"requests=1000 per=client delay_ms=100\"]",
         "policies.fault" => "[\"percent=1 get delay_ms=50\"]",
+        "policies.values.compress" => "[\"page:*\"]",
+        "policies.namespace.prefix" => "\"team-a:\"",
         "policies.double_delete" => "[\"delay_ms=500 key=cache:*\"]",
         "tls.cert_file" => "\"/etc/respool/tls/proxy.pem\"",
         "tls.key_file" => "\"/etc/respool/tls/proxy.key\"",

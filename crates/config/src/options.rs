@@ -116,8 +116,20 @@ impl OptionSpec {
         let leads_away =
             matches!(self.kind, Kind::Path { .. } | Kind::AddressMap { .. } | Kind::HttpUrl { .. });
         let lets_in = matches!(self.kind, Kind::Listeners { .. } | Kind::Networks { .. });
-        let trusts = matches!(self.table(), Some("acl" | "mirrors" | "tls" | "upstream_tls"))
-            || matches!(self.name, "policies.deny" | "policies.own" | "policies.rename");
+        let trusts = matches!(
+            self.table(),
+            Some(
+                "acl"
+                    | "mirrors"
+                    | "policies.namespace"
+                    | "policies.values"
+                    | "tls"
+                    | "upstream_tls"
+            )
+        ) || matches!(
+            self.name,
+            "policies.deny" | "policies.own" | "policies.rename"
+        );
         self.is_secret() || leads_away || lets_in || trusts
     }
 
@@ -135,7 +147,7 @@ impl OptionSpec {
             "address_map",
             "client_name_upstream",
         ];
-        const OF_TABLES: [&str; 13] = [
+        const OF_TABLES: [&str; 15] = [
             "sharding",
             "sharding.eject",
             "reads",
@@ -143,6 +155,8 @@ impl OptionSpec {
             "timeouts",
             "limits",
             "policies",
+            "policies.namespace",
+            "policies.values",
             "cache",
             "slowlog",
             "latency",

@@ -13,12 +13,16 @@
 use engine::acl::file::words;
 use engine::command::CommandId;
 use engine::limits::POLICY_RULES_MAX;
-use engine::policy::{self, Again, Fault, Own, Per, Rate, Renaming, Rule, Rules, Size, Unit, What};
+use engine::policy::{
+    self, Again, Fault, Namespace, Own, Per, Rate, Renaming, Rule, Rules, Size, Unit, Values, What,
+};
 use std::fmt;
 use std::sync::Arc;
 
+use crate::compile::Draft;
 use crate::kind::size;
 use crate::problem::Fault as Problem;
+use crate::rules::Finding;
 use crate::suggest::closest;
 
 /// The policies that have lines.
@@ -135,6 +139,14 @@ pub struct Policies {
     pub fault: Vec<RuleLine>,
     /// What is deleted once more.
     pub double_delete: Vec<RuleLine>,
+    /// What stands before all names of clients.
+    pub namespace_prefix: Option<String>,
+    /// What is about more than that goes on all the same.
+    pub namespace_whole: bool,
+    /// Keys whose strings are stored compressed.
+    pub compress: Vec<String>,
+    /// From how many bytes on.
+    pub compress_from_bytes: usize,
     /// Requests that wait at a time, over all workers.
     pub waiting_max: usize,
 }
@@ -152,6 +164,10 @@ impl Default for Policies {
             rate: Vec::new(),
             fault: Vec::new(),
             double_delete: Vec::new(),
+            namespace_prefix: None,
+            namespace_whole: false,
+            compress: Vec::new(),
+            compress_from_bytes: 1_024,
             waiting_max: Rules::default().waiting_max,
         }
     }
@@ -422,6 +438,18 @@ fn to_renaming((from, to): &(String, String)) -> Renaming {
 }
 
 impl Policies {
+    /// The strings that are to be stored compressed.
+    fn values(&self) -> Option<Values> {
+        let keys = self.compress.iter().map(|pattern| pattern.as_bytes().into()).collect();
+        (!self.compress.is_empty()).then(|| Values::new(keys, self.compress_from_bytes))
+    }
+
+    /// The namespace that is wanted, or what is wrong with it.
+    fn namespace(&self) -> Option<Result<Namespace, String>> {
+        let prefix = self.namespace_prefix.as_ref()?;
+        Some(Namespace::new(prefix.as_bytes(), self.namespace_whole))
+    }
+
     /// What the engine is told; `None`: nothing is wanted.
     pub(crate) fn compiled(&self) -> Option<Arc<policy::Policies>> {
         fn each<T>(lines: &[RuleLine], detail: fn(&RuleLine) -> T) -> Vec<Rule<T>> {
@@ -438,6 +466,8 @@ impl Policies {
             rate: each(&self.rate, RuleLine::rate),
             fault: each(&self.fault, RuleLine::fault),
             double_delete: each(&self.double_delete, RuleLine::again),
+            namespace: self.namespace().and_then(Result::ok),
+            values: self.values(),
             waiting_max: self.waiting_max,
         };
         policy::Policies::new(rules).map(Arc::new)
@@ -456,6 +486,57 @@ fn name_of(file: &str) -> Result<String, String> {
     stem.filter(|stem| is_name(stem)).map(str::to_owned).ok_or_else(|| {
         "has a file whose name does not do as a name for figures; give it a name=TEXT".to_owned()
     })
+}
+
+/// Whether requests that are changed go with what else is wanted.
+pub(crate) fn check_changes(draft: &Draft, found: &mut Vec<Finding>) {
+    check_namespace(draft, found);
+    let config = &draft.config;
+    if config.policies.compress.is_empty() {
+        if draft.is_set("policies.values.compress_from_bytes") {
+            let message = "set without `policies.values.compress`, which it is about; give the patterns of keys, or leave this out";
+            found.push((&["policies.values.compress_from_bytes"], message.to_owned()));
+        }
+        return;
+    }
+    if config.cache.enabled {
+        let message = "replies are kept as servers give them, and compressed values are not for clients; turn the cache off, or leave `policies.values` out";
+        found.push((&["cache.enabled", "policies.values.compress"], message.to_owned()));
+    }
+    if !config.mirrors.targets.is_empty() {
+        let message = "mirrors are told what clients write by what is written and read, which is not the same with compressed values; leave out `mirrors.targets` or \
+                       `policies.values`";
+        found.push((&["policies.values.compress", "mirrors.targets"], message.to_owned()));
+    }
+}
+
+/// Whether a namespace can be what it is to be, and goes with what else is wanted.
+fn check_namespace(draft: &Draft, found: &mut Vec<Finding>) {
+    let config = &draft.config;
+    match config.policies.namespace() {
+        None if config.policies.namespace_whole => {
+            let message = "set without `policies.namespace.prefix`, which it is about; give the prefix, or leave this out";
+            found.push((&["policies.namespace.whole_database"], message.to_owned()));
+        }
+        None => {}
+        Some(Err(allowed)) => {
+            let prefix = config.policies.namespace_prefix.as_deref().unwrap_or_default();
+            let message = format!("found \"{prefix}\"; allowed: {allowed}");
+            found.push((&["policies.namespace.prefix"], message));
+        }
+        Some(Ok(_)) => {
+            if config.cache.enabled {
+                let message = "replies are kept by the requests of clients, whose names are not those of the servers in a namespace; turn the cache off, or leave \
+                               `policies.namespace` out";
+                found.push((&["cache.enabled", "policies.namespace.prefix"], message.to_owned()));
+            }
+            if !config.mirrors.targets.is_empty() {
+                let message = "mirrors are told what clients write in the clients' words, and not in those of a namespace; leave out `mirrors.targets` or \
+                               `policies.namespace`";
+                found.push((&["policies.namespace.prefix", "mirrors.targets"], message.to_owned()));
+            }
+        }
+    }
 }
 
 /// An error's text. The error goes on after "which".

@@ -8,6 +8,7 @@ use crate::address::{ListenAddress, PoolKind, UpstreamAddress, UpstreamUrl};
 use crate::compile::Draft;
 use crate::mirrors;
 use crate::options::OptionSpec;
+use crate::policies;
 use crate::problem::{Problem, Problems};
 use crate::schema::{Config, MappedAddress, Upstream};
 use crate::secret::Secret;
@@ -41,6 +42,7 @@ pub(crate) fn check(draft: &mut Draft, problems: &mut Problems) {
     no_loop_by_map(&draft.config, &mut found);
     ordered_pairs(&draft.config, &mut found);
     cache_reads_from_primaries(&draft.config, &mut found);
+    policies::check_changes(draft, &mut found);
     tls::check(draft, &mut found);
     mirrors::check(draft, &mut found);
     report(draft, found, problems);
@@ -57,6 +59,7 @@ pub(crate) fn check_tenant(draft: &mut Draft, problems: &mut Problems) {
     no_loop(draft, &mut found);
     no_loop_by_map(&draft.config, &mut found);
     ordered_pairs(&draft.config, &mut found);
+    policies::check_changes(draft, &mut found);
     report(draft, found, problems);
 }
 

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use engine::command::CommandId;
 use engine::policy::own::{Failure, Judge, Judgement, Own, Program, Verdict, View};
-use engine::policy::{Per, Policies, Rate, Rule, Rules, Unit, What};
+use engine::policy::{Namespace, Per, Policies, Rate, Rule, Rules, Unit, What};
 use engine::stats::monitors::MonitorOptions;
 use engine::{Action, ClientId, Engine, Settings, Time, UpstreamId};
 use gungraun::{library_benchmark, library_benchmark_group, main};
@@ -314,6 +314,10 @@ fn with_program(commands: &[&str], pipeline: usize) -> Warm {
     Warm::with(Settings { policies, ..Settings::default() }, GET, pipeline, 50)
 }
 
+fn namespace(rules: &mut Rules) {
+    rules.namespace = Namespace::new(b"team-a:", false).ok();
+}
+
 #[library_benchmark]
 #[bench::own_of_others(with_program(&["set"], 1))]
 #[bench::own_passes(with_program(&["get"], 1))]
@@ -327,6 +331,8 @@ fn with_program(commands: &[&str], pipeline: usize) -> Warm {
 #[bench::block_20(policies(block, 20))]
 #[bench::rate_20(policies(rate_of_all, 20))]
 #[bench::rate_of_each_20(policies(rate_of_each, 20))]
+#[bench::namespace(policies(namespace, 1))]
+#[bench::namespace_20(policies(namespace, 20))]
 fn ruled(mut warm: Warm) {
     warm.turn();
     std::mem::forget(black_box(warm));

@@ -61,7 +61,7 @@ impl Engine {
         self.keep_outputs();
         self.change_users(&old.users);
         if self.settings.policies != old.policies {
-            self.change_policies(now);
+            self.change_policies(now, &old);
         }
         self.close_strangers();
         if self.settings.limits.shared_conns != old.limits.shared_conns {

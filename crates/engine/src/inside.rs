@@ -28,6 +28,7 @@ use crate::lease::State;
 use crate::limits::UNSENT_BYTES_MAX;
 use crate::local::{Call, arity_fits, config, slowlog};
 use crate::mirror::{Kept, Ticket};
+use crate::policy::Outward;
 use crate::pubsub::verb;
 use crate::reject;
 use crate::request::Step;
@@ -60,6 +61,8 @@ pub(crate) struct Own {
     keys: Vec<Vec<u8>>,
     /// CLIENT TRACKING is among them.
     tracks: bool,
+    /// Replies that become other ones, each with its index.
+    changed: Vec<(usize, Outward)>,
     /// A SUBSCRIBE is among them: what PING answers behind it only we know.
     listens: bool,
 }
@@ -71,7 +74,7 @@ impl Own {
         lease.is_some_and(|lease| {
             let is_mirrored = lease.mirrored.as_ref().is_some_and(|queued| !queued.is_empty());
             let answers = lease.own.commands.len() + lease.own.answers.len();
-            answers > 0 || is_mirrored
+            answers + lease.own.changed.len() > 0 || is_mirrored
         })
     }
 }
@@ -148,6 +151,11 @@ impl Engine {
         if config::is_of_proxy(wish.row, wish.args) {
             return Err(self.refuse_inside(wish, Refusal::Text(reject::NO_MULTI)));
         }
+        if self.changes_reply()
+            && self.own(wish.id).is_some_and(|own| own.bytes + CHANGED_BYTES > UNSENT_BYTES_MAX)
+        {
+            return Err(self.refuse_inside(wish, Refusal::Text(reject::OWN_INSIDE_MAX)));
+        }
         if !self.answers_inside(row, wish) {
             return Ok(Standing::Servers);
         }
@@ -215,9 +223,14 @@ impl Engine {
 
     /// A command was queued that is the `index`-th: by a stand-in if it is the proxy's own.
     pub(crate) fn queued_inside(&mut self, wish: &Wish<'_>, index: usize, stands_in: bool) {
+        let outward = self.take_outward();
         let keys = crate::scatter::keys_of(wish.args, self.learned.as_ref());
         let keys: Vec<Vec<u8>> = keys.iter().map(|(_, key)| key.to_vec()).collect();
         let Some(own) = self.own_of(wish.id) else { return };
+        if let Some(outward) = outward {
+            own.bytes += CHANGED_BYTES;
+            own.changed.push((index, outward));
+        }
         if stands_in {
             own.tracks |= wish.row == Some(ids::CLIENT)
                 && command::lookup_sub(ids::CLIENT, wish.args[1]) == Some(ids::CLIENT_TRACKING);
@@ -288,6 +301,13 @@ impl Engine {
             let element = elements.get_mut(index).and_then(Option::as_mut);
             // An error says that the server did not take the stand-in.
             if let Some(element) = element.filter(|element| !element.bytes.starts_with(b"-")) {
+                element.bytes = bytes;
+            }
+        }
+        for (index, outward) in own.changed {
+            if let Some(Some(element)) = elements.get_mut(index) {
+                let mut bytes = Vec::new();
+                outward.write(&element.bytes, &mut bytes);
                 element.bytes = bytes;
             }
         }
@@ -431,6 +451,9 @@ impl Engine {
         }
     }
 }
+
+/// What a reply that becomes another one counts for.
+const CHANGED_BYTES: usize = 64;
 
 /// The elements of an array; `None`: it is none.
 fn elements_of(reply: &[u8]) -> Option<Vec<Option<Element>>> {

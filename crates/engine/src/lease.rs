@@ -343,6 +343,7 @@ impl Engine {
         self.stats.requests += 1;
         self.stats.command(command).calls += 1;
         let owner = match self.has_mirrors() {
+            false if self.changes_reply() => self.owner_for_changed(id, seq, silent),
             true => self.owner_for_mirrors(id, seq, silent, command, frame),
             false => Owner::Client { id, seq, silent },
         };

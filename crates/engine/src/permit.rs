@@ -290,7 +290,9 @@ impl Engine {
         if after.sees_all_channels() || keeps_all {
             return false;
         }
-        listening.all().any(|(kind, topic)| !after.allows_topic(topic, kind == Kind::Pattern))
+        listening.all().any(|(kind, topic)| {
+            !after.allows_topic(self.outward_name(topic), kind == Kind::Pattern)
+        })
     }
 }
 

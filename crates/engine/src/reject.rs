@@ -193,6 +193,38 @@ pub const FAULT: &str = "ERR respool: the operator lets this request fail (polic
 pub const OWN_FAILED: &str =
     "ERR respool: an extension could not look at this request (policies.own)";
 
+/// A reply that has not the names in it that it should have.
+pub const NOT_CHANGED: &str =
+    "ERR respool: the reply of the server is not one that can be shown in a namespace";
+/// A value that begins as one of ours and is none.
+pub const NOT_OPENED: &str =
+    "ERR respool: the stored value cannot be read: it is damaged, or too large (policies.values)";
+/// Channels that tell what happens to keys.
+pub const NO_EVENTS_IN_NAMESPACE: &str = "ERR respool: keyspace notifications are about all keys, and cannot be had in a namespace (policies.namespace)";
+
+/// `policies.namespace` and a command that is about more than that.
+#[must_use]
+pub fn beyond_namespace(name: &str) -> String {
+    format!(
+        "ERR respool: '{name}' is about whole databases, and this client lives in a part of one (policies.namespace)"
+    )
+}
+
+/// `policies.values` and a command that works on the bytes of a string.
+#[must_use]
+pub fn sees_stored(name: &str) -> String {
+    format!(
+        "ERR respool: '{name}' would see a value as it is stored, and not as it was written (policies.values)"
+    )
+}
+
+/// `policies.namespace` and a command whose keys, or those in whose reply, cannot be told.
+#[must_use]
+pub fn not_in_namespace(name: &str) -> String {
+    let name: String = name.chars().take(QUOTED_NAME_MAX).filter(|c| !c.is_control()).collect();
+    format!("ERR respool: '{name}' cannot be used in a namespace (policies.namespace)")
+}
+
 /// `policies.deny`, with the command.
 #[must_use]
 pub fn denied(name: &[u8]) -> String {

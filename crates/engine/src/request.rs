@@ -319,6 +319,20 @@ impl Engine {
     }
 
     fn dispatch_args(&mut self, now: Time, id: ClientId, frame: &[u8], args: &[&[u8]]) -> Step {
+        match self.changes_requests() {
+            true => self.dispatch_changed(now, id, frame, args),
+            false => self.dispatch_as_is(now, id, frame, args),
+        }
+    }
+
+    /// The same in the words of the servers.
+    pub(crate) fn dispatch_as_is(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        frame: &[u8],
+        args: &[&[u8]],
+    ) -> Step {
         let known = route::classify(args.len(), |n| args[n], self.learned.as_ref());
         let caches = self.clients.get(id).is_some_and(|client| client.tracking.is_some());
         // EXEC is the proxy's only without a transaction.
@@ -349,13 +363,16 @@ impl Engine {
     }
 
     /// What becomes of a request before it is looked at closer: it comes without a password, or in a pause, or where topics are listened to.
-    fn not_now(
+    pub(crate) fn not_now(
         &mut self,
         now: Time,
         id: ClientId,
         known: &Known,
         (frame, args): (&[u8], &[&[u8]]),
     ) -> Option<Step> {
+        if self.was_judged() {
+            return None;
+        }
         self.note_long(now, known.id);
         let Some(client) = self.clients.get_mut(id) else { return Some(Step::Gone) };
         client.last_command = known.id;
@@ -433,6 +450,7 @@ impl Engine {
             Way::Shared if self.has_mirrors() && self.is_mirrored(known.id, args) => {
                 self.forward_mirrored(now, id, frame, args, (&known, silent))
             }
+            Way::Shared if self.collects_alone(&known) => self.forward_in_order(now, &wish),
             Way::Shared | Way::Control if !self.is_one() => {
                 self.scatter(now, id, frame, args, &known, silent)
             }

@@ -518,6 +518,7 @@ impl Engine {
         if self.is_mirroring() {
             self.note_drafts(merge);
         }
+        self.note_changed(merge);
         let mut last = None;
         for (index, (part, way)) in (0..).zip(parts.iter().zip(ways)) {
             let upstream_id = match way {
@@ -570,7 +571,7 @@ impl Engine {
     ) -> Step {
         let Some(client) = self.clients.get(wish.id) else { return Step::Gone };
         let key = client.key_to(node, lane);
-        if self.is_mirroring() {
+        if self.is_mirroring() || self.changes_reply() {
             if let Availability::Ready(upstream) = self.upstream_for(now, key, wish.id) {
                 self.load_script_before(now, upstream, wish.row, wish.frame);
             }
@@ -647,6 +648,7 @@ impl Engine {
         let mut out = core::mem::take(&mut self.scratch_parts.merged);
         out.clear();
         merge.write(&mut out, seen, &mut self.spare.spans);
+        self.change_merged(id, &mut out);
         let (client, seq, silent) = (merge.client, merge.seq, merge.silent);
         self.pool.give(self.spare.take_apart(merge));
         let kept = match self.has_mirrors() {

@@ -72,6 +72,13 @@ impl Engine {
         if let Some(outcome) = self.judge_large(now, id, &known, &head, scanned) {
             return outcome;
         }
+        let begin = &input[..scanned];
+        let changed = self.change_large(&known, &head, begin);
+        let (shown, begin) = (head.clone(), changed.as_ref().map_or(begin, |(_, bytes)| bytes));
+        let head = match &changed {
+            Some((words, _)) => words.iter().map(Vec::as_slice).collect(),
+            None => head,
+        };
         let node = match self.node_for_large(now, id, &known, &head, scanned) {
             Ok(node) => node,
             Err(LargeWay::More) => return (0, Step::More),
@@ -83,13 +90,13 @@ impl Engine {
         };
         match self.transfer_upstream(now, id, node) {
             Ok(upstream) => {
-                let line = if self.watches.is_empty() { None } else { self.line_of(id, &head) };
+                let line = if self.watches.is_empty() { None } else { self.line_of(id, &shown) };
                 self.note_stream(id, upstream, known.id, &head);
                 self.note_unkept(now, known.id, &head);
-                self.start_stream(now, id, upstream, known.id, &input[..scanned]);
+                self.start_stream(now, id, upstream, known.id, begin);
                 if let Some(mut line) = line {
                     line.end_open();
-                    self.show(now, &head, &line);
+                    self.show(now, &shown, &line);
                 }
                 (scanned, Step::Done)
             }
@@ -149,7 +156,7 @@ impl Engine {
         if let Some(error) = self.unless_oversized(known, bytes, head) {
             return Some(self.skip_large(id, scanned, |out| out.extend_from_slice(&error)));
         }
-        self.must_be_whole(known, head[0]).then(|| self.whole_or_skipped(id, scanned))
+        self.must_be_whole(known, head).then(|| self.whole_or_skipped(id, scanned))
     }
 
     /// What policies have against a large request that could be streamed, or how long it must wait.

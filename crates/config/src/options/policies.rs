@@ -11,6 +11,18 @@ pub(super) const TABLE: (&str, &str) = (
      environment and on the command line rules are separated by semicolons. See the [guide](../guides/policies.md).",
 );
 
+/// The table of `policies.values`.
+pub(super) const VALUES: (&str, &str) = (
+    "policies.values",
+    "Strings that are stored compressed. See the [guide](../guides/values.md).",
+);
+
+/// The table of `policies.namespace`.
+pub(super) const NAMESPACE: (&str, &str) = (
+    "policies.namespace",
+    "Keys and channels that stand behind a prefix at the servers, which clients do not see. See the [guide](../guides/namespaces.md).",
+);
+
 pub(super) const ROWS: &[OptionSpec] = &[
     OptionSpec::new(
         "policies.rename",
@@ -92,6 +104,37 @@ pub(super) const ROWS: &[OptionSpec] = &[
         "Requests that wait at a time because of `rate` or `fault`, over all workers",
         "At it `rate` refuses what would have to wait, and `fault` lets it go at once.",
         Kind::Count { min: 0, max: 1_000_000, at: |d| &mut d.config.policies.waiting_max },
+    )
+    .rare(),
+    OptionSpec::new(
+        "policies.namespace.prefix",
+        "What stands before all keys and channels of clients at the servers",
+        "Clients name keys and channels without it, and see none that are without it. Users' rules and the other policies are about what clients say. Commands that \
+         cannot be changed so are refused. When it changes, clients are closed with what they are owed.",
+        Kind::Text { at: |d| &mut d.config.policies.namespace_prefix },
+    )
+    .rare(),
+    OptionSpec::new(
+        "policies.namespace.whole_database",
+        "Let commands through that are about more than the namespace",
+        "`FLUSHALL`, `FLUSHDB`, `SWAPDB`, `DBSIZE`, `SLOWLOG SERVER` and the like: they are done for all that the servers hold.",
+        Kind::Switch { at: |d| &mut d.config.policies.namespace_whole },
+    )
+    .rare(),
+    OptionSpec::new(
+        "policies.values.compress",
+        "Keys whose strings are stored compressed, as patterns",
+        "As in `KEYS`, by the names that clients say. What `SET`, `MSET` and their kin write is compressed by LZ4, and what `GET`, `MGET` and their kin read is as it was written; \
+         values from before are read as they are. Commands that work on the bytes of such a string (`APPEND`, `INCR`, scripts) are refused. Take a pattern out only when nothing \
+         compressed is left.",
+        Kind::Patterns { at: |d| &mut d.config.policies.compress },
+    )
+    .rare(),
+    OptionSpec::new(
+        "policies.values.compress_from_bytes",
+        "Bytes from which on a value is compressed",
+        "Smaller ones, and those that do not become smaller, are stored as they are.",
+        Kind::Bytes { min: 16, max: 64 << 20, at: |d| &mut d.config.policies.compress_from_bytes },
     )
     .rare(),
 ];

@@ -443,7 +443,7 @@ impl Engine {
     }
 
     /// To the only server, behind what the client sent it over another connection.
-    fn forward_in_order(&mut self, now: Time, wish: &Wish<'_>) -> Step {
+    pub(crate) fn forward_in_order(&mut self, now: Time, wish: &Wish<'_>) -> Step {
         use crate::connect::Availability;
         let Some(client) = self.clients.get(wish.id) else { return Step::Gone };
         let key = client.key_to(self.first_node, crate::upstream::Lane::Shared);

@@ -108,7 +108,8 @@ impl Engine {
     }
 
     /// Whether more than the first arguments of a request must be known.
-    pub(crate) fn must_be_whole(&self, known: &Known, name: &[u8]) -> bool {
+    pub(crate) fn must_be_whole(&self, known: &Known, head: &[&[u8]]) -> bool {
+        let name = head[0];
         let counts_args = |policies: &Policies| {
             policies
                 .rules
@@ -118,6 +119,7 @@ impl Engine {
         };
         self.settings.policies.as_ref().is_some_and(|policies| counts_args(policies))
             || self.is_renamed(name)
+            || self.is_changed_whole(known.id, head)
     }
 
     /// Whether a request will be refused: those that watch are not shown it.
@@ -260,6 +262,8 @@ impl Engine {
             .or_else(|| policies.blocked(look))
             .or_else(|| policies.read_only().filter(|_| writes()))
             .or_else(|| policies.oversized(look))
+            .or_else(|| policies.rules.namespace.as_ref()?.outside(look, self.learned.as_ref()))
+            .or_else(|| policies.rules.values.as_ref()?.outside(look))
     }
 
     /// A request is refused: its client gets the error, and its transaction, if it is in one, cannot be done any more.
@@ -308,7 +312,9 @@ impl Engine {
                 continue;
             }
             for key in look.keys.iter().filter(|key| rule.what.has_any(core::iter::once(**key))) {
-                state.deletes.mark(rule, db, key);
+                let namespace = policies.rules.namespace.as_ref();
+                let key = namespace.map_or((*key).into(), |namespace| namespace.prefixed(key));
+                state.deletes.mark(rule, db, &key);
             }
         }
     }

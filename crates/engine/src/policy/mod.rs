@@ -5,6 +5,8 @@
 //!     names     ▲                       error, and nothing is given on        │ error, or the client waits     later: DEL again
 //!               └──────────── what a program rewrote, once ◀────────────────┘ a program answers or refuses
 //! ```
+//! Last of all, what goes on does so under the names of its namespace (`change`), if there is one.
+//!
 //! The order is fixed: what costs nothing and refuses for good comes first, so that nobody pays for a request that is refused, and a fault hits only
 //! what would have gone on. A request is judged as a whole, with all of its keys, before any part of it goes; each command between MULTI and
 //! EXEC by itself. One that waits holds its client: what the client sent behind it stays behind it.
@@ -19,26 +21,33 @@
 //! Invariant: what a policy decided for a request is decided once, however often the request is looked at because it must wait.
 
 mod block;
+mod change;
 mod deny;
 mod double_delete;
 pub mod fault;
 mod judge;
+pub mod namespace;
+mod outward;
 pub mod own;
 mod rate;
 mod read_only;
 pub mod rename;
 mod size;
 mod state;
+mod values;
 mod what;
 
 pub use double_delete::Again;
 pub use fault::Fault;
+pub use namespace::Namespace;
+pub(crate) use outward::Outward;
 pub use own::{Own, OwnReport};
 pub use rate::{Per, Rate, Unit};
 pub use rename::Renaming;
 pub use size::Size;
 pub use state::{OUTCOMES, Outcome, Outcomes};
 pub(crate) use state::{State, WAKE};
+pub use values::Values;
 pub use what::What;
 
 use crate::client::Client;
@@ -73,6 +82,10 @@ pub enum Kind {
     Fault,
     /// Deleting once more.
     DoubleDelete,
+    /// Names that stand behind a prefix.
+    Namespace,
+    /// Strings that are stored otherwise.
+    Values,
 }
 
 impl Kind {
@@ -89,11 +102,13 @@ impl Kind {
             Self::Rate => "rate",
             Self::Fault => "fault",
             Self::DoubleDelete => "double_delete",
+            Self::Namespace => "namespace",
+            Self::Values => "values",
         }
     }
 
     const fn bit(self) -> u16 {
-        1 << self as u8
+        1 << self as u16
     }
 }
 
@@ -133,6 +148,10 @@ pub struct Rules {
     pub fault: Vec<Rule<Fault>>,
     /// What is deleted once more.
     pub double_delete: Vec<Rule<Again>>,
+    /// What clients name stands behind a prefix.
+    pub namespace: Option<Namespace>,
+    /// Which strings are stored compressed.
+    pub values: Option<Values>,
     /// Requests that wait at a time because of `rate` or `fault`, of all workers. At it `rate` refuses, and `fault` delays no more.
     pub waiting_max: usize,
 }
@@ -150,6 +169,8 @@ impl Default for Rules {
             rate: Vec::new(),
             fault: Vec::new(),
             double_delete: Vec::new(),
+            namespace: None,
+            values: None,
             waiting_max: 1_000,
         }
     }
@@ -182,6 +203,8 @@ impl Policies {
         let kinds: Vec<u16> = CommandId::all().map(|id| rules.kinds_of(id)).collect();
         let is_empty = rules.rename.is_empty()
             && !rules.read_only
+            && rules.namespace.is_none()
+            && rules.values.is_none()
             && rules.deny.len() + rules.block.len() + rules.size.len() + rules.rate.len() == 0
             && rules.fault.len() + rules.double_delete.len() + rules.own.len() == 0;
         let buckets = rules.rate.iter().map(|rule| Arc::new(Buckets::new(rule.detail.per)));
@@ -251,6 +274,8 @@ impl Rules {
             (Kind::Rate, any(&self.rate, id)),
             (Kind::Fault, any(&self.fault, id)),
             (Kind::DoubleDelete, any(&self.double_delete, id)),
+            (Kind::Namespace, self.namespace.as_ref().is_some_and(|one| one.concerns(id))),
+            (Kind::Values, self.values.as_ref().is_some_and(|one| one.concerns(id))),
         ];
         of.iter().filter(|(_, is)| *is).map(|(kind, _)| kind.bit()).sum()
     }
@@ -380,7 +405,12 @@ impl Policies {
             return true;
         }
         // The long way has the words for these.
-        if kinds & (Kind::Deny.bit() | Kind::Rename.bit() | Kind::ReadOnly.bit()) != 0 {
+        const LONG: u16 = Kind::Deny.bit()
+            | Kind::Rename.bit()
+            | Kind::ReadOnly.bit()
+            | Kind::Namespace.bit()
+            | Kind::Values.bit();
+        if kinds & LONG != 0 {
             return false;
         }
         let rules = &self.rules;

@@ -8,13 +8,15 @@
 //!
 //! Invariant: who is in `delayed` is in `judged` with the same time; `wake_at` is not after the first thing to do.
 
+use super::change::Changing;
 use super::double_delete::Queue;
-use super::{Kind, Refusal, own};
+use super::{Kind, Namespace, Refusal, own};
 use crate::client::Hold;
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
 use crate::limits::POLICY_NAMES_MAX;
 use crate::request::Step;
+use crate::settings::Settings;
 use crate::time::Time;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -72,6 +74,7 @@ pub(crate) struct State {
     pub(super) deletes: Queue,
     pub(super) wake_at: Option<Time>,
     pub(super) own: own::State,
+    pub(super) changing: Changing,
     counts: BTreeMap<(Kind, String), [u64; OUTCOMES.len()]>,
 }
 
@@ -196,7 +199,11 @@ impl Engine {
     }
 
     /// Other policies: who may go the shortest way, and nobody waits any longer for what may not be wanted any more.
-    pub(crate) fn change_policies(&mut self, now: Time) {
+    pub(crate) fn change_policies(&mut self, now: Time, old: &Settings) {
+        let before = old.policies.as_ref().and_then(|one| one.rules().namespace.as_ref());
+        if self.namespace().map(Namespace::prefix) != before.map(Namespace::prefix) {
+            self.leave_namespace();
+        }
         if self.settings.policies.is_some() && self.policy.is_none() {
             self.policy = Some(Box::default());
         }
@@ -214,6 +221,7 @@ impl Engine {
 
     /// See the module.
     pub(crate) fn check_policies(&self) {
+        self.check_changed();
         assert!(self.settings.policies.is_none() || self.policy.is_some(), "policies in force");
         let Some(state) = &self.policy else { return };
         for (at, id) in &state.delayed {

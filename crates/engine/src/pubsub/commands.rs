@@ -94,7 +94,8 @@ impl Engine {
         for name in &names {
             open += self.leave(id, kind, name, waiter);
             let count = self.listening_count(id, kind);
-            confirm(&mut lines, protocol, kind.unsubscribed(), Some(name), count);
+            let shown = self.outward_name(name);
+            confirm(&mut lines, protocol, kind.unsubscribed(), Some(shown), count);
         }
         if names.is_empty() {
             let count = self.listening_count(id, kind);
@@ -171,13 +172,16 @@ impl Engine {
             return;
         }
         let Some(wait) = listening.wait.take() else { return };
+        let policies = self.settings.policies.as_ref();
+        let namespace = policies.and_then(|policies| policies.rules().namespace.as_ref());
         let mut lines = Vec::new();
         for name in &wait.names {
             if !listening.topics[wait.kind as usize].insert(name.clone()) {
                 self.subscriptions.bytes -= listener_bytes(name);
             }
             let count = listening.count(wait.kind);
-            confirm(&mut lines, protocol, wait.kind.subscribed(), Some(name), count);
+            let shown = namespace.map_or(&**name, |namespace| namespace.outward(name));
+            confirm(&mut lines, protocol, wait.kind.subscribed(), Some(shown), count);
         }
         for name in &wait.names {
             if let Some(topic) = self.subscriptions.topic_mut(wait.kind, name) {

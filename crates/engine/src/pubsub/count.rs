@@ -132,7 +132,8 @@ impl Engine {
 
     /// The same where there is one server: in the client's order with what it sent before.
     pub(crate) fn count_listeners_of_one(&mut self, now: Time, wish: &Wish<'_>) -> Step {
-        if self.subscriptions.is_empty() && self.subscriptions.elsewhere.is_empty() {
+        let is_alone = self.subscriptions.is_empty() && self.subscriptions.elsewhere.is_empty();
+        if is_alone && !self.changes_reply() {
             return self.forward(now, wish.id, Lane::Shared, wish.frame, wish.row, wish.silent);
         }
         let Some(client) = self.clients.get(wish.id) else { return Step::Gone };

@@ -14,13 +14,14 @@ use super::Kind;
 use super::links::is_event;
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
+use crate::policy::Namespace;
 use crate::redirect::sends_on;
 use crate::reply::{Fault, malformed, unasked};
 use crate::time::Time;
 use crate::upstream::inflight::{OwnCommand, Owner};
 use alloc::string::String;
 use alloc::vec::Vec;
-use resp::{Args, Protocol, Scan};
+use resp::{Args, Protocol, Scan, encode};
 
 impl Engine {
     /// Looks at all whole frames at the begin of `input`; returns the bytes done with.
@@ -153,6 +154,8 @@ impl Engine {
 
     /// One message to all that listen.
     pub(super) fn send_to_listeners(&mut self, kind: Kind, name: &[u8], frame: &[u8]) {
+        let changed = self.namespace().map(|namespace| outward(namespace, frame));
+        let frame = changed.as_deref().unwrap_or(frame);
         let mut listeners = core::mem::take(&mut self.subscriptions.scratch);
         listeners.clear();
         if let Some(topic) = self.subscriptions.topic(kind, name) {
@@ -169,6 +172,18 @@ impl Engine {
         self.stats.messages += listeners.len() as u64;
         self.subscriptions.scratch = listeners;
     }
+}
+
+/// A message with the names that clients in a namespace know.
+fn outward(namespace: &Namespace, frame: &[u8]) -> Vec<u8> {
+    let words: Vec<&[u8]> = Args::new(frame).collect();
+    let names = if words.first() == Some(&&b"pmessage"[..]) { 1..3 } else { 1..2 };
+    let mut out = Vec::with_capacity(frame.len());
+    encode::array(&mut out, words.len());
+    for (at, word) in words.into_iter().enumerate() {
+        encode::bulk(&mut out, if names.contains(&at) { namespace.outward(word) } else { word });
+    }
+    out
 }
 
 /// The topic and the channel of a message, which may not be whole; `None`: it is none.

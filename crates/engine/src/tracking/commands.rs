@@ -44,7 +44,7 @@ impl Engine {
         if !word.eq_ignore_ascii_case(b"on") {
             return self.refuse(call, reject::SYNTAX);
         }
-        if let Err(text) = fits(client.tracking.as_deref(), &wanted) {
+        if let Err(text) = fits(client.tracking.as_deref(), &wanted, self.name_prefix().len()) {
             return self.refuse(call, &text);
         }
         if wanted.owner.is_some()
@@ -151,6 +151,7 @@ impl Engine {
             }
             for (at, one) in prefixes.iter().enumerate() {
                 if let Some(other) = prefixes[at + 1..].iter().find(|other| overlap(one, other)) {
+                    let [one, other] = [one, other].map(|name| self.outward_name(name));
                     return Err(reject::prefixes_overlap(one, "another provided", other));
                 }
             }
@@ -160,9 +161,10 @@ impl Engine {
     }
 
     fn begin_tracking(&mut self, now: Option<Time>, id: ClientId, mut wanted: Tracking) {
+        let all = Arc::from(self.name_prefix());
         let Some(client) = self.clients.get_mut(id) else { return };
         if wanted.broadcast && wanted.prefixes.is_empty() {
-            wanted.prefixes.insert(Arc::from(&b""[..]));
+            wanted.prefixes.insert(all);
         }
         let before = client.ear();
         let mut added = wanted.prefixes.clone();
@@ -263,7 +265,8 @@ impl Engine {
         ];
         let flags = flags.into_iter().filter(|(is_set, _)| *is_set);
         let flags: Vec<&[u8]> = flags.map(|(_, flag)| flag).collect();
-        let prefixes: Vec<Name> = own.prefixes.iter().cloned().collect();
+        let shown = own.prefixes.iter().map(|prefix| self.outward_name(prefix).to_vec());
+        let prefixes: Vec<Vec<u8>> = shown.collect();
         self.say(call, |out| {
             encode::map(out, 3, protocol);
             encode::bulk(out, b"flags");
@@ -279,7 +282,8 @@ impl Engine {
 }
 
 /// Whether what is wanted goes with what the client has.
-fn fits(before: Option<&Tracking>, wanted: &Tracking) -> Result<(), String> {
+/// `hidden`: so much of a prefix is not the client's.
+fn fits(before: Option<&Tracking>, wanted: &Tracking, hidden: usize) -> Result<(), String> {
     if before.is_some_and(|before| before.broadcast != wanted.broadcast) {
         return Err(reject::SWITCH_BCAST.into());
     }
@@ -295,6 +299,7 @@ fn fits(before: Option<&Tracking>, wanted: &Tracking) -> Result<(), String> {
     }
     for one in &wanted.prefixes {
         if let Some(other) = before.prefixes.iter().find(|other| overlap(one, other)) {
+            let [one, other] = [one, other].map(|name| name.get(hidden..).unwrap_or_default());
             return Err(reject::prefixes_overlap(one, "an existing", other));
         }
     }

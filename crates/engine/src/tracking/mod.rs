@@ -605,6 +605,12 @@ impl Engine {
     fn push_changed(&mut self, id: ClientId, changed: &Changed) {
         let Some(client) = self.clients.get(id) else { return };
         let (protocol, listens) = (client.protocol, client.listens());
+        let names: Vec<Vec<u8>> = match changed {
+            Changed::Keys(keys) if self.namespace().is_some() => {
+                keys.iter().map(|key| self.outward_name(key).to_vec()).collect()
+            }
+            _ => Vec::new(),
+        };
         if protocol == Protocol::Resp2 && !listens {
             return;
         }
@@ -624,7 +630,10 @@ impl Engine {
                 Changed::All => encode::null(out, protocol),
                 Changed::Keys(keys) => {
                     encode::array(out, keys.len());
-                    keys.iter().for_each(|key| encode::bulk(out, key));
+                    match names.is_empty() {
+                        true => keys.iter().for_each(|key| encode::bulk(out, key)),
+                        false => names.iter().for_each(|name| encode::bulk(out, name)),
+                    }
                 }
             }
         });

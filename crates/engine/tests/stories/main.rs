@@ -8,6 +8,7 @@ mod noloop;
 mod tracking;
 mod transactions;
 mod unblock;
+mod values;
 mod whole;
 mod words;
 
@@ -36,6 +37,7 @@ mod large_requests;
 mod leaving;
 mod mirror;
 mod monitor;
+mod namespace;
 mod near;
 mod nodes;
 mod observed;

@@ -116,6 +116,8 @@ fn heading(table: &'static str) -> &'static str {
         "alarms" => "Alarms",
         "admin" => "Admin listener",
         "policies" => "Policies",
+        "policies.namespace" => "Namespace",
+        "policies.values" => "Values",
         "tls" => "TLS with clients",
         "upstream_tls" => "TLS with servers",
         "mirrors" => "Mirrors",

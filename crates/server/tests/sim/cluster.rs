@@ -47,6 +47,8 @@ pub(crate) struct Restless {
 /// See the module.
 pub(crate) struct ClusterSite {
     hosts: Vec<Host<ClusterConn>>,
+    /// What stands here before the keys of clients.
+    pub(crate) namespace: &'static str,
     mind: Nodes,
     rng: SimRng,
     restless: Restless,
@@ -138,6 +140,7 @@ impl ClusterSite {
             cluster.require_password(PASSWORD);
         }
         Self {
+            namespace: plan.namespace(),
             hosts: at.iter().map(|at| Host::new(net, at.clone())).collect(),
             mind: Nodes { cluster, planter: Planter::new(planted), talks: false },
             rng: SimRng::new(plan.seed ^ 0x636c_7573_7465_7200),

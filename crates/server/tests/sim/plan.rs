@@ -8,7 +8,7 @@
 //! Invariant: a plan depends on its seed and on nothing else.
 
 use engine::Settings;
-use engine::policy::{Fault, Per, Policies, Rate, Rule, Rules, Unit, What};
+use engine::policy::{Fault, Namespace, Per, Policies, Rate, Rule, Rules, Unit, What};
 use engine::settings::{Limits, Password, Timeouts};
 use netio::Address;
 use netio::sim::{SimFaults, SimRng};
@@ -347,6 +347,12 @@ impl Plan {
         finest_cut(&self.client_faults).min(finest_cut(&self.server_faults))
     }
 
+    /// What stands at the servers before the keys of clients. Not where the configuration changes: there clients would be closed for it.
+    pub(crate) fn namespace(&self) -> &'static str {
+        let is_for_it = self.kind != Kind::Crowd && self.seed < CHANGING_FROM;
+        if is_for_it && self.seed / 8 % 8 == 7 { "team-a:" } else { "" }
+    }
+
     /// The settings of one worker.
     pub(crate) fn settings_of(&self, worker: usize) -> Settings {
         Settings { worker: worker as u32, workers: self.workers as u32, ..self.settings.clone() }
@@ -463,11 +469,21 @@ fn settings(plan: &mut Plan, rng: &mut SimRng) -> Settings {
     settings
 }
 
+/// All clients live in a namespace in an eighth of the runs, and know nothing of it.
+fn namespaced(plan: &Plan) -> Option<Rules> {
+    let namespace = plan.namespace();
+    let namespace = (!namespace.is_empty()).then(|| Namespace::new(namespace.as_bytes(), true))?;
+    Some(Rules { namespace: Some(namespace.expect("a prefix")), ..Rules::default() })
+}
+
 /// Some requests are delayed in a quarter of the runs, and not by a draw: what stands behind them must not overtake them, and nothing is refused.
 pub(super) fn policies(plan: &Plan) -> Option<Arc<Policies>> {
     fn rule<T>(detail: T) -> Vec<Rule<T>> {
         let what = What::new(&[], Vec::new(), false).expect("all commands");
         vec![Rule { what, name: String::new(), error: None, detail }]
+    }
+    if let Some(rules) = namespaced(plan) {
+        return Policies::new(rules).map(Arc::new);
     }
     if plan.kind == Kind::Crowd || plan.seed / 8 % 4 != 2 {
         return None;

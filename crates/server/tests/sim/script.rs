@@ -28,7 +28,7 @@ mod parts;
 mod transaction;
 
 pub(crate) use changing::tells_of_left;
-use parts::{bulk, integer, without_id};
+use parts::{bulk, integer, is_as_direct};
 
 /// From this size on a reply may be given in halves, and an upstream that dies between them closes the client.
 const CUT_THROUGH_BYTES: usize = 32 << 10;
@@ -358,7 +358,7 @@ impl Script {
             return self.hear_failure(expected, failing && expected.fallible);
         }
         if let Some(reference) = &expected.reference
-            && without_id(reference) != without_id(reply)
+            && !is_as_direct(reply, reference)
         {
             return Err(format!("a direct connection gives {}", quote(reference, 80)));
         }

@@ -34,7 +34,11 @@ impl Site {
         let at = plan.addresses();
         match plan.layout {
             Layout::One | Layout::Shards { .. } => {
-                let server = |at: Address| Server::new(net, at, plan.password, planted);
+                let server = |at: Address| {
+                    let mut server = Server::new(net, at, plan.password, planted);
+                    server.namespace = plan.namespace();
+                    server
+                };
                 Self::Servers(at.into_iter().map(server).collect())
             }
             Layout::Cluster(restless) => {
@@ -118,19 +122,25 @@ impl Site {
         key: &[u8],
         several: bool,
     ) -> Result<Vec<Effect>, String> {
+        let namespace = match self {
+            Self::Cluster(site) => site.namespace,
+            Self::Servers(servers) => servers[0].namespace,
+            Self::Deployments(_) => "",
+        };
+        let key = [namespace.as_bytes(), key].concat();
         let servers = match self {
-            Self::Cluster(site) if db == 0 => return Ok(site.model().effects(key).to_vec()),
+            Self::Cluster(site) if db == 0 => return Ok(site.model().effects(&key).to_vec()),
             Self::Cluster(_) => return Ok(Vec::new()),
-            Self::Deployments(all) => return Ok(all.model().effects(db, key).to_vec()),
+            Self::Deployments(all) => return Ok(all.model().effects(db, &key).to_vec()),
             Self::Servers(servers) => servers,
         };
         let logs: Vec<&[Effect]> = servers
             .iter()
-            .map(|server| server.model().effects(db, key))
+            .map(|server| server.model().effects(db, &key))
             .filter(|log| !log.is_empty())
             .collect();
         if logs.len() > 1 && !several {
-            return Err(format!("key {} was written on {} shards", quote(key, 40), logs.len()));
+            return Err(format!("key {} was written on {} shards", quote(&key, 40), logs.len()));
         }
         Ok(logs.concat())
     }

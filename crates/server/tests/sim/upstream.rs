@@ -223,6 +223,8 @@ fn answer<C>(conn: &mut Conn<C>, mode: Trouble, out: &[u8]) {
 pub(crate) struct Server {
     host: Host<ModelConn>,
     mind: One,
+    /// What stands here before the keys of clients.
+    pub(crate) namespace: &'static str,
 }
 
 /// The mind of such a server.
@@ -296,6 +298,7 @@ impl Server {
         Self {
             host: Host::new(net, at),
             mind: One { model, planter: Planter::new(planted), talks: None },
+            namespace: "",
         }
     }
 

@@ -52,6 +52,8 @@ pub const TABLES: &[(&str, &str)] = &[
         "HTTP for those who look after the proxy: health, metrics, clients, configuration. See the [guide](../guides/admin.md).",
     ),
     policies::TABLE,
+    policies::NAMESPACE,
+    policies::VALUES,
     ("tls", "TLS with clients. See the [guide](../guides/tls.md)."),
     ("upstream_tls", "TLS with servers. See the [guide](../guides/tls.md)."),
     mirrors::TABLE,

@@ -22,8 +22,17 @@ pub(super) fn bulk(reply: &[u8]) -> Result<Option<&[u8]>, String> {
     }
 }
 
+/// Whether a reply is what a direct connection gives. In a namespace what neither respool nor `COMMAND` knows is refused by respool, and the models do not tell
+/// `COMMAND`.
+pub(super) fn is_as_direct(reply: &[u8], reference: &[u8]) -> bool {
+    const REFUSED: &[u8] =
+        b"-ERR respool: 'no.such' cannot be used in a namespace (policies.namespace)\r\n";
+    let is_refused = reply == REFUSED && reference.starts_with(b"-ERR unknown command 'NO.SUCH'");
+    is_refused || without_id(reference) == without_id(reply)
+}
+
 /// A greeting without the id, which is the proxy's own.
-pub(super) fn without_id(reply: &[u8]) -> Vec<u8> {
+fn without_id(reply: &[u8]) -> Vec<u8> {
     let Some(at) = reply.windows(5).position(|at| at == b"id\r\n:") else { return reply.to_vec() };
     let digits = reply[at + 5..].iter().take_while(|byte| byte.is_ascii_digit()).count();
     [&reply[..at + 5], &reply[at + 5 + digits..]].concat()

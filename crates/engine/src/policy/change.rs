@@ -1,0 +1,240 @@
+//! Requests that go on in other words than their client's, and what becomes of their replies.
+//!
+//! ```text
+//!   dispatch ─▶ users' rules, policies, pause: by the client's own words ─▶ other words ─▶ routes, leases, transactions, tracking …
+//!                                                                               │
+//!                  reply ─▶ merge of one part, or element of EXEC ─▶ Outward ◀──┘  if names stand in it
+//! ```
+//! From here on the engine knows the servers' names only, so that slots, redirects, watched and cached keys need to know of nothing. Where the
+//! engine itself tells a client names (confirmations, messages, invalidations) it asks [`Engine::outward_name`]. A request whose reply tells no names
+//! is forwarded as any other, and its reply streams.
+//!
+//! Not here: which words (`namespace`, `values`), what a reply becomes (`outward`).
+//!
+//! Invariant: each entry of `merges` is that of a merge that is under way.
+
+use super::Policies;
+use super::namespace::Namespace;
+use super::outward::{Names, Outward, Shape};
+use crate::command::CommandId;
+use crate::command::spread::Gather;
+use crate::engine::Engine;
+use crate::ids::{ClientId, MergeId};
+use crate::lease::State;
+use crate::merge::{How, Merge};
+use crate::request::Step;
+use crate::route::{self, Known};
+use crate::scatter::row_of;
+use crate::time::Time;
+use crate::upstream::inflight::Owner;
+use alloc::borrow::Cow;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use resp::encode;
+
+/// The arguments of a request.
+type Words<'a> = Vec<Cow<'a, [u8]>>;
+
+/// What is kept of requests that were changed.
+#[derive(Default)]
+pub(super) struct Changing {
+    /// The request that is looked at was judged already, by its client's words.
+    is_judged: bool,
+    /// What becomes of its reply.
+    current: Option<Outward>,
+    /// The same of requests under way.
+    merges: BTreeMap<MergeId, Outward>,
+}
+
+impl Engine {
+    /// The namespace of the clients, if they live in one.
+    pub(crate) fn namespace(&self) -> Option<&Namespace> {
+        self.settings.policies.as_ref()?.rules().namespace.as_ref()
+    }
+
+    /// A name of the servers, as clients know it.
+    pub(crate) fn outward_name<'a>(&self, name: &'a [u8]) -> &'a [u8] {
+        self.namespace().map_or(name, |namespace| namespace.outward(name))
+    }
+
+    /// What stands before all names of clients at the servers.
+    pub(crate) fn name_prefix(&self) -> &[u8] {
+        self.namespace().map_or(&[], Namespace::prefix)
+    }
+
+    /// A request of a client whose words are not those of the servers.
+    pub(crate) fn dispatch_changed(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        frame: &[u8],
+        args: &[&[u8]],
+    ) -> Step {
+        let known = route::classify(args.len(), |n| args[n], self.learned.as_ref());
+        if let Some(step) = self.not_now(now, id, &known, (frame, args)) {
+            return step;
+        }
+        let row = known.id.map(|row| row_of(row, args));
+        let (changed, outward) = self.in_other_words(row, args);
+        if let Some(state) = &mut self.policy {
+            state.changing.is_judged = true;
+            state.changing.current = outward;
+        }
+        let step = match changed {
+            None => self.dispatch_as_is(now, id, frame, args),
+            Some(changed) => {
+                let args: Vec<&[u8]> = changed.iter().map(|arg| &**arg).collect();
+                let mut frame = Vec::new();
+                encode::request(&mut frame, &args);
+                self.dispatch_as_is(now, id, &frame, &args)
+            }
+        };
+        if let Some(state) = &mut self.policy {
+            state.changing.is_judged = false;
+            state.changing.current = None;
+        }
+        step
+    }
+
+    /// A request in the servers' words, if they are others, and what becomes of its reply.
+    fn in_other_words<'a>(
+        &self,
+        row: Option<CommandId>,
+        args: &[&'a [u8]],
+    ) -> (Option<Words<'a>>, Option<Outward>) {
+        let Some(policies) = &self.settings.policies else { return (None, None) };
+        let (mut changed, mut outward) = (None, None);
+        if let Some(namespace) = &policies.rules().namespace
+            && let Some(inward) = namespace.inward(row, args, self.learned.as_ref())
+        {
+            let (prefix, shape) = (namespace.prefix().into(), inward.shape);
+            outward = (shape != Shape::None).then_some(Outward::Names(Names { prefix, shape }));
+            changed = Some(inward.args);
+        }
+        if let Some(values) = &policies.rules().values {
+            let is_other = changed.is_some();
+            let mut words =
+                changed.unwrap_or_else(|| args.iter().map(|arg| Cow::Borrowed(*arg)).collect());
+            let (is_changed, opened) = values.inward(row, args, &mut words);
+            changed = (is_other || is_changed).then_some(words);
+            let room = self.settings.limits.client_out_max_bytes;
+            outward = opened.map(|opened| Outward::Values(opened, room)).or(outward);
+        }
+        (changed, outward)
+    }
+
+    /// Whether requests may go on in other words than their clients'.
+    pub(crate) fn changes_requests(&self) -> bool {
+        let changes =
+            |one: &Policies| one.rules().namespace.is_some() || one.rules().values.is_some();
+        self.settings.policies.as_ref().is_some_and(|one| changes(one))
+    }
+
+    /// Whether the request that is looked at was judged before it was changed. It is asked once.
+    pub(crate) fn was_judged(&mut self) -> bool {
+        self.policy.as_mut().is_some_and(|state| core::mem::take(&mut state.changing.is_judged))
+    }
+
+    /// Whether the reply to the request that is looked at just now must be changed.
+    pub(crate) fn changes_reply(&self) -> bool {
+        self.policy.as_ref().is_some_and(|state| state.changing.current.is_some())
+    }
+
+    /// The same in front of one server, where nothing else collects it.
+    pub(crate) fn collects_alone(&self, known: &Known) -> bool {
+        self.is_one() && self.changes_reply() && !known.counts_listeners()
+    }
+
+    /// What is to become of that reply.
+    pub(crate) fn take_outward(&mut self) -> Option<Outward> {
+        self.policy.as_mut()?.changing.current.take()
+    }
+
+    /// The request that is looked at is this one now.
+    pub(crate) fn note_changed(&mut self, merge: MergeId) {
+        if let Some(state) = &mut self.policy
+            && let Some(outward) = state.changing.current.take()
+        {
+            state.changing.merges.insert(merge, outward);
+        }
+    }
+
+    /// A reply is whole: it becomes what the client expects.
+    pub(crate) fn change_merged(&mut self, merge: MergeId, reply: &mut Vec<u8>) {
+        let Some(state) = &mut self.policy else { return };
+        let Some(outward) = state.changing.merges.remove(&merge) else { return };
+        let mut changed = Vec::with_capacity(reply.len());
+        outward.write(reply, &mut changed);
+        *reply = changed;
+    }
+
+    /// Who gets the reply to a request over a connection of the client's own.
+    pub(crate) fn owner_for_changed(&mut self, id: ClientId, seq: u32, silent: bool) -> Owner {
+        let plain = Owner::Client { id, seq, silent };
+        let Some(client) = self.clients.get(id) else { return plain };
+        let state = client.lease.as_ref().map(|lease| &lease.state);
+        if matches!(state, Some(State::Queueing(_) | State::Ending)) {
+            // Its reply is QUEUED.
+            return plain;
+        }
+        let (protocol, room) = (client.protocol, self.spare.room(self.pool.take()));
+        let how = How::All(Gather::AllOk);
+        let merge = self.merges.insert(Merge::new(id, seq, silent, protocol, how, 1, room));
+        self.note_changed(merge);
+        Owner::Part { merge, part: 0 }
+    }
+
+    /// The first arguments of a large request that is streamed, in the servers' words, and the bytes that stand for them. `None`: as they are.
+    pub(crate) fn change_large(
+        &self,
+        known: &Known,
+        head: &[&[u8]],
+        begin: &[u8],
+    ) -> Option<(Vec<Vec<u8>>, Vec<u8>)> {
+        let namespace = self.namespace()?;
+        let at = known.id?.row().only_key_at()?;
+        let key = *head.get(at)?;
+        let changed = namespace.prefixed(key).into_owned();
+        // Where the key stands, by its address: it is a part of these bytes.
+        let start = (key.as_ptr() as usize).checked_sub(begin.as_ptr() as usize)?;
+        let line = begin.get(..start)?.iter().rposition(|byte| *byte == b'$')?;
+        let mut bytes = begin[..line].to_vec();
+        encode::bulk(&mut bytes, &changed);
+        bytes.extend_from_slice(begin.get(start + key.len() + 2..)?);
+        let mut words: Vec<Vec<u8>> = head.iter().map(|word| word.to_vec()).collect();
+        words[at] = changed;
+        Some((words, bytes))
+    }
+
+    /// Whether a large request of this kind must be whole before it can be changed.
+    pub(crate) fn is_changed_whole(&self, row: Option<CommandId>, head: &[&[u8]]) -> bool {
+        let Some(row) = row else { return self.changes_requests() };
+        let values = self.settings.policies.as_ref().and_then(|one| one.rules().values.as_ref());
+        let key_is_here = row.row().only_key_at().is_some_and(|at| at < head.len());
+        let by_name = self.namespace().is_some_and(|one| one.concerns(row)) && !key_is_here;
+        by_name || values.is_some_and(|values| values.must_be_whole(row, head))
+    }
+
+    /// Another namespace: nobody is to go on in the middle of something with other names than those that he began with.
+    pub(super) fn leave_namespace(&mut self) {
+        for id in self.clients.ids() {
+            if self.clients.get(id).is_some_and(|client| client.closing) {
+                continue;
+            }
+            self.tell_closed(id, "the namespace of its keys is another one now");
+            match self.is_blocked(id) {
+                true => self.close_client(id, None),
+                false => self.begin_close(id),
+            }
+        }
+    }
+
+    /// See the module.
+    pub(super) fn check_changed(&self) {
+        let Some(state) = &self.policy else { return };
+        for merge in state.changing.merges.keys() {
+            assert!(self.merges.get(*merge).is_some(), "a reply that nobody waits for is changed");
+        }
+        assert!(state.changing.current.is_none() && !state.changing.is_judged);
+    }
+}

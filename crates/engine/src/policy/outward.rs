@@ -1,0 +1,310 @@
+//! The reply to a request that was changed, as the client expects it.
+//!
+//! A reply is walked through once and copied, and only what stands where names stand is written anew. Replies must be whole for that; they are
+//! collected as those of requests that were split (`merge`).
+//!
+//! Not here: which request has which (`namespace::rows`), what values are (`values`).
+//!
+//! Invariant: what does not have the shape that is expected becomes an error and is not shown.
+
+use super::values::Opened;
+use crate::reject;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use resp::{ReplyScanner, Scan, encode, number};
+
+/// Where names stand in a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// Nowhere.
+    None,
+    /// In errors only.
+    Errors,
+    /// The first element of an array.
+    Head,
+    /// All elements.
+    Names,
+    /// All elements of the second element.
+    Page,
+    /// The first of each pair, whether the pairs are arrays or those of a map.
+    Streams,
+    /// Every other element.
+    Counts,
+}
+
+/// What becomes of one reply. No command tells both names and values of strings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outward {
+    /// Names lose their prefix.
+    Names(Names),
+    /// Values are as they were written, with so many bytes at most.
+    Values(Opened, usize),
+}
+
+impl Outward {
+    /// Writes the reply as the client gets it.
+    pub(crate) fn write(&self, reply: &[u8], out: &mut Vec<u8>) {
+        match self {
+            Self::Names(names) => names.write(reply, out),
+            Self::Values(opened, room) => opened.write(reply, *room, out),
+        }
+    }
+}
+
+/// See [`Outward`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Names {
+    /// Names begin with this, and clients do not see it.
+    pub(crate) prefix: Arc<[u8]>,
+    pub(crate) shape: Shape,
+}
+
+impl Names {
+    fn write(&self, reply: &[u8], out: &mut Vec<u8>) {
+        let begin = out.len();
+        if self.write_parts(reply, out).is_none() {
+            out.truncate(begin);
+            reject::write(out, reject::NOT_CHANGED);
+        }
+    }
+
+    fn write_parts(&self, reply: &[u8], out: &mut Vec<u8>) -> Option<()> {
+        if matches!(reply.first(), Some(b'-' | b'!')) {
+            self.write_error(reply, out);
+            return Some(());
+        }
+        if self.shape == Shape::Errors || is_null(reply) {
+            out.extend_from_slice(reply);
+            return Some(());
+        }
+        let mut walk = Walk { rest: reply, out, prefix: &self.prefix };
+        match self.shape {
+            Shape::None | Shape::Errors => walk.copy(),
+            Shape::Head => {
+                walk.header()?;
+                walk.name()?;
+                walk.copy_all()
+            }
+            Shape::Names => walk.names(),
+            Shape::Page => {
+                walk.header()?;
+                walk.copy()?;
+                walk.names()
+            }
+            Shape::Streams => {
+                let (sign, count) = walk.header()?;
+                for _ in 0..count {
+                    if sign != b'%' {
+                        walk.header()?;
+                    }
+                    walk.name()?;
+                    walk.copy()?;
+                }
+                Some(())
+            }
+            Shape::Counts => {
+                let (sign, count) = walk.header()?;
+                let pairs = if sign == b'%' { count } else { count / 2 };
+                for _ in 0..pairs {
+                    walk.name()?;
+                    walk.copy()?;
+                }
+                Some(())
+            }
+        }
+    }
+
+    /// `NOGROUP` quotes the key. What else a server says does not.
+    fn write_error(&self, reply: &[u8], out: &mut Vec<u8>) {
+        let mut rest = reply;
+        if reply.starts_with(b"-NOGROUP ") {
+            for before in [&b"key '"[..], b"key name '"] {
+                let mut quoted = before.to_vec();
+                quoted.extend_from_slice(&self.prefix);
+                let found = reply.windows(quoted.len()).position(|part| part == quoted);
+                if let Some(at) = found {
+                    out.extend_from_slice(&reply[..at + before.len()]);
+                    rest = &reply[at + quoted.len()..];
+                    break;
+                }
+            }
+        }
+        out.extend_from_slice(rest);
+    }
+}
+
+fn is_null(reply: &[u8]) -> bool {
+    reply.first() == Some(&b'_') || reply.starts_with(b"$-1") || reply.starts_with(b"*-1")
+}
+
+/// Goes through a reply and copies it.
+struct Walk<'a, 'o> {
+    rest: &'a [u8],
+    out: &'o mut Vec<u8>,
+    prefix: &'a [u8],
+}
+
+impl<'a> Walk<'a, '_> {
+    /// The sign and the number of a line; both are copied.
+    fn header(&mut self) -> Option<(u8, usize)> {
+        let (sign, count, end) = self.peek()?;
+        if !matches!(sign, b'*' | b'%' | b'~' | b'>') {
+            return None;
+        }
+        self.out.extend_from_slice(&self.rest[..end]);
+        self.rest = &self.rest[end..];
+        Some((sign, count))
+    }
+
+    /// The sign, the number, and the length of a line.
+    fn peek(&self) -> Option<(u8, usize, usize)> {
+        let end = self.rest.iter().position(|byte| *byte == b'\r')?;
+        let (sign, digits) = self.rest[..end].split_first()?;
+        let count = usize::try_from(number::parse_i64(digits)?).ok()?;
+        (self.rest.len() >= end + 2).then_some((*sign, count, end + 2))
+    }
+
+    /// The text of a bulk string, which is passed.
+    fn text(&mut self) -> Option<&'a [u8]> {
+        let (sign, len, head) = self.peek()?;
+        let text = self.rest.get(head..head.checked_add(len)?)?;
+        if sign != b'$' {
+            return None;
+        }
+        self.rest = self.rest.get(head + len + 2..)?;
+        Some(text)
+    }
+
+    /// A name, without what stands before it.
+    fn name(&mut self) -> Option<()> {
+        let text = self.text()?;
+        encode::bulk(self.out, text.strip_prefix(self.prefix)?);
+        Some(())
+    }
+
+    /// A list of names. What does not belong to the clients is left out.
+    fn names(&mut self) -> Option<()> {
+        let (sign, count, end) = self.peek()?;
+        if !matches!(sign, b'*' | b'~') {
+            return None;
+        }
+        self.rest = &self.rest[end..];
+        let mut names = Vec::with_capacity(count.min(self.rest.len() / 5));
+        for _ in 0..count {
+            names.extend(self.text()?.strip_prefix(self.prefix));
+        }
+        self.out.push(sign);
+        self.out.extend_from_slice(alloc::string::ToString::to_string(&names.len()).as_bytes());
+        self.out.extend_from_slice(b"\r\n");
+        names.into_iter().for_each(|name| encode::bulk(self.out, name));
+        Some(())
+    }
+
+    /// One value as it is.
+    fn copy(&mut self) -> Option<()> {
+        let Ok(Scan::Complete { consumed, .. }) = ReplyScanner::default().scan(self.rest) else {
+            return None;
+        };
+        let (value, rest) = self.rest.split_at(consumed);
+        self.out.extend_from_slice(value);
+        self.rest = rest;
+        Some(())
+    }
+
+    fn copy_all(&mut self) -> Option<()> {
+        self.out.extend_from_slice(core::mem::take(&mut self.rest));
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::String;
+    use alloc::vec;
+    use proptest::prelude::*;
+
+    const SHAPES: [Shape; 7] = [
+        Shape::None,
+        Shape::Errors,
+        Shape::Head,
+        Shape::Names,
+        Shape::Page,
+        Shape::Streams,
+        Shape::Counts,
+    ];
+
+    fn outward(shape: Shape, reply: &[u8]) -> String {
+        let mut out = Vec::new();
+        Names { prefix: b"t:".as_slice().into(), shape }.write(reply, &mut out);
+        String::from_utf8_lossy(&out).into()
+    }
+
+    #[test]
+    fn names_lose_their_prefix_where_they_stand() {
+        for (shape, reply, expected) in [
+            (Shape::Head, "*2\r\n$3\r\nt:q\r\n$1\r\nv\r\n", "*2\r\n$1\r\nq\r\n$1\r\nv\r\n"),
+            (Shape::Head, "*-1\r\n", "*-1\r\n"),
+            (Shape::Head, "_\r\n", "_\r\n"),
+            (Shape::Names, "*2\r\n$3\r\nt:a\r\n$2\r\nt:\r\n", "*2\r\n$1\r\na\r\n$0\r\n\r\n"),
+            (Shape::Names, "*2\r\n$3\r\nu:a\r\n$3\r\nt:b\r\n", "*1\r\n$1\r\nb\r\n"),
+            (
+                Shape::Page,
+                "*2\r\n$1\r\n7\r\n*1\r\n$3\r\nt:a\r\n",
+                "*2\r\n$1\r\n7\r\n*1\r\n$1\r\na\r\n",
+            ),
+            (
+                Shape::Streams,
+                "*1\r\n*2\r\n$3\r\nt:s\r\n*1\r\n*2\r\n$3\r\n1-0\r\n*2\r\n$1\r\nf\r\n$3\r\nt:v\r\n",
+                "*1\r\n*2\r\n$1\r\ns\r\n*1\r\n*2\r\n$3\r\n1-0\r\n*2\r\n$1\r\nf\r\n$3\r\nt:v\r\n",
+            ),
+            (Shape::Streams, "%1\r\n$3\r\nt:s\r\n*0\r\n", "%1\r\n$1\r\ns\r\n*0\r\n"),
+            (Shape::Counts, "*2\r\n$3\r\nt:c\r\n:1\r\n", "*2\r\n$1\r\nc\r\n:1\r\n"),
+            (
+                Shape::Errors,
+                "-NOGROUP No such key 't:s' or consumer group 't:g'\r\n",
+                "-NOGROUP No such key 's' or consumer group 't:g'\r\n",
+            ),
+            (
+                Shape::Errors,
+                "-NOGROUP No such consumer group 'g' for key name 't:s'\r\n",
+                "-NOGROUP No such consumer group 'g' for key name 's'\r\n",
+            ),
+            (Shape::Names, "-ERR 't:a'\r\n", "-ERR 't:a'\r\n"),
+        ] {
+            assert_eq!(outward(shape, reply.as_bytes()), expected);
+        }
+    }
+
+    #[test]
+    fn what_has_another_shape_is_not_shown() {
+        for (shape, reply) in [
+            (Shape::Head, "$3\r\nt:q\r\n"),
+            (Shape::Head, "*2\r\n$3\r\nu:q\r\n$1\r\nv\r\n"),
+            (Shape::Names, "+OK\r\n"),
+            (Shape::Page, "*1\r\n$1\r\n0\r\n"),
+            (Shape::Streams, "*1\r\n$3\r\nt:s\r\n"),
+        ] {
+            assert!(outward(shape, reply.as_bytes()).starts_with("-ERR respool: "), "{reply}");
+        }
+    }
+
+    proptest! {
+        /// Whatever a server says, one whole value comes of it, or an error.
+        #[test]
+        fn any_bytes_are_no_harm(
+            parts in proptest::collection::vec(
+                prop_oneof![
+                    Just("*2\r\n"), Just("$3\r\nt:a\r\n"), Just("$-1\r\n"), Just(":1\r\n"), Just("*0\r\n"),
+                    Just("%1\r\n"), Just("_\r\n"), Just("-NOGROUP key 't:"), Just("*99\r\n"), Just("$9\r\n"), Just("\r\n"),
+                ],
+                0..8,
+            ),
+            shape in 0..SHAPES.len(),
+        ) {
+            let reply: String = parts.concat();
+            let shown = outward(SHAPES[shape], reply.as_bytes());
+            prop_assert!(shown.len() <= reply.len() + 128);
+        }
+    }
+}

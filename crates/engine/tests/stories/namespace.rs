@@ -1,0 +1,222 @@
+//! A namespace: clients and servers name the same things in other words, and each request still gets its own reply.
+
+use crate::words::{Story, large_set, wire};
+use engine::Settings;
+use engine::acl::Users;
+use engine::policy::{Namespace, Policies, Rule, Rules, What};
+use std::sync::Arc;
+
+const WHOLE: &str = "-ERR respool: 'flushall' is about whole databases, and this client lives in a part of one (policies.namespace)";
+const ABORTED: &str = "-EXECABORT Transaction discarded because of previous errors.";
+
+fn rules(prefix: &str) -> Rules {
+    let namespace = Namespace::new(prefix.as_bytes(), false).expect("a prefix");
+    Rules { namespace: Some(namespace), ..Rules::default() }
+}
+
+fn of(rules: Rules) -> Option<Arc<Policies>> {
+    Policies::new(rules).map(Arc::new)
+}
+
+fn story() -> Story {
+    Story::with(Settings { policies: of(rules("t:")), ..Settings::default() })
+}
+
+#[test]
+fn a_pipeline_is_answered_in_its_order_whatever_is_changed_in_it() {
+    let mut story = story();
+    story.client("a").says([
+        "GET k",
+        "KEYS *",
+        "PING",
+        "FLUSHALL",
+        "LMPOP 2 a b LEFT",
+        "MGET a b",
+        "XGROUP CREATE s g 0",
+        "GET l",
+    ]);
+    story.server().gets([
+        "GET t:k",
+        "KEYS t:*",
+        "LMPOP 2 t:a t:b LEFT",
+        "MGET t:a t:b",
+        "XGROUP CREATE t:s g 0",
+        "GET t:l",
+    ]);
+    story.server().answers(["\"t:v\"", "*2\r\n$3\r\nt:k\r\n$3\r\nt:l\r\n"]);
+    story.client("a").gets(["\"t:v\"", "*2\r\n$1\r\nk\r\n$1\r\nl\r\n", "+PONG", WHOLE]);
+    story.server().answers([
+        "*2\r\n$3\r\nt:b\r\n*1\r\n$3\r\nt:x\r\n",
+        "*2\r\n$-1\r\n$-1\r\n",
+        "-NOGROUP No such key 't:s'",
+        "nil",
+    ]);
+    story.client("a").gets([
+        "*2\r\n$1\r\nb\r\n*1\r\n$3\r\nt:x\r\n",
+        "*2\r\n$-1\r\n$-1\r\n",
+        "-NOGROUP No such key 's'",
+        "nil",
+    ]);
+}
+
+#[test]
+fn a_reply_that_comes_in_pieces_is_changed_when_it_is_whole() {
+    let mut story = story();
+    story.client("a").says(["KEYS *", "GET k"]);
+    story.server().gets(["KEYS t:*", "GET t:k"]);
+    for piece in ["*2\r\n$3\r\nt", ":a\r\n$4\r", "\nt:bc\r\n$1"] {
+        story.server().sends(piece.as_bytes());
+    }
+    story.client("a").gets("*2\r\n$1\r\na\r\n$2\r\nbc\r\n");
+    story.server().sends(b"\r\nv\r\n");
+    story.client("a").gets("\"v\"");
+}
+
+#[test]
+fn what_waits_at_the_server_is_told_which_key_it_was() {
+    let mut story = story();
+    story.client("a").says("BLPOP list other 0");
+    story.conn(1).gets("BLPOP t:list t:other 0");
+    story.conn(1).answers("*2\r\n$6\r\nt:list\r\n$1\r\nx\r\n");
+    story.client("a").gets("*2\r\n$4\r\nlist\r\n$1\r\nx\r\n");
+    story.client("a").says("XREAD BLOCK 0 STREAMS s $");
+    story.conn(1).gets("XREAD BLOCK 0 STREAMS t:s $").answers("*1\r\n*2\r\n$3\r\nt:s\r\n*0\r\n");
+    story.client("a").gets("*1\r\n*2\r\n$1\r\ns\r\n*0\r\n");
+    story.client("a").says("BLPOP list 1");
+    story.conn(1).gets("BLPOP t:list 1").answers("*-1\r\n");
+    story.client("a").gets("*-1\r\n");
+}
+
+#[test]
+fn each_element_of_a_transaction_is_changed_by_its_own_command() {
+    let mut story = story();
+    story.client("a").says([
+        "WATCH w",
+        "MULTI",
+        "GET k",
+        "LMPOP 1 l LEFT",
+        "CLIENT ID",
+        "KEYS *",
+        "GET k",
+        "EXEC",
+        "GET after",
+    ]);
+    let inside =
+        ["WATCH t:w", "MULTI", "GET t:k", "LMPOP 1 t:l LEFT", "ECHO ", "KEYS t:*", "GET t:k"];
+    story.conn(1).gets(inside).gets("EXEC");
+    let queued = ["+OK", "+OK", "+QUEUED", "+QUEUED", "+QUEUED", "+QUEUED", "+QUEUED"];
+    story.conn(1).answers(queued);
+    let popped = "*2\r\n$3\r\nt:l\r\n*1\r\n$1\r\nx\r\n";
+    story.conn(1).answers(&*format!(
+        "*5\r\n$3\r\nt:v\r\n{popped}$0\r\n\r\n*1\r\n$3\r\nt:k\r\n$3\r\nt:v\r\n"
+    ));
+    let popped = popped.replace("$3\r\nt:l", "$1\r\nl");
+    let exec = format!("*5\r\n$3\r\nt:v\r\n{popped}:1\r\n*1\r\n$1\r\nk\r\n$3\r\nt:v\r\n");
+    story.client("a").gets(queued.into_iter().chain([&*exec]).collect::<Vec<&str>>());
+    story.server().gets("GET t:after");
+}
+
+#[test]
+fn what_is_refused_in_a_transaction_ends_it() {
+    let mut story = story();
+    story.client("a").says(["MULTI", "SET k 1", "FLUSHALL", "EXEC", "GET k"]);
+    story.conn(1).gets(["MULTI", "SET t:k 1", "DISCARD"]).answers(["+OK", "+QUEUED", "+OK"]);
+    story.client("a").gets(["+OK", "+QUEUED", WHOLE, ABORTED]);
+    // One in a single packet is looked at no less.
+    story.server().gets("GET t:k");
+}
+
+#[test]
+fn users_and_policies_are_about_what_clients_say() {
+    let mut users = Users::default();
+    users.set(b"w", &[b"on", b"nopass", b"~app:*", b"&news", b"+@all"]).expect("rules");
+    let what = What::new(&[], vec![b"app:bad*".as_slice().into()], false).expect("a pattern");
+    let block = vec![Rule { what, name: String::new(), error: None, detail: () }];
+    let policies = of(Rules { block, ..rules("t:") });
+    let mut story = Story::with(Settings { policies, users: users.into(), ..Settings::default() });
+    story.client("a").says(["AUTH w x", "GET app:1", "GET t:app:1", "GET app:bad"]);
+    story.server().gets("GET t:app:1").answers("nil");
+    let blocked = "-ERR respool: the operator has blocked this request (policies.block)";
+    story.client("a").gets(["+OK", "nil", "-NOPERM No permissions to access a key", blocked]);
+    story.client("a").says("PUBLISH news x");
+    story.server().gets("PUBLISH t:news x");
+}
+
+#[test]
+fn who_listens_hears_the_names_it_said() {
+    let mut story = story();
+    story.client("a").says("SUBSCRIBE news");
+    story.conn(1).gets("subscribe t:news");
+    story.conn(1).answers("*3\r\n$9\r\nsubscribe\r\n$6\r\nt:news\r\n:1\r\n");
+    story.client("a").gets("*3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n");
+    story.conn(1).answers("*3\r\n$7\r\nmessage\r\n$6\r\nt:news\r\n$6\r\nt:news\r\n");
+    story.client("a").gets("*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$6\r\nt:news\r\n");
+    story.client("a").says("PSUBSCRIBE n*");
+    story.conn(1).gets("psubscribe t:n*");
+    story.conn(1).answers("*3\r\n$10\r\npsubscribe\r\n$4\r\nt:n*\r\n:2\r\n");
+    story.client("a").gets("*3\r\n$10\r\npsubscribe\r\n$2\r\nn*\r\n:2\r\n");
+    let message = |pattern: &str, channel: &str| {
+        wire(&format!(
+            "*4\r\n$8\r\npmessage\r\n${}\r\n{pattern}\r\n${}\r\n{channel}\r\n$1\r\nx\r\n",
+            pattern.len(),
+            channel.len()
+        ))
+    };
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    story.conn(1).answers(&*text(message("t:n*", "t:nope")));
+    story.client("a").gets(&*text(message("n*", "nope")));
+    story.client("a").says("UNSUBSCRIBE");
+    story.conn(1).gets("unsubscribe t:news");
+    story.conn(1).answers("*3\r\n$11\r\nunsubscribe\r\n$6\r\nt:news\r\n:1\r\n");
+    story.client("a").gets("*3\r\n$11\r\nunsubscribe\r\n$4\r\nnews\r\n:1\r\n");
+    let events = "-ERR respool: keyspace notifications are about all keys, and cannot be had in a namespace (policies.namespace)";
+    story.client("b").says("PSUBSCRIBE __keyspace@0__:*").gets(events);
+}
+
+#[test]
+fn a_large_request_is_streamed_with_another_key() {
+    let mut story = story();
+    let set = large_set("big", 2 << 20);
+    story.client("a").sends(&set[..1 << 20]);
+    assert!(story.conn(1).bytes_of_unfinished() > (1 << 20) - 100, "what came went on at once");
+    story.client("a").sends(&set[1 << 20..]);
+    let got = story.conn(1).takes_one().expect("the request");
+    assert!(got.starts_with("SET t:big xxxx") && story.conn(1).bytes_of_unfinished() == 0);
+    story.conn(1).answers("+OK");
+    story.client("a").gets("+OK").says("GET big");
+    story.server().gets("GET t:big");
+    // One that could not be changed as it comes is kept until it is whole.
+    let value = "x".repeat(2 << 20);
+    story.client("b").says(&*format!("MSET k {value} l 1"));
+    let got = story.server().takes_one().expect("the request");
+    assert!(got.starts_with("MSET t:k xxxx") && got.ends_with(" t:l 1"));
+}
+
+#[test]
+fn what_only_the_server_knows_is_refused_and_what_nobody_knows_is_the_servers() {
+    let mut story = story();
+    story.client("a").says(["NO.SUCH k", "RANDOMKEY", "MIGRATE h 1 k 0 5"]);
+    let refused = |name: &str| {
+        format!("-ERR respool: '{name}' cannot be used in a namespace (policies.namespace)")
+    };
+    let never = "-ERR respool: 'migrate' is not given on to the server by the proxy: the server would wait for the other one, and respool would not find the keys";
+    story.client("a").gets([&*refused("no.such"), &*refused("randomkey"), never]);
+    assert_eq!(story.connects_made(), 0);
+}
+
+#[test]
+fn with_another_namespace_clients_begin_anew() {
+    let mut story = story();
+    story.client("a").says("KEYS *");
+    story.server().gets("KEYS t:*");
+    story.reconfigures(|settings| settings.policies = of(rules("u:")));
+    story.server().answers("*1\r\n$3\r\nt:k\r\n");
+    story.client("a").gets("*1\r\n$1\r\nk\r\n").is_closed();
+    story.client("b").says("GET k");
+    story.server().gets("GET u:k").answers("nil");
+    story.client("b").gets("nil");
+    story.reconfigures(|settings| settings.policies = None);
+    story.client("b").is_closed();
+    story.client("c").says("GET k");
+    story.server().gets("GET k");
+}
