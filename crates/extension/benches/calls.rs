@@ -62,5 +62,5 @@ fn begun(program: Arc<dyn Program>) {
     std::mem::forget(black_box((program, judge)));
 }
 
-library_benchmark_group!(name = extension, benchmarks = [asked, begun]);
-main!(library_benchmark_groups = extension);
+library_benchmark_group!(name = sandbox, benchmarks = [asked, begun]);
+main!(library_benchmark_groups = sandbox);
