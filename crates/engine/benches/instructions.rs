@@ -286,7 +286,7 @@ fn rate_of_each(rules: &mut Rules) {
     rate(rules, Per::Client);
 }
 
-/// Lets everything pass at once: what is left is what a program costs that costs nothing itself (that of a real one: `crates/extension/benches`).
+/// Lets everything pass at once: what is left is what a program costs that costs nothing itself.
 #[derive(Debug)]
 struct Passes;
 
