@@ -35,6 +35,7 @@ mod large_replies;
 mod large_requests;
 mod leaving;
 mod mirror;
+mod mirror_reads;
 mod monitor;
 mod near;
 mod nodes;

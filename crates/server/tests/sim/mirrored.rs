@@ -70,6 +70,9 @@ pub(crate) fn make_mirrored(plan: &mut Plan, rng: &mut SimRng) {
         percent: 100,
         queue_max_bytes: if small { 2_000 } else { 64 << 20 },
         flush: true,
+        shadow_percent: 100,
+        shadow_samples: true,
+        shadow_ttl_ms: 1_000,
     }];
     plan.mirror = Some(MirrorPlan { faults, troubles });
 }
