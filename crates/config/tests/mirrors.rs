@@ -42,8 +42,7 @@ fn a_mirror_is_a_url_and_its_words() {
     for shown in [first.to_string(), format!("{first:?} {}", first.name()), second.to_string()] {
         assert!(!shown.contains("u:p") && !shown.contains("from-file"), "{shown}");
     }
-    let again =
-        "redis-cluster://b1:6379,b2:6379 name=new mode=all-checked keys=app:* keys=other percent=5 shadow_reads=20";
+    let again = "redis-cluster://b1:6379,b2:6379 name=new mode=all-checked keys=app:* keys=other percent=5 shadow_reads=20";
     assert_eq!(first.to_string(), again);
 }
 

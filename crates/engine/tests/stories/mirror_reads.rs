@@ -76,8 +76,13 @@ fn what_differs_three_times_is_different_and_told() {
     story.client("a").gets_nothing();
     let report = report(&mut story);
     assert_eq!((report.mirror.as_str(), report.commands[0].name.as_str()), ("b", "get"));
-    assert_eq!((report.prefixes[0].name.as_str(), report.prefixes[0].counts.different), ("user", 1));
-    assert!(report.prefixes[0].first.is_some() && report.prefixes[0].first == report.prefixes[0].last);
+    assert_eq!(
+        (report.prefixes[0].name.as_str(), report.prefixes[0].counts.different),
+        ("user", 1)
+    );
+    assert!(
+        report.prefixes[0].first.is_some() && report.prefixes[0].first == report.prefixes[0].last
+    );
     let sample = &report.samples[0];
     assert_eq!((sample.command, sample.key.text().as_str()), ("get", "user:1"));
     let replies = sample.replies.as_ref().expect("values are shown");
@@ -191,8 +196,8 @@ fn what_is_in_a_transaction_or_draws_by_chance_is_not_compared() {
     story.conn(2).gets(["SRANDMEMBER s", "OBJECT ENCODING s", "SCAN 0"]);
     story.conn(2).answers(["\"m\"", "\"intset\"", "*2\r\n$1\r\n0\r\n*0\r\n"]);
     story.client("a").says(["MULTI", "GET k", "EXEC"]);
-    story.conn(2).gets(["MULTI", "GET k", "EXEC"]);
-    story.conn(2).answers(["+OK", "+QUEUED", "*1\r\n$1\r\nx\r\n"]);
+    story.conn(3).gets(["MULTI", "GET k", "EXEC"]);
+    story.conn(3).answers(["+OK", "+QUEUED", "*1\r\n$1\r\nx\r\n"]);
     story.conn(1).gets_nothing();
     assert_eq!(counts(&story), [0; 6]);
 }
@@ -279,4 +284,24 @@ fn what_a_blocking_command_took_is_bounded_while_it_waits() {
     story.conn(1).gets("RPUSH l x").gets_nothing();
     let counts = story.engine.report(story.now).mirrors[0].counts.clone();
     assert_eq!((counts.failed, counts.dropped), (0, 1));
+}
+
+#[test]
+fn so_many_reads_wait_for_a_mirror_and_no_more() {
+    let mut story = story();
+    let value = format!("${}\r\n{}\r\n", 30_000, "v".repeat(30_000));
+    let mut sent = 0;
+    while counts(&story)[5] == 0 {
+        story.client("a").says("GET k");
+        story.conn(2).gets("GET k").sends(value.as_bytes());
+        story.client("a").takes_text();
+        sent += 1;
+        assert!(sent < 200, "nothing bounds them");
+    }
+    // 4 MiB of some 30 KiB each.
+    assert!(sent > 130, "{sent}");
+    story.client("a").says("SET k 1");
+    story.conn(2).gets("SET k 1").answers("+OK");
+    story.client("a").gets("+OK");
+    assert_eq!(story.engine.report(story.now).mirrors[0].counts.dropped, 0, "writes have room");
 }

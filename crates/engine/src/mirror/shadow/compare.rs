@@ -262,8 +262,7 @@ fn is_within(one: &Plain<'_>, other: &Plain<'_>, slack: u64) -> bool {
             one.abs_diff(*other) <= slack
         }
         (Plain::List(one), Plain::List(other)) => {
-            one.len() == other.len()
-                && one.iter().zip(other).all(|(a, b)| is_within(a, b, slack))
+            one.len() == other.len() && one.iter().zip(other).all(|(a, b)| is_within(a, b, slack))
         }
         _ => one == other,
     }
@@ -294,7 +293,8 @@ mod tests {
         let shapes = Shapes::new();
         let known = CommandId::all().filter(|id| shapes.of(*id).is_some()).count();
         assert_eq!(known, SHAPES.len());
-        for name in ["srandmember", "randomkey", "scan", "hscan", "object|encoding", "dump", "keys"] {
+        for name in ["srandmember", "randomkey", "scan", "hscan", "object|encoding", "dump", "keys"]
+        {
             let id = CommandId::all().find(|id| id.name() == name);
             assert!(id.is_some_and(|id| shapes.of(id).is_none()), "{name}");
         }
@@ -310,11 +310,21 @@ mod tests {
         assert!(equal(Shape::Exact, "GET k", "$-1\r\n", "_\r\n"));
         assert!(equal(Shape::Exact, "SISMEMBER s m", ":1\r\n", "#t\r\n"));
         assert!(!equal(Shape::Exact, "SISMEMBER s m", ":1\r\n", "#f\r\n"));
-        assert!(equal(Shape::Set, "SMEMBERS s", "*2\r\n$1\r\na\r\n$1\r\nb\r\n", "~2\r\n$1\r\nb\r\n$1\r\na\r\n"));
+        assert!(equal(
+            Shape::Set,
+            "SMEMBERS s",
+            "*2\r\n$1\r\na\r\n$1\r\nb\r\n",
+            "~2\r\n$1\r\nb\r\n$1\r\na\r\n"
+        ));
         let pairs = "*2\r\n*2\r\n$1\r\nm\r\n,1.5\r\n*2\r\n$1\r\nn\r\n,3\r\n";
         let flat = "*4\r\n$1\r\nm\r\n$4\r\n1.50\r\n$1\r\nn\r\n$1\r\n3\r\n";
         assert!(equal(Shape::Scores, "ZRANGE z 0 -1 WITHSCORES", pairs, flat));
-        assert!(!equal(Shape::Scores, "ZRANGE z 0 -1 WITHSCORES", pairs, &flat.replace("1.50", "1.51")));
+        assert!(!equal(
+            Shape::Scores,
+            "ZRANGE z 0 -1 WITHSCORES",
+            pairs,
+            &flat.replace("1.50", "1.51")
+        ));
         // Without scores a member is a text, however much it looks like a number.
         assert!(!equal(Shape::Scores, "ZRANGE z 0 -1", "*1\r\n$1\r\n1\r\n", "*1\r\n$3\r\n1.0\r\n"));
     }

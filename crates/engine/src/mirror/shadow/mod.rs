@@ -323,12 +323,7 @@ impl Engine {
     }
 
     /// Gives such a read on as ever, and notes it.
-    pub(crate) fn forward_shadowed(
-        &mut self,
-        now: Time,
-        wish: &Wish<'_>,
-        known: &Known,
-    ) -> Step {
+    pub(crate) fn forward_shadowed(&mut self, now: Time, wish: &Wish<'_>, known: &Known) -> Step {
         let Wish { id, frame, args, silent, .. } = *wish;
         if !self.is_one() {
             // It comes to `forward_current` if it goes to one server.

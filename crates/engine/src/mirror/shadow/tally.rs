@@ -241,9 +241,15 @@ mod tests {
         tally.add(Time(200), GET, b"no prefix", Fate::Racing);
         let report = tally.report("b");
         let row = &report.prefixes[0];
-        assert_eq!((row.name.as_str(), row.first, row.last), ("user", Some(Time(10)), Some(Time(99))));
+        assert_eq!(
+            (row.name.as_str(), row.first, row.last),
+            ("user", Some(Time(10)), Some(Time(99)))
+        );
         assert_eq!(report.prefixes[1].name, "");
-        assert_eq!((report.counts.compared(), report.counts.different_per_million()), (91, 989_010));
+        assert_eq!(
+            (report.counts.compared(), report.counts.different_per_million()),
+            (91, 989_010)
+        );
         assert_eq!((report.samples.len(), report.samples[0].at), (SHADOW_SAMPLES_MAX, Time(99)));
         let replies = report.samples[0].replies.as_ref().unwrap();
         assert_eq!((replies[0].len(), replies[1].len()), (SHADOW_SAMPLE_BYTES, 5));
