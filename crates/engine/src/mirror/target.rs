@@ -73,6 +73,12 @@ struct Sent {
     error: Option<Vec<u8>>,
 }
 
+impl Sent {
+    fn is_read(&self) -> bool {
+        matches!(&self.what, What::Entry(Entry { read: Some(_), .. }))
+    }
+}
+
 /// What became of what a mirror was sent, since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MirrorCounts {
@@ -366,8 +372,7 @@ impl Target {
             (pos, heard) = (end, true);
         }
         let scanned = self.scanner.position() as usize - self.skipped;
-        if scanned > SHADOW_REPLY_BYTES {
-            // Only reads are answered with as much.
+        if scanned > SHADOW_REPLY_BYTES && self.window.front().is_some_and(Sent::is_read) {
             self.skipped += scanned;
             pos += scanned;
         }

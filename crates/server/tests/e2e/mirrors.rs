@@ -409,3 +409,18 @@ fn under_load_equal_data_are_read_alike() {
     assert!(compared(&mut conn, "equal") > 300, "{}", conn.ask("INFO mirrors"));
     assert_eq!(compared(&mut conn, "different"), 0, "{}", conn.ask("INFO mirrors"));
 }
+
+#[test]
+fn what_servers_say_of_a_command_agrees_with_how_it_is_compared() {
+    let server = RedisServer::start();
+    let mut conn = server.connect();
+    let mut known = 0;
+    for (name, shape) in engine::mirror::compared_commands() {
+        let row = conn.ask(&format!("COMMAND INFO {name}"));
+        known += usize::from(row.contains(&format!("\r\n{name}\r\n")));
+        let tip = |tip: &str| row.contains(&format!("\r\n{tip}\r\n"));
+        assert!(!tip("nondeterministic_output_order") || ["set", "map"].contains(&shape), "{name}");
+        assert!(!tip("nondeterministic_output") || shape == "time", "{name}");
+    }
+    assert!(known > 50, "{known}");
+}

@@ -35,7 +35,6 @@ use crate::radio::Radio;
 use crate::site::Site;
 use crate::upstream::Planted;
 use changes::Changes;
-use mirror::{missed, read_alike};
 
 mod changes;
 mod mirror;
@@ -159,8 +158,8 @@ impl Reached {
             (&mut self.coalesced, stats.coalesced),
             (&mut self.cache_hits, stats.cache_hits),
             (&mut self.mirrored, report.mirrors.iter().map(|one| one.counts.done).sum()),
-            (&mut self.missed, report.mirrors.iter().map(missed).sum()),
-            (&mut self.read_alike, report.mirrors.iter().map(read_alike).sum()),
+            (&mut self.missed, report.mirrors.iter().map(mirror::missed).sum()),
+            (&mut self.read_alike, report.mirrors.iter().map(mirror::read_alike).sum()),
         ];
         seen.into_iter().for_each(|(most, is)| *most = is.max(*most));
     }

@@ -124,9 +124,17 @@ impl Shapes {
     }
 }
 
-/// The names of the commands whose replies are compared.
-pub fn compared_commands() -> impl Iterator<Item = &'static str> {
-    SHAPES.iter().map(|(name, _)| *name)
+/// The names of the commands whose replies are compared, and as what: `exact`, `set`, `map`, `number`, `scores` or `time`.
+pub fn compared_commands() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let word = |shape| match shape {
+        Shape::Exact => "exact",
+        Shape::Set => "set",
+        Shape::Map => "map",
+        Shape::Number => "number",
+        Shape::Scores => "scores",
+        Shape::Time(_) => "time",
+    };
+    SHAPES.iter().map(move |(name, shape)| (*name, word(*shape)))
 }
 
 /// A reply without what the protocol adds to it.
