@@ -368,7 +368,8 @@ fn of_the_guide(
     let file = folder.path().join("respool.toml");
     fs::write(&file, text).expect("the file");
     let file = file.display().to_string();
-    let proxy = Respool::to(RESPOOL, server.endpoint()).args(&["--config", &file]).start();
+    let proxy =
+        Respool::to(RESPOOL, server.endpoint()).workers(1).args(&["--config", &file]).start();
     let mut conn = proxy.connect();
     wait::until_true("the server is reached", SOON, || conn.ask("EXISTS x") == ":0\r\n");
     (proxy, admin, folder)
