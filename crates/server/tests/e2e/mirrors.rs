@@ -352,9 +352,8 @@ fn of_the_guide(
 ) -> (Respool, String, tempfile::TempDir) {
     let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guides/migrating-live.md");
     let guide = fs::read_to_string(guide).expect("the guide");
-    let blocks = guide.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
-    let block =
-        blocks.filter(|block| block.contains("shadow_reads")).next().expect("a configuration");
+    let mut blocks = guide.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let block = blocks.find(|block| block.contains("shadow_reads")).expect("a configuration");
     let admin = Port::v4().release().to_string();
     let lines = block
         .lines()

@@ -148,7 +148,7 @@ export class Overview {
   /** A new answer of /stats. */
   stats(history) {
     this.charts.forEach((chart) => chart.update(history.points));
-    const { workers, listeners, refused, tenants, mirrors } = history.last;
+    const { workers, listeners, refused, tenants = [], mirrors = [] } = history.last;
     this.tenants.update(tenants);
     this.mirrors.update(mirrors);
     this.listeners.update(listeners);
