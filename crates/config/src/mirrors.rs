@@ -23,7 +23,7 @@ use crate::sharding::Entry;
 
 /// What an entry looks like, for messages.
 pub(crate) const MIRROR_FORMS: &str = "a URL as for `upstream`, behind it name=TEXT, mode=first, all or all-checked, keys=PATTERN (several times \
-     if wanted), percent=N from 1 to 100, password_file=PATH and sentinel_password_file=PATH if needed, as in \
+     if wanted), percent=N from 1 to 100, shadow_reads=N from 1 to 100, password_file=PATH and sentinel_password_file=PATH if needed, as in \
      \"redis-cluster://10.0.0.1,10.0.0.2 name=new mode=first\"";
 
 /// The table `[mirrors]`.
@@ -35,6 +35,10 @@ pub struct Mirrors {
     pub queue_max_bytes: usize,
     /// `FLUSHALL` and `FLUSHDB` go to them as well.
     pub flush: bool,
+    /// The report on reads that differ shows values.
+    pub shadow_samples: bool,
+    /// Times to live that lie no further apart are equal.
+    pub shadow_ttl_tolerance_ms: u64,
 }
 
 impl Mirrors {
@@ -46,7 +50,13 @@ impl Mirrors {
 
 impl Default for Mirrors {
     fn default() -> Self {
-        Self { targets: Vec::new(), queue_max_bytes: 64 << 20, flush: false }
+        Self {
+            targets: Vec::new(),
+            queue_max_bytes: 64 << 20,
+            flush: false,
+            shadow_samples: false,
+            shadow_ttl_tolerance_ms: 1_000,
+        }
     }
 }
 
@@ -60,6 +70,8 @@ pub struct MirrorLine {
     pub keys: Vec<String>,
     /// Of these so many in a hundred.
     pub percent: u8,
+    /// Of a hundred reads so many are compared; 0: none.
+    pub shadow_percent: u8,
 }
 
 impl fmt::Display for MirrorLine {
@@ -75,6 +87,9 @@ impl fmt::Display for MirrorLine {
         if self.percent != 100 {
             write!(f, " percent={}", self.percent)?;
         }
+        if self.shadow_percent != 0 {
+            write!(f, " shadow_reads={}", self.shadow_percent)?;
+        }
         Ok(())
     }
 }
@@ -82,7 +97,8 @@ impl fmt::Display for MirrorLine {
 impl MirrorLine {
     /// Reads an entry.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let (mut mode, mut percent, mut keys) = (None, None, Vec::new());
+        let (mut mode, mut percent, mut shadow_percent) = (None, None, None);
+        let mut keys = Vec::new();
         let mut rest: Vec<&str> = Vec::new();
         for word in text.split_ascii_whitespace() {
             match word.split_once('=').filter(|_| !word.contains("://")) {
@@ -92,10 +108,13 @@ impl MirrorLine {
                 }
                 Some(("keys", pattern)) if !pattern.is_empty() => keys.push(pattern.to_owned()),
                 Some(("percent", number)) if percent.is_none() => {
-                    let number = number.parse().ok().filter(|number| (1..=100).contains(number));
-                    percent = Some(number.ok_or("has no percent from 1 to 100")?);
+                    percent = Some(hundredths(number).ok_or("has no percent from 1 to 100")?);
                 }
-                Some(("mode" | "percent", _)) => {
+                Some(("shadow_reads", number)) if shadow_percent.is_none() => {
+                    let number = hundredths(number);
+                    shadow_percent = Some(number.ok_or("has no shadow_reads from 1 to 100")?);
+                }
+                Some(("mode" | "percent" | "shadow_reads", _)) => {
                     return Err("has one of its words twice".to_owned());
                 }
                 Some(("weight" | "keys", _)) => {
@@ -110,7 +129,13 @@ impl MirrorLine {
             return Err(format!("begins with no URL; allowed: {MIRROR_FORMS}"));
         }
         let entry = Entry::parse(&rest.join(" "))?;
-        Ok(Self { entry, mode: mode.unwrap_or_default(), keys, percent: percent.unwrap_or(100) })
+        Ok(Self {
+            entry,
+            mode: mode.unwrap_or_default(),
+            keys,
+            percent: percent.unwrap_or(100),
+            shadow_percent: shadow_percent.unwrap_or(0),
+        })
     }
 
     /// Where it is, and how to log in there.
@@ -139,6 +164,11 @@ impl MirrorLine {
     ) -> Result<(), String> {
         self.entry.read_secrets(read)
     }
+}
+
+/// A number from 1 to 100.
+fn hundredths(text: &str) -> Option<u8> {
+    text.parse().ok().filter(|number| (1..=100).contains(number))
 }
 
 /// Reads entries, without looking at one beside the other.

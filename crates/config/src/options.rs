@@ -126,10 +126,7 @@ impl OptionSpec {
                     | "tls"
                     | "upstream_tls"
             )
-        ) || matches!(
-            self.name,
-            "policies.deny" | "policies.own" | "policies.rename"
-        );
+        ) || matches!(self.name, "policies.deny" | "policies.own" | "policies.rename");
         self.is_secret() || leads_away || lets_in || trusts
     }
 

@@ -24,13 +24,15 @@ fn wrong(targets: &str) -> String {
 #[test]
 fn a_mirror_is_a_url_and_its_words() {
     let text = "[mirrors]\ntargets = [\
-        \"redis-cluster://u:p@b1,b2 name=new mode=all-checked keys=app:* keys=other percent=5\", \
-        \"rediss://c/3 password_file=/run/pw\"]\nqueue_max_bytes = \"1MiB\"\nflush = true\n";
+        \"redis-cluster://u:p@b1,b2 name=new mode=all-checked keys=app:* keys=other percent=5 shadow_reads=20\", \
+        \"rediss://c/3 password_file=/run/pw\"]\nqueue_max_bytes = \"1MiB\"\nflush = true\nshadow_samples = true\nshadow_ttl_tolerance_ms = 50\n";
     let config = file(text).unwrap_or_else(|problems| panic!("{problems}"));
     assert_eq!(config.workers, 1, "writes of one key go over one worker");
     let mirrors = &config.mirrors;
     assert_eq!((mirrors.queue_max_bytes, mirrors.flush), (1 << 20, true));
+    assert_eq!((mirrors.shadow_samples, mirrors.shadow_ttl_tolerance_ms), (true, 50));
     let [first, second] = &mirrors.targets[..] else { panic!("two mirrors") };
+    assert_eq!((first.shadow_percent, second.shadow_percent), (20, 0));
     assert_eq!((first.name(), first.mode, first.percent), ("new".to_owned(), Mode::AllChecked, 5));
     assert_eq!(first.keys, ["app:*", "other"]);
     assert_eq!(first.url().password, Some(Secret::new("p")));
@@ -40,8 +42,7 @@ fn a_mirror_is_a_url_and_its_words() {
     for shown in [first.to_string(), format!("{first:?} {}", first.name()), second.to_string()] {
         assert!(!shown.contains("u:p") && !shown.contains("from-file"), "{shown}");
     }
-    let again =
-        "redis-cluster://b1:6379,b2:6379 name=new mode=all-checked keys=app:* keys=other percent=5";
+    let again = "redis-cluster://b1:6379,b2:6379 name=new mode=all-checked keys=app:* keys=other percent=5 shadow_reads=20";
     assert_eq!(first.to_string(), again);
 }
 
@@ -52,6 +53,8 @@ fn what_is_wrong_is_told_with_what_is_allowed() {
         ("\"redis://b mode=both\"", "has no such mode; allowed: first, all, all-checked"),
         ("\"redis://b percent=0\"", "has no percent from 1 to 100"),
         ("\"redis://b percent=101\"", "has no percent from 1 to 100"),
+        ("\"redis://b shadow_reads=0\"", "has no shadow_reads from 1 to 100"),
+        ("\"redis://b shadow_reads=5 shadow_reads=5\"", "has one of its words twice"),
         ("\"redis://b mode=all mode=all\"", "has one of its words twice"),
         ("\"redis://b weight=2\"", "has a word that is none of a mirror"),
         ("\"redis://b hunter2\"", "behind the URL only"),

@@ -312,7 +312,7 @@ impl Engine {
                 None,
             )
             // That ASKING failed shows in the reply behind it.
-            | (OwnCommand::Script | OwnCommand::Aside | OwnCommand::Listen, _)
+            | (OwnCommand::Script | OwnCommand::Aside | OwnCommand::Listen | OwnCommand::Shadow(_), _)
             | (OwnCommand::Multi, None)
             | (
                 OwnCommand::SetName
@@ -589,6 +589,9 @@ impl Engine {
                     Owner::Own(OwnCommand::Learn) => self.learning_lost(now),
                     Owner::Own(OwnCommand::Unblock) => self.unblock_answered(id, None),
                     Owner::Own(OwnCommand::Functions) => self.functions_lost(),
+                    Owner::Own(OwnCommand::Shadow(ticket)) => {
+                        self.shadow_answered(now, ticket, crate::near::Answer::None);
+                    }
                     _ => {}
                 }
                 continue;

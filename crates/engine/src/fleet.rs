@@ -14,7 +14,7 @@ use crate::hotkeys::HotReport;
 use crate::ids::ClientId;
 use crate::inside::Inside;
 use crate::losses;
-use crate::mirror::MirrorReport;
+use crate::mirror::{MirrorReport, ShadowReport};
 use crate::monitor::{Filter, Monitor};
 use crate::observed::Asking;
 use crate::policy;
@@ -77,6 +77,10 @@ pub enum Question {
     BigKeys,
     /// Forget them.
     BigReset,
+    /// What comparing reads with mirrors came to.
+    Shadow,
+    /// Forget it.
+    ShadowReset,
     /// Show this client what is asked for from now on.
     Monitor(Monitor, Filter),
     /// Counters and gauges.
@@ -186,6 +190,8 @@ pub enum Answer {
     HotKeys(HotReport),
     /// The keys with large requests or replies, the newest first.
     BigKeys(Vec<bigkeys::Entry>),
+    /// A report for each mirror that has some.
+    Shadow(Vec<ShadowReport>),
     /// Done.
     Done,
     /// Entries of `ACL LOG`.

@@ -350,3 +350,33 @@ pub const MIRROR_TOLD_EVERY_MS: u64 = 10_000;
 
 /// First words of a mirror's errors that are counted apart; others only count as failed.
 pub const MIRROR_ERROR_KINDS_MAX: usize = 32;
+
+/// Reads of one worker whose replies are to be compared with those of mirrors and are not yet (see `mirror::shadow`); one more is not looked at.
+pub const SHADOW_OPEN_MAX: usize = 8_192;
+
+/// Bytes of such reads, with the primary's replies, that wait for a mirror, for each of them.
+pub const SHADOW_QUEUE_BYTES: usize = 4 << 20;
+
+/// Bytes of a mirror's reply to such a read that are kept. A longer one is another one than the primary's, which is at most [`CUT_THROUGH_BYTES`] long.
+pub const SHADOW_REPLY_BYTES: usize = 8 * CUT_THROUGH_BYTES;
+
+/// A mirror that has not answered a write for so long is not asked for reads, in milliseconds; and a reply that comes so long after the primary's says nothing.
+pub const SHADOW_LATE_MS: u64 = 1_000;
+
+/// Where replies differ both sides are asked again after this time, in milliseconds.
+pub const SHADOW_AGAIN_MS: u64 = 500;
+
+/// How often replies must differ to count as different.
+pub const SHADOW_LOOKS: u8 = 3;
+
+/// Prefixes of keys that are counted apart; reads of others are counted together.
+pub const SHADOW_PREFIXES_MAX: usize = 256;
+
+/// Bytes of a prefix.
+pub const SHADOW_PREFIX_BYTES: usize = 64;
+
+/// Differences that are kept; at it the oldest goes.
+pub const SHADOW_SAMPLES_MAX: usize = 64;
+
+/// Bytes of each of the two replies of such a difference.
+pub const SHADOW_SAMPLE_BYTES: usize = 256;

@@ -23,6 +23,7 @@ use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId};
 use crate::local::{Call, arity_fits, config, slowlog};
+use crate::mirror::shadow::may_be_compared;
 use crate::plain::{Parts, PlainRun, ShortPaths, ShortReads, plain_command};
 use crate::policy::Short;
 use crate::reject;
@@ -451,6 +452,9 @@ impl Engine {
                 self.forward_mirrored(now, id, frame, args, (&known, silent))
             }
             Way::Shared if self.collects_alone(&known) => self.forward_in_order(now, &wish),
+            Way::Shared if self.has_mirrors() && self.is_shadowed(now, &wish) => {
+                self.forward_shadowed(now, &wish, &known)
+            }
             Way::Shared | Way::Control if !self.is_one() => {
                 self.scatter(now, id, frame, args, &known, silent)
             }
@@ -675,8 +679,10 @@ pub(crate) fn permits(
     request: &Request,
     frame: &[u8],
 ) -> bool {
-    if !settings.mirrors.is_empty() && !command.row().reads() {
-        // What writes is looked at.
+    if !settings.mirrors.is_empty()
+        && (!command.row().reads() || may_be_compared(settings, parts.now, command, frame))
+    {
+        // What writes is looked at, and some of what reads.
         return false;
     }
     let (users, client) = (&settings.users, &*parts.client);

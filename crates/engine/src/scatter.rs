@@ -571,11 +571,8 @@ impl Engine {
     ) -> Step {
         let Some(client) = self.clients.get(wish.id) else { return Step::Gone };
         let key = client.key_to(node, lane);
-        if self.is_mirroring() || self.changes_reply() {
-            if let Availability::Ready(upstream) = self.upstream_for(now, key, wish.id) {
-                self.load_script_before(now, upstream, wish.row, wish.frame);
-            }
-            return self.send_whole(now, wish, node);
+        if self.concerns_mirrors() || self.changes_reply() {
+            return self.forward_current(now, wish, node, lane);
         }
         let upstream = match self.upstream_for(now, key, wish.id) {
             Availability::Ready(upstream) => upstream,

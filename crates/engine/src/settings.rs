@@ -227,6 +227,12 @@ pub struct MirrorSettings {
     pub queue_max_bytes: usize,
     /// `FLUSHALL` and `FLUSHDB` go to it as well.
     pub flush: bool,
+    /// Of a hundred reads whose keys it gets so many are asked of it, too, and compared; 0: none.
+    pub shadow_percent: u8,
+    /// The report on differences shows values.
+    pub shadow_samples: bool,
+    /// Times to live that lie no further apart are equal, in milliseconds.
+    pub shadow_ttl_ms: u64,
 }
 
 /// Configured bounds. Each doc line says what happens at it.

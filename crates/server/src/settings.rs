@@ -218,6 +218,9 @@ fn mirrors(config: &Config) -> Vec<MirrorSettings> {
         percent: mirror.percent,
         queue_max_bytes: mirrors.queue_max_bytes,
         flush: mirrors.flush,
+        shadow_percent: mirror.shadow_percent,
+        shadow_samples: mirrors.shadow_samples,
+        shadow_ttl_ms: mirrors.shadow_ttl_tolerance_ms,
     });
     each.collect()
 }

@@ -17,6 +17,7 @@ pub(super) const ROWS: &[OptionSpec] = &[
         "Each is a URL as for `upstream`, of any topology. Behind it `name=TEXT` for logs and metrics; `mode=first` (the default: \
          clients wait for the primary alone), `mode=all` (until the mirror has answered, too) or `mode=all-checked` (and an error of the mirror is the \
          reply); `keys=PATTERN`, several times if wanted, for some keys only; `percent=N` for a part of them, by the hash of the key; \
+         `shadow_reads=N` to ask it what clients read in so many of a hundred reads, too, and compare what both say; \
          `password_file=PATH` and `sentinel_password_file=PATH`. A write goes to mirrors when the primary has done it, with what is random \
          or depends on the time taken from its reply. With mirrors there is one worker. In the environment and on the command line they are separated by \
          semicolons.",
@@ -37,6 +38,27 @@ pub(super) const ROWS: &[OptionSpec] = &[
         "Pass FLUSHALL and FLUSHDB on to mirrors as well",
         "Without it a mirror keeps what it has when the primary is emptied.",
         Kind::Switch { at: |d| &mut d.config.mirrors.flush },
+    )
+    .needs_restart()
+    .rare(),
+    OptionSpec::new(
+        "mirrors.shadow_samples",
+        "Show values in the report on reads that a mirror answers otherwise",
+        "The report has the last such reads with their keys; with this also the begins of both replies, which are data of applications.",
+        Kind::Switch { at: |d| &mut d.config.mirrors.shadow_samples },
+    )
+    .needs_restart()
+    .rare(),
+    OptionSpec::new(
+        "mirrors.shadow_ttl_tolerance_ms",
+        "How far times to live may lie apart and still count as equal",
+        "For TTL, PTTL, EXPIRETIME and their kin in reads that are compared (`shadow_reads`).",
+        Kind::Time {
+            unit: "milliseconds",
+            min: 0,
+            max: 3_600_000,
+            at: |d| &mut d.config.mirrors.shadow_ttl_tolerance_ms,
+        },
     )
     .needs_restart()
     .rare(),

@@ -17,7 +17,7 @@ use crate::overtaken::Seen;
 use crate::redirect::find_request_bytes;
 use crate::reply::{Front, Piece};
 use crate::time::Time;
-use crate::upstream::inflight::{Owner, Run};
+use crate::upstream::inflight::{OwnCommand, Owner, Run};
 use alloc::vec::Vec;
 use resp::LongReply;
 
@@ -85,7 +85,7 @@ impl Engine {
                 (false, true) => Answer::Whole(rest),
                 (false, false) => Answer::InParts,
             };
-            return self.cached_answer(id, answer);
+            return self.own_answer(now, id, run, answer);
         };
         let first = front.begins().then_some(rest[0]);
         if front.is_watched && matches!(self.seen_behind(now, id, run, first), Seen::Again) {
@@ -98,6 +98,14 @@ impl Engine {
         self.count_wait(now, id, run, Replies { count: 1, forwarded: front.forwarded, rest });
         self.deliver(client, seq, 1, silent, rest);
         self.check_stall(now, id, client);
+    }
+
+    /// Something of ours that shared the reply has it.
+    fn own_answer(&mut self, now: Time, id: UpstreamId, run: &Run, answer: Answer<'_>) {
+        match run.owner {
+            Owner::Own(OwnCommand::Shadow(ticket)) => self.shadow_answered(now, ticket, answer),
+            _ => self.cached_answer(id, answer),
+        }
     }
 
     /// Whether the driver has the bytes of this request just now.
@@ -121,7 +129,7 @@ impl Engine {
     fn redirect_sharers(&mut self, now: Time, id: UpstreamId, reply: &[u8]) {
         self.for_sharers(id, |engine, run| {
             if matches!(run.owner, Owner::Own(_)) {
-                return engine.cached_answer(id, Answer::None);
+                return engine.own_answer(now, id, run, Answer::None);
             }
             if !engine.redirect(now, id, run, reply) {
                 debug_assert!(false, "the bytes of a request were there a moment ago");

@@ -342,6 +342,11 @@ impl Engine {
                 self.bigkeys.clear();
                 Answer::Done
             }
+            Question::Shadow => Answer::Shadow(self.shadow_reports()),
+            Question::ShadowReset => {
+                self.reset_shadow();
+                Answer::Done
+            }
             Question::Report => {
                 let hotkeys = self.hotkeys.report(now);
                 Answer::Report(alloc::boxed::Box::new(Report { hotkeys, ..self.report(now) }))

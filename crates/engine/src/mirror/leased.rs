@@ -61,10 +61,9 @@ impl Engine {
             keys_of(&args, learned.as_ref()).into_iter().map(|(_, key)| key).collect();
         let upstream = client.and_then(|client| client.lease.as_ref()?.upstream);
         let pending = mirrors.pending(frame, &keys, db, !waits && upstream.is_some());
-        if pending.is_gated
-            && let Some(upstream) = upstream
-        {
-            mirrors.gates.enter(&pending.keys, upstream);
+        match upstream.filter(|_| pending.is_gated) {
+            Some(upstream) => mirrors.enter(&pending.keys, upstream),
+            None => mirrors.begin_write(&pending.keys),
         }
         mirrors.pending.insert((merge, 0), pending);
     }
@@ -131,7 +130,7 @@ impl Engine {
             mirrors.gates.wait(id);
             return true;
         }
-        mirrors.gates.enter(&queued.keys, upstream);
+        mirrors.enter(&queued.keys, upstream);
         queued.is_gated = true;
         false
     }

@@ -22,27 +22,32 @@ pub(crate) mod gate;
 mod leased;
 mod outer;
 pub(crate) mod rewrite;
+pub(crate) mod shadow;
 pub(crate) mod target;
 
 pub(crate) use outer::is_mirrors;
+pub use shadow::{ShadowCounts, ShadowReport, ShadowRow, ShadowSample, compared_commands};
 pub use target::{MirrorCounts, MirrorReport};
 
 use crate::client::Hold;
 use crate::command::{self, CommandId, Flags, ids};
+use crate::connect::Availability;
 use crate::engine::Engine;
-use crate::ids::{ClientId, MergeId, UpstreamId};
+use crate::ids::{ClientId, MergeId, NodeId, UpstreamId};
 use crate::limits::WHOLE_REQUEST_BYTES_MAX;
 use crate::request::Step;
 use crate::route::Known;
 use crate::scatter::{Wish, keys_of, row_of};
 use crate::settings::{MirrorSettings, Settings};
 use crate::time::Time;
+use crate::upstream::Lane;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use gate::{Gates, KeyHash};
 use resp::{Args, ReplyScanner, Scan, encode};
 use rewrite::{Effect, Words};
+use shadow::Shadow;
 use target::{Entry, Target};
 
 /// Connections with this index and above are a mirror's. Whoever holds several engines has the bits above the next one.
@@ -106,6 +111,7 @@ struct Draft {
 struct Late {
     pending: Pending,
     words: Vec<Words>,
+    bytes: usize,
 }
 
 /// Commands of a transaction that are told to mirrors when EXEC was done.
@@ -149,15 +155,29 @@ pub(crate) struct Mirrors {
     pending_bytes_max: usize,
     gates: Gates,
     late: VecDeque<Late>,
+    /// Bytes of what they say, at most `pending_bytes_max`.
+    late_bytes: usize,
     drafts: Vec<Draft>,
-    /// The request that is looked at just now is one for mirrors.
-    is_current: bool,
+    /// What the request that is looked at just now is to mirrors.
+    current: Current,
     waits: BTreeMap<Ticket, Wait>,
     flushes: bool,
     /// When something last happened here.
     now: Time,
     /// When the first of `waits` ends, as it stands in the list of deadlines.
     waits_listed_at: Option<Time>,
+    /// Some want reads as well.
+    shadow: Option<Shadow>,
+}
+
+/// What the request that is looked at just now is to mirrors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Current {
+    No,
+    /// It is told to them when it was done.
+    Write,
+    /// They are asked the same.
+    Read,
 }
 
 /// What becomes of a reply that mirrors may have to answer before.
@@ -189,8 +209,10 @@ impl Mirrors {
             pending_bytes_max: bytes.max().unwrap_or(0),
             gates: Gates::default(),
             late: VecDeque::new(),
+            late_bytes: 0,
             drafts: Vec::new(),
-            is_current: false,
+            current: Current::No,
+            shadow: Shadow::new(settings),
             waits: BTreeMap::new(),
             flushes: settings.mirrors.iter().any(|mirror| mirror.flush),
             now,
@@ -200,6 +222,34 @@ impl Mirrors {
 
     fn wants_any(&self, keys: &[&[u8]]) -> bool {
         self.targets.iter().any(|target| target.wants_any(keys))
+    }
+
+    /// What a blocking command took waits until nothing of its keys is under way, if there is room.
+    fn keep_late(&mut self, mut pending: Pending, words: Vec<Words>) {
+        let bytes = words.iter().flatten().map(Vec::len).sum();
+        if self.late_bytes + bytes > self.pending_bytes_max {
+            self.drop_one(pending.frame.as_deref(), "there was no room to keep it", None);
+            return self.end_write(&pending.keys);
+        }
+        self.gates.close(&pending.keys);
+        self.late_bytes += bytes;
+        // Its words say it all.
+        pending.frame = None;
+        self.late.push_back(Late { pending, words, bytes });
+    }
+
+    /// What came late is told where nothing of its keys is under way any more.
+    fn tell_late(&mut self, now: Time) {
+        for _ in 0..self.late.len() {
+            let Some(late) = self.late.pop_front() else { break };
+            if !self.gates.is_free(&late.pending.keys) {
+                self.late.push_back(late);
+                continue;
+            }
+            self.late_bytes -= late.bytes;
+            self.enqueue(now, late.pending.db, &late.words, None);
+            self.end_write(&late.pending.keys);
+        }
     }
 
     /// Keeps a copy of a request that is sent, if there is room.
@@ -295,8 +345,7 @@ fn share_of(target: &Target, command: &Words) -> Option<Words> {
 
 /// What is sent to this mirror of one command, or of a transaction.
 fn entry_of(now: Time, target: &Target, db: u32, words: &[Words], ticket: Option<Ticket>) -> Entry {
-    let outer = target.settings.outer_db;
-    let db = if db == outer { target.engine.settings().node.db } else { db };
+    let db = target.db_for(db);
     let mut entry = Entry {
         bytes: Vec::new(),
         replies: words.len() as u32,
@@ -306,6 +355,7 @@ fn entry_of(now: Time, target: &Target, db: u32, words: &[Words], ticket: Option
         repeats: true,
         at: now,
         ticket,
+        read: None,
     };
     let args: Vec<Vec<&[u8]>> =
         words.iter().map(|words| words.iter().map(Vec::as_slice).collect()).collect();
@@ -414,14 +464,14 @@ impl Engine {
     ) -> Step {
         let row = known.id.map(|row| row_of(row, args));
         let publishes = row.is_some_and(publishes);
-        self.set_current(!publishes);
+        self.set_current(if publishes { Current::No } else { Current::Write });
         let wish = Wish { id, frame, args, row, silent };
         let step = match (self.is_one(), publishes) {
             (true, true) => self.count_listeners_of_one(now, &wish),
             (true, false) => self.forward_in_order(now, &wish),
             (false, _) => self.scatter(now, id, frame, args, known, silent),
         };
-        self.set_current(false);
+        self.set_current(Current::No);
         if publishes && step == Step::Done {
             // Who listens there hears it; that it was heard here is nothing that has to be awaited.
             let words: Words = args.iter().map(|word| word.to_vec()).collect();
@@ -431,22 +481,52 @@ impl Engine {
         step
     }
 
-    fn set_current(&mut self, is_current: bool) {
+    fn set_current(&mut self, current: Current) {
         if let Some(mirrors) = &mut self.mirrors {
-            mirrors.is_current = is_current;
+            mirrors.current = current;
         }
     }
 
-    /// Whether the request that is looked at just now is one for mirrors.
+    /// Whether the request that is looked at just now is told to mirrors.
     pub(crate) fn is_mirroring(&self) -> bool {
-        self.mirrors.as_ref().is_some_and(|mirrors| mirrors.is_current)
+        self.mirrors.as_ref().is_some_and(|mirrors| mirrors.current == Current::Write)
+    }
+
+    /// Whether it concerns them at all.
+    pub(crate) fn concerns_mirrors(&self) -> bool {
+        self.mirrors.as_ref().is_some_and(|mirrors| mirrors.current != Current::No)
+    }
+
+    /// Writes such a request to a node, or one whose reply becomes another (`policy::change`; never with mirrors).
+    pub(crate) fn forward_current(
+        &mut self,
+        now: Time,
+        wish: &Wish<'_>,
+        node: NodeId,
+        lane: Lane,
+    ) -> Step {
+        let Some(client) = self.clients.get(wish.id) else { return Step::Gone };
+        let (key, seq) = (client.key_to(node, lane), client.places.next());
+        if !self.is_mirroring() && !self.changes_reply() {
+            self.set_current(Current::No);
+            let step = self.forward_to(now, wish, node, lane);
+            if step == Step::Done
+                && let Some(upstream) = self.by_key.get(&key)
+            {
+                self.follow(now, wish, seq, *upstream);
+            }
+            return step;
+        }
+        if let Availability::Ready(upstream) = self.upstream_for(now, key, wish.id) {
+            self.load_script_before(now, upstream, wish.row, wish.frame);
+        }
+        self.send_whole(now, wish, node)
     }
 
     /// To the only server, behind what the client sent it over another connection.
     pub(crate) fn forward_in_order(&mut self, now: Time, wish: &Wish<'_>) -> Step {
-        use crate::connect::Availability;
         let Some(client) = self.clients.get(wish.id) else { return Step::Gone };
-        let key = client.key_to(self.first_node, crate::upstream::Lane::Shared);
+        let key = client.key_to(self.first_node, Lane::Shared);
         if let Availability::Ready(upstream) = self.upstream_for(now, key, wish.id)
             && let Some(client) = self.clients.get_mut(wish.id)
             && client.upstream != Some(upstream)
@@ -468,7 +548,7 @@ impl Engine {
         parts: impl Iterator<Item = (u32, UpstreamId, Vec<u8>)>,
     ) -> Option<Hold> {
         let Self { mirrors, clients, learned, .. } = self;
-        let mirrors = mirrors.as_mut().filter(|mirrors| mirrors.is_current)?;
+        let mirrors = mirrors.as_mut().filter(|mirrors| mirrors.current == Current::Write)?;
         let db = clients.get(id).map_or(0, |client| client.db);
         let parts: Vec<(u32, UpstreamId, Vec<u8>)> = parts.collect();
         let keys_in = |frame: &[u8]| {
@@ -493,7 +573,7 @@ impl Engine {
         for ((part, upstream, frame), keys) in parts.into_iter().zip(keys).take(count) {
             let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
             let pending = mirrors.pending(&frame, &keys, db, true);
-            mirrors.gates.enter(&pending.keys, upstream);
+            mirrors.enter(&pending.keys, upstream);
             mirrors.drafts.push(Draft { part, pending });
         }
         None
@@ -554,15 +634,14 @@ impl Engine {
             }
         };
         if !pending.is_gated && !words.is_empty() && !mirrors.gates.is_free(&pending.keys) {
-            mirrors.gates.close(&pending.keys);
-            mirrors.late.push_back(Late { pending, words });
-            return;
+            return mirrors.keep_late(pending, words);
         }
         if !words.is_empty() {
             mirrors.enqueue(now, pending.db, &words, Some(ticket));
         }
-        if pending.is_gated {
-            self.leave_gates(now, &pending.keys);
+        match pending.is_gated {
+            true => self.leave_gates(now, &pending.keys),
+            false => mirrors.end_write(&pending.keys),
         }
         self.run_mirrors(now);
     }
@@ -570,16 +649,11 @@ impl Engine {
     /// A write of these keys is answered: who waited goes on, and what came late is told.
     fn leave_gates(&mut self, now: Time, keys: &[KeyHash]) {
         let Some(mirrors) = &mut self.mirrors else { return };
+        mirrors.end_write(keys);
         if !mirrors.gates.leave(keys) {
             return;
         }
-        for _ in 0..mirrors.late.len() {
-            let Some(late) = mirrors.late.pop_front() else { break };
-            match mirrors.gates.is_free(&late.pending.keys) {
-                true => mirrors.enqueue(now, late.pending.db, &late.words, None),
-                false => mirrors.late.push_back(late),
-            }
-        }
+        mirrors.tell_late(now);
         for id in mirrors.gates.take_waiters() {
             if let Some(client) = self.clients.get_mut(id)
                 && client.hold == Hold::Mirror

@@ -24,6 +24,9 @@ const OWN: u32 = (1 << INDEX_BITS) - 1;
 /// The number of no mirror: the end of the first wait stands in the list by it.
 const WAITS: u32 = (FIRST_INDEX >> INDEX_BITS) - 1;
 
+/// That of another one: the first second look at a read stands in the list by it.
+const LOOKS: u32 = WAITS - 1;
+
 /// Whether this is a connection of a mirror.
 #[inline]
 pub(crate) fn is_mirrors(id: UpstreamId) -> bool {
@@ -45,6 +48,11 @@ fn inner(id: UpstreamId) -> Option<(usize, UpstreamId)> {
 /// What stands in the list of deadlines for a mirror.
 fn marker(mirror: u32) -> UpstreamId {
     UpstreamId::new(FIRST_INDEX | mirror << INDEX_BITS | OWN, 0)
+}
+
+/// What stands in the list of deadlines for second looks at reads.
+pub(super) fn looks() -> UpstreamId {
+    marker(LOOKS)
 }
 
 impl Mirrors {
@@ -128,7 +136,7 @@ impl Engine {
         self.grant(mirror, wishes);
     }
 
-    fn list_again(&mut self, id: UpstreamId, before: Option<Time>, at: Option<Time>) {
+    pub(super) fn list_again(&mut self, id: UpstreamId, before: Option<Time>, at: Option<Time>) {
         if before != at {
             self.forget_deadline(id, before);
             self.deadlines.extend(at.map(|at| (at, id)));
@@ -150,6 +158,10 @@ impl Engine {
             if !self.dirty_upstreams.contains(id) {
                 self.dirty_upstreams.push(id);
             }
+        }
+        if !wishes.again.is_empty() {
+            let now = self.last_mirror_time();
+            self.look_again(now, mirror, wishes.again);
         }
         let checks = self.mirrors.as_ref().is_some_and(|mirrors| {
             mirrors.targets.get(mirror).is_some_and(|one| one.settings.mode == Mode::AllChecked)
@@ -192,6 +204,12 @@ impl Engine {
         if id == marker(WAITS) {
             mirrors.waits_listed_at = None;
             return self.end_waits(now);
+        }
+        if id == looks() {
+            if let Some(shadow) = &mut mirrors.shadow {
+                shadow.listed_at = None;
+            }
+            return self.looks_due(now);
         }
         let Some((mirror, _)) = inner(id) else { return };
         if let Some(target) = mirrors.targets.get_mut(mirror) {
@@ -263,7 +281,9 @@ impl Engine {
     pub(crate) fn mirror_deadlines(&self) -> usize {
         self.mirrors.as_ref().map_or(0, |mirrors| {
             let listed = mirrors.targets.iter().filter(|target| target.listed_at.is_some());
-            listed.count() + usize::from(mirrors.waits_listed_at.is_some())
+            let looks = mirrors.shadow.as_ref().and_then(|shadow| shadow.listed_at);
+            let waits = [mirrors.waits_listed_at, looks].into_iter().flatten();
+            listed.count() + waits.count()
         })
     }
 
@@ -278,6 +298,7 @@ impl Engine {
     pub(crate) fn check_mirrors(&self) {
         let Some(mirrors) = &self.mirrors else { return };
         mirrors.targets.iter().for_each(Target::check);
+        mirrors.check_shadow();
         for (merge, _) in mirrors.pending.keys() {
             assert!(self.merges.get(*merge).is_some(), "a write that nobody answers");
         }

@@ -13,16 +13,19 @@
 //!
 //! Not here: who gets what (`super`).
 //!
-//! Invariant: an entry is in the queue, in the window or in `again`, or it is counted; `queue_bytes` is what the three hold.
+//! Invariant: an entry is in the queue, in the window or in `again`, or it is counted; `queue_bytes` is what the three hold of writes, and
+//! `reads_bytes` what reads cost that are to be compared (`shadow`).
 
 use super::gate::KeyHash;
+use super::shadow::{Fate, Read, ShadowCounts, Tally, agree, is_late};
 use super::{Mode, Ticket};
 use crate::engine::{Action, Engine, Notice};
 use crate::glob;
 use crate::ids::{ClientId, UpstreamId};
 use crate::limits::{
     MIRROR_ERROR_KINDS_MAX, MIRROR_RETRY_MAX_MS, MIRROR_RETRY_MIN_MS, MIRROR_TOLD_EVERY_MS,
-    MIRROR_WINDOW_BYTES, MIRROR_WINDOW_MAX, QUOTED_ERROR_BYTES,
+    MIRROR_WINDOW_BYTES, MIRROR_WINDOW_MAX, QUOTED_ERROR_BYTES, SHADOW_LOOKS, SHADOW_QUEUE_BYTES,
+    SHADOW_REPLY_BYTES,
 };
 use crate::settings::MirrorSettings;
 use crate::time::Time;
@@ -30,7 +33,7 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use resp::{ReplyScanner, Scan, encode};
+use resp::{Args, ReplyScanner, Scan, encode};
 
 /// What goes to a mirror as one: a command, or a transaction.
 #[derive(Clone, Debug)]
@@ -48,6 +51,8 @@ pub(crate) struct Entry {
     pub(crate) at: Time,
     /// Who waits for it.
     pub(crate) ticket: Option<Ticket>,
+    /// It is no write but a read that is to be compared.
+    pub(crate) read: Option<Box<Read>>,
 }
 
 /// What is under way.
@@ -66,6 +71,12 @@ struct Sent {
     left: u32,
     /// The first error among its replies.
     error: Option<Vec<u8>>,
+}
+
+impl Sent {
+    fn is_read(&self) -> bool {
+        matches!(&self.what, What::Entry(Entry { read: Some(_), .. }))
+    }
 }
 
 /// What became of what a mirror was sent, since the start.
@@ -100,6 +111,8 @@ pub struct MirrorReport {
     pub lag_us: u64,
     /// What became of the others.
     pub counts: MirrorCounts,
+    /// What became of reads that were to be compared; `None`: none are.
+    pub shadow: Option<ShadowCounts>,
 }
 
 /// What the outer engine has to do for a mirror.
@@ -110,6 +123,8 @@ pub(crate) struct Wishes {
     pub(crate) dirty: Vec<UpstreamId>,
     /// Who need not wait for it any more, and what it said if that was an error.
     pub(crate) answered: Vec<(Ticket, Option<Vec<u8>>)>,
+    /// Reads whose replies differ.
+    pub(crate) again: Vec<Read>,
 }
 
 /// See the module.
@@ -124,11 +139,18 @@ pub(crate) struct Target {
     again: Vec<Entry>,
     /// Keys of what was done since something was not reached.
     passed: BTreeSet<KeyHash>,
+    /// Of writes.
     queue_bytes: usize,
     window_bytes: usize,
+    /// Reads in the queue and in the window, and what they cost.
+    pub(crate) reads: usize,
+    reads_bytes: usize,
+    pub(crate) tally: Tally,
     client: Option<ClientId>,
     scanner: ReplyScanner,
     input: Vec<u8>,
+    /// Bytes of the reply at its begin that are not kept, as it is too long.
+    skipped: usize,
     db: u32,
     /// The server must answer a question first.
     is_probing: bool,
@@ -165,9 +187,13 @@ impl Target {
             passed: BTreeSet::new(),
             queue_bytes: 0,
             window_bytes: 0,
+            reads: 0,
+            reads_bytes: 0,
+            tally: Tally::default(),
             client: None,
             scanner: ReplyScanner::default(),
             input: Vec::new(),
+            skipped: 0,
             db,
             is_probing: true,
             probed: false,
@@ -227,9 +253,14 @@ impl Target {
         self.told.sample = "the primary was lost in the middle of a write".to_string();
     }
 
-    /// Nothing waits and nothing is under way.
+    /// No write waits and none is under way. Nobody waits for reads.
     pub(crate) fn is_idle(&self) -> bool {
-        self.queue.is_empty() && self.window.is_empty() && self.again.is_empty()
+        self.queue_bytes == 0
+    }
+
+    /// The database there for what clients do in this one.
+    pub(crate) fn db_for(&self, db: u32) -> u32 {
+        if db == self.settings.outer_db { self.engine.settings().node.db } else { db }
     }
 
     /// When it is to be looked at again if nothing happens before.
@@ -311,6 +342,7 @@ impl Target {
             self.db = self.engine.settings().node.db;
             self.scanner = ReplyScanner::default();
             self.input.clear();
+            self.skipped = 0;
         }
         self.client
     }
@@ -329,22 +361,29 @@ impl Target {
         let mut pos = 0;
         let mut heard = false;
         loop {
-            let scanned = self.scanner.position() as usize;
+            let scanned = self.scanner.position() as usize - self.skipped;
             let Some(rest) = input.get(pos + scanned..).filter(|rest| !rest.is_empty()) else {
                 break;
             };
             let Ok(Scan::Complete { consumed, .. }) = self.scanner.scan(rest) else { break };
             let end = pos + scanned + consumed;
-            self.answered(now, &input[pos..end]);
+            let is_whole = core::mem::take(&mut self.skipped) == 0;
+            self.answered(now, is_whole.then_some(&input[pos..end]));
             (pos, heard) = (end, true);
+        }
+        let scanned = self.scanner.position() as usize - self.skipped;
+        if scanned > SHADOW_REPLY_BYTES && self.window.front().is_some_and(Sent::is_read) {
+            self.skipped += scanned;
+            pos += scanned;
         }
         self.input = input;
         self.input.drain(..pos);
         heard
     }
 
-    /// One reply came.
-    fn answered(&mut self, now: Time, reply: &[u8]) {
+    /// One reply came. `None`: it was too long to be kept.
+    fn answered(&mut self, now: Time, whole: Option<&[u8]>) {
+        let reply = whole.unwrap_or_default();
         let Some(sent) = self.window.front_mut() else {
             debug_assert!(false, "a mirror answers what nobody asked");
             return;
@@ -358,9 +397,12 @@ impl Target {
         }
         let Some(sent) = self.window.pop_front() else { return };
         match sent.what {
-            What::Entry(entry) => {
+            What::Entry(mut entry) => {
                 self.window_bytes -= entry.bytes.len();
-                self.entry_answered(now, entry, sent.error);
+                match entry.read.take() {
+                    Some(read) => self.read_answered(now, *read, entry.at, whole, sent.error),
+                    None => self.entry_answered(now, entry, sent.error),
+                }
             }
             What::Probe => {
                 self.window_bytes = 0;
@@ -379,7 +421,7 @@ impl Target {
                         self.is_probing = true;
                         self.hold(now);
                     }
-                    Some(error) => self.fail_database(db, &error),
+                    Some(error) => self.fail_database(now, db, &error),
                 }
             }
         }
@@ -393,11 +435,11 @@ impl Target {
                     self.not_reached(now, What::Entry(entry));
                 } else {
                     self.hold(now);
-                    self.fail(entry, error);
+                    self.fail(now, entry, error);
                 }
                 self.is_probing = true;
             }
-            Some(error) => self.fail(entry, error),
+            Some(error) => self.fail(now, entry, error),
             None => {
                 if !self.again.is_empty() {
                     self.passed.extend(&entry.keys);
@@ -411,13 +453,18 @@ impl Target {
 
     /// It will be sent again, when all of the window is answered.
     fn not_reached(&mut self, now: Time, what: What) {
-        if let What::Entry(entry) = what {
-            self.again.push(entry);
+        match what {
+            What::Entry(Entry { read: Some(read), .. }) => self.end_read(now, &read, Fate::Void),
+            What::Entry(entry) => self.again.push(entry),
+            What::Probe | What::Select(_) => {}
         }
         self.hold(now);
     }
 
-    fn fail(&mut self, entry: Entry, error: Vec<u8>) {
+    fn fail(&mut self, now: Time, entry: Entry, error: Vec<u8>) {
+        if let Some(read) = entry.read {
+            return self.end_read(now, &read, Fate::Void);
+        }
         self.counts.failed += 1;
         self.note_error(&error);
         self.queue_bytes -= entry.bytes.len();
@@ -425,11 +472,87 @@ impl Target {
     }
 
     /// There is no such database at the mirror: what waits for it has failed, up to the first entry of another one.
-    fn fail_database(&mut self, db: u32, error: &[u8]) {
+    fn fail_database(&mut self, now: Time, db: u32, error: &[u8]) {
         while self.queue.front().is_some_and(|entry| entry.db == db) {
             let Some(entry) = self.queue.pop_front() else { return };
-            self.fail(entry, error.to_vec());
+            self.fail(now, entry, error.to_vec());
         }
+    }
+
+    /// A read is to be compared, unless the mirror is behind or away.
+    pub(crate) fn ask(&mut self, now: Time, read: Read) {
+        let args: Vec<&[u8]> = Args::new(&read.frame).collect();
+        let oldest = self.window.front().map(|sent| &sent.what);
+        let oldest = match oldest {
+            Some(What::Entry(entry)) => Some(entry),
+            _ => self.queue.front(),
+        };
+        let is_behind = oldest.is_some_and(|entry| is_late(now, entry.at));
+        let is_away = self.failures > 0 || !self.again.is_empty() || self.hold_until > now;
+        let is_full = self.reads_bytes + read.cost() > SHADOW_QUEUE_BYTES;
+        let is_apart = !self.engine.lie_together(core::slice::from_ref(&args));
+        self.reads += 1;
+        self.reads_bytes += read.cost();
+        if is_behind || is_away || is_full {
+            return self.end_read(now, &read, Fate::Dropped);
+        }
+        if is_apart {
+            // Parts of a reply wait for each other, and what holds them up would hold writes up.
+            return self.end_read(now, &read, Fate::Void);
+        }
+        self.queue.push_back(Entry {
+            bytes: read.frame.clone(),
+            replies: 1,
+            db: self.db_for(read.db),
+            keys: Vec::new(),
+            probe: Some(read.key()),
+            repeats: true,
+            at: now,
+            ticket: None,
+            read: Some(Box::new(read)),
+        });
+    }
+
+    /// The mirror answered a read.
+    fn read_answered(
+        &mut self,
+        now: Time,
+        mut read: Read,
+        asked_at: Time,
+        reply: Option<&[u8]>,
+        error: Option<Vec<u8>>,
+    ) {
+        if error.is_some_and(|error| is_unreached(&error)) {
+            self.is_probing = true;
+            self.hold(now);
+            return self.end_read(now, &read, Fate::Void);
+        }
+        // What was not reached before it goes again behind it.
+        if !self.again.is_empty() || is_late(now, asked_at) {
+            return self.end_read(now, &read, Fate::Void);
+        }
+        let ttl_ms = self.settings.shadow_ttl_ms;
+        if reply.is_some_and(|reply| agree(now, &read, reply, ttl_ms)) {
+            return self.end_read(now, &read, Fate::Equal);
+        }
+        if read.differed + 1 < SHADOW_LOOKS {
+            self.reads -= 1;
+            self.reads_bytes -= read.cost();
+            read.differed += 1;
+            self.wishes.again.push(read);
+            return;
+        }
+        let replies = [read.reply.as_slice(), reply.unwrap_or(b"(too long)")];
+        let shown = self.settings.shadow_samples.then_some(replies);
+        self.tally.sample(now, read.command, &read.key(), shown);
+        self.end_read(now, &read, Fate::Different);
+    }
+
+    /// A read is done with.
+    fn end_read(&mut self, now: Time, read: &Read, fate: Fate) {
+        self.reads -= 1;
+        self.reads_bytes -= read.cost();
+        self.tally.add(now, read.command, &read.key(), fate);
     }
 
     /// Nothing is sent for a while.
@@ -448,7 +571,7 @@ impl Target {
             if entry.keys.iter().any(|key| self.passed.contains(key)) {
                 let mut error = Vec::new();
                 encode::error(&mut error, b"ERR respool: something newer of its key was done");
-                self.fail(entry, error);
+                self.fail(now, entry, error);
             } else {
                 self.queue.push_front(entry);
             }
@@ -492,12 +615,12 @@ impl Target {
         self.window_bytes = 0;
         for sent in core::mem::take(&mut self.window) {
             let What::Entry(entry) = sent.what else { continue };
-            if entry.repeats {
+            if entry.repeats && entry.read.is_none() {
                 self.again.push(entry);
             } else {
                 let mut error = Vec::new();
                 encode::error(&mut error, b"ERR respool: upstream (unknown): lost");
-                self.fail(entry, error);
+                self.fail(now, entry, error);
             }
         }
         self.is_probing = true;
@@ -553,7 +676,8 @@ impl Target {
             What::Entry(entry) => Some(entry),
             What::Probe | What::Select(_) => None,
         });
-        let all = || entries.clone().chain(&self.again).chain(&self.queue);
+        let is_write = |entry: &&Entry| entry.read.is_none();
+        let all = || entries.clone().chain(&self.again).chain(&self.queue).filter(is_write);
         MirrorReport {
             name: self.settings.name.clone(),
             mode: self.settings.mode.name(),
@@ -566,17 +690,22 @@ impl Target {
             queued_bytes: self.queue_bytes as u64,
             lag_us: all().map(|entry| now.since(entry.at)).max().unwrap_or(0),
             counts: self.counts.clone(),
+            shadow: (self.settings.shadow_percent > 0).then(|| self.tally.counts()),
         }
     }
 
     /// See the module.
     pub(crate) fn check(&self) {
-        let window = self.window.iter().map(|sent| match &sent.what {
-            What::Entry(entry) => entry.bytes.len(),
-            What::Probe | What::Select(_) => 0,
+        let window = self.window.iter().filter_map(|sent| match &sent.what {
+            What::Entry(entry) => Some(entry),
+            What::Probe | What::Select(_) => None,
         });
-        let others = self.again.iter().chain(&self.queue).map(|entry| entry.bytes.len());
-        assert_eq!(window.chain(others).sum::<usize>(), self.queue_bytes, "bytes of a mirror");
+        let all = window.chain(&self.again).chain(&self.queue);
+        let (reads, writes): (Vec<&Entry>, Vec<&Entry>) = all.partition(|one| one.read.is_some());
+        let bytes: usize = writes.iter().map(|entry| entry.bytes.len()).sum();
+        assert_eq!(bytes, self.queue_bytes, "bytes of a mirror");
+        let cost: usize = reads.iter().filter_map(|one| Some(one.read.as_ref()?.cost())).sum();
+        assert_eq!((reads.len(), cost), (self.reads, self.reads_bytes), "reads of a mirror");
         self.engine.check_invariants();
     }
 }

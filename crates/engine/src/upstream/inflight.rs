@@ -48,6 +48,8 @@ pub enum OwnCommand {
     Track,
     /// Something of the near cache.
     Near(NearCommand),
+    /// Nothing is sent: the reply to a client's read is to be compared with that of a mirror (see `mirror::shadow`). It stands beside the queue only.
+    Shadow(u32),
     /// `SCRIPT LOAD`, before a script is called that this connection has not loaded.
     Script,
     /// `ASKING`, before a request that a server sent on to the next owner of its slot.
@@ -336,6 +338,11 @@ impl Inflight {
     #[inline]
     pub fn front(&self) -> Option<&Run> {
         self.runs.front()
+    }
+
+    /// Who gets the last one.
+    pub(crate) fn back(&self) -> Option<&Run> {
+        self.runs.back()
     }
 
     /// Whether anybody shares anything.

@@ -9,7 +9,8 @@
 //!
 //! Not here: who may share what (`coalesce`), and the queue itself (`inflight`).
 //!
-//! Invariant: groups stand in the order of their places, none is empty, none has more than [`SHARERS_MAX`], and no client is twice in one, nor the cache (`near`).
+//! Invariant: groups stand in the order of their places, none is empty, none has more than [`SHARERS_MAX`], and no client is twice in one, nor the cache (`near`)
+//! or mirrors (`mirror::shadow`).
 
 use super::inflight::{OwnCommand, Owner, Run};
 use crate::ids::ClientId;
@@ -136,8 +137,8 @@ impl Sharers {
                 .iter()
                 .map(|run| match run.owner {
                     Owner::Client { id, .. } => Some(id),
-                    Owner::Own(OwnCommand::Near(_)) => None,
-                    _ => panic!("only clients and the cache share"),
+                    Owner::Own(OwnCommand::Near(_) | OwnCommand::Shadow(_)) => None,
+                    _ => panic!("only clients, the cache and mirrors share"),
                 })
                 .collect();
             assert_eq!(clients.len(), group.runs.len(), "one shares a request twice");

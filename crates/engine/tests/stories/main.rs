@@ -36,6 +36,7 @@ mod large_replies;
 mod large_requests;
 mod leaving;
 mod mirror;
+mod mirror_reads;
 mod monitor;
 mod namespace;
 mod near;

@@ -6,7 +6,7 @@ use engine::node::Address;
 use engine::settings::{MirrorSettings, Node, Pool, Settings};
 
 /// A mirror at a server of this name.
-fn mirror(name: &str) -> MirrorSettings {
+pub(crate) fn mirror(name: &str) -> MirrorSettings {
     let node = Node { address: Address::tcp(name, 6379), ..Settings::default().node };
     MirrorSettings {
         name: name.into(),
@@ -18,11 +18,14 @@ fn mirror(name: &str) -> MirrorSettings {
         percent: 100,
         queue_max_bytes: 1 << 20,
         flush: false,
+        shadow_percent: 0,
+        shadow_samples: false,
+        shadow_ttl_ms: 1_000,
     }
 }
 
 /// With mirrors, which answer what is asked before anything is sent.
-fn story_with(mirrors: Vec<MirrorSettings>) -> Story {
+pub(crate) fn story_with(mirrors: Vec<MirrorSettings>) -> Story {
     let names: Vec<String> = mirrors.iter().map(|mirror| mirror.name.clone()).collect();
     // A second of the calendar that is easy to tell.
     let settings = Settings { mirrors, unix_ahead_us: 999_000_000, ..Settings::default() };

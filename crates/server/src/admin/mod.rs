@@ -11,6 +11,7 @@
 //! | `GET /stats` | `stats` |
 //! | `GET /latency` | `latency` |
 //! | `GET /hotkeys`, `GET /bigkeys`, and `DELETE` of both | `keys` |
+//! | `GET /shadow`, `DELETE /shadow` | `shadow` |
 //! | `GET /slowlog`, `DELETE /slowlog` | `slowlog` |
 //! | `GET /config`, `PATCH /config`, `POST /config/reload`, `POST /config/rewrite` | `config` |
 //! | `GET /loglevel`, `PUT /loglevel` | `loglevel` |
@@ -37,6 +38,7 @@ pub(crate) mod listen;
 mod loglevel;
 mod metrics;
 pub mod openapi;
+mod shadow;
 mod slowlog;
 mod stats;
 mod topology;

@@ -3,8 +3,8 @@
 //! Invariant: what is not in the document does not exist, but for the document itself and the files of the console (`web`).
 
 use super::{
-    App, clients, config, drain, flame, health, keys, latency, loglevel, metrics, slowlog, stats,
-    topology, upstreams,
+    App, clients, config, drain, flame, health, keys, latency, loglevel, metrics, shadow, slowlog,
+    stats, topology, upstreams,
 };
 use ::config::options::{OPTIONS, OptionSpec};
 use axum::Json;
@@ -65,6 +65,7 @@ pub(super) fn endpoints() -> OpenApiRouter<App> {
         .routes(routes!(latency::latency))
         .routes(routes!(keys::hot, keys::reset_hot))
         .routes(routes!(keys::big, keys::reset_big))
+        .routes(routes!(shadow::show, shadow::reset))
         .routes(routes!(slowlog::show, slowlog::reset))
         .routes(routes!(config::show, config::patch))
         .routes(routes!(config::reload))

@@ -4,6 +4,7 @@
 //!
 //! Invariant: `total` is the sum of `workers`, and times are of all commands together.
 
+use super::shadow::Compared;
 use super::{App, Refusal};
 use axum::Json;
 use axum::extract::State;
@@ -79,6 +80,8 @@ pub(super) struct Mirror {
     unsure: u64,
     /// Its error replies by their first word.
     errors: BTreeMap<String, u64>,
+    /// Reads that were to be compared with what it says; `null`: none are. `/shadow` has more.
+    shadow: Option<Compared>,
 }
 
 /// A listener and its clients.
@@ -235,6 +238,7 @@ impl Mirror {
             dropped: counts.dropped,
             unsure: counts.unsure,
             errors: counts.errors.iter().cloned().collect(),
+            shadow: report.shadow.map(Compared::of),
         }
     }
 }

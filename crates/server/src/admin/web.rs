@@ -22,7 +22,7 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 const SVG: &str = "image/svg+xml";
 
 /// All of them.
-const ASSETS: [Asset; 15] = [
+const ASSETS: [Asset; 16] = [
     ("/", HTML, include_str!("web/index.html")),
     ("/console/base.css", CSS, include_str!("web/base.css")),
     ("/console/views.css", CSS, include_str!("web/views.css")),
@@ -35,6 +35,7 @@ const ASSETS: [Asset; 15] = [
     ("/console/history.js", SCRIPT, include_str!("web/history.js")),
     ("/console/table.js", SCRIPT, include_str!("web/table.js")),
     ("/console/overview.js", SCRIPT, include_str!("web/overview.js")),
+    ("/console/others.js", SCRIPT, include_str!("web/others.js")),
     ("/console/topology.js", SCRIPT, include_str!("web/topology.js")),
     ("/console/lists.js", SCRIPT, include_str!("web/lists.js")),
     ("/console/config.js", SCRIPT, include_str!("web/config.js")),

@@ -721,6 +721,27 @@ pub static METRICS: &[Metric] = &[
         },
     ),
     row(
+        "respool_mirror_shadow_reads",
+        Counter,
+        &["mirror", "outcome"],
+        "Reads that were to be compared with what a mirror says: `equal`, `different` (three times in a row), `racing` (the key was written meanwhile), `void` (no answer, or too late), `large` (not compared), `dropped` (not asked)",
+        |s, p| {
+            mirrors(s, p, |page, mirror| {
+                let Some(shadow) = &mirror.shadow else { return };
+                for (outcome, count) in [
+                    ("equal", shadow.equal),
+                    ("different", shadow.different),
+                    ("racing", shadow.racing),
+                    ("void", shadow.void),
+                    ("large", shadow.large),
+                    ("dropped", shadow.dropped),
+                ] {
+                    page.sample(&[("mirror", &mirror.name), ("outcome", outcome)], count);
+                }
+            });
+        },
+    ),
+    row(
         "respool_mirror_queued_bytes",
         Gauge,
         &["mirror"],

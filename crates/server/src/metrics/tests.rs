@@ -8,7 +8,7 @@ use engine::Time;
 use engine::fleet::{ProcessFacts, Report, RingReport};
 use engine::histogram::Sample;
 use engine::losses::Loss;
-use engine::mirror::{MirrorCounts, MirrorReport};
+use engine::mirror::{MirrorCounts, MirrorReport, ShadowCounts};
 use engine::report::NodeReport;
 use engine::stats::monitors::MonitorOptions;
 use engine::{Engine, Settings};
@@ -51,7 +51,8 @@ fn reports() -> Vec<Report> {
     let ring = RingReport { no_buffers: 7, overflows: 1, buffers: [256, 8] };
     // No process has both kinds of workers; the page does not depend on it.
     let counts = MirrorCounts { errors: vec![("OOM".to_owned(), 2)], ..MirrorCounts::default() };
-    let mirror = MirrorReport { name: "new".to_owned(), counts, ..MirrorReport::default() };
+    let shadow = Some(ShadowCounts { equal: 5, ..ShadowCounts::default() });
+    let mirror = MirrorReport { name: "new".to_owned(), counts, shadow, ..MirrorReport::default() };
     vec![report(0), Report { ring: Some(ring), mirrors: vec![mirror], ..report(1) }]
 }
 

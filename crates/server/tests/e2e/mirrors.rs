@@ -5,11 +5,14 @@
 //! Invariant: a test waits until the mirror has answered everything, and never for a time.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use resp::value::{Value, parse};
+use serde_json::json;
 use testkit::cluster::RedisCluster;
+use testkit::ports::Port;
 use testkit::{Conn, Endpoint, RedisServer, Respool, wait};
 
 use crate::setup::{RESPOOL, SOON, info_field};
@@ -254,4 +257,170 @@ fn with_all_checked_the_error_of_a_mirror_is_the_clients() {
     assert_eq!(mirror.connect().ask("EXISTS other"), ":0\r\n");
     let page = info_field(&mut conn, "mirrors", "mirror_0_errors");
     assert_eq!(page.as_deref(), Some("WRONGTYPE=1"));
+}
+
+/// What INFO tells of the reads that were compared with the mirror.
+fn compared(conn: &mut Conn, name: &str) -> u64 {
+    let line = info_field(conn, "mirrors", "mirror_0_shadow_reads").expect("reads are compared");
+    let value = line.split(',').find_map(|field| field.strip_prefix(&format!("{name}=")));
+    value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name} in {line}"))
+}
+
+#[test]
+fn what_a_mirror_reads_otherwise_is_told_and_nothing_else() {
+    let (server, mirror) = (RedisServer::start(), RedisServer::start());
+    let (mut main, mut other) = (server.connect(), mirror.connect());
+    for (key, value) in [("same", "1"), ("user:1", "a"), ("user:2", "b"), ("order:1", "c")] {
+        main.ask(&format!("SET {key} {value}"));
+        other.ask(&format!("SET {key} {value}"));
+    }
+    // The same members, told in another order; and a time to live that is about the same.
+    main.ask("SADD s c b a");
+    other.ask("SADD s a b c");
+    for conn in [&mut main, &mut other] {
+        conn.ask("HSET h f 1 g 2");
+        conn.ask("ZADD z 1.5 m 2 n");
+    }
+    main.ask("EXPIRE same 1000");
+    other.ask("PEXPIRE same 999900");
+    // Two that are not.
+    other.ask("SET user:2 B");
+    other.ask("DEL order:1");
+    let (proxy, admin, _folder) = of_the_guide(&server, &mirror);
+    let mut two = proxy.connect();
+    let mut three = proxy.connect();
+    three.ask("HELLO 3");
+    let reads = [
+        "GET same",
+        "GET user:1",
+        "GET user:2",
+        "GET order:1",
+        "SMEMBERS s",
+        "HGETALL h",
+        "PTTL same",
+        "ZRANGE z 0 -1 WITHSCORES",
+        "ZSCORE z m",
+        "MGET same user:1",
+        "TYPE s",
+        "GET s",
+    ];
+    for conn in [&mut two, &mut three] {
+        for read in reads {
+            conn.ask(read);
+        }
+    }
+    // The read that waited for the server, too.
+    wait::until_true("all is compared", SOON, || {
+        compared(&mut two, "equal") + compared(&mut two, "different") >= 25
+    });
+    assert_eq!(compared(&mut two, "different"), 4, "{}", two.ask("INFO mirrors"));
+    for fate in ["racing", "void", "large", "dropped"] {
+        assert_eq!(compared(&mut two, fate), 0, "{fate}");
+    }
+    let page = ureq::get(format!("http://{admin}/shadow")).call().expect("the report");
+    let page: serde_json::Value = page.into_body().read_json().expect("JSON");
+    let report = &page["mirrors"][0];
+    assert_eq!((&report["mirror"], &report["total"]["different"]), (&json!("new"), &json!(4)));
+    let rows = report["prefixes"].as_array().expect("prefixes").iter();
+    let rows: Vec<(&str, u64, bool)> = rows
+        .map(|row| {
+            let is_seen =
+                row["first_unix_us"].as_u64().is_some_and(|at| at > 1_700_000_000_000_000);
+            (
+                row["name"].as_str().expect("a name"),
+                row["different"].as_u64().expect("a number"),
+                is_seen,
+            )
+        })
+        .collect();
+    assert!(rows.contains(&("user", 2, true)) && rows.contains(&("order", 2, true)), "{rows:?}");
+    assert!(rows.contains(&("", 0, false)) && rows.len() == 3, "{rows:?}");
+    let samples = report["samples"].as_array().expect("samples");
+    let b = samples.iter().find(|sample| sample["key"] == "user:2").expect("a sample");
+    assert_eq!(
+        (&b["primary"], &b["mirror"]),
+        (&json!("$1\\r\\nb\\r\\n"), &json!("$1\\r\\nB\\r\\n"))
+    );
+    let done = ureq::delete(format!("http://{admin}/shadow")).call().expect("done");
+    assert_eq!((done.status().as_u16(), compared(&mut two, "different")), (204, 0));
+}
+
+/// The configuration of the guide with these servers, where every read is compared; and where its admin listener is.
+fn of_the_guide(
+    server: &RedisServer,
+    mirror: &RedisServer,
+) -> (Respool, String, tempfile::TempDir) {
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guides/migrating-live.md");
+    let guide = fs::read_to_string(guide).expect("the guide");
+    let mut blocks = guide.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let block = blocks.find(|block| block.contains("shadow_reads")).expect("a configuration");
+    let admin = Port::v4().release().to_string();
+    let lines = block
+        .lines()
+        .filter(|line| !line.starts_with("upstream") && *line != "listen = \"127.0.0.1:6380\"");
+    let text = lines.collect::<Vec<_>>().join("\n");
+    let text = text
+        .replace("redis://127.0.0.1:6390", &url(mirror))
+        .replace("shadow_reads=10", "shadow_reads=100")
+        .replace("127.0.0.1:6391", &admin);
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("respool.toml");
+    fs::write(&file, text).expect("the file");
+    let file = file.display().to_string();
+    let proxy =
+        Respool::to(RESPOOL, server.endpoint()).workers(1).args(&["--config", &file]).start();
+    let mut conn = proxy.connect();
+    wait::until_true("the server is reached", SOON, || conn.ask("EXISTS x") == ":0\r\n");
+    (proxy, admin, folder)
+}
+
+#[test]
+fn under_load_equal_data_are_read_alike() {
+    let (server, mirror) = (RedisServer::start(), RedisServer::start());
+    let target = format!("{} name=new shadow_reads=100", url(&mirror));
+    let proxy = front(&server, &target, &[]);
+    thread::scope(|scope| {
+        for worker in 0..4 {
+            let mut conn = proxy.connect();
+            scope.spawn(move || {
+                if worker % 2 == 1 {
+                    conn.ask("HELLO 3");
+                }
+                for n in 0..400 {
+                    let key = (n * 7 + worker) % 11;
+                    for line in [
+                        format!("INCR n:{key}"),
+                        format!("GET n:{}", (key + 5) % 11),
+                        format!("SET t:{key} {n} PX {}", 1 + n % 40),
+                        format!("GET t:{}", (key + 3) % 11),
+                        format!("SADD s:{key} {n}"),
+                        format!("SMEMBERS s:{}", (key + 4) % 11),
+                        format!("SPOP s:{key} 2"),
+                        format!("PTTL t:{}", (key + 1) % 11),
+                    ] {
+                        conn.ask(&line);
+                    }
+                }
+            });
+        }
+    });
+    let mut conn = proxy.connect();
+    wait_told(&mut conn);
+    assert!(compared(&mut conn, "equal") > 300, "{}", conn.ask("INFO mirrors"));
+    assert_eq!(compared(&mut conn, "different"), 0, "{}", conn.ask("INFO mirrors"));
+}
+
+#[test]
+fn what_servers_say_of_a_command_agrees_with_how_it_is_compared() {
+    let server = RedisServer::start();
+    let mut conn = server.connect();
+    let mut known = 0;
+    for (name, shape) in engine::mirror::compared_commands() {
+        let row = conn.ask(&format!("COMMAND INFO {name}"));
+        known += usize::from(row.contains(&format!("\r\n{name}\r\n")));
+        let tip = |tip: &str| row.contains(&format!("\r\n{tip}\r\n"));
+        assert!(!tip("nondeterministic_output_order") || ["set", "map"].contains(&shape), "{name}");
+        assert!(!tip("nondeterministic_output") || shape == "time", "{name}");
+    }
+    assert!(known > 50, "{known}");
 }

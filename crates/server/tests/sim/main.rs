@@ -244,6 +244,7 @@ fn changes_and_all_at_once() {
 fn a_mirror_has_what_its_primary_has() {
     let reached = run_kind(Kind::Mirrored, 30);
     assert!(reached.compared > 8 && reached.mirrored > 100, "{reached:?}");
+    assert!(reached.read_alike > 20, "{reached:?}");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //!   clients ─▶ the proxy ─▶ the site          judged as in every world: each reply its own, nothing done twice, nothing lost
 //!                  └─────▶ the mirror         judged here: at the end, in peace, its data are the site's, key for key
 //! ```
-//! The proxy counts what it could not bring over. Where it counted nothing the data must be equal; where nothing fails it must have counted nothing.
+//! The proxy counts what it could not bring over. All that clients read is asked of the mirror, too, and where nothing is missing nothing may differ. Where it counted nothing the data must be equal; where nothing fails it must have counted nothing.
 //!
 //! Invariant: the mirror is written to by the proxy alone.
 
@@ -70,6 +70,9 @@ pub(crate) fn make_mirrored(plan: &mut Plan, rng: &mut SimRng) {
         percent: 100,
         queue_max_bytes: if small { 2_000 } else { 64 << 20 },
         flush: true,
+        shadow_percent: 100,
+        shadow_samples: true,
+        shadow_ttl_ms: 1_000,
     }];
     plan.mirror = Some(MirrorPlan { faults, troubles });
 }
@@ -142,6 +145,10 @@ impl Mirror {
         let missed = counts.failed + counts.dropped > 0;
         if missed && plan.kind == Kind::Mirrored {
             return Err(format!("nothing failed, and the mirror missed {counts:?}"));
+        }
+        let shadow = report.shadow.unwrap_or_default();
+        if shadow.different > 0 && !missed && counts.unsure == 0 {
+            return Err(format!("the mirror missed nothing, and it read otherwise: {shadow:?}"));
         }
         match site.difference(self.server.model()) {
             None => Ok(true),

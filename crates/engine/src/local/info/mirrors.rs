@@ -26,6 +26,19 @@ pub(super) fn mirrors(out: &mut String, source: &Source<'_>) {
             mirror.name
         );
         line(out, &format!("mirror_{index}"), value);
+        if let Some(shadow) = &mirror.shadow {
+            let value = format!(
+                "equal={},different={},racing={},void={},large={},dropped={},different_per_million={}",
+                shadow.equal,
+                shadow.different,
+                shadow.racing,
+                shadow.void,
+                shadow.large,
+                shadow.dropped,
+                shadow.different_per_million()
+            );
+            line(out, &format!("mirror_{index}_shadow_reads"), value);
+        }
         let mut errors = String::new();
         for (word, count) in &counts.errors {
             let comma = if errors.is_empty() { "" } else { "," };

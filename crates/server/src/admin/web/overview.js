@@ -5,6 +5,7 @@ import { Chart } from "./chart.js";
 import { h, notice, say } from "./dom.js";
 import { bytes, percent, short, time, whole } from "./format.js";
 import { Rates } from "./history.js";
+import { Mirrors, Tenants } from "./others.js";
 import { Table } from "./table.js";
 import { Topology } from "./topology.js";
 
@@ -96,6 +97,8 @@ export class Overview {
   constructor() {
     this.charts = CHARTS.map((chart) => new Chart(chart));
     this.topology = new Topology();
+    this.tenants = new Tenants();
+    this.mirrors = new Mirrors();
     this.busy = new Rates();
     this.requests = new Rates();
     this.workers = new Table({
@@ -132,6 +135,8 @@ export class Overview {
       h("div", { class: "charts" }, this.charts.map((chart) => chart.element)),
       h("h2", {}, "Servers"),
       this.topology.element,
+      this.tenants.element,
+      this.mirrors.element,
       h("div", { class: "tools" }, h("h2", {}, "Workers"), h("button", { type: "button", class: "small", id: "profile", title: PROFILE, onclick: profile }, "CPU profile")),
       this.workers.element,
       h("h2", {}, "Listeners"),
@@ -143,7 +148,9 @@ export class Overview {
   /** A new answer of /stats. */
   stats(history) {
     this.charts.forEach((chart) => chart.update(history.points));
-    const { workers, listeners, refused } = history.last;
+    const { workers, listeners, refused, tenants = [], mirrors = [] } = history.last;
+    this.tenants.update(tenants);
+    this.mirrors.update(mirrors);
     this.listeners.update(listeners);
     const reasons = Object.entries(refused).filter(([, count]) => count > 0);
     say(this.refused, reasons.length ? `Refused since the start: ${reasons.map(([why, count]) => `${whole(count)} ${why.replaceAll("_", " ")}`).join(", ")}` : "");
@@ -155,6 +162,6 @@ export class Overview {
   }
 
   async refresh() {
-    await this.topology.refresh();
+    await Promise.all([this.topology.refresh(), this.mirrors.refresh()]);
   }
 }

@@ -10,6 +10,7 @@
 //! Invariant: the terminal is as it was before when the command ends, however it ends.
 
 mod figures;
+mod others;
 mod screen;
 mod source;
 

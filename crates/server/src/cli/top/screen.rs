@@ -3,6 +3,7 @@
 //! ```text
 //!   head: version, clients, memory, processor          requests ▁▂▃     p99 ▁▂▃
 //!   servers
+//!   tenants, mirrors (`others`)
 //!   commands
 //!   hot keys                │ large requests and replies
 //!   slow requests
@@ -10,6 +11,7 @@
 //! Invariant: whatever the size, nothing is drawn outside; what does not fit is left out from below.
 
 use super::figures::Figures;
+use super::others;
 use super::source::Answer;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -25,10 +27,11 @@ pub(super) fn draw(frame: &mut Frame<'_>, figures: &Figures, trouble: Option<&st
     let Some(now) = &figures.now else { return };
     let servers = now.upstreams.len().min(ROWS_MAX) as u16;
     let commands = now.commands.len().min(ROWS_MAX) as u16;
-    let [head, charts, upstreams, calls, keys, slow, foot] = Layout::vertical([
+    let [head, charts, upstreams, rest, calls, keys, slow, foot] = Layout::vertical([
         Constraint::Length(4),
         Constraint::Length(6),
         Constraint::Length(servers + 3),
+        Constraint::Length(others::lines(now)),
         Constraint::Length(commands + 3),
         Constraint::Length(8),
         Constraint::Min(0),
@@ -41,6 +44,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, figures: &Figures, trouble: Option<&st
     chart(frame, requests, "requests in a second", figures.requests.iter().copied());
     chart(frame, p99, "p99 in µs", figures.p99_us.iter().copied());
     frame.render_widget(upstreams_of(figures, now), upstreams);
+    others::draw(frame, rest, figures, now);
     frame.render_widget(commands_of(figures, now), calls);
     let [hot, big] =
         Layout::horizontal([Constraint::Percentage(40), Constraint::Percentage(60)]).areas(keys);
@@ -82,13 +86,14 @@ fn head_of(figures: &Figures, now: &Answer) -> Paragraph<'static> {
             shown_bytes(total.buffered_bytes)
         )),
         Line::from(format!(
-            "{}/s   errors {}/s   p50 {}   p99 {}   p99.9 {}   requests in a write {}",
+            "{}/s   errors {}/s   p50 {}   p99 {}   p99.9 {}   requests in a write {}   near cache {}",
             shown_count(figures.rate(|a| a.stats.total.requests)),
             shown_count(figures.rate(|a| a.stats.total.errors)),
             quantile(0.5),
             quantile(0.99),
             quantile(0.999),
-            batch.map_or("-".to_owned(), |batch| format!("{batch:.1}"))
+            batch.map_or("-".to_owned(), |batch| format!("{batch:.1}")),
+            others::shown_share(others::hits(total))
         )),
         Line::from(format!(
             "processor {:.0} % user, {:.0} % system   workers {}",
@@ -108,7 +113,7 @@ fn chart(frame: &mut Frame<'_>, area: Rect, title: &str, values: impl Iterator<I
     frame.render_widget(Sparkline::default().block(block).data(last.iter().copied()), area);
 }
 
-fn table<const N: usize>(
+pub(super) fn table<const N: usize>(
     title: &'static str,
     heads: [&'static str; N],
     widths: [Constraint; N],
@@ -247,7 +252,7 @@ fn slow_of(now: &Answer) -> Table<'static> {
     )
 }
 
-fn shown_count(count: f64) -> String {
+pub(super) fn shown_count(count: f64) -> String {
     match count {
         count if count >= 1e6 => format!("{:.2} M", count / 1e6),
         count if count >= 1e4 => format!("{:.1} k", count / 1e3),
@@ -256,7 +261,7 @@ fn shown_count(count: f64) -> String {
     }
 }
 
-fn shown_us(us: u64) -> String {
+pub(super) fn shown_us(us: u64) -> String {
     match us {
         0..10_000 => format!("{us} µs"),
         10_000..10_000_000 => format!("{:.1} ms", us as f64 / 1e3),
@@ -264,7 +269,7 @@ fn shown_us(us: u64) -> String {
     }
 }
 
-fn shown_bytes(bytes: u64) -> String {
+pub(super) fn shown_bytes(bytes: u64) -> String {
     let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
     match units.into_iter().find(|(_, shift)| bytes >> shift >= 10) {
         Some((unit, shift)) => format!("{} {unit}", bytes >> shift),

@@ -45,6 +45,41 @@ pub(super) struct Stats {
     pub(super) total: Totals,
     pub(super) workers: Vec<Worker>,
     pub(super) latency: Times,
+    #[serde(default)]
+    pub(super) tenants: Vec<Tenant>,
+    #[serde(default)]
+    pub(super) mirrors: Vec<Mirror>,
+}
+
+/// A tenant of it.
+#[derive(Deserialize)]
+pub(super) struct Tenant {
+    pub(super) tenant: String,
+    #[serde(flatten)]
+    pub(super) totals: Totals,
+}
+
+/// A mirror of it.
+#[derive(Deserialize)]
+pub(super) struct Mirror {
+    pub(super) name: String,
+    pub(super) state: String,
+    pub(super) lag_ms: u64,
+    pub(super) queued: u64,
+    pub(super) queued_bytes: u64,
+    pub(super) failed: u64,
+    pub(super) dropped: u64,
+    pub(super) unsure: u64,
+    #[serde(default)]
+    pub(super) shadow: Option<Compared>,
+}
+
+/// Reads that were compared with it.
+#[derive(Deserialize)]
+pub(super) struct Compared {
+    pub(super) equal: u64,
+    pub(super) different: u64,
+    pub(super) mismatch_rate: f64,
 }
 
 /// A worker of it.
@@ -64,6 +99,10 @@ pub(super) struct Totals {
     pub(super) clients: u64,
     pub(super) inflight: u64,
     pub(super) buffered_bytes: u64,
+    #[serde(default)]
+    pub(super) cache_hits: u64,
+    #[serde(default)]
+    pub(super) cache_misses: u64,
 }
 
 /// Its times.

@@ -4,14 +4,31 @@
 //!
 //! Invariant: nobody writes any more when this looks.
 
+use engine::mirror::MirrorReport;
+
 use super::{CHECKUP_US, World};
 use crate::mirrored::Mirror;
+
+/// Reads to which a mirror said the same.
+pub(super) fn read_alike(mirror: &MirrorReport) -> u64 {
+    mirror.shadow.map_or(0, |shadow| shadow.equal)
+}
+
+/// Writes that a mirror did not get, or perhaps.
+pub(super) fn missed(mirror: &MirrorReport) -> u64 {
+    mirror.counts.failed + mirror.counts.dropped + mirror.counts.unsure
+}
 
 impl World {
     /// All servers do what can be done now.
     pub(super) fn pump(&mut self) {
         self.site.pump(self.net.now_us());
         self.mirror.iter_mut().for_each(Mirror::pump);
+    }
+
+    /// Whether a mirror has not got everything: a drain tells it first, within its time, whoever is still owed something.
+    pub(super) fn tells_mirror(&self) -> bool {
+        !self.workers.iter().flatten().all(|worker| worker.engine().mirrors_are_idle())
     }
 
     /// All of them go for good.
