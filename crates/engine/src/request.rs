@@ -422,25 +422,13 @@ impl Engine {
         if !queueing && config::is_of_proxy(known.id, args) {
             return self.config_of_proxy(id, &known, args, silent);
         }
-        if client.lease.is_some() || known.way == Way::Leased {
-            let wish = Wish { id, frame, args, row: known.id, silent };
-            let step = match client.lease {
-                Some(_) => self.in_lease(now, &wish, known.way),
-                None => None,
-            };
-            let step = match (step, known.way) {
-                (None, Way::Leased) => Some(self.begin_leased(now, &wish)),
-                (step, _) => step,
-            };
-            if let Some(step) = step {
-                if step == Step::Done {
-                    self.note_if_big(now, id, &known, frame, args.len());
-                    self.end_skip(id, silent);
-                }
-                return step;
-            }
-        }
+        let is_leased = client.lease.is_some();
         let wish = Wish { id, frame, args, row: known.id, silent };
+        if (is_leased || known.way == Way::Leased)
+            && let Some(step) = self.to_own_connection(now, &wish, &known, is_leased)
+        {
+            return step;
+        }
         let step = match known.way {
             Way::Local | Way::Shared if let Some(node) = self.busy_node(now, id, &known, args) => {
                 self.forward_to(now, &wish, node, Lane::Control)
@@ -487,6 +475,29 @@ impl Engine {
             self.end_skip(id, silent);
         }
         step
+    }
+
+    /// Over a connection of the client's own, which it has or is to have; `None`: this request has nothing to do with it.
+    fn to_own_connection(
+        &mut self,
+        now: Time,
+        wish: &Wish<'_>,
+        known: &Known,
+        is_leased: bool,
+    ) -> Option<Step> {
+        let step = match is_leased {
+            true => self.in_lease(now, wish, known.way),
+            false => None,
+        };
+        let step = match (step, known.way) {
+            (None, Way::Leased) => self.begin_leased(now, wish),
+            (step, _) => step?,
+        };
+        if step == Step::Done {
+            self.note_if_big(now, wish.id, known, wish.frame, wish.args.len());
+            self.end_skip(wish.id, wish.silent);
+        }
+        Some(step)
     }
 
     /// Whether a PING of this client goes to the server: behind its reply there is nothing older to be heard of the keys that it has.
