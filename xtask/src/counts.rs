@@ -7,7 +7,7 @@
 //! Counts are the same on every machine with the same compiler, so a change of the code is what changes them. Who makes the path longer with good
 //! reason writes the new counts, and the reason into the commit.
 //!
-//! Not here: what is counted (`benches/` of `resp`, `engine` and `extension`), what the numbers mean (`docs/internals/instruction-counts.md`).
+//! Not here: what is counted (`benches/` of `resp` and `engine`), what the numbers mean (`docs/internals/instruction-counts.md`).
 //!
 //! Invariant: a case that is not in the file, or is only there, is an error: nothing is left uncompared without a word.
 
@@ -57,16 +57,18 @@ pub(crate) fn run(root: &Path, write: bool) -> Result<()> {
 
 /// Runs the benchmarks.
 fn count(root: &Path) -> Result<Counts> {
-    // Apart, so that what the sandbox is built of changes no feature of what the data path is built of.
-    let path = ["-p", "resp", "-p", "engine", "--bench", "instructions", "--bench", "cluster"];
-    let mut counted = count_in(root, &path)?;
-    counted.extend(count_in(root, &["-p", "extension", "--bench", "calls"])?);
-    Ok(counted)
-}
-
-fn count_in(root: &Path, which: &[&str]) -> Result<Counts> {
     let mut cargo = Command::new("cargo");
-    cargo.arg("bench").args(which);
+    cargo.args([
+        "bench",
+        "-p",
+        "resp",
+        "-p",
+        "engine",
+        "--bench",
+        "instructions",
+        "--bench",
+        "cluster",
+    ]);
     let done = cargo.current_dir(root).output().context("cannot run cargo")?;
     let text = String::from_utf8_lossy(&done.stdout);
     ensure!(

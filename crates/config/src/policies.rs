@@ -151,6 +151,9 @@ pub struct Policies {
     pub waiting_max: usize,
 }
 
+/// From how many bytes on strings are compressed, unless something else is set.
+const COMPRESS_FROM_BYTES: usize = 1_024;
+
 impl Default for Policies {
     fn default() -> Self {
         Self {
@@ -167,7 +170,7 @@ impl Default for Policies {
             namespace_prefix: None,
             namespace_whole: false,
             compress: Vec::new(),
-            compress_from_bytes: 1_024,
+            compress_from_bytes: COMPRESS_FROM_BYTES,
             waiting_max: Rules::default().waiting_max,
         }
     }
@@ -493,7 +496,8 @@ pub(crate) fn check_changes(draft: &Draft, found: &mut Vec<Finding>) {
     check_namespace(draft, found);
     let config = &draft.config;
     if config.policies.compress.is_empty() {
-        if draft.is_set("policies.values.compress_from_bytes") {
+        // What is shown of a configuration can be given again, so the usual value may stand there.
+        if config.policies.compress_from_bytes != COMPRESS_FROM_BYTES {
             let message = "set without `policies.values.compress`, which it is about; give the patterns of keys, or leave this out";
             found.push((&["policies.values.compress_from_bytes"], message.to_owned()));
         }

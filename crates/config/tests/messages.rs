@@ -454,6 +454,7 @@ fn the_example_holds_the_defaults() {
             "read_only_error",
             "size =",
             "own =",
+            "prefix =",
             "rate =",
             "fault =",
             "double_delete",

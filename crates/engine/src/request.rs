@@ -425,7 +425,7 @@ impl Engine {
         let is_leased = client.lease.is_some();
         let wish = Wish { id, frame, args, row: known.id, silent };
         if (is_leased || known.way == Way::Leased)
-            && let Some(step) = self.to_own_connection(now, &wish, &known, is_leased)
+            && let Some(step) = self.over_own_connection(now, &wish, &known, is_leased)
         {
             return step;
         }
@@ -478,7 +478,7 @@ impl Engine {
     }
 
     /// Over a connection of the client's own, which it has or is to have; `None`: this request has nothing to do with it.
-    fn to_own_connection(
+    fn over_own_connection(
         &mut self,
         now: Time,
         wish: &Wish<'_>,

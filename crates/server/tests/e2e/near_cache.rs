@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::time::Instant;
 
-use testkit::cluster::{RedisCluster, slot_of};
+use testkit::cluster::{Failover, RedisCluster, slot_of};
 use testkit::{Conn, RedisServer, Respool, wait};
 
 use crate::setup::{RESPOOL, SOON, Stack, direct, info_field, long};
@@ -246,6 +246,35 @@ fn nobody_goes_back_before_a_cluster_whose_slots_move() {
     });
     assert!(moves > 1);
     assert!(figure(&mut readers[0].conn, "cache_hits") > 100);
+}
+
+// What the former primary said is worth nothing any more, and the new one is to be asked to tell.
+#[test]
+fn nobody_goes_back_when_replicas_take_over() {
+    if direct() {
+        return;
+    }
+    let cluster = RedisCluster::with(3, 1).node_timeout_ms(1_000).start();
+    let proxy = front(&cluster, &ARGS);
+    let mut readers = readers(|| proxy.connect());
+    let mut conns: Vec<Conn> = (0..6).map(|n| cluster.node(n).connect()).collect();
+    let mut write = |name: &str, value: u64| {
+        let owner = cluster.find_owner(slot_of(name.as_bytes()));
+        let said = owner.map(|owner| conns[owner].ask(&format!("SET {name} {value}")));
+        said.is_some_and(|said| said == "+OK\r\n")
+    };
+    let mut failovers = 0;
+    assert_nobody_goes_back(&mut readers, &mut write, |round| {
+        if round % 1_000 == 500 && failovers < 3 {
+            cluster.failover(failovers + 3, Failover::Graceful);
+            cluster.wait_ok();
+            failovers += 1;
+        }
+    });
+    assert_eq!(failovers, 3);
+    let conn = &mut readers[0].conn;
+    assert!(figure(conn, "cache_hits") > 100, "{} hits", figure(conn, "cache_hits"));
+    assert!(figure(conn, "cache_dropped_lost") + figure(conn, "cache_dropped_changed") > 0);
 }
 
 #[test]
