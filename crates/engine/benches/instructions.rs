@@ -27,7 +27,8 @@ use gungraun::{library_benchmark, library_benchmark_group, main};
 const GET: (&[&[u8]], &[u8]) = (&[b"GET", b"key:000000000001"], b"$3\r\nxxx\r\n");
 const SET: (&[&[u8]], &[u8]) = (&[b"SET", b"key:000000000001", b"xxx"], b"+OK\r\n");
 
-/// A warm engine: its clients are connected, its upstream is ready, its buffers have their size.
+/// A warm engine: its clients are connected, its upstream is ready, its buffers have their size. In a box, as what is counted would else begin
+/// with moving it.
 struct Warm {
     engine: Engine,
     clients: Vec<ClientId>,
@@ -39,12 +40,12 @@ struct Warm {
 }
 
 impl Warm {
-    fn new(what: (&[&[u8]], &[u8]), pipeline: usize, clients: usize) -> Self {
+    fn new(what: (&[&[u8]], &[u8]), pipeline: usize, clients: usize) -> Box<Self> {
         Self::with(Settings::default(), what, pipeline, clients)
     }
 
     /// The same, watched in this way.
-    fn watched(watch: fn(&mut Settings), pipeline: usize) -> Self {
+    fn watched(watch: fn(&mut Settings), pipeline: usize) -> Box<Self> {
         let mut settings = Settings::default();
         nobody(&mut settings);
         watch(&mut settings);
@@ -56,7 +57,7 @@ impl Warm {
         (args, reply): (&[&[u8]], &[u8]),
         pipeline: usize,
         clients: usize,
-    ) -> Self {
+    ) -> Box<Self> {
         let now = Time(1_000_000);
         let mut engine = Engine::new(settings, 1, now);
         let mut request = Vec::new();
@@ -73,7 +74,7 @@ impl Warm {
         engine.handle_upstream_bytes(now, upstream, b"*0\r\n*0\r\n");
         let batch = reply.repeat(pipeline * clients.len());
         let pipeline = request.repeat(pipeline);
-        let mut warm = Self { engine, clients, upstream, now, pipeline, batch };
+        let mut warm = Box::new(Self { engine, clients, upstream, now, pipeline, batch });
         // Replies of this size for the windows, and buffers for the pool.
         for _ in 0..50 {
             warm.turn();
@@ -120,7 +121,7 @@ impl Warm {
 }
 
 /// Its reads are answered from the near cache.
-fn hitting(pipeline: usize) -> Warm {
+fn hitting(pipeline: usize) -> Box<Warm> {
     let mut settings = Settings::default();
     settings.cache.enabled = true;
     settings.cache.min_reads = 1;
@@ -150,12 +151,12 @@ fn hitting(pipeline: usize) -> Warm {
 }
 
 /// Ready for its requests.
-fn before_request(what: (&[&[u8]], &[u8]), pipeline: usize) -> Warm {
+fn before_request(what: (&[&[u8]], &[u8]), pipeline: usize) -> Box<Warm> {
     Warm::new(what, pipeline, 1)
 }
 
 /// The requests are on their way, the replies are next.
-fn before_reply(what: (&[&[u8]], &[u8]), pipeline: usize) -> Warm {
+fn before_reply(what: (&[&[u8]], &[u8]), pipeline: usize) -> Box<Warm> {
     let mut warm = Warm::new(what, pipeline, 1);
     warm.requests_in();
     warm.flush_upstreams();
@@ -167,7 +168,7 @@ fn before_reply(what: (&[&[u8]], &[u8]), pipeline: usize) -> Warm {
 #[bench::set(before_request(SET, 1))]
 #[bench::get_20(before_request(GET, 20))]
 #[bench::set_20(before_request(SET, 20))]
-fn request_in(mut warm: Warm) {
+fn request_in(mut warm: Box<Warm>) {
     warm.requests_in();
     // Freeing is no part of it.
     std::mem::forget(black_box(warm));
@@ -178,7 +179,7 @@ fn request_in(mut warm: Warm) {
 #[bench::set(before_reply(SET, 1))]
 #[bench::get_20(before_reply(GET, 20))]
 #[bench::set_20(before_reply(SET, 20))]
-fn reply_back(mut warm: Warm) {
+fn reply_back(mut warm: Box<Warm>) {
     warm.replies_back();
     std::mem::forget(black_box(warm));
 }
@@ -188,7 +189,7 @@ fn reply_back(mut warm: Warm) {
 #[bench::set_50_clients(Warm::new(SET, 1, 50))]
 #[bench::get_20_50_clients(Warm::new(GET, 20, 50))]
 #[bench::set_20_50_clients(Warm::new(SET, 20, 50))]
-fn whole_turn(mut warm: Warm) {
+fn whole_turn(mut warm: Box<Warm>) {
     warm.turn();
     std::mem::forget(black_box(warm));
 }
@@ -196,7 +197,7 @@ fn whole_turn(mut warm: Warm) {
 #[library_benchmark]
 #[bench::get_50_clients(hitting(1))]
 #[bench::get_20_50_clients(hitting(20))]
-fn cache_hits(mut warm: Warm) {
+fn cache_hits(mut warm: Box<Warm>) {
     warm.turn();
     std::mem::forget(black_box(warm));
 }
@@ -241,7 +242,7 @@ fn all(settings: &mut Settings) {
 #[bench::monitors_20(Warm::watched(monitors, 20))]
 #[bench::access_log_20(Warm::watched(access_log, 20))]
 #[bench::all_20(Warm::watched(all, 20))]
-fn watching(mut warm: Warm) {
+fn watching(mut warm: Box<Warm>) {
     for _ in 0..100 {
         warm.turn();
         while let Some(observed) = warm.engine.poll_observed() {
@@ -252,7 +253,7 @@ fn watching(mut warm: Warm) {
 }
 
 /// Policies that are about none of the requests, a rate that none of them exceeds, and a rate for each client.
-fn policies(rules: fn(&mut Rules), pipeline: usize) -> Warm {
+fn policies(rules: fn(&mut Rules), pipeline: usize) -> Box<Warm> {
     let mut wanted = Rules::default();
     rules(&mut wanted);
     let policies = Policies::new(wanted).map(Arc::new);
@@ -303,7 +304,7 @@ impl Judge for Passes {
     }
 }
 
-fn with_program(commands: &[&str], pipeline: usize) -> Warm {
+fn with_program(commands: &[&str], pipeline: usize) -> Box<Warm> {
     let file = String::new();
     let own = Own { file, fuel: 1_000, memory_max_bytes: 1 << 16, passes_on_failure: false };
     let wanted = Rules { own: vec![rule(commands, "", own)], ..Rules::default() };
@@ -333,7 +334,7 @@ fn namespace(rules: &mut Rules) {
 #[bench::rate_of_each_20(policies(rate_of_each, 20))]
 #[bench::namespace(policies(namespace, 1))]
 #[bench::namespace_20(policies(namespace, 20))]
-fn ruled(mut warm: Warm) {
+fn ruled(mut warm: Box<Warm>) {
     warm.turn();
     std::mem::forget(black_box(warm));
 }

@@ -601,10 +601,14 @@ fn next_piece(
     // What is watched is looked at one by one.
     let one_by_one = upstream.is_watched() || !whole;
     let (owner, wanted) = (run.owner, if one_by_one { 1 } else { run.count });
-    let (mut count, mut end, mut failed) = (0, 0, 0);
+    // Arrays are looked at one by one.
+    let (mut count, mut end) = match (wanted, input[0]) {
+        (1, _) | (_, b'*') => (0, 0),
+        _ => upstream.scanner.pass_short(input, wanted),
+    };
+    let (mut failed, mut partial) = (0, false);
     // Of the first reply some bytes may be scanned already: those that stand in the tail.
     let mut offset = (upstream.scanner.position() - upstream.forwarded) as usize;
-    let mut partial = false;
     while count < wanted {
         let Some(rest) = input.get(end + offset..).filter(|rest| !rest.is_empty()) else { break };
         if rest[0] == b'>' && upstream.scanner.is_fresh() {

@@ -389,6 +389,23 @@ fn long_replies_are_told_apart_from_short_ones() {
 }
 
 proptest! {
+    /// What is passed in one loop are whole replies, none of them an error or a push, and no more of them than were wanted.
+    #[test]
+    fn short_replies_that_are_passed_are_whole(stream in mutated(sound()), most in 0u32..9, limits in limits()) {
+        let scanner = || ReplyScanner::with_limits(limits);
+        let (count, end) = scanner().pass_short(&stream, most);
+        prop_assert!(count <= most && end <= stream.len());
+        let (mut one_by_one, mut at) = (scanner(), 0);
+        for _ in 0..count {
+            prop_assert!(!b"->".contains(&stream[at]));
+            match one_by_one.scan(&stream[at..]) {
+                Ok(Scan::Complete { consumed, .. }) => at += consumed,
+                other => prop_assert!(false, "{other:?} at {at}"),
+            }
+        }
+        prop_assert_eq!(at, end);
+    }
+
     #[test]
     fn sound_replies_in_any_pieces(stream in sound(), pieces in pieces(), limits in limits()) {
         compare_replies(&stream, limits, &pieces);
