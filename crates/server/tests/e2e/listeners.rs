@@ -57,9 +57,9 @@ impl Doors {
         let before = changes();
         self.proxy.process().signal(Signal::HUP);
         wait::until_true("the change", SOON, || changes() > before);
-        // The log speaks before the workers do; a question to all of them is behind their change.
-        self.main().ask("CLIENT LIST");
-        self.main().ask("CLIENT LIST");
+        // The log speaks before the workers know. Changes are made one after the other, so when the next one is answered this one is done. Where nobody
+        // may come in any more there is nobody to ask.
+        self.main().ask(&format!("CONFIG SET respool.timeouts.drain_ms {}", 7_000 + before));
     }
 
     fn main(&self) -> Conn {
