@@ -154,8 +154,7 @@ impl Config {
 
     /// Whether other respools of the facade are spoken to over TLS: as their clients have to, so as ours have to.
     pub fn has_tls_peers(&self) -> bool {
-        let is_tcp =
-            |entry: &&crate::Listen| !matches!(entry.address, ListenAddress::Unix(_));
+        let is_tcp = |entry: &&crate::Listen| !matches!(entry.address, ListenAddress::Unix(_));
         let mut tcp = self.listen.iter().filter(is_tcp).peekable();
         self.facade.announce.len() > 1 && tcp.peek().is_some() && tcp.all(|entry| entry.tls)
     }
@@ -255,12 +254,7 @@ fn check_receivers(config: &Config, found: &mut Vec<Finding>) {
 }
 
 /// Whoever asks for certificates says who vouches for them, and the other way round. The names are of the two options.
-fn vouched(
-    names: &'static [Names; 2],
-    auth: ClientAuth,
-    has_ca: bool,
-    found: &mut Vec<Finding>,
-) {
+fn vouched(names: &'static [Names; 2], auth: ClientAuth, has_ca: bool, found: &mut Vec<Finding>) {
     let [auth_name, ca_name] = [names[0][0], names[1][0]];
     match (auth, has_ca) {
         (ClientAuth::Optional | ClientAuth::Required, false) => {

@@ -330,6 +330,8 @@ pub struct Engine {
     pub(crate) near: Option<Box<Near>>,
     /// Other deployments that get what clients write, if there are any.
     pub(crate) mirrors: Option<Box<Mirrors>>,
+    /// Held by others for our connections, and in `accounted_bytes` (see `outside`).
+    pub(crate) outside_bytes: usize,
 }
 
 impl Engine {
@@ -408,6 +410,7 @@ impl Engine {
             looks_at_reads: settings.coalesce_reads || settings.cache.enabled,
             near: Near::new(&settings.cache, seed, now),
             mirrors: Mirrors::new(&settings, seed, now),
+            outside_bytes: 0,
             settings,
         };
         engine.begin_topology(now);

@@ -50,7 +50,14 @@ mod tests {
 
     #[test]
     fn urls_of_http_without_a_user() {
-        for url in ["http://h", "https://h", "http://127.0.0.1:4318", "https://[::1]:443/a", "http://[::1]:80/a?b=c", "http://[::1]/"] {
+        for url in [
+            "http://h",
+            "https://h",
+            "http://127.0.0.1:4318",
+            "https://[::1]:443/a",
+            "http://[::1]:80/a?b=c",
+            "http://[::1]/",
+        ] {
             assert!(is_http_url(url), "{url}");
         }
         for url in [

@@ -55,8 +55,16 @@ static HASHES: LazyLock<Vec<&str>> = LazyLock::new(|| Hash::all().map(Hash::name
 /// All options, in the order of the documents.
 pub static OPTIONS: &[OptionSpec] = &joined::<{ count(GROUPS) }>(GROUPS);
 
-const GROUPS: &[&[OptionSpec]] =
-    &[SERVERS, listen::ROWS, REST, routes::ROWS, policies::ROWS, tls::ROWS, edges::ROWS, mirrors::ROWS];
+const GROUPS: &[&[OptionSpec]] = &[
+    SERVERS,
+    listen::ROWS,
+    REST,
+    routes::ROWS,
+    policies::ROWS,
+    tls::ROWS,
+    edges::ROWS,
+    mirrors::ROWS,
+];
 
 const fn count(groups: &[&[OptionSpec]]) -> usize {
     let (mut at, mut sum) = (0, 0);

@@ -112,8 +112,7 @@ impl Conn {
     fn tell(&self, error: &io::Error) {
         let addr = self.addr;
         let plain = |c: char| if c.is_control() { ' ' } else { c };
-        let cause: String =
-            error.to_string().chars().map(plain).take(CAUSE_CHARS_MAX).collect();
+        let cause: String = error.to_string().chars().map(plain).take(CAUSE_CHARS_MAX).collect();
         match error.kind() {
             // Whoever looks whether the port is open does that, every few seconds.
             io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {

@@ -113,9 +113,9 @@ impl Certificates {
         let collector = config.has_tls_collector().then(|| {
             receivers::of(&config.tracing.tls, receivers::COLLECTOR, self.collector.as_ref())
         });
-        let webhook = config.has_tls_webhook().then(|| {
-            receivers::of(&config.alarms.tls, receivers::WEBHOOK, self.webhook.as_ref())
-        });
+        let webhook = config
+            .has_tls_webhook()
+            .then(|| receivers::of(&config.alarms.tls, receivers::WEBHOOK, self.webhook.as_ref()));
         let renewed = Self {
             clients: sound(clients, &mut wrong),
             upstreams: sound(upstreams, &mut wrong),

@@ -40,6 +40,13 @@ pub(super) struct Target {
     pub(super) service_name: String,
     /// Keeps the connection from one POST to the next, and knows whom to trust.
     agent: ureq::Agent,
+    is_secured: bool,
+}
+
+/// Whether the other side has just gone.
+fn is_end(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
 }
 
 impl Target {
@@ -55,7 +62,7 @@ impl Target {
             Some(trust) => config.tls_config(trust.config()),
             None => config,
         };
-        Self { url, service_name, agent: config.build().into() }
+        Self { url, service_name, agent: config.build().into(), is_secured: trust.is_some() }
     }
 
     /// Brings it there.
@@ -68,6 +75,10 @@ impl Target {
             // These two have the URL in their text.
             ureq::Error::BadUri(_) | ureq::Error::RequireHttpsOnly(_) => {
                 "the URL cannot be used".to_owned()
+            }
+            ureq::Error::Io(error) if self.is_secured && is_end(&error) => {
+                // With TLS 1.3 a receiver refuses us when we are through with the handshake, and its reason may be lost.
+                format!("{error} (does it want another certificate of ours, or is it a port without TLS?)")
             }
             error => error.to_string(),
         })?;
