@@ -162,7 +162,7 @@ fn who_is_not_to_be_trusted_gets_nothing_and_the_log_says_why() {
         let line = wait_for(&proxy, &words);
         assert!(receiver.posts.try_recv().is_err(), "{cause}: it got something");
         assert!(!line.contains("secret-of-the-hook"), "{line}");
-        let info = proxy.connect().ask("INFO stats");
+        let info = proxy.connect().ask("INFO proxy");
         assert!(info.contains("proxy_telemetry_dropped_alarms_post:"), "{info}");
     }
     let hook = format!("https://127.0.0.1:{plain_port}/{SECRET}");

@@ -11,14 +11,8 @@ use crate::setup::{NAME, Proxy, SOON, client};
 
 /// The least that can be set.
 const LIMIT: u64 = 16 << 20;
-const ARGS: [&str; 6] = [
-    "--limits-memory-max-bytes",
-    "16MiB",
-    "--workers",
-    "1",
-    "--limits-client-out-max-bytes",
-    "4MiB",
-];
+const ARGS: [&str; 4] =
+    ["--limits-memory-max-bytes", "16MiB", "--limits-client-out-max-bytes", "4MiB"];
 
 fn port(proxy: &Proxy) -> u16 {
     match &proxy.tls {

@@ -17,15 +17,16 @@ fn open(world: &mut World, authority: &Authority, token: Token) -> (Peer, ConnId
 fn what_waits_in_either_direction_weighs_and_is_given_back() {
     let authority = authority();
     let mut world = World::new(3, SimFaults::none(), settings(&authority));
-    let (mut peer, conn) = open(&mut world, &authority, A);
+    let (sim, conn) = world.client(A);
     assert_eq!(world.driver.weights(), [SESSION_BYTES]);
     assert!(world.driver.take_weighed() && !world.driver.take_weighed());
 
-    // What came in and is not wanted.
+    // What came in with the end of the handshake and is not wanted.
     world.driver.recv(conn, false);
+    let mut peer = Peer::new(sim, Speaker::client(authority.client(None), "localhost"));
     peer.speaker.say(&pattern(10_000, 1));
-    world.until("some is held", &mut peer, |world, _| world.driver.weights()[0] > SESSION_BYTES);
-    assert!(world.driver.weights()[0] <= SESSION_BYTES + 10_000);
+    world.until("it is open", &mut peer, |world, _| world.report().clients.open == 1);
+    assert_eq!(world.driver.weights(), [SESSION_BYTES + 10_000]);
     world.driver.recv(conn, true);
     world.until("all is told", &mut peer, |world, _| world.received_of(A).len() == 10_000);
     assert_eq!(world.driver.weights(), [SESSION_BYTES]);
