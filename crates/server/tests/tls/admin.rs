@@ -38,23 +38,23 @@ impl Looked {
 
     /// What is answered to a GET, or why nothing is.
     fn get(&self, config: &Arc<ClientConfig>, path: &str, more: &str) -> Result<String, String> {
-        let mut conn = self.open(config)?;
+        let mut conn = open(self.port, config)?;
         ask(&mut conn, path, more)
-    }
-
-    fn open(&self, config: &Arc<ClientConfig>) -> Result<Conn, String> {
-        let stream = TcpStream::connect(("127.0.0.1", self.port)).map_err(|e| e.to_string())?;
-        stream.set_read_timeout(Some(SOON)).expect("a timeout");
-        let name = NAME.try_into().expect("a name");
-        let conn = ClientConnection::new(Arc::clone(config), name).map_err(|e| e.to_string())?;
-        Ok(StreamOwned::new(conn, stream))
     }
 }
 
 type Conn = StreamOwned<ClientConnection, TcpStream>;
 
+pub(crate) fn open(port: u16, config: &Arc<ClientConfig>) -> Result<Conn, String> {
+    let stream = TcpStream::connect(("127.0.0.1", port)).map_err(|e| e.to_string())?;
+    stream.set_read_timeout(Some(SOON)).expect("a timeout");
+    let name = NAME.try_into().expect("a name");
+    let conn = ClientConnection::new(Arc::clone(config), name).map_err(|e| e.to_string())?;
+    Ok(StreamOwned::new(conn, stream))
+}
+
 /// Asks on a connection that stays; head and body.
-fn ask(conn: &mut Conn, path: &str, more: &str) -> Result<String, String> {
+pub(crate) fn ask(conn: &mut Conn, path: &str, more: &str) -> Result<String, String> {
     let request = format!("GET {path} HTTP/1.1\r\nHost: {NAME}\r\n{more}\r\n");
     conn.write_all(request.as_bytes()).map_err(|error| error.to_string())?;
     let (mut answer, mut buf) = (Vec::new(), [0; 4096]);
@@ -182,7 +182,7 @@ fn other_certificates_hold_for_whoever_comes_next() {
     let own = before.issue("admin", &[NAME]);
     let looked = Looked::start(&own, &[]);
     let (old, new) = (client(&before, None), client(&after, None));
-    let mut stays = looked.open(&old).expect("connect");
+    let mut stays = open(looked.port, &old).expect("connect");
     assert!(ask(&mut stays, "/healthz", "").is_ok_and(|text| text.starts_with("HTTP/1.1 200")));
     let next = after.issue("admin", &[NAME]);
     fs::write(&own.cert_file, &next.cert).expect("certificate");
