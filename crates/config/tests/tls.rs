@@ -50,7 +50,7 @@ fn options_of_those_who_look_on_are_read() {
     let admin = &config.admin.tls;
     assert_eq!(admin.client_auth, ClientAuth::Required);
     let paths = [&admin.cert_file, &admin.key_file, &admin.client_ca_file];
-    assert_eq!(paths.map(|path| path.clone().unwrap_or_default()), ["c", "k", "ca"].map(Into::into));
+    assert_eq!(paths.map(|path| path.clone().unwrap_or_default()), ["c", "k", "ca"].map(std::path::PathBuf::from));
     assert!(config.has_tls_collector() && config.has_tls_webhook() && !config.has_tls_clients());
     assert!(config.tracing.tls.cert_file.is_none());
     assert_eq!(config.alarms.tls.key_file, Some("d".into()));

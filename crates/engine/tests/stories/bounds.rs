@@ -126,7 +126,7 @@ fn what_is_held_outside_counts_against_the_ceiling() {
     story.client("large").is_closed();
     story.client("small").is_open();
     // With nobody left who holds much it is the other side's turn, and clients stay who hold nothing.
-    story.client("idle").says("ECHO x").gets("x");
+    story.client("idle").says("ECHO x").gets("\"x\"");
     assert!(story.engine.note_outside(5 * MIB) > 2 * MIB + 600_000);
     assert_eq!(story.engine.make_room_for_outside(), 2 * MIB);
     story.turn();
