@@ -50,7 +50,10 @@ fn options_of_those_who_look_on_are_read() {
     let admin = &config.admin.tls;
     assert_eq!(admin.client_auth, ClientAuth::Required);
     let paths = [&admin.cert_file, &admin.key_file, &admin.client_ca_file];
-    assert_eq!(paths.map(|path| path.clone().unwrap_or_default()), ["c", "k", "ca"].map(std::path::PathBuf::from));
+    assert_eq!(
+        paths.map(|path| path.clone().unwrap_or_default()),
+        ["c", "k", "ca"].map(std::path::PathBuf::from)
+    );
     assert!(config.has_tls_collector() && config.has_tls_webhook() && !config.has_tls_clients());
     assert!(config.tracing.tls.cert_file.is_none());
     assert_eq!(config.alarms.tls.key_file, Some("d".into()));
@@ -84,15 +87,28 @@ fn what_does_not_fit_together_is_told_where_it_stands() {
         (format!("{listen}{pair}more_certs = [\"a\"]\n"), "r.toml:6", "two paths"),
         ("[upstream_tls]\ninsecure = true\n".to_owned(), "r.toml:3", "no URL begins with rediss"),
         (format!("{ADMIN}cert_file = \"c\"\n"), "r.toml:5", "without `admin.tls.key_file`"),
-        (format!("{ADMIN}client_auth = \"required\"\nclient_ca_file = \"a\"\n"), "r.toml:5", "no admin.tls.cert_file"),
-        (format!("{ADMIN}client_ca_file = \"a\"\n"), "r.toml:5", "without admin.tls.client_auth"),
-        (format!("{ADMIN}client_auth = \"optional\"\n"), "r.toml:5", "give admin.tls.client_ca_file"),
         (
-            "[admin]\nlisten = \"unix:/s\"\n[admin.tls]\ncert_file = \"c\"\nkey_file = \"k\"\n".to_owned(),
+            format!("{ADMIN}client_auth = \"required\"\nclient_ca_file = \"a\"\n"),
+            "r.toml:5",
+            "no admin.tls.cert_file",
+        ),
+        (format!("{ADMIN}client_ca_file = \"a\"\n"), "r.toml:5", "without admin.tls.client_auth"),
+        (
+            format!("{ADMIN}client_auth = \"optional\"\n"),
+            "r.toml:5",
+            "give admin.tls.client_ca_file",
+        ),
+        (
+            "[admin]\nlisten = \"unix:/s\"\n[admin.tls]\ncert_file = \"c\"\nkey_file = \"k\"\n"
+                .to_owned(),
             "r.toml:5",
             "`admin.listen` has no address of TCP",
         ),
-        ("[alarms.tls]\nca_file = \"a\"\n".to_owned(), "r.toml:3", "`alarms.webhook` does not begin with https"),
+        (
+            "[alarms.tls]\nca_file = \"a\"\n".to_owned(),
+            "r.toml:3",
+            "`alarms.webhook` does not begin with https",
+        ),
         (
             "[tracing]\nendpoint = \"http://h\"\n[tracing.tls]\nca_file = \"a\"\n".to_owned(),
             "r.toml:5",
