@@ -81,7 +81,7 @@ fn policies_are_those_of_the_tenant_that_a_client_is_in() {
     blue.client("c").gets("+OK").says("GET k");
     let text = blue.client("c").takes_text();
     assert!(text.contains("(policies.deny)"), "{text}");
-    blue.server().gets_nothing();
+    assert_eq!(blue.open_conns(), 0, "it went to the server");
     blue.client("c").says("CLIENT SETNAME other").gets_nothing();
     assert!(blue.hands_over("c", &mut red));
     red.client("c").gets("+OK").says("GET k");
