@@ -340,7 +340,6 @@ impl Engine {
     pub fn new(settings: Settings, seed: u64, now: Time) -> Self {
         // What a configuration names was checked; without it, whatever is asked finds no owner.
         let router = Router::new(shards_of(&settings).unwrap_or(None), settings.eject());
-        let slowlog = SlowLog::new(&settings.slowlog);
         let mut engine = Self {
             clients: Slab::default(),
             nodes: Slab::default(),
@@ -363,7 +362,7 @@ impl Engine {
             tally: Tally::default(),
             monitors: Monitors::new(&settings.monitors),
             observer: Observer::new(&settings.observed, slowlog.from_us, seed),
-            slowlog,
+            slowlog: SlowLog::new(&settings.slowlog),
             slowlog_told: settings.slowlog,
             acl: acl::Kept::default(),
             hotkeys: HotKeys::new(&settings.hotkeys, settings.workers, seed, now),

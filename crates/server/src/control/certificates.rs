@@ -250,6 +250,9 @@ pub fn look(config: &Config) -> Vec<Finding> {
     Certificates::read(config).err().unwrap_or_default()
 }
 
+/// Certificates with their keys, and the authorities, as their files have them.
+type ClientBytes = (Vec<Pair>, Option<Vec<u8>>);
+
 /// What was made, unless something is wrong, which is noted.
 fn sound<T>(made: Option<Result<T, Vec<Finding>>>, wrong: &mut Vec<Finding>) -> Option<T> {
     made?.map_err(|found| wrong.extend(found)).ok()
@@ -262,7 +265,7 @@ fn is_other<M: PartialEq, T>(one: &Option<(M, T)>, other: &Option<(M, T)>) -> bo
 
 impl ClientFiles<'_> {
     /// Certificates with their keys, and the authorities.
-    fn read(&self) -> Result<(Vec<Pair>, Option<Vec<u8>>), Vec<Finding>> {
+    fn read(&self) -> Result<ClientBytes, Vec<Finding>> {
         let [cert, key, ca] = self.names;
         let mut found = Vec::new();
         let own = pair((cert, self.cert), (key, self.key), &mut found);

@@ -93,7 +93,7 @@ const SPARE_BUFFERS_MAX: usize = 16;
 
 /// What a connection costs beside what waits on it: the library's state of it with its keys, an unfinished record, and ours. Measured: 8 KiB
 /// at rest, 12 KiB after requests of some KiB; an unfinished record may add 18.
-const SESSION_BYTES: usize = 20 << 10;
+const CONN_BYTES: usize = 20 << 10;
 
 /// Longest cause of a failure, as a peer may have a say in it.
 const CAUSE_BYTES_MAX: usize = 300;

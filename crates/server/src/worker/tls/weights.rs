@@ -1,6 +1,6 @@
 //! What connections with TLS hold in memory, summed up for each tenant of the worker, and who is given up when that is too much.
 //!
-//! A connection weighs [`SESSION_BYTES`], what came of its handshake so far, what is opened and not told yet, and the records that the driver below has
+//! A connection weighs [`CONN_BYTES`], what came of its handshake so far, what is opened and not told yet, and the records that the driver below has
 //! not sent. What is not sealed yet the caller counts. Spare buffers, of which a worker has a fixed number, count nowhere.
 //!
 //! Not here: how much is too much, and what else takes part in it (`worker/room`).
@@ -12,7 +12,7 @@ use super::super::house;
 use super::conn::{Conn, Phase};
 use super::layer::{Id, Layer};
 use super::records::Failure;
-use super::{Reason, SESSION_BYTES, Secured};
+use super::{CONN_BYTES, Reason, Secured};
 use netio::Token;
 
 /// The sums, by the place of a tenant.
@@ -55,7 +55,7 @@ impl Conn {
         if self.failed.is_some() {
             return 0;
         }
-        SESSION_BYTES + self.input.len() + self.hello_bytes + self.held.len() + self.sealed_bytes
+        CONN_BYTES + self.input.len() + self.hello_bytes + self.held.len() + self.sealed_bytes
     }
 }
 
