@@ -338,13 +338,13 @@ impl Engine {
     /// An engine with no clients and no connections. `seed` feeds the jitter of reconnects and the choice of
     /// requests that are looked at for hot keys, nothing else.
     pub fn new(settings: Settings, seed: u64, now: Time) -> Self {
-        // What a configuration names was checked; without it, whatever is asked finds no owner.
-        let router = Router::new(shards_of(&settings).unwrap_or(None), settings.eject());
+        let slowlog = SlowLog::new(&settings.slowlog);
         let mut engine = Self {
             clients: Slab::default(),
             nodes: Slab::default(),
             first_node: NodeId::new(0, 0),
-            router,
+            // What a configuration names was checked; without it, whatever is asked finds no owner.
+            router: Router::new(shards_of(&settings).unwrap_or(None), settings.eject()),
             peers: Peers::new(&settings.facade, now),
             generation: 0,
             route_epoch: 0,
@@ -362,7 +362,7 @@ impl Engine {
             tally: Tally::default(),
             monitors: Monitors::new(&settings.monitors),
             observer: Observer::new(&settings.observed, slowlog.from_us, seed),
-            slowlog: SlowLog::new(&settings.slowlog),
+            slowlog,
             slowlog_told: settings.slowlog,
             acl: acl::Kept::default(),
             hotkeys: HotKeys::new(&settings.hotkeys, settings.workers, seed, now),
