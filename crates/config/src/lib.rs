@@ -52,5 +52,5 @@ pub use schema::{
 pub use secret::Secret;
 pub use sharding::{Eject, ShardUrl, Sharding};
 pub use tenants::{DEFAULT_TENANT, TENANTS_MAX, Tenant};
-pub use tls::{CertFiles, ClientAuth, Tls, TlsVersion, UpstreamTls};
+pub use tls::{AdminTls, CertFiles, ClientAuth, ReceiverTls, Tls, TlsVersion, UpstreamTls};
 pub use users::{Acl, UserLine, read_users};

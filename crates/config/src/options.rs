@@ -120,6 +120,7 @@ impl OptionSpec {
             self.table(),
             Some(
                 "acl"
+                    | "admin.tls"
                     | "mirrors"
                     | "policies.namespace"
                     | "policies.values"

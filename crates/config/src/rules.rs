@@ -13,7 +13,7 @@ use crate::problem::{Problem, Problems};
 use crate::schema::{Config, MappedAddress, Upstream};
 use crate::secret::Secret;
 use crate::tenants::DEFAULT_TENANT;
-use crate::tls;
+use crate::tls::{self, ClientAuth};
 use engine::settings::ReadPolicy;
 
 /// Completes the draft with what follows from other values.
@@ -259,9 +259,10 @@ fn public_needs_password(draft: &Draft, problems: &Problems, found: &mut Vec<Fin
 /// Whoever gets there can change everything.
 fn public_needs_token(draft: &Draft, problems: &Problems, found: &mut Vec<Finding>) {
     let admin = &draft.config.admin;
-    let refused = ["admin.token", "admin.token_file", "protected_mode"];
+    let refused = ["admin.token", "admin.token_file", "admin.tls.client_auth", "protected_mode"];
     if !draft.config.protected_mode
         || admin.token.is_some()
+        || admin.tls.client_auth == ClientAuth::Required
         || refused.iter().any(|name| is_refused(problems, name))
     {
         return;
@@ -269,7 +270,7 @@ fn public_needs_token(draft: &Draft, problems: &Problems, found: &mut Vec<Findin
     if let Some(public) = admin.listen.iter().find(|address| !address.is_local()) {
         let message = format!(
             "`{public}` can be reached from other machines, and there is no token; give admin.token_file (or admin.token), \
-             or set protected_mode = false if something else protects this network"
+             ask for certificates (admin.tls.client_auth = \"required\"), or set protected_mode = false if something else protects this network"
         );
         found.push((&["admin.listen"], message));
     }

@@ -24,7 +24,7 @@ use crate::policies::Policies;
 use crate::secret::Secret;
 use crate::sharding::{ShardUrl, Sharding};
 use crate::tenants::Tenant;
-use crate::tls::{Tls, UpstreamTls};
+use crate::tls::{AdminTls, ReceiverTls, Tls, UpstreamTls};
 use crate::users::Acl;
 
 /// Everything that can be set. See [`crate::options::OPTIONS`] for names, ranges and explanations.
@@ -370,6 +370,8 @@ pub struct Tracing {
     pub endpoint: Option<String>,
     /// The name that the spans come under. Always set.
     pub service_name: Option<String>,
+    /// How the collector is met where its URL is `https://`.
+    pub tls: ReceiverTls,
 }
 
 /// What is told to somebody else at once.
@@ -381,6 +383,8 @@ pub struct Alarms {
     pub slow_over_us: u64,
     /// What is told: some of [`Alarms::KINDS`].
     pub kinds: Vec<&'static str>,
+    /// How the receiver is met where the URL is `https://`.
+    pub tls: ReceiverTls,
 }
 
 impl Alarms {
@@ -397,6 +401,8 @@ pub struct Admin {
     pub token: Option<Secret>,
     /// The file that the token was read from, if it was.
     pub token_file: Option<PathBuf>,
+    /// How those are met who ask by TCP.
+    pub tls: AdminTls,
 }
 
 /// Severity of log lines, most severe first.
@@ -689,12 +695,14 @@ impl Default for Log {
 
 impl Default for Tracing {
     fn default() -> Self {
-        Self { sample: 0, endpoint: None, service_name: Some("respool".to_owned()) }
+        let service_name = Some("respool".to_owned());
+        Self { sample: 0, endpoint: None, service_name, tls: ReceiverTls::default() }
     }
 }
 
 impl Default for Alarms {
     fn default() -> Self {
-        Self { webhook: None, slow_over_us: 0, kinds: Self::KINDS.to_vec() }
+        let kinds = Self::KINDS.to_vec();
+        Self { webhook: None, slow_over_us: 0, kinds, tls: ReceiverTls::default() }
     }
 }

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::address::PoolKind;
+use crate::address::{ListenAddress, PoolKind};
 use crate::compile::Draft;
 use crate::rules::Finding;
 use crate::schema::Config;
@@ -48,6 +48,30 @@ pub struct UpstreamTls {
     pub insecure: bool,
 }
 
+/// How those are met who ask the admin listener by TCP. A unix socket is guarded by its folder.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AdminTls {
+    /// Our certificate, with those that lead to the one that is trusted; `None`: they speak HTTP without TLS.
+    pub cert_file: Option<PathBuf>,
+    /// Its key.
+    pub key_file: Option<PathBuf>,
+    /// Who vouches for those who ask.
+    pub client_ca_file: Option<PathBuf>,
+    /// Whether they have to show a certificate.
+    pub client_auth: ClientAuth,
+}
+
+/// How somebody is met to whom we post something over TLS.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReceiverTls {
+    /// Who vouches for the receiver; `None`: those whom the system trusts.
+    pub ca_file: Option<PathBuf>,
+    /// The certificate that we show.
+    pub cert_file: Option<PathBuf>,
+    /// Its key.
+    pub key_file: Option<PathBuf>,
+}
+
 /// A certificate and its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertFiles {
@@ -58,9 +82,10 @@ pub struct CertFiles {
 }
 
 /// Whether clients have to show a certificate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClientAuth {
     /// They are not asked for one.
+    #[default]
     Off,
     /// They may; one that is not good is refused.
     Optional,
@@ -129,10 +154,19 @@ impl Config {
 
     /// Whether other respools of the facade are spoken to over TLS: as their clients have to, so as ours have to.
     pub fn has_tls_peers(&self) -> bool {
-        let is_tcp =
-            |entry: &&crate::Listen| !matches!(entry.address, crate::ListenAddress::Unix(_));
+        let is_tcp = |entry: &&crate::Listen| !matches!(entry.address, ListenAddress::Unix(_));
         let mut tcp = self.listen.iter().filter(is_tcp).peekable();
         self.facade.announce.len() > 1 && tcp.peek().is_some() && tcp.all(|entry| entry.tls)
+    }
+
+    /// Whether spans go out over TLS. Where none are made, whoever is to get them is known all the same.
+    pub fn has_tls_collector(&self) -> bool {
+        self.tracing.endpoint.as_deref().is_some_and(is_https)
+    }
+
+    /// Whether alarms go out over TLS.
+    pub fn has_tls_webhook(&self) -> bool {
+        self.alarms.webhook.as_deref().is_some_and(is_https)
     }
 
     /// Whether a server, a sentinel or another respool is spoken to over TLS.
@@ -143,6 +177,10 @@ impl Config {
     }
 }
 
+fn is_https(url: &str) -> bool {
+    url.starts_with("https://")
+}
+
 /// Most certificates beside the first.
 pub(crate) const MORE_CERTS_MAX: usize = 256;
 
@@ -151,15 +189,7 @@ pub(crate) fn check(draft: &Draft, found: &mut Vec<Finding>) {
     let (tls, upstream) = (&draft.config.tls, &draft.config.upstream_tls);
     pair(&PAIRS[0], &tls.cert_file, &tls.key_file, found);
     pair(&PAIRS[1], &upstream.cert_file, &upstream.key_file, found);
-    if tls.client_auth != ClientAuth::Off && tls.client_ca_file.is_none() {
-        let message = "clients are to show certificates, and nothing says who vouches for them; give tls.client_ca_file";
-        found.push((&["tls.client_auth"], message.to_owned()));
-    }
-    if tls.client_auth == ClientAuth::Off && tls.client_ca_file.is_some() {
-        let message = "set without tls.client_auth, so no client is asked for a certificate; set tls.client_auth to \
-                       \"required\" or \"optional\", or leave this out";
-        found.push((&["tls.client_ca_file"], message.to_owned()));
-    }
+    vouched(&VOUCHED[0], tls.client_auth, tls.client_ca_file.is_some(), found);
     if draft.config.has_tls_clients() {
         if tls.cert_file.is_none() {
             let message = "an entry has tls=true, and there is no certificate; give tls.cert_file and tls.key_file";
@@ -182,11 +212,70 @@ pub(crate) fn check(draft: &Draft, found: &mut Vec<Finding>) {
         ];
         without(&said, "no URL begins with rediss", found);
     }
+    check_admin(&draft.config, found);
+    check_receivers(&draft.config, found);
+}
+
+/// What is said of TLS with those who look after the proxy.
+fn check_admin(config: &Config, found: &mut Vec<Finding>) {
+    let tls = &config.admin.tls;
+    pair(&PAIRS[2], &tls.cert_file, &tls.key_file, found);
+    vouched(&VOUCHED[1], tls.client_auth, tls.client_ca_file.is_some(), found);
+    let is_tcp = |address: &ListenAddress| matches!(address, ListenAddress::Tcp(_));
+    if tls.cert_file.is_some() && !config.admin.listen.iter().any(is_tcp) {
+        let said: [(Names, bool); 1] = [(&["admin.tls.cert_file"], true)];
+        without(&said, "`admin.listen` has no address of TCP", found);
+    }
+    if tls.cert_file.is_none() && tls.client_auth != ClientAuth::Off {
+        let said: [(Names, bool); 1] = [(&["admin.tls.client_auth"], true)];
+        without(&said, "there is no admin.tls.cert_file, so the listener speaks no TLS", found);
+    }
+}
+
+/// What is said of TLS with those who get spans and alarms.
+fn check_receivers(config: &Config, found: &mut Vec<Finding>) {
+    let (spans, alarms) = (&config.tracing.tls, &config.alarms.tls);
+    pair(&PAIRS[3], &spans.cert_file, &spans.key_file, found);
+    pair(&PAIRS[4], &alarms.cert_file, &alarms.key_file, found);
+    if !config.has_tls_collector() {
+        let said: [(Names, bool); 2] = [
+            (&["tracing.tls.ca_file"], spans.ca_file.is_some()),
+            (&["tracing.tls.cert_file"], spans.cert_file.is_some()),
+        ];
+        without(&said, "`tracing.endpoint` does not begin with https", found);
+    }
+    if !config.has_tls_webhook() {
+        let said: [(Names, bool); 2] = [
+            (&["alarms.tls.ca_file"], alarms.ca_file.is_some()),
+            (&["alarms.tls.cert_file"], alarms.cert_file.is_some()),
+        ];
+        without(&said, "`alarms.webhook` does not begin with https", found);
+    }
+}
+
+/// Whoever asks for certificates says who vouches for them, and the other way round. The names are of the two options.
+fn vouched(names: &'static [Names; 2], auth: ClientAuth, has_ca: bool, found: &mut Vec<Finding>) {
+    let [auth_name, ca_name] = [names[0][0], names[1][0]];
+    match (auth, has_ca) {
+        (ClientAuth::Optional | ClientAuth::Required, false) => {
+            let message = format!(
+                "clients are to show certificates, and nothing says who vouches for them; give {ca_name}"
+            );
+            found.push((names[0], message));
+        }
+        (ClientAuth::Off, true) => {
+            let message = format!(
+                "set without {auth_name}, so no client is asked for a certificate; set {auth_name} to \"required\" or \"optional\", or leave this out"
+            );
+            found.push((names[1], message));
+        }
+        _ => {}
+    }
 }
 
 /// A certificate goes with its key.
 fn pair(
-    names: &'static [&'static [&'static str]; 2],
+    names: &'static [Names; 2],
     cert: &Option<PathBuf>,
     key: &Option<PathBuf>,
     found: &mut Vec<Finding>,
@@ -209,7 +298,15 @@ fn without(said: &[(Names, bool)], why: &str, found: &mut Vec<Finding>) {
 /// An option, as a finding names it.
 type Names = &'static [&'static str];
 
-const PAIRS: [[&[&str]; 2]; 2] = [
+const PAIRS: [[Names; 2]; 5] = [
     [&["tls.cert_file"], &["tls.key_file"]],
     [&["upstream_tls.cert_file"], &["upstream_tls.key_file"]],
+    [&["admin.tls.cert_file"], &["admin.tls.key_file"]],
+    [&["tracing.tls.cert_file"], &["tracing.tls.key_file"]],
+    [&["alarms.tls.cert_file"], &["alarms.tls.key_file"]],
+];
+
+const VOUCHED: [[Names; 2]; 2] = [
+    [&["tls.client_auth"], &["tls.client_ca_file"]],
+    [&["admin.tls.client_auth"], &["admin.tls.client_ca_file"]],
 ];

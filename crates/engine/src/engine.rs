@@ -330,20 +330,21 @@ pub struct Engine {
     pub(crate) near: Option<Box<Near>>,
     /// Other deployments that get what clients write, if there are any.
     pub(crate) mirrors: Option<Box<Mirrors>>,
+    /// Held by others for our connections, and in `accounted_bytes` (see `outside`).
+    pub(crate) outside_bytes: usize,
 }
 
 impl Engine {
     /// An engine with no clients and no connections. `seed` feeds the jitter of reconnects and the choice of
     /// requests that are looked at for hot keys, nothing else.
     pub fn new(settings: Settings, seed: u64, now: Time) -> Self {
-        // What a configuration names was checked; without it, whatever is asked finds no owner.
-        let router = Router::new(shards_of(&settings).unwrap_or(None), settings.eject());
         let slowlog = SlowLog::new(&settings.slowlog);
         let mut engine = Self {
             clients: Slab::default(),
             nodes: Slab::default(),
             first_node: NodeId::new(0, 0),
-            router,
+            // What a configuration names was checked; without it, whatever is asked finds no owner.
+            router: Router::new(shards_of(&settings).unwrap_or(None), settings.eject()),
             peers: Peers::new(&settings.facade, now),
             generation: 0,
             route_epoch: 0,
@@ -408,6 +409,7 @@ impl Engine {
             looks_at_reads: settings.coalesce_reads || settings.cache.enabled,
             near: Near::new(&settings.cache, seed, now),
             mirrors: Mirrors::new(&settings, seed, now),
+            outside_bytes: 0,
             settings,
         };
         engine.begin_topology(now);

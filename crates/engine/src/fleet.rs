@@ -333,8 +333,8 @@ impl TlsSide {
 }
 
 /// Why TLS fails: no handshake in time; the peer speaks something else; it breaks the rules; no version or cipher in common; it shows no certificate; its
-/// certificate is not taken; it does not take us; it went away.
-pub const TLS_FAILURES: [&str; 8] = [
+/// certificate is not taken; it does not take us; it went away; there was no memory left for it.
+pub const TLS_FAILURES: [&str; 9] = [
     "timeout",
     "not_tls",
     "protocol",
@@ -343,6 +343,7 @@ pub const TLS_FAILURES: [&str; 8] = [
     "certificate",
     "refused",
     "closed",
+    "memory",
 ];
 
 /// What the process knows and an engine does not, for INFO.

@@ -70,6 +70,7 @@ pub mod news;
 pub mod node;
 pub mod observed;
 pub mod output;
+mod outside;
 mod overheard;
 mod overtaken;
 mod parked;

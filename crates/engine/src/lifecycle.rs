@@ -6,7 +6,8 @@
 //!
 //! Not here: what its requests mean.
 //!
-//! Invariant: `accounted_bytes` is the sum of the held bytes of the clients that hold more than [`ACCOUNT_FROM_BYTES`].
+//! Invariant: `accounted_bytes` is the sum of the held bytes of the clients that hold more than [`ACCOUNT_FROM_BYTES`], and of what is held for
+//! connections outside.
 
 use crate::client::{Client, Hold, Identity, ReplyMode};
 use crate::engine::{Action, Engine, Notice};
@@ -327,9 +328,20 @@ impl Engine {
         let held = if held > ACCOUNT_FROM_BYTES { held } else { 0 };
         self.accounted_bytes = self.accounted_bytes + held - client.accounted_bytes;
         client.accounted_bytes = held;
+        if self.accounted_bytes > self.settings.limits.memory_max_bytes {
+            self.bound_memory();
+        }
+    }
+
+    /// Closes the clients that hold most until all together hold no more than they may, or none of them holds much.
+    #[cold]
+    pub(crate) fn bound_memory(&mut self) {
         while self.accounted_bytes > self.settings.limits.memory_max_bytes {
             let largest = self.clients.iter().max_by_key(|(_, client)| client.accounted_bytes);
-            let Some((largest, _)) = largest else { return };
+            let Some((largest, client)) = largest else { return };
+            if client.accounted_bytes == 0 {
+                return;
+            }
             self.evict(largest, "it held the most memory when the limit was reached");
         }
     }

@@ -304,7 +304,7 @@ enum Refusal {
     Denied(Denied, Vec<u8>),
 }
 
-fn access_of(settings: &Settings, user: u32) -> Access {
+pub(crate) fn access_of(settings: &Settings, user: u32) -> Access {
     let may_all = settings.users.at(user as usize).is_some_and(User::allows_everything);
     match may_all && !settings.looks_at_requests() {
         true => Access::Everything,

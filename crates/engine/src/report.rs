@@ -48,8 +48,8 @@ pub const WAITS: [&str; 9] = [
 
 /// Where bytes are held, in the order of [`Report::memory`]: for clients, on the way to servers and from them, in spare buffers, in requests that
 /// were sent and are not answered, in those that wait for another server, in known scripts, in names of topics, in names of keys that clients cache,
-/// in the slow log, in replies that are kept.
-pub const MEMORY_KINDS: [&str; 10] = [
+/// in the slow log, in replies that are kept, for connections with TLS.
+pub const MEMORY_KINDS: [&str; 11] = [
     "clients",
     "upstreams",
     "pool",
@@ -60,6 +60,7 @@ pub const MEMORY_KINDS: [&str; 10] = [
     "caches",
     "slowlog",
     "near_cache",
+    "tls",
 ];
 
 /// One server, as one worker sees it.
@@ -172,7 +173,7 @@ impl Engine {
             waiting: waiting(clients()),
             upstreams: self.of_servers().filter(|up| up.is_ready()).count() as u64,
             inflight: nodes.iter().map(|node| node.inflight).sum(),
-            buffered_bytes: memory[..3].iter().sum(),
+            buffered_bytes: memory[..3].iter().sum::<u64>() + self.outside_bytes as u64,
             memory,
             client_out_bytes_max: clients().map(|c| c.out.pending() as u64).max().unwrap_or(0),
             client_in_bytes_max: clients().map(|c| c.tail.len() as u64).max().unwrap_or(0),
@@ -223,6 +224,7 @@ impl Engine {
             self.caches.bytes(),
             self.slowlog.bytes(),
             self.near.as_deref().map_or(0, Near::bytes),
+            self.outside_bytes,
         ]
         .map(|bytes: usize| bytes as u64)
     }

@@ -19,11 +19,12 @@
 
 use crate::acl::DEFAULT;
 use crate::acl::Users;
-use crate::client::{Client, Hold};
+use crate::client::{Access, Client, Hold};
 use crate::engine::{Action, Engine};
 use crate::glob;
 use crate::ids::ClientId;
 use crate::local::Call;
+use crate::permit::access_of;
 use crate::reject;
 use crate::request::Step;
 use crate::settings::Settings;
@@ -139,6 +140,10 @@ impl Engine {
         let Leaver(mut client) = leaver;
         client.db = self.settings.node.db;
         client.conn = self.next_conn();
+        // Users are everybody's, but what is looked at beside them (policies, mirrors) is each tenant's own.
+        if client.access != Access::Nothing {
+            client.access = access_of(&self.settings, client.user);
+        }
         // Its next request takes connections that it has not yet.
         client.route_epoch = self.route_epoch.wrapping_sub(1);
         let id = self.clients.insert(client);

@@ -163,9 +163,15 @@ fn filter(level: LogLevel) -> Result<EnvFilter, String> {
         Ok(text) if !text.is_empty() => EnvFilter::try_new(&text)
             .map_err(|error| format!("environment {FILTER_VARIABLE}: {error}; allowed: a level, or a list such as info,server=debug")),
         // Whoever turns the access log on wants to see it.
-        _ => Ok(EnvFilter::new(format!("{},{ACCESS}=info", LogLevel::NAMES[level as usize]))),
+        _ => Ok(EnvFilter::new(format!(
+            "{},{ACCESS}=info,{LIBRARIES}",
+            LogLevel::NAMES[level as usize]
+        ))),
     }
 }
+
+/// What the libraries of TLS and HTTP say of peers we say ourselves, once and without what is secret in a URL.
+const LIBRARIES: &str = "rustls=off,ureq=off,ureq_proto=off";
 
 /// Whether a person looks at standard error and has not asked for plain text (no-color.org).
 fn wants_colours(format: LogFormat) -> bool {

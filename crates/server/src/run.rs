@@ -97,7 +97,7 @@ pub fn run(boot: Boot) -> Result<(), StartError> {
     let (listeners, bound) = Listeners::default().changed_to(config)?;
     let admin_listeners = admin::listen::bind(&config.admin.listen)?;
     let Crew { hired, driver } = hire::crew(config, &bound)?;
-    let outlet = Outlet::start(config, &losses);
+    let outlet = Outlet::start(config, &certificates.trusts(), &losses);
     let outlet = outlet.map_err(|error| system("start the threads of the outlet", error))?;
     let tenants = Registry::default().changed_to(config);
     let process = Arc::new(process(config, sources.file_name(), driver, losses));
@@ -120,7 +120,7 @@ pub fn run(boot: Boot) -> Result<(), StartError> {
         "respool {} is ready",
         env!("CARGO_PKG_VERSION")
     );
-    let (admin, admin_settings) = watch::channel(Arc::new(settings::admin(config)));
+    let (admin, admin_settings) = watch::channel(Arc::new(settings::admin(config, &certificates)));
     let app = App::new(orders.clone(), admin_settings, process);
     let (limit, access_lines) = (logging.limit(), logging.access_lines());
     let begin = Begin {

@@ -3,6 +3,7 @@
 //! Process-wide bounds are divided by the number of workers here, rounded up, and nowhere else.
 
 use crate::admin::AdminSettings;
+use crate::control::certificates::Certificates;
 use crate::worker::gather::GatherOptions;
 use config::{
     Config, ListenAddress, MappedAddress, PoolKind, Secret, ShardUrl, Sharding, Upstream,
@@ -226,11 +227,12 @@ fn mirrors(config: &Config) -> Vec<MirrorSettings> {
 }
 
 /// What holds for the admin listener.
-pub(crate) fn admin(config: &Config) -> AdminSettings {
+pub(crate) fn admin(config: &Config, certificates: &Certificates) -> AdminSettings {
     AdminSettings {
         token: config.admin.token.as_ref().map(password),
         workers: config.workers,
         clients_max: config.max_clients,
+        tls: certificates.admin(),
     }
 }
 

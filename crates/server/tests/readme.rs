@@ -99,10 +99,10 @@ fn configurations_in_the_pages_pass_the_check() {
     fs::write(&secret, "secret\n").unwrap();
     // Certificates as well.
     let authority = testkit::tls::Authority::new("ca");
-    for name in ["proxy", "upstream", "other"] {
+    for name in ["proxy", "upstream", "other", "admin", "observed"] {
         authority.issue(name, &["proxy.example"]);
     }
-    for name in ["app-ca", "upstream-ca"] {
+    for name in ["app-ca", "upstream-ca", "operators-ca", "observers-ca"] {
         fs::copy(authority.ca_file(), authority.folder().join(format!("{name}.pem"))).unwrap();
     }
     let certificates = authority.folder().display().to_string();

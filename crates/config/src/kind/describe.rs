@@ -70,7 +70,9 @@ impl Kind {
             Self::Weights { .. } => WEIGHT_FORMS.to_owned(),
             Self::Monitors { .. } => MONITOR_FORMS.to_owned(),
             Self::Names { names, .. } => format!("any of {}", names.join(", ")),
-            Self::HttpUrl { .. } => "http://host[:port][/path]".to_owned(),
+            Self::HttpUrl { .. } => {
+                "http://host[:port][/path] or https://host[:port][/path]".to_owned()
+            }
             Self::Commands { .. } => {
                 "names of commands, such as \"get\" or \"object|freq\"".to_owned()
             }

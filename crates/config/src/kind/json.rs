@@ -59,7 +59,7 @@ impl Kind {
             Self::Weights { .. } => table(&integer(&0, &WEIGHT_MAX)),
             // One may stand there twice.
             Self::Names { names, .. } => list(&json!({ "enum": names }), 0, usize::from(u16::MAX)),
-            Self::HttpUrl { .. } => pattern("^http://[^ #@]+$"),
+            Self::HttpUrl { .. } => pattern("^https?://[^ #@]+$"),
             Self::Commands { .. } => list(&json!({ "type": "string" }), 0, usize::from(u16::MAX)),
         }
     }

@@ -30,9 +30,10 @@ impl Kind {
     }
 }
 
-/// Whether this is `http://host[:port][/path]`, without a user, spaces or a fragment.
+/// Whether this is `http://host[:port][/path]` or the same with `https`, without a user, spaces or a fragment.
 pub(super) fn is_http_url(url: &str) -> bool {
-    let Some(rest) = url.strip_prefix("http://") else { return false };
+    let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
+    let Some(rest) = rest else { return false };
     let host = rest.split('/').next().unwrap_or_default();
     let is_plain = rest.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#');
     let (name, port) = match host.rsplit_once(':') {
@@ -49,13 +50,23 @@ mod tests {
 
     #[test]
     fn urls_of_http_without_a_user() {
-        for url in ["http://h", "http://127.0.0.1:4318", "http://[::1]:80/a?b=c", "http://[::1]/"] {
+        for url in [
+            "http://h",
+            "https://h",
+            "http://127.0.0.1:4318",
+            "https://[::1]:443/a",
+            "http://[::1]:80/a?b=c",
+            "http://[::1]/",
+        ] {
             assert!(is_http_url(url), "{url}");
         }
         for url in [
             "",
             "h:80",
-            "https://h",
+            "ftp://h",
+            "https:/h",
+            "https://",
+            "https://u@h",
             "http://",
             "http://u:p@h",
             "http://h:0",

@@ -5,6 +5,7 @@
 //! Invariant: names are unique, and every field of [`crate::schema::Config`] has its row.
 
 mod cache;
+mod edges;
 mod listen;
 mod routes;
 mod tables;
@@ -54,8 +55,16 @@ static HASHES: LazyLock<Vec<&str>> = LazyLock::new(|| Hash::all().map(Hash::name
 /// All options, in the order of the documents.
 pub static OPTIONS: &[OptionSpec] = &joined::<{ count(GROUPS) }>(GROUPS);
 
-const GROUPS: &[&[OptionSpec]] =
-    &[SERVERS, listen::ROWS, REST, routes::ROWS, policies::ROWS, tls::ROWS, mirrors::ROWS];
+const GROUPS: &[&[OptionSpec]] = &[
+    SERVERS,
+    listen::ROWS,
+    REST,
+    routes::ROWS,
+    policies::ROWS,
+    tls::ROWS,
+    edges::ROWS,
+    mirrors::ROWS,
+];
 
 const fn count(groups: &[&[OptionSpec]]) -> usize {
     let (mut at, mut sum) = (0, 0);
@@ -719,7 +728,7 @@ const REST: &[OptionSpec] = &[
     OptionSpec::new(
         "tracing.endpoint",
         "Collector that takes OTLP over HTTP, such as \"http://127.0.0.1:4318\"",
-        "Spans go to `/v1/traces` there, as JSON, at most once a second. Without TLS.",
+        "Spans go to `/v1/traces` there, as JSON, at most once a second. With `https://` over TLS, see `[tracing.tls]`.",
         Kind::HttpUrl { at: |d| &mut d.config.tracing.endpoint },
     ),
     OptionSpec::new(
@@ -731,7 +740,7 @@ const REST: &[OptionSpec] = &[
     OptionSpec::new(
         "alarms.webhook",
         "URL that alarms are posted to, as JSON; none: there are no alarms",
-        "At most once a second, with all that came meanwhile. Without TLS.",
+        "At most once a second, with all that came meanwhile. With `https://` over TLS, see `[alarms.tls]`.",
         Kind::HttpUrl { at: |d| &mut d.config.alarms.webhook },
     ),
     OptionSpec::new(
@@ -749,7 +758,7 @@ const REST: &[OptionSpec] = &[
     OptionSpec::new(
         "admin.listen",
         "Addresses of the admin listener; none: there is no such listener",
-        "HTTP without TLS. An address that other machines can reach needs a token, see `protected_mode`. Without a token only requests are \
+        "HTTP; those of TCP over TLS where `admin.tls.cert_file` is set. An address that other machines can reach needs a token, or `admin.tls.client_auth = \"required\"`, see `protected_mode`. Without a token and TLS only requests are \
          answered whose `Host` is an IP address or `localhost`, so that a page in a browser cannot get there by a name of its own.",
         Kind::Listen { at: |d| &mut d.config.admin.listen },
     )

@@ -108,6 +108,36 @@ fn the_memory_ceiling_closes_the_largest_client() {
 }
 
 #[test]
+fn what_is_held_outside_counts_against_the_ceiling() {
+    let mut story = Story::with_limits(|limits| {
+        limits.memory_max_bytes = 3 * MIB;
+        limits.client_out_high_bytes = 16 * MIB;
+    });
+    let kib = request(&format!("ECHO {}", "x".repeat(1_000)));
+    for (name, count) in [("small", 600), ("large", 1_500)] {
+        story.client(name).stops_taking().sends(&kib.repeat(count)).is_open();
+    }
+    assert_eq!(story.engine.note_outside(MIB / 2), 0);
+    assert!(story.engine.note_outside(MIB) > 0);
+    // Whoever told decides whether clients are to go.
+    story.client("large").is_open();
+    assert_eq!(story.engine.make_room_for_outside(), 0);
+    story.turn();
+    story.client("large").is_closed();
+    story.client("small").is_open();
+    // With nobody left who holds much it is the other side's turn, and clients stay who hold nothing.
+    story.client("idle").says("ECHO x").gets("\"x\"");
+    assert!(story.engine.note_outside(5 * MIB) > 2 * MIB + 600_000);
+    assert_eq!(story.engine.make_room_for_outside(), 2 * MIB);
+    story.turn();
+    story.client("small").is_closed();
+    story.client("idle").is_open();
+    assert_eq!(story.engine.note_outside(0), 0);
+    let tls = engine::report::MEMORY_KINDS.iter().position(|kind| *kind == "tls");
+    assert_eq!(tls, Some(engine::report::MEMORY_KINDS.len() - 1));
+}
+
+#[test]
 fn a_congested_server_holds_clients_and_lets_them_go_on() {
     let mut story = Story::with_limits(|limits| limits.upstream_out_high_bytes = 1_000);
     story.client("warm").says("GET k");

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use engine::acl::Users;
 use engine::node::Address;
+use engine::policy::{Policies, Rule, Rules, What};
 use engine::reject;
 use engine::settings::Settings;
 use engine::tenancy::{Members, Tenancy, TenantId};
@@ -63,6 +64,29 @@ fn wrong_passwords_and_users_of_no_tenant_stay() {
     red.client("c").says("AUTH ann pw").gets("+OK");
     assert_eq!(red.moves("c"), None);
     red.client("c").says("CLIENT SETNAME red-1").gets("+OK").says("ACL WHOAMI").gets("\"ann\"");
+}
+
+/// A client that goes over comes under the policies of where it goes, and leaves those of where it was.
+#[test]
+fn policies_are_those_of_the_tenant_that_a_client_is_in() {
+    let (mut red, mut blue) = red_and_blue();
+    let what = What::new(&["get"], Vec::new(), true).expect("a command");
+    let rule = Rule { what, name: String::new(), error: None, detail: () };
+    let rules = Rules { deny: vec![rule], ..Rules::default() };
+    blue.reconfigures(|settings| settings.policies = Policies::new(rules).map(Arc::new));
+    red.client("c").says("GET k");
+    red.server().gets("GET k").answers("nil");
+    red.client("c").gets("nil").says("CLIENT SETNAME blue-1").gets_nothing();
+    assert!(red.hands_over("c", &mut blue));
+    blue.client("c").gets("+OK").says("GET k");
+    let text = blue.client("c").takes_text();
+    assert!(text.contains("(policies.deny)"), "{text}");
+    assert_eq!(blue.open_conns(), 0, "it went to the server");
+    blue.client("c").says("CLIENT SETNAME other").gets_nothing();
+    assert!(blue.hands_over("c", &mut red));
+    red.client("c").gets("+OK").says("GET k");
+    red.server().gets("GET k").answers("nil");
+    red.client("c").gets("nil");
 }
 
 #[test]

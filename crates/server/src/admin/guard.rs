@@ -2,12 +2,14 @@
 //!
 //! With a token in the configuration a request must present it. Without one, whoever can connect may ask, which is this machine (`config`
 //! sees to that); then a page in a browser of this machine must be kept out. Such a page can send requests, but not without a `Host` by a name
-//! of its own (rebinding) or an `Origin` (another site), so these two are refused.
+//! of its own (rebinding) or an `Origin` (another site), so these two are refused. Over TLS a name of its own does not get it here: the browser
+//! would miss it in our certificate, so there any `Host` is taken.
 //!
 //! The files of the console are for everybody: a browser has no token to load them with, and without one they show nothing.
 //!
 //! Invariant: a request that changes something got through one of the two.
 
+use super::listen::Answering;
 use super::{App, Refusal, web};
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
@@ -35,7 +37,11 @@ pub(super) async fn guard(State(app): State<App>, request: Request, next: Next) 
             let error = "the token is missing or wrong: Authorization: Bearer TOKEN";
             (!fits).then(|| Refusal::new(StatusCode::UNAUTHORIZED, error))
         }
-        None => foreign(request.headers()).map(|error| Refusal::new(StatusCode::FORBIDDEN, error)),
+        None => {
+            let is_secured = Answering::is_secured(&request);
+            let error = foreign(request.headers(), is_secured);
+            error.map(|error| Refusal::new(StatusCode::FORBIDDEN, error))
+        }
     };
     match refusal {
         Some(refusal) => refusal.into_response(),
@@ -50,15 +56,16 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
 }
 
 /// Why a request looks as if another site's page had sent it; `None`: it does not.
-fn foreign(headers: &HeaderMap) -> Option<&'static str> {
+fn foreign(headers: &HeaderMap, is_secured: bool) -> Option<&'static str> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
     let Some(host) = text(HOST) else {
         return Some("without a token a request must have a Host");
     };
-    if !is_own(host) {
+    if !is_secured && !is_own(host) {
         return Some("without a token the Host must be an IP address or localhost");
     }
-    let same = |origin: &str| origin.strip_prefix("http://") == Some(host);
+    let scheme = if is_secured { "https://" } else { "http://" };
+    let same = |origin: &str| origin.strip_prefix(scheme) == Some(host);
     match text(ORIGIN) {
         Some(origin) if !same(origin) => Some("without a token other sites cannot ask"),
         None if headers.contains_key(ORIGIN) => Some("without a token other sites cannot ask"),
@@ -89,7 +96,7 @@ mod tests {
 
     #[test]
     fn pages_of_other_sites_are_kept_out() {
-        let is_foreign = |pairs: &[(&'static str, &str)]| foreign(&headers(pairs)).is_some();
+        let is_foreign = |pairs: &[(&'static str, &str)]| foreign(&headers(pairs), false).is_some();
         for host in ["127.0.0.1:9000", "localhost", "LOCALHOST:1", "[::1]:9", "10.0.0.1"] {
             assert!(!is_foreign(&[("host", host)]), "{host}");
         }
@@ -103,6 +110,18 @@ mod tests {
         assert!(!is_foreign(&[("host", own), ("origin", "http://127.0.0.1:9000")]));
         assert!(is_foreign(&[("host", own), ("origin", "http://127.0.0.1:9001")]));
         assert!(is_foreign(&[("host", own), ("origin", "null")]));
+    }
+
+    #[test]
+    fn over_tls_the_certificate_has_the_name_and_the_origin_says_so() {
+        let is_foreign = |pairs: &[(&'static str, &str)]| foreign(&headers(pairs), true).is_some();
+        let own = ("host", "proxy.example:6390");
+        assert!(!is_foreign(&[own]));
+        assert!(!is_foreign(&[own, ("origin", "https://proxy.example:6390")]));
+        for origin in ["http://proxy.example:6390", "https://evil.example", "null"] {
+            assert!(is_foreign(&[own, ("origin", origin)]), "{origin}");
+        }
+        assert!(is_foreign(&[]));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! Invariant: at most [`CONNS_MAX`] connections; one more waits in the kernel's queue until another one ends.
 
+use super::secured::Secured;
 use super::{App, router};
 use crate::run::StartError;
 use ::config::ListenAddress;
@@ -19,7 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Collectors and a few browsers. Whoever is slow to speak must not keep others out for long, see `IDLE_MAX`.
@@ -76,6 +77,7 @@ pub(crate) fn serve(bound: Vec<Bound>, app: &App) -> io::Result<Vec<SocketFile>>
         match bound {
             Bound::Tcp(listener) => {
                 let inner = TcpListener::from_std(listener)?;
+                let inner = Secured { inner, settings: app.settings.clone() };
                 spawn(Limited { inner, permits, idle_max: IDLE_MAX }, router(app.clone()));
             }
             Bound::Unix(listener, path) => {
@@ -98,7 +100,7 @@ impl Drop for SocketFile {
     }
 }
 
-fn spawn<L: Listener>(listener: Limited<L>, router: Router) {
+fn spawn<L: Listener<Io: Link>>(listener: Limited<L>, router: Router) {
     let router = router.layer(axum::middleware::from_fn(count));
     let service = router.into_make_service_with_connect_info::<Answering>();
     let serve = axum::serve(listener, service);
@@ -109,18 +111,39 @@ fn spawn<L: Listener>(listener: Limited<L>, router: Router) {
     });
 }
 
-/// How many requests of a connection are being answered.
+/// What is known of a connection beneath HTTP.
+pub(super) trait Link {
+    /// Whether TLS is spoken over it.
+    fn is_tls(&self) -> bool;
+}
+
+impl Link for UnixStream {
+    fn is_tls(&self) -> bool {
+        false
+    }
+}
+
+/// How many requests of a connection are being answered, and whether that is one with TLS.
 #[derive(Clone, Debug, Default)]
-struct Answering(Arc<AtomicUsize>);
+pub(super) struct Answering {
+    count: Arc<AtomicUsize>,
+    is_tls: bool,
+}
 
 impl Answering {
     fn begin(&self) -> Begun {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.count.fetch_add(1, Ordering::Relaxed);
         Begun(self.clone())
     }
 
     fn is_none(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == 0
+        self.count.load(Ordering::Relaxed) == 0
+    }
+
+    /// Whether this request came over TLS.
+    pub(super) fn is_secured(request: &Request) -> bool {
+        let answering = request.extensions().get::<ConnectInfo<Self>>();
+        answering.is_some_and(|ConnectInfo(answering)| answering.is_tls)
     }
 }
 
@@ -129,11 +152,11 @@ struct Begun(Answering);
 
 impl Drop for Begun {
     fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.count.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl<L: Listener> Connected<IncomingStream<'_, Limited<L>>> for Answering {
+impl<L: Listener<Io: Link>> Connected<IncomingStream<'_, Limited<L>>> for Answering {
     fn connect_info(stream: IncomingStream<'_, Limited<L>>) -> Self {
         stream.remote_addr().clone()
     }
@@ -153,7 +176,7 @@ struct Limited<L> {
     idle_max: Duration,
 }
 
-impl<L: Listener> Listener for Limited<L> {
+impl<L: Listener<Io: Link>> Listener for Limited<L> {
     type Io = Permitted<L::Io>;
     /// Nobody asks for addresses; this is what axum hands on of a connection.
     type Addr = Answering;
@@ -162,7 +185,8 @@ impl<L: Listener> Listener for Limited<L> {
         // It is never closed.
         let permit = Arc::clone(&self.permits).acquire_owned().await.ok();
         let (io, _) = self.inner.accept().await;
-        let (idle_max, answering) = (self.idle_max, Answering::default());
+        let answering = Answering { is_tls: io.is_tls(), ..Answering::default() };
+        let idle_max = self.idle_max;
         let idle = Box::pin(tokio::time::sleep(idle_max));
         (Permitted { io, idle, idle_max, answering: answering.clone(), _permit: permit }, answering)
     }
@@ -250,7 +274,8 @@ mod tests {
                 tokio::time::sleep(Duration::from_millis(600)).await;
                 "late"
             };
-            let inner = TcpListener::from_std(bound).unwrap();
+            let (_sender, settings) = tokio::sync::watch::channel(Arc::default());
+            let inner = Secured { inner: TcpListener::from_std(bound).unwrap(), settings };
             let permits = Arc::new(Semaphore::new(2));
             let limited = Limited { inner, permits, idle_max: Duration::from_millis(100) };
             spawn(limited, Router::new().route("/slow", axum::routing::get(slow)));

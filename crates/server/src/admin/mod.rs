@@ -20,9 +20,9 @@
 //! | `GET /`: the console, and its files | `web` |
 //!
 //! Everything that is asked here is an order to the control thread, which asks the workers; nothing is shared with them. `guard` says who may
-//! ask, `listen` how many at once.
+//! ask, `listen` how many at once, `secured` has TLS.
 //!
-//! What it deliberately is not: on the path of a request of a client. TLS is for whatever stands in front.
+//! What it deliberately is not: on the path of a request of a client.
 //!
 //! Invariant: whoever has no token sees only whether the proxy lives and the console without data, where a token is configured; and no answer has a secret.
 
@@ -38,6 +38,7 @@ pub(crate) mod listen;
 mod loglevel;
 mod metrics;
 pub mod openapi;
+mod secured;
 mod shadow;
 mod slowlog;
 mod stats;
@@ -47,6 +48,7 @@ mod web;
 
 use crate::control::{AdminOrder, Order, Orders};
 use crate::worker::Process;
+use crate::worker::tls::ForClients;
 use axum::Json;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -75,6 +77,8 @@ pub(crate) struct AdminSettings {
     pub(crate) workers: usize,
     /// Clients of all workers together.
     pub(crate) clients_max: usize,
+    /// How those are met who come by TCP; `None`: without TLS.
+    pub(crate) tls: Option<ForClients>,
 }
 
 /// What every endpoint has.

@@ -115,6 +115,9 @@ fn heading(table: &'static str) -> &'static str {
         "tracing" => "Traces",
         "alarms" => "Alarms",
         "admin" => "Admin listener",
+        "admin.tls" => "TLS of the admin listener",
+        "tracing.tls" => "TLS with the collector of traces",
+        "alarms.tls" => "TLS with the receiver of alarms",
         "policies" => "Policies",
         "policies.namespace" => "Namespace",
         "policies.values" => "Values",
@@ -229,6 +232,12 @@ fn top() -> Command {
                 .value_hint(ValueHint::FilePath)
                 .help("File that holds its token"),
         )
+        .arg(top_file("ca_file", "ca-file", "File with the authorities that vouch for an https:// URL, PEM [default: the system's]"))
+        .arg(
+            top_file("cert_file", "cert-file", "File with the certificate that the listener is shown, PEM")
+                .requires("key_file"),
+        )
+        .arg(top_file("key_file", "key-file", "File with its key, PEM").requires("cert_file"))
         .arg(
             Arg::new("every_ms")
                 .long("every-ms")
@@ -243,6 +252,16 @@ fn top() -> Command {
                 .action(ArgAction::SetTrue)
                 .help("Print one frame as text, over a second, and end"),
         )
+}
+
+/// A file that has to do with TLS.
+fn top_file(id: &'static str, flag: &'static str, help: &'static str) -> Arg {
+    Arg::new(id)
+        .long(flag)
+        .value_name("FILE")
+        .value_parser(value_parser!(PathBuf))
+        .value_hint(ValueHint::FilePath)
+        .help(help)
 }
 
 fn completions() -> Command {

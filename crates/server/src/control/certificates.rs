@@ -4,13 +4,18 @@
 //! configuration as any other, told with the option and its place, and changes nothing. What is the same as before stays as it is, so that clients can go on
 //! from their last handshake across a reload that is about something else.
 //!
-//! Not here: handshakes (`worker/tls`), which options go together (`config`).
+//! Those who look after the proxy are met with what is made here as well, and so are those who get spans and alarms (`receivers`).
+//!
+//! Not here: handshakes (`worker/tls`, `admin/secured`), which options go together (`config`).
 //!
 //! Invariant: keys leave this file in what rustls made of them, and in no text.
+
+pub mod receivers;
 
 use crate::sources::read_certificates;
 use crate::worker::tls::{ForClients, ForUpstreams, TlsSettings};
 use config::{CertFiles, ClientAuth, Config, Finding, Secret, TlsVersion};
+use receivers::{Material, Trust, Trusts};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::{self, PemObject};
@@ -32,6 +37,10 @@ use std::sync::Arc;
 pub struct Certificates {
     clients: Option<(ClientsMaterial, ForClients)>,
     upstreams: Option<(UpstreamsMaterial, ForUpstreams)>,
+    /// Those who ask the admin listener.
+    admin: Option<(ClientsMaterial, ForClients)>,
+    collector: Option<(Material, Trust)>,
+    webhook: Option<(Material, Trust)>,
     handshake_ms: u64,
 }
 
@@ -65,13 +74,30 @@ struct Pair {
 /// The option whose file something is wrong with.
 type Names = &'static [&'static str];
 
+/// Where what clients are met with comes from.
+struct ClientFiles<'a> {
+    /// Of certificate, key and authorities.
+    names: [Names; 3],
+    cert: Option<&'a Path>,
+    key: Option<&'a Path>,
+    more: &'a [CertFiles],
+    ca: Option<&'a Path>,
+}
+
 impl Certificates {
     /// Those of a configuration.
     ///
     /// # Errors
     /// Everything that is wrong with the files.
     pub fn read(config: &Config) -> Result<Self, Vec<Finding>> {
-        let nothing = Self { clients: None, upstreams: None, handshake_ms: 0 };
+        let nothing = Self {
+            clients: None,
+            upstreams: None,
+            admin: None,
+            collector: None,
+            webhook: None,
+            handshake_ms: 0,
+        };
         nothing.renewed(config)
     }
 
@@ -80,25 +106,45 @@ impl Certificates {
     /// # Errors
     /// As [`Self::read`].
     pub fn renewed(&self, config: &Config) -> Result<Self, Vec<Finding>> {
-        let clients = config.has_tls_clients().then(|| self.clients_of(config)).transpose();
-        let upstreams = config.has_tls_upstreams().then(|| self.upstreams_of(config)).transpose();
-        match (clients, upstreams) {
-            (Ok(clients), Ok(upstreams)) => {
-                Ok(Self { clients, upstreams, handshake_ms: config.tls.handshake_ms })
-            }
-            (clients, upstreams) => {
-                let wrong = [clients.err(), upstreams.err()];
-                Err(wrong.into_iter().flatten().flatten().collect())
-            }
-        }
+        let mut wrong = Vec::new();
+        let clients = config.has_tls_clients().then(|| self.clients_of(config));
+        let upstreams = config.has_tls_upstreams().then(|| self.upstreams_of(config));
+        let admin = config.admin.tls.cert_file.is_some().then(|| self.admin_of(config));
+        let collector = config.has_tls_collector().then(|| {
+            receivers::of(&config.tracing.tls, receivers::COLLECTOR, self.collector.as_ref())
+        });
+        let webhook = config
+            .has_tls_webhook()
+            .then(|| receivers::of(&config.alarms.tls, receivers::WEBHOOK, self.webhook.as_ref()));
+        let renewed = Self {
+            clients: sound(clients, &mut wrong),
+            upstreams: sound(upstreams, &mut wrong),
+            admin: sound(admin, &mut wrong),
+            collector: sound(collector, &mut wrong),
+            webhook: sound(webhook, &mut wrong),
+            handshake_ms: config.tls.handshake_ms,
+        };
+        if wrong.is_empty() { Ok(renewed) } else { Err(wrong) }
     }
 
     /// Whether what is in the files, or is taken of them, is another.
     pub fn differs(&self, other: &Self) -> bool {
-        self.clients.as_ref().map(|(material, _)| material)
-            != other.clients.as_ref().map(|(material, _)| material)
-            || self.upstreams.as_ref().map(|(material, _)| material)
-                != other.upstreams.as_ref().map(|(material, _)| material)
+        is_other(&self.clients, &other.clients)
+            || is_other(&self.upstreams, &other.upstreams)
+            || is_other(&self.admin, &other.admin)
+            || is_other(&self.collector, &other.collector)
+            || is_other(&self.webhook, &other.webhook)
+    }
+
+    /// For the admin listener; `None`: it does without TLS.
+    pub fn admin(&self) -> Option<ForClients> {
+        self.admin.as_ref().map(|(_, made)| made.clone())
+    }
+
+    /// For those who bring spans and alarms to their receivers.
+    pub fn trusts(&self) -> Trusts {
+        let made = |known: &Option<(Material, Trust)>| known.as_ref().map(|(_, made)| made.clone());
+        Trusts { collector: made(&self.collector), webhook: made(&self.webhook) }
     }
 
     /// For a worker.
@@ -121,28 +167,37 @@ impl Certificates {
 
     fn clients_of(&self, config: &Config) -> Result<(ClientsMaterial, ForClients), Vec<Finding>> {
         let tls = &config.tls;
-        let mut found = Vec::new();
-        let own =
-            pair((CERT, tls.cert_file.as_deref()), (KEY, tls.key_file.as_deref()), &mut found);
-        let mut pairs: Vec<Pair> = own.into_iter().collect();
-        for CertFiles { cert, key } in &tls.more_certs {
-            pairs.extend(pair((MORE, Some(cert)), (MORE, Some(key)), &mut found));
-        }
-        let ca = file(CLIENT_CA, tls.client_ca_file.as_deref(), &mut found);
-        if !found.is_empty() {
-            return Err(found);
-        }
+        let files = ClientFiles {
+            names: [CERT, KEY, CLIENT_CA],
+            cert: tls.cert_file.as_deref(),
+            key: tls.key_file.as_deref(),
+            more: &tls.more_certs,
+            ca: tls.client_ca_file.as_deref(),
+        };
+        let (own, ca) = files.read()?;
         let material = ClientsMaterial {
-            own: pairs,
+            own,
             ca,
             auth: tls.client_auth,
             min_version: tls.min_version,
             resumption: tls.resumption,
         };
-        match &self.clients {
-            Some((known, made)) if *known == material => Ok((material, made.clone())),
-            _ => material.make(config).map(|made| (material, made)),
-        }
+        material.with(&files, self.clients.as_ref())
+    }
+
+    fn admin_of(&self, config: &Config) -> Result<(ClientsMaterial, ForClients), Vec<Finding>> {
+        let tls = &config.admin.tls;
+        let files = ClientFiles {
+            names: [ADMIN_CERT, ADMIN_KEY, ADMIN_CA],
+            cert: tls.cert_file.as_deref(),
+            key: tls.key_file.as_deref(),
+            more: &[],
+            ca: tls.client_ca_file.as_deref(),
+        };
+        let (own, ca) = files.read()?;
+        let (auth, min_version, resumption) = (tls.client_auth, TlsVersion::V12, true);
+        let material = ClientsMaterial { own, ca, auth, min_version, resumption };
+        material.with(&files, self.admin.as_ref())
     }
 
     fn upstreams_of(
@@ -171,10 +226,22 @@ impl Certificates {
 /// The files that a configuration names for TLS.
 pub(super) fn files(config: &Config) -> impl Iterator<Item = &Path> {
     let (tls, upstream) = (&config.tls, &config.upstream_tls);
+    let (admin, spans, alarms) = (&config.admin.tls, &config.tracing.tls, &config.alarms.tls);
+    let observers = [
+        &admin.cert_file,
+        &admin.key_file,
+        &admin.client_ca_file,
+        &spans.ca_file,
+        &spans.cert_file,
+        &spans.key_file,
+        &alarms.ca_file,
+        &alarms.cert_file,
+        &alarms.key_file,
+    ];
     let ours = [&tls.cert_file, &tls.key_file, &tls.client_ca_file];
     let theirs = [&upstream.ca_file, &upstream.cert_file, &upstream.key_file];
     let more = tls.more_certs.iter().flat_map(|files| [&files.cert, &files.key]);
-    let named = ours.into_iter().chain(theirs).flatten().chain(more);
+    let named = ours.into_iter().chain(theirs).chain(observers).flatten().chain(more);
     named.map(std::path::PathBuf::as_path)
 }
 
@@ -183,11 +250,52 @@ pub fn look(config: &Config) -> Vec<Finding> {
     Certificates::read(config).err().unwrap_or_default()
 }
 
+/// Certificates with their keys, and the authorities, as their files have them.
+type ClientBytes = (Vec<Pair>, Option<Vec<u8>>);
+
+/// What was made, unless something is wrong, which is noted.
+fn sound<T>(made: Option<Result<T, Vec<Finding>>>, wrong: &mut Vec<Finding>) -> Option<T> {
+    made?.map_err(|found| wrong.extend(found)).ok()
+}
+
+/// Whether it is made of something else.
+fn is_other<M: PartialEq, T>(one: &Option<(M, T)>, other: &Option<(M, T)>) -> bool {
+    one.as_ref().map(|(material, _)| material) != other.as_ref().map(|(material, _)| material)
+}
+
+impl ClientFiles<'_> {
+    /// Certificates with their keys, and the authorities.
+    fn read(&self) -> Result<ClientBytes, Vec<Finding>> {
+        let [cert, key, ca] = self.names;
+        let mut found = Vec::new();
+        let own = pair((cert, self.cert), (key, self.key), &mut found);
+        let mut pairs: Vec<Pair> = own.into_iter().collect();
+        for CertFiles { cert, key } in self.more {
+            pairs.extend(pair((MORE, Some(cert)), (MORE, Some(key)), &mut found));
+        }
+        let ca = file(ca, self.ca, &mut found);
+        if found.is_empty() { Ok((pairs, ca)) } else { Err(found) }
+    }
+}
+
 impl ClientsMaterial {
-    fn make(&self, config: &Config) -> Result<ForClients, Vec<Finding>> {
-        let tls = &config.tls;
-        let files = tls.cert_file.iter().zip(&tls.key_file).map(|(cert, key)| (CERT, cert, key));
-        let more = tls.more_certs.iter().map(|files| (MORE, &files.cert, &files.key));
+    /// With what is made of it, which stays as it is where this is the same as before.
+    fn with(
+        self,
+        files: &ClientFiles<'_>,
+        known: Option<&(Self, ForClients)>,
+    ) -> Result<(Self, ForClients), Vec<Finding>> {
+        let made = match known {
+            Some((known, made)) if *known == self => made.clone(),
+            _ => self.make(files)?,
+        };
+        Ok((self, made))
+    }
+
+    fn make(&self, from: &ClientFiles<'_>) -> Result<ForClients, Vec<Finding>> {
+        let [cert_names, _, ca_names] = from.names;
+        let files = from.cert.iter().zip(&from.key).map(|(cert, key)| (cert_names, *cert, *key));
+        let more = from.more.iter().map(|files| (MORE, &*files.cert, &*files.key));
         let (mut keys, mut found) = (Vec::new(), Vec::new());
         for (pair, (names, cert, key)) in self.own.iter().zip(files.chain(more)) {
             match pair.certified(names, (cert, key)) {
@@ -197,8 +305,8 @@ impl ClientsMaterial {
         }
         let verifier = match &self.ca {
             Some(ca) if self.auth != ClientAuth::Off => {
-                let path = tls.client_ca_file.as_deref().unwrap_or(Path::new(""));
-                let verifier = roots(CLIENT_CA, path, ca).and_then(|roots| {
+                let path = from.ca.unwrap_or(Path::new(""));
+                let verifier = roots(ca_names, path, ca).and_then(|roots| {
                     let builder =
                         WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
                     let builder = match self.auth {
@@ -207,7 +315,7 @@ impl ClientsMaterial {
                     };
                     builder
                         .build()
-                        .map_err(|error| (CLIENT_CA, format!("{}: {error}", path.display())))
+                        .map_err(|error| (ca_names, format!("{}: {error}", path.display())))
                 });
                 verifier.map_err(|finding| found.push(finding)).ok()
             }
@@ -218,7 +326,7 @@ impl ClientsMaterial {
             TlsVersion::V12 => &[&rustls::version::TLS13, &rustls::version::TLS12],
             TlsVersion::V13 => &[&rustls::version::TLS13],
         };
-        let failed = |error: Error| vec![(CERT, error.to_string())];
+        let failed = |error: Error| vec![(cert_names, error.to_string())];
         let builder = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(versions)
             .map_err(failed)?;
@@ -253,7 +361,7 @@ impl UpstreamsMaterial {
         } else {
             let roots = match &self.ca {
                 Some(ca) => roots(UP_CA, &path(&tls.ca_file), ca),
-                None => system_roots(),
+                None => system_roots(UP_CA),
             };
             builder.with_root_certificates(roots.map_err(|finding| vec![finding])?)
         };
@@ -401,14 +509,14 @@ fn roots(names: Names, path: &Path, bytes: &[u8]) -> Result<RootCertStore, Findi
 }
 
 /// Those whom the system trusts.
-fn system_roots() -> Result<RootCertStore, Finding> {
+fn system_roots(names: Names) -> Result<RootCertStore, Finding> {
     let mut roots = RootCertStore::empty();
     // Some that are too old to be read are in every system's list.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if roots.is_empty() {
         let why = "the system trusts nobody (no certificates of authorities are installed); give the file with those that \
                    vouch for the servers";
-        return Err((UP_CA, why.to_owned()));
+        return Err((names, why.to_owned()));
     }
     Ok(roots)
 }
@@ -421,3 +529,6 @@ const UP_CA: Names = &["upstream_tls.ca_file"];
 const UP_CERT: Names = &["upstream_tls.cert_file"];
 const UP_KEY: Names = &["upstream_tls.key_file"];
 const UP_NAME: Names = &["upstream_tls.server_name"];
+const ADMIN_CERT: Names = &["admin.tls.cert_file"];
+const ADMIN_KEY: Names = &["admin.tls.key_file"];
+const ADMIN_CA: Names = &["admin.tls.client_ca_file"];

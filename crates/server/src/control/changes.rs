@@ -279,8 +279,9 @@ impl<S> Control<S> {
         }
         run::raise_open_files(&self.loaded.config);
         self.follow_file();
-        self.outlet.change(&self.loaded.config);
-        self.admin.send_replace(Arc::new(settings::admin(&self.loaded.config)));
+        self.outlet.change(&self.loaded.config, &self.certificates.trusts());
+        let admin = settings::admin(&self.loaded.config, &self.certificates);
+        self.admin.send_replace(Arc::new(admin));
         Ok(differences)
     }
 

@@ -25,6 +25,7 @@ use engine::losses::Loss;
 use engine::observed::Observed;
 use outbox::{Naming, Outbox, Target};
 
+use crate::control::certificates::receivers::Trusts;
 use crate::losses::Losses;
 
 /// The way out; clones share it. The default leads nowhere.
@@ -57,28 +58,29 @@ impl Outlet {
     ///
     /// # Errors
     /// A thread cannot be started.
-    pub fn start(config: &Config, losses: &Losses) -> io::Result<Self> {
+    pub fn start(config: &Config, trusts: &Trusts, losses: &Losses) -> io::Result<Self> {
         let outlet = Self {
             spans: Outbox::start(&SPANS, spans::body, losses)?,
             alarms: Outbox::start(&ALARMS, alarms::body, losses)?,
             kinds: Arc::default(),
         };
-        outlet.change(config);
+        outlet.change(config, trusts);
         Ok(outlet)
     }
 
-    /// Other receivers from now on.
-    pub fn change(&self, config: &Config) {
+    /// Other receivers from now on, or the same with other certificates.
+    pub fn change(&self, config: &Config, trusts: &Trusts) {
         let tracing = &config.tracing;
         let service_name = tracing.service_name.clone().unwrap_or_default();
         let traces = tracing.endpoint.as_ref().filter(|_| tracing.sample > 0);
-        self.spans.change(traces.map(|endpoint| Target {
-            url: format!("{}/v1/traces", endpoint.trim_end_matches('/')),
-            service_name,
+        self.spans.change(traces.map(|endpoint| {
+            let url = format!("{}/v1/traces", endpoint.trim_end_matches('/'));
+            Target::new(url, service_name, trusts.collector.as_ref())
         }));
         self.kinds.store(alarms::bits(&config.alarms.kinds), Ordering::Relaxed);
         let webhook = config.alarms.webhook.clone();
-        self.alarms.change(webhook.map(|url| Target { url, service_name: String::new() }));
+        let target = |url| Target::new(url, String::new(), trusts.webhook.as_ref());
+        self.alarms.change(webhook.map(target));
     }
 
     /// Something happened at this worker, to this tenant; it may be an alarm.

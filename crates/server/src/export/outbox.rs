@@ -4,7 +4,8 @@
 //!   worker ─ offer ─▶ [queue of ITEMS_MAX] ─▶ thread: all that is there in one POST, then a second of rest
 //!                      └ full: dropped, and counted
 //! ```
-//! What cannot be delivered is not kept for a second try: it is counted and told in the log, and what came meanwhile is next.
+//! What cannot be delivered is not kept for a second try: it is counted and told in the log, and what came meanwhile is next. Nobody is followed who says that
+//! it is to be brought elsewhere: who gets it is in the configuration, and behind `https` nothing ever goes out in plain text.
 //!
 //! Not here: what the body looks like (`alarms`, `spans`).
 //!
@@ -18,6 +19,7 @@ use std::time::Duration;
 
 use engine::losses::Loss;
 
+use crate::control::certificates::receivers::Trust;
 use crate::losses::Losses;
 
 /// Items that wait to be sent; what comes beyond is dropped.
@@ -30,15 +32,65 @@ const REST: Duration = Duration::from_secs(1);
 const POST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where it goes to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) struct Target {
-    /// Of HTTP.
-    pub(super) url: String,
+    /// Of HTTP or HTTPS.
+    url: String,
     /// Under which name.
     pub(super) service_name: String,
+    /// Keeps the connection from one POST to the next, and knows whom to trust.
+    agent: ureq::Agent,
+    is_secured: bool,
+}
+
+/// Whether the other side has just gone.
+fn is_end(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
 }
 
 impl Target {
+    /// One at this URL; of HTTPS, if somebody is trusted.
+    pub(super) fn new(url: String, service_name: String, trust: Option<&Trust>) -> Self {
+        // Whoever looks after the proxy says where it goes; an environment for browsers does not.
+        let config = ureq::Agent::config_builder()
+            .timeout_global(Some(POST_TIMEOUT))
+            .proxy(None)
+            .max_redirects(0)
+            .https_only(trust.is_some());
+        let config = match trust {
+            Some(trust) => config.tls_config(trust.config()),
+            None => config,
+        };
+        Self { url, service_name, agent: config.build().into(), is_secured: trust.is_some() }
+    }
+
+    /// Brings it there.
+    ///
+    /// # Errors
+    /// Why not, without the path of the URL.
+    fn post(&self, body: String) -> Result<(), String> {
+        let post = self.agent.post(&self.url).header("content-type", "application/json");
+        let answer = post.send(body).map_err(|error| match error {
+            // These two have the URL in their text.
+            ureq::Error::BadUri(_) | ureq::Error::RequireHttpsOnly(_) => {
+                "the URL cannot be used".to_owned()
+            }
+            ureq::Error::Io(error) if self.is_secured && is_end(&error) => {
+                // With TLS 1.3 a receiver refuses us when we are through with the handshake, and its reason may be lost.
+                format!("{error} (does it want another certificate of ours, or is it a port without TLS?)")
+            }
+            error => error.to_string(),
+        })?;
+        match answer.status() {
+            status if status.is_success() => Ok(()),
+            status if status.is_redirection() => {
+                Err(format!("http status: {} (nobody is followed elsewhere)", status.as_u16()))
+            }
+            status => Err(format!("http status: {}", status.as_u16())),
+        }
+    }
+
     /// Host and port: the path of a webhook is often what it is known by, and as good as a password.
     fn receiver(&self) -> &str {
         let after_scheme = self.url.split_once("://").map_or(self.url.as_str(), |(_, rest)| rest);
@@ -135,9 +187,6 @@ impl<T: Send + 'static> Outbox<T> {
 
 fn run<T>(queue: &Receiver<T>, state: &State, naming: &Naming, body: Body<T>) {
     let what = naming.what;
-    // Whoever looks after the proxy says where it goes; an environment for browsers does not.
-    let agent: ureq::Agent =
-        ureq::Agent::config_builder().timeout_global(Some(POST_TIMEOUT)).proxy(None).build().into();
     while let Ok(first) = queue.recv() {
         let items: Vec<T> =
             std::iter::once(first).chain(queue.try_iter().take(ITEMS_MAX)).collect();
@@ -148,8 +197,7 @@ fn run<T>(queue: &Receiver<T>, state: &State, naming: &Naming, body: Body<T>) {
         if dropped > 0 {
             tracing::warn!(what, dropped, "more came than can be delivered; some were dropped");
         }
-        let post = agent.post(&target.url).header("content-type", "application/json");
-        if let Err(error) = post.send(body(&target, &items, dropped)) {
+        if let Err(error) = target.post(body(&target, &items, dropped)) {
             let (receiver, count) = (target.receiver(), items.len());
             state.losses.add(naming.post, count as u64);
             tracing::warn!(what, receiver, count, %error, "could not be delivered");
@@ -169,7 +217,7 @@ mod tests {
             ("http://me:secret@h/", "h"),
             ("http://h", "h"),
         ] {
-            let target = Target { url: url.to_owned(), service_name: String::new() };
+            let target = Target::new(url.to_owned(), String::new(), None);
             assert_eq!(target.receiver(), receiver);
         }
     }
@@ -180,7 +228,7 @@ mod tests {
         let outbox = Outbox { queue: Some((sender, Loss::AlarmsQueue)), state: Arc::default() };
         outbox.offer(0);
         assert_eq!(outbox.state.dropped.load(Ordering::Relaxed), 0, "nobody wants it");
-        let target = Target { url: "http://h".to_owned(), service_name: String::new() };
+        let target = Target::new("http://h".to_owned(), String::new(), None);
         outbox.change(Some(target));
         (0..5).for_each(|n| outbox.offer(n));
         assert_eq!(outbox.state.dropped.load(Ordering::Relaxed), 3);

@@ -157,7 +157,7 @@ mod tests {
     }
 
     fn spans(requests: &[Observed]) -> (String, Value) {
-        let target = Target { url: String::new(), service_name: "me".to_owned() };
+        let target = Target::new(String::new(), "me".to_owned(), None);
         let body = body(&target, requests, 0);
         let parsed: Value = serde_json::from_str(&body).unwrap();
         (body, parsed["resourceSpans"][0]["scopeSpans"][0]["spans"].clone())

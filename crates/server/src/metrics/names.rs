@@ -196,7 +196,7 @@ pub static METRICS: &[Metric] = &[
         "respool_tls_failures",
         Counter,
         &["worker", "side", "reason"],
-        "Connections that ended because of TLS: no handshake in time (`timeout`), the peer speaks something else (`not_tls`) or breaks the rules (`protocol`), no version or cipher in common (`incompatible`), it shows no certificate (`no_certificate`) or one that is not taken (`certificate`), it does not take us (`refused`), it went away (`closed`). Only where TLS is spoken",
+        "Connections that ended because of TLS: no handshake in time (`timeout`), the peer speaks something else (`not_tls`) or breaks the rules (`protocol`), no version or cipher in common (`incompatible`), it shows no certificate (`no_certificate`) or one that is not taken (`certificate`), it does not take us (`refused`), it went away (`closed`), there was no memory left for it (`memory`). Only where TLS is spoken",
         |s, p| {
             sides(s, p, |page, worker, side, of| {
                 for (reason, count) in TLS_FAILURES.into_iter().zip(of.failures) {

@@ -604,6 +604,16 @@ impl House {
         self.engines().map(|engine| Load::of(engine.stats())).fold(self.past, Load::plus)
     }
 
+    /// See [`Engine::note_outside`].
+    pub(super) fn note_outside(&mut self, place: usize, bytes: usize) -> usize {
+        self.get_mut(place).map_or(0, |engine| engine.note_outside(bytes))
+    }
+
+    /// See [`Engine::make_room_for_outside`].
+    pub(super) fn make_room_for_outside(&mut self, place: usize) -> usize {
+        self.get_mut(place).map_or(0, Engine::make_room_for_outside)
+    }
+
     /// See [`Engine::cork_replies_us`].
     pub(super) fn cork_replies_us(&mut self, us: u64) {
         self.engines_mut().for_each(|engine| engine.cork_replies_us(us));

@@ -2,7 +2,7 @@
 //!
 //! This folder is the only place that knows both sides: `turn` is the order of things, `conn` turns tokens of the driver into ids of the
 //! engine and back, `house` has the engines, `moves` takes clients from one to another, `entrance`, `accept` and `arrivals` are the ways in for clients, `tls` puts TLS between the two, `gather` decides how long to wait for more before a flush, `mailbox` is the only way in from other threads,
-//! `names` looks whether the names of servers still mean the same.
+//! `names` looks whether the names of servers still mean the same, `room` who is closed where TLS holds too much.
 //!
 //! What it deliberately is not: a thread. [`Worker::turn`] is called in a loop by [`Worker::run`] on a thread of its own, or step by step
 //! by the simulator.
@@ -24,6 +24,7 @@ pub(crate) mod facts;
 mod moves;
 mod names;
 mod observed;
+mod room;
 mod turn;
 
 use crate::export::Outlet;

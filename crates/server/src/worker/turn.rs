@@ -6,7 +6,8 @@
 //! 3. What is due by time is done.
 //! 4. Actions of the engine are carried out (connect, close, stop reading), new clients are taken in, and those whose header came become clients.
 //! 5. Each upstream with output is flushed once, unless `gather` holds that back for more, then each client.
-//! 6. Actions that came of that: clients that have their last reply are closed.
+//! 6. What TLS holds is counted, and who holds too much is closed (`room`).
+//! 7. Actions that came of that: clients that have their last reply are closed.
 //!
 //! Flushing upstreams before clients gets the servers to work while we write to clients. Nothing is sent before all input of the turn is in:
 //! that is what makes many requests leave in one write. Connections of one client's own are never held back.
@@ -35,6 +36,7 @@ impl<D: Driver> Worker<D> {
         self.end_arrivals(now);
         self.flush_upstreams(now);
         self.flush_clients(now);
+        self.weigh();
         self.carry_out(now);
         self.tell();
         self.tell_observed();

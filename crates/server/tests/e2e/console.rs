@@ -5,4 +5,5 @@
 
 mod browser;
 mod files;
+mod others;
 mod pages;

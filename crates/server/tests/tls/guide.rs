@@ -6,6 +6,7 @@ use testkit::ports::Port;
 use testkit::tls::Authority;
 use testkit::{Conn, Endpoint, Respool, wait};
 
+use crate::admin;
 use crate::setup::{NAME, RESPOOL, SOON, Server, client};
 
 const GUIDE: &str = include_str!("../../../../docs/guides/tls.md");
@@ -57,6 +58,38 @@ fn the_whole_configuration_of_the_guide_serves() {
         Conn::open_tls(&Endpoint::Tcp(tls), &client(&authority, None), NAME).expect("connect");
     nobody.command(&["PING"]).expect_err("no certificate");
     drop(proxy);
+}
+
+/// The admin listener's guide has one, too.
+#[test]
+fn the_admin_listener_of_its_guide_asks_for_a_certificate_and_a_token() {
+    let guide = include_str!("../../../../docs/guides/admin.md");
+    let block = guide.split("```toml\n").skip(1).find(|block| block.contains("[admin.tls]"));
+    let block = block.and_then(|block| block.split("```").next()).expect("a configuration");
+    let authority = Authority::new("ca");
+    authority.issue("admin", &[NAME]);
+    let operator = authority.issue("operator", &["op.example"]);
+    let folder = authority.folder();
+    fs::copy(authority.ca_file(), folder.join("operators-ca.pem")).expect("copied");
+    fs::write(folder.join("admin-token"), "hush\n").expect("a file");
+    let (server, admin) = (testkit::RedisServer::start(), Port::v4().release());
+    let text = block
+        .replace("redis://127.0.0.1:6379", &server.endpoint().url())
+        .replace("0.0.0.0:6390", &admin.to_string())
+        .replace("/etc/respool/tls", &folder.display().to_string())
+        .replace("/etc/respool", &folder.display().to_string());
+    assert!(!text.contains("/etc/") && text.contains(&admin.to_string()), "{text}");
+    let file = folder.join("respool.toml");
+    fs::write(&file, &text).expect("the file");
+    let _proxy = Respool::with_config(RESPOOL, &file).start();
+    let with = |own: Option<&testkit::tls::Pair>, more: &str| {
+        let mut conn = admin::open(admin.port(), &client(&authority, own))?;
+        admin::ask(&mut conn, "/stats", more)
+    };
+    let token = "Authorization: Bearer hush\r\n";
+    with(None, token).expect_err("no certificate");
+    assert!(with(Some(&operator), "").is_ok_and(|text| text.starts_with("HTTP/1.1 401")));
+    assert!(with(Some(&operator), token).is_ok_and(|text| text.starts_with("HTTP/1.1 200")));
 }
 
 /// Parts of one are in the guide as well, and what is left out of them is not wrong.

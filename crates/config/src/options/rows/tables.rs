@@ -5,7 +5,7 @@
 //! Invariant: every table that a row names is here.
 
 use super::super::{mirrors, policies, users};
-use super::cache;
+use super::{cache, edges};
 
 /// What the tables of the file are about, in the order of the documents.
 pub const TABLES: &[(&str, &str)] = &[
@@ -56,5 +56,8 @@ pub const TABLES: &[(&str, &str)] = &[
     policies::VALUES,
     ("tls", "TLS with clients. See the [guide](../guides/tls.md)."),
     ("upstream_tls", "TLS with servers. See the [guide](../guides/tls.md)."),
+    edges::ADMIN,
+    edges::TRACING,
+    edges::ALARMS,
     mirrors::TABLE,
 ];

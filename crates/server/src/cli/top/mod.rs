@@ -20,6 +20,7 @@ use figures::Figures;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use server::control::certificates::receivers::Trust;
 use source::Source;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -53,7 +54,15 @@ fn source(matches: &ArgMatches) -> Result<Source, Failure> {
             Some(text.trim_end().to_owned())
         }
     };
-    Ok(Source::new(&base, token.as_deref()))
+    let path = |name: &str| matches.get_one::<PathBuf>(name).map(PathBuf::as_path);
+    let [ca, cert, key] = ["ca_file", "cert_file", "key_file"].map(path);
+    let is_secured = base.starts_with("https://");
+    if !is_secured && (ca.is_some() || cert.is_some()) {
+        let text = format!("{base} is without TLS; write https://… for it");
+        return Err(Failure::Usage(text));
+    }
+    let trust = is_secured.then(|| Trust::of_flags(ca, cert, key)).transpose();
+    Ok(Source::new(&base, token.as_deref(), trust.map_err(Failure::Usage)?.as_ref()))
 }
 
 /// One frame as text.

@@ -6,6 +6,7 @@
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use server::control::certificates::receivers::Trust;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -196,15 +197,23 @@ struct SlowLog {
 }
 
 impl Source {
-    /// An admin listener at this URL, or at this address.
-    pub(super) fn new(base: &str, token: Option<&str>) -> Self {
+    /// An admin listener at this URL, or at this address. Over TLS somebody is trusted.
+    pub(super) fn new(base: &str, token: Option<&str>, trust: Option<&Trust>) -> Self {
         let base = base.trim_end_matches('/');
         let base = match base.contains("://") {
             true => base.to_owned(),
             false => format!("http://{base}"),
         };
-        let config = ureq::Agent::config_builder().timeout_global(Some(ANSWER_WITHIN)).build();
-        Self { base, token: token.map(str::to_owned), agent: config.into() }
+        // A token goes to whoever was named, and to nobody else.
+        let config = ureq::Agent::config_builder()
+            .timeout_global(Some(ANSWER_WITHIN))
+            .max_redirects(0)
+            .https_only(trust.is_some());
+        let config = match trust {
+            Some(trust) => config.tls_config(trust.config()),
+            None => config,
+        };
+        Self { base, token: token.map(str::to_owned), agent: config.build().into() }
     }
 
     /// Asks for everything.

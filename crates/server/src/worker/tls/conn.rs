@@ -70,6 +70,12 @@ pub(super) struct Conn {
     pub(super) sending: Option<(Vec<u8>, usize)>,
     /// The driver below has a send of ours.
     pub(super) in_flight: bool,
+    /// Of so many bytes.
+    pub(super) sealed_bytes: usize,
+    /// So much came of its handshake, which the library may still have.
+    pub(super) hello_bytes: usize,
+    /// What it counts for among all (see `weights`).
+    pub(super) weight: usize,
     /// It is to be given up.
     pub(super) failed: Option<Failure>,
 }
@@ -93,6 +99,9 @@ impl Conn {
             end: End::No,
             sending: None,
             in_flight: false,
+            sealed_bytes: 0,
+            hello_bytes: 0,
+            weight: 0,
             failed: None,
         }
     }

@@ -7,6 +7,7 @@
 
 use super::conn::{Conn, End, Peer, Phase};
 use super::records::{Failure, Fed, Records};
+use super::weights::Weights;
 use super::{Reason, SEAL_BYTES, SPARE_BUFFERS_MAX, STEPS_PER_WAIT, TOKEN_BIT, TlsSettings};
 use engine::fleet::{TlsReport, TlsSide};
 use engine::ids::{self, Slab};
@@ -22,7 +23,7 @@ pub(super) type Id = ids::Id<ConnKind>;
 /// See the module.
 pub(super) struct Layer {
     pub(super) settings: TlsSettings,
-    conns: Slab<ConnKind, Box<Conn>>,
+    pub(super) conns: Slab<ConnKind, Box<Conn>>,
     /// Handshakes that can go on, in the order in which they could.
     steps: VecDeque<Id>,
     /// So many at the front of `steps` are not read until it is their turn.
@@ -30,7 +31,7 @@ pub(super) struct Layer {
     /// Connections that something is to be done for when the driver is free.
     work: Vec<Id>,
     /// Clients by the time at which they came; those whose handshake is over stay until they are met.
-    arrivals: VecDeque<(u64, Id)>,
+    pub(super) arrivals: VecDeque<(u64, Id)>,
     /// Clients whose handshake is not over.
     unfinished: usize,
     /// Where records are opened.
@@ -38,6 +39,7 @@ pub(super) struct Layer {
     /// Buffers for records.
     spare: Vec<Vec<u8>>,
     counts: TlsReport,
+    pub(super) weights: Weights,
 }
 
 /// The token under which the driver below knows a connection.
@@ -68,6 +70,7 @@ impl Layer {
             plain: Vec::new(),
             spare: Vec::new(),
             counts: TlsReport::default(),
+            weights: Weights::default(),
         }
     }
 
@@ -99,6 +102,7 @@ impl Layer {
         let peer = Peer::Client { addr };
         let id = self.conns.insert(Box::new(Conn::new(token, peer, Phase::Handshake)));
         self.unfinished += 1;
+        self.weigh(id);
         self.arrivals.push_back((now_us, id));
         // Those that are through are met at the front sooner or later; one that hangs there must not keep thousands behind it.
         if self.arrivals.len() > ARRIVALS_SLACK + 2 * self.unfinished {
@@ -111,7 +115,9 @@ impl Layer {
     /// A server that is being connected to.
     pub(super) fn open_upstream(&mut self, token: Token, host: &str) -> Id {
         let peer = Peer::Upstream { host: host.into() };
-        self.conns.insert(Box::new(Conn::new(token, peer, Phase::Connecting)))
+        let id = self.conns.insert(Box::new(Conn::new(token, peer, Phase::Connecting)));
+        self.weigh(id);
+        id
     }
 
     pub(super) fn set_inner(&mut self, id: Id, inner: ConnId) {
@@ -126,6 +132,7 @@ impl Layer {
         let is_due = ended || !input.is_empty();
         conn.input = input;
         conn.end = if ended { End::Due } else { End::No };
+        self.weigh(id);
         if is_due {
             self.add_step(id);
         }
@@ -133,7 +140,8 @@ impl Layer {
 
     pub(super) fn rename(&mut self, id: Id, token: Token) {
         if let Some(conn) = self.conns.get_mut(id) {
-            conn.token = token;
+            let (from, weight) = (std::mem::replace(&mut conn.token, token), conn.weight);
+            self.reweigh(from, token, weight);
         }
     }
 
@@ -179,10 +187,13 @@ impl Layer {
             }
             Event::Received(_, bytes) => {
                 conn.input.extend_from_slice(bytes);
+                self.weigh(id);
                 self.add_step(id);
             }
             Event::Sent(_, buf) => {
                 conn.in_flight = false;
+                conn.sealed_bytes = 0;
+                self.weigh(id);
                 self.recycle(buf);
                 self.add_work(id);
             }
@@ -212,16 +223,21 @@ impl Layer {
         }
         plain.clear();
         let fed = records.feed(bytes, plain);
+        let mut is_held = false;
         if !plain.is_empty() {
             if conn.recv_on && conn.held.is_empty() {
                 conn.heard = true;
                 on_event(Event::Received(conn.token, plain));
             } else {
                 conn.held.extend_from_slice(plain);
+                is_held = true;
             }
         }
         if conn.note(fed) {
             self.add_work(id);
+        }
+        if is_held {
+            self.weigh(id);
         }
     }
 
@@ -304,6 +320,7 @@ impl Layer {
         let Some(conn) = self.conns.get_mut(id) else { return };
         conn.in_steps = false;
         let input = std::mem::take(&mut conn.input);
+        conn.hello_bytes += input.len();
         if conn.failed.is_none() {
             let mut held = std::mem::take(&mut conn.held);
             let fed =
@@ -315,6 +332,7 @@ impl Layer {
             && conn.records.as_ref().is_some_and(|records| !records.is_handshaking());
         if over {
             conn.phase = Phase::Open;
+            conn.hello_bytes = 0;
             let is_client = conn.is_client();
             let resumed = conn.records.as_ref().is_some_and(Records::is_resumed);
             let token = conn.token;
@@ -327,6 +345,7 @@ impl Layer {
                 on_event(Event::Connected(token));
             }
         }
+        self.weigh(id);
         self.serve(driver, id, on_event);
     }
 
@@ -346,7 +365,9 @@ impl Layer {
             let held = std::mem::take(&mut conn.held);
             conn.heard = true;
             on_event(Event::Received(conn.token, &held));
+            self.weigh(id);
         }
+        let Some(conn) = self.conns.get_mut(id) else { return };
         let ended = conn.failed.is_none() && conn.end == End::Due && conn.held.is_empty();
         if ended && conn.is_green() {
             conn.failed = Some(gone(conn));
@@ -400,9 +421,13 @@ impl Layer {
             if sealed.is_empty() {
                 return self.recycle(sealed);
             }
+            let bytes = sealed.len();
             match driver.send(conn.inner, sealed) {
                 Some(sealed) => self.recycle(sealed),
-                None => conn.in_flight = true,
+                None => {
+                    (conn.in_flight, conn.sealed_bytes) = (true, bytes);
+                    self.weigh(id);
+                }
             }
         }
     }
@@ -473,6 +498,7 @@ impl Layer {
     /// Takes a connection out of everything that is counted or kept by its state.
     fn forget(&mut self, id: Id) -> Option<Box<Conn>> {
         let conn = self.conns.remove(id)?;
+        self.unweigh(&conn);
         if conn.is_client() && conn.phase != Phase::Open {
             self.unfinished -= 1;
         }
@@ -488,7 +514,7 @@ impl Layer {
         }
     }
 
-    fn add_work(&mut self, id: Id) {
+    pub(super) fn add_work(&mut self, id: Id) {
         if let Some(conn) = self.conns.get_mut(id)
             && !conn.in_work
         {

@@ -12,7 +12,7 @@
 //! A connection without TLS goes through: its ids and tokens lack a bit, which is all that is looked at, and while no connection has TLS the events
 //! of a wait are not even looked at ([decision 22](../../../../../docs/internals/decisions/0022-tls-is-a-layer-over-the-driver.md)).
 //!
-//! `records` alone knows the library, `conn` is one connection, `layer` what happens to all of them.
+//! `records` alone knows the library, `conn` is one connection, `layer` what happens to all of them, `weights` what they hold.
 //!
 //! Not here: who speaks TLS and with which certificates (`control/certificates`), names and addresses, RESP.
 //!
@@ -24,6 +24,7 @@ mod layer;
 mod records;
 #[cfg(test)]
 mod tests;
+mod weights;
 
 use engine::fleet::{TLS_FAILURES, TlsReport};
 use layer::Layer;
@@ -62,9 +63,11 @@ pub(crate) enum Reason {
     Refused,
     /// The peer went away before the end of the handshake.
     Closed,
+    /// There is no memory left for it.
+    Memory,
 }
 
-const _: () = assert!(Reason::Closed as usize + 1 == TLS_FAILURES.len());
+const _: () = assert!(Reason::Memory as usize + 1 == TLS_FAILURES.len());
 
 /// A driver that also does TLS. See the module.
 pub struct Secured<D> {
@@ -88,6 +91,10 @@ const SEAL_BYTES: usize = 256 << 10;
 /// Buffers for records that are kept for the next send.
 const SPARE_BUFFERS_MAX: usize = 16;
 
+/// What a connection costs beside what waits on it: the library's state of it with its keys, an unfinished record, and ours. Measured: 8 KiB
+/// at rest, 12 KiB after requests of some KiB; an unfinished record may add 18.
+const CONN_BYTES: usize = 20 << 10;
+
 /// Longest cause of a failure, as a peer may have a say in it.
 const CAUSE_BYTES_MAX: usize = 300;
 
@@ -105,6 +112,8 @@ impl<D: Driver> Secured<D> {
     /// What holds for handshakes that begin from now on.
     pub fn change(&mut self, settings: TlsSettings) {
         self.layer.settings = settings;
+        // There may be less room for them, too.
+        self.layer.weights.change();
     }
 
     /// What happened so far, and what is there; `None`: nobody speaks TLS, nor did.

@@ -1,5 +1,7 @@
 //! The layer over the simulated network: streams cut anywhere, peers that break off, lie, flood or say nothing.
 
+mod weights;
+
 use super::*;
 use netio::CloseReason;
 use netio::sim::{SimDriver, SimFaults, SimListener, SimNet, SimPeer, SimRng, SimSocket};
@@ -63,6 +65,7 @@ impl World {
             Event::Closed(token, why) => seen.push(Seen::Closed(token, why)),
             Event::AcceptFailed(_) | Event::Woken => {}
         });
+        self.driver.layer.check_weights();
     }
 
     fn report(&self) -> TlsReport {

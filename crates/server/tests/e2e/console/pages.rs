@@ -11,8 +11,8 @@ use super::browser::Browser;
 use crate::admin::Looked;
 use crate::setup::direct;
 
-const DESKTOP: (u32, u32) = (1280, 800);
-const PHONE: (u32, u32) = (360, 740);
+pub(super) const DESKTOP: (u32, u32) = (1280, 800);
+pub(super) const PHONE: (u32, u32) = (360, 740);
 
 /// A client that asks all the time.
 struct Load {
@@ -57,7 +57,7 @@ fn busy(args: &[&str]) -> (Looked, Load) {
 }
 
 /// Whether a view's table has a row with these words.
-fn row(words: &str) -> String {
+pub(super) fn row(words: &str) -> String {
     format!(
         "[...document.querySelectorAll('tbody tr')].some((row) => row.innerText.includes({words:?}))"
     )

@@ -1,0 +1,44 @@
+//! What TLS holds counts with what the engines hold: who goes when it is too much.
+//!
+//! Each engine is told what the connections of its tenant hold, and says how much too much that is. Who has not even finished a handshake goes first,
+//! those before others that came last, so that a flood keeps nobody out but itself. Then it is the engine's turn, which closes who holds most, and
+//! last that of clients of whom TLS alone holds something.
+//!
+//! Not here: what connections hold (`tls/weights`), what clients hold (`engine`).
+//!
+//! Invariant: after this no tenant holds more than its `limits.memory_max_bytes` by its clients; connections to servers are never given up for it.
+
+use super::Worker;
+use netio::Driver;
+
+impl<D: Driver> Worker<D> {
+    /// Weighs what TLS holds, if anything has changed.
+    #[inline]
+    pub(super) fn weigh(&mut self) {
+        if self.driver.take_weighed() {
+            self.bound_memory();
+        }
+    }
+
+    #[cold]
+    fn bound_memory(&mut self) {
+        for place in 0..self.driver.weights().len() {
+            let over = self.note_weight(place);
+            if over == 0 {
+                continue;
+            }
+            self.driver.shed_unfinished(place, over);
+            if self.note_weight(place) > 0 {
+                let over = self.engine.make_room_for_outside(place);
+                self.driver.shed_open(place, over);
+                self.note_weight(place);
+            }
+        }
+    }
+
+    /// Tells an engine; how much too much there is.
+    fn note_weight(&mut self, place: usize) -> usize {
+        let weight = self.driver.weights().get(place).copied().unwrap_or_default();
+        self.engine.note_outside(place, weight)
+    }
+}

@@ -1,0 +1,80 @@
+//! What connections hold, and who goes when it is too much. That the sums are right is looked at in each turn of every story here.
+
+use super::*;
+
+/// Through its handshake.
+fn open(world: &mut World, authority: &Authority, token: Token) -> (Peer, ConnId) {
+    let (sim, conn) = world.client(token);
+    let mut peer = Peer::new(sim, Speaker::client(authority.client(None), "localhost"));
+    let before = world.report().clients.open;
+    world.until("open", &mut peer, |world, peer| {
+        world.report().clients.open > before && peer.speaker.is_ready()
+    });
+    (peer, conn)
+}
+
+#[test]
+fn what_waits_in_either_direction_weighs_and_is_given_back() {
+    let authority = authority();
+    let mut world = World::new(3, SimFaults::none(), settings(&authority));
+    let (sim, conn) = world.client(A);
+    assert_eq!(world.driver.weights(), [CONN_BYTES]);
+    assert!(world.driver.take_weighed() && !world.driver.take_weighed());
+
+    // What came in with the end of the handshake and is not wanted.
+    world.driver.recv(conn, false);
+    let mut peer = Peer::new(sim, Speaker::client(authority.client(None), "localhost"));
+    peer.speaker.say(&pattern(10_000, 1));
+    world.until("it is open", &mut peer, |world, _| world.report().clients.open == 1);
+    assert_eq!(world.driver.weights(), [CONN_BYTES + 10_000]);
+    world.driver.recv(conn, true);
+    world.until("all is told", &mut peer, |world, _| world.received_of(A).len() == 10_000);
+    assert_eq!(world.driver.weights(), [CONN_BYTES]);
+
+    // What went out and is not taken: records of one part and no more.
+    assert!(world.driver.send(conn, pattern(8 << 20, 2)).is_none(), "all of it fits");
+    let weight = world.driver.weights()[0];
+    assert!(weight > CONN_BYTES + 60_000 && weight < CONN_BYTES + 2 * SEAL_BYTES, "{weight}");
+    world.until("all is sent", &mut peer, |_, peer| peer.heard.len() == 8 << 20);
+    world.until("it is back", &mut peer, |world, _| {
+        world.seen.iter().any(|seen| matches!(seen, Seen::Sent(A, _)))
+    });
+    assert_eq!(world.driver.weights(), [CONN_BYTES]);
+    world.driver.close(conn);
+    assert_eq!(world.driver.weights(), [0]);
+}
+
+#[test]
+fn each_tenant_has_its_own_sum_and_a_client_that_goes_over_takes_its_weight_along() {
+    let authority = authority();
+    let mut world = World::new(4, SimFaults::none(), settings(&authority));
+    let of_another = Token(3 << 23 | 5);
+    let (_peer, conn) = open(&mut world, &authority, A);
+    let _waits = world.client(of_another);
+    assert_eq!(world.driver.weights(), [CONN_BYTES, 0, 0, CONN_BYTES]);
+    world.driver.rename(conn, Token(3 << 23 | 7));
+    assert_eq!(world.driver.weights(), [0, 0, 0, 2 * CONN_BYTES]);
+    assert_eq!(world.driver.shed_unfinished(0, 1), 0, "of a tenant that has none");
+}
+
+#[test]
+fn who_is_not_through_goes_first_and_of_them_who_came_last() {
+    let authority = authority();
+    let mut world = World::new(5, SimFaults::none(), settings(&authority));
+    let (mut peer, _) = open(&mut world, &authority, A);
+    let (first, last) = (Token(20), Token(21));
+    let (_one, _) = world.client(first);
+    let (_two, _) = world.client(last);
+    let three = 3 * CONN_BYTES;
+    assert_eq!(world.driver.weights(), [three]);
+    assert_eq!(world.driver.shed_unfinished(0, 1), CONN_BYTES);
+    assert_eq!(world.driver.weights(), [2 * CONN_BYTES], "it counts no more");
+    world.until("the last one is closed", &mut peer, |world, _| world.closed(last).is_some());
+    assert!(world.closed(last).is_some_and(|cause| cause.contains("no memory is left")));
+    assert!(world.closed(first).is_none() && world.closed(A).is_none());
+    assert_eq!(world.driver.shed_unfinished(0, three), CONN_BYTES, "of two one is through");
+    assert_eq!(world.driver.shed_open(0, 1), CONN_BYTES);
+    world.until("all are closed", &mut peer, |world, _| world.closed(A).is_some());
+    assert_eq!(world.report().clients.failures[Reason::Memory as usize], 3);
+    assert_eq!((world.driver.weights(), world.driver.inner().conns()), (&[0][..], 0));
+}
