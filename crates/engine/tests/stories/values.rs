@@ -2,12 +2,14 @@
 
 use crate::words::{Story, large_set};
 use engine::Settings;
-use engine::policy::{Policies, Rules, Values};
+use engine::policy::{Policies, Rules, Values, Wanted};
 use std::sync::Arc;
 
 fn story() -> Story {
-    let values = Values::new(vec![b"p:*".as_slice().into()], 100);
-    let policies = Policies::new(Rules { values: Some(values), ..Rules::default() }).map(Arc::new);
+    let compress = vec![b"p:*".as_slice().into()];
+    let wanted = Wanted { compress, compress_from_bytes: 100, ..Wanted::default() };
+    let values = Values::new(wanted);
+    let policies = Policies::new(Rules { values, ..Rules::default() }).map(Arc::new);
     Story::with(Settings { policies, ..Settings::default() })
 }
 
