@@ -280,7 +280,9 @@ pub(crate) fn read_secrets(
     }
     problems.0.extend(wrong.into_iter().map(|message| about(draft, "sharding.shards", message)));
     let wrong = values::read_keys(&mut draft.config.policies, read);
-    problems.0.extend(wrong.into_iter().map(|message| about(draft, "policies.values.keys", message)));
+    problems
+        .0
+        .extend(wrong.into_iter().map(|message| about(draft, "policies.values.keys", message)));
     let mut wrong = Vec::new();
     for (number, mirror) in (1..).zip(&mut draft.config.mirrors.targets) {
         if let Err(message) =

@@ -66,8 +66,8 @@ impl fmt::Debug for KeyLine {
 impl KeyLine {
     /// Reads a line. The error goes on after the line's number.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
-        let words =
-            words(text.as_bytes()).ok_or("has a quote that does not end, or something behind one")?;
+        let words = words(text.as_bytes())
+            .ok_or("has a quote that does not end, or something behind one")?;
         let words: Vec<String> =
             words.into_iter().map(|word| String::from_utf8_lossy(&word).into_owned()).collect();
         let [name, source] = words.as_slice() else {
@@ -191,8 +191,7 @@ pub(crate) fn check(draft: &Draft, found: &mut Vec<Finding>) {
         return;
     }
     if policies.value_types.is_empty() {
-        let message =
-            format!("found no type; allowed: one of {} or both", TYPES.join(", "));
+        let message = format!("found no type; allowed: one of {} or both", TYPES.join(", "));
         found.push((&["policies.values.types"], message));
     }
     if draft.config.cache.enabled {

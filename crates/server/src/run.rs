@@ -318,7 +318,9 @@ fn entropy() -> Option<[u8; 32]> {
     let read = std::fs::File::open("/dev/urandom")
         .and_then(|mut source| std::io::Read::read_exact(&mut source, &mut bytes));
     if let Err(error) = &read {
-        tracing::warn!("cannot read /dev/urandom: {error}; ACL GENPASS is refused, and what would have to be encrypted");
+        tracing::warn!(
+            "cannot read /dev/urandom: {error}; ACL GENPASS is refused, and what would have to be encrypted"
+        );
     }
     read.is_ok().then_some(bytes)
 }

@@ -13,9 +13,9 @@
 //!
 //! Invariant: each entry of `merges` is that of a merge that is under way.
 
-use super::{Kind, Policies, Refusal};
 use super::namespace::Namespace;
 use super::outward::{Names, Outward, Shape};
+use super::{Kind, Policies, Refusal};
 use crate::command::CommandId;
 use crate::command::spread::Gather;
 use crate::engine::Engine;

@@ -99,7 +99,7 @@ fn keys_are_turned_while_clients_read() {
     let second = story.server().takes_last_argument();
     assert!(second.starts_with(b"\xffrsp\x02\x03new"), "{second:?}");
     story.server().answers(":2");
-    story.client("a").gets("2");
+    story.client("a").gets(":2");
     let both = [&b"*4\r\n$1\r\nf\r\n"[..], &bulk(&first), b"$1\r\ng\r\n", &bulk(&second)].concat();
     story.client("a").says("HGETALL s:h");
     story.server().gets("HGETALL s:h");
@@ -149,6 +149,7 @@ fn without_random_bytes_nothing_is_written() {
     story.client("a").gets([refused, refused, "+OK", "nil"]);
     // In a transaction, too, and then nothing of it is done.
     story.client("a").says(["MULTI", "SET s:1 v", "EXEC"]);
+    story.conn(2).gets("MULTI").answers("+OK").gets("DISCARD").answers("+OK");
     let aborted = "-EXECABORT Transaction discarded because of previous errors.";
     story.client("a").gets(["+OK", refused, aborted]);
 }

@@ -217,7 +217,8 @@ impl Values {
     /// What is done with the values of a key; `None`: nothing.
     fn kept(&self, key: &[u8]) -> Option<Kept> {
         let has = |patterns: &[Box<[u8]>]| patterns.iter().any(|one| glob::matches(one, key));
-        let kept = Kept { compressed: has(&self.wanted.compress), sealed: has(&self.wanted.encrypt) };
+        let kept =
+            Kept { compressed: has(&self.wanted.compress), sealed: has(&self.wanted.encrypt) };
         (kept != Kept::default()).then_some(kept)
     }
 
@@ -357,7 +358,8 @@ impl Part {
 fn counted_fields(args: &[&[u8]]) -> impl Iterator<Item = usize> + use<> {
     let mut at = 2;
     while let Some(word) = args.get(at) {
-        let is = |names: &[&str]| names.iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes()));
+        let is =
+            |names: &[&str]| names.iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes()));
         if is(&["fields"]) {
             break;
         }
@@ -419,7 +421,12 @@ mod tests {
         let mut changed: Vec<Cow<'_, [u8]>> = args.iter().map(|arg| Cow::Borrowed(*arg)).collect();
         let mut entropy = Entropy::new([1; 32]);
         let (is_changed, opened) = values()
-            .inward(Some(row(&text[..text.find(' ').unwrap()])), &args, &mut changed, Some(&mut entropy))
+            .inward(
+                Some(row(&text[..text.find(' ').unwrap()])),
+                &args,
+                &mut changed,
+                Some(&mut entropy),
+            )
             .expect("it can be encrypted");
         let others = (0..args.len()).filter(|at| *changed[*at] != *args[*at]).collect::<Vec<_>>();
         assert_eq!(is_changed, !others.is_empty());
@@ -477,7 +484,9 @@ mod tests {
 
     fn is_refused(values: &Values, text: &str) -> bool {
         let args: Vec<&[u8]> = text.split(' ').map(str::as_bytes).collect();
-        values.outside(&Look::new(Some(row(&text[..text.find(' ').unwrap()])), &args, 0, None)).is_some()
+        values
+            .outside(&Look::new(Some(row(&text[..text.find(' ').unwrap()])), &args, 0, None))
+            .is_some()
     }
 
     #[test]
@@ -537,8 +546,8 @@ mod tests {
             for category in categories {
                 let category = Categories::named(category.as_bytes()).expect("one");
                 for id in CommandId::all().filter(|id| !id.row().keys.is_empty()) {
-                    let is_of_it = id.row().categories.intersects(category)
-                        && !others.contains(&id.name());
+                    let is_of_it =
+                        id.row().categories.intersects(category) && !others.contains(&id.name());
                     let has_part = part(id) != Part::None || Part::of(id) != Part::None;
                     assert!(!is_of_it || has_part, "{}", id.name());
                 }
@@ -546,15 +555,29 @@ mod tests {
         };
         of(&["string", "bitmap", "hyperloglog", "scripting"], Part::of_strings, &[]);
         let names_only = [
-            "hdel", "hexists", "hexpire", "hexpireat", "hexpiretime", "hkeys", "hlen", "hpersist",
-            "hpexpire", "hpexpireat", "hpexpiretime", "hpttl", "httl",
+            "hdel",
+            "hexists",
+            "hexpire",
+            "hexpireat",
+            "hexpiretime",
+            "hkeys",
+            "hlen",
+            "hpersist",
+            "hpexpire",
+            "hpexpireat",
+            "hpexpiretime",
+            "hpttl",
+            "httl",
         ];
         of(&["hash"], Part::of_hashes, &names_only);
         let find = |name: &str| CommandId::all().find(|id| id.name() == name);
         let all = |names: &[&str], part: fn(CommandId) -> Part| {
             names.iter().all(|name| find(name).map(part) == Some(Part::Raw))
         };
-        assert!(all(&SCRIPTS, Part::of) && all(&RAW_STRINGS, Part::of_strings), "a name that no row has");
+        assert!(
+            all(&SCRIPTS, Part::of) && all(&RAW_STRINGS, Part::of_strings),
+            "a name that no row has"
+        );
         assert!(all(&RAW_HASHES, Part::of_hashes), "a name that no row has");
         assert!(names_only.iter().all(|name| find(name).is_some()), "a name that no row has");
     }

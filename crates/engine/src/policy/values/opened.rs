@@ -36,8 +36,7 @@ impl Opened {
     /// Writes a reply with its values as they were written, of which all together have at most `room` bytes.
     pub(in super::super) fn write(&self, reply: &[u8], room: usize, out: &mut Vec<u8>) {
         let begin = out.len();
-        let mut walk =
-            Walk { rest: reply, out, end: begin.saturating_add(room), form: &self.form };
+        let mut walk = Walk { rest: reply, out, end: begin.saturating_add(room), form: &self.form };
         if let Err(fault) = walk.whole(self) {
             out.truncate(begin);
             encode::error(out, fault.text().as_bytes());

@@ -242,8 +242,7 @@ pub(super) mod tests {
         let form = form(100, &[]);
         let whole = stored(&form, COMPRESSED, &b"abc".repeat(1_000));
         let damaged = Err(Fault::Damaged);
-        for broken in
-            [&whole[..whole.len() - 3], b"\xffrsp", b"\xffrsp\x07abc", b"\xffrsp\x01abc"]
+        for broken in [&whole[..whole.len() - 3], b"\xffrsp", b"\xffrsp\x07abc", b"\xffrsp\x01abc"]
         {
             assert_eq!(form.open(broken, 1 << 20, false), damaged, "{broken:?}");
         }
