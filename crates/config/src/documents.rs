@@ -255,8 +255,6 @@ fn sample(option: &OptionSpec) -> &'static str {
         "policies.rate" => "[\"requests=1000 per=client delay_ms=100\"]",
         "policies.fault" => "[\"percent=1 get delay_ms=50\"]",
         "policies.values.compress" => "[\"page:*\"]",
-        "policies.values.encrypt" => "[\"secret:*\"]",
-        "policies.values.keys" => "[\"2026-11 key_file=/run/secrets/values-2026-11\"]",
         "policies.namespace.prefix" => "\"team-a:\"",
         "policies.double_delete" => "[\"delay_ms=500 key=cache:*\"]",
         "tls.cert_file" => "\"/etc/respool/tls/proxy.pem\"",

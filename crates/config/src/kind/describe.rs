@@ -194,7 +194,7 @@ impl Kind {
             Self::Users { at } => some_each(at(draft)),
             Self::Rules { at, .. } => some_each(at(draft)),
             Self::Mirrors { at } => some_each(at(draft)),
-            Self::SealingKeys { at } => some_each(at(draft)),
+            Self::SealingKeys { at } => Some(shown_each(at(draft))),
             Self::Buckets { at } => some_each(at(draft)),
             Self::Patterns { at } => Some(shown_each(at(draft))),
             Self::CertFiles { at } => Some(shown_each(at(draft))),

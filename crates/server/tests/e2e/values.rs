@@ -161,6 +161,16 @@ fn the_configuration_of_the_guide_about_keys_runs() {
     assert!(shown.contains("2026-11 key_file="), "{shown}");
 }
 
+/// Reads what was written to 50 keys, in one of two versions, until somebody says that it ends.
+fn read_until(mut conn: Conn, ends: &AtomicBool, reads: &AtomicUsize) {
+    while !ends.load(Ordering::Relaxed) {
+        let number = reads.fetch_add(1, Ordering::Relaxed) % 50;
+        let reply = said(&mut conn, &["GET", &format!("s:{number}")]);
+        let is_right = |kind: &str| reply == bulk(&format!("{kind} {number}"));
+        assert!(is_right("old") || is_right("new"), "{reply}");
+    }
+}
+
 #[test]
 fn keys_turn_by_a_reload_while_clients_read_and_two_proxies_share_them() {
     if direct() {
@@ -208,16 +218,8 @@ fn keys_turn_by_a_reload_while_clients_read_and_two_proxies_share_them() {
     };
     std::thread::scope(|scope| {
         for _ in 0..2 {
-            let mut conn = proxy.connect();
-            let (ends, reads) = (&ends, &reads);
-            scope.spawn(move || {
-                while !ends.load(Ordering::Relaxed) {
-                    let number = reads.fetch_add(1, Ordering::Relaxed) % 50;
-                    let reply = said(&mut conn, &["GET", &format!("s:{number}")]);
-                    let is_right = |kind: &str| reply == bulk(&format!("{kind} {number}"));
-                    assert!(is_right("old") || is_right("new"), "{reply}");
-                }
-            });
+            let conn = proxy.connect();
+            scope.spawn(|| read_until(conn, &ends, &reads));
         }
         write(&format!("\"{old}\", \"{new}\""));
         changed(1);
