@@ -104,10 +104,7 @@ fn keys_are_read_from_where_they_are_and_shown_nowhere() {
     let keys = "keys = [\"a key_file=/k\", \"b key_env=KEY\", \"c 'key_command=get it'\"]\n";
     let loaded = of_values(&format!("encrypt = [\"s:*\"]\n{keys}")).expect("a configuration");
     let shown = format!("{:?} {:?}", loaded.config, loaded.values());
-    assert!(
-        shown.contains("b key_env=KEY") && shown.contains("c \\\"key_command=get it"),
-        "{shown}"
-    );
+    assert!(shown.contains("b key_env=KEY") && shown.contains("key_command=get it"), "{shown}");
     for key in ["5a5a", "6B6B", "6b6b", "7c7c", "90, 90", "107, 107"] {
         assert!(!shown.contains(key), "{key}");
     }
@@ -119,7 +116,8 @@ fn keys_are_read_from_where_they_are_and_shown_nowhere() {
     let changes = loaded.changes_to(&other.expect("a configuration"));
     assert_eq!(changes.len(), 1);
     assert_eq!(changes[0].option.name, "policies.values.keys");
-    assert!(!format!("{changes:?}").contains("key_env"), "{changes:?}");
+    let told = format!("{changes:?}");
+    assert!(told.contains("b key_file=/k") && !told.contains("5a5a"), "{told}");
     assert!(changes[0].option.is_protected() && changes[0].option.is_live());
 }
 
