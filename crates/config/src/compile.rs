@@ -21,6 +21,7 @@ use crate::secret::Secret;
 use crate::sharding;
 use crate::tenants;
 use crate::users;
+use crate::values;
 
 /// A configuration file that the caller has read.
 #[derive(Clone, Copy, Debug)]
@@ -278,6 +279,10 @@ pub(crate) fn read_secrets(
         }
     }
     problems.0.extend(wrong.into_iter().map(|message| about(draft, "sharding.shards", message)));
+    let wrong = values::read_keys(&mut draft.config.policies, read);
+    problems
+        .0
+        .extend(wrong.into_iter().map(|message| about(draft, "policies.values.keys", message)));
     let mut wrong = Vec::new();
     for (number, mirror) in (1..).zip(&mut draft.config.mirrors.targets) {
         if let Err(message) =

@@ -36,6 +36,7 @@ use crate::secret::Secret;
 use crate::sharding::{self, Entry, RouteLine};
 use crate::tls::{CertFiles, MORE_CERTS_MAX};
 use crate::users::{self, UserLine};
+use crate::values::{self, KeyLine};
 use names::is_http_url;
 use scalar::{cpu_range, integer, items, mode, switch, text, within};
 
@@ -98,6 +99,8 @@ pub(crate) enum Kind {
     Routes { at: fn(&mut Draft) -> &mut Vec<RouteLine> },
     /// Patterns as `KEYS` takes them.
     Patterns { at: fn(&mut Draft) -> &mut Vec<String> },
+    /// Keys that values are encrypted with.
+    SealingKeys { at: fn(&mut Draft) -> &mut Vec<KeyLine> },
     /// Files of certificates, each with that of its key.
     CertFiles { at: fn(&mut Draft) -> &mut Vec<CertFiles> },
     /// The two characters of a hash tag, or none.
@@ -164,6 +167,10 @@ impl Kind {
             Self::Users { at } => {
                 let items = items(raw);
                 *at(draft) = users::read_lines(self.lines(items), |at| items[at].span.clone())?;
+            }
+            Self::SealingKeys { at } => {
+                let items = items(raw);
+                *at(draft) = values::read_lines(self.lines(items), |at| items[at].span.clone())?;
             }
             Self::Rules { policy, at } => {
                 let (items, lines) = (items(raw), self.lines(items(raw)));
@@ -261,6 +268,7 @@ impl Kind {
             | Self::Buckets { .. }
             | Self::Routes { .. }
             | Self::Patterns { .. }
+            | Self::SealingKeys { .. }
             | Self::CertFiles { .. }
             | Self::AddressMap { .. }
             | Self::Zones { .. }
@@ -445,6 +453,7 @@ impl Kind {
                 | Self::Shards { .. }
                 | Self::Users { .. }
                 | Self::Mirrors { .. }
+                | Self::SealingKeys { .. }
         )
     }
 
@@ -463,6 +472,7 @@ impl Kind {
                 | Self::Mirrors { .. }
                 | Self::Buckets { .. }
                 | Self::Patterns { .. }
+                | Self::SealingKeys { .. }
                 | Self::CertFiles { .. }
                 | Self::Commands { .. }
                 | Self::Names { .. }
@@ -489,7 +499,8 @@ impl Kind {
             | Self::Users { .. }
             | Self::Rules { .. }
             | Self::Routes { .. }
-            | Self::Mirrors { .. } => ';',
+            | Self::Mirrors { .. }
+            | Self::SealingKeys { .. } => ';',
             _ => ',',
         }
     }

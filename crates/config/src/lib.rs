@@ -34,6 +34,7 @@ pub mod suggest;
 mod tenants;
 mod tls;
 mod users;
+mod values;
 
 pub use address::{ListenAddress, PoolKind, UpstreamAddress, UpstreamUrl};
 pub use compile::{FileText, Given, Place, Sources, load, load_file};
@@ -54,3 +55,4 @@ pub use sharding::{Eject, ShardUrl, Sharding};
 pub use tenants::{DEFAULT_TENANT, TENANTS_MAX, Tenant};
 pub use tls::{AdminTls, CertFiles, ClientAuth, ReceiverTls, Tls, TlsVersion, UpstreamTls};
 pub use users::{Acl, UserLine, read_users};
+pub use values::KeyLine;

@@ -14,7 +14,7 @@ use engine::acl::file::words;
 use engine::command::CommandId;
 use engine::limits::POLICY_RULES_MAX;
 use engine::policy::{
-    self, Again, Fault, Namespace, Own, Per, Rate, Renaming, Rule, Rules, Size, Unit, Values, What,
+    self, Again, Fault, Namespace, Own, Per, Rate, Renaming, Rule, Rules, Size, Unit, What,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -24,6 +24,7 @@ use crate::kind::size;
 use crate::problem::Fault as Problem;
 use crate::rules::Finding;
 use crate::suggest::closest;
+use crate::values::{self, KeyLine, TYPES};
 
 /// The policies that have lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,16 +144,24 @@ pub struct Policies {
     pub namespace_prefix: Option<String>,
     /// What is about more than that goes on all the same.
     pub namespace_whole: bool,
-    /// Keys whose strings are stored compressed.
+    /// Keys whose values are stored compressed.
     pub compress: Vec<String>,
     /// From how many bytes on.
     pub compress_from_bytes: usize,
+    /// Keys whose values are stored encrypted.
+    pub encrypt: Vec<String>,
+    /// Of these keys nothing else is shown.
+    pub encrypted_only: bool,
+    /// What they are encrypted with; the first one writes.
+    pub keys: Vec<KeyLine>,
+    /// The types whose values are meant.
+    pub value_types: Vec<&'static str>,
     /// Requests that wait at a time, over all workers.
     pub waiting_max: usize,
 }
 
 /// From how many bytes on strings are compressed, unless something else is set.
-const COMPRESS_FROM_BYTES: usize = 1_024;
+pub(crate) const COMPRESS_FROM_BYTES: usize = 1_024;
 
 impl Default for Policies {
     fn default() -> Self {
@@ -171,6 +180,10 @@ impl Default for Policies {
             namespace_whole: false,
             compress: Vec::new(),
             compress_from_bytes: COMPRESS_FROM_BYTES,
+            encrypt: Vec::new(),
+            encrypted_only: false,
+            keys: Vec::new(),
+            value_types: TYPES[..1].to_vec(),
             waiting_max: Rules::default().waiting_max,
         }
     }
@@ -441,12 +454,6 @@ fn to_renaming((from, to): &(String, String)) -> Renaming {
 }
 
 impl Policies {
-    /// The strings that are to be stored compressed.
-    fn values(&self) -> Option<Values> {
-        let keys = self.compress.iter().map(|pattern| pattern.as_bytes().into()).collect();
-        (!self.compress.is_empty()).then(|| Values::new(keys, self.compress_from_bytes))
-    }
-
     /// The namespace that is wanted, or what is wrong with it.
     fn namespace(&self) -> Option<Result<Namespace, String>> {
         let prefix = self.namespace_prefix.as_ref()?;
@@ -494,24 +501,7 @@ fn name_of(file: &str) -> Result<String, String> {
 /// Whether requests that are changed go with what else is wanted.
 pub(crate) fn check_changes(draft: &Draft, found: &mut Vec<Finding>) {
     check_namespace(draft, found);
-    let config = &draft.config;
-    if config.policies.compress.is_empty() {
-        // What is shown of a configuration can be given again, so the usual value may stand there.
-        if config.policies.compress_from_bytes != COMPRESS_FROM_BYTES {
-            let message = "set without `policies.values.compress`, which it is about; give the patterns of keys, or leave this out";
-            found.push((&["policies.values.compress_from_bytes"], message.to_owned()));
-        }
-        return;
-    }
-    if config.cache.enabled {
-        let message = "replies are kept as servers give them, and compressed values are not for clients; turn the cache off, or leave `policies.values` out";
-        found.push((&["cache.enabled", "policies.values.compress"], message.to_owned()));
-    }
-    if !config.mirrors.targets.is_empty() {
-        let message = "mirrors are told what clients write by what is written and read, which is not the same with compressed values; leave out `mirrors.targets` or \
-                       `policies.values`";
-        found.push((&["policies.values.compress", "mirrors.targets"], message.to_owned()));
-    }
+    values::check(draft, found);
 }
 
 /// Whether a namespace can be what it is to be, and goes with what else is wanted.
@@ -582,7 +572,7 @@ fn per_million(value: &str) -> Option<u32> {
 }
 
 /// With quotes, if it needs some to be one word.
-fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     if word.is_empty() || word.contains([' ', '"', '\'', '\\', '\t', ';']) {
         return format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\""));
     }

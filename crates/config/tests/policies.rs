@@ -81,3 +81,85 @@ fn what_stays_as_it_is_keeps_its_buckets() {
     none.keep_buckets(&old);
     assert_eq!(none.config.intercepts, None);
 }
+
+/// A configuration of values, with keys that are told by what stands at their places.
+fn of_values(file: &str) -> Result<Loaded, String> {
+    let text = format!("upstream = \"redis://10.0.0.9\"\n[policies.values]\n{file}");
+    let read_secret = &|place: config::Place<'_>| match place {
+        config::Place::File(path) if path.ends_with("short") => Ok(b"5a5a".to_vec()),
+        config::Place::File(path) if path.ends_with("nothing") => Ok(Vec::new()),
+        config::Place::File(_) => Ok(format!("{}\n", "5a".repeat(32)).into_bytes()),
+        config::Place::Variable("KEY") => Ok("6B".repeat(32).into_bytes()),
+        config::Place::Command(_) => Ok(format!("{}\r\n", "7c".repeat(32)).into_bytes()),
+        _ => Err(io::Error::from(io::ErrorKind::NotFound)),
+    };
+    let file = Some(FileText { name: "r.toml", text: &text });
+    let loaded =
+        load(&Sources { file, environment: &[], arguments: &[], changes: &[], read_secret });
+    loaded.map_err(|problems| problems.to_string())
+}
+
+#[test]
+fn keys_are_read_from_where_they_are_and_shown_nowhere() {
+    let keys = "keys = [\"a key_file=/k\", \"b key_env=KEY\", \"c 'key_command=get it'\"]\n";
+    let loaded = of_values(&format!("encrypt = [\"s:*\"]\n{keys}")).expect("a configuration");
+    let shown = format!("{:?} {:?}", loaded.config, loaded.values());
+    assert!(shown.contains("b key_env=KEY") && shown.contains("key_command=get it"), "{shown}");
+    for key in ["5a5a", "6B6B", "6b6b", "7c7c", "90, 90", "107, 107"] {
+        assert!(!shown.contains(key), "{key}");
+    }
+    // Another content of a file is another configuration, which nobody is told.
+    let other = of_values(&format!(
+        "encrypt = [\"s:*\"]\n{}",
+        keys.replace("b key_env=KEY", "b key_file=/k")
+    ));
+    let changes = loaded.changes_to(&other.expect("a configuration"));
+    assert_eq!(changes.len(), 1);
+    assert_eq!(changes[0].option.name, "policies.values.keys");
+    let told = format!("{changes:?}");
+    assert!(told.contains("b key_file=/k") && !told.contains("5a5a"), "{told}");
+    assert!(changes[0].option.is_protected() && changes[0].option.is_live());
+}
+
+#[test]
+fn what_values_need_is_said() {
+    let both = "encrypt = [\"s:*\"]\nkeys = [\"a key_file=/k\"]\n";
+    for (file, words) in [
+        ("encrypt = [\"s:*\"]", "no key is named"),
+        ("keys = [\"a key_file=/k\"]", "set without `policies.values.encrypt` and"),
+        ("types = [\"hash\"]", "set without `policies.values.encrypt` and"),
+        ("encrypted_only = true", "set without `policies.values.encrypt`"),
+        ("compress_from_bytes = 99", "set without `policies.values.compress`"),
+        (&format!("{both}types = []"), "found no type; allowed: one of string, hash or both"),
+        (&format!("{both}types = [\"list\"]"), "allowed: any of string, hash"),
+        (&format!("{both}[cache]\nenabled = true"), "turn the cache off"),
+        (
+            "encrypt = [\"s:*\"]\nkeys = [\"a key_file=/short\"]",
+            "key 1: /short is not 64 hexadecimal digits",
+        ),
+        (
+            "encrypt = [\"s:*\"]\nkeys = [\"a key_file=/nothing\"]",
+            "key 1: /nothing is not 64 hexadecimal digits",
+        ),
+        (
+            "encrypt = [\"s:*\"]\nkeys = [\"a key_env=NONE\"]",
+            "key 1: cannot read the variable NONE",
+        ),
+        (
+            "encrypt = [\"s:*\"]\nkeys = [\"a key_file=/k\", \"a key_env=KEY\"]",
+            "key 2 has the name of one before it",
+        ),
+        (
+            "encrypt = [\"s:*\"]\nkeys = [\"a 5a5a5a5a\"]",
+            "key 1 does not say where the key is; allowed: a name of 1 to 32",
+        ),
+    ] {
+        let message = of_values(file).err().unwrap_or_else(|| panic!("{file}"));
+        assert!(message.contains(words), "{file}: {words}\n{message}");
+        assert!(message.contains("r.toml:"), "{message}");
+    }
+    assert!(of_values(both).is_ok());
+    let many: Vec<String> = (0..17).map(|n| format!("\"k{n} key_file=/k\"")).collect();
+    let message = of_values(&format!("encrypt = [\"s:*\"]\nkeys = [{}]", many.join(","))).err();
+    assert!(message.is_some_and(|text| text.contains("found 17 keys; allowed: up to 16")));
+}

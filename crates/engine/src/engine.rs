@@ -599,7 +599,8 @@ impl Engine {
         &self.settings
     }
 
-    /// Random bytes that nobody can guess, for `ACL GENPASS`; without them it is refused.
+    /// Random bytes that nobody can guess, for `ACL GENPASS` and for nonces of encrypted values; without them both are refused. No other engine may get
+    /// the same: two values with the same nonce would tell about each other.
     pub fn take_entropy(&mut self, bytes: [u8; 32]) {
         self.acl.entropy = Some(acl::Entropy::new(bytes));
     }

@@ -297,6 +297,9 @@ pub const DELETE_TRIES: u32 = 300;
 /// Rules of one policy; of a configuration with more none is taken.
 pub const POLICY_RULES_MAX: usize = 64;
 
+/// Keys that values of one configuration are encrypted with, or were.
+pub const SEALING_KEYS_MAX: usize = 16;
+
 /// Bytes of a reply or a request that an operator's program makes; a larger one counts as a failure.
 pub const OWN_FRAME_BYTES_MAX: usize = 1 << 20;
 

@@ -199,6 +199,10 @@ pub const NOT_CHANGED: &str =
 /// A value that begins as one of ours and is none.
 pub const NOT_OPENED: &str =
     "ERR respool: the stored value cannot be read: it is damaged, or too large (policies.values)";
+/// A value that should be encrypted and is not, with `encrypted_only`.
+pub const NOT_ENCRYPTED: &str = "ERR respool: the stored value is not encrypted, and nothing else is shown (policies.values.encrypted_only)";
+/// A value to be encrypted, and nobody gave random bytes.
+pub const NOT_ENCRYPTING: &str = "ERR respool: the value cannot be encrypted, as there is no source of random bytes here (policies.values.encrypt)";
 /// Channels that tell what happens to keys.
 pub const NO_EVENTS_IN_NAMESPACE: &str = "ERR respool: keyspace notifications are about all keys, and cannot be had in a namespace (policies.namespace)";
 
@@ -215,6 +219,22 @@ pub fn beyond_namespace(name: &str) -> String {
 pub fn sees_stored(name: &str) -> String {
     format!(
         "ERR respool: '{name}' would see a value as it is stored, and not as it was written (policies.values)"
+    )
+}
+
+/// A stored value that was encrypted with a key that we do not have.
+#[must_use]
+pub fn no_key(name: &str) -> String {
+    format!(
+        "ERR respool: the stored value was encrypted with the key '{name}', which is none of policies.values.keys"
+    )
+}
+
+/// A stored value that nobody who has the key wrote so.
+#[must_use]
+pub fn not_decrypted(name: &str) -> String {
+    format!(
+        "ERR respool: the stored value was changed since it was encrypted, or with another key than '{name}' (policies.values)"
     )
 }
 

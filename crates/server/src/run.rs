@@ -312,13 +312,15 @@ fn seed(index: usize) -> u64 {
         ^ u64::from(std::process::id())
 }
 
-/// From the system; without it passwords are not made.
+/// From the system; without it passwords are not made, and values are not encrypted.
 fn entropy() -> Option<[u8; 32]> {
     let mut bytes = [0; 32];
     let read = std::fs::File::open("/dev/urandom")
         .and_then(|mut source| std::io::Read::read_exact(&mut source, &mut bytes));
     if let Err(error) = &read {
-        tracing::warn!("cannot read /dev/urandom: {error}; ACL GENPASS is refused");
+        tracing::warn!(
+            "cannot read /dev/urandom: {error}; ACL GENPASS is refused, and what would have to be encrypted"
+        );
     }
     read.is_ok().then_some(bytes)
 }

@@ -106,6 +106,13 @@ fn configurations_in_the_pages_pass_the_check() {
         fs::copy(authority.ca_file(), authority.folder().join(format!("{name}.pem"))).unwrap();
     }
     let certificates = authority.folder().display().to_string();
+    // Keys that values are encrypted with.
+    let keys = folder.path().join("keys");
+    fs::create_dir(&keys).unwrap();
+    for name in ["values-2026-11", "values-2025-11"] {
+        fs::write(keys.join(name), "5a".repeat(32)).unwrap();
+    }
+    let keys = format!("key_file={}", keys.display());
     // And the extension that its guide shows.
     let extensions = root().join("docs/guides/own-policies").display().to_string();
     let mut checked = 0;
@@ -115,6 +122,7 @@ fn configurations_in_the_pages_pass_the_check() {
         for block in blocks(&fs::read_to_string(&page).unwrap(), "toml") {
             let block = block.replace("/etc/respool/tls", &certificates);
             let block = block.replace("/etc/respool/extensions", &extensions);
+            let block = block.replace("key_file=/run/secrets", &keys);
             let file = folder.path().join("respool.toml");
             let mut text = String::new();
             for line in block.lines() {

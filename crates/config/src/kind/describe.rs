@@ -18,6 +18,7 @@ use crate::network::NETWORK_FORMS;
 use crate::policies::RENAME_FORMS;
 use crate::sharding::{ROUTE_FORMS, SHARD_FORMS};
 use crate::users::USER_FORMS;
+use crate::values::KEY_FORMS;
 
 impl Kind {
     /// What is allowed, as the end of a sentence.
@@ -57,6 +58,7 @@ impl Kind {
             Self::CertFiles { .. } => {
                 "two paths separated by a blank, of a certificate and of its key".to_owned()
             }
+            Self::SealingKeys { .. } => KEY_FORMS.to_owned(),
             Self::Patterns { .. } => "patterns as `KEYS` takes them, such as \"user:*\"".to_owned(),
             Self::Buckets { .. } => format!(
                 "for each shard its buckets as numbers below {BUCKETS_MAX} joined by `-`, such as \"0-2-4\""
@@ -103,6 +105,7 @@ impl Kind {
                 "list of strings"
             }
             Self::Mirrors { .. } => "list of mirrors",
+            Self::SealingKeys { .. } => "list of keys",
             Self::HashTag { .. } => "two characters",
             Self::AddressMap { .. }
             | Self::Routes { .. }
@@ -140,6 +143,7 @@ impl Kind {
             Self::Mirrors { .. } => "MIRROR",
             Self::Buckets { .. } => "BUCKETS",
             Self::Patterns { .. } => "PATTERN",
+            Self::SealingKeys { .. } => "KEY",
             Self::CertFiles { .. } => "FILES",
             Self::HashTag { .. } => "CHARS",
             Self::AddressMap { .. } => "ADDRESS=ADDRESS",
@@ -192,6 +196,7 @@ impl Kind {
             Self::Users { at } => some_each(at(draft)),
             Self::Rules { at, .. } => some_each(at(draft)),
             Self::Mirrors { at } => some_each(at(draft)),
+            Self::SealingKeys { at } => Some(shown_each(at(draft))),
             Self::Buckets { at } => some_each(at(draft)),
             Self::Patterns { at } => Some(shown_each(at(draft))),
             Self::CertFiles { at } => Some(shown_each(at(draft))),
@@ -270,6 +275,7 @@ impl Kind {
             Self::Rules { at, .. } => at(one) == at(other),
             Self::Buckets { at } | Self::Patterns { at } => at(one) == at(other),
             Self::Mirrors { at } => at(one) == at(other),
+            Self::SealingKeys { at } => at(one) == at(other),
             Self::CertFiles { at } => at(one) == at(other),
             Self::AddressMap { at } => at(one) == at(other),
             Self::Routes { at } => at(one) == at(other),
@@ -311,6 +317,7 @@ impl Kind {
             Self::Rules { at, .. } => at(to).clone_from(at(from)),
             Self::Buckets { at } | Self::Patterns { at } => at(to).clone_from(at(from)),
             Self::Mirrors { at } => at(to).clone_from(at(from)),
+            Self::SealingKeys { at } => at(to).clone_from(at(from)),
             Self::CertFiles { at } => at(to).clone_from(at(from)),
             Self::AddressMap { at } => at(to).clone_from(at(from)),
             Self::Routes { at } => at(to).clone_from(at(from)),

@@ -12,7 +12,7 @@ use super::{ADDRESSES_MAX, CPU_MAX, Kind};
 use crate::network::NETWORKS_MAX;
 use crate::sharding::ENTRIES_MAX;
 use crate::tls::MORE_CERTS_MAX;
-use engine::limits::POLICY_RULES_MAX;
+use engine::limits::{POLICY_RULES_MAX, SEALING_KEYS_MAX};
 
 impl Kind {
     /// The schema of a value in the file.
@@ -44,6 +44,7 @@ impl Kind {
             Self::Shards { .. } => list(&json!({ "type": "string" }), 1, ENTRIES_MAX),
             Self::Users { .. } => list(&json!({ "type": "string" }), 0, USERS_MAX - 1),
             Self::Mirrors { .. } => list(&json!({ "type": "string" }), 0, MIRRORS_MAX),
+            Self::SealingKeys { .. } => list(&json!({ "type": "string" }), 0, SEALING_KEYS_MAX),
             Self::CertFiles { .. } => list(&pattern("^ *[^ ]+ +[^ ]+ *$"), 0, MORE_CERTS_MAX),
             Self::Patterns { .. } => {
                 list(&json!({ "type": "string", "minLength": 1 }), 0, super::PATTERNS_MAX)

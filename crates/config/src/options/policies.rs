@@ -3,6 +3,7 @@
 use super::OptionSpec;
 use crate::kind::Kind;
 use crate::policies::Policy;
+use crate::values::TYPES;
 
 /// The table.
 pub(super) const TABLE: (&str, &str) = (
@@ -14,7 +15,7 @@ pub(super) const TABLE: (&str, &str) = (
 /// The table of `policies.values`.
 pub(super) const VALUES: (&str, &str) = (
     "policies.values",
-    "Strings that are stored compressed. See the [guide](../guides/values.md).",
+    "Values that are stored compressed or encrypted. See the [guide](../guides/values.md).",
 );
 
 /// The table of `policies.namespace`.
@@ -123,7 +124,7 @@ pub(super) const ROWS: &[OptionSpec] = &[
     .rare(),
     OptionSpec::new(
         "policies.values.compress",
-        "Keys whose strings are stored compressed, as patterns",
+        "Keys whose values are stored compressed, as patterns",
         "As in `KEYS`, by the names that clients say. What `SET`, `MSET` and their kin write is compressed by LZ4, and what `GET`, `MGET` and their kin read is as it was written; \
          values from before are read as they are. Commands that work on the bytes of such a string (`APPEND`, `INCR`, scripts) are refused. Take a pattern out only when nothing \
          compressed is left.",
@@ -135,6 +136,37 @@ pub(super) const ROWS: &[OptionSpec] = &[
         "Bytes from which on a value is compressed",
         "Smaller ones, and those that do not become smaller, are stored as they are.",
         Kind::Bytes { min: 16, max: 64 << 20, at: |d| &mut d.config.policies.compress_from_bytes },
+    )
+    .rare(),
+    OptionSpec::new(
+        "policies.values.encrypt",
+        "Keys whose values are stored encrypted, as patterns",
+        "As `compress`, by XChaCha20-Poly1305 with the first of `policies.values.keys`; where both match, a value is compressed before. Names of keys and fields, lengths and times \
+         to live stay to be seen, and who may write at the servers can give one key another's value. Values from before are read as they are unless `encrypted_only` is set.",
+        Kind::Patterns { at: |d| &mut d.config.policies.encrypt },
+    )
+    .rare(),
+    OptionSpec::new(
+        "policies.values.keys",
+        "What values are encrypted with: a name and where the key is, one line each",
+        "A key is 32 bytes as 64 hexadecimal digits (`openssl rand -hex 32`). The first one encrypts; each decrypts what names it, so a new one is first put behind the one that \
+         encrypts, with every respool, and then before it. Keys are read at the start and with the configuration; `key_command` is run by the shell and may take five seconds. In the \
+         environment and on the command line keys are separated by semicolons.",
+        Kind::SealingKeys { at: |d| &mut d.config.policies.keys },
+    )
+    .rare(),
+    OptionSpec::new(
+        "policies.values.encrypted_only",
+        "Show no value of `encrypt` that is not encrypted",
+        "Else whoever may write at the servers could put values there. Reads of values from before get an error then, so write them anew before.",
+        Kind::Switch { at: |d| &mut d.config.policies.encrypted_only },
+    )
+    .rare(),
+    OptionSpec::new(
+        "policies.values.types",
+        "Whose values are compressed and encrypted: strings, what fields of hashes hold, or both",
+        "With `hash` what `HSET` and its kin write and `HGET` and its kin read is changed as strings are; `HINCRBY`, `HINCRBYFLOAT` and `HSTRLEN` are refused.",
+        Kind::Names { names: &TYPES, at: |d| &mut d.config.policies.value_types },
     )
     .rare(),
 ];

@@ -1,4 +1,4 @@
-//! Random digits for passwords.
+//! Random digits for passwords, and nonces of encrypted values.
 //!
 //! The engine has no source of its own: the worker hands some bytes in at the start, and these are stretched with SHA-256. What was given
 //! out cannot be found from what is kept.
@@ -28,6 +28,15 @@ impl Entropy {
         }
         text.truncate(digits);
         text
+    }
+
+    /// Bytes that no other call gives, here or in an engine that began with other bytes.
+    pub(crate) fn nonce(&mut self) -> [u8; 24] {
+        let block: [u8; 32] = self.part(b"nonce").into();
+        self.0 = self.part(b"next").into();
+        let mut nonce = [0; 24];
+        nonce.copy_from_slice(&block[..24]);
+        nonce
     }
 
     fn part(&self, what: &[u8]) -> sha2::digest::Output<Sha256> {

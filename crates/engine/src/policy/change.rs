@@ -13,15 +13,16 @@
 //!
 //! Invariant: each entry of `merges` is that of a merge that is under way.
 
-use super::Policies;
 use super::namespace::Namespace;
 use super::outward::{Names, Outward, Shape};
+use super::{Kind, Policies, Refusal};
 use crate::command::CommandId;
 use crate::command::spread::Gather;
 use crate::engine::Engine;
 use crate::ids::{ClientId, MergeId};
 use crate::lease::State;
 use crate::merge::{How, Merge};
+use crate::reject;
 use crate::request::Step;
 use crate::route::{self, Known};
 use crate::scatter::row_of;
@@ -29,6 +30,7 @@ use crate::time::Time;
 use crate::upstream::inflight::Owner;
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
+use alloc::string::String;
 use alloc::vec::Vec;
 use resp::encode;
 
@@ -75,7 +77,15 @@ impl Engine {
             return step;
         }
         let row = known.id.map(|row| row_of(row, args));
-        let (changed, outward) = self.in_other_words(row, args);
+        let Some((changed, outward)) = self.in_other_words(row, args) else {
+            if let Some(state) = &mut self.policy {
+                state.end_judged(id);
+            }
+            let mut reply = Vec::new();
+            reject::write(&mut reply, reject::NOT_ENCRYPTING);
+            let refusal = Refusal { kind: Kind::Values, name: String::new(), reply };
+            return self.refuse_ruled(now, id, known.id, refusal);
+        };
         if let Some(state) = &mut self.policy {
             state.changing.is_judged = true;
             state.changing.current = outward;
@@ -96,13 +106,13 @@ impl Engine {
         step
     }
 
-    /// A request in the servers' words, if they are others, and what becomes of its reply.
+    /// A request in the servers' words, if they are others, and what becomes of its reply. `None`: a value of it cannot be encrypted.
     fn in_other_words<'a>(
-        &self,
+        &mut self,
         row: Option<CommandId>,
         args: &[&'a [u8]],
-    ) -> (Option<Words<'a>>, Option<Outward>) {
-        let Some(policies) = &self.settings.policies else { return (None, None) };
+    ) -> Option<(Option<Words<'a>>, Option<Outward>)> {
+        let Some(policies) = &self.settings.policies else { return Some((None, None)) };
         let (mut changed, mut outward) = (None, None);
         if let Some(namespace) = &policies.rules().namespace
             && let Some(inward) = namespace.inward(row, args, self.learned.as_ref())
@@ -115,12 +125,13 @@ impl Engine {
             let is_other = changed.is_some();
             let mut words =
                 changed.unwrap_or_else(|| args.iter().map(|arg| Cow::Borrowed(*arg)).collect());
-            let (is_changed, opened) = values.inward(row, args, &mut words);
+            let entropy = self.acl.entropy.as_mut();
+            let (is_changed, opened) = values.inward(row, args, &mut words, entropy)?;
             changed = (is_other || is_changed).then_some(words);
             let room = self.settings.limits.client_out_max_bytes;
             outward = opened.map(|opened| Outward::Values(opened, room)).or(outward);
         }
-        (changed, outward)
+        Some((changed, outward))
     }
 
     /// Whether requests may go on in other words than their clients'.

@@ -34,7 +34,7 @@ mod read_only;
 pub mod rename;
 mod size;
 mod state;
-mod values;
+pub mod values;
 mod what;
 
 pub use double_delete::Again;
@@ -47,7 +47,7 @@ pub use rename::Renaming;
 pub use size::Size;
 pub use state::{OUTCOMES, Outcome, Outcomes};
 pub(crate) use state::{State, WAKE};
-pub use values::Values;
+pub use values::{SealingKey, Values, Wanted};
 pub use what::What;
 
 use crate::client::Client;
@@ -84,7 +84,7 @@ pub enum Kind {
     DoubleDelete,
     /// Names that stand behind a prefix.
     Namespace,
-    /// Strings that are stored otherwise.
+    /// Values that are stored otherwise.
     Values,
 }
 
@@ -150,7 +150,7 @@ pub struct Rules {
     pub double_delete: Vec<Rule<Again>>,
     /// What clients name stands behind a prefix.
     pub namespace: Option<Namespace>,
-    /// Which strings are stored compressed.
+    /// Which values are stored compressed or encrypted.
     pub values: Option<Values>,
     /// Requests that wait at a time because of `rate` or `fault`, of all workers. At it `rate` refuses, and `fault` delays no more.
     pub waiting_max: usize,

@@ -1,13 +1,15 @@
-//! Strings that are stored compressed: each reply is opened by its own request, and large ones are kept until they are whole.
+//! Values that are stored compressed or encrypted: each reply is opened by its own request, and large ones are kept until they are whole.
 
 use crate::words::{Story, large_set};
 use engine::Settings;
-use engine::policy::{Policies, Rules, Values};
+use engine::policy::{Policies, Rules, SealingKey, Values, Wanted};
 use std::sync::Arc;
 
 fn story() -> Story {
-    let values = Values::new(vec![b"p:*".as_slice().into()], 100);
-    let policies = Policies::new(Rules { values: Some(values), ..Rules::default() }).map(Arc::new);
+    let compress = vec![b"p:*".as_slice().into()];
+    let wanted = Wanted { compress, compress_from_bytes: 100, ..Wanted::default() };
+    let values = Values::new(wanted);
+    let policies = Policies::new(Rules { values, ..Rules::default() }).map(Arc::new);
     Story::with(Settings { policies, ..Settings::default() })
 }
 
@@ -45,4 +47,109 @@ fn a_large_value_is_compressed_when_it_is_whole() {
     // Others are streamed as ever.
     story.client("a").sends(&large_set("big", 2 << 20)[..1 << 20]);
     assert!(story.conn(2).bytes_of_unfinished() > (1 << 20) - 100);
+}
+
+/// Encrypted values, of strings and of fields; the first key writes.
+fn sealed(keys: &[(&str, &str)], encrypted_only: bool) -> Settings {
+    let key = |(name, digits): &(&str, &str)| SealingKey::new(name, digits.repeat(32).as_bytes());
+    let wanted = Wanted {
+        encrypt: vec![b"s:*".as_slice().into()],
+        encrypted_only,
+        keys: keys.iter().map(|one| key(one).expect("a key")).collect(),
+        hashes: true,
+        ..Wanted::default()
+    };
+    let policies = Policies::new(Rules { values: Values::new(wanted), ..Rules::default() });
+    Settings { policies: policies.map(Arc::new), ..Settings::default() }
+}
+
+fn sealed_story(keys: &[(&str, &str)], encrypted_only: bool) -> Story {
+    let mut story = Story::with(sealed(keys, encrypted_only));
+    story.engine.take_entropy([7; 32]);
+    story
+}
+
+fn bulk(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    resp::encode::bulk(&mut out, bytes);
+    out
+}
+
+const OLD: (&str, &str) = ("old", "11");
+const NEW: (&str, &str) = ("new", "22");
+
+#[test]
+fn keys_are_turned_while_clients_read() {
+    let mut story = sealed_story(&[OLD], true);
+    story.client("a").says("SET s:1 treasure");
+    let first = story.server().takes_last_argument();
+    assert!(first.starts_with(b"\xffrsp\x02\x03old"), "{first:?}");
+    assert!(!first.windows(8).any(|part| part == b"treasure"));
+    story.server().answers("+OK");
+    story.client("a").gets("+OK");
+    // Under way while the keys change.
+    story.client("a").says(["GET s:1", "GET s:1"]);
+    story.server().gets(["GET s:1", "GET s:1"]);
+    story.server().sends(&bulk(&first));
+    story.client("a").gets("\"treasure\"");
+    story.reconfigures(|settings| *settings = sealed(&[NEW, OLD], true));
+    story.server().sends(&bulk(&first));
+    story.client("a").gets("\"treasure\"");
+    story.client("a").says("HSET s:h f treasure g gold");
+    let second = story.server().takes_last_argument();
+    assert!(second.starts_with(b"\xffrsp\x02\x03new"), "{second:?}");
+    story.server().answers(":2");
+    story.client("a").gets(":2");
+    let both = [&b"*4\r\n$1\r\nf\r\n"[..], &bulk(&first), b"$1\r\ng\r\n", &bulk(&second)].concat();
+    story.client("a").says("HGETALL s:h");
+    story.server().gets("HGETALL s:h");
+    // Of a reply that comes in pieces nothing is shown before it is whole.
+    story.server().sends(&both[..30]);
+    story.client("a").gets_nothing();
+    story.server().sends(&both[30..]);
+    let got = story.client("a").takes();
+    assert_eq!(got, b"*4\r\n$1\r\nf\r\n$8\r\ntreasure\r\n$1\r\ng\r\n$4\r\ngold\r\n");
+    // The old key is gone.
+    story.reconfigures(|settings| *settings = sealed(&[NEW], true));
+    story.client("a").says(["GET s:1", "GET s:2"]);
+    story.server().gets(["GET s:1", "GET s:2"]);
+    story.server().sends(&bulk(&first));
+    story.server().sends(&bulk(&second));
+    let error = "-ERR respool: the stored value was encrypted with the key 'old', which is none of policies.values.keys";
+    story.client("a").gets([error, "\"gold\""]);
+}
+
+#[test]
+fn what_was_not_encrypted_or_was_changed_is_not_shown() {
+    let mut story = sealed_story(&[OLD], true);
+    story.client("a").says("SET s:1 v");
+    let mut stored = story.server().takes_last_argument();
+    story.server().answers("+OK");
+    story.client("a").gets("+OK");
+    *stored.last_mut().expect("a byte") ^= 1;
+    story.client("a").says(["GET s:1", "GET s:1", "GET other"]);
+    story.server().gets(["GET s:1", "GET s:1", "GET other"]);
+    story.server().sends(&bulk(&stored));
+    story.server().answers(["\"planted\"", "\"as ever\""]);
+    let changed = "-ERR respool: the stored value was changed since it was encrypted, or with another key than 'old' (policies.values)";
+    let planted = "-ERR respool: the stored value is not encrypted, and nothing else is shown (policies.values.encrypted_only)";
+    story.client("a").gets([changed, planted, "\"as ever\""]);
+    let mut story = sealed_story(&[OLD], false);
+    story.client("a").says("GET s:1");
+    story.server().gets("GET s:1").answers("\"from before\"");
+    story.client("a").gets("\"from before\"");
+}
+
+#[test]
+fn without_random_bytes_nothing_is_written() {
+    let mut story = Story::with(sealed(&[OLD], false));
+    let refused = "-ERR respool: the value cannot be encrypted, as there is no source of random bytes here (policies.values.encrypt)";
+    story.client("a").says(["SET s:1 v", "HSET s:1 f v", "SET other v", "GET s:1"]);
+    story.server().gets(["SET other v", "GET s:1"]).answers(["+OK", "nil"]);
+    story.client("a").gets([refused, refused, "+OK", "nil"]);
+    // In a transaction, too, and then nothing of it is done.
+    story.client("a").says(["MULTI", "SET s:1 v", "EXEC"]);
+    story.conn(2).gets("MULTI").answers("+OK").gets("DISCARD").answers("+OK");
+    let aborted = "-EXECABORT Transaction discarded because of previous errors.";
+    story.client("a").gets(["+OK", refused, aborted]);
 }

@@ -175,6 +175,8 @@ struct Conn {
     connected: bool,
     /// Arrived and not taken apart yet.
     inbox: Vec<u8>,
+    /// The last argument of the last whole request, as it is.
+    last_arg: Vec<u8>,
     requests: VecDeque<String>,
     /// Requests that a story looked at and that have no reply yet, and where that reply ends.
     owed: usize,
@@ -580,6 +582,7 @@ impl Story {
             open: true,
             connected: false,
             inbox: Vec::new(),
+            last_arg: Vec::new(),
             requests: VecDeque::new(),
             owed: 0,
             replies: resp::ReplyScanner::default(),
@@ -652,6 +655,8 @@ impl Story {
             let args: Vec<_> = resp::Args::new(&conn.inbox[at..at + consumed])
                 .map(|arg| String::from_utf8_lossy(&arg[..arg.len().min(100)]).into_owned())
                 .collect();
+            let last = resp::Args::new(&conn.inbox[at..at + consumed]).last();
+            conn.last_arg = last.map(<[u8]>::to_vec).unwrap_or_default();
             conn.requests.push_back(args.join(" "));
             at += consumed;
         }

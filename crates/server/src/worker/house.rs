@@ -60,6 +60,8 @@ pub struct House {
     seed: u64,
     /// What passwords are made of.
     entropy: Option<[u8; 32]>,
+    /// Engines that were made of it beside the first one.
+    made: u64,
     /// Where the search for output goes on.
     at: usize,
     /// Counters that those had who are gone, in what the worker itself goes by.
@@ -127,7 +129,7 @@ impl House {
         }
         first.warm_up(now);
         let (others, waiting, past) = (Vec::new(), Vec::new(), Load::default());
-        let mut house = Self { first, others, waiting, seed, entropy, at: 0, past };
+        let mut house = Self { first, others, waiting, seed, entropy, made: 0, at: 0, past };
         tenants.into_iter().for_each(|tenant| house.add(now, tenant));
         house
     }
@@ -145,8 +147,9 @@ impl House {
         let settings = Settings { unix_ahead_us: self.first.settings().unix_ahead_us, ..settings };
         let mut engine = Engine::new(settings, seed, now);
         if let Some(mut bytes) = self.entropy {
-            // Each engine has its own: what is made of it differs in every bit.
-            bytes.iter_mut().zip(id.0.to_le_bytes()).for_each(|(byte, id)| *byte ^= id);
+            // Each engine has its own, also one that comes after another with its id: what is made of it differs in every bit.
+            self.made += 1;
+            bytes.iter_mut().zip(self.made.to_le_bytes()).for_each(|(byte, made)| *byte ^= made);
             engine.take_entropy(bytes);
         }
         engine.warm_up(now);

@@ -51,7 +51,7 @@ pub struct WorkerOptions<S> {
     pub tenants: Vec<TenantSettings>,
     /// Feeds the jitter of reconnects.
     pub seed: u64,
-    /// Random bytes that nobody can guess, for passwords.
+    /// Random bytes that nobody can guess, for passwords and for nonces of encrypted values. No other worker has the same.
     pub entropy: Option<[u8; 32]>,
     /// Batching.
     pub gather: GatherOptions,

@@ -1,11 +1,14 @@
-//! Strings that are stored compressed, in front of real servers.
+//! Values that are stored compressed or encrypted, in front of real servers.
 
 use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use rustix::process::Signal;
 use testkit::cluster::RedisCluster;
-use testkit::{RedisServer, Respool};
+use testkit::{Conn, RedisServer, Respool, wait};
 
-use crate::setup::{RESPOOL, direct};
+use crate::setup::{RESPOOL, SOON, direct};
 
 /// Text that shrinks.
 fn page(number: usize) -> String {
@@ -97,4 +100,154 @@ fn in_a_cluster_and_a_namespace_each_value_is_that_of_its_key() {
     let expected: String = pages.iter().map(|page| bulk(page).repeat(2)).collect();
     assert_eq!(say(&words), format!("*40\r\n{expected}"));
     assert_eq!(say(&["KEYS", "p:1"]), "*1\r\n$3\r\np:1\r\n");
+}
+
+/// A file with a key of this byte; what names it in a list of keys.
+fn key_file(folder: &Path, name: &str, byte: &str) -> String {
+    let file = folder.join(name);
+    fs::write(&file, format!("{}\n", byte.repeat(32))).expect("a key");
+    format!("{name} key_file={}", file.display())
+}
+
+fn said(conn: &mut Conn, words: &[&str]) -> String {
+    String::from_utf8_lossy(&conn.command(words).expect("a reply")).into_owned()
+}
+
+#[test]
+fn the_configuration_of_the_guide_about_keys_runs() {
+    if direct() {
+        return;
+    }
+    let guide = include_str!("../../../../docs/guides/values.md");
+    let text = guide.split("```toml\n").nth(2).and_then(|rest| rest.split("```").next());
+    let (server, folder) = (RedisServer::start(), tempfile::tempdir().expect("a folder"));
+    let text = text.expect("a second configuration").to_owned();
+    for name in ["values-2026-11", "values-2025-11"] {
+        assert!(text.contains(&format!("/run/secrets/{name}")), "{name}");
+        fs::write(folder.path().join(name), name[9..11].repeat(32)).expect("a key");
+    }
+    let text = text.replace("redis://127.0.0.1:6379", &server.endpoint().url());
+    let text = text.replace("/run/secrets", &folder.path().display().to_string());
+    let file = folder.path().join("respool.toml");
+    fs::write(&file, text).expect("the file");
+    let proxy = Respool::with_config(RESPOOL, &file).start();
+    let (mut conn, mut behind) = (proxy.connect(), server.connect());
+    assert_eq!(said(&mut conn, &["SET", "secret:1", "the treasure"]), "+OK\r\n");
+    assert_eq!(said(&mut conn, &["GET", "secret:1"]), bulk("the treasure"));
+    let long = page(1);
+    assert_eq!(said(&mut conn, &["HSET", "user:1", "mail", "a@b", "page", &long]), ":2\r\n");
+    assert_eq!(said(&mut conn, &["HGET", "user:1", "mail"]), bulk("a@b"));
+    let stored = said(&mut behind, &["GET", "secret:1"]);
+    assert!(stored.contains("rsp\u{2}\u{7}2026-11") && !stored.contains("treasure"), "{stored}");
+    let stored = said(&mut behind, &["HGETALL", "user:1"]);
+    assert!(stored.contains("mail") && !stored.contains("a@b") && !stored.contains("item"));
+    assert!(stored.len() < long.len() / 3, "it is compressed before");
+    for words in [&["HINCRBY", "user:1", "n", "1"][..], &["HSTRLEN", "user:1", "mail"]] {
+        assert!(said(&mut conn, words).contains("(policies.values)"), "{words:?}");
+    }
+    // What somebody planted there is not shown, and neither is what was changed.
+    assert_eq!(said(&mut behind, &["SET", "secret:2", "planted"]), "+OK\r\n");
+    assert!(said(&mut conn, &["GET", "secret:2"]).contains("is not encrypted"));
+    assert!(said(&mut behind, &["SETRANGE", "secret:1", "60", "X"]).starts_with(':'));
+    let reply = said(&mut conn, &["GET", "secret:1"]);
+    assert!(reply.starts_with("-ERR respool: the stored value was changed"), "{reply}");
+    // Nobody is told a key.
+    let shown = said(&mut conn, &["CONFIG", "GET", "respool.policies.values.*"]);
+    let info = said(&mut conn, &["INFO", "everything"]);
+    let key = "26".repeat(8);
+    for text in [&shown, &info, &proxy.process().log()] {
+        assert!(!text.contains(&key));
+    }
+    assert!(shown.contains("2026-11 key_file="), "{shown}");
+}
+
+/// Reads what was written to 50 keys, in one of two versions, until somebody says that it ends.
+fn read_until(mut conn: Conn, ends: &AtomicBool, reads: &AtomicUsize) {
+    while !ends.load(Ordering::Relaxed) {
+        let number = reads.fetch_add(1, Ordering::Relaxed) % 50;
+        let reply = said(&mut conn, &["GET", &format!("s:{number}")]);
+        let is_right = |kind: &str| reply == bulk(&format!("{kind} {number}"));
+        assert!(is_right("old") || is_right("new"), "{reply}");
+    }
+}
+
+#[test]
+fn keys_turn_by_a_reload_while_clients_read_and_two_proxies_share_them() {
+    if direct() {
+        return;
+    }
+    let (server, folder) = (RedisServer::start(), tempfile::tempdir().expect("a folder"));
+    let old = key_file(folder.path(), "old", "a1");
+    let new = key_file(folder.path(), "new", "b2");
+    let file = folder.path().join("respool.toml");
+    let write = |keys: &str| {
+        let text = format!(
+            "upstream = \"{}\"\n[policies.values]\nencrypt = [\"s:*\"]\nencrypted_only = true\nkeys = [{keys}]\n",
+            server.endpoint().url()
+        );
+        fs::write(&file, text).expect("the file");
+    };
+    write(&format!("\"{old}\""));
+    let proxy = Respool::with_config(RESPOOL, &file).start();
+    let both = format!("{new}; {old}");
+    let args = ["--policies-values-encrypt", "s:*", "--policies-values-keys", &both];
+    let other = Respool::to(RESPOOL, server.endpoint()).args(&args).start();
+    let mut conn = proxy.connect();
+    for number in 0..50 {
+        let key = format!("s:{number}");
+        assert_eq!(said(&mut conn, &["SET", &key, &format!("old {number}")]), "+OK\r\n");
+    }
+    assert_eq!(said(&mut other.connect(), &["GET", "s:7"]), bulk("old 7"));
+    let (ends, reads) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let changed = |count: usize| {
+        proxy.process().signal(Signal::HUP);
+        wait::until("the change in the log", SOON, || {
+            let log = proxy.process().log();
+            let changes = log.lines().filter(|line| line.contains("policies.values.keys"));
+            (changes.count() >= count).then_some(())
+        });
+    };
+    // What the first key of the list is now, by what is stored.
+    let writes_with = |name: &str| {
+        let (mut conn, mut behind) = (proxy.connect(), server.connect());
+        wait::until("the other key in use", SOON, || {
+            assert_eq!(said(&mut conn, &["SET", "s:probe", "v"]), "+OK\r\n");
+            let stored = said(&mut behind, &["GET", "s:probe"]);
+            stored.contains(&format!("\u{3}{name}")).then_some(())
+        });
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            let conn = proxy.connect();
+            scope.spawn(|| read_until(conn, &ends, &reads));
+        }
+        write(&format!("\"{old}\", \"{new}\""));
+        changed(1);
+        write(&format!("\"{new}\", \"{old}\""));
+        changed(2);
+        writes_with("new");
+        let mut conn = proxy.connect();
+        for number in 0..50 {
+            let key = format!("s:{number}");
+            assert_eq!(said(&mut conn, &["SET", &key, &format!("new {number}")]), "+OK\r\n");
+        }
+        let before = reads.load(Ordering::Relaxed);
+        wait::until("more reads", SOON, || {
+            (reads.load(Ordering::Relaxed) > before + 100).then_some(())
+        });
+        ends.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(said(&mut other.connect(), &["GET", "s:7"]), bulk("new 7"));
+    // The old key is taken away; nobody needs it any more. The content of a file can change, too.
+    write(&format!("\"{new}\""));
+    changed(3);
+    assert_eq!(said(&mut conn, &["GET", "s:7"]), bulk("new 7"));
+    key_file(folder.path(), "new", "c3");
+    changed(4);
+    wait::until("the other content of the file", SOON, || {
+        let reply = said(&mut conn, &["GET", "s:7"]);
+        reply.contains("or with another key than 'new'").then_some(())
+    });
+    let log = proxy.process().log();
+    assert!(!log.contains("a1a1a1") && !log.contains("b2b2b2") && !log.contains("c3c3c3"));
 }

@@ -206,6 +206,14 @@ impl<'a> ServerWords<'a> {
         Some(line)
     }
 
+    /// The next request is looked at, whatever it is; its last argument. It must be the last one that arrived.
+    #[track_caller]
+    pub(crate) fn takes_last_argument(&mut self) -> Vec<u8> {
+        assert_eq!(self.waiting(), 1);
+        self.takes_one();
+        self.conn().last_arg.clone()
+    }
+
     /// How many whole requests arrived and were not looked at.
     pub(crate) fn waiting(&mut self) -> usize {
         self.conn().requests.len()

@@ -88,6 +88,11 @@ pub(super) fn transactions() -> (&'static str, Vec<Step>) {
     ("transactions", lines(include_str!("../corpus/transactions.txt")).map(Step::line).collect())
 }
 
+/// What the proxy may store in another form. Apart, since others work on what is stored and are refused then.
+pub(super) fn values() -> Vec<Step> {
+    lines(include_str!("../corpus/values.txt")).map(Step::line).collect()
+}
+
 /// What makes one key of each type. Sets hold few integers, so that their order is fixed.
 const MAKE_KEYS: &str = "\
 FLUSHALL

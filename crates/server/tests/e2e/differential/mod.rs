@@ -272,6 +272,28 @@ fn a_namespace_is_answered_with_equal_bytes() {
 }
 
 #[test]
+fn values_that_are_encrypted_are_answered_with_equal_bytes() {
+    if direct() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("key");
+    std::fs::write(&file, "5a".repeat(32)).expect("a key");
+    let keys = format!("k key_file={}", file.display());
+    let all = ["--policies-values-encrypt", "*", "--policies-values-compress", "*"];
+    let types = ["--policies-values-types", "string,hash", "--policies-values-keys", &keys];
+    let stack =
+        Stack::with(&[&all[..], &types, &["--policies-values-encrypted-only", "true"]].concat());
+    let (mut tally, steps) = (Tally::default(), corpus::values());
+    for resp3 in [false, true] {
+        for mode in [Mode::Lockstep, Mode::Pipelined] {
+            tally.run(stack.server.endpoint(), stack.front(), "values", &steps, resp3, mode);
+        }
+    }
+    tally.finish("values", 4 * 100);
+}
+
+#[test]
 fn keys_of_every_type_are_answered_with_equal_bytes() {
     let stack = Stack::start();
     let mut tally = Tally::default();
