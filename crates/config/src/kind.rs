@@ -28,6 +28,7 @@ use crate::address::{ListenAddress, UpstreamUrl, parse_announced};
 use crate::compile::Draft;
 use crate::listen::Listen;
 use crate::mirrors::{self, MirrorLine};
+use crate::read_targets::{self, ReadTargetLine};
 use crate::network::{NETWORKS_MAX, Network};
 use crate::policies::{self, Policy, RuleLine};
 use crate::problem::Fault;
@@ -92,6 +93,8 @@ pub(crate) enum Kind {
     Users { at: fn(&mut Draft) -> &mut Vec<UserLine> },
     /// Mirrors.
     Mirrors { at: fn(&mut Draft) -> &mut Vec<MirrorLine> },
+    /// Read targets.
+    ReadTargets { at: fn(&mut Draft) -> &mut Vec<ReadTargetLine> },
     /// Lists of bucket numbers, one for each shard.
     Buckets { at: fn(&mut Draft) -> &mut Vec<String> },
     /// Prefixes and the shards of the keys that begin so; a table.
@@ -171,6 +174,11 @@ impl Kind {
             }
             Self::Renames { at } => *at(draft) = self.read_renames(raw)?,
             Self::Mirrors { at } => *at(draft) = self.read_mirrors(raw)?,
+            Self::ReadTargets { at } => {
+                let items = items(raw);
+                let span = |at: usize| items[at].span.clone();
+                *at(draft) = read_targets::read_lines(self.lines(items), span)?;
+            }
             Self::CertFiles { at } => *at(draft) = self.read_cert_files(raw)?,
             Self::Buckets { at } => *at(draft) = self.read_buckets(raw)?,
             Self::Routes { at } => *at(draft) = self.read_routes(raw)?,
@@ -258,6 +266,7 @@ impl Kind {
             | Self::Rules { .. }
             | Self::Renames { .. }
             | Self::Mirrors { .. }
+            | Self::ReadTargets { .. }
             | Self::Buckets { .. }
             | Self::Routes { .. }
             | Self::Patterns { .. }
@@ -445,6 +454,7 @@ impl Kind {
                 | Self::Shards { .. }
                 | Self::Users { .. }
                 | Self::Mirrors { .. }
+                | Self::ReadTargets { .. }
         )
     }
 
@@ -461,6 +471,7 @@ impl Kind {
                 | Self::Users { .. }
                 | Self::Rules { .. }
                 | Self::Mirrors { .. }
+                | Self::ReadTargets { .. }
                 | Self::Buckets { .. }
                 | Self::Patterns { .. }
                 | Self::CertFiles { .. }
@@ -489,7 +500,8 @@ impl Kind {
             | Self::Users { .. }
             | Self::Rules { .. }
             | Self::Routes { .. }
-            | Self::Mirrors { .. } => ';',
+            | Self::Mirrors { .. }
+            | Self::ReadTargets { .. } => ';',
             _ => ',',
         }
     }

@@ -7,6 +7,7 @@
 //! Invariant: what is made of a row depends on the row alone.
 
 mod mirrors;
+mod read_targets;
 mod policies;
 mod rows;
 mod users;
@@ -121,6 +122,7 @@ impl OptionSpec {
             Some(
                 "acl"
                     | "mirrors"
+                    | "read_targets"
                     | "policies.namespace"
                     | "policies.values"
                     | "tls"

@@ -7,6 +7,7 @@
 use crate::address::{ListenAddress, PoolKind, UpstreamAddress, UpstreamUrl};
 use crate::compile::Draft;
 use crate::mirrors;
+use crate::read_targets;
 use crate::options::OptionSpec;
 use crate::policies;
 use crate::problem::{Problem, Problems};
@@ -45,6 +46,7 @@ pub(crate) fn check(draft: &mut Draft, problems: &mut Problems) {
     policies::check_changes(draft, &mut found);
     tls::check(draft, &mut found);
     mirrors::check(draft, &mut found);
+    read_targets::check(draft, &mut found);
     report(draft, found, problems);
 }
 

@@ -14,6 +14,7 @@ use crate::address::{ANNOUNCE_FORMS, LISTEN_FORMS, UPSTREAM_FORMS};
 use crate::compile::Draft;
 use crate::listen::ENTRY_FORMS;
 use crate::mirrors::MIRROR_FORMS;
+use crate::read_targets::READ_TARGET_FORMS;
 use crate::network::NETWORK_FORMS;
 use crate::policies::RENAME_FORMS;
 use crate::sharding::{ROUTE_FORMS, SHARD_FORMS};
@@ -54,6 +55,7 @@ impl Kind {
             Self::Rules { policy, .. } => policy.forms().to_owned(),
             Self::Renames { .. } => RENAME_FORMS.to_owned(),
             Self::Mirrors { .. } => MIRROR_FORMS.to_owned(),
+            Self::ReadTargets { .. } => READ_TARGET_FORMS.to_owned(),
             Self::CertFiles { .. } => {
                 "two paths separated by a blank, of a certificate and of its key".to_owned()
             }
@@ -101,6 +103,7 @@ impl Kind {
                 "list of strings"
             }
             Self::Mirrors { .. } => "list of mirrors",
+            Self::ReadTargets { .. } => "list of read targets",
             Self::HashTag { .. } => "two characters",
             Self::AddressMap { .. }
             | Self::Routes { .. }
@@ -136,6 +139,7 @@ impl Kind {
             Self::Rules { .. } => "RULE",
             Self::Renames { .. } => "COMMAND=NAME",
             Self::Mirrors { .. } => "MIRROR",
+            Self::ReadTargets { .. } => "TARGET",
             Self::Buckets { .. } => "BUCKETS",
             Self::Patterns { .. } => "PATTERN",
             Self::CertFiles { .. } => "FILES",
@@ -190,6 +194,7 @@ impl Kind {
             Self::Users { at } => some_each(at(draft)),
             Self::Rules { at, .. } => some_each(at(draft)),
             Self::Mirrors { at } => some_each(at(draft)),
+            Self::ReadTargets { at } => some_each(at(draft)),
             Self::Buckets { at } => some_each(at(draft)),
             Self::Patterns { at } => Some(shown_each(at(draft))),
             Self::CertFiles { at } => Some(shown_each(at(draft))),
@@ -268,6 +273,7 @@ impl Kind {
             Self::Rules { at, .. } => at(one) == at(other),
             Self::Buckets { at } | Self::Patterns { at } => at(one) == at(other),
             Self::Mirrors { at } => at(one) == at(other),
+            Self::ReadTargets { at } => at(one) == at(other),
             Self::CertFiles { at } => at(one) == at(other),
             Self::AddressMap { at } => at(one) == at(other),
             Self::Routes { at } => at(one) == at(other),
@@ -309,6 +315,7 @@ impl Kind {
             Self::Rules { at, .. } => at(to).clone_from(at(from)),
             Self::Buckets { at } | Self::Patterns { at } => at(to).clone_from(at(from)),
             Self::Mirrors { at } => at(to).clone_from(at(from)),
+            Self::ReadTargets { at } => at(to).clone_from(at(from)),
             Self::CertFiles { at } => at(to).clone_from(at(from)),
             Self::AddressMap { at } => at(to).clone_from(at(from)),
             Self::Routes { at } => at(to).clone_from(at(from)),

@@ -10,7 +10,7 @@ mod routes;
 mod tables;
 mod tls;
 
-use super::{OptionSpec, mirrors, policies, users};
+use super::{OptionSpec, mirrors, policies, read_targets, users};
 use crate::compile::Draft;
 use crate::kind::Kind;
 use crate::schema::{Alarms, LogFormat, LogLevel, NetDriver, WORKERS_MAX};
@@ -55,7 +55,7 @@ static HASHES: LazyLock<Vec<&str>> = LazyLock::new(|| Hash::all().map(Hash::name
 pub static OPTIONS: &[OptionSpec] = &joined::<{ count(GROUPS) }>(GROUPS);
 
 const GROUPS: &[&[OptionSpec]] =
-    &[SERVERS, listen::ROWS, REST, routes::ROWS, policies::ROWS, tls::ROWS, mirrors::ROWS];
+    &[SERVERS, listen::ROWS, REST, routes::ROWS, policies::ROWS, tls::ROWS, mirrors::ROWS, read_targets::ROWS];
 
 const fn count(groups: &[&[OptionSpec]]) -> usize {
     let (mut at, mut sum) = (0, 0);

@@ -61,6 +61,23 @@ pub struct ReadTargetReport {
     pub counts: ReadTargetCounts,
 }
 
+impl ReadTargetReport {
+    /// Adds what another worker says of the same target. It is left out if any worker leaves it out.
+    pub fn add(&mut self, other: &Self) {
+        self.is_out |= other.is_out;
+        self.open += other.open;
+        self.open_bytes += other.open_bytes;
+        let (to, from) = (&mut self.counts, &other.counts);
+        to.answered += from.answered;
+        to.failed += from.failed;
+        to.late += from.late;
+        to.refused += from.refused;
+        to.full += from.full;
+        to.hedged += from.hedged;
+        to.outages += from.outages;
+    }
+}
+
 /// Which feeder takes a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Lane {

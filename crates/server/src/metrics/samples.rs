@@ -6,6 +6,7 @@
 
 use engine::command::CommandId;
 use engine::fleet::{Report, RingReport, TlsSide};
+use engine::elsewhere::ReadTargetReport;
 use engine::mirror::MirrorReport;
 use engine::policy::OwnReport;
 use engine::report::NodeReport;
@@ -116,6 +117,20 @@ pub(super) fn monitors_by_node(source: &Source<'_>, page: &mut Page) {
                 ];
                 page.monitor(&labels, &monitor.bounds_us, buckets);
             }
+        }
+    }
+}
+
+/// Something of each read target, of each worker.
+pub(super) fn read_targets(
+    source: &Source<'_>,
+    page: &mut Page,
+    write: fn(&mut Page, &[(&str, &str)], &ReadTargetReport),
+) {
+    for report in source.reports {
+        let worker = report.worker.to_string();
+        for target in &report.read_targets {
+            write(page, &[("worker", &worker), ("target", &target.name)], target);
         }
     }
 }

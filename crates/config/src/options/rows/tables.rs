@@ -4,7 +4,7 @@
 //!
 //! Invariant: every table that a row names is here.
 
-use super::super::{mirrors, policies, users};
+use super::super::{mirrors, policies, read_targets, users};
 use super::cache;
 
 /// What the tables of the file are about, in the order of the documents.
@@ -57,4 +57,5 @@ pub const TABLES: &[(&str, &str)] = &[
     ("tls", "TLS with clients. See the [guide](../guides/tls.md)."),
     ("upstream_tls", "TLS with servers. See the [guide](../guides/tls.md)."),
     mirrors::TABLE,
+    read_targets::TABLE,
 ];
