@@ -547,7 +547,7 @@ impl Engine {
 /// What a target's engine is told: its servers, and our times and bounds.
 fn inner_settings(outer: &Settings, target: &ReadTargetSettings) -> Settings {
     let mut limits = outer.limits.clone();
-    limits.clients_max = READ_TARGET_FEEDERS_MAX + 1;
+    limits.clients_max = READ_TARGET_FEEDERS_MAX;
     limits.leases_min = 0;
     // What is under way is bounded here.
     limits.memory_max_bytes = usize::MAX;
@@ -591,6 +591,33 @@ fn named(notice: Notice, name: &str) -> Option<Notice> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn feeders_have_a_bound_and_idle_ones_make_room() {
+        let outer = Settings::default();
+        let settings = ReadTargetSettings {
+            name: "b".to_string(),
+            node: outer.node.clone(),
+            pool: Pool::Standalone,
+            outer_db: 0,
+        };
+        let mut target = Target::new(&outer, &settings, 7, Time(0));
+        let lane = |db| Lane { db, is_resp3: false, node: None, conn: 0 };
+        let most = READ_TARGET_FEEDERS_MAX as u32;
+        for db in 0..most + 5 {
+            assert!(target.open_feeder(Time(0), lane(db)));
+        }
+        // When there was no room, those went by which nothing was asked.
+        assert_eq!(target.feeders.len(), 5);
+        for db in most + 5..2 * most {
+            assert!(target.open_feeder(Time(0), lane(db)));
+        }
+        for feeder in target.feeders.values_mut() {
+            feeder.waiting.push_back((Whose::Read(1), 0));
+        }
+        assert!(!target.open_feeder(Time(0), lane(5 * most)));
+        assert_eq!(target.engine.client_count(), READ_TARGET_FEEDERS_MAX);
+    }
 
     #[test]
     fn errors_of_the_server_are_told_from_those_of_the_data() {

@@ -47,7 +47,7 @@ use resp::encode;
 type WriteSection = fn(&mut String, &Source<'_>);
 
 /// The proxy's sections in the order of the reply, and whether each is part of the default.
-const SECTIONS: [(&str, bool, WriteSection); 21] = [
+const SECTIONS: [(&str, bool, WriteSection); 22] = [
     ("server", true, process::server),
     ("proxy", true, process::proxy),
     ("clients", true, process::clients),
