@@ -7,8 +7,8 @@
 //! Invariant: what is made of a row depends on the row alone.
 
 mod mirrors;
-mod read_targets;
 mod policies;
+mod read_targets;
 mod rows;
 mod users;
 

@@ -7,10 +7,10 @@
 use crate::address::{ListenAddress, PoolKind, UpstreamAddress, UpstreamUrl};
 use crate::compile::Draft;
 use crate::mirrors;
-use crate::read_targets;
 use crate::options::OptionSpec;
 use crate::policies;
 use crate::problem::{Problem, Problems};
+use crate::read_targets;
 use crate::schema::{Config, MappedAddress, Upstream};
 use crate::secret::Secret;
 use crate::tenants::DEFAULT_TENANT;

@@ -10,11 +10,11 @@
 
 use crate::acl;
 use crate::bigkeys::{self, BigSeen};
+use crate::elsewhere::{ReadTargetReport, ReadsElsewhereCounts};
 use crate::hotkeys::HotReport;
 use crate::ids::ClientId;
 use crate::inside::Inside;
 use crate::losses;
-use crate::elsewhere::{ReadTargetReport, ReadsElsewhereCounts};
 use crate::mirror::{MirrorReport, ShadowReport};
 use crate::monitor::{Filter, Monitor};
 use crate::observed::Asking;

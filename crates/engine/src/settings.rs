@@ -7,8 +7,8 @@ use crate::acl::Users;
 use crate::address_map::AddressMap;
 use crate::bigkeys;
 use crate::command::CommandId;
-use crate::hotkeys;
 use crate::elsewhere::Order;
+use crate::hotkeys;
 use crate::mirror::Mode;
 use crate::near;
 use crate::node::Address;
@@ -414,9 +414,7 @@ impl Settings {
 
     /// Whether something is to be looked at in every request, whoever sends it: for a policy, for mirrors, or for read targets.
     pub(crate) fn looks_at_requests(&self) -> bool {
-        self.policies.is_some()
-            || !self.mirrors.is_empty()
-            || !self.elsewhere.targets.is_empty()
+        self.policies.is_some() || !self.mirrors.is_empty() || !self.elsewhere.targets.is_empty()
     }
 
     /// Whether this is the worker that acts for all where one is enough.

@@ -11,8 +11,8 @@ use config::{
 use engine::address_map::AddressMap;
 use engine::node::Address;
 use engine::settings::{
-    Eject, Facade, Limits, MirrorSettings, Node, Password, Pool, ReadTargetSettings, Reads, ReadsElsewhere, Settings, ShardSettings,
-    ShardsSettings, Timeouts,
+    Eject, Facade, Limits, MirrorSettings, Node, Password, Pool, ReadTargetSettings, Reads,
+    ReadsElsewhere, Settings, ShardSettings, ShardsSettings, Timeouts,
 };
 use std::net::SocketAddr;
 

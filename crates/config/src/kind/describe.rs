@@ -14,9 +14,9 @@ use crate::address::{ANNOUNCE_FORMS, LISTEN_FORMS, UPSTREAM_FORMS};
 use crate::compile::Draft;
 use crate::listen::ENTRY_FORMS;
 use crate::mirrors::MIRROR_FORMS;
-use crate::read_targets::READ_TARGET_FORMS;
 use crate::network::NETWORK_FORMS;
 use crate::policies::RENAME_FORMS;
+use crate::read_targets::READ_TARGET_FORMS;
 use crate::sharding::{ROUTE_FORMS, SHARD_FORMS};
 use crate::users::USER_FORMS;
 

@@ -54,8 +54,16 @@ static HASHES: LazyLock<Vec<&str>> = LazyLock::new(|| Hash::all().map(Hash::name
 /// All options, in the order of the documents.
 pub static OPTIONS: &[OptionSpec] = &joined::<{ count(GROUPS) }>(GROUPS);
 
-const GROUPS: &[&[OptionSpec]] =
-    &[SERVERS, listen::ROWS, REST, routes::ROWS, policies::ROWS, tls::ROWS, mirrors::ROWS, read_targets::ROWS];
+const GROUPS: &[&[OptionSpec]] = &[
+    SERVERS,
+    listen::ROWS,
+    REST,
+    routes::ROWS,
+    policies::ROWS,
+    tls::ROWS,
+    mirrors::ROWS,
+    read_targets::ROWS,
+];
 
 const fn count(groups: &[&[OptionSpec]]) -> usize {
     let (mut at, mut sum) = (0, 0);

@@ -192,9 +192,27 @@ mod tests {
             assert!(all.contains(&name), "{name}");
         }
         for name in [
-            "set", "getex", "getdel", "keys", "scan", "hscan", "dbsize", "randomkey", "eval_ro",
-            "fcall_ro", "xread", "touch", "pfcount", "sort", "sort_ro", "blpop", "watch", "object",
-            "memory", "ping", "publish",
+            "set",
+            "getex",
+            "getdel",
+            "keys",
+            "scan",
+            "hscan",
+            "dbsize",
+            "randomkey",
+            "eval_ro",
+            "fcall_ro",
+            "xread",
+            "touch",
+            "pfcount",
+            "sort",
+            "sort_ro",
+            "blpop",
+            "watch",
+            "object",
+            "memory",
+            "ping",
+            "publish",
         ] {
             assert!(!all.contains(&name), "{name}");
         }
@@ -229,8 +247,7 @@ mod tests {
         assert!(choice.takes(ms(1_100), get, &[b"k"]));
         assert!(!choice.takes(ms(2_200), get, &[b"k"]));
         // However many keys come, no more are kept than there is room for.
-        let mut choice =
-            Choice::new(&ReadsElsewhere { hot_per_s: 1, ..options }, 7, Time(0));
+        let mut choice = Choice::new(&ReadsElsewhere { hot_per_s: 1, ..options }, 7, Time(0));
         for n in 0..10_000u32 {
             choice.counts(ms(1), get, &n.to_le_bytes());
         }

@@ -292,8 +292,7 @@ impl Engine {
         if wish.silent || self.changes_reply() || !self.is_fit_for_others(wish.id) {
             return None;
         }
-        let keys: Vec<&[u8]> =
-            keys_of(wish.args, None).into_iter().map(|(_, key)| key).collect();
+        let keys: Vec<&[u8]> = keys_of(wish.args, None).into_iter().map(|(_, key)| key).collect();
         let elsewhere = self.elsewhere.as_mut()?;
         if !elsewhere.choice.takes(now, command, &keys) || !self.lie_at_one(&keys) {
             return None;
@@ -478,11 +477,7 @@ impl Engine {
         let parked =
             Parked::to_place(like, &run, asked.frame, place, times, "no read target answered");
         let parked = match self.is_one() {
-            true => Parked {
-                target: parked::Target::Node(self.first_node),
-                place: None,
-                ..parked
-            },
+            true => Parked { target: parked::Target::Node(self.first_node), place: None, ..parked },
             false => parked,
         };
         self.park(now, parked);

@@ -170,7 +170,12 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    pub(crate) fn new(outer: &Settings, settings: &ReadTargetSettings, seed: u64, now: Time) -> Self {
+    pub(crate) fn new(
+        outer: &Settings,
+        settings: &ReadTargetSettings,
+        seed: u64,
+        now: Time,
+    ) -> Self {
         let mut engine = Engine::new(inner_settings(outer, settings), seed, now);
         engine.warm_up(now);
         Self {
@@ -282,7 +287,13 @@ impl Target {
     }
 
     /// It did not answer this: it is left out until it answers a question of the same key.
-    pub(crate) fn fail(&mut self, now: Time, (db, protocol): (u32, Protocol), key: &[u8], cause: &str) {
+    pub(crate) fn fail(
+        &mut self,
+        now: Time,
+        (db, protocol): (u32, Protocol),
+        key: &[u8],
+        cause: &str,
+    ) {
         if self.health.is_out {
             return;
         }
@@ -436,7 +447,8 @@ impl Target {
 
     /// The inner engine closed a client of ours: nobody will answer what it asked.
     fn lose_feeder(&mut self, now: Time, id: ClientId) {
-        let Some(feeder) = self.lanes.remove(&id).and_then(|lane| self.feeders.remove(&lane)) else {
+        let Some(feeder) = self.lanes.remove(&id).and_then(|lane| self.feeders.remove(&lane))
+        else {
             return;
         };
         for (whose, bytes) in feeder.waiting {

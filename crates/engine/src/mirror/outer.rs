@@ -299,20 +299,22 @@ impl Engine {
     /// How many deadlines of mirrors stand in the list.
     pub(crate) fn mirror_deadlines(&self) -> usize {
         let of_targets = self.elsewhere.as_ref().map_or(0, |reads| reads.listed());
-        of_targets + self.mirrors.as_ref().map_or(0, |mirrors| {
-            let listed = mirrors.targets.iter().filter(|target| target.listed_at.is_some());
-            let looks = mirrors.shadow.as_ref().and_then(|shadow| shadow.listed_at);
-            let waits = [mirrors.waits_listed_at, looks].into_iter().flatten();
-            listed.count() + waits.count()
-        })
+        of_targets
+            + self.mirrors.as_ref().map_or(0, |mirrors| {
+                let listed = mirrors.targets.iter().filter(|target| target.listed_at.is_some());
+                let looks = mirrors.shadow.as_ref().and_then(|shadow| shadow.listed_at);
+                let waits = [mirrors.waits_listed_at, looks].into_iter().flatten();
+                listed.count() + waits.count()
+            })
     }
 
     /// Whether anything of a client waits here.
     pub(crate) fn mirrors_owe_clients(&self) -> bool {
         self.elsewhere.as_ref().is_some_and(|reads| reads.owes_clients())
             || self.mirrors.as_ref().is_some_and(|mirrors| {
-            !mirrors.waits.values().all(|wait| wait.reply.is_none()) || !mirrors.pending.is_empty()
-        })
+                !mirrors.waits.values().all(|wait| wait.reply.is_none())
+                    || !mirrors.pending.is_empty()
+            })
     }
 
     /// Checks what must hold; for debug builds.

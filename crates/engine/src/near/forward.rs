@@ -147,10 +147,9 @@ impl Engine {
                 Err(error) => break Stop::Fault(error),
             };
             let frame = &input[pos..];
-            let command = plain_command(&request, frame, bigkeys)
-                .filter(|id| {
-                    !is_confined || permits(settings, elsewhere, &parts, *id, (&request, frame))
-                });
+            let command = plain_command(&request, frame, bigkeys).filter(|id| {
+                !is_confined || permits(settings, elsewhere, &parts, *id, (&request, frame))
+            });
             let (Some(paths), Some(command)) = (&paths, command) else {
                 break Stop::Slow(request);
             };

@@ -233,8 +233,7 @@ fn keys_and_percent_say_which_reads() {
 
 #[test]
 fn only_a_key_that_comes_often_goes_there() {
-    let mut story =
-        story_with(ReadsElsewhere { hot_per_s: 50, ..options(Order::Targets, &["b"]) });
+    let mut story = story_with(ReadsElsewhere { hot_per_s: 50, ..options(Order::Targets, &["b"]) });
     begin(&mut story);
     story.node_says_to("b", "GET", ":1").node_says_to("127.0.0.1", "GET", ":2");
     let mut replies = Vec::new();
@@ -341,7 +340,9 @@ fn the_upstream_first_and_a_target_when_it_fails() {
     story.conn(2).gets(["GET m", "SET y 1", "GET n"]).dies("reset by peer");
     story.conn(1).gets(["GET m", "GET n"]).answers(["\"m\"", "\"n\""]);
     let text = story.client("a").takes_text();
-    assert!(text.starts_with("$1\r\nm\r\n-ERR respool: upstream ") && text.ends_with("$1\r\nn\r\n"));
+    assert!(
+        text.starts_with("$1\r\nm\r\n-ERR respool: upstream ") && text.ends_with("$1\r\nn\r\n")
+    );
 }
 
 #[test]
@@ -363,11 +364,8 @@ fn when_nobody_answers_the_upstreams_word_counts() {
 
 #[test]
 fn a_slow_read_is_hedged_and_the_first_answer_counts() {
-    let hedged = ReadsElsewhere {
-        hedge_after_ms: 20,
-        hedge_percent: 50,
-        ..options(Order::Main, &["b"])
-    };
+    let hedged =
+        ReadsElsewhere { hedge_after_ms: 20, hedge_percent: 50, ..options(Order::Main, &["b"]) };
     let mut story = story_with(hedged);
     begin(&mut story);
     for _ in 0..4 {
@@ -409,6 +407,7 @@ fn in_front_of_a_cluster_reads_go_back_to_the_owner() {
     let mut story = Story::cluster_with(|settings| {
         settings.elsewhere = options(Order::Targets, &["b"]);
     });
+    story.server_says_to("COMMAND", "*0");
     let sets = ["SET a4 1", "SET b4 1", "SET c1 1"];
     story.client("a").says(sets);
     for (node, set) in ["n1", "n2", "n3"].into_iter().zip(sets) {
@@ -439,6 +438,9 @@ fn a_cluster_is_a_target_and_one_server_of_it_that_hangs_holds_up_its_own_keys_o
     let mut story = story_with(elsewhere);
     story.cluster_is("0-5460 n1, 5461-10922 n2, 10923-16383 n3");
     begin(&mut story);
+    story.client("c").says("SET begin 1");
+    story.node("127.0.0.1").gets("SET begin 1").answers("+OK");
+    story.client("c").gets("+OK");
     story.client("a").says(["GET a4", "GET b4"]);
     story.node("n1").gets("GET a4");
     story.node("n2").gets("GET b4").answers("\"b\"");

@@ -18,8 +18,8 @@ use engine::stats::{REDIRECT_KINDS, REFUSALS};
 use super::Source;
 use super::page::Page;
 use super::samples::{
-    command_name, commands, extensions, mirrors, monitors_by_node, nodes, read_targets, rings, sides, workers,
-    workers_by,
+    command_name, commands, extensions, mirrors, monitors_by_node, nodes, read_targets, rings,
+    sides, workers, workers_by,
 };
 
 /// What kind of number a metric is.

@@ -5,8 +5,8 @@
 //! Invariant: the labels of a sample are those that the row names, in its order.
 
 use engine::command::CommandId;
-use engine::fleet::{Report, RingReport, TlsSide};
 use engine::elsewhere::ReadTargetReport;
+use engine::fleet::{Report, RingReport, TlsSide};
 use engine::mirror::MirrorReport;
 use engine::policy::OwnReport;
 use engine::report::NodeReport;

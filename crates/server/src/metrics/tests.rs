@@ -5,10 +5,10 @@ mod wire;
 use std::collections::BTreeSet;
 
 use engine::Time;
+use engine::elsewhere::{ReadTargetReport, ReadsElsewhereCounts};
 use engine::fleet::{ProcessFacts, Report, RingReport};
 use engine::histogram::Sample;
 use engine::losses::Loss;
-use engine::elsewhere::{ReadTargetReport, ReadsElsewhereCounts};
 use engine::mirror::{MirrorCounts, MirrorReport, ShadowCounts};
 use engine::report::NodeReport;
 use engine::stats::monitors::MonitorOptions;

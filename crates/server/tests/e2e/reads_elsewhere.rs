@@ -107,8 +107,12 @@ fn a_target_is_killed_under_load_and_comes_back_and_no_client_sees_an_error() {
                         }
                         let key = (round + at) % KEYS;
                         match who(&reply) {
-                            Some(("near", of)) if of == key => by_target.fetch_add(1, Ordering::Relaxed),
-                            Some(("up", of)) if of == key => by_upstream.fetch_add(1, Ordering::Relaxed),
+                            Some(("near", of)) if of == key => {
+                                by_target.fetch_add(1, Ordering::Relaxed)
+                            }
+                            Some(("up", of)) if of == key => {
+                                by_upstream.fetch_add(1, Ordering::Relaxed)
+                            }
                             _ => panic!("{reply:?} for k:{key}"),
                         };
                     }
@@ -158,8 +162,10 @@ fn by_chance_reads_are_spread_over_targets() {
     assert!(seen.values().all(|count| (140..=260).contains(count)), "{seen:?}");
     // What is written is the upstream's.
     assert_eq!(conn.ask("SET fresh 1"), "+OK\r\n");
-    assert_eq!((one.connect().ask("EXISTS fresh"), upstream.connect().ask("EXISTS fresh")),
-        (":0\r\n".to_owned(), ":1\r\n".to_owned()));
+    assert_eq!(
+        (one.connect().ask("EXISTS fresh"), upstream.connect().ask("EXISTS fresh")),
+        (":0\r\n".to_owned(), ":1\r\n".to_owned())
+    );
 }
 
 #[test]
@@ -167,9 +173,7 @@ fn a_key_that_comes_often_goes_to_the_target() {
     let (upstream, target) = (server("up"), server("hot"));
     let proxy = front(&upstream, &[&target], &["--read-targets-hot-per-s", "100"]);
     let mut conn = proxy.connect();
-    let is_hot = |conn: &mut Conn| {
-        (0..50).all(|_| who(&conn.ask("GET k:7")) == Some(("hot", 7)))
-    };
+    let is_hot = |conn: &mut Conn| (0..50).all(|_| who(&conn.ask("GET k:7")) == Some(("hot", 7)));
     wait::until_true("the key is hot", SOON, || is_hot(&mut conn));
     assert_eq!(who(&conn.ask("GET k:8")), Some(("up", 8)));
     wait::until_true("it is like others again", SOON, || {
@@ -211,9 +215,8 @@ fn the_configuration_of_the_guide_does_what_it_says() {
     let guide = fs::read_to_string(guide).expect("the guide");
     let mut blocks = guide.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
     let block = blocks.next().expect("a configuration");
-    let lines = block.lines().filter(|line| {
-        !line.starts_with("upstream") && !line.starts_with("listen")
-    });
+    let lines =
+        block.lines().filter(|line| !line.starts_with("upstream") && !line.starts_with("listen"));
     let text = lines.collect::<Vec<_>>().join("\n");
     assert!(text.contains("redis://127.0.0.1:6390") && text.contains("\"product:*\""));
     let text = text

@@ -22,9 +22,9 @@ mod commands;
 mod keys;
 mod latency;
 mod mirrors;
-mod read_targets;
 mod policies;
 mod process;
+mod read_targets;
 mod tls;
 mod upstreams;
 
