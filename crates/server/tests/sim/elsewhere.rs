@@ -81,7 +81,7 @@ fn values(name: &str) -> Model {
         let mut set = Vec::new();
         let value = format!("{name}:{key}");
         encode::request(&mut set, &[b"SET", format!("k:{key}").as_bytes(), value.as_bytes()]);
-        model.feed(&mut conn, &set, &mut out);
+        let _ = model.feed(&mut conn, &set, &mut out);
     }
     model.leave(&conn);
     model
@@ -94,16 +94,17 @@ fn options(rng: &mut SimRng, order: Order) -> ReadsElsewhere {
         let name = NAMES[number as usize].to_owned();
         ReadTargetSettings { name, node, pool: Pool::Standalone, outer_db: 0 }
     };
-    let hedges = order == Order::Main && rng.chance(500_000);
+    // What the upstream is asked first must have somebody behind it, as it may be in trouble for good.
+    let main = order == Order::Main;
     ReadsElsewhere {
         targets: vec![target(1), target(2)],
         order,
-        percent: pick(rng, &[100, 100, 50]) as u8,
-        hot_per_s: pick(rng, &[0, 0, 0, 5]),
-        timeout_ms: pick(rng, &[20, 100, 500]),
-        hedge_after_ms: if hedges { 5 } else { 0 },
+        percent: if main { 100 } else { pick(rng, &[100, 100, 50]) as u8 },
+        hot_per_s: if main { 0 } else { pick(rng, &[0, 0, 0, 5]) },
+        timeout_ms: if main { 500 } else { pick(rng, &[20, 100, 500]) },
+        hedge_after_ms: if main { pick(rng, &[0, 5]) } else { 0 },
         hedge_percent: 50,
-        inflight_max_bytes: pick(rng, &[100, 4 << 20]) as usize,
+        inflight_max_bytes: if main { 4 << 20 } else { pick(rng, &[100, 4 << 20]) as usize },
         ..ReadsElsewhere::default()
     }
 }
