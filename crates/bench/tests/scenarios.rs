@@ -675,6 +675,7 @@ const EXPECTED: &[(&str, usize, usize, usize)] = &[
     ("idle", 2, 4, 8),
     ("large", 6, 4, 24),
     ("monitoring-cost", 4, 8, 32),
+    ("near-cache", 2, 3, 6),
     ("pipeline-ladder", 6, 6, 36),
     ("predixy-8", 6, 8, 30),
     ("scale", 13, 8, 60),

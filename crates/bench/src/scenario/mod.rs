@@ -38,6 +38,7 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("idle", include_str!("../../../../bench/scenarios/idle.toml")),
     ("large", include_str!("../../../../bench/scenarios/large.toml")),
     ("monitoring-cost", include_str!("../../../../bench/scenarios/monitoring-cost.toml")),
+    ("near-cache", include_str!("../../../../bench/scenarios/near-cache.toml")),
     ("pipeline-ladder", include_str!("../../../../bench/scenarios/pipeline-ladder.toml")),
     ("predixy-8", include_str!("../../../../bench/scenarios/predixy-8.toml")),
     ("scale", include_str!("../../../../bench/scenarios/scale.toml")),

@@ -279,6 +279,46 @@ fn a_route_changes_and_a_tenant_comes_and_goes() {
     assert_eq!(who(&mut houses.as_user("bob")), "blue");
 }
 
+/// A server knows whoever has an identity of its own there, and its rules hold: for the shared connections, and for those that are lent.
+#[test]
+fn a_user_can_be_somebody_of_its_own_at_the_servers() {
+    if direct() {
+        return;
+    }
+    let upstream = |user: &str| {
+        format!(
+            "[tenants.{user}]\nusers = [\"{user}\"]\nupstream = \"RED\"\nupstream_user = \"{user}\"\nupstream_password = \"of-{user}\"\n"
+        )
+    };
+    let tables = upstream("bob") + &upstream("eve");
+    let houses = Houses::open("");
+    let mut server = houses.red.connect();
+    for user in ["bob", "eve"] {
+        let rule = format!("ACL SETUSER {user} on >of-{user} ~{user}:* &* +@all");
+        assert_eq!(server.ask(&rule), "+OK\r\n");
+    }
+    houses.change(&tables);
+    let mut anybody = houses.main();
+    assert_eq!(anybody.ask("ACL SERVER WHOAMI"), "$7\r\ndefault\r\n");
+    for (user, other) in [("bob", "eve"), ("eve", "bob")] {
+        let mut conn = houses.as_user(user);
+        assert_eq!(conn.ask("ACL SERVER WHOAMI"), format!("$3\r\n{user}\r\n"));
+        assert_eq!(conn.ask(&format!("SET {user}:k 1")), "+OK\r\n");
+        let refused = conn.ask(&format!("SET {other}:k 1"));
+        assert!(refused.starts_with("-NOPERM"), "{refused}");
+        assert_eq!(conn.ask(&format!("WATCH {user}:k")), "+OK\r\n");
+        assert_eq!(conn.ask("MULTI"), "+OK\r\n");
+        assert_eq!(conn.ask(&format!("INCR {user}:k")), "+QUEUED\r\n");
+        assert_eq!(conn.ask("EXEC"), "*1\r\n:2\r\n");
+        assert_eq!(conn.ask(&format!("WATCH {user}:k")), "+OK\r\n");
+        assert_eq!(conn.ask("MULTI"), "+OK\r\n");
+        let refused = conn.ask(&format!("INCR {other}:k"));
+        assert!(refused.starts_with("-NOPERM"), "{refused}");
+    }
+    let log = server.ask("ACL LOG");
+    assert!(log.contains("\r\nbob\r\n") && log.contains("\r\neve\r\n"), "{log}");
+}
+
 /// What the guide tells people to write does what it says.
 #[test]
 fn the_configuration_of_the_guide_runs() {
