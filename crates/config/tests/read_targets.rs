@@ -57,7 +57,7 @@ fn what_is_wrong_is_told_with_what_is_allowed() {
         ),
         ("targets = \"redis://joe@10.0.0.2\"", "read target 1 has a user without a password"),
         ("order = \"chance\"", "allowed: targets, random, main"),
-        ("percent = 0", "allowed: 1 to 100"),
+        ("percent = 0", "allowed: a whole number from 1 to 100"),
         ("hedge_after_ms = 20", "`read_targets.order = \"main\"` only"),
         ("order = \"main\"\nhedge_after_ms = 500", "must be below `read_targets.timeout_ms`"),
     ] {
