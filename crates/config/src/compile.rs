@@ -292,6 +292,16 @@ pub(crate) fn read_secrets(
         }
     }
     problems.0.extend(wrong.into_iter().map(|message| about(draft, "mirrors.targets", message)));
+    let mut wrong = Vec::new();
+    for (number, target) in (1..).zip(&mut draft.config.read_targets.targets) {
+        if let Err(message) =
+            target.read_secrets(&|path, name| read_secret(read, Place::File(path), name))
+        {
+            wrong.push(format!("read target {number}: {message}"));
+        }
+    }
+    let wrong = wrong.into_iter().map(|message| about(draft, "read_targets.targets", message));
+    problems.0.extend(wrong);
 }
 
 /// A problem with the value of an option that was set.

@@ -245,6 +245,8 @@ fn sample(option: &OptionSpec) -> &'static str {
         "admin.token_file" => "\"/etc/respool/admin-token\"",
         "acl.users" => "[\"alice on ~app:* +@read password_file=/run/secrets/alice\"]",
         "mirrors.targets" => "[\"redis-cluster://10.0.0.1,10.0.0.2 name=new\"]",
+        "read_targets.targets" => "[\"redis://10.0.0.1 name=near\"]",
+        "read_targets.keys" => "[\"product:*\"]",
         "acl.file" => "\"/etc/respool/users.acl\"",
         "policies.rename" => "{ config = \"config-1b7f\", flushall = \"\" }",
         "policies.deny" => "[\"keys\", \"@dangerous name=dangerous\"]",

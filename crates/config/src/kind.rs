@@ -31,6 +31,7 @@ use crate::mirrors::{self, MirrorLine};
 use crate::network::{NETWORKS_MAX, Network};
 use crate::policies::{self, Policy, RuleLine};
 use crate::problem::Fault;
+use crate::read_targets::{self, ReadTargetLine};
 use crate::schema::MappedAddress;
 use crate::secret::Secret;
 use crate::sharding::{self, Entry, RouteLine};
@@ -93,6 +94,8 @@ pub(crate) enum Kind {
     Users { at: fn(&mut Draft) -> &mut Vec<UserLine> },
     /// Mirrors.
     Mirrors { at: fn(&mut Draft) -> &mut Vec<MirrorLine> },
+    /// Read targets.
+    ReadTargets { at: fn(&mut Draft) -> &mut Vec<ReadTargetLine> },
     /// Lists of bucket numbers, one for each shard.
     Buckets { at: fn(&mut Draft) -> &mut Vec<String> },
     /// Prefixes and the shards of the keys that begin so; a table.
@@ -178,6 +181,11 @@ impl Kind {
             }
             Self::Renames { at } => *at(draft) = self.read_renames(raw)?,
             Self::Mirrors { at } => *at(draft) = self.read_mirrors(raw)?,
+            Self::ReadTargets { at } => {
+                let items = items(raw);
+                let span = |at: usize| items[at].span.clone();
+                *at(draft) = read_targets::read_lines(self.lines(items), span)?;
+            }
             Self::CertFiles { at } => *at(draft) = self.read_cert_files(raw)?,
             Self::Buckets { at } => *at(draft) = self.read_buckets(raw)?,
             Self::Routes { at } => *at(draft) = self.read_routes(raw)?,
@@ -265,6 +273,7 @@ impl Kind {
             | Self::Rules { .. }
             | Self::Renames { .. }
             | Self::Mirrors { .. }
+            | Self::ReadTargets { .. }
             | Self::Buckets { .. }
             | Self::Routes { .. }
             | Self::Patterns { .. }
@@ -454,6 +463,7 @@ impl Kind {
                 | Self::Users { .. }
                 | Self::Mirrors { .. }
                 | Self::SealingKeys { .. }
+                | Self::ReadTargets { .. }
         )
     }
 
@@ -470,6 +480,7 @@ impl Kind {
                 | Self::Users { .. }
                 | Self::Rules { .. }
                 | Self::Mirrors { .. }
+                | Self::ReadTargets { .. }
                 | Self::Buckets { .. }
                 | Self::Patterns { .. }
                 | Self::SealingKeys { .. }
@@ -500,7 +511,8 @@ impl Kind {
             | Self::Rules { .. }
             | Self::Routes { .. }
             | Self::Mirrors { .. }
-            | Self::SealingKeys { .. } => ';',
+            | Self::SealingKeys { .. }
+            | Self::ReadTargets { .. } => ';',
             _ => ',',
         }
     }

@@ -25,6 +25,7 @@ mod network;
 pub mod options;
 mod policies;
 pub mod problem;
+mod read_targets;
 mod rewrite;
 mod rules;
 pub mod schema;
@@ -44,6 +45,7 @@ pub use mirrors::{MirrorLine, Mirrors};
 pub use network::{ClientRules, Network};
 pub use policies::{Policies, RuleLine};
 pub use problem::{Origin, Problem, Problems};
+pub use read_targets::{ReadTargetLine, ReadTargets};
 pub use rewrite::rewrite;
 pub use rules::Finding;
 pub use schema::{

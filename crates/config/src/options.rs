@@ -8,6 +8,7 @@
 
 mod mirrors;
 mod policies;
+mod read_targets;
 mod rows;
 mod users;
 
@@ -122,6 +123,7 @@ impl OptionSpec {
                 "acl"
                     | "admin.tls"
                     | "mirrors"
+                    | "read_targets"
                     | "policies.namespace"
                     | "policies.values"
                     | "tls"

@@ -10,6 +10,7 @@ use crate::mirrors;
 use crate::options::OptionSpec;
 use crate::policies;
 use crate::problem::{Problem, Problems};
+use crate::read_targets;
 use crate::schema::{Config, MappedAddress, Upstream};
 use crate::secret::Secret;
 use crate::tenants::DEFAULT_TENANT;
@@ -45,6 +46,7 @@ pub(crate) fn check(draft: &mut Draft, problems: &mut Problems) {
     policies::check_changes(draft, &mut found);
     tls::check(draft, &mut found);
     mirrors::check(draft, &mut found);
+    read_targets::check(draft, &mut found);
     report(draft, found, problems);
 }
 

@@ -21,6 +21,7 @@ use crate::listen::Listen;
 use crate::mirrors::Mirrors;
 use crate::network::{ClientRules, Network};
 use crate::policies::Policies;
+use crate::read_targets::ReadTargets;
 use crate::secret::Secret;
 use crate::sharding::{ShardUrl, Sharding};
 use crate::tenants::Tenant;
@@ -82,6 +83,8 @@ pub struct Config {
     pub intercepts: Option<Arc<engine::policy::Policies>>,
     /// Other deployments that get what clients write.
     pub mirrors: Mirrors,
+    /// `[read_targets]`: other deployments that answer what clients read.
+    pub read_targets: ReadTargets,
     /// How long things may take.
     pub timeouts: Timeouts,
     /// How much things may hold.
@@ -520,6 +523,7 @@ impl Config {
         self.cpus.clone_from(&running.cpus);
         self.driver = running.driver;
         self.mirrors.clone_from(&running.mirrors);
+        self.read_targets.clone_from(&running.read_targets);
         if self.mirrors.is_on() {
             // Else a mirror could become the upstream, and get everything twice.
             self.upstream.clone_from(&running.upstream);
@@ -567,6 +571,7 @@ impl Default for Config {
             policies: Policies::default(),
             intercepts: None,
             mirrors: Mirrors::default(),
+            read_targets: ReadTargets::default(),
             timeouts: Timeouts::default(),
             limits: Limits::default(),
             slowlog: Slowlog::default(),

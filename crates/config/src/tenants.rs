@@ -296,6 +296,8 @@ impl List<'_> {
                 || option.name.starts_with("sharding.")
                 // What one tenant writes is nothing for the mirrors of another.
                 || option.name.starts_with("mirrors.")
+                // Nor have read targets what another tenant's servers have.
+                || option.name.starts_with("read_targets.")
         };
         for option in OPTIONS.iter().filter(route) {
             option.kind.copy(&mut Draft::default(), &mut draft);

@@ -13,6 +13,7 @@ use crate::coalesce::Coalescer;
 use crate::command::Learned;
 use crate::cork::Cork;
 use crate::dirty::DirtyUpstreams;
+use crate::elsewhere::Elsewhere;
 use crate::fleet::{Answer, Asked, Question, ReplyTo};
 use crate::functions::Readers;
 use crate::hotkeys::HotKeys;
@@ -186,6 +187,15 @@ pub enum Notice {
         /// The last cause, in words.
         sample: String,
     },
+    /// A read target failed and is left out, or answers again.
+    ReadTarget {
+        /// Its name.
+        name: String,
+        /// Left out.
+        out: bool,
+        /// Why, in words; empty if it is back.
+        cause: String,
+    },
     /// An operator's program failed. Told for the first failure of a row.
     ProgramFailed {
         /// Name of its rule.
@@ -332,6 +342,8 @@ pub struct Engine {
     pub(crate) mirrors: Option<Box<Mirrors>>,
     /// Held by others for our connections, and in `accounted_bytes` (see `outside`).
     pub(crate) outside_bytes: usize,
+    /// Other deployments that answer what clients read, if there are any.
+    pub(crate) elsewhere: Option<Box<Elsewhere>>,
 }
 
 impl Engine {
@@ -410,11 +422,13 @@ impl Engine {
             near: Near::new(&settings.cache, seed, now),
             mirrors: Mirrors::new(&settings, seed, now),
             outside_bytes: 0,
+            elsewhere: Elsewhere::new(&settings, seed, now),
             settings,
         };
         engine.begin_topology(now);
         engine.begin_peers();
         engine.run_mirrors(now);
+        engine.run_elsewhere(now);
         engine
     }
 

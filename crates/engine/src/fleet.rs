@@ -10,6 +10,7 @@
 
 use crate::acl;
 use crate::bigkeys::{self, BigSeen};
+use crate::elsewhere::{ReadTargetReport, ReadsElsewhereCounts};
 use crate::hotkeys::HotReport;
 use crate::ids::ClientId;
 use crate::inside::Inside;
@@ -277,6 +278,10 @@ pub struct Report {
     pub own: Vec<policy::OwnReport>,
     /// Other deployments that get what clients write.
     pub mirrors: Vec<MirrorReport>,
+    /// Other deployments that answer what clients read.
+    pub read_targets: Vec<ReadTargetReport>,
+    /// What is counted of all of them together; `None`: there are none.
+    pub reads_elsewhere: Option<ReadsElsewhereCounts>,
     /// Which tenant's it is; `None`: there are none.
     pub tenant: Option<Arc<str>>,
 }

@@ -46,6 +46,7 @@ mod configure;
 mod connect;
 mod cork;
 mod dirty;
+pub mod elsewhere;
 mod engine;
 mod errand;
 pub mod fleet;

@@ -354,6 +354,28 @@ pub const MIRROR_TOLD_EVERY_MS: u64 = 10_000;
 /// First words of a mirror's errors that are counted apart; others only count as failed.
 pub const MIRROR_ERROR_KINDS_MAX: usize = 32;
 
+/// Read targets of a configuration; further ones are refused.
+pub const READ_TARGETS_MAX: usize = 8;
+
+/// Reads under way to one target, also those that nobody waits for any more; one more goes to the next target, or to the upstream.
+pub const READ_TARGET_OPEN_MAX: usize = 65_536;
+
+/// Clients by which one target is asked: one for each database, protocol, server and shared connection. At it, those are closed by which nothing is
+/// asked; if there are none, a read that needs another one goes on.
+pub const READ_TARGET_FEEDERS_MAX: usize = 1_024;
+
+/// A target that failed is asked whether it is back after this time, which doubles with each time that it is not, in milliseconds.
+pub const READ_TARGET_RETRY_MIN_MS: u64 = 100;
+
+/// The longest of these times.
+pub const READ_TARGET_RETRY_MAX_MS: u64 = 2_000;
+
+/// Keys that count as often read (`read_targets.hot_per_s`), of one worker in one window; further ones do not.
+pub const READ_TARGET_HOT_MAX: usize = 1_024;
+
+/// The window, in milliseconds.
+pub const READ_TARGET_HOT_WINDOW_MS: u64 = 1_000;
+
 /// Reads of one worker whose replies are to be compared with those of mirrors and are not yet (see `mirror::shadow`); one more is not looked at.
 pub const SHADOW_OPEN_MAX: usize = 8_192;
 

@@ -195,6 +195,8 @@ impl Engine {
             policies: self.policy_outcomes(),
             own: self.policy.as_deref().map(policy::State::own_reports).unwrap_or_default(),
             mirrors: self.mirror_reports(now),
+            read_targets: self.read_target_reports(),
+            reads_elsewhere: self.reads_elsewhere_counts(),
             tenant: self.settings.tenancy.as_ref().map(|tenancy| tenancy.name.clone()),
         }
     }

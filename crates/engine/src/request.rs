@@ -20,6 +20,7 @@ use crate::coalesce::Sharing;
 use crate::command::ids::{CLUSTER, EXEC, PING, SLOWLOG};
 use crate::command::{self, CommandId};
 use crate::connect::Availability;
+use crate::elsewhere::Elsewhere;
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId};
 use crate::local::{Call, arity_fits, config, slowlog};
@@ -33,6 +34,7 @@ use crate::settings::{Limits, Settings};
 use crate::time::Time;
 use crate::upstream::inflight::{Owner, Run};
 use crate::upstream::{Lane, UpstreamKey};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use resp::{
     Args, Form, Like, Protocol, Request, RequestError, RequestLimits, Scan, encode, inline,
@@ -191,6 +193,7 @@ impl Engine {
             bigkeys,
             coalescer,
             hotkeys,
+            elsewhere,
             ..
         } = self;
         let Some(client) = clients.get_mut(id) else { return (input.len(), Stop::Input) };
@@ -222,8 +225,9 @@ impl Engine {
                 Err(error) => break Stop::Fault(error),
             };
             let frame = &input[pos..];
-            let command = plain_command(&request, frame, bigkeys)
-                .filter(|id| !CONFINED || permits(settings, &parts, *id, &request, frame));
+            let command = plain_command(&request, frame, bigkeys).filter(|id| {
+                !CONFINED || permits(settings, elsewhere, &parts, *id, (&request, frame))
+            });
             let (Some(paths), Some(command)) = (&paths, command) else {
                 break Stop::Slow(request);
             };
@@ -435,6 +439,12 @@ impl Engine {
             }
             Way::Shared if self.hides_cluster(known.id) => {
                 self.cluster_command(id, &known, args, silent)
+            }
+            Way::Shared
+                if self.elsewhere.is_some()
+                    && let Some(step) = self.reads_elsewhere(now, &wish, &known) =>
+            {
+                step
             }
             Way::Shared if self.has_mirrors() && self.is_mirrored(known.id, args) => {
                 self.forward_mirrored(now, id, frame, args, (&known, silent))
@@ -685,11 +695,16 @@ pub(crate) fn request_limits(client: &Client, limits: &Limits) -> RequestLimits 
 /// Whether this client may send this plain request, and no policy is against it.
 pub(crate) fn permits(
     settings: &Settings,
+    elsewhere: &mut Option<Box<Elsewhere>>,
     parts: &Parts<'_>,
     command: CommandId,
-    request: &Request,
-    frame: &[u8],
+    (request, frame): (&Request, &[u8]),
 ) -> bool {
+    if let Some(elsewhere) = elsewhere
+        && elsewhere.wants(parts.now, command, frame)
+    {
+        return false;
+    }
     if !settings.mirrors.is_empty()
         && (!command.row().reads() || may_be_compared(settings, parts.now, command, frame))
     {

@@ -519,6 +519,9 @@ impl Engine {
             self.note_drafts(merge);
         }
         self.note_changed(merge);
+        if self.elsewhere.is_some() {
+            self.note_backed(now, wish, merge, seq);
+        }
         let mut last = None;
         for (index, (part, way)) in (0..).zip(parts.iter().zip(ways)) {
             let upstream_id = match way {
@@ -571,7 +574,7 @@ impl Engine {
     ) -> Step {
         let Some(client) = self.clients.get(wish.id) else { return Step::Gone };
         let key = client.key_to(node, lane);
-        if self.concerns_mirrors() || self.changes_reply() {
+        if self.concerns_mirrors() || self.changes_reply() || self.is_backing() {
             return self.forward_current(now, wish, node, lane);
         }
         let upstream = match self.upstream_for(now, key, wish.id) {
@@ -649,6 +652,7 @@ impl Engine {
         let (client, seq, silent) = (merge.client, merge.seq, merge.silent);
         self.pool.give(self.spare.take_apart(merge));
         let kept = match self.has_mirrors() {
+            _ if self.elsewhere.is_some() && self.is_backed(now, id, &out) => Kept::Yes,
             true => self.keep_for_mirrors(now, Ticket::Merge(id), (client, seq, silent), &out),
             false => Kept::No,
         };

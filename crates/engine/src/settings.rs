@@ -7,6 +7,7 @@ use crate::acl::Users;
 use crate::address_map::AddressMap;
 use crate::bigkeys;
 use crate::command::CommandId;
+use crate::elsewhere::Order;
 use crate::hotkeys;
 use crate::mirror::Mode;
 use crate::near;
@@ -235,6 +236,58 @@ pub struct MirrorSettings {
     pub shadow_ttl_ms: u64,
 }
 
+/// Other deployments that answer what clients read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadsElsewhere {
+    /// At most `limits::READ_TARGETS_MAX`; none: all is read from the upstream.
+    pub targets: Vec<ReadTargetSettings>,
+    /// Who is asked first.
+    pub order: Order,
+    /// Reads of keys that match one of these glob patterns; empty: of all.
+    pub keys: Vec<Vec<u8>>,
+    /// Of these so many in a hundred; 100 at most.
+    pub percent: u8,
+    /// Only of keys that a worker is asked for so often within a second; 0: of all.
+    pub hot_per_s: u64,
+    /// Somebody else is asked after this time without an answer, in milliseconds.
+    pub timeout_ms: u64,
+    /// With [`Order::Main`]: a target is asked, too, if the upstream has not answered for so long, in milliseconds; 0: none is.
+    pub hedge_after_ms: u64,
+    /// Of a hundred reads so many may be asked of a target since the upstream took long.
+    pub hedge_percent: u8,
+    /// Bytes of reads that one target has not answered. One that does not fit is asked of somebody else.
+    pub inflight_max_bytes: usize,
+}
+
+impl Default for ReadsElsewhere {
+    fn default() -> Self {
+        Self {
+            targets: Vec::new(),
+            order: Order::Targets,
+            keys: Vec::new(),
+            percent: 100,
+            hot_per_s: 0,
+            timeout_ms: 500,
+            hedge_after_ms: 0,
+            hedge_percent: 5,
+            inflight_max_bytes: 4 << 20,
+        }
+    }
+}
+
+/// Another deployment that answers what clients read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadTargetSettings {
+    /// As logs and reports call it.
+    pub name: String,
+    /// How its servers are greeted, and where the one is of a standalone deployment.
+    pub node: Node,
+    /// How its servers belong together.
+    pub pool: Pool,
+    /// The database that clients of the proxy begin in: its reads go to that of `node`, those of others to the same number.
+    pub outer_db: u32,
+}
+
 /// Configured bounds. Each doc line says what happens at it.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -345,6 +398,8 @@ pub struct Settings {
     pub policies: Option<Arc<Policies>>,
     /// Other deployments that get what clients write. At most `limits::MIRRORS_MAX`, and with them `workers` is 1.
     pub mirrors: Vec<MirrorSettings>,
+    /// Other deployments that answer what clients read.
+    pub elsewhere: ReadsElsewhere,
     /// Unix time when the clock of the events stood at 0, in microseconds. For what is shown with a date.
     pub unix_ahead_us: u64,
     /// Whose engine it is; `None`: there are no tenants.
@@ -357,9 +412,9 @@ impl Settings {
         self.shards.as_ref().and_then(|shards| shards.eject)
     }
 
-    /// Whether something is to be looked at in every request, whoever sends it: for a policy, or for mirrors.
+    /// Whether something is to be looked at in every request, whoever sends it: for a policy, for mirrors, or for read targets.
     pub(crate) fn looks_at_requests(&self) -> bool {
-        self.policies.is_some() || !self.mirrors.is_empty()
+        self.policies.is_some() || !self.mirrors.is_empty() || !self.elsewhere.targets.is_empty()
     }
 
     /// Whether this is the worker that acts for all where one is enough.
@@ -438,6 +493,7 @@ impl Default for Settings {
             observed: observed::Options::default(),
             policies: None,
             mirrors: Vec::new(),
+            elsewhere: ReadsElsewhere::default(),
             unix_ahead_us: 0,
             tenancy: None,
         }

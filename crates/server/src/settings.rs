@@ -12,8 +12,8 @@ use config::{
 use engine::address_map::AddressMap;
 use engine::node::Address;
 use engine::settings::{
-    Eject, Facade, Limits, MirrorSettings, Node, Password, Pool, Reads, Settings, ShardSettings,
-    ShardsSettings, Timeouts,
+    Eject, Facade, Limits, MirrorSettings, Node, Password, Pool, ReadTargetSettings, Reads,
+    ReadsElsewhere, Settings, ShardSettings, ShardsSettings, Timeouts,
 };
 use std::net::SocketAddr;
 
@@ -181,6 +181,7 @@ pub fn engine(config: &Config, index: usize) -> Settings {
         observed: observed(config),
         policies: config.intercepts.clone(),
         mirrors: mirrors(config),
+        elsewhere: reads_elsewhere(config),
         // The worker knows its clock, and `tenants` whose engine it is.
         unix_ahead_us: 0,
         tenancy: None,
@@ -224,6 +225,32 @@ fn mirrors(config: &Config) -> Vec<MirrorSettings> {
         shadow_ttl_ms: mirrors.shadow_ttl_tolerance_ms,
     });
     each.collect()
+}
+
+/// Other deployments that answer what clients read.
+fn reads_elsewhere(config: &Config) -> ReadsElsewhere {
+    let (targets, name) = (&config.read_targets, &config.client_name_upstream);
+    // All shards agree in it.
+    let outer_db = config.upstream.db();
+    let each = targets.targets.iter().map(|target| ReadTargetSettings {
+        name: target.name(),
+        node: node(target.url(), name),
+        pool: pool(target.url(), name),
+        outer_db,
+    });
+    // Their bounds are far below.
+    let percent = |percent: usize| u8::try_from(percent).unwrap_or(100);
+    ReadsElsewhere {
+        targets: each.collect(),
+        order: targets.order,
+        keys: targets.keys.iter().map(|pattern| pattern.clone().into_bytes()).collect(),
+        percent: percent(targets.percent),
+        hot_per_s: targets.hot_per_s as u64,
+        timeout_ms: targets.timeout_ms,
+        hedge_after_ms: targets.hedge_after_ms,
+        hedge_percent: percent(targets.hedge_percent),
+        inflight_max_bytes: targets.inflight_max_bytes,
+    }
 }
 
 /// What holds for the admin listener.

@@ -16,6 +16,7 @@ use crate::listen::ENTRY_FORMS;
 use crate::mirrors::MIRROR_FORMS;
 use crate::network::NETWORK_FORMS;
 use crate::policies::RENAME_FORMS;
+use crate::read_targets::READ_TARGET_FORMS;
 use crate::sharding::{ROUTE_FORMS, SHARD_FORMS};
 use crate::users::USER_FORMS;
 use crate::values::KEY_FORMS;
@@ -55,6 +56,7 @@ impl Kind {
             Self::Rules { policy, .. } => policy.forms().to_owned(),
             Self::Renames { .. } => RENAME_FORMS.to_owned(),
             Self::Mirrors { .. } => MIRROR_FORMS.to_owned(),
+            Self::ReadTargets { .. } => READ_TARGET_FORMS.to_owned(),
             Self::CertFiles { .. } => {
                 "two paths separated by a blank, of a certificate and of its key".to_owned()
             }
@@ -106,6 +108,7 @@ impl Kind {
             }
             Self::Mirrors { .. } => "list of mirrors",
             Self::SealingKeys { .. } => "list of keys",
+            Self::ReadTargets { .. } => "list of read targets",
             Self::HashTag { .. } => "two characters",
             Self::AddressMap { .. }
             | Self::Routes { .. }
@@ -141,6 +144,7 @@ impl Kind {
             Self::Rules { .. } => "RULE",
             Self::Renames { .. } => "COMMAND=NAME",
             Self::Mirrors { .. } => "MIRROR",
+            Self::ReadTargets { .. } => "TARGET",
             Self::Buckets { .. } => "BUCKETS",
             Self::Patterns { .. } => "PATTERN",
             Self::SealingKeys { .. } => "KEY",
@@ -197,6 +201,7 @@ impl Kind {
             Self::Rules { at, .. } => some_each(at(draft)),
             Self::Mirrors { at } => some_each(at(draft)),
             Self::SealingKeys { at } => Some(shown_each(at(draft))),
+            Self::ReadTargets { at } => some_each(at(draft)),
             Self::Buckets { at } => some_each(at(draft)),
             Self::Patterns { at } => Some(shown_each(at(draft))),
             Self::CertFiles { at } => Some(shown_each(at(draft))),
@@ -276,6 +281,7 @@ impl Kind {
             Self::Buckets { at } | Self::Patterns { at } => at(one) == at(other),
             Self::Mirrors { at } => at(one) == at(other),
             Self::SealingKeys { at } => at(one) == at(other),
+            Self::ReadTargets { at } => at(one) == at(other),
             Self::CertFiles { at } => at(one) == at(other),
             Self::AddressMap { at } => at(one) == at(other),
             Self::Routes { at } => at(one) == at(other),
@@ -318,6 +324,7 @@ impl Kind {
             Self::Buckets { at } | Self::Patterns { at } => at(to).clone_from(at(from)),
             Self::Mirrors { at } => at(to).clone_from(at(from)),
             Self::SealingKeys { at } => at(to).clone_from(at(from)),
+            Self::ReadTargets { at } => at(to).clone_from(at(from)),
             Self::CertFiles { at } => at(to).clone_from(at(from)),
             Self::AddressMap { at } => at(to).clone_from(at(from)),
             Self::Routes { at } => at(to).clone_from(at(from)),

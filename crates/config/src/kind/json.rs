@@ -4,7 +4,7 @@
 //!
 //! Invariant: what a kind takes from a file, its schema takes.
 
-use engine::limits::{MIRRORS_MAX, USERS_MAX};
+use engine::limits::{MIRRORS_MAX, READ_TARGETS_MAX, USERS_MAX};
 use serde_json::{Value, json};
 
 use super::entries::WEIGHT_MAX;
@@ -45,6 +45,7 @@ impl Kind {
             Self::Users { .. } => list(&json!({ "type": "string" }), 0, USERS_MAX - 1),
             Self::Mirrors { .. } => list(&json!({ "type": "string" }), 0, MIRRORS_MAX),
             Self::SealingKeys { .. } => list(&json!({ "type": "string" }), 0, SEALING_KEYS_MAX),
+            Self::ReadTargets { .. } => list(&json!({ "type": "string" }), 0, READ_TARGETS_MAX),
             Self::CertFiles { .. } => list(&pattern("^ *[^ ]+ +[^ ]+ *$"), 0, MORE_CERTS_MAX),
             Self::Patterns { .. } => {
                 list(&json!({ "type": "string", "minLength": 1 }), 0, super::PATTERNS_MAX)

@@ -11,7 +11,7 @@ mod routes;
 mod tables;
 mod tls;
 
-use super::{OptionSpec, mirrors, policies, users};
+use super::{OptionSpec, mirrors, policies, read_targets, users};
 use crate::compile::Draft;
 use crate::kind::Kind;
 use crate::schema::{Alarms, LogFormat, LogLevel, NetDriver, WORKERS_MAX};
@@ -64,6 +64,7 @@ const GROUPS: &[&[OptionSpec]] = &[
     tls::ROWS,
     edges::ROWS,
     mirrors::ROWS,
+    read_targets::ROWS,
 ];
 
 const fn count(groups: &[&[OptionSpec]]) -> usize {

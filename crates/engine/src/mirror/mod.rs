@@ -25,7 +25,7 @@ pub(crate) mod rewrite;
 pub(crate) mod shadow;
 pub(crate) mod target;
 
-pub(crate) use outer::is_mirrors;
+pub(crate) use outer::{is_mirrors, marker, outer};
 pub use shadow::{ShadowCounts, ShadowReport, ShadowRow, ShadowSample, compared_commands};
 pub use target::{MirrorCounts, MirrorReport};
 
@@ -497,7 +497,8 @@ impl Engine {
         self.mirrors.as_ref().is_some_and(|mirrors| mirrors.current != Current::No)
     }
 
-    /// Writes such a request to a node, or one whose reply becomes another (`policy::change`; never with mirrors).
+    /// Writes such a request to a node, one whose reply becomes another (`policy::change`; never with mirrors), or a read that
+    /// others may answer (`elsewhere`).
     pub(crate) fn forward_current(
         &mut self,
         now: Time,
@@ -507,7 +508,7 @@ impl Engine {
     ) -> Step {
         let Some(client) = self.clients.get(wish.id) else { return Step::Gone };
         let (key, seq) = (client.key_to(node, lane), client.places.next());
-        if !self.is_mirroring() && !self.changes_reply() {
+        if !self.is_mirroring() && !self.changes_reply() && !self.is_backing() {
             self.set_current(Current::No);
             let step = self.forward_to(now, wish, node, lane);
             if step == Step::Done

@@ -4,6 +4,8 @@
 //!   index of a connection:   0 … FIRST_INDEX-1            ours
 //!                            FIRST_INDEX | mirror | own   a mirror's; all ones in `own`: no connection, its deadline
 //! ```
+//! Numbers behind the last mirror's are those of read targets (`elsewhere`), which reach the network the same way.
+//!
 //! The ways in are those of the outer engine: each looks among our own connections first, and comes here if there is none.
 //!
 //! Not here: what mirrors are sent (`super`).
@@ -12,6 +14,7 @@
 
 use super::target::{MirrorReport, Target, Wishes};
 use super::{FIRST_INDEX, INDEX_BITS, Mirrors, Mode, Ticket};
+use crate::elsewhere::FIRST as FIRST_READ_TARGET;
 use crate::engine::{Action, Engine};
 use crate::ids::{ClientId, UpstreamId};
 use crate::node::Address;
@@ -34,7 +37,7 @@ pub(crate) fn is_mirrors(id: UpstreamId) -> bool {
 }
 
 /// Our id for a mirror's connection.
-fn outer(mirror: usize, id: UpstreamId) -> UpstreamId {
+pub(crate) fn outer(mirror: usize, id: UpstreamId) -> UpstreamId {
     debug_assert!(id.index < OWN, "more connections of a mirror than ids");
     UpstreamId::new(FIRST_INDEX | (mirror as u32) << INDEX_BITS | id.index, id.generation)
 }
@@ -46,7 +49,7 @@ fn inner(id: UpstreamId) -> Option<(usize, UpstreamId)> {
 }
 
 /// What stands in the list of deadlines for a mirror.
-fn marker(mirror: u32) -> UpstreamId {
+pub(crate) fn marker(mirror: u32) -> UpstreamId {
     UpstreamId::new(FIRST_INDEX | mirror << INDEX_BITS | OWN, 0)
 }
 
@@ -78,7 +81,10 @@ impl Engine {
         id: UpstreamId,
         event: &mut dyn FnMut(&mut Self, UpstreamId),
     ) {
-        let Some((mirror, _)) = inner(id) else { return };
+        let Some((mirror, own)) = inner(id) else { return };
+        if mirror >= FIRST_READ_TARGET {
+            return self.read_target_event(now, (mirror, own), event);
+        }
         let Some(mirrors) = &mut self.mirrors else { return };
         if let Some((target, id)) = mirrors.of_mut(id) {
             core::hint::black_box(event)(&mut target.engine, id);
@@ -93,6 +99,9 @@ impl Engine {
         id: UpstreamId,
         ask: impl FnOnce(&'a Self, UpstreamId) -> Option<T>,
     ) -> Option<T> {
+        if let Some((number, own)) = inner(id).filter(|(number, _)| *number >= FIRST_READ_TARGET) {
+            return ask(&self.elsewhere.as_ref()?.target(number)?.engine, own);
+        }
         let (target, id) = self.mirrors.as_ref()?.of(id)?;
         ask(&target.engine, id)
     }
@@ -100,6 +109,9 @@ impl Engine {
     /// The next buffer for a connection of a mirror.
     #[cold]
     pub(crate) fn begin_mirror_send(&mut self, id: UpstreamId) -> Option<Vec<u8>> {
+        if let Some((number, own)) = inner(id).filter(|(number, _)| *number >= FIRST_READ_TARGET) {
+            return self.elsewhere.as_mut()?.target_mut(number)?.engine.begin_upstream_send(own);
+        }
         let (target, id) = self.mirrors.as_mut()?.of_mut(id)?;
         target.engine.begin_upstream_send(id)
     }
@@ -136,7 +148,7 @@ impl Engine {
         self.grant(mirror, wishes);
     }
 
-    pub(super) fn list_again(&mut self, id: UpstreamId, before: Option<Time>, at: Option<Time>) {
+    pub(crate) fn list_again(&mut self, id: UpstreamId, before: Option<Time>, at: Option<Time>) {
         if before != at {
             self.forget_deadline(id, before);
             self.deadlines.extend(at.map(|at| (at, id)));
@@ -200,6 +212,11 @@ impl Engine {
     /// The deadline of a mirror has come, and stands in the list no more.
     #[cold]
     pub(crate) fn mirror_due(&mut self, now: Time, id: UpstreamId) {
+        if let Some((number, _)) = inner(id)
+            && (FIRST_READ_TARGET..LOOKS as usize).contains(&number)
+        {
+            return self.read_target_due(now, number);
+        }
         let Some(mirrors) = &mut self.mirrors else { return };
         if id == marker(WAITS) {
             mirrors.waits_listed_at = None;
@@ -240,7 +257,9 @@ impl Engine {
 
     /// When something last happened to a mirror.
     pub(crate) fn last_mirror_time(&self) -> Time {
-        self.mirrors.as_ref().map_or(Time::default(), |mirrors| mirrors.now)
+        let of_mirrors = self.mirrors.as_ref().map_or(Time::default(), |mirrors| mirrors.now);
+        let of_targets = self.elsewhere.as_ref().map_or(Time::default(), |reads| reads.now());
+        of_mirrors.max(of_targets)
     }
 
     /// A client is gone: nobody waits for what its transaction was answered.
@@ -279,23 +298,28 @@ impl Engine {
 
     /// How many deadlines of mirrors stand in the list.
     pub(crate) fn mirror_deadlines(&self) -> usize {
-        self.mirrors.as_ref().map_or(0, |mirrors| {
-            let listed = mirrors.targets.iter().filter(|target| target.listed_at.is_some());
-            let looks = mirrors.shadow.as_ref().and_then(|shadow| shadow.listed_at);
-            let waits = [mirrors.waits_listed_at, looks].into_iter().flatten();
-            listed.count() + waits.count()
-        })
+        let of_targets = self.elsewhere.as_ref().map_or(0, |reads| reads.listed());
+        of_targets
+            + self.mirrors.as_ref().map_or(0, |mirrors| {
+                let listed = mirrors.targets.iter().filter(|target| target.listed_at.is_some());
+                let looks = mirrors.shadow.as_ref().and_then(|shadow| shadow.listed_at);
+                let waits = [mirrors.waits_listed_at, looks].into_iter().flatten();
+                listed.count() + waits.count()
+            })
     }
 
     /// Whether anything of a client waits here.
     pub(crate) fn mirrors_owe_clients(&self) -> bool {
-        self.mirrors.as_ref().is_some_and(|mirrors| {
-            !mirrors.waits.values().all(|wait| wait.reply.is_none()) || !mirrors.pending.is_empty()
-        })
+        self.elsewhere.as_ref().is_some_and(|reads| reads.owes_clients())
+            || self.mirrors.as_ref().is_some_and(|mirrors| {
+                !mirrors.waits.values().all(|wait| wait.reply.is_none())
+                    || !mirrors.pending.is_empty()
+            })
     }
 
     /// Checks what must hold; for debug builds.
     pub(crate) fn check_mirrors(&self) {
+        self.elsewhere.iter().for_each(|reads| reads.check());
         let Some(mirrors) = &self.mirrors else { return };
         mirrors.targets.iter().for_each(Target::check);
         mirrors.check_shadow();

@@ -111,6 +111,7 @@ impl Engine {
             coalescer,
             hotkeys,
             near,
+            elsewhere,
             ..
         } = self;
         let (Some(client), Some(near)) = (clients.get_mut(id), near.as_deref_mut()) else {
@@ -146,8 +147,9 @@ impl Engine {
                 Err(error) => break Stop::Fault(error),
             };
             let frame = &input[pos..];
-            let command = plain_command(&request, frame, bigkeys)
-                .filter(|id| !is_confined || permits(settings, &parts, *id, &request, frame));
+            let command = plain_command(&request, frame, bigkeys).filter(|id| {
+                !is_confined || permits(settings, elsewhere, &parts, *id, (&request, frame))
+            });
             let (Some(paths), Some(command)) = (&paths, command) else {
                 break Stop::Slow(request);
             };

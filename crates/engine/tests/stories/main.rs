@@ -25,6 +25,7 @@ mod configure;
 mod conns;
 mod cork;
 mod ejection;
+mod elsewhere;
 mod facade;
 mod figures;
 mod greeting;

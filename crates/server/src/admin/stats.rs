@@ -8,6 +8,7 @@ use super::shadow::Compared;
 use super::{App, Refusal};
 use axum::Json;
 use axum::extract::State;
+use engine::elsewhere::ReadTargetReport;
 use engine::fleet::Report;
 use engine::histogram::Histogram;
 use engine::mirror::MirrorReport;
@@ -53,6 +54,35 @@ pub(super) struct Stats {
     latency: Times,
     /// Other deployments that get what clients write.
     mirrors: Vec<Mirror>,
+    /// Other deployments that answer what clients read.
+    read_targets: Vec<ReadTarget>,
+}
+
+/// A read target, and what became of what it was asked; of all workers together.
+#[derive(Serialize, ToSchema)]
+pub(super) struct ReadTarget {
+    /// Its name.
+    name: String,
+    /// `ready`, or `out` if a worker leaves it out: it failed and has not answered since.
+    state: &'static str,
+    /// Reads under way, also those that nobody waits for any more.
+    open: u64,
+    /// Bytes of them.
+    open_bytes: u64,
+    /// Reads that it answered.
+    answered: u64,
+    /// Those that it could not answer, as its servers were not there, or not ready.
+    failed: u64,
+    /// Those that it had not answered in time.
+    late: u64,
+    /// Those that it answered with an error that another deployment may not have.
+    refused: u64,
+    /// Those that were not sent, as too much was under way.
+    full: u64,
+    /// Those that it was asked since the upstream took long.
+    hedged: u64,
+    /// How often it was left out.
+    outages: u64,
 }
 
 /// A mirror, and what became of what it was sent.
@@ -198,7 +228,19 @@ pub(super) async fn stats(State(app): State<App>) -> Result<Json<Stats>, Refusal
         tenants: tenants(&reports),
         latency: Times::of(&reports),
         mirrors: reports.iter().flat_map(|report| &report.mirrors).map(Mirror::of).collect(),
+        read_targets: read_targets(&reports),
     }))
+}
+
+fn read_targets(reports: &[Report]) -> Vec<ReadTarget> {
+    let mut all: Vec<ReadTargetReport> = Vec::new();
+    for target in reports.iter().flat_map(|report| &report.read_targets) {
+        match all.iter_mut().find(|known| known.name == target.name) {
+            Some(known) => known.add(target),
+            None => all.push(target.clone()),
+        }
+    }
+    all.into_iter().map(ReadTarget::of).collect()
 }
 
 fn tenants(reports: &[Report]) -> Vec<Tenant> {
@@ -221,6 +263,25 @@ fn listeners(reports: &[Report]) -> Vec<ListenerClients> {
 fn refused(reports: &[Report]) -> BTreeMap<&'static str, u64> {
     let of = |why: Refused| reports.iter().map(|report| report.stats.refused[why as usize]).sum();
     Refused::ALL.into_iter().map(|why| (why.word(), of(why))).collect()
+}
+
+impl ReadTarget {
+    fn of(report: ReadTargetReport) -> Self {
+        let counts = report.counts;
+        Self {
+            name: report.name,
+            state: if report.is_out { "out" } else { "ready" },
+            open: report.open,
+            open_bytes: report.open_bytes,
+            answered: counts.answered,
+            failed: counts.failed,
+            late: counts.late,
+            refused: counts.refused,
+            full: counts.full,
+            hedged: counts.hedged,
+            outages: counts.outages,
+        }
+    }
 }
 
 impl Mirror {

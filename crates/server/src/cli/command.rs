@@ -124,6 +124,7 @@ fn heading(table: &'static str) -> &'static str {
         "tls" => "TLS with clients",
         "upstream_tls" => "TLS with servers",
         "mirrors" => "Mirrors",
+        "read_targets" => "Reads from other deployments",
         _ => table,
     }
 }

@@ -18,8 +18,8 @@ use engine::stats::{REDIRECT_KINDS, REFUSALS};
 use super::Source;
 use super::page::Page;
 use super::samples::{
-    command_name, commands, extensions, mirrors, monitors_by_node, nodes, rings, sides, workers,
-    workers_by,
+    command_name, commands, extensions, mirrors, monitors_by_node, nodes, read_targets, rings,
+    sides, workers, workers_by,
 };
 
 /// What kind of number a metric is.
@@ -761,6 +761,68 @@ pub static METRICS: &[Metric] = &[
             mirrors(s, p, |page, mirror| {
                 page.seconds(&[("mirror", &mirror.name)], mirror.lag_us);
             });
+        },
+    ),
+    row(
+        "respool_read_target_reads",
+        Counter,
+        &["worker", "target", "outcome"],
+        "Reads that a read target was asked: `answered`; `failed` (its servers were not there, or not ready), `late` (no answer within `read_targets.timeout_ms`) and `refused` (an error that another deployment may not have), which others were asked then; `full` (not asked, as too much was under way)",
+        |s, p| {
+            read_targets(s, p, |page, labels, target| {
+                let counts = &target.counts;
+                for (outcome, count) in [
+                    ("answered", counts.answered),
+                    ("failed", counts.failed),
+                    ("late", counts.late),
+                    ("refused", counts.refused),
+                    ("full", counts.full),
+                ] {
+                    page.sample(&[labels, &[("outcome", outcome)]].concat(), count);
+                }
+            });
+        },
+    ),
+    row(
+        "respool_read_target_hedged",
+        Counter,
+        &["worker", "target"],
+        "Reads that a read target was asked since the upstream took long (`read_targets.hedge_after_ms`)",
+        |s, p| {
+            read_targets(s, p, |page, labels, target| page.sample(labels, target.counts.hedged));
+        },
+    ),
+    row(
+        "respool_read_target_out",
+        Gauge,
+        &["worker", "target"],
+        "1: the read target failed and is left out until it answers again",
+        |s, p| {
+            read_targets(s, p, |page, labels, target| {
+                page.sample(labels, u64::from(target.is_out));
+            });
+        },
+    ),
+    row(
+        "respool_read_target_open_bytes",
+        Gauge,
+        &["worker", "target"],
+        "Bytes of reads that a read target has not answered (`read_targets.inflight_max_bytes` at most)",
+        |s, p| {
+            read_targets(s, p, |page, labels, target| page.sample(labels, target.open_bytes));
+        },
+    ),
+    row(
+        "respool_reads_back_at_upstream",
+        Counter,
+        WORKER,
+        "Reads that the upstream was asked since no read target answered them",
+        |s, p| {
+            for report in s.reports {
+                if let Some(counts) = report.reads_elsewhere {
+                    p.sample(&[("worker", &report.worker.to_string())], counts.back);
+                }
+            }
         },
     ),
     row(

@@ -5,6 +5,7 @@
 //! Invariant: the labels of a sample are those that the row names, in its order.
 
 use engine::command::CommandId;
+use engine::elsewhere::ReadTargetReport;
 use engine::fleet::{Report, RingReport, TlsSide};
 use engine::mirror::MirrorReport;
 use engine::policy::OwnReport;
@@ -116,6 +117,20 @@ pub(super) fn monitors_by_node(source: &Source<'_>, page: &mut Page) {
                 ];
                 page.monitor(&labels, &monitor.bounds_us, buckets);
             }
+        }
+    }
+}
+
+/// Something of each read target, of each worker.
+pub(super) fn read_targets(
+    source: &Source<'_>,
+    page: &mut Page,
+    write: fn(&mut Page, &[(&str, &str)], &ReadTargetReport),
+) {
+    for report in source.reports {
+        let worker = report.worker.to_string();
+        for target in &report.read_targets {
+            write(page, &[("worker", &worker), ("target", &target.name)], target);
         }
     }
 }

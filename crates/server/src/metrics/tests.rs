@@ -5,6 +5,7 @@ mod wire;
 use std::collections::BTreeSet;
 
 use engine::Time;
+use engine::elsewhere::{ReadTargetReport, ReadsElsewhereCounts};
 use engine::fleet::{ProcessFacts, Report, RingReport};
 use engine::histogram::Sample;
 use engine::losses::Loss;
@@ -53,7 +54,11 @@ fn reports() -> Vec<Report> {
     let counts = MirrorCounts { errors: vec![("OOM".to_owned(), 2)], ..MirrorCounts::default() };
     let shadow = Some(ShadowCounts { equal: 5, ..ShadowCounts::default() });
     let mirror = MirrorReport { name: "new".to_owned(), counts, shadow, ..MirrorReport::default() };
-    vec![report(0), Report { ring: Some(ring), mirrors: vec![mirror], ..report(1) }]
+    let read_targets = vec![ReadTargetReport { name: "near".to_owned(), ..Default::default() }];
+    let reads_elsewhere = Some(ReadsElsewhereCounts::default());
+    let mirrors = vec![mirror];
+    let second = Report { ring: Some(ring), mirrors, read_targets, reads_elsewhere, ..report(1) };
+    vec![report(0), second]
 }
 
 fn monitors() -> Vec<MonitorOptions> {

@@ -33,6 +33,7 @@ mod own_policies;
 mod peer_bugs;
 mod policies;
 mod pubsub;
+mod reads_elsewhere;
 mod resets;
 mod setup;
 mod soak;

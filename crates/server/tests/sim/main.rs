@@ -23,6 +23,7 @@ mod cache;
 mod client;
 mod cluster;
 mod deployments;
+mod elsewhere;
 mod headers;
 mod ledger;
 mod mirrored;

@@ -210,7 +210,7 @@ fn read_policy(
         [Resource { url, replicas: Some(false) }] if *url == write.url => "replica",
         [Resource { url, replicas: Some(true) }] if *url == write.url => "any",
         _ => {
-            sheet.lost(at.place, at.key, "reads from other servers than those that are written to; all requests go to the latter");
+            sheet.lost(at.place, at.key, "reads from other servers than those that are written to; all requests go to the latter, see [read_targets]");
             "primary"
         }
     })

@@ -4,7 +4,7 @@
 //!
 //! Invariant: every table that a row names is here.
 
-use super::super::{mirrors, policies, users};
+use super::super::{mirrors, policies, read_targets, users};
 use super::{cache, edges};
 
 /// What the tables of the file are about, in the order of the documents.
@@ -60,4 +60,5 @@ pub const TABLES: &[(&str, &str)] = &[
     edges::TRACING,
     edges::ALARMS,
     mirrors::TABLE,
+    read_targets::TABLE,
 ];

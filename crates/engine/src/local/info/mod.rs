@@ -13,7 +13,7 @@
 //!
 //! Files: this one decides who answers and with which sections; `process` has the sections about the process and its clients, `commands` those about
 //! commands and errors, `upstreams` those about servers, `keys` those about keys, `cache` the near cache, `latency` the monitors, `tls` connections with TLS,
-//! `policies` what policies did, `mirrors` mirrors.
+//! `policies` what policies did, `mirrors` mirrors, `read_targets` read targets.
 //!
 //! Invariant: every line is `field:value` or a `# Section` head, lines end in CRLF, as Redis writes them.
 
@@ -24,6 +24,7 @@ mod latency;
 mod mirrors;
 mod policies;
 mod process;
+mod read_targets;
 mod tls;
 mod upstreams;
 
@@ -46,7 +47,7 @@ use resp::encode;
 type WriteSection = fn(&mut String, &Source<'_>);
 
 /// The proxy's sections in the order of the reply, and whether each is part of the default.
-const SECTIONS: [(&str, bool, WriteSection); 21] = [
+const SECTIONS: [(&str, bool, WriteSection); 22] = [
     ("server", true, process::server),
     ("proxy", true, process::proxy),
     ("clients", true, process::clients),
@@ -68,6 +69,7 @@ const SECTIONS: [(&str, bool, WriteSection); 21] = [
     ("latency", false, latency::list),
     ("tls", false, tls::tls),
     ("mirrors", false, mirrors::mirrors),
+    ("read_targets", false, read_targets::read_targets),
 ];
 
 /// Sections that the server has, too, and answers better when it is asked for them alone.
