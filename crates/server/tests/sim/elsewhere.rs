@@ -89,7 +89,7 @@ fn values(name: &str) -> Model {
 
 fn options(rng: &mut SimRng, order: Order) -> ReadsElsewhere {
     let target = |number: u64| {
-        let address = node::Address::tcp(&format!("10.0.0.{}", 1 + number), 6379);
+        let address = node::Address::tcp(format!("10.0.0.{}", 1 + number), 6379);
         let node = Node { address, ..Settings::default().node };
         let name = NAMES[number as usize].to_owned();
         ReadTargetSettings { name, node, pool: Pool::Standalone, outer_db: 0 }
