@@ -425,11 +425,16 @@ impl Engine {
             elsewhere: Elsewhere::new(&settings, seed, now),
             settings,
         };
-        engine.begin_topology(now);
-        engine.begin_peers();
-        engine.run_mirrors(now);
-        engine.run_elsewhere(now);
+        engine.begin(now);
         engine
+    }
+
+    /// Asks for the connections that are wanted before any client comes.
+    fn begin(&mut self, now: Time) {
+        self.begin_topology(now);
+        self.begin_peers();
+        self.run_mirrors(now);
+        self.run_elsewhere(now);
     }
 
     /// What to do next, oldest first; `None` when there is nothing.

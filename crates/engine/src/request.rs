@@ -202,18 +202,16 @@ impl Engine {
         let short = self.pause.is_none()
             && self.watches.is_empty()
             && client.is_plain_with(if CONFINED { Access::Confined } else { Access::Everything });
-        let paths = ShortPaths::of(client, router, nodes, self.route_epoch, reads);
-        let paths = paths.filter(|_| short);
+        let paths =
+            ShortPaths::of(client, router, nodes, self.route_epoch, reads).filter(|_| short);
         let request_limits = request_limits(client, limits);
         let mut parts = Parts { id, client, now, limits, upstreams, pool, stats, dirty_upstreams };
         let mut sharing = Sharing { coalescer, hotkeys };
-        let mut run = PlainRun::default();
-        let mut pos = 0;
+        let (mut run, mut pos) = (PlainRun::default(), 0);
         let stop = loop {
             let offset = parts.client.scanner.position() as usize;
             let Some(rest) = input.get(pos + offset..).filter(|rest| !rest.is_empty()) else {
-                // What is scanned to its last byte may be a large request that was held: no more of it comes while
-                // the client is not read.
+                // What is scanned to its last byte may be a large request that was held: no more of it comes while the client is not read.
                 break if offset == 0 { Stop::Input } else { partial(parts.client, limits) };
             };
             if room == 0 {

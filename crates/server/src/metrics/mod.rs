@@ -18,6 +18,7 @@ mod buckets;
 pub mod names;
 mod page;
 mod protobuf;
+pub mod row;
 mod samples;
 mod text;
 

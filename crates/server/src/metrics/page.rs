@@ -9,8 +9,8 @@ use engine::stats::monitors::Bucket;
 
 use super::Format;
 use super::buckets::Distribution;
-use super::names::Metric;
 use super::protobuf::Families;
+use super::row::Metric;
 use super::text::{Dialect, Text};
 
 /// See the module.

@@ -11,8 +11,8 @@
 use prost::Message;
 
 use super::buckets::{Distribution, Native, SCHEMA, ZERO_THRESHOLD_S};
-use super::names::{Kind, Metric};
 use super::page::Value;
+use super::row::{Kind, Metric};
 
 /// The families that are done, and the one under way.
 #[derive(Default)]

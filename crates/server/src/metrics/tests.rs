@@ -14,7 +14,8 @@ use engine::report::NodeReport;
 use engine::stats::monitors::MonitorOptions;
 use engine::{Engine, Settings};
 
-use super::names::{Kind, METRICS};
+use super::names::METRICS;
+use super::row::Kind;
 use super::{Format, page, reference};
 
 fn process() -> ProcessFacts {

@@ -10,8 +10,8 @@
 use std::fmt::{Display, Write};
 
 use super::buckets::Distribution;
-use super::names::{Kind, Metric};
 use super::page::Value;
+use super::row::{Kind, Metric};
 
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -62,6 +62,21 @@ fn figure(conn: &mut Conn, number: usize, name: &str) -> String {
     value.unwrap_or_else(|| panic!("no {name} in {line}")).to_owned()
 }
 
+/// Reads and writes in one packet, each with a reply of its own: every third is a SET.
+fn reads_and_writes(round: usize, client: usize) -> Vec<Vec<u8>> {
+    let line = |at: usize| {
+        let mut line = Vec::new();
+        let (own, value) = (format!("own:{client}"), format!("{round}.{at}"));
+        let key = format!("k:{}", (round + at) % KEYS);
+        match at % 3 {
+            0 => resp::encode::request(&mut line, &[b"SET", own.as_bytes(), value.as_bytes()]),
+            _ => resp::encode::request(&mut line, &[b"GET", key.as_bytes()]),
+        }
+        line
+    };
+    (0..12).map(line).collect()
+}
+
 #[test]
 fn a_target_is_killed_under_load_and_comes_back_and_no_client_sees_an_error() {
     let upstream = server("up");
@@ -80,24 +95,7 @@ fn a_target_is_killed_under_load_and_comes_back_and_no_client_sees_an_error() {
                 let mut round = client;
                 while !ends.load(Ordering::Relaxed) {
                     round += 1;
-                    // Reads and writes in one packet, each with a reply of its own.
-                    let lines: Vec<Vec<u8>> = (0..12)
-                        .map(|at| {
-                            let (key, own) = ((round + at) % KEYS, format!("own:{client}"));
-                            let mut line = Vec::new();
-                            match at % 3 {
-                                0 => resp::encode::request(
-                                    &mut line,
-                                    &[b"SET", own.as_bytes(), format!("{round}.{at}").as_bytes()],
-                                ),
-                                _ => resp::encode::request(
-                                    &mut line,
-                                    &[b"GET", format!("k:{key}").as_bytes()],
-                                ),
-                            }
-                            line
-                        })
-                        .collect();
+                    let lines = reads_and_writes(round, client);
                     let replies = conn.pipeline(&lines).expect("replies");
                     for (at, reply) in replies.iter().enumerate() {
                         let reply = String::from_utf8_lossy(reply).into_owned();
