@@ -260,6 +260,16 @@ impl Respool {
         self.process.kill();
     }
 
+    /// Stops it without its knowledge: what is sent to it meanwhile waits in the kernel.
+    pub fn pause(&self) {
+        self.process.pause();
+    }
+
+    /// Lets it go on after [`Respool::pause`].
+    pub fn resume(&self) {
+        self.process.resume();
+    }
+
     /// Asks it to drain and end (SIGTERM) and does not wait.
     pub fn signal_terminate(&self) {
         self.process.signal(Signal::TERM);

@@ -1,7 +1,7 @@
 //! Equal reads of many clients that are sent once: the server counts fewer of them, and every client gets what it would have got alone.
 //!
-//! Invariant: how many reads meet in a turn is left to the kernel; what is demanded is that each is either counted by the server or by the proxy,
-//! and that no reply is older than what was acknowledged before its request.
+//! Invariant: reads of different clients meet, as the proxy stands still while they are sent; each is either counted by the server or by the proxy,
+//! and no reply is older than what was acknowledged before its request.
 
 use testkit::{Conn, RedisServer, Respool};
 
@@ -49,6 +49,7 @@ fn the_server_does_fewer_reads_and_all_replies_are_right() {
         let value = format!("value of round {round}");
         assert_eq!(writer.ask(&format!("SET hot {round}")), "+OK\r\n");
         writer.command(&["HSET", "hash", "field", &value]).expect("a reply");
+        proxy.pause();
         for (number, conn) in conns.iter_mut().enumerate() {
             // Each reads what all read, in its own order, and something of its own between.
             let own = format!("own:{number}");
@@ -60,6 +61,7 @@ fn the_server_does_fewer_reads_and_all_replies_are_right() {
             ];
             lines.iter().for_each(|line| conn.send_command(line).expect("room"));
         }
+        proxy.resume();
         for conn in &mut conns {
             assert_eq!(conn.reply().expect("a reply"), bulk(round.to_string().as_bytes()));
             assert_eq!(conn.reply().expect("a reply"), b"+OK\r\n");
@@ -73,7 +75,8 @@ fn the_server_does_fewer_reads_and_all_replies_are_right() {
     let coalesced = info_field(&mut writer, "stats", "coalesced_reads").expect("a field");
     let coalesced: usize = coalesced.parse().expect("a number");
     assert_eq!(done + coalesced, made, "a read that nobody counted");
-    assert!(done < made * 9 / 10, "{done} of {made} reads were done by the server");
+    // Of three reads of a client the first is shared: the others stand behind its write.
+    assert!(done < made * 3 / 4, "{done} of {made} reads were done by the server");
     assert_eq!(calls(&mut at_server, "set"), (CLIENTS + 1) * ROUNDS, "writes are never shared");
 }
 

@@ -117,7 +117,7 @@ impl World {
         let net = SimNet::new(seed, SimFaults::none());
         let listen = Address::Tcp(([127, 0, 0, 1], 6380).into());
         net.set_faults_at(&listen, SimFaults::cutting(&mut rng));
-        let sound = if only_reads { 1 } else { 0 };
+        let sound = if only_reads { 1 + (seed / 3 % 2) as usize } else { 0 };
         let servers: Vec<Server> = (0..3)
             .map(|number| {
                 let faults = match number == sound {
@@ -367,7 +367,7 @@ fn workers(
 #[test]
 fn whoever_is_in_trouble_every_read_is_answered_once_by_somebody_who_has_the_key() {
     let mut seen = [[0; 3]; 3];
-    for seed in 0..18 {
+    for seed in 0..30 {
         let mut world = World::new(seed);
         let outcome = world.run();
         assert_eq!(outcome, Ok(()), "seed {seed}");
@@ -375,9 +375,8 @@ fn whoever_is_in_trouble_every_read_is_answered_once_by_somebody_who_has_the_key
             *sum += count;
         }
     }
-    // In every order all three have answered, or the seeds show too little. Behind the upstream the second target has little to do, as the first one is sound.
-    let enough = seen.iter().flatten().filter(|count| **count > 50).count();
-    assert!(enough >= 8, "{seen:?}");
+    // In every order all three have answered, or the seeds show too little.
+    assert!(seen.iter().flatten().all(|count| *count > 100), "{seen:?}");
 }
 
 #[test]

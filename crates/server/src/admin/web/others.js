@@ -1,4 +1,4 @@
-// Tenants, mirrors, and what comparing reads with mirrors came to. Each is shown where there is something of it.
+// Tenants, mirrors, what comparing reads with mirrors came to, and read targets. Each is shown where there is something of it.
 
 import { get } from "./api.js";
 import { h } from "./dom.js";
@@ -131,5 +131,36 @@ export class Mirrors {
     this.prefixes.update(all("prefixes"));
     this.commands.update(all("commands"));
     this.samples.update(all("samples"));
+  }
+}
+
+export class ReadTargets {
+  constructor() {
+    this.answers = new Rates();
+    this.part = new Part("Read targets", {
+      key: (row) => row.name,
+      sort: "target",
+      empty: "There are none.",
+      columns: [
+        { name: "target", kind: "strong", of: (row) => row.name },
+        { name: "state", title: "Out: it failed, and has not answered since", of: (row) => row.state },
+        { name: "reads/s", title: "Reads that it answered", number: true, of: (row) => row.rate, show: (row) => short(row.rate) },
+        count("open", (row) => row.open),
+        { name: "bytes", title: "Of the reads under way", number: true, of: (row) => row.open_bytes, show: (row) => bytes(row.open_bytes) },
+        count("answered", (row) => row.answered),
+        count("failed", (row) => row.failed),
+        count("late", (row) => row.late),
+        count("refused", (row) => row.refused),
+        count("full", (row) => row.full),
+        count("hedged", (row) => row.hedged),
+        { name: "outages", title: "How often it was left out", number: true, of: (row) => row.outages, show: (row) => whole(row.outages) },
+      ],
+    });
+    this.element = this.part.element;
+  }
+
+  update(targets) {
+    const rate = this.answers.take(targets, (target) => target.name, (target) => target.answered);
+    this.part.update(targets.map((target) => ({ ...target, rate: rate(target) })));
   }
 }

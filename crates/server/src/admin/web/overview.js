@@ -5,7 +5,7 @@ import { Chart } from "./chart.js";
 import { h, notice, say } from "./dom.js";
 import { bytes, percent, short, time, whole } from "./format.js";
 import { Rates } from "./history.js";
-import { Mirrors, Tenants } from "./others.js";
+import { Mirrors, ReadTargets, Tenants } from "./others.js";
 import { Table } from "./table.js";
 import { Topology } from "./topology.js";
 
@@ -99,6 +99,7 @@ export class Overview {
     this.topology = new Topology();
     this.tenants = new Tenants();
     this.mirrors = new Mirrors();
+    this.readTargets = new ReadTargets();
     this.busy = new Rates();
     this.requests = new Rates();
     this.workers = new Table({
@@ -137,6 +138,7 @@ export class Overview {
       this.topology.element,
       this.tenants.element,
       this.mirrors.element,
+      this.readTargets.element,
       h("div", { class: "tools" }, h("h2", {}, "Workers"), h("button", { type: "button", class: "small", id: "profile", title: PROFILE, onclick: profile }, "CPU profile")),
       this.workers.element,
       h("h2", {}, "Listeners"),
@@ -148,9 +150,10 @@ export class Overview {
   /** A new answer of /stats. */
   stats(history) {
     this.charts.forEach((chart) => chart.update(history.points));
-    const { workers, listeners, refused, tenants = [], mirrors = [] } = history.last;
+    const { workers, listeners, refused, tenants = [], mirrors = [], read_targets: readTargets = [] } = history.last;
     this.tenants.update(tenants);
     this.mirrors.update(mirrors);
+    this.readTargets.update(readTargets);
     this.listeners.update(listeners);
     const reasons = Object.entries(refused).filter(([, count]) => count > 0);
     say(this.refused, reasons.length ? `Refused since the start: ${reasons.map(([why, count]) => `${whole(count)} ${why.replaceAll("_", " ")}`).join(", ")}` : "");

@@ -1,4 +1,4 @@
-//! The tables of a frame that only some have: tenants and mirrors.
+//! The tables of a frame that only some have: tenants, mirrors and read targets.
 //!
 //! Invariant: one that has no rows takes no line.
 
@@ -18,20 +18,25 @@ fn lines_of(rows: usize) -> u16 {
     if rows == 0 { 0 } else { rows.min(ROWS_MAX) as u16 + 3 }
 }
 
-/// Lines of both.
-pub(super) fn lines(now: &Answer) -> u16 {
-    lines_of(now.stats.tenants.len()) + lines_of(now.stats.mirrors.len())
+/// Rows of each of the tables.
+fn rows(now: &Answer) -> [usize; 3] {
+    let stats = &now.stats;
+    [stats.tenants.len(), stats.mirrors.len(), stats.read_targets.len()]
 }
 
-/// Draws both.
+/// Lines of all.
+pub(super) fn lines(now: &Answer) -> u16 {
+    rows(now).map(lines_of).iter().sum()
+}
+
+/// Draws all that have rows.
 pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, figures: &Figures, now: &Answer) {
-    let heights = [lines_of(now.stats.tenants.len()), lines_of(now.stats.mirrors.len())];
-    let [tenants, mirrors] = Layout::vertical(heights.map(Constraint::Length)).areas(area);
-    if !now.stats.tenants.is_empty() {
-        frame.render_widget(tenants_of(figures, now), tenants);
-    }
-    if !now.stats.mirrors.is_empty() {
-        frame.render_widget(mirrors_of(now), mirrors);
+    let rows = rows(now);
+    let areas: [Rect; 3] = Layout::vertical(rows.map(lines_of).map(Constraint::Length)).areas(area);
+    let tables: [fn(&Figures, &Answer) -> Table<'static>; 3] =
+        [tenants_of, mirrors_of, read_targets_of];
+    for ((table, area), _) in tables.iter().zip(areas).zip(rows).filter(|(_, rows)| *rows > 0) {
+        frame.render_widget(table(figures, now), area);
     }
 }
 
@@ -79,7 +84,7 @@ fn tenants_of(figures: &Figures, now: &Answer) -> Table<'static> {
     )
 }
 
-fn mirrors_of(now: &Answer) -> Table<'static> {
+fn mirrors_of(_: &Figures, now: &Answer) -> Table<'static> {
     let rows = now.stats.mirrors.iter().take(ROWS_MAX).map(|row| {
         let colour = if row.state == "waiting" { Color::Red } else { Color::Green };
         let compared = |shadow: &Compared| shadow.equal + shadow.different;
@@ -107,6 +112,39 @@ fn mirrors_of(now: &Answer) -> Table<'static> {
             Constraint::Length(9),
             Constraint::Length(11),
             Constraint::Length(10),
+            Constraint::Min(8),
+        ],
+        rows.collect(),
+    )
+}
+
+fn read_targets_of(figures: &Figures, now: &Answer) -> Table<'static> {
+    let rows = now.stats.read_targets.iter().take(ROWS_MAX).map(|row| {
+        let colour = if row.state == "out" { Color::Red } else { Color::Green };
+        let answered = |answer: &Answer| -> u64 {
+            let found = answer.stats.read_targets.iter().find(|target| target.name == row.name);
+            found.map_or(0, |target| target.answered)
+        };
+        Row::new([
+            Cell::new(row.name.clone()),
+            Cell::new(shown_count(figures.rate(answered))),
+            Cell::new(row.open.to_string()),
+            Cell::new(row.hedged.to_string()),
+            Cell::new((row.failed + row.late + row.refused + row.full).to_string()),
+            Cell::new(row.outages.to_string()),
+            Cell::new(row.state.clone()).style(Style::new().fg(colour)),
+        ])
+    });
+    table(
+        " read targets ",
+        ["target", "reads/s", "open", "hedged", "missed", "outages", "state"],
+        [
+            Constraint::Length(24),
+            Constraint::Length(10),
+            Constraint::Length(9),
+            Constraint::Length(9),
+            Constraint::Length(9),
+            Constraint::Length(9),
             Constraint::Min(8),
         ],
         rows.collect(),

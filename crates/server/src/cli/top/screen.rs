@@ -3,7 +3,7 @@
 //! ```text
 //!   head: version, clients, memory, processor          requests ▁▂▃     p99 ▁▂▃
 //!   servers
-//!   tenants, mirrors (`others`)
+//!   tenants, mirrors, read targets (`others`)
 //!   commands
 //!   hot keys                │ large requests and replies
 //!   slow requests

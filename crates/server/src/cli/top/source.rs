@@ -50,6 +50,8 @@ pub(super) struct Stats {
     pub(super) tenants: Vec<Tenant>,
     #[serde(default)]
     pub(super) mirrors: Vec<Mirror>,
+    #[serde(default)]
+    pub(super) read_targets: Vec<ReadTarget>,
 }
 
 /// A tenant of it.
@@ -81,6 +83,21 @@ pub(super) struct Compared {
     pub(super) equal: u64,
     pub(super) different: u64,
     pub(super) mismatch_rate: f64,
+}
+
+/// A read target of it.
+#[derive(Deserialize)]
+pub(super) struct ReadTarget {
+    pub(super) name: String,
+    pub(super) state: String,
+    pub(super) open: u64,
+    pub(super) answered: u64,
+    pub(super) failed: u64,
+    pub(super) late: u64,
+    pub(super) refused: u64,
+    pub(super) full: u64,
+    pub(super) hedged: u64,
+    pub(super) outages: u64,
 }
 
 /// A worker of it.

@@ -1,4 +1,4 @@
-//! Tenants and mirrors in the console, with contents: a tenant with a client, a mirror that lags and one whose data differ, and names and keys that are markup.
+//! Tenants, mirrors and read targets in the console, with contents: a tenant with a client, a mirror that lags and one whose data differ, a target that answers and is gone, and names and keys that are markup.
 
 use std::fs;
 
@@ -41,13 +41,14 @@ fn cell(title: &str, first: &str, column: &str) -> String {
     )
 }
 
-/// A proxy with a tenant, a mirror whose data differ and one that will not answer; with its admin listener.
+/// A proxy with a tenant, a mirror whose data differ, one that will not answer, and the first of them as a read target; with its admin listener.
 fn start(servers: [&RedisServer; 4], folder: &std::path::Path) -> (Respool, String) {
     let [main, blue, differs, hangs] = servers.map(|server| server.endpoint().url());
     let admin = Port::v4().release().to_string();
     let text = format!(
         "[admin]\nlisten = \"{admin}\"\n\
          [mirrors]\ntargets = [\"{differs} name=differs shadow_reads=100\", \"{hangs} name=hangs\"]\nshadow_samples = true\n\
+         [read_targets]\ntargets = [\"{differs} name=near\"]\nkeys = [\"near:*\"]\n\
          [tenants.blue]\nclient_names = [\"blue*\"]\nupstream = \"{blue}\"\n"
     );
     let file = folder.join("respool.toml");
@@ -69,6 +70,7 @@ fn tenants_and_mirrors_are_shown_with_what_they_have_and_markup_stays_text() {
     let (key, value) = (format!("{MARKUP}:1"), format!("{MARKUP}-of-the-mirror"));
     main.connect().ask(&format!("SET {key} v"));
     differs.connect().ask(&format!("SET {key} {value}"));
+    differs.connect().ask("SET near:1 his");
 
     // A client of the tenant, one that is called as a tenant never may be, and reads that differ.
     let mut of_blue = proxy.connect();
@@ -103,6 +105,10 @@ fn tenants_and_mirrors_are_shown_with_what_they_have_and_markup_stays_text() {
     browser.until(&format!("Number({}) >= 20", cell("Mirrors", "hangs", "queued")));
     browser.until(&format!("Number({}) >= 1", cell("Mirrors", "differs", "reads")));
     assert_ne!(browser.eval(&cell("Mirrors", "differs", "mismatch")), "0 %");
+    browser.until(&has("Read targets", &["near", "ready"]));
+    assert_eq!(browser.eval(&cell("Read targets", "near", "answered")), "0");
+    assert_eq!(reads.ask("GET near:1"), "$3\r\nhis\r\n");
+    browser.until(&format!("{} === '1'", cell("Read targets", "near", "answered")));
     // The lag of one that says nothing grows.
     let lag = cell("Mirrors", "hangs", "lag");
     let before = browser.eval(&lag);
