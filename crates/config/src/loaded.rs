@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn what_needs_a_restart_stays_and_is_told() {
         let running = loaded("upstream = \"redis://a\"\nworkers = 201\n", &[]);
-        let text = "upstream = \"redis://b\"\nlisten = \"127.0.0.1:9\"\nunix_mode = \"0777\"\nworkers = 1\ncpus = [7]\ndriver = \"uring\"\nmax_clients = 5\n[admin]\nlisten = \"127.0.0.1:10\"\n[mirrors]\ntargets = \"redis://c\"\nqueue_max_bytes = \"1MiB\"\nflush = true\nshadow_samples = true\nshadow_ttl_tolerance_ms = 7\n[read_targets]\ntargets = \"redis://d\"\norder = \"main\"\nkeys = \"k*\"\npercent = 7\nhot_per_s = 7\ntimeout_ms = 70\nhedge_after_ms = 7\nhedge_percent = 7\ninflight_max_bytes = 7000\n";
+        let text = "upstream = \"redis://b\"\nlisten = \"127.0.0.1:9\"\nunix_mode = \"0777\"\nworkers = 1\ncpus = [7]\ndriver = \"uring\"\nmax_clients = 5\n[admin]\nlisten = \"127.0.0.1:10\"\n[mirrors]\ntargets = \"redis://c\"\nqueue_max_bytes = \"1MiB\"\nacross_workers = true\nflush = true\nshadow_samples = true\nshadow_ttl_tolerance_ms = 7\n[read_targets]\ntargets = \"redis://d\"\norder = \"main\"\nkeys = \"k*\"\npercent = 7\nhot_per_s = 7\ntimeout_ms = 70\nhedge_after_ms = 7\nhedge_percent = 7\ninflight_max_bytes = 7000\n";
         let mut new = loaded(text, &[]);
         let fixed: Vec<&str> =
             OPTIONS.iter().filter(|option| !option.is_live()).map(|option| option.name).collect();

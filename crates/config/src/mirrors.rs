@@ -33,6 +33,8 @@ pub struct Mirrors {
     pub targets: Vec<MirrorLine>,
     /// Bytes of writes that one of them has not answered.
     pub queue_max_bytes: usize,
+    /// There may be several workers, and the order of writes holds within each.
+    pub across_workers: bool,
     /// `FLUSHALL` and `FLUSHDB` go to them as well.
     pub flush: bool,
     /// The report on reads that differ shows values.
@@ -53,6 +55,7 @@ impl Default for Mirrors {
         Self {
             targets: Vec::new(),
             queue_max_bytes: 64 << 20,
+            across_workers: false,
             flush: false,
             shadow_samples: false,
             shadow_ttl_tolerance_ms: 1_000,
@@ -194,11 +197,15 @@ pub(crate) fn read_lines<'a>(
     if faults.is_empty() { Ok(mirrors) } else { Err(faults) }
 }
 
-/// With mirrors there is one worker, unless somebody said otherwise, which is refused then.
+/// With mirrors there is one worker, unless somebody said otherwise, which is refused where the order of all writes is to hold.
 pub(crate) fn complete(draft: &mut Draft) {
-    if !draft.config.mirrors.targets.is_empty() && !draft.is_set("workers") {
+    if wants_one_worker(draft) && !draft.is_set("workers") {
         draft.config.workers = 1;
     }
+}
+
+fn wants_one_worker(draft: &Draft) -> bool {
+    draft.config.mirrors.is_on() && !draft.config.mirrors.across_workers
 }
 
 /// Rules between mirrors, and between them and others.
@@ -207,10 +214,10 @@ pub(crate) fn check(draft: &Draft, found: &mut Vec<Finding>) {
     if mirrors.is_empty() {
         return;
     }
-    if draft.config.workers > 1 {
+    if wants_one_worker(draft) && draft.config.workers > 1 {
         let message = format!(
             "`workers` is {}, and with mirrors it must be 1: writes of one key that go over two workers could reach a mirror in \
-             another order than the primary; leave `workers` out, or set it to 1",
+             another order than the primary; leave `workers` out, set it to 1, or allow that by `mirrors.across_workers`",
             draft.config.workers
         );
         found.push((&["workers", "mirrors.targets"], message));

@@ -73,6 +73,8 @@ fn what_is_wrong_is_told_with_what_is_allowed() {
         file("workers = 2\n[mirrors]\ntargets = \"redis://b\"\n").expect_err("two workers");
     assert!(workers.to_string().contains("`workers` is 2, and with mirrors it must be 1"));
     assert!(file("workers = 1\n[mirrors]\ntargets = \"redis://b\"\n").is_ok());
+    let several = "workers = 2\n[mirrors]\ntargets = \"redis://b\"\nacross_workers = true\n";
+    assert_eq!(file(several).expect("it is allowed").workers, 2);
     let both =
         file("[policies]\ndouble_delete = \"delay_ms=5\"\n[mirrors]\ntargets = \"redis://b\"\n");
     assert!(both.expect_err("both").to_string().contains("a mirror would keep what is gone"));

@@ -109,14 +109,24 @@ impl NodeReport {
 
 /// The servers that all workers see, each once, in the order of the first worker that knows it.
 pub fn nodes_of(reports: &[Report]) -> Vec<NodeReport> {
-    let mut nodes: Vec<NodeReport> = Vec::new();
-    for node in reports.iter().flat_map(|report| &report.nodes) {
-        match nodes.iter_mut().find(|seen| seen.label == node.label && seen.pool == node.pool) {
-            Some(seen) => seen.add(node),
-            None => nodes.push(node.clone()),
+    let all = reports.iter().flat_map(|report| &report.nodes);
+    summed(all, |one, other| one.label == other.label && one.pool == other.pool, NodeReport::add)
+}
+
+/// What several workers say, with what is said of the `same` added up; in the order in which it comes first.
+pub fn summed<'a, T: Clone + 'a>(
+    all: impl Iterator<Item = &'a T>,
+    same: fn(&T, &T) -> bool,
+    add: fn(&mut T, &T),
+) -> Vec<T> {
+    let mut sums: Vec<T> = Vec::new();
+    for one in all {
+        match sums.iter_mut().find(|seen| same(seen, one)) {
+            Some(seen) => add(seen, one),
+            None => sums.push(one.clone()),
         }
     }
-    nodes
+    sums
 }
 
 /// The reports of each tenant by themselves, that of the default one first; one group, where there are no tenants.

@@ -19,7 +19,7 @@ pub(super) const ROWS: &[OptionSpec] = &[
          reply); `keys=PATTERN`, several times if wanted, for some keys only; `percent=N` for a part of them, by the hash of the key; \
          `shadow_reads=N` to ask it what clients read in so many of a hundred reads, too, and compare what both say; \
          `password_file=PATH` and `sentinel_password_file=PATH`. A write goes to mirrors when the primary has done it, with what is random \
-         or depends on the time taken from its reply. With mirrors there is one worker. In the environment and on the command line they are separated by \
+         or depends on the time taken from its reply. With mirrors there is one worker, unless `mirrors.across_workers` is set. In the environment and on the command line they are separated by \
          semicolons.",
         Kind::Mirrors { at: |d| &mut d.config.mirrors.targets },
     )
@@ -28,8 +28,18 @@ pub(super) const ROWS: &[OptionSpec] = &[
     OptionSpec::new(
         "mirrors.queue_max_bytes",
         "Writes that a mirror has not answered; what does not fit is dropped and counted",
-        "For each of them. Writes wait here while a mirror is away. Also the largest write that mirrors get.",
+        "For each of them, in each worker. Writes wait here while a mirror is away. Also the largest write that mirrors get.",
         Kind::Bytes { min: 1024, max: 64 << 30, at: |d| &mut d.config.mirrors.queue_max_bytes },
+    )
+    .needs_restart()
+    .rare(),
+    OptionSpec::new(
+        "mirrors.across_workers",
+        "Several workers with mirrors: writes of one key over two of them may reach a mirror in another order",
+        "Without it `workers` is 1 while there are mirrors, and every write of a key reaches a mirror in the order in which the primary did it. \
+         With it that holds for the clients of one worker: a key that clients of two workers write at the same time may end with one value at the primary and \
+         with the other at the mirror, until it is written again. For keys that one client writes at a time, or more load than one worker carries.",
+        Kind::Switch { at: |d| &mut d.config.mirrors.across_workers },
     )
     .needs_restart()
     .rare(),

@@ -22,7 +22,7 @@ mod target;
 
 pub use choice::commands;
 pub(crate) use outer::FIRST;
-pub use target::{ReadTargetCounts, ReadTargetReport};
+pub use target::{ReadTargetCounts, ReadTargetReport, read_targets_of};
 
 use crate::client::Client;
 use crate::command::CommandId;

@@ -14,11 +14,13 @@
 
 use crate::client::Client;
 use crate::engine::{Action, Engine, Notice};
+use crate::fleet::Report;
 use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::limits::{
     QUOTED_ERROR_BYTES, READ_TARGET_FEEDERS_MAX, READ_TARGET_OPEN_MAX, READ_TARGET_RETRY_MAX_MS,
     READ_TARGET_RETRY_MIN_MS,
 };
+use crate::report::summed;
 use crate::settings::{Pool, ReadTargetSettings, Settings};
 use crate::time::Time;
 use alloc::boxed::Box;
@@ -63,7 +65,7 @@ pub struct ReadTargetReport {
 
 impl ReadTargetReport {
     /// Adds what another worker says of the same target. It is left out if any worker leaves it out.
-    pub fn add(&mut self, other: &Self) {
+    fn add(&mut self, other: &Self) {
         self.is_out |= other.is_out;
         self.open += other.open;
         self.open_bytes += other.open_bytes;
@@ -76,6 +78,12 @@ impl ReadTargetReport {
         to.hedged += from.hedged;
         to.outages += from.outages;
     }
+}
+
+/// The read targets of all workers, each once.
+pub fn read_targets_of(reports: &[Report]) -> Vec<ReadTargetReport> {
+    let all = reports.iter().flat_map(|report| &report.read_targets);
+    summed(all, |one, other| one.name == other.name, ReadTargetReport::add)
 }
 
 /// Which feeder takes a read.

@@ -21,13 +21,16 @@
 pub(crate) mod gate;
 mod leased;
 mod outer;
+mod report;
 pub(crate) mod rewrite;
 pub(crate) mod shadow;
 pub(crate) mod target;
 
 pub(crate) use outer::{is_mirrors, marker, outer};
-pub use shadow::{ShadowCounts, ShadowReport, ShadowRow, ShadowSample, compared_commands};
-pub use target::{MirrorCounts, MirrorReport};
+pub use report::{MirrorCounts, MirrorReport, mirrors_of};
+pub use shadow::{
+    ShadowCounts, ShadowReport, ShadowRow, ShadowSample, compared_commands, shadows_of,
+};
 
 use crate::client::Hold;
 use crate::command::{self, CommandId, Flags, ids};

@@ -12,7 +12,8 @@
 //!
 //! Invariant: each deadline of a mirror stands in the list once, where `listed_at` says.
 
-use super::target::{MirrorReport, Target, Wishes};
+use super::report::MirrorReport;
+use super::target::{Target, Wishes};
 use super::{FIRST_INDEX, INDEX_BITS, Mirrors, Mode, Ticket};
 use crate::elsewhere::FIRST as FIRST_READ_TARGET;
 use crate::engine::{Action, Engine};

@@ -17,7 +17,8 @@
 //! `reads_bytes` what reads cost that are to be compared (`shadow`).
 
 use super::gate::KeyHash;
-use super::shadow::{Fate, Read, ShadowCounts, Tally, agree, is_late};
+use super::report::{IDLE, MirrorCounts, MirrorReport, READY, WAITING};
+use super::shadow::{Fate, Read, Tally, agree, is_late};
 use super::{Mode, Ticket};
 use crate::engine::{Action, Engine, Notice};
 use crate::glob;
@@ -77,42 +78,6 @@ impl Sent {
     fn is_read(&self) -> bool {
         matches!(&self.what, What::Entry(Entry { read: Some(_), .. }))
     }
-}
-
-/// What became of what a mirror was sent, since the start.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MirrorCounts {
-    /// Writes that it did.
-    pub done: u64,
-    /// Those that it refused, or of which nobody knows whether it did them.
-    pub failed: u64,
-    /// Those that were never sent: its queue was full, or they cannot be said to it.
-    pub dropped: u64,
-    /// Those of which nobody knows whether the primary did them.
-    pub unsure: u64,
-    /// First words of its errors, and how often.
-    pub errors: Vec<(String, u64)>,
-}
-
-/// A mirror as a report shows it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MirrorReport {
-    /// Its name.
-    pub name: String,
-    /// `first`, `all` or `all-checked`.
-    pub mode: &'static str,
-    /// `ready`, `waiting` (it does not answer) or `idle` (nothing was sent yet).
-    pub state: &'static str,
-    /// Writes that it has not answered, and their bytes.
-    pub queued: u64,
-    /// Bytes of them.
-    pub queued_bytes: u64,
-    /// How long ago the primary did the oldest of them, in microseconds.
-    pub lag_us: u64,
-    /// What became of the others.
-    pub counts: MirrorCounts,
-    /// What became of reads that were to be compared; `None`: none are.
-    pub shadow: Option<ShadowCounts>,
 }
 
 /// What the outer engine has to do for a mirror.
@@ -682,9 +647,9 @@ impl Target {
             name: self.settings.name.clone(),
             mode: self.settings.mode.name(),
             state: match (self.probed, self.is_probing) {
-                (_, true) if self.failures > 0 => "waiting",
-                (false, _) => "idle",
-                _ => "ready",
+                (_, true) if self.failures > 0 => WAITING,
+                (false, _) => IDLE,
+                _ => READY,
             },
             queued: all().count() as u64,
             queued_bytes: self.queue_bytes as u64,

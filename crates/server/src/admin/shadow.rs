@@ -10,7 +10,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use engine::fleet::{Answer, Question};
-use engine::mirror::{ShadowCounts, ShadowReport, ShadowRow, ShadowSample};
+use engine::mirror::{ShadowCounts, ShadowReport, ShadowRow, ShadowSample, shadows_of};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -143,12 +143,13 @@ impl OfMirror {
 pub(super) async fn show(State(app): State<App>) -> Result<Json<Shadow>, Refusal> {
     let ahead_us = facts::unix_ahead_us();
     let answers = app.ask(Question::Shadow).await?.into_iter();
-    // With mirrors there is one worker, so each is here once.
     let reports = answers.filter_map(|answer| match answer {
         Answer::Shadow(reports) => Some(reports),
         _ => None,
     });
-    let mirrors = reports.flatten().map(|report| OfMirror::of(report, ahead_us)).collect();
+    let reports: Vec<ShadowReport> = reports.flatten().collect();
+    let each = shadows_of(reports.iter()).into_iter();
+    let mirrors = each.map(|report| OfMirror::of(report, ahead_us)).collect();
     Ok(Json(Shadow { mirrors }))
 }
 

@@ -8,10 +8,10 @@ use super::shadow::Compared;
 use super::{App, Refusal};
 use axum::Json;
 use axum::extract::State;
-use engine::elsewhere::ReadTargetReport;
+use engine::elsewhere::{ReadTargetReport, read_targets_of};
 use engine::fleet::Report;
 use engine::histogram::Histogram;
-use engine::mirror::MirrorReport;
+use engine::mirror::{MirrorReport, mirrors_of};
 use engine::report::listeners_of;
 use engine::stats::Refused;
 use serde::Serialize;
@@ -227,20 +227,9 @@ pub(super) async fn stats(State(app): State<App>) -> Result<Json<Stats>, Refusal
         workers,
         tenants: tenants(&reports),
         latency: Times::of(&reports),
-        mirrors: reports.iter().flat_map(|report| &report.mirrors).map(Mirror::of).collect(),
-        read_targets: read_targets(&reports),
+        mirrors: mirrors_of(&reports).iter().map(Mirror::of).collect(),
+        read_targets: read_targets_of(&reports).into_iter().map(ReadTarget::of).collect(),
     }))
-}
-
-fn read_targets(reports: &[Report]) -> Vec<ReadTarget> {
-    let mut all: Vec<ReadTargetReport> = Vec::new();
-    for target in reports.iter().flat_map(|report| &report.read_targets) {
-        match all.iter_mut().find(|known| known.name == target.name) {
-            Some(known) => known.add(target),
-            None => all.push(target.clone()),
-        }
-    }
-    all.into_iter().map(ReadTarget::of).collect()
 }
 
 fn tenants(reports: &[Report]) -> Vec<Tenant> {

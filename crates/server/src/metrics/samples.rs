@@ -7,7 +7,7 @@
 use engine::command::CommandId;
 use engine::elsewhere::ReadTargetReport;
 use engine::fleet::{Report, RingReport, TlsSide};
-use engine::mirror::MirrorReport;
+use engine::mirror::{MirrorReport, mirrors_of};
 use engine::policy::OwnReport;
 use engine::report::NodeReport;
 
@@ -137,6 +137,5 @@ pub(super) fn read_targets(
 
 /// Something of each mirror.
 pub(super) fn mirrors(source: &Source<'_>, page: &mut Page, write: fn(&mut Page, &MirrorReport)) {
-    let all = source.reports.iter().flat_map(|report| &report.mirrors);
-    all.for_each(|mirror| write(page, mirror));
+    mirrors_of(source.reports).iter().for_each(|mirror| write(page, mirror));
 }

@@ -20,8 +20,14 @@ use crate::setup::{RESPOOL, SOON, info_field};
 /// A proxy for a server, with this mirror.
 #[track_caller]
 fn front(server: &RedisServer, mirror: &str, args: &[&str]) -> Respool {
+    front_of(1, server, mirror, args)
+}
+
+/// The same with so many workers.
+#[track_caller]
+fn front_of(workers: u32, server: &RedisServer, mirror: &str, args: &[&str]) -> Respool {
     let args = [&["--mirrors-targets", mirror], args].concat();
-    let proxy = Respool::to(RESPOOL, server.endpoint()).workers(1).args(&args).start();
+    let proxy = Respool::to(RESPOOL, server.endpoint()).workers(workers).args(&args).start();
     let mut conn = proxy.connect();
     wait::until_true("the server is reached", SOON, || conn.ask("EXISTS x") == ":0\r\n");
     proxy
@@ -214,6 +220,45 @@ fn many_clients_write_the_same_keys_and_a_hung_mirror_stops_none_of_them() {
     mirror.resume();
     wait_told(&mut conn);
     assert_eq!(content(&mut server.connect()), content(&mut mirror.connect()));
+}
+
+#[test]
+fn several_workers_tell_the_mirror_what_their_clients_write_and_are_one_in_reports() {
+    let (server, mirror) = (RedisServer::start(), RedisServer::start());
+    let target = format!("{} name=new shadow_reads=100", url(&mirror));
+    let proxy = front_of(3, &server, &target, &["--mirrors-across-workers", "true"]);
+    mirror.pause();
+    thread::scope(|scope| {
+        for number in 0..12 {
+            let mut conn = proxy.connect();
+            scope.spawn(move || {
+                for round in 0..50 {
+                    // Keys of its own, in order; and what comes out the same in any order.
+                    conn.ask(&format!("SET k{number} {round}"));
+                    conn.ask(&format!("RPUSH l{number} {round}"));
+                    conn.ask("INCR count");
+                    conn.ask(&format!("SADD all {number}-{round}"));
+                }
+            });
+        }
+    });
+    let mut conn = proxy.connect();
+    assert_eq!(info_field(&mut conn, "mirrors", "mirrors").as_deref(), Some("1"));
+    assert_eq!(figure(&mut conn, "queued"), 12 * 50 * 4);
+    assert!(figure(&mut conn, "lag_ms") > 0);
+    mirror.resume();
+    wait_told(&mut conn);
+    assert_eq!(figure(&mut conn, "done"), 12 * 50 * 4);
+    assert_eq!(content(&mut server.connect()), content(&mut mirror.connect()));
+    // Reads are compared in each worker; one that nobody has asked yet does not compare the first.
+    let mut conns: Vec<Conn> = (0..12).map(|_| proxy.connect()).collect();
+    wait::until_true("reads are compared", SOON, || {
+        for (number, conn) in conns.iter_mut().enumerate() {
+            assert_eq!(conn.ask(&format!("GET k{number}")), "$2\r\n49\r\n");
+        }
+        compared(&mut conn, "equal") > 24
+    });
+    assert_eq!(compared(&mut conn, "different"), 0);
 }
 
 #[test]

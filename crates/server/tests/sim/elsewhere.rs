@@ -9,28 +9,18 @@
 //!
 //! Invariant: each request has one reply, in its order, by a value that one of the three has for that very key; and in the end nothing is left over.
 
-use std::sync::Arc;
-use std::sync::mpsc::channel;
-use std::time::Instant;
-
 use engine::elsewhere::Order;
 use engine::settings::{Node, Pool, ReadTargetSettings, ReadsElsewhere};
 use engine::{Settings, node};
+use netio::Address;
 use netio::sim::{SimDriver, SimFaults, SimNet, SimPeer, SimRng};
-use netio::{Address, Driver, ListenerId};
 use resp::{ReplyScanner, Scan, encode};
-use server::export::Outlet;
-use server::losses::Losses;
-use server::worker::entrance::{Entrance, Entrances};
-use server::worker::gather::GatherOptions;
-use server::worker::mailbox::{Fleet, mailbox};
-use server::worker::tls::TlsSettings;
-use server::worker::{Chosen, Process, Usage, Worker, WorkerOptions};
+use server::worker::Worker;
 use testkit::Model;
 
+use crate::crew::{self, Terms};
 use crate::plan::{Trouble, pick};
 use crate::upstream::{Planted, Server};
-use crate::world::host;
 
 const WORKERS: u32 = 2;
 const KEYS: u64 = 9;
@@ -320,48 +310,8 @@ fn workers(
     seed: u64,
     settings: &Settings,
 ) -> Vec<Worker<SimDriver>> {
-    let entrance = Entrance::open(ListenerId(0), "front");
-    let entrances = Entrances { list: vec![entrance], ..Entrances::default() };
-    let (mut drivers, mut boxes, mut posts) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..WORKERS {
-        let mut driver = net.driver(std::slice::from_ref(listen));
-        driver.accept(true);
-        let waker = driver.waker();
-        let (inbox, post) = mailbox(Arc::new(move || waker.wake()));
-        drivers.push(driver);
-        boxes.push(inbox);
-        posts.push(post);
-    }
-    let fleet = Arc::new(Fleet::new(posts, channel().0, Box::new(drop)));
-    let process = Arc::new(Process {
-        started: Instant::now(),
-        tcp_port: 6380,
-        config_file: String::new(),
-        driver: Chosen { name: "sim", wanted: "sim", reason: String::new() },
-        host: host(),
-        measure: |_| Usage::default(),
-        measure_thread: Default::default,
-        losses: Losses::default(),
-    });
-    let worker = |(index, (driver, mailbox))| {
-        let clock = net.clone();
-        let options = WorkerOptions {
-            entropy: None,
-            settings: Settings { worker: index as u32, ..settings.clone() },
-            tenants: Vec::new(),
-            seed,
-            gather: GatherOptions { gather_us: 0, completions: 0, clients_min: 0, polls: 1 },
-            clients_max: 1_000,
-            entrances: entrances.clone(),
-            mailbox,
-            fleet: Arc::clone(&fleet),
-            process: Arc::clone(&process),
-            outlet: Outlet::default(),
-            tls: TlsSettings::default(),
-        };
-        Worker::new(driver, Box::new(move || clock.now_us()), options)
-    };
-    drivers.into_iter().zip(boxes).enumerate().map(worker).collect()
+    let settings = |index| (Settings { worker: index as u32, ..settings.clone() }, Vec::new());
+    crew::hire(net, listen, WORKERS, Terms::plain(seed), settings).workers
 }
 
 #[test]

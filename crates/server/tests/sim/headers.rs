@@ -6,24 +6,18 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::channel;
-use std::time::Instant;
 
 use config::{ClientRules, FileText, load_file};
 use engine::stats::{REFUSALS, Refused};
 use engine::{Settings, node};
 use netio::sim::{SimDriver, SimFaults, SimNet, SimPeer, SimRng, SimSocket};
-use netio::{Address, Driver, ListenerId};
-use server::export::Outlet;
-use server::losses::Losses;
+use netio::{Address, ListenerId};
+use server::worker::Worker;
 use server::worker::entrance::{Entrance, Entrances};
-use server::worker::gather::GatherOptions;
-use server::worker::mailbox::{Fleet, Message, Post, mailbox};
-use server::worker::tls::TlsSettings;
-use server::worker::{Chosen, Process, Usage, Worker, WorkerOptions};
+use server::worker::mailbox::{Message, Post};
 
+use crate::crew::{self, Crew, Terms};
 use crate::upstream::{Planted, Server};
-use crate::world::host;
 
 const WORKERS: u32 = 2;
 const HEADER_MS: u64 = 500;
@@ -63,49 +57,14 @@ impl Front {
         let seats = Arc::clone(&entrance.clients);
         let entrances =
             Entrances { list: vec![entrance], rules, header_ms: HEADER_MS, ..Entrances::default() };
-        let (mut drivers, mut boxes, mut posts) = (Vec::new(), Vec::new(), Vec::new());
-        for _ in 0..WORKERS {
-            let mut driver = net.driver(std::slice::from_ref(&listen));
-            driver.accept(true);
-            let waker = driver.waker();
-            let (inbox, post) = mailbox(Arc::new(move || waker.wake()));
-            drivers.push(driver);
-            boxes.push(inbox);
-            posts.push(post);
-        }
-        let fleet = Arc::new(Fleet::new(posts.clone(), channel().0, Box::new(drop)));
-        let process = Arc::new(Process {
-            started: Instant::now(),
-            tcp_port: 6380,
-            config_file: String::new(),
-            driver: Chosen { name: "sim", wanted: "sim", reason: String::new() },
-            host: host(),
-            measure: |_| Usage::default(),
-            measure_thread: Default::default,
-            losses: Losses::default(),
-        });
-        let worker = |(index, (driver, mailbox))| {
+        let settings = |index| {
             let mut settings =
                 Settings { worker: index as u32, workers: WORKERS, ..Settings::default() };
             settings.node.address = node::Address::tcp("10.0.0.1", 6379);
-            let clock = net.clone();
-            let options = WorkerOptions {
-                entropy: None,
-                settings,
-                tenants: Vec::new(),
-                seed,
-                gather: GatherOptions { gather_us: 0, completions: 0, clients_min: 0, polls: 1 },
-                clients_max,
-                entrances: entrances.clone(),
-                mailbox,
-                fleet: Arc::clone(&fleet),
-                process: Arc::clone(&process),
-                outlet: Outlet::default(),
-                tls: TlsSettings::default(),
-            };
-            Worker::new(driver, Box::new(move || clock.now_us()), options)
+            (settings, Vec::new())
         };
-        let workers = drivers.into_iter().zip(boxes).enumerate().map(worker).collect();
+        let terms = Terms { clients_max, entrances, ..Terms::plain(seed) };
+        let Crew { workers, posts, .. } = crew::hire(&net, &listen, WORKERS, terms, settings);
         Self { net, listen, workers, posts, server, seats }
     }
 

@@ -22,6 +22,7 @@
 mod cache;
 mod client;
 mod cluster;
+mod crew;
 mod deployments;
 mod elsewhere;
 mod headers;

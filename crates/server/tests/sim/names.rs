@@ -4,23 +4,17 @@
 //!
 //! Invariant: the client is one connection from begin to end, and no request of it fails.
 
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
-use std::time::Instant;
+use std::sync::mpsc::Receiver;
 
 use engine::Settings;
 use engine::node;
+use netio::Address;
 use netio::sim::{SimDriver, SimFaults, SimNet, SimPeer, SimSocket};
-use netio::{Address, Driver};
-use server::export::Outlet;
-use server::losses::Losses;
-use server::worker::gather::GatherOptions;
-use server::worker::mailbox::{Fleet, Message, Post, Resolve, mailbox};
-use server::worker::tls::TlsSettings;
-use server::worker::{Chosen, Process, Usage, Worker, WorkerOptions};
+use server::worker::Worker;
+use server::worker::mailbox::{Message, Post, Resolve};
 
+use crate::crew::{self, Crew, Terms};
 use crate::upstream::{Planted, Server};
-use crate::world::{entrances, host};
 
 const RESOLVE_MS: u64 = 1_000;
 
@@ -50,39 +44,13 @@ impl Moving {
         let net = SimNet::new(7, SimFaults::none());
         let listen = address("127.0.0.1:6380");
         let servers = [0, 1].map(|server| Server::new(&net, at(server), false, Planted::Nothing));
-        let mut driver = net.driver(std::slice::from_ref(&listen));
-        driver.accept(true);
-        let waker = driver.waker();
-        let (mailbox, post) = mailbox(Arc::new(move || waker.wake()));
-        let (ask, questions) = channel();
         let mut settings = Settings::default();
         settings.node.address = node::Address::tcp("db.example", 6379);
         settings.timeouts.resolve_ms = resolve_ms;
-        let clock = net.clone();
-        let options = WorkerOptions {
-            settings,
-            tenants: Vec::new(),
-            seed: 7,
-            entropy: None,
-            gather: GatherOptions { gather_us: 0, completions: 0, clients_min: 0, polls: 0 },
-            clients_max: 10,
-            entrances: entrances(),
-            mailbox,
-            fleet: Arc::new(Fleet::new(vec![post.clone()], ask, Box::new(drop))),
-            process: Arc::new(Process {
-                started: Instant::now(),
-                tcp_port: 6380,
-                config_file: String::new(),
-                driver: Chosen { name: "sim", wanted: "sim", reason: String::new() },
-                host: host(),
-                measure: |_| Usage::default(),
-                measure_thread: Default::default,
-                losses: Losses::default(),
-            }),
-            outlet: Outlet::default(),
-            tls: TlsSettings::default(),
-        };
-        let worker = Worker::new(driver, Box::new(move || clock.now_us()), options);
+        let settings = |_| (settings.clone(), Vec::new());
+        let Crew { mut workers, mut posts, questions, .. } =
+            crew::hire(&net, &listen, 1, Terms::plain(7), settings);
+        let (worker, post) = (workers.remove(0), posts.remove(0));
         let client = net.connect(&listen);
         let meaning = Some(vec![at(0)]);
         Self { net, worker, post, questions, meaning, servers, client, asked: 0 }

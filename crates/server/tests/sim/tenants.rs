@@ -9,27 +9,22 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::channel;
-use std::time::Instant;
 
 use engine::acl::Users;
 use engine::fleet::{Questioner, ReplyTo};
 use engine::tenancy::{Members, Tenancy, TenantId};
 use engine::{Settings, node};
 use netio::sim::{SimDriver, SimFaults, SimNet, SimPeer, SimRng, SimSocket};
-use netio::{Address, Driver, ListenerId, Tuning};
-use server::export::Outlet;
-use server::losses::Losses;
-use server::worker::entrance::{Entrance, Entrances, Seats};
-use server::worker::gather::GatherOptions;
+use netio::{Address, Tuning};
+use server::worker::Worker;
+use server::worker::entrance::Seats;
 use server::worker::house::TenantSettings;
-use server::worker::mailbox::{Change, Fleet, Message, Post, mailbox};
+use server::worker::mailbox::{Change, Message, Post};
 use server::worker::tls::TlsSettings;
-use server::worker::{Chosen, Process, Usage, Worker, WorkerOptions};
 use testkit::frames::{Replies, request};
 
+use crate::crew::{self, Terms};
 use crate::upstream::{Planted, Server};
-use crate::world::host;
 
 const WORKERS: u32 = 2;
 const RED: usize = 0;
@@ -54,14 +49,6 @@ struct Town {
     ticket: u64,
 }
 
-fn gather() -> GatherOptions {
-    GatherOptions { gather_us: 0, completions: 0, clients_min: 0, polls: 1 }
-}
-
-fn entrances() -> Entrances {
-    Entrances { list: vec![Entrance::open(ListenerId(0), "sim")], ..Entrances::default() }
-}
-
 impl Town {
     fn new(seed: u64, faults: SimFaults) -> Self {
         let net = SimNet::new(seed, SimFaults::none());
@@ -72,57 +59,21 @@ impl Town {
         let mut users = Users::default();
         users.set(b"ann", &[b"on", b">pw", b"~*", b"&*", b"+@all"]).expect("rules");
         users.set(b"bob", &[b"on", b">pw", b"~*", b"&*", b"+@all"]).expect("rules");
-        let (mut drivers, mut boxes, mut posts) = (Vec::new(), Vec::new(), Vec::new());
-        for _ in 0..WORKERS {
-            let mut driver = net.driver(std::slice::from_ref(&listen));
-            driver.accept(true);
-            let waker = driver.waker();
-            let (inbox, post) = mailbox(Arc::new(move || waker.wake()));
-            drivers.push(driver);
-            boxes.push(inbox);
-            posts.push(post);
-        }
         let mut town = Self {
             net,
             listen,
             workers: Vec::new(),
-            posts,
+            posts: Vec::new(),
             servers,
             seats: Seats { max: usize::MAX, taken: Arc::new(AtomicUsize::new(0)) },
             users: Arc::new(users),
             blue: 1,
             ticket: 0,
         };
-        let fleet = Arc::new(Fleet::new(town.posts.clone(), channel().0, Box::new(drop)));
-        let process = Arc::new(Process {
-            started: Instant::now(),
-            tcp_port: 6380,
-            config_file: String::new(),
-            driver: Chosen { name: "sim", wanted: "sim", reason: String::new() },
-            host: host(),
-            measure: |_| Usage::default(),
-            measure_thread: Default::default,
-            losses: Losses::default(),
+        let crew = crew::hire(&town.net, &town.listen, WORKERS, Terms::plain(seed), |index| {
+            town.settings(index as u32, true)
         });
-        for (index, (driver, mailbox)) in drivers.into_iter().zip(boxes).enumerate() {
-            let (settings, tenants) = town.settings(index as u32, true);
-            let clock = town.net.clone();
-            let options = WorkerOptions {
-                entropy: None,
-                settings,
-                tenants,
-                seed,
-                gather: gather(),
-                clients_max: 1_000,
-                entrances: entrances(),
-                mailbox,
-                fleet: Arc::clone(&fleet),
-                process: Arc::clone(&process),
-                outlet: Outlet::default(),
-                tls: TlsSettings::default(),
-            };
-            town.workers.push(Worker::new(driver, Box::new(move || clock.now_us()), options));
-        }
+        (town.workers, town.posts) = (crew.workers, crew.posts);
         town.pass(50);
         // Each server says whose it is.
         for (at, name) in NAMES.into_iter().enumerate() {
@@ -171,13 +122,14 @@ impl Town {
             ReplyTo { who: Questioner::Control, tenant: TenantId::DEFAULT, ticket: self.ticket };
         for (worker, post) in self.posts.iter().enumerate() {
             let (settings, tenants) = self.settings(worker as u32, has_blue);
+            let terms = Terms::plain(0);
             let change = Change {
                 settings,
                 tenants,
                 leave_ms: 200,
-                gather: gather(),
-                clients_max: 1_000,
-                entrances: entrances(),
+                gather: terms.gather,
+                clients_max: terms.clients_max,
+                entrances: terms.entrances,
                 listeners: Vec::new(),
                 tuning: Tuning::default(),
                 tls: TlsSettings::default(),

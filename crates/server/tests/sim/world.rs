@@ -9,25 +9,18 @@
 //! Invariant: virtual time and the number of turns are bounded, so whatever waits for something that never comes is a failure
 //! and no hang.
 
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
-use std::time::Instant;
-
 use engine::fleet::Report;
 use engine::settings::Limits;
+use netio::Address;
 use netio::sim::{SimDriver, SimFaults, SimNet, SimRng, SimSocket};
-use netio::{Address, Driver, ListenerId};
-use server::export::Outlet;
-use server::losses::Losses;
-use server::worker::entrance::{Entrance, Entrances};
+use server::worker::Worker;
 use server::worker::gather::GatherOptions;
-use server::worker::mailbox::{Fleet, Message, Post, Upward, mailbox};
-use server::worker::tls::TlsSettings;
-use server::worker::{Chosen, Host, Process, Usage, Worker, WorkerOptions};
+use server::worker::mailbox::{Message, Post};
 
 use crate::cache::Caches;
 use crate::client::{Around, Client};
 use crate::cluster::CameTo;
+use crate::crew::{self, Crew, Terms};
 use crate::mirrored::Mirror;
 use crate::plan::{Layout, Plan};
 use crate::queue::Queues;
@@ -223,7 +216,8 @@ impl World {
         let site = Site::new(&plan, &net, planted);
         site.addresses().iter().for_each(|at| net.set_faults_at(at, plan.server_faults));
         let mirror = Mirror::new(&plan, &net);
-        let (workers, posts, told) = hire(&plan, &net, &listen);
+        let Crew { workers, posts, told, .. } = hire(&plan, &net, &listen);
+        let workers = workers.into_iter().map(Some).collect();
         let radio = Radio::new(&plan, &net, &listen);
         let queues = Queues::new(&plan, &net, &listen);
         let caches = Caches::new(&plan, &net, &listen);
@@ -711,60 +705,11 @@ fn gather(gather_us: u64) -> GatherOptions {
     GatherOptions { gather_us, completions: 24, clients_min: 8, polls: 2 }
 }
 
-/// Workers, the way to their mailboxes, and what they tell the control thread.
-type Hired = (Vec<Option<Worker<SimDriver>>>, Vec<Post<SimSocket>>, Receiver<Upward>);
-
 /// The workers of a plan, which listen at `at`.
-fn hire(plan: &Plan, net: &SimNet, at: &Address) -> Hired {
-    let (mut drivers, mut boxes, mut posts) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..plan.workers {
-        let mut driver = net.driver(std::slice::from_ref(at));
-        driver.accept(true);
-        let waker = driver.waker();
-        let (inbox, post) = mailbox(Arc::new(move || waker.wake()));
-        drivers.push(driver);
-        boxes.push(inbox);
-        posts.push(post);
-    }
-    let (tell, told) = channel();
-    // Nobody hears of it any more when the world is over.
-    let control = Box::new(move |word| drop(tell.send(word)));
-    let fleet = Arc::new(Fleet::new(posts.clone(), channel().0, control));
-    let process = Arc::new(Process {
-        started: Instant::now(),
-        tcp_port: 6380,
-        config_file: String::new(),
-        driver: Chosen { name: "sim", wanted: "sim", reason: String::new() },
-        host: host(),
-        measure: |_| Usage::default(),
-        measure_thread: Default::default,
-        losses: Losses::default(),
-    });
-    let entrances = entrances();
-    let worker = |(index, (driver, mailbox))| {
-        let clock = net.clone();
-        let options = WorkerOptions {
-            settings: plan.settings_of(index),
-            tenants: Vec::new(),
-            seed: plan.seed,
-            entropy: None,
-            gather: gather(60),
-            clients_max: plan.clients_max,
-            entrances: entrances.clone(),
-            mailbox,
-            fleet: Arc::clone(&fleet),
-            process: Arc::clone(&process),
-            outlet: Outlet::default(),
-            tls: TlsSettings::default(),
-        };
-        Some(Worker::new(driver, Box::new(move || clock.now_us()), options))
-    };
-    (drivers.into_iter().zip(boxes).enumerate().map(worker).collect(), posts, told)
-}
-
-/// One way in, for everybody. Workers share its count.
-pub(crate) fn entrances() -> Entrances {
-    Entrances { list: vec![Entrance::open(ListenerId(0), "sim")], ..Entrances::default() }
+fn hire(plan: &Plan, net: &SimNet, at: &Address) -> Crew {
+    let terms =
+        Terms { gather: gather(60), clients_max: plan.clients_max, ..Terms::plain(plan.seed) };
+    crew::hire(net, at, plan.workers as u32, terms, |index| (plan.settings_of(index), Vec::new()))
 }
 
 /// After a drain in peace the worker has no client, nobody waits, and only idle upstreams have a connection.
@@ -787,14 +732,4 @@ fn nothing_is_left(worker: &Worker<SimDriver>, plan: &Plan, others: usize) -> Re
         ));
     }
     Ok(())
-}
-
-/// What INFO tells of the process and its machine is to be as long in each run of a seed, wherever that is.
-pub(crate) fn host() -> Host {
-    Host {
-        pid: 4711,
-        executable: "/usr/bin/respool".to_owned(),
-        os: "Linux 6.1 sim".to_owned(),
-        started_unix_s: 0,
-    }
 }

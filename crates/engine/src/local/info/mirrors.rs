@@ -3,14 +3,15 @@
 //! Invariant: one line a mirror, its name last but for the kinds of its errors, as a name may have a comma.
 
 use super::{Source, line};
+use crate::mirror::mirrors_of;
 use alloc::format;
 use alloc::string::String;
 use core::fmt::Write;
 
 pub(super) fn mirrors(out: &mut String, source: &Source<'_>) {
-    let all = || source.reports.iter().flat_map(|report| &report.mirrors);
-    line(out, "mirrors", all().count());
-    for (index, mirror) in all().enumerate() {
+    let all = mirrors_of(source.reports);
+    line(out, "mirrors", all.len());
+    for (index, mirror) in all.iter().enumerate() {
         let counts = &mirror.counts;
         let value = format!(
             "mode={},state={},lag_ms={},queued={},queued_bytes={},done={},failed={},dropped={},unsure={},name={}",

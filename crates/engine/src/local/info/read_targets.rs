@@ -3,12 +3,13 @@
 //! Invariant: one line a target, its name last, as a name may have a comma.
 
 use super::{Source, line};
+use crate::elsewhere::read_targets_of;
 use alloc::format;
 use alloc::string::String;
 
 pub(super) fn read_targets(out: &mut String, source: &Source<'_>) {
-    let targets = source.reports.iter().map(|report| report.read_targets.len()).max();
-    line(out, "read_targets", targets.unwrap_or(0));
+    let targets = read_targets_of(source.reports);
+    line(out, "read_targets", targets.len());
     let each = source.reports.iter().filter_map(|report| report.reads_elsewhere);
     let (mut back, mut unhedged, mut is_on) = (0, 0, false);
     for counts in each {
@@ -18,10 +19,7 @@ pub(super) fn read_targets(out: &mut String, source: &Source<'_>) {
         line(out, "reads_back_at_upstream", back);
         line(out, "reads_not_hedged", unhedged);
     }
-    for index in 0..targets.unwrap_or(0) {
-        let mut all = source.reports.iter().filter_map(|report| report.read_targets.get(index));
-        let Some(mut sum) = all.next().cloned() else { continue };
-        all.for_each(|other| sum.add(other));
+    for (index, sum) in targets.iter().enumerate() {
         let counts = &sum.counts;
         let value = format!(
             "state={},open={},open_bytes={},answered={},failed={},late={},refused={},full={},hedged={},outages={},name={}",

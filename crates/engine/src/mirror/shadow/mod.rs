@@ -21,7 +21,7 @@ mod tally;
 
 pub use compare::compared_commands;
 pub(crate) use tally::{Fate, Tally};
-pub use tally::{ShadowCounts, ShadowReport, ShadowRow, ShadowSample};
+pub use tally::{ShadowCounts, ShadowReport, ShadowRow, ShadowSample, shadows_of};
 
 use super::gate::KeyHash;
 use super::{Current, Mirrors, hashes};

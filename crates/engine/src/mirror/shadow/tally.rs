@@ -11,6 +11,7 @@ use crate::key_name::KeyName;
 use crate::limits::{
     SHADOW_PREFIX_BYTES, SHADOW_PREFIXES_MAX, SHADOW_SAMPLE_BYTES, SHADOW_SAMPLES_MAX,
 };
+use crate::report::summed;
 use crate::time::Time;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::{String, ToString};
@@ -42,6 +43,16 @@ impl ShadowCounts {
     /// Of a million that were compared so many differ.
     pub fn different_per_million(&self) -> u64 {
         (self.different * 1_000_000).checked_div(self.compared()).unwrap_or(0)
+    }
+
+    /// Adds what another worker counted.
+    pub(in crate::mirror) fn add_all(&mut self, other: &Self) {
+        self.equal += other.equal;
+        self.different += other.different;
+        self.racing += other.racing;
+        self.void += other.void;
+        self.large += other.large;
+        self.dropped += other.dropped;
     }
 
     fn add(&mut self, fate: Fate) {
@@ -81,6 +92,29 @@ pub struct ShadowRow {
     pub last: Option<Time>,
 }
 
+impl ShadowRow {
+    fn add(&mut self, other: &Self) {
+        self.counts.add_all(&other.counts);
+        self.first = [self.first, other.first].into_iter().flatten().min();
+        self.last = self.last.max(other.last);
+    }
+}
+
+/// The rows of several workers, most differences first.
+fn joined(rows: &[ShadowRow], others: &[ShadowRow]) -> Vec<ShadowRow> {
+    let all = rows.iter().chain(others);
+    ordered(summed(all, |one, other| one.name == other.name, ShadowRow::add))
+}
+
+/// Most differences first.
+fn ordered(mut rows: Vec<ShadowRow>) -> Vec<ShadowRow> {
+    rows.sort_by(|one, other| {
+        let most = |row: &ShadowRow| (row.counts.different, row.counts.equal);
+        most(other).cmp(&most(one)).then_with(|| one.name.cmp(&other.name))
+    });
+    rows
+}
+
 /// A difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShadowSample {
@@ -109,6 +143,28 @@ pub struct ShadowReport {
     pub other_prefixes: ShadowCounts,
     /// The last differences, the newest first.
     pub samples: Vec<ShadowSample>,
+}
+
+impl ShadowReport {
+    /// Adds what another worker says of the same mirror.
+    fn add(&mut self, other: &Self) {
+        self.counts.add_all(&other.counts);
+        self.commands = joined(&self.commands, &other.commands);
+        self.prefixes = joined(&self.prefixes, &other.prefixes);
+        let beyond = self.prefixes.len().min(SHADOW_PREFIXES_MAX);
+        for row in self.prefixes.drain(beyond..) {
+            self.other_prefixes.add_all(&row.counts);
+        }
+        self.other_prefixes.add_all(&other.other_prefixes);
+        self.samples.extend_from_slice(&other.samples);
+        self.samples.sort_by_key(|sample| core::cmp::Reverse(sample.at));
+        self.samples.truncate(SHADOW_SAMPLES_MAX);
+    }
+}
+
+/// What workers say, each mirror once.
+pub fn shadows_of<'a>(all: impl Iterator<Item = &'a ShadowReport>) -> Vec<ShadowReport> {
+    summed(all, |one, other| one.mirror == other.mirror, ShadowReport::add)
 }
 
 #[derive(Debug, Default)]
@@ -187,18 +243,11 @@ impl Tally {
         let commands = self.commands.iter().map(|(name, row)| row.shown((*name).into()));
         let prefixes =
             self.prefixes.iter().map(|(name, row)| row.shown(name.escape_ascii().to_string()));
-        let order = |mut rows: Vec<ShadowRow>| {
-            rows.sort_by(|one, other| {
-                let most = |row: &ShadowRow| (row.counts.different, row.counts.equal);
-                most(other).cmp(&most(one)).then_with(|| one.name.cmp(&other.name))
-            });
-            rows
-        };
         ShadowReport {
             mirror: mirror.into(),
             counts: self.counts,
-            commands: order(commands.collect()),
-            prefixes: order(prefixes.collect()),
+            commands: ordered(commands.collect()),
+            prefixes: ordered(prefixes.collect()),
             other_prefixes: self.others,
             samples: self.samples.iter().rev().cloned().collect(),
         }
@@ -253,5 +302,39 @@ mod tests {
         assert_eq!((report.samples.len(), report.samples[0].at), (SHADOW_SAMPLES_MAX, Time(99)));
         let replies = report.samples[0].replies.as_ref().unwrap();
         assert_eq!((replies[0].len(), replies[1].len()), (SHADOW_SAMPLE_BYTES, 5));
+    }
+
+    #[test]
+    fn what_workers_say_of_a_mirror_is_one_report() {
+        let (mut one, mut other) = (Tally::default(), Tally::default());
+        one.add(Time(5), GET, b"a:1", Fate::Different);
+        one.sample(Time(5), GET, b"a:1", None);
+        other.add(Time(3), GET, b"a:2", Fate::Different);
+        other.sample(Time(3), GET, b"a:2", None);
+        other.add(Time(9), GET, b"b:2", Fate::Equal);
+        let sum = shadows_of([one.report("new"), other.report("new")].iter());
+        assert_eq!(sum.len(), 1);
+        let sum = &sum[0];
+        assert_eq!((sum.counts.different, sum.counts.equal), (2, 1));
+        assert_eq!(sum.commands.len(), 1);
+        let of_a = &sum.prefixes[0];
+        assert_eq!((of_a.name.as_str(), of_a.counts.different), ("a", 2));
+        let seen = (Some(Time(3)), Some(Time(5)));
+        assert_eq!((of_a.first, of_a.last), seen);
+        let times: Vec<Time> = sum.samples.iter().map(|sample| sample.at).collect();
+        assert_eq!(times, [Time(5), Time(3)], "the newest first");
+
+        // Prefixes of all workers together have the bound that those of each have.
+        let full = |from: usize| {
+            let mut tally = Tally::default();
+            for n in from..from + SHADOW_PREFIXES_MAX {
+                tally.add(Time::default(), GET, format!("{n}:k").as_bytes(), Fate::Equal);
+            }
+            tally.report("new")
+        };
+        let sum = shadows_of([full(0), full(10)].iter()).remove(0);
+        assert_eq!(sum.prefixes.len(), SHADOW_PREFIXES_MAX);
+        assert_eq!(sum.other_prefixes.equal, 10);
+        assert_eq!(sum.counts.equal as usize, 2 * SHADOW_PREFIXES_MAX);
     }
 }

@@ -11,7 +11,8 @@ use netio::Tuning;
 use server::worker::mailbox::{Change as WorkerChange, Message, Upward};
 use server::worker::tls::TlsSettings;
 
-use super::{World, entrances, gather};
+use super::{World, gather};
+use crate::crew::entrances;
 
 /// How often servers were replaced so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
