@@ -102,6 +102,8 @@ pub(crate) enum Kind {
     Routes { at: fn(&mut Draft) -> &mut Vec<RouteLine> },
     /// Patterns as `KEYS` takes them.
     Patterns { at: fn(&mut Draft) -> &mut Vec<String> },
+    /// Names of users.
+    UserNames { at: fn(&mut Draft) -> &mut Vec<String> },
     /// Keys that values are encrypted with.
     SealingKeys { at: fn(&mut Draft) -> &mut Vec<KeyLine> },
     /// Files of certificates, each with that of its key.
@@ -132,7 +134,7 @@ pub(crate) enum Kind {
 const CPU_MAX: usize = 1023;
 
 /// Most patterns of a list: each is tried for each key that is to be kept.
-const PATTERNS_MAX: usize = 64;
+const TEXTS_MAX: usize = 64;
 
 /// Most addresses to listen on, and most that are announced.
 const ADDRESSES_MAX: usize = 64;
@@ -189,7 +191,7 @@ impl Kind {
             Self::CertFiles { at } => *at(draft) = self.read_cert_files(raw)?,
             Self::Buckets { at } => *at(draft) = self.read_buckets(raw)?,
             Self::Routes { at } => *at(draft) = self.read_routes(raw)?,
-            Self::Patterns { at } => *at(draft) = self.read_patterns(raw)?,
+            Self::Patterns { at } | Self::UserNames { at } => *at(draft) = self.read_texts(raw)?,
             Self::AddressMap { at } => *at(draft) = self.read_address_map(raw)?,
             Self::Zones { at } => *at(draft) = self.read_zones(raw)?,
             Self::Weights { at } => *at(draft) = self.read_weights(raw)?,
@@ -277,6 +279,7 @@ impl Kind {
             | Self::Buckets { .. }
             | Self::Routes { .. }
             | Self::Patterns { .. }
+            | Self::UserNames { .. }
             | Self::SealingKeys { .. }
             | Self::CertFiles { .. }
             | Self::AddressMap { .. }
@@ -385,21 +388,21 @@ impl Kind {
         if faults.is_empty() { Ok(lists) } else { Err(faults) }
     }
 
-    /// Reads patterns of keys.
-    fn read_patterns(&self, raw: &Raw<'_>) -> Result<Vec<String>, Vec<Fault>> {
-        let (mut patterns, mut faults) = (Vec::new(), Vec::new());
+    /// Reads texts, none of which is empty.
+    fn read_texts(&self, raw: &Raw<'_>) -> Result<Vec<String>, Vec<Fault>> {
+        let (mut texts, mut faults) = (Vec::new(), Vec::new());
         for item in items(raw) {
-            match text(&item.scalar).filter(|pattern| !pattern.is_empty()) {
-                Some(pattern) => patterns.push(pattern.to_owned()),
+            match text(&item.scalar).filter(|text| !text.is_empty()) {
+                Some(text) => texts.push(text.to_owned()),
                 None => faults.push(self.fault(item.span.clone(), &item.scalar)),
             }
         }
-        if faults.is_empty() && patterns.len() > PATTERNS_MAX {
-            let message =
-                format!("found {} patterns; allowed: up to {PATTERNS_MAX}", patterns.len());
+        if faults.is_empty() && texts.len() > TEXTS_MAX {
+            let what = if matches!(self, Self::Patterns { .. }) { "patterns" } else { "names" };
+            let message = format!("found {} {what}; allowed: up to {TEXTS_MAX}", texts.len());
             faults.push(Fault { span: None, message });
         }
-        if faults.is_empty() { Ok(patterns) } else { Err(faults) }
+        if faults.is_empty() { Ok(texts) } else { Err(faults) }
     }
 
     /// Reads pairs of files.
@@ -483,6 +486,7 @@ impl Kind {
                 | Self::ReadTargets { .. }
                 | Self::Buckets { .. }
                 | Self::Patterns { .. }
+                | Self::UserNames { .. }
                 | Self::SealingKeys { .. }
                 | Self::CertFiles { .. }
                 | Self::Commands { .. }

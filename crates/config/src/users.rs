@@ -13,7 +13,7 @@ use crate::problem::Fault;
 use crate::rules::Finding;
 use crate::secret::Secret;
 use engine::acl::file::{parse, rules_of, users_of, words};
-use engine::acl::{DEFAULT, RuleError, Rules, Users};
+use engine::acl::{DEFAULT, RuleError, Rules, User, Users};
 use engine::limits::USERS_MAX;
 use std::fmt;
 use std::io;
@@ -32,6 +32,16 @@ pub struct Acl {
     pub file: Option<PathBuf>,
     /// Users with restrictions may call scripts.
     pub unchecked_scripts: bool,
+    /// Users whom their password alone lets in, by name.
+    pub by_password: Vec<String>,
+}
+
+impl Acl {
+    /// What is said of users beside who they are.
+    pub fn set_others(&self, users: &mut Users) {
+        users.unchecked_scripts = self.unchecked_scripts;
+        users.by_password = self.by_password.iter().map(|name| name.as_bytes().into()).collect();
+    }
 }
 
 /// Where a password stands.
@@ -220,9 +230,45 @@ pub(crate) fn complete(
         }
         users.change(DEFAULT, |rules| rules.set_password(password.reveal()));
     }
-    users.unchecked_scripts = acl.unchecked_scripts;
+    acl.set_others(&mut users);
+    check_by_password(acl, &users, &mut found);
     draft.config.users = users.into();
     found
+}
+
+/// A password alone must tell who it is.
+fn check_by_password(acl: &Acl, users: &Users, found: &mut Vec<Finding>) {
+    let mut wrong = |message: String| found.push((&["acl.by_password"], message));
+    let mut before = vec![String::from_utf8_lossy(DEFAULT).into_owned()];
+    for name in &acl.by_password {
+        let Some(user) = users.get(name.as_bytes()) else {
+            wrong(format!("`{name}` is no user of `acl.users` or `acl.file`"));
+            continue;
+        };
+        if before.contains(name) {
+            wrong(match name.as_bytes() == DEFAULT {
+                true => "`default` is asked in any case; leave it out".to_owned(),
+                false => format!("`{name}` is there twice"),
+            });
+            continue;
+        }
+        if user.rules().nopass() {
+            wrong(format!("`{name}` has `nopass`, so every password would be its"));
+        }
+        // Whoever is off has none: so a password can go over from one to another.
+        let shares = |other: &&String| {
+            let other = users.get(other.as_bytes()).map(User::rules);
+            let rules = user.rules();
+            other
+                .is_some_and(|other| other.is_on() && rules.is_on() && other.shares_password(rules))
+        };
+        for other in before.iter().filter(shares) {
+            wrong(format!(
+                "`{other}` and `{name}` have a password in common, which is to tell them apart"
+            ));
+        }
+        before.push(name.clone());
+    }
 }
 
 fn lines(lines: &[UserLine]) -> Users {

@@ -137,3 +137,26 @@ fn what_is_shown_has_no_passwords() {
     let shown = format!("{:?}", file(text).expect("right"));
     assert!(!shown.contains("hunter2") && !shown.contains("2cf24"), "{shown}");
 }
+
+#[test]
+fn a_password_alone_must_tell_who_it_is() {
+    let list = |names: &str| {
+        format!(
+            "[acl]\nusers = [\"default on >pd ~* +@all\", \"a on >pa\", \"b on >pb >pa\", \"c on nopass\", \"d on >pd\", \"e off >pa\"]\nby_password = [{names}]\n"
+        )
+    };
+    let alone = users(&list("\"a\", \"e\""));
+    assert!(alone.authenticate_alone(b"pa").is_some() && alone.authenticate_alone(b"pb").is_none());
+    for (names, message) in [
+        ("\"nobody\"", "`nobody` is no user of `acl.users` or `acl.file`"),
+        ("\"default\"", "`default` is asked in any case; leave it out"),
+        ("\"a\", \"a\"", "`a` is there twice"),
+        ("\"c\"", "`c` has `nopass`, so every password would be its"),
+        ("\"a\", \"b\"", "`a` and `b` have a password in common, which is to tell them apart"),
+        ("\"d\"", "`default` and `d` have a password in common"),
+        ("\"\"", "names of users, such as \"shop\""),
+    ] {
+        let found = wrong(&list(names));
+        assert!(found.contains("acl.by_password") && found.contains(message), "{message}\n{found}");
+    }
+}

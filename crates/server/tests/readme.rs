@@ -131,7 +131,7 @@ fn configurations_in_the_pages_pass_the_check() {
                     .find_map(|key| line.split_once(key).map(|(name, _)| (name, key)));
                 match secret_file {
                     Some((name, key)) => text += &format!("{name}{key}\"{}\"\n", secret.display()),
-                    None => text += &format!("{}\n", with_secret(line, &secret)),
+                    None => text += &format!("{}\n", with_secret(line, folder.path())),
                 }
             }
             fs::write(&file, text).unwrap();
@@ -149,12 +149,14 @@ fn configurations_in_the_pages_pass_the_check() {
     assert!(checked >= 2, "the README and the tutorial each show a configuration, found {checked}");
 }
 
-/// The line with a file that is there in the place of each that a user's password stands in.
-fn with_secret(line: &str, secret: &Path) -> String {
+/// The line with a file that is there in the place of each that a user's password stands in, and in each another password.
+fn with_secret(line: &str, folder: &Path) -> String {
     let mut pieces = line.split("/etc/respool/");
     let mut text = pieces.next().unwrap_or_default().to_owned();
     for piece in pieces {
         let name = piece.find(|c: char| !c.is_alphanumeric() && c != '-').unwrap_or(piece.len());
+        let secret = folder.join(format!("of-{}", &piece[..name]));
+        fs::write(&secret, format!("secret of {}\n", &piece[..name])).unwrap();
         text += &secret.display().to_string();
         text += &piece[name..];
     }

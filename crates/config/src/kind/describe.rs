@@ -62,6 +62,7 @@ impl Kind {
             }
             Self::SealingKeys { .. } => KEY_FORMS.to_owned(),
             Self::Patterns { .. } => "patterns as `KEYS` takes them, such as \"user:*\"".to_owned(),
+            Self::UserNames { .. } => "names of users, such as \"shop\"".to_owned(),
             Self::Buckets { .. } => format!(
                 "for each shard its buckets as numbers below {BUCKETS_MAX} joined by `-`, such as \"0-2-4\""
             ),
@@ -103,9 +104,10 @@ impl Kind {
             Self::Shards { .. } => "list of shards",
             Self::Users { .. } => "list of users",
             Self::Rules { .. } => "list of rules",
-            Self::Buckets { .. } | Self::CertFiles { .. } | Self::Patterns { .. } => {
-                "list of strings"
-            }
+            Self::Buckets { .. }
+            | Self::CertFiles { .. }
+            | Self::Patterns { .. }
+            | Self::UserNames { .. } => "list of strings",
             Self::Mirrors { .. } => "list of mirrors",
             Self::SealingKeys { .. } => "list of keys",
             Self::ReadTargets { .. } => "list of read targets",
@@ -147,6 +149,7 @@ impl Kind {
             Self::ReadTargets { .. } => "TARGET",
             Self::Buckets { .. } => "BUCKETS",
             Self::Patterns { .. } => "PATTERN",
+            Self::UserNames { .. } => "NAME",
             Self::SealingKeys { .. } => "KEY",
             Self::CertFiles { .. } => "FILES",
             Self::HashTag { .. } => "CHARS",
@@ -203,7 +206,7 @@ impl Kind {
             Self::SealingKeys { at } => Some(shown_each(at(draft))),
             Self::ReadTargets { at } => some_each(at(draft)),
             Self::Buckets { at } => some_each(at(draft)),
-            Self::Patterns { at } => Some(shown_each(at(draft))),
+            Self::Patterns { at } | Self::UserNames { at } => Some(shown_each(at(draft))),
             Self::CertFiles { at } => Some(shown_each(at(draft))),
             Self::AddressMap { at } => some_each(at(draft)),
             Self::Routes { at } => some_each(at(draft)),
@@ -278,7 +281,9 @@ impl Kind {
             Self::Shards { at } => at(one) == at(other),
             Self::Users { at } => at(one) == at(other),
             Self::Rules { at, .. } => at(one) == at(other),
-            Self::Buckets { at } | Self::Patterns { at } => at(one) == at(other),
+            Self::Buckets { at } | Self::Patterns { at } | Self::UserNames { at } => {
+                at(one) == at(other)
+            }
             Self::Mirrors { at } => at(one) == at(other),
             Self::SealingKeys { at } => at(one) == at(other),
             Self::ReadTargets { at } => at(one) == at(other),
@@ -321,7 +326,9 @@ impl Kind {
             Self::Shards { at } => at(to).clone_from(at(from)),
             Self::Users { at } => at(to).clone_from(at(from)),
             Self::Rules { at, .. } => at(to).clone_from(at(from)),
-            Self::Buckets { at } | Self::Patterns { at } => at(to).clone_from(at(from)),
+            Self::Buckets { at } | Self::Patterns { at } | Self::UserNames { at } => {
+                at(to).clone_from(at(from));
+            }
             Self::Mirrors { at } => at(to).clone_from(at(from)),
             Self::SealingKeys { at } => at(to).clone_from(at(from)),
             Self::ReadTargets { at } => at(to).clone_from(at(from)),

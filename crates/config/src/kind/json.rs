@@ -47,8 +47,8 @@ impl Kind {
             Self::SealingKeys { .. } => list(&json!({ "type": "string" }), 0, SEALING_KEYS_MAX),
             Self::ReadTargets { .. } => list(&json!({ "type": "string" }), 0, READ_TARGETS_MAX),
             Self::CertFiles { .. } => list(&pattern("^ *[^ ]+ +[^ ]+ *$"), 0, MORE_CERTS_MAX),
-            Self::Patterns { .. } => {
-                list(&json!({ "type": "string", "minLength": 1 }), 0, super::PATTERNS_MAX)
+            Self::Patterns { .. } | Self::UserNames { .. } => {
+                list(&json!({ "type": "string", "minLength": 1 }), 0, super::TEXTS_MAX)
             }
             Self::Buckets { .. } => list(&pattern("^[0-9]+(-[0-9]+)*$"), 0, ENTRIES_MAX),
             Self::HashTag { .. } => pattern("^([!-~]{2})?$"),

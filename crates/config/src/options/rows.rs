@@ -360,6 +360,7 @@ const REST: &[OptionSpec] = &[
     users::USERS,
     users::FILE,
     users::UNCHECKED_SCRIPTS,
+    users::BY_PASSWORD,
     OptionSpec::new(
         "timeouts.connect_ms",
         "Time for a connect, including the server's answer to our greeting",

@@ -35,3 +35,13 @@ pub(super) const UNCHECKED_SCRIPTS: OptionSpec = OptionSpec::new(
      not do everything get no `EVAL`, `EVALSHA` and `FCALL`, unless this is set: then they can do in a script whatever that user may.",
     Kind::Switch { at: |d| &mut d.config.acl.unchecked_scripts },
 );
+
+pub(super) const BY_PASSWORD: OptionSpec = OptionSpec::new(
+    "acl.by_password",
+    "Users whom their password alone lets in, for clients that cannot say a name",
+    "`AUTH password`, and a client that calls itself `default`, becomes `default` if it has the password of that, else whoever of these has \
+     it, and with the user comes its tenant. Their passwords must differ, and none of them may have `nopass`. Whoever guesses a password need \
+     not guess whose it is, so give them long ones.",
+    Kind::UserNames { at: |d| &mut d.config.acl.by_password },
+)
+.rare();

@@ -160,10 +160,15 @@ impl Rules {
     }
 
     /// Looks at every digest, so that the time tells nothing of which it is.
-    fn accepts(&self, password: &[u8]) -> bool {
-        let given = Digest::of(password);
-        let known = self.passwords.iter().fold(false, |known, own| known | own.is(&given));
+    fn accepts(&self, given: &Digest) -> bool {
+        let known = self.passwords.iter().fold(false, |known, own| known | own.is(given));
         self.is_on && (self.nopass || known)
+    }
+
+    /// Whether a password of this user is one of the other as well.
+    #[must_use]
+    pub fn shares_password(&self, other: &Self) -> bool {
+        self.passwords.iter().any(|own| other.passwords.contains(own))
     }
 
     fn selectors(&self) -> impl Iterator<Item = &Selector> {
@@ -217,12 +222,20 @@ pub struct Users {
     serial: u64,
     /// Users with restrictions may call scripts, of which nothing but the keys is checked.
     pub unchecked_scripts: bool,
+    /// Names of users whom their password alone lets in: where a client says that it is `default`, or says no name, and does not have the
+    /// password of `default`, it becomes the first of these that has it.
+    pub by_password: Vec<Box<[u8]>>,
 }
 
 impl Default for Users {
     /// The default user alone, open.
     fn default() -> Self {
-        let mut users = Self { users: Vec::new(), serial: 0, unchecked_scripts: false };
+        let mut users = Self {
+            users: Vec::new(),
+            serial: 0,
+            unchecked_scripts: false,
+            by_password: Vec::new(),
+        };
         users.put(DEFAULT, Rules::open());
         users
     }
@@ -234,6 +247,7 @@ impl PartialEq for Users {
         let same =
             |(one, other): (&User, &User)| one.name == other.name && one.rules == other.rules;
         self.unchecked_scripts == other.unchecked_scripts
+            && self.by_password == other.by_password
             && self.users.len() == other.users.len()
             && self.users.iter().zip(&other.users).all(same)
     }
@@ -284,11 +298,34 @@ impl Users {
         self.position(DEFAULT).unwrap_or(0) as u32
     }
 
-    /// Whose name and password these are.
+    /// Whose name and password these are. `default` is the name of whoever says none, so it may also be somebody of [`Users::by_password`].
     #[must_use]
     pub fn authenticate(&self, name: &[u8], password: &[u8]) -> Option<u32> {
         let position = self.position(name)?;
-        self.users[position].rules.accepts(password).then_some(position as u32)
+        let rules = &self.users[position].rules;
+        let given = Digest::of(password);
+        let own = rules.accepts(&given).then_some(position as u32);
+        // Without a password `default` would be anybody who has one.
+        if name == DEFAULT && (rules.nopass || own.is_none()) {
+            return self.whose(&given).or(own);
+        }
+        own
+    }
+
+    /// Who has this password, where a client says nothing else; a `default` without a password is nobody.
+    #[must_use]
+    pub fn authenticate_alone(&self, password: &[u8]) -> Option<u32> {
+        self.authenticate(DEFAULT, password).filter(|user| !self.users[*user as usize].rules.nopass)
+    }
+
+    /// Looks at all of them, so that the time tells nothing of which it is.
+    fn whose(&self, given: &Digest) -> Option<u32> {
+        let known = self.by_password.iter().filter_map(|name| self.position(name));
+        known.fold(None, |found, position| {
+            let rules = &self.users[position].rules;
+            let is_theirs = rules.accepts(given) && !rules.nopass;
+            found.or(is_theirs.then_some(position as u32))
+        })
     }
 
     /// The user has these rules from now on.

@@ -219,6 +219,45 @@ fn everything_is_seen_to_be_everything() {
 }
 
 #[test]
+fn a_password_alone_is_that_of_default_or_of_the_first_in_the_list() {
+    let mut users = Users::default();
+    users.set(b"a", &[b"on", b">pa", b">both"]).unwrap();
+    users.set(b"b", &[b"on", b">pb", b">both"]).unwrap();
+    users.set(b"c", &[b"on", b">pc"]).unwrap();
+    users.set(b"off", &[b"off", b">po"]).unwrap();
+    users.set(b"open", &[b"on", b"nopass"]).unwrap();
+    let who = |users: &Users, password: &[u8]| {
+        let user = users.authenticate_alone(password);
+        user.map(|user| {
+            String::from_utf8(users.at(user as usize).unwrap().name().to_vec()).unwrap()
+        })
+    };
+    assert_eq!(who(&users, b"pa"), None, "nobody is in the list");
+    users.by_password = ["open", "gone", "off", "b", "a"].map(|name| name.as_bytes().into()).into();
+    for (password, expected) in [
+        ("pa", Some("a")),
+        ("pb", Some("b")),
+        ("both", Some("b")),
+        ("pc", None),
+        ("po", None),
+        ("x", None),
+    ] {
+        assert_eq!(who(&users, password.as_bytes()).as_deref(), expected, "{password}");
+    }
+    // By name each is who it says; `default` without a password is anybody, but for those who have one.
+    let at = |users: &Users, name: &[u8]| users.position(name).map(|at| at as u32);
+    assert_eq!(users.authenticate(b"a", b"both"), at(&users, b"a"));
+    assert_eq!(users.authenticate(b"a", b"pb"), None);
+    assert_eq!(users.authenticate(DEFAULT, b"pa"), at(&users, b"a"));
+    assert_eq!(users.authenticate(DEFAULT, b"x"), at(&users, DEFAULT));
+    // One with a password is asked first.
+    users.set(DEFAULT, &[b"resetpass", b">pd", b">pa"]).unwrap();
+    assert_eq!(who(&users, b"pa").as_deref(), Some("default"));
+    assert_eq!(who(&users, b"pb").as_deref(), Some("b"));
+    assert_eq!(users.authenticate(DEFAULT, b"x"), None);
+}
+
+#[test]
 fn passwords() {
     let mut users = Users::default();
     users.set(b"u", &[b"on", b">one", b">two"]).unwrap();

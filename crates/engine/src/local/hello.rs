@@ -91,17 +91,17 @@ impl Engine {
     }
 
     pub(crate) fn auth(&mut self, now: Time, call: &Call<'_>) -> Step {
-        let (user, password) = match call.args {
-            [_, _]
-                if self.settings.users.get(DEFAULT).is_some_and(|user| user.rules().nopass()) =>
-            {
+        let users = &self.settings.users;
+        let is_open = || users.get(DEFAULT).is_some_and(|user| user.rules().nopass());
+        let (user, known) = match call.args {
+            [_, _] if users.by_password.is_empty() && is_open() => {
                 return self.refuse(call, reject::AUTH_NOT_CONFIGURED);
             }
-            [_, password] => (DEFAULT, *password),
-            [_, user, password] => (*user, *password),
+            [_, password] => (DEFAULT, users.authenticate_alone(password)),
+            [_, user, password] => (*user, users.authenticate(user, password)),
             _ => return self.refuse(call, reject::SYNTAX),
         };
-        match self.settings.users.authenticate(user, password) {
+        match known {
             Some(user) => {
                 if let Some(step) = self.unless_it_stays(call, Some(user), None) {
                     return step;

@@ -256,3 +256,27 @@ fn nothing_changes_for_a_user_of_the_servers() {
     let refused = "-NOPERM User w has no permissions to run the 'acl|list' command";
     story.client("a").says("ACL SERVER LIST").gets(refused);
 }
+
+#[test]
+fn a_password_alone_makes_a_client_whoever_of_the_list_has_it() {
+    let mut story = story(&["w on >x ~* &* +@all"]);
+    let not_configured = "-ERR AUTH <password> called without any password configured for the default user. \
+                          Are you sure your configuration is correct?";
+    story.client("a").says("AUTH x").gets(not_configured);
+    story.reconfigures(|settings| {
+        let mut users = Users::clone(&settings.users);
+        users.by_password = vec![b"w".as_slice().into()];
+        settings.users = users.into();
+    });
+    let wrong = "-WRONGPASS invalid username-password pair or user is disabled.";
+    story.client("a").says("AUTH y").gets(wrong);
+    story.client("a").says("ACL WHOAMI").gets("\"default\"");
+    story.client("a").says("AUTH x").gets("+OK");
+    story.client("a").says("ACL WHOAMI").gets("\"w\"");
+    // Many clients say `default` where they mean nobody.
+    story.client("b").says("AUTH default x").gets("+OK");
+    story.client("b").says("ACL WHOAMI").gets("\"w\"");
+    story.client("c").says("HELLO 2 AUTH default x").takes();
+    story.client("c").says("ACL WHOAMI").gets("\"w\"");
+    story.client("c").says("AUTH w y").gets(wrong);
+}

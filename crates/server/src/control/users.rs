@@ -71,7 +71,7 @@ impl<S> Control<S> {
         if let Some(password) = &config.password {
             users.change(DEFAULT, |rules| rules.set_password(password.reveal()));
         }
-        users.unchecked_scripts = config.acl.unchecked_scripts;
+        config.acl.set_others(&mut users);
         // What is configured now: a later change of another option does not undo it.
         self.loaded.config.users = Arc::new(users.clone());
         self.replace_users(users, "ACL LOAD");

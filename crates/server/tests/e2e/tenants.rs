@@ -65,7 +65,12 @@ impl Houses {
     /// Other tables from now on; returns when all workers work by them.
     fn change(&self, tenants: &str) {
         let at = (self.main, self.side, self.admin);
-        fs::write(&self.file, Self::text(&self.red, &self.blue, at, tenants)).expect("the file");
+        self.reload(&Self::text(&self.red, &self.blue, at, tenants));
+    }
+
+    /// The same with the whole text.
+    fn reload(&self, text: &str) {
+        fs::write(&self.file, text).expect("the file");
         let body = self.http("POST", "/config/reload");
         assert!(body.contains("\"applied\":true"), "{body}");
     }
@@ -317,6 +322,45 @@ fn a_user_can_be_somebody_of_its_own_at_the_servers() {
     }
     let log = server.ask("ACL LOG");
     assert!(log.contains("\r\nbob\r\n") && log.contains("\r\neve\r\n"), "{log}");
+}
+
+/// Clients that can say nothing but a password come to the tenant of whoever has it.
+#[test]
+fn a_password_alone_leads_to_a_tenant() {
+    if direct() {
+        return;
+    }
+    let tables = "[tenants.blue]\nusers = [\"bob\"]\nupstream = \"BLUE\"\n";
+    let houses = Houses::open(tables);
+    let text = fs::read_to_string(&houses.file).expect("the file");
+    let own = text
+        .replace("bob on >pw", "bob on >of-bob")
+        .replace("[acl]\n", "[acl]\nby_password = [\"bob\", \"ann\"]\n");
+    let mut conn = houses.main();
+    let not_configured = conn.ask("AUTH of-bob");
+    assert!(
+        not_configured.starts_with("-ERR AUTH <password> called without any"),
+        "{not_configured}"
+    );
+    fs::write(&houses.file, own).expect("the file");
+    houses.proxy.process().signal(Signal::HUP);
+    wait::until_true("the password is known", SOON, || {
+        houses.main().ask("AUTH of-bob") == "+OK\r\n"
+    });
+    for line in ["AUTH of-bob", "AUTH default of-bob", "AUTH bob of-bob"] {
+        let mut conn = houses.main();
+        assert_eq!(conn.ask(line), "+OK\r\n", "{line}");
+        assert_eq!(who(&mut conn), "blue", "{line}");
+        assert_eq!(conn.ask("ACL WHOAMI"), "$3\r\nbob\r\n", "{line}");
+    }
+    let mut conn = houses.main();
+    assert_eq!(conn.ask("AUTH pw"), "+OK\r\n");
+    assert_eq!(
+        (who(&mut conn).as_str(), conn.ask("ACL WHOAMI").as_str()),
+        ("red", "$3\r\nann\r\n")
+    );
+    let wrong = houses.main().ask("AUTH nobodys");
+    assert_eq!(wrong, "-WRONGPASS invalid username-password pair or user is disabled.\r\n");
 }
 
 /// What the guide tells people to write does what it says.
