@@ -26,13 +26,15 @@ pub(crate) struct Terms {
     pub(crate) gather: GatherOptions,
     pub(crate) clients_max: usize,
     pub(crate) entrances: Entrances,
+    pub(crate) tls: TlsSettings,
 }
 
 impl Terms {
     /// They do not wait for more input, and clients come in by one door.
     pub(crate) fn plain(seed: u64) -> Self {
         let gather = GatherOptions { gather_us: 0, completions: 0, clients_min: 0, polls: 1 };
-        Self { seed, gather, clients_max: 1_000, entrances: entrances() }
+        let tls = TlsSettings::default();
+        Self { seed, gather, clients_max: 1_000, entrances: entrances(), tls }
     }
 }
 
@@ -90,7 +92,7 @@ pub(crate) fn hire(
             fleet: Arc::clone(&fleet),
             process: Arc::clone(&process),
             outlet: Outlet::default(),
-            tls: TlsSettings::default(),
+            tls: terms.tls.clone(),
         };
         Worker::new(driver, Box::new(move || clock.now_us()), options)
     };

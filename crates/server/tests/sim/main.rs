@@ -36,6 +36,7 @@ mod radio;
 mod script;
 mod site;
 mod tenants;
+mod tls;
 mod upstream;
 mod world;
 
