@@ -57,6 +57,14 @@ impl Port {
         Self::reserve(IpAddr::V6(Ipv6Addr::LOCALHOST))
     }
 
+    /// Reserves a port that is free on all addresses of both families, as `[::]:port`, or `None` where
+    /// the machine has no IPv6.
+    pub fn both() -> Option<Self> {
+        // Without IPV6_V6ONLY, as std binds, this is IPv4 as well: whoever has the port in either
+        // family is in the way.
+        Self::reserve(IpAddr::V6(Ipv6Addr::UNSPECIFIED))
+    }
+
     /// The reserved address.
     pub fn addr(&self) -> SocketAddr {
         self.addr
@@ -149,6 +157,21 @@ mod tests {
             let addr = port.release();
             assert!(addr.port() < 32_768, "outside the range of outgoing connections");
             assert!(TcpListener::bind(addr).is_ok(), "a released port is free");
+        }
+    }
+
+    #[test]
+    fn a_port_of_both_families_is_nobody_elses_in_either() {
+        let Some(port) = Port::both() else { return eprintln!("skipped: no IPv6 here") };
+        let number = port.addr().port();
+        let loopbacks = [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)];
+        for ip in loopbacks {
+            assert!(TcpListener::bind((ip, number)).is_err(), "taken on {ip}");
+        }
+        port.release();
+        for ip in loopbacks {
+            let held = TcpListener::bind((ip, number)).expect("free");
+            assert!(Port::bind(IpAddr::V6(Ipv6Addr::UNSPECIFIED), number).is_none(), "{held:?}");
         }
     }
 

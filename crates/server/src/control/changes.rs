@@ -38,8 +38,8 @@ pub(super) enum Replier {
     Admin(Sender<Result<Vec<Change>, String>>, Vec<Change>),
     /// Whoever asked the workers by HTTP, for what they answer.
     Answers(Sender<Vec<Answer>>),
-    /// Nobody: the operator reads the log.
-    Nobody,
+    /// The operator, who reads the log, because of this.
+    Log(String),
 }
 
 impl<S> Control<S> {
@@ -61,8 +61,10 @@ impl<S> Control<S> {
                     Ok(changes) => {
                         self.text = text;
                         self.take_users(cause);
-                        let admin = |reply| Replier::Admin(reply, changes);
-                        return self.have_workers_change(reply.map_or(Replier::Nobody, admin));
+                        return self.have_workers_change(match reply {
+                            Some(reply) => Replier::Admin(reply, changes),
+                            None => Replier::Log(cause.to_owned()),
+                        });
                     }
                     Err(error) => error,
                 }
@@ -141,7 +143,7 @@ impl<S> Control<S> {
             Replier::Answers(reply) => drop(reply.send(answers)),
             Replier::Users(to, removed) => self.reply(to, Answer::Acl(Ok(removed))),
             Replier::Client(to) => self.reply(to, Answer::Config(Ok(Vec::new()))),
-            Replier::Nobody => {}
+            Replier::Log(cause) => tracing::info!(cause, "every worker works by what was read"),
         }
     }
 
