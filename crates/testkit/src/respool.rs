@@ -270,6 +270,16 @@ impl Respool {
         self.process.resume();
     }
 
+    /// Has it read its configuration again (SIGHUP), and waits until every worker works by that: one
+    /// of them does so before another, so what one client sees says nothing about the next.
+    #[track_caller]
+    pub fn reread(&self, limit: Duration) {
+        let done = || self.process.log().matches("every worker works by what was read").count();
+        let before = done();
+        self.process.signal(Signal::HUP);
+        wait::until_true("every worker to work by what was read", limit, || done() > before);
+    }
+
     /// Asks it to drain and end (SIGTERM) and does not wait.
     pub fn signal_terminate(&self) {
         self.process.signal(Signal::TERM);

@@ -53,13 +53,7 @@ impl Doors {
     fn change(&self, entries: &[&str], lines: &str) {
         fs::write(&self.file, Self::text(&self.server, self.main, entries, lines))
             .expect("the file");
-        let changes = || self.proxy.process().log().matches("cause=\"SIGHUP\"").count();
-        let before = changes();
-        self.proxy.process().signal(Signal::HUP);
-        wait::until_true("the change", SOON, || changes() > before);
-        // The log speaks before the workers know. Changes are made one after the other, so when the next one is answered this one is done. Where nobody
-        // may come in any more there is nobody to ask.
-        self.main().ask(&format!("CONFIG SET respool.timeouts.drain_ms {}", 7_000 + before));
+        self.proxy.reread(SOON);
     }
 
     fn main(&self) -> Conn {

@@ -343,10 +343,7 @@ fn a_password_alone_leads_to_a_tenant() {
         "{not_configured}"
     );
     fs::write(&houses.file, own).expect("the file");
-    houses.proxy.process().signal(Signal::HUP);
-    wait::until_true("the password is known", SOON, || {
-        houses.main().ask("AUTH of-bob") == "+OK\r\n"
-    });
+    houses.proxy.reread(SOON);
     for line in ["AUTH of-bob", "AUTH default of-bob", "AUTH bob of-bob"] {
         let mut conn = houses.main();
         assert_eq!(conn.ask(line), "+OK\r\n", "{line}");

@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rustix::process::Signal;
 use testkit::{Conn, RedisServer, Respool, wait};
 
 use crate::setup::{RESPOOL, SOON, Stack, direct};
@@ -359,7 +358,7 @@ fn files_are_loaded_and_saved() {
 
     let without: Vec<&str> = saved.lines().filter(|line| !line.contains("user gone")).collect();
     fs::write(stack.path("users.acl"), without.join("\n")).expect("the file");
-    stack.proxy.process().signal(Signal::HUP);
+    stack.proxy.reread(SOON);
     assert_eq!(gone.read_to_close().expect("closed"), b"");
     assert_eq!(app.ask("GET app:1"), "$-1\r\n", "who is still there stays");
 
@@ -413,8 +412,8 @@ fn the_configuration_of_the_guide_works_and_takes_other_passwords() {
     assert_eq!(stack.client("operator", "op").ask("DBSIZE"), ":1\r\n");
 
     fs::write(stack.path("app-password"), "second\n").expect("the file");
-    stack.proxy.process().signal(Signal::HUP);
-    wait::until_true("the new password", SOON, || stranger.ask("AUTH app second") == "+OK\r\n");
+    stack.proxy.reread(SOON);
+    assert_eq!(stranger.ask("AUTH app second"), "+OK\r\n");
     assert_eq!(stranger.ask("AUTH app first"), wrong);
     assert_eq!(app.ask("GET app:1"), "$1\r\nx\r\n", "a client stays that is there");
     let log = stack.proxy.process().log();

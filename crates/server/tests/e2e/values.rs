@@ -4,7 +4,6 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use rustix::process::Signal;
 use testkit::cluster::RedisCluster;
 use testkit::{Conn, RedisServer, Respool, wait};
 
@@ -199,15 +198,6 @@ fn keys_turn_by_a_reload_while_clients_read_and_two_proxies_share_them() {
     }
     assert_eq!(said(&mut other.connect(), &["GET", "s:7"]), bulk("old 7"));
     let (ends, reads) = (AtomicBool::new(false), AtomicUsize::new(0));
-    let changed = |count: usize| {
-        proxy.process().signal(Signal::HUP);
-        wait::until("the change in the log", SOON, || {
-            let log = proxy.process().log();
-            let changes = log.lines().filter(|line| line.contains("policies.values.keys"));
-            let done = log.lines().filter(|line| line.contains("every worker works by what"));
-            (changes.count() >= count && done.count() >= count).then_some(())
-        });
-    };
     // What the first key of the list is now, by what is stored.
     let writes_with = |name: &str| {
         let (mut conn, mut behind) = (proxy.connect(), server.connect());
@@ -221,9 +211,9 @@ fn keys_turn_by_a_reload_while_clients_read_and_two_proxies_share_them() {
             scope.spawn(|| read_until(conn, &ends, &reads));
         }
         write(&format!("\"{old}\", \"{new}\""));
-        changed(1);
+        proxy.reread(SOON);
         write(&format!("\"{new}\", \"{old}\""));
-        changed(2);
+        proxy.reread(SOON);
         writes_with("new");
         let mut conn = proxy.connect();
         for number in 0..50 {
@@ -239,10 +229,10 @@ fn keys_turn_by_a_reload_while_clients_read_and_two_proxies_share_them() {
     assert_eq!(said(&mut other.connect(), &["GET", "s:7"]), bulk("new 7"));
     // The old key is taken away; nobody needs it any more. The content of a file can change, too.
     write(&format!("\"{new}\""));
-    changed(3);
+    proxy.reread(SOON);
     assert_eq!(said(&mut conn, &["GET", "s:7"]), bulk("new 7"));
     key_file(folder.path(), "new", "c3");
-    changed(4);
+    proxy.reread(SOON);
     let reply = said(&mut conn, &["GET", "s:7"]);
     assert!(reply.contains("or with another key than 'new'"), "{reply}");
     let log = proxy.process().log();
