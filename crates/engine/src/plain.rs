@@ -102,7 +102,7 @@ impl<'a> ShortPaths<'a> {
 
     /// The upstream of a request with this one key.
     #[inline]
-    fn upstream_of(&self, command: CommandId, key: &[u8]) -> Option<UpstreamId> {
+    pub(crate) fn upstream_of(&self, command: CommandId, key: &[u8]) -> Option<UpstreamId> {
         match self {
             Self::One(upstream) => Some(*upstream),
             Self::Routed { router, nodes, conn, resp3, reads } => {

@@ -26,7 +26,7 @@ use crate::ids::{ClientId, NodeId};
 use crate::local::{Call, arity_fits, config, slowlog};
 use crate::mirror::shadow::may_be_compared;
 use crate::plain::{Parts, PlainRun, ShortPaths, ShortReads, plain_command};
-use crate::policy::Short;
+use crate::policy::{Kind, Short};
 use crate::reject;
 use crate::route::{self, Known, Way};
 use crate::scatter::Wish;
@@ -148,7 +148,10 @@ impl Engine {
         request: &Request,
     ) -> Result<usize, Step> {
         if self.is_confined(id) && self.near.is_none() {
-            let permitted = self.forward_permitted(now, id, input);
+            let permitted = match self.namespace().is_some() {
+                true => self.forward_prefixed(now, id, input),
+                false => self.forward_permitted(now, id, input),
+            };
             if permitted > 0 {
                 return Ok(permitted);
             }
@@ -703,6 +706,17 @@ pub(crate) fn permits(
     {
         return false;
     }
+    allows(settings, parts, command, (request, frame), &[])
+}
+
+/// The same, wherever it is answered. Policies of these kinds are dealt with by the caller.
+pub(crate) fn allows(
+    settings: &Settings,
+    parts: &Parts<'_>,
+    command: CommandId,
+    (request, frame): (&Request, &[u8]),
+    beside: &[Kind],
+) -> bool {
     if !settings.mirrors.is_empty()
         && (!command.row().reads() || may_be_compared(settings, parts.now, command, frame))
     {
@@ -715,7 +729,7 @@ pub(crate) fn permits(
     user.is_some_and(|user| {
         user.rules().check(Called::Row(command), Args::new(frame), users.unchecked_scripts).is_ok()
     }) && settings.policies.as_ref().is_none_or(|policies| {
-        policies.passes(&Short::new(settings, client, command, (request, frame), parts.now))
+        policies.passes(&Short::new(settings, client, command, (request, frame), parts.now), beside)
     })
 }
 

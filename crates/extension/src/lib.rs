@@ -15,6 +15,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod host;
 mod judge;
 mod program;

@@ -35,9 +35,14 @@ pub fn integer(out: &mut Vec<u8>, value: i64) {
 
 /// `$length`, the bytes, CRLF. Any bytes.
 pub fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
-    size_head(out, b'$', bytes.len());
+    bulk_head(out, bytes.len());
     out.extend_from_slice(bytes);
     out.extend_from_slice(b"\r\n");
+}
+
+/// `$length` CRLF, behind which the caller writes that many bytes and CRLF: for what comes in several pieces.
+pub fn bulk_head(out: &mut Vec<u8>, len: usize) {
+    size_head(out, b'$', len);
 }
 
 /// No value: `$-1` in RESP2, `_` in RESP3.
@@ -122,6 +127,8 @@ pub fn verbatim(out: &mut Vec<u8>, format: [u8; 3], text: &[u8], protocol: Proto
 
 /// A request as clients send it: an array of bulks.
 pub fn request(out: &mut Vec<u8>, args: &[&[u8]]) {
+    // Once and not with every other argument; a head and two ends of lines are rarely longer.
+    out.reserve(args.iter().map(|arg| arg.len() + 10).sum::<usize>() + 6);
     array(out, args.len());
     for arg in args {
         bulk(out, arg);

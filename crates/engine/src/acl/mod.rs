@@ -18,6 +18,8 @@ mod commands;
 mod describe;
 mod entropy;
 pub mod file;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 pub mod log;
 mod password;
 mod rules;

@@ -374,6 +374,21 @@ proptest! {
 }
 
 #[test]
+fn seeds_of_the_fuzz_target_pass() {
+    use std::{env, fs, path::Path, println};
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/acl");
+    let mut replayed = 0;
+    for entry in fs::read_dir(&folder).expect("the folder of seeds") {
+        let path = entry.expect("an entry").path();
+        // Named first, so that the captured output of a failure tells which seed it was.
+        println!("{}", path.display());
+        fuzzing::acl(&fs::read(&path).expect("a seed"));
+        replayed += 1;
+    }
+    assert!(replayed > 0, "no seeds in {}", folder.display());
+}
+
+#[test]
 fn more_users_than_the_bound_are_refused() {
     let mut users = Users::default();
     let rules = Rules::default();

@@ -398,9 +398,11 @@ impl<'a> Short<'a> {
 }
 
 impl Policies {
-    /// Whether a request on its short way may go on there. Nothing is changed by asking; [`Policies::charge`] follows when it went.
-    pub(crate) fn passes(&self, short: &Short<'_>) -> bool {
-        let kinds = self.kinds[short.command.index()];
+    /// Whether a request on its short way may go on there, but for what policies of these kinds say. Nothing is changed by asking;
+    /// [`Policies::charge`] follows when it went.
+    pub(crate) fn passes(&self, short: &Short<'_>, beside: &[Kind]) -> bool {
+        let beside = beside.iter().fold(0, |bits, kind| bits | kind.bit());
+        let kinds = self.kinds[short.command.index()] & !beside;
         if kinds == 0 {
             return true;
         }

@@ -16,6 +16,7 @@
 
 mod inward;
 mod rows;
+mod short;
 
 pub(crate) use rows::Within;
 
