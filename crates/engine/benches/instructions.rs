@@ -19,7 +19,10 @@ use std::sync::Arc;
 
 use engine::command::CommandId;
 use engine::policy::own::{Failure, Judge, Judgement, Own, Program, Verdict, View};
-use engine::policy::{Namespace, Per, Policies, Rate, Rule, Rules, Unit, What};
+use engine::policy::{
+    Again, Fault, Namespace, Per, Policies, Rate, Renaming, Rule, Rules, Size, Unit, Values,
+    Wanted, What,
+};
 use engine::stats::monitors::MonitorOptions;
 use engine::{Action, ClientId, Engine, Settings, Time, UpstreamId};
 use gungraun::{library_benchmark, library_benchmark_group, main};
@@ -319,7 +322,56 @@ fn namespace(rules: &mut Rules) {
     rules.namespace = Namespace::new(b"team-a:", false).ok();
 }
 
+fn rename(rules: &mut Rules) {
+    let (from, to) = (b"config"[..].into(), b"config-1b7f"[..].into());
+    rules.rename = vec![Renaming { from, to }];
+}
+
+fn read_only(rules: &mut Rules) {
+    rules.read_only = true;
+}
+
+fn size(rules: &mut Rules) {
+    rules.size = vec![rule(&[], "", Size { bytes_max: 1 << 20, args_max: 10_000 })];
+}
+
+fn fault(rules: &mut Rules) {
+    rules.fault =
+        vec![rule(&["get"], "other:*", Fault { per_million: 1_000, delay_ms: 50, fails: false })];
+}
+
+fn double_delete(rules: &mut Rules) {
+    rules.double_delete = vec![rule(&["del", "unlink"], "", Again { delay_ms: 500 })];
+}
+
+fn values_of(pattern: &str) -> Option<Values> {
+    let compress = vec![pattern.as_bytes().into()];
+    Values::new(Wanted { compress, strings: true, ..Wanted::default() })
+}
+
+fn values_of_others(rules: &mut Rules) {
+    rules.values = values_of("other:*");
+}
+
+fn values(rules: &mut Rules) {
+    rules.values = values_of("*");
+}
+
 #[library_benchmark]
+#[bench::rename(policies(rename, 1))]
+#[bench::rename_20(policies(rename, 20))]
+#[bench::read_only(policies(read_only, 1))]
+#[bench::read_only_20(policies(read_only, 20))]
+#[bench::size(policies(size, 1))]
+#[bench::size_20(policies(size, 20))]
+#[bench::fault(policies(fault, 1))]
+#[bench::fault_20(policies(fault, 20))]
+#[bench::double_delete(policies(double_delete, 1))]
+#[bench::double_delete_20(policies(double_delete, 20))]
+#[bench::values(policies(values, 1))]
+#[bench::values_20(policies(values, 20))]
+#[bench::values_of_others(policies(values_of_others, 1))]
+#[bench::values_of_others_20(policies(values_of_others, 20))]
 #[bench::own_of_others(with_program(&["set"], 1))]
 #[bench::own_passes(with_program(&["get"], 1))]
 #[bench::own_of_others_20(with_program(&["set"], 20))]

@@ -407,11 +407,8 @@ impl Policies {
             return true;
         }
         // The long way has the words for these.
-        const LONG: u16 = Kind::Deny.bit()
-            | Kind::Rename.bit()
-            | Kind::ReadOnly.bit()
-            | Kind::Namespace.bit()
-            | Kind::Values.bit();
+        const LONG: u16 =
+            Kind::Deny.bit() | Kind::Rename.bit() | Kind::ReadOnly.bit() | Kind::Namespace.bit();
         if kinds & LONG != 0 {
             return false;
         }
@@ -426,7 +423,9 @@ impl Policies {
             || (has(Kind::Own) && rules.own.iter().any(|r| short.is_meant(&r.what)))
             || (has(Kind::Fault) && rules.fault.iter().any(|r| short.is_meant(&r.what)))
             || (has(Kind::DoubleDelete)
-                && rules.double_delete.iter().any(|r| short.is_meant(&r.what)));
+                && rules.double_delete.iter().any(|r| short.is_meant(&r.what)))
+            || (has(Kind::Values)
+                && !rules.values.as_ref().is_some_and(|v| v.leaves(short.command, short.frame)));
         !is_stopped && (!has(Kind::Rate) || self.is_in_time(short))
     }
 

@@ -22,7 +22,7 @@ pub(crate) use opened::Opened;
 
 use super::{Kind, Look, Refusal};
 use crate::acl::Entropy;
-use crate::command::CommandId;
+use crate::command::{self, CommandId, KeyFlags};
 use crate::glob;
 use crate::reject;
 use alloc::borrow::Cow;
@@ -32,7 +32,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use keys::Ring;
 use opened::Where;
-use resp::{encode, number};
+use resp::{Args, encode, number};
 use stored::{Form, Kept};
 
 /// What an operator wants of values. Plain data.
@@ -227,6 +227,15 @@ impl Values {
         self.rows[id.index()] != Part::None
     }
 
+    /// Whether a request on its short way has nothing to do with any value that is stored otherwise.
+    pub(super) fn leaves(&self, id: CommandId, frame: &[u8]) -> bool {
+        let mut leaves = self.rows[id.index()] != Part::Sort;
+        command::keys(id.row(), Args::new(frame), |_, key, flags| {
+            leaves = leaves && !flags.has(KeyFlags::INCOMPLETE) && self.kept(key).is_none();
+        });
+        leaves
+    }
+
     /// Whether a large request of which only these first arguments are here must be whole before it is known what is stored of it.
     pub(super) fn must_be_whole(&self, row: CommandId, head: &[&[u8]]) -> bool {
         let key = row.row().only_key_at().and_then(|at| head.get(at));
@@ -394,7 +403,7 @@ fn compares(word: &[u8]) -> bool {
 mod tests {
     use super::stored::tests::key;
     use super::*;
-    use crate::command::{self, Categories};
+    use crate::command::Categories;
 
     fn patterns(all: &[&str]) -> Vec<Box<[u8]>> {
         all.iter().map(|one| one.as_bytes().into()).collect()
@@ -521,6 +530,32 @@ mod tests {
             "del s:1 a",
         ] {
             assert!(!is_refused(&values, text), "{text}");
+        }
+    }
+
+    /// What stays on its short way is what the long way would neither refuse nor change.
+    #[test]
+    fn requests_about_other_keys_stay_on_their_short_way() {
+        let leaves = |text: &str| {
+            let args: Vec<&[u8]> = text.split(' ').map(str::as_bytes).collect();
+            let mut frame = Vec::new();
+            encode::request(&mut frame, &args);
+            values().leaves(row(&text[..text.find(' ').unwrap()]), &frame)
+        };
+        for text in ["get a", "mget a b", "append a x", "mset a v b v", "hset a f v", "rename a b"]
+        {
+            assert!(leaves(text) && !is_refused(&values(), text), "{text}");
+            assert_eq!(inward(text), (Vec::new(), None), "{text}");
+        }
+        for text in [
+            "get s:1",
+            "mget a c:1",
+            "append s:1 x",
+            "mset a v b:1 v",
+            "rename a s:1",
+            "sort l by a",
+        ] {
+            assert!(!leaves(text), "{text}");
         }
     }
 
