@@ -727,9 +727,15 @@ pub(crate) fn allows(
     // Of a container the second word tells what it is.
     let user = users.at(client.user as usize).filter(|_| !command.row().is_container());
     user.is_some_and(|user| {
-        user.rules().check(Called::Row(command), Args::new(frame), users.unchecked_scripts).is_ok()
+        // One who may do everything is looked at for something else.
+        user.allows_everything()
+            || user
+                .rules()
+                .check(Called::Row(command), Args::new(frame), users.unchecked_scripts)
+                .is_ok()
     }) && settings.policies.as_ref().is_none_or(|policies| {
-        policies.passes(&Short::new(settings, client, command, (request, frame), parts.now), beside)
+        let short = || Short::new(settings, client, command, (request, frame), parts.now);
+        policies.passes(command, short, beside)
     })
 }
 
@@ -742,7 +748,9 @@ pub(crate) fn charge<const CONFINED: bool>(
     request: &Request,
     frame: &[u8],
 ) {
-    if CONFINED && let Some(policies) = &settings.policies {
+    if CONFINED
+        && let Some(policies) = settings.policies.as_ref().filter(|one| one.has_rate(command))
+    {
         policies.charge(&Short::new(settings, parts.client, command, (request, frame), parts.now));
     }
 }

@@ -400,9 +400,14 @@ impl<'a> Short<'a> {
 impl Policies {
     /// Whether a request on its short way may go on there, but for what policies of these kinds say. Nothing is changed by asking;
     /// [`Policies::charge`] follows when it went.
-    pub(crate) fn passes(&self, short: &Short<'_>, beside: &[Kind]) -> bool {
+    pub(crate) fn passes<'a>(
+        &self,
+        command: CommandId,
+        short: impl FnOnce() -> Short<'a>,
+        beside: &[Kind],
+    ) -> bool {
         let beside = beside.iter().fold(0, |bits, kind| bits | kind.bit());
-        let kinds = self.kinds[short.command.index()] & !beside;
+        let kinds = self.kinds[command.index()] & !beside;
         if kinds == 0 {
             return true;
         }
@@ -412,7 +417,7 @@ impl Policies {
         if kinds & LONG != 0 {
             return false;
         }
-        let rules = &self.rules;
+        let (rules, short) = (&self.rules, &short());
         let has = |kind: Kind| kinds & kind.bit() != 0;
         let is_stopped = (has(Kind::Block) && rules.block.iter().any(|r| short.is_meant(&r.what)))
             || (has(Kind::Size)
@@ -447,11 +452,13 @@ impl Policies {
             .map(|(rule, buckets)| (&rule.detail, &**buckets, short.bucket(rule.detail.per)))
     }
 
+    /// Whether requests of this command may count for a rate.
+    pub(crate) fn has_rate(&self, command: CommandId) -> bool {
+        self.kinds[command.index()] & Kind::Rate.bit() != 0
+    }
+
     /// A request that passed went on: it counts.
     pub(crate) fn charge(&self, short: &Short<'_>) {
-        if self.kinds[short.command.index()] & Kind::Rate.bit() == 0 {
-            return;
-        }
         for (rate, buckets, hash) in self.rates_of(short) {
             if let Some(hash) = hash {
                 buckets.charge(hash, short.now_ns, rate.cost(short.bytes));
