@@ -119,7 +119,8 @@ impl Commands {
             let id = row(word).ok_or(RuleError::UnknownCommand)?;
             self.change_row(id, true);
         } else if !self.has_with(id, sub) {
-            self.first_args.push((id, sub.into()));
+            // Case does not count, and of rules that are read again nothing else is to differ.
+            self.first_args.push((id, sub.to_ascii_lowercase().into()));
         }
         self.note(word, true);
         Ok(())

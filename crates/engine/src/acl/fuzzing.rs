@@ -37,7 +37,13 @@ fn described_again(rules: &Rules) -> Option<Rules> {
     let line: Vec<&[u8]> = text.split(|byte| *byte == b' ').collect();
     let (again, wrong) = file::rules_of(&line);
     assert!(wrong.is_empty(), "{wrong:?} of {}", alloc::string::String::from_utf8_lossy(&text));
-    assert!(again == *rules && again.describe() == text, "another user");
+    let shown = again.describe();
+    assert!(
+        again == *rules && shown == text,
+        "{} became {}",
+        text.escape_ascii(),
+        shown.escape_ascii()
+    );
     Some(again)
 }
 
