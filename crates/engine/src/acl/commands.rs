@@ -118,9 +118,11 @@ impl Commands {
         if id.row().is_container() {
             let id = row(word).ok_or(RuleError::UnknownCommand)?;
             self.change_row(id, true);
-        } else if !self.has_with(id, sub) {
-            // Case does not count, and of rules that are read again nothing else is to differ.
-            self.first_args.push((id, sub.to_ascii_lowercase().into()));
+        } else {
+            // Case does not count, and what is said again stands behind the others, as it is shown: rules that are read again are the same.
+            let sub: Box<[u8]> = sub.to_ascii_lowercase().into();
+            self.first_args.retain(|(known, arg)| *known != id || *arg != sub);
+            self.first_args.push((id, sub));
         }
         self.note(word, true);
         Ok(())
