@@ -24,7 +24,7 @@ use crate::kind::size;
 use crate::problem::Fault as Problem;
 use crate::rules::Finding;
 use crate::suggest::closest;
-use crate::values::{self, KeyLine, TYPES};
+use crate::values::{self, ALGORITHMS, KeyLine, TYPES};
 
 /// The policies that have lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,6 +148,10 @@ pub struct Policies {
     pub compress: Vec<String>,
     /// From how many bytes on.
     pub compress_from_bytes: usize,
+    /// By what, one of [`ALGORITHMS`].
+    pub compress_algorithm: &'static str,
+    /// How hard zstd tries.
+    pub compress_level: usize,
     /// Keys whose values are stored encrypted.
     pub encrypt: Vec<String>,
     /// Of these keys nothing else is shown.
@@ -162,6 +166,9 @@ pub struct Policies {
 
 /// From how many bytes on strings are compressed, unless something else is set.
 pub(crate) const COMPRESS_FROM_BYTES: usize = 1_024;
+
+/// The level of zstd unless something else is set: its own choice, too.
+pub(crate) const COMPRESS_LEVEL: usize = 3;
 
 impl Default for Policies {
     fn default() -> Self {
@@ -180,6 +187,8 @@ impl Default for Policies {
             namespace_whole: false,
             compress: Vec::new(),
             compress_from_bytes: COMPRESS_FROM_BYTES,
+            compress_algorithm: ALGORITHMS[0],
+            compress_level: COMPRESS_LEVEL,
             encrypt: Vec::new(),
             encrypted_only: false,
             keys: Vec::new(),

@@ -130,6 +130,16 @@ fn what_values_need_is_said() {
         ("types = [\"hash\"]", "set without `policies.values.encrypt` and"),
         ("encrypted_only = true", "set without `policies.values.encrypt`"),
         ("compress_from_bytes = 99", "set without `policies.values.compress`"),
+        ("compress_algorithm = \"zstd\"", "set without `policies.values.compress`"),
+        (
+            "compress = [\"a\"]\ncompress_level = 5",
+            "set without `policies.values.compress_algorithm = \"zstd\"`",
+        ),
+        ("compress = [\"a\"]\ncompress_algorithm = \"zsdt\"", "allowed: lz4, zstd"),
+        (
+            "compress = [\"a\"]\ncompress_algorithm = \"zstd\"\ncompress_level = 10",
+            "allowed: 1 to 9",
+        ),
         (&format!("{both}types = []"), "found no type; allowed: one of string, hash or both"),
         (&format!("{both}types = [\"list\"]"), "allowed: any of string, hash"),
         (&format!("{both}[cache]\nenabled = true"), "turn the cache off"),

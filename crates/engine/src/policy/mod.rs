@@ -47,7 +47,7 @@ pub use rename::Renaming;
 pub use size::Size;
 pub use state::{OUTCOMES, Outcome, Outcomes};
 pub(crate) use state::{State, WAKE};
-pub use values::{SealingKey, Values, Wanted};
+pub use values::{Compression, SealingKey, Values, Wanted};
 pub use what::What;
 
 use crate::client::Client;
