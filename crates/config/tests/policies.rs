@@ -52,7 +52,7 @@ fn all_that_is_wrong_is_said_where_it_stands() {
         "r.toml:5",
         "rule 1 has `requests`, which is no whole number from 1",
         "r.toml:6",
-        "rule 2 has no requests= and no bytes=",
+        "rule 2 has no requests=, no bytes= and no connections=",
         "r.toml:8",
         "allowed: true or false",
         "has a new name that another command has",
@@ -138,7 +138,7 @@ fn what_values_need_is_said() {
         ("compress = [\"a\"]\ncompress_algorithm = \"zsdt\"", "allowed: lz4, zstd"),
         (
             "compress = [\"a\"]\ncompress_algorithm = \"zstd\"\ncompress_level = 10",
-            "allowed: 1 to 9",
+            "allowed: a whole number from 1 to 9",
         ),
         (&format!("{both}types = []"), "found no type; allowed: one of string, hash or both"),
         (&format!("{both}types = [\"list\"]"), "allowed: any of string, hash"),

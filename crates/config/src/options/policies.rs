@@ -81,9 +81,10 @@ pub(super) const ROWS: &[OptionSpec] = &[
     .rare(),
     OptionSpec::new(
         "policies.rate",
-        "How many requests or bytes may come in a second",
+        "How many requests, bytes or new clients may come in a second",
         "Over all workers. `burst` is what may come at once, as much as in a second if it is not said. `per=user`, `client` or `prefix` (of the key, before its \
-         first `:`) gives each its own measure. With `delay_ms` what comes too early waits, so long at most; else it gets an error.",
+         first `:`) gives each its own measure, and so does `per=address` for clients with one IP address. With `delay_ms` what comes too early waits, so long at most; else it \
+         gets an error. `connections=N` is about clients that come (`per=all` or `address`): one that comes too early gets an error and is closed.",
         Kind::Rules { policy: Policy::Rate, at: |d| &mut d.config.policies.rate },
     )
     .rare(),
