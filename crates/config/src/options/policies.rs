@@ -72,7 +72,7 @@ pub(super) const ROWS: &[OptionSpec] = &[
     .rare(),
     OptionSpec::new(
         "policies.own",
-        "Programs of your own that look at requests, and answer, refuse or rewrite them",
+        "Programs of your own that look at requests, and answer, refuse or rewrite them, or say who is asked",
         "`file` is a module of WebAssembly. `fuel` (100000) is what one call may cost, roughly in instructions, `memory_max` (4MiB) what its memory may grow to; a call that \
          needs more, or fails otherwise, is cut off and counted, and its request refused, or given on with `on_failure=pass`. See the \
          [guide](../guides/own-policies.md).",

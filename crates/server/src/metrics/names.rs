@@ -563,7 +563,7 @@ pub static METRICS: &[Metric] = &[
         "respool_extension_requests",
         Counter,
         &["worker", "extension", "outcome"],
-        "Requests that an extension (`policies.own`) was asked about: `passed`, `answered`, `refused`, `rewritten`, `failed` (it was cut off or said nothing that could be used), `rested` (not asked, after too many failures)",
+        "Requests that an extension (`policies.own`) was asked about: `passed`, `answered`, `refused`, `rewritten`, `routed` (it said which read target is asked, or none), `failed` (it was cut off or said nothing that could be used), `rested` (not asked, after too many failures)",
         |s, p| {
             extensions(s, p, "outcome", |report| report.outcomes().to_vec());
         },
