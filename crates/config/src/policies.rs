@@ -24,7 +24,7 @@ use crate::kind::size;
 use crate::problem::Fault as Problem;
 use crate::rules::Finding;
 use crate::suggest::closest;
-use crate::values::{self, KeyLine, TYPES};
+use crate::values::{self, ALGORITHMS, KeyLine, TYPES};
 
 /// The policies that have lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,9 +46,17 @@ impl Policy {
             Self::Block => &["key", "name", "error"],
             Self::Size => &["bytes", "args", "key", "name", "error"],
             Self::Own => &["file", "fuel", "memory_max", "on_failure", "key", "name", "error"],
-            Self::Rate => {
-                &["requests", "bytes", "burst", "per", "delay_ms", "key", "name", "error"]
-            }
+            Self::Rate => &[
+                "requests",
+                "bytes",
+                "connections",
+                "burst",
+                "per",
+                "delay_ms",
+                "key",
+                "name",
+                "error",
+            ],
             Self::Fault => &["percent", "delay_ms", "key", "name", "error"],
             Self::DoubleDelete => &["delay_ms", "key", "name"],
         }
@@ -71,8 +79,9 @@ impl Policy {
                  categories, key=PATTERN, name=TEXT and \"error=TEXT\", as in \"file=/etc/respool/guard.wasm set @string key=user:*\""
             }
             Self::Rate => {
-                "requests=N or bytes=SIZE of a second, if needed burst=N or burst=SIZE, per=all, user, client or prefix, delay_ms=N, commands or categories, \
-                 key=PATTERN, name=TEXT and \"error=TEXT\", as in \"requests=1000 per=client delay_ms=100\""
+                "requests=N or bytes=SIZE of a second, if needed burst=N or burst=SIZE, per=all, user, client, prefix or address, delay_ms=N, commands or categories, \
+                 key=PATTERN, name=TEXT and \"error=TEXT\", as in \"requests=1000 per=client delay_ms=100\"; or connections=N, if needed burst=N, per=all or address, \
+                 name=TEXT and \"error=TEXT\", as in \"connections=100 per=address\""
             }
             Self::Fault => {
                 "percent=N from 0.0001 to 100, if needed delay_ms=N, \"error=TEXT\", commands or categories, key=PATTERN and name=TEXT, as in \"percent=5 get delay_ms=100\""
@@ -94,6 +103,7 @@ pub struct RuleLine {
     bytes: Option<u64>,
     args: Option<u64>,
     requests: Option<u64>,
+    connections: Option<u64>,
     burst: Option<u64>,
     delay_ms: Option<u64>,
     per_million: Option<u32>,
@@ -148,6 +158,10 @@ pub struct Policies {
     pub compress: Vec<String>,
     /// From how many bytes on.
     pub compress_from_bytes: usize,
+    /// By what, one of [`ALGORITHMS`].
+    pub compress_algorithm: &'static str,
+    /// How hard zstd tries.
+    pub compress_level: usize,
     /// Keys whose values are stored encrypted.
     pub encrypt: Vec<String>,
     /// Of these keys nothing else is shown.
@@ -162,6 +176,9 @@ pub struct Policies {
 
 /// From how many bytes on strings are compressed, unless something else is set.
 pub(crate) const COMPRESS_FROM_BYTES: usize = 1_024;
+
+/// The level of zstd unless something else is set: its own choice, too.
+pub(crate) const COMPRESS_LEVEL: usize = 3;
 
 impl Default for Policies {
     fn default() -> Self {
@@ -180,6 +197,8 @@ impl Default for Policies {
             namespace_whole: false,
             compress: Vec::new(),
             compress_from_bytes: COMPRESS_FROM_BYTES,
+            compress_algorithm: ALGORITHMS[0],
+            compress_level: COMPRESS_LEVEL,
             encrypt: Vec::new(),
             encrypted_only: false,
             keys: Vec::new(),
@@ -201,6 +220,7 @@ impl RuleLine {
             bytes: None,
             args: None,
             requests: None,
+            connections: None,
             burst: None,
             delay_ms: None,
             per_million: None,
@@ -297,6 +317,7 @@ impl RuleLine {
             }
             "args" => self.args = Some(amount(value, false)?),
             "requests" => self.requests = Some(amount(value, false)?),
+            "connections" => self.connections = Some(amount(value, false)?),
             "burst" => self.burst = Some(amount(value, true)?),
             "delay_ms" => {
                 let ms = amount(value, false).ok().filter(|ms| *ms <= DELAY_MS_MAX);
@@ -333,11 +354,7 @@ impl RuleLine {
             Policy::Size => (self.bytes.is_none() && self.args.is_none())
                 .then_some("has no bytes= and no args="),
             Policy::Own => self.file.is_none().then_some("has no file="),
-            Policy::Rate => match (self.requests, self.bytes) {
-                (None, None) => Some("has no requests= and no bytes="),
-                (Some(_), Some(_)) => Some("has both requests= and bytes=; give each its line"),
-                _ => None,
-            },
+            Policy::Rate => self.rate_lacks(!commands.is_empty() || has_keys),
             Policy::Fault => self.per_million.is_none().then_some("has no percent="),
             Policy::DoubleDelete => self.delay_ms.is_none().then_some("has no delay_ms="),
         };
@@ -350,6 +367,33 @@ impl RuleLine {
         missing.map_or(Ok(()), |missing| Err(missing.to_owned()))
     }
 
+    /// What is wrong with a rate, if something is.
+    fn rate_lacks(&self, names_requests: bool) -> Option<&'static str> {
+        let units = [self.requests, self.bytes, self.connections];
+        match units.iter().flatten().count() {
+            0 => return Some("has no requests=, no bytes= and no connections="),
+            1 => {}
+            _ => {
+                return Some(
+                    "has several of requests=, bytes= and connections=; give each its line",
+                );
+            }
+        }
+        self.connections?;
+        if names_requests {
+            return Some(
+                "has connections=, and commands or keys, which clients that come have not said yet",
+            );
+        }
+        if self.delay_ms.is_some() {
+            return Some(
+                "has connections= and delay_ms=; a client that comes too early gets an error and is closed, and is not kept waiting",
+            );
+        }
+        let may_share = matches!(self.per, Per::All | Per::Address);
+        (!may_share).then_some("has connections= and a per= that is not all or address")
+    }
+
     fn rule<T>(&self, detail: T) -> Rule<T> {
         Rule { what: self.what.clone(), name: self.name.clone(), error: self.error.clone(), detail }
     }
@@ -360,9 +404,10 @@ impl RuleLine {
     }
 
     fn rate(&self) -> Rate {
-        let (unit, per_s) = match (self.requests, self.bytes) {
+        let (unit, per_s) = match (self.requests, self.connections) {
             (Some(requests), _) => (Unit::Requests, requests),
-            (None, bytes) => (Unit::Bytes, bytes.unwrap_or(1)),
+            (None, Some(connections)) => (Unit::Connections, connections),
+            (None, None) => (Unit::Bytes, self.bytes.unwrap_or(1)),
         };
         let burst = self.burst.unwrap_or(per_s);
         Rate { unit, per_s, burst, per: self.per, delay_ms: self.delay_ms.unwrap_or(0) }
@@ -465,6 +510,9 @@ impl Policies {
         fn each<T>(lines: &[RuleLine], detail: fn(&RuleLine) -> T) -> Vec<Rule<T>> {
             lines.iter().map(|line| line.rule(detail(line))).collect()
         }
+        let rates = each(&self.rate, RuleLine::rate).into_iter();
+        let (connections, rate) =
+            rates.partition(|rule: &Rule<Rate>| rule.detail.unit == Unit::Connections);
         let rules = Rules {
             rename: self.rename.iter().map(to_renaming).collect(),
             deny: each(&self.deny, |_| ()),
@@ -473,7 +521,8 @@ impl Policies {
             read_only_error: self.read_only_error.clone().map(with_code),
             size: each(&self.size, RuleLine::size),
             own: each(&self.own, RuleLine::own),
-            rate: each(&self.rate, RuleLine::rate),
+            rate,
+            connections,
             fault: each(&self.fault, RuleLine::fault),
             double_delete: each(&self.double_delete, RuleLine::again),
             namespace: self.namespace().and_then(Result::ok),
@@ -620,6 +669,7 @@ mod tests {
             (Policy::Size, "bytes=1MiB args=100 @write"),
             (Policy::Rate, "requests=10 burst=5 per=client delay_ms=100 key=a*"),
             (Policy::Rate, "bytes=10KiB per=prefix"),
+            (Policy::Rate, "connections=10 burst=50 per=address name=n \"error=LATER please\""),
             (Policy::Fault, "percent=0.5 delay_ms=5 error=x get"),
             (Policy::DoubleDelete, "delay_ms=500 key=cache:*"),
             (
@@ -643,6 +693,11 @@ mod tests {
         assert_eq!(
             (rate.unit, rate.per_s, rate.burst, rate.per),
             (Unit::Bytes, 1024, 2048, Per::User)
+        );
+        let rate = read(Policy::Rate, "connections=5 per=address").rate();
+        assert_eq!(
+            (rate.unit, rate.per_s, rate.burst, rate.per),
+            (Unit::Connections, 5, 5, Per::Address)
         );
         let size = read(Policy::Size, "args=3").size();
         assert_eq!(size, Size { bytes_max: u64::MAX, args_max: 3 });
@@ -694,11 +749,16 @@ mod tests {
             (Policy::Block, "get error=", "is no text of"),
             (Policy::Size, "get", "has no bytes= and no args="),
             (Policy::Size, "bytes=0", "is no number from 1"),
-            (Policy::Rate, "get", "has no requests= and no bytes="),
-            (Policy::Rate, "requests=1 bytes=1", "has both"),
+            (Policy::Rate, "get", "has no requests=, no bytes= and no connections="),
+            (Policy::Rate, "requests=1 bytes=1", "has several of requests="),
+            (Policy::Rate, "connections=1 get", "have not said yet"),
+            (Policy::Rate, "connections=1 key=a", "have not said yet"),
+            (Policy::Rate, "connections=1 delay_ms=5", "is not kept waiting"),
+            (Policy::Rate, "connections=1 per=user", "that is not all or address"),
+            (Policy::Rate, "connections=0", "is no whole number from 1"),
             (Policy::Rate, "requests=1KiB", "is no whole number"),
             (Policy::Rate, "requests=1 requests=2", "has `requests` twice"),
-            (Policy::Rate, "requests=1 per=key", "is none of all, user, client, prefix"),
+            (Policy::Rate, "requests=1 per=key", "is none of all, user, client, prefix, address"),
             (Policy::Rate, "requests=1 delay_ms=3600001", "milliseconds from 1 to 3600000"),
             (Policy::Fault, "delay_ms=5", "has no percent="),
             (Policy::Fault, "percent=101", "is no number from 0.0001 to 100"),

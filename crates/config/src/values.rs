@@ -15,10 +15,10 @@ use std::path::PathBuf;
 use engine::acl::file::words;
 use engine::limits::SEALING_KEYS_MAX;
 use engine::policy::values::is_name;
-use engine::policy::{SealingKey, Values, Wanted};
+use engine::policy::{Compression, SealingKey, Values, Wanted};
 
 use crate::compile::{Draft, Place};
-use crate::policies::{COMPRESS_FROM_BYTES, Policies, quoted};
+use crate::policies::{COMPRESS_FROM_BYTES, COMPRESS_LEVEL, Policies, quoted};
 use crate::problem::Fault;
 use crate::rules::Finding;
 
@@ -28,6 +28,9 @@ pub(crate) const KEY_FORMS: &str = "a name of 1 to 32 letters, digits, `_`, `-` 
 
 /// The types that values can be changed of.
 pub(crate) const TYPES: [&str; 2] = ["string", "hash"];
+
+/// What values can be compressed by.
+pub(crate) const ALGORITHMS: [&str; 2] = ["lz4", "zstd"];
 
 /// Where a key stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,12 +153,25 @@ impl Policies {
         Values::new(Wanted {
             compress: patterns(&self.compress),
             compress_from_bytes: self.compress_from_bytes,
+            compression: self.compression(),
             encrypt: patterns(&self.encrypt),
             encrypted_only: self.encrypted_only,
             keys: self.keys.iter().filter_map(|line| line.key.clone()).collect(),
             strings: self.value_types.contains(&TYPES[0]),
             hashes: self.value_types.contains(&TYPES[1]),
         })
+    }
+}
+
+impl Policies {
+    fn compression(&self) -> Compression {
+        // The option allows no more than a byte has room for.
+        let level = u8::try_from(self.compress_level).unwrap_or(u8::MAX);
+        if self.is_by_zstd() { Compression::Zstd { level } } else { Compression::Lz4 }
+    }
+
+    fn is_by_zstd(&self) -> bool {
+        self.compress_algorithm == ALGORITHMS[1]
     }
 }
 
@@ -171,6 +187,15 @@ pub(crate) fn check(draft: &Draft, found: &mut Vec<Finding>) {
     if policies.compress.is_empty() && policies.compress_from_bytes != COMPRESS_FROM_BYTES {
         let option = &["policies.values.compress_from_bytes"];
         found.push(is_without(option, &format!("`{COMPRESS}`"), "the patterns of keys"));
+    }
+    if policies.compress.is_empty() && policies.is_by_zstd() {
+        let option = &["policies.values.compress_algorithm"];
+        found.push(is_without(option, &format!("`{COMPRESS}`"), "the patterns of keys"));
+    }
+    if !policies.is_by_zstd() && policies.compress_level != COMPRESS_LEVEL {
+        let option = &["policies.values.compress_level"];
+        let zstd = "`policies.values.compress_algorithm = \"zstd\"`";
+        found.push(is_without(option, zstd, "that"));
     }
     if policies.encrypt.is_empty() && policies.encrypted_only {
         let option = &["policies.values.encrypted_only"];

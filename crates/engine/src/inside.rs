@@ -306,9 +306,7 @@ impl Engine {
         }
         for (index, outward) in own.changed {
             if let Some(Some(element)) = elements.get_mut(index) {
-                let mut bytes = Vec::new();
-                outward.write(&element.bytes, &mut bytes);
-                element.bytes = bytes;
+                self.change_element(&outward, &mut element.bytes);
             }
         }
         let mut due = VecDeque::new();

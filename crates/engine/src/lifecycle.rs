@@ -35,7 +35,7 @@ impl Engine {
         addr: String,
         laddr: String,
     ) -> Option<ClientId> {
-        if self.clients.len() >= self.settings.limits.clients_max || self.draining {
+        if !self.has_room() {
             self.count_refused(Refused::MaxClients);
             return None;
         }
@@ -48,6 +48,11 @@ impl Engine {
         client.conn = self.next_conn();
         Self::enter_as_default(&self.settings, &mut client);
         Some(self.clients.insert(client))
+    }
+
+    /// Whether one more client may come.
+    pub(crate) fn has_room(&self) -> bool {
+        self.clients.len() < self.settings.limits.clients_max && !self.draining
     }
 
     /// The number of the shared connections that the fewest clients use; one more uses it now.
@@ -80,6 +85,7 @@ impl Engine {
             Refused::TenantMaxClients => reject::TENANT_FULL,
             Refused::Address => reject::DENIED_ADDRESS,
             Refused::HeaderSource => reject::DENIED_SOURCE,
+            Refused::Rate => reject::TOO_MANY_CONNECTIONS,
             Refused::HeaderMissing | Refused::HeaderBroken | Refused::HeaderLate => return None,
         };
         let mut out = Vec::new();

@@ -300,6 +300,13 @@ pub const POLICY_RULES_MAX: usize = 64;
 /// Keys that values of one configuration are encrypted with, or were.
 pub const SEALING_KEYS_MAX: usize = 16;
 
+/// The highest level of zstd that values are compressed with. What it needs for a value is bounded by the level and the value's length; above this one the
+/// worker, for which all its clients wait, would take a second for a megabyte.
+pub const ZSTD_LEVEL_MAX: u8 = 9;
+
+/// Bytes of what zstd works with that an engine keeps from one value to the next; what needed more is given back.
+pub const ZSTD_KEPT_BYTES: usize = 4 << 20;
+
 /// Bytes of a reply or a request that an operator's program makes; a larger one counts as a failure.
 pub const OWN_FRAME_BYTES_MAX: usize = 1 << 20;
 

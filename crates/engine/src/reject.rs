@@ -186,6 +186,8 @@ pub const READ_ONLY: &str = "READONLY You can't write against a read only replic
 pub const OVERSIZED: &str = "ERR respool: this request is too large (policies.size)";
 /// `policies.rate`.
 pub const TOO_MANY_REQUESTS: &str = "ERR respool: too many requests (policies.rate)";
+/// The same for clients that come.
+pub const TOO_MANY_CONNECTIONS: &str = "ERR respool: too many new connections (policies.rate)";
 /// `policies.fault`.
 pub const FAULT: &str = "ERR respool: the operator lets this request fail (policies.fault)";
 

@@ -414,7 +414,8 @@ impl Settings {
 
     /// Whether something is to be looked at in every request, whoever sends it: for a policy, for mirrors, or for read targets.
     pub(crate) fn looks_at_requests(&self) -> bool {
-        self.policies.is_some() || !self.mirrors.is_empty() || !self.elsewhere.targets.is_empty()
+        let policies = self.policies.as_ref().is_some_and(|policies| policies.are_about_requests());
+        policies || !self.mirrors.is_empty() || !self.elsewhere.targets.is_empty()
     }
 
     /// Whether this is the worker that acts for all where one is enough.

@@ -42,6 +42,8 @@ pub enum Refused {
     HeaderSource,
     /// There are as many as its tenant allows.
     TenantMaxClients,
+    /// So many came in a short time that a rule of `policies.rate` was against it.
+    Rate,
 }
 
 impl Refused {
@@ -55,6 +57,7 @@ impl Refused {
         Self::HeaderLate,
         Self::HeaderSource,
         Self::TenantMaxClients,
+        Self::Rate,
     ];
 
     /// In one word.
@@ -64,7 +67,7 @@ impl Refused {
 }
 
 /// Why clients were turned away, in one word each; see [`Refused`] and [`Stats::refused`].
-pub const REFUSALS: [&str; 8] = [
+pub const REFUSALS: [&str; 9] = [
     "max_clients",
     "listener_max_clients",
     "address",
@@ -73,6 +76,7 @@ pub const REFUSALS: [&str; 8] = [
     "header_late",
     "header_source",
     "tenant_max_clients",
+    "rate",
 ];
 
 /// Counters of one command.
@@ -342,7 +346,7 @@ mod tests {
         one.monitors.record(0, &[10], 10, 7);
         one.note_own_error(b"-NOAUTH x\r\n", 8);
         one.note_redirect(b"-ASK 1 h:1\r\n");
-        one.refused = [1, 2, 3, 4, 5, 6, 7, 8];
+        one.refused = [1, 2, 3, 4, 5, 6, 7, 8, 9];
         let mut sum = one.clone();
         sum.add(&one);
         assert!(sum.totals_mut().into_iter().all(|total| *total == 6 || *total == 8));
@@ -351,7 +355,7 @@ mod tests {
         assert_eq!(sum.own_errors[Cause::Auth as usize], 16);
         assert_eq!(sum.errors.iter().collect::<Vec<_>>(), [("NOAUTH", 16)]);
         assert_eq!(sum.command(None).failed, 10);
-        assert_eq!((sum.refused, sum.clients_rejected()), ([2, 4, 6, 8, 10, 12, 14, 16], 22));
+        assert_eq!((sum.refused, sum.clients_rejected()), ([2, 4, 6, 8, 10, 12, 14, 16, 18], 22));
         assert!(Refused::ALL.iter().enumerate().all(|(at, why)| *why as usize == at));
     }
 }

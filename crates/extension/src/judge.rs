@@ -3,7 +3,7 @@
 //! ```text
 //!   respool_buffer(len) → at            the request is written there
 //!   respool_request(at, len) → 0        it goes on
-//!                            → at << 32 | len      what is there says it: `A` and a reply, `E` and a text, `W` and a request
+//!                            → at << 32 | len      what is there says it: `A` and a reply, `E` and a text, `W` and a request, `R` and a name, `U`
 //! ```
 //! Not here: whether what is said is a reply or a request at all (`engine::policy::own`).
 //!
@@ -66,6 +66,8 @@ impl Running {
             Some((b'A', reply)) => Ok(Verdict::Answer(reply.to_vec())),
             Some((b'E', text)) => Ok(Verdict::Refuse(text.to_vec())),
             Some((b'W', request)) => Ok(Verdict::Rewrite(request.to_vec())),
+            Some((b'R', name)) => Ok(Verdict::Read(name.to_vec())),
+            Some((b'U', [])) => Ok(Verdict::Upstream),
             _ => Err(Failure::Verdict),
         }
     }

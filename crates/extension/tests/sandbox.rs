@@ -79,6 +79,9 @@ fn it_lets_pass_answers_refuses_and_rewrites() {
     assert!((1..50).contains(&passed.fuel), "{}", passed.fuel);
     assert_eq!(ask(&says("A+OK\r\n")).verdict, Ok(Verdict::Answer(b"+OK\r\n".to_vec())));
     assert_eq!(ask(&says("ENOPE no")).verdict, Ok(Verdict::Refuse(b"NOPE no".to_vec())));
+    assert_eq!(ask(&says("Rcopy")).verdict, Ok(Verdict::Read(b"copy".to_vec())));
+    assert_eq!(ask(&says("U")).verdict, Ok(Verdict::Upstream));
+    assert_eq!(ask(&says("Ux")).verdict, Err(Failure::Verdict));
     let rewritten = "*1\r\n$4\r\nPING\r\n";
     let verdict = ask(&says(&format!("W{rewritten}"))).verdict;
     assert_eq!(verdict, Ok(Verdict::Rewrite(rewritten.as_bytes().to_vec())));

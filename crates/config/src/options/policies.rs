@@ -3,7 +3,8 @@
 use super::OptionSpec;
 use crate::kind::Kind;
 use crate::policies::Policy;
-use crate::values::TYPES;
+use crate::values::{ALGORITHMS, TYPES};
+use engine::limits::ZSTD_LEVEL_MAX;
 
 /// The table.
 pub(super) const TABLE: (&str, &str) = (
@@ -71,7 +72,7 @@ pub(super) const ROWS: &[OptionSpec] = &[
     .rare(),
     OptionSpec::new(
         "policies.own",
-        "Programs of your own that look at requests, and answer, refuse or rewrite them",
+        "Programs of your own that look at requests, and answer, refuse or rewrite them, or say who is asked",
         "`file` is a module of WebAssembly. `fuel` (100000) is what one call may cost, roughly in instructions, `memory_max` (4MiB) what its memory may grow to; a call that \
          needs more, or fails otherwise, is cut off and counted, and its request refused, or given on with `on_failure=pass`. See the \
          [guide](../guides/own-policies.md).",
@@ -80,9 +81,10 @@ pub(super) const ROWS: &[OptionSpec] = &[
     .rare(),
     OptionSpec::new(
         "policies.rate",
-        "How many requests or bytes may come in a second",
+        "How many requests, bytes or new clients may come in a second",
         "Over all workers. `burst` is what may come at once, as much as in a second if it is not said. `per=user`, `client` or `prefix` (of the key, before its \
-         first `:`) gives each its own measure. With `delay_ms` what comes too early waits, so long at most; else it gets an error.",
+         first `:`) gives each its own measure, and so does `per=address` for clients with one IP address. With `delay_ms` what comes too early waits, so long at most; else it \
+         gets an error. `connections=N` is about clients that come (`per=all` or `address`): one that comes too early gets an error and is closed.",
         Kind::Rules { policy: Policy::Rate, at: |d| &mut d.config.policies.rate },
     )
     .rare(),
@@ -125,7 +127,7 @@ pub(super) const ROWS: &[OptionSpec] = &[
     OptionSpec::new(
         "policies.values.compress",
         "Keys whose values are stored compressed, as patterns",
-        "As in `KEYS`, by the names that clients say. What `SET`, `MSET` and their kin write is compressed by LZ4, and what `GET`, `MGET` and their kin read is as it was written; \
+        "As in `KEYS`, by the names that clients say. What `SET`, `MSET` and their kin write is compressed, and what `GET`, `MGET` and their kin read is as it was written; \
          values from before are read as they are. Commands that work on the bytes of such a string (`APPEND`, `INCR`, scripts) are refused. Take a pattern out only when nothing \
          compressed is left.",
         Kind::Patterns { at: |d| &mut d.config.policies.compress },
@@ -136,6 +138,29 @@ pub(super) const ROWS: &[OptionSpec] = &[
         "Bytes from which on a value is compressed",
         "Smaller ones, and those that do not become smaller, are stored as they are.",
         Kind::Bytes { min: 16, max: 64 << 20, at: |d| &mut d.config.policies.compress_from_bytes },
+    )
+    .rare(),
+    OptionSpec::new(
+        "policies.values.compress_algorithm",
+        "What new values are compressed by",
+        "`lz4` costs next to nothing. `zstd` makes them a third to a half smaller, in three to eight times the time. What either has made is read in any case, so it may be \
+         changed at any time.",
+        Kind::Choice {
+            names: || &ALGORITHMS,
+            set: |d, i| d.config.policies.compress_algorithm = ALGORITHMS[i],
+            index: |d| ALGORITHMS.iter().position(|name| *name == d.config.policies.compress_algorithm),
+        },
+    )
+    .rare(),
+    OptionSpec::new(
+        "policies.values.compress_level",
+        "How hard zstd tries",
+        "Each level makes values somewhat smaller, in more time, for which all clients of a worker wait. Levels above 3 are for values that are written seldom.",
+        Kind::Count {
+            min: 1,
+            max: ZSTD_LEVEL_MAX as usize,
+            at: |d| &mut d.config.policies.compress_level,
+        },
     )
     .rare(),
     OptionSpec::new(

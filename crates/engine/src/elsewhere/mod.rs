@@ -32,7 +32,7 @@ use crate::ids::{ClientId, MergeId};
 use crate::limits::REDIRECT_WAIT_MS;
 use crate::parked::{self, Parked};
 use crate::request::Step;
-use crate::route::Known;
+use crate::route::{self, Known};
 use crate::scatter::{Wish, keys_of, row_of};
 use crate::settings::{ReadsElsewhere, Settings};
 use crate::time::Time;
@@ -70,6 +70,15 @@ impl Order {
     }
 }
 
+/// Who is asked first for one request, if somebody said so: a program of the operator's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asks {
+    /// The upstream, and no target.
+    Upstream,
+    /// The target at this place of the list, then the others, and at last the upstream.
+    Target(usize),
+}
+
 /// Of all targets together, since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadsElsewhereCounts {
@@ -89,6 +98,8 @@ struct Asked {
     protocol: Protocol,
     conn: u16,
     frame: Vec<u8>,
+    /// The target that is to be asked first, if that was said.
+    first: Option<usize>,
     sent_at: Time,
     /// Targets that were asked, a bit for each.
     tried: u32,
@@ -194,7 +205,7 @@ impl Elsewhere {
     fn next_for(&mut self, asked: &Asked) -> Option<usize> {
         let args: Vec<&[u8]> = Args::new(&asked.frame).collect();
         let count = self.targets.len();
-        let first = self.choice.first(self.order, count);
+        let first = asked.first.unwrap_or_else(|| self.choice.first(self.order, count));
         let mut all = (0..count).map(|turn| (first + turn) % count);
         all.find(|at| {
             asked.tried & 1 << at == 0
@@ -293,12 +304,18 @@ impl Engine {
             return None;
         }
         let keys: Vec<&[u8]> = keys_of(wish.args, None).into_iter().map(|(_, key)| key).collect();
+        let asks = self.asks_whom();
         let elsewhere = self.elsewhere.as_mut()?;
-        if !elsewhere.choice.takes(now, command, &keys) || !self.lie_at_one(&keys) {
+        let goes = match asks {
+            None => elsewhere.choice.takes(now, command, &keys),
+            Some(Asks::Target(_)) => elsewhere.choice.takes_command(command),
+            Some(Asks::Upstream) => false,
+        };
+        if !goes || !self.lie_at_one(&keys) {
             return None;
         }
         let elsewhere = self.elsewhere.as_mut()?;
-        if elsewhere.order == Order::Main {
+        if elsewhere.order == Order::Main && asks.is_none() {
             elsewhere.is_backing = true;
             let step = self.read_with_backing(now, wish, known);
             if let Some(elsewhere) = &mut self.elsewhere {
@@ -309,6 +326,10 @@ impl Engine {
         }
         let client = self.clients.get_mut(wish.id)?;
         let mut asked = asked_of(now, wish, command, client);
+        asked.first = match asks {
+            Some(Asks::Target(at)) => Some(at),
+            _ => None,
+        };
         let at = elsewhere.next_for(&asked)?;
         asked.seq = client.places.reserve(1);
         asked.due = now.plus_ms(elsewhere.timeout_ms);
@@ -320,6 +341,17 @@ impl Engine {
         }
         self.run_elsewhere(now);
         Some(Step::Done)
+    }
+
+    /// The place of the target that is called so, if this request may be asked of one at all.
+    pub(crate) fn read_target_named(&self, name: &[u8], args: &[&[u8]]) -> Option<usize> {
+        let known = route::classify(args.len(), |n| args[n], None);
+        let may_go = known.id.is_some_and(|row| choice::may_go(row_of(row, args)));
+        if !may_go || self.elsewhere.is_none() || keys_of(args, None).is_empty() {
+            return None;
+        }
+        let mut targets = self.settings.elsewhere.targets.iter();
+        targets.position(|target| target.name.as_bytes() == name)
     }
 
     /// Whether reads of this client may be answered by anybody: not in a transaction, nor where it was told that it would hear of changes.
@@ -549,6 +581,7 @@ fn asked_of(now: Time, wish: &Wish<'_>, command: CommandId, client: &Client) -> 
         protocol: client.protocol,
         conn: client.conn,
         frame: wish.frame.to_vec(),
+        first: None,
         sent_at: now,
         tried: 0,
         pending: 0,

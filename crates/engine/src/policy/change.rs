@@ -15,6 +15,7 @@
 
 use super::namespace::Namespace;
 use super::outward::{Names, Outward, Shape};
+use super::values::Zstd;
 use super::{Kind, Policies, Refusal};
 use crate::command::CommandId;
 use crate::command::spread::Gather;
@@ -46,6 +47,8 @@ pub(super) struct Changing {
     current: Option<Outward>,
     /// The same of requests under way.
     merges: BTreeMap<MergeId, Outward>,
+    /// What values are compressed and opened with.
+    zstd: Zstd,
 }
 
 impl Engine {
@@ -126,7 +129,8 @@ impl Engine {
             let mut words =
                 changed.unwrap_or_else(|| args.iter().map(|arg| Cow::Borrowed(*arg)).collect());
             let entropy = self.acl.entropy.as_mut();
-            let (is_changed, opened) = values.inward(row, args, &mut words, entropy)?;
+            let zstd = &mut self.policy.as_mut()?.changing.zstd;
+            let (is_changed, opened) = values.inward(row, args, &mut words, entropy, zstd)?;
             changed = (is_other || is_changed).then_some(words);
             let room = self.settings.limits.client_out_max_bytes;
             outward = opened.map(|opened| Outward::Values(opened, room)).or(outward);
@@ -174,8 +178,14 @@ impl Engine {
     pub(crate) fn change_merged(&mut self, merge: MergeId, reply: &mut Vec<u8>) {
         let Some(state) = &mut self.policy else { return };
         let Some(outward) = state.changing.merges.remove(&merge) else { return };
+        self.change_element(&outward, reply);
+    }
+
+    /// The same for an element of the reply to EXEC.
+    pub(crate) fn change_element(&mut self, outward: &Outward, reply: &mut Vec<u8>) {
+        let Some(state) = &mut self.policy else { return };
         let mut changed = Vec::with_capacity(reply.len());
-        outward.write(reply, &mut changed);
+        outward.write(reply, &mut state.changing.zstd, &mut changed);
         *reply = changed;
     }
 

@@ -230,6 +230,7 @@ impl Engine {
             Per::All => alloc::vec![1],
             Per::User => alloc::vec![rate::hash_of(user())],
             Per::Client => alloc::vec![rate::hash_of(&client.number.to_le_bytes())],
+            Per::Address => alloc::vec![rate::hash_of_address(&client.identity.addr)],
             Per::Prefix => look.keys.iter().map(|key| rate::hash_of(rate::prefix(key))).collect(),
         };
         tags.sort_unstable();

@@ -27,6 +27,7 @@ mod double_delete;
 pub mod fault;
 mod judge;
 pub mod namespace;
+mod newcomers;
 mod outward;
 pub mod own;
 mod rate;
@@ -47,7 +48,7 @@ pub use rename::Renaming;
 pub use size::Size;
 pub use state::{OUTCOMES, Outcome, Outcomes};
 pub(crate) use state::{State, WAKE};
-pub use values::{SealingKey, Values, Wanted};
+pub use values::{Compression, SealingKey, Values, Wanted};
 pub use what::What;
 
 use crate::client::Client;
@@ -142,8 +143,10 @@ pub struct Rules {
     pub size: Vec<Rule<Size>>,
     /// Programs that look at requests.
     pub own: Vec<Rule<Own>>,
-    /// How many may come.
+    /// How many requests and bytes may come.
     pub rate: Vec<Rule<Rate>>,
+    /// How many clients may come; the unit of each is [`Unit::Connections`].
+    pub connections: Vec<Rule<Rate>>,
     /// What fails or waits on purpose.
     pub fault: Vec<Rule<Fault>>,
     /// What is deleted once more.
@@ -167,6 +170,7 @@ impl Default for Rules {
             size: Vec::new(),
             own: Vec::new(),
             rate: Vec::new(),
+            connections: Vec::new(),
             fault: Vec::new(),
             double_delete: Vec::new(),
             namespace: None,
@@ -183,6 +187,10 @@ pub struct Policies {
     /// For each row of the command table, which policies may concern it.
     kinds: Vec<u16>,
     buckets: Vec<Arc<Buckets>>,
+    /// The same for `connections`.
+    newcomers: Vec<Arc<Buckets>>,
+    /// Something is to be looked at in requests.
+    about_requests: bool,
     /// As many as there are rules with one.
     programs: Programs,
 }
@@ -207,21 +215,31 @@ impl Policies {
             && rules.values.is_none()
             && rules.deny.len() + rules.block.len() + rules.size.len() + rules.rate.len() == 0
             && rules.fault.len() + rules.double_delete.len() + rules.own.len() == 0;
-        let buckets = rules.rate.iter().map(|rule| Arc::new(Buckets::new(rule.detail.per)));
-        let buckets = buckets.collect();
-        let programs = alloc::vec![None; rules.own.len()];
-        (!is_empty).then_some(Self { rules, kinds, buckets, programs })
+        let buckets = |rules: &[Rule<Rate>]| {
+            rules.iter().map(|rule| Arc::new(Buckets::new(rule.detail.per))).collect()
+        };
+        let (about_requests, is_empty) = (!is_empty, is_empty && rules.connections.is_empty());
+        let (newcomers, programs) =
+            (buckets(&rules.connections), alloc::vec![None; rules.own.len()]);
+        let buckets = buckets(&rules.rate);
+        let all = Self { rules, kinds, buckets, newcomers, about_requests, programs };
+        (!is_empty).then_some(all)
     }
 
     /// These take the place of others: of a rule that stays what it was, so do the buckets.
     #[must_use]
     pub fn instead_of(mut self, old: &Self) -> Self {
-        for (rule, own) in self.rules.rate.iter().zip(&mut self.buckets) {
-            let before = old.rules.rate.iter().zip(&old.buckets).find(|(other, _)| *other == rule);
-            if let Some((_, buckets)) = before {
-                own.clone_from(buckets);
+        let keep = |own: &mut [Arc<Buckets>], rules: &[Rule<Rate>], old: (&[_], &[Arc<_>])| {
+            for (rule, own) in rules.iter().zip(own) {
+                let before = old.0.iter().zip(old.1).find(|(other, _)| *other == rule);
+                if let Some((_, buckets)) = before {
+                    own.clone_from(buckets);
+                }
             }
-        }
+        };
+        keep(&mut self.buckets, &self.rules.rate, (&old.rules.rate, &old.buckets));
+        let before = (&old.rules.connections[..], &old.newcomers[..]);
+        keep(&mut self.newcomers, &self.rules.connections, before);
         self
     }
 
@@ -237,6 +255,11 @@ impl Policies {
     #[must_use]
     pub fn has_programs_of(&self, other: &Self) -> bool {
         own::are_same(&self.programs, &other.programs)
+    }
+
+    /// Whether something is to be looked at in requests, and not only when clients come.
+    pub(crate) fn are_about_requests(&self) -> bool {
+        self.about_requests
     }
 
     fn has_own(&self) -> bool {
@@ -347,13 +370,14 @@ pub(crate) struct Short<'a> {
     args_count: u64,
     now_ns: u64,
     client: u64,
+    addr: &'a str,
     user: &'a [u8],
 }
 
 impl<'a> Short<'a> {
     pub(crate) fn new(
         settings: &'a Settings,
-        client: &Client,
+        client: &'a Client,
         command: CommandId,
         (request, frame): (&Request, &'a [u8]),
         now: Time,
@@ -366,6 +390,7 @@ impl<'a> Short<'a> {
             args_count: request.args.into(),
             now_ns: shared_ns(settings, now),
             client: client.number,
+            addr: &client.identity.addr,
             user,
         }
     }
@@ -389,6 +414,7 @@ impl<'a> Short<'a> {
             Per::All => Some(1),
             Per::User => Some(rate::hash_of(self.user)),
             Per::Client => Some(rate::hash_of(&self.client.to_le_bytes())),
+            Per::Address => Some(rate::hash_of_address(self.addr)),
             Per::Prefix => {
                 let at = self.command.row().only_key_at()?;
                 Args::new(self.frame).nth(at).map(|key| rate::hash_of(rate::prefix(key)))
@@ -497,6 +523,20 @@ mod tests {
         let new = with(&[rate(2), rate(3)]).instead_of(&old);
         assert!(Arc::ptr_eq(&new.buckets[0], &old.buckets[1]));
         assert!(!old.buckets.iter().any(|buckets| Arc::ptr_eq(buckets, &new.buckets[1])));
+    }
+
+    #[test]
+    fn rates_of_newcomers_are_about_no_request_and_keep_their_buckets() {
+        let connections = |per_s: u64| {
+            let mut rule = rate(per_s);
+            rule.detail.unit = Unit::Connections;
+            Policies::new(Rules { connections: alloc::vec![rule], ..Rules::default() })
+        };
+        let (old, same) = (connections(1).expect("a rule"), connections(1).expect("a rule"));
+        assert!(!old.are_about_requests());
+        assert!(Arc::ptr_eq(&same.instead_of(&old).newcomers[0], &old.newcomers[0]));
+        let other = connections(2).expect("a rule").instead_of(&old);
+        assert!(!Arc::ptr_eq(&other.newcomers[0], &old.newcomers[0]));
     }
 
     #[test]

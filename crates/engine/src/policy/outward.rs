@@ -7,7 +7,7 @@
 //!
 //! Invariant: what does not have the shape that is expected becomes an error and is not shown.
 
-use super::values::Opened;
+use super::values::{Opened, Zstd};
 use crate::reject;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -43,10 +43,10 @@ pub(crate) enum Outward {
 
 impl Outward {
     /// Writes the reply as the client gets it.
-    pub(crate) fn write(&self, reply: &[u8], out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, reply: &[u8], zstd: &mut Zstd, out: &mut Vec<u8>) {
         match self {
             Self::Names(names) => names.write(reply, out),
-            Self::Values(opened, room) => opened.write(reply, *room, out),
+            Self::Values(opened, room) => opened.write(reply, *room, zstd, out),
         }
     }
 }

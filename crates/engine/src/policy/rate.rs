@@ -1,4 +1,4 @@
-//! `policies.rate`: so many requests or bytes in a second, of all clients together or of each of some kind.
+//! `policies.rate`: so many requests, bytes or new clients in a second, of all clients together or of each of some kind.
 //!
 //! ```text
 //!   full_at: when the bucket will be full again        now ──── burst ────▶
@@ -18,6 +18,7 @@
 
 use crate::limits::RATE_BUCKETS;
 use alloc::boxed::Box;
+use core::net::IpAddr;
 use core::sync::atomic::{AtomicU64, Ordering};
 use rapidhash::v3::rapidhash_v3;
 
@@ -28,6 +29,8 @@ pub enum Unit {
     Requests,
     /// Their bytes as they came.
     Bytes,
+    /// Clients that come, before they have said anything.
+    Connections,
 }
 
 /// Who shares a bucket.
@@ -41,13 +44,15 @@ pub enum Per {
     Client,
     /// Requests whose keys begin alike, up to the first `:`.
     Prefix,
+    /// Clients with the same IP address, whatever their ports.
+    Address,
 }
 
 impl Per {
     /// All of them, in the order of [`Per::NAMES`].
-    pub const ALL: [Self; 4] = [Self::All, Self::User, Self::Client, Self::Prefix];
+    pub const ALL: [Self; 5] = [Self::All, Self::User, Self::Client, Self::Prefix, Self::Address];
     /// The words of the configuration.
-    pub const NAMES: [&'static str; 4] = ["all", "user", "client", "prefix"];
+    pub const NAMES: [&'static str; 5] = ["all", "user", "client", "prefix", "address"];
 }
 
 /// How much.
@@ -74,7 +79,7 @@ impl Rate {
     /// What a request of so many bytes costs.
     pub(super) fn cost(&self, bytes: u64) -> u64 {
         match self.unit {
-            Unit::Requests => self.ns(1),
+            Unit::Requests | Unit::Connections => self.ns(1),
             Unit::Bytes => self.ns(bytes),
         }
     }
@@ -168,6 +173,16 @@ pub(super) fn hash_of(whose: &[u8]) -> u64 {
     rapidhash_v3(whose) | 1
 }
 
+/// The tag of the bucket of an address as Redis prints it: that of its IP, in one of whatever forms; of a socket file the whole.
+pub(super) fn hash_of_address(addr: &str) -> u64 {
+    let host = addr.rsplit_once(':').map_or(addr, |(host, _)| host);
+    match host.trim_matches(['[', ']']).parse::<IpAddr>().map(|ip| ip.to_canonical()) {
+        Ok(IpAddr::V4(ip)) => hash_of(&ip.octets()),
+        Ok(IpAddr::V6(ip)) => hash_of(&ip.octets()),
+        Err(_) => hash_of(host.as_bytes()),
+    }
+}
+
 /// The begin of a key that [`Per::Prefix`] goes by.
 pub(super) fn prefix(key: &[u8]) -> &[u8] {
     let end = key.iter().position(|byte| *byte == b':').unwrap_or(key.len());
@@ -254,6 +269,18 @@ mod tests {
         });
         // Four that look at the same moment may all pass at the end.
         assert!((1_000..=1_003).contains(&passed), "{passed}");
+    }
+
+    #[test]
+    fn an_address_is_the_same_from_each_port_and_in_each_form() {
+        let one = hash_of_address("10.0.0.7:1000");
+        assert_eq!(hash_of_address("10.0.0.7:2000"), one);
+        assert_eq!(hash_of_address("[::ffff:10.0.0.7]:1000"), one);
+        let other = hash_of_address("[2001:db8::7]:1");
+        assert_eq!(hash_of_address("[2001:0db8:0::7]:2"), other);
+        assert_eq!(hash_of_address("/run/a:0"), hash_of_address("/run/a:0"));
+        let all = [one, other, hash_of_address("10.0.0.8:1000"), hash_of_address("/run/a:0")];
+        assert!((1..all.len()).all(|at| !all[..at].contains(&all[at])));
     }
 
     #[test]

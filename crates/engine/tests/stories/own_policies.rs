@@ -3,9 +3,12 @@
 use crate::words::{Story, large_set, wire};
 use engine::Settings;
 use engine::acl::Users;
+use engine::elsewhere::Order;
 use engine::limits::{OWN_FAILURES_MAX, OWN_REST_MS};
+use engine::node::Address;
 use engine::policy::own::{Failure, Judge, Judgement, Own, OwnReport, Program, Verdict, View};
-use engine::policy::{Policies, Rule, Rules, What};
+use engine::policy::{Per, Policies, Rate, Rule, Rules, Unit, What};
+use engine::settings::{Node, Pool, ReadTargetSettings, ReadsElsewhere};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -155,6 +158,7 @@ fn in_a_pipeline_each_request_gets_what_is_said_of_it_in_its_place() {
         ("rewritten", 1),
         ("failed", 0),
         ("rested", 0),
+        ("routed", 0),
     ];
     assert_eq!((report.outcomes(), report.fuel), (expected, 70));
     let info = teller.story.client("a").says("INFO policies").takes_text();
@@ -437,4 +441,118 @@ fn it_is_told_who_asks() {
     let mut teller = with(says, own(&[rule(&["get"], false)]));
     teller.story.client("a").says(["CLIENT SETNAME web", "GET k"]);
     teller.story.client("a").gets(["+OK", "\"default web 2 false\""]);
+}
+
+/// A program that says who is asked: the key tells.
+fn by_target(args: &[&str], _: &View<'_>) -> Result<Verdict, Failure> {
+    let key = args.get(1).copied().unwrap_or_default();
+    match key.split_once(':') {
+        Some(("up", _)) => Ok(Verdict::Upstream),
+        Some((name, _)) => Ok(Verdict::Read(name.as_bytes().to_vec())),
+        None => Ok(Verdict::Pass),
+    }
+}
+
+/// Two targets, "b" and "c", over the first and the second connection; that of the upstream is the third.
+fn routed(options: ReadsElsewhere, mut rules: Rules) -> Teller {
+    let target = |name: &str| {
+        let node = Node { address: Address::tcp(name, 6379), ..Settings::default().node };
+        ReadTargetSettings { name: name.into(), node, pool: Pool::Standalone, outer_db: 0 }
+    };
+    let elsewhere = ReadsElsewhere { targets: vec![target("b"), target("c")], ..options };
+    rules.own = vec![rule(&["@all"], false)];
+    let (policies, counts) = of(by_target, rules);
+    let mut story = Story::with(Settings { policies, elsewhere, ..Settings::default() });
+    story.server_says_to("COMMAND", "*0");
+    story.client("a").says("SET begin 1");
+    story.conn(3).gets("SET begin 1").answers("+OK");
+    story.client("a").gets("+OK");
+    counts.calls.store(0, Relaxed);
+    Teller { story, counts }
+}
+
+#[test]
+fn each_read_is_asked_where_the_program_says() {
+    let mut teller = routed(ReadsElsewhere::default(), Rules::default());
+    let story = &mut teller.story;
+    story.client("a").says(["GET c:1", "GET up:1", "GET b:1", "GET k", "INCR up:2", "MGET c:2 x"]);
+    story.conn(1).gets(["GET b:1", "GET k"]).answers(["\"b\"", "\"k\""]);
+    story.conn(3).gets(["GET up:1", "INCR up:2"]).answers(["\"up\"", ":1"]);
+    story.client("a").gets_nothing();
+    story.conn(2).gets(["GET c:1", "MGET c:2 x"]).answers(["\"c\"", "*0"]);
+    story.client("a").gets(["\"c\"", "\"up\"", "\"b\"", "\"k\"", ":1", "*0"]);
+    let report = teller.report();
+    // The SET of the begin passed as well.
+    assert_eq!((report.routed, report.passed, report.outcomes()[4].1), (5, 2, 0));
+}
+
+#[test]
+fn where_nobody_is_or_nothing_can_be_asked_is_a_failure() {
+    for line in ["GET d:1", "SET b:1 v", "GETEX b:1", "HSCAN b:1 0", "EVAL b:1 0", "TOUCH b:1"] {
+        let mut teller = routed(ReadsElsewhere::default(), Rules::default());
+        teller.story.client("a").says([line, "GET up:k"]);
+        teller.story.conn(1).gets_nothing();
+        teller.story.conn(2).gets_nothing();
+        teller.story.conn(3).gets("GET up:k").answers("nil");
+        teller.story.client("a").gets([FAILED, "nil"]);
+        assert_eq!(teller.report().failures[4], 1, "{line}");
+    }
+    // Without targets there is no name; the upstream is there.
+    let mut teller = with(by_target, own(&[rule(&["@all"], false)]));
+    teller.story.client("a").says(["GET b:1", "GET up:1"]);
+    teller.story.server().gets("GET up:1").answers("nil");
+    teller.story.client("a").gets([FAILED, "nil"]);
+}
+
+#[test]
+fn whatever_is_wanted_of_other_reads_that_target_is_first_and_others_follow() {
+    let nowhere = vec![b"none".to_vec()];
+    let options = ReadsElsewhere {
+        order: Order::Main,
+        keys: nowhere,
+        percent: 0,
+        hot_per_s: 1_000,
+        ..ReadsElsewhere::default()
+    };
+    let mut teller = routed(options, Rules::default());
+    let story = &mut teller.story;
+    story.client("a").says(["GET c:1", "GET c:2", "GET k"]);
+    story.conn(3).gets("GET k").answers("\"k\"");
+    story.conn(1).gets_nothing();
+    story.conn(2).gets(["GET c:1", "GET c:2"]).dies("reset by peer");
+    // The other target, and then the upstream, at the place of the read.
+    story.conn(1).gets(["GET c:1", "GET c:2"]);
+    story.conn(1).answers(["\"b\"", "-LOADING Redis is loading the dataset in memory"]);
+    story.conn(3).gets("GET c:2").answers("\"up\"");
+    story.client("a").gets(["\"b\"", "\"up\"", "\"k\""]);
+    // Both are out now: the upstream is asked at once.
+    story.client("a").says("GET c:3");
+    story.conn(3).gets("GET c:3").answers("\"up\"");
+    story.client("a").gets("\"up\"");
+}
+
+#[test]
+fn what_was_said_holds_while_the_request_waits_and_not_where_no_target_may_be_asked() {
+    let detail =
+        Rate { unit: Unit::Requests, per_s: 10, burst: 1, per: Per::All, delay_ms: 10_000 };
+    let what = What::new(&["get"], Vec::new(), false).expect("a command");
+    let rate = vec![Rule { what, name: String::new(), error: None, detail }];
+    let mut teller = routed(ReadsElsewhere::default(), Rules { rate, ..Rules::default() });
+    teller.story.client("a").says(["GET c:1", "GET c:2", "GET k"]);
+    teller.story.conn(2).gets("GET c:1").answers("\"1\"");
+    teller.story.client("a").gets("\"1\"");
+    teller.story.after_ms(100);
+    teller.story.conn(2).gets("GET c:2").answers("\"2\"");
+    teller.story.after_ms(100);
+    // It was said of that one alone.
+    teller.story.conn(1).gets("GET k").answers("\"3\"");
+    teller.story.client("a").gets(["\"2\"", "\"3\""]);
+    assert_eq!(teller.calls(), 3);
+    // A transaction is the upstream's.
+    let mut teller = routed(ReadsElsewhere::default(), Rules::default());
+    teller.story.client("a").says(["MULTI", "GET c:1", "EXEC"]);
+    let last = teller.story.connects_made();
+    teller.story.conn(last).gets(["MULTI", "GET c:1", "EXEC"]);
+    teller.story.conn(last).answers(["+OK", "+QUEUED", "*1\r\n:1\r\n"]);
+    teller.story.client("a").gets(["+OK", "+QUEUED", "*1\r\n:1\r\n"]);
 }

@@ -289,6 +289,58 @@ fn a_rate_lets_a_burst_pass_and_refuses_the_rest() {
     story.server().gets("GET 6").gets_nothing();
 }
 
+/// So many new clients in a second.
+fn newcomers(per_s: u64, burst: u64, per: Per) -> Rule<Rate> {
+    let detail = Rate { unit: Unit::Connections, ..rate(per_s, burst, per, 0) };
+    rule("", false, detail)
+}
+
+#[test]
+fn who_comes_too_early_is_refused_and_costs_nothing() {
+    const TOO_EARLY: &[u8] = b"-ERR respool: too many new connections (policies.rate)\r\n";
+    let mut of_one = newcomers(1, 2, Per::Address);
+    of_one.name = "one".to_owned();
+    of_one.error = Some("LATER please".to_owned());
+    let rules = Rules { connections: vec![of_one, newcomers(10, 3, Per::All)], ..Rules::default() };
+    let settings = Settings { policies: of(rules), ..Settings::default() };
+    let mut story = Story::with(settings);
+    let comes = |story: &mut Story, addr: &str| {
+        story.engine.unless_too_many_come(story.now, addr).unwrap_or(b"+".to_vec())
+    };
+    assert_eq!(comes(&mut story, "10.0.0.1:1"), b"+");
+    assert_eq!(comes(&mut story, "10.0.0.1:2"), b"+");
+    assert_eq!(comes(&mut story, "10.0.0.1:3"), b"-LATER please\r\n");
+    // That one has cost nothing of what all share.
+    assert_eq!(comes(&mut story, "10.0.0.2:1"), b"+");
+    assert_eq!(comes(&mut story, "10.0.0.3:1"), TOO_EARLY);
+    story.after_ms(100);
+    assert_eq!(comes(&mut story, "10.0.0.1:4"), b"-LATER please\r\n");
+    assert_eq!(comes(&mut story, "10.0.0.3:1"), b"+");
+    story.after_ms(1_000);
+    assert_eq!(comes(&mut story, "10.0.0.1:5"), b"+");
+    let report = story.report();
+    let counted: Vec<_> = report.policies.iter().map(|of| (&*of.name, of.counts[0])).collect();
+    assert_eq!(counted, [("", 1), ("one", 2)]);
+    // Requests go as if there were no policy, on their shortest way.
+    story.client("a").says(["GET 1", "GET 2"]);
+    story.server().gets(["GET 1", "GET 2"]).answers(["nil", "nil"]);
+    story.client("a").gets(["nil", "nil"]);
+    // Who could not come in any case does not count.
+    story.engine.drain();
+    (0..9).for_each(|_| assert_eq!(comes(&mut story, "10.0.0.9:1"), b"+"));
+}
+
+#[test]
+fn requests_of_one_address_have_one_measure() {
+    let mut story = story(rated("get", rate(1, 2, Per::Address, 0)));
+    story.client("a").says("GET 1");
+    story.client("b").says(["GET 2", "GET 3"]);
+    story.server().gets(["GET 1", "GET 2"]).gets_nothing();
+    story.server().answers(["nil", "nil"]);
+    story.client("a").gets("nil");
+    story.client("b").gets(["nil", TOO_MANY]);
+}
+
 #[test]
 fn each_client_user_or_prefix_has_its_own_measure() {
     let mut story = story(rated("get", rate(1, 1, Per::Client, 0)));

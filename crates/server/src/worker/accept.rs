@@ -11,9 +11,9 @@ use super::Worker;
 use super::conn::{Seated, TURNED_AWAY, client_token};
 use super::entrance::{Newcomer, Seat};
 use super::mailbox::Message;
-use super::moves::Origin;
+use super::moves::{Origin, TurnedAway};
+use engine::Time;
 use engine::stats::Refused;
-use engine::{Engine, Time};
 use netio::{Accepted, Driver, ListenerId};
 
 impl<D: Driver> Worker<D> {
@@ -32,7 +32,7 @@ impl<D: Driver> Worker<D> {
                 Ok(None) => {}
                 Err(why) => {
                     self.count_refused(&accepted.peer, accepted.listener, why);
-                    self.turn_away(accepted, why);
+                    self.turn_away(accepted, why.into());
                 }
             }
         }
@@ -68,13 +68,13 @@ impl<D: Driver> Worker<D> {
                 };
                 self.clients.set(id, conn, Seated { listener: seat, tenant });
             }
-            Err(why) => {
+            Err(turned) => {
                 self.fleet.client_gone(self.index, 1);
                 // What is above the maximum of all the engine has counted.
-                if why != Refused::MaxClients {
-                    self.count_refused(&accepted.peer, accepted.listener, why);
+                if turned.why != Refused::MaxClients {
+                    self.count_refused(&accepted.peer, accepted.listener, turned.why);
                 }
-                self.turn_away(accepted, why);
+                self.turn_away(accepted, turned);
             }
         }
     }
@@ -93,13 +93,13 @@ impl<D: Driver> Worker<D> {
         );
     }
 
-    fn turn_away(&mut self, accepted: Accepted<D::Socket>, why: Refused) {
+    fn turn_away(&mut self, accepted: Accepted<D::Socket>, turned: TurnedAway) {
         if self.entrances.has_tls(accepted.listener) {
             // It would not understand a word before a handshake, which is not made for that.
             return;
         }
         let conn = self.driver.adopt(accepted, TURNED_AWAY);
-        if let Some(text) = Engine::turn_away(why) {
+        if let Some(text) = turned.text {
             // A fresh socket has room for a line; if it has not, the close says enough.
             drop(self.driver.send(conn, text));
         }

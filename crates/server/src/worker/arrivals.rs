@@ -16,9 +16,10 @@
 use super::Worker;
 use super::conn::{Seated, client_token};
 use super::entrance::{Newcomer, Seat};
+use super::moves::TurnedAway;
+use engine::Time;
 use engine::ids::{Id, Slab};
 use engine::stats::Refused;
-use engine::{Engine, Time};
 use netio::proxy_header::{HeaderError, HeaderReader, Origin};
 use netio::{ConnId, Driver, ListenerId};
 use std::collections::BTreeSet;
@@ -176,7 +177,9 @@ impl<D: Driver> Worker<D> {
         while let Some(mut arrival) = self.arrivals.take_ended() {
             match arrival.outcome.take() {
                 Some(Outcome::Header(origin)) => self.arrived(now, *arrival, origin),
-                Some(Outcome::Refused(why)) => self.refuse_arrival(&arrival.peer, &arrival, why),
+                Some(Outcome::Refused(why)) => {
+                    self.refuse_arrival(&arrival.peer, &arrival, why.into());
+                }
                 Some(Outcome::Gone) | None => self.close_arrival(&arrival),
             }
         }
@@ -206,18 +209,18 @@ impl<D: Driver> Worker<D> {
             return self.close_arrival(&arrival);
         };
         if let Err(why) = self.entrances.judge(entrance, ip) {
-            return self.refuse_arrival(&addr, &arrival, why);
+            return self.refuse_arrival(&addr, &arrival, why.into());
         }
         let origin = super::moves::Origin::of(entrance);
         let (id, tenant) =
             match self.open_client(now, origin, (addr.clone(), arrival.local.clone())) {
                 Ok(opened) => opened,
-                Err(Refused::MaxClients) => {
+                Err(turned) if turned.why == Refused::MaxClients => {
                     // The engine has counted it.
-                    self.say_why(&arrival, Refused::MaxClients);
+                    self.say_why(&arrival, turned);
                     return self.close_arrival(&arrival);
                 }
-                Err(why) => return self.refuse_arrival(&addr, &arrival, why),
+                Err(turned) => return self.refuse_arrival(&addr, &arrival, turned),
             };
         if self.entrances.has_tls(arrival.listener) {
             let Arrival { rest, eof, .. } = arrival;
@@ -234,16 +237,16 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    fn refuse_arrival(&mut self, addr: &str, arrival: &Arrival, why: Refused) {
-        self.count_refused(addr, arrival.listener, why);
-        self.say_why(arrival, why);
+    fn refuse_arrival(&mut self, addr: &str, arrival: &Arrival, turned: TurnedAway) {
+        self.count_refused(addr, arrival.listener, turned.why);
+        self.say_why(arrival, turned);
         self.close_arrival(arrival);
     }
 
     /// Sends the text for why it is refused, if there is one and it would be understood.
-    fn say_why(&mut self, arrival: &Arrival, why: Refused) {
+    fn say_why(&mut self, arrival: &Arrival, turned: TurnedAway) {
         if !self.entrances.has_tls(arrival.listener)
-            && let Some((conn, text)) = arrival.conn.zip(Engine::turn_away(why))
+            && let Some((conn, text)) = arrival.conn.zip(turned.text)
         {
             drop(self.driver.send(conn, text));
         }

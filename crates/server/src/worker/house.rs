@@ -246,6 +246,16 @@ impl House {
         self.open(tenancy.members.entry(&settings.users, home))
     }
 
+    /// See [`Engine::unless_too_many_come`]: by the rules of the tenant at a place.
+    pub(super) fn unless_too_many_come(
+        &mut self,
+        now: Time,
+        place: usize,
+        addr: &str,
+    ) -> Option<Vec<u8>> {
+        self.get_mut(place)?.unless_too_many_come(now, addr)
+    }
+
     /// See [`Engine::handle_client_open`].
     pub(super) fn handle_client_open(
         &mut self,

@@ -14,7 +14,7 @@ use super::entrance::{Entrance, Seat};
 use super::house;
 use engine::stats::Refused;
 use engine::tenancy::TenantId;
-use engine::{ClientId, Time, reject};
+use engine::{ClientId, Engine, Time, reject};
 use netio::Driver;
 use std::sync::Arc;
 
@@ -30,6 +30,19 @@ impl Origin {
     }
 }
 
+/// Why a connection does not become a client, and what it is told; `None`: nothing.
+#[derive(Debug)]
+pub(super) struct TurnedAway {
+    pub(super) why: Refused,
+    pub(super) text: Option<Vec<u8>>,
+}
+
+impl From<Refused> for TurnedAway {
+    fn from(why: Refused) -> Self {
+        Self { why, text: Engine::turn_away(why) }
+    }
+}
+
 impl<D: Driver> Worker<D> {
     /// A client for the engine of its tenant, with its seat there. Who is refused because of the tenant is not counted yet.
     pub(super) fn open_client(
@@ -37,17 +50,20 @@ impl<D: Driver> Worker<D> {
         now: Time,
         origin: Origin,
         addresses: (String, String),
-    ) -> Result<(ClientId, Option<Seat>), Refused> {
+    ) -> Result<(ClientId, Option<Seat>), TurnedAway> {
         let Origin { label, tenant } = origin;
         let place = self.engine.entry(tenant).ok_or(Refused::TenantMaxClients)?;
         let seat = self.seat_in(place).map_err(|()| Refused::TenantMaxClients)?;
+        if let Some(text) = self.engine.unless_too_many_come(now, place, &addresses.0) {
+            return Err(TurnedAway { why: Refused::Rate, text: Some(text) });
+        }
         match self.engine.handle_client_open(now, place, tenant, addresses) {
             Some(id) => {
                 self.engine.note_listener(id, label);
                 Ok((id, seat))
             }
             // The engine has counted it.
-            None => Err(Refused::MaxClients),
+            None => Err(Refused::MaxClients.into()),
         }
     }
 

@@ -249,6 +249,31 @@ fn rules_about_addresses_hold_for_those_who_come() {
 }
 
 #[test]
+fn a_rate_of_connections_is_about_the_real_address() {
+    if direct() {
+        return;
+    }
+    let lb = free();
+    let entry = format!("{lb} name=lb proxy_protocol=on");
+    let rule = "[policies]\nrate = [\"connections=1 burst=2 per=address\"]\n";
+    let doors = Doors::open("epoll", &[&entry], "");
+    doors.change(&[&entry], rule);
+    let from = |ip: &str| {
+        let header = format!("PROXY TCP4 {ip} 10.0.0.1 50000 6379\r\n");
+        begin(lb, header.as_bytes())
+    };
+    let (mut first, mut second) = (from("10.1.2.3"), from("10.1.2.3"));
+    assert!(pings(&mut first) && pings(&mut second));
+    let told = refused(from("10.1.2.3"));
+    let expected = b"-ERR respool: too many new connections (policies.rate)\r\n";
+    assert!(told == expected || told.is_empty(), "{}", String::from_utf8_lossy(&told));
+    let mut other = from("10.1.2.4");
+    assert!(pings(&mut other), "another client of the same balancer");
+    let stats = other.ask("INFO stats");
+    assert!(stats.contains("refused_clients_rate:1\r\n"), "{stats}");
+}
+
+#[test]
 fn a_listener_has_its_own_maximum() {
     if direct() {
         return;

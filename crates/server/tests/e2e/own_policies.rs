@@ -125,6 +125,57 @@ fn the_guides_extension_refuses_answers_and_rewrites() {
     );
 }
 
+/// The second configuration of the guide: the program says which of two targets is asked, and what is not there is asked of others.
+#[test]
+fn the_guides_other_extension_says_who_is_asked() {
+    if direct() {
+        return;
+    }
+    let text = fs::read_to_string(guide().join("own-policies.md")).expect("the guide");
+    let block = text.split("```toml\n").nth(2).and_then(|rest| rest.split("```").next());
+    let [upstream, near, copy] = [(); 3].map(|()| RedisServer::start());
+    for (server, name) in [(&upstream, "up"), (&near, "near"), (&copy, "copy")] {
+        let keys = "copy:1 {0} fresh:1 {0} other {0}".replace("{0}", name);
+        assert_eq!(server.connect().ask(&format!("MSET {keys}")), "+OK\r\n");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let block = block
+        .expect("a configuration")
+        .replace("redis://127.0.0.1:6379", &upstream.endpoint().url())
+        .replace("redis://127.0.0.1:6390", &near.endpoint().url())
+        .replace("redis://127.0.0.1:6391", &copy.endpoint().url())
+        .replace("/etc/respool/extensions", &guide().join("own-policies").display().to_string());
+    let file = folder.path().join("respool.toml");
+    fs::write(&file, block).expect("the file");
+    let proxy = Respool::with_config(RESPOOL, &file).start();
+    let mut conn = proxy.connect();
+    let say = |name: &str| format!("${}\r\n{name}\r\n", name.len());
+    // A target has to be reached before it is asked.
+    wait::until_true("the copy answers", SOON, || conn.ask("GET copy:1") == say("copy"));
+    assert_eq!(conn.ask("GET fresh:1"), say("up"));
+    assert_eq!(conn.ask("GET other"), say("up"));
+    assert_eq!(conn.ask("MGET copy:1 copy:1"), format!("*2\r\n{0}{0}", say("up")));
+    // In a pipeline each comes at its place.
+    let keys = ["copy:1", "other", "fresh:1", "copy:1"];
+    let requests: Vec<Vec<u8>> = keys
+        .iter()
+        .map(|key| format!("*2\r\n$3\r\nGET\r\n${}\r\n{key}\r\n", key.len()).into_bytes())
+        .collect();
+    let expected = ["copy", "up", "up", "copy"].map(|name| say(name).into_bytes());
+    for _ in 0..50 {
+        assert_eq!(conn.pipeline(&requests).expect("replies"), expected);
+    }
+    let info = conn.ask("INFO policies");
+    assert!(info.contains("failed=0,rested=0,routed="), "{info}");
+    // Without the copy the others are asked, and no client sees an error.
+    drop(copy);
+    for _ in 0..20 {
+        let reply = conn.ask("GET copy:1");
+        assert!(reply == say("near") || reply == say("up"), "{reply}");
+    }
+    assert_eq!(conn.ask("GET fresh:1"), say("up"));
+}
+
 #[test]
 fn another_program_takes_over_under_traffic_and_a_wrong_one_does_not() {
     if direct() {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use testkit::{RedisServer, Respool, wait};
+use testkit::{Conn, RedisServer, Respool, wait};
 
 use crate::setup::{RESPOOL, SOON, direct};
 
@@ -98,6 +98,43 @@ fn a_rate_holds_over_all_workers_and_is_kept_by_a_reload() {
     let again = (0..20).filter(|_| conns[1].ask("GET k") == "$-1\r\n").count();
     let most = begin.elapsed().as_secs() as usize + 2;
     assert!(again <= most, "{again} of {most}");
+}
+
+#[test]
+fn a_rush_of_clients_is_refused_over_all_workers_and_ends() {
+    if direct() {
+        return;
+    }
+    let rule = r#"rate = ["connections=1 burst=12 per=address name=rush 'error=LATER too many'"]"#;
+    let stack = Ruled::with(&format!("workers = 2\n[policies]\n{rule}\n"));
+    let begin = Instant::now();
+    // One at a time: two workers that look at the same moment may both let one in.
+    let mut conns: Vec<Conn> = Vec::new();
+    let mut refused = 0;
+    for _ in 0..30 {
+        let mut conn = stack.proxy.connect();
+        match conn.command(&["PING"]) {
+            Ok(reply) if reply == b"+PONG\r\n" => conns.push(conn),
+            Ok(reply) => {
+                assert_eq!(reply, b"-LATER too many\r\n");
+                refused += 1;
+            }
+            // It was closed before it had said anything.
+            Err(_) => refused += 1,
+        }
+    }
+    let most = 12 + begin.elapsed().as_secs() as usize + 2;
+    assert!(conns.len() <= most && refused >= 10, "{} came, {refused} refused", conns.len());
+    // Those that are there go on.
+    conns.iter_mut().for_each(|conn| assert_eq!(conn.ask("PING"), "+PONG\r\n"));
+    let stats = conns[0].ask("INFO stats");
+    assert!(stats.contains(&format!("refused_clients_rate:{refused}\r\n")), "{stats}");
+    let info = conns[0].ask("INFO policies");
+    assert!(info.contains(&format!("policy_rate-rush:refused={refused},")), "{info}");
+    // Later others may come.
+    wait::until_true("a client that may come", SOON, || {
+        stack.proxy.connect().command(&["PING"]).is_ok_and(|reply| reply == b"+PONG\r\n")
+    });
 }
 
 #[test]

@@ -407,3 +407,32 @@ fn the_configuration_of_the_guide_runs() {
     assert_eq!(app.ask("SELECT 0"), "+OK\r\n");
     assert_eq!(app.ask("GET k"), "$3\r\napp\r\n");
 }
+
+#[test]
+fn a_rate_of_connections_is_that_of_the_listeners_tenant() {
+    if direct() {
+        return;
+    }
+    let rate = "[tenants.blue.policies]\nrate = [\"connections=1 burst=3 name=blue\"]\n";
+    let houses = Houses::open(&format!("[tenants.blue]\nupstream = \"BLUE\"\n{rate}"));
+    let begin = std::time::Instant::now();
+    let (mut came, mut refused) = (Vec::new(), 0);
+    for _ in 0..12 {
+        let mut conn = houses.side();
+        match conn.command(&["PING"]) {
+            Ok(reply) if reply == b"+PONG\r\n" => came.push(conn),
+            _ => refused += 1,
+        }
+    }
+    let most = 3 + begin.elapsed().as_secs() as usize + 2;
+    assert!((3..=most).contains(&came.len()), "{} of {most}", came.len());
+    // Others come as they like, and who is there goes on.
+    for _ in 0..20 {
+        assert_eq!(who(&mut houses.main()), "red");
+    }
+    assert_eq!(who(&mut came[0]), "blue");
+    let info = came[0].ask("INFO policies");
+    assert!(info.contains(&format!("policy_rate-blue:refused={refused},")), "{info}");
+    let all = info_field(&mut houses.main(), "stats", "refused_clients_rate");
+    assert_eq!(all, Some(refused.to_string()));
+}

@@ -238,3 +238,61 @@ fn keys_turn_by_a_reload_while_clients_read_and_two_proxies_share_them() {
     let log = proxy.process().log();
     assert!(!log.contains("a1a1a1") && !log.contains("b2b2b2") && !log.contains("c3c3c3"));
 }
+
+#[test]
+fn what_lz4_and_zstd_made_is_read_whichever_is_wanted() {
+    if direct() {
+        return;
+    }
+    let (server, folder) = (RedisServer::start(), tempfile::tempdir().expect("a folder"));
+    let key = key_file(folder.path(), "k", "a1");
+    let file = folder.path().join("respool.toml");
+    let write = |algorithm: &str| {
+        let text = format!(
+            "upstream = \"{}\"\n[policies.values]\ncompress = [\"*\"]\nencrypt = [\"s:*\"]\nkeys = [\"{key}\"]\ntypes = [\"string\", \"hash\"]\n{algorithm}",
+            server.endpoint().url()
+        );
+        fs::write(&file, text).expect("the file");
+    };
+    write("");
+    let proxy = Respool::with_config(RESPOOL, &file).start();
+    let (mut conn, mut behind) = (proxy.connect(), server.connect());
+    let pages: Vec<String> = (0..3).map(page).collect();
+    let versions = [
+        ("lz4", "", 1),
+        ("zstd", "compress_algorithm = \"zstd\"\n", 3),
+        ("high", "compress_algorithm = \"zstd\"\ncompress_level = 9\n", 3),
+        ("again", "compress_algorithm = \"lz4\"\n", 1),
+    ];
+    let mut lens = Vec::new();
+    for (at, (name, text, kind)) in versions.iter().enumerate() {
+        if at > 0 {
+            write(text);
+            proxy.reread(SOON);
+        }
+        let (plain, sealed, hash) = (format!("p:{name}"), format!("s:{name}"), format!("h:{name}"));
+        assert_eq!(said(&mut conn, &["SET", &plain, &pages[0]]), "+OK\r\n");
+        assert_eq!(said(&mut conn, &["SET", &sealed, &pages[1]]), "+OK\r\n");
+        assert_eq!(said(&mut conn, &["HSET", &hash, "f", &pages[2]]), ":1\r\n");
+        let stored = behind.command(&["GET", &plain]).expect("a reply");
+        let mark = [&b"\xffrsp"[..], &[*kind]].concat();
+        assert!(stored.windows(5).any(|five| five == mark), "{name}");
+        let stored = behind.command(&["GET", &sealed]).expect("a reply");
+        assert!(stored.windows(7).any(|seven| seven == b"\xffrsp\x02\x01k"), "{name}");
+        assert!(stored.len() < pages[1].len() / 3, "it is compressed before");
+        lens.push(stored.len());
+        // All that is there is read, whatever made it.
+        for (name, ..) in &versions[..=at] {
+            assert_eq!(said(&mut conn, &["GET", &format!("p:{name}")]), bulk(&pages[0]));
+            assert_eq!(said(&mut conn, &["GET", &format!("s:{name}")]), bulk(&pages[1]));
+            let words = ["HGET", &format!("h:{name}"), "f"];
+            assert_eq!(said(&mut conn, &words), bulk(&pages[2]));
+        }
+    }
+    assert!(lens[1] < lens[0] && lens[3] == lens[0], "{lens:?}");
+    // What is damaged is an error, and the next one is read.
+    assert!(said(&mut behind, &["SETRANGE", "p:zstd", "20", "damage"]).starts_with(':'));
+    let reply = said(&mut conn, &["GET", "p:zstd"]);
+    assert!(reply.starts_with("-ERR respool: the stored value cannot be read"), "{reply}");
+    assert_eq!(said(&mut conn, &["GET", "p:high"]), bulk(&pages[0]));
+}

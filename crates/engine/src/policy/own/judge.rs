@@ -4,6 +4,7 @@
 //!   dispatch ─▶ rename ─▶ dispatch_judged ┬ refused anyway, held back, not one to be asked about ─┐
 //!                                         ├ Pass ─────────────────────────────────────────────────┴─▶ dispatch_observed
 //!                                         ├ Rewrite ─▶ dispatch_observed, which knows only the rewritten one
+//!                                         ├ Read, Upstream ─▶ dispatch_observed, and `elsewhere` asks who was said
 //!                                         └ Answer, Refuse ─▶ the client, at the request's place
 //! ```
 //! Whether users' rules, earlier policies, CLIENT PAUSE or a subscription have something against the request is asked before, so that programs
@@ -15,6 +16,7 @@
 
 use super::state::{Kept, Said};
 use super::{Failure, Own, Verdict, View, frames, may_be_asked_about};
+use crate::elsewhere::Asks;
 use crate::engine::{Engine, Notice};
 use crate::ids::ClientId;
 use crate::limits::OWN_LINE_BYTES_MAX;
@@ -35,6 +37,7 @@ enum Ruling {
     Pass,
     Answer(Vec<u8>),
     Rewrite(Vec<u8>),
+    Route(Asks),
     Refuse(crate::policy::Refusal),
 }
 
@@ -69,6 +72,12 @@ impl Engine {
                 self.grow_wary(id, &[]);
                 step
             }
+            Ruling::Route(asks) => {
+                self.set_asks(Some(asks));
+                let step = self.dispatch_observed(now, id, frame, args);
+                self.set_asks(None);
+                step
+            }
         }
     }
 
@@ -97,6 +106,7 @@ impl Engine {
             Some(Kept::Passed) => Ruling::Pass,
             Some(Kept::Rewritten(frame)) => Ruling::Rewrite(frame),
             Some(Kept::Answered(answer)) => Ruling::Answer(answer),
+            Some(Kept::Routed(asks)) => Ruling::Route(asks),
             None => self.ask_programs(now, id, policies, &rules, args)?,
         };
         if let Some(state) = &mut self.policy {
@@ -105,6 +115,7 @@ impl Engine {
                 (_, Ruling::Pass) => Some(Kept::Passed),
                 (_, Ruling::Rewrite(frame)) => Some(Kept::Rewritten(frame.clone())),
                 (_, Ruling::Answer(answer)) => Some(Kept::Answered(answer.clone())),
+                (_, Ruling::Route(asks)) => Some(Kept::Routed(*asks)),
             };
         }
         Some(ruling)
@@ -159,7 +170,7 @@ impl Engine {
             };
             let own = &mut policy.as_mut()?.own;
             let (said, fuel, line) = own.ask(now, *at, &policies.programs, &view);
-            let ruling = self.ruled(now, (*at, rule), said, protocol);
+            let ruling = self.ruled(now, (*at, rule), said, (protocol, args));
             self.note_program(now, &rule.name, fuel, line);
             if let Some(ruling) = ruling {
                 return Some(ruling);
@@ -174,7 +185,7 @@ impl Engine {
         now: Time,
         (at, rule): (usize, &Rule<Own>),
         said: Said,
-        protocol: resp::Protocol,
+        (protocol, args): (resp::Protocol, &[&[u8]]),
     ) -> Option<Ruling> {
         let learned = self.learned.as_ref();
         let may_go_on = |frame: &[u8]| {
@@ -190,6 +201,11 @@ impl Engine {
             Said::Verdict(Verdict::Rewrite(frame)) if may_go_on(&frame) => {
                 Ok(Ruling::Rewrite(frame))
             }
+            Said::Verdict(Verdict::Upstream) => Ok(Ruling::Route(Asks::Upstream)),
+            Said::Verdict(Verdict::Read(name)) => match self.read_target_named(&name, args) {
+                Some(at) => Ok(Ruling::Route(Asks::Target(at))),
+                None => Err(Some((Failure::Verdict, true))),
+            },
             Said::Verdict(Verdict::Refuse(text)) => match frames::error(&text) {
                 Some(text) => Ok(Ruling::Refuse(refusal(rule, Some(text)))),
                 None => Err(Some((Failure::Verdict, true))),
@@ -209,6 +225,7 @@ impl Engine {
             Ok(Ruling::Pass) => report.passed += 1,
             Ok(Ruling::Answer(_)) => report.answered += 1,
             Ok(Ruling::Rewrite(_)) => report.rewritten += 1,
+            Ok(Ruling::Route(_)) => report.routed += 1,
             Ok(Ruling::Refuse(_)) => report.refused += 1,
             Err(Some((failure, _))) => report.failures[*failure as usize] += 1,
             Err(None) => report.rested += 1,
@@ -224,6 +241,17 @@ impl Engine {
                 let refuses = !rule.detail.passes_on_failure;
                 refuses.then(|| Ruling::Refuse(refusal(rule, None)))
             }
+        }
+    }
+
+    /// Who is asked for the request that is under way just now, if a program said it.
+    pub(crate) fn asks_whom(&self) -> Option<Asks> {
+        self.policy.as_ref()?.own.asks
+    }
+
+    fn set_asks(&mut self, asks: Option<Asks>) {
+        if let Some(state) = &mut self.policy {
+            state.own.asks = asks;
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   rule ─▶ Program (one for the process, made of a file) ─▶ Judge (one for each worker, made at its first request, and anew after a failure)
-//!                                                             request(View) ─▶ Judgement: Pass, Answer, Refuse, Rewrite, or a Failure
+//!                                                             request(View) ─▶ Judgement: Pass, Answer, Refuse, Rewrite, Read, Upstream, or a Failure
 //! ```
 //! The engine knows programs by these two traits only. What they are made of, and how what they do is bounded (fuel, memory, stack), is the
 //! business of whoever implements them (the crate `extension`); that what they say is used as nothing but what it may be is ours (`frames`).
@@ -79,6 +79,10 @@ pub enum Verdict {
     Refuse(Vec<u8>),
     /// This goes on instead. One whole request, an array of bulk strings.
     Rewrite(Vec<u8>),
+    /// It is a read that goes on, and the read target of this name is asked first.
+    Read(Vec<u8>),
+    /// It goes on to the upstream, and no read target is asked.
+    Upstream,
 }
 
 /// Why a program said nothing that could be used.

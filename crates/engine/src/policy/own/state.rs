@@ -5,6 +5,7 @@
 //! Invariant: what is kept for waiting requests has at most `limits::OWN_KEPT_BYTES_MAX`, and is gone with the request.
 
 use super::{FAILURES, Failure, Judge, Judgement, Program, Programs, Verdict, View};
+use crate::elsewhere::Asks;
 use crate::ids::ClientId;
 use crate::limits::{
     OWN_FAILURES_MAX, OWN_KEPT_BYTES_MAX, OWN_LINES_MAX, OWN_REST_MS, POLICY_NAMES_MAX,
@@ -29,6 +30,8 @@ pub struct OwnReport {
     pub refused: u64,
     /// That it rewrote.
     pub rewritten: u64,
+    /// Of which it said who is asked.
+    pub routed: u64,
     /// Of which it said nothing that could be used, by [`FAILURES`].
     pub failures: [u64; FAILURES.len()],
     /// It was not asked about, as it rested.
@@ -44,6 +47,7 @@ impl OwnReport {
         self.answered += other.answered;
         self.refused += other.refused;
         self.rewritten += other.rewritten;
+        self.routed += other.routed;
         self.failures.iter_mut().zip(other.failures).for_each(|(own, more)| *own += more);
         self.rested += other.rested;
         self.fuel += other.fuel;
@@ -51,7 +55,7 @@ impl OwnReport {
 
     /// What came of requests, each with its name for figures. Failures by themselves: [`Self::failures`].
     #[must_use]
-    pub fn outcomes(&self) -> [(&'static str, u64); 6] {
+    pub fn outcomes(&self) -> [(&'static str, u64); 7] {
         [
             ("passed", self.passed),
             ("answered", self.answered),
@@ -59,6 +63,7 @@ impl OwnReport {
             ("rewritten", self.rewritten),
             ("failed", self.failures.iter().sum()),
             ("rested", self.rested),
+            ("routed", self.routed),
         ]
     }
 }
@@ -79,12 +84,13 @@ pub(super) enum Kept {
     Passed,
     Rewritten(Vec<u8>),
     Answered(Vec<u8>),
+    Routed(Asks),
 }
 
 impl Kept {
     fn bytes(&self) -> usize {
         match self {
-            Self::Passed => 0,
+            Self::Passed | Self::Routed(_) => 0,
             Self::Rewritten(bytes) | Self::Answered(bytes) => bytes.len(),
         }
     }
@@ -108,6 +114,8 @@ pub(crate) struct State {
     kept_bytes: usize,
     /// What was said about the request that is under way just now.
     pub(super) fresh: Option<Kept>,
+    /// Who is asked for the request that is under way just now.
+    pub(super) asks: Option<Asks>,
     reports: BTreeMap<String, OwnReport>,
     /// Lines of this second that were told.
     lines: (u64, u32),

@@ -16,9 +16,11 @@
 mod keys;
 mod opened;
 mod stored;
+mod zstd;
 
 pub use keys::{KEY_BYTES, KEY_NAME_BYTES_MAX, SealingKey, is_name};
 pub(crate) use opened::Opened;
+pub(crate) use zstd::Zstd;
 
 use super::{Kind, Look, Refusal};
 use crate::acl::Entropy;
@@ -35,6 +37,19 @@ use opened::Where;
 use resp::{Args, encode, number};
 use stored::{Form, Kept};
 
+/// What new values are compressed by; what either made is read in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compression {
+    /// Quick.
+    #[default]
+    Lz4,
+    /// Smaller, and slower.
+    Zstd {
+        /// How hard it tries, at most [`limits::ZSTD_LEVEL_MAX`](crate::limits::ZSTD_LEVEL_MAX); each level costs more time and memory.
+        level: u8,
+    },
+}
+
 /// What an operator wants of values. Plain data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
@@ -42,6 +57,8 @@ pub struct Wanted {
     pub compress: Vec<Box<[u8]>>,
     /// From so many bytes on.
     pub compress_from_bytes: usize,
+    /// By what.
+    pub compression: Compression,
     /// Patterns of keys whose values are encrypted, compressed before if those patterns match, too.
     pub encrypt: Vec<Box<[u8]>>,
     /// Of keys that match `encrypt` no value is shown that is not encrypted.
@@ -59,6 +76,7 @@ impl Default for Wanted {
         Self {
             compress: Vec::new(),
             compress_from_bytes: 1_024,
+            compression: Compression::default(),
             encrypt: Vec::new(),
             encrypted_only: false,
             keys: Vec::new(),
@@ -210,7 +228,8 @@ impl Values {
         };
         let rows = CommandId::all().map(part).collect();
         let ring = Arc::new(Ring(wanted.keys.clone()));
-        let form = Form { from_bytes: wanted.compress_from_bytes, ring };
+        let (from_bytes, compression) = (wanted.compress_from_bytes, wanted.compression);
+        let form = Form { from_bytes, compression, ring };
         Some(Self { wanted, form, rows })
     }
 
@@ -277,6 +296,7 @@ impl Values {
         args: &[&'a [u8]],
         changed: &mut [Cow<'a, [u8]>],
         mut entropy: Option<&mut Entropy>,
+        zstd: &mut Zstd,
     ) -> Option<(bool, Option<Opened>)> {
         let part = row.map_or(Part::None, |row| self.rows[row.index()]);
         if let Part::ReadEach = part {
@@ -288,7 +308,7 @@ impl Values {
         let mut is_changed = false;
         let mut put = |at: usize, kept: Kept| -> Option<()> {
             if let (Some(value), Some(place)) = (args.get(at), changed.get_mut(at)) {
-                *place = self.form.store(kept, value, entropy.as_deref_mut())?;
+                *place = self.form.store(kept, value, entropy.as_deref_mut(), zstd)?;
                 is_changed = true;
             }
             Some(())
@@ -435,6 +455,7 @@ mod tests {
                 &args,
                 &mut changed,
                 Some(&mut entropy),
+                &mut Zstd::default(),
             )
             .expect("it can be encrypted");
         let others = (0..args.len()).filter(|at| *changed[*at] != *args[*at]).collect::<Vec<_>>();
@@ -485,10 +506,22 @@ mod tests {
     fn without_a_source_of_nonces_nothing_is_written() {
         let args: [&[u8]; 3] = [b"set", b"s:1", b"v"];
         let mut changed = args.map(Cow::Borrowed);
-        assert!(values().inward(Some(row("set")), &args, &mut changed, None).is_none());
-        assert!(values().inward(Some(row("get")), &args[..2], &mut changed, None).is_some());
+        assert!(
+            values()
+                .inward(Some(row("set")), &args, &mut changed, None, &mut Zstd::default())
+                .is_none()
+        );
+        assert!(
+            values()
+                .inward(Some(row("get")), &args[..2], &mut changed, None, &mut Zstd::default())
+                .is_some()
+        );
         let args: [&[u8]; 3] = [b"set", b"c:1", b"v"];
-        assert!(values().inward(Some(row("set")), &args, &mut changed, None).is_some());
+        assert!(
+            values()
+                .inward(Some(row("set")), &args, &mut changed, None, &mut Zstd::default())
+                .is_some()
+        );
     }
 
     fn is_refused(values: &Values, text: &str) -> bool {

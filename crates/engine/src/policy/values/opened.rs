@@ -5,6 +5,7 @@
 //! Invariant: one value that cannot be shown makes an error of the whole reply; what stands beside it is not shown either.
 
 use super::stored::{Fault, Form};
+use super::zstd::Zstd;
 use alloc::vec::Vec;
 use resp::{encode, number};
 
@@ -34,9 +35,16 @@ pub(crate) struct Opened {
 
 impl Opened {
     /// Writes a reply with its values as they were written, of which all together have at most `room` bytes.
-    pub(in super::super) fn write(&self, reply: &[u8], room: usize, out: &mut Vec<u8>) {
+    pub(in super::super) fn write(
+        &self,
+        reply: &[u8],
+        room: usize,
+        zstd: &mut Zstd,
+        out: &mut Vec<u8>,
+    ) {
         let begin = out.len();
-        let mut walk = Walk { rest: reply, out, end: begin.saturating_add(room), form: &self.form };
+        let end = begin.saturating_add(room);
+        let mut walk = Walk { rest: reply, out, end, form: &self.form, zstd };
         if let Err(fault) = walk.whole(self) {
             out.truncate(begin);
             encode::error(out, fault.text().as_bytes());
@@ -51,6 +59,7 @@ struct Walk<'a, 'o> {
     /// How long `out` may become.
     end: usize,
     form: &'o Form,
+    zstd: &'o mut Zstd,
 }
 
 impl<'a> Walk<'a, '_> {
@@ -134,7 +143,7 @@ impl<'a> Walk<'a, '_> {
     fn value(&mut self, sealed_only: bool) -> Result<(), Fault> {
         let Some(stored) = self.text() else { return self.copy() };
         let room = self.end.saturating_sub(self.out.len());
-        encode::bulk(self.out, &self.form.open(stored, room, sealed_only)?);
+        encode::bulk(self.out, &self.form.open(stored, room, sealed_only, self.zstd)?);
         self.next().ok_or(Fault::Damaged).map(|_| ())
     }
 
@@ -184,7 +193,7 @@ mod tests {
 
     fn shown(opened: &Opened, reply: &[u8]) -> String {
         let mut out = Vec::new();
-        opened.write(reply, 1_000, &mut out);
+        opened.write(reply, 1_000, &mut Zstd::default(), &mut out);
         String::from_utf8_lossy(&out).into_owned()
     }
 
@@ -197,7 +206,12 @@ mod tests {
                 Some(value) => {
                     let form = form(10, &[key("k", 1)]);
                     let stored = kept.map(|kept| {
-                        let stored = form.store(kept, value.as_bytes(), Some(&mut entropy));
+                        let stored = form.store(
+                            kept,
+                            value.as_bytes(),
+                            Some(&mut entropy),
+                            &mut Zstd::default(),
+                        );
                         stored.expect("stored").into_owned()
                     });
                     encode::bulk(&mut out, &stored.unwrap_or_else(|| value.into()));
@@ -252,7 +266,12 @@ mod tests {
         encode::bulk(&mut marked, b"\xffrsp\x00");
         encode::bulk(&mut marked, b"\xffrsp\x00x");
         let mut out = Vec::new();
-        opened(Where::Some(vec![None, Some(false)]), true).write(&marked, 99, &mut out);
+        opened(Where::Some(vec![None, Some(false)]), true).write(
+            &marked,
+            99,
+            &mut Zstd::default(),
+            &mut out,
+        );
         assert_eq!(out, b"*2\r\n$5\r\n\xffrsp\x00\r\n$1\r\nx\r\n");
         let each = vec![Some(false), None, Some(true), None];
         let refused = shown(&opened(Where::Some(each), false), &plain);
@@ -301,7 +320,7 @@ mod tests {
             ][at].clone();
             let reply = parts.concat();
             let mut out = Vec::new();
-            opened(at, sealed_only).write(&reply, 1_000, &mut out);
+            opened(at, sealed_only).write(&reply, 1_000, &mut Zstd::default(), &mut out);
             let whole = resp::ReplyScanner::default().scan(&out);
             let is_whole = matches!(whole, Ok(resp::Scan::Complete { consumed, .. }) if consumed == out.len());
             prop_assert!(is_whole, "{:?}", String::from_utf8_lossy(&out));
