@@ -27,7 +27,7 @@ mod double_delete;
 pub mod fault;
 mod judge;
 pub mod namespace;
-mod outward;
+pub(crate) mod outward;
 pub mod own;
 mod rate;
 mod read_only;
