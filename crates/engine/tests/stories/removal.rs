@@ -118,7 +118,8 @@ fn replies_name_keys_as_clients_do() {
     story.node("n1").gets("XREAD STREAMS s 0").answers(&read("s"));
     story.client("a").gets(&read("o:s"));
     story.client("a").says("XREADGROUP GROUP g c BLOCK 0 STREAMS o:s >");
-    story.node("n1").gets("XREADGROUP GROUP g c BLOCK 0 STREAMS s >").answers("*-1");
+    let line = "XREADGROUP GROUP g c BLOCK 0 STREAMS s >";
+    story.node_conn("n1", 1).gets(line).answers("*-1");
     story.client("a").gets("*-1");
 }
 
@@ -133,7 +134,7 @@ fn in_a_transaction_each_answer_names_keys_as_clients_do() {
     // In one packet, and then bit by bit behind a WATCH.
     story.client("a").says(lines);
     story.node("n1").gets(sent).answers(queued).answers(&*done("l"));
-    story.client("a").gets(queued).gets(&*done("o:l"));
+    story.client("a").gets([queued[0], QUEUED, QUEUED, QUEUED, &*done("o:l")]);
     story.client("a").says("WATCH o:1");
     story.node("n1").gets("WATCH 1").answers("+OK");
     story.client("a").gets("+OK").says("MULTI");
