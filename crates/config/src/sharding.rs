@@ -317,7 +317,9 @@ pub(crate) fn in_words(error: &ShardsError) -> String {
         ShardsError::RoutesWithBuckets => {
             "; allowed with routes: ketama, modula and random, which lay out the shards of each route"
         }
-        ShardsError::RemovedCase => "; leave `sharding.ignore_case` out, or `sharding.remove_prefix`",
+        ShardsError::RemovedCase => {
+            "; leave `sharding.ignore_case` out, or `sharding.remove_prefix`"
+        }
         _ => "",
     };
     format!("{error}{allowed}")

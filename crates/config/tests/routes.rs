@@ -202,7 +202,10 @@ r.toml:8:17: sharding.remove_prefix: names \"order:\" twice; once is enough"
         "r.toml:8:17: sharding.remove_prefix: a prefix cannot be removed where the case of its letters is ignored; leave \
          `sharding.ignore_case` out, or `sharding.remove_prefix`"
     );
-    assert!(wrong("remove_prefix = [\"\"]").contains("prefixes of `sharding.routes`, such as \"order:\""));
+    assert!(
+        wrong("remove_prefix = [\"\"]")
+            .contains("prefixes of `sharding.routes`, such as \"order:\"")
+    );
     let option = OptionSpec::find("sharding.remove_prefix").unwrap();
     assert!(option.is_live() && option.is_list() && option.is_rare);
 }

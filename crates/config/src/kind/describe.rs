@@ -62,9 +62,7 @@ impl Kind {
             }
             Self::SealingKeys { .. } => KEY_FORMS.to_owned(),
             Self::Patterns { .. } => "patterns as `KEYS` takes them, such as \"user:*\"".to_owned(),
-            Self::Prefixes { .. } => {
-                "prefixes of `sharding.routes`, such as \"order:\"".to_owned()
-            }
+            Self::Prefixes { .. } => "prefixes of `sharding.routes`, such as \"order:\"".to_owned(),
             Self::UserNames { .. } => "names of users, such as \"shop\"".to_owned(),
             Self::Buckets { .. } => format!(
                 "for each shard its buckets as numbers below {BUCKETS_MAX} joined by `-`, such as \"0-2-4\""
@@ -211,7 +209,9 @@ impl Kind {
             Self::SealingKeys { at } => Some(shown_each(at(draft))),
             Self::ReadTargets { at } => some_each(at(draft)),
             Self::Buckets { at } => some_each(at(draft)),
-            Self::Patterns { at } | Self::UserNames { at } | Self::Prefixes { at } => Some(shown_each(at(draft))),
+            Self::Patterns { at } | Self::UserNames { at } | Self::Prefixes { at } => {
+                Some(shown_each(at(draft)))
+            }
             Self::CertFiles { at } => Some(shown_each(at(draft))),
             Self::AddressMap { at } => some_each(at(draft)),
             Self::Routes { at } => some_each(at(draft)),
@@ -289,9 +289,7 @@ impl Kind {
             Self::Buckets { at }
             | Self::Patterns { at }
             | Self::Prefixes { at }
-            | Self::UserNames { at } => {
-                at(one) == at(other)
-            }
+            | Self::UserNames { at } => at(one) == at(other),
             Self::Mirrors { at } => at(one) == at(other),
             Self::SealingKeys { at } => at(one) == at(other),
             Self::ReadTargets { at } => at(one) == at(other),

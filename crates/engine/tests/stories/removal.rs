@@ -112,7 +112,10 @@ fn replies_name_keys_as_clients_do() {
     story.node("n1").gets("LMPOP 2 1 2 LEFT").answers(&popped("1"));
     story.client("a").gets(&popped("o:1"));
     let read = |key: &str| {
-        list(&*list([&*format!("\"{key}\""), &*list(&*list(["\"1-0\"", &*list(["\"f\"", "\"v\""])]))]))
+        list(&*list([
+            &*format!("\"{key}\""),
+            &*list(&*list(["\"1-0\"", &*list(["\"f\"", "\"v\""])])),
+        ]))
     };
     story.client("a").says("XREAD STREAMS o:s 0");
     story.node("n1").gets("XREAD STREAMS s 0").answers(&read("s"));
@@ -167,7 +170,10 @@ fn keys_are_listed_as_clients_know_them_and_only_those_that_fit() {
         let all = |names: &str| {
             let names: Vec<&str> = names.split_whitespace().collect();
             format!("*{}\r\n", names.len())
-                + &names.iter().map(|name| String::from_utf8(wire(name)).unwrap()).collect::<String>()
+                + &names
+                    .iter()
+                    .map(|name| String::from_utf8(wire(name)).unwrap())
+                    .collect::<String>()
         };
         story.client("a").says(&*format!("KEYS {pattern}"));
         story.node("n1").gets(&*format!("KEYS {sent}")).answers(&*all(own));
@@ -236,7 +242,9 @@ fn who_wants_prefixes_hears_of_them_where_they_can_be() {
 #[test]
 fn what_is_not_known_is_refused_in_its_turn() {
     let refused = |name: &str| {
-        format!("-ERR respool: '{name}' cannot be used where the route removes its prefix, since it is not known here what it tells of keys (sharding.remove_prefix)")
+        format!(
+            "-ERR respool: '{name}' cannot be used where the route removes its prefix, since it is not known here what it tells of keys (sharding.remove_prefix)"
+        )
     };
     let mut story = single();
     story.server_says_to(
@@ -266,9 +274,8 @@ fn events_are_refused_and_who_hears_all_hears_none_of_them() {
         story.node(node).gets("psubscribe *").answers(&*confirmed);
     }
     story.client("a").gets(&*confirmed);
-    let message = |channel: &str| {
-        list(["\"pmessage\"", "\"*\"", &*format!("\"{channel}\""), "\"set\""])
-    };
+    let message =
+        |channel: &str| list(["\"pmessage\"", "\"*\"", &*format!("\"{channel}\""), "\"set\""]);
     story.node("n1").sends(message("__keyspace@0__:1").as_bytes());
     story.client("a").gets_nothing();
     story.node("n3").sends(message("__keyspace@0__:x").as_bytes());
@@ -345,7 +352,10 @@ fn what_is_sent_on_is_sent_in_the_words_of_the_next_server() {
     story.client("a").says([&*format!("INCR c:{low}"), &*format!("GET c:{low}")]);
     story.node("c1").gets([&*format!("INCR {low}"), &*format!("GET {low}")]);
     story.node("c1").answers([&*moved(&low, "c2"), &*moved(&low, "c2")]);
-    story.node("c2").gets([&*format!("INCR {low}"), &*format!("GET {low}")]).answers([":1", "\"1\""]);
+    story
+        .node("c2")
+        .gets([&*format!("INCR {low}"), &*format!("GET {low}")])
+        .answers([":1", "\"1\""]);
     story.client("a").gets([":1", "\"1\""]);
     let next = of_half(true, 1);
     story.client("a").says(&*format!("LPUSH c:{next} v"));
@@ -354,7 +364,8 @@ fn what_is_sent_on_is_sent_in_the_words_of_the_next_server() {
     story.client("a").gets(":1");
     // A transaction that came whole begins again as one.
     let third = of_half(true, 2);
-    let lines = ["MULTI", &*format!("SET c:{third} 1"), &*format!("LMPOP 1 c:{third} LEFT"), "EXEC"];
+    let lines =
+        ["MULTI", &*format!("SET c:{third} 1"), &*format!("LMPOP 1 c:{third} LEFT"), "EXEC"];
     let sent = ["MULTI", &*format!("SET {third} 1"), &*format!("LMPOP 1 {third} LEFT"), "EXEC"];
     story.client("a").says(lines);
     let error = moved(&third, "c2");

@@ -119,6 +119,8 @@ struct Pair {
     single: RedisServer,
     behind: Behind,
     proxy: Respool,
+    /// A route removes what stands before the keys.
+    removes: bool,
 }
 
 /// What the proxy is in front of.
@@ -150,7 +152,8 @@ impl Pair {
     fn start() -> Self {
         let cluster = RedisCluster::start(3, 0);
         let proxy = front(&cluster, &[]);
-        Self { single: RedisServer::start(), behind: Behind::Cluster(cluster), proxy }
+        let behind = Behind::Cluster(cluster);
+        Self { single: RedisServer::start(), behind, proxy, removes: false }
     }
 
     /// The only route leads there and removes its prefix.
@@ -162,7 +165,7 @@ impl Pair {
             .start();
         let mut conn = proxy.connect();
         wait::until_true("the servers", SOON, || conn.ask("EXISTS order:x") == ":0\r\n");
-        Self { single: RedisServer::start(), behind, proxy }
+        Self { single: RedisServer::start(), behind, proxy, removes: true }
     }
 
     /// Makes all servers forget what an earlier run may have left.
@@ -214,6 +217,12 @@ fn tagged(asker: &mut Conn, args: &[Vec<u8>], tag: &str) -> Vec<Vec<u8>> {
     args.iter().enumerate().map(|(index, arg)| name(index, arg)).collect()
 }
 
+/// A key that is longer, and a script that tells its name.
+fn tells_the_name(args: &[Vec<u8>]) -> bool {
+    let text = shown(args);
+    ["MEMORY USAGE ", "EVAL return KEYS[1]..ARGV[1] 1 "].iter().any(|begin| text.starts_with(begin))
+}
+
 fn shown(args: &[Vec<u8>]) -> String {
     let words: Vec<String> = args.iter().map(|arg| arg.escape_ascii().to_string()).collect();
     words.join(" ")
@@ -237,6 +246,11 @@ impl Tally {
             reply.unwrap_or_else(|error| format!("(no reply: {error})").into_bytes())
         };
         let got = ask(proxy);
+        if got.starts_with(b"-ERR respool: no route for the key ") {
+            // The server finds no keys in a call that is no right one, and so nothing stands before them.
+            assert!(!shown(args).contains(REMOVED), "{}", quote(&got, 200));
+            return;
+        }
         let text = shown(args);
         let known = intended(&text).map(|at| (at, INTENDED[at].2));
         self.compared += 1;
@@ -306,7 +320,9 @@ fn corpus(pair: &Pair, tag: impl Fn(u16) -> String) -> BTreeSet<usize> {
             pair.empty();
             let mut clients = pair.clients(resp3);
             for (args, compare) in &commands {
-                tally.ask(&mut clients, args, *compare);
+                if !pair.removes || !tells_the_name(args) {
+                    tally.ask(&mut clients, args, *compare);
+                }
             }
         }
     }
