@@ -233,7 +233,7 @@ fn what_a_route_removes_its_servers_do_not_see_and_clients_see_all_of() {
             "XREADGROUP GROUP g c STREAMS order:s >",
             "-NOGROUP No such key 'order:s' or consumer group 'g' in XREADGROUP with GROUP option\r\n".to_owned(),
         ),
-        ("EVAL \"return redis.call('GET', KEYS[1])\" 1 order:7", bulk("order:7")),
+        ("EVAL return(redis.call('GET',KEYS[1])) 1 order:7", bulk("order:7")),
         ("RENAME order:1 session:1", "-CROSSSLOT Keys in request don't hash to the same slot\r\n".to_owned()),
     ] {
         assert_eq!(conn.ask(line), reply, "{line}");
