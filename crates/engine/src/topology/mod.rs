@@ -138,12 +138,17 @@ impl Router {
     pub(crate) fn place(&self, key: &[u8]) -> Place {
         match &self.shards {
             None => self.place_in(0, key),
-            Some(shards) => self.place_at(self.shard_of(shards, key) as u16, key),
+            Some(shards) => self.place_among(shards, key),
         }
     }
 
+    /// Apart, so that the way in front of one pool stays as short as it is.
+    #[inline(never)]
+    fn place_among(&self, shards: &Shards, key: &[u8]) -> Place {
+        self.place_at(shards.of(key, || self.next_random()) as u16, key)
+    }
+
     /// Where a key of this shard lies: a cluster counts its slots by the name that it knows.
-    #[inline]
     fn place_at(&self, pool: u16, key: &[u8]) -> Place {
         match self.removal_of(pool) {
             None => self.place_in(pool, key),
@@ -160,12 +165,6 @@ impl Router {
     /// Whether there are any to whom that applies.
     pub(crate) fn removes(&self) -> bool {
         self.pools.iter().any(|pool| pool.removal.is_some())
-    }
-
-    /// Apart, so that the way in front of one pool stays as short as it is.
-    #[inline(never)]
-    fn shard_of(&self, shards: &Shards, key: &[u8]) -> usize {
-        shards.of(key, || self.next_random())
     }
 
     /// Where another key of a request lies whose first one lies at `first`. Where chance chooses the shard, it chooses once for a request:

@@ -438,3 +438,22 @@ fn a_line_for_people_is_changed_like_any_other() {
     story.node("n1").gets(["SET 1 x", "GET 1"]).answers(["+OK", "\"x\""]);
     story.client("a").gets(["+OK", "\"x\""]);
 }
+
+#[test]
+fn a_mirror_is_told_the_clients_names() {
+    let settings = Settings {
+        mirrors: vec![crate::mirror::mirror("b")],
+        ..single().engine.settings().clone()
+    };
+    let mut story = Story::with(settings);
+    story.server_says_to("COMMAND", "*0");
+    for (question, answer) in [("EXISTS", ":1"), ("DBSIZE", ":1")] {
+        story.node_says_to("b", question, answer);
+    }
+    story.client("a").says(["SET o:1 x", "LMPOP 2 o:1 o:2 LEFT COUNT 2"]);
+    story.node("n1").gets(["SET 1 x", "LMPOP 2 1 2 LEFT COUNT 2"]);
+    let popped = |key: &str| list([&*format!("\"{key}\""), &*list(["\"v\"", "\"w\""])]);
+    story.node("n1").answers(["+OK", &*popped("2")]);
+    story.client("a").gets(["+OK", &*popped("o:2")]);
+    story.node("b").gets(["SET o:1 x", "LPOP o:2 2"]);
+}
