@@ -138,22 +138,27 @@ impl Router {
     pub(crate) fn place(&self, key: &[u8]) -> Place {
         match &self.shards {
             None => self.place_in(0, key),
-            Some(shards) => self.place_among(shards, key),
+            Some(shards) => self.place_at(self.shard_of(shards, key) as u16, key),
         }
     }
 
     /// Apart, so that the way in front of one pool stays as short as it is.
     #[inline(never)]
-    fn place_among(&self, shards: &Shards, key: &[u8]) -> Place {
-        self.place_at(shards.of(key, || self.next_random()) as u16, key)
+    fn shard_of(&self, shards: &Shards, key: &[u8]) -> usize {
+        shards.of(key, || self.next_random())
     }
 
-    /// Where a key of this shard lies: a cluster counts its slots by the name that it knows.
+    /// Where a key of this shard lies.
+    #[inline]
     fn place_at(&self, pool: u16, key: &[u8]) -> Place {
-        match self.removal_of(pool) {
-            None => self.place_in(pool, key),
-            Some(removal) => self.place_in(pool, removal.at_servers(key)),
-        }
+        let slot = if self.is_cluster(pool) { self.slot_at(pool, key) } else { 0 };
+        Place { pool, slot }
+    }
+
+    /// A cluster counts its slots by the names that it knows.
+    #[inline(never)]
+    fn slot_at(&self, pool: u16, key: &[u8]) -> u16 {
+        slot(self.removal_of(pool).map_or(key, |removal| removal.at_servers(key)))
     }
 
     /// What the servers of this pool do not see of keys.
@@ -172,10 +177,16 @@ impl Router {
     #[inline]
     pub(crate) fn place_beside(&self, first: Place, key: &[u8]) -> Place {
         match &self.shards {
-            Some(shards) if shards.is_random() && shards.may_have(usize::from(first.pool), key) => {
-                self.place_at(first.pool, key)
-            }
-            _ => self.place(key),
+            None => self.place_in(0, key),
+            Some(shards) => self.place_beside_among(shards, first, key),
+        }
+    }
+
+    #[inline(never)]
+    fn place_beside_among(&self, shards: &Shards, first: Place, key: &[u8]) -> Place {
+        match shards.is_random() && shards.may_have(usize::from(first.pool), key) {
+            true => self.place_at(first.pool, key),
+            false => self.place(key),
         }
     }
 
