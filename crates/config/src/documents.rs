@@ -278,6 +278,7 @@ fn sample(option: &OptionSpec) -> &'static str {
         "sharding.hash_tag" => "\"{}\"",
         "sharding.routes" => "{ \"user:\" = \"a b\", \"order:\" = \"orders\" }",
         "sharding.catch_all" => "\"rest\"",
+        "sharding.remove_prefix" => "[\"order:\"]",
         "sharding.buckets" => "[\"0-2-4\", \"1-3-5\"]",
         _ if option.is_secret() => "\"...\"",
         _ => "\"\"",

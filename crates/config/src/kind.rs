@@ -21,7 +21,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use engine::command::CommandId;
-use engine::route::shard::{Distribution, ShardsError};
+use engine::route::shard::{Distribution, ROUTES_MAX, ShardsError};
 use engine::stats::monitors::MonitorOptions;
 
 use crate::address::{ListenAddress, UpstreamUrl, parse_announced};
@@ -100,6 +100,8 @@ pub(crate) enum Kind {
     Buckets { at: fn(&mut Draft) -> &mut Vec<String> },
     /// Prefixes and the shards of the keys that begin so; a table.
     Routes { at: fn(&mut Draft) -> &mut Vec<RouteLine> },
+    /// Those of them that are removed.
+    Prefixes { at: fn(&mut Draft) -> &mut Vec<String> },
     /// Patterns as `KEYS` takes them.
     Patterns { at: fn(&mut Draft) -> &mut Vec<String> },
     /// Names of users.
@@ -191,7 +193,9 @@ impl Kind {
             Self::CertFiles { at } => *at(draft) = self.read_cert_files(raw)?,
             Self::Buckets { at } => *at(draft) = self.read_buckets(raw)?,
             Self::Routes { at } => *at(draft) = self.read_routes(raw)?,
-            Self::Patterns { at } | Self::UserNames { at } => *at(draft) = self.read_texts(raw)?,
+            Self::Patterns { at } | Self::UserNames { at } | Self::Prefixes { at } => {
+                *at(draft) = self.read_texts(raw)?;
+            }
             Self::AddressMap { at } => *at(draft) = self.read_address_map(raw)?,
             Self::Zones { at } => *at(draft) = self.read_zones(raw)?,
             Self::Weights { at } => *at(draft) = self.read_weights(raw)?,
@@ -279,6 +283,7 @@ impl Kind {
             | Self::Buckets { .. }
             | Self::Routes { .. }
             | Self::Patterns { .. }
+            | Self::Prefixes { .. }
             | Self::UserNames { .. }
             | Self::SealingKeys { .. }
             | Self::CertFiles { .. }
@@ -397,9 +402,13 @@ impl Kind {
                 None => faults.push(self.fault(item.span.clone(), &item.scalar)),
             }
         }
-        if faults.is_empty() && texts.len() > TEXTS_MAX {
-            let what = if matches!(self, Self::Patterns { .. }) { "patterns" } else { "names" };
-            let message = format!("found {} {what}; allowed: up to {TEXTS_MAX}", texts.len());
+        let (what, max) = match self {
+            Self::Patterns { .. } => ("patterns", TEXTS_MAX),
+            Self::Prefixes { .. } => ("prefixes", ROUTES_MAX),
+            _ => ("names", TEXTS_MAX),
+        };
+        if faults.is_empty() && texts.len() > max {
+            let message = format!("found {} {what}; allowed: up to {max}", texts.len());
             faults.push(Fault { span: None, message });
         }
         if faults.is_empty() { Ok(texts) } else { Err(faults) }
@@ -486,6 +495,7 @@ impl Kind {
                 | Self::ReadTargets { .. }
                 | Self::Buckets { .. }
                 | Self::Patterns { .. }
+                | Self::Prefixes { .. }
                 | Self::UserNames { .. }
                 | Self::SealingKeys { .. }
                 | Self::CertFiles { .. }
@@ -514,6 +524,7 @@ impl Kind {
             | Self::Users { .. }
             | Self::Rules { .. }
             | Self::Routes { .. }
+            | Self::Prefixes { .. }
             | Self::Mirrors { .. }
             | Self::SealingKeys { .. }
             | Self::ReadTargets { .. } => ';',

@@ -113,7 +113,7 @@ fn upstream_or_shards(draft: &Draft, problems: &Problems, found: &mut Vec<Findin
 }
 
 /// Options that say how something is sharded.
-const NEED_SHARDS: [&[&str]; 11] = [
+const NEED_SHARDS: [&[&str]; 12] = [
     &["sharding.compat"],
     &["sharding.distribution"],
     &["sharding.hash"],
@@ -121,6 +121,7 @@ const NEED_SHARDS: [&[&str]; 11] = [
     &["sharding.buckets"],
     &["sharding.routes"],
     &["sharding.catch_all"],
+    &["sharding.remove_prefix"],
     &["sharding.ignore_case"],
     &[EJECT[0]],
     &[EJECT[1]],

@@ -294,6 +294,7 @@ fn finding(error: &ShardsError) -> Finding {
         | ShardsError::LongPrefix(_)
         | ShardsError::PrefixTwice(_)
         | ShardsError::RouteShards(_) => routes::ROUTES,
+        ShardsError::RemovedShared(_) | ShardsError::RemovedCase => routes::REMOVED,
         ShardsError::Empty
         | ShardsError::TooMany(_)
         | ShardsError::ZeroWeight(_)
@@ -315,6 +316,9 @@ pub(crate) fn in_words(error: &ShardsError) -> String {
         }
         ShardsError::RoutesWithBuckets => {
             "; allowed with routes: ketama, modula and random, which lay out the shards of each route"
+        }
+        ShardsError::RemovedCase => {
+            "; leave `sharding.ignore_case` out, or `sharding.remove_prefix`"
         }
         _ => "",
     };

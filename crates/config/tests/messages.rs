@@ -470,6 +470,7 @@ fn the_example_holds_the_defaults() {
             "buckets",
             "routes",
             "catch_all",
+            "remove_prefix",
             "ignore_case",
             "failures",
             "window_ms",

@@ -169,3 +169,43 @@ fn what_does_not_go_with_routes_is_told() {
     let error = file(&format!("{shards}[sharding.routes]\n\"a\" = \"x\"")).unwrap_err().to_string();
     assert!(error.contains("shard 1 has no name"), "{error}");
 }
+
+#[test]
+fn a_prefix_is_removed_where_its_shards_have_no_other() {
+    let text = "catch_all = \"rest\"\nremove_prefix = [\"order:\", \"user:\"]\n[sharding.routes]\n\"user:\" = \"users-a users-b\"\n\"order:\" = \"orders\"\n";
+    let config = file(&format!("{SHARDS}{text}")).unwrap_or_else(|problems| panic!("{problems}"));
+    let list = &routes(&config).unwrap().list;
+    let removed: Vec<bool> = list.iter().map(|route| route.removes).collect();
+    assert_eq!(removed.len(), 3);
+    assert!(list.iter().all(|route| route.removes != route.prefix.is_empty()));
+    assert_eq!(
+        wrong("remove_prefix = [\"order:\"]"),
+        "r.toml:8:17: sharding.remove_prefix: set without `sharding.routes`, whose prefixes it names; give the routes, or leave this out"
+    );
+    let of = |removed: &str, more: &str| {
+        wrong(&format!(
+            "remove_prefix = {removed}\ncatch_all = \"rest users-b\"\n{more}[sharding.routes]\n\"user:\" = \"users-a users-b\"\n\"order:\" = \"orders\""
+        ))
+    };
+    assert_eq!(
+        of("[\"user\", \"order:\", \"order:\"]", ""),
+        "\
+r.toml:8:17: sharding.remove_prefix: names \"user\", which is no prefix of `sharding.routes`; write it as it stands there
+r.toml:8:17: sharding.remove_prefix: names \"order:\" twice; once is enough"
+    );
+    assert_eq!(
+        of("[\"user:\"]", ""),
+        "r.toml:8:17: sharding.remove_prefix: the prefix \"user:\" is removed, so each shard of its route must stand in this one only"
+    );
+    assert_eq!(
+        of("[\"order:\"]", "ignore_case = true\n"),
+        "r.toml:8:17: sharding.remove_prefix: a prefix cannot be removed where the case of its letters is ignored; leave \
+         `sharding.ignore_case` out, or `sharding.remove_prefix`"
+    );
+    assert!(
+        wrong("remove_prefix = [\"\"]")
+            .contains("prefixes of `sharding.routes`, such as \"order:\"")
+    );
+    let option = OptionSpec::find("sharding.remove_prefix").unwrap();
+    assert!(option.is_live() && option.is_list() && option.is_rare);
+}

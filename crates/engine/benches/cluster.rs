@@ -63,8 +63,9 @@ impl Warm {
         let route = |index: usize| Route {
             prefix: format!("key:{index}").into_bytes(),
             shards: vec![(index % nodes) as u16],
+            removes: false,
         };
-        let rest = Route { prefix: Vec::new(), shards: vec![0] };
+        let rest = Route { prefix: Vec::new(), shards: vec![0], removes: false };
         let list = (0..ROUTES).map(route).chain([rest]).collect();
         let sharding = Sharding {
             compat: Compat::Twemproxy,

@@ -118,6 +118,7 @@ impl Engine {
             return None;
         }
         let mut upstream = Upstream::new(key, role);
+        upstream.edge = self.edge_of(&key);
         upstream.out.keeps =
             self.keeps_output() && role == Role::Shared && key.lane.carries_requests();
         let id = self.upstreams.insert(upstream);

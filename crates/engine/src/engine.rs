@@ -500,7 +500,7 @@ impl Engine {
         let Some(upstream) = self.upstreams.get_mut(id) else {
             return self.begin_mirror_send(id);
         };
-        let buf = upstream.out.begin_send()?;
+        let buf = upstream.begin_send(self.learned.as_ref(), &mut self.pool)?;
         self.stats.upstream_writes += 1;
         self.stats.upstream_out_bytes += buf.len() as u64;
         upstream.traffic.writes += 1;

@@ -85,6 +85,7 @@ mod push;
 mod redact;
 mod redirect;
 pub mod reject;
+mod removal;
 mod replace;
 mod reply;
 pub mod report;

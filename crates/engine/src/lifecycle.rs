@@ -195,6 +195,10 @@ impl Engine {
             // The connection was lost earlier in this turn, and its output is forgotten already.
             return self.pool.give(buf);
         };
+        let buf = match &mut upstream.edge {
+            None => buf,
+            Some(edge) => edge.end_send(buf, &mut self.pool),
+        };
         upstream.out.finish_send_and_keep(buf, &mut self.pool);
         if upstream.waits_for_buffer {
             upstream.waits_for_buffer = false;

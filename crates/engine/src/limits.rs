@@ -3,6 +3,10 @@
 //! Configured bounds stand in [`crate::settings::Limits`] with the same kind of doc line. A queue, loop or buffer without
 //! a bound in one of the two files is a defect.
 
+/// Commands of one transaction whose answers hold keys that get the prefix of their route back. With more of them the answer to EXEC is an error; what
+/// it says is done all the same.
+pub const RENAMED_IN_EXEC_MAX: usize = 16_384;
+
 /// Unanswered requests of one client before its replies told anything about their size. At the bound the client is not
 /// read until replies went out; then the window follows the size of its replies (see [`WINDOW_BYTES`]).
 pub const WINDOW_START: u32 = 64;

@@ -198,6 +198,14 @@ pub const OWN_FAILED: &str =
 /// A reply that has not the names in it that it should have.
 pub const NOT_CHANGED: &str =
     "ERR respool: the reply of the server is not one that can be shown in a namespace";
+/// The same where names get the prefix of a route back.
+pub const NOT_PREFIXED: &str = "ERR respool: the reply of the server is not one in which keys can get their prefix back (sharding.remove_prefix)";
+/// A reply with keys in it that would have to be whole.
+pub const TOO_LARGE_TO_PREFIX: &str = "ERR respool: the reply is too large for its keys to get their prefix back (sharding.remove_prefix, limits.client_out_max_bytes)";
+/// A key that came to servers whose keys begin otherwise. Routes lead none there.
+pub const NOT_OF_ROUTE: &str = "ERR respool: a key of this request does not begin with the prefix that its route removes (sharding.remove_prefix)";
+/// The same channels as in [`NO_EVENTS_IN_NAMESPACE`].
+pub const NO_EVENTS_WITHOUT_PREFIX: &str = "ERR respool: keyspace notifications tell the servers' names of keys, and cannot be had where routes remove prefixes (sharding.remove_prefix)";
 /// A value that begins as one of ours and is none.
 pub const NOT_OPENED: &str =
     "ERR respool: the stored value cannot be read: it is damaged, or too large (policies.values)";
@@ -213,6 +221,14 @@ pub const NO_EVENTS_IN_NAMESPACE: &str = "ERR respool: keyspace notifications ar
 pub fn beyond_namespace(name: &str) -> String {
     format!(
         "ERR respool: '{name}' is about whole databases, and this client lives in a part of one (policies.namespace)"
+    )
+}
+
+/// A command at servers that know keys without their prefix, of which nobody knows here which keys it tells.
+#[must_use]
+pub fn not_without_prefix(name: &str) -> String {
+    format!(
+        "ERR respool: '{name}' cannot be used where the route removes its prefix, since it is not known here what it tells of keys (sharding.remove_prefix)"
     )
 }
 

@@ -86,6 +86,16 @@ impl Engine {
         upstream.progress_at = now;
         self.stats.upstream_in_bytes += bytes.len() as u64;
         upstream.traffic.in_bytes += bytes.len() as u64;
+        if upstream.edge.is_some() {
+            return self.take_at_edge(now, id, bytes);
+        }
+        self.take_from_upstream(now, id, bytes);
+    }
+
+    /// The same in the clients' words.
+    #[inline]
+    pub(crate) fn take_from_upstream(&mut self, now: Time, id: UpstreamId, bytes: &[u8]) {
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
         let outcome = if upstream.tail.is_empty() {
             self.take_in(now, id, bytes).map(|used| self.keep_upstream_tail(id, &bytes[used..]))
         } else {

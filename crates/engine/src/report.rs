@@ -227,7 +227,7 @@ impl Engine {
     fn memory(&self) -> [u64; MEMORY_KINDS.len()] {
         [
             self.clients.iter().map(|(_, client)| client.held_bytes()).sum(),
-            self.of_servers().map(|up| up.out.pending() + up.tail.len()).sum(),
+            self.of_servers().map(|up| up.out.pending() + up.tail.len() + up.edge_bytes()).sum(),
             self.pool.bytes(),
             self.of_servers().map(|up| up.out.kept_bytes()).sum(),
             self.parked.bytes(),

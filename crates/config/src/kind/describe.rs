@@ -62,6 +62,7 @@ impl Kind {
             }
             Self::SealingKeys { .. } => KEY_FORMS.to_owned(),
             Self::Patterns { .. } => "patterns as `KEYS` takes them, such as \"user:*\"".to_owned(),
+            Self::Prefixes { .. } => "prefixes of `sharding.routes`, such as \"order:\"".to_owned(),
             Self::UserNames { .. } => "names of users, such as \"shop\"".to_owned(),
             Self::Buckets { .. } => format!(
                 "for each shard its buckets as numbers below {BUCKETS_MAX} joined by `-`, such as \"0-2-4\""
@@ -107,6 +108,7 @@ impl Kind {
             Self::Buckets { .. }
             | Self::CertFiles { .. }
             | Self::Patterns { .. }
+            | Self::Prefixes { .. }
             | Self::UserNames { .. } => "list of strings",
             Self::Mirrors { .. } => "list of mirrors",
             Self::SealingKeys { .. } => "list of keys",
@@ -150,6 +152,7 @@ impl Kind {
             Self::Buckets { .. } => "BUCKETS",
             Self::Patterns { .. } => "PATTERN",
             Self::UserNames { .. } => "NAME",
+            Self::Prefixes { .. } => "PREFIX",
             Self::SealingKeys { .. } => "KEY",
             Self::CertFiles { .. } => "FILES",
             Self::HashTag { .. } => "CHARS",
@@ -206,7 +209,9 @@ impl Kind {
             Self::SealingKeys { at } => Some(shown_each(at(draft))),
             Self::ReadTargets { at } => some_each(at(draft)),
             Self::Buckets { at } => some_each(at(draft)),
-            Self::Patterns { at } | Self::UserNames { at } => Some(shown_each(at(draft))),
+            Self::Patterns { at } | Self::UserNames { at } | Self::Prefixes { at } => {
+                Some(shown_each(at(draft)))
+            }
             Self::CertFiles { at } => Some(shown_each(at(draft))),
             Self::AddressMap { at } => some_each(at(draft)),
             Self::Routes { at } => some_each(at(draft)),
@@ -281,9 +286,10 @@ impl Kind {
             Self::Shards { at } => at(one) == at(other),
             Self::Users { at } => at(one) == at(other),
             Self::Rules { at, .. } => at(one) == at(other),
-            Self::Buckets { at } | Self::Patterns { at } | Self::UserNames { at } => {
-                at(one) == at(other)
-            }
+            Self::Buckets { at }
+            | Self::Patterns { at }
+            | Self::Prefixes { at }
+            | Self::UserNames { at } => at(one) == at(other),
             Self::Mirrors { at } => at(one) == at(other),
             Self::SealingKeys { at } => at(one) == at(other),
             Self::ReadTargets { at } => at(one) == at(other),
@@ -326,7 +332,10 @@ impl Kind {
             Self::Shards { at } => at(to).clone_from(at(from)),
             Self::Users { at } => at(to).clone_from(at(from)),
             Self::Rules { at, .. } => at(to).clone_from(at(from)),
-            Self::Buckets { at } | Self::Patterns { at } | Self::UserNames { at } => {
+            Self::Buckets { at }
+            | Self::Patterns { at }
+            | Self::Prefixes { at }
+            | Self::UserNames { at } => {
                 at(to).clone_from(at(from));
             }
             Self::Mirrors { at } => at(to).clone_from(at(from)),

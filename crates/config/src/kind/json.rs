@@ -13,6 +13,7 @@ use crate::network::NETWORKS_MAX;
 use crate::sharding::ENTRIES_MAX;
 use crate::tls::MORE_CERTS_MAX;
 use engine::limits::{POLICY_RULES_MAX, SEALING_KEYS_MAX};
+use engine::route::shard::ROUTES_MAX;
 
 impl Kind {
     /// The schema of a value in the file.
@@ -47,6 +48,9 @@ impl Kind {
             Self::SealingKeys { .. } => list(&json!({ "type": "string" }), 0, SEALING_KEYS_MAX),
             Self::ReadTargets { .. } => list(&json!({ "type": "string" }), 0, READ_TARGETS_MAX),
             Self::CertFiles { .. } => list(&pattern("^ *[^ ]+ +[^ ]+ *$"), 0, MORE_CERTS_MAX),
+            Self::Prefixes { .. } => {
+                list(&json!({ "type": "string", "minLength": 1 }), 0, ROUTES_MAX)
+            }
             Self::Patterns { .. } | Self::UserNames { .. } => {
                 list(&json!({ "type": "string", "minLength": 1 }), 0, super::TEXTS_MAX)
             }

@@ -3,6 +3,7 @@
 //! ```text
 //!   [sharding.routes]  "user:" = "users-a users-b"      --sharding-routes "user:=users-a users-b"
 //!   [sharding]         catch_all = "rest"               the keys that no prefix fits
+//!                      remove_prefix = ["order:"]       what servers do not see
 //! ```
 //! Not here: which prefix fits a key (`engine::route::shard`).
 //!
@@ -63,12 +64,14 @@ pub(crate) struct RoutesDraft {
     pub(crate) lines: Vec<RouteLine>,
     pub(crate) catch_all: Option<String>,
     pub(crate) ignore_case: bool,
+    /// Prefixes that servers do not see.
+    pub(crate) removed: Vec<String>,
 }
 
 impl RoutesDraft {
     /// Whether there are any.
     pub(super) fn is_empty(&self) -> bool {
-        self.lines.is_empty() && self.catch_all.is_none()
+        self.lines.is_empty() && self.catch_all.is_none() && self.removed.is_empty()
     }
 
     /// Finds the shards that are named; `None`: no routes are written, or something is wrong with them.
@@ -78,6 +81,10 @@ impl RoutesDraft {
                 let message = "set without `sharding.routes`, beside which it says where all other keys go; give the routes, or leave \
                                this out";
                 found.push((CATCH_ALL, message.to_owned()));
+            }
+            if !self.removed.is_empty() {
+                let message = "set without `sharding.routes`, whose prefixes it names; give the routes, or leave this out";
+                found.push((REMOVED, message.to_owned()));
             }
             return None;
         }
@@ -96,7 +103,8 @@ impl RoutesDraft {
             }
             let whose = format!("the route of {:?}", line.prefix);
             let shards = indices(&line.shards, shards, &whose, ROUTES, found);
-            list.push(Route { prefix: line.prefix.clone().into_bytes(), shards });
+            let removes = self.removed.contains(&line.prefix);
+            list.push(Route { prefix: line.prefix.clone().into_bytes(), shards, removes });
         }
         if let Some(rest) = &self.catch_all {
             let names = names_of(rest);
@@ -108,8 +116,9 @@ impl RoutesDraft {
                 ));
             }
             let shards = indices(&names, shards, "the route of all other keys", CATCH_ALL, found);
-            list.push(Route { prefix: Vec::new(), shards });
+            list.push(Route { prefix: Vec::new(), shards, removes: false });
         }
+        self.check_removed(found);
         for (index, shard) in shards.iter().enumerate() {
             if !list.iter().any(|route| route.shards.contains(&(index as u16))) {
                 let message = format!(
@@ -122,6 +131,24 @@ impl RoutesDraft {
         }
         let ignore_case = self.ignore_case;
         (found.len() == before).then_some(Routes { ignore_case, list })
+    }
+}
+
+impl RoutesDraft {
+    /// What is removed is the prefix of a route.
+    fn check_removed(&self, found: &mut Vec<Finding>) {
+        for (at, prefix) in self.removed.iter().enumerate() {
+            let is_twice = self.removed[..at].contains(prefix);
+            let is_known = self.lines.iter().any(|line| line.prefix == *prefix);
+            let message = match (is_twice, is_known) {
+                (true, _) => format!("names {prefix:?} twice; once is enough"),
+                (_, false) => format!(
+                    "names {prefix:?}, which is no prefix of `sharding.routes`; write it as it stands there"
+                ),
+                _ => continue,
+            };
+            found.push((REMOVED, message));
+        }
     }
 }
 
@@ -169,4 +196,5 @@ const SHOWN_NAMES_MAX: usize = 10;
 
 /// Options that findings are about.
 pub(super) const ROUTES: &[&str] = &["sharding.routes", "sharding.shards"];
+pub(super) const REMOVED: &[&str] = &["sharding.remove_prefix"];
 const CATCH_ALL: &[&str] = &["sharding.catch_all"];

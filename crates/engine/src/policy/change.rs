@@ -14,7 +14,7 @@
 //! Invariant: each entry of `merges` is that of a merge that is under way.
 
 use super::namespace::Namespace;
-use super::outward::{Names, Outward, Shape};
+use super::outward::{Names, Outward, Rename, Shape};
 use super::values::Zstd;
 use super::{Kind, Policies, Refusal};
 use crate::command::CommandId;
@@ -120,8 +120,8 @@ impl Engine {
         if let Some(namespace) = &policies.rules().namespace
             && let Some(inward) = namespace.inward(row, args, self.learned.as_ref())
         {
-            let (prefix, shape) = (namespace.prefix().into(), inward.shape);
-            outward = (shape != Shape::None).then_some(Outward::Names(Names { prefix, shape }));
+            let (rename, shape) = (Rename::Without(namespace.prefix().into()), inward.shape);
+            outward = (shape != Shape::None).then_some(Outward::Names(Names { rename, shape }));
             changed = Some(inward.args);
         }
         if let Some(values) = &policies.rules().values {

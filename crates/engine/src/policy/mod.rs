@@ -28,7 +28,7 @@ pub mod fault;
 mod judge;
 pub mod namespace;
 mod newcomers;
-mod outward;
+pub(crate) mod outward;
 pub mod own;
 mod rate;
 mod read_only;

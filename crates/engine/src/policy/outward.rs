@@ -3,12 +3,15 @@
 //! A reply is walked through once and copied, and only what stands where names stand is written anew. Replies must be whole for that; they are
 //! collected as those of requests that were split (`merge`).
 //!
-//! Not here: which request has which (`namespace::rows`), what values are (`values`).
+//! Not here: which request has which (`namespace::rows`, `removal::inward`), what values are (`values`).
 //!
 //! Invariant: what does not have the shape that is expected becomes an error and is not shown.
 
 use super::values::{Opened, Zstd};
+use crate::glob;
 use crate::reject;
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use resp::{ReplyScanner, Scan, encode, number};
@@ -20,6 +23,8 @@ pub(crate) enum Shape {
     None,
     /// In errors only.
     Errors,
+    /// The reply is one, or null.
+    Name,
     /// The first element of an array.
     Head,
     /// All elements.
@@ -35,7 +40,7 @@ pub(crate) enum Shape {
 /// What becomes of one reply. No command tells both names and values of strings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outward {
-    /// Names lose their prefix.
+    /// Names are others.
     Names(Names),
     /// Values are as they were written, with so many bytes at most.
     Values(Opened, usize),
@@ -54,21 +59,50 @@ impl Outward {
 /// See [`Outward`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Names {
-    /// Names begin with this, and clients do not see it.
-    pub(crate) prefix: Arc<[u8]>,
+    pub(crate) rename: Rename,
     pub(crate) shape: Shape,
 }
 
+/// What a server's name becomes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Rename {
+    /// It loses what it begins with; one that begins otherwise is none of the clients'.
+    Without(Arc<[u8]>),
+    /// It gets this in front. With a pattern, lists hold only what matches it then.
+    With(Arc<[u8]>, Option<Box<[u8]>>),
+}
+
+impl Rename {
+    /// `None`: the clients are not told of it.
+    fn name<'a>(&self, name: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+        match self {
+            Self::Without(prefix) => name.strip_prefix(&**prefix).map(Cow::Borrowed),
+            Self::With(prefix, pattern) => {
+                let whole = [prefix, name].concat();
+                let is_asked_for =
+                    pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, &whole));
+                is_asked_for.then_some(Cow::Owned(whole))
+            }
+        }
+    }
+}
+
 impl Names {
-    fn write(&self, reply: &[u8], out: &mut Vec<u8>) {
+    /// Writes the reply as the client gets it.
+    pub(crate) fn write(&self, reply: &[u8], out: &mut Vec<u8>) {
         let begin = out.len();
         if self.write_parts(reply, out).is_none() {
             out.truncate(begin);
-            reject::write(out, reject::NOT_CHANGED);
+            let error = match self.rename {
+                Rename::Without(_) => reject::NOT_CHANGED,
+                Rename::With(..) => reject::NOT_PREFIXED,
+            };
+            reject::write(out, error);
         }
     }
 
-    fn write_parts(&self, reply: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    /// The same; `None`: the reply has another shape, and what was written is of no use.
+    pub(crate) fn write_parts(&self, reply: &[u8], out: &mut Vec<u8>) -> Option<()> {
         if matches!(reply.first(), Some(b'-' | b'!')) {
             self.write_error(reply, out);
             return Some(());
@@ -77,9 +111,10 @@ impl Names {
             out.extend_from_slice(reply);
             return Some(());
         }
-        let mut walk = Walk { rest: reply, out, prefix: &self.prefix };
+        let mut walk = Walk { rest: reply, out, rename: &self.rename };
         match self.shape {
             Shape::None | Shape::Errors => walk.copy(),
+            Shape::Name => walk.name(),
             Shape::Head => {
                 walk.header()?;
                 walk.name()?;
@@ -118,12 +153,16 @@ impl Names {
     fn write_error(&self, reply: &[u8], out: &mut Vec<u8>) {
         let mut rest = reply;
         if reply.starts_with(b"-NOGROUP ") {
+            let (lost, added): (&[u8], &[u8]) = match &self.rename {
+                Rename::Without(prefix) => (prefix, b""),
+                Rename::With(prefix, _) => (b"", prefix),
+            };
             for before in [&b"key '"[..], b"key name '"] {
-                let mut quoted = before.to_vec();
-                quoted.extend_from_slice(&self.prefix);
+                let quoted = [before, lost].concat();
                 let found = reply.windows(quoted.len()).position(|part| part == quoted);
                 if let Some(at) = found {
                     out.extend_from_slice(&reply[..at + before.len()]);
+                    out.extend_from_slice(added);
                     rest = &reply[at + quoted.len()..];
                     break;
                 }
@@ -141,7 +180,7 @@ fn is_null(reply: &[u8]) -> bool {
 struct Walk<'a, 'o> {
     rest: &'a [u8],
     out: &'o mut Vec<u8>,
-    prefix: &'a [u8],
+    rename: &'a Rename,
 }
 
 impl<'a> Walk<'a, '_> {
@@ -175,10 +214,10 @@ impl<'a> Walk<'a, '_> {
         Some(text)
     }
 
-    /// A name, without what stands before it.
+    /// A name, as the clients know it.
     fn name(&mut self) -> Option<()> {
         let text = self.text()?;
-        encode::bulk(self.out, text.strip_prefix(self.prefix)?);
+        encode::bulk(self.out, &self.rename.name(text)?);
         Some(())
     }
 
@@ -191,12 +230,12 @@ impl<'a> Walk<'a, '_> {
         self.rest = &self.rest[end..];
         let mut names = Vec::with_capacity(count.min(self.rest.len() / 5));
         for _ in 0..count {
-            names.extend(self.text()?.strip_prefix(self.prefix));
+            names.extend(self.rename.name(self.text()?));
         }
         self.out.push(sign);
         self.out.extend_from_slice(alloc::string::ToString::to_string(&names.len()).as_bytes());
         self.out.extend_from_slice(b"\r\n");
-        names.into_iter().for_each(|name| encode::bulk(self.out, name));
+        names.into_iter().for_each(|name| encode::bulk(self.out, &name));
         Some(())
     }
 
@@ -224,9 +263,10 @@ mod tests {
     use alloc::vec;
     use proptest::prelude::*;
 
-    const SHAPES: [Shape; 7] = [
+    const SHAPES: [Shape; 8] = [
         Shape::None,
         Shape::Errors,
+        Shape::Name,
         Shape::Head,
         Shape::Names,
         Shape::Page,
@@ -234,10 +274,47 @@ mod tests {
         Shape::Counts,
     ];
 
-    fn outward(shape: Shape, reply: &[u8]) -> String {
+    fn renamed(rename: Rename, shape: Shape, reply: &[u8]) -> String {
         let mut out = Vec::new();
-        Names { prefix: b"t:".as_slice().into(), shape }.write(reply, &mut out);
+        Names { rename, shape }.write(reply, &mut out);
         String::from_utf8_lossy(&out).into()
+    }
+
+    fn outward(shape: Shape, reply: &[u8]) -> String {
+        renamed(Rename::Without(b"t:".as_slice().into()), shape, reply)
+    }
+
+    fn with(pattern: Option<&[u8]>) -> Rename {
+        Rename::With(b"t:".as_slice().into(), pattern.map(Into::into))
+    }
+
+    #[test]
+    fn names_get_it_back_and_lists_hold_what_was_asked_for() {
+        for (shape, pattern, reply, expected) in [
+            (Shape::Name, None, "$1\r\nk\r\n", "$3\r\nt:k\r\n"),
+            (Shape::Name, None, "$-1\r\n", "$-1\r\n"),
+            (Shape::Head, None, "*2\r\n$0\r\n\r\n$1\r\nv\r\n", "*2\r\n$2\r\nt:\r\n$1\r\nv\r\n"),
+            (Shape::Names, None, "*1\r\n$1\r\na\r\n", "*1\r\n$3\r\nt:a\r\n"),
+            (Shape::Names, Some("*a"), "*2\r\n$1\r\na\r\n$1\r\nb\r\n", "*1\r\n$3\r\nt:a\r\n"),
+            (Shape::Names, Some("?:b"), "*2\r\n$1\r\na\r\n$1\r\nb\r\n", "*1\r\n$3\r\nt:b\r\n"),
+            (
+                Shape::Page,
+                Some("u*"),
+                "*2\r\n$1\r\n7\r\n*1\r\n$1\r\na\r\n",
+                "*2\r\n$1\r\n7\r\n*0\r\n",
+            ),
+            (
+                Shape::Errors,
+                None,
+                "-NOGROUP No such key 's' or consumer group 'g'\r\n",
+                "-NOGROUP No such key 't:s' or consumer group 'g'\r\n",
+            ),
+        ] {
+            let pattern = pattern.map(str::as_bytes);
+            assert_eq!(renamed(with(pattern), shape, reply.as_bytes()), expected);
+        }
+        let shown = renamed(with(None), Shape::Names, b"+OK\r\n");
+        assert!(shown.starts_with("-ERR respool: ") && shown.contains("sharding.remove_prefix"));
     }
 
     #[test]
@@ -305,6 +382,8 @@ mod tests {
             let reply: String = parts.concat();
             let shown = outward(SHAPES[shape], reply.as_bytes());
             prop_assert!(shown.len() <= reply.len() + 128);
+            let shown = renamed(with(None), SHAPES[shape], reply.as_bytes());
+            prop_assert!(shown.len() <= 2 * reply.len() + 160);
         }
     }
 }

@@ -7,6 +7,7 @@
 //!
 //! Invariant: confirmations go out whatever CLIENT REPLY says, as at a server, since they are no replies.
 
+use super::links::is_event;
 use super::{Kind, Leaving, Name, Topic, Turn, Wait, Waiter};
 use crate::client::{Client, Hold};
 use crate::command::ids;
@@ -47,6 +48,9 @@ impl Engine {
             return Step::Hold(Hold::Drained);
         }
         let names: Vec<Name> = call.args[1..].iter().map(|name| Arc::from(*name)).collect();
+        if kind != Kind::Shard && self.router.removes() && names.iter().any(|name| is_event(name)) {
+            return self.refuse(call, reject::NO_EVENTS_WITHOUT_PREFIX);
+        }
         let bytes: usize = names.iter().map(listener_bytes).sum();
         if self.subscriptions.bytes + bytes > SUBSCRIBED_BYTES_MAX {
             return self.refuse(call, reject::SUBSCRIPTIONS_MAX);

@@ -132,6 +132,10 @@ impl Engine {
         let link = topic.links.iter().find(|link| link.state.upstream() == Some(from)).copied();
         let is_event = is_event(channel);
         let Some(link) = link.filter(|link| link.home || is_event) else { return };
+        // Who listens to all channels is not told of keys by names that nobody here knows.
+        if is_event && self.router.removes() && self.removes_at(link.node) {
+            return;
+        }
         if !is_event {
             let (moved, is_handed_over) = (topic.moved, topic.handover.is_some());
             if !link.ends && self.subscriptions.recent.was_heard(now, moved, frame) {

@@ -30,6 +30,7 @@ use crate::ids::NodeId;
 use crate::merge::scan;
 use crate::node::{Address, Node};
 use crate::reject;
+use crate::removal::Removal;
 use crate::request::Step;
 use crate::route::shard::{NOWHERE, Shards};
 use crate::route::slot::slot;
@@ -38,6 +39,7 @@ use crate::time::Time;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cluster::{Cluster, Owner};
 use core::cell::Cell;
@@ -80,6 +82,8 @@ pub(crate) struct PoolState {
     outage: Option<(Time, Time)>,
     /// Until then requests whose node is down wait for its successor; set by the first of them.
     down_until: Option<Time>,
+    /// What its servers do not see of keys.
+    removal: Option<Arc<Removal>>,
     /// Whom reads go to while no cluster has a list for each owner.
     readers: Vec<NodeId>,
 }
@@ -132,11 +136,10 @@ impl Router {
     /// Where a key lies.
     #[inline]
     pub(crate) fn place(&self, key: &[u8]) -> Place {
-        let pool = match &self.shards {
-            None => 0,
-            Some(shards) => self.shard_of(shards, key),
-        };
-        self.place_in(pool as u16, key)
+        match &self.shards {
+            None => self.place_in(0, key),
+            Some(shards) => self.place_at(self.shard_of(shards, key) as u16, key),
+        }
     }
 
     /// Apart, so that the way in front of one pool stays as short as it is.
@@ -145,15 +148,45 @@ impl Router {
         shards.of(key, || self.next_random())
     }
 
+    /// Where a key of this shard lies.
+    #[inline]
+    fn place_at(&self, pool: u16, key: &[u8]) -> Place {
+        let slot = if self.is_cluster(pool) { self.slot_at(pool, key) } else { 0 };
+        Place { pool, slot }
+    }
+
+    /// A cluster counts its slots by the names that it knows.
+    #[inline(never)]
+    fn slot_at(&self, pool: u16, key: &[u8]) -> u16 {
+        slot(self.removal_of(pool).map_or(key, |removal| removal.at_servers(key)))
+    }
+
+    /// What the servers of this pool do not see of keys.
+    #[inline]
+    pub(crate) fn removal_of(&self, pool: u16) -> Option<&Arc<Removal>> {
+        self.pools.get(usize::from(pool))?.removal.as_ref()
+    }
+
+    /// Whether there are any to whom that applies.
+    pub(crate) fn removes(&self) -> bool {
+        self.pools.iter().any(|pool| pool.removal.is_some())
+    }
+
     /// Where another key of a request lies whose first one lies at `first`. Where chance chooses the shard, it chooses once for a request:
     /// its shards hold the same, and keys that are used together must be found together.
     #[inline]
     pub(crate) fn place_beside(&self, first: Place, key: &[u8]) -> Place {
         match &self.shards {
-            Some(shards) if shards.is_random() && shards.may_have(usize::from(first.pool), key) => {
-                self.place_in(first.pool, key)
-            }
-            _ => self.place(key),
+            None => self.place_in(0, key),
+            Some(shards) => self.place_beside_among(shards, first, key),
+        }
+    }
+
+    #[inline(never)]
+    fn place_beside_among(&self, shards: &Shards, first: Place, key: &[u8]) -> Place {
+        match shards.is_random() && shards.may_have(usize::from(first.pool), key) {
+            true => self.place_at(first.pool, key),
+            false => self.place(key),
         }
     }
 
@@ -252,15 +285,24 @@ impl Router {
         }
     }
 
-    /// Where a channel belongs: where a key of its name would lie. Chance, where that chooses, would choose another one each time. One that no
-    /// route leads anywhere belongs to the first shard: channels are no keys, and need no route.
+    /// Where a channel belongs: at the shard that a key of its name would have. Chance, where that chooses, would choose another one each time. One
+    /// that no route leads anywhere belongs to the first shard: channels are no keys, and need no route. They keep their names everywhere.
     pub(crate) fn channel_place(&self, channel: &[u8]) -> Place {
+        self.place_in(self.steady_shard(channel), channel)
+    }
+
+    /// Where a key lies, and always the same where chance chooses.
+    pub(crate) fn steady_place(&self, key: &[u8]) -> Place {
+        self.place_at(self.steady_shard(key), key)
+    }
+
+    fn steady_shard(&self, name: &[u8]) -> u16 {
         match &self.shards {
-            Some(shards) if shards.is_random() => self.place_in(0, channel),
-            Some(shards) if shards.has_gaps() && shards.of(channel, || 0) == NOWHERE => {
-                self.place_in(0, channel)
-            }
-            _ => self.place(channel),
+            Some(shards) if !shards.is_random() => match shards.of(name, || 0) {
+                NOWHERE => 0,
+                shard => shard as u16,
+            },
+            _ => 0,
         }
     }
 
@@ -384,6 +426,8 @@ impl Engine {
                 Topology::Sentinel(Box::new(Group::new(name, seeds)))
             }
         };
+        let removed = self.router.shards.as_ref().map(|shards| shards.removed(usize::from(index)));
+        let removal = removed.and_then(Removal::new);
         let refresh = Refresh::new(!matches!(topology, Topology::One(_)));
         let wait_until = now.plus_ms(self.settings.timeouts.topology_wait_ms);
         PoolState {
@@ -393,6 +437,7 @@ impl Engine {
             refresh,
             wait_until,
             outage: None,
+            removal,
             down_until: None,
             readers: Vec::new(),
         }

@@ -362,7 +362,7 @@ impl Engine {
 
     /// The node that tells of changes of this key; none where there is one server, or nobody has it just now.
     fn owner_of(&self, key: &[u8]) -> Option<NodeId> {
-        if self.is_one() { None } else { self.router.node(self.router.channel_place(key)) }
+        if self.is_one() { None } else { self.router.node(self.router.steady_place(key)) }
     }
 
     /// The key is not tracked any more: whoever may have it is told.

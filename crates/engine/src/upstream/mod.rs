@@ -23,10 +23,12 @@ mod sharers;
 use crate::ids::{ClientId, NodeId};
 use crate::limits::{KEPT_BYTES_MAX, STALL_MIN_US};
 use crate::output::Output;
+use crate::removal::Edge;
 use crate::scripts::Digest;
 use crate::settings::Timeouts;
 use crate::stats::node::Traffic;
 use crate::time::Time;
+use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -194,6 +196,8 @@ pub struct Upstream {
     pub(crate) found: Cell<(u64, u32, u64)>,
     /// Up to this place of the queue requests were passed that could have been looked at (`hotkeys`).
     pub(crate) sampled_to: u64,
+    /// Where names become others, in both directions, if the servers know them by others (`removal`).
+    pub(crate) edge: Option<Box<Edge>>,
     /// What never left the connection before this one: it goes out first when this one is ready.
     pub(crate) carried: Option<Carried>,
     /// Failed connects in a row.
@@ -237,6 +241,7 @@ impl Upstream {
             found: Cell::new((u64::MAX, 0, 0)),
             watched_until: 0,
             sampled_to: 0,
+            edge: None,
             carried: None,
             failures: 0,
             cause: String::new(),
@@ -363,6 +368,9 @@ impl Upstream {
     pub fn reset(&mut self, pool: &mut crate::pool::BufferPool) {
         debug_assert!(self.inflight.is_empty(), "someone still waits on a connection that is gone");
         self.out.clear(pool);
+        if let Some(edge) = &mut self.edge {
+            edge.reset();
+        }
         self.scanner.reset();
         pool.give(core::mem::take(&mut self.tail));
         self.scripts.clear();

@@ -52,6 +52,7 @@ mod pubsub;
 mod quiet;
 mod reads;
 mod refused;
+mod removal;
 mod replaced;
 mod routes;
 mod select;

@@ -10,6 +10,7 @@
 use engine::Settings;
 use engine::acl::Users;
 use engine::policy::{Fault, Namespace, Per, Policies, Rate, Rule, Rules, Unit, What};
+use engine::route::shard::Route;
 use engine::settings::{Limits, Password, Timeouts};
 use netio::Address;
 use netio::sim::{SimFaults, SimRng};
@@ -352,6 +353,15 @@ impl Plan {
     pub(crate) fn namespace(&self) -> &'static str {
         let is_for_it = self.kind != Kind::Crowd && self.seed < CHANGING_FROM;
         if is_for_it && self.seed / 8 % 8 == 7 { "team-a:" } else { "" }
+    }
+
+    /// What a server does not see of keys.
+    pub(crate) fn removed_at(&self, server: usize) -> Vec<u8> {
+        let shards = self.settings.shards.iter();
+        let mut routes =
+            shards.flat_map(|shards| &shards.sharding.routes).flat_map(|all| &all.list);
+        let is_its = |route: &&Route| route.removes && route.shards.contains(&(server as u16));
+        routes.find(is_its).map(|route| route.prefix.clone()).unwrap_or_default()
     }
 
     /// Whether clients have a user with restrictions in an eighth of the runs. None of what they say meets one: so they get what they got, the long way. Not

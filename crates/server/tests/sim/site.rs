@@ -34,12 +34,13 @@ impl Site {
         let at = plan.addresses();
         match plan.layout {
             Layout::One | Layout::Shards { .. } => {
-                let server = |at: Address| {
+                let server = |(index, at): (usize, Address)| {
                     let mut server = Server::new(net, at, plan.password, planted);
                     server.namespace = plan.namespace();
+                    server.removed = plan.removed_at(index);
                     server
                 };
-                Self::Servers(at.into_iter().map(server).collect())
+                Self::Servers(at.into_iter().enumerate().map(server).collect())
             }
             Layout::Cluster(restless) => {
                 Self::Cluster(Box::new(ClusterSite::new(plan, restless, net, &at, planted)))
@@ -136,7 +137,8 @@ impl Site {
         };
         let logs: Vec<&[Effect]> = servers
             .iter()
-            .map(|server| server.model().effects(db, &key))
+            .filter_map(|server| Some((server, key.strip_prefix(&*server.removed)?)))
+            .map(|(server, key)| server.model().effects(db, key))
             .filter(|log| !log.is_empty())
             .collect();
         if logs.len() > 1 && !several {

@@ -225,6 +225,8 @@ pub(crate) struct Server {
     mind: One,
     /// What stands here before the keys of clients.
     pub(crate) namespace: &'static str,
+    /// What it does not see of them.
+    pub(crate) removed: Vec<u8>,
 }
 
 /// The mind of such a server.
@@ -299,6 +301,7 @@ impl Server {
             host: Host::new(net, at),
             mind: One { model, planter: Planter::new(planted), talks: None },
             namespace: "",
+            removed: Vec::new(),
         }
     }
 

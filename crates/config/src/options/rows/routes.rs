@@ -26,6 +26,15 @@ pub(super) const ROWS: &[OptionSpec] = &[
     )
     .rare(),
     OptionSpec::new(
+        "sharding.remove_prefix",
+        "Prefixes of `sharding.routes` that servers do not see",
+        "Of a key that one of these routes has only what stands behind the prefix goes to its servers, and in replies clients see the whole key. \
+         The shards of such a route stand in no other one, nor in `sharding.catch_all`; `sharding.ignore_case` must be off. On the command line and in \
+         the environment prefixes are separated by semicolons.",
+        Kind::Prefixes { at: |d| &mut d.sharding.routes.removed },
+    )
+    .rare(),
+    OptionSpec::new(
         "sharding.ignore_case",
         "Whether the prefixes of `sharding.routes` fit letters in either case",
         "Only a-z and A-Z. Keys stay as they are.",

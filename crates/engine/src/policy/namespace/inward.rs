@@ -94,22 +94,9 @@ impl Namespace {
         }
     }
 
-    /// `BY` and `GET` of `SORT` name keys by patterns. Without a star it is no key: `BY nosort`, `GET #`.
     fn change_sort<'a>(&self, args: &[&'a [u8]], changed: &mut [Cow<'a, [u8]>]) {
-        let mut at = 2;
-        while let Some(word) = args.get(at) {
-            let is = |name: &[u8]| word.eq_ignore_ascii_case(name);
-            match args.get(at + 1) {
-                Some(pattern) if is(b"by") || is(b"get") => {
-                    if pattern.contains(&b'*') {
-                        changed[at + 1] = self.prefixed(pattern);
-                    }
-                    at += 2;
-                }
-                Some(_) if is(b"store") => at += 2,
-                Some(_) if is(b"limit") => at += 3,
-                _ => at += 1,
-            }
+        for at in patterns_of_sort(args) {
+            changed[at] = self.prefixed(args[at]);
         }
     }
 
@@ -130,19 +117,45 @@ impl Namespace {
 
     /// `CLIENT TRACKING on … PREFIX p`. Without one all of the namespace is meant, which `tracking` knows.
     fn change_prefixes<'a>(&self, args: &[&'a [u8]], changed: &mut [Cow<'a, [u8]>]) {
-        let mut at = 3;
-        while let Some(word) = args.get(at) {
-            let is = |name: &[u8]| word.eq_ignore_ascii_case(name);
-            match args.get(at + 1) {
-                Some(prefix) if is(b"prefix") => {
-                    changed[at + 1] = self.prefixed(prefix);
-                    at += 2;
-                }
-                Some(_) if is(b"redirect") => at += 2,
-                _ => at += 1,
-            }
+        for at in prefixes_of_tracking(args) {
+            changed[at] = self.prefixed(args[at]);
         }
     }
+}
+
+/// `BY` and `GET` of `SORT` name keys by patterns. Without a star it is no key: `BY nosort`, `GET #`.
+pub(crate) fn patterns_of_sort(args: &[&[u8]]) -> Vec<usize> {
+    let (mut at, mut found) = (2, Vec::new());
+    while let Some(word) = args.get(at) {
+        let is = |name: &[u8]| word.eq_ignore_ascii_case(name);
+        match args.get(at + 1) {
+            Some(pattern) if is(b"by") || is(b"get") => {
+                found.extend(pattern.contains(&b'*').then_some(at + 1));
+                at += 2;
+            }
+            Some(_) if is(b"store") => at += 2,
+            Some(_) if is(b"limit") => at += 3,
+            _ => at += 1,
+        }
+    }
+    found
+}
+
+/// Where `CLIENT TRACKING` has its prefixes.
+pub(crate) fn prefixes_of_tracking(args: &[&[u8]]) -> Vec<usize> {
+    let (mut at, mut found) = (3, Vec::new());
+    while let Some(word) = args.get(at) {
+        let is = |name: &[u8]| word.eq_ignore_ascii_case(name);
+        match args.get(at + 1) {
+            Some(_) if is(b"prefix") => {
+                found.push(at + 1);
+                at += 2;
+            }
+            Some(_) if is(b"redirect") => at += 2,
+            _ => at += 1,
+        }
+    }
+    found
 }
 
 /// Whether all arguments from the first name on are names.

@@ -130,6 +130,10 @@ pub enum ShardsError {
     PrefixTwice(Vec<u8>),
     /// The route of this prefix leads to no shard, or twice to the same, or to one that does not exist.
     RouteShards(Vec<u8>),
+    /// The route of this prefix removes it, and shares a shard with another route, or is that of all other keys.
+    RemovedShared(Vec<u8>),
+    /// A prefix is removed and the case of letters is ignored: nobody could say how it was written.
+    RemovedCase,
 }
 
 impl fmt::Display for ShardsError {
@@ -178,6 +182,14 @@ impl fmt::Display for ShardsError {
             ),
             Self::PrefixTwice(prefix) => {
                 write!(f, "the prefix \"{}\" has two routes", prefix.escape_ascii())
+            }
+            Self::RemovedShared(prefix) => write!(
+                f,
+                "the prefix \"{}\" is removed, so each shard of its route must stand in this one only",
+                prefix.escape_ascii()
+            ),
+            Self::RemovedCase => {
+                write!(f, "a prefix cannot be removed where the case of its letters is ignored")
             }
             Self::RouteShards(prefix) => write!(
                 f,
@@ -271,6 +283,14 @@ impl Shards {
             Plan::Whole(_) => shard < self.shards.len(),
             Plan::Routed(routed) => routed.layout(key).is_some_and(|layout| layout.has(shard)),
         }
+    }
+
+    /// What the servers of this shard do not see of its keys: their prefix, or nothing.
+    #[must_use]
+    pub fn removed(&self, shard: usize) -> &[u8] {
+        let routes = self.sharding.routes.iter().flat_map(|routes| &routes.list);
+        let is_its = |route: &&Route| route.shards.iter().any(|one| usize::from(*one) == shard);
+        routes.filter(|route| route.removes).find(is_its).map_or(&[], |route| &route.prefix)
     }
 
     /// Whether chance chooses the shard of a key.

@@ -43,6 +43,8 @@ pub struct Route {
     pub prefix: Vec<u8>,
     /// Indices of the shards that share them; one at least, none twice.
     pub shards: Vec<u16>,
+    /// The servers of these shards know the keys without the prefix (`removal`). Then none of the shards stands in another route.
+    pub removes: bool,
 }
 
 impl Routes {
@@ -55,7 +57,7 @@ impl Routes {
             return Err(ShardsError::TooManyRoutes);
         }
         let mut prefixes: Vec<Vec<u8>> = Vec::with_capacity(self.list.len());
-        for Route { prefix, shards: lead_to } in &self.list {
+        for Route { prefix, shards: lead_to, .. } in &self.list {
             if prefix.len() > PREFIX_BYTES_MAX {
                 return Err(ShardsError::LongPrefix(prefix.clone()));
             }
@@ -68,6 +70,7 @@ impl Routes {
             }
             prefixes.push(self.folded(prefix));
         }
+        self.check_removed()?;
         prefixes.sort_unstable();
         if let Some(pair) = prefixes.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(ShardsError::PrefixTwice(pair[0].clone()));
@@ -79,6 +82,21 @@ impl Routes {
     }
 
     /// A text as it is compared.
+    /// What a server is not told must be the same for all its keys, or nobody could say what a name of its own is called here.
+    fn check_removed(&self) -> Result<(), ShardsError> {
+        for (at, route) in self.list.iter().enumerate().filter(|(_, route)| route.removes) {
+            if self.ignore_case {
+                return Err(ShardsError::RemovedCase);
+            }
+            let shares = |other: &Route| other.shards.iter().any(|one| route.shards.contains(one));
+            let mut others = self.list.iter().enumerate().filter(|(other, _)| *other != at);
+            if route.prefix.is_empty() || others.any(|(_, other)| shares(other)) {
+                return Err(ShardsError::RemovedShared(route.prefix.clone()));
+            }
+        }
+        Ok(())
+    }
+
     fn folded(&self, text: &[u8]) -> Vec<u8> {
         if self.ignore_case { text.to_ascii_lowercase() } else { text.to_vec() }
     }
@@ -270,6 +288,7 @@ mod tests {
         let route = |(prefix, shards): &(&[u8], &[u16])| Route {
             prefix: prefix.to_vec(),
             shards: shards.to_vec(),
+            removes: false,
         };
         Routes { ignore_case, list: list.iter().map(route).collect() }
     }
@@ -426,9 +445,32 @@ mod tests {
     }
 
     #[test]
+    fn a_prefix_is_removed_where_its_shards_have_no_other() {
+        let removing = |ignore_case, list: &[(&[u8], &[u16])], removed: &[usize]| {
+            let mut routes = routes(ignore_case, list);
+            removed.iter().for_each(|at| routes.list[*at].removes = true);
+            laid_out(Distribution::Modula, 4, routes)
+        };
+        let list: &[(&[u8], &[u16])] = &[(b"a:", &[0, 1]), (b"a:b:", &[2]), (b"", &[3])];
+        let shards = removing(false, list, &[0, 1]).unwrap();
+        let removed: Vec<&[u8]> = (0..4).map(|shard| shards.removed(shard)).collect();
+        assert_eq!(removed, [&b"a:"[..], b"a:", b"a:b:", b""]);
+        assert_eq!(removing(true, list, &[0]).expect_err("case"), ShardsError::RemovedCase);
+        let shared = |prefix: &[u8]| ShardsError::RemovedShared(prefix.to_vec());
+        assert_eq!(removing(false, list, &[2]).expect_err("the rest"), shared(b""));
+        let list: &[(&[u8], &[u16])] = &[(b"a:", &[0, 1]), (b"b:", &[1, 2]), (b"", &[3])];
+        assert_eq!(removing(false, list, &[0]).expect_err("two prefixes"), shared(b"a:"));
+        assert_eq!(removing(false, list, &[1]).expect_err("two prefixes"), shared(b"b:"));
+    }
+
+    #[test]
     fn the_bounds_on_routes() {
         let list = |count: usize| {
-            let route = |n: usize| Route { prefix: format!("{n}:").into_bytes(), shards: vec![0] };
+            let route = |n: usize| Route {
+                prefix: format!("{n}:").into_bytes(),
+                shards: vec![0],
+                removes: false,
+            };
             Routes { ignore_case: false, list: (0..count).map(route).collect() }
         };
         assert!(laid_out(Distribution::Modula, 1, list(ROUTES_MAX)).is_ok());
@@ -437,7 +479,11 @@ mod tests {
         // Each list leaves another shard out.
         let lists = |count: u16, shards: u16| {
             let all = |n: u16| (0..shards).filter(|shard| *shard != n).collect();
-            let route = |n: u16| Route { prefix: format!("{n}:").into_bytes(), shards: all(n) };
+            let route = |n: u16| Route {
+                prefix: format!("{n}:").into_bytes(),
+                shards: all(n),
+                removes: false,
+            };
             Routes { ignore_case: false, list: (0..count).map(route).collect() }
         };
         assert!(laid_out(Distribution::Modula, 129, lists(64, 129)).is_ok());

@@ -80,5 +80,5 @@ impl Story {
 
 /// Where keys go that begin so.
 pub(crate) fn route(prefix: &str, shards: &[u16]) -> Route {
-    Route { prefix: prefix.into(), shards: shards.into() }
+    Route { prefix: prefix.into(), shards: shards.into(), removes: false }
 }

@@ -147,17 +147,32 @@ fn shards(
     ShardsSettings { sharding, children: addresses.iter().enumerate().map(child).collect(), eject }
 }
 
-/// Routes by what the scripts' keys begin with, and one for all others, each to a shard or to all.
+/// Routes by what the scripts' keys begin with, and one for all others, each to a shard or to all. In half of the runs one prefix has a shard to itself,
+/// which does not see it.
 fn routes(shards: u16, rng: &mut SimRng) -> Routes {
+    let prefixes = ["", "t", "t1", "t{", "n", "l{2", "p", "p2:", "d", "d3", "common:", "q:"];
+    let removes = shards > 1 && rng.chance(500_000);
+    let removed = removes.then(|| {
+        let at = rng.between(1, prefixes.len() as u64 - 1) as usize;
+        (prefixes[at], rng.between(0, u64::from(shards) - 1) as u16)
+    });
+    let is_free = |shard: &u16| removed.is_none_or(|(_, its)| its != *shard);
+    let others: Vec<u16> = (0..shards).filter(is_free).collect();
     let mut list = Vec::new();
-    for prefix in ["", "t", "t1", "t{", "n", "l{2", "p", "p2:", "d", "d3", "common:", "q:"] {
-        if prefix.is_empty() || rng.chance(600_000) {
-            let one = rng.between(0, u64::from(shards) - 1) as u16;
-            let shards = if rng.chance(600_000) { vec![one] } else { (0..shards).collect() };
-            list.push(Route { prefix: prefix.into(), shards });
+    for prefix in prefixes {
+        match removed {
+            Some((its, shard)) if its == prefix => {
+                list.push(Route { prefix: prefix.into(), shards: vec![shard], removes: true });
+            }
+            _ if prefix.is_empty() || rng.chance(600_000) => {
+                let one = others[rng.between(0, others.len() as u64 - 1) as usize];
+                let shards = if rng.chance(600_000) { vec![one] } else { others.clone() };
+                list.push(Route { prefix: prefix.into(), shards, removes: false });
+            }
+            _ => {}
         }
     }
-    Routes { ignore_case: rng.chance(300_000), list }
+    Routes { ignore_case: removed.is_none() && rng.chance(300_000), list }
 }
 
 pub(super) fn reads(rng: &mut SimRng) -> Reads {

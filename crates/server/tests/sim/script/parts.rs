@@ -22,12 +22,15 @@ pub(super) fn bulk(reply: &[u8]) -> Result<Option<&[u8]>, String> {
     }
 }
 
-/// Whether a reply is what a direct connection gives. In a namespace what neither respool nor `COMMAND` knows is refused by respool, and the models do not tell
+/// Whether a reply is what a direct connection gives. In a namespace, and behind a route that removes its prefix, what neither respool nor `COMMAND` knows is refused by respool, and the models do not tell
 /// `COMMAND`.
 pub(super) fn is_as_direct(reply: &[u8], reference: &[u8]) -> bool {
-    const REFUSED: &[u8] =
-        b"-ERR respool: 'no.such' cannot be used in a namespace (policies.namespace)\r\n";
-    let is_refused = reply == REFUSED && reference.starts_with(b"-ERR unknown command 'NO.SUCH'");
+    const REFUSED: [&[u8]; 2] = [
+        b"-ERR respool: 'no.such' cannot be used in a namespace (policies.namespace)\r\n",
+        b"-ERR respool: 'no.such' cannot be used where the route removes its prefix, since it is not known here what it tells of keys (sharding.remove_prefix)\r\n",
+    ];
+    let is_refused =
+        REFUSED.contains(&reply) && reference.starts_with(b"-ERR unknown command 'NO.SUCH'");
     is_refused || without_id(reference) == without_id(reply)
 }
 
