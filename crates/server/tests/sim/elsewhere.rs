@@ -9,7 +9,11 @@
 //!
 //! Invariant: each request has one reply, in its order, by a value that one of the three has for that very key; and in the end nothing is left over.
 
+use std::sync::Arc;
+
 use engine::elsewhere::Order;
+use engine::policy::own::{Failure, Judge, Judgement, Own, Program, Verdict, View, rule_about};
+use engine::policy::{Policies, Rules};
 use engine::settings::{Node, Pool, ReadTargetSettings, ReadsElsewhere};
 use engine::{Settings, node};
 use netio::Address;
@@ -42,6 +46,39 @@ struct Client {
     wanted: std::collections::VecDeque<Wanted>,
     input: Vec<u8>,
     rounds: u32,
+}
+
+/// A program that says by chance who is asked.
+#[derive(Debug)]
+struct ByChance {
+    /// Also that it is the upstream alone, which is not in trouble then.
+    says_upstream: bool,
+}
+
+impl Program for ByChance {
+    fn judge(&self) -> Result<Box<dyn Judge>, Failure> {
+        Ok(Box::new(Self { ..*self }))
+    }
+}
+
+impl Judge for ByChance {
+    fn request(&mut self, view: &View<'_>) -> Judgement {
+        let verdict = match view.random >> 32 & 3 {
+            0 => Verdict::Pass,
+            1 if self.says_upstream => Verdict::Upstream,
+            at => Verdict::Read(NAMES[1 + (at & 1) as usize].as_bytes().to_vec()),
+        };
+        Judgement { verdict: Ok(verdict), fuel: 1, line: None }
+    }
+}
+
+/// The same as a policy about reads.
+fn by_chance(says_upstream: bool) -> Option<Arc<Policies>> {
+    let file = "chance.wasm".to_owned();
+    let own = Own { file, fuel: 1_000, memory_max_bytes: 1 << 16, passes_on_failure: false };
+    let rules = Rules { own: vec![rule_about(&["get", "mget"], own)], ..Rules::default() };
+    let program: Arc<dyn Program> = Arc::new(ByChance { says_upstream });
+    Some(Arc::new(Policies::new(rules)?.with_programs(vec![Some(program)])))
 }
 
 struct World {
@@ -101,6 +138,11 @@ fn options(rng: &mut SimRng, order: Order) -> ReadsElsewhere {
 
 impl World {
     fn new(seed: u64) -> Self {
+        Self::with(seed, false)
+    }
+
+    /// `by_program`: a program says who is asked.
+    fn with(seed: u64, by_program: bool) -> Self {
         let mut rng = SimRng::new(seed);
         let order = Order::ALL[(seed % 3) as usize];
         let only_reads = order == Order::Main;
@@ -125,6 +167,7 @@ impl World {
         settings.limits.shared_conns = pick(&mut rng, &[1, 1, 3]) as u16;
         settings.timeouts.request_ms = 1_000;
         settings.elsewhere = options(&mut rng, order);
+        settings.policies = if by_program { by_chance(!only_reads) } else { None };
         let workers = workers(&net, &listen, seed, &settings);
         let clients = (0..6)
             .map(|number| {
@@ -326,6 +369,24 @@ fn whoever_is_in_trouble_every_read_is_answered_once_by_somebody_who_has_the_key
         }
     }
     // In every order all three have answered, or the seeds show too little.
+    assert!(seen.iter().flatten().all(|count| *count > 100), "{seen:?}");
+}
+
+#[test]
+fn whoever_a_program_names_every_read_is_answered_once_by_somebody_who_has_the_key() {
+    let mut seen = [[0; 3]; 3];
+    for seed in 0..30 {
+        let mut world = World::with(seed, true);
+        let outcome = world.run();
+        assert_eq!(outcome, Ok(()), "seed {seed}");
+        let of = |worker: &Worker<SimDriver>| worker.engine().report(engine::Time(0)).own;
+        let reports: Vec<_> = world.workers.iter().flat_map(of).collect();
+        assert!(reports.iter().map(|report| report.routed).sum::<u64>() > 50, "{reports:?}");
+        assert_eq!(reports.iter().map(|report| report.outcomes()[4].1).sum::<u64>(), 0);
+        for (sum, count) in seen[(seed % 3) as usize].iter_mut().zip(world.seen) {
+            *sum += count;
+        }
+    }
     assert!(seen.iter().flatten().all(|count| *count > 100), "{seen:?}");
 }
 
