@@ -516,20 +516,40 @@ pub const WORKERS_MAX: usize = 256;
 pub const CLIENTS_MAX: usize = 1_000_000;
 
 impl Config {
-    /// What needs a restart stays as it is in `running`: what binds sockets, and the number of workers.
+    /// What needs a restart stays as it is in `running`: what binds sockets, the number of workers, and what [`Self::keep_route`] keeps, of each tenant
+    /// its own.
     pub(crate) fn keep_fixed(&mut self, running: &Self) {
+        self.keep_process(running);
+        self.keep_route(running);
+        for tenant in &mut self.tenants {
+            tenant.config.keep_process(running);
+            let before = running.tenants.iter().find(|before| before.name == tenant.name);
+            if let Some(before) = before {
+                tenant.config.keep_route(&before.config);
+            }
+        }
+    }
+
+    fn keep_process(&mut self, running: &Self) {
         self.unix_mode = running.unix_mode;
         self.workers = running.workers;
         self.cpus.clone_from(&running.cpus);
         self.driver = running.driver;
+        self.admin.listen.clone_from(&running.admin.listen);
+    }
+
+    fn keep_route(&mut self, running: &Self) {
         self.mirrors.clone_from(&running.mirrors);
         self.read_targets.clone_from(&running.read_targets);
         if self.mirrors.is_on() {
             // Else a mirror could become the upstream, and get everything twice.
             self.upstream.clone_from(&running.upstream);
         }
-        self.admin.listen.clone_from(&running.admin.listen);
-        self.tenants.iter_mut().for_each(|tenant| tenant.config.keep_fixed(running));
+    }
+
+    /// The engines of tenants run in the same workers.
+    pub(crate) fn share_workers(&mut self) {
+        self.tenants.iter_mut().for_each(|tenant| tenant.config.workers = self.workers);
     }
 
     /// The URLs of all servers, those of tenants too.

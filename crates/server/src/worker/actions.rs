@@ -330,14 +330,14 @@ impl<D: Driver> Worker<D> {
                 }
                 Notice::Mirror { name, failed, dropped, unsure, sample } => {
                     let cause = sample.as_str();
-                    tracing::warn!(worker, mirror = %name, failed, dropped, unsure, cause, "a mirror did not get every write");
+                    tracing::warn!(worker, tenant, mirror = %name, failed, dropped, unsure, cause, "a mirror did not get every write");
                 }
                 Notice::ReadTarget { name, out: true, cause } => {
                     let cause = cause.as_str();
-                    tracing::warn!(worker, read_target = %name, cause, "a read target is left out until it answers again");
+                    tracing::warn!(worker, tenant, read_target = %name, cause, "a read target is left out until it answers again");
                 }
                 Notice::ReadTarget { name, out: false, .. } => {
-                    tracing::warn!(worker, read_target = %name, "a read target answers again");
+                    tracing::warn!(worker, tenant, read_target = %name, "a read target answers again");
                 }
                 Notice::ProgramFailed { name, cause } => {
                     tracing::warn!(worker, tenant, extension = %name, cause, "an extension failed; it begins anew with the next request");

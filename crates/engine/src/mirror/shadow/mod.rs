@@ -495,7 +495,9 @@ impl Engine {
 
     /// What is reported of shadow reads.
     pub(crate) fn shadow_reports(&self) -> Vec<ShadowReport> {
-        self.mirrors.iter().flat_map(|mirrors| mirrors.shadow_reports()).collect()
+        let tenant = self.settings.tenancy.as_ref().map(|tenancy| tenancy.name.clone());
+        let reports = self.mirrors.iter().flat_map(|mirrors| mirrors.shadow_reports());
+        reports.map(|report| ShadowReport { tenant: tenant.clone(), ..report }).collect()
     }
 
     /// What was counted is forgotten.
