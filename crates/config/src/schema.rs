@@ -516,16 +516,15 @@ pub const WORKERS_MAX: usize = 256;
 pub const CLIENTS_MAX: usize = 1_000_000;
 
 impl Config {
-    /// What needs a restart stays as it is in `running`: what binds sockets, the number of workers, and what [`Self::keep_route`] keeps, of each tenant
-    /// its own.
-    pub(crate) fn keep_fixed(&mut self, running: &Self) {
+    /// What needs a restart stays as it is in `running`: what binds sockets, the number of workers, and, of each tenant its own, the servers
+    /// while mirrors are told what goes there. `leaving`: some are told although they are mirrors no more.
+    pub(crate) fn keep_fixed(&mut self, running: &Self, leaving: bool) {
         self.keep_process(running);
-        self.keep_route(running);
+        self.keep_route(running, leaving);
         for tenant in &mut self.tenants {
             tenant.config.keep_process(running);
-            let before = running.tenants.iter().find(|before| before.name == tenant.name);
-            if let Some(before) = before {
-                tenant.config.keep_route(&before.config);
+            if let Some(before) = running.tenant(&tenant.name) {
+                tenant.config.keep_route(before, leaving);
             }
         }
     }
@@ -538,13 +537,23 @@ impl Config {
         self.admin.listen.clone_from(&running.admin.listen);
     }
 
-    fn keep_route(&mut self, running: &Self) {
-        self.mirrors.clone_from(&running.mirrors);
-        self.read_targets.clone_from(&running.read_targets);
-        if self.mirrors.is_on() {
-            // Else a mirror could become the upstream, and get everything twice.
+    fn keep_route(&mut self, running: &Self, leaving: bool) {
+        if self.leaves_mirrored_servers(running, leaving) {
             self.upstream.clone_from(&running.upstream);
+            // They were looked at beside the other servers: one of them may be what stays.
+            self.mirrors.clone_from(&running.mirrors);
         }
+    }
+
+    /// Whether these servers are others than in `running`, and mirrors are told what goes to those. A mirror could be one of the new ones, and get
+    /// everything twice, or something old behind something new.
+    pub(crate) fn leaves_mirrored_servers(&self, running: &Self, leaving: bool) -> bool {
+        (leaving || running.mirrors.is_on()) && self.upstream != running.upstream
+    }
+
+    /// What holds for a tenant.
+    pub(crate) fn tenant(&self, name: &str) -> Option<&Self> {
+        self.tenants.iter().find(|tenant| tenant.name == name).map(|tenant| &tenant.config)
     }
 
     /// The engines of tenants run in the same workers.

@@ -285,7 +285,7 @@ fn a_reload_keeps_each_tenants_own_servers() {
     // The main mirrors say nothing of a tenant's servers.
     let text = format!("{}[mirrors]\ntargets = \"redis://m\"\n", with_own(""));
     let (running, mut new) = (loaded(&text), loaded(&text.replace("redis://b", "redis://c")));
-    assert!(new.keep_fixed(&running).is_empty());
+    assert!(new.keep_fixed(&running, false).is_empty());
     assert!(new.config.tenants[1].config.upstream.to_string().contains("redis://c"));
     assert!(!new.config.tenants[1].config.mirrors.is_on());
 }

@@ -98,7 +98,7 @@ pub(super) struct Mirror {
     tenant: Option<String>,
     /// `first`, `all` or `all-checked`.
     mode: &'static str,
-    /// `ready`, `waiting` (it does not answer) or `idle` (nothing was sent yet).
+    /// `ready`, `waiting` (it does not answer), `idle` (nothing was sent yet) or `leaving` (it is no mirror any more, and gets what waits for it).
     state: &'static str,
     /// How long ago the primary did the oldest write that it has not answered, in milliseconds.
     lag_ms: u64,

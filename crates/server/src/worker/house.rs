@@ -655,6 +655,18 @@ impl House {
         self.first.reconfigure(now, settings);
     }
 
+    /// See [`Engine::end_mirrors`], of the tenant at a place.
+    pub(super) fn end_mirrors_of(&mut self, now: Time, place: usize) {
+        if let Some(engine) = self.get_mut(place) {
+            engine.end_mirrors(now);
+        }
+    }
+
+    /// The same of all.
+    pub(super) fn end_mirrors(&mut self, now: Time) {
+        self.engines_mut().for_each(|engine| engine.end_mirrors(now));
+    }
+
     /// Places of tenants whose last client is gone and whose mirrors have all that those wrote, or whose time is up.
     pub(super) fn left(&self, now: Time) -> Vec<usize> {
         let is_over = |tenant: &Tenant| {

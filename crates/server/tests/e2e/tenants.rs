@@ -531,3 +531,48 @@ fn a_tenant_reads_from_a_target_of_its_own() {
     drop(near);
     assert_eq!(who(&mut blue), "blue", "the upstream answers what the target does not");
 }
+
+#[test]
+fn a_tenants_mirror_and_target_come_and_go_with_the_file() {
+    if direct() {
+        return;
+    }
+    let [mirror, near] = [(); 2].map(|()| RedisServer::start());
+    near.connect().ask("SET who near");
+    let with = format!(
+        "{BLUE}[tenants.blue.mirrors]\ntargets = \"{} name=new\"\n[tenants.blue.read_targets]\ntargets = \"{} name=near\"\n",
+        mirror.endpoint().url(),
+        near.endpoint().url()
+    );
+    let houses = Houses::open_with(1, BLUE);
+    let (mut red, mut blue) = (houses.main(), houses.side());
+    for round in 0..3 {
+        assert_eq!((who(&mut red), who(&mut blue)), ("red".to_owned(), "blue".to_owned()));
+        houses.change(&with);
+        assert_eq!(red.ask(&format!("SET r:{round} 1")), "+OK\r\n");
+        assert_eq!(blue.ask(&format!("SET b:{round} 1")), "+OK\r\n");
+        wait::until_true("the target answers", SOON, || who(&mut blue) == "near");
+        assert_eq!(who(&mut red), "red");
+        houses.change(BLUE);
+        assert_eq!(blue.ask(&format!("SET late:{round} 1")), "+OK\r\n");
+    }
+    let mut there = mirror.connect();
+    wait::until_true("the mirror has all", SOON, || there.ask("DBSIZE") == ":3\r\n");
+    assert_eq!(there.ask("EXISTS b:0 b:1 b:2 r:0 late:0"), ":3\r\n");
+    // Other servers of a tenant with mirrors wait for a restart, and the mirrors with them.
+    houses.change(&with);
+    let other = with.replace("\"BLUE\"", "\"RED\"").replace("name=new", "name=other");
+    houses.change(&other);
+    assert!(houses.proxy.process().log().contains("other servers of a tenant with mirrors"));
+    blue.ask("SET last 1");
+    assert_eq!(houses.blue.connect().ask("EXISTS last"), ":1\r\n");
+    wait::until_true("it is still the mirror", SOON, || there.ask("EXISTS last") == ":1\r\n");
+    // With two workers there is no order, and nothing changes.
+    let several = Houses::open_with(2, BLUE);
+    let at = (several.main, several.side, several.admin);
+    let text = Houses::text(&several.red, &several.blue, at, &with);
+    fs::write(&several.file, text).expect("the file");
+    let body = several.http("POST", "/config/reload");
+    assert!(!body.contains("\"applied\":true"), "{body}");
+    assert!(body.contains("tenants.blue.mirrors.targets: `workers` is 2"), "{body}");
+}
