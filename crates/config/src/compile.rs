@@ -105,6 +105,7 @@ pub fn load(sources: &Sources<'_>) -> Result<Loaded, Problems> {
             draft.config.tenants = tenants::load(file, &base, sources.read_secret, &mut problems);
         }
         rules::complete(&mut draft);
+        draft.config.share_workers();
         written = draft.clone();
         rules::check(&mut draft, &mut problems);
         tenants::leave_out_repeated(&mut problems);

@@ -8,6 +8,7 @@
 //! Invariant: no text made here contains a secret; that one changed is told, not from what to what.
 
 use crate::compile::Draft;
+use crate::mirrors::{self, MirrorLine};
 use crate::options::{OPTIONS, OptionSpec};
 use crate::problem::{Origin, Problems};
 use crate::rules::{self, Finding};
@@ -78,19 +79,72 @@ impl Loaded {
         Self { config, written }
     }
 
-    /// What needs a restart stays as it is in `running`; the changes that are left out so.
-    pub fn keep_fixed(&mut self, running: &Self) -> Vec<Change> {
-        let changes = running.changes_to(self);
-        let is_on = running.config.mirrors.is_on();
-        let is_fixed =
-            |option: &OptionSpec| !option.is_live() || (is_on && says_upstream(option.name));
-        let left_out: Vec<Change> =
-            changes.into_iter().filter(|change| is_fixed(change.option)).collect();
+    /// What needs a restart stays as it is in `running`; the changes that are left out so. `leaving`: what were mirrors is still told what it was to
+    /// get.
+    pub fn keep_fixed(&mut self, running: &Self, leaving: bool) -> Vec<Change> {
+        let left_out = self.fixed(running, leaving);
         for change in &left_out {
             change.option.kind.copy(&mut running.written.clone(), &mut self.written);
         }
-        self.config.keep_fixed(&running.config);
+        self.config.keep_fixed(&running.config, leaving);
         left_out
+    }
+
+    /// What would have to change and needs a restart.
+    pub fn fixed(&self, running: &Self, leaving: bool) -> Vec<Change> {
+        let holds = self.config.leaves_mirrored_servers(&running.config, leaving);
+        let is_fixed = |option: &OptionSpec| {
+            let says_route = says_upstream(option.name) || option.table() == Some("mirrors");
+            !option.is_live() || (holds && says_route)
+        };
+        let changes = running.changes_to(self);
+        changes.into_iter().filter(|change| is_fixed(change.option)).collect()
+    }
+
+    /// The tenants whose servers have to stay as in `running`, and their mirrors with them.
+    pub fn fixed_tenants(&self, running: &Self, leaving: bool) -> Vec<&str> {
+        let stays = |tenant: &&Tenant| {
+            let before = running.config.tenant(&tenant.name);
+            before.is_some_and(|before| tenant.config.leaves_mirrored_servers(before, leaving))
+        };
+        self.config.tenants.iter().filter(stays).map(|tenant| &*tenant.name).collect()
+    }
+
+    /// How many workers there are is not asked for by anybody: it stays, whatever it would be at a start.
+    pub fn keep_workers(&mut self, running: &Self) {
+        if !self.written.is_set("workers") {
+            self.config.workers = running.config.workers;
+            self.written.config.workers = running.config.workers;
+            self.config.share_workers();
+        }
+    }
+
+    /// Why there cannot be these mirrors with so many workers as there are; `None`: there can.
+    pub fn without_order(&self) -> Option<String> {
+        let workers = self.config.workers;
+        let tenants = self.config.tenants.iter();
+        let tenants = tenants.map(|one| (format!("tenants.{}.", one.name), &one.config.mirrors));
+        let mut all = std::iter::once((String::new(), &self.config.mirrors)).chain(tenants);
+        let (prefix, _) = all.find(|(_, mirrors)| workers > 1 && mirrors.wants_one_worker())?;
+        Some(format!(
+            "{prefix}mirrors.targets: {}; that needs a restart, or allow it by `{prefix}mirrors.across_workers`",
+            mirrors::too_many_workers(workers)
+        ))
+    }
+
+    /// Whether a deployment that is a mirror here is none in `new`, or another one.
+    pub fn loses_mirrors(&self, new: &Self) -> bool {
+        let differs = |old: &Config, new: Option<&Config>| {
+            old.mirrors.targets.iter().any(|mirror| {
+                let is_it = |other: &MirrorLine| {
+                    (other.name(), other.url()) == (mirror.name(), mirror.url())
+                };
+                !new.is_some_and(|new| new.mirrors.targets.iter().any(is_it))
+            })
+        };
+        let tenants = self.config.tenants.iter();
+        differs(&self.config, Some(&new.config))
+            || tenants.into_iter().any(|one| differs(&one.config, new.config.tenant(&one.name)))
     }
 
     /// This takes the place of another one: rates that stay as they are go on where they are.
@@ -262,11 +316,11 @@ mod tests {
     #[test]
     fn what_needs_a_restart_stays_and_is_told() {
         let running = loaded("upstream = \"redis://a\"\nworkers = 201\n", &[]);
-        let text = "upstream = \"redis://b\"\nlisten = \"127.0.0.1:9\"\nunix_mode = \"0777\"\nworkers = 1\ncpus = [7]\ndriver = \"uring\"\nmax_clients = 5\n[admin]\nlisten = \"127.0.0.1:10\"\n[mirrors]\ntargets = \"redis://c\"\nqueue_max_bytes = \"1MiB\"\nacross_workers = true\nflush = true\nshadow_samples = true\nshadow_ttl_tolerance_ms = 7\n[read_targets]\ntargets = \"redis://d\"\norder = \"main\"\nkeys = \"k*\"\npercent = 7\nhot_per_s = 7\ntimeout_ms = 70\nhedge_after_ms = 7\nhedge_percent = 7\ninflight_max_bytes = 7000\n";
+        let text = "upstream = \"redis://b\"\nlisten = \"127.0.0.1:9\"\nunix_mode = \"0777\"\nworkers = 1\ncpus = [7]\ndriver = \"uring\"\nmax_clients = 5\n[admin]\nlisten = \"127.0.0.1:10\"\n";
         let mut new = loaded(text, &[]);
         let fixed: Vec<&str> =
             OPTIONS.iter().filter(|option| !option.is_live()).map(|option| option.name).collect();
-        let left_out = new.keep_fixed(&running);
+        let left_out = new.keep_fixed(&running, false);
         let left_out: Vec<&str> = left_out.iter().map(|change| change.option.name).collect();
         assert_eq!(left_out, fixed, "each of them is another one in this file");
         let names: Vec<String> = changes(&running, &new).into_iter().map(|row| row.0).collect();
@@ -281,16 +335,72 @@ mod tests {
     }
 
     #[test]
-    fn with_mirrors_the_servers_stay() {
+    fn with_mirrors_the_servers_stay_and_so_do_mirrors_if_the_servers_would_not() {
         let text = "upstream = \"redis://a\"\n[mirrors]\ntargets = \"redis://b\"\n";
         let running = loaded(text, &[]);
         // The mirror is to be the upstream now: at once it would get every write twice.
-        let mut new = loaded("upstream = \"redis://b\"\nworkers = 1\nmax_clients = 5\n", &[]);
-        let left_out = new.keep_fixed(&running);
+        let swapped = "upstream = \"redis://b\"\nworkers = 1\nmax_clients = 5\n[mirrors]\ntargets = \"redis://a\"\n";
+        let mut new = loaded(swapped, &[]);
+        let left_out = new.keep_fixed(&running, false);
         let left_out: Vec<&str> = left_out.iter().map(|change| change.option.name).collect();
         assert_eq!(left_out, ["upstream", "mirrors.targets"]);
         let config = crate::Config { max_clients: 5, ..running.config.clone() };
         assert_eq!(new.config, config);
+        // Mirrors alone may change, and go.
+        let others =
+            "upstream = \"redis://a\"\n[mirrors]\ntargets = \"redis://c mode=all\"\nflush = true\n";
+        let mut new = loaded(others, &[]);
+        assert!(running.loses_mirrors(&new) && new.keep_fixed(&running, false).is_empty());
+        assert_eq!(new.config, loaded(others, &[]).config);
+        // Those that went may still be told something, and then the servers stay as well.
+        let running = loaded("upstream = \"redis://a\"\nworkers = 1\n", &[]);
+        let mut new = loaded("upstream = \"redis://b\"\nworkers = 1\n", &[]);
+        assert_eq!(new.fixed(&running, true).len(), 1);
+        assert_eq!(new.keep_fixed(&running, false).len(), 0);
+    }
+
+    #[test]
+    fn of_each_tenant_the_servers_stay_while_it_has_mirrors() {
+        let tables = |blue: &str, mirror: &str| {
+            format!(
+                "upstream = \"redis://a\"\nworkers = 1\n[tenants.blue]\nupstream = \"redis://{blue}\"\n\
+                 [tenants.blue.mirrors]\ntargets = \"redis://{mirror}\"\n[tenants.green]\nupstream = \"redis://{blue}\"\n"
+            )
+        };
+        let running = loaded(&tables("b", "c"), &[]);
+        let mut new = loaded(&tables("c", "b"), &[]);
+        assert_eq!(new.fixed_tenants(&running, false), ["blue"]);
+        assert!(new.keep_fixed(&running, false).is_empty());
+        let [blue, green] = &new.config.tenants[..] else { panic!("two") };
+        assert_eq!(blue.config, running.config.tenants[0].config);
+        assert!(green.config.upstream.to_string().contains("redis://c"));
+    }
+
+    #[test]
+    fn workers_that_nobody_asked_for_stay_and_mirrors_want_one() {
+        let plain = "upstream = \"redis://a\"\n";
+        let text = format!("{plain}[tenants.x]\nupstream = \"redis://b\"\n");
+        let mut running = loaded(&text, &[]);
+        running.config.workers = 2;
+        running.written.config.workers = 2;
+        for mirrors in ["[mirrors]", "[tenants.x.mirrors]"] {
+            let text = format!("{text}{mirrors}\ntargets = \"redis://c\"\n");
+            let mut new = loaded(&text, &[]);
+            assert_eq!(new.config.workers, 1, "as at a start");
+            new.keep_workers(&running);
+            assert!(new.keep_fixed(&running, false).is_empty());
+            assert_eq!((new.config.workers, new.config.tenants[0].config.workers), (2, 2));
+            let why = new.without_order().expect("two workers have no order");
+            let key = format!("{}.targets: `workers` is 2", &mirrors[1..mirrors.len() - 1]);
+            assert!(why.starts_with(&key), "{why}");
+            let across = format!("{text}across_workers = true\n");
+            assert_eq!(loaded(&across, &[]).without_order(), None);
+        }
+        assert_eq!(running.without_order(), None);
+        // Who asks for another number is told that it needs a restart.
+        let mut asked = loaded(&format!("workers = 1\n{text}"), &[]);
+        asked.keep_workers(&running);
+        assert_eq!(asked.fixed(&running, false).len(), 1);
     }
 
     #[test]

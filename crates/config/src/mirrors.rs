@@ -48,6 +48,11 @@ impl Mirrors {
     pub fn is_on(&self) -> bool {
         !self.targets.is_empty()
     }
+
+    /// Whether all writes go over one worker, so that their order is known.
+    pub(crate) fn wants_one_worker(&self) -> bool {
+        self.is_on() && !self.across_workers
+    }
 }
 
 impl Default for Mirrors {
@@ -197,30 +202,28 @@ pub(crate) fn read_lines<'a>(
     if faults.is_empty() { Ok(mirrors) } else { Err(faults) }
 }
 
-/// With mirrors there is one worker, unless somebody said otherwise, which is refused where the order of all writes is to hold.
+/// With mirrors, be they a tenant's, there is one worker, unless somebody said otherwise, which is refused where the order of all writes is to hold.
 pub(crate) fn complete(draft: &mut Draft) {
-    if wants_one_worker(draft) && !draft.is_set("workers") {
+    let tenants = draft.config.tenants.iter().map(|tenant| &tenant.config.mirrors);
+    let wants_one = draft.config.mirrors.wants_one_worker()
+        || tenants.into_iter().any(Mirrors::wants_one_worker);
+    if wants_one && !draft.is_set("workers") {
         draft.config.workers = 1;
     }
 }
 
-fn wants_one_worker(draft: &Draft) -> bool {
-    draft.config.mirrors.is_on() && !draft.config.mirrors.across_workers
-}
-
 /// Rules between mirrors, and between them and others.
-pub(crate) fn check(draft: &Draft, found: &mut Vec<Finding>) {
+pub(crate) fn check(draft: &Draft, workers: &'static [&'static str], found: &mut Vec<Finding>) {
     let mirrors = &draft.config.mirrors.targets;
     if mirrors.is_empty() {
         return;
     }
-    if wants_one_worker(draft) && draft.config.workers > 1 {
+    if draft.config.mirrors.wants_one_worker() && draft.config.workers > 1 {
         let message = format!(
-            "`workers` is {}, and with mirrors it must be 1: writes of one key that go over two workers could reach a mirror in \
-             another order than the primary; leave `workers` out, set it to 1, or allow that by `mirrors.across_workers`",
-            draft.config.workers
+            "{}; leave `workers` out, set it to 1, or allow that by `mirrors.across_workers`",
+            too_many_workers(draft.config.workers)
         );
-        found.push((&["workers", "mirrors.targets"], message));
+        found.push((workers, message));
     }
     if !draft.config.policies.double_delete.is_empty() {
         let message = "`policies.double_delete` deletes at the primary only, and a mirror would keep what is gone; use one of them";
@@ -253,6 +256,14 @@ pub(crate) fn check(draft: &Draft, found: &mut Vec<Finding>) {
             ));
         }
     }
+}
+
+/// Why there may not be so many workers.
+pub(crate) fn too_many_workers(workers: usize) -> String {
+    format!(
+        "`workers` is {workers}, and with mirrors it must be 1: writes of one key that go over two workers could reach a mirror in another order \
+         than the primary"
+    )
 }
 
 const TARGETS: &[&str] = &["mirrors.targets", "upstream"];

@@ -147,7 +147,7 @@ impl OptionSpec {
             "address_map",
             "client_name_upstream",
         ];
-        const OF_TABLES: [&str; 15] = [
+        const OF_TABLES: [&str; 17] = [
             "sharding",
             "sharding.eject",
             "reads",
@@ -163,6 +163,8 @@ impl OptionSpec {
             "hotkeys",
             "bigkeys",
             "access_log",
+            "mirrors",
+            "read_targets",
         ];
         const OF_PROCESS: [&str; 4] = [
             "timeouts.proxy_header_ms",

@@ -45,7 +45,7 @@ pub(crate) fn check(draft: &mut Draft, problems: &mut Problems) {
     cache_reads_from_primaries(&draft.config, &mut found);
     policies::check_changes(draft, &mut found);
     tls::check(draft, &mut found);
-    mirrors::check(draft, &mut found);
+    mirrors::check(draft, WORKERS, &mut found);
     read_targets::check(draft, &mut found);
     report(draft, found, problems);
 }
@@ -62,8 +62,14 @@ pub(crate) fn check_tenant(draft: &mut Draft, problems: &mut Problems) {
     no_loop_by_map(&draft.config, &mut found);
     ordered_pairs(&draft.config, &mut found);
     policies::check_changes(draft, &mut found);
+    // The number of workers is the process', and what a tenant can change are its mirrors.
+    mirrors::check(draft, &["mirrors.targets"], &mut found);
+    read_targets::check(draft, &mut found);
     report(draft, found, problems);
 }
+
+/// Where one can change that there are several workers with mirrors.
+const WORKERS: &[&str] = &["workers", "mirrors.targets"];
 
 /// Places findings.
 pub(crate) fn report(draft: &Draft, found: Vec<Finding>, problems: &mut Problems) {

@@ -516,20 +516,49 @@ pub const WORKERS_MAX: usize = 256;
 pub const CLIENTS_MAX: usize = 1_000_000;
 
 impl Config {
-    /// What needs a restart stays as it is in `running`: what binds sockets, and the number of workers.
-    pub(crate) fn keep_fixed(&mut self, running: &Self) {
+    /// What needs a restart stays as it is in `running`: what binds sockets, the number of workers, and, of each tenant its own, the servers
+    /// while mirrors are told what goes there. `leaving`: some are told although they are mirrors no more.
+    pub(crate) fn keep_fixed(&mut self, running: &Self, leaving: bool) {
+        self.keep_process(running);
+        self.keep_route(running, leaving);
+        for tenant in &mut self.tenants {
+            tenant.config.keep_process(running);
+            if let Some(before) = running.tenant(&tenant.name) {
+                tenant.config.keep_route(before, leaving);
+            }
+        }
+    }
+
+    fn keep_process(&mut self, running: &Self) {
         self.unix_mode = running.unix_mode;
         self.workers = running.workers;
         self.cpus.clone_from(&running.cpus);
         self.driver = running.driver;
-        self.mirrors.clone_from(&running.mirrors);
-        self.read_targets.clone_from(&running.read_targets);
-        if self.mirrors.is_on() {
-            // Else a mirror could become the upstream, and get everything twice.
-            self.upstream.clone_from(&running.upstream);
-        }
         self.admin.listen.clone_from(&running.admin.listen);
-        self.tenants.iter_mut().for_each(|tenant| tenant.config.keep_fixed(running));
+    }
+
+    fn keep_route(&mut self, running: &Self, leaving: bool) {
+        if self.leaves_mirrored_servers(running, leaving) {
+            self.upstream.clone_from(&running.upstream);
+            // They were looked at beside the other servers: one of them may be what stays.
+            self.mirrors.clone_from(&running.mirrors);
+        }
+    }
+
+    /// Whether these servers are others than in `running`, and mirrors are told what goes to those. A mirror could be one of the new ones, and get
+    /// everything twice, or something old behind something new.
+    pub(crate) fn leaves_mirrored_servers(&self, running: &Self, leaving: bool) -> bool {
+        (leaving || running.mirrors.is_on()) && self.upstream != running.upstream
+    }
+
+    /// What holds for a tenant.
+    pub(crate) fn tenant(&self, name: &str) -> Option<&Self> {
+        self.tenants.iter().find(|tenant| tenant.name == name).map(|tenant| &tenant.config)
+    }
+
+    /// The engines of tenants run in the same workers.
+    pub(crate) fn share_workers(&mut self) {
+        self.tenants.iter_mut().for_each(|tenant| tenant.config.workers = self.workers);
     }
 
     /// The URLs of all servers, those of tenants too.

@@ -86,7 +86,7 @@ pub(crate) const KEYS: [TenantKey; 3] = [
 
 /// What may stand in the table of a tenant, for messages.
 pub(crate) const ALLOWED: &str = "users, client_names, clients_max; upstream and what belongs to it, address_map, client_name_upstream; and the tables sharding, reads, facade, \
-     timeouts, limits, policies, cache, slowlog, latency, hotkeys, bigkeys and access_log";
+     timeouts, limits, policies, cache, slowlog, latency, hotkeys, bigkeys, access_log, mirrors and read_targets";
 
 /// Options that say where servers are and how to log in there.
 const ROUTE: [&str; 8] = [

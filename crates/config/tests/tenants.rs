@@ -2,14 +2,18 @@
 
 use std::io;
 
-use config::{Config, FileText, Given, Place, Sources, Upstream, load};
+use config::{Config, FileText, Given, Loaded, Place, Secret, Sources, Tenant, Upstream, load};
 
 const USERS: &str = "[acl]\nusers = [\"ann on nopass\", \"bob on nopass\"]\n";
 
 fn read(text: &str, environment: &[(String, String)]) -> Result<Config, String> {
-    let no_files = |_: Place<'_>| match text.contains("_file") {
-        true => Ok(b"from-a-file\n".to_vec()),
-        false => Err(io::ErrorKind::NotFound.into()),
+    read_whole(text, environment).map(|loaded| loaded.config)
+}
+
+fn read_whole(text: &str, environment: &[(String, String)]) -> Result<Loaded, String> {
+    let no_files = |place: Place<'_>| match text.contains("_file") {
+        true if place != Place::File("/nowhere".as_ref()) => Ok(b"from-a-file\n".to_vec()),
+        _ => Err(io::ErrorKind::NotFound.into()),
     };
     let given: &[Given] = &[];
     let sources = Sources {
@@ -19,7 +23,11 @@ fn read(text: &str, environment: &[(String, String)]) -> Result<Config, String> 
         changes: given,
         read_secret: &no_files,
     };
-    load(&sources).map(|loaded| loaded.config).map_err(|problems| problems.to_string())
+    load(&sources).map_err(|problems| problems.to_string())
+}
+
+fn loaded(text: &str) -> Loaded {
+    read_whole(text, &[]).unwrap_or_else(|problems| panic!("{text}\n{problems}"))
 }
 
 fn config(text: &str) -> Config {
@@ -171,9 +179,10 @@ fn there_are_only_so_many() {
 }
 
 #[test]
-fn policies_are_inherited_or_own_and_mirrors_are_the_main_ones_only() {
+fn policies_are_inherited_or_own_and_mirrors_and_read_targets_never_inherited() {
     let text = format!(
-        "upstream = \"redis://main:1\"\n{USERS}[policies]\nread_only = true\n[mirrors]\ntargets = \"redis://mirror:1\"\n\
+        "upstream = \"redis://main:1\"\n{USERS}[policies]\nread_only = true\n[mirrors]\ntargets = \"redis://mirror:1\"\nflush = true\n\
+         [read_targets]\ntargets = \"redis://near:1\"\npercent = 7\n\
          [tenants.blue]\nupstream = \"redis://blue:2\"\n\
          [tenants.green]\nupstream = \"redis://green:2\"\n[tenants.green.policies]\nread_only = false\n[tenants.green.cache]\nenabled = true\n"
     );
@@ -184,9 +193,99 @@ fn policies_are_inherited_or_own_and_mirrors_are_the_main_ones_only() {
     assert!(blue.config.intercepts.is_some() && green.config.intercepts.is_none());
     assert!(!config.cache.enabled && !blue.config.cache.enabled);
     assert_eq!(config.mirrors.targets.len(), 1);
-    assert!(config.tenants.iter().all(|tenant| tenant.config.mirrors.targets.is_empty()));
-    let own = problems(
-        "upstream = \"redis://main:1\"\n[tenants.blue]\nupstream = \"redis://b\"\n[tenants.blue.mirrors]\ntargets = \"redis://c\"\n",
+    for Tenant { config, .. } in &config.tenants {
+        assert_eq!(config.mirrors, config::Mirrors::default());
+        assert_eq!(config.read_targets, config::ReadTargets::default());
+        assert_eq!(config.workers, 1, "the main mirrors' one worker is everybody's");
+    }
+}
+
+/// A tenant with mirrors and read targets of its own.
+fn with_own(tables: &str) -> String {
+    format!(
+        "upstream = \"redis://main:1\"\n[tenants.green]\nupstream = \"redis://g\"\n[tenants.blue]\nupstream = \"redis://b\"\n{tables}"
+    )
+}
+
+#[test]
+fn a_tenant_has_mirrors_and_read_targets_of_its_own() {
+    let text = with_own(
+        "[tenants.blue.mirrors]\ntargets = [\"redis://c name=new mode=all password_file=/run/own\", \"redis://main:1 name=old\"]\n\
+         queue_max_bytes = \"1MiB\"\nflush = true\nshadow_samples = true\nshadow_ttl_tolerance_ms = 5\n\
+         [tenants.blue.read_targets]\ntargets = \"redis://near password_file=/run/own\"\norder = \"main\"\nkeys = \"k*\"\nhedge_after_ms = 9\n",
     );
-    assert!(own.iter().any(|line| line.contains("mirrors")), "{own:?}");
+    let config = config(&text);
+    assert_eq!(config.workers, 1, "a tenant's mirrors, too, want one worker");
+    assert!(!config.mirrors.is_on() && !config.read_targets.is_on());
+    let [green, blue] = &config.tenants[..] else { panic!("two tenants") };
+    assert_eq!((green.config.workers, blue.config.workers), (1, 1));
+    assert!(!green.config.mirrors.is_on() && !green.config.read_targets.is_on());
+    let mirrors = &blue.config.mirrors;
+    assert_eq!(mirrors.targets[0].url().password, Some(Secret::new("from-a-file")));
+    assert_eq!((mirrors.queue_max_bytes, mirrors.flush), (1 << 20, true));
+    assert_eq!((mirrors.shadow_samples, mirrors.shadow_ttl_tolerance_ms), (true, 5));
+    let reads = &blue.config.read_targets;
+    assert_eq!(reads.targets[0].url().password, Some(Secret::new("from-a-file")));
+    assert_eq!((reads.keys.len(), reads.hedge_after_ms), (1, 9));
+}
+
+#[test]
+fn what_is_wrong_with_a_tenants_mirrors_is_told_there() {
+    let mirrors = "[tenants.blue.mirrors]\ntargets = ";
+    for (tables, key, words) in [
+        (format!("{mirrors}\"redis://b\"\n"), "mirrors.targets", "is the upstream itself"),
+        (format!("{mirrors}\"redis://c mode=x\"\n"), "mirrors.targets", "has no such mode"),
+        (
+            format!("{mirrors}\"redis://c\"\n[tenants.blue.policies.namespace]\nprefix = \"b:\"\n"),
+            "policies.namespace.prefix",
+            "and not in those of a namespace",
+        ),
+        (
+            format!(
+                "{mirrors}\"redis://c\"\n[tenants.blue.policies]\ndouble_delete = \"delay_ms=5\"\n"
+            ),
+            "policies.double_delete",
+            "a mirror would keep what is gone",
+        ),
+        (
+            "[tenants.blue.read_targets]\ntargets = \"redis://b\"\n".to_owned(),
+            "read_targets.targets",
+            "is the upstream itself",
+        ),
+        (
+            "[tenants.blue.read_targets]\ntargets = \"redis://c password_file=/nowhere\"\n"
+                .to_owned(),
+            "read_targets.targets",
+            "cannot read its password_file",
+        ),
+    ] {
+        let found = problems(&with_own(&tables));
+        assert_eq!(found.len(), 1, "{found:#?}");
+        let key = format!("tenants.blue.{key}");
+        assert!(found[0].contains(&key) && found[0].contains(words), "{}", found[0]);
+    }
+    // Several workers are the process', and what can be changed of it there are the mirrors.
+    let own = with_own(&format!("{mirrors}\"redis://c\"\n"));
+    let found = problems(&format!("workers = 2\n{own}"));
+    assert!(
+        found.len() == 1
+            && found[0].contains("tenants.blue.mirrors.targets")
+            && found[0].contains("`workers` is 2, and with mirrors it must be 1"),
+        "{found:#?}"
+    );
+    let across = format!("workers = 2\n{own}across_workers = true\n");
+    assert_eq!(config(&across).tenants[1].config.workers, 2);
+    // What the others may do says nothing of this one.
+    let main = format!("workers = 2\n{own}[mirrors]\nacross_workers = true\n");
+    assert_eq!(problems(&main).len(), 1);
+}
+
+#[test]
+fn a_reload_keeps_each_tenants_own_servers() {
+    // The main mirrors say nothing of a tenant's servers.
+    let text = format!("{}[mirrors]\ntargets = \"redis://m\"\n", with_own(""));
+    let (running, mut new) = (loaded(&text), loaded(&text.replace("redis://b", "redis://c")));
+    assert!(new.keep_fixed(&running, false).is_empty());
+    assert!(new.config.tenants[1].config.upstream.to_string().contains("redis://c"));
+    assert!(!new.config.tenants[1].config.mirrors.is_on());
 }

@@ -12,6 +12,7 @@
 //!   observed ─▶ the next samples                                         coalesce_reads ─▶ what is remembered of unsent reads
 //!   users    ─▶ who clients are, and what they may do (`permit`)        other servers ─▶ see `replace`
 //!   tenancy  ─▶ who belongs elsewhere goes (`tenancy`)
+//!   mirrors, elsewhere ─▶ some come, some go, and how closely requests are looked at (`mirror::change`, `elsewhere::change`)
 //! ```
 //! Not here: what the values may be (`config`), how all workers come to change together (`server/src/control`).
 //!
@@ -54,14 +55,20 @@ impl Engine {
         if replace::same_servers(&self.settings, &old) {
             self.change_greetings();
         } else {
+            // Among the new ones may be those of a mirror that goes.
+            self.end_leaving_mirrors(now);
             self.replace_servers(now, &old);
         }
+        self.change_mirrors(now, &old);
+        self.change_elsewhere(now, &old);
         self.change_cache(now, &old.cache);
         self.looks_at_reads = self.settings.coalesce_reads || self.near.is_some();
         self.keep_outputs();
         self.change_users(&old.users);
         if self.settings.policies != old.policies {
             self.change_policies(now, &old);
+        } else if self.settings.looks_at_requests() != old.looks_at_requests() {
+            self.renew_access();
         }
         self.close_strangers();
         if self.settings.limits.shared_conns != old.limits.shared_conns {

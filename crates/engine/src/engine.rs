@@ -187,6 +187,15 @@ pub enum Notice {
         /// The last cause, in words.
         sample: String,
     },
+    /// One that is no mirror any more is told nothing more.
+    MirrorGone {
+        /// Its name.
+        name: String,
+        /// Writes that it did, since it was one.
+        done: u64,
+        /// Those that it did not get, or perhaps; each was counted by its cause.
+        missed: u64,
+    },
     /// A read target failed and is left out, or answers again.
     ReadTarget {
         /// Its name.

@@ -359,6 +359,13 @@ pub const MIRROR_RETRY_MIN_MS: u64 = 20;
 /// The longest of these times.
 pub const MIRROR_RETRY_MAX_MS: u64 = 1_000;
 
+/// When a mirror comes, writes for mirrors wait for so long at most until what was under way is answered, in milliseconds; then they go on. What is
+/// answered later may be done in another order at the mirror than at the primary.
+pub const MIRROR_BEFORE_MAX_MS: u64 = 1_000;
+
+/// So often it is looked at, in milliseconds.
+pub const MIRROR_BEFORE_LOOK_MS: u64 = 1;
+
 /// The log is told of what a mirror did not get at most once in this time, in milliseconds; what comes between is told together.
 pub const MIRROR_TOLD_EVERY_MS: u64 = 10_000;
 

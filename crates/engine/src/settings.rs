@@ -353,6 +353,8 @@ pub struct Timeouts {
     pub reconnect_min_ms: u64,
     /// Longest wait between two connects.
     pub reconnect_max_ms: u64,
+    /// A mirror that is one no more gets what waits for it for so long.
+    pub drain_ms: u64,
 }
 
 /// Everything that an engine is told.
@@ -460,6 +462,7 @@ impl Default for Timeouts {
             resolve_ms: 1_000,
             reconnect_min_ms: 50,
             reconnect_max_ms: 1_000,
+            drain_ms: 10_000,
         }
     }
 }

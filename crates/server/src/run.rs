@@ -189,7 +189,8 @@ pub(crate) fn raise_open_files(config: &Config) {
 fn upstreams_max(config: &Config) -> usize {
     let to_each = config.limits.upstream_conns_max + config.workers;
     let private = config.limits.leases_max + config.limits.noloop_conns_max;
-    to_each * config.upstream.urls().count() + private
+    let others = config.mirrors.targets.len() + config.read_targets.targets.len();
+    to_each * (config.upstream.urls().count() + others) + private
 }
 
 /// What sockets are like.

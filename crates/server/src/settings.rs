@@ -202,6 +202,7 @@ fn timeouts(timeouts: &config::Timeouts) -> Timeouts {
         resolve_ms: timeouts.resolve_ms,
         reconnect_min_ms: timeouts.reconnect_min_ms,
         reconnect_max_ms: timeouts.reconnect_max_ms,
+        drain_ms: timeouts.drain_ms,
     }
 }
 

@@ -19,11 +19,10 @@ pub(super) const ROWS: &[OptionSpec] = &[
          reply); `keys=PATTERN`, several times if wanted, for some keys only; `percent=N` for a part of them, by the hash of the key; \
          `shadow_reads=N` to ask it what clients read in so many of a hundred reads, too, and compare what both say; \
          `password_file=PATH` and `sentinel_password_file=PATH`. A write goes to mirrors when the primary has done it, with what is random \
-         or depends on the time taken from its reply. With mirrors there is one worker, unless `mirrors.across_workers` is set. In the environment and on the command line they are separated by \
+         or depends on the time taken from its reply. With mirrors there is one worker, unless `mirrors.across_workers` is set, and while there are some, other servers of `upstream` or `sharding` need a restart. In the environment and on the command line they are separated by \
          semicolons.",
         Kind::Mirrors { at: |d| &mut d.config.mirrors.targets },
     )
-    .needs_restart()
     .rare(),
     OptionSpec::new(
         "mirrors.queue_max_bytes",
@@ -31,7 +30,6 @@ pub(super) const ROWS: &[OptionSpec] = &[
         "For each of them, in each worker. Writes wait here while a mirror is away. Also the largest write that mirrors get.",
         Kind::Bytes { min: 1024, max: 64 << 30, at: |d| &mut d.config.mirrors.queue_max_bytes },
     )
-    .needs_restart()
     .rare(),
     OptionSpec::new(
         "mirrors.across_workers",
@@ -41,7 +39,6 @@ pub(super) const ROWS: &[OptionSpec] = &[
          with the other at the mirror, until it is written again. For keys that one client writes at a time, or more load than one worker carries.",
         Kind::Switch { at: |d| &mut d.config.mirrors.across_workers },
     )
-    .needs_restart()
     .rare(),
     OptionSpec::new(
         "mirrors.flush",
@@ -49,7 +46,6 @@ pub(super) const ROWS: &[OptionSpec] = &[
         "Without it a mirror keeps what it has when the primary is emptied.",
         Kind::Switch { at: |d| &mut d.config.mirrors.flush },
     )
-    .needs_restart()
     .rare(),
     OptionSpec::new(
         "mirrors.shadow_samples",
@@ -57,7 +53,6 @@ pub(super) const ROWS: &[OptionSpec] = &[
         "The report has the last such reads with their keys; with this also the begins of both replies, which are data of applications.",
         Kind::Switch { at: |d| &mut d.config.mirrors.shadow_samples },
     )
-    .needs_restart()
     .rare(),
     OptionSpec::new(
         "mirrors.shadow_ttl_tolerance_ms",
@@ -70,6 +65,5 @@ pub(super) const ROWS: &[OptionSpec] = &[
             at: |d| &mut d.config.mirrors.shadow_ttl_tolerance_ms,
         },
     )
-    .needs_restart()
     .rare(),
 ];

@@ -20,7 +20,6 @@ pub(super) const ROWS: &[OptionSpec] = &[
          upstream does. In the environment and on the command line they are separated by semicolons.",
         Kind::ReadTargets { at: |d| &mut d.config.read_targets.targets },
     )
-    .needs_restart()
     .rare(),
     OptionSpec::new(
         "read_targets.order",
@@ -33,7 +32,6 @@ pub(super) const ROWS: &[OptionSpec] = &[
             index: |d| Some(d.config.read_targets.order as usize),
         },
     )
-    .needs_restart()
     .rare(),
     OptionSpec::new(
         "read_targets.keys",
@@ -41,7 +39,6 @@ pub(super) const ROWS: &[OptionSpec] = &[
         "Of a read with several keys all must fit.",
         Kind::Patterns { at: |d| &mut d.config.read_targets.keys },
     )
-    .needs_restart()
     .rare(),
     OptionSpec::new(
         "read_targets.percent",
@@ -49,7 +46,6 @@ pub(super) const ROWS: &[OptionSpec] = &[
         "Which ones is left to chance, so the same key is read here and there.",
         Kind::Count { min: 1, max: 100, at: |d| &mut d.config.read_targets.percent },
     )
-    .needs_restart()
     .rare(),
     OptionSpec::new(
         "read_targets.hot_per_s",
@@ -57,7 +53,6 @@ pub(super) const ROWS: &[OptionSpec] = &[
         "Each worker counts for itself what its clients read. A key is read there as long as it comes so often, and for one second more.",
         Kind::Count { min: 0, max: 1_000_000, at: |d| &mut d.config.read_targets.hot_per_s },
     )
-    .needs_restart()
     .rare(),
     OptionSpec::new(
         "read_targets.timeout_ms",
@@ -70,7 +65,6 @@ pub(super) const ROWS: &[OptionSpec] = &[
             at: |d| &mut d.config.read_targets.timeout_ms,
         },
     )
-    .needs_restart()
     .rare(),
     OptionSpec::new(
         "read_targets.hedge_after_ms",
@@ -83,7 +77,6 @@ pub(super) const ROWS: &[OptionSpec] = &[
             at: |d| &mut d.config.read_targets.hedge_after_ms,
         },
     )
-    .needs_restart()
     .rare(),
     OptionSpec::new(
         "read_targets.hedge_percent",
@@ -91,7 +84,6 @@ pub(super) const ROWS: &[OptionSpec] = &[
         "Else a slow upstream would bring twice the load to the targets. Those beyond wait for the upstream, until `read_targets.timeout_ms`.",
         Kind::Count { min: 1, max: 100, at: |d| &mut d.config.read_targets.hedge_percent },
     )
-    .needs_restart()
     .rare(),
     OptionSpec::new(
         "read_targets.inflight_max_bytes",
@@ -103,6 +95,5 @@ pub(super) const ROWS: &[OptionSpec] = &[
             at: |d| &mut d.config.read_targets.inflight_max_bytes,
         },
     )
-    .needs_restart()
     .rare(),
 ];

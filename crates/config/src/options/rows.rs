@@ -389,7 +389,7 @@ const REST: &[OptionSpec] = &[
     OptionSpec::new(
         "timeouts.drain_ms",
         "Time that requests in flight get when the program is asked to stop",
-        "After SIGTERM or SIGINT nothing new is accepted. A second signal stops at once.",
+        "After SIGTERM or SIGINT nothing new is accepted. A second signal stops at once. Tenants and mirrors that a new configuration does not have any more get as long, too.",
         ms(0, HOUR_MS, |d| &mut d.config.timeouts.drain_ms),
     ),
     OptionSpec::new(

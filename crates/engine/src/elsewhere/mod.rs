@@ -16,6 +16,7 @@
 //! Invariant: a read that is asked elsewhere has an open place in its client, and leaves the table with its one answer, or with the way to the upstream that
 //! will give it.
 
+mod change;
 mod choice;
 mod outer;
 mod target;
@@ -29,7 +30,8 @@ use crate::command::CommandId;
 use crate::engine::Engine;
 use crate::histogram::Sample;
 use crate::ids::{ClientId, MergeId};
-use crate::limits::REDIRECT_WAIT_MS;
+use crate::limits::{READ_TARGETS_MAX, REDIRECT_WAIT_MS};
+use crate::mirror::Numbers;
 use crate::parked::{self, Parked};
 use crate::request::Step;
 use crate::route::{self, Known};
@@ -168,17 +170,35 @@ pub(crate) struct Elsewhere {
 impl Elsewhere {
     /// `None`: there are no targets.
     pub(crate) fn new(settings: &Settings, seed: u64, now: Time) -> Option<Box<Self>> {
+        Self::numbered(settings, None, seed, now)
+    }
+
+    /// The same while clients are connected; `which` is no other's.
+    fn numbered(
+        settings: &Settings,
+        which: Option<u64>,
+        seed: u64,
+        now: Time,
+    ) -> Option<Box<Self>> {
         let options: &ReadsElsewhere = &settings.elsewhere;
         if options.targets.is_empty() {
             return None;
         }
-        let targets = options.targets.iter();
+        let numbers = |number| match which {
+            None => Numbers::first(FIRST + number),
+            Some(which) => {
+                Numbers::new(FIRST + number, which * READ_TARGETS_MAX as u64 + number as u64)
+            }
+        };
+        let targets = options.targets.iter().enumerate();
+        let targets = targets
+            .map(|(number, target)| Target::new(settings, target, numbers(number), seed, now));
         Some(Box::new(Self {
             order: options.order,
             timeout_ms: options.timeout_ms,
             hedge_after_ms: options.hedge_after_ms,
             choice: Choice::new(options, seed, now),
-            targets: targets.map(|target| Target::new(settings, target, seed, now)).collect(),
+            targets: targets.collect(),
             asked: BTreeMap::new(),
             merges: BTreeMap::new(),
             deadlines: BTreeSet::new(),
@@ -205,10 +225,13 @@ impl Elsewhere {
     fn next_for(&mut self, asked: &Asked) -> Option<usize> {
         let args: Vec<&[u8]> = Args::new(&asked.frame).collect();
         let count = self.targets.len();
+        if count == 0 {
+            return None;
+        }
         let first = asked.first.unwrap_or_else(|| self.choice.first(self.order, count));
         let mut all = (0..count).map(|turn| (first + turn) % count);
         all.find(|at| {
-            asked.tried & 1 << at == 0
+            asked.tried & self.targets[*at].bit() == 0
                 && self.targets[*at].can_take(asked.db, &args, asked.frame.len())
         })
     }
@@ -263,7 +286,8 @@ impl Elsewhere {
     /// Asks this target; whether that could be said.
     fn ask(&mut self, now: Time, ticket: u32, at: usize) -> bool {
         let Some(asked) = self.asked.get_mut(&ticket) else { return false };
-        asked.tried |= 1 << at;
+        let bit = self.targets[at].bit();
+        asked.tried |= bit;
         let args: Vec<&[u8]> = Args::new(&asked.frame).collect();
         let sending = Sending {
             ticket,
@@ -275,7 +299,7 @@ impl Elsewhere {
         };
         let is_sent = self.targets[at].send(now, &sending);
         if is_sent {
-            asked.pending |= 1 << at;
+            asked.pending |= bit;
             asked.may_hedge = false;
             self.put_off(ticket, now.plus_ms(self.timeout_ms));
         }
@@ -426,11 +450,12 @@ impl Engine {
         let Some(elsewhere) = &mut self.elsewhere else { return };
         // Somebody else may have answered before.
         let Some(asked) = elsewhere.asked.get_mut(&ticket) else { return };
-        if asked.pending & 1 << at == 0 {
+        let bit = elsewhere.targets[at].bit();
+        if asked.pending & bit == 0 {
             // It was an earlier read of the same number.
             return;
         }
-        asked.pending &= !(1 << at);
+        asked.pending &= !bit;
         let counts = &mut elsewhere.targets[at].counts;
         let (verdict, reply) = match heard {
             Heard::Reply(reply) => (verdict(reply), &reply[..]),
@@ -535,7 +560,7 @@ impl Engine {
             }
             let late = asked.pending;
             for at in 0..elsewhere.targets.len() {
-                if late & 1 << at != 0 && !elsewhere.targets[at].is_out() {
+                if late & elsewhere.targets[at].bit() != 0 && !elsewhere.targets[at].is_out() {
                     elsewhere.targets[at].counts.late += 1;
                     elsewhere.fail(now, at, ticket, "it gave no answer in time");
                 }
@@ -551,7 +576,8 @@ impl Engine {
             elsewhere.counts.unhedged += 1;
         } else if elsewhere.ask_next(now, ticket) {
             let pending = elsewhere.asked.get(&ticket).map_or(0, |asked| asked.pending);
-            if let Some(target) = elsewhere.targets.get_mut(pending.trailing_zeros() as usize) {
+            let is_it = |target: &&mut Target| target.bit() & pending != 0;
+            if let Some(target) = elsewhere.targets.iter_mut().find(is_it) {
                 target.counts.hedged += 1;
             }
             return;

@@ -4,12 +4,11 @@
 //!
 //! Invariant: each deadline stands in the list once, where `listed_at` says.
 
-use super::target::{Target, Wishes};
+use super::target::Target;
 use super::{Elsewhere, Engine};
-use crate::engine::Action;
 use crate::ids::UpstreamId;
 use crate::limits::MIRRORS_MAX;
-use crate::mirror::{marker, outer};
+use crate::mirror::marker;
 use crate::time::Time;
 
 /// The number of the first target, where mirrors have theirs.
@@ -18,14 +17,19 @@ pub(crate) const FIRST: usize = MIRRORS_MAX;
 /// The number of no target: the deadline of the first read stands in the list by it.
 const ASKED: usize = 29;
 
+/// What stands in the list of deadlines for it.
+pub(super) fn asked_marker() -> UpstreamId {
+    marker(ASKED as u32)
+}
+
 impl Elsewhere {
     /// The target whose connections have this number, if there is one.
     pub(crate) fn target(&self, number: usize) -> Option<&Target> {
-        self.targets.get(number.checked_sub(FIRST)?)
+        self.targets.iter().find(|target| target.numbers.number == number)
     }
 
     pub(crate) fn target_mut(&mut self, number: usize) -> Option<&mut Target> {
-        self.targets.get_mut(number.checked_sub(FIRST)?)
+        self.targets.iter_mut().find(|target| target.numbers.number == number)
     }
 
     pub(crate) fn now(&self) -> Time {
@@ -70,6 +74,7 @@ impl Engine {
     ) {
         let target = self.elsewhere.as_mut().and_then(|elsewhere| elsewhere.target_mut(number));
         let Some(target) = target else { return };
+        let id = target.numbers.inner(id);
         target.is_touched = true;
         core::hint::black_box(event)(&mut target.engine, id);
         self.run_elsewhere(now);
@@ -98,11 +103,15 @@ impl Engine {
                 break;
             };
             let target = &mut elsewhere.targets[at];
-            let wishes = target.run(now);
+            let (numbers, wishes) = (target.numbers, target.run(now));
             let next = target.poll_timeout(now);
             let before = core::mem::replace(&mut target.listed_at, next);
-            self.list_again(marker((FIRST + at) as u32), before, next);
-            self.grant_target(now, at, wishes);
+            self.list_again(marker(numbers.number as u32), before, next);
+            self.carry_out(numbers, wishes.actions, wishes.dirty);
+            self.notices.extend(wishes.notices);
+            for (ticket, heard) in wishes.answers {
+                self.answered_elsewhere(now, at, ticket, &heard);
+            }
         }
         self.list_asked();
     }
@@ -112,28 +121,6 @@ impl Engine {
         let Some(elsewhere) = &mut self.elsewhere else { return };
         let at = elsewhere.deadlines.first().map(|(at, _)| *at);
         let before = core::mem::replace(&mut elsewhere.listed_at, at);
-        self.list_again(marker(ASKED as u32), before, at);
-    }
-
-    fn grant_target(&mut self, now: Time, at: usize, wishes: Wishes) {
-        let number = FIRST + at;
-        for action in wishes.actions {
-            self.actions.push_back(match action {
-                Action::Connect(id) => Action::Connect(outer(number, id)),
-                Action::CloseUpstream(id) => Action::CloseUpstream(outer(number, id)),
-                Action::ReadUpstream(id, on) => Action::ReadUpstream(outer(number, id), on),
-                other => other,
-            });
-        }
-        self.notices.extend(wishes.notices);
-        for id in wishes.dirty {
-            let id = outer(number, id);
-            if !self.dirty_upstreams.contains(id) {
-                self.dirty_upstreams.push(id);
-            }
-        }
-        for (ticket, heard) in wishes.answers {
-            self.answered_elsewhere(now, at, ticket, &heard);
-        }
+        self.list_again(asked_marker(), before, at);
     }
 }

@@ -12,6 +12,7 @@
 //! Invariant: each read that was sent stands in the list of one feeder until its reply is here or the feeder is lost; `open` and `open_bytes` are what
 //! these lists hold.
 
+use super::outer::FIRST;
 use crate::client::Client;
 use crate::engine::{Action, Engine, Notice};
 use crate::fleet::Report;
@@ -20,6 +21,7 @@ use crate::limits::{
     QUOTED_ERROR_BYTES, READ_TARGET_FEEDERS_MAX, READ_TARGET_OPEN_MAX, READ_TARGET_RETRY_MAX_MS,
     READ_TARGET_RETRY_MIN_MS,
 };
+use crate::mirror::Numbers;
 use crate::report::summed;
 use crate::settings::{Pool, ReadTargetSettings, Settings};
 use crate::time::Time;
@@ -159,6 +161,7 @@ pub(crate) struct Wishes {
 #[derive(Debug)]
 pub(crate) struct Target {
     name: String,
+    pub(crate) numbers: Numbers,
     outer_db: u32,
     has_dbs: bool,
     pub(crate) engine: Box<Engine>,
@@ -181,6 +184,7 @@ impl Target {
     pub(crate) fn new(
         outer: &Settings,
         settings: &ReadTargetSettings,
+        numbers: Numbers,
         seed: u64,
         now: Time,
     ) -> Self {
@@ -188,6 +192,7 @@ impl Target {
         engine.warm_up(now);
         Self {
             name: settings.name.clone(),
+            numbers,
             outer_db: settings.outer_db,
             has_dbs: !matches!(settings.pool, Pool::Cluster { .. }),
             engine: Box::new(engine),
@@ -203,6 +208,26 @@ impl Target {
             is_touched: true,
             listed_at: None,
         }
+    }
+
+    /// Whether it is the one that these settings name, if it has the same servers.
+    pub(super) fn is(&self, settings: &ReadTargetSettings) -> bool {
+        (&self.name, self.outer_db) == (&settings.name, settings.outer_db)
+    }
+
+    /// It among several.
+    pub(super) fn bit(&self) -> u32 {
+        1 << (self.numbers.number - FIRST)
+    }
+
+    /// Other settings of the same servers.
+    pub(super) fn change(&mut self, outer: &Settings, settings: &ReadTargetSettings, now: Time) {
+        self.open_bytes_max = outer.elsewhere.inflight_max_bytes;
+        self.reply_bytes_max = outer.limits.client_out_max_bytes;
+        self.is_touched = true;
+        let users = self.engine.settings().users.clone();
+        let inner = Settings { users, ..inner_settings(outer, settings) };
+        core::hint::black_box(Engine::reconfigure)(&mut self.engine, now, inner);
     }
 
     pub(crate) fn is_out(&self) -> bool {
@@ -565,7 +590,7 @@ impl Engine {
 }
 
 /// What a target's engine is told: its servers, and our times and bounds.
-fn inner_settings(outer: &Settings, target: &ReadTargetSettings) -> Settings {
+pub(super) fn inner_settings(outer: &Settings, target: &ReadTargetSettings) -> Settings {
     let mut limits = outer.limits.clone();
     limits.clients_max = READ_TARGET_FEEDERS_MAX;
     limits.leases_min = 0;
@@ -621,7 +646,7 @@ mod tests {
             pool: Pool::Standalone,
             outer_db: 0,
         };
-        let mut target = Target::new(&outer, &settings, 7, Time(0));
+        let mut target = Target::new(&outer, &settings, Numbers::first(FIRST), 7, Time(0));
         let lane = |db| Lane { db, is_resp3: false, node: None, conn: 0 };
         let most = READ_TARGET_FEEDERS_MAX as u32;
         for db in 0..most + 5 {

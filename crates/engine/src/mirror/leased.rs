@@ -10,6 +10,7 @@
 use super::rewrite::{self, Effect};
 use super::{Queued, Ticket, as_is, hashes};
 use crate::blocking::blocks;
+use crate::client::Client;
 use crate::command::spread::Gather;
 use crate::command::{CommandId, ids};
 use crate::engine::Engine;
@@ -70,6 +71,9 @@ impl Engine {
 
     /// Whether a write over the client's own connection must wait for others of its keys; then it is woken.
     pub(crate) fn waits_at_gate(&mut self, wish: &Wish<'_>) -> bool {
+        if self.waits_for_before(wish.id) {
+            return true;
+        }
         let Self { mirrors, clients, learned, .. } = self;
         let (Some(mirrors), Some(client)) = (mirrors, clients.get(wish.id)) else { return false };
         let keys: Vec<&[u8]> =
@@ -97,7 +101,9 @@ impl Engine {
         let Some(client) = clients.get_mut(wish.id) else { return };
         let db = client.db;
         let Some(lease) = client.lease.as_mut() else { return };
-        let queued = lease.mirrored.get_or_insert_with(Box::default);
+        let epoch = mirrors.epoch;
+        let queued =
+            lease.mirrored.get_or_insert_with(|| Box::new(Queued { epoch, ..Queued::default() }));
         if selects {
             queued.unsaid = Some("it selects a database in a transaction");
             return;
@@ -116,6 +122,11 @@ impl Engine {
 
     /// EXEC is about to be sent over this connection: whether it must wait.
     pub(crate) fn exec_waits_at_gate(&mut self, id: ClientId) -> bool {
+        let tells =
+            |client: &Client| client.lease.as_ref().is_some_and(|lease| lease.mirrored.is_some());
+        if self.clients.get(id).is_some_and(tells) && self.waits_for_before(id) {
+            return true;
+        }
         let Self { mirrors, clients, .. } = self;
         let (Some(mirrors), Some(client)) = (mirrors, clients.get_mut(id)) else { return false };
         let Some(lease) = client.lease.as_mut() else { return false };
@@ -160,9 +171,9 @@ impl Engine {
         }
         if let Some(mirrors) = &mut self.mirrors {
             match unsaid {
-                Some(why) => mirrors.drop_one(None, why, ticket),
+                Some(why) => mirrors.drop_from(None, why, (ticket, queued.epoch)),
                 None if words.is_empty() => {}
-                None => mirrors.enqueue(now, db, &words, ticket),
+                None => mirrors.enqueue_from(now, db, &words, (ticket, queued.epoch)),
             }
         }
         self.end_queued(now, &queued);

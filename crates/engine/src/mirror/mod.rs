@@ -18,6 +18,7 @@
 //!
 //! Invariant: a pending write has its part open, or its client's connection is gone with it; its gates are entered until then.
 
+mod change;
 pub(crate) mod gate;
 mod leased;
 mod outer;
@@ -25,8 +26,9 @@ mod report;
 pub(crate) mod rewrite;
 pub(crate) mod shadow;
 pub(crate) mod target;
+mod told;
 
-pub(crate) use outer::{is_mirrors, marker, outer};
+pub(crate) use outer::{Numbers, is_mirrors, marker};
 pub use report::{MirrorCounts, MirrorReport, mirrors_of};
 pub use shadow::{
     ShadowCounts, ShadowReport, ShadowRow, ShadowSample, compared_commands, shadows_of,
@@ -49,9 +51,10 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use gate::{Gates, KeyHash};
 use resp::{Args, ReplyScanner, Scan, encode};
-use rewrite::{Effect, Words};
+use rewrite::Words;
 use shadow::Shadow;
 use target::{Entry, Target};
+use told::{Told, as_is, told_of, vec_of};
 
 /// Connections with this index and above are a mirror's. Whoever holds several engines has the bits above the next one.
 pub(crate) const FIRST_INDEX: u32 = 1 << 22;
@@ -128,6 +131,8 @@ pub(crate) struct Queued {
     unsaid: Option<&'static str>,
     /// EXEC was sent: it stands at its gates.
     is_gated: bool,
+    /// The latest of the mirrors that were there when it began: those that came later are not told of it.
+    epoch: u64,
 }
 
 impl Queued {
@@ -161,6 +166,10 @@ pub(crate) struct Mirrors {
     /// Bytes of what they say, at most `pending_bytes_max`.
     late_bytes: usize,
     drafts: Vec<Draft>,
+    /// Grows with each mirror that comes.
+    epoch: u64,
+    /// What was under way when one came.
+    before: Option<change::Before>,
     /// What the request that is looked at just now is to mirrors.
     current: Current,
     waits: BTreeMap<Ticket, Wait>,
@@ -199,28 +208,42 @@ impl Mirrors {
         if settings.mirrors.is_empty() {
             return None;
         }
-        let target = |mirror: &MirrorSettings| {
-            let mut engine = Engine::new(inner_settings(settings, mirror), seed, now);
-            engine.warm_up(now);
-            Target::new(mirror.clone(), engine)
-        };
-        let bytes = settings.mirrors.iter().map(|mirror| mirror.queue_max_bytes);
-        Some(Box::new(Self {
-            targets: settings.mirrors.iter().map(target).collect(),
+        let mut mirrors = Self::without_targets(now);
+        for (number, mirror) in settings.mirrors.iter().enumerate() {
+            let numbers = Numbers::first(number);
+            mirrors.targets.push(target_of(settings, mirror, numbers, seed, now));
+        }
+        mirrors.take_options(settings);
+        mirrors.shadow = Shadow::new(settings, now);
+        Some(Box::new(mirrors))
+    }
+
+    fn without_targets(now: Time) -> Self {
+        Self {
+            targets: Vec::new(),
             pending: BTreeMap::new(),
             pending_bytes: 0,
-            pending_bytes_max: bytes.max().unwrap_or(0),
+            pending_bytes_max: 0,
             gates: Gates::default(),
             late: VecDeque::new(),
             late_bytes: 0,
             drafts: Vec::new(),
+            epoch: 0,
+            before: None,
             current: Current::No,
-            shadow: Shadow::new(settings),
+            shadow: None,
             waits: BTreeMap::new(),
-            flushes: settings.mirrors.iter().any(|mirror| mirror.flush),
+            flushes: false,
             now,
             waits_listed_at: None,
-        }))
+        }
+    }
+
+    /// What follows from the settings of all of them.
+    fn take_options(&mut self, settings: &Settings) {
+        let bytes = settings.mirrors.iter().map(|mirror| mirror.queue_max_bytes);
+        self.pending_bytes_max = bytes.max().unwrap_or(0);
+        self.flushes = settings.mirrors.iter().any(|mirror| mirror.flush);
     }
 
     fn wants_any(&self, keys: &[&[u8]]) -> bool {
@@ -270,23 +293,36 @@ impl Mirrors {
 
     /// A write that those mirrors do not get that would have got it.
     fn drop_one(&mut self, frame: Option<&[u8]>, why: &str, ticket: Option<Ticket>) {
-        for index in self.concerned(frame) {
+        self.drop_from(frame, why, (ticket, self.epoch));
+    }
+
+    /// The same of what those do not get that came later than `epoch`.
+    fn drop_from(
+        &mut self,
+        frame: Option<&[u8]>,
+        why: &str,
+        (ticket, epoch): (Option<Ticket>, u64),
+    ) {
+        for index in self.concerned(frame, epoch) {
             self.enter_wait(index, ticket);
             self.targets[index].drop_one(why, ticket);
         }
     }
 
     fn count_unsure(&mut self, frame: Option<&[u8]>) {
-        for index in self.concerned(frame) {
+        for index in self.concerned(frame, self.epoch) {
             self.targets[index].count_unsure();
         }
     }
 
-    /// The mirrors that get this request; all, if nobody knows it.
-    fn concerned(&self, frame: Option<&[u8]>) -> Vec<usize> {
+    /// The mirrors that get this request; all, if nobody knows it. None that came after `epoch`.
+    fn concerned(&self, frame: Option<&[u8]>, epoch: u64) -> Vec<usize> {
         let args: Vec<&[u8]> = frame.map(|frame| Args::new(frame).collect()).unwrap_or_default();
         let keys: Vec<&[u8]> = keys_of(&args, None).into_iter().map(|(_, key)| key).collect();
-        let gets = |target: &Target| frame.is_none() || keys.is_empty() || target.wants_any(&keys);
+        let gets = |target: &Target| {
+            target.takes_from(epoch)
+                && (frame.is_none() || keys.is_empty() || target.wants_any(&keys))
+        };
         let all = self.targets.iter().enumerate();
         all.filter(|(_, target)| gets(target)).map(|(index, _)| index).collect()
     }
@@ -302,8 +338,22 @@ impl Mirrors {
 
     /// Gives commands to all mirrors that want them; several are one transaction.
     fn enqueue(&mut self, now: Time, db: u32, commands: &[Words], ticket: Option<Ticket>) {
+        self.enqueue_from(now, db, commands, (ticket, self.epoch));
+    }
+
+    /// The same, but to those that came later than `epoch`.
+    fn enqueue_from(
+        &mut self,
+        now: Time,
+        db: u32,
+        commands: &[Words],
+        (ticket, epoch): (Option<Ticket>, u64),
+    ) {
         for index in 0..self.targets.len() {
             let target = &self.targets[index];
+            if !target.takes_from(epoch) {
+                continue;
+            }
             let words: Vec<Words> =
                 commands.iter().filter_map(|command| share_of(target, command)).collect();
             if words.is_empty() {
@@ -314,6 +364,19 @@ impl Mirrors {
             self.targets[index].enqueue(entry);
         }
     }
+}
+
+/// A mirror, with an engine that begins to connect to it.
+fn target_of(
+    outer: &Settings,
+    mirror: &MirrorSettings,
+    numbers: Numbers,
+    seed: u64,
+    now: Time,
+) -> Target {
+    let mut engine = Engine::new(inner_settings(outer, mirror), seed, now);
+    engine.warm_up(now);
+    Target::new(mirror.clone(), engine, numbers)
 }
 
 /// Of this command what the mirror gets: of those that are a list of keys only the keys that it wants.
@@ -445,11 +508,14 @@ impl Engine {
             return false;
         }
         if row.is_some_and(publishes) {
-            return true;
+            return mirrors.targets.iter().any(Target::is_live);
         }
         let keys: Vec<&[u8]> =
             keys_of(args, self.learned.as_ref()).into_iter().map(|(_, key)| key).collect();
-        keys.is_empty() || mirrors.wants_any(&keys)
+        match keys.is_empty() {
+            true => mirrors.targets.iter().any(Target::is_live),
+            false => mirrors.wants_any(&keys),
+        }
     }
 
     fn writes_or_publishes(&self, row: CommandId, args: &[&[u8]]) -> bool {
@@ -551,6 +617,9 @@ impl Engine {
         id: ClientId,
         parts: impl Iterator<Item = (u32, UpstreamId, Vec<u8>)>,
     ) -> Option<Hold> {
+        if self.is_mirroring() && self.waits_for_before(id) {
+            return Some(Hold::Mirror);
+        }
         let Self { mirrors, clients, learned, .. } = self;
         let mirrors = mirrors.as_mut().filter(|mirrors| mirrors.current == Current::Write)?;
         let db = clients.get(id).map_or(0, |client| client.db);
@@ -658,6 +727,12 @@ impl Engine {
             return;
         }
         mirrors.tell_late(now);
+        self.wake_gate_waiters();
+    }
+
+    /// Whoever waits for a gate looks again.
+    fn wake_gate_waiters(&mut self) {
+        let Some(mirrors) = &mut self.mirrors else { return };
         for id in mirrors.gates.take_waiters() {
             if let Some(client) = self.clients.get_mut(id)
                 && client.hold == Hold::Mirror
@@ -711,53 +786,4 @@ impl Engine {
         self.list_waits();
         Kept::Yes
     }
-}
-
-/// What a request comes to at mirrors.
-enum Told {
-    Words(Option<Words>),
-    /// Nobody knows whether it was done.
-    Unsure,
-    Unsaid(&'static str),
-}
-
-fn told_of(frame: Option<&[u8]>, reply: &[u8], unix_ms: u64, script: Option<Vec<u8>>) -> Told {
-    if reply.is_empty() || reply.starts_with(b"-ERR respool: upstream ") {
-        return Told::Unsure;
-    }
-    let Some(frame) = frame else {
-        return match reply.starts_with(b"-") {
-            true => Told::Words(None),
-            false => Told::Unsaid("there was no room to keep it"),
-        };
-    };
-    let args: Vec<&[u8]> = Args::new(frame).collect();
-    let row = args.first().and_then(|name| command::lookup(name));
-    if reply.starts_with(b"-") {
-        // A script that fails may have written before.
-        let was_script = row.is_some_and(|row| row.row().is_script());
-        let refused = [&b"-NOSCRIPT "[..], b"-NOPERM ", b"-CROSSSLOT "];
-        let may_have = was_script && !refused.iter().any(|word| reply.starts_with(word));
-        return if may_have { Told::Unsure } else { Told::Words(None) };
-    }
-    match rewrite::effect(&args, reply, unix_ms) {
-        Effect::Nothing => Told::Words(None),
-        Effect::AsIs => Told::Words(Some(as_is(&args, script))),
-        Effect::Instead(words) => Told::Words(Some(words)),
-        Effect::Unsaid(why) => Told::Unsaid(why),
-    }
-}
-
-/// As it came; a script that is known goes along with its call.
-fn as_is(args: &[&[u8]], script: Option<Vec<u8>>) -> Words {
-    let mut words: Words = args.iter().map(|word| word.to_vec()).collect();
-    if let Some(script) = script {
-        words[0] = b"EVAL".to_vec();
-        words[1] = script;
-    }
-    words
-}
-
-fn vec_of(words: Option<Words>) -> Vec<Words> {
-    words.into_iter().collect()
 }

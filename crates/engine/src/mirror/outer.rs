@@ -31,19 +31,50 @@ const WAITS: u32 = (FIRST_INDEX >> INDEX_BITS) - 1;
 /// That of another one: the first second look at a read stands in the list by it.
 const LOOKS: u32 = WAITS - 1;
 
+/// And of one more: what was under way when a mirror came is looked at by it (`change`). That between both is `elsewhere`'s.
+const BEFORE: u32 = LOOKS - 2;
+
 /// Whether this is a connection of a mirror.
 #[inline]
 pub(crate) fn is_mirrors(id: UpstreamId) -> bool {
     id.index >= FIRST_INDEX
 }
 
-/// Our id for a mirror's connection.
-pub(crate) fn outer(mirror: usize, id: UpstreamId) -> UpstreamId {
-    debug_assert!(id.index < OWN, "more connections of a mirror than ids");
-    UpstreamId::new(FIRST_INDEX | (mirror as u32) << INDEX_BITS | id.index, id.generation)
+/// By which ids the connections of an engine within this one are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Numbers {
+    /// The mirror's, or the read target's.
+    pub(crate) number: usize,
+    /// What generations begin at: a late word about a connection of another one that had this number before finds nothing.
+    shift: u32,
 }
 
-/// Which mirror's, and its own id.
+impl Numbers {
+    /// Those of one that was there from the start.
+    pub(crate) fn first(number: usize) -> Self {
+        Self { number, shift: 0 }
+    }
+
+    /// Those of one that comes while clients are connected; `which` grows with each.
+    pub(crate) fn new(number: usize, which: u64) -> Self {
+        // Two of one number that follow each other lie far apart. Generations of what lives are odd.
+        Self { number, shift: (which as u32).wrapping_mul(0x9e37_79b1) << 1 }
+    }
+
+    /// Our id for its connection.
+    pub(crate) fn outer(self, id: UpstreamId) -> UpstreamId {
+        debug_assert!(id.index < OWN, "more connections of a mirror than ids");
+        let generation = id.generation.wrapping_add(self.shift);
+        UpstreamId::new(FIRST_INDEX | (self.number as u32) << INDEX_BITS | id.index, generation)
+    }
+
+    /// Its own id for what has the rest of one of ours.
+    pub(crate) fn inner(self, rest: UpstreamId) -> UpstreamId {
+        UpstreamId::new(rest.index, rest.generation.wrapping_sub(self.shift))
+    }
+}
+
+/// Which mirror's, and the rest of the id.
 fn inner(id: UpstreamId) -> Option<(usize, UpstreamId)> {
     let rest = id.index.checked_sub(FIRST_INDEX)?;
     Some(((rest >> INDEX_BITS) as usize, UpstreamId::new(rest & OWN, id.generation)))
@@ -59,15 +90,33 @@ pub(super) fn looks() -> UpstreamId {
     marker(LOOKS)
 }
 
+/// What stands there for whoever waits for mirrors.
+pub(super) fn waits() -> UpstreamId {
+    marker(WAITS)
+}
+
+/// What stands there for what was under way before.
+pub(super) fn before() -> UpstreamId {
+    marker(BEFORE)
+}
+
 impl Mirrors {
     fn of(&self, id: UpstreamId) -> Option<(&Target, UpstreamId)> {
-        let (mirror, id) = inner(id)?;
-        Some((self.targets.get(mirror)?, id))
+        let (number, rest) = inner(id)?;
+        let target = self.targets.iter().find(|target| target.numbers.number == number)?;
+        Some((target, target.numbers.inner(rest)))
     }
 
     fn of_mut(&mut self, id: UpstreamId) -> Option<(&mut Target, UpstreamId)> {
-        let (mirror, id) = inner(id)?;
-        Some((self.targets.get_mut(mirror)?, id))
+        let at = self.numbered(inner(id)?.0)?;
+        let target = self.targets.get_mut(at)?;
+        let id = target.numbers.inner(inner(id)?.1);
+        Some((target, id))
+    }
+
+    /// Where the mirror of a number stands.
+    pub(super) fn numbered(&self, number: usize) -> Option<usize> {
+        self.targets.iter().position(|target| target.numbers.number == number)
     }
 }
 
@@ -82,15 +131,17 @@ impl Engine {
         id: UpstreamId,
         event: &mut dyn FnMut(&mut Self, UpstreamId),
     ) {
-        let Some((mirror, own)) = inner(id) else { return };
-        if mirror >= FIRST_READ_TARGET {
-            return self.read_target_event(now, (mirror, own), event);
+        let Some((number, own)) = inner(id) else { return };
+        if number >= FIRST_READ_TARGET {
+            return self.read_target_event(now, (number, own), event);
         }
         let Some(mirrors) = &mut self.mirrors else { return };
         if let Some((target, id)) = mirrors.of_mut(id) {
             core::hint::black_box(event)(&mut target.engine, id);
         }
-        self.run_mirror(now, mirror);
+        if let Some(at) = mirrors.numbered(number) {
+            self.run_mirror(now, at);
+        }
     }
 
     /// What a mirror's engine knows of its connection.
@@ -101,7 +152,8 @@ impl Engine {
         ask: impl FnOnce(&'a Self, UpstreamId) -> Option<T>,
     ) -> Option<T> {
         if let Some((number, own)) = inner(id).filter(|(number, _)| *number >= FIRST_READ_TARGET) {
-            return ask(&self.elsewhere.as_ref()?.target(number)?.engine, own);
+            let target = self.elsewhere.as_ref()?.target(number)?;
+            return ask(&target.engine, target.numbers.inner(own));
         }
         let (target, id) = self.mirrors.as_ref()?.of(id)?;
         ask(&target.engine, id)
@@ -111,7 +163,8 @@ impl Engine {
     #[cold]
     pub(crate) fn begin_mirror_send(&mut self, id: UpstreamId) -> Option<Vec<u8>> {
         if let Some((number, own)) = inner(id).filter(|(number, _)| *number >= FIRST_READ_TARGET) {
-            return self.elsewhere.as_mut()?.target_mut(number)?.engine.begin_upstream_send(own);
+            let target = self.elsewhere.as_mut()?.target_mut(number)?;
+            return target.engine.begin_upstream_send(target.numbers.inner(own));
         }
         let (target, id) = self.mirrors.as_mut()?.of_mut(id)?;
         target.engine.begin_upstream_send(id)
@@ -133,20 +186,31 @@ impl Engine {
 
     /// All mirrors go on with what they can do.
     pub(crate) fn run_mirrors(&mut self, now: Time) {
-        let count = self.mirrors.as_ref().map_or(0, |mirrors| mirrors.targets.len());
-        (0..count).for_each(|mirror| self.run_mirror(now, mirror));
+        let count = |engine: &Self| engine.mirrors.as_ref().map_or(0, |one| one.targets.len());
+        let mut at = 0;
+        while at < count(self) {
+            let before = count(self);
+            self.run_mirror(now, at);
+            // One that is over is gone when it was run.
+            at += usize::from(count(self) == before);
+        }
     }
 
-    fn run_mirror(&mut self, now: Time, mirror: usize) {
+    /// The one that stands there.
+    pub(super) fn run_mirror(&mut self, now: Time, at: usize) {
         let Some(mirrors) = &mut self.mirrors else { return };
         let now = now.max(mirrors.now);
         mirrors.now = now;
-        let Some(target) = mirrors.targets.get_mut(mirror) else { return };
-        let wishes = target.run(now);
-        let at = target.poll_timeout(now);
-        let before = core::mem::replace(&mut target.listed_at, at);
-        self.list_again(marker(mirror as u32), before, at);
-        self.grant(mirror, wishes);
+        let Some(target) = mirrors.targets.get_mut(at) else { return };
+        let (numbers, wishes) = (target.numbers, target.run(now));
+        let due = target.poll_timeout(now);
+        let before = core::mem::replace(&mut target.listed_at, due);
+        let is_over = target.is_over(now);
+        self.list_again(marker(numbers.number as u32), before, due);
+        self.grant(numbers, wishes);
+        if is_over {
+            self.end_mirror(now, numbers.number);
+        }
     }
 
     pub(crate) fn list_again(&mut self, id: UpstreamId, before: Option<Time>, at: Option<Time>) {
@@ -156,28 +220,39 @@ impl Engine {
         }
     }
 
-    fn grant(&mut self, mirror: usize, wishes: Wishes) {
-        for action in wishes.actions {
+    /// What an engine within this one wants done for its connections.
+    pub(crate) fn carry_out(
+        &mut self,
+        numbers: Numbers,
+        actions: Vec<Action>,
+        dirty: Vec<UpstreamId>,
+    ) {
+        for action in actions {
             self.actions.push_back(match action {
-                Action::Connect(id) => Action::Connect(outer(mirror, id)),
-                Action::CloseUpstream(id) => Action::CloseUpstream(outer(mirror, id)),
-                Action::ReadUpstream(id, on) => Action::ReadUpstream(outer(mirror, id), on),
+                Action::Connect(id) => Action::Connect(numbers.outer(id)),
+                Action::CloseUpstream(id) => Action::CloseUpstream(numbers.outer(id)),
+                Action::ReadUpstream(id, on) => Action::ReadUpstream(numbers.outer(id), on),
                 other => other,
             });
         }
-        self.notices.extend(wishes.notices);
-        for id in wishes.dirty {
-            let id = outer(mirror, id);
+        for id in dirty {
+            let id = numbers.outer(id);
             if !self.dirty_upstreams.contains(id) {
                 self.dirty_upstreams.push(id);
             }
         }
+    }
+
+    pub(super) fn grant(&mut self, numbers: Numbers, wishes: Wishes) {
+        self.carry_out(numbers, wishes.actions, wishes.dirty);
+        self.notices.extend(wishes.notices);
         if !wishes.again.is_empty() {
             let now = self.last_mirror_time();
-            self.look_again(now, mirror, wishes.again);
+            self.look_again(now, numbers.number, wishes.again);
         }
         let checks = self.mirrors.as_ref().is_some_and(|mirrors| {
-            mirrors.targets.get(mirror).is_some_and(|one| one.settings.mode == Mode::AllChecked)
+            let target = mirrors.numbered(numbers.number).map(|at| &mirrors.targets[at]);
+            target.is_some_and(|one| one.settings.mode == Mode::AllChecked)
         });
         for (ticket, error) in wishes.answered {
             self.mirror_answered(ticket, error.filter(|_| checks));
@@ -215,6 +290,7 @@ impl Engine {
     pub(crate) fn mirror_due(&mut self, now: Time, id: UpstreamId) {
         if let Some((number, _)) = inner(id)
             && (FIRST_READ_TARGET..LOOKS as usize).contains(&number)
+            && id != before()
         {
             return self.read_target_due(now, number);
         }
@@ -229,12 +305,15 @@ impl Engine {
             }
             return self.looks_due(now);
         }
-        let Some((mirror, _)) = inner(id) else { return };
-        if let Some(target) = mirrors.targets.get_mut(mirror) {
+        if id == before() {
+            return self.before_due(now);
+        }
+        let Some(at) = inner(id).and_then(|(number, _)| mirrors.numbered(number)) else { return };
+        if let Some(target) = mirrors.targets.get_mut(at) {
             target.listed_at = None;
             core::hint::black_box(Self::handle_timeout)(&mut target.engine, now);
         }
-        self.run_mirror(now, mirror);
+        self.run_mirror(now, at);
     }
 
     /// Those go on that waited too long for a mirror. It gets the write all the same when it can.
@@ -284,7 +363,7 @@ impl Engine {
         places.all(|place| Some(place) == first)
     }
 
-    /// Whether all that clients wrote was told to all mirrors.
+    /// Whether all that clients wrote was told to all mirrors, those that go as well.
     pub fn mirrors_are_idle(&self) -> bool {
         self.mirrors.as_ref().is_none_or(|mirrors| {
             mirrors.targets.iter().all(Target::is_idle) && mirrors.late.is_empty()
@@ -304,7 +383,8 @@ impl Engine {
             + self.mirrors.as_ref().map_or(0, |mirrors| {
                 let listed = mirrors.targets.iter().filter(|target| target.listed_at.is_some());
                 let looks = mirrors.shadow.as_ref().and_then(|shadow| shadow.listed_at);
-                let waits = [mirrors.waits_listed_at, looks].into_iter().flatten();
+                let before = mirrors.before.as_ref().and_then(|before| before.listed_at);
+                let waits = [mirrors.waits_listed_at, looks, before].into_iter().flatten();
                 listed.count() + waits.count()
             })
     }
@@ -324,6 +404,11 @@ impl Engine {
         let Some(mirrors) = &self.mirrors else { return };
         mirrors.targets.iter().for_each(Target::check);
         mirrors.check_shadow();
+        let leaving = |target: &&Target| !target.is_live();
+        assert!(
+            mirrors.targets.iter().skip_while(|one| one.is_live()).all(|one| leaving(&one)),
+            "one that goes stands before one that stays"
+        );
         for (merge, _) in mirrors.pending.keys() {
             assert!(self.merges.get(*merge).is_some(), "a write that nobody answers");
         }

@@ -14,6 +14,7 @@ use alloc::vec::Vec;
 pub(super) const IDLE: &str = "idle";
 pub(super) const READY: &str = "ready";
 pub(super) const WAITING: &str = "waiting";
+pub(super) const LEAVING: &str = "leaving";
 
 /// What became of what a mirror was sent, since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,7 +38,7 @@ pub struct MirrorReport {
     pub name: String,
     /// `first`, `all` or `all-checked`.
     pub mode: &'static str,
-    /// `ready`, `waiting` (it does not answer) or `idle` (nothing was sent yet).
+    /// `ready`, `waiting` (it does not answer), `idle` (nothing was sent yet) or `leaving` (it is no mirror any more, and gets what waits for it).
     pub state: &'static str,
     /// Writes that it has not answered, and their bytes.
     pub queued: u64,
@@ -71,7 +72,8 @@ impl MirrorCounts {
 impl MirrorReport {
     /// Adds what another worker says of the same mirror.
     pub fn add(&mut self, other: &Self) {
-        let badness = |state: &str| [IDLE, READY, WAITING].iter().position(|one| *one == state);
+        let badness =
+            |state: &str| [IDLE, READY, WAITING, LEAVING].iter().position(|one| *one == state);
         if badness(other.state) > badness(self.state) {
             self.state = other.state;
         }

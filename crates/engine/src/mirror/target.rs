@@ -11,15 +11,17 @@
 //! When servers fail, nothing more is sent until all of the window is answered. What may be done twice (`rewrite::repeats`), or surely was not done, goes
 //! again in the old order, unless something newer of the same key was done meanwhile. The rest is counted as failed.
 //!
-//! Not here: who gets what (`super`).
+//! Not here: who gets what (`super`), how it comes, changes and goes (`standing`).
 //!
 //! Invariant: an entry is in the queue, in the window or in `again`, or it is counted; `queue_bytes` is what the three hold of writes, and
 //! `reads_bytes` what reads cost that are to be compared (`shadow`).
 
+mod standing;
+
 use super::gate::KeyHash;
-use super::report::{IDLE, MirrorCounts, MirrorReport, READY, WAITING};
+use super::report::{IDLE, LEAVING, MirrorCounts, MirrorReport, READY, WAITING};
 use super::shadow::{Fate, Read, Tally, agree, is_late};
-use super::{Mode, Ticket};
+use super::{Mode, Numbers, Ticket};
 use crate::engine::{Action, Engine, Notice};
 use crate::glob;
 use crate::ids::{ClientId, UpstreamId};
@@ -96,6 +98,11 @@ pub(crate) struct Wishes {
 #[derive(Debug)]
 pub(crate) struct Target {
     pub(crate) settings: MirrorSettings,
+    pub(crate) numbers: Numbers,
+    /// It is told of what began in this epoch or later.
+    pub(super) since: u64,
+    /// It gets nothing new, and until then what it has in its queue.
+    pub(super) leaves_at: Option<Time>,
     pub(crate) engine: Box<Engine>,
     pub(crate) counts: MirrorCounts,
     queue: VecDeque<Entry>,
@@ -140,10 +147,13 @@ struct Told {
 }
 
 impl Target {
-    pub(crate) fn new(settings: MirrorSettings, engine: Engine) -> Self {
+    pub(crate) fn new(settings: MirrorSettings, engine: Engine, numbers: Numbers) -> Self {
         let db = engine.settings().node.db;
         Self {
             settings,
+            numbers,
+            since: 0,
+            leaves_at: None,
             engine: Box::new(engine),
             counts: MirrorCounts::default(),
             queue: VecDeque::new(),
@@ -175,13 +185,13 @@ impl Target {
         let settings = &self.settings;
         let in_part = settings.percent >= 100 || part_of(key) < u64::from(settings.percent);
         let fits = |pattern: &Vec<u8>| glob::matches(pattern, key);
-        in_part && (settings.keys.is_empty() || settings.keys.iter().any(fits))
+        self.is_live() && in_part && (settings.keys.is_empty() || settings.keys.iter().any(fits))
     }
 
     /// Whether it gets a write of these keys; one without keys it gets if it gets all of them.
     pub(crate) fn wants_any(&self, keys: &[&[u8]]) -> bool {
         match keys {
-            [] => self.settings.keys.is_empty() && self.settings.percent >= 100,
+            [] => self.is_live() && self.settings.keys.is_empty() && self.settings.percent >= 100,
             keys => keys.iter().any(|key| self.wants(key)),
         }
     }
@@ -232,7 +242,8 @@ impl Target {
     pub(crate) fn poll_timeout(&self, now: Time) -> Option<Time> {
         let held = (!self.queue.is_empty() && self.hold_until > now).then_some(self.hold_until);
         let tells = self.has_untold().then(|| self.tells_at()).flatten();
-        self.engine.poll_timeout(now).into_iter().chain(held).chain(tells).min()
+        let own = [held, tells, self.leaves_at].into_iter().flatten();
+        self.engine.poll_timeout(now).into_iter().chain(own).min()
     }
 
     /// Goes on with what can be done: to be called after everything that happens to its engine.
@@ -500,6 +511,9 @@ impl Target {
         if reply.is_some_and(|reply| agree(now, &read, reply, ttl_ms)) {
             return self.end_read(now, &read, Fate::Equal);
         }
+        if !self.is_live() {
+            return self.end_read(now, &read, Fate::Void);
+        }
         if read.differed + 1 < SHADOW_LOOKS {
             self.reads -= 1;
             self.reads_bytes -= read.cost();
@@ -647,6 +661,7 @@ impl Target {
             name: self.settings.name.clone(),
             mode: self.settings.mode.name(),
             state: match (self.probed, self.is_probing) {
+                _ if !self.is_live() => LEAVING,
                 (_, true) if self.failures > 0 => WAITING,
                 (false, _) => IDLE,
                 _ => READY,

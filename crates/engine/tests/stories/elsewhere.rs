@@ -457,3 +457,63 @@ fn a_cluster_is_a_target_and_one_server_of_it_that_hangs_holds_up_its_own_keys_o
     story.node("n2").gets("GET a8").answers("\"8\"");
     story.client("a").gets("\"8\"");
 }
+
+#[test]
+fn targets_come_and_go_and_no_client_sees_it() {
+    let mut story = Story::new();
+    story.server_says_to("COMMAND", "*0");
+    begin(&mut story);
+    let targets = |story: &mut Story, elsewhere: ReadsElsewhere| {
+        story.reconfigures(|settings| settings.elsewhere = elsewhere);
+    };
+    targets(&mut story, options(Order::Targets, &["b"]));
+    story.client("a").says(["GET k", "GET l"]);
+    story.conn(2).gets(["GET k", "GET l"]).answers("\"there\"");
+    story.client("a").gets("\"there\"");
+    // The one goes while it is asked: the other is asked instead.
+    targets(&mut story, options(Order::Targets, &["c"]));
+    story.conn(2).is_closed();
+    story.conn(3).gets("GET l").answers("\"c\"");
+    story.client("a").gets("\"c\"").says(["GET m", "SET x 1"]);
+    story.conn(3).gets("GET m");
+    story.conn(1).gets("SET x 1").answers("+OK");
+    // All go: the upstream answers, at the same place.
+    targets(&mut story, ReadsElsewhere::default());
+    story.conn(3).is_closed();
+    story.conn(1).gets("GET m").answers("\"main\"");
+    story.client("a").gets(["\"main\"", "+OK"]).says("GET n");
+    story.conn(1).gets("GET n").answers("nil");
+    story.client("a").gets("nil");
+    assert!(story.report().read_targets.is_empty() && story.report().reads_elsewhere.is_none());
+}
+
+#[test]
+fn a_target_that_stays_keeps_what_it_is_asked_wherever_it_stands() {
+    let mut story = story();
+    story.client("a").says("GET k");
+    story.conn(1).gets("GET k");
+    let keys = vec![b"p:*".to_vec()];
+    story.reconfigures(|settings| {
+        settings.elsewhere = ReadsElsewhere { keys, ..options(Order::Targets, &["c", "b"]) };
+    });
+    story.conn(1).is_open().answers("\"b\"");
+    story.client("a").gets("\"b\"").says(["GET k", "GET p:1"]);
+    story.conn(2).gets("GET k").answers("\"main\"");
+    story.conn(3).gets("GET p:1").answers("\"c\"");
+    story.client("a").gets(["\"main\"", "\"c\""]);
+    assert_eq!((counts(&story, 0).answered, counts(&story, 1).answered), (1, 1));
+}
+
+#[test]
+fn behind_the_upstream_they_go_without_a_word_being_lost() {
+    let mut story =
+        story_with(ReadsElsewhere { hedge_after_ms: 20, ..options(Order::Main, &["b"]) });
+    begin(&mut story);
+    story.client("a").says(["GET k", "GET l"]);
+    story.conn(2).gets(["GET k", "GET l"]);
+    story.after_ms(10);
+    story.reconfigures(|settings| settings.elsewhere = ReadsElsewhere::default());
+    story.after_ms(50);
+    story.conn(2).answers(["\"1\"", "-LOADING Redis is loading"]);
+    story.client("a").gets(["\"1\"", "-LOADING Redis is loading"]);
+}

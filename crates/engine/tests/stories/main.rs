@@ -37,6 +37,7 @@ mod large_replies;
 mod large_requests;
 mod leaving;
 mod mirror;
+mod mirror_changes;
 mod mirror_reads;
 mod monitor;
 mod namespace;

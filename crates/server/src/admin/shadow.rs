@@ -26,6 +26,9 @@ pub(super) struct Shadow {
 pub(super) struct OfMirror {
     /// Its name.
     mirror: String,
+    /// The tenant whose writes it gets, if there are tenants.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tenant: Option<String>,
     /// Of all reads.
     total: Compared,
     /// By command, most differences first.
@@ -126,6 +129,7 @@ impl OfMirror {
         let samples = report.samples.into_iter().map(|sample| Sample::of(sample, ahead_us));
         Self {
             mirror: report.mirror,
+            tenant: report.tenant.as_deref().map(str::to_owned),
             total: Compared::of(report.counts),
             commands: rows(report.commands),
             prefixes: rows(report.prefixes),

@@ -12,7 +12,7 @@ use engine::elsewhere::{ReadTargetReport, read_targets_of};
 use engine::fleet::Report;
 use engine::histogram::Histogram;
 use engine::mirror::{MirrorReport, mirrors_of};
-use engine::report::listeners_of;
+use engine::report::{by_tenant, listeners_of};
 use engine::stats::Refused;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -63,6 +63,9 @@ pub(super) struct Stats {
 pub(super) struct ReadTarget {
     /// Its name.
     name: String,
+    /// The tenant whose reads it answers, if there are tenants.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tenant: Option<String>,
     /// `ready`, or `out` if a worker leaves it out: it failed and has not answered since.
     state: &'static str,
     /// Reads under way, also those that nobody waits for any more.
@@ -90,9 +93,12 @@ pub(super) struct ReadTarget {
 pub(super) struct Mirror {
     /// Its name.
     name: String,
+    /// The tenant whose writes it gets, if there are tenants.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tenant: Option<String>,
     /// `first`, `all` or `all-checked`.
     mode: &'static str,
-    /// `ready`, `waiting` (it does not answer) or `idle` (nothing was sent yet).
+    /// `ready`, `waiting` (it does not answer), `idle` (nothing was sent yet) or `leaving` (it is no mirror any more, and gets what waits for it).
     state: &'static str,
     /// How long ago the primary did the oldest write that it has not answered, in milliseconds.
     lag_ms: u64,
@@ -210,6 +216,15 @@ pub(super) async fn stats(State(app): State<App>) -> Result<Json<Stats>, Refusal
     workers.sort_by_key(|worker| worker.worker);
     let mut total = Totals::default();
     workers.iter().for_each(|worker| total.add(&worker.totals));
+    let (listeners, refused) = (listeners(&reports), refused(&reports));
+    let (tenants, latency) = (tenants(&reports), Times::of(&reports));
+    let (mut mirrors, mut read_targets) = (Vec::new(), Vec::new());
+    for (tenant, reports) in by_tenant(reports) {
+        let tenant = tenant.as_deref();
+        mirrors.extend(mirrors_of(&reports).iter().map(|one| Mirror::of(tenant, one)));
+        let targets = read_targets_of(&reports).into_iter();
+        read_targets.extend(targets.map(|one| ReadTarget::of(tenant, one)));
+    }
     let uptime_us = u64::try_from(app.process.started.elapsed().as_micros());
     Ok(Json(Stats {
         version: facts.version,
@@ -221,14 +236,14 @@ pub(super) async fn stats(State(app): State<App>) -> Result<Json<Stats>, Refusal
         rss_bytes: facts.rss_bytes,
         rss_max_bytes: facts.rss_max_bytes,
         clients_max: facts.clients_max,
-        listeners: listeners(&reports),
-        refused: refused(&reports),
+        listeners,
+        refused,
         total,
         workers,
-        tenants: tenants(&reports),
-        latency: Times::of(&reports),
-        mirrors: mirrors_of(&reports).iter().map(Mirror::of).collect(),
-        read_targets: read_targets_of(&reports).into_iter().map(ReadTarget::of).collect(),
+        tenants,
+        latency,
+        mirrors,
+        read_targets,
     }))
 }
 
@@ -255,10 +270,11 @@ fn refused(reports: &[Report]) -> BTreeMap<&'static str, u64> {
 }
 
 impl ReadTarget {
-    fn of(report: ReadTargetReport) -> Self {
+    fn of(tenant: Option<&str>, report: ReadTargetReport) -> Self {
         let counts = report.counts;
         Self {
             name: report.name,
+            tenant: tenant.map(str::to_owned),
             state: if report.is_out { "out" } else { "ready" },
             open: report.open,
             open_bytes: report.open_bytes,
@@ -274,10 +290,11 @@ impl ReadTarget {
 }
 
 impl Mirror {
-    fn of(report: &MirrorReport) -> Self {
+    fn of(tenant: Option<&str>, report: &MirrorReport) -> Self {
         let counts = &report.counts;
         Self {
             name: report.name.clone(),
+            tenant: tenant.map(str::to_owned),
             mode: report.mode,
             state: report.state,
             lag_ms: report.lag_us / 1_000,

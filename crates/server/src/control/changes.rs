@@ -23,6 +23,7 @@ use engine::fleet::{Answer, ConfigWish, ReplyTo};
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio::sync::oneshot::Sender;
 
 /// Why an option cannot change now.
@@ -56,8 +57,13 @@ impl<S> Control<S> {
         });
         let error = match loaded {
             Ok((text, mut loaded)) => {
+                loaded.keep_workers(&self.loaded);
                 self.leave_fixed(&mut loaded, cause);
-                match self.in_force(loaded, Vec::new(), cause) {
+                let done = match loaded.without_order() {
+                    Some(error) => Err(error),
+                    None => self.in_force(loaded, Vec::new(), cause),
+                };
+                match done {
                     Ok(changes) => {
                         self.text = text;
                         self.take_users(cause);
@@ -171,7 +177,8 @@ impl<S> Control<S> {
             given.push((option.name, option.words_of(value)));
         }
         let changes = joined(&self.changes, given);
-        let loaded = self.sources.load(self.text.as_deref(), &changes).map_err(in_reply)?;
+        let mut loaded = self.sources.load(self.text.as_deref(), &changes).map_err(in_reply)?;
+        loaded.keep_workers(&self.loaded);
         if let Some(option) = self.fixed_in(&loaded) {
             return Err(set_failed(option.name, NEEDS_RESTART));
         }
@@ -194,9 +201,13 @@ impl<S> Control<S> {
             changes.extend(words.map(|words| (option.name, words)));
         }
         let loaded = self.sources.load(self.text.as_deref(), &changes);
-        let done = loaded.map_err(|error| error.to_string()).and_then(|loaded| {
+        let done = loaded.map_err(|error| error.to_string()).and_then(|mut loaded| {
+            loaded.keep_workers(&self.loaded);
             if let Some(option) = self.fixed_in(&loaded) {
                 return Err(format!("{}: {NEEDS_RESTART}", option.name));
+            }
+            if let Some(error) = loaded.without_order() {
+                return Err(error);
             }
             match dry_run {
                 true => Ok(self.loaded.changes_to(&loaded)),
@@ -211,13 +222,26 @@ impl<S> Control<S> {
 
     /// An option that would have to change and cannot.
     fn fixed_in(&self, loaded: &Loaded) -> Option<&'static OptionSpec> {
-        let changes = self.loaded.changes_to(loaded);
-        changes.iter().map(|change| change.option).find(|option| !option.is_live())
+        let fixed = loaded.fixed(&self.loaded, self.tells_former_mirrors());
+        fixed.first().map(|change| change.option)
+    }
+
+    /// Whether what were mirrors is still told what it was to get, as far as one knows here.
+    fn tells_former_mirrors(&self) -> bool {
+        self.mirrors_leave_until.is_some_and(|until| until > Instant::now())
     }
 
     /// What needs a restart stays as it is, and the log says so.
     fn leave_fixed(&self, loaded: &mut Loaded, cause: &str) {
-        for Change { option, old, new } in loaded.keep_fixed(&self.loaded) {
+        let leaving = self.tells_former_mirrors();
+        for tenant in loaded.fixed_tenants(&self.loaded, leaving) {
+            tracing::warn!(
+                tenant,
+                cause,
+                "other servers of a tenant with mirrors need a restart; they stay as they are, and so do the mirrors"
+            );
+        }
+        for Change { option, old, new } in loaded.keep_fixed(&self.loaded, leaving) {
             tracing::warn!(
                 option = option.name, running = %old, wanted = %new, cause,
                 "this option needs a restart; it stays as it is"
@@ -274,6 +298,10 @@ impl<S> Control<S> {
         (self.listeners, self.shares) = (new_listeners, shares);
         self.tenants = self.tenants.changed_to(&loaded.config);
         let others = self.loaded.config.users != loaded.config.users;
+        if self.loaded.loses_mirrors(&loaded) {
+            let leave = Duration::from_millis(loaded.config.timeouts.drain_ms);
+            self.mirrors_leave_until = Some(Instant::now() + leave);
+        }
         self.certificates = certificates;
         (self.loaded, self.changes) = (loaded, changes);
         if others {
@@ -319,7 +347,8 @@ impl<S> Control<S> {
             return Err(failed(&"it was changed by somebody else; have it read first (SIGHUP)"));
         }
         let new = config::rewrite(text, &self.changes).map_err(|error| failed(&error))?;
-        let loaded = self.sources.load(Some(&new), &[]).map_err(|error| failed(&error))?;
+        let mut loaded = self.sources.load(Some(&new), &[]).map_err(|error| failed(&error))?;
+        loaded.keep_workers(&self.loaded);
         for change in loaded.changes_to(&self.loaded) {
             let option = change.option.name;
             tracing::warn!(

@@ -39,6 +39,7 @@ use engine::fleet::{Answer, Question, ReplyTo};
 use file::Watch;
 use rounds::Rounds;
 use std::sync::Arc;
+use std::time::Instant;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot::Sender;
 use tokio::sync::watch;
@@ -118,6 +119,8 @@ pub struct Control<S> {
     outlet: Outlet,
     watch: Option<Watch>,
     rounds: Rounds<Replier>,
+    /// Until when deployments may be told something that are mirrors no more.
+    mirrors_leave_until: Option<Instant>,
     draining: bool,
     /// Nobody is to be sent here, says `/readyz`.
     drained: bool,
@@ -172,6 +175,7 @@ impl<S> Control<S> {
             outlet,
             watch: None,
             rounds: Rounds::default(),
+            mirrors_leave_until: None,
             draining: false,
             drained: false,
             admin,

@@ -330,14 +330,17 @@ impl<D: Driver> Worker<D> {
                 }
                 Notice::Mirror { name, failed, dropped, unsure, sample } => {
                     let cause = sample.as_str();
-                    tracing::warn!(worker, mirror = %name, failed, dropped, unsure, cause, "a mirror did not get every write");
+                    tracing::warn!(worker, tenant, mirror = %name, failed, dropped, unsure, cause, "a mirror did not get every write");
+                }
+                Notice::MirrorGone { name, done, missed } => {
+                    tell_of_former((worker, tenant), &name, done, missed);
                 }
                 Notice::ReadTarget { name, out: true, cause } => {
                     let cause = cause.as_str();
-                    tracing::warn!(worker, read_target = %name, cause, "a read target is left out until it answers again");
+                    tracing::warn!(worker, tenant, read_target = %name, cause, "a read target is left out until it answers again");
                 }
                 Notice::ReadTarget { name, out: false, .. } => {
-                    tracing::warn!(worker, read_target = %name, "a read target answers again");
+                    tracing::warn!(worker, tenant, read_target = %name, "a read target answers again");
                 }
                 Notice::ProgramFailed { name, cause } => {
                     tracing::warn!(worker, tenant, extension = %name, cause, "an extension failed; it begins anew with the next request");
@@ -351,6 +354,18 @@ impl<D: Driver> Worker<D> {
                     tracing::warn!(worker, tenant, client, %addr, %cause, "client closed");
                 }
             }
+        }
+    }
+}
+
+/// The last words about a mirror that is one no more.
+fn tell_of_former((worker, tenant): (usize, Option<&str>), mirror: &str, done: u64, missed: u64) {
+    match missed {
+        0 => {
+            tracing::info!(worker, tenant, %mirror, done, "it is no mirror any more, and has got every write");
+        }
+        _ => {
+            tracing::warn!(worker, tenant, %mirror, done, missed, "it is no mirror any more, and did not get every write");
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Which connection of the driver belongs to which id of the engine.
 //!
 //! A token carries the id through the driver: 2 bits for the kind with 1 between them that a layer over the driver may use, 29 for the index,
-//! 32 for the generation. The way back is a vector by index for each tenant (`house`), since an engine's ids are dense.
+//! 32 for the generation. The way back is a vector by index for each range of indexes: ids are dense within those of an engine (`house`), and of an engine within it,
+//! as mirrors and read targets are.
 //!
 //! Invariant: a connection stands here from `adopt` or `connect` to its close, and never longer.
 
@@ -67,8 +68,14 @@ pub(super) fn party(token: Token) -> Party {
     }
 }
 
+/// Bits of the index on a shelf: the connections of an engine's mirror have so many for their own. Further ones of the engine itself have a shelf more.
+const SHELF_BITS: u32 = 17;
+
+/// Shelves of a tenant.
+const SHELVES: usize = 1 << (house::OWN_BITS - SHELF_BITS);
+
 /// Things by id. The generation is kept and compared, so that a late word about one that is gone cannot hit the one that has its place. A shelf for
-/// each tenant, since their indexes are dense each for itself.
+/// each range of indexes that may be dense: the first id of a mirror needs no room for all before it.
 struct Table<T, V> {
     shelves: Vec<Vec<Option<(u32, V)>>>,
     kind: PhantomData<fn() -> T>,
@@ -83,14 +90,21 @@ impl<T, V> Default for Table<T, V> {
 impl<T, V> Table<T, V> {
     #[inline]
     fn get(&self, id: Id<T>) -> Option<&V> {
-        match self.shelves.get(house::place(id))?.get(house::inner(id).index as usize) {
+        let (shelf, at) = Self::shelf(id);
+        match self.shelves.get(shelf)?.get(at) {
             Some(Some((generation, value))) if *generation == id.generation => Some(value),
             _ => None,
         }
     }
 
+    /// On which shelf, and where there.
+    #[inline]
+    fn shelf(id: Id<T>) -> (usize, usize) {
+        ((id.index >> SHELF_BITS) as usize, (id.index & ((1 << SHELF_BITS) - 1)) as usize)
+    }
+
     fn set(&mut self, id: Id<T>, value: V) {
-        let (shelf, index) = (house::place(id), house::inner(id).index as usize);
+        let (shelf, index) = Self::shelf(id);
         if self.shelves.len() <= shelf {
             self.shelves.resize_with(shelf + 1, Vec::new);
         }
@@ -104,14 +118,15 @@ impl<T, V> Table<T, V> {
 
     fn take(&mut self, id: Id<T>) -> Option<V> {
         self.get(id)?;
-        let shelf = self.shelves.get_mut(house::place(id))?;
-        shelf.get_mut(house::inner(id).index as usize)?.take().map(|(_, value)| value)
+        let (shelf, at) = Self::shelf(id);
+        self.shelves.get_mut(shelf)?.get_mut(at)?.take().map(|(_, value)| value)
     }
 
     /// All of one tenant, which are gone from here then.
     fn clear(&mut self, place: usize) -> impl Iterator<Item = V> {
-        let shelf = self.shelves.get_mut(place).map(std::mem::take).unwrap_or_default();
-        shelf.into_iter().flatten().map(|(_, value)| value)
+        let all = self.shelves.iter_mut().skip(place * SHELVES).take(SHELVES);
+        let all: Vec<_> = all.flat_map(std::mem::take).flatten().collect();
+        all.into_iter().map(|(_, value)| value)
     }
 }
 
@@ -203,6 +218,23 @@ impl Clients {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Ids of a mirror of the last tenant are as far from 0 as ids can be.
+    #[test]
+    fn what_is_far_apart_needs_little_room_and_goes_with_its_tenant() {
+        let mut table = Table::<ClientKind, u32>::default();
+        let far = ClientId::new((1 << INDEX_BITS) - 2, 1);
+        let near = ClientId::new(0, 1);
+        table.set(near, 1);
+        table.set(ClientId::new(far.index, 1 << 9), 2);
+        assert_eq!((table.get(near), table.get(far)), (Some(&1), None));
+        let room: usize = table.shelves.iter().map(Vec::capacity).sum();
+        assert!(room <= 2 << SHELF_BITS, "{room}");
+        let place = house::place(far);
+        assert_eq!(table.clear(place).collect::<Vec<_>>(), [2]);
+        assert_eq!(table.clear(place).count() + table.clear(1).count(), 0);
+        assert_eq!(table.take(near), Some(1));
+    }
 
     #[test]
     fn a_token_brings_the_id_back() {

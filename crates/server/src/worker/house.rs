@@ -26,7 +26,7 @@ use engine::{Action, ClientId, Engine, Notice, Settings, Time, UpstreamId};
 use std::sync::Arc;
 
 /// Bits of an index that are the engine's own.
-const OWN_BITS: u32 = 23;
+pub(super) const OWN_BITS: u32 = 23;
 const OWN: u32 = (1 << OWN_BITS) - 1;
 
 /// Places, that of the default tenant included: twice as many as there can be tenants, for those that are about to go.
@@ -665,10 +665,23 @@ impl House {
         self.first.reconfigure(now, settings);
     }
 
-    /// Places of tenants whose last client is gone, or whose time is up.
+    /// See [`Engine::end_mirrors`], of the tenant at a place.
+    pub(super) fn end_mirrors_of(&mut self, now: Time, place: usize) {
+        if let Some(engine) = self.get_mut(place) {
+            engine.end_mirrors(now);
+        }
+    }
+
+    /// The same of all.
+    pub(super) fn end_mirrors(&mut self, now: Time) {
+        self.engines_mut().for_each(|engine| engine.end_mirrors(now));
+    }
+
+    /// Places of tenants whose last client is gone and whose mirrors have all that those wrote, or whose time is up.
     pub(super) fn left(&self, now: Time) -> Vec<usize> {
         let is_over = |tenant: &Tenant| {
-            tenant.leaves_at.is_some_and(|at| at <= now || tenant.engine.client_count() == 0)
+            let is_done = tenant.engine.client_count() == 0 && tenant.engine.mirrors_are_idle();
+            tenant.leaves_at.is_some_and(|at| at <= now || is_done)
         };
         let others = (1..).zip(&self.others);
         others

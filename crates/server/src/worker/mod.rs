@@ -142,6 +142,8 @@ impl<D: Driver> Worker<D> {
         while !self.is_done() {
             self.turn();
         }
+        self.engine.end_mirrors(self.last_now);
+        self.tell();
         tracing::debug!(
             worker = self.index,
             seconds = started.elapsed().as_secs(),

@@ -94,6 +94,9 @@ impl<D: Driver> Worker<D> {
     pub(super) fn end_tenants(&mut self, now: Time) {
         for place in self.engine.left(now) {
             let tenant = self.engine.tenant_at(place);
+            // What its mirrors have not got is told, as nobody can be asked for it later.
+            self.engine.end_mirrors_of(now, place);
+            self.tell();
             let clients: Vec<_> = self.clients.clear(place).collect();
             self.fleet.client_gone(self.index, clients.len());
             let upstreams = self.upstreams.clear(place);

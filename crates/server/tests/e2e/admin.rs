@@ -29,9 +29,17 @@ impl Looked {
     }
 
     pub(crate) fn with(args: &[&str]) -> Self {
+        Self::of(2, args)
+    }
+
+    /// With so many workers.
+    pub(crate) fn of(workers: u32, args: &[&str]) -> Self {
         let server = RedisServer::start();
-        let (proxy, base) = begin(&server.endpoint().url(), args);
-        Self { proxy, server, base, agent: agent() }
+        let admin = Port::v4().release().to_string();
+        let all = [&["--admin-listen", &admin], args].concat();
+        let proxy = Respool::to_url(RESPOOL, &server.endpoint().url());
+        let proxy = proxy.workers(workers).args(&all).start();
+        Self { proxy, server, base: format!("http://{admin}"), agent: agent() }
     }
 
     pub(crate) fn get(&self, path: &str) -> (u16, Value) {
@@ -52,7 +60,7 @@ impl Looked {
         told(self.agent.delete(format!("{}{path}", self.base)).call())
     }
 
-    fn patch(&self, path: &str, body: &Value) -> (u16, Value) {
+    pub(crate) fn patch(&self, path: &str, body: &Value) -> (u16, Value) {
         told(self.agent.patch(format!("{}{path}", self.base)).send_json(body))
     }
 
@@ -62,12 +70,6 @@ impl Looked {
         let options = config["options"].as_array().expect("options").clone();
         options.into_iter().find(|option| option["name"] == name).expect("the option")
     }
-}
-
-fn begin(upstream: &str, args: &[&str]) -> (Respool, String) {
-    let admin = Port::v4().release().to_string();
-    let all = [&["--admin-listen", &admin], args].concat();
-    (Respool::to_url(RESPOOL, upstream).args(&all).start(), format!("http://{admin}"))
 }
 
 /// Errors of the server are answers like others.

@@ -35,6 +35,7 @@ mod policies;
 mod pubsub;
 mod reads_elsewhere;
 mod resets;
+mod route_changes;
 mod setup;
 mod soak;
 mod tenants;

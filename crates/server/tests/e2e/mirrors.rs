@@ -33,7 +33,7 @@ fn front_of(workers: u32, server: &RedisServer, mirror: &str, args: &[&str]) -> 
     proxy
 }
 
-fn url(server: &RedisServer) -> String {
+pub(crate) fn url(server: &RedisServer) -> String {
     match server.endpoint() {
         Endpoint::Tcp(address) => format!("redis://{address}"),
         Endpoint::Unix(path) => format!("redis+unix://{}", path.display()),
@@ -41,7 +41,7 @@ fn url(server: &RedisServer) -> String {
 }
 
 /// What INFO tells of the mirror: a field of its line.
-fn figure(conn: &mut Conn, name: &str) -> u64 {
+pub(crate) fn figure(conn: &mut Conn, name: &str) -> u64 {
     let line = info_field(conn, "mirrors", "mirror_0").expect("there is a mirror");
     let value = line.split(',').find_map(|field| field.strip_prefix(&format!("{name}=")));
     value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name} in {line}"))
@@ -49,14 +49,14 @@ fn figure(conn: &mut Conn, name: &str) -> u64 {
 
 /// Waits until the mirror has answered; it must have done all of it.
 #[track_caller]
-fn wait_told(conn: &mut Conn) {
+pub(crate) fn wait_told(conn: &mut Conn) {
     wait::until_true("the mirror has everything", SOON, || figure(conn, "queued") == 0);
     let missed = ["failed", "dropped", "unsure"].map(|name| figure(conn, name));
     assert_eq!(missed, [0; 3], "{}", conn.ask("INFO mirrors"));
 }
 
 /// Every key with its value; what has no order is sorted.
-fn content(conn: &mut Conn) -> BTreeMap<Vec<u8>, String> {
+pub(crate) fn content(conn: &mut Conn) -> BTreeMap<Vec<u8>, String> {
     let keys = conn.command(&["KEYS", "*"]).expect("keys");
     let Ok(Some((Value::Array(keys), _))) = parse(&keys) else { panic!("no keys: {keys:?}") };
     let text = |value: &Value<'_>| value.as_text().expect("a key").to_vec();

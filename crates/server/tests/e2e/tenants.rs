@@ -30,6 +30,11 @@ struct Houses {
 impl Houses {
     /// With these tables of tenants, in which `BLUE` is the second server; the listener at the side leads to the tenant `blue`.
     fn open(tenants: &str) -> Self {
+        Self::open_with(2, tenants)
+    }
+
+    /// With so many workers.
+    fn open_with(workers: u32, tenants: &str) -> Self {
         let (red, blue) = (RedisServer::start(), RedisServer::start());
         for (server, name) in [(&red, "red"), (&blue, "blue")] {
             assert_eq!(server.connect().ask(&format!("SET who {name}")), "+OK\r\n");
@@ -39,8 +44,8 @@ impl Houses {
         let [main, side, admin] = [(); 3].map(|()| Port::v4().release());
         let text = Self::text(&red, &blue, (main, side, admin), tenants);
         fs::write(&file, text).expect("the file");
-        let proxy =
-            Respool::with_config(RESPOOL, &file).listens_by_config(&Endpoint::Tcp(main)).start();
+        let proxy = Respool::with_config(RESPOOL, &file).workers(workers);
+        let proxy = proxy.listens_by_config(&Endpoint::Tcp(main)).start();
         Self { proxy, red, blue, file, main, side, admin, _folder: folder }
     }
 
@@ -435,4 +440,168 @@ fn a_rate_of_connections_is_that_of_the_listeners_tenant() {
     assert!(info.contains(&format!("policy_rate-blue:refused={refused},")), "{info}");
     let all = info_field(&mut houses.main(), "stats", "refused_clients_rate");
     assert_eq!(all, Some(refused.to_string()));
+}
+
+/// A field of a line of INFO that has several.
+fn figure(conn: &mut Conn, section: &str, line: &str, name: &str) -> u64 {
+    let line = info_field(conn, section, line).expect("there is such a line");
+    let value = line.split(',').find_map(|field| field.strip_prefix(&format!("{name}=")));
+    value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name} in {line}"))
+}
+
+#[test]
+fn each_tenants_writes_go_to_its_own_mirror_and_reports_say_whose() {
+    if direct() {
+        return;
+    }
+    let [for_red, for_blue] = [(); 2].map(|()| RedisServer::start());
+    let [red_url, blue_url] = [&for_red, &for_blue].map(|server| server.endpoint().url());
+    // Both are called the same: names are a tenant's own.
+    let tables = format!(
+        "[mirrors]\ntargets = \"{red_url} name=new shadow_reads=100\"\n{BLUE}\
+         [tenants.blue.mirrors]\ntargets = \"{blue_url} name=new shadow_reads=100\"\n"
+    );
+    let houses = Houses::open_with(1, &tables);
+    let (mut red, mut blue) = (houses.main(), houses.side());
+    for number in 0..20 {
+        assert_eq!(red.ask(&format!("SET r:{number} red")), "+OK\r\n");
+        assert_eq!(blue.ask(&format!("SET b:{number} blue")), "+OK\r\n");
+    }
+    blue.ask("SET b:more blue");
+    let done = |conn: &mut Conn| figure(conn, "mirrors", "mirror_0", "done");
+    wait::until_true("both are told", SOON, || done(&mut red) == 20 && done(&mut blue) == 21);
+    assert_eq!(for_red.connect().ask("DBSIZE"), ":20\r\n");
+    assert_eq!(for_blue.connect().ask("DBSIZE"), ":21\r\n");
+    assert_eq!(for_blue.connect().ask("EXISTS r:1"), ":0\r\n");
+    // What one of them reads otherwise is told of that one.
+    for_blue.connect().ask("SET b:1 other");
+    let compared =
+        |conn: &mut Conn, name: &str| figure(conn, "mirrors", "mirror_0_shadow_reads", name);
+    wait::until_true("a difference is seen", SOON, || {
+        red.ask("GET r:1");
+        blue.ask("GET b:1");
+        compared(&mut blue, "different") > 0 && compared(&mut red, "equal") > 0
+    });
+    assert_eq!(compared(&mut red, "different"), 0);
+    let body = |path: &str| {
+        let answer = houses.http("GET", path);
+        answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()
+    };
+    let shadow: serde_json::Value = serde_json::from_str(&body("/shadow")).expect("JSON");
+    let of = |name: &str| {
+        let all = shadow["mirrors"].as_array().expect("a list");
+        all.iter().find(|one| one["tenant"] == name).cloned().expect("that of the tenant")
+    };
+    assert_eq!((&of("blue")["mirror"], &of("default")["mirror"]), (&"new".into(), &"new".into()));
+    assert_eq!(of("blue")["samples"][0]["key"], "b:1");
+    assert_eq!(of("default")["total"]["different"], 0);
+    let stats: serde_json::Value = serde_json::from_str(&body("/stats")).expect("JSON");
+    let told: Vec<_> = stats["mirrors"].as_array().expect("a list").iter().collect();
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told.iter().any(|one| one["tenant"] == "blue" && one["done"] == 21), "{told:?}");
+    let metrics = body("/metrics");
+    for (tenant, done) in [("default", 20), ("blue", 21)] {
+        let sample = format!(
+            "respool_mirror_writes_total{{mirror=\"new\",outcome=\"done\",tenant=\"{tenant}\"}} {done}\n"
+        );
+        assert!(metrics.contains(&sample), "{metrics}");
+    }
+}
+
+#[test]
+fn a_tenant_that_goes_leaves_its_mirror_nothing_unsaid() {
+    if direct() {
+        return;
+    }
+    let mirror = RedisServer::start();
+    let tables = format!(
+        "{BLUE}[tenants.blue.mirrors]\ntargets = \"{} name=new\"\n",
+        mirror.endpoint().url()
+    );
+    let houses = Houses::open_with(1, &tables);
+    let mut blue = houses.side();
+    assert_eq!(blue.ask("SET first 1"), "+OK\r\n");
+    wait::until_true("it is told", SOON, || figure(&mut blue, "mirrors", "mirror_0", "done") == 1);
+    mirror.pause();
+    for number in 0..50 {
+        assert_eq!(blue.ask(&format!("SET k:{number} v")), "+OK\r\n");
+    }
+    houses.change("");
+    blue.read_to_close().expect("its tenant is gone");
+    mirror.resume();
+    let mut there = mirror.connect();
+    wait::until_true("all was told", SOON, || there.ask("DBSIZE") == ":51\r\n");
+}
+
+#[test]
+fn a_tenant_reads_from_a_target_of_its_own() {
+    if direct() {
+        return;
+    }
+    let near = RedisServer::start();
+    near.connect().ask("SET who near");
+    let tables = format!(
+        "{BLUE}[tenants.blue.read_targets]\ntargets = \"{} name=near\"\n",
+        near.endpoint().url()
+    );
+    let houses = Houses::open(&tables);
+    let (mut red, mut blue) = (houses.main(), houses.side());
+    wait::until_true("the target answers", SOON, || who(&mut blue) == "near");
+    assert_eq!(who(&mut red), "red");
+    assert_eq!(info_field(&mut red, "read_targets", "read_targets").as_deref(), Some("0"));
+    assert!(figure(&mut blue, "read_targets", "read_target_0", "answered") > 0);
+    let stats = houses.http("GET", "/stats");
+    assert!(stats.contains("\"read_targets\":[{\"name\":\"near\",\"tenant\":\"blue\""), "{stats}");
+    // Who goes over to the tenant is answered by its target, and who comes back is not.
+    let mut bob = houses.as_user("bob");
+    assert_eq!(who(&mut bob), "near");
+    bob.ask("AUTH ann pw");
+    assert_eq!(who(&mut bob), "red");
+    drop(near);
+    assert_eq!(who(&mut blue), "blue", "the upstream answers what the target does not");
+}
+
+#[test]
+fn a_tenants_mirror_and_target_come_and_go_with_the_file() {
+    if direct() {
+        return;
+    }
+    let [mirror, near] = [(); 2].map(|()| RedisServer::start());
+    near.connect().ask("SET who near");
+    let with = format!(
+        "{BLUE}[tenants.blue.mirrors]\ntargets = \"{} name=new\"\n[tenants.blue.read_targets]\ntargets = \"{} name=near\"\n",
+        mirror.endpoint().url(),
+        near.endpoint().url()
+    );
+    let houses = Houses::open_with(1, BLUE);
+    let (mut red, mut blue) = (houses.main(), houses.side());
+    for round in 0..3 {
+        assert_eq!((who(&mut red), who(&mut blue)), ("red".to_owned(), "blue".to_owned()));
+        houses.change(&with);
+        assert_eq!(red.ask(&format!("SET r:{round} 1")), "+OK\r\n");
+        assert_eq!(blue.ask(&format!("SET b:{round} 1")), "+OK\r\n");
+        wait::until_true("the target answers", SOON, || who(&mut blue) == "near");
+        assert_eq!(who(&mut red), "red");
+        houses.change(BLUE);
+        assert_eq!(blue.ask(&format!("SET late:{round} 1")), "+OK\r\n");
+    }
+    let mut there = mirror.connect();
+    wait::until_true("the mirror has all", SOON, || there.ask("DBSIZE") == ":3\r\n");
+    assert_eq!(there.ask("EXISTS b:0 b:1 b:2 r:0 late:0"), ":3\r\n");
+    // Other servers of a tenant with mirrors wait for a restart, and the mirrors with them.
+    houses.change(&with);
+    let other = with.replace("\"BLUE\"", "\"RED\"").replace("name=new", "name=other");
+    houses.change(&other);
+    assert!(houses.proxy.process().log().contains("other servers of a tenant with mirrors"));
+    blue.ask("SET last 1");
+    assert_eq!(houses.blue.connect().ask("EXISTS last"), ":1\r\n");
+    wait::until_true("it is still the mirror", SOON, || there.ask("EXISTS last") == ":1\r\n");
+    // With two workers there is no order, and nothing changes.
+    let several = Houses::open_with(2, BLUE);
+    let at = (several.main, several.side, several.admin);
+    let text = Houses::text(&several.red, &several.blue, at, &with);
+    fs::write(&several.file, text).expect("the file");
+    let body = several.http("POST", "/config/reload");
+    assert!(!body.contains("\"applied\":true"), "{body}");
+    assert!(body.contains("tenants.blue.mirrors.targets: `workers` is 2"), "{body}");
 }

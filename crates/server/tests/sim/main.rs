@@ -262,6 +262,12 @@ fn trouble_on_both_sides_is_counted() {
     assert!(reached.missed > 0 && reached.losses > 0, "{reached:?}");
 }
 
+#[test]
+fn mirrors_come_and_go_and_nobody_notices() {
+    let reached = run_kind(Kind::ChangingMirrors, 40);
+    assert!(reached.compared > 5 && reached.mirrored > 100, "{reached:?}");
+}
+
 /// Of these seeds one has a network that breaks the pusher's connection when all is well, one a door that is full for it.
 #[test]
 fn whoever_waits_is_served_when_the_pusher_goes() {

@@ -35,6 +35,9 @@ pub(crate) const CHANGING_FROM: u64 = 2_000_000;
 /// Seeds from here on have a mirror.
 pub(crate) const MIRRORED_FROM: u64 = 3_000_000;
 
+/// Of those, seeds from here on have mirrors that come, go and change.
+pub(crate) const MIRRORS_CHANGING_FROM: u64 = 4_000_000;
+
 /// Port of the first server behind; the others have those that follow.
 pub(crate) const FIRST_PORT: u16 = 7000;
 
@@ -83,11 +86,16 @@ pub(crate) enum Kind {
     MirrorAway,
     /// Both are in trouble.
     TroubledMirrored,
+    /// Mirrors come, go and get other options; nothing breaks: no errors, and one that was there all the time has the same data in the end.
+    ChangingMirrors,
 }
 
 impl Kind {
     /// The kind of a seed.
     pub(crate) fn of(seed: u64) -> Self {
+        if seed >= MIRRORS_CHANGING_FROM {
+            return Self::ChangingMirrors;
+        }
         if seed >= MIRRORED_FROM {
             return match seed % 8 {
                 0..=2 => Self::Mirrored,
@@ -128,6 +136,7 @@ impl Kind {
             Self::Reconfigured | Self::TroubledReconfigured | Self::ReconfiguredAndAll => {
                 CHANGING_FROM
             }
+            Self::ChangingMirrors => MIRRORS_CHANGING_FROM,
             Self::Mirrored | Self::MirrorAway | Self::TroubledMirrored => MIRRORED_FROM,
             _ => SEVERAL_FROM,
         }

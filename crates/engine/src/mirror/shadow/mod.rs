@@ -24,6 +24,7 @@ pub(crate) use tally::{Fate, Tally};
 pub use tally::{ShadowCounts, ShadowReport, ShadowRow, ShadowSample, shadows_of};
 
 use super::gate::KeyHash;
+use super::target::Target;
 use super::{Current, Mirrors, hashes};
 use crate::command::CommandId;
 use crate::engine::Engine;
@@ -126,12 +127,13 @@ pub(crate) struct Shadow {
 
 impl Shadow {
     /// `None`: no mirror wants reads.
-    pub(super) fn new(settings: &Settings) -> Option<Self> {
+    pub(super) fn new(settings: &Settings, now: Time) -> Option<Self> {
         let wants = settings.mirrors.iter().any(|mirror| mirror.shadow_percent > 0);
         wants.then(|| Self {
             shapes: Shapes::new(),
             asked: BTreeMap::new(),
-            next: 0,
+            // What was asked before this one came has smaller numbers: there are fewer reads than microseconds.
+            next: now.0 as u32,
             reading: BTreeMap::new(),
             writing: BTreeMap::new(),
             wild: 0,
@@ -170,6 +172,12 @@ impl Shadow {
                 self.writing.remove(key);
             }
         }
+    }
+
+    /// This mirror is one no more.
+    pub(super) fn forget(&mut self, number: usize) {
+        self.asked.values_mut().for_each(|asked| asked.targets &= !(1 << number));
+        self.looks.retain(|look| look.target != number);
     }
 
     fn is_written(&self, keys: &[KeyHash]) -> bool {
@@ -263,18 +271,17 @@ impl Mirrors {
         }
         let keys = keys_of(args, None);
         let share = share_of(now, deciding(command, args.iter().copied()));
-        let wants = |number: usize| {
-            let target = &self.targets[number];
+        let wants = |target: &&Target| {
             share < u64::from(target.settings.shadow_percent)
                 && !keys.is_empty()
                 && keys.iter().all(|(_, key)| target.wants(key))
         };
-        (0..self.targets.len()).filter(|number| wants(*number)).fold(0, |all, one| all | 1 << one)
+        self.targets.iter().filter(wants).fold(0, |all, one| all | one.bit())
     }
 
     fn count(&mut self, now: Time, targets: u32, read: (CommandId, &[u8]), fate: Fate) {
-        for (number, target) in self.targets.iter_mut().enumerate() {
-            if targets & 1 << number != 0 {
+        for target in &mut self.targets {
+            if targets & target.bit() != 0 {
                 target.tally.add(now, read.0, read.1, fate);
             }
         }
@@ -301,7 +308,8 @@ impl Mirrors {
 
     /// What is reported of shadow reads, of each mirror that has some.
     pub(super) fn shadow_reports(&self) -> impl Iterator<Item = ShadowReport> {
-        let wants = self.targets.iter().filter(|target| target.settings.shadow_percent > 0);
+        let wants = |target: &&Target| target.is_live() && target.settings.shadow_percent > 0;
+        let wants = self.targets.iter().filter(wants);
         wants.map(|target| target.tally.report(&target.settings.name))
     }
 
@@ -401,9 +409,9 @@ impl Engine {
         if let Some(fate) = fate {
             return mirrors.count(now, targets, (read.command, &read.key()), fate);
         }
-        for number in 0..mirrors.targets.len() {
-            if targets & 1 << number != 0 {
-                mirrors.targets[number].ask(now, read.clone());
+        for target in &mut mirrors.targets {
+            if targets & target.bit() != 0 {
+                target.ask(now, read.clone());
             }
         }
         self.run_mirrors(now);
@@ -495,7 +503,9 @@ impl Engine {
 
     /// What is reported of shadow reads.
     pub(crate) fn shadow_reports(&self) -> Vec<ShadowReport> {
-        self.mirrors.iter().flat_map(|mirrors| mirrors.shadow_reports()).collect()
+        let tenant = self.settings.tenancy.as_ref().map(|tenancy| tenancy.name.clone());
+        let reports = self.mirrors.iter().flat_map(|mirrors| mirrors.shadow_reports());
+        reports.map(|report| ShadowReport { tenant: tenant.clone(), ..report }).collect()
     }
 
     /// What was counted is forgotten.

@@ -15,6 +15,7 @@ use crate::report::summed;
 use crate::time::Time;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 /// What became of reads that were looked at.
@@ -133,6 +134,8 @@ pub struct ShadowSample {
 pub struct ShadowReport {
     /// The name of the mirror.
     pub mirror: String,
+    /// Whose it is; `None`: there are no tenants.
+    pub tenant: Option<Arc<str>>,
     /// Of all of them.
     pub counts: ShadowCounts,
     /// By command, most differences first.
@@ -164,7 +167,10 @@ impl ShadowReport {
 
 /// What workers say, each mirror once.
 pub fn shadows_of<'a>(all: impl Iterator<Item = &'a ShadowReport>) -> Vec<ShadowReport> {
-    summed(all, |one, other| one.mirror == other.mirror, ShadowReport::add)
+    let is_same = |one: &ShadowReport, other: &ShadowReport| {
+        (&one.mirror, &one.tenant) == (&other.mirror, &other.tenant)
+    };
+    summed(all, is_same, ShadowReport::add)
 }
 
 #[derive(Debug, Default)]
@@ -245,6 +251,7 @@ impl Tally {
             self.prefixes.iter().map(|(name, row)| row.shown(name.escape_ascii().to_string()));
         ShadowReport {
             mirror: mirror.into(),
+            tenant: None,
             counts: self.counts,
             commands: ordered(commands.collect()),
             prefixes: ordered(prefixes.collect()),

@@ -11,6 +11,11 @@ const count = (name, of) => ({ name, number: true, of, show: (row) => whole(of(r
 /** When it was, of microseconds since 1970. */
 const moment = (us) => (us ? new Date(us / 1000).toLocaleString("en-GB") : "–");
 
+/** Names are unique within a tenant. */
+const whose = (row) => `${row.tenant ?? ""} ${row.name}`;
+
+const tenant = { name: "tenant", of: (row) => row.tenant ?? "", show: (row) => row.tenant ?? "–" };
+
 const hits = (row) => (row.cache_hits + row.cache_misses > 0 ? row.cache_hits / (row.cache_hits + row.cache_misses) : null);
 
 /** A table with its heading, hidden while it has no rows. */
@@ -67,11 +72,12 @@ const compared = [
 
 const rows = (title, name) =>
   new Part(title, {
-    key: (row) => `${row.mirror} ${row.name}`,
+    key: (row) => `${row.tenant ?? ""} ${row.mirror} ${row.name}`,
     sort: "-different",
     empty: "Nothing was compared.",
     columns: [
       { name: "mirror", of: (row) => row.mirror },
+      tenant,
       { name, kind: "strong", of: (row) => row.name || "(none)" },
       ...compared,
       { name: "first", of: (row) => row.first_unix_us ?? 0, show: (row) => moment(row.first_unix_us) },
@@ -82,11 +88,12 @@ const rows = (title, name) =>
 export class Mirrors {
   constructor() {
     this.part = new Part("Mirrors", {
-      key: (row) => row.name,
+      key: whose,
       sort: "mirror",
       empty: "There are none.",
       columns: [
         { name: "mirror", kind: "strong", of: (row) => row.name },
+        tenant,
         { name: "state", of: (row) => row.state },
         { name: "lag", title: "How long ago the primary did the oldest write that it has not answered", number: true, of: (row) => row.lag_ms, show: (row) => time(row.lag_ms * 1000) },
         count("queued", (row) => row.queued),
@@ -108,6 +115,7 @@ export class Mirrors {
       columns: [
         { name: "seen", of: (row) => row.at_unix_us, show: (row) => moment(row.at_unix_us) },
         { name: "mirror", of: (row) => row.of },
+        tenant,
         { name: "command", of: (row) => row.command },
         { name: "key", kind: "strong", of: (row) => row.key },
         { name: "primary says", of: (row) => row.primary ?? "(mirrors.shadow_samples is off)" },
@@ -127,7 +135,7 @@ export class Mirrors {
   async refresh() {
     if (!this.wanted) return;
     const { mirrors } = await get("/shadow");
-    const all = (name) => mirrors.flatMap((one) => one[name].map((row, at) => ({ mirror: one.mirror, ...row, of: one.mirror, at: `${one.mirror} ${at}` })));
+    const all = (name) => mirrors.flatMap((one) => one[name].map((row, at) => ({ mirror: one.mirror, tenant: one.tenant, ...row, of: one.mirror, at: `${one.tenant ?? ""} ${one.mirror} ${at}` })));
     this.prefixes.update(all("prefixes"));
     this.commands.update(all("commands"));
     this.samples.update(all("samples"));
@@ -138,11 +146,12 @@ export class ReadTargets {
   constructor() {
     this.answers = new Rates();
     this.part = new Part("Read targets", {
-      key: (row) => row.name,
+      key: whose,
       sort: "target",
       empty: "There are none.",
       columns: [
         { name: "target", kind: "strong", of: (row) => row.name },
+        tenant,
         { name: "state", title: "Out: it failed, and has not answered since", of: (row) => row.state },
         { name: "reads/s", title: "Reads that it answered", number: true, of: (row) => row.rate, show: (row) => short(row.rate) },
         count("open", (row) => row.open),
@@ -160,7 +169,7 @@ export class ReadTargets {
   }
 
   update(targets) {
-    const rate = this.answers.take(targets, (target) => target.name, (target) => target.answered);
+    const rate = this.answers.take(targets, whose, (target) => target.answered);
     this.part.update(targets.map((target) => ({ ...target, rate: rate(target) })));
   }
 }

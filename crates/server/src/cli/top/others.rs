@@ -4,7 +4,7 @@
 
 use super::figures::Figures;
 use super::screen::{shown_bytes, shown_count, shown_us, table};
-use super::source::{Answer, Compared, Totals};
+use super::source::{Answer, Compared, ReadTarget, Totals};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Style};
@@ -51,6 +51,11 @@ pub(super) fn shown_share(share: Option<f64>) -> String {
     share.map_or("-".to_owned(), |share| format!("{:.1} %", share * 100.0))
 }
 
+/// What belongs to a tenant, where there are tenants.
+fn shown_name(tenant: Option<&String>, name: &str) -> String {
+    tenant.map_or(name.to_owned(), |tenant| format!("{tenant}: {name}"))
+}
+
 fn tenants_of(figures: &Figures, now: &Answer) -> Table<'static> {
     let rate = |name: &str, counter: fn(&Totals) -> u64| {
         let tenants = |answer: &Answer| -> u64 {
@@ -91,7 +96,7 @@ fn mirrors_of(_: &Figures, now: &Answer) -> Table<'static> {
         let reads = row.shadow.as_ref().map_or("-".to_owned(), |one| compared(one).to_string());
         let mismatch = row.shadow.as_ref().filter(|one| compared(one) > 0);
         Row::new([
-            Cell::new(row.name.clone()),
+            Cell::new(shown_name(row.tenant.as_ref(), &row.name)),
             Cell::new(shown_us(row.lag_ms * 1_000)),
             Cell::new(row.queued.to_string()),
             Cell::new(shown_bytes(row.queued_bytes)),
@@ -122,11 +127,12 @@ fn read_targets_of(figures: &Figures, now: &Answer) -> Table<'static> {
     let rows = now.stats.read_targets.iter().take(ROWS_MAX).map(|row| {
         let colour = if row.state == "out" { Color::Red } else { Color::Green };
         let answered = |answer: &Answer| -> u64 {
-            let found = answer.stats.read_targets.iter().find(|target| target.name == row.name);
+            let is_it = |one: &&ReadTarget| (&one.tenant, &one.name) == (&row.tenant, &row.name);
+            let found = answer.stats.read_targets.iter().find(is_it);
             found.map_or(0, |target| target.answered)
         };
         Row::new([
-            Cell::new(row.name.clone()),
+            Cell::new(shown_name(row.tenant.as_ref(), &row.name)),
             Cell::new(shown_count(figures.rate(answered))),
             Cell::new(row.open.to_string()),
             Cell::new(row.hedged.to_string()),
@@ -160,5 +166,7 @@ mod tests {
         assert_eq!([0, 1, 50].map(lines_of), [0, 4, 11]);
         assert_eq!(shown_share(Some(0.0125)), "1.2 %");
         assert_eq!(shown_share(None), "-");
+        assert_eq!(shown_name(Some(&"blue".to_owned()), "new"), "blue: new");
+        assert_eq!(shown_name(None, "new"), "new");
     }
 }

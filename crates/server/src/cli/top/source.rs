@@ -66,6 +66,8 @@ pub(super) struct Tenant {
 #[derive(Deserialize)]
 pub(super) struct Mirror {
     pub(super) name: String,
+    #[serde(default)]
+    pub(super) tenant: Option<String>,
     pub(super) state: String,
     pub(super) lag_ms: u64,
     pub(super) queued: u64,
@@ -89,6 +91,8 @@ pub(super) struct Compared {
 #[derive(Deserialize)]
 pub(super) struct ReadTarget {
     pub(super) name: String,
+    #[serde(default)]
+    pub(super) tenant: Option<String>,
     pub(super) state: String,
     pub(super) open: u64,
     pub(super) answered: u64,

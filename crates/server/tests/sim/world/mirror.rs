@@ -50,7 +50,9 @@ impl World {
         for worker in self.workers.iter().flatten() {
             let report = worker.engine().report(engine::Time(self.net.now_us()));
             self.reached.see(&report);
-            self.compared = mirror.judge(&self.plan, &report.mirrors[0], site)?;
+            let is_it = |one: &&MirrorReport| one.name == "mirror";
+            let of_it = report.mirrors.iter().find(is_it).ok_or("there is no mirror")?;
+            self.compared = mirror.judge(of_it, site)?;
         }
         Ok(())
     }
