@@ -193,6 +193,13 @@ impl Clients {
         Some(conn)
     }
 
+    /// The same, and it keeps the seat that it has.
+    pub(super) fn rename_seated(&mut self, from: ClientId, to: ClientId) -> Option<ConnId> {
+        let (conn, seats) = (self.conns.take(from)?, self.seats.take(from)?);
+        self.set(to, conn, seats);
+        Some(conn)
+    }
+
     /// All connections of clients of the tenant at this place, which are gone from here then.
     pub(super) fn clear(&mut self, place: usize) -> impl Iterator<Item = ConnId> {
         self.seats.clear(place).for_each(drop);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use testkit::{Conn, RedisServer, Respool, wait};
+use testkit::{Conn, RedisServer, Respool};
 
 use crate::setup::{RESPOOL, SOON, Stack, direct};
 
