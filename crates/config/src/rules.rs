@@ -47,6 +47,7 @@ pub(crate) fn check(draft: &mut Draft, problems: &mut Problems) {
     tls::check(draft, &mut found);
     mirrors::check(draft, WORKERS, &mut found);
     read_targets::check(draft, &mut found);
+    passed_through_alone(&draft.config, &mut found);
     report(draft, found, problems);
 }
 
@@ -334,6 +335,21 @@ fn tenants_are_there(config: &Config, problems: &Problems, found: &mut Vec<Findi
             entry.address
         );
         found.push((&["listen"], message));
+    }
+}
+
+/// Other deployments do not know the users of the servers, and would get or give what those may not.
+fn passed_through_alone(config: &Config, found: &mut Vec<Finding>) {
+    if !config.acl.pass_through {
+        return;
+    }
+    if !config.mirrors.targets.is_empty() {
+        let message = "users of the servers are passed through, and a mirror would not get what they write; leave out one of the two";
+        found.push((&["acl.pass_through", "mirrors.targets"], message.to_owned()));
+    }
+    if !config.read_targets.targets.is_empty() {
+        let message = "users of the servers are passed through, and a read target would not ask what they may read; leave out one of the two";
+        found.push((&["acl.pass_through", "read_targets.targets"], message.to_owned()));
     }
 }
 

@@ -32,6 +32,8 @@ pub struct Acl {
     pub file: Option<PathBuf>,
     /// Users with restrictions may call scripts.
     pub unchecked_scripts: bool,
+    /// Who is none of the users may be one of the servers.
+    pub pass_through: bool,
     /// Users whom their password alone lets in, by name.
     pub by_password: Vec<String>,
 }

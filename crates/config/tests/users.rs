@@ -139,6 +139,24 @@ fn what_is_shown_has_no_passwords() {
 }
 
 #[test]
+fn users_of_the_servers_are_passed_through_if_that_is_wanted_and_nothing_else_would_see_them() {
+    let load = |tables: &str| {
+        let text = format!("upstream = \"redis://127.0.0.1:6379\"\n[acl]\n{tables}");
+        let file = FileText { name: "r.toml", text: &text };
+        load_file(file, &|_| Err(std::io::ErrorKind::NotFound.into()))
+    };
+    assert!(!load("users = [\"default off\"]\n").expect("fine").acl.pass_through);
+    assert!(load("pass_through = true\n").expect("fine").acl.pass_through);
+    for (table, words) in [
+        ("[mirrors]\ntargets = [\"redis://127.0.0.1:7000\"]\n", "a mirror would not get"),
+        ("[read_targets]\ntargets = [\"redis://127.0.0.1:7000\"]\n", "a read target would not ask"),
+    ] {
+        let wrong = load(&format!("pass_through = true\n{table}")).expect_err("both");
+        assert!(wrong.to_string().contains(words), "{wrong}");
+    }
+}
+
+#[test]
 fn a_password_alone_must_tell_who_it_is() {
     let list = |names: &str| {
         format!(

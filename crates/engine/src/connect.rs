@@ -13,7 +13,7 @@
 
 use crate::engine::{Action, Engine, Notice};
 use crate::ids::{ClientId, NodeId, UpstreamId};
-use crate::limits::{QUOTED_ERROR_BYTES, SHORT_LIFE_US};
+use crate::limits::SHORT_LIFE_US;
 use crate::mirror::is_mirrors;
 use crate::node::{Address, Node};
 use crate::reject;
@@ -235,6 +235,10 @@ impl Engine {
             // How it was greeted is forgotten, and nobody else's password must come there.
             return self.fail_upstream(now, id, crate::replace::CAUSE, None);
         }
+        if key.lane == Lane::Login {
+            // Whoever comes first says who it is.
+            return self.upstream_ready(now, id);
+        }
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
         let greeting = greeting::of(&self.router, &self.nodes, &self.settings, &key);
         let out = upstream.out.buf(&mut self.pool);
@@ -283,6 +287,7 @@ impl Engine {
                 self.learn_zone(key.node, reply);
                 self.facts.learn(reply, key.protocol());
             }
+            (OwnCommand::Word, error) => self.word_answered(now, id, error),
             (OwnCommand::Unblock, _) => self.unblock_answered(id, Some(reply)),
             (OwnCommand::Nodes, _) => self.note_slots_under_way(key.node, reply),
             (OwnCommand::Role, _) => self.role_reply(now, id, reply),
@@ -379,20 +384,6 @@ impl Engine {
         }
     }
 
-    /// The server refused what the greeting asks for.
-    fn refuse_greeting(&mut self, now: Time, id: UpstreamId, own: OwnCommand, error: Vec<u8>) {
-        let quoted = &error[..error.len().min(QUOTED_ERROR_BYTES)];
-        let text = String::from_utf8_lossy(quoted).into_owned();
-        let cause = format!("refused the greeting: {text}");
-        // Clients see a refused SELECT or HELLO 3 as the server's own answer to theirs. A refused password is not theirs.
-        // Nor is that the server is full or loading: then the node is down, and tried again.
-        let theirs = match own {
-            OwnCommand::Select => !text.starts_with("NOAUTH"),
-            _ => text.starts_with("NOPROTO") || greeting::knows_no_hello(&error),
-        };
-        self.fail_upstream(now, id, &cause, theirs.then_some(error));
-    }
-
     fn upstream_ready(&mut self, now: Time, id: UpstreamId) {
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
         upstream.state = State::Ready;
@@ -405,6 +396,7 @@ impl Engine {
         if matches!(upstream_role, Role::Spare(_)) {
             self.set_role(id, Role::Spare(now));
         }
+        self.note_login_taken(&key);
         let readonly = self.needs_readonly(&key);
         self.count_connect(now, key.node, again);
         let server = format!("{} {}", self.facts.server, self.facts.version);
@@ -589,6 +581,7 @@ impl Engine {
                 match run.owner {
                     Owner::Own(OwnCommand::Learn) => self.learning_lost(now),
                     Owner::Own(OwnCommand::Unblock) => self.unblock_answered(id, None),
+                    Owner::Own(OwnCommand::Word) => self.word_lost(now, id, &error),
                     Owner::Own(OwnCommand::Functions) => self.functions_lost(),
                     Owner::Own(OwnCommand::Shadow(ticket)) => {
                         self.shadow_answered(now, ticket, crate::near::Answer::None);

@@ -21,6 +21,8 @@ use crate::ids::{
     ClientId, ClientKind, MergeKind, NodeId, NodeKind, Slab, UpstreamId, UpstreamKind,
 };
 use crate::inside::Assembly;
+use crate::login::Said;
+use crate::login::words::Words;
 use crate::merge::{Merge, Spare};
 use crate::mirror::{Mirrors, is_mirrors};
 use crate::monitor::Watch;
@@ -79,6 +81,9 @@ pub enum Action {
     /// The client belongs to this tenant, and waits to be taken there: [`Engine::release_client`] here and [`Engine::admit_client`] there, or
     /// [`Engine::keep_client`] here if that cannot be.
     Move(ClientId, TenantId),
+    /// A server takes what the client said for a login of its own: it waits to be taken to the engine that has it ([`Settings::for_login`]), as with
+    /// [`Action::Move`].
+    LogIn(ClientId, Box<Said>),
 }
 
 /// What happened that an operator may want to know. The caller logs it.
@@ -353,6 +358,8 @@ pub struct Engine {
     pub(crate) outside_bytes: usize,
     /// Other deployments that answer what clients read, if there are any.
     pub(crate) elsewhere: Option<Box<Elsewhere>>,
+    /// What servers are asked about users of theirs, and what logins are told.
+    pub(crate) words: Box<Words>,
 }
 
 impl Engine {
@@ -432,6 +439,7 @@ impl Engine {
             mirrors: Mirrors::new(&settings, seed, now),
             outside_bytes: 0,
             elsewhere: Elsewhere::new(&settings, seed, now),
+            words: Box::default(),
             settings,
         };
         engine.begin(now);
@@ -671,6 +679,8 @@ impl Engine {
         assert_eq!(self.looks_at_reads, self.settings.coalesce_reads || self.near.is_some());
         self.near.iter().for_each(|near| near.check());
         self.check_mirrors();
+        self.check_login();
+        self.check_words();
         for (id, client) in self.clients.iter() {
             client.places.check();
             if let Some(upstream) = client.lease.as_ref().and_then(|lease| lease.upstream) {

@@ -8,7 +8,7 @@
 //!
 //! Invariant: a question is answered by each engine exactly once, and changes nothing but what it says.
 
-use crate::acl;
+use crate::acl::{self, Digest};
 use crate::bigkeys::{self, BigSeen};
 use crate::elsewhere::{ReadTargetReport, ReadsElsewhereCounts};
 use crate::hotkeys::HotReport;
@@ -149,6 +149,8 @@ pub struct ReplyTo {
     /// The tenant of the client that asks: the question is for its engines, and the answer for the one of them that asked. Of no account where it is
     /// no client that asks.
     pub tenant: TenantId,
+    /// The tenant and the login, if it is a client of a login at the servers that asks (see `login`): then the question is for the engines of that.
+    pub login: Option<(TenantId, Digest)>,
     /// Its ticket.
     pub ticket: u64,
 }
@@ -282,6 +284,8 @@ pub struct Report {
     pub read_targets: Vec<ReadTargetReport>,
     /// What is counted of all of them together; `None`: there are none.
     pub reads_elsewhere: Option<ReadsElsewhereCounts>,
+    /// Logins of clients at the servers, whose engines are counted in (see `login`).
+    pub logins: u64,
     /// Which tenant's it is; `None`: there are none.
     pub tenant: Option<Arc<str>>,
 }

@@ -28,6 +28,13 @@ pub(crate) struct Learning {
     after: Time,
 }
 
+impl Learning {
+    /// Somebody else asked, and told.
+    pub(crate) fn is_told(&mut self, told: bool) {
+        self.asked |= told;
+    }
+}
+
 impl Engine {
     /// This connection is ready to be asked.
     pub(crate) fn learn_from(&mut self, now: Time, id: UpstreamId) {

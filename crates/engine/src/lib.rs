@@ -62,6 +62,7 @@ mod lease;
 mod lifecycle;
 pub mod limits;
 mod local;
+pub mod login;
 pub mod losses;
 pub mod merge;
 pub mod mirror;

@@ -423,3 +423,25 @@ pub const SHADOW_SAMPLES_MAX: usize = 64;
 
 /// Bytes of each of the two replies of such a difference.
 pub const SHADOW_SAMPLE_BYTES: usize = 256;
+
+/// Passwords of users of the servers that a worker has servers look at at a time, for each tenant. The next clients wait their turn.
+pub const LOGINS_TRIED_MAX: usize = 32;
+
+/// Refused passwords that are remembered, and for so long, in milliseconds: the same one is answered without a server. The oldest is forgotten for one more.
+pub const LOGINS_FAILED_MAX: usize = 256;
+
+/// See [`LOGINS_FAILED_MAX`].
+pub const LOGIN_FAILED_MS: u64 = 1_000;
+
+/// Bytes of a name and a password together that are given on to a server. With more they are wrong.
+pub const LOGIN_BYTES_MAX: usize = 16 << 10;
+
+/// So long a server's word on a request holds, in milliseconds. If the client is held longer, the server is asked again.
+pub const WORD_MS: u64 = 10_000;
+
+/// An index of a connection has so many bits, those of mirrors and read targets included, which have the upper half of them (see `mirror::outer`). A process has
+/// not as many descriptors, so there is no more.
+pub const CONN_INDEX_BITS: u32 = 21;
+
+/// So many of them are a mirror's or a read target's own, of whom there are at most 32.
+pub const MIRROR_INDEX_BITS: u32 = CONN_INDEX_BITS - 6;

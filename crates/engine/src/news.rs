@@ -105,6 +105,31 @@ pub enum Audience {
     Worker(u32),
 }
 
+/// Of a tenant's engines and those of the logins at its servers (see `login`), whom news are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// The tenant's: they ask the servers for all of them.
+    Asker,
+    /// All: it is about the servers.
+    All,
+    /// Those of the tenant or of the login whose engine tells it: it is about clients.
+    Same,
+}
+
+impl News {
+    /// See [`Reach`].
+    #[must_use]
+    pub fn reach(&self) -> Reach {
+        match self.what {
+            What::Wanted(_) | What::ShardFailed => Reach::Asker,
+            What::Answer { .. } | What::Failed(_) | What::ShardOut(_) | What::Peer { .. } => {
+                Reach::All
+            }
+            _ => Reach::Same,
+        }
+    }
+}
+
 impl Engine {
     /// Whether this is the worker that asks for topologies, for all of them.
     #[inline]
@@ -128,7 +153,8 @@ impl Engine {
 
     /// Tells the others, if there are any.
     pub(crate) fn tell_others(&mut self, pool: u16, what: What) {
-        if self.settings.workers > 1 {
+        // Engines of logins, of this worker too, are told by those of their tenant.
+        if self.settings.workers > 1 || self.settings.pass_through {
             self.actions.push_back(Action::Tell(Audience::Others, self.news(pool, what)));
         }
     }
@@ -140,9 +166,32 @@ impl Engine {
         question: OwnCommand,
         reply: &[u8],
     ) {
-        if self.settings.workers > 1 {
-            self.tell_others(pool, What::Answer { from, question, reply: Arc::from(reply) });
+        if self.settings.workers > 1 || self.settings.pass_through {
+            let what = What::Answer { from, question, reply: Arc::from(reply) };
+            self.keep_told(pool, &what);
+            self.tell_others(pool, what);
         }
+    }
+
+    /// Keeps the last answer to each question for the engines of logins that begin later.
+    fn keep_told(&mut self, pool: u16, what: &What) {
+        let What::Answer { question, .. } = what else { return };
+        if !self.settings.pass_through || self.settings.login.is_some() {
+            return;
+        }
+        let is_older = |news: &News| {
+            let same =
+                |of: &What| matches!(of, What::Answer { question: of, .. } if of == question);
+            news.generation != self.generation || (news.pool == pool && same(&news.what))
+        };
+        self.words.told.retain(|news| !is_older(news));
+        let news = self.news(pool, what.clone());
+        self.words.told.push(news);
+    }
+
+    /// What is known of who owns what, as servers told it.
+    pub(crate) fn told(&self) -> impl Iterator<Item = News> {
+        self.words.told.iter().filter(|news| news.generation == self.generation).cloned()
     }
 
     /// Another worker has news.
@@ -181,6 +230,9 @@ impl Engine {
                 self.heed_sign(pool, sign);
             }
             What::Answer { from, question, reply } => {
+                let what = What::Answer { from: from.clone(), question, reply: reply.clone() };
+                self.keep_told(pool, &what);
+                let Some(state) = self.router.pools.get_mut(usize::from(pool)) else { return };
                 state.refresh.wish_passed_on = false;
                 state.refresh.cause.clear();
                 let from = self.find_node(pool, &from);

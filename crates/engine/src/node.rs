@@ -61,6 +61,8 @@ pub struct Node {
     pub zone: String,
     /// What is counted of it; of live connections the traffic is counted there.
     pub stats: NodeStats,
+    /// It took the login of this engine, where that has one.
+    pub(crate) took_login: bool,
     /// Whether it could be reached.
     pub(crate) standing: Standing,
     /// The shared connections of the database that clients start in, for RESP2 and RESP3: what the short path looks at.
@@ -82,6 +84,7 @@ impl Node {
             gives_slots: false,
             zone: String::new(),
             stats: NodeStats::default(),
+            took_login: false,
             standing: Standing::default(),
             shared: [None; 2],
             more_shared: Vec::new(),

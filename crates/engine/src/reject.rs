@@ -39,6 +39,17 @@ pub const NOT_OF_TENANTS: &str =
     "ERR respool: this is about the whole proxy, and clients of a tenant cannot ask for it";
 /// What an AUTH or SETNAME begins with that would lead to another tenant and cannot.
 pub const OTHER_TENANT: &str = "ERR respool: that belongs to another tenant, and ";
+/// What an AUTH begins with that would lead to a login at the servers and cannot.
+pub const OTHER_LOGIN: &str =
+    "ERR respool: that is a user of the servers, who has connections of its own, and ";
+/// AUTH of a user of the servers by a client that a user of the proxy brought to another tenant.
+pub const LOGIN_ELSEWHERE: &str =
+    "ERR respool: that is a user of the servers of another tenant than this: say RESET first";
+/// AUTH of a user of the servers where there are as many logins as there can be.
+pub const LOGINS_FULL: &str = "ERR respool: as many users of the servers are logged in through this proxy as can be at a time, try again later";
+/// The proxy's own, of a client that is a user of the servers.
+pub const NOT_OF_LOGINS: &str =
+    "NOPERM respool: users of the servers cannot ask the proxy for this";
 /// A tenant has as many clients as it may have.
 pub const TENANT_FULL: &str = "ERR max number of clients of the tenant reached";
 /// A tenant is gone.

@@ -12,6 +12,8 @@ use crate::engine::Engine;
 use crate::fleet::Report;
 use crate::hotkeys::HotReport;
 use crate::ids::NodeId;
+use crate::limits::HOTKEYS_TOP_MAX;
+use crate::local::info::policies;
 use crate::near::Near;
 use crate::node::Node;
 use crate::policy;
@@ -107,6 +109,49 @@ impl NodeReport {
     }
 }
 
+impl Report {
+    /// Adds what the engine of a login at the same servers and of the same worker tells. How the servers are, its tenant's tells.
+    pub fn absorb_login(&mut self, other: &Self) {
+        self.logins += 1;
+        self.stats.add(&other.stats);
+        self.clients += other.clients;
+        for (label, count) in &other.listeners {
+            add_to(&mut self.listeners, label, *count);
+        }
+        self.blocked_clients += other.blocked_clients;
+        self.tracking_clients += other.tracking_clients;
+        self.upstreams += other.upstreams;
+        self.inflight += other.inflight;
+        self.buffered_bytes += other.buffered_bytes;
+        let gauges = self.waiting.iter_mut().chain(&mut self.memory);
+        for (own, other) in gauges.zip(other.waiting.iter().chain(&other.memory)) {
+            *own += other;
+        }
+        self.client_out_bytes_max = self.client_out_bytes_max.max(other.client_out_bytes_max);
+        self.client_in_bytes_max = self.client_in_bytes_max.max(other.client_in_bytes_max);
+        self.leases_taken += other.leases_taken;
+        self.leases_waiting += other.leases_waiting;
+        self.leases_idle += other.leases_idle;
+        self.slowlog_entries += other.slowlog_entries;
+        let same = |node: &NodeReport, other: &NodeReport| {
+            (&node.label, node.pool) == (&other.label, other.pool)
+        };
+        for other in &other.nodes {
+            if let Some(node) = self.nodes.iter_mut().find(|node| same(node, other)) {
+                let said = (node.state, node.since_us, core::mem::take(&mut node.cause));
+                node.add(other);
+                (node.state, node.since_us, node.cause) = said;
+            }
+        }
+        let hotkeys = [core::mem::take(&mut self.hotkeys), other.hotkeys.clone()];
+        self.hotkeys = HotReport::merged(hotkeys, HOTKEYS_TOP_MAX);
+        self.big_seen.add(&other.big_seen);
+        self.big_keys += other.big_keys;
+        policies::add(&mut self.policies, &other.policies);
+        policies::add_own(&mut self.own, &other.own);
+    }
+}
+
 /// The servers that all workers see, each once, in the order of the first worker that knows it.
 pub fn nodes_of(reports: &[Report]) -> Vec<NodeReport> {
     let all = reports.iter().flat_map(|report| &report.nodes);
@@ -159,6 +204,18 @@ fn add_to(listeners: &mut Vec<(Arc<str>, u64)>, label: &Arc<str>, count: u64) {
 }
 
 impl Engine {
+    /// The engine of a login at our servers ends: what it counted is counted here, so that no counter gets less.
+    pub fn inherit(&mut self, from: &Self) {
+        self.stats.add(&from.stats);
+        for (_, other) in from.nodes.iter() {
+            let own = self.nodes.iter_mut().map(|(_, node)| node);
+            let mut same = own.filter(|own| own.label == other.label && own.pool == other.pool);
+            if let Some(node) = same.next() {
+                node.stats.add(&other.stats);
+            }
+        }
+    }
+
     /// Counters and gauges of this worker at this moment.
     #[must_use]
     pub fn report(&self, now: Time) -> Report {
@@ -207,6 +264,7 @@ impl Engine {
             mirrors: self.mirror_reports(now),
             read_targets: self.read_target_reports(),
             reads_elsewhere: self.reads_elsewhere_counts(),
+            logins: 0,
             tenant: self.settings.tenancy.as_ref().map(|tenancy| tenancy.name.clone()),
         }
     }
@@ -346,7 +404,7 @@ fn conn_role(up: &Upstream) -> usize {
         (Role::Spare(_), _) => 8,
         (Role::Retired, _) => 9,
         (Role::Shared, _) if up.key.owner.is_some() => 5,
-        (Role::Shared, Lane::Shared | Lane::Peer) => 0,
+        (Role::Shared, Lane::Shared | Lane::Login | Lane::Peer) => 0,
         (Role::Shared, Lane::Control) => 1,
         (Role::Shared, Lane::Sentinel) => 2,
         (Role::Shared, Lane::Tracked | Lane::Broadcast | Lane::Feed) => 3,
@@ -360,7 +418,7 @@ fn waiting<'a>(clients: impl Iterator<Item = &'a Client>) -> [u64; WAITS.len()] 
         let at = match client.hold {
             Hold::No | Hold::Streaming(_) | Hold::Skipping | Hold::Moving => continue,
             Hold::Drained => 0,
-            Hold::Upstream(_) => 1,
+            Hold::Upstream(_) | Hold::Word => 1,
             Hold::Output => 2,
             Hold::Paused => 3,
             Hold::Topology => 4,

@@ -461,7 +461,10 @@ impl Engine {
             Way::Shared => self.forward(now, id, Lane::Shared, frame, known.id, silent),
             Way::Control => self.forward(now, id, Lane::Control, frame, known.id, silent),
             Way::Local if slowlog::is_of_servers(known.id, args) => {
-                self.kept_by_servers(now, id, &known, args, silent)
+                self.kept_by_servers(now, id, &known, &slowlog::for_server(args), silent)
+            }
+            Way::Local if self.asks_servers_of_users(known.id, args) => {
+                self.kept_by_servers(now, id, &known, frame, silent)
             }
             Way::Local if known.id == Some(PING) && self.goes_with_changes(id, args.len()) => {
                 self.forward(now, id, Lane::Shared, frame, known.id, silent)
@@ -543,19 +546,18 @@ impl Engine {
         now: Time,
         id: ClientId,
         known: &Known,
-        args: &[&[u8]],
+        frame: &[u8],
         silent: bool,
     ) -> Step {
-        let frame = slowlog::for_server(args);
-        let words: Vec<&[u8]> = Args::new(&frame).collect();
+        let words: Vec<&[u8]> = Args::new(frame).collect();
         let container = known.id.unwrap_or(SLOWLOG);
         let command = command::lookup_sub(container, words[1]).unwrap_or(container);
         if self.is_one() {
-            return self.forward(now, id, Lane::Shared, &frame, Some(command), silent);
+            return self.forward(now, id, Lane::Shared, frame, Some(command), silent);
         }
         let known =
             Known { id: Some(command), way: Way::Shared, writes: false, before_auth: false };
-        self.scatter(now, id, &frame, &words, &known, silent)
+        self.scatter(now, id, frame, &words, &known, silent)
     }
 
     fn cluster_command(

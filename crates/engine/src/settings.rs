@@ -9,6 +9,7 @@ use crate::bigkeys;
 use crate::command::CommandId;
 use crate::elsewhere::Order;
 use crate::hotkeys;
+use crate::login::Login;
 use crate::mirror::Mode;
 use crate::near;
 use crate::node::Address;
@@ -22,10 +23,17 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
+use zeroize::Zeroize;
 
 /// A password. `Debug` shows three stars.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Password(Vec<u8>);
+
+impl Drop for Password {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
 
 impl Password {
     /// Wraps the bytes of a password.
@@ -406,6 +414,10 @@ pub struct Settings {
     pub unix_ahead_us: u64,
     /// Whose engine it is; `None`: there are no tenants.
     pub tenancy: Option<Tenancy>,
+    /// Who is no user of the proxy may be one of the servers (see `login`).
+    pub pass_through: bool,
+    /// The login that all clients of the engine have at the servers; `None`: it is the engine of a tenant.
+    pub login: Option<Arc<Login>>,
 }
 
 impl Settings {
@@ -420,9 +432,9 @@ impl Settings {
         policies || !self.mirrors.is_empty() || !self.elsewhere.targets.is_empty()
     }
 
-    /// Whether this is the worker that acts for all where one is enough.
+    /// Whether this is the worker that acts for all where one is enough. Of a login none does: its tenant's engines act for it, which may more.
     pub(crate) fn is_first(&self) -> bool {
-        self.worker == 0
+        self.worker == 0 && self.login.is_none()
     }
 }
 
@@ -500,6 +512,8 @@ impl Default for Settings {
             elsewhere: ReadsElsewhere::default(),
             unix_ahead_us: 0,
             tenancy: None,
+            pass_through: false,
+            login: None,
         }
     }
 }

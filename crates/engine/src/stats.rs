@@ -155,6 +155,12 @@ pub struct Stats {
     pub upstream_losses: u64,
     /// Connections closed because a reply was overdue.
     pub upstream_timeouts: u64,
+    /// AUTH of users of the servers that a server took (see `login`).
+    pub logins_accepted: u64,
+    /// Those that a server refused, or had refused just before.
+    pub logins_refused: u64,
+    /// Logins whose clients were closed, as a server took their password no more.
+    pub logins_revoked: u64,
     /// Malformed requests.
     pub protocol_errors: u64,
     /// Replies that sent a request on to another server, or to the same one later.
@@ -192,6 +198,9 @@ macro_rules! totals {
             &$($mut)? $stats.upstream_failures,
             &$($mut)? $stats.upstream_losses,
             &$($mut)? $stats.upstream_timeouts,
+            &$($mut)? $stats.logins_accepted,
+            &$($mut)? $stats.logins_refused,
+            &$($mut)? $stats.logins_revoked,
             &$($mut)? $stats.protocol_errors,
             &$($mut)? $stats.redirects,
             &$($mut)? $stats.messages,
@@ -233,6 +242,9 @@ impl Default for Stats {
             upstream_failures: 0,
             upstream_losses: 0,
             upstream_timeouts: 0,
+            logins_accepted: 0,
+            logins_refused: 0,
+            logins_revoked: 0,
             protocol_errors: 0,
             redirects: 0,
             messages: 0,
@@ -311,11 +323,11 @@ impl Stats {
         }
     }
 
-    fn totals(&self) -> [&u64; 27] {
+    fn totals(&self) -> [&u64; 30] {
         totals!(self)
     }
 
-    fn totals_mut(&mut self) -> [&mut u64; 27] {
+    fn totals_mut(&mut self) -> [&mut u64; 30] {
         totals!(self, mut)
     }
 }

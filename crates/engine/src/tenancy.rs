@@ -94,9 +94,14 @@ impl Members {
 }
 
 impl Settings {
-    /// Whether this is an engine of another tenant than the default one: its clients have no say in what is the whole process'.
+    /// Whether this is an engine of another tenant than the default one, or of a login: its clients have no say in what is the whole process'.
     pub(crate) fn is_of_tenant(&self) -> bool {
-        self.tenancy.as_ref().is_some_and(|tenancy| tenancy.own != TenantId::DEFAULT)
+        self.own_tenant() != Some(TenantId::DEFAULT)
+    }
+
+    /// Whether clients may go from engine to engine.
+    fn has_others(&self) -> bool {
+        self.tenancy.is_some() || self.login.is_some()
     }
 }
 
@@ -128,6 +133,10 @@ impl Engine {
         self.clients.get(id).filter(|client| client.hold == Hold::Moving)?;
         let mut client = self.detach_client(id)?;
         client.upstream = None;
+        if self.settings.login.is_some() {
+            // Nobody else knows that user.
+            client.access = Access::Nothing;
+        }
         (client.hold, client.queued, client.corked_until) = (Hold::No, false, None);
         (client.epoch, client.accounted_bytes, client.out.dirty) = (0, 0, false);
         Some(Leaver(client))
@@ -138,11 +147,21 @@ impl Engine {
     #[must_use]
     pub fn admit_client(&mut self, leaver: Leaver) -> ClientId {
         let Leaver(mut client) = leaver;
-        client.db = self.settings.node.db;
         client.conn = self.next_conn();
-        // Users are everybody's, but what is looked at beside them (policies, mirrors) is each tenant's own.
-        if client.access != Access::Nothing {
-            client.access = access_of(&self.settings, client.user);
+        match &self.settings.login {
+            // A server said so of what this client told, or it would not be here. Its database is the one that it is in.
+            Some(_) => {
+                client.user = self.settings.login_position();
+                client.access = access_of(&self.settings, client.user);
+            }
+            None => {
+                client.db = self.settings.node.db;
+                // Users are everybody's, but what is looked at beside them (policies, mirrors) is each tenant's own.
+                match client.access {
+                    Access::Nothing => client.user = self.settings.users.default_position(),
+                    _ => client.access = access_of(&self.settings, client.user),
+                }
+            }
         }
         // Its next request takes connections that it has not yet.
         client.route_epoch = self.route_epoch.wrapping_sub(1);
@@ -171,10 +190,15 @@ impl Engine {
 
     /// Where a client belongs that is this user and has this name; `None`: nobody knows of tenants.
     fn tenant_for(&self, client: &Client, user: Option<u32>, name: &[u8]) -> Option<TenantId> {
-        let members = &self.settings.tenancy.as_ref()?.members;
-        let user = user.and_then(|user| self.settings.users.at(user as usize));
+        if !self.settings.has_others() {
+            return None;
+        }
+        let home = client.identity.home;
+        let Some(tenancy) = &self.settings.tenancy else { return Some(home) };
+        let members = &tenancy.members;
+        let user = user.and_then(|user| self.settings.proxy_users().at(user as usize));
         let of_user = user.and_then(|user| members.of_user(user.name()));
-        Some(of_user.or_else(|| members.of_name(name)).unwrap_or(client.identity.home))
+        Some(of_user.or_else(|| members.of_name(name)).unwrap_or(home))
     }
 
     /// What becomes of a request by which the client would be this user, or have this name (`None`: those that it is and has now); `None`: it stays here.
@@ -184,11 +208,15 @@ impl Engine {
         user: Option<u32>,
         name: Option<&[u8]>,
     ) -> Option<Step> {
-        let own = self.settings.tenancy.as_ref()?.own;
+        let own = self.settings.own_tenant();
+        if own.is_none() && user.is_none() {
+            // Who is a user of the servers stays where that is known, whatever it is called.
+            return None;
+        }
         let client = self.clients.get(call.id)?;
         let user = user.or(client.is_authenticated().then_some(client.user));
         let to = self.tenant_for(client, user, name.unwrap_or(&client.identity.name))?;
-        if to == own {
+        if Some(to) == own {
             return None;
         }
         if let Some(client) = self.clients.get_mut(call.id)
@@ -196,7 +224,7 @@ impl Engine {
         {
             return Some(self.refuse(call, error));
         }
-        if let Some(why) = self.cannot_move(call) {
+        if let Some(why) = self.cannot_move(call, reject::OTHER_TENANT) {
             return Some(self.refuse(call, &why));
         }
         Some(self.begin_move(call.id, to))
@@ -204,10 +232,15 @@ impl Engine {
 
     /// Where a client belongs that is the default user without a name, if that is elsewhere.
     fn reset_leads_to(&self, id: ClientId) -> Option<TenantId> {
-        let tenancy = self.settings.tenancy.as_ref()?;
+        if !self.settings.has_others() {
+            return None;
+        }
         let home = self.clients.get(id)?.identity.home;
-        let to = tenancy.members.entry(&self.settings.users, home);
-        (to != tenancy.own).then_some(to)
+        let to = match &self.settings.tenancy {
+            Some(tenancy) => tenancy.members.entry(self.settings.proxy_users(), home),
+            None => home,
+        };
+        (Some(to) != self.settings.own_tenant()).then_some(to)
     }
 
     /// Whether a client that says RESET gets what it is owed first, as it will leave.
@@ -238,7 +271,7 @@ impl Engine {
     }
 
     /// Why a client cannot go over now: what it has begun here cannot go on there.
-    fn cannot_move(&self, call: &Call<'_>) -> Option<String> {
+    pub(crate) fn cannot_move(&self, call: &Call<'_>, begin: &str) -> Option<String> {
         let client = self.clients.get(call.id)?;
         let why = if call.inside.is_some() {
             "the client is in a transaction: say EXEC or DISCARD first"
@@ -253,12 +286,16 @@ impl Engine {
         } else {
             return None;
         };
-        Some(format!("{}{why}", reject::OTHER_TENANT))
+        Some(format!("{begin}{why}"))
     }
 
     /// After a change of users or tenants: who belongs elsewhere now gets what it is owed, then it is closed. Connected again it comes where it belongs.
     pub(crate) fn close_strangers(&mut self) {
-        let Some(own) = self.settings.tenancy.as_ref().map(|tenancy| tenancy.own) else { return };
+        if self.settings.tenancy.is_none() {
+            return;
+        }
+        // Whether a login stays is the caller's to say.
+        let Some(own) = self.settings.own_tenant() else { return };
         for id in self.clients.ids() {
             let Some(client) = self.clients.get(id) else { continue };
             let user = client.is_authenticated().then_some(client.user);

@@ -425,6 +425,7 @@ impl Engine {
                 parts.push((merge, part));
             }
         }
+        self.words_removed(id);
         if let Some(node) = self.nodes.get_mut(upstream.key.node) {
             node.stats.traffic.add(&upstream.traffic());
         }

@@ -185,6 +185,8 @@ pub fn engine(config: &Config, index: usize) -> Settings {
         // The worker knows its clock, and `tenants` whose engine it is.
         unix_ahead_us: 0,
         tenancy: None,
+        pass_through: config.acl.pass_through,
+        login: None,
     }
 }
 

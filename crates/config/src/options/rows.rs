@@ -360,6 +360,7 @@ const REST: &[OptionSpec] = &[
     users::USERS,
     users::FILE,
     users::UNCHECKED_SCRIPTS,
+    users::PASS_THROUGH,
     users::BY_PASSWORD,
     OptionSpec::new(
         "timeouts.connect_ms",

@@ -36,6 +36,13 @@ pub(super) const UNCHECKED_SCRIPTS: OptionSpec = OptionSpec::new(
     Kind::Switch { at: |d| &mut d.config.acl.unchecked_scripts },
 );
 
+pub(super) const PASS_THROUGH: OptionSpec = OptionSpec::new(
+    "acl.pass_through",
+    "Users that are not the proxy's may be those of the servers: their name and password are given on",
+    "With it a client that says `AUTH name password`, and whose name is no user of `acl.users` or `acl.file`, becomes that user of the servers: a server is      asked whether the password is right, and all that the client says goes over connections that are logged in with it, which clients with the same name      and password share. What it may do the servers' rules say. `default` without a password here is passed through, too (`AUTH password`); before it logs      in a client is what `default` is here. At most 128 such logins at a time in each worker. Not together with mirrors or read targets.",
+    Kind::Switch { at: |d| &mut d.config.acl.pass_through },
+);
+
 pub(super) const BY_PASSWORD: OptionSpec = OptionSpec::new(
     "acl.by_password",
     "Users whom their password alone lets in, for clients that cannot say a name",

@@ -266,6 +266,16 @@ impl Users {
         users
     }
 
+    /// One who may do everything and whom no password makes, and a `default` that nobody is: those of a login (see `login`).
+    pub(crate) fn of_login(name: &[u8]) -> Self {
+        let mut users = Self::default();
+        users.put(DEFAULT, Rules::default());
+        let mut rules = Rules { is_on: true, ..Rules::default() };
+        rules.root.allow_all();
+        users.put(name, rules);
+        users
+    }
+
     /// All of them, by name.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &User> {
         self.users.iter()
@@ -318,6 +328,11 @@ impl Users {
     #[must_use]
     pub fn authenticate_alone(&self, password: &[u8]) -> Option<u32> {
         self.authenticate(DEFAULT, password).filter(|user| !self.users[*user as usize].rules.nopass)
+    }
+
+    /// Who of those has this password whom their password alone lets in.
+    pub(crate) fn whose_password(&self, password: &[u8]) -> Option<u32> {
+        self.whose(&Digest::of(password))
     }
 
     /// Looks at all of them, so that the time tells nothing of which it is.

@@ -17,6 +17,14 @@ impl Digest {
         Self(Sha256::digest(password).into())
     }
 
+    /// That of a name with its password. The length of the name stands before both, so that no two logins are the same bytes.
+    #[must_use]
+    pub fn of_login(name: &[u8], password: &[u8]) -> Self {
+        let length = (name.len() as u64).to_le_bytes();
+        let whole = Sha256::new().chain_update(length).chain_update(name).chain_update(password);
+        Self(whole.finalize().into())
+    }
+
     /// The one that is written so: 64 lower-case hexadecimal digits.
     #[must_use]
     pub fn parse(text: &[u8]) -> Option<Self> {
@@ -43,7 +51,7 @@ impl Digest {
     }
 
     /// Whether the two are the same; looks at all bytes.
-    pub(super) fn is(&self, other: &Self) -> bool {
+    pub(crate) fn is(&self, other: &Self) -> bool {
         self.0.iter().zip(other.0).fold(0, |different, (one, other)| different | (one ^ other)) == 0
     }
 }

@@ -20,6 +20,7 @@ use crate::command::CommandId;
 use crate::ids::UpstreamId;
 use crate::lease::Lease;
 use crate::limits::{WINDOW_BYTES, WINDOW_MIN, WINDOW_START};
+use crate::login::words::Word;
 use crate::output::Output;
 use crate::pubsub::Listening;
 use crate::tenancy::TenantId;
@@ -56,8 +57,10 @@ pub enum Hold {
     Lease,
     /// A write of the same key over another connection must be answered first, so that mirrors get both in order (see `mirror`).
     Mirror,
-    /// It must be taken to the engine of another tenant (see `tenancy`).
+    /// It must be taken to the engine of another tenant, or of a login (see `tenancy`, `login`).
     Moving,
+    /// A server must say whether a password is right, or whether its user may do this (see `login`).
+    Word,
     /// Not held, but in the middle of a large request: its bytes go straight to that upstream.
     Streaming(UpstreamId),
     /// Not held, but in the middle of a large request whose upstream is gone, or which is refused: its bytes are dropped to
@@ -114,6 +117,10 @@ pub struct Identity {
     pub(crate) late: late::Late,
     /// The tenant of the listener that it came to.
     pub home: TenantId,
+    /// What a server said of its next request.
+    pub(crate) word: Option<Box<Word>>,
+    /// How often the question was lost.
+    pub(crate) words_lost: u8,
     /// Why it could not go to another tenant, until the request that wanted it is answered.
     pub(crate) move_refused: Option<&'static str>,
 }

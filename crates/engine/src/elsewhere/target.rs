@@ -467,7 +467,8 @@ impl Target {
                 | Action::Ask(..)
                 | Action::Answer(..)
                 | Action::Tell(..)
-                | Action::Move(..) => {}
+                | Action::Move(..)
+                | Action::LogIn(..) => {}
             }
         }
         while let Some(id) = self.engine.poll_dirty_upstream() {

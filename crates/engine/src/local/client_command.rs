@@ -7,7 +7,6 @@
 
 use super::hello::is_name;
 use super::{Call, arity_fits};
-use crate::acl::Users;
 use crate::client::ReplyMode;
 use crate::command::{ids, lookup_sub};
 use crate::engine::Engine;
@@ -246,7 +245,10 @@ impl Engine {
             let filter = KillFilter { addr, ..KillFilter::default() };
             return self.ask(call, Question::Kill(filter), Purpose::KillOne);
         }
-        match kill_filter(&call.args[2..], own, &self.settings.users) {
+        let settings = &self.settings;
+        // Who is one of the servers they know.
+        let is_user = |name: &[u8]| settings.users.get(name).is_some() || settings.passes(name);
+        match kill_filter(&call.args[2..], own, is_user) {
             Ok(filter) => self.ask(call, Question::Kill(filter), Purpose::Kill),
             Err(text) => self.refuse(call, &text),
         }
@@ -370,7 +372,11 @@ fn client_number(word: &[u8]) -> Result<u64, String> {
 }
 
 /// The options of CLIENT KILL (`clientKillCommand`).
-fn kill_filter(options: &[&[u8]], own: Option<u64>, users: &Users) -> Result<KillFilter, String> {
+fn kill_filter(
+    options: &[&[u8]],
+    own: Option<u64>,
+    is_user: impl Fn(&[u8]) -> bool,
+) -> Result<KillFilter, String> {
     let mut filter = KillFilter { spare: own, ..KillFilter::default() };
     if !options.len().is_multiple_of(2) {
         return Err(reject::SYNTAX.into());
@@ -387,7 +393,7 @@ fn kill_filter(options: &[&[u8]], own: Option<u64>, users: &Users) -> Result<Kil
                 Some(Type::Nobody) => filter.nobody = true,
                 None => return Err(unknown_type(value)),
             },
-            b"user" if users.get(value).is_some() => filter.user = Some(value.to_vec()),
+            b"user" if is_user(value) => filter.user = Some(value.to_vec()),
             b"user" => {
                 let user = String::from_utf8_lossy(value);
                 return Err(format!("ERR No such user '{user}'"));

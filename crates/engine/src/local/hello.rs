@@ -12,6 +12,7 @@ use crate::acl::DEFAULT;
 use crate::acl::log::Reason;
 use crate::engine::Engine;
 use crate::ids::ClientId;
+use crate::login::Identified;
 use crate::reject;
 use crate::request::Step;
 use crate::time::Time;
@@ -34,15 +35,19 @@ impl Engine {
             Ok(hello) => hello,
             Err(error) => return self.say(call, |out| encode::error(out, &error)),
         };
-        let user = match hello.credentials {
-            Some((user, password)) => match self.settings.users.authenticate(user, password) {
-                None => return self.wrong_password(now, call, user),
-                user => user,
+        let who = match hello.credentials {
+            Some((user, password)) => match self.identify(now, call, Some(user), password) {
+                Identified::Not(step) => return step,
+                who => Some(who),
             },
             None => None,
         };
+        let user = match who {
+            Some(Identified::Ours(user)) => Some(user),
+            _ => None,
+        };
         let Some(client) = self.clients.get(call.id) else { return Step::Gone };
-        if !client.is_authenticated() && user.is_none() {
+        if !client.is_authenticated() && who.is_none() {
             return self.refuse(call, reject::NOAUTH_HELLO);
         }
         if let Some(step) = self.unless_it_stays(call, user, hello.name) {
@@ -85,38 +90,49 @@ impl Engine {
         let hello = parse(args).ok()?;
         let authenticated = self.clients.get(id)?.is_authenticated();
         let known = hello.credentials.map_or(authenticated, |(user, password)| {
-            self.settings.users.authenticate(user, password).is_some()
+            self.settings.proxy_users().authenticate(user, password).is_some()
         });
         hello.protocol.filter(|_| known)
     }
 
     pub(crate) fn auth(&mut self, now: Time, call: &Call<'_>) -> Step {
-        let users = &self.settings.users;
+        let users = self.settings.proxy_users();
         let is_open = || users.get(DEFAULT).is_some_and(|user| user.rules().nopass());
-        let (user, known) = match call.args {
-            [_, _] if users.by_password.is_empty() && is_open() => {
+        let (user, password) = match call.args {
+            [_, _]
+                if users.by_password.is_empty() && is_open() && !self.settings.passes(DEFAULT) =>
+            {
                 return self.refuse(call, reject::AUTH_NOT_CONFIGURED);
             }
-            [_, password] => (DEFAULT, users.authenticate_alone(password)),
-            [_, user, password] => (*user, users.authenticate(user, password)),
+            [_, password] => (None, *password),
+            [_, user, password] => (Some(*user), *password),
             _ => return self.refuse(call, reject::SYNTAX),
         };
-        match known {
-            Some(user) => {
+        match self.identify(now, call, user, password) {
+            Identified::Ours(user) => {
                 if let Some(step) = self.unless_it_stays(call, Some(user), None) {
                     return step;
                 }
                 self.become_user(call.id, user);
                 self.ok(call)
             }
-            None => self.wrong_password(now, call, user),
+            Identified::Theirs => self.ok(call),
+            Identified::Not(step) => step,
         }
     }
 
-    fn wrong_password(&mut self, now: Time, call: &Call<'_>, user: &[u8]) -> Step {
-        let noted = (user.to_vec(), call.inside.is_some());
+    /// Refuses a password with these words, of a server or as one says it.
+    pub(crate) fn wrong_password(
+        &mut self,
+        now: Time,
+        call: &Call<'_>,
+        user: Option<&[u8]>,
+        words: &[u8],
+    ) -> Step {
+        let noted = (user.unwrap_or(DEFAULT).to_vec(), call.inside.is_some());
         self.note_denied_to(now, call.id, Reason::Auth, call.args[0], noted);
-        self.refuse(call, reject::WRONGPASS)
+        self.stats.command(Some(call.command)).failed += 1;
+        self.say(call, |out| encode::error(out, words))
     }
 }
 

@@ -16,7 +16,7 @@ mod cluster;
 pub(crate) mod config;
 mod hello;
 mod hotkeys;
-mod info;
+pub(crate) mod info;
 mod monitor;
 pub(crate) mod slowlog;
 
@@ -85,6 +85,9 @@ impl Engine {
         }
         let ticket = self.next_ticket;
         let step = self.answer_command(now, &call);
+        if self.settings.pass_through && !matches!(step, Step::Hold(_)) {
+            self.forget_word(id);
+        }
         if step == Step::Done {
             self.note_local(now, id, args, ticket);
             self.stats.command(known.id).calls += 1;
@@ -96,6 +99,9 @@ impl Engine {
     }
 
     pub(crate) fn answer_command(&mut self, now: Time, call: &Call<'_>) -> Step {
+        if let Some(step) = self.unless_denied(now, call) {
+            return step;
+        }
         match call.command {
             ids::PING => self.ping(call),
             ids::ECHO => self.say(call, |out| encode::bulk(out, call.args[1])),

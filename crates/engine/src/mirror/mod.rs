@@ -39,7 +39,7 @@ use crate::command::{self, CommandId, Flags, ids};
 use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::ids::{ClientId, MergeId, NodeId, UpstreamId};
-use crate::limits::WHOLE_REQUEST_BYTES_MAX;
+use crate::limits::{CONN_INDEX_BITS, WHOLE_REQUEST_BYTES_MAX};
 use crate::request::Step;
 use crate::route::Known;
 use crate::scatter::{Wish, keys_of, row_of};
@@ -57,10 +57,7 @@ use target::{Entry, Target};
 use told::{Told, as_is, told_of, vec_of};
 
 /// Connections with this index and above are a mirror's. Whoever holds several engines has the bits above the next one.
-pub(crate) const FIRST_INDEX: u32 = 1 << 22;
-
-/// How many bits of the index say which connection of its mirror it is.
-const INDEX_BITS: u32 = 17;
+pub(crate) const FIRST_INDEX: u32 = 1 << (CONN_INDEX_BITS - 1);
 
 /// What clients wait for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -14,10 +14,11 @@
 
 use super::report::MirrorReport;
 use super::target::{Target, Wishes};
-use super::{FIRST_INDEX, INDEX_BITS, Mirrors, Mode, Ticket};
+use super::{FIRST_INDEX, Mirrors, Mode, Ticket};
 use crate::elsewhere::FIRST as FIRST_READ_TARGET;
 use crate::engine::{Action, Engine};
 use crate::ids::{ClientId, UpstreamId};
+use crate::limits::MIRROR_INDEX_BITS as INDEX_BITS;
 use crate::node::Address;
 use crate::time::Time;
 use alloc::vec::Vec;

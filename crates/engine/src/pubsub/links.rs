@@ -356,9 +356,17 @@ impl Engine {
             return self.subscriptions.relink_by(now.plus_ms(wait_ms));
         }
         let waiting: Vec<ClientId> = topic.waiting.iter().copied().collect();
+        let listeners: Vec<ClientId> = match self.settings.login.is_some() {
+            // It took the right to listen away from their user, and would have closed them.
+            true if error.starts_with(b"-NOPERM") => topic.listeners.iter().copied().collect(),
+            _ => Vec::new(),
+        };
         self.subscriptions.relink_by(now.plus_ms(RELINK_REFUSED_MS));
         for client in waiting {
             self.fail_wait(client, error);
+        }
+        for client in listeners {
+            self.close_client(client, Some("its user may not listen to these channels any more"));
         }
     }
 

@@ -12,9 +12,12 @@ use super::inflight::OwnCommand;
 use super::{Lane, UpstreamKey};
 use crate::engine::Engine;
 use crate::ids::{NodeKind, Slab, UpstreamId};
+use crate::limits::QUOTED_ERROR_BYTES;
 use crate::node::{self, Address};
 use crate::settings::{Node, Settings};
+use crate::time::Time;
 use crate::topology::Router;
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use resp::value::Value;
@@ -201,6 +204,30 @@ fn text_of<'a>(value: &Value<'a>) -> Option<&'a [u8]> {
 }
 
 impl Engine {
+    /// The server refused what the greeting asks for.
+    pub(crate) fn refuse_greeting(
+        &mut self,
+        now: Time,
+        id: UpstreamId,
+        own: OwnCommand,
+        error: Vec<u8>,
+    ) {
+        let quoted = &error[..error.len().min(QUOTED_ERROR_BYTES)];
+        let text = String::from_utf8_lossy(quoted).into_owned();
+        let cause = format!("refused the greeting: {text}");
+        // Clients see a refused SELECT or HELLO 3 as the server's own answer to theirs. A refused password is not theirs.
+        // Nor is that the server is full or loading: then the node is down, and tried again.
+        let theirs = match own {
+            OwnCommand::Select => !text.starts_with("NOAUTH"),
+            _ => text.starts_with("NOPROTO") || knows_no_hello(&error),
+        };
+        let node = self.upstreams.get(id).map(|upstream| upstream.key.node);
+        self.fail_upstream(now, id, &cause, theirs.then(|| error.clone()));
+        if let Some(node) = node.filter(|_| own != OwnCommand::Select) {
+            self.login_refused(node, &error);
+        }
+    }
+
     /// The host that the other end has to show a certificate of, if the connection goes over TLS: as its pool is configured, or as the respools of
     /// a facade speak it.
     pub fn upstream_tls_host(&self, id: UpstreamId) -> Option<&str> {

@@ -74,6 +74,8 @@ pub enum OwnCommand {
     Replicas,
     /// `SENTINEL SENTINELS`: who the other sentinels are.
     Sentinels,
+    /// What a client said in AUTH, or a question for what it may do (see `login`).
+    Word,
 }
 
 /// What the near cache sends, or has of a client's read (see `near`).

@@ -77,6 +77,8 @@ pub enum Lane {
     Messages,
     /// Another respool of the facade: nothing but our question whether it lives (see `peers`).
     Peer,
+    /// `AUTH` of clients who may be users of the server, and nothing else (see `login`).
+    Login,
     /// Commands that must not queue behind a running script: `SCRIPT KILL`, `FUNCTION KILL`.
     Control,
 }
@@ -84,7 +86,7 @@ pub enum Lane {
 impl Lane {
     /// Whether clients' requests go over it.
     pub(crate) fn carries_requests(self) -> bool {
-        !matches!(self, Self::Sentinel | Self::Peer | Self::Messages | Self::Feed)
+        !matches!(self, Self::Sentinel | Self::Peer | Self::Messages | Self::Feed | Self::Login)
     }
 }
 

@@ -46,6 +46,7 @@ mod nodes;
 mod observed;
 mod order;
 mod own_policies;
+mod passed_through;
 mod peer_bugs;
 mod poison;
 mod policies;

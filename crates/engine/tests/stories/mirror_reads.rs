@@ -24,7 +24,8 @@ fn counts(story: &Story) -> [u64; 6] {
 }
 
 fn asked(story: &mut Story, question: &Question) -> Option<Answer> {
-    let to = ReplyTo { who: Questioner::Worker(0), tenant: TenantId::DEFAULT, ticket: 1 };
+    let to =
+        ReplyTo { who: Questioner::Worker(0), tenant: TenantId::DEFAULT, login: None, ticket: 1 };
     story.engine.answer(story.now, to, question)
 }
 

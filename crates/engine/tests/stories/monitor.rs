@@ -209,7 +209,8 @@ fn beside() -> (Story, Story) {
     let (_, question) = one.asked().expect("asked");
     one.workers_answer();
     one.client("m").gets("+OK");
-    let to = ReplyTo { who: Questioner::Worker(0), tenant: TenantId::DEFAULT, ticket: 1 };
+    let to =
+        ReplyTo { who: Questioner::Worker(0), tenant: TenantId::DEFAULT, login: None, ticket: 1 };
     assert!(other.engine.answer(other.now, to, &question).is_some());
     (one, other)
 }

@@ -21,6 +21,7 @@
 
 use engine::acl::Users;
 use engine::fleet::{Answer, ProcessFacts, Question, Questioner, ReplyTo};
+use engine::login::Said;
 use engine::news::{Audience, News};
 use engine::node::Address;
 use engine::settings::{Limits, Settings, Timeouts};
@@ -210,6 +211,8 @@ pub(crate) struct Story {
     news: Vec<(Audience, News)>,
     /// Clients that wait to be taken to another tenant.
     leaving: Vec<(ClientId, TenantId)>,
+    /// Clients that wait to be taken to a login.
+    logging_in: Vec<(ClientId, Said)>,
     servers: cluster::Servers,
     sentinels: sentinel::Sentinels,
 }
@@ -237,6 +240,7 @@ impl Story {
             questions: VecDeque::new(),
             news: Vec::new(),
             leaving: Vec::new(),
+            logging_in: Vec::new(),
             servers: cluster::Servers::default(),
             sentinels: sentinel::Sentinels::default(),
         }
@@ -317,7 +321,12 @@ impl Story {
     /// Answers what was asked of the workers; there is one, this engine.
     pub(crate) fn workers_answer(&mut self) {
         while let Some((ticket, question)) = self.questions.pop_front() {
-            let to = ReplyTo { who: Questioner::Worker(0), tenant: TenantId::DEFAULT, ticket };
+            let to = ReplyTo {
+                who: Questioner::Worker(0),
+                tenant: TenantId::DEFAULT,
+                login: None,
+                ticket,
+            };
             let answer = self.engine.answer(self.now, to, &question);
             if let Some(answer) = answer {
                 self.worker_answers(to, answer);
@@ -330,7 +339,7 @@ impl Story {
     pub(crate) fn is_answered(&mut self, answer: Answer) {
         let (ticket, _) = self.questions.pop_front().expect("nothing was asked");
         self.worker_answers(
-            ReplyTo { who: Questioner::Worker(0), tenant: TenantId::DEFAULT, ticket },
+            ReplyTo { who: Questioner::Worker(0), tenant: TenantId::DEFAULT, login: None, ticket },
             answer,
         );
         self.turn();
@@ -435,7 +444,25 @@ impl Story {
     pub(crate) fn hands_over(&mut self, name: &str, to: &mut Self) -> bool {
         let id = self.peers.get(name).and_then(|peer| peer.id);
         let Some(id) = id.filter(|_| self.moves(name).is_some()) else { return false };
+        self.takes_over(name, id, to)
+    }
+
+    /// The login that a client waits to be taken to.
+    pub(crate) fn logs_in(&self, name: &str) -> Option<Said> {
+        let id = self.peers.get(name)?.id?;
+        self.logging_in.iter().find(|(leaving, _)| *leaving == id).map(|(_, said)| said.clone())
+    }
+
+    /// Takes a client to the engine of its login, likewise.
+    pub(crate) fn logs_over(&mut self, name: &str, to: &mut Self) -> bool {
+        let id = self.peers.get(name).and_then(|peer| peer.id);
+        let Some(id) = id.filter(|_| self.logs_in(name).is_some()) else { return false };
+        self.takes_over(name, id, to)
+    }
+
+    fn takes_over(&mut self, name: &str, id: ClientId, to: &mut Self) -> bool {
         self.leaving.retain(|(leaving, _)| *leaving != id);
+        self.logging_in.retain(|(leaving, _)| *leaving != id);
         let Some(leaver) = self.engine.release_client(id) else { return false };
         let mut peer = self.peers.remove(name).expect("it was there");
         let new = to.engine.admit_client(leaver);
@@ -451,6 +478,7 @@ impl Story {
     pub(crate) fn keeps(&mut self, name: &str, error: &'static str) {
         let id = self.peers[name].id.expect("it is gone");
         self.leaving.retain(|(leaving, _)| *leaving != id);
+        self.logging_in.retain(|(leaving, _)| *leaving != id);
         self.engine.keep_client(id, error);
         self.turn();
     }
@@ -556,6 +584,7 @@ impl Story {
                 Action::Tell(audience, news) => self.news.push((audience, news)),
                 Action::Answer(to, answer) => self.worker_answers(to, answer),
                 Action::Move(id, to) => self.leaving.push((id, to)),
+                Action::LogIn(id, said) => self.logging_in.push((id, *said)),
                 Action::Ask(ticket, question) => {
                     self.questions.push_back((ticket, question));
                     if !self.holds_questions {

@@ -33,7 +33,7 @@ impl<T> Rounds<T> {
         self.next_ticket += 1;
         let ticket = self.next_ticket;
         self.open.push(Round { ticket, wanted, answers: Vec::new(), then });
-        ReplyTo { who: Questioner::Control, tenant: TenantId::DEFAULT, ticket }
+        ReplyTo { who: Questioner::Control, tenant: TenantId::DEFAULT, login: None, ticket }
     }
 
     /// An answer came; at the last one of its round, what was to be done and all of them.

@@ -300,6 +300,42 @@ pub static METRICS: &[Metric] = &[
         },
     ),
     row(
+        "respool_logins",
+        Gauge,
+        WORKER,
+        "Logins of clients at the servers, with a name and a password that were passed through. The same one may be there at each worker",
+        |s, p| {
+            workers(s, p, |r| r.logins);
+        },
+    ),
+    row(
+        "respool_logins_accepted",
+        Counter,
+        WORKER,
+        "Passwords that were passed through to a server, and right",
+        |s, p| {
+            workers(s, p, |r| r.stats.logins_accepted);
+        },
+    ),
+    row(
+        "respool_logins_refused",
+        Counter,
+        WORKER,
+        "Passwords that were passed through to a server, and wrong; those included that had been wrong within the second before",
+        |s, p| {
+            workers(s, p, |r| r.stats.logins_refused);
+        },
+    ),
+    row(
+        "respool_logins_revoked",
+        Counter,
+        WORKER,
+        "Logins whose clients were closed, as the servers took their password no more",
+        |s, p| {
+            workers(s, p, |r| r.stats.logins_revoked);
+        },
+    ),
+    row(
         "respool_protocol_errors",
         Counter,
         WORKER,

@@ -8,7 +8,8 @@ use super::conn::upstream_token;
 use super::entrance::{Entrance, Entrances};
 use super::mailbox::{Asker, Change, Message, Resolve, UpstreamOf, Upward};
 use engine::fleet::{Answer, Question, Questioner, ReplyTo, Report, RingReport};
-use engine::news::{Audience, News};
+use engine::login::Said;
+use engine::news::{Audience, News, Reach};
 use engine::tenancy::TenantId;
 use engine::{Action, ClientId, Notice, Time, UpstreamId};
 use netio::{Address, Driver, Listener};
@@ -18,9 +19,15 @@ pub(super) struct Open {
     ticket: u64,
     /// Of the client that asked.
     tenant: TenantId,
-    /// So many.
-    wanted: usize,
+    /// So many workers have not answered.
+    missing: usize,
     answers: Vec<Answer>,
+}
+
+/// Where a client goes.
+enum Goal {
+    Tenant(TenantId),
+    Login(Box<Said>),
 }
 
 impl<D: Driver> Worker<D> {
@@ -30,13 +37,16 @@ impl<D: Driver> Worker<D> {
         loop {
             self.carry_out_but_moves(now, &mut moves);
             // Closes come before the next one, who may get the place of a client that went.
-            let Some((id, to)) = moves.pop() else { break };
-            self.move_client(now, id, to);
+            match moves.pop() {
+                Some((id, Goal::Tenant(to))) => self.move_client(now, id, to),
+                Some((id, Goal::Login(said))) => self.log_client_in(now, id, &said),
+                None => break,
+            }
         }
         self.count_clients_gone();
     }
 
-    fn carry_out_but_moves(&mut self, now: Time, moves: &mut Vec<(ClientId, TenantId)>) {
+    fn carry_out_but_moves(&mut self, now: Time, moves: &mut Vec<(ClientId, Goal)>) {
         while let Some((tenant, action)) = self.engine.poll_action() {
             match action {
                 Action::Connect(id) => self.connect(now, id),
@@ -62,8 +72,9 @@ impl<D: Driver> Worker<D> {
                 }
                 Action::Ask(ticket, question) => self.ask(now, (tenant, ticket), &question),
                 Action::Answer(to, answer) => self.give_answer(to, answer),
-                Action::Tell(audience, news) => self.tell_news(tenant, audience, &news),
-                Action::Move(id, to) => moves.push((id, to)),
+                Action::Tell(audience, news) => self.tell_news(now, tenant, audience, &news),
+                Action::Move(id, to) => moves.push((id, Goal::Tenant(to))),
+                Action::LogIn(id, said) => moves.push((id, Goal::Login(said))),
             }
         }
     }
@@ -131,20 +142,34 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    fn tell_news(&self, tenant: TenantId, audience: Audience, news: &News) {
+    fn tell_news(&mut self, now: Time, tenant: TenantId, audience: Audience, news: &News) {
+        let login = self.engine.login_of(tenant);
+        let reach = news.reach();
+        // What a login sees of the servers is for its tenant.
+        let to = match login {
+            Some((base, digest)) => (base, (reach == Reach::Same).then_some(digest)),
+            None => (tenant, None),
+        };
         let others = match audience {
             Audience::First => 0..1,
             Audience::Others => 0..self.fleet.len(),
             Audience::Worker(worker) => worker as usize..worker as usize + 1,
         };
+        let is_here = others.contains(&self.index);
         for worker in others.filter(|worker| *worker != self.index) {
-            self.fleet.send(worker, Message::News(tenant, news.clone()));
+            self.fleet.send(worker, Message::News(to, news.clone()));
+        }
+        match (reach, login) {
+            (Reach::Asker, Some(_)) if is_here => self.engine.handle_news(now, to, news.clone()),
+            (Reach::All, None) => self.engine.tell_logins(now, tenant, news),
+            _ => {}
         }
     }
 
     fn ask(&mut self, now: Time, (tenant, ticket): (TenantId, u64), question: &Question) {
-        let to = ReplyTo { who: Questioner::Worker(self.index), tenant, ticket };
-        let open = |wanted| Open { ticket, tenant, wanted, answers: Vec::new() };
+        let login = self.engine.login_of(tenant);
+        let to = ReplyTo { who: Questioner::Worker(self.index), tenant, login, ticket };
+        let open = |missing| Open { ticket, tenant, missing, answers: Vec::new() };
         if let Question::Config(wish) = question {
             self.questions.push(open(1));
             return self.fleet.tell_control(Upward::Config(to, wish.clone()));
@@ -200,8 +225,13 @@ impl<D: Driver> Worker<D> {
         let asked = (to.tenant, to.ticket);
         let is_this = |open: &Open| (open.tenant, open.ticket) == asked;
         let Some(at) = self.questions.iter().position(is_this) else { return };
-        self.questions[at].answers.push(answer);
-        if self.questions[at].answers.len() >= self.questions[at].wanted {
+        let open = &mut self.questions[at];
+        match answer {
+            Answer::Each(answers) => open.answers.extend(answers),
+            answer => open.answers.push(answer),
+        }
+        open.missing -= 1;
+        if open.missing == 0 {
             let open = self.questions.swap_remove(at);
             let facts = self.process.facts(self.fleet.len(), self.clients_max);
             self.engine.handle_answers(Time((self.clock)()), asked, open.answers, &facts);
@@ -232,7 +262,7 @@ impl<D: Driver> Worker<D> {
                         self.engine.handle_upstream_moved(id);
                     }
                 }
-                Message::News(tenant, news) => self.engine.handle_news(now, tenant, news),
+                Message::News(to, news) => self.engine.handle_news(now, to, news),
                 Message::Configure(to, change) => {
                     self.reconfigure(now, *change);
                     self.changed = true;

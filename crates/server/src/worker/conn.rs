@@ -69,7 +69,7 @@ pub(super) fn party(token: Token) -> Party {
 }
 
 /// Bits of the index on a shelf: the connections of an engine's mirror have so many for their own. Further ones of the engine itself have a shelf more.
-const SHELF_BITS: u32 = 17;
+const SHELF_BITS: u32 = engine::limits::MIRROR_INDEX_BITS;
 
 /// Shelves of a tenant.
 const SHELVES: usize = 1 << (house::OWN_BITS - SHELF_BITS);
@@ -205,6 +205,13 @@ impl Clients {
         let Seated { listener, tenant: before } = seats;
         drop(before);
         self.set(to, conn, Seated { listener, tenant });
+        Some(conn)
+    }
+
+    /// The same, and it keeps the seat that it has.
+    pub(super) fn rename_seated(&mut self, from: ClientId, to: ClientId) -> Option<ConnId> {
+        let (conn, seats) = (self.conns.take(from)?, self.seats.take(from)?);
+        self.set(to, conn, seats);
         Some(conn)
     }
 

@@ -1,10 +1,10 @@
-//! The engines of a worker: one for each tenant, the default one first.
+//! The engines of a worker: one for each tenant, the default one first, and one for each login of clients at the servers (`logins`).
 //!
 //! To the rest of the worker a house looks like one engine. Its ids are the engines' own with the tenant's place in the upper bits of the index, so those
 //! of the default tenant are as they were, and a token of the driver leads to its engine without a table.
 //!
 //! ```text
-//!   index of an id:   ┌ place, 6 bits ┬ index in that engine, 23 bits ┐         place 0: the default tenant
+//!   index of an id:   ┌ place, 8 bits ┬ index in that engine, 21 bits ┐         place 0: the default tenant
 //! ```
 //! A client that goes over to another tenant gets another id (`House::transfer`); its connection is renamed with it. Places of tenants that are gone are
 //! used again, their numbers ([`TenantId`]) never: what other threads name a tenant by is its number.
@@ -13,11 +13,12 @@
 //!
 //! Invariant: a place is free only when none of its clients and upstreams has a connection.
 
+mod logins;
+
 use super::conn::INDEX_BITS;
 use super::entrance::Seats;
-use engine::fleet::{Answer, ProcessFacts, Question, ReplyTo};
+use engine::fleet::{Answer, ProcessFacts};
 use engine::ids::Id;
-use engine::news::News;
 use engine::node::Address;
 use engine::observed::Observed;
 use engine::stats::{Refused, Stats};
@@ -26,12 +27,13 @@ use engine::{Action, ClientId, Engine, Notice, Settings, Time, UpstreamId};
 use std::sync::Arc;
 
 /// Bits of an index that are the engine's own.
-pub(super) const OWN_BITS: u32 = 23;
+pub(super) const OWN_BITS: u32 = engine::limits::CONN_INDEX_BITS;
 const OWN: u32 = (1 << OWN_BITS) - 1;
 
-/// Places, that of the default tenant included: twice as many as there can be tenants, for those that are about to go.
+/// Places, that of the default tenant included: twice as many as there can be tenants, for those that are about to go, and the others for logins.
 const PLACES: usize = 1 << (INDEX_BITS - OWN_BITS);
-const _: () = assert!(PLACES >= 2 * config::TENANTS_MAX);
+const PLACES_OF_TENANTS: usize = 2 * config::TENANTS_MAX;
+const _: () = assert!(PLACES >= PLACES_OF_TENANTS + logins::LOGINS_MAX);
 
 /// A tenant, as a worker is told of it.
 #[derive(Clone, Debug)]
@@ -48,6 +50,8 @@ struct Tenant {
     seats: Seats,
     /// Until when its clients get what they are owed; it is to go.
     leaves_at: Option<Time>,
+    /// What it is that of; `None`: of a tenant of the configuration.
+    login: Option<logins::Held>,
     engine: Engine,
 }
 
@@ -106,7 +110,7 @@ pub(super) fn inner<T>(id: Id<T>) -> Id<T> {
 /// As the rest of the worker knows what the engine at a place calls so.
 #[inline]
 fn outer<T>(place: usize, id: Id<T>) -> Id<T> {
-    debug_assert!(id.index <= OWN, "more than 2^23 connections of a tenant");
+    debug_assert!(id.index <= OWN, "more than 2^21 connections of a tenant");
     Id::new((place as u32) << OWN_BITS | id.index, id.generation)
 }
 
@@ -137,23 +141,35 @@ impl House {
     /// A tenant that is new. Those that are still going may have all places that are left; then it begins when one of them is gone.
     fn add(&mut self, now: Time, tenant: TenantSettings) {
         let Some(id) = tenant.settings.tenancy.as_ref().map(|tenancy| tenancy.own) else { return };
-        let at = self.others.iter().position(Option::is_none).unwrap_or(self.others.len());
-        if at + 1 >= PLACES {
-            return self.waiting.push(tenant);
-        }
+        let Some(at) = self.free_place() else { return self.waiting.push(tenant) };
         let TenantSettings { settings, seats } = tenant;
+        let mut engine = self.engine(now, id, settings);
+        engine.warm_up(now);
+        self.settle(at, Tenant { id, seats, leaves_at: None, login: None, engine });
+    }
+
+    fn free_place(&self) -> Option<usize> {
+        let at = self.others.iter().position(Option::is_none).unwrap_or(self.others.len());
+        (at + 1 < PLACES).then_some(at)
+    }
+
+    /// One more engine.
+    fn engine(&mut self, now: Time, id: TenantId, settings: Settings) -> Engine {
         // The jitter of tenants differs, too.
         let seed = self.seed ^ (u64::from(id.0) << 32);
         let settings = Settings { unix_ahead_us: self.first.settings().unix_ahead_us, ..settings };
         let mut engine = Engine::new(settings, seed, now);
+        self.made += 1;
         if let Some(mut bytes) = self.entropy {
             // Each engine has its own, also one that comes after another with its id: what is made of it differs in every bit.
-            self.made += 1;
             bytes.iter_mut().zip(self.made.to_le_bytes()).for_each(|(byte, made)| *byte ^= made);
             engine.take_entropy(bytes);
         }
-        engine.warm_up(now);
-        let tenant = Some(Box::new(Tenant { id, seats, leaves_at: None, engine }));
+        engine
+    }
+
+    fn settle(&mut self, at: usize, tenant: Tenant) {
+        let tenant = Some(Box::new(tenant));
         match self.others.get_mut(at) {
             Some(place) => *place = tenant,
             None => self.others.push(tenant),
@@ -424,28 +440,11 @@ impl House {
             return first;
         }
         let others = self.others.iter().flatten();
-        let others = others
-            .flat_map(|tenant| tenant.engine.poll_timeout(now).into_iter().chain(tenant.leaves_at));
+        let others = others.flat_map(|tenant| {
+            let goes = tenant.leaves_at.into_iter().chain(tenant.idle_until());
+            tenant.engine.poll_timeout(now).into_iter().chain(goes)
+        });
         first.into_iter().chain(others).min()
-    }
-
-    /// See [`Engine::answer`], for the engine of the client that asks.
-    pub(super) fn answer(&mut self, now: Time, to: ReplyTo, question: &Question) -> Option<Answer> {
-        match self.find(to.tenant).and_then(|place| self.get_mut(place)) {
-            Some(engine) => engine.answer(now, to, question),
-            // It is gone here already, and so are its clients.
-            None => Some(Answer::Done),
-        }
-    }
-
-    /// The answers of all tenants to a question that no client asked. Of questions that are answered later none is of that kind.
-    pub(super) fn answers(&mut self, now: Time, to: ReplyTo, question: &Question) -> Answer {
-        if self.is_one() {
-            return self.first.answer(now, to, question).unwrap_or(Answer::Done);
-        }
-        Answer::Each(
-            self.engines_mut().filter_map(|engine| engine.answer(now, to, question)).collect(),
-        )
     }
 
     /// See [`Engine::handle_answers`].
@@ -460,13 +459,6 @@ impl House {
             engine.handle_answers(now, ticket, answers, facts);
         }
     }
-
-    /// See [`Engine::handle_news`].
-    pub(super) fn handle_news(&mut self, now: Time, tenant: TenantId, news: News) {
-        if let Some(engine) = self.find(tenant).and_then(|place| self.get_mut(place)) {
-            engine.handle_news(now, news);
-        }
-    }
 }
 
 /// An action of the engine at this place, with the ids that the rest of the worker knows.
@@ -478,6 +470,7 @@ fn outward(place: usize, action: Action) -> Action {
         Action::ReadClient(id, on) => Action::ReadClient(outer(place, id), on),
         Action::ReadUpstream(id, on) => Action::ReadUpstream(outer(place, id), on),
         Action::Move(id, tenant) => Action::Move(outer(place, id), tenant),
+        Action::LogIn(id, said) => Action::LogIn(outer(place, id), said),
         other @ (Action::Ask(..) | Action::Answer(..) | Action::Tell(..)) => other,
     }
 }
@@ -645,14 +638,21 @@ impl House {
             tenants.iter().any(|tenant| own(tenant) == Some(id))
         };
         for tenant in self.others.iter_mut().flatten() {
-            if tenant.leaves_at.is_none() && !wanted(tenant.id) {
+            if tenant.leaves_at.is_none() && tenant.login.is_none() && !wanted(tenant.id) {
                 tenant.leaves_at = Some(leave_at);
                 tenant.engine.dismiss("its tenant is gone");
             }
         }
         self.waiting.clear();
+        let gone = self.others.iter().flatten().filter(|tenant| tenant.leaves_at.is_some());
+        for base in gone.map(|tenant| tenant.id).collect::<Vec<_>>() {
+            self.reconfigure_logins(now, base, None, leave_at);
+        }
         for tenant in tenants {
             let own = tenant.settings.tenancy.as_ref().map(|tenancy| tenancy.own);
+            if let Some(base) = own {
+                self.reconfigure_logins(now, base, Some(&tenant.settings), leave_at);
+            }
             let known = self.others.iter_mut().flatten();
             match known.into_iter().find(|known| Some(known.id) == own) {
                 Some(known) => {
@@ -662,6 +662,7 @@ impl House {
                 None => self.add(now, tenant),
             }
         }
+        self.reconfigure_logins(now, TenantId::DEFAULT, Some(&settings), leave_at);
         self.first.reconfigure(now, settings);
     }
 
@@ -693,7 +694,10 @@ impl House {
     /// Nothing of the tenant at this place is left: its connections are closed.
     pub(super) fn remove(&mut self, now: Time, place: usize) {
         let Some(tenant) = self.others.get_mut(place - 1).and_then(Option::take) else { return };
-        self.past = self.past.plus(Load::of(tenant.engine.stats()));
+        match self.heir(&tenant) {
+            Some(heir) => heir.inherit(&tenant.engine),
+            None => self.past = self.past.plus(Load::of(tenant.engine.stats())),
+        }
         while self.others.last().is_some_and(Option::is_none) {
             self.others.pop();
         }
@@ -703,10 +707,10 @@ impl House {
         }
     }
 
-    /// Whether some tenant goes.
+    /// Whether some tenant goes, or there are logins, which may go at any time.
     #[inline]
     pub(super) fn is_leaving(&self) -> bool {
-        self.others.iter().flatten().any(|tenant| tenant.leaves_at.is_some())
+        self.others.iter().flatten().any(|tenant| tenant.leaves_at.is_some()) || self.has_logins()
     }
 
     /// See [`Engine::drain`].

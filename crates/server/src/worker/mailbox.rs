@@ -13,6 +13,7 @@ use super::entrance::{Entrances, Newcomer};
 use super::gather::GatherOptions;
 use super::house::TenantSettings;
 use super::tls::TlsSettings;
+use engine::acl::Digest;
 use engine::fleet::{AclWish, Answer, ConfigWish, Question, ReplyTo};
 use engine::news::News;
 use engine::tenancy::TenantId;
@@ -34,8 +35,8 @@ pub enum Message<S> {
     Resolved(UpstreamOf, Result<Address, String>),
     /// The addresses that a name has now; `None`: nobody can tell.
     Renewed(Name, Option<Vec<Address>>),
-    /// What another worker learnt of a topology of this tenant.
-    News(TenantId, News),
+    /// What another worker has to tell the engine of this tenant, or of this login at its servers.
+    News((TenantId, Option<Digest>), News),
     /// Other settings from now on; answered when they are in force.
     Configure(ReplyTo, Box<Change>),
     /// Take no more clients, end when the others have what they are owed or after so many milliseconds.

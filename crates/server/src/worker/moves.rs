@@ -3,6 +3,7 @@
 //! ```text
 //!   accepted ─▶ open_client ─▶ [tenant of the listener, or of the default user] ── Action::Move ─▶ move_client ─▶ [another one, another id]
 //!                                                                                                        └ no seat there: stays, gets an error
+//!   a server takes its name and password ── Action::LogIn ─▶ log_client_in ─▶ [the engine of that login, of the same tenant]
 //! ```
 //! Not here: which tenant it is (`engine::tenancy`), the engines (`house`).
 //!
@@ -12,6 +13,7 @@ use super::Worker;
 use super::conn::client_token;
 use super::entrance::{Entrance, Seat};
 use super::house;
+use engine::login::Said;
 use engine::stats::Refused;
 use engine::tenancy::TenantId;
 use engine::{ClientId, Engine, Time, reject};
@@ -80,6 +82,10 @@ impl<D: Driver> Worker<D> {
         let Some(place) = self.engine.open(to) else {
             return self.engine.keep_client(id, reject::TENANT_GONE);
         };
+        if self.engine.base_at(house::place(id)) == to {
+            // It has a seat there already.
+            return self.move_seated(now, id, place);
+        }
         let Ok(seat) = self.seat_in(place) else {
             return self.engine.keep_client(id, reject::TENANT_FULL);
         };
@@ -90,9 +96,31 @@ impl<D: Driver> Worker<D> {
         self.engine.begin_admitted(now, new);
     }
 
+    /// A client is a user of the servers now, and waits to be taken to the engine of its login.
+    pub(super) fn log_client_in(&mut self, now: Time, id: ClientId, said: &Said) {
+        match self.engine.log_in(now, house::place(id), said) {
+            Ok(place) => self.move_seated(now, id, place),
+            Err(error) => self.engine.keep_client(id, error),
+        }
+    }
+
+    /// The client goes to another engine of its tenant.
+    fn move_seated(&mut self, now: Time, id: ClientId, place: usize) {
+        let Some(new) = self.engine.transfer(id, place) else { return };
+        if let Some(conn) = self.clients.rename_seated(id, new) {
+            self.driver.rename(conn, client_token(new));
+        }
+        self.engine.begin_admitted(now, new);
+    }
+
     /// Tenants whose clients have what they are owed, or whose time is up, are closed with all that is theirs.
     pub(super) fn end_tenants(&mut self, now: Time) {
-        for place in self.engine.left(now) {
+        self.engine.look_at_logins(now);
+        let left = self.engine.left(now);
+        if left.is_empty() {
+            return;
+        }
+        for place in left {
             let tenant = self.engine.tenant_at(place);
             // What its mirrors have not got is told, as nobody can be asked for it later.
             self.engine.end_mirrors_of(now, place);

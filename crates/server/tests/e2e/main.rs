@@ -30,6 +30,7 @@ mod near_cache;
 mod observers;
 mod own_connection;
 mod own_policies;
+mod passed_through;
 mod peer_bugs;
 mod policies;
 mod pubsub;

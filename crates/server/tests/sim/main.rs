@@ -27,6 +27,7 @@ mod deployments;
 mod elsewhere;
 mod headers;
 mod ledger;
+mod logins;
 mod mirrored;
 mod names;
 mod plan;

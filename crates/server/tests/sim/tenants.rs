@@ -118,8 +118,12 @@ impl Town {
     fn change(&mut self, has_blue: bool) {
         self.ticket += 1;
         self.blue += u32::from(has_blue);
-        let to =
-            ReplyTo { who: Questioner::Control, tenant: TenantId::DEFAULT, ticket: self.ticket };
+        let to = ReplyTo {
+            who: Questioner::Control,
+            tenant: TenantId::DEFAULT,
+            login: None,
+            ticket: self.ticket,
+        };
         for (worker, post) in self.posts.iter().enumerate() {
             let (settings, tenants) = self.settings(worker as u32, has_blue);
             let terms = Terms::plain(0);

@@ -42,7 +42,7 @@ pub(super) fn reset(call: &mut Call<'_>) {
     call.conn.watched.clear();
     call.model.listeners.forget(call.conn.id);
     call.model.trackers.forget(call.conn.id);
-    call.conn.authenticated = call.model.password.is_none();
+    (call.conn.authenticated, call.conn.user) = (call.model.password.is_none(), None);
     encode::simple(call.out, b"RESET");
 }
 
@@ -82,10 +82,17 @@ pub(super) fn auth(call: &mut Call<'_>) {
 }
 
 fn login(call: &mut Call<'_>, user: &[u8], password: &[u8]) -> bool {
+    if call.model.users.iter().any(|(name, own)| name == user && own == password) {
+        (call.conn.authenticated, call.conn.user) = (true, Some(user.to_vec()));
+        return true;
+    }
     // Without a configured password the default user takes any, as the server's `nopass` does.
     let right = call.model.password.as_deref().is_none_or(|wanted| wanted == password);
     let valid = user == b"default" && right;
     call.conn.authenticated |= valid;
+    if valid {
+        call.conn.user = None;
+    }
     valid
 }
 

@@ -86,6 +86,8 @@ pub struct Model {
     /// Whoever acts now ([`Model::act_as`]).
     deployment: usize,
     password: Option<Vec<u8>>,
+    /// Named users with their passwords.
+    users: Vec<(Vec<u8>, Vec<u8>)>,
     listeners: pubsub::Listeners,
     waiting: blocking::Waiting,
     trackers: tracking::Trackers,
@@ -109,6 +111,7 @@ impl Model {
             doers: BTreeMap::new(),
             deployment: 0,
             password: None,
+            users: Vec::new(),
             listeners: pubsub::Listeners::default(),
             waiting: blocking::Waiting::default(),
             trackers: tracking::Trackers::default(),
@@ -116,6 +119,15 @@ impl Model {
             executed: 0,
             time_us: 0,
         }
+    }
+
+    /// What a named user gets for a key that does not begin with its name and a colon.
+    pub const NOPERM: &str =
+        "-NOPERM this user has no permissions to access one of the keys used as arguments\r\n";
+
+    /// A user with a password, who may do everything to keys that begin with its name and a colon.
+    pub fn add_user(&mut self, name: &[u8], password: &[u8]) {
+        self.users.push((name.to_vec(), password.to_vec()));
     }
 
     /// Demands a password of connections that are made from now on.
@@ -138,6 +150,7 @@ impl Model {
             database: 0,
             name: Vec::new(),
             authenticated: self.password.is_none(),
+            user: None,
             closing: false,
             face: Face::Standalone,
             queue: None,
@@ -275,6 +288,8 @@ pub struct ModelConn {
     database: u32,
     name: Vec<u8>,
     authenticated: bool,
+    /// `None`: the default user.
+    user: Option<Vec<u8>>,
     closing: bool,
     face: Face,
     /// Between MULTI and EXEC.

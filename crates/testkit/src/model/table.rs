@@ -171,6 +171,12 @@ pub(super) fn execute(call: &mut Call<'_>) {
     if !call.conn.authenticated && !row.flags.contains(&"no_auth") {
         return call.error("NOAUTH Authentication required.");
     }
+    if let Some(user) = &call.conn.user
+        && row.keys[0] > 0
+        && !call.args[1].strip_prefix(&**user).is_some_and(|rest| rest.starts_with(b":"))
+    {
+        return call.out.extend_from_slice(super::Model::NOPERM.as_bytes());
+    }
     let talks = row.flags.contains(&"pubsub") && !row.name.ends_with("publish");
     if call.conn.protocol == Protocol::Resp2
         && call.model.listeners.listens(call.conn.id)

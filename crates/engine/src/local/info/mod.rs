@@ -22,7 +22,7 @@ mod commands;
 mod keys;
 mod latency;
 mod mirrors;
-mod policies;
+pub(crate) mod policies;
 mod process;
 mod read_targets;
 mod tls;
@@ -165,6 +165,7 @@ fn sum(reports: &[Report]) -> Report {
         sum.stats.add(&report.stats);
         sum.clients += report.clients;
         sum.blocked_clients += report.blocked_clients;
+        sum.logins += report.logins;
         sum.tracking_clients += report.tracking_clients;
         sum.cache_entries += report.cache_entries;
         sum.cache_feeds += report.cache_feeds;

@@ -13,7 +13,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 /// Adds what another worker has counted.
-pub(super) fn add(sum: &mut Vec<Outcomes>, more: &[Outcomes]) {
+pub(crate) fn add(sum: &mut Vec<Outcomes>, more: &[Outcomes]) {
     for outcomes in more {
         let is_same =
             |own: &&mut Outcomes| (own.kind, &own.name) == (outcomes.kind, &outcomes.name);
@@ -27,7 +27,7 @@ pub(super) fn add(sum: &mut Vec<Outcomes>, more: &[Outcomes]) {
 }
 
 /// The same of operators' programs.
-pub(super) fn add_own(sum: &mut Vec<OwnReport>, more: &[OwnReport]) {
+pub(crate) fn add_own(sum: &mut Vec<OwnReport>, more: &[OwnReport]) {
     for report in more {
         match sum.iter_mut().find(|own| own.name == report.name) {
             Some(own) => own.add(report),

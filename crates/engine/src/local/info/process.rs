@@ -91,6 +91,7 @@ pub(super) fn clients(out: &mut String, source: &Source<'_>) {
     line(out, "client_recent_max_output_buffer", source.sum.client_out_bytes_max);
     line(out, "blocked_clients", source.sum.blocked_clients);
     line(out, "tracking_clients", source.sum.tracking_clients);
+    line(out, "logins", source.sum.logins);
     for (why, count) in WAITS.iter().zip(source.sum.waiting) {
         line(out, &format!("waiting_clients_{why}"), count);
     }
@@ -125,6 +126,9 @@ pub(super) fn stats(out: &mut String, source: &Source<'_>) {
     line(out, "total_net_output_bytes", stats.client_out_bytes);
     let failed: u64 = stats.commands.iter().map(|command| command.failed + command.rejected).sum();
     line(out, "total_error_replies", failed);
+    line(out, "logins_accepted", stats.logins_accepted);
+    line(out, "logins_refused", stats.logins_refused);
+    line(out, "logins_revoked", stats.logins_revoked);
     line(out, "protocol_errors", stats.protocol_errors);
     for cause in Cause::ALL {
         line(out, &format!("proxy_errors_{}", cause.name()), stats.own_errors[cause as usize]);

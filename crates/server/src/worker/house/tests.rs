@@ -2,6 +2,7 @@
 
 use super::*;
 use engine::ids::ClientKind;
+use engine::login::Said;
 use engine::tenancy::Members;
 use std::sync::atomic::AtomicUsize;
 
@@ -172,4 +173,75 @@ fn who_has_no_place_gets_one_when_another_goes() {
         house.remove(Time(3), place);
     }
     assert!(house.open(TenantId(1_000)).is_some() && house.open(TenantId(1_001)).is_some());
+}
+
+/// A house whose clients may be users of the servers.
+fn open_house() -> House {
+    let settings = Settings { pass_through: true, ..Settings::default() };
+    House::new(settings, Vec::new(), (7, None), Time(0))
+}
+
+fn said(name: &str) -> Said {
+    Said::new(Some(name.as_bytes()), b"pw")
+}
+
+#[test]
+fn a_login_is_found_by_both_its_words_and_goes_when_nobody_uses_it() {
+    let mut house = open_house();
+    let place = house.log_in(Time(1), 0, &said("bob")).expect("a place");
+    assert_eq!(house.log_in(Time(1), 0, &said("bob")), Ok(place));
+    assert_eq!(house.log_in(Time(1), place, &said("bob")), Ok(place), "from its own, too");
+    let other = house.log_in(Time(1), 0, &Said::new(Some(b"bob"), b"PW")).expect("a place");
+    assert_ne!(other, place, "a name alone leads nowhere");
+    assert_eq!((house.base_at(place), house.base_at(0)), (TenantId::DEFAULT, TenantId::DEFAULT));
+    let id = house.tenant_at(place);
+    assert_ne!(id, house.tenant_at(other));
+    assert_eq!(house.login_of(id), Some((TenantId::DEFAULT, said("bob").digest())));
+    assert!(house.poll_timeout(Time(1)).is_some());
+    let later = Time(1 + 10_000_000);
+    house.look_at_logins(later);
+    assert_eq!(house.left(later), [place, other]);
+    house.remove(later, place);
+    house.remove(later, other);
+    assert!(!house.is_leaving());
+    // It comes again as another one.
+    let again = house.log_in(later, 0, &said("bob")).expect("a place");
+    assert_ne!(house.tenant_at(again), id);
+}
+
+#[test]
+fn there_are_so_many_logins_and_an_unused_one_makes_room() {
+    let mut house = open_house();
+    let places: Vec<usize> = (0..logins::LOGINS_MAX)
+        .map(|number| house.log_in(Time(1), 0, &said(&format!("u{number}"))).expect("a place"))
+        .collect();
+    // Somebody is in each but one.
+    for place in places.iter().skip(1) {
+        open(&mut house, *place, TenantId::DEFAULT);
+    }
+    house.look_at_logins(Time(2));
+    let new = house.log_in(Time(3), 0, &said("late")).expect("the place of the unused one");
+    open(&mut house, new, TenantId::DEFAULT);
+    assert_eq!(house.left(Time(3)), places[..1]);
+    house.remove(Time(3), places[0]);
+    assert_eq!(house.log_in(Time(4), 0, &said("later")), Err(engine::reject::LOGINS_FULL));
+    assert!(house.log_in(Time(4), 0, &said("u5")).is_ok(), "who is there is found");
+}
+
+#[test]
+fn logins_end_with_the_wish_for_them_and_with_a_user_of_the_proxy_of_that_name() {
+    let mut house = open_house();
+    house.log_in(Time(1), 0, &said("ann")).expect("a place");
+    house.log_in(Time(1), 0, &said("bob")).expect("a place");
+    let mut users = engine::acl::Users::default();
+    users.set(b"ann", &[b"on"]).expect("rules");
+    let with = |pass_through| Settings {
+        pass_through,
+        users: Arc::new(users.clone()),
+        ..Settings::default()
+    };
+    house.reconfigure(Time(2), with(true), Vec::new(), Time(9));
+    assert_eq!(house.left(Time(2)), [1]);
+    house.reconfigure(Time(3), with(false), Vec::new(), Time(9));
+    assert_eq!(house.left(Time(3)), [1, 2]);
 }

@@ -133,6 +133,7 @@ impl World {
         let to = ReplyTo {
             who: Questioner::Control,
             tenant: engine::tenancy::TenantId::DEFAULT,
+            login: None,
             ticket: self.changes.begun as u64,
         };
         self.posts[worker].send(Message::Configure(to, Box::new(change)));

@@ -1,6 +1,7 @@
 //! What connections hold, and who goes when it is too much. That the sums are right is looked at in each turn of every story here.
 
 use super::*;
+use engine::limits::CONN_INDEX_BITS;
 
 /// Through its handshake.
 fn open(world: &mut World, authority: &Authority, token: Token) -> (Peer, ConnId) {
@@ -48,11 +49,11 @@ fn what_waits_in_either_direction_weighs_and_is_given_back() {
 fn each_tenant_has_its_own_sum_and_a_client_that_goes_over_takes_its_weight_along() {
     let authority = authority();
     let mut world = World::new(4, SimFaults::none(), settings(&authority));
-    let of_another = Token(3 << 23 | 5);
+    let of_another = Token(3 << CONN_INDEX_BITS | 5);
     let (_peer, conn) = open(&mut world, &authority, A);
     let _waits = world.client(of_another);
     assert_eq!(world.driver.weights(), [CONN_BYTES, 0, 0, CONN_BYTES]);
-    world.driver.rename(conn, Token(3 << 23 | 7));
+    world.driver.rename(conn, Token(3 << CONN_INDEX_BITS | 7));
     assert_eq!(world.driver.weights(), [0, 0, 0, 2 * CONN_BYTES]);
     assert_eq!(world.driver.shed_unfinished(0, 1), 0, "of a tenant that has none");
 }

@@ -1,0 +1,383 @@
+//! The servers' word on what a client says: whether a password is right, and whether a login may do what the proxy answers itself.
+//!
+//! ```text
+//!   AUTH bob pw  ─▶ ask_who ── AUTH bob pw, Lane::Login ──────▶ any primary       each AUTH is asked anew: a password that was changed is wrong at once
+//!   CLIENT LIST  ─▶ unless_denied ── CLIENT LIST "a b", as bob ─▶ any primary     NOPERM is the answer; whatever else it says, the user may
+//!                       └ the client waits: Hold::Word ─ its request comes again, and finds the word (`Identity::word`)
+//! ```
+//! A connection of `Lane::Login` is greeted with nothing and carries nothing but AUTH, so that a failed one is cheap: no connection is made for it. What is
+//! asked instead of a command that the proxy answers has the command's permission and no effect: a word that it does not take stands in it.
+//!
+//! Not here: what comes of a word (`login`).
+//!
+//! Invariant: of a client at most one question is open, and a word serves no other request than the one that it was asked for.
+
+use super::Said;
+use crate::acl::Digest;
+use crate::client::Hold;
+use crate::command::{CommandId, ids, lookup_sub};
+use crate::connect::Availability;
+use crate::engine::Engine;
+use crate::ids::{ClientId, NodeId, UpstreamId};
+use crate::limits::{LOGIN_FAILED_MS, LOGINS_FAILED_MAX, LOGINS_TRIED_MAX, WORD_MS};
+use crate::local::{Call, arity_fits};
+use crate::news::News;
+use crate::reject;
+use crate::request::Step;
+use crate::time::Time;
+use crate::upstream::inflight::OwnCommand;
+use crate::upstream::{Lane, UpstreamKey};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use resp::{Protocol, encode};
+
+/// A server's word.
+#[derive(Debug)]
+pub(crate) struct Word {
+    /// On which words.
+    of: Digest,
+    at: Time,
+    /// The text of the error.
+    verdict: Result<(), Vec<u8>>,
+}
+
+/// What is asked of servers, and was.
+#[derive(Debug, Default)]
+pub(crate) struct Words {
+    /// In the order of each connection.
+    open: VecDeque<Open>,
+    /// Who waits for a place among those that are tried.
+    waiting: VecDeque<ClientId>,
+    /// What was wrong, when, and what the server said.
+    failed: VecDeque<(Digest, Time, Vec<u8>)>,
+    /// What servers told last of who owns what, for the engines of logins that begin later.
+    pub(crate) told: Vec<News>,
+}
+
+#[derive(Debug)]
+struct Open {
+    client: ClientId,
+    over: UpstreamId,
+    of: Digest,
+    is_login: bool,
+}
+
+impl Engine {
+    /// What a server said on the words of this client's request.
+    pub(super) fn word_on(
+        &self,
+        now: Time,
+        id: ClientId,
+        of: &Digest,
+    ) -> Option<Result<(), Vec<u8>>> {
+        let word = self.clients.get(id)?.identity.word.as_deref()?;
+        let is_fresh = now.since(word.at) < WORD_MS * 1_000;
+        (word.of.is(of) && is_fresh).then(|| word.verdict.clone())
+    }
+
+    /// The request is answered: the word on it was for nothing else.
+    pub(crate) fn forget_word(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.get_mut(id) {
+            client.identity.word = None;
+            client.identity.words_lost = 0;
+        }
+    }
+
+    /// Has a server say whether a password is right.
+    pub(super) fn ask_who(&mut self, now: Time, call: &Call<'_>, said: Said) -> Step {
+        let words = &mut self.words;
+        let is_over =
+            |(_, at, _): &(Digest, Time, Vec<u8>)| now.since(*at) >= LOGIN_FAILED_MS * 1_000;
+        while words.failed.front().is_some_and(is_over) {
+            words.failed.pop_front();
+        }
+        if let Some((.., error)) = words.failed.iter().find(|(failed, ..)| said.is(failed)) {
+            let error = error.clone();
+            self.stats.logins_refused += 1;
+            return self.wrong_password(now, call, Some(said.name()), &error);
+        }
+        if words.open.iter().filter(|open| open.is_login).count() >= LOGINS_TRIED_MAX {
+            words.waiting.push_back(call.id);
+            return Step::Hold(Hold::Word);
+        }
+        let Some(node) = self.node_for_words() else { return self.unserved_call(now, call, 0) };
+        let (lane, db) = (Lane::Login, 0);
+        let key = UpstreamKey { node, resp3: false, db, lane, conn: 0, owner: None };
+        self.ask_for_word(now, call, key, &said.request(), (said.digest, true))
+    }
+
+    fn ask_for_word(
+        &mut self,
+        now: Time,
+        call: &Call<'_>,
+        key: UpstreamKey,
+        request: &[&[u8]],
+        (of, is_login): (Digest, bool),
+    ) -> Step {
+        match self.upstream_for(now, key, call.id) {
+            Availability::Ready(over) => {
+                self.say_own(now, over, OwnCommand::Word, request);
+                self.words.open.push_back(Open { client: call.id, over, of, is_login });
+                Step::Hold(Hold::Word)
+            }
+            Availability::Wait(upstream) => Step::Hold(Hold::Upstream(upstream)),
+            Availability::Down(error) => {
+                self.stats.command(Some(call.command)).failed += 1;
+                self.say(call, |out| out.extend_from_slice(&error))
+            }
+        }
+    }
+
+    /// Whom to ask: any that lives.
+    fn node_for_words(&self) -> Option<NodeId> {
+        let first = self.router.any_node()?;
+        if self.is_one() {
+            return Some(first);
+        }
+        let mut primaries = core::iter::once(first).chain(self.router.primaries());
+        primaries.find(|node| !self.is_away(*node)).or(Some(first))
+    }
+
+    /// The answer to the oldest question over this connection; the text of the error, if it is one.
+    pub(crate) fn word_answered(&mut self, now: Time, over: UpstreamId, error: Option<Vec<u8>>) {
+        let Some(open) = self.take_open(over) else { return };
+        let verdict = match error {
+            Some(error) if open.is_login || error.starts_with(b"NOPERM") => Err(error),
+            _ => Ok(()),
+        };
+        if open.is_login {
+            match &verdict {
+                Ok(()) => self.stats.logins_accepted += 1,
+                Err(error) => {
+                    self.stats.logins_refused += 1;
+                    self.words.remember(now, open.of, error);
+                }
+            }
+        }
+        self.bring_word(open.client, Some(Word { of: open.of, at: now, verdict }));
+        self.wake_for_word();
+    }
+
+    /// The connection broke that owed the answer. That may have been the fault of somebody else's: the server closes it when it removes the user that was last
+    /// found on it. So it is asked once more.
+    pub(crate) fn word_lost(&mut self, now: Time, over: UpstreamId, error: &[u8]) {
+        let Some(open) = self.take_open(over) else { return };
+        let Some(client) = self.clients.get_mut(open.client) else { return self.wake_for_word() };
+        client.identity.words_lost = client.identity.words_lost.saturating_add(1);
+        let text = error.strip_prefix(b"-").unwrap_or(error);
+        let text = text.strip_suffix(b"\r\n").unwrap_or(text).to_vec();
+        let word = Word { of: open.of, at: now, verdict: Err(text) };
+        let word = (client.identity.words_lost > 1).then_some(word);
+        self.bring_word(open.client, word);
+        self.wake_for_word();
+    }
+
+    /// The connection is removed, with all that it owes.
+    pub(crate) fn words_removed(&mut self, over: UpstreamId) {
+        while let Some(open) = self.take_open(over) {
+            self.bring_word(open.client, None);
+            self.wake_for_word();
+        }
+    }
+
+    fn take_open(&mut self, over: UpstreamId) -> Option<Open> {
+        let at = self.words.open.iter().position(|open| open.over == over)?;
+        self.words.open.remove(at)
+    }
+
+    /// The client's request comes again.
+    fn bring_word(&mut self, id: ClientId, word: Option<Word>) {
+        let Some(client) = self.clients.get_mut(id).filter(|client| client.hold == Hold::Word)
+        else {
+            return;
+        };
+        client.identity.word = word.map(alloc::boxed::Box::new);
+        if !client.queued {
+            client.queued = true;
+            self.resume.push_back(id);
+        }
+    }
+
+    /// A place is free: the next one that waits for it looks again.
+    fn wake_for_word(&mut self) {
+        while let Some(id) = self.words.waiting.pop_front() {
+            let waits = self.clients.get(id).is_some_and(|client| client.hold == Hold::Word);
+            if waits {
+                return self.bring_word(id, None);
+            }
+        }
+    }
+
+    /// What becomes of a command that the proxy answers to a client of a login, unless the server allows it.
+    pub(crate) fn unless_denied(&mut self, now: Time, call: &Call<'_>) -> Option<Step> {
+        self.settings.login.as_ref()?;
+        let said = match probe(call.command, call.args) {
+            Probe::None => return None,
+            Probe::Never => return Some(self.refuse(call, reject::NOT_OF_LOGINS)),
+            // It cannot wait there. What is about nobody but itself does no harm.
+            Probe::Own(_) if call.inside.is_some() => return None,
+            Probe::Others(_) if call.inside.is_some() => {
+                return Some(self.refuse(call, reject::NOT_OF_LOGINS));
+            }
+            Probe::Own(said) | Probe::Others(said) => said,
+        };
+        let mut whole = Vec::new();
+        encode::request(&mut whole, &said);
+        let of = Digest::of(&whole);
+        match self.word_on(now, call.id, &of) {
+            Some(Ok(())) => None,
+            Some(Err(error)) => {
+                self.stats.command(Some(call.command)).failed += 1;
+                Some(self.say(call, |out| encode::error(out, &error)))
+            }
+            None => Some(match self.node_for_words() {
+                None => self.unserved_call(now, call, 0),
+                Some(node) => {
+                    let key = self.shared_key(node, Protocol::Resp2, self.settings.node.db);
+                    self.ask_for_word(now, call, key, &said, (of, false))
+                }
+            }),
+        }
+    }
+
+    /// Checks the invariant, and that whoever waits for a word will be woken.
+    pub(crate) fn check_words(&self) {
+        let Words { open, waiting, failed, .. } = &*self.words;
+        assert!(failed.len() <= LOGINS_FAILED_MAX);
+        assert!(open.iter().filter(|open| open.is_login).count() <= LOGINS_TRIED_MAX);
+        for (id, client) in self.clients.iter() {
+            let questions = open.iter().filter(|open| open.client == id).count();
+            assert!(questions <= 1, "a client with several questions");
+            let is_woken = questions == 1 || waiting.contains(&id) || self.resume.contains(&id);
+            assert!(client.hold != Hold::Word || is_woken, "nobody brings it the word");
+        }
+    }
+}
+
+impl Words {
+    fn remember(&mut self, now: Time, of: Digest, error: &[u8]) {
+        if !(error.starts_with(b"WRONGPASS") || error.starts_with(b"ERR invalid password")) {
+            return;
+        }
+        if self.failed.len() >= LOGINS_FAILED_MAX {
+            self.failed.pop_front();
+        }
+        self.failed.push_back((of, now, error.to_vec()));
+    }
+}
+
+/// What a server is asked instead of a command that the proxy answers.
+enum Probe<'a> {
+    /// Nothing: every user may, or a server is asked anyway.
+    None,
+    /// These words. The command is about nobody but the client.
+    Own(Vec<&'a [u8]>),
+    /// These words.
+    Others(Vec<&'a [u8]>),
+    /// There is no question without an effect, or servers have no such command.
+    Never,
+}
+
+/// No name, no number, no option: whatever command has it in the place of one says so, and does nothing. But first it is asked whether the user may call it.
+const NOTHING: &[u8] = b"no such";
+
+fn probe<'a>(command: CommandId, args: &[&'a [u8]]) -> Probe<'a> {
+    match command {
+        ids::PING => Probe::Own(alloc::vec![b"PING"]),
+        ids::ECHO => Probe::Own(alloc::vec![b"ECHO", b""]),
+        ids::SELECT => Probe::Own(alloc::vec![b"SELECT", NOTHING]),
+        ids::INFO => Probe::Others(alloc::vec![b"INFO", NOTHING]),
+        // Outside of a transaction servers are asked themselves.
+        ids::ACL if args.get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"whoami")) => {
+            Probe::None
+        }
+        ids::ACL => Probe::Never,
+        ids::MONITOR | ids::HOTKEYS | ids::BIGKEYS => Probe::Never,
+        ids::CLIENT | ids::SLOWLOG => {
+            match args.get(1).and_then(|word| lookup_sub(command, word)) {
+                Some(sub) if arity_fits(sub, args.len()) => of_subcommand(sub, args),
+                // It is answered with an error.
+                _ => Probe::None,
+            }
+        }
+        _ => Probe::None,
+    }
+}
+
+fn of_subcommand<'a>(sub: CommandId, args: &[&'a [u8]]) -> Probe<'a> {
+    let with = |word: &'a [u8], arguments: usize| -> Vec<&'a [u8]> {
+        [args[0], word].into_iter().chain(core::iter::repeat_n(NOTHING, arguments)).collect()
+    };
+    match sub {
+        ids::SLOWLOG_RESET => Probe::Never,
+        ids::SLOWLOG_LEN => Probe::Others(with(args[1], 0)),
+        ids::SLOWLOG_GET | ids::CLIENT_LIST | ids::CLIENT_KILL => Probe::Others(with(args[1], 1)),
+        ids::CLIENT_PAUSE | ids::CLIENT_UNBLOCK => Probe::Others(with(args[1], 1)),
+        // It would end the pause of the server.
+        ids::CLIENT_UNPAUSE => Probe::Others(with(b"PAUSE", 1)),
+        _ => {
+            // What takes something gets as much as it needs at least; what takes nothing tells of the connection alone.
+            let least = usize::from(sub.row().arity.unsigned_abs());
+            Probe::Own(with(args[1], least.saturating_sub(2)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::lookup;
+    use alloc::string::String;
+
+    fn asked(line: &str) -> Option<Vec<u8>> {
+        let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        match probe(lookup(args[0]).unwrap(), &args) {
+            Probe::Own(words) | Probe::Others(words) => Some(words.join(&b'|')),
+            Probe::None => None,
+            Probe::Never => Some(b"never".to_vec()),
+        }
+    }
+
+    #[test]
+    fn what_is_asked_has_no_effect() {
+        for (line, expected) in [
+            ("ping x", Some("PING")),
+            ("CLIENT LIST", Some("CLIENT|LIST|no such")),
+            ("CLIENT KILL ID 5", Some("CLIENT|KILL|no such")),
+            ("CLIENT PAUSE 10", Some("CLIENT|PAUSE|no such")),
+            ("CLIENT UNPAUSE", Some("CLIENT|PAUSE|no such")),
+            ("CLIENT SETNAME bob", Some("CLIENT|SETNAME|no such")),
+            ("client setinfo lib-name x", Some("client|setinfo|no such|no such")),
+            ("CLIENT ID", Some("CLIENT|ID")),
+            ("CLIENT REPLY OFF", Some("CLIENT|REPLY|no such")),
+            ("CLIENT NOSUCH", None),
+            ("CLIENT SETNAME", None),
+            ("SELECT 3", Some("SELECT|no such")),
+            ("SLOWLOG GET 3", Some("SLOWLOG|GET|no such")),
+            ("SLOWLOG RESET", Some("never")),
+            ("MONITOR", Some("never")),
+            ("INFO", Some("INFO|no such")),
+            ("SUBSCRIBE c", None),
+            ("QUIT", None),
+        ] {
+            let found = asked(line).map(|words| String::from_utf8(words).unwrap());
+            assert_eq!(found.as_deref(), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn only_so_many_failures_are_remembered() {
+        let mut words = Words::default();
+        for number in 0..2 * LOGINS_FAILED_MAX {
+            words.remember(Time(1), Digest::of(&number.to_le_bytes()), b"WRONGPASS no");
+        }
+        words.remember(Time(1), Digest::of(b"x"), b"ERR something else");
+        assert_eq!(words.failed.len(), LOGINS_FAILED_MAX);
+        assert!(
+            words
+                .failed
+                .front()
+                .is_some_and(|(of, ..)| { of.is(&Digest::of(&LOGINS_FAILED_MAX.to_le_bytes())) })
+        );
+    }
+}

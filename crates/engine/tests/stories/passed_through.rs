@@ -1,0 +1,278 @@
+//! Users of the servers: what a client says in AUTH is asked of a server, and its requests go over connections that are logged in with it.
+
+use std::sync::Arc;
+
+use engine::acl::Users;
+use engine::limits::{LOGIN_BYTES_MAX, LOGIN_FAILED_MS, LOGINS_TRIED_MAX};
+use engine::login::Said;
+use engine::reject;
+use engine::settings::Settings;
+use engine::tenancy::TenantId;
+
+use crate::words::Story;
+
+const WRONGPASS: &str = "-WRONGPASS invalid username-password pair or user is disabled.";
+
+/// A proxy where nobody is anybody without a password, and `root` is its own.
+fn settings() -> Settings {
+    let mut users = Users::default();
+    users.set(b"default", &[b"off"]).expect("rules");
+    users.set(b"root", &[b"on", b">pw", b"~*", b"&*", b"+@all"]).expect("rules");
+    Settings { users: Arc::new(users), pass_through: true, ..Settings::default() }
+}
+
+/// The engine of the login of bob.
+fn bobs() -> Story {
+    let said = Said::new(Some(b"bob"), b"pb");
+    Story::with(settings().for_login(TenantId::DEFAULT, &said).expect("a user of the servers"))
+}
+
+/// Both, and the client `c` is bob.
+fn logged_in() -> (Story, Story) {
+    let (mut base, mut bob) = (Story::with(settings()), bobs());
+    base.client("c").says("AUTH bob pb").gets_nothing();
+    assert!(base.logs_over("c", &mut bob));
+    bob.client("c").gets("+OK");
+    (base, bob)
+}
+
+#[test]
+fn a_server_is_asked_and_what_stands_behind_auth_is_done_by_the_login() {
+    let mut base = Story::with(settings()).by_hand();
+    base.client("c").says(["AUTH bob pb", "GET b:1"]).gets_nothing();
+    base.connects();
+    base.server().gets("AUTH bob pb").gets_nothing();
+    assert_eq!(base.logs_in("c"), None, "nobody has said yes");
+    base.server().answers("+OK");
+    assert_eq!(base.logs_in("c"), Some(Said::new(Some(b"bob"), b"pb")));
+    assert_ne!(base.logs_in("c"), Some(Said::new(Some(b"bob"), b"PB")));
+    let mut bob = bobs().by_hand();
+    assert!(base.logs_over("c", &mut bob));
+    bob.connects();
+    bob.server().gets("HELLO 2 AUTH bob pb").answers(crate::words::HELLO_2);
+    bob.server().gets(["COMMAND", "GET b:1"]).answers(["*0", "\"v\""]);
+    bob.client("c").gets(["+OK", "\"v\""]);
+}
+
+#[test]
+fn a_wrong_password_gets_the_servers_words_and_costs_one_question() {
+    let mut base = Story::with(settings());
+    base.server_says_to("AUTH bob", WRONGPASS);
+    base.client("c")
+        .says(["AUTH bob no", "GET k"])
+        .gets([WRONGPASS, "-NOAUTH Authentication required."]);
+    assert_eq!((base.logs_in("c"), base.connects_made()), (None, 1));
+    // The same again is answered without the server, for a while; another one is not.
+    base.server_says_to("AUTH bob", "+OK");
+    base.client("c").says("AUTH bob no").gets(WRONGPASS);
+    base.client("d").says("AUTH bob yes").gets_nothing();
+    assert!(base.logs_in("d").is_some());
+    base.after_ms(LOGIN_FAILED_MS);
+    base.client("c").says("AUTH bob no").gets_nothing();
+    assert!(base.logs_in("c").is_some(), "it is right by now");
+    assert_eq!(base.connects_made(), 1, "all over one connection");
+    let stats = base.report().stats;
+    assert_eq!((stats.logins_accepted, stats.logins_refused), (2, 2));
+}
+
+#[test]
+fn only_so_many_are_tried_at_a_time_and_the_others_wait() {
+    let mut base = Story::with(settings()).by_hand();
+    let names: Vec<String> = (0..LOGINS_TRIED_MAX + 2).map(|number| format!("c{number}")).collect();
+    base.client("c0").says("AUTH u0 x");
+    base.connects();
+    for (number, name) in names.iter().enumerate().skip(1) {
+        base.client(name).says(&format!("AUTH u{number} x"));
+    }
+    for number in 0..LOGINS_TRIED_MAX {
+        base.server().gets(&*format!("AUTH u{number} x"));
+    }
+    base.server().gets_nothing();
+    // One that leaves frees its place with the answer, and who waits and leaves takes none.
+    base.client("c0").dies();
+    base.client(&names[LOGINS_TRIED_MAX]).dies();
+    base.server().answers(WRONGPASS);
+    base.server().gets(&*format!("AUTH u{} x", LOGINS_TRIED_MAX + 1)).gets_nothing();
+    for _ in 1..=LOGINS_TRIED_MAX {
+        base.server().answers(WRONGPASS);
+    }
+    base.client("c1").gets(WRONGPASS);
+    base.client(&names[LOGINS_TRIED_MAX + 1]).gets(WRONGPASS);
+}
+
+#[test]
+fn what_is_too_long_for_a_password_is_wrong() {
+    let mut base = Story::with(settings());
+    base.client("c").says("AUTH root pw").gets("+OK");
+    let long = "x".repeat(LOGIN_BYTES_MAX);
+    base.client("c").says(&format!("AUTH bob {long}")).gets(WRONGPASS);
+    assert_eq!(base.connects_made(), 0);
+}
+
+#[test]
+fn who_is_of_the_proxy_is_judged_by_it_alone() {
+    let mut base = Story::with(settings());
+    base.client("c").says("AUTH root no").gets(WRONGPASS);
+    base.client("c").says("AUTH root pw").gets("+OK").says("ACL WHOAMI").gets("\"root\"");
+    assert_eq!(base.connects_made(), 0);
+    base.reconfigures(|settings| settings.pass_through = false);
+    base.client("c").says("AUTH bob pb").gets(WRONGPASS);
+    assert_eq!(base.connects_made(), 0);
+    // A password alone is that of the servers' default user, as there is none here.
+    base.reconfigures(|settings| settings.pass_through = true);
+    base.client("c").says("AUTH hush").gets_nothing();
+    assert_eq!(base.logs_in("c"), Some(Said::new(None, b"hush")));
+}
+
+#[test]
+fn a_login_that_has_no_place_leaves_the_client_as_it_was() {
+    let mut base = Story::with(settings());
+    base.client("c").says("AUTH root pw").gets("+OK");
+    base.client("c").says("AUTH bob pb").gets_nothing();
+    base.keeps("c", reject::LOGINS_FULL);
+    base.client("c").gets(&*format!("-{}", reject::LOGINS_FULL));
+    base.client("c").says("ACL WHOAMI").gets("\"root\"");
+}
+
+#[test]
+fn what_is_begun_does_not_go_over_and_the_server_is_not_even_asked() {
+    let mut base = Story::with(settings());
+    base.client("c").says("AUTH root pw").gets("+OK").says("WATCH k");
+    base.server().gets("WATCH k").answers("+OK");
+    base.client("c").gets("+OK").says("AUTH bob pb");
+    let text = base.client("c").takes_text();
+    assert!(text.contains("say UNWATCH or DISCARD first"), "{text}");
+    assert_eq!(base.connects_made(), 1);
+}
+
+#[test]
+fn a_lost_question_is_asked_once_more_and_then_the_cause_is_told() {
+    let mut base = Story::with(settings()).by_hand();
+    base.client("c").says("AUTH bob pb");
+    base.connects();
+    base.server().gets("AUTH bob pb");
+    base.server().dies("closed the connection");
+    base.connects();
+    base.client("c").gets_nothing();
+    base.server().gets("AUTH bob pb");
+    base.server().dies("closed the connection");
+    base.client("c").gets("-ERR respool: upstream 127.0.0.1:6379: closed the connection");
+    base.client("c").says("GET k").gets("-NOAUTH Authentication required.");
+}
+
+#[test]
+fn a_server_that_cannot_be_reached_lets_nobody_in() {
+    let mut base = Story::with(settings()).by_hand();
+    base.client("c").says("AUTH bob pb");
+    base.connect_fails("connect: Connection refused");
+    base.client("c").gets("-ERR respool: upstream 127.0.0.1:6379: connect: Connection refused");
+    base.client("c").says("GET k").gets("-NOAUTH Authentication required.");
+}
+
+#[test]
+fn each_auth_is_asked_anew_also_by_who_is_that_user() {
+    let (mut base, mut bob) = logged_in();
+    bob.client("c").says("AUTH bob pb").gets("+OK");
+    bob.server_says_to("AUTH bob pb", WRONGPASS);
+    bob.client("c").says("AUTH bob pb").gets(WRONGPASS).says("CLIENT ID").gets_nothing();
+    base.server_says_to("AUTH bob pb", WRONGPASS);
+    base.client("late").says("AUTH bob pb").gets(WRONGPASS);
+}
+
+#[test]
+fn reset_and_a_user_of_the_proxy_lead_back() {
+    let (mut base, mut bob) = logged_in();
+    bob.client("c").says(["RESET", "GET k"]).gets_nothing();
+    assert!(bob.hands_over("c", &mut base));
+    base.client("c").gets(["+RESET", "-NOAUTH Authentication required."]);
+    base.client("c").says("AUTH bob pb").gets_nothing();
+    assert!(base.logs_over("c", &mut bob));
+    bob.client("c").gets("+OK").says("AUTH root no").gets(WRONGPASS);
+    bob.client("c").says("AUTH root pw").gets_nothing();
+    assert!(bob.hands_over("c", &mut base));
+    base.client("c").gets("+OK").says("ACL WHOAMI").gets("\"root\"");
+}
+
+#[test]
+fn what_the_proxy_answers_the_server_must_allow() {
+    let (_base, mut bob) = logged_in();
+    bob.client("c").says("CLIENT LIST").gets_nothing();
+    let no = "-NOPERM User bob has no permissions to run the 'client|list' command";
+    bob.server().gets("CLIENT LIST no such").answers(no);
+    bob.client("c").gets(no).says(["CLIENT LIST", "CLIENT ID"]).gets_nothing();
+    bob.server().gets("CLIENT LIST no such").answers("-ERR syntax error");
+    let text = bob.client("c").takes_text();
+    assert!(text.contains(" user=bob "), "{text}");
+    bob.server().gets("CLIENT ID").answers(":991");
+    bob.client("c").gets(":1").says("ACL LIST");
+    bob.server().gets("ACL LIST").answers("-NOPERM no");
+    bob.client("c")
+        .gets("-NOPERM no")
+        .says("MONITOR")
+        .gets(&*format!("-{}", reject::NOT_OF_LOGINS));
+    // A word serves the request that it was asked for.
+    bob.client("c").says("PING");
+    bob.server().gets("PING").answers("+PONG");
+    bob.client("c").gets("+PONG").says("PING").gets_nothing();
+    bob.server().gets("PING");
+}
+
+#[test]
+fn a_login_that_is_refused_after_it_was_taken_ends_with_its_clients() {
+    let (_base, mut bob) = logged_in();
+    bob.client("c").says("GET k");
+    bob.server().gets("GET k").answers("nil");
+    bob.client("c").gets("nil");
+    bob.server_says_to("HELLO", WRONGPASS);
+    bob.server().dies("closed the connection");
+    bob.client("c").is_closed();
+    assert!(bob.engine.is_draining());
+    assert_eq!(bob.report().stats.logins_revoked, 1);
+}
+
+#[test]
+fn of_several_nodes_one_that_never_took_a_login_is_an_error_and_ends_nobody() {
+    let base = Story::warm_cluster_with(|settings| settings.pass_through = true);
+    let said = Said::new(Some(b"bob"), b"pb");
+    let login = base.engine.settings().for_login(TenantId::DEFAULT, &said);
+    let mut bob = Story::with(login.expect("a user of the servers"));
+    // It asks nobody who owns what: its tenant's engine does, and tells.
+    bob.engine.brief(bob.now, &base.engine);
+    let mut base = base;
+    base.client("c").says("AUTH bob pb").gets_nothing();
+    assert!(base.logs_over("c", &mut bob));
+    bob.client("c").gets("+OK").says("GET a4");
+    bob.node("n1").gets("GET a4").answers("\"a\"");
+    bob.client("c").gets("\"a\"");
+    bob.node_says_to("n2", "HELLO", WRONGPASS);
+    bob.client("c").says("GET b4");
+    let text = bob.client("c").takes_text();
+    assert!(
+        text.starts_with("-ERR respool: upstream n2:7000: refused the greeting: WRONGPASS"),
+        "{text}"
+    );
+    bob.client("c").says("GET a4");
+    bob.node("n1").gets("GET a4").answers("\"a\"");
+    bob.client("c").gets("\"a\"");
+    // One that took it takes it no more: so does a server that removes a user.
+    bob.node_says_to("n1", "HELLO", WRONGPASS);
+    bob.node("n1").dies("closed the connection");
+    bob.client("c").is_closed();
+}
+
+#[test]
+fn a_channel_that_is_taken_away_closes_who_listens() {
+    let (_base, mut bob) = logged_in();
+    bob.client("c").says("SUBSCRIBE b1");
+    bob.server().gets("subscribe b1").answers("*3\r\n$9\r\nsubscribe\r\n$2\r\nb1\r\n:1\r\n");
+    let text = bob.client("c").takes_text();
+    assert!(text.starts_with("*3\r\n$9\r\nsubscribe"), "{text}");
+    bob.server_says_to(
+        "subscribe",
+        "-NOPERM this user has no permissions to access one of the channels used as arguments",
+    );
+    bob.server().dies("closed the connection");
+    bob.after_ms(2_000);
+    bob.client("c").is_closed();
+    assert!(!bob.engine.is_draining(), "the user is one still");
+}

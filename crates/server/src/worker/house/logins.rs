@@ -1,0 +1,314 @@
+//! The engines of logins: one for each name and password that clients have at the servers of a tenant (`engine::login`).
+//!
+//! ```text
+//!   Action::LogIn ─▶ log_in ─┬ there is one with these words ─────▶ its place
+//!                            └ a new one, told what its tenant's engine knows of the servers ─▶ a free place
+//!   its last client goes ── LOGIN_IDLE_MS ─▶ it goes          the servers refuse it ─▶ its clients are closed, it goes
+//! ```
+//! To other workers a login is known by its tenant and a digest of its name and password, as its engine has another number at each of them.
+//!
+//! Not here: whether a password is right (`engine::login`), which clients go where (`moves`).
+//!
+//! Invariant: there are at most [`LOGINS_MAX`] of them beside those that are about to go, and no two of these have the same words and the same tenant.
+
+use super::{House, PLACES, PLACES_OF_TENANTS, Tenant};
+use crate::worker::entrance::Seats;
+use engine::acl::Digest;
+use engine::fleet::{Answer, Question, ReplyTo};
+use engine::login::Said;
+use engine::news::{News, Reach};
+use engine::tenancy::TenantId;
+use engine::{Engine, Settings, Time, reject};
+use std::sync::Arc;
+
+/// Logins at a time in a worker, those included that nobody uses any more; of these one makes room for another. The next client is told to try again later.
+pub(super) const LOGINS_MAX: usize = 128;
+
+/// A login that nobody uses is kept for so long.
+const LOGIN_IDLE_MS: u64 = 10_000;
+
+/// Clients of a login that is over have so long for what they are owed.
+const LOGIN_LEAVE_MS: u64 = 5_000;
+
+/// Numbers of logins have this bit: those of tenants are given by somebody else.
+const OF_LOGINS: u32 = 1 << 31;
+
+/// What is kept of the engine of a login.
+pub(super) struct Held {
+    /// The tenant whose servers these are.
+    base: TenantId,
+    /// Since when it has no client.
+    empty_since: Option<Time>,
+}
+
+impl Tenant {
+    fn has_login(&self, base: TenantId, digest: &Digest) -> bool {
+        let login = self.engine.settings().login.as_ref();
+        login.is_some_and(|login| login.base == base && login.said.is(digest))
+    }
+
+    /// Whether it takes clients.
+    fn stays(&self) -> bool {
+        self.leaves_at.is_none() && !self.engine.is_draining()
+    }
+
+    /// When it is to go for want of clients.
+    pub(super) fn idle_until(&self) -> Option<Time> {
+        let since = self.login.as_ref()?.empty_since?;
+        Some(since.plus_ms(LOGIN_IDLE_MS))
+    }
+}
+
+impl House {
+    /// The tenant and the login of an engine, if it has one.
+    pub(in crate::worker) fn login_of(&self, id: TenantId) -> Option<(TenantId, Digest)> {
+        if id.0 & OF_LOGINS == 0 {
+            return None;
+        }
+        let engine = self.get(self.find(id)?)?;
+        engine.settings().login.as_ref().map(|login| (login.base, login.said.digest()))
+    }
+
+    /// The tenant that the engine at a place is of, or whose servers its login is for.
+    pub(in crate::worker) fn base_at(&self, place: usize) -> TenantId {
+        let tenant = place.checked_sub(1).and_then(|at| self.others.get(at)?.as_ref());
+        let held = tenant.and_then(|tenant| tenant.login.as_ref());
+        held.map_or_else(|| self.tenant_at(place), |held| held.base)
+    }
+
+    /// The place of the engine that has this login, for a client of the engine at `from`. It is made if there is none.
+    pub(in crate::worker) fn log_in(
+        &mut self,
+        now: Time,
+        from: usize,
+        said: &Said,
+    ) -> Result<usize, &'static str> {
+        if self.first.is_draining() {
+            return Err(reject::TENANT_GONE);
+        }
+        let base = self.base_at(from);
+        let digest = said.digest();
+        if let Some(place) = self.find_login(base, &digest, Tenant::stays) {
+            return Ok(place);
+        }
+        let at_base = self.open(base).ok_or(reject::TENANT_GONE)?;
+        let engine = self.get(at_base).ok_or(reject::TENANT_GONE)?;
+        let settings = engine.settings().for_login(base, said).ok_or(reject::TENANT_GONE)?;
+        self.make_room(now)?;
+        let at = self.free_place().ok_or(reject::LOGINS_FULL)?;
+        let id = self.next_login_id(settings.worker, settings.workers);
+        let seats = match self.seats(at_base) {
+            Some(seats) => seats.clone(),
+            None => Seats { max: usize::MAX, taken: Arc::default() },
+        };
+        let mut engine = self.engine(now, id, settings);
+        engine.begin_tickets(self.made << 32);
+        if let Some(of) = self.get(at_base) {
+            engine.brief(now, of);
+        }
+        engine.warm_up(now);
+        let login = Some(Held { base, empty_since: Some(now) });
+        self.settle(at, Tenant { id, seats, leaves_at: None, login, engine });
+        Ok(at + 1)
+    }
+
+    /// No other engine, of this worker or of another one, has had the same number.
+    fn next_login_id(&self, worker: u32, workers: u32) -> TenantId {
+        let number = (self.made as u32).wrapping_mul(workers.max(1)).wrapping_add(worker);
+        TenantId(OF_LOGINS | number)
+    }
+
+    /// Sees to it that there is room for one more login.
+    fn make_room(&mut self, now: Time) -> Result<(), &'static str> {
+        let logins = || self.others.iter().flatten().filter(|tenant| tenant.login.is_some());
+        if logins().count() >= PLACES - PLACES_OF_TENANTS {
+            // Those that are about to go have not gone yet.
+            return Err(reject::LOGINS_FULL);
+        }
+        if logins().filter(|tenant| tenant.stays()).count() < LOGINS_MAX {
+            return Ok(());
+        }
+        let unused = self.others.iter_mut().flatten().filter(|tenant| {
+            tenant.login.is_some() && tenant.stays() && tenant.engine.client_count() == 0
+        });
+        let oldest = unused.min_by_key(|tenant| tenant.idle_until()).ok_or(reject::LOGINS_FULL)?;
+        oldest.engine.dismiss("another login needs its place");
+        oldest.leaves_at = Some(now);
+        Ok(())
+    }
+
+    fn find_login(
+        &self,
+        base: TenantId,
+        digest: &Digest,
+        is_wanted: fn(&Tenant) -> bool,
+    ) -> Option<usize> {
+        let is = |tenant: &Option<Box<Tenant>>| {
+            tenant.as_ref().is_some_and(|one| one.has_login(base, digest) && is_wanted(one))
+        };
+        self.others.iter().position(is).map(|at| at + 1)
+    }
+
+    /// Notes which logins have no clients, and lets those go that have had none for long, or whose servers refuse them.
+    pub(in crate::worker) fn look_at_logins(&mut self, now: Time) {
+        for tenant in self.others.iter_mut().flatten() {
+            let Some(held) = tenant.login.as_mut() else { continue };
+            match tenant.engine.client_count() {
+                0 => drop(held.empty_since.get_or_insert(now)),
+                _ => held.empty_since = None,
+            }
+            if tenant.leaves_at.is_some() {
+                continue;
+            }
+            if tenant.idle_until().is_some_and(|until| until <= now) {
+                tenant.engine.dismiss("nobody uses its login");
+                tenant.leaves_at = Some(now);
+            } else if tenant.engine.is_draining() && !self.first.is_draining() {
+                tenant.leaves_at = Some(now.plus_ms(LOGIN_LEAVE_MS));
+            }
+        }
+    }
+
+    /// Who goes on with what the engine of a login has counted.
+    pub(super) fn heir(&mut self, tenant: &Tenant) -> Option<&mut Engine> {
+        let base = tenant.login.as_ref()?.base;
+        self.find(base).and_then(|place| self.get_mut(place))
+    }
+
+    /// Whether there are any.
+    #[inline]
+    pub(in crate::worker) fn has_logins(&self) -> bool {
+        self.others.iter().flatten().any(|tenant| tenant.login.is_some())
+    }
+
+    /// The settings of a tenant are others, so those of the logins at its servers are, too; `None`: the tenant is gone.
+    pub(super) fn reconfigure_logins(
+        &mut self,
+        now: Time,
+        base: TenantId,
+        settings: Option<&Settings>,
+        leave_at: Time,
+    ) {
+        for tenant in self.others.iter_mut().flatten() {
+            let is_there = tenant.login.as_ref().is_some_and(|held| held.base == base);
+            let Some(login) = tenant.engine.settings().login.clone().filter(|_| is_there) else {
+                continue;
+            };
+            match settings.and_then(|settings| settings.for_login(base, &login.said)) {
+                Some(settings) => tenant.engine.reconfigure(now, settings),
+                None if tenant.leaves_at.is_none() => {
+                    tenant.engine.dismiss("its user is none of the servers' any more");
+                    tenant.leaves_at = Some(leave_at);
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Tells an engine, or those that its news are for.
+    pub(in crate::worker) fn handle_news(
+        &mut self,
+        now: Time,
+        (tenant, login): (TenantId, Option<Digest>),
+        news: News,
+    ) {
+        if let Some(digest) = login {
+            let place = self.find_login(tenant, &digest, Tenant::stays);
+            if let Some(engine) = place.and_then(|place| self.get_mut(place)) {
+                engine.handle_news(now, news);
+            }
+            return;
+        }
+        if news.reach() == Reach::All {
+            self.tell_logins(now, tenant, &news);
+        }
+        if let Some(engine) = self.find(tenant).and_then(|place| self.get_mut(place)) {
+            engine.handle_news(now, news);
+        }
+    }
+
+    /// Tells all logins at the servers of a tenant.
+    pub(in crate::worker) fn tell_logins(&mut self, now: Time, base: TenantId, news: &News) {
+        for tenant in self.others.iter_mut().flatten() {
+            if tenant.login.as_ref().is_some_and(|held| held.base == base) {
+                tenant.engine.handle_news(now, news.clone());
+            }
+        }
+    }
+
+    /// See [`Engine::answer`], for the engine of the client that asks; of a tenant, with those of the logins at its servers.
+    pub(in crate::worker) fn answer(
+        &mut self,
+        now: Time,
+        to: ReplyTo,
+        question: &Question,
+    ) -> Option<Answer> {
+        let found = self.find(to.tenant);
+        let found = found.or_else(|| {
+            let (base, digest) = to.login?;
+            self.find_login(base, &digest, Tenant::stays)
+        });
+        let Some(place) = found else {
+            // It is gone here already, and so are its clients.
+            return Some(Answer::Done);
+        };
+        let own = self.get_mut(place)?.answer(now, to, question);
+        // What is shown to a monitor goes by the numbers of its engine.
+        if to.login.is_some() || !self.has_logins() || matches!(question, Question::Monitor(..)) {
+            return own;
+        }
+        let others = self.others.iter_mut().flatten();
+        let others = others
+            .filter(|tenant| tenant.login.as_ref().is_some_and(|held| held.base == to.tenant));
+        let answers = others.map(|tenant| tenant.engine.answer(now, to, question));
+        joined(core::iter::once(own).chain(answers).collect())
+    }
+
+    /// The answers of all tenants to a question that no client asked. Of questions that are answered later none is of that kind.
+    pub(in crate::worker) fn answers(
+        &mut self,
+        now: Time,
+        to: ReplyTo,
+        question: &Question,
+    ) -> Answer {
+        if self.is_one() {
+            return self.first.answer(now, to, question).unwrap_or(Answer::Done);
+        }
+        let tenants = self.others.iter().flatten().filter(|tenant| tenant.login.is_none());
+        let tenants = core::iter::once(TenantId::DEFAULT).chain(tenants.map(|tenant| tenant.id));
+        let tenants: Vec<TenantId> = tenants.collect();
+        let answers = tenants.into_iter().filter_map(|tenant| match question {
+            // What is known of the servers a login was told.
+            Question::View => self.get_mut(self.find(tenant)?)?.answer(now, to, question),
+            _ => self.answer(now, ReplyTo { tenant, ..to }, question),
+        });
+        let flat = answers.flat_map(|answer| match answer {
+            Answer::Each(answers) => answers,
+            answer => vec![answer],
+        });
+        Answer::Each(flat.collect())
+    }
+}
+
+/// The answers of a tenant and of the logins at its servers as one; `None`: one of them comes later, and only that one has something to say.
+fn joined(answers: Vec<Option<Answer>>) -> Option<Answer> {
+    let mut answers: Vec<Answer> = answers.into_iter().collect::<Option<_>>()?;
+    if answers.len() == 1 {
+        return answers.pop();
+    }
+    let mut others = answers.split_off(1);
+    match answers.first_mut() {
+        Some(Answer::Report(report)) => {
+            for other in others.drain(..) {
+                if let Answer::Report(other) = other {
+                    report.absorb_login(&other);
+                }
+            }
+            answers.pop()
+        }
+        _ => {
+            answers.append(&mut others);
+            Some(Answer::Each(answers))
+        }
+    }
+}
