@@ -4,6 +4,7 @@
 //!
 //! Invariant: [`acl`] returns for every input, or panics because two ways to the same user differ.
 
+use super::describe::Described;
 use super::{Called, Rules, Users, file};
 use crate::command::{CommandId, lookup, lookup_sub};
 use alloc::vec::Vec;
@@ -26,12 +27,16 @@ pub fn acl(data: &[u8]) {
     }
 }
 
-/// The user that its description makes; `None`: it has a selector with quotes or backslashes in a pattern, which Redis (7.0) shows as they are and reads
-/// otherwise.
+/// The user that its description makes; `None`: a pattern of a selector has quotes, backslashes or parentheses, which Redis (7.0) shows as they are and reads
+/// otherwise, or not at all.
 fn described_again(rules: &Rules) -> Option<Rules> {
     let text = rules.describe();
-    let quotes = |byte: &u8| matches!(byte, b'"' | b'\'' | b'\\');
-    if text.iter().position(|byte| *byte == b'(').is_some_and(|at| text[at..].iter().any(quotes)) {
+    let is_read_otherwise = |byte: &u8| b"\"'\\()".contains(byte);
+    let has_any = |selector: Described| {
+        let Described { commands, keys, channels } = selector;
+        [commands, keys, channels].iter().flatten().any(is_read_otherwise)
+    };
+    if rules.described().skip(1).any(has_any) {
         return None;
     }
     let line: Vec<&[u8]> = text.split(|byte| *byte == b' ').collect();
