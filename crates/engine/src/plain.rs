@@ -100,6 +100,12 @@ impl<'a> ShortPaths<'a> {
         }
     }
 
+    /// Whether the first key of such a request tells its upstream: among several servers it must be the only one.
+    #[inline]
+    pub(crate) fn tells_upstream_of(&self, command: CommandId) -> bool {
+        matches!(self, Self::One(_)) || command.row().only_key_at().is_some()
+    }
+
     /// The upstream of a request with this one key.
     #[inline]
     pub(crate) fn upstream_of(&self, command: CommandId, key: &[u8]) -> Option<UpstreamId> {

@@ -1,6 +1,6 @@
 //! The workers of a simulated process: they listen at one address, have each other's mailboxes, and their time is that of the network.
 //!
-//! Not here: what is around them, and when it is whose turn.
+//! Not here: what is around them.
 //!
 //! Invariant: nothing of the machine that it runs on is in them.
 
@@ -98,6 +98,29 @@ pub(crate) fn hire(
     };
     let workers = drivers.into_iter().zip(boxes).enumerate().map(worker).collect();
     Crew { workers, posts, told, questions }
+}
+
+/// Lets time pass for those that are at work, everybody around them doing what can be done (`around`).
+pub(crate) fn pass(
+    net: &SimNet,
+    workers: &mut [Worker<SimDriver>],
+    ms: u64,
+    mut around: impl FnMut(),
+) {
+    let until_us = net.now_us() + ms * 1_000;
+    loop {
+        for _ in 0..4 {
+            workers.iter_mut().filter(|worker| !worker.is_done()).for_each(Worker::turn);
+            around();
+        }
+        let deadlines = workers.iter().filter_map(Worker::deadline).map(|at| at.0);
+        let next_us = net.next_wakeup().into_iter().chain(deadlines).min();
+        let next_us = next_us.unwrap_or(until_us).clamp(net.now_us(), until_us);
+        if next_us == until_us && net.now_us() == until_us {
+            return;
+        }
+        net.advance_to(next_us.max(net.now_us() + 1).min(until_us));
+    }
 }
 
 fn process() -> Process {

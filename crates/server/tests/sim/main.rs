@@ -288,6 +288,13 @@ fn what_changes_had_broken_is_mended() {
     }
 }
 
+/// In this seed a write gets an error since its server is slow, and the server does it behind the next one, which came over another connection.
+#[test]
+fn a_write_that_got_an_error_may_be_done_later() {
+    run(1_002_046, Planted::Nothing)
+        .unwrap_or_else(|why| panic!("{why}\n{}", how_to_replay(1_002_046)));
+}
+
 /// In this seed a primary hands over and is handed back between two requests of a pipeline, and does the second one only.
 #[test]
 fn what_a_slot_that_came_back_let_by_is_not_done_behind_it() {

@@ -144,20 +144,8 @@ impl Town {
 
     /// Lets time pass, everybody doing what can be done.
     fn pass(&mut self, ms: u64) {
-        let until_us = self.net.now_us() + ms * 1_000;
-        loop {
-            for _ in 0..4 {
-                self.workers.iter_mut().for_each(Worker::turn);
-                self.servers.iter_mut().for_each(Server::pump);
-            }
-            let deadlines = self.workers.iter().filter_map(Worker::deadline).map(|at| at.0);
-            let next_us = self.net.next_wakeup().into_iter().chain(deadlines).min();
-            let next_us = next_us.unwrap_or(until_us).clamp(self.net.now_us(), until_us);
-            if next_us == until_us && self.net.now_us() == until_us {
-                return;
-            }
-            self.net.advance_to(next_us.max(self.net.now_us() + 1).min(until_us));
-        }
+        let Self { net, workers, servers, .. } = self;
+        crew::pass(net, workers, ms, || servers.iter_mut().for_each(Server::pump));
     }
 
     fn clients(&self) -> usize {

@@ -72,6 +72,7 @@ impl Engine {
                 parts.client.scanner.scan(rest, &request_limits)
             && let Some(frame) = rest.get(..request.len as usize)
             && let Some(command) = plain_command(&request, frame, bigkeys)
+            && paths.tells_upstream_of(command)
             && allows(settings, &parts, command, (&request, frame), &[Kind::Namespace])
         {
             let at = words.len();
