@@ -89,17 +89,24 @@ impl Engine {
         if upstream.edge.is_some() {
             return self.take_at_edge(now, id, bytes);
         }
-        self.take_from_upstream(now, id, bytes);
+        let has_tail = !upstream.tail.is_empty();
+        self.take_from_upstream(now, id, bytes, has_tail);
     }
 
-    /// The same in the clients' words.
+    /// The same in the clients' words. `has_tail`: the begin of a reply is there already.
     #[inline]
-    pub(crate) fn take_from_upstream(&mut self, now: Time, id: UpstreamId, bytes: &[u8]) {
-        let Some(upstream) = self.upstreams.get_mut(id) else { return };
-        let outcome = if upstream.tail.is_empty() {
+    pub(crate) fn take_from_upstream(
+        &mut self,
+        now: Time,
+        id: UpstreamId,
+        bytes: &[u8],
+        has_tail: bool,
+    ) {
+        let outcome = if !has_tail {
             self.take_in(now, id, bytes).map(|used| self.keep_upstream_tail(id, &bytes[used..]))
         } else {
-            let mut tail = core::mem::take(&mut upstream.tail);
+            let upstream = self.upstreams.get_mut(id);
+            let mut tail = upstream.map(|up| core::mem::take(&mut up.tail)).unwrap_or_default();
             tail.extend_from_slice(bytes);
             let outcome = self.take_in(now, id, &tail);
             outcome.map(|used| self.put_back_upstream_tail(id, tail, used))

@@ -223,7 +223,8 @@ impl Engine {
         let mut given = core::mem::take(&mut edge.given);
         given.clear();
         edge.replies.take(&edge.removal, bytes, room, &mut edge.awaited, &mut given);
-        self.take_from_upstream(now, id, &given);
+        let has_tail = self.upstreams.get(id).is_some_and(|up| !up.tail.is_empty());
+        self.take_from_upstream(now, id, &given, has_tail);
         let edge = self.upstreams.get_mut(id).and_then(|up| up.edge.as_mut());
         if let Some(edge) = edge
             && given.capacity() <= crate::limits::POOLED_BUFFER_BYTES

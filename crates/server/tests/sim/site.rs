@@ -51,7 +51,7 @@ impl Site {
     /// Prints from now on what happens in a cluster.
     pub(crate) fn talk(&mut self) {
         match self {
-            Self::Servers(_) => {}
+            Self::Servers(servers) => servers.iter_mut().for_each(Server::talk),
             Self::Cluster(site) => site.talk(),
             Self::Deployments(all) => all.talk(),
         }
