@@ -158,7 +158,7 @@ pub struct Policies {
     pub compress: Vec<String>,
     /// From how many bytes on.
     pub compress_from_bytes: usize,
-    /// By what, one of [`ALGORITHMS`].
+    /// By what, one of `lz4` and `zstd`.
     pub compress_algorithm: &'static str,
     /// How hard zstd tries.
     pub compress_level: usize,
