@@ -288,9 +288,9 @@ fn what_changes_had_broken_is_mended() {
     }
 }
 
-/// In this seed a write gets an error since its server is slow, and the server does it behind the next one, which came over another connection.
+/// In this seed clients in a namespace ask for keys of several shards at once, of which the first one alone was asked.
 #[test]
-fn a_write_that_got_an_error_may_be_done_later() {
+fn keys_of_several_shards_are_each_asked_of_theirs_in_a_namespace() {
     run(1_002_046, Planted::Nothing)
         .unwrap_or_else(|why| panic!("{why}\n{}", how_to_replay(1_002_046)));
 }
