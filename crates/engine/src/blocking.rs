@@ -13,6 +13,7 @@
 //! Invariant: a client has at most one blocking command under way, and nothing else beside it.
 
 use crate::client::Hold;
+use crate::command::word;
 use crate::command::{CommandId, ids};
 use crate::engine::Engine;
 use crate::lease::Way;
@@ -36,7 +37,7 @@ fn patience_ms(command: CommandId, args: &[&[u8]]) -> Option<u64> {
         ids::WAIT => at(2).and_then(|text| text.parse().ok()),
         ids::WAITAOF => at(3).and_then(|text| text.parse().ok()),
         ids::XREAD | ids::XREADGROUP => {
-            let block = args.iter().position(|word| word.eq_ignore_ascii_case(b"block"));
+            let block = args.iter().position(|word| word::is(word, b"block"));
             block.and_then(|block| at(block + 1)).and_then(|text| text.parse().ok())
         }
         ids::BLMPOP | ids::BZMPOP => seconds(at(1)),

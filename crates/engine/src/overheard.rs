@@ -9,6 +9,7 @@
 //!
 //! Invariant: what a server refuses by its form (a value that is no number) changes nothing here.
 
+use crate::command::word;
 use crate::command::{Class, ids, lookup_sub};
 use crate::engine::Engine;
 use crate::limits::SLOWLOG_ENTRIES_MAX;
@@ -81,7 +82,7 @@ fn change_of(args: &[&[u8]]) -> Option<Change> {
             for pair in args.get(2..)?.chunks(2) {
                 let [name, value] = pair else { return None };
                 let number = || number::parse_i64(value);
-                match &*name.to_ascii_lowercase() {
+                match &*word::lower(name) {
                     // -1: nothing is slow.
                     b"slowlog-log-slower-than" => {
                         let us = number().filter(|us| *us >= -1)?;

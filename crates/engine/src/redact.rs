@@ -4,6 +4,7 @@
 //!
 //! Invariant: an argument that may be a password of the server or of the proxy is a secret, whatever stands around it.
 
+use crate::command::word;
 use crate::local::config;
 
 /// What stands for a secret.
@@ -29,8 +30,7 @@ fn is_secret(args: &[&[u8]], index: usize) -> bool {
     if index == 0 {
         return false;
     }
-    let is =
-        |at: usize, word: &[u8]| args.get(at).is_some_and(|arg| arg.eq_ignore_ascii_case(word));
+    let is = |at: usize, word: &[u8]| args.get(at).is_some_and(|arg| word::is(arg, word));
     let behind =
         |word: &[u8], count: usize| (1..=count.min(index - 1)).any(|n| is(index - n, word));
     if is(0, b"auth") {
@@ -45,8 +45,7 @@ fn is_secret(args: &[&[u8]], index: usize) -> bool {
         index > sub && [&b"setuser"[..], b"deluser", b"getuser"].iter().any(|word| is(sub, word))
     } else if is(0, b"config") {
         let is_secret = |name: &&[u8]| {
-            SECRET_SETTINGS.iter().any(|secret| name.eq_ignore_ascii_case(secret))
-                || is_secret_option(name)
+            SECRET_SETTINGS.iter().any(|secret| word::is(name, secret)) || is_secret_option(name)
         };
         is(1, b"set") && index > 2 && args.get(index - 1).is_some_and(is_secret)
     } else {
@@ -56,7 +55,7 @@ fn is_secret(args: &[&[u8]], index: usize) -> bool {
 
 /// Options of the proxy that hold a password, or may hold one in a URL.
 fn is_secret_option(name: &[u8]) -> bool {
-    let name = name.to_ascii_lowercase();
+    let name = word::lower(name);
     name.strip_prefix(config::PREFIX).is_some_and(|option| {
         option.ends_with(b"password")
             || option == b"upstream"

@@ -17,6 +17,7 @@
 
 use crate::client::Hold;
 use crate::command::spread::{self, Gather};
+use crate::command::word;
 use crate::command::{self, Command, CommandId, Flags, Learned, RequestPolicy, ids};
 use crate::connect::Availability;
 use crate::engine::Engine;
@@ -184,17 +185,15 @@ impl Engine {
         loop {
             rest = match rest {
                 [] => return true,
-                [word, pattern, rest @ ..]
-                    if word.eq_ignore_ascii_case(b"by") || word.eq_ignore_ascii_case(b"get") =>
-                {
+                [word, pattern, rest @ ..] if word::is_any(word, &["by", "get"]) => {
                     // Without a star it names no key: BY nosort, GET #.
                     if pattern.contains(&b'*') && !self.router.is_pattern_beside(place, pattern) {
                         return false;
                     }
                     rest
                 }
-                [word, _, rest @ ..] if word.eq_ignore_ascii_case(b"store") => rest,
-                [word, _, _, rest @ ..] if word.eq_ignore_ascii_case(b"limit") => rest,
+                [word, _, rest @ ..] if word::is(word, b"store") => rest,
+                [word, _, _, rest @ ..] if word::is(word, b"limit") => rest,
                 [_, rest @ ..] => rest,
             };
         }

@@ -1,7 +1,8 @@
 //! `cargo xtask tidy`: the house rules that a machine can check, so that no reviewer has to.
 //!
 //! One file a family of rules: `arrows` (who may know whom), `sizes`, `heads` (what a file opens
-//! with, where `unsafe` may stand), `words`, `manifest` (dependencies and their reasons).
+//! with, where `unsafe` may stand), `words`, `options` (how arguments of requests are compared),
+//! `manifest` (dependencies and their reasons).
 //! It judges text, not meaning: what clippy or rustc can see is theirs.
 //!
 //! Invariant: all problems are reported in one run, each with path and line.
@@ -9,6 +10,7 @@
 mod arrows;
 mod heads;
 mod manifest;
+mod options;
 mod sizes;
 mod source;
 mod words;
@@ -69,6 +71,7 @@ fn check(
     manifest::check(manifests, reasons, problems);
     sizes::check(sources, problems);
     heads::check(sources, problems);
+    options::check(sources, problems);
     for source in sources {
         words::check_identifiers(source, problems);
     }

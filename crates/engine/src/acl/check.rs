@@ -11,6 +11,7 @@
 use super::selector::{Access, Selector};
 use super::{Rules, words};
 use crate::command::learned::{KeyPositions, LearnedCommand};
+use crate::command::word;
 use crate::command::{CommandId, Flags, KeyFlags, ids, keys};
 use core::iter::{Skip, StepBy};
 
@@ -226,7 +227,7 @@ where
 {
     let mut rest = args.clone().skip(2);
     while let Some(word) = rest.next() {
-        let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+        let is = |name: &str| word::is(word, name);
         if is("limit") {
             rest.nth(1);
         } else if is("store") {

@@ -9,6 +9,7 @@
 
 use super::RuleError;
 use super::words::{c_string, ends_name};
+use crate::command::word;
 use crate::command::{COUNT, Categories, CommandId, lookup, lookup_sub};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -66,15 +67,13 @@ impl Commands {
 
     /// Whether this row is allowed with this first argument.
     pub(super) fn has_with(&self, id: CommandId, first: &[u8]) -> bool {
-        let is_said = |(known, arg): &(CommandId, Box<[u8]>)| {
-            *known == id && c_string(first).eq_ignore_ascii_case(arg)
-        };
+        let is_said = |(known, arg): &(CommandId, Box<[u8]>)| *known == id && word::is(first, arg);
         self.first_args.iter().any(is_said)
     }
 
     /// Whether a command is allowed that the table does not know.
     pub(super) fn has_other(&self, name: &[u8]) -> bool {
-        let said = self.others.iter().find(|(known, _)| name.eq_ignore_ascii_case(known));
+        let said = self.others.iter().find(|(known, _)| word::same_name(name, known));
         said.map_or(self.future, |(_, allowed)| *allowed)
     }
 

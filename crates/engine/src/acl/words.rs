@@ -2,18 +2,9 @@
 //!
 //! Invariant: what Redis takes for a keyword is taken for the same one here, also with a NUL in it.
 
+pub(super) use crate::command::word::{c_string, is};
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
-
-/// The bytes before the first NUL, where Redis compares strings of C.
-pub(super) fn c_string(bytes: &[u8]) -> &[u8] {
-    bytes.iter().position(|byte| *byte == 0).map_or(bytes, |end| &bytes[..end])
-}
-
-/// Whether it is this keyword in any case.
-pub(super) fn is(bytes: &[u8], word: &str) -> bool {
-    c_string(bytes).eq_ignore_ascii_case(word.as_bytes())
-}
 
 /// Whether it has a byte that cannot stand in a name or a pattern, since it would not in the file: white space or NUL
 /// (`ACLStringHasSpaces`).

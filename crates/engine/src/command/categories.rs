@@ -8,6 +8,7 @@
 //! Invariant: `EXPLICIT` is sorted as the table is, and each of its names has a row.
 
 use super::ids::same;
+use super::word;
 use super::{Flags, flags::bit};
 
 /// A set of categories.
@@ -65,7 +66,7 @@ impl Categories {
     /// The category with this name, in any case.
     #[must_use]
     pub fn named(name: &[u8]) -> Option<Self> {
-        let at = NAMES.iter().position(|known| known.as_bytes().eq_ignore_ascii_case(name))?;
+        let at = NAMES.iter().position(|known| word::is(name, known))?;
         Some(Self(1 << at))
     }
 

@@ -62,7 +62,7 @@ macro_rules! bit_set {
             /// The flag that a server calls `word` (any case), if respool knows it.
             #[must_use]
             pub fn from_word(word: &[u8]) -> Option<Self> {
-                let same = |(known, _): &&(&str, Self)| known.as_bytes().eq_ignore_ascii_case(word);
+                let same = |(known, _): &&(&str, Self)| crate::command::word::same_name(known, word);
                 Self::WORDS.iter().find(same).map(|(_, flag)| *flag)
             }
         }

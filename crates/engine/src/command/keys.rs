@@ -11,6 +11,7 @@
 //! Invariant: every index that is reported is that of an argument of the call, and is reported with that argument. The
 //! work is linear in the number of arguments, a fixed number of passes, without allocation.
 
+use super::word;
 use super::{Command, KeyFlags};
 
 /// Calls `each` for every key of a call, in the order of the declarations, with the index of the argument, the key,
@@ -203,7 +204,7 @@ where
         .clone()
         .enumerate()
         .take(count.saturating_sub(1))
-        .filter(|(_, arg)| arg.eq_ignore_ascii_case(word.as_bytes()))
+        .filter(|(_, arg)| word::is(arg, word))
         .map(|(index, _)| index + 1);
     match usize::try_from(start) {
         Ok(start) => found.find(|after| *after > start),
@@ -309,7 +310,7 @@ where
 
 /// True if `arg` is one of `words` in any case.
 fn is_one_of(arg: &[u8], words: &[&str]) -> bool {
-    words.iter().any(|word| arg.eq_ignore_ascii_case(word.as_bytes()))
+    words.iter().any(|word| word::is(arg, word))
 }
 
 /// A number of keys, as strict as a server reads it: digits only, no sign, no zero in front.

@@ -23,6 +23,7 @@ mod lookup;
 mod shareable;
 pub mod spread;
 mod table;
+pub mod word;
 
 pub use categories::Categories;
 pub use flags::{Flags, KeyFlags};

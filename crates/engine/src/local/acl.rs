@@ -7,6 +7,7 @@
 
 use super::Call;
 use crate::acl::{Called, DEFAULT, Denied, Rules, User, ends_name, log};
+use crate::command::word;
 use crate::command::{Categories, CommandId, categories, ids, lookup_sub};
 use crate::engine::Engine;
 use crate::fleet::{AclWish, Answer, Purpose, Question, RuleWords};
@@ -203,7 +204,7 @@ impl Engine {
 
     fn acl_log(&mut self, call: &Call<'_>) -> Step {
         let count = match call.args.get(2) {
-            Some(word) if word.eq_ignore_ascii_case(b"reset") => {
+            Some(word) if word::is(word, b"reset") => {
                 return self.ask(call, Question::AclLogReset, Purpose::Ok);
             }
             Some(word) => number::parse_i64(word),

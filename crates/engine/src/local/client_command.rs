@@ -8,6 +8,7 @@
 use super::hello::is_name;
 use super::{Call, arity_fits};
 use crate::client::ReplyMode;
+use crate::command::word;
 use crate::command::{ids, lookup_sub};
 use crate::engine::Engine;
 use crate::fleet::{Answer, KillFilter, Purpose, Question};
@@ -149,7 +150,7 @@ impl Engine {
 
     fn client_setinfo(&mut self, call: &Call<'_>) -> Step {
         let (option, value) = (call.args[2], call.args[3]);
-        let name = option.to_ascii_lowercase();
+        let name = word::lower(option);
         if name != b"lib-name" && name != b"lib-ver" {
             let text = format!("ERR Unrecognized option '{}'", String::from_utf8_lossy(option));
             return self.refuse(call, &text);
@@ -186,7 +187,7 @@ impl Engine {
 
     fn client_reply(&mut self, call: &Call<'_>) -> Step {
         let Some(client) = self.clients.get_mut(call.id) else { return Step::Gone };
-        let how = call.args[2].to_ascii_lowercase();
+        let how = word::lower(call.args[2]);
         let mode = match (&*how, client.reply_mode) {
             // What a transaction skips is the command behind it.
             (b"on", ReplyMode::SkipNext) if call.inside.is_some() => ReplyMode::SkipNext,
@@ -218,7 +219,7 @@ impl Engine {
         let mut listens = None;
         let ids = match &call.args[2..] {
             [] => None,
-            [word, kind] if word.eq_ignore_ascii_case(b"type") => match client_type(kind) {
+            [word, kind] if word::is(word, b"type") => match client_type(kind) {
                 Some(Type::Listens(wanted)) => {
                     listens = Some(wanted);
                     None
@@ -226,7 +227,7 @@ impl Engine {
                 Some(Type::Nobody) => Some(Vec::new()),
                 None => return self.refuse(call, &unknown_type(kind)),
             },
-            [word, ids @ ..] if word.eq_ignore_ascii_case(b"id") && !ids.is_empty() => {
+            [word, ids @ ..] if word::is(word, b"id") && !ids.is_empty() => {
                 match ids.iter().map(|id| client_number(id)).collect() {
                     Ok(ids) => Some(ids),
                     Err(_) => return self.refuse(call, reject::CLIENT_ID_INVALID),
@@ -288,8 +289,8 @@ impl Engine {
     fn client_pause(&mut self, call: &Call<'_>) -> Step {
         let writes_only = match call.args.get(3) {
             None => false,
-            Some(mode) if mode.eq_ignore_ascii_case(b"all") => false,
-            Some(mode) if mode.eq_ignore_ascii_case(b"write") => true,
+            Some(mode) if word::is(mode, b"all") => false,
+            Some(mode) if word::is(mode, b"write") => true,
             Some(_) => return self.refuse(call, "ERR CLIENT PAUSE mode must be WRITE or ALL"),
         };
         match number::parse_i64(call.args[2]) {
@@ -304,8 +305,8 @@ impl Engine {
     fn client_unblock(&mut self, call: &Call<'_>) -> Step {
         let error = match &call.args[3..] {
             [] => false,
-            [how] if how.eq_ignore_ascii_case(b"timeout") => false,
-            [how] if how.eq_ignore_ascii_case(b"error") => true,
+            [how] if word::is(how, b"timeout") => false,
+            [how] if word::is(how, b"error") => true,
             [_] => return self.refuse(call, reject::UNBLOCK_REASON),
             [..] => {
                 return self
@@ -335,11 +336,7 @@ pub(super) fn killed(answers: &[Answer]) -> u64 {
 }
 
 fn on_or_off(word: &[u8]) -> Option<bool> {
-    if word.eq_ignore_ascii_case(b"on") {
-        Some(true)
-    } else {
-        word.eq_ignore_ascii_case(b"off").then_some(false)
-    }
+    if word::is(word, b"on") { Some(true) } else { word::is(word, b"off").then_some(false) }
 }
 
 /// What a TYPE means here.
@@ -352,7 +349,7 @@ enum Type {
 
 /// `None`: there is no such type.
 fn client_type(word: &[u8]) -> Option<Type> {
-    match &*word.to_ascii_lowercase() {
+    match &*word::lower(word) {
         b"normal" => Some(Type::Listens(false)),
         b"pubsub" => Some(Type::Listens(true)),
         b"master" | b"primary" | b"slave" | b"replica" => Some(Type::Nobody),
@@ -384,7 +381,7 @@ fn kill_filter(
     for pair in options.chunks_exact(2) {
         let (option, value) = (pair[0], pair[1]);
         let text = || Some(String::from_utf8_lossy(value).into_owned());
-        match &*option.to_ascii_lowercase() {
+        match &*word::lower(option) {
             b"id" => filter.ids.get_or_insert_default().push(client_number(value)?),
             b"addr" => filter.addr = text(),
             b"laddr" => filter.laddr = text(),
@@ -398,8 +395,8 @@ fn kill_filter(
                 let user = String::from_utf8_lossy(value);
                 return Err(format!("ERR No such user '{user}'"));
             }
-            b"skipme" if value.eq_ignore_ascii_case(b"yes") => filter.spare = own,
-            b"skipme" if value.eq_ignore_ascii_case(b"no") => filter.spare = None,
+            b"skipme" if word::is(value, b"yes") => filter.spare = own,
+            b"skipme" if word::is(value, b"no") => filter.spare = None,
             b"maxage" => match number::parse_i64(value).map(u64::try_from) {
                 Some(Ok(seconds)) => filter.max_age_s = Some(seconds),
                 _ => return Err("ERR maxage is not an integer or out of range".into()),

@@ -9,6 +9,7 @@
 //! Invariant: a CONFIG is either the proxy's or the servers', never in part.
 
 use super::Call;
+use crate::command::word;
 use crate::command::{CommandId, ids, lookup_sub};
 use crate::engine::Engine;
 use crate::fleet::{Answer, ConfigWish, Purpose, Question};
@@ -34,14 +35,14 @@ pub(crate) fn is_of_proxy(command: Option<CommandId>, args: &[&[u8]]) -> bool {
         Some(ids::CONFIG_GET) => rest.iter().any(|pattern| is_option(pattern)),
         Some(ids::CONFIG_SET) => rest.iter().step_by(2).any(|name| is_option(name)),
         Some(ids::CONFIG_REWRITE) => {
-            matches!(rest, [word] if word.eq_ignore_ascii_case(b"respool"))
+            matches!(rest, [word] if word::is(word, b"respool"))
         }
         _ => false,
     }
 }
 
 fn is_option(name: &[u8]) -> bool {
-    name.get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX))
+    name.get(..PREFIX.len()).is_some_and(|start| word::same_name(start, PREFIX))
 }
 
 impl Engine {

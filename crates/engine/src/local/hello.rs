@@ -10,6 +10,7 @@
 use super::Call;
 use crate::acl::DEFAULT;
 use crate::acl::log::Reason;
+use crate::command::word;
 use crate::engine::Engine;
 use crate::ids::ClientId;
 use crate::login::Identified;
@@ -154,11 +155,11 @@ fn parse<'a>(args: &[&'a [u8]]) -> Result<Hello<'a>, Vec<u8>> {
     loop {
         rest = match rest {
             [] => return Ok(hello),
-            [word, user, password, rest @ ..] if word.eq_ignore_ascii_case(b"auth") => {
+            [word, user, password, rest @ ..] if word::is(word, b"auth") => {
                 hello.credentials = Some((user, password));
                 rest
             }
-            [word, name, rest @ ..] if word.eq_ignore_ascii_case(b"setname") => {
+            [word, name, rest @ ..] if word::is(word, b"setname") => {
                 if !is_name(name) {
                     return Err(reject::CLIENT_NAME.into());
                 }

@@ -6,6 +6,7 @@
 //! Not here: what is shown (`monitor`).
 
 use super::Call;
+use crate::command::word;
 use crate::engine::Engine;
 use crate::fleet::{Purpose, Question};
 use crate::limits::MONITOR_FILTERS_MAX;
@@ -47,11 +48,11 @@ fn filter(mut words: &[&[u8]]) -> Result<Filter, &'static str> {
     loop {
         words = match words {
             [] => return Ok(filter),
-            [word, pattern, rest @ ..] if word.eq_ignore_ascii_case(b"match") => {
+            [word, pattern, rest @ ..] if word::is(word, b"match") => {
                 filter.patterns.push(pattern.to_vec());
                 rest
             }
-            [word, id, rest @ ..] if word.eq_ignore_ascii_case(b"client") => {
+            [word, id, rest @ ..] if word::is(word, b"client") => {
                 match number::parse_i64(id).map(u64::try_from) {
                     Some(Ok(number)) if number > 0 => filter.clients.push(number),
                     _ => return Err(reject::CLIENT_ID_INVALID),

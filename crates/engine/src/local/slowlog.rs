@@ -5,6 +5,7 @@
 //! Not here: what is kept (`slowlog`).
 
 use super::Call;
+use crate::command::word;
 use crate::command::{CommandId, ids, lookup_sub};
 use crate::engine::Engine;
 use crate::fleet::{Answer, Purpose, Question};
@@ -40,7 +41,7 @@ const HELP: &[&str] = &[
 /// their users.
 pub(crate) fn is_of_servers(command: Option<CommandId>, args: &[&[u8]]) -> bool {
     matches!(command, Some(ids::SLOWLOG | ids::HOTKEYS | ids::ACL))
-        && matches!(args, [_, word, _, ..] if word.eq_ignore_ascii_case(b"server"))
+        && matches!(args, [_, word, _, ..] if word::same_name(word, "server"))
 }
 
 /// The same in the server's words.
@@ -72,7 +73,7 @@ impl Engine {
 
     fn slowlog_get(&mut self, call: &Call<'_>) -> Step {
         let (rest, detail) = match &call.args[2..] {
-            [rest @ .., last] if last.eq_ignore_ascii_case(b"DETAIL") => (rest, true),
+            [rest @ .., last] if word::is(last, b"DETAIL") => (rest, true),
             rest => (rest, false),
         };
         let count = match rest {

@@ -15,6 +15,7 @@
 use super::Said;
 use crate::acl::Digest;
 use crate::client::Hold;
+use crate::command::word;
 use crate::command::{CommandId, ids, lookup_sub};
 use crate::connect::Availability;
 use crate::engine::Engine;
@@ -288,9 +289,7 @@ fn probe<'a>(command: CommandId, args: &[&'a [u8]]) -> Probe<'a> {
         ids::SELECT => Probe::Own(alloc::vec![b"SELECT", NOTHING]),
         ids::INFO => Probe::Others(alloc::vec![b"INFO", NOTHING]),
         // Outside of a transaction servers are asked themselves.
-        ids::ACL if args.get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"whoami")) => {
-            Probe::None
-        }
+        ids::ACL if args.get(1).is_some_and(|word| word::same_name(word, "whoami")) => Probe::None,
         ids::ACL => Probe::Never,
         ids::MONITOR | ids::HOTKEYS | ids::BIGKEYS => Probe::Never,
         ids::CLIENT | ids::SLOWLOG => {

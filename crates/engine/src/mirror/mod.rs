@@ -35,6 +35,7 @@ pub use shadow::{
 };
 
 use crate::client::Hold;
+use crate::command::word;
 use crate::command::{self, CommandId, Flags, ids};
 use crate::connect::Availability;
 use crate::engine::Engine;
@@ -745,7 +746,7 @@ impl Engine {
     fn script_of(&self, frame: Option<&[u8]>) -> Option<Vec<u8>> {
         let mut args = Args::new(frame?);
         let name = args.next()?;
-        let digest = args.next().filter(|_| name.eq_ignore_ascii_case(b"evalsha"))?;
+        let digest = args.next().filter(|_| word::same_name(name, "evalsha"))?;
         self.scripts.text(digest).map(<[u8]>::to_vec)
     }
 

@@ -13,6 +13,7 @@
 //!
 //! Invariant: it depends on the request, the reply and the time alone, and an error reply comes to nothing.
 
+use crate::command::word;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use resp::value::{Value, parse};
@@ -94,7 +95,7 @@ fn in_ms(text: &[u8], unit_ms: i64) -> Option<Vec<u8>> {
 }
 
 fn is_word(arg: &[u8], word: &[u8]) -> bool {
-    arg.eq_ignore_ascii_case(word)
+    word::is(arg, word)
 }
 
 /// Commands on strings.
@@ -131,7 +132,7 @@ fn strings(name: &[u8], args: &[&[u8]], reply: &Value<'_>, unix_ms: u64) -> Opti
 
 /// The time behind `EX`, `PX`, `EXAT` or `PXAT`.
 fn time_of(unit: &[u8], time: &[u8], unix_ms: u64) -> Option<Vec<u8>> {
-    match unit.to_ascii_lowercase().as_slice() {
+    match word::lower(unit).as_slice() {
         b"ex" => from_now(time, 1_000, unix_ms),
         b"px" => from_now(time, 1, unix_ms),
         b"exat" => in_ms(time, 1_000),
@@ -149,7 +150,7 @@ fn set(args: &[&[u8]], reply: &Value<'_>, unix_ms: u64) -> Option<Effect> {
     let (mut wants_old, mut only_new, mut has_condition) = (false, false, false);
     let mut rest = args[3..].iter();
     while let Some(word) = rest.next() {
-        match word.to_ascii_lowercase().as_slice() {
+        match word::lower(word).as_slice() {
             b"nx" => (only_new, has_condition) = (true, true),
             b"xx" => has_condition = true,
             b"get" => wants_old = true,
@@ -318,7 +319,7 @@ fn stream_entry(args: &[&[u8]], reply: &Value<'_>) -> Option<Effect> {
     let mut at = 2;
     loop {
         let word = args.get(at)?;
-        at += match word.to_ascii_lowercase().as_slice() {
+        at += match word::lower(word).as_slice() {
             b"nomkstream" | b"keepref" | b"delref" | b"acked" => 1,
             b"maxlen" | b"minid" => match args.get(at + 1)? {
                 [b'=' | b'~'] => 3,

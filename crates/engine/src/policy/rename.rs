@@ -7,6 +7,7 @@
 
 use super::{Kind, Refusal};
 use crate::command;
+use crate::command::word;
 use crate::engine::Engine;
 use crate::ids::ClientId;
 use crate::reject;
@@ -40,10 +41,10 @@ pub(super) enum Named<'a> {
 /// What a client's word for a command means.
 pub(super) fn meaning<'a>(renamings: &'a [Renaming], name: &[u8]) -> Named<'a> {
     for renaming in renamings {
-        if name.eq_ignore_ascii_case(&renaming.to) {
+        if word::same_name(name, &renaming.to) {
             return Named::Other(&renaming.from);
         }
-        if name.eq_ignore_ascii_case(&renaming.from) {
+        if word::same_name(name, &renaming.from) {
             return Named::Nothing;
         }
     }
@@ -63,7 +64,7 @@ pub fn check(renamings: &[Renaming]) -> Result<(), (usize, String)> {
             continue;
         } else if command::lookup(&renaming.to).is_some() {
             "has a new name that another command has"
-        } else if before.iter().any(|other| other.to.eq_ignore_ascii_case(&renaming.to)) {
+        } else if before.iter().any(|other| word::same_name(&other.to, &renaming.to)) {
             "has a new name that stands here twice"
         } else {
             continue;

@@ -4,6 +4,7 @@
 //!
 //! Invariant: nothing is allocated by a comparison, so that requests can be looked at on their short way.
 
+use crate::command::word;
 use crate::command::{COUNT, Categories, Class, CommandId, lookup, lookup_sub};
 use crate::glob;
 use alloc::boxed::Box;
@@ -38,7 +39,7 @@ impl What {
             what.add_all(own);
         }
         for word in words {
-            if word.eq_ignore_ascii_case("@all") {
+            if word::same_name(word, "@all") {
                 what.add_all(own);
             } else if let Some(category) = word.strip_prefix('@') {
                 let category = Categories::named(category.as_bytes()).ok_or(word.to_string())?;
@@ -74,9 +75,7 @@ impl What {
     pub(crate) fn names(&self, row: Option<CommandId>, name: &[u8]) -> bool {
         match row {
             Some(row) => self.has_row(row),
-            None => {
-                self.any_other || self.others.iter().any(|other| name.eq_ignore_ascii_case(other))
-            }
+            None => self.any_other || self.others.iter().any(|other| word::same_name(name, other)),
         }
     }
 

@@ -8,6 +8,7 @@
 
 use super::outward::Awaited;
 use super::{Asked, Removal, Treat};
+use crate::command::word;
 use crate::command::{self, Learned};
 use crate::policy::namespace::{patterns_of_sort, prefixes_of_tracking};
 use crate::policy::outward::{Names, Rename, Shape};
@@ -250,7 +251,7 @@ impl Removal {
         let mut words: Vec<Cow<'a, [u8]>> = args.iter().map(|arg| Cow::Borrowed(*arg)).collect();
         let (mut at, mut left_out) = (2, None);
         while let (Some(word), Some(pattern)) = (args.get(at), args.get(at + 1)) {
-            if word.eq_ignore_ascii_case(b"match") {
+            if word::is(word, b"match") {
                 let (asked, rest) = Asked::of(&self.prefix, pattern).words(pattern);
                 (words[at + 1], left_out) = (Cow::Borrowed(asked), rest);
             }

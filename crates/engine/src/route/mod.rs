@@ -11,7 +11,7 @@ pub mod hash;
 pub mod shard;
 pub mod slot;
 
-use crate::command::{self, Class, CommandId, Learned, ids};
+use crate::command::{self, Class, CommandId, Learned, ids, word};
 
 /// A command as far as the tables know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub fn classify<'a>(
 ) -> Known {
     let name = arg(0);
     let Some(mut id) = command::lookup(name) else {
-        if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
+        if word::same_name(name, "post") || word::same_name(name, "host:") {
             return Known { id: None, way: Way::Http, writes: false, before_auth: true };
         }
         let class = learned.and_then(|l| l.lookup(name)).map_or(Class::Pass, |row| row.class);
@@ -125,18 +125,21 @@ pub(crate) fn may_write(body: &[u8]) -> Option<bool> {
 
 /// Whether XREAD or XREADGROUP has a BLOCK option: it stands before STREAMS, behind which everything is a key or an id.
 fn has_block_option<'a>(count: usize, arg: &mut impl FnMut(usize) -> &'a [u8]) -> bool {
-    // XREADGROUP begins with GROUP group consumer, which may well be called "block".
-    let mut index = if count > 3 && arg(1).eq_ignore_ascii_case(b"group") { 4 } else { 1 };
+    let mut index = 1;
     while index < count {
-        let word = arg(index);
-        if word.eq_ignore_ascii_case(b"streams") {
+        let at = arg(index);
+        if word::is(at, "streams") {
             return false;
         }
-        if word.eq_ignore_ascii_case(b"block") {
+        if word::is(at, "block") {
             return true;
         }
-        // COUNT takes a number; NOACK and anything unknown stand alone.
-        index += if word.eq_ignore_ascii_case(b"count") { 2 } else { 1 };
+        index += match at {
+            // A group or a consumer may well be called "block".
+            _ if word::is(at, "group") => 3,
+            _ if word::is_any(at, &["count", "claim"]) => 2,
+            _ => 1,
+        };
     }
     false
 }

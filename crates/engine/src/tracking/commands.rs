@@ -8,6 +8,7 @@
 
 use super::{Name, Tracking};
 use crate::client::Hold;
+use crate::command::word;
 use crate::engine::Engine;
 use crate::fleet::{Answer, Asked, Purpose, Question};
 use crate::ids::ClientId;
@@ -37,11 +38,11 @@ impl Engine {
             return self.tracking_began(now, call);
         }
         let word = call.args[2];
-        if word.eq_ignore_ascii_case(b"off") {
+        if word::is(word, b"off") {
             self.end_tracking(call.id);
             return self.ok(call);
         }
-        if !word.eq_ignore_ascii_case(b"on") {
+        if !word::is(word, b"on") {
             return self.refuse(call, reject::SYNTAX);
         }
         if let Err(text) = fits(client.tracking.as_deref(), &wanted, self.name_prefix().len()) {
@@ -124,7 +125,7 @@ impl Engine {
         let mut prefixes: Vec<&[u8]> = Vec::new();
         let mut options = call.args[3..].iter();
         while let Some(option) = options.next() {
-            match &*option.to_ascii_lowercase() {
+            match &*word::lower(option) {
                 b"redirect" if !options.as_slice().is_empty() => {
                     if wanted.redirect != 0 {
                         return Err(reject::REDIRECT_ONE.into());
@@ -145,7 +146,7 @@ impl Engine {
                 _ => return Err(reject::SYNTAX.into()),
             }
         }
-        if call.args[2].eq_ignore_ascii_case(b"on") {
+        if word::is(call.args[2], b"on") {
             if !wanted.broadcast && !prefixes.is_empty() {
                 return Err(reject::PREFIX_WITHOUT_BCAST.into());
             }
@@ -230,7 +231,7 @@ impl Engine {
         let Some(tracking) = client.tracking.as_mut() else {
             return self.refuse(call, reject::TRACKING_NEEDED);
         };
-        match &*call.args[2].to_ascii_lowercase() {
+        match &*word::lower(call.args[2]) {
             b"yes" if tracking.opt_in => tracking.caching = true,
             b"yes" => return self.refuse(call, reject::CACHING_YES),
             b"no" if tracking.opt_out => tracking.caching = true,

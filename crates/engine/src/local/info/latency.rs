@@ -14,6 +14,7 @@
 //! Invariant: names are compared as they were configured, and one that is also a section's is the monitor's here.
 
 use super::{Source, head, line, mean, percent};
+use crate::command::word;
 use crate::settings::Settings;
 use crate::stats::monitors::{Bucket, MonitorOptions};
 use alloc::format;
@@ -22,7 +23,7 @@ use alloc::string::String;
 /// The monitor that `INFO latency NAME` asks for; `None`: it is about sections.
 pub(super) fn asked_for(asked: &[String], settings: &Settings) -> Option<usize> {
     match asked {
-        [section, name] if section.eq_ignore_ascii_case("latency") => {
+        [section, name] if word::is(section.as_bytes(), "latency") => {
             settings.monitors.iter().position(|monitor| monitor.name == *name)
         }
         _ => None,

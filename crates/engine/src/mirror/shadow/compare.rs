@@ -17,6 +17,7 @@
 //!
 //! Invariant: what is the same to the last byte is equal.
 
+use crate::command::word;
 use crate::command::{COUNT, CommandId};
 use alloc::vec::Vec;
 use resp::value::{Value, parse};
@@ -171,7 +172,7 @@ pub(super) fn are_equal(shape: Shape, args: &[&[u8]], one: &[u8], other: &[u8], 
         }
         Shape::Number => is_near(&one, &other),
         Shape::Scores => {
-            let with = args.iter().skip(1).any(|word| word.eq_ignore_ascii_case(b"withscores"));
+            let with = args.iter().skip(1).any(|word| word::is(word, b"withscores"));
             if with { have_equal_scores(one, other) } else { one == other }
         }
         Shape::Time(unit_ms) => {

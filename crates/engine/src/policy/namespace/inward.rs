@@ -5,6 +5,7 @@
 //! Invariant: the number of arguments stays, but for patterns that are added; no argument changes that is no name.
 
 use super::{Namespace, Within};
+use crate::command::word;
 use crate::command::{CommandId, Learned};
 use crate::policy::outward::Shape;
 use crate::scatter::keys_of;
@@ -104,7 +105,7 @@ impl Namespace {
     fn change_scan<'a>(&self, args: &[&'a [u8]], changed: &mut Vec<Cow<'a, [u8]>>) {
         let mut at = 2;
         while let (Some(word), Some(value)) = (args.get(at), args.get(at + 1)) {
-            if word.eq_ignore_ascii_case(b"match") {
+            if word::is(word, b"match") {
                 changed[at + 1] = self.prefixed(value);
             }
             at += 2;
@@ -127,7 +128,7 @@ impl Namespace {
 pub(crate) fn patterns_of_sort(args: &[&[u8]]) -> Vec<usize> {
     let (mut at, mut found) = (2, Vec::new());
     while let Some(word) = args.get(at) {
-        let is = |name: &[u8]| word.eq_ignore_ascii_case(name);
+        let is = |name: &[u8]| word::is(word, name);
         match args.get(at + 1) {
             Some(pattern) if is(b"by") || is(b"get") => {
                 found.extend(pattern.contains(&b'*').then_some(at + 1));
@@ -145,7 +146,7 @@ pub(crate) fn patterns_of_sort(args: &[&[u8]]) -> Vec<usize> {
 pub(crate) fn prefixes_of_tracking(args: &[&[u8]]) -> Vec<usize> {
     let (mut at, mut found) = (3, Vec::new());
     while let Some(word) = args.get(at) {
-        let is = |name: &[u8]| word.eq_ignore_ascii_case(name);
+        let is = |name: &[u8]| word::is(word, name);
         match args.get(at + 1) {
             Some(_) if is(b"prefix") => {
                 found.push(at + 1);

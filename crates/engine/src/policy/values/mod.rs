@@ -24,6 +24,7 @@ pub(crate) use zstd::Zstd;
 
 use super::{Kind, Look, Refusal};
 use crate::acl::Entropy;
+use crate::command::word;
 use crate::command::{self, CommandId, KeyFlags};
 use crate::glob;
 use crate::reject;
@@ -343,7 +344,7 @@ impl Values {
     fn reads_by_pattern(&self, args: &[&[u8]]) -> bool {
         let words = args.iter().skip(2).zip(args.iter().skip(3));
         words.into_iter().any(|(word, pattern)| {
-            let reads = word.eq_ignore_ascii_case(b"by") || word.eq_ignore_ascii_case(b"get");
+            let reads = word::is_any(word, &["by", "get"]);
             let of_hash = pattern.windows(2).any(|two| two == b"->");
             let is_meant = if of_hash { self.wanted.hashes } else { self.wanted.strings };
             reads && pattern.contains(&b'*') && is_meant
@@ -365,9 +366,8 @@ impl Part {
 
     /// Where values of the first key stand in the reply; `None`: nowhere.
     fn reply(self, row: Option<CommandId>, args: &[&[u8]]) -> Option<Where> {
-        let says = |from: usize, option: &[u8]| {
-            args.iter().skip(from).any(|word| word.eq_ignore_ascii_case(option))
-        };
+        let says =
+            |from: usize, option: &[u8]| args.iter().skip(from).any(|word| word::is(word, option));
         match self {
             Self::Read | Self::Swap => Some(Where::One),
             Self::Value(2) if row.is_some_and(|row| row.name() == "set") && says(3, b"get") => {
@@ -387,8 +387,7 @@ impl Part {
 fn counted_fields(args: &[&[u8]]) -> impl Iterator<Item = usize> + use<> {
     let mut at = 2;
     while let Some(word) = args.get(at) {
-        let is =
-            |names: &[&str]| names.iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes()));
+        let is = |names: &[&str]| word::is_any(word, names);
         if is(&["fields"]) {
             break;
         }
@@ -404,10 +403,10 @@ fn counted_fields(args: &[&[u8]]) -> impl Iterator<Item = usize> + use<> {
 fn is_without_values(args: &[&[u8]]) -> bool {
     let mut words = args.iter().skip(3);
     while let Some(word) = words.next() {
-        if word.eq_ignore_ascii_case(b"novalues") {
+        if word::is(word, b"novalues") {
             return true;
         }
-        if word.eq_ignore_ascii_case(b"match") || word.eq_ignore_ascii_case(b"count") {
+        if word::is_any(word, &["match", "count"]) {
             words.next();
         }
     }
@@ -416,7 +415,7 @@ fn is_without_values(args: &[&[u8]]) -> bool {
 
 /// An option of `SET` that compares with what is stored.
 fn compares(word: &[u8]) -> bool {
-    [&b"ifeq"[..], b"ifne", b"ifdeq", b"ifdne"].iter().any(|other| word.eq_ignore_ascii_case(other))
+    word::is_any(word, &["ifeq", "ifne", "ifdeq", "ifdne"])
 }
 
 #[cfg(test)]

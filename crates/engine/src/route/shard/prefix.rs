@@ -15,6 +15,7 @@
 
 use super::ShardsError;
 use super::layout::Layout;
+use crate::command::word;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -211,7 +212,7 @@ impl Table {
         match (key.get(..prefix.len()), self.ignore_case) {
             (None, _) => false,
             (Some(begin), false) => begin == prefix,
-            (Some(begin), true) => begin.eq_ignore_ascii_case(prefix),
+            (Some(begin), true) => word::same_name(begin, prefix),
         }
     }
 
