@@ -13,7 +13,7 @@
 //! Invariant: a client has at most one blocking command under way, and nothing else beside it.
 
 use crate::client::Hold;
-use crate::command::word;
+use crate::command::waits::{Waits, waits};
 use crate::command::{CommandId, ids};
 use crate::engine::Engine;
 use crate::lease::Way;
@@ -27,32 +27,6 @@ use alloc::collections::BTreeSet;
 /// Whether this command waits at the server.
 pub(crate) fn blocks(command: CommandId) -> bool {
     command.row().flags.has(crate::command::Flags::BLOCKING)
-}
-
-/// How long the server may wait before it answers, in milliseconds: what the call says. `None`: for ever. What is no number is refused by
-/// the server at once.
-fn patience_ms(command: CommandId, args: &[&[u8]]) -> Option<u64> {
-    let at = |index: usize| args.get(index).and_then(|text| core::str::from_utf8(text).ok());
-    let ms = match command {
-        ids::WAIT => at(2).and_then(|text| text.parse().ok()),
-        ids::WAITAOF => at(3).and_then(|text| text.parse().ok()),
-        ids::XREAD | ids::XREADGROUP => {
-            let block = args.iter().position(|word| word::is(word, b"block"));
-            block.and_then(|block| at(block + 1)).and_then(|text| text.parse().ok())
-        }
-        ids::BLMPOP | ids::BZMPOP => seconds(at(1)),
-        _ => seconds(args.len().checked_sub(1).and_then(at)),
-    };
-    match ms {
-        Some(0) => None,
-        other => Some(other.unwrap_or(0)),
-    }
-}
-
-fn seconds(text: Option<&str>) -> Option<u64> {
-    let seconds: f64 = text?.parse().ok()?;
-    // A tenth of a millisecond is still not "for ever".
-    Some(if seconds > 0.0 { ((seconds * 1_000.0) as u64).max(1) } else { 0 })
 }
 
 impl Engine {
@@ -136,9 +110,12 @@ impl Engine {
         if row.is_some_and(|row| !blocks(row)) {
             return;
         }
-        // Of one that the table does not know nobody knows how long it may take.
-        let patience_ms = row.and_then(|command| patience_ms(command, args));
-        let until = patience_ms.map_or(Time(u64::MAX), |ms| now.plus_ms(ms));
+        let until = match row.map(|command| waits(command, args.iter().copied())) {
+            Some(Waits::No) => now,
+            Some(Waits::For(ms)) => now.plus_ms(ms),
+            // Of one that the table does not know nobody knows how long it may take.
+            Some(Waits::Forever) | None => Time(u64::MAX),
+        };
         if let Some(upstream) = self.upstreams.get_mut(upstream_id) {
             upstream.no_reply_before = Some(until);
         }
@@ -170,32 +147,5 @@ impl Engine {
         self.stats.command(wish.row).rejected += 1;
         self.reply(wish.id, wish.silent, |out| out.extend_from_slice(error));
         Step::Done
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use alloc::vec::Vec;
-
-    fn patience(line: &str) -> Option<u64> {
-        let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
-        patience_ms(crate::command::lookup(args[0]).unwrap(), &args)
-    }
-
-    #[test]
-    fn the_call_says_how_long_the_reply_may_take() {
-        assert_eq!(patience("BLPOP a b 0"), None);
-        assert_eq!(patience("BLPOP a b 1.5"), Some(1_500));
-        assert_eq!(patience("BLPOP a 0.00001"), Some(1));
-        assert_eq!(patience("BLMPOP 2 1 a LEFT"), Some(2_000));
-        assert_eq!(patience("BLMOVE a b LEFT RIGHT 3"), Some(3_000));
-        assert_eq!(patience("XREAD COUNT 1 BLOCK 250 STREAMS s $"), Some(250));
-        assert_eq!(patience("XREADGROUP GROUP g c BLOCK 0 STREAMS s >"), None);
-        assert_eq!(patience("WAIT 1 100"), Some(100));
-        assert_eq!(patience("WAITAOF 1 0 100"), Some(100));
-        // Refused at once.
-        assert_eq!(patience("BLPOP a -1"), None);
-        assert_eq!(patience("BLPOP a soon"), Some(0));
     }
 }

@@ -31,6 +31,7 @@ fn is_secret(args: &[&[u8]], index: usize) -> bool {
         return false;
     }
     let is = |at: usize, word: &[u8]| args.get(at).is_some_and(|arg| word::is(arg, word));
+    // Whatever the other options are, so that a wrong call shows no password either.
     let behind =
         |word: &[u8], count: usize| (1..=count.min(index - 1)).any(|n| is(index - n, word));
     if is(0, b"auth") {
@@ -81,6 +82,8 @@ mod tests {
             ("auth user pw", "auth (redacted) (redacted)"),
             ("HELLO 3 AUTH u p SETNAME n", "HELLO 3 AUTH (redacted) (redacted) SETNAME n"),
             ("MIGRATE h 1 '' 0 9 AUTH pw KEYS a", "MIGRATE h 1 '' 0 9 AUTH (redacted) KEYS a"),
+            ("HELLO 3 auth\0x u p", "HELLO 3 auth\0x (redacted) (redacted)"),
+            ("CONFIG SET requirepass\0 pw", "CONFIG SET requirepass\0 (redacted)"),
             ("MIGRATE h 1 k 0 9 AUTH2 u p", "MIGRATE h 1 k 0 9 AUTH2 (redacted) (redacted)"),
             ("ACL SETUSER u >p", "ACL SETUSER (redacted) (redacted)"),
             (

@@ -16,8 +16,8 @@
 //! Invariant: either every part of a request is in a FIFO (or answered), or none is and the client is held.
 
 use crate::client::Hold;
+use crate::command::options::{Pattern, patterns};
 use crate::command::spread::{self, Gather};
-use crate::command::word;
 use crate::command::{self, Command, CommandId, Flags, Learned, RequestPolicy, ids};
 use crate::connect::Availability;
 use crate::engine::Engine;
@@ -181,22 +181,10 @@ impl Engine {
 
     /// Whether the keys that the patterns of SORT stand for lie where its key does; elsewhere they would silently count as missing.
     fn sorts_at(&self, place: Place, args: &[&[u8]]) -> bool {
-        let mut rest = args.get(2..).unwrap_or_default();
-        loop {
-            rest = match rest {
-                [] => return true,
-                [word, pattern, rest @ ..] if word::is_any(word, &["by", "get"]) => {
-                    // Without a star it names no key: BY nosort, GET #.
-                    if pattern.contains(&b'*') && !self.router.is_pattern_beside(place, pattern) {
-                        return false;
-                    }
-                    rest
-                }
-                [word, _, rest @ ..] if word::is(word, b"store") => rest,
-                [word, _, _, rest @ ..] if word::is(word, b"limit") => rest,
-                [_, rest @ ..] => rest,
-            };
-        }
+        // Without a star it names no key: BY nosort, GET #.
+        patterns(ids::SORT.row(), args.iter().copied())
+            .filter(Pattern::names_keys)
+            .all(|pattern| self.router.is_pattern_beside(place, pattern.text))
     }
 
     /// The node that serves this command at this place.

@@ -28,7 +28,8 @@ pub(crate) fn check(sources: &[Source], problems: &mut Problems) {
         for (index, line) in source.code_without_tests().lines().enumerate() {
             let matches_folded = line.contains("match ") && line.contains(".to_ascii_lowercase()");
             if line.contains("eq_ignore_ascii_case") || matches_folded {
-                let text = "option words are compared by `command::word`, names by `word::same_name`";
+                let text =
+                    "option words are compared by `command::word`, names by `word::same_name`";
                 problems.add(&source.path, index + 1, text);
             }
         }

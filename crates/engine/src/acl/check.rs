@@ -11,7 +11,7 @@
 use super::selector::{Access, Selector};
 use super::{Rules, words};
 use crate::command::learned::{KeyPositions, LearnedCommand};
-use crate::command::word;
+use crate::command::options::patterns;
 use crate::command::{CommandId, Flags, KeyFlags, ids, keys};
 use core::iter::{Skip, StepBy};
 
@@ -225,22 +225,9 @@ fn hidden_keys<'a, I>(args: &I) -> Option<Denied>
 where
     I: Iterator<Item = &'a [u8]> + Clone,
 {
-    let mut rest = args.clone().skip(2);
-    while let Some(word) = rest.next() {
-        let is = |name: &str| word::is(word, name);
-        if is("limit") {
-            rest.nth(1);
-        } else if is("store") {
-            rest.next();
-        } else if is("by") {
-            // Without a star it is no key, but says that nothing is to be sorted.
-            if words::c_string(rest.next()?).contains(&b'*') {
-                return Some(Denied::SortBy);
-            }
-        } else if is("get") {
-            rest.next()?;
-            return Some(Denied::SortGet);
-        }
-    }
-    None
+    patterns(ids::SORT.row(), args.clone()).find_map(|pattern| match pattern.is_weight {
+        // Without a star it is no key, but says that nothing is to be sorted.
+        true => pattern.names_keys().then_some(Denied::SortBy),
+        false => Some(Denied::SortGet),
+    })
 }

@@ -153,6 +153,21 @@ fn every_key_counts_with_what_is_done_to_it() {
     ] {
         assert_eq!(check(&user, call), Err(Denied::Key(at)), "{call}");
     }
+    // A server reads an option up to its first NUL.
+    for (call, at) in [
+        ("sort app:1 STORE\0 other", 3),
+        ("georadius app:1 0 0 1 m store\0x other", 7),
+        ("xread streams\0 other 0", 2),
+        ("xreadgroup group g c STREAMS\0 other >", 5),
+        ("xreadgroup noack group streams c streams other >", 6),
+        ("set log:1 x get\0", 1),
+        ("bitfield log:1 GET\0 u8 0", 1),
+    ] {
+        assert_eq!(check(&user, call), Err(Denied::Key(at)), "{call:?}");
+    }
+    assert_eq!(check(&user, "sort app:1 by\0 w_*"), Err(Denied::SortBy));
+    assert_eq!(check(&user, "sort app:1 get\0x other"), Err(Denied::SortGet));
+    assert_eq!(check(&user, "sort app:1 by w_\0*"), Ok(()));
     assert_eq!(check(&user, "sort app:1 by w_*"), Err(Denied::SortBy));
     assert_eq!(check(&user, "sort app:1 by nosort get #"), Err(Denied::SortGet));
     assert_eq!(check(&user, "sort app:1 by nosort limit 0 1"), Ok(()));

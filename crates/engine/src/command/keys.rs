@@ -11,8 +11,8 @@
 //! Invariant: every index that is reported is that of an argument of the call, and is reported with that argument. The
 //! work is linear in the number of arguments, a fixed number of passes, without allocation.
 
-use super::word;
-use super::{Command, KeyFlags};
+use super::options::{Given, given, number};
+use super::{Command, KeyFlags, word};
 
 /// Calls `each` for every key of a call, in the order of the declarations, with the index of the argument, the key,
 /// and what the command does with it.
@@ -25,18 +25,14 @@ where
 {
     match command.key_rule {
         KeyRule::Declared => declared(command.keys, &args, &mut each),
-        KeyRule::Sort => {
+        KeyRule::Sort | KeyRule::GeoStore => {
             declared(&command.keys[..1], &args, &mut each);
-            let options: &[(&str, usize)] = &[("limit", 2), ("get", 1), ("by", 1)];
-            stored(&args, 2, &["store"], options, &mut each);
+            stored(command, &args, &mut each);
         }
-        KeyRule::GeoStore => {
-            declared(&command.keys[..1], &args, &mut each);
-            stored(&args, 5, &["store", "storedist"], &[], &mut each);
-        }
-        KeyRule::Migrate => migrate(command.keys[0].flags, &args, &mut each),
+        KeyRule::Streams => streams(command, &args, command.keys[0].flags, &mut each),
+        KeyRule::Migrate => migrate(command, &args, &mut each),
         KeyRule::Set => first_key(&args, set_flags(&args), &mut each),
-        KeyRule::Bitfield => first_key(&args, bitfield_flags(&args), &mut each),
+        KeyRule::Bitfield => first_key(&args, bitfield_flags(command, &args), &mut each),
     }
 }
 
@@ -56,7 +52,7 @@ pub struct KeySpec {
 pub enum Begin {
     /// At the argument with this index.
     Index(u16),
-    /// After the first argument that is `word` (any case).
+    /// After the first argument that is `word`. A group of that name misleads servers here; a [`KeyRule`] is not misled.
     Keyword {
         /// Lower case.
         word: &'static str,
@@ -97,10 +93,12 @@ pub enum Find {
 pub enum KeyRule {
     /// The declarations say it all.
     Declared,
-    /// `SORT`: the last `STORE` that is not the argument of another option names a key.
+    /// `SORT`: the last `STORE` names a key.
     Sort,
     /// `GEORADIUS` and `GEORADIUSBYMEMBER`: the last of all `STORE` and `STOREDIST` is the one that counts.
     GeoStore,
+    /// `XREAD` and `XREADGROUP`: the option `STREAMS`, which is no group and no consumer of that name.
+    Streams,
     /// `MIGRATE`: with an empty third argument the keys follow the option `KEYS`.
     Migrate,
     /// `SET`: the option `GET` makes it a read as well.
@@ -117,8 +115,8 @@ where
     for spec in specs {
         let begin = match spec.begin {
             Begin::Index(index) => Some(usize::from(index)),
-            Begin::Keyword { word, start } => after_keyword(args, word, start),
-            Begin::Unknown => None,
+            // Commands with a keyword have a rule, which reads their options as they do themselves.
+            Begin::Keyword { .. } | Begin::Unknown => None,
         };
         let range = begin.and_then(|begin| key_range(spec.find, begin, args));
         if let Some(range) = range {
@@ -194,78 +192,74 @@ fn report<'a, I>(
     }
 }
 
-/// The index after the first argument that is `word`. The last argument is no keyword: nothing could follow it.
-fn after_keyword<'a, I>(args: &I, word: &str, start: i16) -> Option<usize>
+/// Reports the argument of the last `STORE` or `STOREDIST`, which is the one that counts.
+fn stored<'a, I>(command: &Command, args: &I, each: &mut impl FnMut(usize, &'a [u8], KeyFlags))
 where
     I: Iterator<Item = &'a [u8]> + Clone,
 {
-    let count = args.clone().count();
-    let mut found = args
-        .clone()
-        .enumerate()
-        .take(count.saturating_sub(1))
-        .filter(|(_, arg)| word::is(arg, word))
-        .map(|(index, _)| index + 1);
-    match usize::try_from(start) {
-        Ok(start) => found.find(|after| *after > start),
-        Err(_) => {
-            let start = count.checked_sub(start.unsigned_abs().into())?;
-            found.take_while(|after| *after <= start + 1).filter(|after| *after > 1).last()
-        }
+    let stores = |option: &Given<'_>| option.is("store") || option.is("storedist");
+    if let Some(option) = given(command, args.clone()).filter(stores).last()
+        && let Some(key) = option.value
+    {
+        each(option.value_at(), key, KeyFlags::OW.with(KeyFlags::UPDATE));
     }
 }
 
-/// Reports the argument of the last option called one of `words`, from argument `start` on; `options` are those whose
-/// own arguments are skipped, with how many they have.
-fn stored<'a, I>(
+/// `XREAD … STREAMS key … id …`: the first half of what follows.
+///
+/// With an option that respool does not know, another `STREAMS` may be the one of a newer server: each argument counts that could then
+/// be a key.
+fn streams<'a, I>(
+    command: &Command,
     args: &I,
-    start: usize,
-    words: &[&str],
-    options: &[(&str, usize)],
+    flags: KeyFlags,
     each: &mut impl FnMut(usize, &'a [u8], KeyFlags),
 ) where
     I: Iterator<Item = &'a [u8]> + Clone,
 {
-    let mut rest = args.clone().enumerate().skip(start);
-    let mut key = None;
-    while let Some((_, arg)) = rest.next() {
-        if is_one_of(arg, words) {
-            // Without an argument it is a syntax error, and no key.
-            key = rest.next().or(key);
-        } else if let Some((_, skip)) = options.iter().find(|(word, _)| is_one_of(arg, &[word])) {
-            rest.nth(skip - 1);
+    let mut found = None;
+    let mut is_sure = true;
+    for option in given(command, args.clone()) {
+        is_sure &= option.word.is_some();
+        if option.is("streams") {
+            found = Some((option.at, option.args));
         }
     }
-    if let Some((index, key)) = key {
-        each(index, key, KeyFlags::OW.with(KeyFlags::UPDATE));
+    let (first, mut last, mut behind) = match found {
+        Some((at, args)) => (at, at, args),
+        None => (usize::MAX, 0, 0),
+    };
+    let mut begin = first;
+    if !is_sure {
+        let count = args.clone().count();
+        for (at, _) in args.clone().enumerate().skip(1).filter(|(_, arg)| word::is(arg, "streams"))
+        {
+            begin = begin.min(at);
+            (last, behind) = (at, count - at - 1);
+        }
     }
+    let end = last + 1 + behind / 2;
+    let keys = args.clone().enumerate().skip(begin.saturating_add(1));
+    keys.take_while(|(at, _)| *at < end).for_each(|(at, key)| each(at, key, flags));
 }
 
 /// `MIGRATE host port key db timeout [COPY] [REPLACE] [AUTH p] [AUTH2 u p] [KEYS key …]`.
-fn migrate<'a, I>(flags: KeyFlags, args: &I, each: &mut impl FnMut(usize, &'a [u8], KeyFlags))
+fn migrate<'a, I>(command: &Command, args: &I, each: &mut impl FnMut(usize, &'a [u8], KeyFlags))
 where
     I: Iterator<Item = &'a [u8]> + Clone,
 {
     const KEY: usize = 3;
-    const OPTIONS: usize = 6;
+    let flags = command.keys[0].flags;
     let Some(key) = args.clone().nth(KEY) else { return };
-    let mut rest = args.clone().enumerate().skip(OPTIONS);
-    while let Some((_, arg)) = rest.next() {
-        if is_one_of(arg, &["keys"]) {
-            // A key here and there is a syntax error: a server migrates none of them.
-            if key.is_empty() {
-                rest.for_each(|(index, key)| each(index, key, flags));
-            }
-            return;
+    match given(command, args.clone()).find(|option| option.is("keys")) {
+        None => each(KEY, key, flags),
+        Some(keys) if key.is_empty() => {
+            let listed = args.clone().enumerate().skip(keys.value_at());
+            listed.for_each(|(index, key)| each(index, key, flags));
         }
-        // A password may well be the word KEYS.
-        if is_one_of(arg, &["auth"]) {
-            rest.next();
-        } else if is_one_of(arg, &["auth2"]) {
-            rest.nth(1);
-        }
+        // A key here and there is a syntax error: a server migrates none of them.
+        Some(_) => {}
     }
-    each(KEY, key, flags);
 }
 
 /// Reports argument 1 with flags that depend on the call.
@@ -283,50 +277,28 @@ fn set_flags<'a, I>(args: &I) -> KeyFlags
 where
     I: Iterator<Item = &'a [u8]> + Clone,
 {
-    if args.clone().skip(3).any(|arg| is_one_of(arg, &["get"])) {
+    // Wherever it stands, as servers see it for their permissions (`setGetKeys`).
+    if args.clone().skip(3).any(|arg| word::is(arg, "get")) {
         return KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE);
     }
     KeyFlags::OW.with(KeyFlags::UPDATE)
 }
 
 /// `BITFIELD key [GET type offset] [OVERFLOW how] [SET …] [INCRBY …]`: what is not surely a read counts as a write.
-fn bitfield_flags<'a, I>(args: &I) -> KeyFlags
+fn bitfield_flags<'a, I>(command: &Command, args: &I) -> KeyFlags
 where
     I: Iterator<Item = &'a [u8]> + Clone,
 {
-    let mut rest = args.clone().skip(2);
-    while let Some(arg) = rest.next() {
-        let complete = if is_one_of(arg, &["get"]) {
-            rest.nth(1).is_some()
-        } else {
-            is_one_of(arg, &["overflow"]) && rest.next().is_some()
-        };
-        if !complete {
-            return KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE);
-        }
+    let reads = |option: Given<'_>| option.is("get") || option.is("overflow");
+    if given(command, args.clone()).all(reads) {
+        return KeyFlags::RO.with(KeyFlags::ACCESS);
     }
-    KeyFlags::RO.with(KeyFlags::ACCESS)
-}
-
-/// True if `arg` is one of `words` in any case.
-fn is_one_of(arg: &[u8], words: &[&str]) -> bool {
-    words.iter().any(|word| word::is(arg, word))
-}
-
-/// A number of keys, as strict as a server reads it: digits only, no sign, no zero in front.
-fn number(text: &[u8]) -> Option<usize> {
-    if text.is_empty() || text.len() > 1 && text[0] == b'0' {
-        return None;
-    }
-    text.iter().try_fold(0_usize, |sum, digit| {
-        let digit = usize::from(digit.wrapping_sub(b'0'));
-        if digit > 9 { None } else { sum.checked_mul(10)?.checked_add(digit) }
-    })
+    KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{KeyFlags, keys, number};
+    use super::{Begin, KeyFlags, KeyRule, keys};
     use crate::command::{COUNT, CommandId, lookup, lookup_sub};
     use alloc::{format, string::String, vec::Vec};
     use proptest::prelude::*;
@@ -393,6 +365,37 @@ mod tests {
         assert_eq!(found("xreadgroup group streams c streams a >"), "5r");
         assert_eq!(found("xread streams"), "");
         assert_eq!(found("xread streams a"), "");
+        assert_eq!(found("xread streams streams 0"), "2r");
+        // In any order, and whatever a group and a consumer are called.
+        assert_eq!(found("xreadgroup noack group streams c block 0 streams s >"), "8r");
+        assert_eq!(found("xreadgroup count 1 group streams c block 0 streams s >"), "9r");
+        assert_eq!(found("xreadgroup count 1 group c streams streams a b > >"), "7r 8r");
+        // An option of a newer server may take the first STREAMS for its argument.
+        assert_eq!(found("xread newer streams a streams b 0"), "3r 4r 5r");
+    }
+
+    #[test]
+    fn a_nul_ends_a_word() {
+        assert_eq!(found("xread STREAMS\0 a 0"), "2r");
+        assert_eq!(found("xread count\0x 1 streams\0x a b 0 0"), "4r 5r");
+        assert_eq!(found("xreadgroup GROUP\0 streams c streams\0 a >"), "5r");
+        assert_eq!(found("sort k get\0 store STORE\0 d"), "1r 5o");
+        assert_eq!(found("georadius k 1 2 3 m Store\0x a"), "1r 7o");
+        assert_eq!(found("georadiusbymember k m 1 km storedist\0 a"), "1r 6o");
+        assert_eq!(found("migrate h 1 '' 0 5 auth\0 keys keys\0 a"), "9w");
+        assert_eq!(found("set k v GET\0x"), "1w");
+        assert_eq!(found("bitfield k get\0 u8 0"), "1r");
+        assert_eq!(found("bitfield k get\0 u8 0 SET\0 u8 0 1"), "1w");
+        assert_eq!(found("sort k st\0ore d"), "1r");
+    }
+
+    #[test]
+    fn commands_with_a_keyword_have_a_rule() {
+        for id in CommandId::all() {
+            let has_keyword =
+                id.row().keys.iter().any(|spec| matches!(spec.begin, Begin::Keyword { .. }));
+            assert!(!has_keyword || id.row().key_rule != KeyRule::Declared, "{}", id.name());
+        }
     }
 
     #[test]
@@ -415,17 +418,6 @@ mod tests {
         assert_eq!(found("bitfield k get u8 0 overflow wrap"), "1r");
         assert_eq!(found("bitfield k get u8 0 set u8 0 1"), "1w");
         assert_eq!(found("bitfield k nonsense"), "1w");
-    }
-
-    #[test]
-    fn numbers_as_strict_as_a_server() {
-        assert_eq!(number(b"0"), Some(0));
-        assert_eq!(number(b"120"), Some(120));
-        for wrong in
-            [&b""[..], b"01", b"+1", b"-1", b" 1", b"1 ", b"1.0", b"99999999999999999999999"]
-        {
-            assert_eq!(number(wrong), None);
-        }
     }
 
     proptest! {

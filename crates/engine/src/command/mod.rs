@@ -20,9 +20,11 @@ pub mod ids;
 pub mod keys;
 pub mod learned;
 mod lookup;
+pub mod options;
 mod shareable;
 pub mod spread;
 mod table;
+pub mod waits;
 pub mod word;
 
 pub use categories::Categories;
@@ -96,6 +98,8 @@ pub struct Command {
     pub flags: Flags,
     /// Where the keys stand, as the servers declare it. Use [`keys()`], which also knows what they can't declare.
     pub keys: &'static [KeySpec],
+    /// Its options, as far as respool looks into them. Read them by [`options::given`].
+    pub grammar: &'static options::Grammar,
     /// What `keys` can't say: `SORT … STORE`, `MIGRATE … KEYS` and the like.
     pub key_rule: KeyRule,
     /// Which nodes of a cluster a call must reach.
@@ -240,7 +244,7 @@ const fn linked() -> [Command; COUNT] {
         index += 1;
     }
     index = 0;
-    let (mut shareable, mut explicit) = (0, 0);
+    let (mut shareable, mut explicit, mut grammars) = (0, 0, 0);
     while index < COUNT {
         rows[index].is_plain = matches!(rows[index].class, Class::Pass)
             && !rows[index].has_classed_subcommands
@@ -248,6 +252,10 @@ const fn linked() -> [Command; COUNT] {
         if shareable::is_next(rows[index].name, shareable) {
             rows[index].is_shareable = true;
             shareable += 1;
+        }
+        if let Some(grammar) = options::next(rows[index].name, grammars) {
+            rows[index].grammar = grammar;
+            grammars += 1;
         }
         let categories = match categories::explicit(rows[index].name, explicit) {
             Some(categories) => {
@@ -260,6 +268,7 @@ const fn linked() -> [Command; COUNT] {
         index += 1;
     }
     assert!(explicit == categories::EXPLICIT_COUNT, "categories of what is not in the table");
+    assert!(grammars == options::COUNT, "options of a command that is not in the table");
     assert!(shareable == shareable::NAMES.len(), "a shareable command that is not in the table");
     rows
 }

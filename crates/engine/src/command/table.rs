@@ -27,7 +27,9 @@
 
 use super::flags::{bit::*, key_bit::*};
 use super::keys::{Begin, Find, KeyRule, KeyRule::*, KeySpec};
-use super::{Categories, Class, Class::*, Command, Flags, KeyFlags, RequestPolicy, ResponsePolicy};
+use super::{
+    Categories, Class, Class::*, Command, Flags, KeyFlags, RequestPolicy, ResponsePolicy, options,
+};
 use RequestPolicy::{AllNodes, AllShards, MultiShard, Special as ToSpecial};
 use ResponsePolicy::{
     AggLogicalAnd, AggMin, AggSum, AllSucceeded, Default as AsIs, OneSucceeded,
@@ -50,6 +52,7 @@ const fn cmd(
         arity,
         flags: Flags::of(flags),
         keys,
+        grammar: &options::NONE,
         key_rule: KeyRule::Declared,
         request_policy: RequestPolicy::Default,
         response_policy: ResponsePolicy::Default,
@@ -639,9 +642,9 @@ pub(super) const ROWS: &[Command] = &[
     cmd("xpending", -3, READONLY, READ, Pass),
     cmd("xrange", -4, READONLY, READ, Pass),
     cmd("xread", -4, READONLY | BLOCKING | MOVABLEKEYS,
-        &[after("streams", 1, -1, 2, RO | ACCESS)], Blocking),
+        &[after("streams", 1, -1, 2, RO | ACCESS)], Blocking).rule(Streams),
     cmd("xreadgroup", -7, WRITE | BLOCKING | MOVABLEKEYS,
-        &[after("streams", 4, -1, 2, RO | ACCESS)], Blocking),
+        &[after("streams", 4, -1, 2, RO | ACCESS)], Blocking).rule(Streams),
     cmd("xrevrange", -4, READONLY, READ, Pass),
     cmd("xsetid", -3, WRITE | DENYOOM | FAST, CHANGE, Pass),
     cmd("xtrim", -4, WRITE, TAKE, Pass),

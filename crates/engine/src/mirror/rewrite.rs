@@ -13,7 +13,8 @@
 //!
 //! Invariant: it depends on the request, the reply and the time alone, and an error reply comes to nothing.
 
-use crate::command::word;
+use crate::command::options::{Given, given};
+use crate::command::{self, word};
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use resp::value::{Value, parse};
@@ -60,7 +61,7 @@ pub(crate) fn effect_of(args: &[&[u8]], reply: &Value<'_>, unix_ms: u64) -> Effe
         b"hexpire" | b"hpexpire" | b"hexpireat" | b"hpexpireat" => {
             field_times(&name, args, unix_ms)
         }
-        b"hsetex" | b"hgetex" | b"msetex" => Some(absolute(args, 1, unix_ms)),
+        b"hsetex" | b"hgetex" | b"msetex" => Some(absolute(args, unix_ms)),
         b"xadd" => stream_entry(args, reply),
         b"xreadgroup" => group_read(args, reply),
         b"sort" | b"georadius" | b"georadiusbymember" => Some(stored(args)),
@@ -94,8 +95,15 @@ fn in_ms(text: &[u8], unit_ms: i64) -> Option<Vec<u8>> {
     Some(number(text)?.checked_mul(unit_ms)?.to_string().into_bytes())
 }
 
-fn is_word(arg: &[u8], word: &[u8]) -> bool {
-    word::is(arg, word)
+/// The options of a call, as its server reads them.
+fn options<'a>(args: &[&'a [u8]]) -> impl Iterator<Item = Given<'a>> {
+    let row = args.first().and_then(|name| command::lookup(name));
+    row.into_iter().flat_map(|row| given(row.row(), args.iter().copied()))
+}
+
+/// Whether a call has this option.
+fn has(args: &[&[u8]], word: &str) -> bool {
+    options(args).any(|option| option.is(word))
 }
 
 /// Commands on strings.
@@ -119,11 +127,11 @@ fn strings(name: &[u8], args: &[&[u8]], reply: &Value<'_>, unix_ms: u64) -> Opti
         }
         b"getdel" | b"getex" if *reply == Value::Null => Effect::Nothing,
         b"getdel" => instead(&[b"DEL", key]),
-        b"getex" => match args.get(2..)? {
-            [] => Effect::Nothing,
-            [word] if is_word(word, b"persist") => instead(&[b"PERSIST", key]),
-            [unit, time] => instead(&[b"PEXPIREAT", key, &time_of(unit, time, unix_ms)?]),
-            _ => return None,
+        // Of several times the last counts.
+        b"getex" => match options(args).last() {
+            None => Effect::Nothing,
+            Some(option) if option.is("persist") => instead(&[b"PERSIST", key]),
+            Some(option) => instead(&[b"PEXPIREAT", key, &time_of(&option, unix_ms)?]),
         },
         // What a server tells its replicas, so that rounding is nobody's matter.
         _ => instead(&[b"SET", key, reply.as_text()?, b"KEEPTTL"]),
@@ -131,12 +139,13 @@ fn strings(name: &[u8], args: &[&[u8]], reply: &Value<'_>, unix_ms: u64) -> Opti
 }
 
 /// The time behind `EX`, `PX`, `EXAT` or `PXAT`.
-fn time_of(unit: &[u8], time: &[u8], unix_ms: u64) -> Option<Vec<u8>> {
-    match word::lower(unit).as_slice() {
-        b"ex" => from_now(time, 1_000, unix_ms),
-        b"px" => from_now(time, 1, unix_ms),
-        b"exat" => in_ms(time, 1_000),
-        b"pxat" => in_ms(time, 1),
+fn time_of(option: &Given<'_>, unix_ms: u64) -> Option<Vec<u8>> {
+    let time = option.value?;
+    match option.word? {
+        "ex" => from_now(time, 1_000, unix_ms),
+        "px" => from_now(time, 1, unix_ms),
+        "exat" => in_ms(time, 1_000),
+        "pxat" => in_ms(time, 1),
         _ => None,
     }
 }
@@ -148,22 +157,15 @@ fn set(args: &[&[u8]], reply: &Value<'_>, unix_ms: u64) -> Option<Effect> {
     }
     let mut list = words(&[b"SET", key, value]);
     let (mut wants_old, mut only_new, mut has_condition) = (false, false, false);
-    let mut rest = args[3..].iter();
-    while let Some(word) = rest.next() {
-        match word::lower(word).as_slice() {
-            b"nx" => (only_new, has_condition) = (true, true),
-            b"xx" => has_condition = true,
-            b"get" => wants_old = true,
-            b"keepttl" => list.push(b"KEEPTTL".to_vec()),
+    for option in options(args) {
+        match option.word? {
+            "nx" => (only_new, has_condition) = (true, true),
+            "xx" => has_condition = true,
+            "get" => wants_old = true,
+            "keepttl" => list.push(b"KEEPTTL".to_vec()),
             // Conditions of newer servers: with GET their reply does not tell whether it was done.
-            b"ifeq" | b"ifne" | b"ifdeq" | b"ifdne" => {
-                rest.next()?;
-                has_condition = true;
-            }
-            _ => {
-                let at = time_of(word, rest.next()?, unix_ms)?;
-                list.extend([b"PXAT".to_vec(), at]);
-            }
+            "ifeq" | "ifne" | "ifdeq" | "ifdne" => has_condition = true,
+            _ => list.extend([b"PXAT".to_vec(), time_of(&option, unix_ms)?]),
         }
     }
     let is_null = *reply == Value::Null;
@@ -189,9 +191,7 @@ fn keys(name: &[u8], args: &[&[u8]], reply: &Value<'_>, unix_ms: u64) -> Option<
         b"pexpireat" => until(in_ms(args.get(2)?, 1)?),
         b"restore" => return restore(args, unix_ms),
         b"move" | b"swapdb" => Effect::Unsaid("it concerns two databases"),
-        b"copy" if args.get(3..)?.iter().any(|word| is_word(word, b"db")) => {
-            Effect::Unsaid("it concerns two databases")
-        }
+        b"copy" if has(args, "db") => Effect::Unsaid("it concerns two databases"),
         b"copy" => instead(&[b"COPY", key, args.get(2)?, b"REPLACE"]),
         b"renamenx" => instead(&[b"RENAME", key, args.get(2)?]),
         _ => Effect::AsIs,
@@ -200,13 +200,11 @@ fn keys(name: &[u8], args: &[&[u8]], reply: &Value<'_>, unix_ms: u64) -> Option<
 
 fn restore(args: &[&[u8]], unix_ms: u64) -> Option<Effect> {
     let mut list = words(args);
-    let (ttl, options) = (number(args.get(2)?)?, args.get(4..)?);
-    let has = |word: &[u8]| options.iter().any(|option| is_word(option, word));
-    if ttl > 0 && !has(b"absttl") {
+    if number(args.get(2)?)? > 0 && !has(args, "absttl") {
         list[2] = from_now(args.get(2)?, 1, unix_ms)?;
         list.push(b"ABSTTL".to_vec());
     }
-    if !has(b"replace") {
+    if !has(args, "replace") {
         list.push(b"REPLACE".to_vec());
     }
     Some(Effect::Instead(list))
@@ -241,8 +239,7 @@ fn taken(name: &[u8], args: &[&[u8]], reply: &Value<'_>) -> Option<Effect> {
         b"lmpop" | b"blmpop" => {
             let [key, values] = list? else { return None };
             let count = values.as_list()?.len().to_string();
-            let from_left = args.iter().skip(2).any(|word| is_word(word, b"left"));
-            let pop: &[u8] = if from_left { b"LPOP" } else { b"RPOP" };
+            let pop: &[u8] = if has(args, "left") { b"LPOP" } else { b"RPOP" };
             instead(&[pop, key.as_text()?, count.as_bytes()])
         }
         b"zmpop" | b"bzmpop" => {
@@ -294,42 +291,23 @@ fn field_times(name: &[u8], args: &[&[u8]], unix_ms: u64) -> Option<Effect> {
     Some(Effect::Instead(list))
 }
 
-/// `EX` and `PX` of a command become `PXAT`; those behind `FIELDS` are fields.
-fn absolute(args: &[&[u8]], from: usize, unix_ms: u64) -> Effect {
+/// `EX` and `PX` of a command become `PXAT`.
+fn absolute(args: &[&[u8]], unix_ms: u64) -> Effect {
     let mut list = words(args);
-    for at in from + 1..args.len() {
-        if is_word(args[at], b"fields") || is_word(args[at], b"fvs") {
-            break;
-        }
-        let is_span = is_word(args[at], b"ex") || is_word(args[at], b"px");
-        if is_span && let Some(time) = args.get(at + 1).and_then(|t| time_of(args[at], t, unix_ms))
-        {
-            (list[at], list[at + 1]) = (b"PXAT".to_vec(), time);
-            break;
+    for option in options(args).filter(|option| option.is("ex") || option.is("px")) {
+        if let Some(time) = time_of(&option, unix_ms) {
+            (list[option.at], list[option.value_at()]) = (b"PXAT".to_vec(), time);
         }
     }
     Effect::Instead(list)
 }
 
-/// `XADD key [NOMKSTREAM] [MAXLEN|MINID [=|~] threshold [LIMIT n]] id field value …`: with the id that it got.
+/// `XADD key [options] id field value …`: with the id that it got.
 fn stream_entry(args: &[&[u8]], reply: &Value<'_>) -> Option<Effect> {
     let Some(id) = reply.as_text() else {
         return (*reply == Value::Null).then_some(Effect::Nothing);
     };
-    let mut at = 2;
-    loop {
-        let word = args.get(at)?;
-        at += match word::lower(word).as_slice() {
-            b"nomkstream" | b"keepref" | b"delref" | b"acked" => 1,
-            b"maxlen" | b"minid" => match args.get(at + 1)? {
-                [b'=' | b'~'] => 3,
-                _ => 2,
-            },
-            b"limit" | b"idmpauto" => 2,
-            b"idmp" => 3,
-            _ => break,
-        };
-    }
+    let at = options(args).find(|option| option.word.is_none())?.at;
     let mut list = words(args);
     list[at] = id.to_vec();
     Some(Effect::Instead(list))
@@ -340,18 +318,19 @@ fn group_read(args: &[&[u8]], reply: &Value<'_>) -> Option<Effect> {
     if *reply == Value::Null {
         return Some(Effect::Nothing);
     }
-    let streams = args.iter().position(|word| is_word(word, b"streams"))?;
-    let block = args[..streams].iter().skip(4).position(|word| is_word(word, b"block"));
-    let Some(block) = block.map(|at| at + 4) else { return Some(Effect::AsIs) };
-    let mut list = words(args);
-    list.drain(block..block + 2);
-    Some(Effect::Instead(list))
+    let blocks: Vec<usize> =
+        options(args).filter(|option| option.is("block")).map(|option| option.at).collect();
+    if blocks.is_empty() {
+        return Some(Effect::AsIs);
+    }
+    let is_left = |at: &usize| !blocks.contains(at) && !blocks.contains(&at.wrapping_sub(1));
+    let left = (0..args.len()).filter(is_left).map(|at| args[at].to_vec());
+    Some(Effect::Instead(left.collect()))
 }
 
 /// These write only with STORE.
 fn stored(args: &[&[u8]]) -> Effect {
-    let stores = |word: &&[u8]| is_word(word, b"store") || is_word(word, b"storedist");
-    match args.iter().skip(2).any(stores) {
+    match has(args, "store") || has(args, "storedist") {
         true => Effect::AsIs,
         false => Effect::Nothing,
     }
@@ -385,7 +364,7 @@ pub(crate) fn repeats(name: &[u8]) -> bool {
         b"zunionstore",
         b"xdel",
     ];
-    NAMES.iter().any(|known| is_word(name, known))
+    NAMES.iter().any(|known| word::same_name(name, known))
 }
 
 #[cfg(test)]
@@ -434,6 +413,7 @@ mod tests {
             ("SORT l", "*0\r\n"),
             ("COPY a b", ":0\r\n"),
             ("XREADGROUP GROUP g c STREAMS s >", "*-1\r\n"),
+            ("SORT store BY store", "*0\r\n"),
         ] {
             assert_eq!(sent(request, reply), "nothing", "{request}");
         }
@@ -457,6 +437,11 @@ mod tests {
             ("RESTORE k 0 x REPLACE", "+OK\r\n", "RESTORE k 0 x REPLACE"),
             ("HEXPIRE h 1 FIELDS 1 f", "*1\r\n:1\r\n", "HPEXPIREAT h 1700000001123 FIELDS 1 f"),
             ("HSETEX h EX 1 FIELDS 1 ex 2", ":1\r\n", "HSETEX h PXAT 1700000001123 FIELDS 1 ex 2"),
+            ("MSETEX 1 ex 100 EX 1", ":1\r\n", "MSETEX 1 ex 100 PXAT 1700000001123"),
+            ("GETEX k EX 1 PX 7", "$1\r\nv\r\n", "PEXPIREAT k 1700000000130"),
+            ("SET k v EX\0x 10 Get\0", "$-1\r\n", "SET k v PXAT 1700000010123"),
+            ("SET k v IFEQ ex", "+OK\r\n", "SET k v"),
+            ("RESTORE k 500 replace ABSTTL\0", "+OK\r\n", "RESTORE k 500 replace ABSTTL\0 REPLACE"),
         ] {
             assert_eq!(sent(request, reply), expected, "{request}");
         }
@@ -488,6 +473,13 @@ mod tests {
                 "$3\r\n5-1\r\n",
                 "XADD x NOMKSTREAM MINID 4 5-1 f v",
             ),
+            ("XADD x MAXLEN ~\0 9 *\0 f v", "$3\r\n5-1\r\n", "XADD x MAXLEN ~\0 9 5-1 f v"),
+            ("LMPOP 1 left RIGHT", "*2\r\n$4\r\nleft\r\n*1\r\n$1\r\nx\r\n", "RPOP left 1"),
+            (
+                "XREADGROUP NOACK BLOCK\0 5 GROUP streams block BLOCK 0 STREAMS s >",
+                "*1\r\n*0\r\n",
+                "XREADGROUP NOACK GROUP streams block STREAMS s >",
+            ),
             ("INCRBYFLOAT k 0.1", "$3\r\n0.3\r\n", "SET k 0.3 KEEPTTL"),
             ("HINCRBYFLOAT h f 0.1", "$3\r\n0.3\r\n", "HSET h f 0.3"),
             ("SETNX k v", ":1\r\n", "SET k v"),
@@ -515,6 +507,7 @@ mod tests {
             ("EVAL s 1 k", "$-1\r\n"),
             ("DEL a b", ":0\r\n"),
             ("SORT l STORE d", ":0\r\n"),
+            ("SORT l STORE\0 d", ":0\r\n"),
             ("PERSIST k", ":1\r\n"),
         ] {
             assert_eq!(sent(request, reply), "as it is", "{request}");
@@ -526,6 +519,7 @@ mod tests {
         for (request, reply) in [
             ("MOVE k 1", ":1\r\n"),
             ("COPY a b DB 2", ":1\r\n"),
+            ("COPY a b REPLACE db\0x 2", ":1\r\n"),
             ("SPOP s", ":9\r\n"),
             ("SPOP s", "$9\r\n"),
         ] {

@@ -8,9 +8,8 @@
 
 use super::outward::Awaited;
 use super::{Asked, Removal, Treat};
-use crate::command::word;
 use crate::command::{self, Learned};
-use crate::policy::namespace::{patterns_of_sort, prefixes_of_tracking};
+use crate::policy::namespace::{patterns_of_scan, patterns_of_sort, prefixes_of_tracking};
 use crate::policy::outward::{Names, Rename, Shape};
 use crate::reject;
 use crate::scatter::{keys_of, row_of};
@@ -249,13 +248,10 @@ impl Removal {
     /// `SCAN cursor MATCH pattern …`: of several patterns a server takes the last.
     fn scan<'a>(&self, args: &[&'a [u8]]) -> Reworded<'a> {
         let mut words: Vec<Cow<'a, [u8]>> = args.iter().map(|arg| Cow::Borrowed(*arg)).collect();
-        let (mut at, mut left_out) = (2, None);
-        while let (Some(word), Some(pattern)) = (args.get(at), args.get(at + 1)) {
-            if word::is(word, b"match") {
-                let (asked, rest) = Asked::of(&self.prefix, pattern).words(pattern);
-                (words[at + 1], left_out) = (Cow::Borrowed(asked), rest);
-            }
-            at += 2;
+        let mut left_out = None;
+        for at in patterns_of_scan(args) {
+            let (asked, rest) = Asked::of(&self.prefix, args[at]).words(args[at]);
+            (words[at], left_out) = (Cow::Borrowed(asked), rest);
         }
         (Some(words), self.names(Shape::Page, left_out))
     }
@@ -330,6 +326,9 @@ mod tests {
                 "SORT k BY w_* GET # GET x*->f STORE d",
             ),
             ("SORT o:k BY nosort", "SORT k BY nosort"),
+            ("SORT o:k GET\0x o:x* STORE\0 o:d", "SORT k GET\0x x* STORE\0 d"),
+            ("XREAD STREAMS\0 o:a 0", "XREAD STREAMS\0 a 0"),
+            ("SCAN 0 Match\0 o:*", "SCAN 0 Match\0 *"),
             ("OBJECT ENCODING o:k", "OBJECT ENCODING k"),
             ("KEYS o:a*", "KEYS a*"),
             ("KEYS *a", "KEYS *"),
@@ -360,7 +359,15 @@ mod tests {
 
     #[test]
     fn what_cannot_be_changed_is_not_sent() {
-        let lines = ["GET u:k", "MGET o:a b", "SORT o:k BY w_*", "FT.SEARCH i q", "CLUSTERSCAN 0"];
+        let lines = [
+            "XREAD STREAMS\0 u:k 0",
+            "SORT o:k STORE\0 u:d",
+            "GET u:k",
+            "MGET o:a b",
+            "SORT o:k BY w_*",
+            "FT.SEARCH i q",
+            "CLUSTERSCAN 0",
+        ];
         for line in lines {
             let (out, mut awaited) = sent(&[&request(line)]);
             assert_eq!(out, String::from_utf8_lossy(&request("respool-refused")), "{line}");

@@ -11,6 +11,7 @@ pub mod hash;
 pub mod shard;
 pub mod slot;
 
+use crate::command::waits::{Waits, waits};
 use crate::command::{self, Class, CommandId, Learned, ids, word};
 
 /// A command as far as the tables know it.
@@ -54,7 +55,7 @@ pub enum Way {
 /// Looks a request up. `arg` gives the arguments by index, 0 being the command.
 pub fn classify<'a>(
     count: usize,
-    mut arg: impl FnMut(usize) -> &'a [u8],
+    arg: impl Fn(usize) -> &'a [u8],
     learned: Option<&Learned>,
 ) -> Known {
     let name = arg(0);
@@ -72,7 +73,7 @@ pub fn classify<'a>(
         id = sub;
     }
     let row = id.row();
-    let blocks = row.class == Class::Blocking && has_block_option(count, &mut arg);
+    let blocks = row.class == Class::Blocking && waits(id, (0..count).map(&arg)) != Waits::No;
     Known {
         id: Some(id),
         way: way_of(row.class, blocks),
@@ -121,27 +122,6 @@ pub(crate) fn may_write(body: &[u8]) -> Option<bool> {
         }
     }
     Some(writes)
-}
-
-/// Whether XREAD or XREADGROUP has a BLOCK option: it stands before STREAMS, behind which everything is a key or an id.
-fn has_block_option<'a>(count: usize, arg: &mut impl FnMut(usize) -> &'a [u8]) -> bool {
-    let mut index = 1;
-    while index < count {
-        let at = arg(index);
-        if word::is(at, "streams") {
-            return false;
-        }
-        if word::is(at, "block") {
-            return true;
-        }
-        index += match at {
-            // A group or a consumer may well be called "block".
-            _ if word::is(at, "group") => 3,
-            _ if word::is_any(at, &["count", "claim"]) => 2,
-            _ => 1,
-        };
-    }
-    false
 }
 
 #[cfg(test)]
@@ -199,5 +179,16 @@ mod tests {
         assert_eq!(way("XREAD COUNT 2 BLOCK 0 STREAMS s 0"), Way::Leased);
         assert_eq!(way("XREADGROUP GROUP block block COUNT 1 STREAMS s >"), Way::Shared);
         assert_eq!(way("XREADGROUP GROUP g c NOACK BLOCK 1 STREAMS s >"), Way::Leased);
+        // In any order, and with words that end for a server at a NUL.
+        for line in [
+            "XREADGROUP NOACK GROUP streams c BLOCK 0 STREAMS s >",
+            "XREADGROUP COUNT 1 GROUP streams c BLOCK 0 STREAMS s >",
+            "XREADGROUP GROUP\0 streams c BLOCK 0 STREAMS s >",
+            "XREAD COUNT\0 1 BLOCK 0 STREAMS s $",
+            "XREAD block\0x 0 STREAMS s $",
+        ] {
+            assert_eq!(way(line), Way::Leased, "{line:?}");
+        }
+        assert_eq!(way("XREADGROUP NOACK GROUP block block STREAMS s >"), Way::Shared);
     }
 }

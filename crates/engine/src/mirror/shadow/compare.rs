@@ -17,8 +17,8 @@
 //!
 //! Invariant: what is the same to the last byte is equal.
 
-use crate::command::word;
-use crate::command::{COUNT, CommandId};
+use crate::command::options::given;
+use crate::command::{self, COUNT, CommandId};
 use alloc::vec::Vec;
 use resp::value::{Value, parse};
 
@@ -172,7 +172,10 @@ pub(super) fn are_equal(shape: Shape, args: &[&[u8]], one: &[u8], other: &[u8], 
         }
         Shape::Number => is_near(&one, &other),
         Shape::Scores => {
-            let with = args.iter().skip(1).any(|word| word::is(word, b"withscores"));
+            let row = args.first().and_then(|name| command::lookup(name));
+            let with = row.is_some_and(|row| {
+                given(row.row(), args.iter().copied()).any(|option| option.is("withscores"))
+            });
             if with { have_equal_scores(one, other) } else { one == other }
         }
         Shape::Time(unit_ms) => {

@@ -5,8 +5,8 @@
 //! Invariant: the number of arguments stays, but for patterns that are added; no argument changes that is no name.
 
 use super::{Namespace, Within};
-use crate::command::word;
-use crate::command::{CommandId, Learned};
+use crate::command::options::{Pattern, given, patterns};
+use crate::command::{CommandId, Learned, ids};
 use crate::policy::outward::Shape;
 use crate::scatter::keys_of;
 use alloc::borrow::Cow;
@@ -59,7 +59,7 @@ impl Namespace {
             Within::Pattern(at) => {
                 match args.get(at) {
                     Some(pattern) => changed[at] = self.prefixed(pattern),
-                    None if row == crate::command::ids::KEYS => return None,
+                    None if row == ids::KEYS => return None,
                     None => changed.push(self.prefixed(b"*")),
                 }
                 Shape::Names
@@ -103,12 +103,8 @@ impl Namespace {
 
     /// In front of all options, so that one of the client's own wins, as the last one does, and what is wrong with them is still wrong.
     fn change_scan<'a>(&self, args: &[&'a [u8]], changed: &mut Vec<Cow<'a, [u8]>>) {
-        let mut at = 2;
-        while let (Some(word), Some(value)) = (args.get(at), args.get(at + 1)) {
-            if word::is(word, b"match") {
-                changed[at + 1] = self.prefixed(value);
-            }
-            at += 2;
+        for at in patterns_of_scan(args) {
+            changed[at] = self.prefixed(args[at]);
         }
         if args.len() > 1 {
             let all = [Cow::Borrowed(&b"MATCH"[..]), self.prefixed(b"*")];
@@ -126,37 +122,20 @@ impl Namespace {
 
 /// `BY` and `GET` of `SORT` name keys by patterns. Without a star it is no key: `BY nosort`, `GET #`.
 pub(crate) fn patterns_of_sort(args: &[&[u8]]) -> Vec<usize> {
-    let (mut at, mut found) = (2, Vec::new());
-    while let Some(word) = args.get(at) {
-        let is = |name: &[u8]| word::is(word, name);
-        match args.get(at + 1) {
-            Some(pattern) if is(b"by") || is(b"get") => {
-                found.extend(pattern.contains(&b'*').then_some(at + 1));
-                at += 2;
-            }
-            Some(_) if is(b"store") => at += 2,
-            Some(_) if is(b"limit") => at += 3,
-            _ => at += 1,
-        }
-    }
-    found
+    let patterns = patterns(ids::SORT.row(), args.iter().copied());
+    patterns.filter(Pattern::names_keys).map(|pattern| pattern.at).collect()
 }
 
 /// Where `CLIENT TRACKING` has its prefixes.
 pub(crate) fn prefixes_of_tracking(args: &[&[u8]]) -> Vec<usize> {
-    let (mut at, mut found) = (3, Vec::new());
-    while let Some(word) = args.get(at) {
-        let is = |name: &[u8]| word::is(word, name);
-        match args.get(at + 1) {
-            Some(_) if is(b"prefix") => {
-                found.push(at + 1);
-                at += 2;
-            }
-            Some(_) if is(b"redirect") => at += 2,
-            _ => at += 1,
-        }
-    }
-    found
+    let options = given(ids::CLIENT_TRACKING.row(), args.iter().copied());
+    options.filter(|option| option.is("prefix")).map(|option| option.value_at()).collect()
+}
+
+/// Where `SCAN` has its patterns.
+pub(crate) fn patterns_of_scan(args: &[&[u8]]) -> Vec<usize> {
+    let options = given(ids::SCAN.row(), args.iter().copied());
+    options.filter(|option| option.is("match")).map(|option| option.value_at()).collect()
 }
 
 /// Whether all arguments from the first name on are names.
@@ -201,6 +180,14 @@ mod tests {
                 "SORT t:k BY t:w_* GET # GET t:o_*->f STORE t:d",
             ),
             ("SORT k BY nosort", "SORT t:k BY nosort"),
+            ("SORT k GET\0 o_* Store\0x d", "SORT t:k GET\0 t:o_* Store\0x t:d"),
+            ("XREAD Streams\0 a 0", "XREAD Streams\0 t:a 0"),
+            (
+                "XREADGROUP NOACK GROUP streams c STREAMS a >",
+                "XREADGROUP NOACK GROUP streams c STREAMS t:a >",
+            ),
+            ("GEORADIUS k 1 2 3 m STORE\0 d", "GEORADIUS t:k 1 2 3 m STORE\0 t:d"),
+            ("CLIENT TRACKING on BCAST Prefix\0x a", "CLIENT TRACKING on BCAST Prefix\0x t:a"),
             ("SORT_RO k GET store", "SORT_RO t:k GET store"),
             ("PUBLISH c m", "PUBLISH t:c m"),
             ("SUBSCRIBE a b", "SUBSCRIBE t:a t:b"),
@@ -230,6 +217,8 @@ mod tests {
             ("SCAN 0", "SCAN 0 MATCH t:*", Shape::Page),
             ("SCAN 0 COUNT 5 MATCH a", "SCAN 0 MATCH t:* COUNT 5 MATCH t:a", Shape::Page),
             ("SCAN 0 COUNT MATCH", "SCAN 0 MATCH t:* COUNT MATCH", Shape::Page),
+            ("SCAN 0 MATCH\0 a", "SCAN 0 MATCH t:* MATCH\0 t:a", Shape::Page),
+            ("SCAN 0 TYPE match MATCH a", "SCAN 0 MATCH t:* TYPE match MATCH t:a", Shape::Page),
             ("SCAN 0 COUNT", "SCAN 0 MATCH t:* COUNT", Shape::Page),
             ("SCAN", "SCAN", Shape::Page),
         ] {

@@ -18,7 +18,7 @@ mod inward;
 mod rows;
 mod short;
 
-pub(crate) use inward::{patterns_of_sort, prefixes_of_tracking};
+pub(crate) use inward::{patterns_of_scan, patterns_of_sort, prefixes_of_tracking};
 pub(crate) use rows::Within;
 
 use super::{Kind, Look, Refusal};

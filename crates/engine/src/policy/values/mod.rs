@@ -24,8 +24,8 @@ pub(crate) use zstd::Zstd;
 
 use super::{Kind, Look, Refusal};
 use crate::acl::Entropy;
-use crate::command::word;
-use crate::command::{self, CommandId, KeyFlags};
+use crate::command::options::{Given, given, patterns};
+use crate::command::{self, CommandId, KeyFlags, ids, word};
 use crate::glob;
 use crate::reject;
 use alloc::borrow::Cow;
@@ -276,7 +276,7 @@ impl Values {
             }
             Part::Value(2) if row.name() == "set" => {
                 kept.any(|kept| kept.is_some())
-                    && look.args.iter().skip(3).any(|word| compares(word))
+                    && given(row.row(), look.args.iter().copied()).any(|option| compares(&option))
             }
             Part::Sort => self.reads_by_pattern(look.args),
             _ => false,
@@ -342,12 +342,9 @@ impl Values {
 
     /// Whether `SORT` reads values of keys whose names it makes up.
     fn reads_by_pattern(&self, args: &[&[u8]]) -> bool {
-        let words = args.iter().skip(2).zip(args.iter().skip(3));
-        words.into_iter().any(|(word, pattern)| {
-            let reads = word::is_any(word, &["by", "get"]);
-            let of_hash = pattern.windows(2).any(|two| two == b"->");
-            let is_meant = if of_hash { self.wanted.hashes } else { self.wanted.strings };
-            reads && pattern.contains(&b'*') && is_meant
+        patterns(ids::SORT.row(), args.iter().copied()).any(|pattern| {
+            let of_hash = pattern.reads_hashes();
+            pattern.names_keys() && if of_hash { self.wanted.hashes } else { self.wanted.strings }
         })
     }
 }
@@ -359,63 +356,45 @@ impl Part {
             Self::Value(at) => alloc::vec![at],
             Self::Swap => alloc::vec![2],
             Self::Fields => (3..args.len()).step_by(2).collect(),
-            Self::CountedFields => counted_fields(args).collect(),
+            Self::CountedFields => counted_fields(args),
             _ => Vec::new(),
         }
     }
 
     /// Where values of the first key stand in the reply; `None`: nowhere.
     fn reply(self, row: Option<CommandId>, args: &[&[u8]]) -> Option<Where> {
-        let says =
-            |from: usize, option: &[u8]| args.iter().skip(from).any(|word| word::is(word, option));
         match self {
             Self::Read | Self::Swap => Some(Where::One),
-            Self::Value(2) if row.is_some_and(|row| row.name() == "set") && says(3, b"get") => {
-                Some(Where::One)
-            }
+            Self::Value(2) => has_option(row, args, "get").then_some(Where::One),
             Self::Reads(Reply::All) => Some(Where::All),
             Self::Reads(Reply::Pairs) => Some(Where::Pairs),
-            Self::Reads(Reply::WithValues) => says(3, b"withvalues").then_some(Where::Pairs),
-            // A pattern behind MATCH may have the name of the option.
-            Self::Reads(Reply::Page) => (!is_without_values(args)).then_some(Where::Page),
+            Self::Reads(Reply::WithValues) => {
+                let with = args.get(3).is_some_and(|arg| word::is(arg, "withvalues"));
+                with.then_some(Where::Pairs)
+            }
+            Self::Reads(Reply::Page) => (!has_option(row, args, "novalues")).then_some(Where::Page),
             _ => None,
         }
     }
 }
 
 /// Where values stand in `HSETEX key [options] FIELDS n field value …`. A server refuses what is written otherwise.
-fn counted_fields(args: &[&[u8]]) -> impl Iterator<Item = usize> + use<> {
-    let mut at = 2;
-    while let Some(word) = args.get(at) {
-        let is = |names: &[&str]| word::is_any(word, names);
-        if is(&["fields"]) {
-            break;
-        }
-        at += if is(&["ex", "px", "exat", "pxat"]) { 2 } else { 1 };
-    }
-    let count = args.get(at + 1).and_then(|count| number::parse_i64(count));
-    let count = count.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
-    let begin = at + 3;
-    (begin..args.len()).step_by(2).take(count)
+fn counted_fields(args: &[&[u8]]) -> Vec<usize> {
+    let options = given(ids::HSETEX.row(), args.iter().copied());
+    let is_number = |option: &Given<'_>| option.value.and_then(number::parse_i64).is_some();
+    let fields = options.filter(|option| option.is("fields") || option.is("fvs"));
+    let fields = fields.filter(is_number);
+    fields.flat_map(|option| (option.at + 3..=option.at + option.args).step_by(2)).collect()
 }
 
-/// `HSCAN … NOVALUES`, which is no pattern and no count.
-fn is_without_values(args: &[&[u8]]) -> bool {
-    let mut words = args.iter().skip(3);
-    while let Some(word) = words.next() {
-        if word::is(word, b"novalues") {
-            return true;
-        }
-        if word::is_any(word, &["match", "count"]) {
-            words.next();
-        }
-    }
-    false
+/// Whether a call has this option.
+fn has_option(row: Option<CommandId>, args: &[&[u8]], word: &str) -> bool {
+    row.is_some_and(|row| given(row.row(), args.iter().copied()).any(|option| option.is(word)))
 }
 
-/// An option of `SET` that compares with what is stored.
-fn compares(word: &[u8]) -> bool {
-    word::is_any(word, &["ifeq", "ifne", "ifdeq", "ifdne"])
+/// Whether an option of `SET` compares with what is stored.
+fn compares(option: &Given<'_>) -> bool {
+    matches!(option.word, Some("ifeq" | "ifne" | "ifdeq" | "ifdne"))
 }
 
 #[cfg(test)]
@@ -482,6 +461,11 @@ mod tests {
             ("hsetex s:1 fields 2 f v g w", &[5, 7], None),
             ("hsetex s:1 fnx ex 5 fields 1 fields v", &[8], None),
             ("hsetex s:1 keepttl fields 1 f v", &[6], None),
+            ("hsetex s:1 ex\0 5 Fields\0x 1 fields v", &[7], None),
+            ("set s:1 v Get\0x", &[2], Some(Where::One)),
+            ("hrandfield s:1 5 withvalues\0", &[], Some(Where::Pairs)),
+            ("hscan s:1 0 count\0 5 NoValues\0x", &[], None),
+            ("hscan s:1 0 count novalues", &[], Some(Where::Page)),
             ("hsetex s:1 fields x f v", &[], None),
             ("hget s:1 f", &[], Some(Where::One)),
             ("hmget s:1 f g", &[], Some(Where::All)),
