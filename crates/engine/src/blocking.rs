@@ -13,7 +13,7 @@
 //! Invariant: a client has at most one blocking command under way, and nothing else beside it.
 
 use crate::client::Hold;
-use crate::command::{CommandId, ids};
+use crate::command::{Class, CommandId, ids};
 use crate::engine::Engine;
 use crate::lease::Way;
 use crate::request::Step;
@@ -132,7 +132,14 @@ impl Engine {
         row: Option<CommandId>,
         args: &[&[u8]],
     ) {
-        if row.is_some_and(|row| !blocks(row)) {
+        let waits = match row {
+            Some(row) => blocks(row),
+            None => {
+                let learned = self.learned.as_ref().and_then(|learned| learned.lookup(args[0]));
+                learned.is_some_and(|command| command.class == Class::Leased)
+            }
+        };
+        if !waits {
             return;
         }
         // Of one that the table does not know nobody knows how long it may take.

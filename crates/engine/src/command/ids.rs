@@ -149,6 +149,7 @@ ids! {
     SORT_RO = "sort_ro",
     SHUTDOWN = "shutdown",
     SWAPDB = "swapdb",
+    MODULE = "module",
     TIME = "time",
     BLMPOP = "blmpop",
     BZMPOP = "bzmpop",
