@@ -14,7 +14,7 @@
 
 use crate::client::Hold;
 use crate::command::waits::{Waits, waits};
-use crate::command::{CommandId, ids};
+use crate::command::{Class, CommandId, ids};
 use crate::engine::Engine;
 use crate::lease::Way;
 use crate::request::Step;
@@ -107,7 +107,14 @@ impl Engine {
         row: Option<CommandId>,
         args: &[&[u8]],
     ) {
-        if row.is_some_and(|row| !blocks(row)) {
+        let may_wait = match row {
+            Some(row) => blocks(row),
+            None => {
+                let learned = self.learned.as_ref().and_then(|learned| learned.lookup(args[0]));
+                learned.is_some_and(|command| command.class == Class::Leased)
+            }
+        };
+        if !may_wait {
             return;
         }
         let until = match row.map(|command| waits(command, args.iter().copied())) {

@@ -299,7 +299,8 @@ impl Engine {
             (OwnCommand::Hello, Some(error)) if greeting::knows_no_hello(&error) && !key.resp3 => {
                 return self.greet_old(now, id);
             }
-            (OwnCommand::Learn, None) => self.learning_answered(reply),
+            (OwnCommand::Learn, None) => self.learning_answered(now, reply),
+            (OwnCommand::Lookup(round), _) => self.lookup_answered(round, Some(reply)),
             (OwnCommand::Functions, _) => self.functions_told(reply),
             (
                 OwnCommand::Slots
@@ -580,6 +581,7 @@ impl Engine {
             let Owner::Client { id: client, seq, silent } = run.owner else {
                 match run.owner {
                     Owner::Own(OwnCommand::Learn) => self.learning_lost(now),
+                    Owner::Own(OwnCommand::Lookup(round)) => self.lookup_answered(round, None),
                     Owner::Own(OwnCommand::Unblock) => self.unblock_answered(id, None),
                     Owner::Own(OwnCommand::Word) => self.word_lost(now, id, &error),
                     Owner::Own(OwnCommand::Functions) => self.functions_lost(),

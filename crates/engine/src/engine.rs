@@ -296,6 +296,8 @@ pub struct Engine {
     pub(crate) learned: Option<Learned>,
     pub(crate) scripts: Scripts,
     pub(crate) learning: crate::learn::Learning,
+    /// Names that servers are asked for.
+    pub(crate) lookups: Box<crate::unknown::Lookups>,
     pub(crate) dirty_clients: Vec<ClientId>,
     /// Whose replies wait for more of them.
     pub(crate) cork: Cork,
@@ -399,6 +401,7 @@ impl Engine {
             learned: None,
             scripts: Scripts::default(),
             learning: crate::learn::Learning::default(),
+            lookups: Box::default(),
             dirty_clients: Vec::new(),
             cork: Cork::default(),
             dirty_upstreams: DirtyUpstreams::default(),
@@ -681,6 +684,7 @@ impl Engine {
         self.check_mirrors();
         self.check_login();
         self.check_words();
+        self.check_lookups();
         for (id, client) in self.clients.iter() {
             client.places.check();
             if let Some(upstream) = client.lease.as_ref().and_then(|lease| lease.upstream) {

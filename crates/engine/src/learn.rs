@@ -1,6 +1,7 @@
 //! Learning from the server which commands it has (`COMMAND`), for those that the built-in table does not know.
 //!
-//! It is asked once, on the first connection that is ready. The reply is long, so a connection that breaks may take it along. Then it is
+//! It is asked once, on the first connection that is ready; what that server did not tell is asked for by name (`unknown`), and all of it again
+//! only when there are more such names than can be asked for. The reply is long, so a connection that breaks may take it along. Then it is
 //! asked again: at once the first time, and after a pause when that was no accident. Otherwise a way to the server on which
 //! connections do not last would be filled with nothing but this reply.
 //!
@@ -11,7 +12,7 @@
 use crate::command::Learned;
 use crate::engine::Engine;
 use crate::ids::UpstreamId;
-use crate::limits::LEARN_AGAIN_MS;
+use crate::limits::{LEARN_AGAIN_MS, LEARN_EVERY_MS};
 use crate::time::Time;
 use crate::upstream::inflight::OwnCommand;
 use crate::upstream::{Lane, Role, Upstream};
@@ -26,6 +27,8 @@ pub(crate) struct Learning {
     lost: u32,
     /// Not to be asked before.
     after: Time,
+    /// An answer was read, and may be asked for again from then on.
+    again_at: Option<Time>,
 }
 
 impl Learning {
@@ -45,11 +48,19 @@ impl Engine {
     }
 
     /// The reply came.
-    pub(crate) fn learning_answered(&mut self, reply: &[u8]) {
+    pub(crate) fn learning_answered(&mut self, now: Time, reply: &[u8]) {
         self.learning.lost = 0;
+        self.learning.again_at = Some(now.plus_ms(LEARN_EVERY_MS));
         if let Ok(Some((commands, _))) = value::parse(reply) {
             // A failure to learn must not make us forget.
             self.learned = Learned::from_reply(&commands).or(self.learned.take());
+        }
+    }
+
+    /// The servers may have commands by now that they had not then.
+    pub(crate) fn learn_again(&mut self, now: Time) {
+        if self.learning.again_at.take_if(|at| *at <= now).is_some() {
+            self.learning.asked = false;
         }
     }
 

@@ -445,8 +445,9 @@ impl Engine {
             return;
         };
         // With MULTI said there it is no good to anybody.
-        let unclean = self.is_queueing(id);
+        let mut unclean = self.is_queueing(id);
         if let Some(lease) = self.clients.get_mut(id).and_then(|client| client.lease.as_mut()) {
+            unclean |= lease.unclean;
             (lease.upstream, lease.place, lease.sent) = (None, None, 0);
         }
         self.give_back(now, upstream_id, unclean);

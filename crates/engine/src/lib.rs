@@ -108,6 +108,7 @@ pub mod tracking;
 mod transaction;
 mod transfer;
 mod unblock;
+mod unknown;
 pub mod upstream;
 mod waiters;
 mod whole;

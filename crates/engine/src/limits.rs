@@ -164,7 +164,25 @@ pub const TOPOLOGY_EVERY_MS: u64 = 500;
 /// The pause before `COMMAND` is asked again when its reply was lost more than once.
 pub const LEARN_AGAIN_MS: u64 = 1_000;
 
-/// Who was asked for it and has not answered in this time (a server that was stopped, say) is passed over for another one.
+/// The least pause between two `COMMAND`s, however many names are unknown.
+pub const LEARN_EVERY_MS: u64 = 10_000;
+
+/// Names that one `COMMAND INFO` asks for. More wait for the next one.
+pub const LOOKUP_NAMES_MAX: usize = 64;
+
+/// The least pause between two of them, in milliseconds: with [`LOOKUP_NAMES_MAX`] this bounds what clients with unknown names cost a server.
+pub const LOOKUP_EVERY_MS: u64 = 20;
+
+/// Clients that wait until their name can be asked for. For one more a name that is not known is an unknown command.
+pub const LOOKUP_WAITERS_MAX: usize = 1_024;
+
+/// Names of which servers were asked that are remembered, and for so long, in milliseconds. At the bound all are forgotten.
+pub const LOOKUPS_KEPT_MAX: usize = 1_024;
+
+/// See [`LOOKUPS_KEPT_MAX`].
+pub const LOOKUP_KEPT_MS: u64 = 1_000;
+
+/// Who was asked for the table of a cluster and has not answered in this time (a server that was stopped, say) is passed over for another one.
 pub const TOPOLOGY_PATIENCE_MS: u64 = 1_000;
 
 /// The wait after a question for it that brought nothing.

@@ -23,6 +23,7 @@
 
 use crate::client::Client;
 use crate::command::{self, CommandId, Flags, ids};
+use crate::route::{self, Way};
 use crate::engine::{Action, Engine};
 use crate::glob;
 use crate::ids::ClientId;
@@ -148,9 +149,8 @@ impl Engine {
             row.map(|row| args.get(1).and_then(|sub| command::lookup_sub(row, sub)).unwrap_or(row));
         let flags = row.map(|row| row.row().flags);
         // Nobody executes what no server knows.
-        let learned = self.learned.as_ref().filter(|_| row.is_none());
-        let is_unknown = learned
-            .is_some_and(|learned| args.first().is_none_or(|name| learned.lookup(name).is_none()));
+        let known = route::classify(args.len(), |n| args[n], self.learned.as_ref());
+        let is_unknown = known.way == Way::Unknown;
         let is_hidden = is_unknown || flags.is_some_and(|flags| flags.has(Flags::ADMIN));
         let before_auth = flags.is_some_and(|flags| flags.has(Flags::NO_AUTH));
         if is_hidden

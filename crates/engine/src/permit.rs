@@ -31,12 +31,9 @@ use crate::time::Time;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// What a request is to a server that has no such command.
+/// A server has no such command, or no such subcommand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unknown {
-    Command,
-    Sub(CommandId),
-}
+pub(crate) struct Unknown;
 
 /// The command of a request, as exactly as permissions are said.
 pub(crate) fn called<'a>(
@@ -46,14 +43,14 @@ pub(crate) fn called<'a>(
 ) -> Result<Called<'a>, Unknown> {
     let Some(id) = known.id else {
         let learned = learned.and_then(|learned| learned.lookup(args[0]));
-        return learned.map(Called::Learned).ok_or(Unknown::Command);
+        return learned.map(Called::Learned).ok_or(Unknown);
     };
     if slowlog::is_of_servers(Some(id), args) {
-        return Ok(Called::Row(lookup_sub(id, args[2]).unwrap_or(id)));
+        return lookup_sub(id, args[2]).map(Called::Row).ok_or(Unknown);
     }
     match args.get(1) {
         Some(word) if id.row().is_container() => {
-            lookup_sub(id, word).map(Called::Row).ok_or(Unknown::Sub(id))
+            lookup_sub(id, word).map(Called::Row).ok_or(Unknown)
         }
         _ => Ok(Called::Row(id)),
     }
@@ -126,7 +123,7 @@ impl Engine {
         }
         let called = match called(known, args, self.learned.as_ref()) {
             Ok(called) => called,
-            Err(unknown) => return Some(Refusal::Unknown(unknown)),
+            Err(Unknown) => return Some(Refusal::Unknown),
         };
         let unchecked_scripts = self.settings.users.unchecked_scripts;
         let denied = user.rules().check(called, args.iter().copied(), unchecked_scripts).err()?;
@@ -155,11 +152,9 @@ impl Engine {
         let user = self.clients.get(id).and_then(|client| self.user_of(client));
         let user = user.map_or(&b""[..], User::name);
         match refusal {
-            Refusal::Unknown(Unknown::Command) => {
-                reject::unknown_command(out, args[0], args[1..].iter().copied());
-            }
-            Refusal::Unknown(Unknown::Sub(container)) => {
-                reject::unknown_subcommand(out, container.name(), args[1]);
+            Refusal::Unknown => {
+                let known = route::classify(args.len(), |n| args[n], self.learned.as_ref());
+                self.write_unknown(out, &known, args);
             }
             Refusal::Arity(row) => reject::arity(out, row.name()),
             Refusal::Denied(denied, object) => {
@@ -298,7 +293,7 @@ impl Engine {
 
 /// Why a request is refused.
 enum Refusal {
-    Unknown(Unknown),
+    Unknown,
     Arity(CommandId),
     /// With the command, key or channel.
     Denied(Denied, Vec<u8>),

@@ -439,42 +439,81 @@ pub fn gave_up(tries: u8, said: &str) -> Vec<u8> {
     out
 }
 
+/// Which words servers have for commands and subcommands that they do not know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wording {
+    /// Redis 7.0 and later, Valkey (`commandCheckExistence` in server.c).
+    Present,
+    /// Before 7.0: the name is quoted whole, and a container answers for its subcommands itself.
+    Before7,
+}
+
+/// What C prints of these bytes: at most so many, and nothing from a NUL on (`%.128s`).
+fn printed(text: &[u8], bytes_max: usize) -> &[u8] {
+    let text = &text[..text.len().min(bytes_max)];
+    &text[..text.iter().position(|byte| *byte == 0).unwrap_or(text.len())]
+}
+
 /// `ERR unknown subcommand 'x'. Try CLIENT HELP.`
 pub fn unknown_subcommand(out: &mut Vec<u8>, parent: &str, given: &[u8]) {
-    let mut text = Vec::from(&b"ERR unknown subcommand '"[..]);
-    text.extend_from_slice(&given[..given.len().min(128)]);
-    text.extend_from_slice(b"'. Try ");
-    text.extend_from_slice(parent.to_ascii_uppercase().as_bytes());
-    text.extend_from_slice(b" HELP.");
-    encode::error(out, &text);
+    unknown_subcommand_of(out, parent.as_bytes(), given, Wording::Present);
+}
+
+/// The same of any container, in the words of a server.
+pub fn unknown_subcommand_of(out: &mut Vec<u8>, parent: &[u8], given: &[u8], wording: Wording) {
+    match wording {
+        Wording::Present => about_subcommand(out, "unknown subcommand '", parent, given),
+        Wording::Before7 => {
+            let text = "Unknown subcommand or wrong number of arguments for '";
+            about_subcommand(out, text, parent, given);
+        }
+    }
 }
 
 /// `ERR unknown subcommand or wrong number of arguments for 'x'. Try CLIENT HELP.`
 pub fn subcommand_syntax(out: &mut Vec<u8>, parent: &str, given: &[u8]) {
-    let mut text = Vec::from(&b"ERR unknown subcommand or wrong number of arguments for '"[..]);
-    text.extend_from_slice(&given[..given.len().min(128)]);
-    text.extend_from_slice(b"'. Try ");
-    text.extend_from_slice(parent.to_ascii_uppercase().as_bytes());
-    text.extend_from_slice(b" HELP.");
-    encode::error(out, &text);
+    let text = "unknown subcommand or wrong number of arguments for '";
+    about_subcommand(out, text, parent.as_bytes(), given);
+}
+
+fn about_subcommand(out: &mut Vec<u8>, begin: &str, parent: &[u8], given: &[u8]) {
+    let given = printed(given, QUOTED_NAME_MAX);
+    let parent = parent.to_ascii_uppercase();
+    let text = [b"ERR ", begin.as_bytes(), given, b"'. Try ", &parent, b" HELP."];
+    encode::error(out, &text.concat());
 }
 
 /// `ERR unknown command 'x', with args beginning with: 'a' 'b' `, cut as Redis cuts it: 128 bytes of the name, 128 of the
-/// arguments together.
+/// arguments together, and each only up to a NUL.
 pub fn unknown_command<'a>(out: &mut Vec<u8>, name: &[u8], args: impl Iterator<Item = &'a [u8]>) {
-    let mut text = Vec::from(&b"ERR unknown command '"[..]);
-    text.extend_from_slice(&name[..name.len().min(128)]);
-    text.extend_from_slice(b"', with args beginning with: ");
-    let mut used = 0usize;
+    unknown_command_of(out, name, args, Wording::Present);
+}
+
+/// The same in the words of a server.
+pub fn unknown_command_of<'a>(
+    out: &mut Vec<u8>,
+    name: &[u8],
+    args: impl Iterator<Item = &'a [u8]>,
+    wording: Wording,
+) {
+    let ([open, close], [begin, end], name_max): ([&str; 2], [&str; 2], _) = match wording {
+        Wording::Present => (["'", "'"], ["'", "' "], QUOTED_NAME_MAX),
+        Wording::Before7 => (["`", "`"], ["`", "`, "], usize::MAX),
+    };
+    let mut text = Vec::from(&b"ERR unknown command "[..]);
+    text.extend_from_slice(open.as_bytes());
+    text.extend_from_slice(printed(name, name_max));
+    text.extend_from_slice(close.as_bytes());
+    text.extend_from_slice(b", with args beginning with: ");
+    let head = text.len();
     for arg in args {
-        if used >= 128 {
+        let used = text.len() - head;
+        if used >= QUOTED_NAME_MAX {
             break;
         }
-        let part = &arg[..arg.len().min(128 - used)];
-        text.push(b'\'');
-        text.extend_from_slice(part);
-        text.extend_from_slice(b"' ");
-        used += part.len() + 3;
+        text.extend_from_slice(begin.as_bytes());
+        text.extend_from_slice(printed(arg, QUOTED_NAME_MAX - used));
+        text.extend_from_slice(end.as_bytes());
     }
     encode::error(out, &text);
 }
@@ -516,6 +555,33 @@ mod tests {
         let mut out = Vec::new();
         unknown_command(&mut out, b"nope", [&b"a"[..], b"b c"].into_iter());
         assert_eq!(out, b"-ERR unknown command 'nope', with args beginning with: 'a' 'b c' \r\n");
+    }
+
+    #[test]
+    fn a_nul_ends_what_is_quoted_and_line_breaks_become_blanks() {
+        let mut out = Vec::new();
+        unknown_command(&mut out, b"get\0x", [&b"a\0b"[..], b"c\r\nd", b"\0"].into_iter());
+        assert_eq!(out, b"-ERR unknown command 'get', with args beginning with: 'a' 'c  d' '' \r\n");
+        let mut out = Vec::new();
+        unknown_subcommand(&mut out, "client", b"reply\0x");
+        assert_eq!(out, b"-ERR unknown subcommand 'reply'. Try CLIENT HELP.\r\n");
+    }
+
+    #[test]
+    fn long_names_and_arguments_are_cut_as_servers_cut_them() {
+        let mut out = Vec::new();
+        let args = [&[b'a'; 100][..], &[b'b'; 100], b"c"];
+        unknown_command(&mut out, &[b'n'; 200], args.into_iter());
+        let (n, a, b) = ("n".repeat(128), "a".repeat(100), "b".repeat(25));
+        let text =
+            format!("-ERR unknown command '{n}', with args beginning with: '{a}' '{b}' \r\n");
+        assert_eq!(String::from_utf8_lossy(&out), text);
+        let mut out = Vec::new();
+        unknown_command_of(&mut out, &[b'n'; 200], args.into_iter(), Wording::Before7);
+        let (n, b) = ("n".repeat(200), "b".repeat(24));
+        let text =
+            format!("-ERR unknown command `{n}`, with args beginning with: `{a}`, `{b}`, \r\n");
+        assert_eq!(String::from_utf8_lossy(&out), text);
     }
 
     #[test]

@@ -131,6 +131,7 @@ impl Engine {
     fn forget_what_they_told(&mut self) {
         self.learned = None;
         self.learning = crate::learn::Learning::default();
+        self.forget_lookups();
         self.busy.forget();
         self.readers = crate::functions::Readers::default();
     }

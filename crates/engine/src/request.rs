@@ -382,13 +382,20 @@ impl Engine {
         self.note_long(now, known.id);
         let Some(client) = self.clients.get_mut(id) else { return Some(Step::Gone) };
         client.last_command = known.id;
-        match client.access {
-            Access::Everything => {}
+        let access = client.access;
+        match access {
             Access::Nothing if known.before_auth => {}
             Access::Nothing => {
                 self.refuse_before_auth(id, known, args);
                 return Some(Step::Done);
             }
+            // A server looks the command up before it asks whether this client may call it.
+            _ if matches!(known.way, Way::Unknown | Way::Apart)
+                && let Some(step) = self.unless_apart(now, id, known, args) =>
+            {
+                return Some(step);
+            }
+            Access::Everything => {}
             Access::Confined => {
                 if let Some(step) = self.unless_permitted(now, id, known, args) {
                     return Some(step);
@@ -416,10 +423,14 @@ impl Engine {
         id: ClientId,
         frame: &[u8],
         args: &[&[u8]],
-        known: Known,
+        mut known: Known,
     ) -> Step {
         if let Some(step) = self.not_now(now, id, &known, (frame, args)) {
             return step;
+        }
+        if known.way == Way::Unknown {
+            // Servers were asked, and did not say what it is.
+            known.way = Way::Apart;
         }
         let Some(client) = self.clients.get_mut(id) else { return Step::Gone };
         let silent = client.reply_mode != ReplyMode::On;
@@ -429,7 +440,7 @@ impl Engine {
         }
         let is_leased = client.lease.is_some();
         let wish = Wish { id, frame, args, row: known.id, silent };
-        if (is_leased || known.way == Way::Leased)
+        if (is_leased || matches!(known.way, Way::Leased | Way::Apart))
             && let Some(step) = self.over_own_connection(now, &wish, &known, is_leased)
         {
             return step;
@@ -471,7 +482,7 @@ impl Engine {
             }
             Way::Local => return self.answer_locally(now, id, &known, args, silent),
             Way::Http => return self.close_http(id),
-            Way::Refused | Way::Leased => {
+            Way::Refused | Way::Leased | Way::Unknown | Way::Apart => {
                 let name = known.id.map_or("command", CommandId::name);
                 let fits = known.id.is_none_or(|command| arity_fits(command, args.len()));
                 self.stats.command(known.id).rejected += 1;
@@ -505,9 +516,13 @@ impl Engine {
         };
         let step = match (step, known.way) {
             (None, Way::Leased) => self.begin_leased(now, wish),
+            (None, Way::Apart) => self.send_apart(now, wish),
             (step, _) => step?,
         };
         if step == Step::Done {
+            if known.way == Way::Apart {
+                self.spoil_lease(wish.id);
+            }
             self.note_if_big(now, wish.id, known, wish.frame, wish.args.len());
             self.end_skip(wish.id, wish.silent);
         }
@@ -596,8 +611,12 @@ impl Engine {
         self.stats.command(known.id).rejected += 1;
         let arity = known.id.map(|row| i64::from(row.row().arity));
         let count = args.len() as i64;
+        let mut unknown = Vec::new();
+        if matches!(known.way, Way::Unknown | Way::Apart) || known.id.is_none() {
+            self.write_unknown(&mut unknown, known, args);
+        }
         self.reply(id, false, |out| match (known.id, arity) {
-            (None, _) => reject::unknown_command(out, args[0], args[1..].iter().copied()),
+            _ if !unknown.is_empty() => out.extend_from_slice(&unknown),
             (Some(row), Some(arity)) if (arity > 0 && count != arity) || count < -arity => {
                 match row {
                     EXEC => reject::write(out, reject::EXEC_ARITY),
@@ -619,6 +638,7 @@ impl Engine {
         command: Option<CommandId>,
         silent: bool,
     ) -> Step {
+        debug_assert!(self.may_share(&Args::new(frame).collect::<Vec<_>>()), "a stranger");
         let Some(client) = self.clients.get(id) else { return Step::Gone };
         let key = client.key_to(self.first_node, lane);
         let upstream_id = match self.upstream_for(now, key, id) {

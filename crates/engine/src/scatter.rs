@@ -404,6 +404,7 @@ impl Engine {
         parts: &[Part],
         body: &Body<'_>,
     ) -> Step {
+        debug_assert!(self.may_share(wish.args), "a stranger among shared requests");
         let mut ways = core::mem::take(&mut self.scratch_parts.ways);
         ways.clear();
         let step = match self.ways_of(now, wish, lane, parts, &mut ways) {

@@ -49,6 +49,7 @@ impl Engine {
             || self.transfer_place_is_free()
             || self.lease_is_free()
             || self.is_due_inside()
+            || self.lookups.is_answered()
         {
             return Some(now);
         }
@@ -62,6 +63,7 @@ impl Engine {
             self.subscriptions_at(),
             self.caches.look_at,
             self.learn_at(),
+            self.lookups_at(),
             self.uncork_at(),
             self.busy_at(),
         ];
@@ -101,6 +103,7 @@ impl Engine {
         self.run_subscriptions(now);
         self.follow_feed(now);
         self.learn_due(now);
+        self.lookups_due(now);
         self.look_busy(now);
         if !self.unblocks.is_empty() {
             self.run_unblocks(now);

@@ -32,7 +32,7 @@ use crate::limits::UNSENT_BYTES_MAX;
 use crate::local::arity_fits;
 use crate::reject;
 use crate::request::Step;
-use crate::route::Way;
+use crate::route::{self, Way};
 use crate::scatter::{Wish, keys_of};
 use crate::time::Time;
 use crate::topology::Place;
@@ -220,6 +220,7 @@ impl Engine {
         let same_place = self.is_one()
             || self.place_together(wish).is_ok_and(|place| place.is_some() && place == bound);
         let leased = ends
+            || way == Way::Apart
             || (same_place && matches!(way, Way::Shared))
             || row.is_some_and(crate::blocking::blocks) && way == Way::Leased;
         if row == Some(ids::WATCH) && !same_place {
@@ -401,6 +402,9 @@ impl Engine {
             }
             _ => match way {
                 Way::Shared | Way::Control => None,
+                // The connection is its own, and nobody else gets it afterwards.
+                Way::Apart => None,
+                Way::Unknown => Some(Refusal::Unknown),
                 Way::Refused => Some(Refusal::Never(name)),
                 Way::Leased => Some(Refusal::OwnConnection(name)),
                 Way::Local | Way::Http => Some(Refusal::NotInside(name)),
@@ -716,13 +720,17 @@ impl Engine {
         if !matches!(refusal, Refusal::Text(reject::NESTED_MULTI | reject::WATCH_INSIDE)) {
             self.mark_refused(wish.id);
         }
+        let mut unknown = Vec::new();
+        if matches!(refusal, Refusal::Unknown) {
+            let learned = self.learned.as_ref();
+            let known = route::classify(wish.args.len(), |n| wish.args[n], learned);
+            self.write_unknown(&mut unknown, &known, wish.args);
+        }
         self.refuse_text(wish, |out| match refusal {
             Refusal::Text(text) => reject::write(out, text),
             Refusal::Error(error) => out.extend_from_slice(&error),
             Refusal::Arity(name) => reject::arity(out, name),
-            Refusal::Unknown => {
-                reject::unknown_command(out, wish.args[0], wish.args[1..].iter().copied());
-            }
+            Refusal::Unknown => out.extend_from_slice(&unknown),
             Refusal::NotInside(name) => reject::not_inside(out, name),
             Refusal::OwnConnection(name) => reject::needs_own_connection(out, name),
             Refusal::UnknownSub(name) => reject::unknown_subcommand(out, name, wish.args[1]),

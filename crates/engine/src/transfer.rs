@@ -13,7 +13,7 @@
 //! Invariant: an upstream with [`Role::Transfer`] has at most one request in flight, and its client exists.
 
 use crate::client::{Client, Hold};
-use crate::command::{Class, CommandId};
+use crate::command::{Class, CommandId, NAME_BYTES_MAX};
 use crate::connect::Availability;
 use crate::engine::{Action, Engine};
 use crate::ids::{ClientId, NodeId, UpstreamId};
@@ -23,7 +23,8 @@ use crate::reject;
 use crate::request::Step;
 use crate::route::{self, Way};
 use crate::time::Time;
-use crate::upstream::inflight::{Owner, Run};
+use crate::unknown::Lookup;
+use crate::upstream::inflight::{Owner, OwnCommand, Run};
 use crate::upstream::{Lane, Role};
 use alloc::vec::Vec;
 use resp::{RequestLimits, Scan};
@@ -35,10 +36,7 @@ impl Engine {
         let scanned = client.scanner.position() as usize;
         let head: Vec<&[u8]> = client.scanner.head().iter().map(|span| span.of(input)).collect();
         if head.is_empty() {
-            // Its name alone is too long to be one.
-            return self.skip_large(id, scanned, |out| {
-                reject::unknown_command(out, &input[..0], core::iter::empty());
-            });
+            return self.large_without_name(id, &input[..scanned]);
         }
         if client.eof {
             // It will never be whole.
@@ -46,6 +44,13 @@ impl Engine {
             return (input.len(), Step::Gone);
         }
         let known = route::classify(head.len(), |n| head[n], self.learned.as_ref());
+        if known.id.is_some_and(|id| id.row().is_container()) && head.len() == 1 {
+            // The server looks its second word up as it does a name.
+            return self.whole_or_skipped(id, scanned);
+        }
+        if matches!(known.way, Way::Unknown | Way::Apart) {
+            return self.large_unknown(now, id, &known, (&head, &input[..scanned]));
+        }
         if let Some(outcome) = self.rule_on_large(id, &known, &head, scanned) {
             return outcome;
         }
@@ -111,6 +116,55 @@ impl Engine {
         }
     }
 
+    /// A large request of which the name is not here. Longer than any name, it is that of no command; else more of it must come.
+    fn large_without_name(&mut self, id: ClientId, begun: &[u8]) -> (usize, Step) {
+        let missing = self.clients.get(id).map_or(0, |client| client.scanner.bulk_missing());
+        if missing <= NAME_BYTES_MAX as u64 {
+            return (0, Step::More);
+        }
+        let known = route::classify(1, |_| &b""[..], None);
+        self.skip_unknown(id, &known, &[], begun)
+    }
+
+    /// A large request whose command, or subcommand, nobody knows: servers are asked for it before anything of it is sent.
+    fn large_unknown(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        known: &route::Known,
+        (head, begun): (&[&[u8]], &[u8]),
+    ) -> (usize, Step) {
+        let Some(client) = self.clients.get(id) else { return (0, Step::Gone) };
+        let lookup = match client.is_authenticated() {
+            true => self.look_up(now, id, known, head),
+            false => Lookup::Absent,
+        };
+        match lookup {
+            Lookup::Wait => (0, Step::Hold(Hold::Lookup)),
+            // Over a connection that is closed afterwards, which is not one of those that stream.
+            Lookup::Apart => self.whole_or_skipped(id, begun.len()),
+            Lookup::Absent => self.skip_unknown(id, known, head, begun),
+        }
+    }
+
+    /// The error quotes as much of the arguments as is here.
+    fn skip_unknown(
+        &mut self,
+        id: ClientId,
+        known: &route::Known,
+        head: &[&[u8]],
+        begun: &[u8],
+    ) -> (usize, Step) {
+        let mut args = begun_args(begun);
+        if args.len() < head.len().max(1) {
+            args = if head.is_empty() { alloc::vec![&b""[..]] } else { head.to_vec() };
+        }
+        let mut error = Vec::new();
+        self.stats.command(known.id).rejected += 1;
+        self.write_unknown(&mut error, known, &args);
+        self.skip_large(id, begun.len(), |out| out.extend_from_slice(&error))
+    }
+
     /// What becomes of a large request that no server gets from here.
     fn unless_streamed(
         &mut self,
@@ -132,6 +186,8 @@ impl Engine {
             Way::Local if known.id.and_then(pubsub::verb).is_some() => {
                 Some(self.whole_or_skipped(id, scanned))
             }
+            // Dealt with before.
+            Way::Unknown | Way::Apart => Some(self.whole_or_skipped(id, scanned)),
             Way::Local | Way::Control => {
                 let write = |out: &mut Vec<u8>| reject::write(out, reject::LOCAL_TOO_LARGE);
                 Some(self.skip_large(id, scanned, write))
@@ -424,6 +480,9 @@ impl Engine {
             if let (Role::Leased(_), Owner::Part { merge, part }) = (upstream.role, run.owner) {
                 parts.push((merge, part));
             }
+            if let Owner::Own(OwnCommand::Lookup(round)) = run.owner {
+                self.lookups.is_lost(round);
+            }
         }
         self.words_removed(id);
         if let Some(node) = self.nodes.get_mut(upstream.key.node) {
@@ -469,6 +528,27 @@ fn known_leased(command: Option<CommandId>) -> bool {
             || row.row().class == Class::Leased && crate::blocking::blocks(row)
     })
 }
+
+/// The arguments of a request whose end is not here, the last of them as far as it is; no more than an error quotes.
+fn begun_args(begun: &[u8]) -> Vec<&[u8]> {
+    let line_end = |bytes: &[u8]| bytes.iter().position(|byte| *byte == b'\r').map(|at| at + 2);
+    let mut args = Vec::new();
+    let Some(mut at) = line_end(begun) else { return args };
+    while args.len() < QUOTED_ARGS_MAX
+        && let Some(rest) = begun.get(at..)
+        && let Some(line) = line_end(rest)
+        && let Some(len) = rest.get(1..line - 2).and_then(resp::number::parse_i64)
+        && let Ok(len) = usize::try_from(len)
+    {
+        let arg = rest.get(line..).unwrap_or_default();
+        args.push(&arg[..arg.len().min(len)]);
+        at = at.saturating_add(line).saturating_add(len).saturating_add(2);
+    }
+    args
+}
+
+/// More arguments than an error for an unknown command quotes: each takes three bytes of its 128.
+const QUOTED_ARGS_MAX: usize = 64;
 
 /// Why a large request is not streamed to a node.
 enum LargeWay {

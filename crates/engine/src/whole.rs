@@ -108,7 +108,7 @@ impl Engine {
             let ends = command == EXEC && request.args == 1;
             if !ends {
                 let row = command.row();
-                if row.class != Class::Pass || row.has_classed_subcommands {
+                if row.class != Class::Pass || row.is_container() {
                     return None;
                 }
                 if !self.is_one() {

@@ -161,6 +161,12 @@ impl RequestScanner {
         self.bulk_left + self.args_left as u64 * ARG_BYTES_MIN as u64
     }
 
+    /// Bytes still to come of the argument that the scan stands in, its CRLF included; 0 between two arguments.
+    #[must_use]
+    pub const fn bulk_missing(&self) -> u64 {
+        self.bulk_left
+    }
+
     /// Forgets the unfinished request.
     pub fn reset(&mut self) {
         *self = Self::default();

@@ -61,6 +61,8 @@ pub enum Hold {
     Moving,
     /// A server must say whether a password is right, or whether its user may do this (see `login`).
     Word,
+    /// Servers must say whether they have a command of this name (see `unknown`).
+    Lookup,
     /// Not held, but in the middle of a large request: its bytes go straight to that upstream.
     Streaming(UpstreamId),
     /// Not held, but in the middle of a large request whose upstream is gone, or which is refused: its bytes are dropped to

@@ -150,6 +150,7 @@ ids! {
     SORT_RO = "sort_ro",
     SHUTDOWN = "shutdown",
     SWAPDB = "swapdb",
+    MODULE = "module",
     TIME = "time",
     BLMOVEM = "blmovem",
     BLMPOP = "blmpop",

@@ -2,18 +2,22 @@
 //!
 //! Modules and servers newer than this release thus work unconfigured: respool knows whether such a command may share
 //! a connection and where its keys stand. What the table knows is left alone, because its rows hold decisions that no
-//! server makes for us.
+//! server makes for us; of its containers only the subcommands that it lacks are learnt.
 //!
-//! It deliberately learns little: name, arity, flags and the three numbers of the key positions. For a command whose
-//! keys these numbers can't tell ([`Flags::MOVABLEKEYS`]) only the server can say them (`COMMAND GETKEYS`).
+//! It deliberately learns little: name, arity, flags, the three numbers of the key positions, and the names of
+//! subcommands. For a command whose keys these numbers can't tell ([`Flags::MOVABLEKEYS`]) only the server can say them
+//! (`COMMAND GETKEYS`).
+//!
+//! `COMMAND` is asked once; what it did not tell (a module loaded since, another shard's) is added from the replies of
+//! `COMMAND INFO` ([`Learned::add`]).
 //!
 //! The reply comes from a server that may be broken or hostile, so what does not look like a command is skipped and
 //! counted, never believed.
 //!
-//! Invariant: at most [`LEARNED_COUNT_MAX`] commands with names of 1 to [`LEARNED_NAME_BYTES_MAX`] bytes, sorted by
-//! name in lower case, no name twice, none that [`lookup()`] knows.
+//! Invariant: at most [`LEARNED_COUNT_MAX`] commands, and as many subcommands, with names that [`may_be_name`] allows,
+//! sorted by name in lower case, no name twice, none that [`lookup()`] or [`lookup_sub`] knows.
 
-use super::{Class, Flags, lookup};
+use super::{Class, CommandId, Flags, NAME_BYTES_MAX, lookup, lookup_sub, may_be_name};
 use alloc::{boxed::Box, vec::Vec};
 use resp::value::Value;
 
@@ -22,7 +26,21 @@ use resp::value::Value;
 pub struct Learned {
     /// Sorted by name.
     commands: Vec<LearnedCommand>,
+    /// Likewise, each with the name `container|subcommand`: those of learnt containers, and those that the table's
+    /// containers have beside the table's.
+    subs: Vec<LearnedCommand>,
     skipped: usize,
+}
+
+/// What one entry of a reply to `COMMAND INFO` tells of the name that was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Told {
+    /// The server has no command of this name.
+    Absent,
+    /// It is known now.
+    Known,
+    /// The server has a command, and it is not called so: it was renamed there, or the entry is malformed.
+    Other,
 }
 
 impl Learned {
@@ -32,33 +50,88 @@ impl Learned {
     pub fn from_reply(reply: &Value<'_>) -> Option<Self> {
         let mut learned = Self::default();
         for entry in reply.as_list()? {
-            match LearnedCommand::from_entry(entry) {
-                Some(command) if lookup(&command.name).is_some() => {}
-                Some(command) if learned.commands.len() < LEARNED_COUNT_MAX => {
-                    learned.commands.push(command);
-                }
-                _ => learned.skipped += 1,
+            if !learned.take(entry) {
+                learned.skipped += 1;
             }
         }
-        let unsorted = learned.commands.len();
-        learned.commands.sort_by(|left, right| left.name.cmp(&right.name));
-        // The sort is stable, so of two entries with one name the first stays.
-        learned.commands.dedup_by(|later, earlier| later.name == earlier.name);
-        learned.skipped += unsorted - learned.commands.len();
+        learned.sort();
         Some(learned)
+    }
+
+    /// Adds what the entry of a `COMMAND INFO` reply tells of `name`, in lower case: a command's, or `container|subcommand`.
+    pub fn add(&mut self, name: &[u8], entry: &Value<'_>) -> Told {
+        if matches!(entry, Value::Null) {
+            return Told::Absent;
+        }
+        let said = entry.as_list().and_then(|fields| fields.first()?.as_text());
+        if !said.is_some_and(|said| said.eq_ignore_ascii_case(name)) {
+            return Told::Other;
+        }
+        let is_taken = match name.iter().position(|byte| *byte == b'|') {
+            None => self.take(entry),
+            Some(bar) => self.take_sub(lookup(&name[..bar]), &name[..bar], entry),
+        };
+        self.sort();
+        if is_taken { Told::Known } else { Told::Other }
+    }
+
+    /// Takes an entry in; false if it is passed over. [`Learned::sort`] must follow.
+    fn take(&mut self, entry: &Value<'_>) -> bool {
+        let Some((command, subs)) = LearnedCommand::from_entry(entry) else { return false };
+        let row = lookup(&command.name);
+        let name = command.name.clone();
+        if row.is_none() {
+            if self.commands.len() >= LEARNED_COUNT_MAX || !may_be_name(&name) {
+                return false;
+            }
+            self.commands.push(command);
+        }
+        // All of them: a malformed one takes no other along.
+        subs.iter().filter(|sub| !self.take_sub(row, &name, sub)).count() == 0
+    }
+
+    /// The same of a subcommand of `container`, which has this row if the table knows it.
+    fn take_sub(&mut self, row: Option<CommandId>, container: &[u8], entry: &Value<'_>) -> bool {
+        let Some((mut command, _)) = LearnedCommand::from_entry(entry) else { return false };
+        let bar = container.len();
+        // Redis 7.0 and later write `container|subcommand`.
+        let full = command.name.get(..bar) == Some(container) && command.name.get(bar) == Some(&b'|');
+        let sub = if full { &command.name[bar + 1..] } else { &command.name[..] };
+        if row.is_some_and(|row| lookup_sub(row, sub).is_some()) {
+            return true;
+        }
+        if self.subs.len() >= LEARNED_COUNT_MAX || !may_be_name(sub) {
+            return false;
+        }
+        command.name = [container, b"|", sub].concat().into();
+        self.subs.push(command);
+        true
+    }
+
+    /// Restores the order; doubled names are skipped.
+    fn sort(&mut self) {
+        for list in [&mut self.commands, &mut self.subs] {
+            let unsorted = list.len();
+            list.sort_by(|left, right| left.name.cmp(&right.name));
+            // The sort is stable, so of two entries with one name the first stays.
+            list.dedup_by(|later, earlier| later.name == earlier.name);
+            self.skipped += unsorted - list.len();
+        }
     }
 
     /// Finds a command by its name in any case.
     #[must_use]
     pub fn lookup(&self, name: &[u8]) -> Option<&LearnedCommand> {
-        let lower = |byte: &u8| byte.to_ascii_lowercase();
-        let found = self
-            .commands
-            .binary_search_by(|command| command.name.iter().copied().cmp(name.iter().map(lower)));
-        self.commands.get(found.ok()?)
+        find(&self.commands, name.iter().map(u8::to_ascii_lowercase))
     }
 
-    /// How many commands were learnt.
+    /// Finds a subcommand that the table does not know by the names of its container and itself in any case.
+    #[must_use]
+    pub fn lookup_sub(&self, container: &[u8], sub: &[u8]) -> Option<&LearnedCommand> {
+        find(&self.subs, container.iter().chain(b"|").chain(sub).map(u8::to_ascii_lowercase))
+    }
+
+    /// How many commands were learnt, subcommands aside.
     #[must_use]
     pub fn len(&self) -> usize {
         self.commands.len()
@@ -78,6 +151,15 @@ impl Learned {
     }
 }
 
+/// Finds a name in lower case.
+fn find(
+    sorted: &[LearnedCommand],
+    name: impl Iterator<Item = u8> + Clone,
+) -> Option<&LearnedCommand> {
+    let found = sorted.binary_search_by(|command| command.name.iter().copied().cmp(name.clone()));
+    sorted.get(found.ok()?)
+}
+
 /// One learnt command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LearnedCommand {
@@ -89,6 +171,8 @@ pub struct LearnedCommand {
     pub flags: Flags,
     /// What respool does with it, as far as flags can tell.
     pub class: Class,
+    /// True if it has subcommands, so that the server looks its second word up.
+    pub is_container: bool,
     /// The key positions as the server gives them.
     pub keys: KeyPositions,
 }
@@ -106,28 +190,30 @@ pub struct KeyPositions {
 
 impl LearnedCommand {
     /// One entry of the reply: `[name, arity, [flag …], first, last, step, …]`, with the entries of the subcommands as
-    /// number 9 from Redis 7.0 on.
-    fn from_entry(entry: &Value<'_>) -> Option<Self> {
+    /// number 9 from Redis 7.0 on, which are returned beside it.
+    fn from_entry<'v, 'a>(entry: &'v Value<'a>) -> Option<(Self, &'v [Value<'a>])> {
         let fields = entry.as_list()?;
         let number = |index: usize| match fields.get(index)? {
             Value::Integer(number) => Some(*number),
             _ => None,
         };
         let name = fields.first()?.as_text();
-        let name = name.filter(|name| (1..=LEARNED_NAME_BYTES_MAX).contains(&name.len()))?;
+        let name = name.filter(|name| (1..=ENTRY_NAME_BYTES_MAX).contains(&name.len()))?;
         let flags = flag_set(fields.get(2)?)?;
         let subcommands = fields.get(SUBCOMMANDS).and_then(Value::as_list).unwrap_or(&[]);
-        Some(Self {
+        let command = Self {
             name: name.to_ascii_lowercase().into(),
             arity: i16::try_from(number(1)?).ok()?,
             flags,
             class: class_of(subcommands.iter().filter_map(flags_of_entry).fold(flags, Flags::with)),
+            is_container: !subcommands.is_empty(),
             keys: KeyPositions {
                 first: u16::try_from(number(3)?).ok()?,
                 last: i16::try_from(number(4)?).ok()?,
                 step: u16::try_from(number(5)?).ok()?,
             },
-        })
+        };
+        Some((command, subcommands))
     }
 
     /// Calls `each` for every key of a call with its argument index. `args` begin with the name. Reports nothing for
@@ -168,12 +254,12 @@ fn flag_set(words: &Value<'_>) -> Option<Flags> {
     Some(known.fold(Flags::default(), Flags::with))
 }
 
-/// How many commands are learnt from one server. Those beyond are skipped: they pass as unknown ones do. Redis 8 with
+/// How many commands are learnt, and how many subcommands. Those beyond are skipped and count as unknown. Redis 8 with
 /// all its modules has some 250 that the table does not know.
 pub const LEARNED_COUNT_MAX: usize = 4096;
 
-/// The longest name that is learnt, in bytes. A command with a longer one is skipped.
-pub const LEARNED_NAME_BYTES_MAX: usize = 64;
+/// The longest name of an entry: `container|subcommand`.
+const ENTRY_NAME_BYTES_MAX: usize = 2 * NAME_BYTES_MAX + 1;
 
 /// Where the subcommands stand in an entry.
 const SUBCOMMANDS: usize = 9;
@@ -226,6 +312,51 @@ mod tests {
         assert_eq!(learned.lookup(b"m.c").unwrap().class, Class::Leased);
     }
 
+    /// A container's entry with these subcommands.
+    fn container(name: &str, subs: &[String]) -> String {
+        let plain = entry(name, -2, &[], [0, 0, 0]).replacen("*6", "*10", 1);
+        format!("{plain}*0\r\n*0\r\n*0\r\n*{}\r\n{}", subs.len(), subs.concat())
+    }
+
+    #[test]
+    fn subcommands_are_learnt_of_learnt_containers_and_of_the_tables_own() {
+        let subs = [entry("m.c|go", 2, &[], [0, 0, 0]), entry("m.c|x\0", 2, &[], [0, 0, 0])];
+        let newer = [
+            entry("config|get", -3, &[], [0, 0, 0]),
+            entry("config|brandnew", 2, &["blocking"], [0, 0, 0]),
+        ];
+        let learned = learn(&[container("m.c", &subs), container("CONFIG", &newer)]);
+        assert!(learned.lookup(b"M.C").is_some_and(|command| command.is_container));
+        assert!(learned.lookup_sub(b"m.C", b"GO").is_some());
+        assert_eq!(learned.lookup_sub(b"config", b"BrandNew").unwrap().class, Class::Leased);
+        for (container, sub) in [(&b"m.c"[..], &b"x"[..]), (b"m.c", b"x\0"), (b"config", b"get")] {
+            assert!(learned.lookup_sub(container, sub).is_none(), "{sub:?}");
+        }
+        assert!(learned.lookup(b"m.c|go").is_none(), "a name on the wire has no bar");
+        assert_eq!((learned.len(), learned.skipped()), (1, 1));
+    }
+
+    #[test]
+    fn later_entries_are_added_and_belong_to_the_name_that_was_asked_for() {
+        let mut learned = Learned::default();
+        let mut add = |name: &str, entry: &str| {
+            let (value, _) = resp::value::parse(entry.as_bytes()).unwrap().unwrap();
+            learned.add(name.as_bytes(), &value)
+        };
+        let info = |name: &str| entry(name, 2, &[], [0, 0, 0]);
+        assert_eq!(add("m.get", "*-1\r\n"), Told::Absent);
+        assert_eq!(add("m.get", "_\r\n"), Told::Absent);
+        assert_eq!(add("m.get", &info("M.GET")), Told::Known);
+        // `rename-command CONFIG secret`: the server tells the name that the command had.
+        assert_eq!(add("secret", &info("config")), Told::Other);
+        assert_eq!(add("m.x", ":1\r\n"), Told::Other);
+        assert_eq!(add("config|new", &info("config|new")), Told::Known);
+        assert_eq!(add("m.get|new", &info("m.get|old")), Told::Other);
+        assert!(learned.lookup(b"m.get").is_some() && learned.lookup(b"secret").is_none());
+        assert!(learned.lookup_sub(b"CONFIG", b"NEW").is_some());
+        assert_eq!(learned.len(), 1);
+    }
+
     #[test]
     fn keys_by_first_last_and_step() {
         let learned = learn(&[
@@ -260,16 +391,18 @@ mod tests {
             ":5\r\n".into(),
             "*0\r\n".into(),
             entry("", 1, &[], [0, 0, 0]),
-            entry(&"x".repeat(LEARNED_NAME_BYTES_MAX + 1), 1, &[], [0, 0, 0]),
+            entry(&"x".repeat(NAME_BYTES_MAX + 1), 1, &[], [0, 0, 0]),
+            entry("m.nul\0", 1, &[], [0, 0, 0]),
+            entry("m.bar|x", 1, &[], [0, 0, 0]),
             entry("m.arity", 1 << 40, &[], [0, 0, 0]),
             entry("m.keys", 1, &[], [-1, 0, 0]),
             entry("m.twice", 1, &[], [0, 0, 0]),
             entry("M.TWICE", 2, &[], [0, 0, 0]),
         ];
         let learned = learn(&wrong);
-        assert_eq!((learned.len(), learned.skipped()), (1, 8));
+        assert_eq!((learned.len(), learned.skipped()), (1, 10));
         assert_eq!(learned.lookup(b"m.twice").unwrap().arity, 1);
-        assert!(learn(&[entry(&"x".repeat(LEARNED_NAME_BYTES_MAX), 1, &[], [0, 0, 0])]).len() == 1);
+        assert!(learn(&[entry(&"x".repeat(NAME_BYTES_MAX), 1, &[], [0, 0, 0])]).len() == 1);
     }
 
     #[test]

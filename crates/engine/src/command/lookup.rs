@@ -41,6 +41,15 @@ pub fn lookup_sub(parent: CommandId, name: &[u8]) -> Option<CommandId> {
     parent.subcommands().find(|id| id.name().as_bytes()[prefix..].eq_ignore_ascii_case(name))
 }
 
+/// Whether a server can have a command or a subcommand of this name. Servers look commands up by the hash of the whole
+/// name and compare as C strings (`strcasecmp`), so a name with a NUL is found as the part before it whenever both fall
+/// into one bucket: 1 of 230 suffixes on Redis 7.0, most of them on 8.6. Such a name means nothing here. A bar stands
+/// between a container and its subcommand in what servers tell of themselves, and in no name on the wire.
+#[must_use]
+pub fn may_be_name(name: &[u8]) -> bool {
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && !name.iter().any(|byte| matches!(byte, 0 | b'|'))
+}
+
 /// What tells one command name from another: its ends and its length.
 #[derive(Clone, Copy)]
 struct Packed {
@@ -147,6 +156,10 @@ const fn known() -> [Known; COUNT] {
     }
     names
 }
+
+/// The longest name that a command beside the table can have, in bytes. `rename-command` makes names of 40 to 64 bytes
+/// from digests; modules have shorter ones.
+pub const NAME_BYTES_MAX: usize = 128;
 
 /// Bit 5 of every byte: set in lower case, clear in upper case.
 const CASE_BITS: u64 = 0x2020_2020_2020_2020;

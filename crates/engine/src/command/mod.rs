@@ -31,7 +31,7 @@ pub use categories::Categories;
 pub use flags::{Flags, KeyFlags};
 pub use keys::{Begin, Find, KeyRule, KeySpec, keys};
 pub use learned::{Learned, LearnedCommand};
-pub use lookup::{lookup, lookup_sub};
+pub use lookup::{NAME_BYTES_MAX, lookup, lookup_sub, may_be_name};
 
 /// How many rows the table has, containers and subcommands included.
 pub const COUNT: usize = table::ROWS.len();
@@ -115,7 +115,8 @@ pub struct Command {
     /// True if a subcommand differs from this row in its class or in whether it writes, so that the engine must look
     /// at the second word. False means that the second word makes no difference to what respool does.
     pub has_classed_subcommands: bool,
-    /// True if the server of its key is all that there is to know: it is given on, whatever its second word, and does not run for long.
+    /// True if the server of its key is all that there is to know: it is forwarded whatever its arguments are, and does not run for long. Never true of
+    /// a container, whose second word a server looks up as it does a name.
     pub is_plain: bool,
     /// True if equal calls of several clients may be answered by one (`shareable`).
     pub is_shareable: bool,
@@ -247,7 +248,7 @@ const fn linked() -> [Command; COUNT] {
     let (mut shareable, mut explicit, mut grammars) = (0, 0, 0);
     while index < COUNT {
         rows[index].is_plain = matches!(rows[index].class, Class::Pass)
-            && !rows[index].has_classed_subcommands
+            && !rows[index].is_container()
             && !rows[index].is_script();
         if shareable::is_next(rows[index].name, shareable) {
             rows[index].is_shareable = true;

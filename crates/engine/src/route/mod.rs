@@ -5,7 +5,8 @@
 //!
 //! Not here: connections and their states (`connect`).
 //!
-//! Invariant: the way depends on nothing but the arguments and the tables, so it is the same for the same request.
+//! Invariant: the way depends on nothing but the arguments and the tables, so it is the same for the same request. Over a
+//! connection that clients share goes only what the table or a server's `COMMAND` knows by its whole name.
 
 pub mod hash;
 pub mod shard;
@@ -13,6 +14,7 @@ pub mod slot;
 
 use crate::command::waits::{Waits, waits};
 use crate::command::{self, Class, CommandId, Learned, ids, word};
+use crate::local::slowlog;
 
 /// A command as far as the tables know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,12 +49,22 @@ pub enum Way {
     Leased,
     /// Not given on.
     Refused,
+    /// As far as is known no server has this command, or this subcommand: it goes nowhere before servers were asked for
+    /// it (see `unknown`).
+    Unknown,
+    /// No server told its commands: over a connection of the client's own that is closed behind the reply, whatever the
+    /// server takes the name for (see `unknown`).
+    Apart,
     /// A line of HTTP: a browser was made to speak to us. The client is closed without a word, as Redis does
     /// (`securityWarningCommand`); given on, the server would close the shared connection.
     Http,
 }
 
 /// Looks a request up. `arg` gives the arguments by index, 0 being the command.
+///
+/// Only what the table or the servers' `COMMAND` knows gets a way over a connection that clients share: a name that
+/// nobody knows is [`Way::Unknown`], or [`Way::Apart`] while no `COMMAND` reply was read; likewise the second word of a
+/// container, which servers look up as they do a name.
 pub fn classify<'a>(
     count: usize,
     arg: impl Fn(usize) -> &'a [u8],
@@ -63,14 +75,20 @@ pub fn classify<'a>(
         if word::same_name(name, "post") || word::same_name(name, "host:") {
             return Known { id: None, way: Way::Http, writes: false, before_auth: true };
         }
-        let class = learned.and_then(|l| l.lookup(name)).map_or(Class::Pass, |row| row.class);
-        return Known { id: None, way: way_of(class, false), writes: true, before_auth: false };
+        let way = way_beside_table(name, (count > 1).then(|| arg(1)), learned);
+        return Known { id: None, way, writes: true, before_auth: false };
     };
-    if id.row().has_classed_subcommands
-        && count > 1
-        && let Some(sub) = command::lookup_sub(id, arg(1))
-    {
-        id = sub;
+    if id.row().is_container() && count > 1 {
+        let at = sub_at(id, count, &arg);
+        match command::lookup_sub(id, arg(at)) {
+            // Of those that are the servers' the proxy's own row decides.
+            Some(sub) if at == 1 && id.row().has_classed_subcommands => id = sub,
+            Some(_) => {}
+            None => {
+                let way = way_of_sub(id, arg(at), learned);
+                return Known { id: Some(id), way, writes: id.row().writes(), before_auth: false };
+            }
+        }
     }
     let row = id.row();
     let blocks = row.class == Class::Blocking && waits(id, (0..count).map(&arg)) != Waits::No;
@@ -79,6 +97,49 @@ pub fn classify<'a>(
         way: way_of(row.class, blocks),
         writes: writes(id, (count > 1).then(|| arg(1))),
         before_auth: row.flags.has(command::Flags::NO_AUTH),
+    }
+}
+
+/// Which argument of a container's call names the subcommand: the second, or in `SLOWLOG SERVER GET` the third, as the
+/// server gets it without the word SERVER.
+pub(crate) fn sub_at<'a>(
+    container: CommandId,
+    count: usize,
+    arg: impl Fn(usize) -> &'a [u8],
+) -> usize {
+    if count > 2 && slowlog::is_of_servers(Some(container), &[arg(0), arg(1), arg(2)]) { 2 } else { 1 }
+}
+
+/// The way of a command that the table does not know.
+fn way_beside_table(name: &[u8], sub: Option<&[u8]>, learned: Option<&Learned>) -> Way {
+    if !command::may_be_name(name) {
+        return Way::Unknown;
+    }
+    let Some(learned) = learned else { return Way::Apart };
+    match (learned.lookup(name), sub) {
+        (None, _) => Way::Unknown,
+        (Some(row), Some(sub)) if row.is_container => {
+            let is_known = command::may_be_name(sub) && learned.lookup_sub(name, sub).is_some();
+            if is_known { way_of(row.class, false) } else { Way::Unknown }
+        }
+        (Some(row), _) => way_of(row.class, false),
+    }
+}
+
+/// The way of a subcommand that the table's container has not.
+fn way_of_sub(container: CommandId, sub: &[u8], learned: Option<&Learned>) -> Way {
+    let class = container.row().class;
+    match (class, learned) {
+        // The proxy answers for the whole container, and has no such subcommand.
+        (Class::Local, _) => Way::Unknown,
+        _ if !command::may_be_name(sub) => Way::Unknown,
+        (Class::Refused, _) => Way::Refused,
+        (_, None) => Way::Apart,
+        (_, Some(learned)) => match learned.lookup_sub(container.name().as_bytes(), sub) {
+            None => Way::Unknown,
+            Some(_) if class == Class::Leased => Way::Leased,
+            Some(row) => way_of(row.class, false),
+        },
     }
 }
 
@@ -137,7 +198,7 @@ mod tests {
     #[test]
     fn the_command_decides_the_way() {
         assert_eq!(way("get k"), Way::Shared);
-        assert_eq!(way("no.such.command k"), Way::Shared);
+        assert_eq!(way("no.such.command k"), Way::Apart);
         assert_eq!(way("PING"), Way::Local);
         assert_eq!(way("CLIENT LIST"), Way::Local);
         assert_eq!(way("MULTI"), Way::Leased);
@@ -147,6 +208,83 @@ mod tests {
         assert_eq!(way("DEBUG SLEEP 0"), Way::Refused);
         assert_eq!(way("POST / HTTP/1.1"), Way::Http);
         assert_eq!(way("Host: 127.0.0.1:6379"), Way::Http);
+    }
+
+    /// Whether it goes over a connection that others use, now or later.
+    fn is_shared(args: &[&[u8]], learned: Option<&Learned>) -> bool {
+        let known = classify(args.len(), |n| args[n], learned);
+        !matches!(known.way, Way::Unknown | Way::Apart | Way::Http)
+    }
+
+    fn learned(entries: &str) -> Learned {
+        let (value, _) = resp::value::parse(entries.as_bytes()).unwrap().unwrap();
+        Learned::from_reply(&value).unwrap()
+    }
+
+    /// A module's command, and one with a subcommand.
+    const MODULE: &str = "*2\r\n*6\r\n$5\r\nm.get\r\n:-1\r\n*0\r\n:0\r\n:0\r\n:0\r\n\
+        *10\r\n$3\r\nm.c\r\n:-2\r\n*0\r\n:0\r\n:0\r\n:0\r\n*0\r\n*0\r\n*0\r\n\
+        *1\r\n*6\r\n$6\r\nm.c|go\r\n:2\r\n*0\r\n:0\r\n:0\r\n:0\r\n";
+
+    /// Every byte at every place of every name: over a shared connection goes what the tables have by its whole name, and nothing else.
+    #[test]
+    fn no_name_beside_the_tables_shares_a_connection() {
+        let (empty, module) = (Learned::default(), learned(MODULE));
+        let tables = [None, Some(&empty), Some(&module)];
+        for id in CommandId::all() {
+            let (name, sub) = match id.name().split_once('|') {
+                None => (id.name(), None),
+                Some((name, sub)) => (name, Some(sub)),
+            };
+            let word = sub.unwrap_or(name).as_bytes();
+            for at in 0..=word.len() {
+                for byte in 0..=u8::MAX {
+                    let mut other = word.to_vec();
+                    other.insert(at, byte);
+                    let args: [&[u8]; 3] = match sub {
+                        None => [&other, b"k", b"1"],
+                        Some(_) => [name.as_bytes(), &other, b"1"],
+                    };
+                    let parent = command::lookup(name.as_bytes()).unwrap();
+                    let is_row = match sub {
+                        None => command::lookup(&other).is_some(),
+                        Some(_) => command::lookup_sub(parent, &other).is_some(),
+                    };
+                    for learned in tables {
+                        let shared = is_shared(&args, learned);
+                        // Of what is never forwarded the second word makes no difference.
+                        let never = parent.row().class == Class::Refused && sub.is_some();
+                        assert!(is_row || never || !shared, "{args:?}");
+                        assert!(byte != 0 || never || !shared, "{args:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_learnt_shares_a_connection_by_its_whole_name() {
+        let module = learned(MODULE);
+        for (args, shares) in [
+            (&[&b"M.Get"[..], b"k"][..], true),
+            (&[b"m.get\0", b"k"], false),
+            (&[b"m.get\0x", b"k"], false),
+            (&[b"m.gets", b"k"], false),
+            // No container: its second word is any word.
+            (&[b"m.get", b"x\0"], true),
+            (&[b"m.c"], true),
+            (&[b"M.C", b"GO"], true),
+            (&[b"m.c", b"go\0"], false),
+            (&[b"m.c", b"stop"], false),
+            (&[b"m.c\0", b"go"], false),
+            (&[b"m.c|go"], false),
+            (&[b"slowlog", b"server", b"get\0"], false),
+            (&[b"acl", b"server", b"whoami\0x"], false),
+            (&[b"hotkeys", b"server", b"start"], true),
+        ] {
+            assert_eq!(is_shared(args, Some(&module)), shares, "{args:?}");
+        }
+        assert!(!is_shared(&[b"m.get", b"k"], None), "nothing was learnt");
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub enum OwnCommand {
     SetName,
     /// `COMMAND`: learns the commands that the table does not know.
     Learn,
+    /// `COMMAND INFO`: whether the server has commands of these names; the number of the round (see `unknown`).
+    Lookup(u32),
     /// `READONLY`: lets a replica of a cluster answer reads.
     ReadOnly,
     /// `MULTI`, before the first command of a transaction whose node is known.

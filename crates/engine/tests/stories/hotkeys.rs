@@ -75,7 +75,7 @@ fn every_key_of_a_request_counts_and_writes_are_told_apart() {
         "TIME",
         "OBJECT FREQ c",
     ]);
-    story.client("a").says(["SPUBLISH a x", "EVAL s 1 c b", "set a 1", "NOSUCH a"]);
+    story.client("a").says(["SPUBLISH a x", "EVAL s 1 c b", "set a 1"]);
     answer_all(&mut story);
     let wanted = ["a 4 4 0 3 1", "c 3 3 0 1 2", "b 2 2 0 1 1"];
     assert_eq!(keys(&mut story, "a", "HOTKEYS GET"), wanted);

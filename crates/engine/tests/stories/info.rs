@@ -43,16 +43,16 @@ fn sections_are_given_by_name_and_together() {
 #[test]
 fn commandstats_count_calls_errors_and_refusals() {
     let mut story = Story::new();
-    story.client("a").says(["GET k", "GET l", "INCR k", "SYNC", "NOSUCH", "PING"]);
+    story.client("a").says(["GET k", "GET l", "INCR k", "SYNC", "PING", "NOSUCH\0"]);
     story.after_ms(2);
-    story.server().answers(["nil", "\"v\"", "-ERR no", "-ERR unknown"]);
+    story.server().answers(["nil", "\"v\"", "-ERR no"]);
     story.client("a").takes();
     let text = info(&mut story, "INFO commandstats");
     for line in [
         "cmdstat_get:calls=2,usec=4000,usec_per_call=2000.00,rejected_calls=0,failed_calls=0\r\n",
         "cmdstat_incr:calls=1,usec=2000,usec_per_call=2000.00,rejected_calls=0,failed_calls=1\r\n",
         "cmdstat_sync:calls=0,usec=0,usec_per_call=0.00,rejected_calls=1,failed_calls=0\r\n",
-        "cmdstat_unknown:calls=1,usec=2000,",
+        "cmdstat_unknown:calls=0,usec=0,usec_per_call=0.00,rejected_calls=1,",
         "cmdstat_ping:calls=1,",
     ] {
         assert!(text.contains(line), "{line:?} is not in\n{text}");

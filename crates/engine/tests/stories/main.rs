@@ -8,6 +8,7 @@ mod noloop;
 mod tracking;
 mod transactions;
 mod unblock;
+mod unknown;
 mod values;
 mod whole;
 mod words;

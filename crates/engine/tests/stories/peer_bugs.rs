@@ -155,6 +155,10 @@ fn a9_every_command_with_any_number_of_arguments_gets_one_reply() {
                 let mut args: Vec<&str> = id.name().split('|').collect();
                 args.extend(["2", "a", "b", "''", "1"].iter().take(count));
                 story.client("a").says(&*args.join(" "));
+                if id.row().is_container() {
+                    // The second word may be one that servers are asked for.
+                    story.after_ms(20);
+                }
                 while answer_all(&mut story) > 0 {}
                 let got = story.client("a").takes();
                 let mut scanner = resp::ReplyScanner::default();

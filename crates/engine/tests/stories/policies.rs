@@ -89,9 +89,10 @@ fn users_come_first_and_then_policies() {
         "-NOPERM No permissions to access a key",
         "nil",
     ]);
-    // Whoever may do everything may still send what nobody knows.
-    story.client("a").says("NO.SUCH x");
-    story.server().gets("NO.SUCH x").answers("-ERR unknown command");
+    let unknown = "-ERR unknown command 'NO.SUCH', with args beginning with: 'x' ";
+    for client in ["a", "b"] {
+        story.client(client).says("NO.SUCH x").gets(unknown);
+    }
 }
 
 #[test]

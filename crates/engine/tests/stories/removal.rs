@@ -251,10 +251,12 @@ fn what_is_not_known_is_refused_in_its_turn() {
         "COMMAND",
         &list(&*list(["\"my.get\"", ":2", &*list("+readonly"), ":1", ":1", ":1"])),
     );
-    story.client("a").says(["GET o:1", "MY.GET o:1", "GET o:2"]);
-    story.node("n1").gets(["GET 1", "respool-refused", "GET 2"]);
-    story.node("n1").answers(["\"1\"", "-ERR unknown command 'respool-refused'", "\"2\""]);
-    story.client("a").gets(["\"1\"", &*refused("my.get"), "\"2\""]);
+    story.client("a").says("GET o:1");
+    story.node("n1").gets("GET 1").answers("\"1\"");
+    story.client("a").gets("\"1\"").says(["MY.GET o:1", "GET o:2"]);
+    story.node("n1").gets(["respool-refused", "GET 2"]);
+    story.node("n1").answers(["-ERR unknown command 'respool-refused'", "\"2\""]);
+    story.client("a").gets([&*refused("my.get"), "\"2\""]);
     story.client("a").says("MULTI").gets("+OK").says("MY.GET o:1");
     story.node("n1").gets(["MULTI", "respool-refused"]).answers(["+OK", "-ERR unknown command"]);
     story.client("a").gets(&*refused("my.get")).says("EXEC");

@@ -693,7 +693,10 @@ impl Story {
     }
 
     fn greeting_reply(&self, line: &str) -> Option<Vec<u8>> {
-        if let Some((_, reply)) = self.rules.iter().find(|(begin, _)| line.starts_with(begin)) {
+        // What the engine asks by `COMMAND` it asks once; by `COMMAND INFO` it asks for names.
+        let begins =
+            |begin: &str| line.starts_with(begin) && (begin != "COMMAND" || line == begin);
+        if let Some((_, reply)) = self.rules.iter().find(|(begin, _)| begins(begin)) {
             return Some(reply.clone());
         }
         match line.split(' ').next() {
@@ -703,6 +706,11 @@ impl Story {
             Some("CLIENT") if line.starts_with("CLIENT SETNAME") => Some(wire("+OK")),
             // The engine's own, once; later ones are a client's.
             Some("COMMAND") if line == "COMMAND" && self.learn => Some(wire("*0")),
+            // The engine's own question for names: this server has none of them.
+            Some("COMMAND") if line.starts_with("COMMAND INFO ") => {
+                let names = line.split(' ').count() - 2;
+                Some(format!("*{names}\r\n{}", "*-1\r\n".repeat(names)).into_bytes())
+            }
             _ => None,
         }
     }

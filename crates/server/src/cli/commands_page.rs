@@ -19,7 +19,9 @@ const HEAD: &str = "\
 
 What respool does with a request is decided by its command and subcommand. The table is that of Redis 7.0 to 8.x and of Valkey 8
 and 9; commands that it does not know (modules, newer servers) are looked up in the server's own `COMMAND` reply, and
-given on over the shared connection if that says nothing against it.
+given on over the shared connection if that says nothing against it. A command or subcommand that neither has is asked for by
+`COMMAND INFO`; if no server has it respool answers with the server's error. A name with a NUL is always unknown. Where a server tells
+nothing of its commands, or has renamed one, the command goes over a connection of its own that is closed behind the reply.
 
 | word in the table | what happens |
 |---|---|

@@ -26,6 +26,7 @@ mod crew;
 mod deployments;
 mod elsewhere;
 mod headers;
+mod hostile;
 mod ledger;
 mod logins;
 mod mirrored;
@@ -326,6 +327,9 @@ fn the_same_seed_is_the_same_run() {
 #[test]
 fn replay() {
     let Some(seed) = number("SIM_SEED") else { return };
+    if seed >= hostile::HOSTILE_FROM {
+        return hostile::replay(seed);
+    }
     let plan = Plan::new(seed);
     println!("{plan:#?}");
     let _naming = Naming(seed);

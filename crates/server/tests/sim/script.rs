@@ -698,7 +698,7 @@ impl Script {
     fn silent(&mut self, out: &mut Vec<u8>) {
         let off = self.rng.chance(300_000);
         let mode = if off { "OFF" } else { "SKIP" };
-        // The model of its own knows no CLIENT REPLY; its replies to these are not looked at.
+        // The model of its own is not told of it; its replies to these are not looked at.
         out.extend_from_slice(&request(&["CLIENT", "REPLY", mode]));
         for _ in 0..if off { self.rng.between(0, 5) } else { 1 } {
             if self.rng.chance(300_000) {

@@ -310,6 +310,11 @@ impl Server {
         &self.mind.model
     }
 
+    /// The same, to change what it is like.
+    pub(crate) fn model_mut(&mut self) -> &mut Model {
+        &mut self.mind.model
+    }
+
     /// Prints from now on what it hears and says.
     pub(crate) fn talk(&mut self) {
         self.mind.talks = Some(self.at().clone());

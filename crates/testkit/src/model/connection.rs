@@ -6,7 +6,7 @@
 
 use resp::{Protocol, encode};
 
-use super::{Call, DATABASES, VERSION, table, tracking};
+use super::{Call, DATABASES, Replies, VERSION, table, tracking};
 
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 const BAD_NAME: &str = "ERR Client names cannot contain spaces, newlines or special characters.";
@@ -40,6 +40,7 @@ pub(super) fn reset(call: &mut Call<'_>) {
     call.conn.name.clear();
     call.conn.queue = None;
     call.conn.watched.clear();
+    call.conn.replies = Replies::On;
     call.model.listeners.forget(call.conn.id);
     call.model.trackers.forget(call.conn.id);
     (call.conn.authenticated, call.conn.user) = (call.model.password.is_none(), None);
@@ -192,9 +193,9 @@ pub(super) fn role(call: &mut Call<'_>) {
     encode::array(call.out, 0);
 }
 
-/// CLIENT with ID, GETNAME, SETNAME, SETINFO, NO-EVICT, NO-TOUCH, TRACKING and CACHING.
+/// CLIENT with ID, GETNAME, SETNAME, SETINFO, NO-EVICT, NO-TOUCH, REPLY, TRACKING and CACHING.
 pub(super) fn client(call: &mut Call<'_>) {
-    let sub = call.word(1);
+    let sub = call.name(1);
     let args_wanted = match sub.as_str() {
         "id" | "getname" => 2,
         "setname" | "no-evict" | "no-touch" => 3,
@@ -205,6 +206,8 @@ pub(super) fn client(call: &mut Call<'_>) {
             return tracking::client_caching(call);
         }
         "caching" => 3,
+        "reply" if call.args.len() == 3 => return client_reply(call),
+        "reply" => 3,
         _ => {
             let text = String::from_utf8_lossy(&call.args[1]).into_owned();
             return call.error(&format!("ERR unknown subcommand '{text}'. Try CLIENT HELP."));
@@ -226,6 +229,16 @@ pub(super) fn client(call: &mut Call<'_>) {
         }
         _ => call.ok(),
     }
+}
+
+fn client_reply(call: &mut Call<'_>) {
+    call.conn.replies = match call.word(2).as_str() {
+        "on" => Replies::On,
+        "off" => Replies::Off,
+        "skip" => Replies::Skip,
+        _ => return call.error("ERR syntax error"),
+    };
+    call.ok();
 }
 
 /// Whether the server takes a client name: printable ASCII without the space, or nothing at all.

@@ -94,6 +94,7 @@ pub struct Model {
     conns_made: u64,
     executed: u64,
     time_us: u64,
+    refuses_command: bool,
 }
 
 impl Default for Model {
@@ -118,6 +119,7 @@ impl Model {
             conns_made: 0,
             executed: 0,
             time_us: 0,
+            refuses_command: false,
         }
     }
 
@@ -133,6 +135,11 @@ impl Model {
     /// Demands a password of connections that are made from now on.
     pub fn require_password(&mut self, password: &[u8]) {
         self.password = Some(password.to_vec());
+    }
+
+    /// From now on nobody may ask for its commands.
+    pub fn refuse_command(&mut self) {
+        self.refuses_command = true;
     }
 
     /// Sets what TIME answers, in microseconds of the Unix epoch.
@@ -156,6 +163,7 @@ impl Model {
             queue: None,
             executes: false,
             watched: Vec::new(),
+            replies: Replies::On,
         }
     }
 
@@ -297,9 +305,20 @@ pub struct ModelConn {
     /// EXEC is under way.
     executes: bool,
     watched: Vec<transaction::Watched>,
+    replies: Replies,
 }
 
 impl ModelConn {
+    /// A request was executed: takes its reply back, if it has none. `mode`: what held before it.
+    fn mute(&mut self, mode: Replies, before: usize, out: &mut Vec<u8>) {
+        if self.replies != Replies::On {
+            out.truncate(before);
+        }
+        if (mode, self.replies) == (Replies::Skip, Replies::Skip) {
+            self.replies = Replies::On;
+        }
+    }
+
     /// The id that CLIENT ID answers.
     pub fn id(&self) -> u64 {
         self.id
@@ -314,6 +333,21 @@ impl ModelConn {
     pub fn protocol(&self) -> Protocol {
         self.protocol
     }
+}
+
+/// See [`Call::name`].
+fn found_as(name: &[u8]) -> String {
+    let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+    String::from_utf8_lossy(&name[..end]).to_ascii_lowercase()
+}
+
+/// Which replies of a connection are sent (`CLIENT REPLY`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Replies {
+    On,
+    Off,
+    /// Not the next one.
+    Skip,
 }
 
 /// Where a request is executed.
@@ -359,6 +393,12 @@ impl Call<'_> {
             Some(value) => resp::encode::bulk(self.out, value),
             None => resp::encode::null(self.out, self.conn.protocol),
         }
+    }
+
+    /// The argument as a server finds a command by it: in lower case, and as a C string, which ends at a NUL. A real one looks in the bucket of the
+    /// whole name, so that only some suffixes are found; here all are.
+    fn name(&self, at: usize) -> String {
+        self.args.get(at).map_or(String::new(), |arg| found_as(arg))
     }
 
     /// The argument in lower case, for words whose case does not matter; empty where there is none.

@@ -157,7 +157,13 @@ fn fits(arity: i32, args: usize) -> bool {
 /// Executes one request, with the server's checks in the server's order: known, arity,
 /// authenticated.
 pub(super) fn execute(call: &mut Call<'_>) {
-    let row = find(&call.word(0));
+    let (before, mode) = (call.out.len(), call.conn.replies);
+    run(call);
+    call.conn.mute(mode, before, call.out);
+}
+
+fn run(call: &mut Call<'_>) {
+    let row = find(&call.name(0));
     let fits = row.is_some_and(|row| fits(row.arity, call.args.len()));
     if !fits && let Some(queue) = &mut call.conn.queue {
         queue.refused = true;
@@ -203,11 +209,14 @@ pub(super) fn wrong_arity(call: &mut Call<'_>, name: &str) {
     call.error(&format!("ERR wrong number of arguments for '{name}' command"));
 }
 
-/// The text of Redis 7: the name and, as far as they fit 128 bytes, the arguments.
+/// The text of Redis 7: the name and, as far as they fit 128 bytes, the arguments, each up to a NUL.
 fn unknown(call: &mut Call<'_>) {
     const SHOWN_MAX: usize = 128;
-    let cut =
-        |arg: &[u8], room: usize| String::from_utf8_lossy(&arg[..arg.len().min(room)]).into_owned();
+    let cut = |arg: &[u8], room: usize| {
+        let arg = &arg[..arg.len().min(room)];
+        let end = arg.iter().position(|byte| *byte == 0).unwrap_or(arg.len());
+        String::from_utf8_lossy(&arg[..end]).into_owned()
+    };
     let mut shown = String::new();
     for arg in &call.args[1..] {
         if shown.len() >= SHOWN_MAX {
@@ -222,8 +231,12 @@ fn unknown(call: &mut Call<'_>) {
 /// COMMAND with its subcommands COUNT, INFO, LIST and DOCS (whose reply holds no entry: the model
 /// has no documentation).
 fn command(call: &mut Call<'_>) {
+    if call.model.refuses_command {
+        let text = "NOPERM this user has no permissions to run the 'command' command";
+        return call.error(text);
+    }
     let protocol = call.conn.protocol;
-    match call.word(1).as_str() {
+    match call.name(1).as_str() {
         "" => {
             encode::array(call.out, ROWS.len());
             ROWS.iter().for_each(|row| describe(call, row));
