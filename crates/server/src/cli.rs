@@ -23,6 +23,7 @@ use std::process::ExitCode;
 use clap::ArgMatches;
 use config::options::OPTIONS;
 use config::{Given, Problems};
+use server::control::signals::{Hangup, Signals};
 use server::log;
 use server::losses::Losses;
 use server::run::Boot;
@@ -73,9 +74,11 @@ impl fmt::Display for Failure {
 
 /// Runs the program.
 pub(crate) fn main() -> ExitCode {
+    // Before anything else: a supervisor that reloads right after the start must not end the proxy.
+    let hangup = Hangup::note();
     // Prints help, version and mistakes in flags itself, and leaves with 0 or 2 as this module does.
     let matches = command::build(command::Purpose::Parse).get_matches();
-    match dispatch(&matches) {
+    match hangup.map_err(Failure::from).and_then(|hangup| dispatch(&matches, hangup)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             // Nobody is left to tell when standard error is closed.
@@ -88,7 +91,10 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
-fn dispatch(matches: &ArgMatches) -> Result<(), Failure> {
+fn dispatch(matches: &ArgMatches, hangup: Hangup) -> Result<(), Failure> {
+    if !matches!(matches.subcommand_name(), None | Some("demo")) {
+        hangup.end_by_it();
+    }
     match matches.subcommand() {
         Some(("check", matches)) => check(matches),
         Some(("convert", matches)) => convert::convert(matches),
@@ -113,12 +119,13 @@ fn serve(matches: &ArgMatches) -> Result<(), Failure> {
 
 /// Starts logging and the proxy; returns when it was asked to stop and is done.
 pub(crate) fn start(sources: Sources) -> Result<(), Failure> {
+    let signals = Signals::watch()?;
     let text = sources.read_file().map_err(refused)?;
     let loaded = sources.load(text.as_deref(), &[]).map_err(refused)?;
     let losses = Losses::default();
     let logging = log::start(&loaded.config.log, &losses)
         .map_err(|error| Failure::Runtime(format!("respool: {error}")))?;
-    let boot = Boot { sources, text, loaded, logging, losses };
+    let boot = Boot { sources, text, loaded, logging, losses, signals };
     server::run::run(boot).map_err(|error| Failure::runtime(&error))
 }
 

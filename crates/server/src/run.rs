@@ -1,6 +1,6 @@
 //! From a configuration to a running proxy, and to its end.
 //!
-//! [`run`] reads as the list of the boot order: descriptors, listeners, mailboxes, workers, resolver, then `control`, which has this thread from then on. Everything that can
+//! [`run`] reads as the list of the boot order (signals are taken over before it): descriptors, listeners, mailboxes, workers, resolver, then `control`, which has this thread from then on. Everything that can
 //! fail does so before the first client is accepted; a server behind that cannot be reached is no failure but a warning, because it may
 //! come.
 //!
@@ -10,7 +10,7 @@
 use crate::admin::{self, App};
 use crate::control::certificates::Certificates;
 use crate::control::signals::Signals;
-use crate::control::{self, Begin, Control, Order, Orders, resolver};
+use crate::control::{Begin, Control, Order, Orders, resolver};
 use crate::export::Outlet;
 use crate::hire::{self, Crew, Hired};
 use crate::listeners::Listeners;
@@ -75,6 +75,8 @@ pub struct Boot {
     pub logging: Logging,
     /// Where the log counts what it loses.
     pub losses: Losses,
+    /// Signals, since before the configuration was read.
+    pub signals: Signals,
 }
 
 /// Runs the proxy until a signal ends it.
@@ -82,7 +84,7 @@ pub struct Boot {
 /// # Errors
 /// Something that is needed cannot be had; nothing keeps running then.
 pub fn run(boot: Boot) -> Result<(), StartError> {
-    let Boot { sources, text, loaded, logging, losses } = boot;
+    let Boot { sources, text, loaded, logging, losses, mut signals } = boot;
     let config = &loaded.config;
     // They were looked at with the rest of the configuration, but files can change in between.
     let certificates = Certificates::read(config)
@@ -90,8 +92,7 @@ pub fn run(boot: Boot) -> Result<(), StartError> {
     certificates.warn();
     sys::return_large_buffers();
     raise_open_files(config);
-    let (orders, inbox) = control::orders();
-    let signals = Signals::listen().map_err(|error| system("handle signals", error))?;
+    let (orders, inbox) = signals.begin();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| system("set up the control thread", error))?;
     let (listeners, bound) = Listeners::default().changed_to(config)?;
@@ -110,8 +111,6 @@ pub fn run(boot: Boot) -> Result<(), StartError> {
     };
     let posts = start_workers(config, &known, hired, &orders)?;
     drop(bound);
-    let watching = signals.tell(orders.clone());
-    let watching = watching.map_err(|error| system("start the signal thread", error))?;
     tracing::info!(
         upstream = %config.upstream,
         listen = %config.listen.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
@@ -143,7 +142,7 @@ pub fn run(boot: Boot) -> Result<(), StartError> {
         tokio::spawn(limit.clone().run());
         Control::new(begin).run(inbox).await
     });
-    watching.end();
+    signals.end();
     limit.finish();
     access_lines.finish();
     tracing::info!("respool has ended");

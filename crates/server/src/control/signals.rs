@@ -1,57 +1,102 @@
 //! SIGTERM and SIGINT: the first drains, the second ends at once. SIGHUP: the configuration is read again. SIGPIPE is none of our business:
 //! sends are made without it.
 //!
-//! Invariant: from [`Signals::listen`] on the process does not die of these signals by itself.
+//! ```text
+//!   main ─▶ Hangup ── another command: SIGHUP ends it, as it ends any program
+//!              └───── the proxy ─▶ Signals::watch, before the configuration is read
+//!                        SIGHUP          ─▶ queued: read again once the proxy runs
+//!                        SIGTERM, SIGINT ─▶ nothing is bound yet: ends at once, with success;   then ─▶ queued: drains
+//! ```
+//! Invariant: from the first line of `main` on SIGHUP never ends a proxy, and from [`Signals::watch`] on neither do the other two by themselves.
 
-use super::{Order, Orders};
+use super::{Inbox, Order, Orders, orders};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals as Iterator};
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-/// The signals that we act on.
-pub struct Signals(Iterator);
-
-/// The thread that waits for them.
-pub struct Watching {
-    closer: Handle,
-    thread: JoinHandle<()>,
+/// SIGHUP between the first line of `main` and the moment when it is known which command this is.
+pub struct Hangup {
+    /// A signal came.
+    came: Arc<AtomicBool>,
+    /// It ends the process.
+    ends: Arc<AtomicBool>,
 }
 
-impl Signals {
-    /// Takes them over.
+impl Hangup {
+    /// From here on the signal is only noted.
     ///
     /// # Errors
     /// The system refuses to.
-    pub fn listen() -> io::Result<Self> {
-        Ok(Self(Iterator::new([SIGTERM, SIGINT, SIGHUP])?))
+    pub fn note() -> io::Result<Self> {
+        let (came, ends) = <(Arc<AtomicBool>, Arc<AtomicBool>)>::default();
+        signal_hook::flag::register_conditional_default(SIGHUP, Arc::clone(&ends))?;
+        signal_hook::flag::register(SIGHUP, Arc::clone(&came))?;
+        Ok(Self { came, ends })
     }
 
-    /// Tells each of them from now on.
+    /// This is no proxy: the signal ends the process, also one that came already.
+    pub fn end_by_it(self) {
+        self.ends.store(true, Ordering::SeqCst);
+        if self.came.load(Ordering::SeqCst) {
+            // It can only fail for a signal that does not exist.
+            let _ = signal_hook::low_level::emulate_default_handler(SIGHUP);
+        }
+    }
+}
+
+/// The signals that we act on, and the thread that waits for them.
+pub struct Signals {
+    closer: Handle,
+    thread: JoinHandle<()>,
+    /// There is something that has to end in order.
+    begun: Arc<AtomicBool>,
+    orders: Orders,
+    inbox: Option<Inbox>,
+}
+
+impl Signals {
+    /// Takes them over, before the proxy reads its configuration.
     ///
     /// # Errors
-    /// There is no thread left.
-    pub fn tell(mut self, orders: Orders) -> io::Result<Watching> {
-        let closer = self.0.handle();
+    /// The system refuses to, or there is no thread left.
+    pub fn watch() -> io::Result<Self> {
+        let mut signals = Iterator::new([SIGTERM, SIGINT, SIGHUP])?;
+        let (orders, inbox) = orders();
+        let begun = Arc::new(AtomicBool::new(false));
+        let closer = signals.handle();
+        let (to, has_begun) = (orders.clone(), Arc::clone(&begun));
         let body = move || {
-            for signal in self.0.forever() {
+            for signal in signals.forever() {
                 let order = match signal {
                     SIGHUP => Order::Reload,
+                    // Whoever starts it may wait for a command that prints a password; nobody is served and nothing is open.
+                    _ if !has_begun.load(Ordering::SeqCst) => std::process::exit(0),
                     SIGINT => Order::End("SIGINT"),
                     _ => Order::End("SIGTERM"),
                 };
                 // The control thread may have ended a moment ago.
-                let _ = orders.send(order);
+                let _ = to.send(order);
             }
         };
         let builder = std::thread::Builder::new().name("respool-signals".to_owned());
-        Ok(Watching { closer, thread: builder.spawn(body)? })
+        Ok(Self { closer, thread: builder.spawn(body)?, begun, orders, inbox: Some(inbox) })
     }
-}
 
-impl Watching {
+    /// From here on there is something to be drained: where orders go, and where they come from.
+    ///
+    /// # Panics
+    /// The second time.
+    pub(crate) fn begin(&mut self) -> (Orders, Inbox) {
+        self.begun.store(true, Ordering::SeqCst);
+        let inbox = self.inbox.take().expect("a proxy begins once");
+        (self.orders.clone(), inbox)
+    }
+
     /// Waits no more.
-    pub fn end(self) {
+    pub(crate) fn end(self) {
         self.closer.close();
         // The thread only waits for signals; it ends with the closer.
         let _ = self.thread.join();

@@ -39,6 +39,7 @@ mod resets;
 mod route_changes;
 mod setup;
 mod soak;
+mod starts;
 mod tenants;
 mod topology;
 mod tracking;
