@@ -1,5 +1,6 @@
 //! A namespace: clients and servers name the same things in other words, and each request still gets its own reply.
 
+use crate::tracking::{changed, number_of};
 use crate::words::{Story, large_set, wire};
 use engine::Settings;
 use engine::acl::Users;
@@ -171,6 +172,86 @@ fn who_listens_hears_the_names_it_said() {
     story.client("a").gets("*3\r\n$11\r\nunsubscribe\r\n$4\r\nnews\r\n:1\r\n");
     let events = "-ERR respool: keyspace notifications are about all keys, and cannot be had in a namespace (policies.namespace)";
     story.client("b").says("PSUBSCRIBE __keyspace@0__:*").gets(events);
+}
+
+/// A client's SUBSCRIBE, and its server's confirmation of the other name.
+fn listens(story: &mut Story, client: &str, verb: &str, said: &str) {
+    let confirmed = |name: &str| {
+        let (of_verb, of_name) = (verb.len(), name.len());
+        format!("*3\r\n${of_verb}\r\n{verb}\r\n${of_name}\r\n{name}\r\n:1\r\n")
+    };
+    let known = format!("t:{said}");
+    story.client(client).says(&*format!("{} {said}", verb.to_uppercase()));
+    story.server().gets(&*format!("{verb} {known}")).answers(&*confirmed(&known));
+    story.client(client).gets(&*confirmed(said));
+}
+
+// Found by an audit: the channel of invalidations had no prefix, so one namespace could publish into the caches of another one.
+#[test]
+fn no_channel_is_left_out_of_the_namespace() {
+    let names =
+        ["__redis__:invalidate", "__sentinel__:hello", "__keyspace@0__:k", "+switch-master"];
+    for name in names {
+        let mut story = story();
+        story.client("a").says([&*format!("PUBLISH {name} x"), &*format!("SPUBLISH {name} x")]);
+        story
+            .server()
+            .gets([&*format!("PUBLISH t:{name} x"), &*format!("SPUBLISH t:{name} x")])
+            .gets_nothing()
+            .answers([":0", ":0"]);
+        story.client("a").gets([":0", ":0"]).says(&*format!("PUBSUB NUMSUB {name}"));
+        story.server().gets(&*format!("PUBSUB NUMSUB t:{name}"));
+        let mut story = self::story();
+        if !name.starts_with("__key") {
+            listens(&mut story, "b", "subscribe", name);
+            listens(&mut story, "c", "ssubscribe", name);
+            listens(&mut story, "d", "psubscribe", name);
+        }
+        // Within a transaction, and with a message that is not kept.
+        story.client("e").says(["MULTI", &*format!("PUBLISH {name} x")]);
+        story.server().gets(["MULTI", &*format!("PUBLISH t:{name} x")]);
+        let message = "x".repeat(2 << 20);
+        story.client("f").says(&*format!("PUBLISH {name} {message}"));
+        let conns = 1..=story.connects_made();
+        let got: Vec<String> = conns.flat_map(|conn| story.conn(conn).takes_one()).collect();
+        assert!(got.len() == 1 && got[0].starts_with(&format!("PUBLISH t:{name} xxx")), "{got:?}");
+    }
+}
+
+#[test]
+fn invalidations_come_to_clients_in_resp2_and_nobody_else_can_tell_them() {
+    let mut story = story();
+    let id = number_of(&mut story, "ear");
+    listens(&mut story, "ear", "subscribe", "__redis__:invalidate");
+    story.client("a").says(&*format!("CLIENT TRACKING ON REDIRECT {id}")).gets("+OK");
+    story.client("a").says("GET k");
+    story.conn(2).gets("CLIENT TRACKING ON BCAST PREFIX ").answers("+OK");
+    story.conn(3).gets("GET t:k").answers("\"v\"");
+    story.client("a").gets("\"v\"");
+    story.conn(2).answers(&*changed("u:k t:k"));
+    let told = "*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n*1\r\n$1\r\nk\r\n";
+    story.client("ear").gets(told);
+    // A message on the servers' channel of that name is none of this namespace.
+    story.conn(1).answers("*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n$1\r\nk\r\n");
+    story.client("ear").gets_nothing();
+    // Within the namespace it is a channel as any other, as it is at a server.
+    story.conn(1).answers("*3\r\n$7\r\nmessage\r\n$22\r\nt:__redis__:invalidate\r\n$1\r\nk\r\n");
+    story.client("ear").gets("*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n$1\r\nk\r\n");
+}
+
+#[test]
+fn rules_for_channels_are_about_the_channel_of_invalidations_too() {
+    let mut users = Users::default();
+    users.set(b"w", &[b"on", b"nopass", b"~*", b"&news", b"+@all"]).expect("rules");
+    users.set(b"r", &[b"on", b"nopass", b"~*", b"&__redis__:*", b"+@all"]).expect("rules");
+    let policies = of(rules("t:"));
+    let mut story = Story::with(Settings { policies, users: users.into(), ..Settings::default() });
+    let denied = "-NOPERM No permissions to access a channel";
+    for line in ["SUBSCRIBE __redis__:invalidate", "PUBLISH __redis__:invalidate x"] {
+        story.client("a").says(["AUTH w x", line]).gets(["+OK", denied]);
+    }
+    story.client("b").says(["AUTH r x", "PUBLISH __redis__:invalidate x"]).gets("+OK");
+    story.server().gets("PUBLISH t:__redis__:invalidate x");
 }
 
 #[test]

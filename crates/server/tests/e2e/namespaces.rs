@@ -126,11 +126,11 @@ fn clients_hear_what_changed_under_the_names_that_they_know() {
     let overlap = broad.ask("CLIENT TRACKING ON BCAST PREFIX user:1");
     assert!(overlap.starts_with("-ERR Prefix 'user:1' overlaps"), "{overlap}");
 
-    // In RESP2 over a channel that has no prefix.
+    // In RESP2 over a channel that has the prefix at the server: what others publish on the servers' one comes to nobody here.
     let (mut ear, mut old) = (stack.connect(), stack.connect());
     let id = ear.ask("CLIENT ID");
     let id = id.trim_start_matches(':').trim_end();
-    assert!(ear.ask("SUBSCRIBE __redis__:invalidate").contains("__redis__:invalidate"));
+    assert!(ear.ask("SUBSCRIBE __redis__:invalidate").contains("$20\r\n__redis__:invalidate"));
     assert_eq!(old.ask(&format!("CLIENT TRACKING ON REDIRECT {id}")), "+OK\r\n");
     assert_eq!(old.ask("GET other"), "$1\r\nb\r\n");
     assert_eq!(writer.ask("SET other c"), "+OK\r\n");
@@ -174,4 +174,31 @@ fn another_prefix_closes_clients_and_shows_them_other_keys() {
     assert_eq!(conn.ask("GET k"), "$1\r\n2\r\n");
     let denied = conn.ask("CONFIG SET respool.policies.namespace.prefix c:");
     assert!(denied.starts_with("-ERR"), "{denied}");
+}
+
+#[test]
+fn no_namespace_tells_another_one_of_changed_keys() {
+    if direct() {
+        return;
+    }
+    let server = RedisServer::start();
+    let url = server.endpoint().url();
+    let [a, b] = ["a:", "b:"].map(|prefix| {
+        Respool::to_url(RESPOOL, &url).args(&["--policies-namespace-prefix", prefix]).start()
+    });
+    let (mut ear, mut caching, mut other) = (b.connect(), b.connect(), a.connect());
+    let id = ear.ask("CLIENT ID");
+    let id = id.trim_start_matches(':').trim_end();
+    assert!(ear.ask("SUBSCRIBE __redis__:invalidate").contains("$20\r\n__redis__:invalidate"));
+    assert_eq!(caching.ask(&format!("CLIENT TRACKING ON REDIRECT {id}")), "+OK\r\n");
+    assert_eq!(caching.ask("GET k"), "$-1\r\n");
+    // The other namespace, and the servers' own channel, reach nobody here; the change of a key does, and comes behind them.
+    assert_eq!(other.ask("PUBLISH __redis__:invalidate x"), ":0\r\n");
+    assert_eq!(server.connect().ask("PUBLISH __redis__:invalidate x"), ":0\r\n");
+    assert_eq!(b.connect().ask("SET k v"), "+OK\r\n");
+    let mut heard = String::from_utf8(ear.reply().expect("a message")).expect("text");
+    if heard.ends_with("$-1\r\n") {
+        heard = String::from_utf8(ear.reply().expect("a message")).expect("text");
+    }
+    assert!(heard.ends_with("$20\r\n__redis__:invalidate\r\n*1\r\n$1\r\nk\r\n"), "{heard}");
 }

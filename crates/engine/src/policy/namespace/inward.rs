@@ -21,9 +21,6 @@ pub(crate) struct Changed<'a> {
     pub(crate) shape: Shape,
 }
 
-/// Where `CLIENT TRACKING` puts what changed for clients in RESP2.
-const INVALIDATIONS: &[u8] = b"__redis__:invalidate";
-
 impl Namespace {
     /// What goes on in place of this request; `None`: the request itself.
     pub(crate) fn inward<'a>(
@@ -49,9 +46,10 @@ impl Namespace {
             }
             Within::Names(from, shape) => {
                 let names = args.iter().enumerate().skip(from);
-                // Of PUBLISH the rest is the message.
+                // Of PUBLISH the rest is the message. No channel is left out, `__redis__:invalidate` neither: respool writes the
+                // invalidations of its clients itself (`tracking`), and what is published there comes from a client.
                 let count = if listens_or_counts(row) { usize::MAX } else { 1 };
-                for (at, name) in names.take(count).filter(|(_, name)| **name != INVALIDATIONS) {
+                for (at, name) in names.take(count) {
                     changed[at] = self.prefixed(name);
                 }
                 shape
@@ -191,7 +189,7 @@ mod tests {
             ("SORT_RO k GET store", "SORT_RO t:k GET store"),
             ("PUBLISH c m", "PUBLISH t:c m"),
             ("SUBSCRIBE a b", "SUBSCRIBE t:a t:b"),
-            ("SUBSCRIBE __redis__:invalidate a", "SUBSCRIBE __redis__:invalidate t:a"),
+            ("SUBSCRIBE __redis__:invalidate a", "SUBSCRIBE t:__redis__:invalidate t:a"),
             ("CLUSTER KEYSLOT k", "CLUSTER KEYSLOT t:k"),
             (
                 "CLIENT TRACKING on BCAST PREFIX a PREFIX b",
