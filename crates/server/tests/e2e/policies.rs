@@ -158,7 +158,9 @@ fn clients_block_and_unblock_keys_and_cannot_lift_what_is_denied() {
     if direct() {
         return;
     }
-    let stack = Ruled::with("[acl]\nconfig_set = \"all\"\n[policies]\ndeny = [\"keys\"]\n[policies.rename]\ntouch = \"t0uch\"\n");
+    let stack = Ruled::with(
+        "[acl]\nconfig_set = \"all\"\n[policies]\ndeny = [\"keys\"]\n[policies.rename]\ntouch = \"t0uch\"\n",
+    );
     let (mut conn, mut other) = (stack.proxy.connect(), stack.proxy.connect());
     let set = |conn: &mut testkit::Conn, option: &str, value: &str| {
         let reply = conn.command(&["CONFIG", "SET", option, value]).expect("a reply");
