@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::options::{OPTIONS, OptionSpec, TABLES};
 use crate::tenants;
+use crate::users::ClientChanges;
 
 /// How the documents are written again; stands in their heads.
 pub const REGENERATE: &str = "cargo xtask docs";
@@ -152,10 +153,12 @@ fn reference_entry(page: &mut String, option: &OptionSpec) {
         format!("`{default}`")
     };
     let _ = writeln!(page, "- Default: {default}");
-    let change = match (option.is_live(), option.is_protected()) {
-        (false, _) => "needs a restart",
-        (true, true) => "while it runs, but not by clients (`CONFIG SET`)",
-        (true, false) => "while it runs",
+    let by = |changes| option.is_live() && option.may_clients_set(changes);
+    let change = match (by(ClientChanges::Safe), by(ClientChanges::All)) {
+        _ if !option.is_live() => "needs a restart",
+        (true, _) => "while it runs, also by clients (`CONFIG SET`)",
+        (_, true) => "while it runs, by clients (`CONFIG SET`) with `acl.config_set = \"all\"`",
+        _ => "while it runs, but not by clients (`CONFIG SET`)",
     };
     let _ = writeln!(page, "- Change: {change}");
     let _ = writeln!(

@@ -33,7 +33,7 @@ use crate::policies::{self, Policy, RuleLine};
 use crate::problem::Fault;
 use crate::read_targets::{self, ReadTargetLine};
 use crate::schema::MappedAddress;
-use crate::secret::Secret;
+use crate::secret::{Secret, SecretUrl};
 use crate::sharding::{self, Entry, RouteLine};
 use crate::tls::{CertFiles, MORE_CERTS_MAX};
 use crate::users::{self, UserLine};
@@ -129,7 +129,7 @@ pub(crate) enum Kind {
         at: fn(&mut Draft) -> &mut Vec<&'static str>,
     },
     /// A URL that begins with `http://`.
-    HttpUrl { at: fn(&mut Draft) -> &mut Option<String> },
+    HttpUrl { at: fn(&mut Draft) -> &mut Option<SecretUrl> },
 }
 
 /// Highest CPU number taken; `cpu_set_t` of the C library ends there (sched_setaffinity(2)).
@@ -244,7 +244,7 @@ impl Kind {
             }
             Self::HttpUrl { at } => {
                 let url = text(scalar).filter(|url| is_http_url(url));
-                *at(draft) = Some(url.ok_or_else(wrong)?.to_owned());
+                *at(draft) = Some(SecretUrl::new(url.ok_or_else(wrong)?));
             }
             Self::Path { at } => {
                 let path = text(scalar).filter(|t| !t.is_empty() && !t.contains('\0'));
@@ -471,6 +471,7 @@ impl Kind {
             self,
             Self::Secret { .. }
                 | Self::Upstream { .. }
+                | Self::HttpUrl { .. }
                 | Self::Shards { .. }
                 | Self::Users { .. }
                 | Self::Mirrors { .. }

@@ -52,9 +52,9 @@ pub use schema::{
     AccessLog, Admin, Alarms, Batching, BigKeys, Cache, Config, Facade, HotKeys, Limits, Log,
     LogFormat, LogLevel, MappedAddress, NetDriver, Reads, Timeouts, Tracing, Upstream,
 };
-pub use secret::Secret;
+pub use secret::{Secret, SecretUrl};
 pub use sharding::{Eject, ShardUrl, Sharding};
 pub use tenants::{DEFAULT_TENANT, TENANTS_MAX, Tenant};
 pub use tls::{AdminTls, CertFiles, ClientAuth, ReceiverTls, Tls, TlsVersion, UpstreamTls};
-pub use users::{Acl, UserLine, read_users};
+pub use users::{Acl, ClientChanges, UserLine, read_users};
 pub use values::KeyLine;

@@ -247,7 +247,7 @@ impl Loaded {
         let change = |option: &'static OptionSpec| {
             let (was, is) = (words(option, &mut old), words(option, &mut new));
             // Only what is not shown differs.
-            let is = if was == is { format!("{is} (with another password or user)") } else { is };
+            let is = if was == is { format!("{is} (with another secret in it)") } else { is };
             Change { option, old: was, new: is }
         };
         changed.into_iter().map(change).collect()

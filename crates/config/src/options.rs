@@ -14,6 +14,7 @@ mod users;
 
 use crate::compile::Draft;
 use crate::kind::Kind;
+use crate::users::ClientChanges;
 use std::fmt;
 
 pub use rows::{OPTIONS, TABLES};
@@ -31,12 +32,25 @@ pub struct OptionSpec {
     pub long: &'static str,
     /// Whether a change of it needs a restart.
     needs_restart: bool,
+    /// Whose word changes it while the program runs.
+    setter: Setter,
     /// Whether few look for it, so that the short help does without.
     pub is_rare: bool,
     /// The default in words, where the value says little or depends on the machine.
     default_note: Option<&'static str>,
     /// How the value is read, and where it goes.
     pub(crate) kind: Kind,
+}
+
+/// Who may change an option while the program runs, beside the operator (the file, the admin listener).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Setter {
+    /// Nobody else.
+    Operator,
+    /// Clients that the operator trusts: with `acl.config_set = "all"`.
+    TrustedClients,
+    /// Clients, unless `acl.config_set = "none"`.
+    Clients,
 }
 
 impl fmt::Debug for OptionSpec {
@@ -46,10 +60,38 @@ impl fmt::Debug for OptionSpec {
 }
 
 impl OptionSpec {
-    /// A row; the last argument is its kind.
+    /// A row that only the operator changes; the last argument is its kind.
+    ///
+    /// A new option belongs here unless clients cannot do harm with it: by it they cannot lead traffic or passwords
+    /// elsewhere, open files or sockets, let anybody in, or change what others may do.
     const fn new(name: &'static str, help: &'static str, long: &'static str, kind: Kind) -> Self {
-        let (needs_restart, is_rare) = (false, false);
-        Self { name, short: None, help, long, needs_restart, is_rare, default_note: None, kind }
+        let (needs_restart, is_rare, setter) = (false, false, Setter::Operator);
+        let (short, default_note) = (None, None);
+        Self { name, short, help, long, needs_restart, setter, is_rare, default_note, kind }
+    }
+
+    /// A row that clients may change where the operator trusts them with bounds, logs and policies.
+    const fn for_trusted_clients(
+        name: &'static str,
+        help: &'static str,
+        long: &'static str,
+        kind: Kind,
+    ) -> Self {
+        let mut row = Self::new(name, help, long, kind);
+        row.setter = Setter::TrustedClients;
+        row
+    }
+
+    /// A row that every client with `+config|set` may change: figures that respool collects, and the time for a reply.
+    const fn for_clients(
+        name: &'static str,
+        help: &'static str,
+        long: &'static str,
+        kind: Kind,
+    ) -> Self {
+        let mut row = Self::new(name, help, long, kind);
+        row.setter = Setter::Clients;
+        row
     }
 
     /// Gives the row a one-letter flag.
@@ -111,26 +153,13 @@ impl OptionSpec {
         !self.needs_restart
     }
 
-    /// Whether clients cannot change the value (`CONFIG SET`): it leads to a file, holds a secret, or says to which servers our
-    /// passwords go, what we tell of clients, who may come, what clients may do, or who is trusted.
-    pub fn is_protected(&self) -> bool {
-        let leads_away =
-            matches!(self.kind, Kind::Path { .. } | Kind::AddressMap { .. } | Kind::HttpUrl { .. });
-        let lets_in = matches!(self.kind, Kind::Listeners { .. } | Kind::Networks { .. });
-        let trusts = matches!(
-            self.table(),
-            Some(
-                "acl"
-                    | "admin.tls"
-                    | "mirrors"
-                    | "read_targets"
-                    | "policies.namespace"
-                    | "policies.values"
-                    | "tls"
-                    | "upstream_tls"
-            )
-        ) || matches!(self.name, "policies.deny" | "policies.own" | "policies.rename");
-        self.is_secret() || leads_away || lets_in || trusts
+    /// Whether clients may change the value (`CONFIG SET`) where `acl.config_set` says this.
+    pub fn may_clients_set(&self, changes: ClientChanges) -> bool {
+        match changes {
+            ClientChanges::None => false,
+            ClientChanges::Safe => self.setter == Setter::Clients,
+            ClientChanges::All => self.setter != Setter::Operator,
+        }
     }
 
     /// Whether the option may differ between tenants: it says what is done with the requests of clients, and nothing of the process. One that stands in none
@@ -186,6 +215,12 @@ impl OptionSpec {
     /// Whether the value must not be shown to anybody.
     pub fn is_secret(&self) -> bool {
         self.kind.is_secret()
+    }
+
+    /// Whether clients are not shown the value (`CONFIG GET`), though the operator is: a command that has another name is for those who
+    /// were told it.
+    pub fn is_hidden_from_clients(&self) -> bool {
+        matches!(self.kind, Kind::Renames { .. })
     }
 
     /// The placeholder of the value in `--help`.
@@ -286,6 +321,56 @@ mod tests {
             );
             assert!(!option.help.is_empty() && !option.help.ends_with('.'), "{}", option.name);
             assert!(option.long.is_empty() || option.long.ends_with('.'), "{}", option.name);
+        }
+    }
+
+    /// The rows of `setter`, and not one more: whoever adds one here has thought of a hostile client.
+    #[test]
+    fn clients_change_what_stands_here_and_nothing_else() {
+        let of = |changes| {
+            let rows = OPTIONS.iter().filter(move |option| option.may_clients_set(changes));
+            rows.map(|option| option.name).collect::<Vec<_>>()
+        };
+        assert_eq!(of(ClientChanges::None), [""; 0]);
+        let safe = [
+            "timeouts.request_ms",
+            "slowlog.slower_than_us",
+            "latency.monitors",
+            "hotkeys.enabled",
+            "hotkeys.sample",
+            "hotkeys.top",
+            "hotkeys.window_s",
+            "bigkeys.bytes_min",
+            "bigkeys.elements_min",
+            "bigkeys.max_len",
+        ];
+        assert_eq!(of(ClientChanges::Safe), safe);
+        let all = of(ClientChanges::All);
+        assert!(safe.iter().all(|name| all.contains(name)));
+        for option in OPTIONS.iter().filter(|option| all.contains(&option.name)) {
+            let leads_away = matches!(
+                option.kind,
+                Kind::Path { .. }
+                    | Kind::AddressMap { .. }
+                    | Kind::HttpUrl { .. }
+                    | Kind::Upstream { .. }
+                    | Kind::Announce { .. }
+                    | Kind::CertFiles { .. }
+            );
+            let lets_in = matches!(
+                option.kind,
+                Kind::Listen { .. }
+                    | Kind::Listeners { .. }
+                    | Kind::Networks { .. }
+                    | Kind::Mode { .. }
+                    | Kind::Users { .. }
+                    | Kind::UserNames { .. }
+            );
+            assert!(!leads_away && !lets_in && !option.is_secret(), "{}", option.name);
+            assert!(option.is_live(), "{} needs a restart, so nobody can set it", option.name);
+            let trusts = ["acl", "admin", "mirrors", "read_targets", "facade", "sharding", "tls"];
+            let table = option.table().unwrap_or_default().split('.').next().unwrap_or_default();
+            assert!(!trusts.contains(&table), "{}", option.name);
         }
     }
 

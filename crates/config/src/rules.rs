@@ -6,6 +6,7 @@
 
 use crate::address::{ListenAddress, PoolKind, UpstreamAddress, UpstreamUrl};
 use crate::compile::Draft;
+use crate::listen::Listen;
 use crate::mirrors;
 use crate::options::OptionSpec;
 use crate::policies;
@@ -15,6 +16,7 @@ use crate::schema::{Config, MappedAddress, Upstream};
 use crate::secret::Secret;
 use crate::tenants::DEFAULT_TENANT;
 use crate::tls::{self, ClientAuth};
+use engine::acl::DEFAULT;
 use engine::settings::ReadPolicy;
 
 /// Completes the draft with what follows from other values.
@@ -248,22 +250,51 @@ fn public_needs_password(draft: &Draft, problems: &Problems, found: &mut Vec<Fin
     let refused = problems.0.iter().any(|p| {
         matches!(
             p.key.as_deref(),
-            Some("password" | "password_file" | "protected_mode" | "acl.users" | "acl.file")
+            Some(
+                "password"
+                    | "password_file"
+                    | "protected_mode"
+                    | "unix_mode"
+                    | "acl.users"
+                    | "acl.file"
+            )
         )
     });
-    if !config.protected_mode || !config.users.is_open() || refused {
-        return;
-    }
-    let public: Vec<_> =
-        listens(config).filter(|a| !a.is_local()).map(|a| format!("`{a}`")).collect();
-    if !public.is_empty() {
-        let message = format!(
-            "{} can be reached from other machines, and no password is set; give password_file (or password, or `default` in acl.users), \
-             or set protected_mode = false if something else protects this network",
-            public.join(", ")
-        );
-        found.push((&["listen"], message));
-    }
+    // `default` first, which clients are without a word; any other one takes AUTH with any password.
+    let nopass = || config.users.iter().find(|user| user.rules().is_open());
+    let open = config.users.get(DEFAULT).filter(|user| user.rules().is_open()).or_else(nopass);
+    let Some(open) = open.filter(|_| config.protected_mode && !refused) else { return };
+    let named = |is_open: &dyn Fn(&Listen) -> bool| {
+        let open = config.listen.iter().filter(|entry| is_open(entry));
+        open.map(|entry| format!("`{}`", entry.address)).collect::<Vec<_>>().join(", ")
+    };
+    let remote = named(&|entry| !entry.address.is_local());
+    let sockets =
+        named(&|entry| is_open_to_all(&entry.address, entry.mode.unwrap_or(config.unix_mode)));
+    let (public, reached, protected) = match (remote.is_empty(), sockets.is_empty()) {
+        (false, _) => (remote, "from other machines", "this network"),
+        (_, false) => (sockets, "by every user of this machine (its mode has the bit 0002)", "it"),
+        _ => return,
+    };
+    let (why, remedy) = match open.name() {
+        DEFAULT => (
+            "no password is set".to_owned(),
+            "give password_file (or password, or `default` in acl.users)",
+        ),
+        name => (
+            format!("the user `{}` has `nopass`", String::from_utf8_lossy(name).escape_debug()),
+            "give it a password or turn it `off`",
+        ),
+    };
+    let message = format!(
+        "{public} can be reached {reached}, and {why}; {remedy}, or set protected_mode = false if something else protects {protected}"
+    );
+    found.push((&["listen"], message));
+}
+
+/// Whether every user of this machine can connect to this unix socket: to connect takes the write bit (unix(7)).
+fn is_open_to_all(address: &ListenAddress, mode: u32) -> bool {
+    matches!(address, ListenAddress::Unix(_)) && mode & 0o002 != 0
 }
 
 /// Whoever gets there can change everything.
@@ -283,6 +314,14 @@ fn public_needs_token(draft: &Draft, problems: &Problems, found: &mut Vec<Findin
              ask for certificates (admin.tls.client_auth = \"required\"), or set protected_mode = false if something else protects this network"
         );
         found.push((&["admin.listen"], message));
+    }
+    let mode = draft.config.unix_mode;
+    if let Some(open) = admin.listen.iter().find(|address| is_open_to_all(address, mode)) {
+        let message = format!(
+            "`{open}` can be reached by every user of this machine (`unix_mode` has the bit 0002), and there is no token; give admin.token_file \
+             (or admin.token), another unix_mode, or set protected_mode = false if something else protects it"
+        );
+        found.push((&["admin.listen", "unix_mode"], message));
     }
 }
 

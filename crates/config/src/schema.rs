@@ -22,7 +22,7 @@ use crate::mirrors::Mirrors;
 use crate::network::{ClientRules, Network};
 use crate::policies::Policies;
 use crate::read_targets::ReadTargets;
-use crate::secret::Secret;
+use crate::secret::{Secret, SecretUrl};
 use crate::sharding::{ShardUrl, Sharding};
 use crate::tenants::Tenant;
 use crate::tls::{AdminTls, ReceiverTls, Tls, UpstreamTls};
@@ -370,7 +370,7 @@ pub struct Tracing {
     /// One of so many. 0: none.
     pub sample: usize,
     /// The collector; `None`: there is none, and no spans.
-    pub endpoint: Option<String>,
+    pub endpoint: Option<SecretUrl>,
     /// The name that the spans come under. Always set.
     pub service_name: Option<String>,
     /// How the collector is met where its URL is `https://`.
@@ -381,7 +381,7 @@ pub struct Tracing {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alarms {
     /// Where it is posted to; `None`: nowhere.
-    pub webhook: Option<String>,
+    pub webhook: Option<SecretUrl>,
     /// From here on a request is so slow that it is told. 0: none is.
     pub slow_over_us: u64,
     /// What is told: some of [`Alarms::KINDS`].

@@ -11,6 +11,7 @@ use crate::address::{ListenAddress, PoolKind};
 use crate::compile::Draft;
 use crate::rules::Finding;
 use crate::schema::Config;
+use crate::secret::SecretUrl;
 
 /// How clients are met that speak TLS. The files are read by whoever needs them, which is when they are checked, too.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,12 +162,12 @@ impl Config {
 
     /// Whether spans go out over TLS. Where none are made, whoever is to get them is known all the same.
     pub fn has_tls_collector(&self) -> bool {
-        self.tracing.endpoint.as_deref().is_some_and(is_https)
+        self.tracing.endpoint.as_ref().is_some_and(SecretUrl::is_https)
     }
 
     /// Whether alarms go out over TLS.
     pub fn has_tls_webhook(&self) -> bool {
-        self.alarms.webhook.as_deref().is_some_and(is_https)
+        self.alarms.webhook.as_ref().is_some_and(SecretUrl::is_https)
     }
 
     /// Whether a server, a sentinel or another respool is spoken to over TLS.
@@ -175,10 +176,6 @@ impl Config {
         let peers = self.tenants.iter().any(|tenant| tenant.config.has_tls_peers());
         self.urls().any(|url| url.tls || of_sentinels(&url.pool)) || self.has_tls_peers() || peers
     }
-}
-
-fn is_https(url: &str) -> bool {
-    url.starts_with("https://")
 }
 
 /// Most certificates beside the first.

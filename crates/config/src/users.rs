@@ -23,6 +23,25 @@ use std::path::{Path, PathBuf};
 pub(crate) const USER_FORMS: &str = "a name and Redis' ACL rules, behind them password_file=PATH, password_env=NAME or \
      password_command=COMMAND if needed, as in \"alice on ~app:* +@read password_file=/run/secrets/alice\"";
 
+/// Which options of the proxy clients change by `CONFIG SET`, and write into the file by `CONFIG REWRITE`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClientChanges {
+    /// Those that do no harm.
+    #[default]
+    Safe,
+    /// Bounds, logs and most policies as well.
+    All,
+    /// None.
+    None,
+}
+
+impl ClientChanges {
+    /// All of them, in the order of [`Self::NAMES`].
+    pub const ALL: [Self; 3] = [Self::Safe, Self::All, Self::None];
+    /// Their names in the file.
+    pub const NAMES: [&'static str; 3] = ["safe", "all", "none"];
+}
+
 /// The table `[acl]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Acl {
@@ -36,6 +55,8 @@ pub struct Acl {
     pub pass_through: bool,
     /// Users whom their password alone lets in, by name.
     pub by_password: Vec<String>,
+    /// What clients may change of the configuration.
+    pub config_set: ClientChanges,
 }
 
 impl Acl {

@@ -518,3 +518,23 @@ fn bounds_of_every_number_are_kept() {
         assert!(!accepts(low - 1) && !accepts(high + 1), "{}", option.name);
     }
 }
+
+#[test]
+fn a_url_with_a_token_is_not_repeated_whatever_is_wrong_with_it() {
+    let up = "upstream = \"redis://h\"\n";
+    let urls =
+        ["ftp://h/t0ken", "https://u:t0ken@h/", "http://h/ t0ken", "t0ken", "http://h:0/t0ken"];
+    for option in ["[alarms]\nwebhook", "[tracing]\nendpoint"] {
+        for url in urls {
+            let text = format!("{up}{option} = \"{url}\"\n");
+            let said = wrong(&text);
+            assert!(said.contains("allowed: http://host") && !said.contains("t0ken"), "{said}");
+            // Nor where the line is no TOML.
+            let said = wrong(&text.replace("\"\n", "\n"));
+            assert!(!said.contains("t0ken"), "{said}");
+        }
+        let sound = file(&format!("{up}{option} = \"https://h:1/t0ken\"\n")).unwrap();
+        let shown = format!("{sound:?}");
+        assert!(shown.contains("https://h:1/***") && !shown.contains("t0ken"), "{shown}");
+    }
+}

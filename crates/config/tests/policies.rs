@@ -118,7 +118,10 @@ fn keys_are_read_from_where_they_are_and_shown_nowhere() {
     assert_eq!(changes[0].option.name, "policies.values.keys");
     let told = format!("{changes:?}");
     assert!(told.contains("b key_file=/k") && !told.contains("5a5a"), "{told}");
-    assert!(changes[0].option.is_protected() && changes[0].option.is_live());
+    assert!(
+        !changes[0].option.may_clients_set(config::ClientChanges::All)
+            && changes[0].option.is_live()
+    );
 }
 
 #[test]

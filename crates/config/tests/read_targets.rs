@@ -90,5 +90,7 @@ fn no_message_repeats_a_password() {
 fn clients_cannot_change_them() {
     let option = config::options::OPTIONS.iter().find(|one| one.name == "read_targets.targets");
     let option = option.expect("the option");
-    assert!(option.is_live() && option.is_protected() && option.is_list());
+    assert!(
+        option.is_live() && !option.may_clients_set(config::ClientChanges::All) && option.is_list()
+    );
 }

@@ -178,3 +178,46 @@ fn a_password_alone_must_tell_who_it_is() {
         assert!(found.contains("acl.by_password") && found.contains(message), "{message}\n{found}");
     }
 }
+
+#[test]
+fn protected_mode_takes_a_user_without_a_password_for_open() {
+    let off = "\"default off\"";
+    let (public, socket) = ("0.0.0.0:6380", "unix:/run/r.sock");
+    let open = |listen: &str, users: &str, rest: &str| {
+        let text = format!("listen = \"{listen}\"\n{rest}\n[acl]\nusers = [{users}]\n");
+        file(&text).err().map(|problems| problems.to_string()).unwrap_or_default()
+    };
+    for (listen, users, rest, why) in [
+        // Another user than `default`, whatever it may do, and whichever listener it is.
+        (public, "\"default off\", \"a on nopass +@all\"", "", "the user `a` has `nopass`"),
+        (public, "\"default on >pw\", \"a on nopass -@all +ping\"", "", "the user `a` has"),
+        ("[::]:1", "\"default off\", \"b on >x nopass\"", "", "the user `b` has `nopass`"),
+        (public, "\"default on nopass\"", "", "no password is set"),
+        (public, "\"a on >pw\"", "", "no password is set"),
+        // A socket that everybody on the machine may write to.
+        (socket, "\"a on >pw\"", "unix_mode = \"0777\"", "by every user of this machine"),
+        (socket, "\"a on >pw\"", "unix_mode = \"0702\"", "by every user of this machine"),
+        ("unix:/r mode=0666", "\"default off\", \"a on nopass\"", "", "the user `a` has"),
+        ("unix:/r mode=0666", "\"a on >pw\"", "unix_mode = \"0700\"", "no password is set"),
+    ] {
+        let said = open(listen, users, rest);
+        assert!(said.contains("can be reached") && said.contains(why), "{listen} {users}: {said}");
+        assert_eq!(open(listen, users, &format!("protected_mode = false\n{rest}")), "");
+    }
+    for (listen, users, rest) in [
+        (public, off, ""),
+        (public, "\"default off\", \"a off nopass +@all\", \"b on >pw\"", ""),
+        (public, "\"default off\", \"a on nopass resetpass\"", ""),
+        ("127.0.0.1:1", "\"default off\", \"a on nopass\"", "unix_mode = \"0777\""),
+        (socket, "\"a on nopass\"", "unix_mode = \"0770\""),
+        ("unix:/r mode=0775", "\"a on nopass\"", "unix_mode = \"0777\""),
+        ("unix:/r mode=0777", "\"default on >pw\", \"a on >pw\"", ""),
+    ] {
+        assert_eq!(open(listen, users, rest), "", "{listen} {users} {rest}");
+    }
+    let admin = "unix_mode = \"0777\"\n[admin]\nlisten = \"unix:/run/a.sock\"\n";
+    let said = wrong(admin);
+    assert!(said.contains("admin.listen") && said.contains("there is no token"), "{said}");
+    file(&format!("{admin}token = \"x\"\n")).expect("with a token");
+    file(&admin.replace("0777", "0770")).expect("for its group alone");
+}

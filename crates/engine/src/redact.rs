@@ -46,7 +46,8 @@ fn is_secret(args: &[&[u8]], index: usize) -> bool {
         index > sub && [&b"setuser"[..], b"deluser", b"getuser"].iter().any(|word| is(sub, word))
     } else if is(0, b"config") {
         let is_secret = |name: &&[u8]| {
-            SECRET_SETTINGS.iter().any(|secret| word::is(name, secret)) || is_secret_option(name)
+            SECRET_SETTINGS.iter().any(|secret| word::is(name, secret))
+                || is_secret_option(name, args[index])
         };
         is(1, b"set") && index > 2 && args.get(index - 1).is_some_and(is_secret)
     } else {
@@ -54,15 +55,16 @@ fn is_secret(args: &[&[u8]], index: usize) -> bool {
     }
 }
 
-/// Options of the proxy that hold a password, or may hold one in a URL.
-fn is_secret_option(name: &[u8]) -> bool {
+/// Whether an option of the proxy has a value that may be a secret. The options are not known here, so all are taken for secrets but
+/// sizes, times and switches of options that no password stands in.
+fn is_secret_option(name: &[u8], value: &[u8]) -> bool {
     let name = word::lower(name);
-    name.strip_prefix(config::PREFIX).is_some_and(|option| {
-        option.ends_with(b"password")
-            || option == b"upstream"
-            || option == b"sharding.shards"
-            || option == b"acl.users"
-    })
+    let Some(option) = name.strip_prefix(config::PREFIX) else { return false };
+    let is_number = value.first().is_some_and(u8::is_ascii_digit)
+        && value.iter().all(u8::is_ascii_alphanumeric)
+        && value.iter().skip_while(|byte| byte.is_ascii_digit()).count() <= "KiB".len();
+    let is_switch = matches!(value, b"true" | b"false" | b"yes" | b"no" | b"on" | b"off");
+    option.ends_with(b"password") || option.ends_with(b"token") || !(is_number || is_switch)
 }
 
 #[cfg(test)]
@@ -92,7 +94,26 @@ mod tests {
             ),
             ("CONFIG SET respool.Password pw", "CONFIG SET respool.Password (redacted)"),
             ("CONFIG SET respool.upstream redis://:pw@h", "CONFIG SET respool.upstream (redacted)"),
+            ("CONFIG SET respool.password 12345", "CONFIG SET respool.password (redacted)"),
+            ("CONFIG SET respool.admin.token 12345", "CONFIG SET respool.admin.token (redacted)"),
+            (
+                "CONFIG SET respool.alarms.webhook https://h/pw",
+                "CONFIG SET respool.alarms.webhook (redacted)",
+            ),
+            ("CONFIG SET respool.mirrors.targets redis://:pw@h x 1", {
+                "CONFIG SET respool.mirrors.targets (redacted) x 1"
+            }),
+            ("CONFIG SET respool.policies.values.keys k=pw", {
+                "CONFIG SET respool.policies.values.keys (redacted)"
+            }),
+            ("CONFIG SET respool.policies.rename config=9abcdef", {
+                "CONFIG SET respool.policies.rename (redacted)"
+            }),
             ("CONFIG SET respool.workers 2", "CONFIG SET respool.workers 2"),
+            (
+                "CONFIG SET respool.limits.memory_max_bytes 64MiB respool.cache.enabled true",
+                "CONFIG SET respool.limits.memory_max_bytes 64MiB respool.cache.enabled true",
+            ),
             ("SET auth pw", "SET auth pw"),
             ("ACL LIST", "ACL LIST"),
         ] {

@@ -23,7 +23,6 @@ use tracing::Metadata;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, reload};
 
 /// A filter that takes the place of `log.level`, for finding a fault: `info,server=debug`.
@@ -74,7 +73,8 @@ pub fn start(log: &Log, losses: &Losses) -> Result<Logging, String> {
     let (writer, writer_handle) = reload::Layer::new(writer);
     let limit = Limit::new(log.burst, log.burst_window_s, losses.clone());
     let started = tracing_subscriber::registry().with(writer).with(filter);
-    let started = started.with(limit.clone()).try_init();
+    // Not `try_init`: it would let in what libraries say by the crate `log`, such as URLs of requests with their paths.
+    let started = tracing::subscriber::set_global_default(started.with(limit.clone()));
     started.map_err(|error| format!("logging cannot be started: {error}"))?;
     let access = AccessLines(Arc::new(Mutex::new(access)));
     let losses = losses.clone();

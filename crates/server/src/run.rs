@@ -96,7 +96,7 @@ pub fn run(boot: Boot) -> Result<(), StartError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| system("set up the control thread", error))?;
     let (listeners, bound) = Listeners::default().changed_to(config)?;
-    let admin_listeners = admin::listen::bind(&config.admin.listen)?;
+    let admin_listeners = admin::listen::bind(&config.admin.listen, config.unix_mode)?;
     let Crew { hired, driver } = hire::crew(config, &bound)?;
     let outlet = Outlet::start(config, &certificates.trusts(), &losses);
     let outlet = outlet.map_err(|error| system("start the threads of the outlet", error))?;

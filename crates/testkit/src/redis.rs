@@ -2,14 +2,15 @@
 //! persistence.
 //!
 //! The program is taken from the environment variable `RESPOOL_TEST_SERVER`, which allows to run
-//! the whole suite against another version, else from PATH. This is one server; several of them are
+//! the whole suite against another version, else from PATH; [`RedisServer::start_named`] takes one of
+//! those that `tests/servers/install` has fetched. This is one server; several of them are
 //! made into something by [`cluster`](crate::cluster), [`sentinel`](crate::sentinel) and
 //! [`shards`](crate::shards).
 //!
 //! Invariant: after [`RedisServer::start`] the process that answers on the endpoint is the child of
 //! this value, shown by the process id that it reports, and not a stranger on the same port.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -33,6 +34,7 @@ pub struct RedisServer {
     // The order matters: the process is killed before its folder is removed.
     process: Process,
     endpoint: Endpoint,
+    program: PathBuf,
     args: Vec<String>,
     folder: TempDir,
 }
@@ -57,12 +59,30 @@ impl RedisServer {
         Self::start_at(&Endpoint::Tcp(Port::v4().release()), args)
     }
 
+    /// Starts the server of this name and version (`valkey-9.1`, see `tests/servers/install`), as [`RedisServer::start_with`] does.
+    ///
+    /// # Errors
+    /// The reason why it is not on this machine, for the test to say that it skips it.
+    #[track_caller]
+    pub fn start_named(name: &str, args: &[&str]) -> Result<Self, String> {
+        let program = named(name)?;
+        let mut told = String::new();
+        for _ in 0..PORT_TRIES {
+            let folder = tempfile::tempdir().expect("temporary folder");
+            match Self::run(program.clone(), folder, Endpoint::Tcp(Port::v4().release()), args) {
+                Ok(server) => return Ok(server),
+                Err(log) => told = log,
+            }
+        }
+        panic!("{name} does not start: {told}");
+    }
+
     /// Starts a server on a unix socket in its own folder; it has no TCP port.
     #[track_caller]
     pub fn start_unix(args: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("temporary folder");
         let endpoint = Endpoint::Unix(folder.path().join("redis.sock"));
-        Self::run(folder, endpoint, args).unwrap_or_else(|log| panic!("server: {log}"))
+        Self::run(program(), folder, endpoint, args).unwrap_or_else(|log| panic!("server: {log}"))
     }
 
     /// Starts a server at a given place, for tests in which the proxy was told the place before.
@@ -77,7 +97,7 @@ impl RedisServer {
     /// The end of the server's log when it exits or does not answer.
     pub fn try_start_at(endpoint: &Endpoint, args: &[&str]) -> Result<Self, String> {
         let folder = tempfile::tempdir().expect("temporary folder");
-        Self::run(folder, endpoint.clone(), args)
+        Self::run(program(), folder, endpoint.clone(), args)
     }
 
     /// Where it listens.
@@ -124,17 +144,22 @@ impl RedisServer {
     pub fn restart_at(&mut self, endpoint: &Endpoint) {
         self.kill();
         self.endpoint = endpoint.clone();
-        self.process = launch(&self.folder, &self.endpoint, &self.args);
+        self.process = launch(&self.program, &self.folder, &self.endpoint, &self.args);
         if let Err(log) = wait_ready(&mut self.process, &self.endpoint) {
             panic!("server did not come back: {log}");
         }
     }
 
-    fn run(folder: TempDir, endpoint: Endpoint, args: &[&str]) -> Result<Self, String> {
+    fn run(
+        program: PathBuf,
+        folder: TempDir,
+        endpoint: Endpoint,
+        args: &[&str],
+    ) -> Result<Self, String> {
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
-        let mut process = launch(&folder, &endpoint, &args);
+        let mut process = launch(&program, &folder, &endpoint, &args);
         wait_ready(&mut process, &endpoint)?;
-        Ok(Self { process, endpoint, args, folder })
+        Ok(Self { process, endpoint, program, args, folder })
     }
 }
 
@@ -146,6 +171,24 @@ pub fn program() -> PathBuf {
     find_on_path("redis-server")
         .or_else(|| find_on_path("valkey-server"))
         .expect("neither redis-server nor valkey-server is on PATH: install one of these packages")
+}
+
+/// The names that `tests/servers/install` knows, oldest first; `redis-7.0` is the one on PATH.
+pub const NAMES: [&str; 5] = ["redis-6.2", "redis-7.0", "redis-8.2", "valkey-8.1", "valkey-9.1"];
+
+/// The program of the server of this name. Nothing is downloaded here: `tests/servers/install` does that, before tests run.
+///
+/// # Errors
+/// The reason why there is none.
+pub fn named(name: &str) -> Result<PathBuf, String> {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/servers/install");
+    let output = Command::new(script).args(["--offline", name]).output();
+    let output = output.map_err(|error| format!("{name}: {script}: {error}"))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    match output.status.success() {
+        true => Ok(text(&output.stdout).into()),
+        false => Err(text(&output.stderr)),
+    }
 }
 
 /// The major version of [`program`], for options that older servers refuse; 0 when it does not tell.
@@ -161,8 +204,8 @@ pub fn major_version() -> u32 {
     })
 }
 
-fn launch(folder: &TempDir, endpoint: &Endpoint, args: &[String]) -> Process {
-    let mut command = Command::new(program());
+fn launch(program: &Path, folder: &TempDir, endpoint: &Endpoint, args: &[String]) -> Process {
+    let mut command = Command::new(program);
     command.arg("--dir").arg(folder.path());
     match endpoint {
         Endpoint::Tcp(addr) => {

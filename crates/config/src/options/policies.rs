@@ -41,7 +41,7 @@ pub(super) const ROWS: &[OptionSpec] = &[
         Kind::Rules { policy: Policy::Deny, at: |d| &mut d.config.policies.deny },
     )
     .rare(),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "policies.block",
         "Commands and keys that are refused, for as long as an incident lasts",
         "`key=PATTERN`, as in `KEYS`, may stand there more than once; one key of the request must match one of them, and names of channels count as \
@@ -49,21 +49,21 @@ pub(super) const ROWS: &[OptionSpec] = &[
         Kind::Rules { policy: Policy::Block, at: |d| &mut d.config.policies.block },
     )
     .rare(),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "policies.read_only",
         "Refuse what writes",
         "Scripts count as writing unless they say that they do not.",
         Kind::Switch { at: |d| &mut d.config.policies.read_only },
     )
     .rare(),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "policies.read_only_error",
         "The error for what writes, instead of a replica's",
         "Without a code in capitals at its begin it gets `ERR`.",
         Kind::Text { at: |d| &mut d.config.policies.read_only_error },
     )
     .rare(),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "policies.size",
         "How large requests may be, in bytes or in arguments",
         "A request that is larger is refused before anything of it is given on. How large replies are is told by `bigkeys`.",
@@ -79,7 +79,7 @@ pub(super) const ROWS: &[OptionSpec] = &[
         Kind::Rules { policy: Policy::Own, at: |d| &mut d.config.policies.own },
     )
     .rare(),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "policies.rate",
         "How many requests, bytes or new clients may come in a second",
         "Over all workers. `burst` is what may come at once, as much as in a second if it is not said. `per=user`, `client` or `prefix` (of the key, before its \
@@ -88,21 +88,21 @@ pub(super) const ROWS: &[OptionSpec] = &[
         Kind::Rules { policy: Policy::Rate, at: |d| &mut d.config.policies.rate },
     )
     .rare(),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "policies.fault",
         "Requests that fail or wait on purpose, to see what applications do then",
         "`percent` of the requests; with `delay_ms` they go on later, and with `error`, or without both, they get an error.",
         Kind::Rules { policy: Policy::Fault, at: |d| &mut d.config.policies.fault },
     )
     .rare(),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "policies.double_delete",
         "Keys that are deleted once more some time after somebody deleted them",
         "For caches beside a database. With other commands than `DEL` and `UNLINK` what they wrote is deleted.",
         Kind::Rules { policy: Policy::DoubleDelete, at: |d| &mut d.config.policies.double_delete },
     )
     .rare(),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "policies.waiting_max",
         "Requests that wait at a time because of `rate` or `fault`, over all workers",
         "At it `rate` refuses what would have to wait, and `fault` lets it go at once.",

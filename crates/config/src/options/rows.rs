@@ -210,10 +210,11 @@ const REST: &[OptionSpec] = &[
     OptionSpec::new(
         "protected_mode",
         "Refuse to listen beyond this machine without a password",
-        "`false` is for networks that something else protects.",
+        "A user with `nopass` counts as no password. A unix socket that every user of the machine may write to (mode `0777`) counts as beyond \
+         this machine. Set it to `false` for networks that something else protects.",
         Kind::Switch { at: |d| &mut d.config.protected_mode },
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "client_name_upstream",
         "Name of our connections on the server",
         "What `CLIENT LIST` shows there. Printable ASCII without spaces; empty: no name is set.",
@@ -298,7 +299,7 @@ const REST: &[OptionSpec] = &[
         "It takes part again when a probe was answered.",
         ms(10, HOUR_MS, |d| &mut d.sharding.eject.probe_ms),
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "reads.policy",
         "Who answers requests that only read",
         "`prefer-replica`: replicas in turn, the primary while none is fit; `replica`: replicas only; `any`: primary and replicas in turn; \
@@ -310,26 +311,26 @@ const REST: &[OptionSpec] = &[
             index: |d| READ_POLICIES.iter().position(|policy| *policy == d.config.reads.policy),
         },
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "reads.lag_max",
         "A replica that is behind its primary by more bytes is passed over; 0: however far",
         "Known once a second, from the nodes' own word (`ROLE`). One that has lost its primary, or loads, is passed over in any case.",
         Kind::Bytes { min: 0, max: GIB, at: |d| &mut d.config.reads.lag_max },
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "reads.zone",
         "Zone of this respool, for the policy `zone`",
         "Servers tell theirs from Valkey 8.1 on (`availability-zone`).",
         Kind::Text { at: |d| &mut d.config.reads.zone },
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "reads.zones",
         "Zones of servers, for the policy `zone`",
         "For servers that do not tell theirs, or tell a wrong one. By the address that respool connects to, or by its host; an address \
          with its port wins. In the file also as a table of its own, `[reads.zones]`.",
         Kind::Zones { at: |d| &mut d.config.reads.zones },
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "reads.weights",
         "How many reads servers get, compared with each other",
         "A server that is not named has the weight 1; one with 0 gets reads only while no other is fit. For the policies that take turns \
@@ -337,7 +338,7 @@ const REST: &[OptionSpec] = &[
          wins. In the file also as a table of its own, `[reads.weights]`.",
         Kind::Weights { at: |d| &mut d.config.reads.weights },
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "reads.primary_commands",
         "Commands that always go to the primary, though they only read",
         "For what must not be older than the last write. One with subcommands stands for all of them.",
@@ -362,150 +363,151 @@ const REST: &[OptionSpec] = &[
     users::UNCHECKED_SCRIPTS,
     users::PASS_THROUGH,
     users::BY_PASSWORD,
-    OptionSpec::new(
+    users::CONFIG_SET,
+    OptionSpec::for_trusted_clients(
         "timeouts.connect_ms",
         "Time for a connect, including the server's answer to our greeting",
         "",
         ms(1, HOUR_MS, |d| &mut d.config.timeouts.connect_ms),
     ),
-    OptionSpec::new(
+    OptionSpec::for_clients(
         "timeouts.request_ms",
         "Time from sending a request to its reply; 0: no limit",
         "A reply that is overdue closes its upstream connection, and every request that waits there gets an error: a \
          late reply can so never reach the wrong client.",
         ms(0, DAY_MS, |d| &mut d.config.timeouts.request_ms),
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "timeouts.proxy_header_ms",
         "Time for the header of a client, at a listener with `proxy_protocol=on`",
         "A client that has not sent all of it by then is closed.",
         ms(1, HOUR_MS, |d| &mut d.config.timeouts.proxy_header_ms),
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "timeouts.client_idle_ms",
         "Silence after which a client that waits for nothing is closed; 0: never",
         "",
         ms(0, 7 * DAY_MS, |d| &mut d.config.timeouts.client_idle_ms),
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "timeouts.drain_ms",
         "Time that requests in flight get when the program is asked to stop",
         "After SIGTERM or SIGINT nothing new is accepted. A second signal stops at once. Tenants and mirrors that a new configuration does not have any more get as long, too.",
         ms(0, HOUR_MS, |d| &mut d.config.timeouts.drain_ms),
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "timeouts.stall_ms",
         "How long a client may leave a big reply half read while others wait behind it",
         "Then that client is closed, since they share the upstream connection.",
         ms(10, HOUR_MS, |d| &mut d.config.timeouts.stall_ms),
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "timeouts.topology_wait_ms",
         "How long a request waits while no node of the cluster owns its slot, or no sentinel names the server",
         "At the start, and after the cluster was last whole or the server last known. Then it gets an error, that of a cluster its own \
          CLUSTERDOWN.",
         ms(0, HOUR_MS, |d| &mut d.config.timeouts.topology_wait_ms),
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "timeouts.topology_period_ms",
         "How often the slots of a cluster are asked for without a sign that they changed; 0: never",
         "Signs are redirects, lost connections and nodes that do not answer. Sentinels, which also tell of changes themselves, are \
          asked once a second unless this is 0.",
         ms(0, HOUR_MS, |d| &mut d.config.timeouts.topology_period_ms),
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "timeouts.failover_hold_ms",
         "How long a request waits while the primary that it is for is down and may have a successor; 0: it fails at once",
         "With a cluster or sentinels behind. With more than they need to promote a replica (`cluster-node-timeout` and a second or two; \
          `down-after-milliseconds` and some more), clients see a pause instead of errors. Requests that were under way to the lost node still get an error, unless they only read.",
         ms(0, HOUR_MS, |d| &mut d.config.timeouts.failover_hold_ms),
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "timeouts.ping_ms",
         "Silence after which a shared connection to a server is asked with PING; 0: never",
         "Finds a server that hangs, or a network that lost the connection without a word, before a request has to.",
         ms(0, HOUR_MS, |d| &mut d.config.timeouts.ping_ms),
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "timeouts.resolve_ms",
         "How often names of servers are resolved again; 0: only on connect",
         "When the address behind a name has changed, connections to the old one are replaced.",
         ms(0, HOUR_MS, |d| &mut d.config.timeouts.resolve_ms),
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "timeouts.tcp_keepalive_s",
         "Silence after which the kernel probes a TCP peer; 0: no probes",
         "",
         Kind::Time { unit: "seconds", min: 0, max: 32_767, at: |d| &mut d.config.timeouts.tcp_keepalive_s },
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "timeouts.reconnect_min_ms",
         "Wait before the first attempt to connect again",
         "It doubles with each failure, with some randomness, up to `timeouts.reconnect_max_ms`, and counts from the beginning of the \
          attempt.",
         ms(1, HOUR_MS, |d| &mut d.config.timeouts.reconnect_min_ms),
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "timeouts.reconnect_max_ms",
         "Longest wait between two attempts to connect",
         "Not below `timeouts.reconnect_min_ms`. So long a server that is well again may go unnoticed.",
         ms(1, HOUR_MS, |d| &mut d.config.timeouts.reconnect_max_ms),
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "limits.client_out_high_bytes",
         "Unsent replies from which a client is not read until they shrink",
         "",
         Kind::Bytes { min: 4 * KIB, max: GIB, at: |d| &mut d.config.limits.client_out_high_bytes },
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "limits.client_out_max_bytes",
         "Unsent replies of one client at which an upstream that others wait on is not read for it",
         "A client that then takes nothing for `timeouts.stall_ms` is closed, so that the others get theirs. Not below `limits.client_out_high_bytes` and not above `limits.memory_max_bytes`.",
         Kind::Bytes { min: 64 * KIB, max: 64 * GIB, at: |d| &mut d.config.limits.client_out_max_bytes },
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "limits.client_in_high_bytes",
         "Waiting request bytes from which a client is not read until they shrink",
         "",
         Kind::Bytes { min: 4 * KIB, max: GIB, at: |d| &mut d.config.limits.client_in_high_bytes },
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "limits.client_inflight_max",
         "Requests of one client that may wait for their replies",
         "At the bound the client is not read: a deeper pipeline is slowed, not cut.",
         Kind::Count { min: 1, max: 1_048_576, at: |d| &mut d.config.limits.client_inflight_max },
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "limits.upstream_out_high_bytes",
         "Unsent requests on an upstream connection from which its clients are not read",
         "",
         Kind::Bytes { min: 64 * KIB, max: 4 * GIB, at: |d| &mut d.config.limits.upstream_out_high_bytes },
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "limits.memory_max_bytes",
         "Buffers of the whole process",
         "Above it the client that holds most is closed first.",
         Kind::Bytes { min: 16 * MIB, max: 1024 * GIB, at: |d| &mut d.config.limits.memory_max_bytes },
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "limits.large_request_bytes",
         "Size from which a request goes over a connection of its own, streamed",
         "Not above `limits.bulk_bytes_max`.",
         Kind::Bytes { min: 16 * KIB, max: 512 * MIB, at: |d| &mut d.config.limits.large_request_bytes },
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "limits.large_transfers_max",
         "Streamed requests at the same time",
         "More of them wait, and their clients are not read meanwhile.",
         Kind::Count { min: 1, max: 1024, at: |d| &mut d.config.limits.large_transfers_max },
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "limits.bulk_bytes_max",
         "Longest bulk string in a request",
         "What Redis calls proto-max-bulk-len.",
         Kind::Bytes { min: MIB, max: GIB, at: |d| &mut d.config.limits.bulk_bytes_max },
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "limits.conns_per_node",
         "Shared connections to one server, over all workers; 0: one for each worker",
         "For each protocol (RESP2, RESP3) and database in use. Clients are spread evenly over them, and each keeps to the same one of a \
@@ -515,20 +517,20 @@ const REST: &[OptionSpec] = &[
          `limits.upstream_conns_max` as well.",
         Kind::Count { min: 0, max: 65_536, at: |d| &mut d.config.limits.conns_per_node },
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "limits.upstream_conns_max",
         "Connections to one server, over all workers",
         "Not below the number of workers, which need one each, nor below `limits.conns_per_node`.",
         Kind::Count { min: 1, max: 65_536, at: |d| &mut d.config.limits.upstream_conns_max },
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "limits.leases_max",
         "Connections that clients have of their own, over all workers",
         "For transactions and blocking commands, while these last. A client beyond it waits its turn, and gets an error after \
          `timeouts.request_ms`. They do not count for `limits.upstream_conns_max`; the server's own limit of clients must leave room.",
         Kind::Count { min: 1, max: 1_000_000, at: |d| &mut d.config.limits.leases_max },
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "limits.leases_min",
         "Idle ones of these that are kept ready at each server, for each worker",
         "From the first one on that a client took there, for each protocol and database in use. The next client then need not wait for a \
@@ -536,26 +538,26 @@ const REST: &[OptionSpec] = &[
          Of one worker at most 32 connections are idle, over all servers.",
         Kind::Count { min: 0, max: 32, at: |d| &mut d.config.limits.leases_min },
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "limits.noloop_conns_max",
         "Connections of clients that cache with `NOLOOP`, over all workers",
         "Such a client has one of its own to each server (in RESP2 with `REDIRECT` two), for as long as it tracks, since the server tells its changes from those of others by the          connection. Beyond the limit `CLIENT TRACKING` with `NOLOOP` is refused, or a request to a server that came later; in `BCAST` mode the          client is closed then. They do not count for `limits.upstream_conns_max`.",
         Kind::Count { min: 1, max: 1_000_000, at: |d| &mut d.config.limits.noloop_conns_max },
     ),
-    OptionSpec::new(
+    OptionSpec::for_clients(
         "slowlog.slower_than_us",
         "Requests that took so long, from being given on to their reply, stand in `SLOWLOG GET`",
         "",
         Kind::Time { unit: "microseconds", min: 0, max: 3_600_000_000, at: |d| &mut d.config.slowlog.slower_than_us },
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "slowlog.max_len",
         "Entries of the slow log that are kept, the newest; 0: none",
         "While the log is on, requests are kept until they are answered, so that an entry can show their arguments. What stands in it is \
          told by the [operations guide](../guides/operations.md#the-slow-log).",
         Kind::Count { min: 0, max: 1_000_000, at: |d| &mut d.config.slowlog.max_len },
     ),
-    OptionSpec::new(
+    OptionSpec::for_clients(
         "latency.monitors",
         "Sets of commands whose times are counted in buckets of your own, for `INFO latency NAME`",
         "By a name the commands, taken in and out in this order (`+all`, `+get`, `-blpop`), and where the buckets end, in microseconds and growing: \
@@ -563,57 +565,57 @@ const REST: &[OptionSpec] = &[
          table of its own, `[latency.monitors]`.",
         Kind::Monitors { at: |d| &mut d.config.latency_monitors },
     ),
-    OptionSpec::new(
+    OptionSpec::for_clients(
         "hotkeys.enabled",
         "Count which keys come most often, from the start on",
         "`HOTKEYS ENABLE` and `HOTKEYS DISABLE` do it while respool runs, until it is started again. The \
          [operations guide](../guides/operations.md#hot-keys-and-big-keys) tells how to read what `HOTKEYS GET` shows.",
         Kind::Switch { at: |d| &mut d.config.hotkeys.enabled },
     ),
-    OptionSpec::new(
+    OptionSpec::for_clients(
         "hotkeys.sample",
         "One request of so many is looked at; 1: each",
         "Fewer cost more and tell more exactly: a key that was looked at n times is estimated within 2/√n of its true count, \
          19 times out of 20.",
         Kind::Count { min: 1, max: 1_000_000, at: |d| &mut d.config.hotkeys.sample },
     ),
-    OptionSpec::new(
+    OptionSpec::for_clients(
         "hotkeys.top",
         "Keys that are known of each window, for each worker",
         "All others are only estimated, so that one of them can take the place of one that is known.",
         Kind::Count { min: 1, max: 128, at: |d| &mut d.config.hotkeys.top },
     ),
-    OptionSpec::new(
+    OptionSpec::for_clients(
         "hotkeys.window_s",
         "Length of the windows in which keys are counted",
         "What is shown is over the window that runs and the last whole one.",
         Kind::Time { unit: "seconds", min: 1, max: 3600, at: |d| &mut d.config.hotkeys.window_s },
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "hotkeys.min_per_s",
         "The log tells of a key that comes so often in a second, on average of a window; 0: never",
         "Once for each window and worker. Each worker judges by its share: this divided by `workers`.",
         Kind::Count { min: 0, max: 1_000_000_000, at: |d| &mut d.config.hotkeys.min_per_s },
     ),
-    OptionSpec::new(
+    OptionSpec::for_clients(
         "bigkeys.bytes_min",
         "Requests and replies of so many bytes stand in `BIGKEYS GET`",
         "Bytes as they go over the wire, lengths and line ends included.",
         Kind::Bytes { min: 10 * KIB, max: 4 * GIB, at: |d| &mut d.config.bigkeys.bytes_min },
     ),
-    OptionSpec::new(
+    OptionSpec::for_clients(
         "bigkeys.elements_min",
         "Those of so many elements stand there, too",
         "Arguments of a request; of a reply what its outermost array, set or map has, keys and values of a map by themselves.",
         Kind::Count { min: 1_000, max: 1_000_000_000, at: |d| &mut d.config.bigkeys.elements_min },
     ),
-    OptionSpec::new(
+    OptionSpec::for_clients(
         "bigkeys.max_len",
         "Entries of big keys that are kept, those that were seen last; 0: none are looked for",
         "One for each key, command and direction. The log tells of each at most once a minute, and of 20 a minute and worker in all.",
         Kind::Count { min: 0, max: 1024, at: |d| &mut d.config.bigkeys.max_len },
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "batching.gather_us",
         "Longest wait for more input before requests are written upstream; 0: never wait",
         "Costs that much latency at most, and only while many clients are active (`batching.gather_clients_min`), servers have a queue and the \
@@ -622,26 +624,26 @@ const REST: &[OptionSpec] = &[
          have sent something the worker may sleep once, this long at most, for the others.",
         Kind::Time { unit: "microseconds", min: 0, max: 10_000, at: |d| &mut d.config.batching.gather_us },
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "batching.gather_completions",
         "Inputs for each server that are enough: half of the active clients, at most this many",
         "Requests that go to several servers leave in as many writes, so for `n` servers the sleep is for `n / (n + 1)` of the active clients, \
          at most `n` times this many.",
         Kind::Count { min: 1, max: 4096, at: |d| &mut d.config.batching.gather_completions },
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "batching.gather_clients_min",
         "Active clients of a worker below which it does not gather",
         "",
         Kind::Count { min: 1, max: 1_000_000, at: |d| &mut d.config.batching.gather_clients_min },
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "batching.polls",
         "Times that input is polled again without waiting while more keeps coming",
         "",
         Kind::Count { min: 0, max: 64, at: |d| &mut d.config.batching.polls },
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "batching.coalesce_reads",
         "Send equal reads of several clients that leave in one write once, and give each the reply",
         "For keys that many read at the same moment: the server does one `GET` instead of as many as there are clients, at most 32. What a client gets is what it          could have got without it. Commands that read one key and give the same to whoever asks (`GET`, `HGET`, `HGETALL`, `LRANGE` …), `MGET` and          `EXISTS`, up to 1 KiB, byte for byte the same. The server's own counts (`commandstats`, `keyspace_hits`, LFU) see one read. See the          [operations guide](../guides/operations.md#keys-that-many-read-at-once).",
@@ -653,7 +655,7 @@ const REST: &[OptionSpec] = &[
     cache::TTL_MS,
     cache::KEYS,
     cache::MIN_READS,
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "log.level",
         "Least severe level that is written",
         "The environment variable RESPOOL_LOG, if set, takes its place with a filter such as `info,server=debug`.",
@@ -663,7 +665,7 @@ const REST: &[OptionSpec] = &[
             index: |d| Some(d.config.log.level as usize),
         },
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "log.format",
         "Shape of log lines",
         "`human` is one readable line an event, `json` one object a line. `auto` is `human`, with colours on a terminal.",
@@ -679,50 +681,50 @@ const REST: &[OptionSpec] = &[
         "",
         Kind::Path { at: |d| &mut d.config.log.file },
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "log.burst",
         "Lines of one kind that are written in each window; 0: as many as come",
         "What comes beyond is counted, and one line tells how many when the window is over. A kind is a place in the program, so the same event at \
          another server is the same kind. The access log has bounds of its own.",
         Kind::Count { min: 0, max: 1_000_000, at: |d| &mut d.config.log.burst },
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "log.burst_window_s",
         "Length of the window of `log.burst`",
         "It begins with the first line of the kind.",
         Kind::Time { unit: "seconds", min: 1, max: 3600, at: |d| &mut d.config.log.burst_window_s },
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "access_log.sample",
         "One of so many requests that fit stands in the log; 1: each, 0: none",
         "The gap from one to the next is drawn anew each time. While it is 0 nothing is looked at.",
         Kind::Count { min: 0, max: 1_000_000_000, at: |d| &mut d.config.access_log.sample },
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "access_log.commands",
         "Only of these commands; none: of all",
         "A command with subcommands means all of them.",
         Kind::Commands { at: |d| &mut d.config.access_log.commands },
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "access_log.key_prefix",
         "Only if the first key begins so",
         "Each request that fits else is looked at for it, which costs more than all other conditions.",
         Kind::Text { at: |d| &mut d.config.access_log.key_prefix },
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "access_log.client",
         "Only of clients whose address or name matches",
         "A pattern as of `KEYS`: `10.0.0.*`, `worker-?`.",
         Kind::Text { at: |d| &mut d.config.access_log.client },
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "access_log.slower_than_us",
         "Only if the reply took so long, from being given on",
         "",
         Kind::Time { unit: "microseconds", min: 0, max: 3_600_000_000, at: |d| &mut d.config.access_log.slower_than_us },
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "tracing.sample",
         "One of so many requests becomes a span; 1: each, 0: none",
         "Needs `tracing.endpoint`. While it is 0 nothing is looked at.",
@@ -734,7 +736,7 @@ const REST: &[OptionSpec] = &[
         "Spans go to `/v1/traces` there, as JSON, at most once a second. With `https://` over TLS, see `[tracing.tls]`.",
         Kind::HttpUrl { at: |d| &mut d.config.tracing.endpoint },
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "tracing.service_name",
         "Name that the spans come under (`service.name`)",
         "",
@@ -746,13 +748,13 @@ const REST: &[OptionSpec] = &[
         "At most once a second, with all that came meanwhile. With `https://` over TLS, see `[alarms.tls]`.",
         Kind::HttpUrl { at: |d| &mut d.config.alarms.webhook },
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "alarms.slow_over_us",
         "A request that took so long is an alarm; 0: none is",
         "From being given on to its reply. Of requests that were sent and answered together it is one alarm. The slow log has a bound of its own.",
         Kind::Time { unit: "microseconds", min: 0, max: 3_600_000_000, at: |d| &mut d.config.alarms.slow_over_us },
     ),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "alarms.kinds",
         "What is an alarm: slow requests, hot keys, big keys, servers that cannot be reached",
         "Hot and big keys as often as the log tells of them (`[hotkeys]`, `[bigkeys]`).",

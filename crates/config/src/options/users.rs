@@ -2,6 +2,7 @@
 
 use super::OptionSpec;
 use crate::kind::Kind;
+use crate::users::ClientChanges;
 
 /// The table.
 pub(super) const TABLE: (&str, &str) = (
@@ -52,3 +53,16 @@ pub(super) const BY_PASSWORD: OptionSpec = OptionSpec::new(
     Kind::UserNames { at: |d| &mut d.config.acl.by_password },
 )
 .rare();
+
+pub(super) const CONFIG_SET: OptionSpec = OptionSpec::new(
+    "acl.config_set",
+    "Which options of respool clients may change with CONFIG SET respool.*, if their rules allow the command",
+    "`safe`: options that say how figures are collected, and `timeouts.request_ms`. `all`: also limits, logs, the cache, reads and most policies, for \
+     deployments whose clients are trusted. `none`: no option. No client ever changes an option that holds a secret, names a file, a server or a listener, or says who may \
+     do what: change those in the file or by the admin listener. `CONFIG REWRITE RESPOOL` of a client writes the options that the client may change.",
+    Kind::Choice {
+        names: || &ClientChanges::NAMES,
+        set: |d, i| d.config.acl.config_set = ClientChanges::ALL[i],
+        index: |d| Some(d.config.acl.config_set as usize),
+    },
+);

@@ -91,6 +91,10 @@ impl Categories {
 /// The categories of a row with these flags; `explicit` are those that it has beside (`setImplicitACLCategories` in Redis' server.c).
 pub(super) const fn of(flags: Flags, explicit: u32) -> Categories {
     let mut set = explicit;
+    // Redis' vector sets are a module, and commands of modules are in the categories that they name: these name none.
+    if flags.has(Flags::MODULE) {
+        return Categories(set);
+    }
     let implied: [(u32, u32); 6] = [
         (bit::WRITE, WRITE),
         (bit::READONLY, if explicit & SCRIPTING == 0 { READ } else { 0 }),

@@ -12,7 +12,9 @@ use axum::extract::{ConnectInfo, Request};
 use axum::middleware::Next;
 use axum::response::Response;
 use axum::serve::{IncomingStream, Listener};
+use std::fs::Permissions;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -41,7 +43,7 @@ pub(crate) enum Bound {
 ///
 /// # Errors
 /// The first that cannot be bound.
-pub(crate) fn bind(addresses: &[ListenAddress]) -> Result<Vec<Bound>, StartError> {
+pub(crate) fn bind(addresses: &[ListenAddress], unix_mode: u32) -> Result<Vec<Bound>, StartError> {
     let bind = |address: &ListenAddress| -> io::Result<Bound> {
         match address {
             ListenAddress::Tcp(address) => {
@@ -57,6 +59,7 @@ pub(crate) fn bind(addresses: &[ListenAddress]) -> Result<Vec<Bound>, StartError
                     std::fs::remove_file(path)?;
                 }
                 let listener = std::os::unix::net::UnixListener::bind(path)?;
+                std::fs::set_permissions(path, Permissions::from_mode(unix_mode))?;
                 listener.set_nonblocking(true)?;
                 Ok(Bound::Unix(listener, path.clone()))
             }

@@ -18,13 +18,24 @@ use crate::sources::SourceError;
 use crate::worker::mailbox::{Change as WorkerChange, Message};
 use crate::{listeners, run, settings};
 use config::options::OptionSpec;
-use config::{Change, Given, Loaded, TenantChange, TenantFate};
+use config::{Change, ClientChanges, Given, Loaded, OptionValue, TenantChange, TenantFate};
 use engine::fleet::{Answer, ConfigWish, ReplyTo};
 use std::io::Write;
+use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot::Sender;
+
+/// Why a client cannot change an option, in Redis' words.
+const PROTECTED: &str = "can't set protected config";
+
+/// What clients see of an option that is the operator's to know.
+const HIDDEN: &str = "***";
+
+/// Why a client cannot write the file.
+const REWRITE_REFUSED: &str =
+    "ERR Rewriting config file: clients may not change it (acl.config_set is `none`)";
 
 /// Why an option cannot change now.
 const NEEDS_RESTART: &str = "it needs a restart";
@@ -130,9 +141,13 @@ impl<S> Control<S> {
     pub(super) fn config_wish(&mut self, to: ReplyTo, wish: ConfigWish) {
         let done = match wish {
             ConfigWish::Get(patterns) => Ok(self.values(&patterns)),
-            ConfigWish::Rewrite => {
-                self.rewrite().map(|()| Vec::new()).map_err(|error| format!("ERR {error}"))
-            }
+            ConfigWish::Rewrite => match self.loaded.config.acl.config_set {
+                ClientChanges::None => Err(REWRITE_REFUSED.to_owned()),
+                reach => {
+                    let may = |option: &OptionSpec| option.may_clients_set(reach);
+                    self.rewrite(&may).map(|()| Vec::new()).map_err(|error| format!("ERR {error}"))
+                }
+            },
             ConfigWish::Set(pairs) => match self.set(to, &pairs) {
                 // The workers' answers are the reply.
                 Ok(()) => return,
@@ -160,7 +175,11 @@ impl<S> Control<S> {
                 .any(|pattern| engine::glob::matches(pattern.as_bytes(), name.as_bytes()))
         };
         let values = self.loaded.values().into_iter().filter(|value| matches(value.option.name));
-        values.map(|value| (value.option.name.to_owned(), value.words)).collect()
+        let shown = |value: OptionValue| match value.option.is_hidden_from_clients() {
+            true if !value.words.is_empty() => HIDDEN.to_owned(),
+            _ => value.words,
+        };
+        values.map(|value| (value.option.name.to_owned(), shown(value))).collect()
     }
 
     fn set(&mut self, to: ReplyTo, pairs: &[(String, String)]) -> Result<(), String> {
@@ -168,8 +187,8 @@ impl<S> Control<S> {
         for (name, value) in pairs {
             let failed = |why: &str| set_failed(name, why);
             let option = OptionSpec::find(name).ok_or_else(|| unknown(name))?;
-            if option.is_protected() {
-                return Err(failed("clients cannot change it; change it in the file"));
+            if !option.may_clients_set(self.loaded.config.acl.config_set) {
+                return Err(failed(PROTECTED));
             }
             if given.iter().any(|(other, _)| *other == option.name) {
                 return Err(failed("duplicate parameter"));
@@ -336,8 +355,9 @@ impl<S> Control<S> {
         }
     }
 
-    /// Writes what was changed into the file.
-    pub(super) fn rewrite(&mut self) -> Result<(), String> {
+    /// Writes changes into the file: those of the options that whoever asks `may` write. The others stay changes, so that a client
+    /// does not make permanent what the operator changed for a while.
+    pub(super) fn rewrite(&mut self, may: &dyn Fn(&OptionSpec) -> bool) -> Result<(), String> {
         let failed = |error: &dyn std::fmt::Display| format!("Rewriting config file: {error}");
         let (Some(file), Some(text)) = (self.sources.file(), &self.text) else {
             return Err("The server is running without a config file".to_owned());
@@ -346,8 +366,11 @@ impl<S> Control<S> {
         if on_disk.as_ref() != Some(text) {
             return Err(failed(&"it was changed by somebody else; have it read first (SIGHUP)"));
         }
-        let new = config::rewrite(text, &self.changes).map_err(|error| failed(&error))?;
-        let mut loaded = self.sources.load(Some(&new), &[]).map_err(|error| failed(&error))?;
+        let is_written = |(name, _): &Given| OptionSpec::find(name).is_some_and(may);
+        let (written, kept): (Vec<Given>, Vec<Given>) =
+            self.changes.iter().cloned().partition(is_written);
+        let new = config::rewrite(text, &written).map_err(|error| failed(&error))?;
+        let mut loaded = self.sources.load(Some(&new), &kept).map_err(|error| failed(&error))?;
         loaded.keep_workers(&self.loaded);
         for change in loaded.changes_to(&self.loaded) {
             let option = change.option.name;
@@ -357,11 +380,13 @@ impl<S> Control<S> {
             );
         }
         write_whole(file, new.as_bytes()).map_err(|error| failed(&error))?;
-        tracing::info!(file = %file.display(), options = self.changes.len(), "changes are in the configuration file");
+        tracing::info!(file = %file.display(), options = written.len(), "changes are in the configuration file");
         // Those that something stronger hides from the file stay changes.
         let hidden: Vec<&str> =
             loaded.changes_to(&self.loaded).iter().map(|change| change.option.name).collect();
-        self.changes.retain(|(name, _)| hidden.contains(name));
+        let stays =
+            |(name, _): &Given| hidden.contains(name) || kept.iter().any(|(kept, _)| kept == name);
+        self.changes.retain(stays);
         self.text = Some(new);
         Ok(())
     }
@@ -395,14 +420,61 @@ fn in_reply(error: SourceError) -> String {
     }
 }
 
-/// Puts a text in the place of a file's, all of it or nothing: beside it first, then in its name. A link stays one.
+/// Puts a text in the place of a file's, all of it or nothing: beside it first, then in its name.
+///
+/// A link stays one, and the file that it leads to keeps its owner, group and mode. The file beside has a random name and is made anew
+/// (`O_EXCL`) for its owner alone, so that nobody else can read it, or have another file written in its place.
+///
+/// # Errors
+/// Also where the file belongs to somebody whom this process cannot give files to; then it stays as it is.
 pub(super) fn write_whole(file: &Path, text: &[u8]) -> std::io::Result<()> {
     let file = file.canonicalize()?;
     let folder = file.parent().unwrap_or(Path::new("/"));
     let mut beside = tempfile::NamedTempFile::new_in(folder)?;
     beside.write_all(text)?;
-    beside.as_file().set_permissions(file.metadata()?.permissions())?;
+    let (before, made) = (file.metadata()?, beside.as_file().metadata()?);
+    if (before.uid(), before.gid()) != (made.uid(), made.gid()) {
+        // Before its mode: a change of the owner takes bits away.
+        fchown(beside.as_file(), Some(before.uid()), Some(before.gid())).map_err(|error| {
+            std::io::Error::new(error.kind(), format!("cannot keep the owner of the file: {error}"))
+        })?;
+    }
+    beside.as_file().set_permissions(before.permissions())?;
     beside.as_file().sync_all()?;
     beside.persist(&file)?;
-    Ok(())
+    // The new name is on the disk when its folder is.
+    std::fs::File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::write_whole;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+
+    #[test]
+    fn a_file_that_is_replaced_keeps_owner_and_mode_and_links_stay_links() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("real"), folder.path().join("link"));
+        let relative = folder.path().join("relative");
+        fs::write(&file, "before").unwrap();
+        symlink(&file, &link).unwrap();
+        symlink("link", &relative).unwrap();
+        // Only root may give a file to somebody else; without it owner and group are ours before and after.
+        let _ = chown(&file, Some(65534), Some(65534));
+        fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
+        let before = fs::metadata(&file).unwrap();
+        for (at, name) in [&file, &link, &relative].into_iter().enumerate() {
+            let text = format!("text {at}");
+            write_whole(name, text.as_bytes()).unwrap();
+            let after = fs::symlink_metadata(&file).unwrap();
+            let facts = |of: &fs::Metadata| (of.mode(), of.uid(), of.gid());
+            assert_eq!(facts(&after), facts(&before), "{name:?}");
+            assert!(after.is_file() && fs::read_to_string(&file).unwrap() == text, "{name:?}");
+        }
+        assert!(link.is_symlink() && relative.is_symlink());
+        let names = fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(names, 3, "nothing is left beside them");
+        assert!(write_whole(&folder.path().join("none"), b"x").is_err());
+    }
 }

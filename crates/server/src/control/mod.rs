@@ -213,7 +213,7 @@ impl<S> Control<S> {
             }
             AdminOrder::Change(wishes, dry_run, reply) => self.change(wishes, dry_run, reply),
             AdminOrder::Reload(reply) => self.reload("POST /config/reload", Some(reply)),
-            AdminOrder::Rewrite(reply) => drop(reply.send(self.rewrite())),
+            AdminOrder::Rewrite(reply) => drop(reply.send(self.rewrite(&|_| true))),
             AdminOrder::Drain(drained, reply) => {
                 if self.drained != drained {
                     tracing::info!(drained, "/readyz says otherwise now");

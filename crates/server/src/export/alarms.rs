@@ -105,6 +105,7 @@ pub(super) fn body(_: &Target, alarms: &[Alarm], dropped: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use config::SecretUrl;
 
     #[test]
     fn notices_become_alarms_of_their_kind() {
@@ -112,7 +113,7 @@ mod tests {
             Notice::HotKey { key: "k".to_owned(), count: 7, window_s: 10, node: "n:1".to_owned() };
         let alarm = Alarm::of(3, &hot).unwrap().of_tenant(None).of_tenant(Some("blue"));
         assert_eq!((alarm.bit(), &alarm.facts["tenant"]), (bits(&["hot"]), &json!("blue")));
-        let target = Target::new(String::new(), String::new(), None);
+        let target = Target::new(SecretUrl::new(""), String::new(), None);
         let body: Value = serde_json::from_str(&body(&target, &[alarm], 2)).unwrap();
         assert_eq!((&body["dropped"], &body["alarms"][0]["kind"]), (&json!(2), &json!("hot")));
         assert_eq!(

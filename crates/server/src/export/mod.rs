@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use alarms::Alarm;
-use config::Config;
+use config::{Config, SecretUrl};
 use engine::Notice;
 use engine::losses::Loss;
 use engine::observed::Observed;
@@ -74,8 +74,8 @@ impl Outlet {
         let service_name = tracing.service_name.clone().unwrap_or_default();
         let traces = tracing.endpoint.as_ref().filter(|_| tracing.sample > 0);
         self.spans.change(traces.map(|endpoint| {
-            let url = format!("{}/v1/traces", endpoint.trim_end_matches('/'));
-            Target::new(url, service_name, trusts.collector.as_ref())
+            let url = format!("{}/v1/traces", endpoint.reveal().trim_end_matches('/'));
+            Target::new(SecretUrl::new(url), service_name, trusts.collector.as_ref())
         }));
         self.kinds.store(alarms::bits(&config.alarms.kinds), Ordering::Relaxed);
         let webhook = config.alarms.webhook.clone();

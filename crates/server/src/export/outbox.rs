@@ -17,6 +17,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use config::SecretUrl;
 use engine::losses::Loss;
 
 use crate::control::certificates::receivers::Trust;
@@ -34,8 +35,8 @@ const POST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Where it goes to.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
-    /// Of HTTP or HTTPS.
-    url: String,
+    /// Of HTTP or HTTPS. What is behind its host is as good as a password.
+    url: SecretUrl,
     /// Under which name.
     pub(super) service_name: String,
     /// Keeps the connection from one POST to the next, and knows whom to trust.
@@ -51,7 +52,7 @@ fn is_end(error: &io::Error) -> bool {
 
 impl Target {
     /// One at this URL; of HTTPS, if somebody is trusted.
-    pub(super) fn new(url: String, service_name: String, trust: Option<&Trust>) -> Self {
+    pub(super) fn new(url: SecretUrl, service_name: String, trust: Option<&Trust>) -> Self {
         // Whoever looks after the proxy says where it goes; an environment for browsers does not.
         let config = ureq::Agent::config_builder()
             .timeout_global(Some(POST_TIMEOUT))
@@ -68,11 +69,14 @@ impl Target {
     /// Brings it there.
     ///
     /// # Errors
-    /// Why not, without the path of the URL.
+    /// Why not, without what is secret of the URL.
     fn post(&self, body: String) -> Result<(), String> {
-        let post = self.agent.post(&self.url).header("content-type", "application/json");
+        self.try_post(body).map_err(|error| self.url.without_secrets(&error))
+    }
+
+    fn try_post(&self, body: String) -> Result<(), String> {
+        let post = self.agent.post(self.url.reveal()).header("content-type", "application/json");
         let answer = post.send(body).map_err(|error| match error {
-            // These two have the URL in their text.
             ureq::Error::BadUri(_) | ureq::Error::RequireHttpsOnly(_) => {
                 "the URL cannot be used".to_owned()
             }
@@ -89,13 +93,6 @@ impl Target {
             }
             status => Err(format!("http status: {}", status.as_u16())),
         }
-    }
-
-    /// Host and port: the path of a webhook is often what it is known by, and as good as a password.
-    fn receiver(&self) -> &str {
-        let after_scheme = self.url.split_once("://").map_or(self.url.as_str(), |(_, rest)| rest);
-        let authority = after_scheme.split('/').next().unwrap_or_default();
-        authority.rsplit('@').next().unwrap_or_default()
     }
 }
 
@@ -198,7 +195,7 @@ fn run<T>(queue: &Receiver<T>, state: &State, naming: &Naming, body: Body<T>) {
             tracing::warn!(what, dropped, "more came than can be delivered; some were dropped");
         }
         if let Err(error) = target.post(body(&target, &items, dropped)) {
-            let (receiver, count) = (target.receiver(), items.len());
+            let (receiver, count) = (target.url.host(), items.len());
             state.losses.add(naming.post, count as u64);
             tracing::warn!(what, receiver, count, %error, "could not be delivered");
         }
@@ -217,8 +214,8 @@ mod tests {
             ("http://me:secret@h/", "h"),
             ("http://h", "h"),
         ] {
-            let target = Target::new(url.to_owned(), String::new(), None);
-            assert_eq!(target.receiver(), receiver);
+            let target = Target::new(SecretUrl::new(url), String::new(), None);
+            assert_eq!(target.url.host(), receiver);
         }
     }
 
@@ -228,7 +225,7 @@ mod tests {
         let outbox = Outbox { queue: Some((sender, Loss::AlarmsQueue)), state: Arc::default() };
         outbox.offer(0);
         assert_eq!(outbox.state.dropped.load(Ordering::Relaxed), 0, "nobody wants it");
-        let target = Target::new("http://h".to_owned(), String::new(), None);
+        let target = Target::new(SecretUrl::new("http://h"), String::new(), None);
         outbox.change(Some(target));
         (0..5).for_each(|n| outbox.offer(n));
         assert_eq!(outbox.state.dropped.load(Ordering::Relaxed), 3);

@@ -157,7 +157,7 @@ mod tests {
     }
 
     fn spans(requests: &[Observed]) -> (String, Value) {
-        let target = Target::new(String::new(), "me".to_owned(), None);
+        let target = Target::new(config::SecretUrl::new(""), "me".to_owned(), None);
         let body = body(&target, requests, 0);
         let parsed: Value = serde_json::from_str(&body).unwrap();
         (body, parsed["resourceSpans"][0]["scopeSpans"][0]["spans"].clone())

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::process::Signal;
+use testkit::ports::Port;
 use testkit::{Conn, RedisServer, Respool, wait};
 
 use crate::setup::{RESPOOL, SOON, direct};
@@ -22,14 +23,24 @@ struct Configured {
 }
 
 impl Configured {
+    /// One whose clients may change what they cannot do much harm with.
     fn with(text: &str) -> Self {
+        Self::with_args(text, &[])
+    }
+
+    /// One whose clients are trusted.
+    fn trusting(text: &str) -> Self {
+        Self::with_args(text, &["--acl-config-set", "all"])
+    }
+
+    fn with_args(text: &str, args: &[&str]) -> Self {
         let (server, folder) = (RedisServer::start(), tempfile::tempdir().expect("a folder"));
         let file = folder.path().join("respool.toml");
         let this = |file: &PathBuf, text: &str| {
             fs::write(file, format!("upstream = \"{}\"\n{text}", server.endpoint().url()))
         };
         this(&file, text).expect("the file");
-        let proxy = Respool::with_config(RESPOOL, &file).start();
+        let proxy = Respool::with_config(RESPOOL, &file).args(args).start();
         Self { proxy, server, file, _folder: folder }
     }
 
@@ -63,7 +74,7 @@ fn clients_see_and_set_what_the_proxy_works_by() {
     if direct() {
         return;
     }
-    let stack = Configured::with("[timeouts]\nrequest_ms = 7000\n");
+    let stack = Configured::trusting("[timeouts]\nrequest_ms = 7000\n");
     let mut conn = stack.proxy.connect();
     assert_eq!(value(&mut conn, "timeouts.request_ms"), "7000");
     assert_eq!(value(&mut conn, "workers"), "2");
@@ -94,7 +105,7 @@ fn what_is_wrong_with_a_change_is_told_and_changes_nothing() {
     if direct() {
         return;
     }
-    let stack = Configured::with("");
+    let stack = Configured::trusting("");
     let mut conn = stack.proxy.connect();
     for (set, error) in [
         (
@@ -112,16 +123,15 @@ fn what_is_wrong_with_a_change_is_told_and_changes_nothing() {
         ),
         (
             "respool.workers 1",
-            "-ERR CONFIG SET failed (possibly related to argument 'respool.workers') - it needs a restart",
+            "-ERR CONFIG SET failed (possibly related to argument 'respool.workers') - can't set protected config",
         ),
         (
             "respool.password x",
-            "-ERR CONFIG SET failed (possibly related to argument 'respool.password') - clients cannot change it; \
-             change it in the file",
+            "-ERR CONFIG SET failed (possibly related to argument 'respool.password') - can't set protected config",
         ),
         (
             "respool.log.file /tmp/x",
-            "-ERR CONFIG SET failed (possibly related to argument 'respool.log.file') - clients cannot",
+            "-ERR CONFIG SET failed (possibly related to argument 'respool.log.file') - can't set protected config",
         ),
         (
             "respool.max_clients 5 respool.max_clients 6",
@@ -140,7 +150,7 @@ fn sighup_takes_the_file_over_and_a_wrong_one_not_at_all() {
     if direct() {
         return;
     }
-    let stack = Configured::with("");
+    let stack = Configured::trusting("");
     let (mut old, mut idle) = (stack.proxy.connect(), stack.proxy.connect());
     assert_eq!(idle.ask("SET k v"), "+OK\r\n");
     assert_eq!(old.ask("CONFIG SET respool.max_clients 77"), "+OK\r\n");
@@ -209,7 +219,7 @@ fn what_was_set_is_written_into_the_file_and_nothing_else() {
     if direct() {
         return;
     }
-    let stack = Configured::with("# kept\n[slowlog]\nmax_len = 5 # few\n");
+    let stack = Configured::trusting("# kept\n[slowlog]\nmax_len = 5 # few\n");
     let before = fs::read_to_string(&stack.file).expect("the file");
     let mut conn = stack.proxy.connect();
     let set = "CONFIG SET respool.slowlog.max_len 9 respool.max_clients 50 respool.limits.client_out_high_bytes 2MiB";
@@ -236,6 +246,97 @@ fn what_was_set_is_written_into_the_file_and_nothing_else() {
     let without = Respool::to(RESPOOL, server.endpoint()).start();
     let error = without.connect().ask("CONFIG REWRITE respool");
     assert_eq!(error, "-ERR The server is running without a config file\r\n");
+}
+
+/// Changes of the options that a client would like to have, were it hostile.
+const HOSTILE: &[(&str, &str)] = &[
+    ("upstream", "redis://127.0.0.1:1"),
+    ("upstream_user", "x"),
+    ("address_map", "127.0.0.1=127.0.0.2"),
+    ("listen", "127.0.0.1:1"),
+    ("admin.listen", "127.0.0.1:1"),
+    ("admin.token", "x"),
+    ("acl.users", "x on nopass +@all"),
+    ("acl.unchecked_scripts", "true"),
+    ("acl.config_set", "all"),
+    ("password_file", "/dev/null"),
+    ("protected_mode", "false"),
+    ("unix_mode", "0777"),
+    ("allow_clients", ""),
+    ("log.file", "/dev/null"),
+    ("log.level", "trace"),
+    ("alarms.webhook", "http://127.0.0.1:1/"),
+    ("tracing.endpoint", "http://127.0.0.1:1/"),
+    ("mirrors.targets", "redis://127.0.0.1:1"),
+    ("read_targets.targets", "redis://127.0.0.1:1"),
+    ("sharding.shards", "redis://127.0.0.1:1"),
+    ("facade.announce", "127.0.0.1:1"),
+    ("policies.deny", ""),
+    ("policies.block", "get"),
+    ("policies.namespace.prefix", "z:"),
+    ("max_clients", "1"),
+    ("limits.memory_max_bytes", "16MiB"),
+    ("cache.enabled", "true"),
+    ("reads.policy", "any"),
+];
+
+#[test]
+fn clients_change_what_the_operator_lets_them_and_write_no_more() {
+    if direct() {
+        return;
+    }
+    let stack = Configured::with("max_clients = 500\n[timeouts]\nrequest_ms = 7000\n");
+    let mut conn = stack.proxy.connect();
+    for (option, value) in HOSTILE {
+        let set = ["CONFIG", "SET", &format!("respool.{option}"), value];
+        let refused = conn.command(&set).expect("a reply");
+        let why = "- can't set protected config\r\n";
+        let refused = String::from_utf8_lossy(&refused).into_owned();
+        assert!(refused.starts_with("-ERR CONFIG SET failed (possibly"), "{option}: {refused}");
+        assert!(refused.ends_with(why), "{option}: {refused}");
+        // Nor together with one that may be set.
+        let pair = [&set[..], &["respool.timeouts.request_ms", "1"]].concat();
+        assert!(conn.command(&pair).expect("a reply").ends_with(why.as_bytes()), "{option}");
+    }
+    assert_eq!(value(&mut conn, "timeouts.request_ms"), "7000");
+    assert_eq!(conn.ask("CONFIG SET respool.timeouts.request_ms 800"), "+OK\r\n");
+    assert_eq!(conn.ask("CONFIG REWRITE RESPOOL"), "+OK\r\n");
+    let after = fs::read_to_string(&stack.file).expect("the file");
+    assert!(after.contains("request_ms = 800") && after.contains("max_clients = 500"), "{after}");
+
+    let closed = Configured::with_args("", &["--acl-config-set", "none"]);
+    let mut conn = closed.proxy.connect();
+    let refused = conn.ask("CONFIG SET respool.timeouts.request_ms 800");
+    assert!(refused.ends_with("- can't set protected config\r\n"), "{refused}");
+    let refused = conn.ask("CONFIG REWRITE RESPOOL");
+    assert!(refused.starts_with("-ERR Rewriting config file: clients may not"), "{refused}");
+    assert_eq!(value(&mut conn, "timeouts.request_ms"), "10000");
+}
+
+#[test]
+fn a_client_does_not_make_the_operators_changes_permanent() {
+    if direct() {
+        return;
+    }
+    let admin = Port::v4().release().to_string();
+    let listen = ["--admin-listen", &admin, "--admin-token", "word"];
+    let stack = Configured::with_args("", &listen);
+    let agent = ureq::Agent::new_with_defaults();
+    let body = serde_json::json!({"max_clients": 77, "slowlog.slower_than_us": 5});
+    let patch = agent.patch(format!("http://{admin}/config"));
+    let patch = patch.header("Authorization", "Bearer word").send_json(body);
+    assert_eq!(patch.expect("an answer").status(), 200);
+    let mut conn = stack.proxy.connect();
+    assert_eq!(conn.ask("CONFIG REWRITE RESPOOL"), "+OK\r\n");
+    let after = fs::read_to_string(&stack.file).expect("the file");
+    assert!(after.contains("slower_than_us = 5") && !after.contains("max_clients"), "{after}");
+    // It holds on, and the operator can write it.
+    assert_eq!(value(&mut conn, "max_clients"), "77");
+    let rewrite = agent.post(format!("http://{admin}/config/rewrite"));
+    let rewrite = rewrite.header("Authorization", "Bearer word").send_empty();
+    assert_eq!(rewrite.expect("an answer").status(), 204);
+    let after = fs::read_to_string(&stack.file).expect("the file");
+    assert!(after.contains("max_clients = 77"), "{after}");
 }
 
 #[test]
@@ -294,7 +395,7 @@ fn under_load_no_reply_is_lost_by_a_change() {
     if direct() {
         return;
     }
-    let stack = Configured::with("");
+    let stack = Configured::trusting("");
     let done = AtomicBool::new(false);
     let counts: Vec<u64> = std::thread::scope(|scope| {
         let load = |at: usize| {

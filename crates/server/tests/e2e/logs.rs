@@ -2,14 +2,17 @@
 //!
 //! Invariant: receivers are listeners of the test itself, so that what they got is known byte for byte.
 
+use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::process::Command;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use testkit::{RedisServer, Respool, wait};
 
+use crate::admin::Looked;
 use crate::setup::{RESPOOL, SOON, direct};
 
 /// Somebody who takes POSTs, and tells the test what came: path and body.
@@ -130,7 +133,7 @@ fn the_access_log_tells_of_requests_that_fit_and_changes_while_it_runs() {
         return;
     }
     let server = RedisServer::start();
-    let args = ["--log-format", "json", "--log-level", "warn"];
+    let args = ["--log-format", "json", "--log-level", "warn", "--acl-config-set", "all"];
     let proxy = Respool::to(RESPOOL, server.endpoint()).args(&args).start();
     let mut conn = proxy.connect();
     conn.ask("SET user:1 before");
@@ -284,4 +287,78 @@ fn a_receiver_that_hangs_or_is_not_there_holds_nobody_up() {
         let log = proxy.process().log();
         words.iter().any(|words| log.contains(words)) && log.contains("what=\"spans\"")
     });
+}
+
+/// A word that stands where tokens of webhooks and collectors stand.
+const TOKEN: &str = "t0ken";
+
+#[test]
+fn nobody_is_told_the_path_of_a_webhook_or_a_collector() {
+    if direct() {
+        return;
+    }
+    let receiver = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = receiver.local_addr().expect("an address");
+    // One answers with its path, as some servers do in their errors; the other is not there.
+    std::thread::spawn(move || {
+        for stream in receiver.incoming().flatten() {
+            let mut reader = BufReader::new(&stream);
+            let mut line = String::new();
+            let _ = reader.read_line(&mut line);
+            let path = line.split(' ').nth(1).unwrap_or_default().to_owned();
+            let answer =
+                format!("HTTP/1.1 307 {path}\r\nlocation: {path}\r\ncontent-length: 0\r\n\r\n");
+            let _ = (&stream).write_all(answer.as_bytes());
+        }
+    });
+    let hook = format!("http://{at}/services/{TOKEN}/x?key={TOKEN}");
+    let endpoint = format!("http://127.0.0.1:9/{TOKEN}");
+    let args = [
+        ["--alarms-webhook", &hook],
+        ["--alarms-slow-over-us", "1"],
+        ["--tracing-sample", "1"],
+        ["--tracing-endpoint", &endpoint],
+        ["--log-level", "trace"],
+        ["--log-burst", "0"],
+        ["--acl-config-set", "all"],
+    ];
+    let looked = Looked::with(args.as_flattened());
+    let mut conn = looked.proxy.connect();
+    let set = format!("CONFIG SET respool.alarms.webhook http://{at}/{TOKEN}");
+    assert!(conn.ask(&set).starts_with("-ERR CONFIG SET failed"));
+    let failed = |what: &str| {
+        let line = format!("what=\"{what}\"");
+        let log = looked.proxy.process().log();
+        log.lines().any(|told| told.contains("could not be delivered") && told.contains(&line))
+    };
+    wait::until_true("two posts that fail", SOON, || {
+        conn.ask("SET k v");
+        failed("alarms") && failed("spans")
+    });
+    let mut told = vec![looked.proxy.process().log(), looked.page()];
+    for asked in ["CONFIG GET respool.*", "INFO everything", "SLOWLOG GET 100", "ACL LOG"] {
+        told.push(conn.ask(asked));
+    }
+    for path in ["/config", "/stats", "/topology", "/slowlog"] {
+        told.push(looked.get(path).1.to_string());
+    }
+    let shown = conn.ask("CONFIG GET respool.alarms.webhook");
+    assert!(shown.contains(&format!("http://{at}/***")), "{shown}");
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("respool.toml");
+    for wrong in
+        [format!("https://u:{TOKEN}@h/"), format!("ftp://h/{TOKEN}"), format!("http://h/ {TOKEN}")]
+    {
+        for option in ["[alarms]\nwebhook", "[tracing]\nendpoint"] {
+            fs::write(&file, format!("upstream = \"redis://h\"\n{option} = \"{wrong}\"\n"))
+                .expect("the file");
+            let check = Command::new(RESPOOL).arg("check").arg(&file).output().expect("an end");
+            assert!(!check.status.success(), "{wrong}");
+            told.push(String::from_utf8_lossy(&[check.stdout, check.stderr].concat()).into_owned());
+        }
+    }
+    for text in told {
+        let line = text.lines().find(|line| line.contains(TOKEN));
+        assert_eq!(line, None);
+    }
 }

@@ -109,6 +109,7 @@ fn what_observers_lose_is_counted_to_the_last_one() {
         ["--tracing-endpoint", "http://127.0.0.1:9"],
         ["--alarms-webhook", "http://127.0.0.1:9/hook"],
         ["--alarms-slow-over-us", "1"],
+        ["--acl-config-set", "all"],
     ];
     let looked = Looked::with(args.as_flattened());
     let mut conn = looked.proxy.connect();

@@ -311,7 +311,7 @@ fn the_configuration_of_the_guide_works_and_the_cache_can_be_switched() {
     let file = folder.path().join("respool.toml");
     let text = format!("upstream = \"{}\"\n", server.endpoint().url());
     fs::write(&file, text + &lines.collect::<Vec<_>>().join("\n")).expect("the configuration");
-    let proxy = Respool::with_config(RESPOOL, &file).start();
+    let proxy = Respool::with_config(RESPOOL, &file).args(&["--acl-config-set", "all"]).start();
     let mut conn = proxy.connect();
     let hits = |conn: &mut Conn, key: &str| {
         for _ in 0..50 {

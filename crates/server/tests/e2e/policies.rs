@@ -158,7 +158,9 @@ fn clients_block_and_unblock_keys_and_cannot_lift_what_is_denied() {
     if direct() {
         return;
     }
-    let stack = Ruled::with("[policies]\ndeny = [\"keys\"]\n");
+    let stack = Ruled::with(
+        "[acl]\nconfig_set = \"all\"\n[policies]\ndeny = [\"keys\"]\n[policies.rename]\ntouch = \"t0uch\"\n",
+    );
     let (mut conn, mut other) = (stack.proxy.connect(), stack.proxy.connect());
     let set = |conn: &mut testkit::Conn, option: &str, value: &str| {
         let reply = conn.command(&["CONFIG", "SET", option, value]).expect("a reply");
@@ -179,8 +181,11 @@ fn clients_block_and_unblock_keys_and_cannot_lift_what_is_denied() {
     assert_eq!(other.ask("GET b"), "$1\r\nx\r\n");
     for option in ["respool.policies.deny", "respool.policies.rename"] {
         let refused = set(&mut conn, option, "");
-        assert!(refused.contains("clients cannot change it"), "{refused}");
+        assert!(refused.contains("can't set protected config"), "{refused}");
     }
+    let names = conn.ask("CONFIG GET respool.policies.*");
+    assert!(names.contains("respool.policies.rename") && !names.contains("t0uch"), "{names}");
+    assert_eq!(conn.ask("T0UCH b"), ":1\r\n");
     assert_eq!(set(&mut conn, "respool.policies.read_only", "true"), "+OK\r\n");
     assert!(other.ask("SET b y").starts_with("-READONLY "));
     assert_eq!(other.ask("GET b"), "$1\r\nx\r\n");

@@ -14,7 +14,7 @@ pub(super) const TABLE: (&str, &str) = (
      [guide](../guides/near-cache.md).",
 );
 
-pub(super) const ENABLED: OptionSpec = OptionSpec::new(
+pub(super) const ENABLED: OptionSpec = OptionSpec::for_trusted_clients(
     "cache.enabled",
     "Keep replies to reads that come often, and give them without asking the server",
     "The servers tell of changes (`CLIENT TRACKING`), so it needs Redis 6, Valkey, or later. Not together with reads from replicas \
@@ -22,7 +22,7 @@ pub(super) const ENABLED: OptionSpec = OptionSpec::new(
     Kind::Switch { at: |d| &mut d.config.cache.enabled },
 );
 
-pub(super) const MEMORY_MAX_BYTES: OptionSpec = OptionSpec::new(
+pub(super) const MEMORY_MAX_BYTES: OptionSpec = OptionSpec::for_trusted_clients(
     "cache.memory_max_bytes",
     "What a worker keeps; beyond it what nobody asks for goes",
     "With the requests and some 200 bytes for each. Beside `limits.memory_max_bytes`.",
@@ -30,7 +30,7 @@ pub(super) const MEMORY_MAX_BYTES: OptionSpec = OptionSpec::new(
 )
 .rare();
 
-pub(super) const VALUE_MAX_BYTES: OptionSpec = OptionSpec::new(
+pub(super) const VALUE_MAX_BYTES: OptionSpec = OptionSpec::for_trusted_clients(
     "cache.value_max_bytes",
     "The largest reply that is kept",
     "As it goes over the wire.",
@@ -42,7 +42,7 @@ pub(super) const VALUE_MAX_BYTES: OptionSpec = OptionSpec::new(
 )
 .rare();
 
-pub(super) const TTL_MS: OptionSpec = OptionSpec::new(
+pub(super) const TTL_MS: OptionSpec = OptionSpec::for_trusted_clients(
     "cache.ttl_ms",
     "How long a reply serves before it is asked for again, whatever the servers tell",
     "The bound for what a server tells late or not at all: a key whose time to live is over and that nobody has touched, `SWAPDB`, a connection \
@@ -56,7 +56,7 @@ pub(super) const TTL_MS: OptionSpec = OptionSpec::new(
 )
 .rare();
 
-pub(super) const KEYS: OptionSpec = OptionSpec::new(
+pub(super) const KEYS: OptionSpec = OptionSpec::for_trusted_clients(
     "cache.keys",
     "Patterns of keys whose replies may be kept; none: all",
     "As in `KEYS`: `user:*`, `h?llo`, `item:[0-9]*`. A request with several keys is kept when all of them fit.",
@@ -64,7 +64,7 @@ pub(super) const KEYS: OptionSpec = OptionSpec::new(
 )
 .rare();
 
-pub(super) const MIN_READS: OptionSpec = OptionSpec::new(
+pub(super) const MIN_READS: OptionSpec = OptionSpec::for_trusted_clients(
     "cache.min_reads",
     "A reply is kept when its request came so often to a worker within ten seconds; 1: the first time",
     "So that memory, here and at the server that has to remember what is kept, goes to what is worth it. Estimated in a sketch of 32 KiB.",

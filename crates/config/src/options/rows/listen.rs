@@ -27,7 +27,7 @@ pub(super) const ROWS: &[OptionSpec] = &[
         Kind::Mode { at: |d| &mut d.config.unix_mode },
     )
     .needs_restart(),
-    OptionSpec::new(
+    OptionSpec::for_trusted_clients(
         "max_clients",
         "Clients at the same time",
         "One more gets the same error as from Redis and is closed. Each needs a file descriptor: the soft limit is \
