@@ -16,6 +16,40 @@ fn a_client_that_waits_holds_up_nobody_else() {
 }
 
 #[test]
+fn streams_are_waited_for_apart_in_any_order_of_the_options() {
+    for line in [
+        "XREAD BLOCK\0 0 STREAMS s $",
+        "XREAD COUNT\0x 1 block 0 STREAMS s $",
+        "XREADGROUP NOACK GROUP streams c BLOCK 0 STREAMS s >",
+        "XREADGROUP COUNT 1 GROUP streams c BLOCK 0 STREAMS s >",
+        "XREADGROUP GROUP\0 streams c BLOCK 0 STREAMS s >",
+        "XREADGROUP BLOCK 0 NOACK GROUP g streams STREAMS\0 s >",
+    ] {
+        let mut story = Story::new();
+        story.client("b").says("GET k");
+        story.conn(1).gets("GET k").answers("\"v\"");
+        story.client("b").gets("\"v\"");
+        story.client("a").says(line);
+        story.conn(2).gets(line);
+        story.client("b").says("GET k");
+        story.conn(1).gets("GET k").answers("\"v\"");
+        story.client("b").gets("\"v\"");
+        // It waits for ever, as it was told.
+        story.after_ms(86_400_000);
+        story.conn(2).answers("*-1");
+        story.client("a").gets("*-1");
+    }
+}
+
+#[test]
+fn a_group_called_block_makes_nobody_wait() {
+    let mut story = Story::new();
+    let line = "XREADGROUP COUNT 1 GROUP block block STREAMS s >";
+    story.client("a").says([line, "GET k"]);
+    story.conn(1).gets([line, "GET k"]);
+}
+
+#[test]
 fn what_stands_before_and_behind_it_keeps_its_order() {
     let mut story = Story::new();
     story.client("a").says(["SET k 1", "BLPOP list 0", "GET k", "PING"]);
@@ -47,7 +81,8 @@ fn its_own_timeout_counts_and_not_ours() {
     let mut story = Story::new();
     story.client("a").says("BLPOP list 0");
     story.client("b").says("BLPOP list 60");
-    story.client("c").says("XREAD BLOCK 60000 STREAMS s $");
+    // Of several the last one counts.
+    story.client("c").says("XREAD BLOCK 0 BLOCK 60000 STREAMS s $");
     story.after_ms(60_000);
     story.conn(2).gets("BLPOP list 60").answers("nil");
     story.client("b").gets("nil");

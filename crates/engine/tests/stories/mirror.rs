@@ -70,6 +70,30 @@ fn what_was_done_goes_to_the_mirror_and_nobody_waits_for_it() {
 }
 
 #[test]
+fn options_are_read_as_the_primary_read_them() {
+    let mut story = story();
+    let asked = [
+        "XADD s *\0 f v",
+        "SORT l STORE\0 d",
+        "SORT store BY store",
+        "XREADGROUP NOACK GROUP streams block STREAMS s >",
+        "COPY a b DB\0 1",
+        "LMPOP 1 left RIGHT",
+    ];
+    story.client("a").says(asked);
+    story.conn(2).gets(asked).answers([
+        "\"5-1\"",
+        ":1",
+        "*0",
+        "*1\r\n*0\r\n",
+        ":1",
+        "*2\r\n$4\r\nleft\r\n*1\r\n$1\r\nx\r\n",
+    ]);
+    story.conn(1).gets(["XADD s 5-1 f v", "SORT l STORE\0 d", asked[3], "RPOP left 1"]);
+    assert_eq!(counts(&story, 0)[2], 1, "a copy to another database cannot be said");
+}
+
+#[test]
 fn what_was_not_done_does_not() {
     let mut story = story();
     story.client("a").says(["SET k 1 NX", "LPUSH k 1", "SETNX k 2", "DEL k"]);

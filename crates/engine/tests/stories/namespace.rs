@@ -24,6 +24,25 @@ fn story() -> Story {
 }
 
 #[test]
+fn a_name_behind_an_option_with_a_nul_stays_in_its_part() {
+    let mut story = story();
+    story.client("a").says([
+        "XREAD STREAMS\0 s 0",
+        "SORT l BY nosort GET\0x o_* STORE\0 d",
+        "GEORADIUS g 1 2 3 m storedist\0 d",
+        "SCAN 0 MATCH\0 a*",
+        "XREADGROUP NOACK GROUP streams c STREAMS s >",
+    ]);
+    story.server().gets([
+        "XREAD STREAMS\0 t:s 0",
+        "SORT t:l BY nosort GET\0x t:o_* STORE\0 t:d",
+        "GEORADIUS t:g 1 2 3 m storedist\0 t:d",
+        "SCAN 0 MATCH t:* MATCH\0 t:a*",
+        "XREADGROUP NOACK GROUP streams c STREAMS t:s >",
+    ]);
+}
+
+#[test]
 fn a_pipeline_is_answered_in_its_order_whatever_is_changed_in_it() {
     let mut story = story();
     story.client("a").says([

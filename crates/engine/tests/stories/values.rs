@@ -35,6 +35,21 @@ fn a_pipeline_is_answered_in_its_order() {
 }
 
 #[test]
+fn the_old_value_is_opened_however_the_option_is_written() {
+    let mut story = story();
+    story.client("a").says("SET p:k v Get\0x");
+    story.server().gets("SET p:k v Get\0x").sends(b"$9\r\n\xffrsp\x00text\r\n");
+    assert_eq!(story.client("a").takes(), b"$4\r\ntext\r\n");
+    // A field without a name is none: the server reads strings.
+    for line in ["SORT l GET\0 p:*", "SORT l GET p:*->", "SORT l BY\0x p:*\0->f"] {
+        story.client("a").says(line);
+        let refused = story.client("a").takes_text();
+        assert!(refused.contains("(policies.values)"), "{line:?}: {refused}");
+    }
+    story.server().gets_nothing();
+}
+
+#[test]
 fn a_large_value_is_compressed_when_it_is_whole() {
     let mut story = story();
     let set = large_set("p:big", 2 << 20);

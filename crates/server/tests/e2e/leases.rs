@@ -238,6 +238,43 @@ fn clients_that_leave_in_any_state_leave_nothing_behind() {
 }
 
 #[test]
+fn no_form_of_a_blocking_read_holds_up_others() {
+    let server = RedisServer::start();
+    let mut admin = server.connect();
+    assert_eq!(admin.ask("SET k v"), "+OK\r\n");
+    for group in ["streams", "g"] {
+        assert_eq!(admin.ask(&format!("XGROUP CREATE s {group} $ MKSTREAM")), "+OK\r\n");
+    }
+    let args = ["--timeouts-request-ms", "60000"];
+    let proxy =
+        (!direct()).then(|| Respool::to(RESPOOL, server.endpoint()).workers(1).args(&args).start());
+    let front = proxy.as_ref().map_or(server.endpoint(), Respool::endpoint);
+    for line in [
+        "XREAD BLOCK\0 0 STREAMS s $",
+        "XREAD COUNT\0x 1 block\0 0 STREAMS s $",
+        "XREAD BLOCK 1 BLOCK 0 STREAMS s $",
+        "XREADGROUP NOACK GROUP streams c BLOCK 0 STREAMS s >",
+        "XREADGROUP COUNT 1 GROUP streams c BLOCK 0 STREAMS s >",
+        "XREADGROUP GROUP\0 streams c BLOCK 0 STREAMS s >",
+        "XREADGROUP GROUP x c GROUP g block BLOCK 0 STREAMS\0 s >",
+    ] {
+        let (mut waiting, mut other) = (Conn::to(front), Conn::to(front));
+        assert_eq!(other.ask("GET k"), "$1\r\nv\r\n");
+        let words: Vec<&str> = line.split(' ').collect();
+        waiting.send_command(&words).expect("sent");
+        wait::until_true(&format!("{line:?} to wait"), SOON, || {
+            admin.ask("INFO clients").contains("blocked_clients:1\r\n")
+        });
+        other.set_timeout(SOON);
+        assert_eq!(other.ask("GET k"), "$1\r\nv\r\n", "beside {line:?}");
+        drop(waiting);
+        wait::until_true("nobody to wait", SOON, || {
+            admin.ask("INFO clients").contains("blocked_clients:0\r\n")
+        });
+    }
+}
+
+#[test]
 fn blocking_commands_wait_and_others_do_not() {
     let stack = Stack::start();
     let mut waiting: Vec<(Conn, usize)> = (0..100).map(|n| (stack.connect(), n)).collect();
