@@ -188,8 +188,8 @@ pub const TOPOLOGY_PATIENCE_MS: u64 = 1_000;
 /// The wait after a question for it that brought nothing.
 pub const TOPOLOGY_AGAIN_MS: u64 = 100;
 
-/// A request with several keys, which must be whole before it can be split between nodes, has at most so many bytes; a larger one gets an
-/// error.
+/// A request that must be whole before it goes on, to be split between nodes or looked at by a rule that is about more than its head, has at most so
+/// many bytes; a larger one gets an error.
 pub const WHOLE_REQUEST_BYTES_MAX: u64 = 64 << 20;
 
 /// Sentinels are asked at least so often, in milliseconds: their messages of a new primary may get lost.

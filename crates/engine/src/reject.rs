@@ -177,6 +177,8 @@ pub const SELECT_CLUSTER: &str = "ERR SELECT is not allowed in cluster mode";
 /// A large request whose keys decide where it goes.
 pub const TOO_LARGE_TO_SPLIT: &str =
     "ERR respool: this request is too large to be split between nodes";
+/// A rule or a mirror must see all of it, and it is larger than what is kept ([`crate::limits::WHOLE_REQUEST_BYTES_MAX`]).
+pub const TOO_LARGE_TO_LOOK_AT: &str = "ERR respool: this request is too large: all of it must be seen before it is forwarded, and at most 64 MiB are kept for that";
 /// Reads go to replicas only, and none is fit.
 pub const NO_REPLICA: &str =
     "ERR respool: no replica is fit to read from (reads.policy is replica)";

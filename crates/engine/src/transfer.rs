@@ -10,6 +10,10 @@
 //! ```
 //! Not here: large replies; they are cut through on whatever connection they come (`reply`).
 //!
+//! Invariant: what a rule must see of a request is here before any byte of it goes on: where users' rules, policies, routes or mirrors look at its keys
+//! it is streamed only if its one key stands in its head ([`tells_all`]). Any other is kept until it is whole, up to [`WHOLE_REQUEST_BYTES_MAX`], and
+//! refused beyond.
+//!
 //! Invariant: an upstream with [`Role::Transfer`] has at most one request in flight, and its client exists.
 
 use crate::client::{Client, Hold};
@@ -58,7 +62,7 @@ impl Engine {
         let apart = self.goes_apart(client, &known, &head, scanned);
         if apart || !self.permits_head(client, &known, &head) {
             // It goes where the others go, or all of it decides whether it may; it must be whole for that.
-            return self.whole_or_skipped(id, scanned);
+            return self.whole_or_skipped(id, scanned, reject::TOO_LARGE_TO_LOOK_AT);
         }
         if !client.is_authenticated() && !known.before_auth {
             self.stats.command(known.id).rejected += 1;
@@ -184,7 +188,7 @@ impl Engine {
             Way::Http => Some((input.len(), self.close_http(id))),
             // Of many channels, say.
             Way::Local if known.id.and_then(pubsub::verb).is_some() => {
-                Some(self.whole_or_skipped(id, scanned))
+                Some(self.whole_or_skipped(id, scanned, reject::LOCAL_TOO_LARGE))
             }
             // Dealt with before.
             Way::Unknown | Way::Apart => Some(self.whole_or_skipped(id, scanned)),
@@ -212,7 +216,8 @@ impl Engine {
         if let Some(error) = self.unless_oversized(known, bytes, head) {
             return Some(self.skip_large(id, scanned, |out| out.extend_from_slice(&error)));
         }
-        self.must_be_whole(known, head).then(|| self.whole_or_skipped(id, scanned))
+        let is_kept = self.must_be_whole(known, head);
+        is_kept.then(|| self.whole_or_skipped(id, scanned, reject::TOO_LARGE_TO_LOOK_AT))
     }
 
     /// What policies have against a large request that could be streamed, or how long it must wait.
@@ -247,13 +252,16 @@ impl Engine {
     }
 
     /// A request that must be whole to be processed is kept as it comes, if it is not too large even for that.
-    fn whole_or_skipped(&mut self, id: ClientId, scanned: usize) -> (usize, Step) {
+    fn whole_or_skipped(
+        &mut self,
+        id: ClientId,
+        scanned: usize,
+        error: &'static str,
+    ) -> (usize, Step) {
         let missing = self.clients.get(id).map_or(0, |client| client.scanner.missing());
         match scanned as u64 + missing <= WHOLE_REQUEST_BYTES_MAX {
             true => (0, Step::More),
-            false => self.skip_large(id, scanned, |out| {
-                reject::write(out, reject::LOCAL_TOO_LARGE);
-            }),
+            false => self.skip_large(id, scanned, |out| reject::write(out, error)),
         }
     }
 
@@ -518,6 +526,13 @@ impl Engine {
             self.part_replies(Time::default(), merge, part, 1, &[]);
         }
     }
+}
+
+/// Whether the first arguments of a large request tell all its keys: it has exactly one, at an argument that is here to its end. Whoever must see the
+/// keys of a request that is streamed asks this first, and has the request kept until it is whole otherwise.
+pub(crate) fn tells_all(command: Option<CommandId>, head: &[&[u8]]) -> bool {
+    let key_at = command.and_then(|id| id.row().only_key_at());
+    key_at.is_some_and(|at| at < head.len())
 }
 
 /// Whether this command goes over a connection of its client's own.

@@ -490,7 +490,8 @@ const REST: &[OptionSpec] = &[
     OptionSpec::new(
         "limits.large_request_bytes",
         "Size from which a request goes over a connection of its own, streamed",
-        "Not above `limits.bulk_bytes_max`.",
+        "Not above `limits.bulk_bytes_max`. Where a rule or a mirror looks at keys and the request has not just one, among its first \
+         arguments, the request is kept until it is whole instead, up to 64 MiB.",
         Kind::Bytes { min: 16 * KIB, max: 512 * MIB, at: |d| &mut d.config.limits.large_request_bytes },
     ),
     OptionSpec::new(

@@ -5,7 +5,7 @@
 //! Invariant: a request that is refused has cost nothing of a rate, and one that waits has its turn reserved.
 
 use super::state::Outcome;
-use super::{Kind, Look, Per, Policies, Refusal, fault, rate, shared_ns};
+use super::{Kind, Look, Per, Policies, Rate, Refusal, Rule, fault, rate, shared_ns};
 use crate::client::{Client, Hold};
 use crate::command::ids::{self, EXEC, MULTI};
 use crate::command::{CommandId, Learned};
@@ -17,6 +17,7 @@ use crate::request::Step;
 use crate::route::{self, Known};
 use crate::scatter::{keys_of, row_of};
 use crate::time::Time;
+use crate::transfer::tells_all;
 use alloc::vec::Vec;
 
 /// What a request must do that does not go on.
@@ -107,7 +108,8 @@ impl Engine {
         Some(refusal.reply)
     }
 
-    /// Whether more than the first arguments of a request must be known.
+    /// Whether more than the first arguments of a large request must be known, so that it is kept until it is whole. A rule that looks at keys is to see
+    /// all of them: a request is streamed past it only if its one key is among these arguments (see [`tells_all`]).
     pub(crate) fn must_be_whole(&self, known: &Known, head: &[&[u8]]) -> bool {
         let name = head[0];
         let counts_args = |policies: &Policies| {
@@ -117,7 +119,11 @@ impl Engine {
                 .iter()
                 .any(|rule| rule.detail.args_max != u64::MAX && rule.what.names(known.id, name))
         };
-        self.settings.policies.as_ref().is_some_and(|policies| counts_args(policies))
+        let looks_at_keys = |policies: &Policies| {
+            !tells_all(known.id, head) && policies.look_at_keys(known.id, name)
+        };
+        let policies = self.settings.policies.as_ref();
+        policies.is_some_and(|policies| counts_args(policies) || looks_at_keys(policies))
             || self.is_renamed(name)
             || self.is_changed_whole(known.id, head)
     }
@@ -318,6 +324,32 @@ impl Engine {
                 state.deletes.mark(rule, db, &key);
             }
         }
+    }
+}
+
+impl Policies {
+    /// Whether a rule may look at keys or channels of this command, or at more of it than that. Of containers and of what the table does not know any
+    /// may.
+    fn look_at_keys(&self, command: Option<CommandId>, name: &[u8]) -> bool {
+        fn any<T>(rules: &[Rule<T>], command: Option<CommandId>, name: &[u8]) -> bool {
+            rules.iter().any(|rule| rule.what.has_keys() && rule.what.names(command, name))
+        }
+        let Some(row) = command.filter(|row| !row.row().is_container()) else {
+            return self.about_requests;
+        };
+        // Renamed, refused by what a script says, answered by a program, with other names, or with other values.
+        let by_kind = [Kind::Rename, Kind::ReadOnly, Kind::Own, Kind::Namespace, Kind::Values];
+        let rules = &self.rules;
+        let is_by_prefix =
+            |rule: &Rule<Rate>| rule.detail.per == Per::Prefix && rule.what.names(command, name);
+        by_kind.iter().any(|kind| self.concerns(*kind, Some(row)))
+            || self.concerns(Kind::DoubleDelete, Some(row))
+            || any(&rules.deny, command, name)
+            || any(&rules.block, command, name)
+            || any(&rules.size, command, name)
+            || any(&rules.rate, command, name)
+            || any(&rules.fault, command, name)
+            || rules.rate.iter().any(is_by_prefix)
     }
 }
 

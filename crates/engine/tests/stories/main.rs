@@ -36,6 +36,7 @@ mod info;
 mod inside;
 mod large_replies;
 mod large_requests;
+mod large_rules;
 mod leaving;
 mod mirror;
 mod mirror_changes;
