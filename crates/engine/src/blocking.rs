@@ -16,7 +16,7 @@ use crate::client::Hold;
 use crate::command::waits::{Waits, waits};
 use crate::command::{Class, CommandId, ids};
 use crate::engine::Engine;
-use crate::lease::Way;
+use crate::lease::{Use, Way};
 use crate::request::Step;
 use crate::scatter::Wish;
 use crate::time::Time;
@@ -49,7 +49,7 @@ impl Engine {
             Ok(node) => node,
             Err(step) => return step,
         };
-        match self.lease_to(now, wish.id, node) {
+        match self.lease_to(now, wish.id, node, Use::Blocking) {
             Way::Hold(hold) => Step::Hold(hold),
             Way::Down(error) => self.refuse_leased(now, wish, node, &error),
             Way::Ready(upstream) => {

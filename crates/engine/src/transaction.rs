@@ -27,7 +27,7 @@ use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
 use crate::inside::Standing;
-use crate::lease::{Lease, State, Way as LeaseWay};
+use crate::lease::{Lease, State, Use, Way as LeaseWay};
 use crate::limits::UNSENT_BYTES_MAX;
 use crate::local::arity_fits;
 use crate::reject;
@@ -152,7 +152,7 @@ impl Engine {
             Ok(node) => node,
             Err(step) => return step,
         };
-        match self.lease_to(now, wish.id, node) {
+        match self.lease_to(now, wish.id, node, Use::Short) {
             LeaseWay::Hold(hold) => Step::Hold(hold),
             LeaseWay::Down(error) => {
                 self.drop_lease(wish.id);
@@ -242,8 +242,17 @@ impl Engine {
             return Some(Step::Hold(Hold::Mirror));
         }
         if row.is_some_and(crate::blocking::blocks) && way == Way::Leased {
-            self.write_blocking(now, wish, upstream);
-            return Some(Step::Done);
+            return Some(match self.begin_blocking(now, wish.id, upstream) {
+                None => {
+                    self.write_blocking(now, wish, upstream);
+                    Step::Done
+                }
+                Some(LeaseWay::Down(error)) => {
+                    self.refuse_text(wish, |out| out.extend_from_slice(&error))
+                }
+                Some(LeaseWay::Hold(hold)) => Step::Hold(hold),
+                Some(LeaseWay::Ready(_)) => Step::Gone,
+            });
         }
         self.write_leased(now, wish.id, upstream, wish.frame, wish.row, wish.silent);
         match row {
@@ -456,7 +465,7 @@ impl Engine {
             }
             return step;
         };
-        match self.lease_to(now, wish.id, node) {
+        match self.lease_to(now, wish.id, node, Use::Short) {
             LeaseWay::Hold(hold) => Step::Hold(hold),
             LeaseWay::Down(error) => {
                 let step = self.refuse_leased(now, wish, node, &error);
@@ -542,7 +551,7 @@ impl Engine {
             }
             return step;
         };
-        match self.lease_to(now, wish.id, node) {
+        match self.lease_to(now, wish.id, node, Use::Short) {
             LeaseWay::Hold(hold) => Step::Hold(hold),
             LeaseWay::Down(error) => {
                 let step = self.refuse_leased(now, wish, node, &error);

@@ -26,10 +26,12 @@ use crate::pubsub;
 use crate::reject;
 use crate::request::Step;
 use crate::route::{self, Way};
+use crate::shares::Group;
 use crate::time::Time;
 use crate::unknown::Lookup;
 use crate::upstream::inflight::{Owner, OwnCommand, Run};
 use crate::upstream::{Lane, Role};
+use crate::waiters::Line;
 use alloc::vec::Vec;
 use resp::{RequestLimits, Scan};
 
@@ -292,13 +294,19 @@ impl Engine {
     ) -> Result<UpstreamId, TransferWait> {
         let Some(client) = self.clients.get(id) else { return Err(TransferWait::Hold(Hold::No)) };
         let key = self.shared_key(node, client.protocol, client.db);
-        let upstream_id = match self.transfer_of(id).or_else(|| self.spare(&key)) {
+        let line = (Group::of(client), ());
+        let upstream_id = match self.transfer_of(id) {
             Some(upstream) => upstream,
-            None if self.roles.transfers >= self.settings.limits.large_transfers_max => {
-                self.transfer_waiters.push_back(id);
+            None if !self.may_transfer_now(id, &line) => {
+                self.transfer_waiters.enter(id, line, now);
                 return Err(TransferWait::Hold(Hold::TransferSlot));
             }
-            None => self.new_private(key, Role::Transfer(id)).map_err(TransferWait::Down)?,
+            None => {
+                self.transfer_waiters.served(id);
+                let spare =
+                    self.spare(&key).map_or_else(|| self.new_private(key, Role::Transfer(id)), Ok);
+                spare.map_err(TransferWait::Down)?
+            }
         };
         self.set_role(upstream_id, Role::Transfer(id));
         if let Some(upstream) = self.upstreams.get_mut(upstream_id) {
@@ -438,19 +446,39 @@ impl Engine {
         self.wake_transfer_waiter();
     }
 
+    /// Whether a group may stream one more.
+    fn may_transfer(&self, (group, ()): &Line<()>) -> bool {
+        self.roles.transfers.has_room(*group, 1, self.settings.limits.large_transfers_max)
+    }
+
+    /// Whether it is the turn of this client.
+    fn may_transfer_now(&self, id: ClientId, line: &Line<()>) -> bool {
+        let max = self.settings.limits.large_transfers_max;
+        let room = max.saturating_sub(self.roles.transfers.total());
+        let may = |line: &Line<()>| self.may_transfer(line);
+        may(line) && self.transfer_waiters.is_among_first(id, line, room, may)
+    }
+
     /// Whether a client waits for a place among the transfers although one is free. Whoever was woken for it may not have taken it: its
     /// request can have become whole meanwhile and go the ordinary way, or its client be gone.
     pub(crate) fn transfer_place_is_free(&self) -> bool {
-        !self.transfer_waiters.is_empty()
-            && self.roles.transfers < self.settings.limits.large_transfers_max
+        self.transfer_waiters.any(|line| self.may_transfer(line))
     }
 
     /// A place among the transfers became free.
     pub(crate) fn wake_transfer_waiter(&mut self) {
-        while let Some(id) = self.transfer_waiters.pop_front() {
-            if self.clients.get(id).is_some_and(|client| client.hold == Hold::TransferSlot) {
-                self.resume.push_back(id);
-                return;
+        while let Some(id) =
+            self.transfer_waiters.first(1, |line| self.may_transfer(line)).first().copied()
+        {
+            match self.clients.get_mut(id).filter(|client| client.hold == Hold::TransferSlot) {
+                Some(client) => {
+                    if !core::mem::replace(&mut client.queued, true) {
+                        self.resume.push_back(id);
+                    }
+                    return;
+                }
+                // It waits for something else by now.
+                None => self.transfer_waiters.forget(id),
             }
         }
     }
@@ -500,7 +528,7 @@ impl Engine {
             self.actions.push_back(Action::CloseUpstream(id));
         }
         upstream.reset(&mut self.pool);
-        self.roles.leave(id, &upstream.key, upstream.role);
+        self.roles.leave(id, &upstream);
         self.forget_deadline(id, upstream.wake_at);
         if let Role::Leased(client) = upstream.role {
             self.lease_gone(id, client);

@@ -16,6 +16,7 @@ use crate::reject;
 use crate::request::Step;
 use crate::route::{self, Known};
 use crate::scatter::{keys_of, row_of};
+use crate::shares::Group;
 use crate::time::Time;
 use crate::transfer::tells_all;
 use alloc::vec::Vec;
@@ -174,7 +175,7 @@ impl Engine {
     ) -> Result<(), Ruled> {
         let mut at = self.rated(now, id, policies, look).map_err(Ruled::Refused)?;
         let drawn = policies.fault(look, || self.next_random());
-        let room = self.delay_room();
+        let room = self.delay_room(id);
         let Some(state) = &mut self.policy else { return Ok(()) };
         state.current = Some(id);
         let mut refusal = None;
@@ -215,7 +216,7 @@ impl Engine {
                 let wait_ns = buckets.wait(&rule.detail, hash, now_ns, cost);
                 passed.push((buckets, hash, cost));
                 let too_long = wait_ns > rule.detail.delay_ms.saturating_mul(1_000_000);
-                if wait_ns > 0 && (too_long || !self.delay_room()) {
+                if wait_ns > 0 && (too_long || !self.delay_room(id)) {
                     return Err(rule.refusal(Kind::Rate, || reject::TOO_MANY_REQUESTS.into()));
                 }
                 slowest = slowest.max((wait_ns > 0).then_some((wait_ns, &rule.name)));
@@ -244,11 +245,13 @@ impl Engine {
         tags
     }
 
-    /// Whether one more request of this worker may wait.
-    fn delay_room(&self) -> bool {
+    /// Whether one more request of this client's group may wait at this worker.
+    fn delay_room(&self, id: ClientId) -> bool {
         let workers = self.settings.workers.max(1) as usize;
         let max = self.settings.policies.as_ref().map_or(0, |policies| policies.rules.waiting_max);
-        self.policy.as_ref().is_some_and(|state| state.delayed.len() < max.div_ceil(workers))
+        let group = self.clients.get(id).map(Group::of).unwrap_or_default();
+        let max = max.div_ceil(workers);
+        self.policy.as_ref().is_some_and(|state| state.delayed.has_room(group, max))
     }
 
     /// What refuses a request however often it comes.

@@ -62,5 +62,6 @@ mod routes;
 mod select;
 mod sentinel;
 mod shards;
+mod shares;
 mod slowlog;
 mod tenants;
