@@ -62,6 +62,23 @@ impl Engine {
         }
     }
 
+    /// A blocking command of a client that watches keys: over the connection that it has, which is one of those that wait from now on.
+    pub(crate) fn block_over_own(
+        &mut self,
+        now: Time,
+        wish: &Wish<'_>,
+        upstream: crate::UpstreamId,
+    ) -> Step {
+        match self.begin_blocking(now, wish.id, upstream) {
+            None | Some(Way::Ready(_)) => {
+                self.write_blocking(now, wish, upstream);
+                Step::Done
+            }
+            Some(Way::Hold(hold)) => Step::Hold(hold),
+            Some(Way::Down(error)) => self.refuse_text(wish, |out| out.extend_from_slice(&error)),
+        }
+    }
+
     /// Writes a command that may wait; its client is held until the reply.
     pub(crate) fn write_blocking(
         &mut self,

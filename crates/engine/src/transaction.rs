@@ -242,17 +242,7 @@ impl Engine {
             return Some(Step::Hold(Hold::Mirror));
         }
         if row.is_some_and(crate::blocking::blocks) && way == Way::Leased {
-            return Some(match self.begin_blocking(now, wish.id, upstream) {
-                None => {
-                    self.write_blocking(now, wish, upstream);
-                    Step::Done
-                }
-                Some(LeaseWay::Down(error)) => {
-                    self.refuse_text(wish, |out| out.extend_from_slice(&error))
-                }
-                Some(LeaseWay::Hold(hold)) => Step::Hold(hold),
-                Some(LeaseWay::Ready(_)) => Step::Gone,
-            });
+            return Some(self.block_over_own(now, wish, upstream));
         }
         self.write_leased(now, wish.id, upstream, wish.frame, wish.row, wish.silent);
         match row {

@@ -29,7 +29,7 @@ use crate::route::{self, Way};
 use crate::shares::Group;
 use crate::time::Time;
 use crate::unknown::Lookup;
-use crate::upstream::inflight::{Owner, OwnCommand, Run};
+use crate::upstream::inflight::{OwnCommand, Owner, Run};
 use crate::upstream::{Lane, Role};
 use crate::waiters::Line;
 use alloc::vec::Vec;
@@ -52,7 +52,7 @@ impl Engine {
         let known = route::classify(head.len(), |n| head[n], self.learned.as_ref());
         if known.id.is_some_and(|id| id.row().is_container()) && head.len() == 1 {
             // The server looks its second word up as it does a name.
-            return self.whole_or_skipped(id, scanned);
+            return self.whole_or_skipped(id, scanned, reject::TOO_LARGE_TO_LOOK_AT);
         }
         if matches!(known.way, Way::Unknown | Way::Apart) {
             return self.large_unknown(now, id, &known, (&head, &input[..scanned]));
@@ -92,12 +92,7 @@ impl Engine {
         };
         let node = match self.node_for_large(now, id, &known, &head, scanned) {
             Ok(node) => node,
-            Err(LargeWay::More) => return (0, Step::More),
-            Err(LargeWay::Hold(hold)) => return (0, Step::Hold(hold)),
-            Err(LargeWay::Refuse(error)) => {
-                self.stats.command(known.id).rejected += 1;
-                return self.skip_large(id, scanned, |out| out.extend_from_slice(&error));
-            }
+            Err(way) => return self.end_unplaced(id, known.id, scanned, way),
         };
         match self.transfer_upstream(now, id, node) {
             Ok(upstream) => {
@@ -117,6 +112,24 @@ impl Engine {
                     return (0, Step::Hold(hold));
                 }
                 self.stats.command(known.id).rejected += 1;
+                self.skip_large(id, scanned, |out| out.extend_from_slice(&error))
+            }
+        }
+    }
+
+    /// No node is known for a large request.
+    fn end_unplaced(
+        &mut self,
+        id: ClientId,
+        command: Option<CommandId>,
+        scanned: usize,
+        way: LargeWay,
+    ) -> (usize, Step) {
+        match way {
+            LargeWay::More => (0, Step::More),
+            LargeWay::Hold(hold) => (0, Step::Hold(hold)),
+            LargeWay::Refuse(error) => {
+                self.stats.command(command).rejected += 1;
                 self.skip_large(id, scanned, |out| out.extend_from_slice(&error))
             }
         }
@@ -148,7 +161,7 @@ impl Engine {
         match lookup {
             Lookup::Wait => (0, Step::Hold(Hold::Lookup)),
             // Over a connection that is closed afterwards, which is not one of those that stream.
-            Lookup::Apart => self.whole_or_skipped(id, begun.len()),
+            Lookup::Apart => self.whole_or_skipped(id, begun.len(), reject::TOO_LARGE_TO_LOOK_AT),
             Lookup::Absent => self.skip_unknown(id, known, head, begun),
         }
     }
@@ -193,7 +206,9 @@ impl Engine {
                 Some(self.whole_or_skipped(id, scanned, reject::LOCAL_TOO_LARGE))
             }
             // Dealt with before.
-            Way::Unknown | Way::Apart => Some(self.whole_or_skipped(id, scanned)),
+            Way::Unknown | Way::Apart => {
+                Some(self.whole_or_skipped(id, scanned, reject::LOCAL_TOO_LARGE))
+            }
             Way::Local | Way::Control => {
                 let write = |out: &mut Vec<u8>| reject::write(out, reject::LOCAL_TOO_LARGE);
                 Some(self.skip_large(id, scanned, write))
