@@ -16,7 +16,7 @@ use crate::client::Hold;
 use crate::command::waits::{Waits, waits};
 use crate::command::{Class, CommandId, ids};
 use crate::engine::Engine;
-use crate::lease::Way;
+use crate::lease::{Use, Way};
 use crate::request::Step;
 use crate::scatter::Wish;
 use crate::time::Time;
@@ -49,7 +49,7 @@ impl Engine {
             Ok(node) => node,
             Err(step) => return step,
         };
-        match self.lease_to(now, wish.id, node) {
+        match self.lease_to(now, wish.id, node, Use::Blocking) {
             Way::Hold(hold) => Step::Hold(hold),
             Way::Down(error) => self.refuse_leased(now, wish, node, &error),
             Way::Ready(upstream) => {
@@ -59,6 +59,23 @@ impl Engine {
                 self.write_blocking(now, wish, upstream);
                 Step::Done
             }
+        }
+    }
+
+    /// A blocking command of a client that watches keys: over the connection that it has, which is one of those that wait from now on.
+    pub(crate) fn block_over_own(
+        &mut self,
+        now: Time,
+        wish: &Wish<'_>,
+        upstream: crate::UpstreamId,
+    ) -> Step {
+        match self.begin_blocking(now, wish.id, upstream) {
+            None | Some(Way::Ready(_)) => {
+                self.write_blocking(now, wish, upstream);
+                Step::Done
+            }
+            Some(Way::Hold(hold)) => Step::Hold(hold),
+            Some(Way::Down(error)) => self.refuse_text(wish, |out| out.extend_from_slice(&error)),
         }
     }
 

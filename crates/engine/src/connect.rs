@@ -17,9 +17,11 @@ use crate::limits::SHORT_LIFE_US;
 use crate::mirror::is_mirrors;
 use crate::node::{Address, Node};
 use crate::reject;
+use crate::shares::Group;
 use crate::time::Time;
 use crate::topology::Topology;
 use crate::upstream::inflight::{OwnCommand, Owner, Run};
+use crate::upstream::roles::serves;
 use crate::upstream::{Carried, Down, Lane, Role, State, Upstream, UpstreamKey, backoff, greeting};
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -121,8 +123,13 @@ impl Engine {
         upstream.edge = self.edge_of(&key);
         upstream.out.keeps =
             self.keeps_output() && role == Role::Shared && key.lane.carries_requests();
+        if let Some(client) = serves(&key, role).and_then(|client| self.clients.get(client)) {
+            upstream.group = Group::of(client);
+        }
         let id = self.upstreams.insert(upstream);
-        self.roles.enter(id, &key, role);
+        if let Some(upstream) = self.upstreams.get(id) {
+            self.roles.enter(id, upstream);
+        }
         if role == Role::Shared {
             self.by_key.insert(key, id);
             self.set_short_path(&key, Some(id));

@@ -21,6 +21,7 @@ use crate::ids::{
     ClientId, ClientKind, MergeKind, NodeId, NodeKind, Slab, UpstreamId, UpstreamKind,
 };
 use crate::inside::Assembly;
+use crate::lease::Use;
 use crate::login::Said;
 use crate::login::words::Words;
 use crate::merge::{Merge, Spare};
@@ -313,7 +314,7 @@ pub struct Engine {
     pub(crate) readers: Readers,
     pub(crate) busy: Busy,
     pub(crate) paused_clients: Vec<ClientId>,
-    pub(crate) transfer_waiters: VecDeque<ClientId>,
+    pub(crate) transfer_waiters: Waiters<()>,
     /// What clients listen to.
     pub(crate) subscriptions: Subscriptions,
     /// What clients may have in their caches.
@@ -325,7 +326,7 @@ pub struct Engine {
     /// When each upstream is looked at again.
     pub(crate) deadlines: BTreeSet<(Time, UpstreamId)>,
     /// Who waits for a connection of its own.
-    pub(crate) lease_waiters: Waiters,
+    pub(crate) lease_waiters: Waiters<Use>,
     pub(crate) asked: Vec<Asked>,
     /// Answers to EXEC that are being put together.
     pub(crate) assemblies: Vec<Assembly>,
@@ -413,7 +414,7 @@ impl Engine {
             readers: Readers::default(),
             paused_clients: Vec::new(),
             busy: Busy::default(),
-            transfer_waiters: VecDeque::new(),
+            transfer_waiters: Waiters::default(),
             caches: Caches::default(),
             subscriptions: Subscriptions::default(),
             roles: Roles::default(),

@@ -12,7 +12,7 @@ use crate::client::Hold;
 use crate::command::spread::{self, Gather};
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, UpstreamId};
-use crate::lease::Way;
+use crate::lease::{Use, Way};
 use crate::merge::How;
 use crate::request::Step;
 use crate::scatter::Wish;
@@ -36,7 +36,7 @@ impl Engine {
                 Way::Down(error) => ways.push(Err(error)),
             }
         }
-        self.forget_lease_waiter(wish.id);
+        self.lease_waiters.served(wish.id);
         for upstream in ways.iter().flatten() {
             self.say_own(now, *upstream, OwnCommand::Ping, &[b"PING"]);
             self.expect_late(now, *upstream, wish.row, wish.args);
@@ -56,7 +56,7 @@ impl Engine {
         let is_of_node = |id: &UpstreamId| self.upstreams.get(*id).is_some_and(|up| up.key == key);
         let own = self.errands(id).find(is_of_node);
         let role = Role::Errand(id);
-        match own.map_or_else(|| self.private_conn(now, id, key, role), Ok) {
+        match own.map_or_else(|| self.private_conn(now, id, key, role, Use::Blocking), Ok) {
             Ok(upstream) => self.way_of(now, upstream),
             Err(way) => way,
         }

@@ -11,6 +11,9 @@
 //! While a connection is being opened other clients go on, and what they send then is done before the command that waits for it. So once a
 //! client needed one, the next is kept ready for as long as anybody may want it (`keep_ready`, `spare_due`).
 //!
+//! There are only so many. A command that waits at the server may hold one for ever, so some are left for what goes on by itself ([`Use`]); of both kinds
+//! no group of clients takes all (`shares`), and those that wait are served in turn by group (`waiters`).
+//!
 //! Not here: what the commands mean (`transaction`, `blocking`).
 //!
 //! Invariant: an upstream with [`Role::Leased`] is named by the lease of its client, and by no other.
@@ -25,11 +28,13 @@ use crate::limits::{LEASES_OPENING_MAX, SPARES_MAX};
 use crate::mirror::Queued;
 use crate::monitor::Kept;
 use crate::reject;
+use crate::shares::{Group, for_blocking};
 use crate::time::Time;
 use crate::topology::Place;
 use crate::transaction::Queueing;
 use crate::upstream::inflight::{Owner, Run};
 use crate::upstream::{Lane, Role, Upstream, UpstreamKey};
+use crate::waiters::Line;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -112,6 +117,15 @@ impl Lease {
     }
 }
 
+/// What a connection of its own is taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Use {
+    /// A transaction or watched keys: it is over when the client says so, and each of its commands is answered at once.
+    Short,
+    /// A command that waits at the server, for ever if need be.
+    Blocking,
+}
+
 /// What became of the wish for a connection.
 pub(crate) enum Way {
     /// Here it is.
@@ -124,7 +138,7 @@ pub(crate) enum Way {
 
 impl Engine {
     /// The client's own connection to this node: the one it has, an idle one, or a new one that must connect first.
-    pub(crate) fn lease_to(&mut self, now: Time, id: ClientId, node: NodeId) -> Way {
+    pub(crate) fn lease_to(&mut self, now: Time, id: ClientId, node: NodeId, wanted: Use) -> Way {
         let Some(client) = self.clients.get(id) else { return Way::Hold(Hold::No) };
         let key = match client.key_to(node, Lane::Shared) {
             // What it changes over any other the server would not know for its own.
@@ -134,7 +148,7 @@ impl Engine {
         let own = client.lease.as_ref().and_then(|lease| lease.upstream);
         let own = own.filter(|own| self.upstreams.get(*own).is_some_and(|up| up.key == key));
         let role = Role::Leased(id);
-        match own.map_or_else(|| self.private_conn(now, id, key, role), Ok) {
+        match own.map_or_else(|| self.private_conn(now, id, key, role, wanted), Ok) {
             Ok(upstream) => {
                 self.set_lease(id, upstream);
                 self.way_of(now, upstream)
@@ -150,22 +164,27 @@ impl Engine {
         id: ClientId,
         key: UpstreamKey,
         role: Role,
+        wanted: Use,
     ) -> Result<UpstreamId, Way> {
         if key.owner.is_some() {
             return self.lease_own(now, key, role);
         }
+        let Some(client) = self.clients.get(id) else { return Err(Way::Hold(Hold::No)) };
+        let line = (Group::of(client), wanted);
         let room = self.lease_room();
         // With many being opened an idle one may still serve the first.
-        let any = usize::from(self.roles.leases < self.settings.limits.leases_max);
-        if !self.lease_waiters.is_among_first(id, room.max(any)) {
-            return Err(self.wait_for_lease(now, id));
+        let any = usize::from(self.roles.leases() < self.settings.limits.leases_max);
+        let may = |line: &Line<Use>| self.may_lease(line);
+        let is_its_turn = self.lease_waiters.is_among_first(id, &line, room.max(any), may);
+        if !may(&line) || !is_its_turn {
+            return Err(self.wait_for_lease(now, id, line));
         }
         let upstream_id = match self.spare(&key) {
             Some(upstream_id) => {
                 self.set_role(upstream_id, role);
                 upstream_id
             }
-            None if room == 0 => return Err(self.wait_for_lease(now, id)),
+            None if room == 0 => return Err(self.wait_for_lease(now, id, line)),
             None => {
                 let upstream_id = match self.spare_to_come(&key) {
                     Some(upstream_id) => {
@@ -178,11 +197,57 @@ impl Engine {
                 upstream_id
             }
         };
+        if wanted == Use::Blocking {
+            self.set_blocking(upstream_id, true);
+        }
         let keeps = self.keeps_output();
         if let Some(upstream) = self.upstreams.get_mut(upstream_id) {
             upstream.out.keeps = keeps;
         }
         Ok(upstream_id)
+    }
+
+    /// Whether a group may have one more connection for this.
+    fn may_lease(&self, (group, wanted): &Line<Use>) -> bool {
+        let (roles, max) = (&self.roles, self.settings.limits.leases_max);
+        match wanted {
+            Use::Short => {
+                let max = max.saturating_sub(roles.blocking.total());
+                roles.short.has_room(*group, 1, max)
+            }
+            Use::Blocking => {
+                roles.leases() < max && roles.blocking.has_room(*group, 1, for_blocking(max))
+            }
+        }
+    }
+
+    /// A client that has a connection of its own wants to wait over it: it counts as one that waits. `None`: it may.
+    pub(crate) fn begin_blocking(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        upstream_id: UpstreamId,
+    ) -> Option<Way> {
+        let upstream = self.upstreams.get(upstream_id)?;
+        if upstream.key.owner.is_some() || upstream.blocks {
+            return None;
+        }
+        let (group, max) = (upstream.group, for_blocking(self.settings.limits.leases_max));
+        if !self.roles.blocking.has_room(group, 1, max) {
+            return Some(self.wait_for_lease(now, id, (group, Use::Blocking)));
+        }
+        self.lease_waiters.served(id);
+        self.set_blocking(upstream_id, true);
+        None
+    }
+
+    /// What the client's connection is for.
+    pub(crate) fn use_of_lease(&self, id: ClientId) -> Use {
+        let lease = self.clients.get(id).and_then(|client| client.lease.as_ref());
+        match lease.map(|lease| &lease.state) {
+            Some(State::Once) | None => Use::Blocking,
+            Some(_) => Use::Short,
+        }
     }
 
     /// Makes another one of this kind, so that the next client need not wait for a connect.
@@ -192,7 +257,7 @@ impl Engine {
         let min = self.settings.limits.leases_min;
         while self.roles.spares(&key).take(min).count() < min
             && self.roles.spare_count() < SPARES_MAX
-            && self.roles.leases + self.roles.spare_count() < self.settings.limits.leases_max
+            && self.roles.leases() + self.roles.spare_count() < self.settings.limits.leases_max
             && let Some(upstream_id) = self.new_upstream(key, Role::Spare(now))
         {
             self.connect(now, upstream_id);
@@ -251,7 +316,7 @@ impl Engine {
     }
 
     fn set_lease(&mut self, id: ClientId, upstream_id: UpstreamId) {
-        self.forget_lease_waiter(id);
+        self.lease_waiters.served(id);
         let lease = self.clients.get_mut(id).map(|client| {
             client.lease.get_or_insert_with(|| alloc::boxed::Box::new(Lease::new(State::Once)))
         });
@@ -260,9 +325,9 @@ impl Engine {
         }
     }
 
-    /// All are taken: the client waits its turn, but not for ever.
-    fn wait_for_lease(&mut self, now: Time, id: ClientId) -> Way {
-        let since = self.lease_waiters.enter(id, now);
+    /// All that its group may have are taken: the client waits its turn, but not for ever.
+    fn wait_for_lease(&mut self, now: Time, id: ClientId, line: Line<Use>) -> Way {
+        let since = self.lease_waiters.enter(id, line, now);
         let patience_ms = self.patience_ms();
         if now < since.plus_ms(patience_ms) {
             return Way::Hold(Hold::Lease);
@@ -281,43 +346,41 @@ impl Engine {
 
     /// When the first of those that wait for a connection has waited long enough.
     pub(crate) fn lease_wait_ends(&self) -> Option<Time> {
-        let (_, since) = self.lease_waiters.iter().next()?;
+        let (since, _) = self.lease_waiters.oldest().next()?;
         Some(since.plus_ms(self.patience_ms()))
     }
 
     /// Whether somebody waits for a connection of its own and there is room.
     pub(crate) fn lease_is_free(&self) -> bool {
-        !self.lease_waiters.is_empty() && self.lease_room() > 0
+        self.lease_room() > 0 && self.lease_waiters.any(|line| self.may_lease(line))
     }
 
     /// How many connections for single clients may be opened now.
     fn lease_room(&self) -> usize {
-        let in_all = self.settings.limits.leases_max.saturating_sub(self.roles.leases);
+        let in_all = self.settings.limits.leases_max.saturating_sub(self.roles.leases());
         in_all.min(LEASES_OPENING_MAX.saturating_sub(self.opening.len()))
     }
 
     /// Lets those look again that wait: the first ones while there is room, and those whose patience ends.
     pub(crate) fn wake_lease_waiters(&mut self, now: Time) {
-        let idle = usize::from(self.roles.spare_count() > 0);
-        let mut room = self.lease_room().max(idle);
         let patience_ms = self.patience_ms();
-        let mut elsewhere = Vec::new();
-        for (id, since) in self.lease_waiters.iter() {
-            if room == 0 && since.plus_ms(patience_ms) > now {
-                break;
-            }
+        let is_over = |(since, _): &(Time, ClientId)| since.plus_ms(patience_ms) <= now;
+        let over = self.lease_waiters.oldest().take_while(is_over).map(|(_, id)| id);
+        let mut ids: Vec<ClientId> = over.collect();
+        let idle = usize::from(self.roles.spare_count() > 0);
+        let room = self.lease_room().max(idle);
+        ids.extend(self.lease_waiters.first(room, |line| self.may_lease(line)));
+        for id in ids {
             match self.clients.get_mut(id).filter(|client| client.hold == Hold::Lease) {
                 Some(client) => {
-                    room = room.saturating_sub(1);
                     if !core::mem::replace(&mut client.queued, true) {
                         self.resume.push_back(id);
                     }
                 }
                 // It waits for something else by now, and must not keep others from their turn.
-                None => elsewhere.push(id),
+                None => self.forget_lease_waiter(id),
             }
         }
-        elsewhere.into_iter().for_each(|id| self.forget_lease_waiter(id));
     }
 
     pub(crate) fn forget_lease_waiter(&mut self, id: ClientId) {
@@ -360,6 +423,12 @@ impl Engine {
         // The next request over it (the client may watch keys) is overdue as any other.
         if let Some(upstream) = self.upstreams.get_mut(upstream_id) {
             upstream.no_reply_before = None;
+            let watches = |client: &Client| {
+                client.lease.as_ref().is_some_and(|lease| matches!(lease.state, State::Watching))
+            };
+            if upstream.blocks && self.clients.get(id).is_some_and(watches) {
+                self.set_blocking(upstream_id, false);
+            }
         }
         let Some(client) = self.clients.get_mut(id) else {
             return self.remove_upstream(upstream_id);

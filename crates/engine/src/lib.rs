@@ -97,6 +97,7 @@ pub mod route;
 mod scatter;
 mod scripts;
 pub mod settings;
+pub(crate) mod shares;
 pub mod slowlog;
 pub mod stats;
 pub mod tenancy;

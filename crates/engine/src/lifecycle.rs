@@ -452,7 +452,8 @@ impl Engine {
             }
             Hold::Paused => self.paused_clients.retain(|paused| *paused != id),
             Hold::Topology => self.topology_waiters.retain(|waiter| *waiter != id),
-            Hold::TransferSlot => self.transfer_waiters.retain(|waiter| *waiter != id),
+            Hold::TransferSlot => self.transfer_waiters.forget(id),
+            Hold::Word => self.words.forget_waiter(id),
             Hold::Lookup => self.forget_lookup_of(id),
             _ => {}
         }

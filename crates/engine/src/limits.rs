@@ -188,8 +188,19 @@ pub const TOPOLOGY_PATIENCE_MS: u64 = 1_000;
 /// The wait after a question for it that brought nothing.
 pub const TOPOLOGY_AGAIN_MS: u64 = 100;
 
-/// A request with several keys, which must be whole before it can be split between nodes, has at most so many bytes; a larger one gets an
-/// error.
+/// Steps of matching a client's pattern with the names of one reply, for each byte of these, where respool does that itself (`KEYS` and `SCAN` where a
+/// route removes a prefix). A usual pattern takes one or two. With more the client gets an error, so that its pattern holds up nobody else.
+pub const MATCH_STEPS_PER_BYTE: usize = 8;
+
+/// See [`MATCH_STEPS_PER_BYTE`]: so many it may take in any case.
+pub const MATCH_STEPS_MIN: usize = 64 << 10;
+
+/// Steps of matching patterns that clients listen to with the channel of one PUBLISH, to tell how many got it. With more, those that were not
+/// matched yet are not counted; the message goes to them all the same.
+pub const PUBLISH_STEPS_MAX: usize = 4 << 20;
+
+/// A request that must be whole before it goes on, to be split between nodes or looked at by a rule that is about more than its head, has at most so
+/// many bytes; a larger one gets an error.
 pub const WHOLE_REQUEST_BYTES_MAX: u64 = 64 << 20;
 
 /// Sentinels are asked at least so often, in milliseconds: their messages of a new primary may get lost.

@@ -49,7 +49,7 @@ impl Filter {
     fn wants(&self, number: u64, args: &[&[u8]]) -> bool {
         let of_client = self.clients.is_empty() || self.clients.contains(&number);
         let any = |pattern: &Vec<u8>| {
-            (0..args.len()).any(|index| glob::matches(pattern, redact::shown(args, index)))
+            (0..args.len()).any(|index| glob::means(pattern, redact::shown(args, index)))
         };
         of_client && (self.patterns.is_empty() || self.patterns.iter().any(any))
     }

@@ -243,7 +243,7 @@ impl Observer {
         name: &[u8],
     ) -> bool {
         let access = &self.options.access;
-        let is_meant = |text: &[u8]| glob::matches(&access.client, text);
+        let is_meant = |text: &[u8]| glob::means(&access.client, text);
         access.sample > 0
             && waited_us >= access.slower_than_us
             && self.commands.get(command.map_or(COUNT, CommandId::index)).copied().unwrap_or(true)

@@ -385,7 +385,7 @@ impl Engine {
         let availability = match (parked.leased, self.client_of(parked.owner)) {
             (false, _) => self.upstream_for(now, key, crate::ClientId::new(u32::MAX, 0)),
             (true, Some(client)) if self.clients.get(client).is_some() => {
-                match self.lease_to(now, client, node) {
+                match self.lease_to(now, client, node, self.use_of_lease(client)) {
                     crate::lease::Way::Ready(upstream) => Availability::Ready(upstream),
                     crate::lease::Way::Hold(Hold::Upstream(upstream)) => {
                         Availability::Wait(upstream)

@@ -177,6 +177,8 @@ pub const SELECT_CLUSTER: &str = "ERR SELECT is not allowed in cluster mode";
 /// A large request whose keys decide where it goes.
 pub const TOO_LARGE_TO_SPLIT: &str =
     "ERR respool: this request is too large to be split between nodes";
+/// A rule or a mirror must see all of it, and it is larger than what is kept ([`crate::limits::WHOLE_REQUEST_BYTES_MAX`]).
+pub const TOO_LARGE_TO_LOOK_AT: &str = "ERR respool: this request is too large: all of it must be seen before it is forwarded, and at most 64 MiB are kept for that";
 /// Reads go to replicas only, and none is fit.
 pub const NO_REPLICA: &str =
     "ERR respool: no replica is fit to read from (reads.policy is replica)";
@@ -215,6 +217,8 @@ pub const NOT_PREFIXED: &str = "ERR respool: the reply of the server is not one 
 pub const TOO_LARGE_TO_PREFIX: &str = "ERR respool: the reply is too large for its keys to get their prefix back (sharding.remove_prefix, limits.client_out_max_bytes)";
 /// A key that came to servers whose keys begin otherwise. Routes lead none there.
 pub const NOT_OF_ROUTE: &str = "ERR respool: a key of this request does not begin with the prefix that its route removes (sharding.remove_prefix)";
+/// A client's pattern takes more steps than [`crate::limits::MATCH_STEPS_PER_BYTE`] with the names that are to be matched here.
+pub const MATCH_TOO_LONG: &str = "ERR respool: to match the keys with this pattern takes too long, as its route removes a prefix (sharding.remove_prefix); use a shorter pattern";
 /// The same channels as in [`NO_EVENTS_IN_NAMESPACE`].
 pub const NO_EVENTS_WITHOUT_PREFIX: &str = "ERR respool: keyspace notifications tell the servers' names of keys, and cannot be had where routes remove prefixes (sharding.remove_prefix)";
 /// A value that begins as one of ours and is none.

@@ -13,7 +13,9 @@ use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::limits::RETIRED_MAX;
 use crate::mirror::is_mirrors;
 use crate::peers;
+use crate::shares::Group;
 use crate::time::Time;
+use crate::upstream::roles::serves;
 use crate::upstream::{Lane, Role, Upstream};
 use alloc::vec::Vec;
 
@@ -106,9 +108,19 @@ impl Engine {
     /// This connection serves somebody else from now on.
     pub(crate) fn set_role(&mut self, id: UpstreamId, role: Role) {
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
-        let before = core::mem::replace(&mut upstream.role, role);
-        self.roles.leave(id, &upstream.key, before);
-        self.roles.enter(id, &upstream.key, role);
+        self.roles.leave(id, upstream);
+        (upstream.role, upstream.blocks) = (role, false);
+        let client = serves(&upstream.key, role).and_then(|client| self.clients.get(client));
+        upstream.group = client.map_or(upstream.group, Group::of);
+        self.roles.enter(id, upstream);
         self.schedule(id);
+    }
+
+    /// The command that this connection serves waits at the server, or does not any more.
+    pub(crate) fn set_blocking(&mut self, id: UpstreamId, blocks: bool) {
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        self.roles.leave(id, upstream);
+        upstream.blocks = blocks;
+        self.roles.enter(id, upstream);
     }
 }

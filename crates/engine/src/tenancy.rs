@@ -81,7 +81,7 @@ impl Members {
     /// The tenant of clients that are called so, if there is one.
     #[must_use]
     pub fn of_name(&self, name: &[u8]) -> Option<TenantId> {
-        let matches = |(pattern, _): &&(Vec<u8>, TenantId)| glob::matches(pattern, name);
+        let matches = |(pattern, _): &&(Vec<u8>, TenantId)| glob::means(pattern, name);
         let found = self.names.iter().find(matches).filter(|_| !name.is_empty());
         found.map(|(_, tenant)| *tenant)
     }

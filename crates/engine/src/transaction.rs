@@ -27,7 +27,7 @@ use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
 use crate::inside::Standing;
-use crate::lease::{Lease, State, Way as LeaseWay};
+use crate::lease::{Lease, State, Use, Way as LeaseWay};
 use crate::limits::UNSENT_BYTES_MAX;
 use crate::local::arity_fits;
 use crate::reject;
@@ -152,7 +152,7 @@ impl Engine {
             Ok(node) => node,
             Err(step) => return step,
         };
-        match self.lease_to(now, wish.id, node) {
+        match self.lease_to(now, wish.id, node, Use::Short) {
             LeaseWay::Hold(hold) => Step::Hold(hold),
             LeaseWay::Down(error) => {
                 self.drop_lease(wish.id);
@@ -242,8 +242,7 @@ impl Engine {
             return Some(Step::Hold(Hold::Mirror));
         }
         if row.is_some_and(crate::blocking::blocks) && way == Way::Leased {
-            self.write_blocking(now, wish, upstream);
-            return Some(Step::Done);
+            return Some(self.block_over_own(now, wish, upstream));
         }
         self.write_leased(now, wish.id, upstream, wish.frame, wish.row, wish.silent);
         match row {
@@ -456,7 +455,7 @@ impl Engine {
             }
             return step;
         };
-        match self.lease_to(now, wish.id, node) {
+        match self.lease_to(now, wish.id, node, Use::Short) {
             LeaseWay::Hold(hold) => Step::Hold(hold),
             LeaseWay::Down(error) => {
                 let step = self.refuse_leased(now, wish, node, &error);
@@ -542,7 +541,7 @@ impl Engine {
             }
             return step;
         };
-        match self.lease_to(now, wish.id, node) {
+        match self.lease_to(now, wish.id, node, Use::Short) {
             LeaseWay::Hold(hold) => Step::Hold(hold),
             LeaseWay::Down(error) => {
                 let step = self.refuse_leased(now, wish, node, &error);

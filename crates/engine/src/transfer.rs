@@ -10,6 +10,10 @@
 //! ```
 //! Not here: large replies; they are cut through on whatever connection they come (`reply`).
 //!
+//! Invariant: what a rule must see of a request is here before any byte of it goes on: where users' rules, policies, routes or mirrors look at its keys
+//! it is streamed only if its one key stands in its head ([`tells_all`]). Any other is kept until it is whole, up to [`WHOLE_REQUEST_BYTES_MAX`], and
+//! refused beyond.
+//!
 //! Invariant: an upstream with [`Role::Transfer`] has at most one request in flight, and its client exists.
 
 use crate::client::{Client, Hold};
@@ -22,10 +26,12 @@ use crate::pubsub;
 use crate::reject;
 use crate::request::Step;
 use crate::route::{self, Way};
+use crate::shares::Group;
 use crate::time::Time;
 use crate::unknown::Lookup;
-use crate::upstream::inflight::{Owner, OwnCommand, Run};
+use crate::upstream::inflight::{OwnCommand, Owner, Run};
 use crate::upstream::{Lane, Role};
+use crate::waiters::Line;
 use alloc::vec::Vec;
 use resp::{RequestLimits, Scan};
 
@@ -46,7 +52,7 @@ impl Engine {
         let known = route::classify(head.len(), |n| head[n], self.learned.as_ref());
         if known.id.is_some_and(|id| id.row().is_container()) && head.len() == 1 {
             // The server looks its second word up as it does a name.
-            return self.whole_or_skipped(id, scanned);
+            return self.whole_or_skipped(id, scanned, reject::TOO_LARGE_TO_LOOK_AT);
         }
         if matches!(known.way, Way::Unknown | Way::Apart) {
             return self.large_unknown(now, id, &known, (&head, &input[..scanned]));
@@ -58,7 +64,7 @@ impl Engine {
         let apart = self.goes_apart(client, &known, &head, scanned);
         if apart || !self.permits_head(client, &known, &head) {
             // It goes where the others go, or all of it decides whether it may; it must be whole for that.
-            return self.whole_or_skipped(id, scanned);
+            return self.whole_or_skipped(id, scanned, reject::TOO_LARGE_TO_LOOK_AT);
         }
         if !client.is_authenticated() && !known.before_auth {
             self.stats.command(known.id).rejected += 1;
@@ -86,12 +92,7 @@ impl Engine {
         };
         let node = match self.node_for_large(now, id, &known, &head, scanned) {
             Ok(node) => node,
-            Err(LargeWay::More) => return (0, Step::More),
-            Err(LargeWay::Hold(hold)) => return (0, Step::Hold(hold)),
-            Err(LargeWay::Refuse(error)) => {
-                self.stats.command(known.id).rejected += 1;
-                return self.skip_large(id, scanned, |out| out.extend_from_slice(&error));
-            }
+            Err(way) => return self.end_unplaced(id, known.id, scanned, way),
         };
         match self.transfer_upstream(now, id, node) {
             Ok(upstream) => {
@@ -111,6 +112,24 @@ impl Engine {
                     return (0, Step::Hold(hold));
                 }
                 self.stats.command(known.id).rejected += 1;
+                self.skip_large(id, scanned, |out| out.extend_from_slice(&error))
+            }
+        }
+    }
+
+    /// No node is known for a large request.
+    fn end_unplaced(
+        &mut self,
+        id: ClientId,
+        command: Option<CommandId>,
+        scanned: usize,
+        way: LargeWay,
+    ) -> (usize, Step) {
+        match way {
+            LargeWay::More => (0, Step::More),
+            LargeWay::Hold(hold) => (0, Step::Hold(hold)),
+            LargeWay::Refuse(error) => {
+                self.stats.command(command).rejected += 1;
                 self.skip_large(id, scanned, |out| out.extend_from_slice(&error))
             }
         }
@@ -142,7 +161,7 @@ impl Engine {
         match lookup {
             Lookup::Wait => (0, Step::Hold(Hold::Lookup)),
             // Over a connection that is closed afterwards, which is not one of those that stream.
-            Lookup::Apart => self.whole_or_skipped(id, begun.len()),
+            Lookup::Apart => self.whole_or_skipped(id, begun.len(), reject::TOO_LARGE_TO_LOOK_AT),
             Lookup::Absent => self.skip_unknown(id, known, head, begun),
         }
     }
@@ -184,10 +203,12 @@ impl Engine {
             Way::Http => Some((input.len(), self.close_http(id))),
             // Of many channels, say.
             Way::Local if known.id.and_then(pubsub::verb).is_some() => {
-                Some(self.whole_or_skipped(id, scanned))
+                Some(self.whole_or_skipped(id, scanned, reject::LOCAL_TOO_LARGE))
             }
             // Dealt with before.
-            Way::Unknown | Way::Apart => Some(self.whole_or_skipped(id, scanned)),
+            Way::Unknown | Way::Apart => {
+                Some(self.whole_or_skipped(id, scanned, reject::LOCAL_TOO_LARGE))
+            }
             Way::Local | Way::Control => {
                 let write = |out: &mut Vec<u8>| reject::write(out, reject::LOCAL_TOO_LARGE);
                 Some(self.skip_large(id, scanned, write))
@@ -212,7 +233,8 @@ impl Engine {
         if let Some(error) = self.unless_oversized(known, bytes, head) {
             return Some(self.skip_large(id, scanned, |out| out.extend_from_slice(&error)));
         }
-        self.must_be_whole(known, head).then(|| self.whole_or_skipped(id, scanned))
+        let is_kept = self.must_be_whole(known, head);
+        is_kept.then(|| self.whole_or_skipped(id, scanned, reject::TOO_LARGE_TO_LOOK_AT))
     }
 
     /// What policies have against a large request that could be streamed, or how long it must wait.
@@ -247,13 +269,16 @@ impl Engine {
     }
 
     /// A request that must be whole to be processed is kept as it comes, if it is not too large even for that.
-    fn whole_or_skipped(&mut self, id: ClientId, scanned: usize) -> (usize, Step) {
+    fn whole_or_skipped(
+        &mut self,
+        id: ClientId,
+        scanned: usize,
+        error: &'static str,
+    ) -> (usize, Step) {
         let missing = self.clients.get(id).map_or(0, |client| client.scanner.missing());
         match scanned as u64 + missing <= WHOLE_REQUEST_BYTES_MAX {
             true => (0, Step::More),
-            false => self.skip_large(id, scanned, |out| {
-                reject::write(out, reject::LOCAL_TOO_LARGE);
-            }),
+            false => self.skip_large(id, scanned, |out| reject::write(out, error)),
         }
     }
 
@@ -284,13 +309,19 @@ impl Engine {
     ) -> Result<UpstreamId, TransferWait> {
         let Some(client) = self.clients.get(id) else { return Err(TransferWait::Hold(Hold::No)) };
         let key = self.shared_key(node, client.protocol, client.db);
-        let upstream_id = match self.transfer_of(id).or_else(|| self.spare(&key)) {
+        let line = (Group::of(client), ());
+        let upstream_id = match self.transfer_of(id) {
             Some(upstream) => upstream,
-            None if self.roles.transfers >= self.settings.limits.large_transfers_max => {
-                self.transfer_waiters.push_back(id);
+            None if !self.may_transfer_now(id, &line) => {
+                self.transfer_waiters.enter(id, line, now);
                 return Err(TransferWait::Hold(Hold::TransferSlot));
             }
-            None => self.new_private(key, Role::Transfer(id)).map_err(TransferWait::Down)?,
+            None => {
+                self.transfer_waiters.served(id);
+                let spare =
+                    self.spare(&key).map_or_else(|| self.new_private(key, Role::Transfer(id)), Ok);
+                spare.map_err(TransferWait::Down)?
+            }
         };
         self.set_role(upstream_id, Role::Transfer(id));
         if let Some(upstream) = self.upstreams.get_mut(upstream_id) {
@@ -430,19 +461,39 @@ impl Engine {
         self.wake_transfer_waiter();
     }
 
+    /// Whether a group may stream one more.
+    fn may_transfer(&self, (group, ()): &Line<()>) -> bool {
+        self.roles.transfers.has_room(*group, 1, self.settings.limits.large_transfers_max)
+    }
+
+    /// Whether it is the turn of this client.
+    fn may_transfer_now(&self, id: ClientId, line: &Line<()>) -> bool {
+        let max = self.settings.limits.large_transfers_max;
+        let room = max.saturating_sub(self.roles.transfers.total());
+        let may = |line: &Line<()>| self.may_transfer(line);
+        may(line) && self.transfer_waiters.is_among_first(id, line, room, may)
+    }
+
     /// Whether a client waits for a place among the transfers although one is free. Whoever was woken for it may not have taken it: its
     /// request can have become whole meanwhile and go the ordinary way, or its client be gone.
     pub(crate) fn transfer_place_is_free(&self) -> bool {
-        !self.transfer_waiters.is_empty()
-            && self.roles.transfers < self.settings.limits.large_transfers_max
+        self.transfer_waiters.any(|line| self.may_transfer(line))
     }
 
     /// A place among the transfers became free.
     pub(crate) fn wake_transfer_waiter(&mut self) {
-        while let Some(id) = self.transfer_waiters.pop_front() {
-            if self.clients.get(id).is_some_and(|client| client.hold == Hold::TransferSlot) {
-                self.resume.push_back(id);
-                return;
+        while let Some(id) =
+            self.transfer_waiters.first(1, |line| self.may_transfer(line)).first().copied()
+        {
+            match self.clients.get_mut(id).filter(|client| client.hold == Hold::TransferSlot) {
+                Some(client) => {
+                    if !core::mem::replace(&mut client.queued, true) {
+                        self.resume.push_back(id);
+                    }
+                    return;
+                }
+                // It waits for something else by now.
+                None => self.transfer_waiters.forget(id),
             }
         }
     }
@@ -492,7 +543,7 @@ impl Engine {
             self.actions.push_back(Action::CloseUpstream(id));
         }
         upstream.reset(&mut self.pool);
-        self.roles.leave(id, &upstream.key, upstream.role);
+        self.roles.leave(id, &upstream);
         self.forget_deadline(id, upstream.wake_at);
         if let Role::Leased(client) = upstream.role {
             self.lease_gone(id, client);
@@ -518,6 +569,13 @@ impl Engine {
             self.part_replies(Time::default(), merge, part, 1, &[]);
         }
     }
+}
+
+/// Whether the first arguments of a large request tell all its keys: it has exactly one, at an argument that is here to its end. Whoever must see the
+/// keys of a request that is streamed asks this first, and has the request kept until it is whole otherwise.
+pub(crate) fn tells_all(command: Option<CommandId>, head: &[&[u8]]) -> bool {
+    let key_at = command.and_then(|id| id.row().only_key_at());
+    key_at.is_some_and(|at| at < head.len())
 }
 
 /// Whether this command goes over a connection of its client's own.

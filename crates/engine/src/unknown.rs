@@ -22,7 +22,7 @@ use crate::command::learned::Told;
 use crate::command::{self, Class, Learned};
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
-use crate::lease;
+use crate::lease::{self, Use};
 use crate::limits::{
     LOOKUP_EVERY_MS, LOOKUP_KEPT_MS, LOOKUP_NAMES_MAX, LOOKUP_WAITERS_MAX, LOOKUPS_KEPT_MAX,
 };
@@ -181,8 +181,7 @@ impl Engine {
 
     /// The error for a command, or a subcommand, that no server has, in the server's words.
     pub(crate) fn write_unknown(&self, out: &mut Vec<u8>, known: &Known, args: &[&[u8]]) {
-        let wording =
-            if self.facts.is_since(7, 0) { Wording::Present } else { Wording::Before7 };
+        let wording = if self.facts.is_since(7, 0) { Wording::Present } else { Wording::Before7 };
         let container = match known.id {
             Some(id) => id.row().is_container(),
             None => {
@@ -208,7 +207,7 @@ impl Engine {
             Ok(node) => node,
             Err(step) => return step,
         };
-        match self.lease_to(now, wish.id, node) {
+        match self.lease_to(now, wish.id, node, Use::Blocking) {
             lease::Way::Hold(hold) => Step::Hold(hold),
             lease::Way::Down(error) => self.refuse_leased(now, wish, node, &error),
             lease::Way::Ready(upstream) => {

@@ -105,7 +105,7 @@ pub(super) const ROWS: &[OptionSpec] = &[
     OptionSpec::for_trusted_clients(
         "policies.waiting_max",
         "Requests that wait at a time because of `rate` or `fault`, over all workers",
-        "At it `rate` refuses what would have to wait, and `fault` lets it go at once.",
+        "At it `rate` refuses what would have to wait, and `fault` lets it go at once. Clients of one user at one address have seven eighths of them at most.",
         Kind::Count { min: 0, max: 1_000_000, at: |d| &mut d.config.policies.waiting_max },
     )
     .rare(),

@@ -492,13 +492,14 @@ const REST: &[OptionSpec] = &[
     OptionSpec::for_trusted_clients(
         "limits.large_request_bytes",
         "Size from which a request goes over a connection of its own, streamed",
-        "Not above `limits.bulk_bytes_max`.",
+        "Not above `limits.bulk_bytes_max`. Where a rule or a mirror looks at keys and the request has not just one, among its first \
+         arguments, the request is kept until it is whole instead, up to 64 MiB.",
         Kind::Bytes { min: 16 * KIB, max: 512 * MIB, at: |d| &mut d.config.limits.large_request_bytes },
     ),
     OptionSpec::for_trusted_clients(
         "limits.large_transfers_max",
         "Streamed requests at the same time",
-        "More of them wait, and their clients are not read meanwhile.",
+        "More of them wait, and their clients are not read meanwhile. Clients of one user at one address get seven eighths at most.",
         Kind::Count { min: 1, max: 1024, at: |d| &mut d.config.limits.large_transfers_max },
     ),
     OptionSpec::for_trusted_clients(
@@ -527,7 +528,9 @@ const REST: &[OptionSpec] = &[
         "limits.leases_max",
         "Connections that clients have of their own, over all workers",
         "For transactions and blocking commands, while these last. A client beyond it waits its turn, and gets an error after \
-         `timeouts.request_ms`. They do not count for `limits.upstream_conns_max`; the server's own limit of clients must leave room.",
+         `timeouts.request_ms`. Clients of one user at one address get seven eighths at most, and blocking commands leave one in eight to \
+         transactions; clients that wait are served in turn by user and address. So one machine can block on three quarters of them. They \
+         do not count for `limits.upstream_conns_max`; the server's own limit of clients must leave room.",
         Kind::Count { min: 1, max: 1_000_000, at: |d| &mut d.config.limits.leases_max },
     ),
     OptionSpec::for_trusted_clients(
@@ -541,7 +544,7 @@ const REST: &[OptionSpec] = &[
     OptionSpec::for_trusted_clients(
         "limits.noloop_conns_max",
         "Connections of clients that cache with `NOLOOP`, over all workers",
-        "Such a client has one of its own to each server (in RESP2 with `REDIRECT` two), for as long as it tracks, since the server tells its changes from those of others by the          connection. Beyond the limit `CLIENT TRACKING` with `NOLOOP` is refused, or a request to a server that came later; in `BCAST` mode the          client is closed then. They do not count for `limits.upstream_conns_max`.",
+        "Such a client has one of its own to each server (in RESP2 with `REDIRECT` two), for as long as it tracks, since the server tells its changes from those of others by the          connection. Beyond the limit `CLIENT TRACKING` with `NOLOOP` is refused, or a request to a server that came later; in `BCAST` mode the          client is closed then. Clients of one user at one address get seven eighths at most. They do not count for `limits.upstream_conns_max`.",
         Kind::Count { min: 1, max: 1_000_000, at: |d| &mut d.config.limits.noloop_conns_max },
     ),
     OptionSpec::for_clients(

@@ -62,7 +62,7 @@ impl Choice {
     }
 
     fn takes_key(&self, key: &[u8]) -> bool {
-        self.patterns.is_empty() || self.patterns.iter().any(|pattern| glob::matches(pattern, key))
+        self.patterns.is_empty() || self.patterns.iter().any(|pattern| glob::means(pattern, key))
     }
 
     /// One more read of the short way, of this key (the first, if it has several): whether it is to be looked at closer.

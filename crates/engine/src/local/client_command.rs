@@ -16,6 +16,7 @@ use crate::ids::ClientId;
 use crate::reject;
 use crate::request::Step;
 use crate::time::Time;
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -257,6 +258,9 @@ impl Engine {
 
     /// Closes the clients of this worker that match; returns their number.
     pub(super) fn kill_clients(&mut self, now: Time, filter: &KillFilter) -> u64 {
+        // A client may name very many.
+        let ids: Option<BTreeSet<u64>> =
+            filter.ids.as_ref().map(|ids| ids.iter().copied().collect());
         let matching: Vec<ClientId> = self
             .clients
             .iter()
@@ -268,7 +272,7 @@ impl Engine {
                         self.user_of(client).is_some_and(|user| user.name() == &**name)
                     })
                     && filter.spare != Some(client.number)
-                    && filter.ids.as_ref().is_none_or(|ids| ids.contains(&client.number))
+                    && ids.as_ref().is_none_or(|ids| ids.contains(&client.number))
                     && filter.addr.as_ref().is_none_or(|addr| *addr == client.identity.addr)
                     && filter.laddr.as_ref().is_none_or(|addr| *addr == client.identity.laddr)
                     && filter.max_age_s.is_none_or(|max| age_s >= max)

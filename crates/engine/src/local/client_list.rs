@@ -12,6 +12,7 @@ use crate::fleet::Answer;
 use crate::ids::ClientId;
 use crate::pubsub::Kind;
 use crate::time::Time;
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -94,7 +95,10 @@ impl Engine {
         listens: Option<bool>,
         listener: bool,
     ) -> Vec<(u64, String)> {
-        let wanted = |number: u64| numbers.is_none_or(|numbers| numbers.contains(&number));
+        // A client may name very many.
+        let numbers: Option<BTreeSet<u64>> =
+            numbers.map(|numbers| numbers.iter().copied().collect());
+        let wanted = |number: u64| numbers.as_ref().is_none_or(|numbers| numbers.contains(&number));
         self.clients
             .iter()
             .filter(|(_, client)| wanted(client.number))

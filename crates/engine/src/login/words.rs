@@ -25,9 +25,11 @@ use crate::local::{Call, arity_fits};
 use crate::news::News;
 use crate::reject;
 use crate::request::Step;
+use crate::shares::{Group, Held};
 use crate::time::Time;
 use crate::upstream::inflight::OwnCommand;
 use crate::upstream::{Lane, UpstreamKey};
+use crate::waiters::{Line, Waiters};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use resp::{Protocol, encode};
@@ -47,8 +49,10 @@ pub(crate) struct Word {
 pub(crate) struct Words {
     /// In the order of each connection.
     open: VecDeque<Open>,
-    /// Who waits for a place among those that are tried.
-    waiting: VecDeque<ClientId>,
+    /// Passwords that servers are asked about, by who said them.
+    tried: Held,
+    /// Who waits for a place among those.
+    waiting: Waiters<()>,
     /// What was wrong, when, and what the server said.
     failed: VecDeque<(Digest, Time, Vec<u8>)>,
     /// What servers told last of who owns what, for the engines of logins that begin later.
@@ -60,7 +64,8 @@ struct Open {
     client: ClientId,
     over: UpstreamId,
     of: Digest,
-    is_login: bool,
+    /// It is a password, and whose.
+    login: Option<Group>,
 }
 
 impl Engine {
@@ -97,14 +102,17 @@ impl Engine {
             self.stats.logins_refused += 1;
             return self.wrong_password(now, call, Some(said.name()), &error);
         }
-        if words.open.iter().filter(|open| open.is_login).count() >= LOGINS_TRIED_MAX {
-            words.waiting.push_back(call.id);
+        let Some(client) = self.clients.get(call.id) else { return Step::Gone };
+        let group = Group::of(client);
+        if !words.may_try_now(call.id, group) {
+            words.waiting.enter(call.id, (group, ()), now);
             return Step::Hold(Hold::Word);
         }
+        words.waiting.served(call.id);
         let Some(node) = self.node_for_words() else { return self.unserved_call(now, call, 0) };
         let (lane, db) = (Lane::Login, 0);
         let key = UpstreamKey { node, resp3: false, db, lane, conn: 0, owner: None };
-        self.ask_for_word(now, call, key, &said.request(), (said.digest, true))
+        self.ask_for_word(now, call, key, &said.request(), (said.digest, Some(group)))
     }
 
     fn ask_for_word(
@@ -113,12 +121,13 @@ impl Engine {
         call: &Call<'_>,
         key: UpstreamKey,
         request: &[&[u8]],
-        (of, is_login): (Digest, bool),
+        (of, login): (Digest, Option<Group>),
     ) -> Step {
         match self.upstream_for(now, key, call.id) {
             Availability::Ready(over) => {
                 self.say_own(now, over, OwnCommand::Word, request);
-                self.words.open.push_back(Open { client: call.id, over, of, is_login });
+                login.into_iter().for_each(|group| self.words.tried.add(group));
+                self.words.open.push_back(Open { client: call.id, over, of, login });
                 Step::Hold(Hold::Word)
             }
             Availability::Wait(upstream) => Step::Hold(Hold::Upstream(upstream)),
@@ -143,10 +152,10 @@ impl Engine {
     pub(crate) fn word_answered(&mut self, now: Time, over: UpstreamId, error: Option<Vec<u8>>) {
         let Some(open) = self.take_open(over) else { return };
         let verdict = match error {
-            Some(error) if open.is_login || error.starts_with(b"NOPERM") => Err(error),
+            Some(error) if open.login.is_some() || error.starts_with(b"NOPERM") => Err(error),
             _ => Ok(()),
         };
-        if open.is_login {
+        if open.login.is_some() {
             match &verdict {
                 Ok(()) => self.stats.logins_accepted += 1,
                 Err(error) => {
@@ -183,7 +192,9 @@ impl Engine {
 
     fn take_open(&mut self, over: UpstreamId) -> Option<Open> {
         let at = self.words.open.iter().position(|open| open.over == over)?;
-        self.words.open.remove(at)
+        let open = self.words.open.remove(at)?;
+        open.login.into_iter().for_each(|group| self.words.tried.remove(group));
+        Some(open)
     }
 
     /// The client's request comes again.
@@ -201,11 +212,12 @@ impl Engine {
 
     /// A place is free: the next one that waits for it looks again.
     fn wake_for_word(&mut self) {
-        while let Some(id) = self.words.waiting.pop_front() {
+        while let Some(id) = self.words.next_waiting() {
             let waits = self.clients.get(id).is_some_and(|client| client.hold == Hold::Word);
             if waits {
                 return self.bring_word(id, None);
             }
+            self.words.waiting.forget(id);
         }
     }
 
@@ -235,7 +247,7 @@ impl Engine {
                 None => self.unserved_call(now, call, 0),
                 Some(node) => {
                     let key = self.shared_key(node, Protocol::Resp2, self.settings.node.db);
-                    self.ask_for_word(now, call, key, &said, (of, false))
+                    self.ask_for_word(now, call, key, &said, (of, None))
                 }
             }),
         }
@@ -243,19 +255,43 @@ impl Engine {
 
     /// Checks the invariant, and that whoever waits for a word will be woken.
     pub(crate) fn check_words(&self) {
-        let Words { open, waiting, failed, .. } = &*self.words;
-        assert!(failed.len() <= LOGINS_FAILED_MAX);
-        assert!(open.iter().filter(|open| open.is_login).count() <= LOGINS_TRIED_MAX);
+        let Words { open, waiting, failed, tried, .. } = &*self.words;
+        assert!(failed.len() <= LOGINS_FAILED_MAX && tried.total() <= LOGINS_TRIED_MAX);
+        let mut found = Held::default();
+        open.iter().filter_map(|open| open.login).for_each(|group| found.add(group));
+        assert_eq!(*tried, found, "whose passwords are tried");
         for (id, client) in self.clients.iter() {
             let questions = open.iter().filter(|open| open.client == id).count();
             assert!(questions <= 1, "a client with several questions");
-            let is_woken = questions == 1 || waiting.contains(&id) || self.resume.contains(&id);
+            let is_woken = questions == 1 || waiting.contains(id) || self.resume.contains(&id);
             assert!(client.hold != Hold::Word || is_woken, "nobody brings it the word");
         }
     }
 }
 
 impl Words {
+    /// Whether a group may have one more password tried.
+    fn may_try(&self, (group, ()): &Line<()>) -> bool {
+        self.tried.has_room(*group, 1, LOGINS_TRIED_MAX)
+    }
+
+    /// Whether it is the turn of this client.
+    fn may_try_now(&self, id: ClientId, group: Group) -> bool {
+        let (line, room) = ((group, ()), LOGINS_TRIED_MAX.saturating_sub(self.tried.total()));
+        let may = |line: &Line<()>| self.may_try(line);
+        may(&line) && self.waiting.is_among_first(id, &line, room, may)
+    }
+
+    /// Whose turn it is of those that wait.
+    fn next_waiting(&self) -> Option<ClientId> {
+        self.waiting.first(1, |line| self.may_try(line)).first().copied()
+    }
+
+    /// The client is gone.
+    pub(crate) fn forget_waiter(&mut self, id: ClientId) {
+        self.waiting.forget(id);
+    }
+
     fn remember(&mut self, now: Time, of: Digest, error: &[u8]) {
         if !(error.starts_with(b"WRONGPASS") || error.starts_with(b"ERR invalid password")) {
             return;

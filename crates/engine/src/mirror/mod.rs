@@ -20,6 +20,7 @@
 
 mod change;
 pub(crate) mod gate;
+mod large;
 mod leased;
 mod outer;
 mod report;
@@ -40,7 +41,7 @@ use crate::command::{self, CommandId, Flags, ids};
 use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::ids::{ClientId, MergeId, NodeId, UpstreamId};
-use crate::limits::{CONN_INDEX_BITS, WHOLE_REQUEST_BYTES_MAX};
+use crate::limits::CONN_INDEX_BITS;
 use crate::request::Step;
 use crate::route::Known;
 use crate::scatter::{Wish, keys_of, row_of};
@@ -748,21 +749,6 @@ impl Engine {
         let name = args.next()?;
         let digest = args.next().filter(|_| word::same_name(name, "evalsha"))?;
         self.scripts.text(digest).map(<[u8]>::to_vec)
-    }
-
-    /// Whether a large request with these first arguments is to be kept whole, for mirrors.
-    pub(crate) fn keeps_whole(&self, row: Option<CommandId>, head: &[&[u8]], bytes: u64) -> bool {
-        let max = self.mirrors.as_ref().map_or(0, |mirrors| mirrors.pending_bytes_max as u64);
-        bytes <= max.min(WHOLE_REQUEST_BYTES_MAX) && self.is_mirrored(row, head)
-    }
-
-    /// A large request is streamed: if mirrors wanted it they do not get it.
-    pub(crate) fn note_unkept(&mut self, now: Time, row: Option<CommandId>, head: &[&[u8]]) {
-        if self.is_mirrored(row, head) {
-            self.tell_mirrors(now, |mirrors| {
-                mirrors.drop_one(None, "it was too large to be kept", None);
-            });
-        }
     }
 
     /// The reply to this request is here: whether it waits for mirrors.

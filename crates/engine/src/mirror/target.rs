@@ -184,7 +184,7 @@ impl Target {
     pub(crate) fn wants(&self, key: &[u8]) -> bool {
         let settings = &self.settings;
         let in_part = settings.percent >= 100 || part_of(key) < u64::from(settings.percent);
-        let fits = |pattern: &Vec<u8>| glob::matches(pattern, key);
+        let fits = |pattern: &Vec<u8>| glob::means(pattern, key);
         self.is_live() && in_part && (settings.keys.is_empty() || settings.keys.iter().any(fits))
     }
 

@@ -74,7 +74,7 @@ impl Default for Options {
 
 impl Options {
     fn may_keep(&self, key: &[u8]) -> bool {
-        self.keys.is_empty() || self.keys.iter().any(|pattern| glob::matches(pattern, key))
+        self.keys.is_empty() || self.keys.iter().any(|pattern| glob::means(pattern, key))
     }
 }
 

@@ -5,7 +5,7 @@
 //! Invariant: a request that is refused has cost nothing of a rate, and one that waits has its turn reserved.
 
 use super::state::Outcome;
-use super::{Kind, Look, Per, Policies, Refusal, fault, rate, shared_ns};
+use super::{Kind, Look, Per, Policies, Rate, Refusal, Rule, fault, rate, shared_ns};
 use crate::client::{Client, Hold};
 use crate::command::ids::{self, EXEC, MULTI};
 use crate::command::{CommandId, Learned};
@@ -16,7 +16,9 @@ use crate::reject;
 use crate::request::Step;
 use crate::route::{self, Known};
 use crate::scatter::{keys_of, row_of};
+use crate::shares::Group;
 use crate::time::Time;
+use crate::transfer::tells_all;
 use alloc::vec::Vec;
 
 /// What a request must do that does not go on.
@@ -107,7 +109,8 @@ impl Engine {
         Some(refusal.reply)
     }
 
-    /// Whether more than the first arguments of a request must be known.
+    /// Whether more than the first arguments of a large request must be known, so that it is kept until it is whole. A rule that looks at keys is to see
+    /// all of them: a request is streamed past it only if its one key is among these arguments (see [`tells_all`]).
     pub(crate) fn must_be_whole(&self, known: &Known, head: &[&[u8]]) -> bool {
         let name = head[0];
         let counts_args = |policies: &Policies| {
@@ -117,7 +120,11 @@ impl Engine {
                 .iter()
                 .any(|rule| rule.detail.args_max != u64::MAX && rule.what.names(known.id, name))
         };
-        self.settings.policies.as_ref().is_some_and(|policies| counts_args(policies))
+        let looks_at_keys = |policies: &Policies| {
+            !tells_all(known.id, head) && policies.look_at_keys(known.id, name)
+        };
+        let policies = self.settings.policies.as_ref();
+        policies.is_some_and(|policies| counts_args(policies) || looks_at_keys(policies))
             || self.is_renamed(name)
             || self.is_changed_whole(known.id, head)
     }
@@ -168,7 +175,7 @@ impl Engine {
     ) -> Result<(), Ruled> {
         let mut at = self.rated(now, id, policies, look).map_err(Ruled::Refused)?;
         let drawn = policies.fault(look, || self.next_random());
-        let room = self.delay_room();
+        let room = self.delay_room(id);
         let Some(state) = &mut self.policy else { return Ok(()) };
         state.current = Some(id);
         let mut refusal = None;
@@ -209,7 +216,7 @@ impl Engine {
                 let wait_ns = buckets.wait(&rule.detail, hash, now_ns, cost);
                 passed.push((buckets, hash, cost));
                 let too_long = wait_ns > rule.detail.delay_ms.saturating_mul(1_000_000);
-                if wait_ns > 0 && (too_long || !self.delay_room()) {
+                if wait_ns > 0 && (too_long || !self.delay_room(id)) {
                     return Err(rule.refusal(Kind::Rate, || reject::TOO_MANY_REQUESTS.into()));
                 }
                 slowest = slowest.max((wait_ns > 0).then_some((wait_ns, &rule.name)));
@@ -238,11 +245,13 @@ impl Engine {
         tags
     }
 
-    /// Whether one more request of this worker may wait.
-    fn delay_room(&self) -> bool {
+    /// Whether one more request of this client's group may wait at this worker.
+    fn delay_room(&self, id: ClientId) -> bool {
         let workers = self.settings.workers.max(1) as usize;
         let max = self.settings.policies.as_ref().map_or(0, |policies| policies.rules.waiting_max);
-        self.policy.as_ref().is_some_and(|state| state.delayed.len() < max.div_ceil(workers))
+        let group = self.clients.get(id).map(Group::of).unwrap_or_default();
+        let max = max.div_ceil(workers);
+        self.policy.as_ref().is_some_and(|state| state.delayed.has_room(group, max))
     }
 
     /// What refuses a request however often it comes.
@@ -318,6 +327,32 @@ impl Engine {
                 state.deletes.mark(rule, db, &key);
             }
         }
+    }
+}
+
+impl Policies {
+    /// Whether a rule may look at keys or channels of this command, or at more of it than that. Of containers and of what the table does not know any
+    /// may.
+    fn look_at_keys(&self, command: Option<CommandId>, name: &[u8]) -> bool {
+        fn any<T>(rules: &[Rule<T>], command: Option<CommandId>, name: &[u8]) -> bool {
+            rules.iter().any(|rule| rule.what.has_keys() && rule.what.names(command, name))
+        }
+        let Some(row) = command.filter(|row| !row.row().is_container()) else {
+            return self.about_requests;
+        };
+        // Renamed, refused by what a script says, answered by a program, with other names, or with other values.
+        let by_kind = [Kind::Rename, Kind::ReadOnly, Kind::Own, Kind::Namespace, Kind::Values];
+        let rules = &self.rules;
+        let is_by_prefix =
+            |rule: &Rule<Rate>| rule.detail.per == Per::Prefix && rule.what.names(command, name);
+        by_kind.iter().any(|kind| self.concerns(*kind, Some(row)))
+            || self.concerns(Kind::DoubleDelete, Some(row))
+            || any(&rules.deny, command, name)
+            || any(&rules.block, command, name)
+            || any(&rules.size, command, name)
+            || any(&rules.rate, command, name)
+            || any(&rules.fault, command, name)
+            || rules.rate.iter().any(is_by_prefix)
     }
 }
 

@@ -22,6 +22,7 @@
 
 mod block;
 mod change;
+mod delayed;
 mod deny;
 mod double_delete;
 pub mod fault;

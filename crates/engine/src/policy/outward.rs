@@ -8,7 +8,8 @@
 //! Invariant: what does not have the shape that is expected becomes an error and is not shown.
 
 use super::values::{Opened, Zstd};
-use crate::glob;
+use crate::glob::Matcher;
+use crate::limits::{MATCH_STEPS_MIN, MATCH_STEPS_PER_BYTE};
 use crate::reject;
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -77,12 +78,7 @@ impl Rename {
     fn name<'a>(&self, name: &'a [u8]) -> Option<Cow<'a, [u8]>> {
         match self {
             Self::Without(prefix) => name.strip_prefix(&**prefix).map(Cow::Borrowed),
-            Self::With(prefix, pattern) => {
-                let whole = [prefix, name].concat();
-                let is_asked_for =
-                    pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, &whole));
-                is_asked_for.then_some(Cow::Owned(whole))
-            }
+            Self::With(prefix, _) => Some(Cow::Owned([prefix, name].concat())),
         }
     }
 }
@@ -91,62 +87,28 @@ impl Names {
     /// Writes the reply as the client gets it.
     pub(crate) fn write(&self, reply: &[u8], out: &mut Vec<u8>) {
         let begin = out.len();
-        if self.write_parts(reply, out).is_none() {
+        if let Err(error) = self.write_parts(reply, out) {
             out.truncate(begin);
-            let error = match self.rename {
-                Rename::Without(_) => reject::NOT_CHANGED,
-                Rename::With(..) => reject::NOT_PREFIXED,
-            };
             reject::write(out, error);
         }
     }
 
-    /// The same; `None`: the reply has another shape, and what was written is of no use.
-    pub(crate) fn write_parts(&self, reply: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    /// The same; `Err`: the reply has another shape, or takes too long, and what was written is of no use.
+    pub(crate) fn write_parts(&self, reply: &[u8], out: &mut Vec<u8>) -> Result<(), &'static str> {
         if matches!(reply.first(), Some(b'-' | b'!')) {
             self.write_error(reply, out);
-            return Some(());
+            return Ok(());
         }
         if self.shape == Shape::Errors || is_null(reply) {
             out.extend_from_slice(reply);
-            return Some(());
+            return Ok(());
         }
-        let mut walk = Walk { rest: reply, out, rename: &self.rename };
-        match self.shape {
-            Shape::None | Shape::Errors => walk.copy(),
-            Shape::Name => walk.name(),
-            Shape::Head => {
-                walk.header()?;
-                walk.name()?;
-                walk.copy_all()
-            }
-            Shape::Names => walk.names(),
-            Shape::Page => {
-                walk.header()?;
-                walk.copy()?;
-                walk.names()
-            }
-            Shape::Streams => {
-                let (sign, count) = walk.header()?;
-                for _ in 0..count {
-                    if sign != b'%' {
-                        walk.header()?;
-                    }
-                    walk.name()?;
-                    walk.copy()?;
-                }
-                Some(())
-            }
-            Shape::Counts => {
-                let (sign, count) = walk.header()?;
-                let pairs = if sign == b'%' { count } else { count / 2 };
-                for _ in 0..pairs {
-                    walk.name()?;
-                    walk.copy()?;
-                }
-                Some(())
-            }
-        }
+        let error = match self.rename {
+            Rename::Without(_) => reject::NOT_CHANGED,
+            Rename::With(..) => reject::NOT_PREFIXED,
+        };
+        let mut walk = Walk { rest: reply, out, rename: &self.rename, error };
+        walk.all(self.shape).ok_or(walk.error)
     }
 
     /// `NOGROUP` quotes the key. What else a server says does not.
@@ -181,9 +143,50 @@ struct Walk<'a, 'o> {
     rest: &'a [u8],
     out: &'o mut Vec<u8>,
     rename: &'a Rename,
+    /// What stands for a reply that cannot be gone through.
+    error: &'static str,
 }
 
 impl<'a> Walk<'a, '_> {
+    /// A reply of this shape. `None`: it has another one.
+    fn all(&mut self, shape: Shape) -> Option<()> {
+        match shape {
+            Shape::None | Shape::Errors => self.copy(),
+            Shape::Name => self.name(),
+            Shape::Head => {
+                self.header()?;
+                self.name()?;
+                self.copy_all()
+            }
+            Shape::Names => self.names(),
+            Shape::Page => {
+                self.header()?;
+                self.copy()?;
+                self.names()
+            }
+            Shape::Streams => {
+                let (sign, count) = self.header()?;
+                for _ in 0..count {
+                    if sign != b'%' {
+                        self.header()?;
+                    }
+                    self.name()?;
+                    self.copy()?;
+                }
+                Some(())
+            }
+            Shape::Counts => {
+                let (sign, count) = self.header()?;
+                let pairs = if sign == b'%' { count } else { count / 2 };
+                for _ in 0..pairs {
+                    self.name()?;
+                    self.copy()?;
+                }
+                Some(())
+            }
+        }
+    }
+
     /// The sign and the number of a line; both are copied.
     fn header(&mut self) -> Option<(u8, usize)> {
         let (sign, count, end) = self.peek()?;
@@ -229,8 +232,20 @@ impl<'a> Walk<'a, '_> {
         }
         self.rest = &self.rest[end..];
         let mut names = Vec::with_capacity(count.min(self.rest.len() / 5));
+        let mut left = MATCH_STEPS_MIN + MATCH_STEPS_PER_BYTE * self.rest.len();
+        let mut asked = match self.rename {
+            Rename::With(_, pattern) => pattern.as_ref().map(|pattern| Matcher::new(pattern)),
+            Rename::Without(_) => None,
+        };
         for _ in 0..count {
-            names.extend(self.rename.name(self.text()?));
+            let Some(name) = self.rename.name(self.text()?) else { continue };
+            let Ok(is_asked_for) =
+                asked.as_mut().map_or(Ok(true), |asked| asked.matches_within(&name, &mut left))
+            else {
+                self.error = reject::MATCH_TOO_LONG;
+                return None;
+            };
+            names.extend(is_asked_for.then_some(name));
         }
         self.out.push(sign);
         self.out.extend_from_slice(alloc::string::ToString::to_string(&names.len()).as_bytes());
@@ -259,6 +274,7 @@ impl<'a> Walk<'a, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::format;
     use alloc::string::String;
     use alloc::vec;
     use proptest::prelude::*;
@@ -315,6 +331,23 @@ mod tests {
         }
         let shown = renamed(with(None), Shape::Names, b"+OK\r\n");
         assert!(shown.starts_with("-ERR respool: ") && shown.contains("sharding.remove_prefix"));
+    }
+
+    #[test]
+    fn a_pattern_that_takes_too_long_is_told() {
+        let key = "a".repeat(20_000);
+        let reply = format!("*20\r\n{}", format!("$20000\r\n{key}\r\n").repeat(20));
+        let asked =
+            |pattern: &str| renamed(with(Some(pattern.as_bytes())), Shape::Names, reply.as_bytes());
+        let long = "a".repeat(10_000);
+        assert_eq!(asked(&format!("*{long}b")), "*0\r\n", "its end is looked at first");
+        let error = asked(&format!("*{long}b*"));
+        assert!(
+            error.starts_with("-ERR respool: to match the keys with this pattern takes too long")
+        );
+        // Few parts, or short ones, are found however long the names are.
+        assert!(asked("*a*aa*a?a*[ab]a*").starts_with("*20\r\n$20002\r\nt:aaa"));
+        assert_eq!(asked("t:*b*a*"), "*0\r\n");
     }
 
     #[test]

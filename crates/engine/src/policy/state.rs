@@ -9,6 +9,7 @@
 //! Invariant: who is in `delayed` is in `judged` with the same time; `wake_at` is not after the first thing to do.
 
 use super::change::Changing;
+use super::delayed::Delayed;
 use super::double_delete::Queue;
 use super::{Kind, Namespace, Refusal, own};
 use crate::client::Hold;
@@ -17,9 +18,10 @@ use crate::ids::{ClientId, UpstreamId};
 use crate::limits::POLICY_NAMES_MAX;
 use crate::request::Step;
 use crate::settings::Settings;
+use crate::shares::Group;
 use crate::time::Time;
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -68,7 +70,7 @@ pub(super) struct Judged {
 #[derive(Default)]
 pub(crate) struct State {
     pub(super) judged: BTreeMap<ClientId, Judged>,
-    pub(super) delayed: BTreeSet<(Time, ClientId)>,
+    pub(super) delayed: Delayed,
     /// Whose request is under way just now, after it was judged.
     pub(super) current: Option<ClientId>,
     pub(super) deletes: Queue,
@@ -97,7 +99,7 @@ impl State {
     /// What was decided for the client's request is of no account any more.
     pub(super) fn end_judged(&mut self, id: ClientId) {
         if let Some(judged) = self.judged.remove(&id) {
-            self.delayed.remove(&(judged.at, id));
+            self.delayed.remove(judged.at, id);
         }
     }
 
@@ -109,8 +111,7 @@ impl State {
 
     /// When there is something to do next.
     fn next_at(&self) -> Option<Time> {
-        let delayed = self.delayed.first().map(|(at, _)| *at);
-        delayed.into_iter().chain(self.deletes.next_at()).min()
+        self.delayed.next_at().into_iter().chain(self.deletes.next_at()).min()
     }
 }
 
@@ -159,9 +160,10 @@ impl Engine {
 
     /// The request of this client goes on then and not before.
     pub(super) fn delay(&mut self, id: ClientId, at: Time, refusal: Option<Refusal>) {
+        let group = self.clients.get(id).map(Group::of).unwrap_or_default();
         let Some(state) = &mut self.policy else { return };
         state.judged.insert(id, Judged { at, refusal });
-        state.delayed.insert((at, id));
+        state.delayed.add(at, id, group);
         self.wake_policies();
     }
 
@@ -184,8 +186,7 @@ impl Engine {
         if let Some(wake_at) = state.wake_at.take_if(|wake_at| *wake_at <= now) {
             self.deadlines.remove(&(wake_at, WAKE));
         }
-        while let Some((_, id)) = state.delayed.first().copied().filter(|(at, _)| *at <= now) {
-            state.delayed.pop_first();
+        while let Some(id) = state.delayed.take_due(now) {
             if let Some(client) = self.clients.get_mut(id)
                 && client.hold == Hold::Delayed
                 && !client.queued
@@ -211,11 +212,10 @@ impl Engine {
         let Some(state) = &mut self.policy else { return };
         let programs = self.settings.policies.as_deref().map(|policies| &policies.programs);
         state.own.change(programs.unwrap_or(&Vec::new()));
-        let delayed = core::mem::take(&mut state.delayed);
         for judged in state.judged.values_mut() {
             *judged = Judged { at: judged.at.min(now), refusal: None };
         }
-        state.delayed = delayed.into_iter().map(|(_, id)| (now, id)).collect();
+        state.delayed.end_all(now);
         self.policies_due(now);
     }
 
@@ -224,18 +224,16 @@ impl Engine {
         self.check_changed();
         assert!(self.settings.policies.is_none() || self.policy.is_some(), "policies in force");
         let Some(state) = &self.policy else { return };
-        for (at, id) in &state.delayed {
-            let judged = state.judged.get(id).map(|judged| judged.at);
-            assert_eq!(judged, Some(*at), "a request that waits and nobody knows why");
+        for (at, id) in state.delayed.iter() {
+            let judged = state.judged.get(&id).map(|judged| judged.at);
+            assert_eq!(judged, Some(at), "a request that waits and nobody knows why");
         }
         if let Some(at) = state.next_at() {
             assert!(state.wake_at.is_some_and(|wake_at| wake_at <= at), "policies sleep");
         }
         for (id, client) in self.clients.iter().filter(|(_, client)| client.hold == Hold::Delayed) {
             let waits = state.judged.get(&id).is_some_and(|judged| {
-                client.queued
-                    || self.resume.contains(&id)
-                    || state.delayed.contains(&(judged.at, id))
+                client.queued || self.resume.contains(&id) || state.delayed.contains(judged.at, id)
             });
             assert!(waits, "a delayed client that nobody will wake");
         }

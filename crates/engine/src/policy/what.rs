@@ -87,7 +87,7 @@ impl What {
 
     /// Whether a request with this key is meant.
     pub(crate) fn has_key(&self, key: &[u8]) -> bool {
-        self.keys.iter().any(|pattern| glob::matches(pattern, key))
+        self.keys.iter().any(|pattern| glob::means(pattern, key))
     }
 
     /// Whether a request with these keys is meant.

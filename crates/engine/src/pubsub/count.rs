@@ -20,6 +20,7 @@ use crate::command::spread::Gather;
 use crate::engine::Engine;
 use crate::glob;
 use crate::ids::{NodeId, UpstreamId};
+use crate::limits::PUBLISH_STEPS_MAX;
 use crate::merge::How;
 use crate::news::What;
 use crate::request::Step;
@@ -112,8 +113,10 @@ impl Engine {
         let patterns = subscriptions.topics[Kind::Pattern as usize].keys();
         let others = subscriptions.elsewhere.keys();
         let others = others.filter(|(kind, _)| *kind == Kind::Pattern).map(|(_, name)| name);
-        let matching: BTreeSet<&Name> =
-            patterns.chain(others).filter(|pattern| glob::matches(pattern, channel)).collect();
+        let mut left = PUBLISH_STEPS_MAX;
+        let fits =
+            |pattern: &&Name| glob::matches_within(pattern, channel, &mut left).unwrap_or(false);
+        let matching: BTreeSet<&Name> = patterns.chain(others).filter(fits).collect();
         let of_pattern = |name: &&Name| self.beyond(Kind::Pattern, name, seen(Kind::Pattern, name));
         exact + matching.iter().map(of_pattern).sum::<i64>()
     }

@@ -244,7 +244,7 @@ fn push(removal: &Removal, frame: &[u8], out: &mut Vec<u8>) {
     let rename = Rename::With(removal.prefix.clone(), None);
     let names = Names { rename, shape: Shape::Page };
     let is_invalidation = frame.starts_with(b">2\r\n$10\r\ninvalidate\r\n");
-    if !is_invalidation || names.write_parts(frame, out).is_none() {
+    if !is_invalidation || names.write_parts(frame, out).is_err() {
         // Without names it says that all changed.
         out.truncate(begin);
         out.extend_from_slice(frame);

@@ -234,6 +234,7 @@ mod tests {
             (reject::OWN_INSIDE_MAX, Cause::Limit),
             (reject::LOCAL_TOO_LARGE, Cause::Limit),
             (reject::TOO_LARGE_TO_SPLIT, Cause::Limit),
+            (reject::TOO_LARGE_TO_LOOK_AT, Cause::Limit),
             (reject::MAX_CLIENTS, Cause::Limit),
             (reject::MONITOR_FILTERS, Cause::Limit),
             (reject::NOT_NOW_INSIDE, Cause::Refused),

@@ -92,6 +92,20 @@ pub(crate) struct Caches {
 }
 
 impl Caches {
+    /// These clients have none of their keys any more but those that are named. One pass, however many they are.
+    fn drop_readers(&mut self, kept: &BTreeMap<ClientId, BTreeSet<Name>>) {
+        let mut freed = 0;
+        self.keys.retain(|key, readers| {
+            let before = readers.clients.len();
+            readers.clients.retain(|id| kept.get(id).is_none_or(|kept| kept.contains(key)));
+            freed += (before - readers.clients.len()) * size_of::<ClientId>();
+            let is_read = !readers.clients.is_empty();
+            freed += if is_read { 0 } else { key.len() + KEY_BYTES };
+            is_read
+        });
+        self.bytes -= freed;
+    }
+
     /// Bytes of the names of keys, and of what each client takes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
@@ -490,12 +504,6 @@ impl Engine {
         }
     }
 
-    /// The keys that the client may have.
-    fn keys_of_reader(&self, id: ClientId) -> Vec<Name> {
-        let reads = |readers: &Readers| readers.clients.contains(&id);
-        self.caches.keys.iter().filter(|(_, own)| reads(own)).map(|(key, _)| key.clone()).collect()
-    }
-
     /// A client takes this protocol and database. What it read before is still told when it changes, as at a server.
     pub(crate) fn take_way(&mut self, id: ClientId, protocol: Protocol, db: u32) {
         let Some(client) = self.clients.get_mut(id) else { return };
@@ -521,22 +529,22 @@ impl Engine {
     pub(crate) fn drop_caches(&mut self, from: UpstreamKey) {
         let hears = |id: &ClientId| self.hears(*id, from);
         let clients: Vec<ClientId> = self.caches.clients.iter().copied().filter(hears).collect();
-        for id in clients {
-            let Some(client) = self.clients.get_mut(id) else { continue };
+        // Of each what may still come to it, and stays.
+        let mut on_the_way: BTreeMap<ClientId, BTreeSet<Name>> = BTreeMap::new();
+        for id in &clients {
+            let Some(client) = self.clients.get_mut(*id) else { continue };
             let head = client.places.head();
             let Some(tracking) = client.tracking.as_mut() else { continue };
             let open = tracking.recent.iter().filter(|recent| !is_before(recent.seq, head));
             let again: Vec<(u32, Name)> = open
                 .flat_map(|recent| recent.keys.iter().map(|key| (recent.seq, key.clone())))
                 .collect();
-            let on_the_way: BTreeSet<Name> = again.iter().map(|(_, key)| key.clone()).collect();
+            on_the_way.insert(*id, again.iter().map(|(_, key)| key.clone()).collect());
             tracking.again.extend(again);
             tracking.inside.iter_mut().for_each(Inside::changed);
-            for key in self.keys_of_reader(id) {
-                if !on_the_way.contains(&key) {
-                    self.drop_reader(id, &key);
-                }
-            }
+        }
+        self.caches.drop_readers(&on_the_way);
+        for id in clients {
             self.tell_in_order(None, id, Changed::All);
         }
     }

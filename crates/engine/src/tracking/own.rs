@@ -29,6 +29,7 @@ use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::lease::Way;
 use crate::reject;
+use crate::shares::Group;
 use crate::time::Time;
 use crate::upstream::{Lane, Role, Upstream, UpstreamKey};
 use alloc::vec::Vec;
@@ -62,21 +63,23 @@ impl Engine {
     pub(crate) fn may_own(&self, id: ClientId) -> bool {
         let wants =
             self.clients.get(id).is_some_and(|client| client.owner(Lane::Tracked).is_some());
-        wants && self.roles.noloop < self.settings.limits.noloop_conns_max
+        // Whether it has its fair share was asked when it began (`room_for_own`).
+        wants && self.roles.noloop.total() < self.settings.limits.noloop_conns_max
     }
 
     /// Whether a client that wants NOLOOP finds room for its connections to each server.
     pub(super) fn room_for_own(&self, id: ClientId, redirects: bool) -> Result<(), &'static str> {
-        let protocol = self.clients.get(id).map(|client| client.protocol);
-        let each = match protocol {
-            Some(Protocol::Resp3) => 1,
+        let Some(client) = self.clients.get(id) else { return Ok(()) };
+        let each = match client.protocol {
+            Protocol::Resp3 => 1,
             _ if redirects => 2,
             _ => 0,
         };
         let wanted = each * self.router.primaries().len().max(1);
         let max = self.settings.limits.noloop_conns_max;
         let has_some = self.own_conns(id).next().is_some();
-        match wanted == 0 || has_some || self.roles.noloop + wanted <= max {
+        let has_room = || self.roles.noloop.has_room(Group::of(client), wanted, max);
+        match wanted == 0 || has_some || has_room() {
             true => Ok(()),
             false => Err(reject::NOLOOP_MAX),
         }

@@ -26,6 +26,7 @@ use crate::output::Output;
 use crate::removal::Edge;
 use crate::scripts::Digest;
 use crate::settings::Timeouts;
+use crate::shares::Group;
 use crate::stats::node::Traffic;
 use crate::time::Time;
 use alloc::boxed::Box;
@@ -166,6 +167,10 @@ pub struct Upstream {
     pub key: UpstreamKey,
     /// Who may use it.
     pub role: Role,
+    /// The group of the client that it serves alone, or served last.
+    pub(crate) group: Group,
+    /// The command that it was taken for waits at the server.
+    pub(crate) blocks: bool,
     /// Where it is in its life.
     pub state: State,
     /// Requests on their way.
@@ -228,6 +233,8 @@ impl Upstream {
         Self {
             key,
             role,
+            group: Group::default(),
+            blocks: false,
             state: State::Idle,
             out: Output::default(),
             inflight: Inflight::default(),

@@ -9,19 +9,22 @@
 
 use super::{Role, Upstream, UpstreamKey};
 use crate::ids::{ClientId, UpstreamId};
+use crate::shares::Held;
 use alloc::collections::BTreeSet;
 
 /// See the module.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Roles {
-    /// Connections that clients have of their own.
-    pub(crate) leases: usize,
+    /// Connections that clients have of their own for what goes on as they go on.
+    pub(crate) short: Held,
+    /// The same for commands that wait at the server.
+    pub(crate) blocking: Held,
     /// Those that were retired.
     pub(crate) retired: usize,
     /// Large requests under way.
-    pub(crate) transfers: usize,
+    pub(crate) transfers: Held,
     /// Connections of clients that cache with NOLOOP, whatever they are used for just now.
-    pub(crate) noloop: usize,
+    pub(crate) noloop: Held,
     spares: BTreeSet<(UpstreamKey, UpstreamId)>,
     owned: BTreeSet<(ClientId, UpstreamId)>,
 }
@@ -30,38 +33,54 @@ impl Roles {
     /// Found by looking at all.
     pub(crate) fn of<'a>(upstreams: impl Iterator<Item = (UpstreamId, &'a Upstream)>) -> Self {
         let mut roles = Self::default();
-        upstreams.for_each(|(id, upstream)| roles.enter(id, &upstream.key, upstream.role));
+        upstreams.for_each(|(id, upstream)| roles.enter(id, upstream));
         roles
     }
 
-    /// This connection has this role now.
-    pub(crate) fn enter(&mut self, id: UpstreamId, key: &UpstreamKey, role: Role) {
-        match role {
-            Role::Shared => {}
+    /// This connection has its role now.
+    pub(crate) fn enter(&mut self, id: UpstreamId, upstream: &Upstream) {
+        match upstream.role {
             Role::Retired => self.retired += 1,
-            Role::Spare(_) => _ = self.spares.insert((*key, id)),
-            Role::Transfer(_) => self.transfers += 1,
-            Role::Leased(_) | Role::Errand(_) => self.leases += usize::from(key.owner.is_none()),
+            Role::Spare(_) => _ = self.spares.insert((upstream.key, id)),
+            Role::Shared | Role::Transfer(_) | Role::Leased(_) | Role::Errand(_) => {}
         }
-        self.noloop += usize::from(key.owner.is_some());
-        if let Some(client) = serves(key, role) {
+        if let Some(held) = self.held(upstream) {
+            held.add(upstream.group);
+        }
+        if let Some(client) = serves(&upstream.key, upstream.role) {
             self.owned.insert((client, id));
         }
     }
 
     /// It has it no more.
-    pub(crate) fn leave(&mut self, id: UpstreamId, key: &UpstreamKey, role: Role) {
-        match role {
-            Role::Shared => {}
+    pub(crate) fn leave(&mut self, id: UpstreamId, upstream: &Upstream) {
+        match upstream.role {
             Role::Retired => self.retired -= 1,
-            Role::Spare(_) => _ = self.spares.remove(&(*key, id)),
-            Role::Transfer(_) => self.transfers -= 1,
-            Role::Leased(_) | Role::Errand(_) => self.leases -= usize::from(key.owner.is_none()),
+            Role::Spare(_) => _ = self.spares.remove(&(upstream.key, id)),
+            Role::Shared | Role::Transfer(_) | Role::Leased(_) | Role::Errand(_) => {}
         }
-        self.noloop -= usize::from(key.owner.is_some());
-        if let Some(client) = serves(key, role) {
+        if let Some(held) = self.held(upstream) {
+            held.remove(upstream.group);
+        }
+        if let Some(client) = serves(&upstream.key, upstream.role) {
             self.owned.remove(&(client, id));
         }
+    }
+
+    /// What is scarce that this connection is one of.
+    fn held(&mut self, upstream: &Upstream) -> Option<&mut Held> {
+        match upstream.role {
+            _ if upstream.key.owner.is_some() => Some(&mut self.noloop),
+            Role::Transfer(_) => Some(&mut self.transfers),
+            Role::Leased(_) | Role::Errand(_) if upstream.blocks => Some(&mut self.blocking),
+            Role::Leased(_) | Role::Errand(_) => Some(&mut self.short),
+            Role::Shared | Role::Retired | Role::Spare(_) => None,
+        }
+    }
+
+    /// Connections that clients have of their own, for whatever.
+    pub(crate) fn leases(&self) -> usize {
+        self.short.total() + self.blocking.total()
     }
 
     /// Idle connections of all keys.
@@ -84,7 +103,7 @@ impl Roles {
 }
 
 /// The one client that this connection serves.
-fn serves(key: &UpstreamKey, role: Role) -> Option<ClientId> {
+pub(crate) fn serves(key: &UpstreamKey, role: Role) -> Option<ClientId> {
     match role {
         Role::Transfer(client) | Role::Leased(client) | Role::Errand(client) => Some(client),
         Role::Shared | Role::Retired | Role::Spare(_) => key.owner,

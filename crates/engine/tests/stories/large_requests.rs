@@ -69,7 +69,7 @@ fn the_connection_is_kept_for_the_next_large_request_and_let_go_when_idle() {
 fn only_some_idle_connections_are_kept() {
     let mut story = Story::with_limits(|limits| limits.large_transfers_max = 40);
     for name in 0..40 {
-        story.client(&name.to_string()).sends(&large_set("big", MIB));
+        story.client(&format!("{name}@10.0.1.{name}")).sends(&large_set("big", MIB));
     }
     assert_eq!(story.open_conns(), 40);
     for number in 1..=40 {
@@ -81,7 +81,7 @@ fn only_some_idle_connections_are_kept() {
 #[test]
 fn one_more_large_request_than_the_bound_waits_its_turn() {
     let mut story = Story::with_limits(|limits| limits.large_transfers_max = 2);
-    for name in ["a", "b", "c"] {
+    for name in ["a", "b@10.0.0.2", "c"] {
         story.client(name).sends(&large_set(name, MIB));
     }
     assert_eq!(story.connects_made(), 2);
@@ -92,7 +92,7 @@ fn one_more_large_request_than_the_bound_waits_its_turn() {
     story.conn(1).answers("+OK");
     story.client("c").gets("+OK");
     story.conn(2).answers("+OK");
-    story.client("b").gets("+OK");
+    story.client("b@10.0.0.2").gets("+OK");
 }
 
 #[test]

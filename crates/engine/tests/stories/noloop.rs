@@ -485,7 +485,7 @@ fn third_comes(story: &mut Story) {
 #[test]
 fn without_room_a_request_to_a_server_that_comes_later_is_an_error() {
     let mut story = two_of_three(4);
-    for client in ["a", "c"] {
+    for client in ["a", "c@10.0.0.2"] {
         caches(&mut story, client, "NOLOOP");
         for (key, node) in [("a4", "n1"), ("c1", "n3")] {
             story.client(client).says(&*format!("GET {key}"));
@@ -506,7 +506,7 @@ fn without_room_a_request_to_a_server_that_comes_later_is_an_error() {
     let got = story.client("a").takes_text();
     assert!(got.starts_with(LIMIT) && got.contains("-EXECABORT"), "{got}");
     // The others go on, and with one client gone there is room.
-    story.client("c").dies();
+    story.client("c@10.0.0.2").dies();
     story.client("a").says("GET b4");
     story.node("n2").gets("CLIENT TRACKING ON NOLOOP").answers("+OK").gets("GET b4").answers("nil");
     story.client("a").gets("nil");

@@ -78,8 +78,10 @@ fn a_wrong_password_gets_the_servers_words_and_costs_one_question() {
 #[test]
 fn only_so_many_are_tried_at_a_time_and_the_others_wait() {
     let mut base = Story::with(settings()).by_hand();
-    let names: Vec<String> = (0..LOGINS_TRIED_MAX + 2).map(|number| format!("c{number}")).collect();
-    base.client("c0").says("AUTH u0 x");
+    // From one address there are fewer.
+    let name = |number| format!("c{number}@10.0.1.{number}");
+    let names: Vec<String> = (0..LOGINS_TRIED_MAX + 2).map(name).collect();
+    base.client(&names[0]).says("AUTH u0 x");
     base.connects();
     for (number, name) in names.iter().enumerate().skip(1) {
         base.client(name).says(&format!("AUTH u{number} x"));
@@ -89,15 +91,40 @@ fn only_so_many_are_tried_at_a_time_and_the_others_wait() {
     }
     base.server().gets_nothing();
     // One that leaves frees its place with the answer, and who waits and leaves takes none.
-    base.client("c0").dies();
+    base.client(&names[0]).dies();
     base.client(&names[LOGINS_TRIED_MAX]).dies();
     base.server().answers(WRONGPASS);
     base.server().gets(&*format!("AUTH u{} x", LOGINS_TRIED_MAX + 1)).gets_nothing();
     for _ in 1..=LOGINS_TRIED_MAX {
         base.server().answers(WRONGPASS);
     }
-    base.client("c1").gets(WRONGPASS);
+    base.client(&names[1]).gets(WRONGPASS);
     base.client(&names[LOGINS_TRIED_MAX + 1]).gets(WRONGPASS);
+}
+
+#[test]
+fn one_machine_that_tries_passwords_leaves_others_their_turn() {
+    let mut base = Story::with(settings()).by_hand();
+    base.client("a0").says("AUTH u0 x");
+    base.connects();
+    for number in 1..LOGINS_TRIED_MAX + 100 {
+        base.client(&format!("a{number}")).says(&format!("AUTH u{number} x"));
+    }
+    let tried = 28;
+    for number in 0..tried {
+        base.server().gets(&*format!("AUTH u{number} x"));
+    }
+    base.server().gets_nothing();
+    base.client("b@10.0.0.2").says("AUTH bob x");
+    base.server().gets("AUTH bob x").gets_nothing();
+    // With all places taken the next is for the next address, however many of the first wait.
+    for number in 3..6 {
+        base.client(&format!("c@10.0.0.{number}")).says(&format!("AUTH u{number} y"));
+        base.server().gets(&*format!("AUTH u{number} y"));
+    }
+    base.client("d@10.0.0.9").says("AUTH dora x");
+    base.server().gets_nothing().answers(WRONGPASS);
+    base.server().gets("AUTH dora x").gets_nothing();
 }
 
 #[test]

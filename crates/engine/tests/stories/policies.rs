@@ -397,7 +397,7 @@ fn what_comes_too_early_waits_and_holds_what_is_behind_it() {
 fn only_so_many_wait() {
     let mut story = story(Rules { waiting_max: 2, ..rated("get", rate(10, 1, Per::All, 10_000)) });
     story.client("a").says("GET 1");
-    for name in ["b", "c"] {
+    for name in ["b", "c@10.0.0.2"] {
         story.client(name).says("GET 2").gets_nothing();
     }
     story.client("d").says("GET 3").gets(TOO_MANY);

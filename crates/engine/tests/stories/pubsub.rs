@@ -379,6 +379,30 @@ fn a_quiet_connection_is_asked_whether_it_lives_and_closed_when_nobody_listens()
     story.conn(1).is_closed();
 }
 
+// To match patterns with a channel is what a server does, too; here it must not hold up everybody else.
+#[test]
+fn patterns_that_take_too_long_are_not_counted() {
+    let mut story = Story::new();
+    let long = "a".repeat(10_000);
+    let patterns = (0..4).map(|number| format!("*{long}{number}*")).chain([String::from("a*")]);
+    for (number, pattern) in patterns.enumerate() {
+        for name in ["x", "y"] {
+            story.client(&format!("{name}{number}")).says(&*format!("PSUBSCRIBE {pattern}"));
+            if name == "x" {
+                story.conn(1).takes_one().expect("psubscribe");
+                let confirmed = confirms(&format!("psubscribe {pattern} {}", number + 1));
+                story.conn(1).answers(&*confirmed);
+            }
+        }
+    }
+    story.client("a").says("PUBLISH abc m");
+    story.conn(2).gets("PUBLISH abc m").answers(":1");
+    story.client("a").gets(":2").says(&*format!("PUBLISH {long}{long} m"));
+    assert!(story.conn(2).takes_one().expect("publish").starts_with("PUBLISH aaa"));
+    story.conn(2).answers(":1");
+    story.client("a").gets(":1");
+}
+
 #[test]
 fn each_channel_of_a_cluster_has_a_home_and_publish_goes_there() {
     let mut story = Story::warm_cluster();

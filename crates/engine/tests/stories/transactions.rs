@@ -125,8 +125,7 @@ fn a_transaction_without_a_request_that_was_too_large_is_not_done() {
     let large = large_set("k", engine::limits::WHOLE_REQUEST_BYTES_MAX as usize + 1);
     story.client("a").sends(&large).says("EXEC");
     story.conn(1).gets("DISCARD").answers("+OK");
-    let error =
-        "-ERR respool: this command is answered by the proxy and its arguments are too large";
+    let error = "-ERR respool: this request is too large: all of it must be seen before it is forwarded, and at most 64 MiB are kept for that";
     story.client("a").gets([error, ABORT]);
 }
 

@@ -355,11 +355,12 @@ impl Story {
         self.engine.handle_answers(self.now, to.ticket, vec![answer], &facts);
     }
 
-    /// The client of this name; it connects when first spoken of.
+    /// The client of this name; it connects when first spoken of, from the address behind its `@` if there is one.
     pub(crate) fn client(&mut self, name: &str) -> ClientWords<'_> {
         if !self.peers.contains_key(name) {
             let port = 5_001 + self.peers.len();
-            let (addr, laddr) = (format!("10.0.0.1:{port}"), "10.0.0.9:6380".to_string());
+            let host = name.split_once('@').map_or("10.0.0.1", |(_, host)| host);
+            let (addr, laddr) = (format!("{host}:{port}"), "10.0.0.9:6380".to_string());
             let id = self.engine.handle_client_open(self.now, addr, laddr);
             let peer = Peer { id, reading: true, ..Peer::default() };
             self.peers.insert(name.to_string(), peer);

@@ -20,6 +20,7 @@ use crate::{listeners, run, settings};
 use config::options::OptionSpec;
 use config::{Change, ClientChanges, Given, Loaded, OptionValue, TenantChange, TenantFate};
 use engine::fleet::{Answer, ConfigWish, ReplyTo};
+use engine::glob::Matcher;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::Path;
@@ -169,11 +170,10 @@ impl<S> Control<S> {
     }
 
     fn values(&self, patterns: &[String]) -> Vec<(String, String)> {
-        let matches = |name: &str| {
-            patterns
-                .iter()
-                .any(|pattern| engine::glob::matches(pattern.as_bytes(), name.as_bytes()))
-        };
+        let mut patterns: Vec<Matcher> =
+            patterns.iter().map(|pattern| Matcher::new(pattern.as_bytes())).collect();
+        let mut matches =
+            |name: &str| patterns.iter_mut().any(|pattern| pattern.matches(name.as_bytes()));
         let values = self.loaded.values().into_iter().filter(|value| matches(value.option.name));
         let shown = |value: OptionValue| match value.option.is_hidden_from_clients() {
             true if !value.words.is_empty() => HIDDEN.to_owned(),

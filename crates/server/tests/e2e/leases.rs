@@ -540,3 +540,37 @@ fn wait_speaks_of_every_primary_of_a_cluster() {
     drop(leaves);
     wait::until_true("nobody that waits", SOON, || blocked() == 0);
 }
+
+#[test]
+fn one_user_that_blocks_on_all_connections_stops_nobody_else() {
+    if direct() {
+        return;
+    }
+    let stack = Stack::with(&["--limits-leases-max", "16", "--workers", "1"]);
+    let mut greedy: Vec<Conn> = (0..40).map(|_| stack.connect()).collect();
+    for conn in &mut greedy {
+        conn.send(&request(&["BLPOP", "none", "0"])).expect("a request");
+    }
+    let mut server = stack.server.connect();
+    wait::until_true("they wait", SOON, || {
+        server.ask("INFO clients").contains("blocked_clients:12\r\n")
+    });
+    let begin = Instant::now();
+    for _ in 0..20 {
+        let mut conn = stack.connect();
+        for (line, reply) in
+            [("WATCH k", "+OK\r\n"), ("MULTI", "+OK\r\n"), ("SET k v", "+QUEUED\r\n")]
+        {
+            assert_eq!(conn.ask(line), reply);
+        }
+        assert_eq!(conn.ask("EXEC"), "*1\r\n+OK\r\n");
+    }
+    let mut other = stack.connect();
+    assert_eq!(other.ask("ACL SETUSER app on nopass allkeys +@all"), "+OK\r\n");
+    assert_eq!(other.ask("AUTH app x"), "+OK\r\n");
+    assert_eq!(server.ask("RPUSH l x"), ":1\r\n");
+    assert_eq!(other.ask("BLPOP l 0"), "*2\r\n$1\r\nl\r\n$1\r\nx\r\n");
+    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    drop(greedy);
+    assert_nothing_left(&stack);
+}

@@ -16,6 +16,7 @@ mod drivers;
 mod faults;
 mod figures;
 mod flame;
+mod globs;
 mod greetings;
 mod hot_and_big_keys;
 mod idle_clients;

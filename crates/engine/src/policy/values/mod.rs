@@ -236,7 +236,7 @@ impl Values {
 
     /// What is done with the values of a key; `None`: nothing.
     fn kept(&self, key: &[u8]) -> Option<Kept> {
-        let has = |patterns: &[Box<[u8]>]| patterns.iter().any(|one| glob::matches(one, key));
+        let has = |patterns: &[Box<[u8]>]| patterns.iter().any(|one| glob::means(one, key));
         let kept =
             Kept { compressed: has(&self.wanted.compress), sealed: has(&self.wanted.encrypt) };
         (kept != Kept::default()).then_some(kept)

@@ -206,6 +206,12 @@ impl<'a> ServerWords<'a> {
         Some(line)
     }
 
+    /// The next request is looked at, whatever it is, and answered with OK.
+    pub(crate) fn gets_large_and_answers(mut self) {
+        assert!(self.takes_one().is_some_and(|line| line.starts_with("SET big xxx")));
+        self.answers("+OK");
+    }
+
     /// The next request is looked at, whatever it is; its last argument. It must be the last one that arrived.
     #[track_caller]
     pub(crate) fn takes_last_argument(&mut self) -> Vec<u8> {

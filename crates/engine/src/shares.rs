@@ -1,0 +1,168 @@
+//! Fair shares of what is scarce, so that nobody takes all of it: dedicated connections, large transfers, requests that policies let wait, passwords that
+//! servers are asked about.
+//!
+//! Clients of one user from one address are a *group*. A group may have one more while it has less than [`SHARE_TIMES`] times what would be left for others:
+//! alone it gets seven eighths, and whoever comes then finds something that is free. With a fixed part for each group most would lie idle where there is one;
+//! with none the first would take all. (Switches share their buffers in this way: Choudhury and Hahne, "Dynamic queue length thresholds".)
+//!
+//! ```text
+//!   16 at most:   group a takes 14        b comes: 1        c comes: 1        a has 1 less: b or d may have it, not a
+//! ```
+//! Not here: in which order those come that wait (`waiters`), and what is held (`upstream::roles`, `policy::delayed`, `login::words`).
+//!
+//! Invariant: of each kind the sum over all groups is the total, and a group without anything is not in the table.
+
+use crate::client::Client;
+use alloc::collections::BTreeMap;
+use core::net::IpAddr;
+
+/// So many times what is left over for others a group may have.
+pub(crate) const SHARE_TIMES: usize = 7;
+
+/// Of connections for single clients this part of all is left for commands that do not wait for something: one of so many.
+pub(crate) const RESERVE_PART: usize = 8;
+
+/// Clients that share what is scarce: one user, one address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Group {
+    user: u32,
+    net: Net,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Net {
+    /// A socket file, or none.
+    #[default]
+    Local,
+    V4(u32),
+    /// The first half of an address: whoever has one has all of its second half.
+    V6(u64),
+}
+
+impl Group {
+    pub(crate) fn of(client: &Client) -> Self {
+        Self { user: client.user, net: Net::of(&client.identity.addr) }
+    }
+}
+
+impl Net {
+    /// Of an address as Redis prints it.
+    fn of(addr: &str) -> Self {
+        let host = addr.rsplit_once(':').map_or(addr, |(host, _)| host);
+        match host.trim_matches(['[', ']']).parse::<IpAddr>().map(|ip| ip.to_canonical()) {
+            Ok(IpAddr::V4(ip)) => Self::V4(ip.to_bits()),
+            Ok(IpAddr::V6(ip)) => Self::V6((ip.to_bits() >> 64) as u64),
+            Err(_) => Self::Local,
+        }
+    }
+}
+
+/// How many each group has of one kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Held {
+    total: usize,
+    of: BTreeMap<Group, usize>,
+}
+
+impl Held {
+    /// All groups together.
+    pub(crate) fn total(&self) -> usize {
+        self.total
+    }
+
+    /// A group has one more.
+    pub(crate) fn add(&mut self, group: Group) {
+        self.total += 1;
+        *self.of.entry(group).or_default() += 1;
+    }
+
+    /// A group has one less.
+    pub(crate) fn remove(&mut self, group: Group) {
+        let Some(count) = self.of.get_mut(&group) else {
+            debug_assert!(false, "a group gives back what it has not");
+            return;
+        };
+        self.total -= 1;
+        *count -= 1;
+        if *count == 0 {
+            self.of.remove(&group);
+        }
+    }
+
+    /// Whether a group may have so many more of `max`.
+    pub(crate) fn has_room(&self, group: Group, wanted: usize, max: usize) -> bool {
+        let Some(left) = max.checked_sub(self.total + wanted) else { return false };
+        let held = self.of.get(&group).copied().unwrap_or(0);
+        // What would be left without the last of them, and one beyond it is for others.
+        held == 0 || held + wanted - 1 < SHARE_TIMES * left
+    }
+}
+
+/// Of so many connections for single clients commands that wait for something may take these.
+pub(crate) fn for_blocking(max: usize) -> usize {
+    match max {
+        0 | 1 => max,
+        _ => max - (max / RESERVE_PART).max(1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(user: u32, addr: &str) -> Group {
+        Group { user, net: Net::of(addr) }
+    }
+
+    #[test]
+    fn a_group_is_a_user_at_an_address() {
+        let one = group(1, "10.0.0.7:1000");
+        assert_eq!(group(1, "10.0.0.7:2000"), one);
+        assert_eq!(group(1, "[::ffff:10.0.0.7]:1"), one);
+        for other in [group(2, "10.0.0.7:1000"), group(1, "10.0.0.8:1000"), group(1, "/run/s:0")] {
+            assert_ne!(other, one);
+        }
+        // Of a network of IPv6 whoever is in it can have any address.
+        assert_eq!(group(1, "[2001:db8::7]:1"), group(1, "[2001:db8::8:9]:1"));
+        assert_ne!(group(1, "[2001:db8::7]:1"), group(1, "[2001:db8:1::7]:1"));
+    }
+
+    /// So many of `max` this group can take.
+    fn takes(held: &mut Held, group: Group, max: usize) -> usize {
+        let mut count = 0;
+        while held.has_room(group, 1, max) {
+            held.add(group);
+            count += 1;
+        }
+        count
+    }
+
+    #[test]
+    fn nobody_takes_all_and_who_comes_finds_something() {
+        for max in [2, 3, 4, 8, 16, 100, 1_024] {
+            let mut held = Held::default();
+            let all: alloc::vec::Vec<Group> =
+                (0..4).map(|n| group(0, &alloc::format!("10.0.0.{n}:1"))).collect();
+            let first = takes(&mut held, all[0], max);
+            assert!(first >= max * 3 / 4 - 1 && first < max, "{first} of {max}");
+            assert!(takes(&mut held, all[1], max) >= 1, "{max}");
+            while held.total() > 0 {
+                let any = *held.of.keys().next().expect("a group");
+                held.remove(any);
+            }
+            assert_eq!(held, Held::default());
+        }
+        // The only one is given to whoever comes.
+        assert_eq!(takes(&mut Held::default(), group(0, "10.0.0.1:1"), 1), 1);
+        // Several at once are given at once, or not at all.
+        let mut held = Held::default();
+        assert!(held.has_room(group(0, ""), 3, 3) && !held.has_room(group(0, ""), 4, 3));
+        held.add(group(0, ""));
+        assert!(!held.has_room(group(0, ""), 3, 4) && held.has_room(group(1, ""), 3, 4));
+    }
+
+    #[test]
+    fn some_are_left_for_what_does_not_wait() {
+        assert_eq!([0, 1, 2, 3, 8, 16, 1_024].map(for_blocking), [0, 1, 1, 2, 7, 14, 896]);
+    }
+}

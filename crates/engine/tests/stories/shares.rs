@@ -1,0 +1,160 @@
+//! What is scarce is shared: no machine takes all dedicated connections, transfers, waits or checks of passwords, and who waits is served in turn.
+
+use crate::words::{Story, large_set, request};
+use engine::Settings;
+use engine::acl::Users;
+use engine::policy::{Per, Policies, Rate, Rule, Rules, Unit, What};
+
+const MIB: usize = 1 << 20;
+
+/// So many clients from this address that wait for ever; how many of them have a connection.
+fn block(story: &mut Story, host: &str, count: usize) -> usize {
+    let before = story.open_conns();
+    for number in 0..count {
+        story.client(&format!("blocked{number}@{host}")).says("BLPOP none 0");
+    }
+    story.open_conns() - before
+}
+
+#[test]
+fn one_machine_that_waits_on_all_leaves_the_others_theirs() {
+    let mut users = Users::default();
+    users.set(b"app", &[b"on", b"nopass", b"allkeys", b"+@all"]).expect("rules");
+    let mut settings = Settings { users: users.into(), ..Settings::default() };
+    settings.limits.leases_max = 16;
+    let mut story = Story::with(settings);
+    assert_eq!(block(&mut story, "10.0.0.1", 40), 12, "three quarters");
+    // Transactions go on, also those of that machine.
+    for (client, lines) in [
+        ("same@10.0.0.1", ["WATCH k", "UNWATCH"]),
+        ("other@10.0.0.2", ["WATCH k", "UNWATCH"]),
+        ("same@10.0.0.1", ["MULTI", "DISCARD"]),
+    ] {
+        story.client(client).says(lines);
+        story.server().gets(lines).answers(["+OK", "+OK"]);
+        story.client(client).gets(["+OK", "+OK"]);
+    }
+    // And so do commands that wait, of another address and of another user.
+    story.client("b@10.0.0.2").says("BLPOP l 0");
+    story.conn(13).gets("BLPOP l 0");
+    story.client("c@10.0.0.1").says(["AUTH app x", "BLPOP l 0"]).gets("+OK");
+    story.conn(14).gets("BLPOP l 0");
+    // Now only transactions find one.
+    story.client("d@10.0.0.3").says("BLPOP l 0");
+    assert_eq!(story.open_conns(), 14);
+    story.client("e@10.0.0.3").says("MULTI");
+    story.conn(15).gets("MULTI");
+    // The first that becomes free is not for the machine that has most.
+    story.conn(1).gets("BLPOP none 0").answers("nil");
+    story.conn(1).gets("BLPOP l 0").answers("nil");
+    story.client("d@10.0.0.3").gets("nil");
+}
+
+#[test]
+fn who_waits_is_served_in_turn_by_address_and_the_others_get_their_error_in_time() {
+    let mut story = Story::with_limits(|limits| limits.leases_max = 1);
+    for name in ["a1@10.0.0.1", "a2@10.0.0.1", "a3@10.0.0.1", "b1@10.0.0.2", "c1@10.0.0.3"] {
+        story.client(name).says(&*format!("BLPOP {name} 0"));
+        story.after_ms(1);
+    }
+    for name in ["a1@10.0.0.1", "a2@10.0.0.1", "b1@10.0.0.2", "c1@10.0.0.3"] {
+        story.conn(1).gets(&*format!("BLPOP {name} 0")).gets_nothing();
+        if !name.starts_with('c') {
+            story.conn(1).answers("nil");
+        }
+    }
+    story.client("d@10.0.0.4").says("BLPOP d 0");
+    story.after_ms(9_998);
+    let error = "-ERR respool: no connection of its own became free within 10000 ms (see limits.leases_max)";
+    story.client("a3@10.0.0.1").gets(error);
+    story.client("d@10.0.0.4").gets_nothing();
+    story.after_ms(10).client("d@10.0.0.4").gets(error);
+}
+
+#[test]
+fn who_watches_counts_among_those_that_wait_when_it_waits() {
+    let mut story = Story::with_limits(|limits| limits.leases_max = 2);
+    story.client("a").says("BLPOP a 0");
+    story.conn(1).gets("BLPOP a 0");
+    story.client("b").says("WATCH k");
+    story.conn(2).gets("WATCH k").answers("+OK");
+    story.client("b").gets("+OK").says(["GET k", "BLPOP b 0"]);
+    story.conn(2).gets("GET k").answers("nil");
+    // Only one of two may wait; its own connection is no way around that.
+    story.conn(2).gets_nothing();
+    story.client("b").gets("nil");
+    story.conn(1).answers("nil");
+    story.conn(2).gets("BLPOP b 0").answers("nil");
+    story.client("b").gets("nil").says("GET k");
+    story.conn(2).gets("GET k").answers("nil");
+    // What it waited for is over, and the next may wait.
+    story.client("a").gets("nil").says("BLPOP a 0");
+    story.conn(1).gets("BLPOP a 0");
+    // It gives up as any other.
+    story.client("b").gets("nil").says("BLPOP b 0");
+    story.after_ms(10_000);
+    assert!(story.client("b").takes_text().contains("limits.leases_max"));
+}
+
+#[test]
+fn one_machine_that_streams_on_all_leaves_the_others_theirs() {
+    let mut story = Story::with_limits(|limits| limits.large_transfers_max = 4);
+    let begun = &large_set("big", MIB)[..MIB / 2];
+    for number in 0..6 {
+        story.client(&format!("a{number}")).sends(begun);
+    }
+    assert_eq!(story.open_conns(), 3);
+    story.client("b@10.0.0.2").sends(begun);
+    assert_eq!(story.open_conns(), 4);
+    story.client("c@10.0.0.3").sends(begun);
+    assert_eq!(story.open_conns(), 4);
+    // The next one that is free is for who has none.
+    story.client("a0").sends(&large_set("big", MIB)[MIB / 2..]);
+    story.conn(1).gets_large_and_answers();
+    story.client("a0").gets("+OK");
+    assert!(story.conn(1).bytes_of_unfinished() > 0, "the next one uses its connection");
+    story.client("c@10.0.0.3").sends(&large_set("big", MIB)[MIB / 2..]);
+    story.conn(1).gets_large_and_answers();
+    story.client("c@10.0.0.3").gets("+OK");
+}
+
+#[test]
+fn one_machine_that_waits_for_a_rate_leaves_others_room_to_wait() {
+    let detail =
+        Rate { unit: Unit::Requests, per_s: 1, burst: 1, per: Per::Address, delay_ms: 60_000 };
+    let what = What::new(&["get"], Vec::new(), false).expect("a command");
+    let rate = vec![Rule { what, name: String::new(), error: None, detail }];
+    let rules = Rules { rate, waiting_max: 8, ..Rules::default() };
+    let settings =
+        Settings { policies: Policies::new(rules).map(Into::into), ..Settings::default() };
+    let mut story = Story::with(settings);
+    let mut refused = 0;
+    for number in 0..12 {
+        let name = format!("a{number}");
+        story.client(&name).says("GET k");
+        refused += usize::from(story.client(&name).takes_text().contains("too many requests"));
+    }
+    // One went, and of those that wait one place at least is left.
+    assert_eq!(refused, 12 - 1 - 7);
+    story.client("b@10.0.0.2").says(["GET k", "GET k"]).gets_nothing();
+    story.after_ms(1_100);
+    let all: Vec<String> = std::iter::from_fn(|| story.conn(1).takes_one()).collect();
+    assert_eq!(all.len(), 2 + 2, "{all:?}");
+}
+
+#[test]
+fn one_machine_that_caches_with_noloop_leaves_the_others_theirs() {
+    let mut story = Story::with_limits(|limits| limits.noloop_conns_max = 4);
+    let mut taken = 0;
+    for (number, host) in ["10.0.0.1"; 4].into_iter().chain(["10.0.0.2"]).enumerate() {
+        let name = format!("n{number}@{host}");
+        story.client(&name).says(["HELLO 3", "CLIENT TRACKING ON NOLOOP", "GET k"]);
+        let text = story.client(&name).takes_text();
+        let ok = text.ends_with("+OK\r\n");
+        assert!(ok || text.ends_with("-ERR respool: with CLIENT TRACKING NOLOOP as many clients as may have a connection of their own (limits.noloop_conns_max)\r\n") || text.contains("NOLOOP"), "{text}");
+        taken += usize::from(ok);
+        assert!(ok || host == "10.0.0.1", "{text}");
+    }
+    assert_eq!(taken, 3 + 1);
+    story.client("plain").sends(&request("PING")).gets("+PONG");
+}
