@@ -23,6 +23,8 @@ pub struct Hangup {
     came: Arc<AtomicBool>,
     /// It ends the process.
     ends: Arc<AtomicBool>,
+    /// Whoever started the process wants it to be ignored (`nohup`).
+    is_ignored: bool,
 }
 
 impl Hangup {
@@ -31,20 +33,32 @@ impl Hangup {
     /// # Errors
     /// The system refuses to.
     pub fn note() -> io::Result<Self> {
+        let is_ignored = is_ignored();
         let (came, ends) = <(Arc<AtomicBool>, Arc<AtomicBool>)>::default();
         signal_hook::flag::register_conditional_default(SIGHUP, Arc::clone(&ends))?;
         signal_hook::flag::register(SIGHUP, Arc::clone(&came))?;
-        Ok(Self { came, ends })
+        Ok(Self { came, ends, is_ignored })
     }
 
-    /// This is no proxy: the signal ends the process, also one that came already.
+    /// This is no proxy: the signal does what it does to any program, also one that came already.
     pub fn end_by_it(self) {
+        if self.is_ignored {
+            return;
+        }
         self.ends.store(true, Ordering::SeqCst);
         if self.came.load(Ordering::SeqCst) {
             // It can only fail for a signal that does not exist.
             let _ = signal_hook::low_level::emulate_default_handler(SIGHUP);
         }
     }
+}
+
+/// Whether SIGHUP was ignored when this program began, by proc(5): a mask whose lowest bit is signal 1. Without /proc it was not.
+fn is_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (SIGHUP - 1) & 1 == 1)
 }
 
 /// The signals that we act on, and the thread that waits for them.

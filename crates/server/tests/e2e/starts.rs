@@ -82,7 +82,7 @@ fn asked_to_end_in_the_middle_of_a_start_it_ends_at_once_and_in_order() {
 }
 
 #[test]
-fn a_hangup_ends_what_is_no_proxy() {
+fn a_hangup_ends_what_is_no_proxy_unless_it_is_to_be_ignored() {
     if direct() {
         return;
     }
@@ -90,10 +90,17 @@ fn a_hangup_ends_what_is_no_proxy() {
     let pipe = folder.path().join("pipe");
     let made = Command::new("mkfifo").arg(&pipe).status().expect("mkfifo runs");
     assert!(made.success());
-    let mut checking = spawn(Command::new(RESPOOL).arg("check").arg(&pipe), folder.path());
-    // Opened when it is opened for reading, by then its command is known.
-    let _end = File::options().write(true).open(&pipe).expect("the pipe");
-    checking.signal(Signal::HUP);
-    let status = checking.wait_exit(SOON).expect("it ends");
-    assert_eq!(status.signal(), Some(Signal::HUP.as_raw()), "{status}");
+    for (before, ends) in [("true", true), ("trap '' HUP", false)] {
+        let mut shell = Command::new("sh");
+        let script = format!("{before}; exec {RESPOOL} check {}", pipe.display());
+        let mut checking = spawn(shell.args(["-c", &script]), folder.path());
+        // Opened when it is opened for reading, by then its command is known.
+        let end = File::options().write(true).open(&pipe).expect("the pipe");
+        checking.signal(Signal::HUP);
+        // One that is ignored goes on to the end of the file, which is no configuration.
+        drop(end);
+        let status = checking.wait_exit(SOON).expect("it ends");
+        let by = ends.then_some(Signal::HUP.as_raw());
+        assert_eq!((status.signal(), status.code()), (by, (!ends).then_some(2)), "{status}");
+    }
 }
