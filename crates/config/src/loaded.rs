@@ -7,12 +7,13 @@
 //!
 //! Invariant: no text made here contains a secret; that one changed is told, not from what to what.
 
+use crate::address::{PoolKind, UpstreamAddress, UpstreamUrl};
 use crate::compile::Draft;
 use crate::mirrors::{self, MirrorLine};
 use crate::options::{OPTIONS, OptionSpec};
 use crate::problem::{Origin, Problems};
 use crate::rules::{self, Finding};
-use crate::schema::Config;
+use crate::schema::{Config, MappedAddress};
 use crate::tenants::Tenant;
 use engine::policy;
 use engine::policy::own::{Own, Program};
@@ -147,6 +148,46 @@ impl Loaded {
             || tenants.into_iter().any(|one| differs(&one.config, new.config.tenant(&one.name)))
     }
 
+    /// A change at run time that would send a password to a server that it was not given for: the option, and what to do. `given` are the options of this
+    /// change.
+    ///
+    /// A password stands apart from the address (`upstream_password`, a file of it), or an address leads elsewhere (`address_map`); whoever changes the
+    /// address alone need not know the password, nor mean to tell it. A file that is read again says both, so nothing of it is refused here.
+    pub fn lends_password(&self, running: &Self, given: &[&str]) -> Option<(&'static str, String)> {
+        let gives = |options: &[&str]| options.iter().any(|option| given.contains(option));
+        let (new, old) = (&self.config, &running.config);
+        let route = ["upstream", "sharding.shards"];
+        for (options, password) in LENT {
+            let lent: Vec<_> = new.upstream.urls().filter(|url| password(self, url)).collect();
+            let known = |address: &UpstreamAddress| {
+                let mut before = old.upstream.urls().filter(|url| password(running, url));
+                before.any(|url| url.addresses().any(|one| one == address))
+            };
+            let mut addresses = lent.iter().flat_map(|url| url.addresses());
+            if gives(&route)
+                && !gives(options)
+                && let Some(other) = addresses.find(|address| !known(address))
+            {
+                let (secret, route) = (options[0], *route.iter().find(|name| gives(&[**name]))?);
+                let message = format!(
+                    "`{other}` would get a password that was given for another server; give `{secret}` for it in the same change"
+                );
+                return Some((OptionSpec::find(route)?.name, message));
+            }
+        }
+        let has_password = |url: &UpstreamUrl| url.password.is_some() || sentinel_password(url);
+        let is_new = |entry: &MappedAddress| !old.address_map.contains(entry);
+        if given.contains(&"address_map")
+            && new.address_map.iter().any(is_new)
+            && new.upstream.urls().any(has_password)
+            && !gives(&[route[0], route[1], LENT[0].0[0], LENT[0].0[1], LENT[1].0[0], LENT[1].0[1]])
+        {
+            let message = "another address would get the password of a server; give `upstream_password`, or `upstream` with it, in the same change";
+            return Some(("address_map", message.to_owned()));
+        }
+        None
+    }
+
     /// This takes the place of another one: rates that stay as they are go on where they are.
     pub fn keep_buckets(&mut self, running: &Self) {
         let before = &running.config.intercepts;
@@ -254,6 +295,27 @@ impl Loaded {
     }
 }
 
+/// Whether a server gets the password that stands apart from its URL.
+type Gets = fn(&Loaded, &UpstreamUrl) -> bool;
+
+/// Passwords that stand apart: the options that give them, and who gets them.
+const LENT: [(&[&str], Gets); 2] = [
+    (&["upstream_password", "upstream_password_file"], |loaded, url| {
+        let apart = loaded.written.upstream_password.as_ref();
+        apart.is_some() && url.password.as_ref() == apart
+    }),
+    (&["sentinel_password", "sentinel_password_file"], |loaded, url| {
+        let apart = loaded.written.sentinel_password.as_ref();
+        let has =
+            matches!(&url.pool, PoolKind::Sentinel { password, .. } if password.as_ref() == apart);
+        apart.is_some() && has
+    }),
+];
+
+fn sentinel_password(url: &UpstreamUrl) -> bool {
+    matches!(&url.pool, PoolKind::Sentinel { password: Some(_), .. })
+}
+
 /// Whether this option says which servers are behind.
 fn says_upstream(name: &str) -> bool {
     matches!(
@@ -357,6 +419,58 @@ mod tests {
         let mut new = loaded("upstream = \"redis://b\"\nworkers = 1\n", &[]);
         assert_eq!(new.fixed(&running, true).len(), 1);
         assert_eq!(new.keep_fixed(&running, false).len(), 0);
+    }
+
+    /// By each way that leads to another address, and with each way to give the password anew.
+    #[test]
+    fn a_password_is_lent_to_no_other_server() {
+        let word = |word: &str| vec![word.to_owned()];
+        let running = loaded("upstream = \"redis://a\"\nupstream_password = \"p\"\n", &[]);
+        let refused = |running: &Loaded, text: &str, changes: &[Given]| {
+            let given: Vec<&str> = changes.iter().map(|(name, _)| *name).collect();
+            let new = loaded(text, changes);
+            new.lends_password(running, &given).map(|(name, _)| name)
+        };
+        let text = "upstream = \"redis://a\"\nupstream_password = \"p\"\n";
+        let of = |changes: &[Given]| refused(&running, text, changes);
+        assert_eq!(of(&[("upstream", word("redis://b"))]), Some("upstream"));
+        assert_eq!(
+            of(&[("upstream", word("redis://:own@b"))]),
+            Some("upstream"),
+            "it would not win"
+        );
+        assert_eq!(of(&[("upstream", word("redis-cluster://a,b"))]), Some("upstream"));
+        assert_eq!(of(&[("address_map", word("a=b"))]), Some("address_map"));
+        let anew = [("upstream", word("redis://b")), ("upstream_password", word("q"))];
+        assert_eq!(of(&anew), None);
+        let map = [("address_map", word("a=b")), ("upstream_password", word("p"))];
+        assert_eq!(of(&map), None);
+        // The same server, otherwise; and what leads nowhere.
+        assert_eq!(of(&[("upstream", word("redis://a/3"))]), None);
+        assert_eq!(of(&[("timeouts.ping_ms", word("5"))]), None);
+        assert_eq!(of(&[("upstream_password", word("q"))]), None);
+        // Where the password stands in the URL it goes with it, and where there is none nothing is lent.
+        let apart = "upstream = \"redis://:p@a\"\n";
+        let running = loaded(apart, &[]);
+        assert_eq!(refused(&running, apart, &[("upstream", word("redis://b"))]), None);
+        assert_eq!(refused(&running, apart, &[("address_map", word("a=b"))]), Some("address_map"));
+        let none = "upstream = \"redis://a\"\n";
+        assert_eq!(refused(&loaded(none, &[]), none, &[("address_map", word("a=b"))]), None);
+        // Shards share the password that stands apart.
+        let shards = "upstream_password = \"p\"\n[sharding]\nshards = [\"redis://a\"]\n";
+        let running = loaded(shards, &[]);
+        let more = ["redis://a", "redis://b"].map(str::to_owned).to_vec();
+        assert_eq!(
+            refused(&running, shards, &[("sharding.shards", more)]),
+            Some("sharding.shards")
+        );
+        // Sentinels have passwords of their own.
+        let sentinels = "upstream = \"redis-sentinel://s/m\"\nsentinel_password_file = \"f\"\n";
+        let running = loaded(sentinels, &[]);
+        let other = [("upstream", word("redis-sentinel://s,t/m"))];
+        assert_eq!(refused(&running, sentinels, &other), Some("upstream"));
+        let anew = [other[0].clone(), ("sentinel_password", word("q"))];
+        assert_eq!(refused(&running, "upstream = \"redis-sentinel://s/m\"\n", &anew), None);
     }
 
     #[test]

@@ -137,7 +137,7 @@ pub fn run(boot: Boot) -> Result<(), StartError> {
     };
     let sound = runtime.block_on(async {
         // They are bound, so this fails only where the system has nothing left; the clients are served all the same.
-        let files = admin::listen::serve(admin_listeners, &app);
+        let files = admin::listen::serve(admin_listeners, &app, admin::listen::Bounds::FULL);
         let _files = files.inspect_err(|error| tracing::error!(%error, "no admin listener"));
         tokio::spawn(limit.clone().run());
         Control::new(begin).run(inbox).await

@@ -6,7 +6,7 @@ use crate::admin::AdminSettings;
 use crate::control::certificates::Certificates;
 use crate::worker::gather::GatherOptions;
 use config::{
-    Config, ListenAddress, MappedAddress, PoolKind, Secret, ShardUrl, Sharding, Upstream,
+    ClientAuth, Config, ListenAddress, MappedAddress, PoolKind, Secret, ShardUrl, Sharding, Upstream,
     UpstreamAddress, UpstreamUrl,
 };
 use engine::address_map::AddressMap;
@@ -263,6 +263,7 @@ pub(crate) fn admin(config: &Config, certificates: &Certificates) -> AdminSettin
         workers: config.workers,
         clients_max: config.max_clients,
         tls: certificates.admin(),
+        wants_certificates: config.admin.tls.client_auth == ClientAuth::Required,
     }
 }
 

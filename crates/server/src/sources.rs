@@ -5,11 +5,13 @@
 //!
 //! Not here: what is right (`config`), what is done with it (`control`, the command line).
 //!
-//! Invariant: nothing that is read here is larger than its bound, so a wrong path (a device, a log) does not fill the memory.
+//! Invariant: nothing that is read here is larger than its bound, so a wrong path (a device, a log) does not fill the memory; and a dry run reads no file
+//! and runs no command.
 
 use crate::control::{certificates, extensions};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use config::options::{ENVIRONMENT_PREFIX, OPTIONS, OptionSpec};
@@ -21,6 +23,8 @@ const CONFIG_BYTES_MAX: u64 = 4 << 20;
 const COMMAND_TIME_MAX: Duration = Duration::from_secs(5);
 /// How often it is looked whether such a command has ended.
 const POLL: Duration = Duration::from_millis(5);
+/// Places outside of the configuration whose content is kept for dry runs; the oldest go first.
+const SECRETS_MAX: usize = 4096;
 /// Longest password file; a password goes to the server in one argument of `AUTH`.
 const SECRET_BYTES_MAX: u64 = 64 << 10;
 
@@ -42,6 +46,60 @@ pub struct Sources {
     arguments: Vec<Given>,
     takes: fn(&OptionSpec) -> bool,
     extensions: extensions::Known,
+    secrets: Secrets,
+}
+
+/// What was read last from each place outside of the configuration, for dry runs. Clones share it.
+#[derive(Clone, Default)]
+struct Secrets(Arc<Mutex<Vec<(Named, Vec<u8>)>>>);
+
+/// A [`Place`] that is kept.
+#[derive(PartialEq, Eq)]
+enum Named {
+    File(PathBuf),
+    Variable(String),
+    Command(String),
+    Users(PathBuf),
+}
+
+impl From<Place<'_>> for Named {
+    fn from(place: Place<'_>) -> Self {
+        match place {
+            Place::File(path) => Self::File(path.to_owned()),
+            Place::Variable(name) => Self::Variable(name.to_owned()),
+            Place::Command(command) => Self::Command(command.to_owned()),
+            Place::Users(path) => Self::Users(path.to_owned()),
+        }
+    }
+}
+
+/// They are never shown.
+impl std::fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secrets")
+    }
+}
+
+impl Secrets {
+    /// These were read now. What is not among them may still be in force, as somebody may yet refuse what was read.
+    fn keep(&self, read: Vec<(Named, Vec<u8>)>) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|(named, _)| read.iter().all(|(other, _)| other != named));
+        known.extend(read);
+        let over = known.len().saturating_sub(SECRETS_MAX);
+        known.drain(..over);
+    }
+
+    /// What was read there last. Of a place where nobody has read yet, something that is right in form: 64 digits are a password and a key.
+    fn known(&self, place: Place<'_>) -> Vec<u8> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let named = Named::from(place);
+        match known.iter().find(|(one, _)| *one == named) {
+            Some((_, bytes)) => bytes.clone(),
+            None if matches!(place, Place::Users(_)) => b"user default off\n".to_vec(),
+            None => vec![b'0'; 64],
+        }
+    }
 }
 
 impl Sources {
@@ -51,7 +109,8 @@ impl Sources {
         arguments: Vec<Given>,
         takes: fn(&OptionSpec) -> bool,
     ) -> Self {
-        Self { file, arguments, takes, extensions: extensions::Known::default() }
+        let (extensions, secrets) = (extensions::Known::default(), Secrets::default());
+        Self { file, arguments, takes, extensions, secrets }
     }
 
     /// The file, if there is one.
@@ -77,21 +136,46 @@ impl Sources {
     /// # Errors
     /// Everything that is wrong.
     pub fn load(&self, text: Option<&str>, changes: &[Given]) -> Result<Loaded, SourceError> {
+        let read = std::cell::RefCell::new(Vec::new());
+        let read_secret = |place: Place<'_>| {
+            let bytes = read_secret(place)?;
+            read.borrow_mut().push((Named::from(place), bytes.clone()));
+            Ok(bytes)
+        };
+        let mut loaded = self.load_with(text, changes, &read_secret)?;
+        let mut found = certificates::look(&loaded.config);
+        found.extend(self.extensions.take_into(&mut loaded));
+        if !found.is_empty() {
+            return Err(SourceError::Wrong(loaded.problems(found)));
+        }
+        self.secrets.keep(read.into_inner());
+        Ok(loaded)
+    }
+
+    /// The same for somebody who only wants to know what would change: what stands in files, or is printed by commands, is as it was when it was
+    /// last read, and not looked at where nobody has read it. So a change can still fail for what stands there.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the words.
+    pub fn load_dry(&self, text: Option<&str>, changes: &[Given]) -> Result<Loaded, SourceError> {
+        self.load_with(text, changes, &|place| Ok(self.secrets.known(place)))
+    }
+
+    fn load_with(
+        &self,
+        text: Option<&str>,
+        changes: &[Given],
+        read_secret: &dyn Fn(Place<'_>) -> io::Result<Vec<u8>>,
+    ) -> Result<Loaded, SourceError> {
         let (name, environment) = (self.file_name(), self.environment()?);
         let sources = config::Sources {
             file: text.map(|text| FileText { name: &name, text }),
             environment: &environment,
             arguments: &self.arguments,
             changes,
-            read_secret: &read_secret,
+            read_secret,
         };
-        let mut loaded = config::load(&sources).map_err(SourceError::Wrong)?;
-        let mut found = certificates::look(&loaded.config);
-        found.extend(self.extensions.take_into(&mut loaded));
-        match found.is_empty() {
-            true => Ok(loaded),
-            false => Err(SourceError::Wrong(loaded.problems(found))),
-        }
+        config::load(&sources).map_err(SourceError::Wrong)
     }
 
     /// Whether a program that this configuration names stands otherwise in its file than when it was last loaded, or cannot be read.
@@ -241,6 +325,61 @@ fn read_bounded(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Each place that a configuration can name: a dry run leaves no trace there, and what is in force is known to it.
+    #[test]
+    fn a_dry_run_reads_no_file_and_runs_no_command() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        let word = |word: &str| vec![word.to_owned()];
+        let known =
+            format!("known on ~* +@all \"password_command=echo k >> {}; echo pw\"", path("known"));
+        let text = format!("upstream = \"redis://127.0.0.1:1\"\n[acl]\nusers = ['{known}']\n");
+        let sources = Sources::new(None, Vec::new(), |_| false);
+        let loaded = sources.load(Some(&text), &[]).expect("a configuration");
+        let runs = || std::fs::read_to_string(path("known")).map(|text| text.lines().count());
+        assert_eq!(runs().expect("it ran"), 1);
+        // A pipe that nobody writes to holds whoever opens it, for ever.
+        let pipe = path("pipe");
+        assert!(
+            std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success()
+        );
+        let user = format!("new on \"password_command=touch {}; echo pw\"", path("ran"));
+        let in_file = format!("new on password_file={pipe}");
+        let key_command =
+            format!("k \"key_command=touch {}; echo {}\"", path("ran"), "0".repeat(64));
+        let changes: [(&[&'static str], String); 11] = [
+            (&["acl.users"], user),
+            (&["acl.users"], in_file),
+            (&["policies.values.keys"], key_command),
+            (&["policies.values.keys"], format!("k key_file={pipe}")),
+            (&["upstream_password_file"], pipe.clone()),
+            (&["password_file"], pipe.clone()),
+            (&["admin.token_file"], pipe.clone()),
+            (&["tls.cert_file", "tls.key_file"], pipe.clone()),
+            (&["upstream_tls.ca_file"], pipe.clone()),
+            (&["mirrors.targets"], format!("redis://127.0.0.1:2 password_file={pipe}")),
+            (&["policies.own"], format!("o file={pipe}")),
+        ];
+        for (options, value) in changes {
+            let changes: Vec<Given> = options
+                .iter()
+                .map(|option| (*option, word(&value)))
+                .chain([("workers", word("1"))])
+                .collect();
+            // Some of them want more to go with them; what matters is that it comes back.
+            let dry = sources.load_dry(Some(&text), &changes);
+            assert!(!Path::new(&path("ran")).exists(), "{options:?}");
+            if let Ok(dry) = dry {
+                let names: Vec<&str> =
+                    loaded.changes_to(&dry).iter().map(|c| c.option.name).collect();
+                assert!(options.iter().all(|option| names.contains(option)), "{names:?}");
+            }
+        }
+        let dry = sources.load_dry(Some(&text), &[]).expect("a configuration");
+        assert!(dry.config.users == loaded.config.users && loaded.changes_to(&dry).is_empty());
+        assert_eq!(runs().expect("it ran"), 1, "not again");
+    }
 
     #[test]
     fn a_command_prints_a_password_or_is_an_error_in_time() {

@@ -1,19 +1,20 @@
 //! Who may ask.
 //!
-//! With a token in the configuration a request must present it. Without one, whoever can connect may ask, which is this machine (`config`
-//! sees to that); then a page in a browser of this machine must be kept out. Such a page can send requests, but not without a `Host` by a name
+//! With a token in the configuration a request must present it. Without one the listener is read-only. The machine itself can connect (`config`
+//! sees to that), and so can every local user and every service that can be made to send a request; options may name commands, which would make these
+//! respool's own user. A connection that had to show a certificate may change something. A page in a browser of this machine is kept out altogether. Such a page can send requests, but not without a `Host` by a name
 //! of its own (rebinding) or an `Origin` (another site), so these two are refused. Over TLS a name of its own does not get it here: the browser
 //! would miss it in our certificate, so there any `Host` is taken.
 //!
 //! The files of the console are for everybody: a browser has no token to load them with, and without one they show nothing.
 //!
-//! Invariant: a request that changes something got through one of the two.
+//! Invariant: a request that changes something, or costs something, has presented a token or a certificate.
 
-use super::listen::Answering;
+use super::listen::Talk;
 use super::{App, Refusal, web};
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use std::net::IpAddr;
@@ -26,11 +27,32 @@ fn is_open(path: &str) -> bool {
     OPEN.contains(&path) || web::has(path)
 }
 
+/// What somebody hears who would change something and has presented nothing.
+const READ_ONLY: &str = "the admin listener is read-only without a token: set admin.token_file (or admin.token) to change something or to make a CPU profile";
+
+/// A path that is looked at and costs something: signals interrupt the workers while a profile is made.
+const COSTLY: &str = "/debug/flame";
+
+/// Whether this method only looks.
+fn looks(method: &Method) -> bool {
+    [Method::GET, Method::HEAD].contains(method)
+}
+
+/// Whether this neither changes anything nor costs more than the answer.
+fn is_harmless(method: &Method, path: &str) -> bool {
+    looks(method) && path != COSTLY
+}
+
 /// Lets a request through or refuses it.
 pub(super) async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
     let settings = app.settings.borrow().clone();
+    let path = request.uri().path();
     let refusal = match &settings.token {
-        _ if is_open(request.uri().path()) => None,
+        _ if Talk::is_reserved(&request) && !OPEN.contains(&path) => {
+            let error = "all connections of the admin listener are in use: this one answers /healthz and /readyz only";
+            Some(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, error))
+        }
+        _ if is_open(path) && looks(request.method()) => None,
         Some(token) => {
             let given = bearer(request.headers());
             let fits = given.is_some_and(|given| token.matches(given));
@@ -38,8 +60,10 @@ pub(super) async fn guard(State(app): State<App>, request: Request, next: Next) 
             (!fits).then(|| Refusal::new(StatusCode::UNAUTHORIZED, error))
         }
         None => {
-            let is_secured = Answering::is_secured(&request);
+            let is_secured = Talk::is_secured(&request);
+            let may_change = Talk::is_certified(&request) || is_harmless(request.method(), path);
             let error = foreign(request.headers(), is_secured);
+            let error = error.or((!may_change).then_some(READ_ONLY));
             error.map(|error| Refusal::new(StatusCode::FORBIDDEN, error))
         }
     };
@@ -129,6 +153,27 @@ mod tests {
         assert!(["/healthz", "/readyz", "/", "/console/main.js"].into_iter().all(is_open));
         let closed = ["/stats", "/console", "/console/", "/console/../stats", "//", "/config", ""];
         assert!(!closed.into_iter().any(is_open));
+    }
+
+    /// Every endpoint of the document: what is no GET is refused, so that one that is added later is as well.
+    #[test]
+    fn nothing_is_harmless_that_changes_something() {
+        let document: serde_json::Value =
+            serde_json::from_str(&crate::admin::openapi::page()).expect("a document");
+        let paths = document["paths"].as_object().expect("paths");
+        let mut shown = 0;
+        for (path, methods) in paths {
+            for method in methods.as_object().expect("methods").keys() {
+                let is_get = method == "get";
+                let method =
+                    Method::from_bytes(method.to_uppercase().as_bytes()).expect("a method");
+                let is_harmless = is_harmless(&method, path);
+                assert_eq!(is_harmless, is_get && path != COSTLY, "{method} {path}");
+                shown += usize::from(is_harmless);
+            }
+        }
+        assert!(shown > 10 && paths.contains_key(COSTLY), "{shown}");
+        assert!(!is_harmless(&Method::PATCH, "/") && !is_harmless(&Method::OPTIONS, "/stats"));
     }
 
     #[test]

@@ -24,7 +24,8 @@
 //!
 //! What it deliberately is not: on the path of a request of a client.
 //!
-//! Invariant: whoever has no token sees only whether the proxy lives and the console without data, where a token is configured; and no answer has a secret.
+//! Invariant: whoever has no token sees only whether the proxy lives and the console without data, where a token is configured, and changes nothing where none is; and no
+//! answer has a secret.
 
 mod clients;
 mod config;
@@ -79,6 +80,8 @@ pub(crate) struct AdminSettings {
     pub(crate) clients_max: usize,
     /// How those are met who come by TCP; `None`: without TLS.
     pub(crate) tls: Option<ForClients>,
+    /// Nobody is met without a certificate.
+    pub(crate) wants_certificates: bool,
 }
 
 /// What every endpoint has.
@@ -184,7 +187,8 @@ pub(crate) fn router(app: App) -> Router {
         .method_not_allowed_fallback(|| async {
             Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "this path does not take this method")
         })
-        .layer(axum::middleware::from_fn_with_state(app.clone(), guard::guard))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(axum::middleware::from_fn(listen::whole))
+        .layer(axum::middleware::from_fn_with_state(app.clone(), guard::guard))
         .with_state(app)
 }

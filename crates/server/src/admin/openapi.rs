@@ -19,7 +19,7 @@ use utoipa_axum::routes;
 #[openapi(
     info(
         title = "respool",
-        description = "The admin listener of respool, a proxy for Redis and Valkey.",
+        description = "The admin listener of respool, a proxy for Redis and Valkey. Without a token in its configuration it is read-only: what changes something is answered with 403.",
         license(name = "Apache-2.0 OR MIT", identifier = "Apache-2.0 OR MIT")
     ),
     security(("token" = [])),

@@ -42,6 +42,7 @@ pub(super) struct Secured {
 pub(super) struct Conn {
     state: State,
     addr: std::net::SocketAddr,
+    is_certified: bool,
 }
 
 enum State {
@@ -58,7 +59,9 @@ impl Listener for Secured {
 
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         let (stream, addr) = Listener::accept(&mut self.inner).await;
-        let state = match &self.settings.borrow().tls {
+        let settings = self.settings.borrow().clone();
+        let is_certified = settings.tls.is_some() && settings.wants_certificates;
+        let state = match &settings.tls {
             None => State::Plain(stream),
             Some(with) => {
                 let accept = TlsAcceptor::from(Arc::clone(&with.0)).accept(stream);
@@ -66,7 +69,7 @@ impl Listener for Secured {
                 State::Handshake(Box::new(accept), Box::pin(late))
             }
         };
-        (Conn { state, addr }, addr)
+        (Conn { state, addr, is_certified }, addr)
     }
 
     fn local_addr(&self) -> io::Result<Self::Addr> {
@@ -77,6 +80,10 @@ impl Listener for Secured {
 impl Link for Conn {
     fn is_tls(&self) -> bool {
         !matches!(self.state, State::Plain(_))
+    }
+
+    fn is_certified(&self) -> bool {
+        self.is_certified
     }
 }
 

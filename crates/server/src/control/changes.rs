@@ -195,11 +195,15 @@ impl<S> Control<S> {
             }
             given.push((option.name, option.words_of(value)));
         }
+        let names: Vec<&str> = given.iter().map(|(name, _)| *name).collect();
         let changes = joined(&self.changes, given);
         let mut loaded = self.sources.load(self.text.as_deref(), &changes).map_err(in_reply)?;
         loaded.keep_workers(&self.loaded);
         if let Some(option) = self.fixed_in(&loaded) {
             return Err(set_failed(option.name, NEEDS_RESTART));
+        }
+        if let Some((name, error)) = self.refuses(&loaded, &names) {
+            return Err(set_failed(name, &error));
         }
         self.in_force(loaded, changes, "CONFIG SET")
             .map_err(|error| format!("ERR CONFIG SET failed - {error}"))?;
@@ -215,15 +219,22 @@ impl<S> Control<S> {
         reply: Sender<Result<Vec<Change>, String>>,
     ) {
         let mut changes = self.changes.clone();
+        let names: Vec<&str> = wishes.iter().map(|(option, _)| option.name).collect();
         for (option, words) in wishes {
             changes.retain(|(name, _)| *name != option.name);
             changes.extend(words.map(|words| (option.name, words)));
         }
-        let loaded = self.sources.load(self.text.as_deref(), &changes);
+        let loaded = match dry_run {
+            true => self.sources.load_dry(self.text.as_deref(), &changes),
+            false => self.sources.load(self.text.as_deref(), &changes),
+        };
         let done = loaded.map_err(|error| error.to_string()).and_then(|mut loaded| {
             loaded.keep_workers(&self.loaded);
             if let Some(option) = self.fixed_in(&loaded) {
                 return Err(format!("{}: {NEEDS_RESTART}", option.name));
+            }
+            if let Some((name, error)) = self.refuses(&loaded, &names) {
+                return Err(format!("{name}: {error}"));
             }
             if let Some(error) = loaded.without_order() {
                 return Err(error);
@@ -237,6 +248,11 @@ impl<S> Control<S> {
             Ok(changes) if !dry_run => self.have_workers_change(Replier::Admin(reply, changes)),
             done => drop(reply.send(done)),
         }
+    }
+
+    /// What of a change at run time cannot be, though a file may say it, and why: these options are given anew.
+    fn refuses(&self, loaded: &Loaded, given: &[&str]) -> Option<(&'static str, String)> {
+        loaded.lends_password(&self.loaded, given)
     }
 
     /// An option that would have to change and cannot.

@@ -3,16 +3,20 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use testkit::ports::Port;
 use testkit::{Conn, RedisServer, Respool, wait};
-use ureq::http::Response;
-use ureq::{Agent, Body};
+use ureq::http::{HeaderValue, Request, Response};
+use ureq::middleware::MiddlewareNext;
+use ureq::{Agent, Body, SendBody};
 
 use crate::setup::{RESPOOL, SOON, direct};
+
+/// What the admin listener asks for, unless a test says otherwise.
+pub(crate) const TOKEN: &str = "of-tests";
 
 /// A server, and a proxy with an admin listener in front of it.
 pub(crate) struct Looked {
@@ -32,8 +36,20 @@ impl Looked {
         Self::of(2, args)
     }
 
-    /// With so many workers.
+    /// Without a token: it only shows.
+    pub(crate) fn open() -> Self {
+        Self::launch(2, &[])
+    }
+
+    /// With so many workers. Where no token is given it has [`TOKEN`], which `agent` presents.
     pub(crate) fn of(workers: u32, args: &[&str]) -> Self {
+        match args.contains(&"--admin-token") {
+            true => Self::launch(workers, args),
+            false => Self::launch(workers, &[args, &["--admin-token", TOKEN]].concat()),
+        }
+    }
+
+    fn launch(workers: u32, args: &[&str]) -> Self {
         let server = RedisServer::start();
         let admin = Port::v4().release().to_string();
         let all = [&["--admin-listen", &admin], args].concat();
@@ -72,10 +88,21 @@ impl Looked {
     }
 }
 
-/// Errors of the server are answers like others.
+/// Errors of the server are answers like others. It presents [`TOKEN`] where a test presents nothing.
 fn agent() -> Agent {
-    let config = Agent::config_builder().http_status_as_error(false);
+    let config = Agent::config_builder().http_status_as_error(false).middleware(present);
     config.timeout_global(Some(Duration::from_secs(20))).build().into()
+}
+
+fn present(
+    mut request: Request<SendBody<'_>>,
+    next: MiddlewareNext<'_>,
+) -> Result<Response<Body>, ureq::Error> {
+    let headers = request.headers_mut();
+    if !headers.contains_key("authorization") {
+        headers.insert("authorization", HeaderValue::from_static("Bearer of-tests"));
+    }
+    next.handle(request)
 }
 
 fn told(answer: Result<Response<Body>, ureq::Error>) -> (u16, Value) {
@@ -215,7 +242,7 @@ fn options_are_shown_and_changed_and_written() {
     let (server, folder) = (RedisServer::start(), tempfile::tempdir().expect("a folder"));
     let (file, admin) = (folder.path().join("respool.toml"), Port::v4().release().to_string());
     let text = format!(
-        "upstream = \"{}\"\n[admin]\nlisten = \"{admin}\" # here\n",
+        "upstream = \"{}\"\n[admin]\ntoken = \"{TOKEN}\"\nlisten = \"{admin}\" # here\n",
         server.endpoint().url()
     );
     fs::write(&file, &text).expect("the file");
@@ -326,13 +353,137 @@ fn pages_of_other_sites_get_nothing() {
     if direct() {
         return;
     }
-    let looked = Looked::start();
+    let looked = Looked::open();
     let asked = |name: &str, value: &str| {
         told(looked.agent.get(format!("{}/clients", looked.base)).header(name, value).call()).0
     };
     assert_eq!(asked("Origin", "http://evil.example"), 403);
     assert_eq!(asked("Host", "evil.example"), 403);
     assert_eq!(asked("Origin", &looked.base), 200);
+}
+
+/// Whoever can connect may be any user of the machine, or a service that was made to send a request.
+#[test]
+fn without_a_token_it_only_shows() {
+    if direct() {
+        return;
+    }
+    let looked = Looked::open();
+    let folder = tempfile::tempdir().expect("a folder");
+    let mark = folder.path().join("mark");
+    let touch = |text: &str| text.replace("MARK", &mark.display().to_string());
+    let changes = [
+        json!({"acl.users": [touch("x on ~* +@all \"password_command=touch MARK; echo pw\"")]}),
+        json!({"policies.values.keys": [touch("k \"key_command=touch MARK; openssl rand -hex 32\"")]}),
+        json!({"log.file": touch("MARK")}),
+        json!({"timeouts.request_ms": 5}),
+    ];
+    for change in &changes {
+        for path in ["/config", "/config?dry_run=true"] {
+            let (status, said) = looked.patch(path, change);
+            assert!(status == 403 && said.to_string().contains("admin.token"), "{path}: {said}");
+        }
+    }
+    for path in ["/config/reload", "/config/rewrite", "/drain", "/undrain", "/healthz", "/"] {
+        let (status, said) = looked.post(path);
+        assert!(status == 403 && said.to_string().contains("admin.token"), "{path}: {said}");
+    }
+    for path in ["/clients/1", "/slowlog", "/hotkeys", "/bigkeys", "/shadow"] {
+        assert_eq!(looked.delete(path).0, 403, "{path}");
+    }
+    assert_eq!(looked.get("/debug/flame?seconds=1").0, 403);
+    for path in ["/healthz", "/config", "/stats", "/clients", "/slowlog", "/hotkeys", "/shadow"] {
+        assert_eq!(looked.get(path).0, 200, "{path}");
+    }
+    assert_eq!(looked.option("timeouts.request_ms")["value"], 10_000);
+    assert!(!mark.exists());
+}
+
+/// With a token a dry run is still only a question.
+#[test]
+fn a_dry_run_runs_no_command_and_the_change_does() {
+    if direct() {
+        return;
+    }
+    let looked = Looked::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let mark = folder.path().join("mark");
+    let line = format!("x on ~* +@all \"password_command=touch {}; echo pw\"", mark.display());
+    let wish = json!({ "acl.users": [line] });
+    let (status, would) = looked.patch("/config?dry_run=true", &wish);
+    assert_eq!((status, &would["changes"][0]["name"]), (200, &json!("acl.users")), "{would}");
+    assert!(!mark.exists(), "a dry run runs a command");
+    assert_eq!(looked.patch("/config", &wish).0, 200);
+    assert!(mark.exists());
+    fs::remove_file(&mark).expect("the mark");
+    // What is in force is known, and not asked for again.
+    let (status, would) = looked.patch("/config?dry_run=true", &json!({"timeouts.ping_ms": 7}));
+    assert_eq!((status, would["changes"].as_array().map(Vec::len)), (200, Some(1)), "{would}");
+    assert!(!mark.exists());
+}
+
+/// Whoever changes an address does not know the password, or does not mean to tell it there.
+#[test]
+fn another_server_gets_no_password_that_was_given_for_the_first() {
+    if direct() {
+        return;
+    }
+    let other = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    other.set_nonblocking(true).expect("a listener that does not wait");
+    let url = format!("redis://{}", other.local_addr().expect("its address"));
+    let looked = Looked::with(&["--upstream-password", "hush"]);
+    let (status, said) = looked.patch("/config", &json!({ "upstream": url }));
+    assert!(status == 422 && said.to_string().contains("upstream_password"), "{said}");
+    let before = looked.option("upstream");
+    let both = json!({ "upstream": url, "upstream_password": "its-own" });
+    assert_eq!(looked.patch("/config", &both).0, 200);
+    assert_ne!(looked.option("upstream")["value"], before["value"]);
+    let mut conn = wait::until("a connection", SOON, || other.accept().ok()).0;
+    conn.set_nonblocking(false).expect("a connection that waits");
+    conn.set_read_timeout(Some(SOON)).expect("a timeout");
+    let mut said = Vec::new();
+    while !String::from_utf8_lossy(&said).contains("its-own") {
+        let mut buf = [0; 4096];
+        let count = conn.read(&mut buf).expect("the greeting");
+        assert!(count > 0, "the end");
+        said.extend_from_slice(&buf[..count]);
+    }
+    assert!(!String::from_utf8_lossy(&said).contains("hush"));
+}
+
+/// Each of these holds a connection of the admin listener for as long as it may.
+#[test]
+fn connections_that_say_nothing_or_little_do_not_keep_health_checks_out() {
+    if direct() {
+        return;
+    }
+    let looked = Looked::start();
+    let address = looked.base.trim_start_matches("http://").to_owned();
+    let begins: [&[u8]; 5] = [
+        b"",
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-A: ",
+        b"POST /drain HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n",
+        b"PATCH /config HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer of-tests\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n",
+        b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer of-tests\r\nContent-Length: 1000000\r\nExpect: 100-continue\r\n\r\n",
+    ];
+    let mut held: Vec<TcpStream> = Vec::new();
+    for at in 0..200 {
+        let mut conn = TcpStream::connect(&address).expect("a connection");
+        conn.write_all(begins[at % begins.len()]).expect("sent");
+        held.push(conn);
+        if at % 20 == 0 {
+            let begun = std::time::Instant::now();
+            assert_eq!(looked.get("/healthz").0, 200, "{at}");
+            assert_eq!(looked.get("/stats").0, 200, "{at}");
+            assert!(begun.elapsed() < Duration::from_secs(5), "{at}: {:?}", begun.elapsed());
+        }
+    }
+    // All of them are cut, whatever they go on saying.
+    wait::until_true("all to be cut", Duration::from_secs(40), || {
+        assert_eq!(looked.get("/healthz").0, 200);
+        held.retain_mut(|conn| conn.write_all(b"1").is_ok());
+        held.is_empty()
+    });
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use testkit::{Checker, wait, xml};
 
-use crate::admin::Looked;
+use crate::admin::{Looked, TOKEN};
 use crate::setup::{SOON, direct};
 
 /// Status, type and text of an answer, whatever it is.
@@ -24,7 +24,8 @@ fn get(looked: &Looked, path: &str) -> (u16, String, String) {
 fn ask(looked: &Looked, path: &str) -> TcpStream {
     let host = looked.base.trim_start_matches("http://");
     let mut conn = TcpStream::connect(host).expect("a connection");
-    write!(conn, "GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").expect("the request");
+    let token = format!("Authorization: Bearer {TOKEN}\r\n");
+    write!(conn, "GET {path} HTTP/1.1\r\nHost: {host}\r\n{token}\r\n").expect("the request");
     conn
 }
 

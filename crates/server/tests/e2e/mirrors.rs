@@ -362,7 +362,8 @@ fn what_a_mirror_reads_otherwise_is_told_and_nothing_else() {
     for fate in ["racing", "void", "large", "dropped"] {
         assert_eq!(compared(&mut two, fate), 0, "{fate}");
     }
-    let page = ureq::get(format!("http://{admin}/shadow")).call().expect("the report");
+    let page = ureq::get(format!("http://{admin}/shadow")).header("Authorization", "Bearer t");
+    let page = page.call().expect("the report");
     let page: serde_json::Value = page.into_body().read_json().expect("JSON");
     let report = &page["mirrors"][0];
     assert_eq!((&report["mirror"], &report["total"]["different"]), (&json!("new"), &json!(4)));
@@ -386,7 +387,8 @@ fn what_a_mirror_reads_otherwise_is_told_and_nothing_else() {
         (&b["primary"], &b["mirror"]),
         (&json!("$1\\r\\nb\\r\\n"), &json!("$1\\r\\nB\\r\\n"))
     );
-    let done = ureq::delete(format!("http://{admin}/shadow")).call().expect("done");
+    let done = ureq::delete(format!("http://{admin}/shadow")).header("Authorization", "Bearer t");
+    let done = done.call().expect("done");
     assert_eq!((done.status().as_u16(), compared(&mut two, "different")), (204, 0));
 }
 
@@ -407,7 +409,8 @@ fn of_the_guide(
     let text = text
         .replace("redis://127.0.0.1:6390", &url(mirror))
         .replace("shadow_reads=10", "shadow_reads=100")
-        .replace("127.0.0.1:6391", &admin);
+        .replace("127.0.0.1:6391", &admin)
+        .replace("[admin]", "[admin]\ntoken = \"t\"");
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("respool.toml");
     fs::write(&file, text).expect("the file");

@@ -62,7 +62,7 @@ impl Houses {
         let tenants =
             tenants.replace("BLUE", &blue.endpoint().url()).replace("RED", &red.endpoint().url());
         format!(
-            "upstream = \"{}\"\nlisten = [\"{main} name=main\", {side}]\n{USERS}[admin]\nlisten = [\"{admin}\"]\n{tenants}",
+            "upstream = \"{}\"\nlisten = [\"{main} name=main\", {side}]\n{USERS}[admin]\ntoken = \"t\"\nlisten = [\"{admin}\"]\n{tenants}",
             red.endpoint().url()
         )
     }
@@ -84,7 +84,7 @@ impl Houses {
     fn http(&self, method: &str, path: &str) -> String {
         let mut stream = TcpStream::connect(self.admin).expect("the admin listener");
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+            "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer t\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
         );
         stream.write_all(request.as_bytes()).expect("sent");
         stream.set_read_timeout(Some(SOON)).expect("a timeout");

@@ -55,7 +55,11 @@ pub(crate) fn open(port: u16, config: &Arc<ClientConfig>) -> Result<Conn, String
 
 /// Asks on a connection that stays; head and body.
 pub(crate) fn ask(conn: &mut Conn, path: &str, more: &str) -> Result<String, String> {
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {NAME}\r\n{more}\r\n");
+    say(conn, "GET", path, more)
+}
+
+fn say(conn: &mut Conn, method: &str, path: &str, more: &str) -> Result<String, String> {
+    let request = format!("{method} {path} HTTP/1.1\r\nHost: {NAME}\r\n{more}\r\n");
     conn.write_all(request.as_bytes()).map_err(|error| error.to_string())?;
     let (mut answer, mut buf) = (Vec::new(), [0; 4096]);
     loop {
@@ -169,10 +173,19 @@ fn certificates_are_asked_for_where_that_is_wanted() {
     let shown = looked.get(&with(Some(&known)), "/stats", "").expect("an answer");
     assert!(shown.starts_with("HTTP/1.1 200"), "{shown}");
     looked.get(&with(None), "/healthz", "").expect_err("not even that");
+    // Who had to show one may change something without a token, and nobody else.
+    let drain = |looked: &Looked, pair| {
+        let mut conn = open(looked.port, &with(pair)).expect("a connection");
+        say(&mut conn, "POST", "/drain", "Content-Length: 0\r\n").expect("an answer")
+    };
+    assert!(drain(&looked, Some(&known)).starts_with("HTTP/1.1 200"));
     looked.get(&with(Some(&foreign)), "/stats", "").expect_err("another authority");
     let looked = start("optional");
     let without = looked.get(&with(None), "/healthz", "").expect("an answer");
     assert!(without.starts_with("HTTP/1.1 200"), "{without}");
+    for pair in [None, Some(&known)] {
+        assert!(drain(&looked, pair).starts_with("HTTP/1.1 403"));
+    }
     looked.get(&with(Some(&foreign)), "/stats", "").expect_err("another authority");
 }
 

@@ -8,7 +8,7 @@ use serde_json::json;
 use testkit::Conn;
 
 use super::browser::Browser;
-use crate::admin::Looked;
+use crate::admin::{Looked, TOKEN};
 use crate::setup::direct;
 
 pub(super) const DESKTOP: (u32, u32) = (1280, 800);
@@ -63,6 +63,20 @@ pub(super) fn row(words: &str) -> String {
     )
 }
 
+/// Opens a view of a proxy that asks for [`TOKEN`].
+fn enter(browser: &mut Browser, looked: &Looked, view: &str) {
+    browser.open(&format!("{}/{view}", looked.base));
+    browser.until("document.getElementById('token')");
+    browser.eval(&sign_in(TOKEN));
+}
+
+fn sign_in(token: &str) -> String {
+    format!(
+        "(() => {{ document.getElementById('token').value = {token:?}; \
+         document.querySelector('dialog form').requestSubmit(); }})()"
+    )
+}
+
 fn show(browser: &mut Browser, view: &str) {
     browser.eval(&format!("location.hash = {view:?}"));
     browser.until(&format!("document.querySelector('[aria-current]')?.hash === '#{view}'"));
@@ -78,7 +92,7 @@ fn every_view_is_filled_and_fits_a_phone_and_a_desktop_in_both_themes() {
     let mut named = looked.proxy.connect();
     assert_eq!(named.ask("CLIENT SETNAME <b>me</b>"), "+OK\r\n");
     browser.look(DESKTOP, false);
-    browser.open(&format!("{}/", looked.base));
+    enter(&mut browser, &looked, "");
     // Two intervals make a line.
     browser.until("document.body?.dataset.turns > 3");
     browser.until("document.querySelector('.charts .line')?.getAttribute('points')?.includes(' ')");
@@ -121,7 +135,7 @@ fn options_are_changed_and_clients_closed_after_a_question() {
     let mut victim = looked.proxy.connect();
     assert_eq!(victim.ask("CLIENT SETNAME victim"), "+OK\r\n");
     browser.look(DESKTOP, false);
-    browser.open(&format!("{}/#config", looked.base));
+    enter(&mut browser, &looked, "#config");
     browser.until("document.getElementById('option-timeouts.request_ms')");
     let write = |value: &str| {
         format!(
@@ -168,7 +182,7 @@ fn a_profile_is_made_and_saved() {
     }
     let Some(mut browser) = Browser::start() else { return };
     let (looked, _load) = busy(&[]);
-    browser.open(&format!("{}/", looked.base));
+    enter(&mut browser, &looked, "");
     browser.until("document.getElementById('profile')");
     // What would be saved is kept for the test.
     browser.eval(
@@ -191,12 +205,6 @@ fn it_asks_for_the_token_and_obeys_the_keyboard() {
     let (looked, _load) = busy(&["--admin-token", "of-admins"]);
     browser.look(PHONE, true);
     browser.open(&format!("{}/", looked.base));
-    let sign_in = |token: &str| {
-        format!(
-            "(() => {{ document.getElementById('token').value = {token:?}; \
-             document.querySelector('dialog form').requestSubmit(); }})()"
-        )
-    };
     browser.until("document.getElementById('token')");
     browser.eval(&sign_in("wrong"));
     browser.until("document.querySelector('dialog')?.innerText.includes('not the right one')");
@@ -236,7 +244,7 @@ fn rates_and_quantiles_are_of_the_interval_between_two_answers() {
         return;
     }
     let Some(mut browser) = Browser::start() else { return };
-    let looked = Looked::start();
+    let looked = Looked::open();
     browser.open(&format!("{}/", looked.base));
     browser.until("document.body?.dataset.turns > 0");
     let stats = |uptime_us: u64, requests: u64, buckets: serde_json::Value| {
