@@ -6,7 +6,7 @@
 //!
 //! Invariant: a connection is either given to the caller with both its names, or closed.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::net::{SocketAddrAny, SocketFlags, acceptfrom_with, getsockname};
@@ -26,21 +26,40 @@ impl AsFd for Stream {
     }
 }
 
-/// Accepts what waits at a listener, at most [`ACCEPTS_PER_EVENT`]. Returns how many events were told, and whether
+/// How many connections are taken, and which are too many: see [`Tuning`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    accepts_max: u32,
+    descriptors_max: u32,
+}
+
+impl Pace {
+    pub(crate) const fn of(tuning: &Tuning) -> Self {
+        let Tuning { accepts_max, descriptors_max, .. } = *tuning;
+        Self { accepts_max, descriptors_max }
+    }
+}
+
+/// Accepts what waits at a listener, at its pace. One that is too many is the last one of its event: whoever gets it sends it away first. Returns how many events were told, and whether
 /// the last one was a failure, after which accepting should rest for [`PAUSE_US`].
 pub(crate) fn accept_waiting(
     listener: &Listener,
+    pace: Pace,
     on_event: &mut impl FnMut(Event<'_, Stream>),
 ) -> (usize, bool) {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let mut told = 0;
-    for _ in 0..ACCEPTS_PER_EVENT {
+    for _ in 0..pace.accepts_max {
         match acceptfrom_with(listener, flags) {
             Ok((fd, peer)) => {
                 // It can fail only if the client is gone already; then there is nobody to tell.
+                let is_surplus = fd.as_raw_fd().unsigned_abs() >= pace.descriptors_max;
                 let Some(accepted) = describe(listener, fd, peer) else { continue };
-                on_event(Event::Accepted(accepted));
+                on_event(Event::Accepted(Accepted { is_surplus, ..accepted }));
                 told += 1;
+                if is_surplus {
+                    break;
+                }
             }
             Err(Errno::AGAIN) => break,
             Err(error) if concerns_one_client(error) => {}
@@ -77,7 +96,14 @@ fn describe(
         // A unix client has no address; Redis prints the path of the server's socket.
         _ => (local.clone(), None),
     };
-    Some(Accepted { socket: Stream(fd), peer, local, ip, listener: listener.id() })
+    Some(Accepted {
+        socket: Stream(fd),
+        peer,
+        local,
+        ip,
+        listener: listener.id(),
+        is_surplus: false,
+    })
 }
 
 /// Whether a failed accept is about the one connection that was at the head of the queue, so that the
@@ -98,9 +124,6 @@ fn concerns_one_client(error: Errno) -> bool {
             | Errno::OPNOTSUPP
     )
 }
-
-/// Connections taken per readiness of a listener, so that a flood of them cannot starve the others.
-const ACCEPTS_PER_EVENT: usize = 64;
 
 /// How long accepting rests after a failure, in microseconds.
 pub(crate) const PAUSE_US: u64 = 100_000;

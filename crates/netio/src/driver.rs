@@ -62,6 +62,8 @@ pub struct Accepted<S> {
     pub ip: Option<IpAddr>,
     /// The listener that it came to.
     pub listener: ListenerId,
+    /// It has one of the last descriptors of the process ([`Tuning::descriptors_max`]), so it cannot stay.
+    pub is_surplus: bool,
 }
 
 /// The caller's name for a listener, carried by all that is accepted there.
@@ -117,13 +119,27 @@ pub struct Tuning {
     /// Bytes of a connection that we made which the peer does not acknowledge for so long break it (TCP_USER_TIMEOUT; 0: the system's
     /// some 15 minutes).
     pub user_timeout_ms: u32,
+    /// Connections taken from a listener at a time, so that a flood of them cannot starve the others; and what many workers hold at the same
+    /// moment of those that are still to be sent away.
+    pub accepts_max: u32,
+    /// A connection that is accepted with this descriptor or a higher one is marked as one too many. The kernel gives the lowest that is free, so
+    /// those from here on stay for what the process connects and opens itself.
+    pub descriptors_max: u32,
 }
 
 impl Default for Tuning {
     fn default() -> Self {
-        Self { keepalive: Some(Keepalive::default()), user_timeout_ms: 0 }
+        Self {
+            keepalive: Some(Keepalive::default()),
+            user_timeout_ms: 0,
+            accepts_max: ACCEPTS_MAX,
+            descriptors_max: u32::MAX,
+        }
     }
 }
+
+/// See [`Tuning::accepts_max`].
+pub const ACCEPTS_MAX: u32 = 64;
 
 /// A network as a worker sees it. Not shared between threads; only [`Accepted`] and wakers travel.
 pub trait Driver {

@@ -55,7 +55,8 @@ pub mod uring;
 pub mod waker;
 
 pub use driver::{
-    Accepted, Address, CloseReason, ConnId, Driver, Event, ListenerId, Token, Tuning, Wait,
+    ACCEPTS_MAX, Accepted, Address, CloseReason, ConnId, Driver, Event, ListenerId, Token, Tuning,
+    Wait,
 };
 pub use epoll::{EpollDriver, EpollOptions, Stream};
 pub use listener::{ListenOptions, Listener};

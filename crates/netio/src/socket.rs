@@ -64,7 +64,7 @@ pub(crate) fn set_tcp_options(fd: impl AsFd, keepalive: Option<Keepalive>) -> Re
 /// A unix connect to a full backlog gives EAGAIN at once and nothing later would tell that there is
 /// room, so that is an error like any other.
 pub(crate) fn begin_connect(to: &Address, tuning: &Tuning) -> Result<OwnedFd, Errno> {
-    let Tuning { keepalive, user_timeout_ms } = *tuning;
+    let Tuning { keepalive, user_timeout_ms, .. } = *tuning;
     let fd = stream_socket(to)?;
     let begun = match to {
         Address::Tcp(addr) => {

@@ -56,6 +56,20 @@ pub fn raise_open_files(wanted: u64) -> u64 {
     }
 }
 
+/// The soft limit of open descriptors.
+pub fn open_files_limit() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// How many descriptors this process has open now.
+///
+/// # Errors
+/// `/proc` is not mounted.
+pub fn open_files() -> io::Result<usize> {
+    // One of them is that of the folder itself.
+    Ok(std::fs::read_dir("/proc/self/fd")?.count().saturating_sub(1))
+}
+
 /// The processors that this thread may run on, by their kernel numbers.
 ///
 /// # Errors
@@ -410,5 +424,8 @@ mod tests {
         let achieved = raise_open_files(64);
         assert!(achieved >= 64);
         assert_eq!(raise_open_files(1), achieved, "asking for less changes nothing");
+        assert_eq!(open_files_limit(), achieved);
+        let open = open_files().unwrap();
+        assert!(open >= 3 && (open as u64) < achieved, "{open}");
     }
 }

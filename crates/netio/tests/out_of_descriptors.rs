@@ -2,9 +2,10 @@
 //! tests it would break them.
 
 use std::net::TcpStream;
+use std::os::fd::{AsFd, AsRawFd};
 
 use netio::{
-    Address, Driver, EpollDriver, EpollOptions, Event, ListenOptions, Listener, Wait, sys,
+    Address, Driver, EpollDriver, EpollOptions, Event, ListenOptions, Listener, Tuning, Wait, sys,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -61,5 +62,40 @@ fn accepting_survives_it_without_spinning() {
             event => panic!("unexpected {event:?}"),
         });
         assert!(told > 0, "the waiting connections never came");
+    }
+
+    // From a mark on what is accepted is too much: one at a time, so that the rest of the descriptors stays free.
+    let used = accepted.iter().map(|client| client.socket.as_fd().as_raw_fd()).max().unwrap();
+    assert!(accepted.iter().all(|client| !client.is_surplus));
+    let mut tuning = Tuning { descriptors_max: used.unsigned_abs() + 3, ..Tuning::default() };
+    driver.tune(&tuning);
+    let _more: Vec<TcpStream> = (0..8).map(|_| TcpStream::connect(addr).unwrap()).collect();
+    let mut surplus = 0;
+    while surplus < 4 {
+        let mut told = 0;
+        driver.wait(Wait::Until(until_us), &mut |event| match event {
+            Event::Accepted(client) if client.is_surplus => told += 1,
+            Event::Accepted(client) => accepted.push(client),
+            event => panic!("unexpected {event:?}"),
+        });
+        assert!(told <= 1, "it is closed before the next one comes");
+        surplus += told;
+    }
+    // So many at a time are wanted, no more.
+    tuning = Tuning { accepts_max: 2, ..Tuning::default() };
+    driver.tune(&tuning);
+    let _others: Vec<TcpStream> = (0..6).map(|_| TcpStream::connect(addr).unwrap()).collect();
+    let mut come = 0;
+    while come < 6 {
+        let mut told = 0;
+        driver.wait(Wait::Until(until_us), &mut |event| match event {
+            Event::Accepted(client) => {
+                told += 1;
+                accepted.push(client);
+            }
+            event => panic!("unexpected {event:?}"),
+        });
+        assert!((1..=2).contains(&told), "{told}");
+        come += told;
     }
 }

@@ -85,7 +85,7 @@ fn hire(
     let system = |what| move |error| Trouble::Start(system(what, error));
     let shares: io::Result<Vec<Listener>> = listeners.iter().map(Listener::try_clone).collect();
     let shares = shares.map_err(system("share a listener"))?;
-    let tuning = tuning(config);
+    let tuning = tuning(config, None);
     let name = format!("respool-{index}");
     let cpu = config.cpus.get(index % config.cpus.len().max(1)).copied();
     let (begin, orders) = sync_channel(1);
@@ -132,6 +132,7 @@ fn work<D: Driver<Socket = Stream>>(
     // Whoever hires waits for it.
     let _ = tell.send(Ok(waker(&driver)));
     if let Ok(options) = orders.recv() {
+        driver.tune(&options.tuning);
         driver.accept(true);
         Worker::new(driver, Box::new(sys::monotonic_us), options).run();
     }

@@ -16,6 +16,7 @@
 
 pub mod admin;
 pub mod control;
+mod descriptors;
 pub mod export;
 mod flame;
 mod hire;

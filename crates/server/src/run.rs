@@ -11,6 +11,7 @@ use crate::admin::{self, App};
 use crate::control::certificates::Certificates;
 use crate::control::signals::Signals;
 use crate::control::{Begin, Control, Order, Orders, resolver};
+use crate::descriptors::{self, Allotment, Descriptors, Scarce};
 use crate::export::Outlet;
 use crate::hire::{self, Crew, Hired};
 use crate::listeners::Listeners;
@@ -44,6 +45,9 @@ pub enum StartError {
         /// Why.
         error: io::Error,
     },
+    /// The system allows too few descriptors.
+    #[error(transparent)]
+    Scarce(#[from] Scarce),
     /// A certificate or a key is not as it was when the configuration was checked.
     #[error("{0}")]
     Certificates(Problems),
@@ -51,7 +55,7 @@ pub enum StartError {
     #[error("a worker met a bug (see the log); the others have drained")]
     WorkerDied,
     /// A thread, a driver or the signal handling cannot be set up.
-    #[error("cannot {what}: {error}")]
+    #[error("cannot {what}: {}", with_limit(error))]
     System {
         /// What was tried.
         what: &'static str,
@@ -59,9 +63,6 @@ pub enum StartError {
         error: io::Error,
     },
 }
-
-/// Descriptors beside those of clients and upstreams: listeners, epoll, wakers, log, resolver.
-const OWN_FILES: u64 = 64;
 
 /// What a proxy is started with.
 pub struct Boot {
@@ -91,16 +92,20 @@ pub fn run(boot: Boot) -> Result<(), StartError> {
         .map_err(|found| StartError::Certificates(loaded.problems(found)))?;
     certificates.warn();
     sys::return_large_buffers();
-    raise_open_files(config);
+    descriptors::raise(config);
     let (orders, inbox) = signals.begin();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| system("set up the control thread", error))?;
     let (listeners, bound) = Listeners::default().changed_to(config)?;
     let admin_listeners = admin::listen::bind(&config.admin.listen, config.unix_mode)?;
     let Crew { hired, driver } = hire::crew(config, &bound)?;
+    let descriptors = Descriptors::count(config);
+    let share = descriptors.share(config)?;
+    share.tell(config, None);
     let outlet = Outlet::start(config, &certificates.trusts(), &losses);
     let outlet = outlet.map_err(|error| system("start the threads of the outlet", error))?;
     let tenants = Registry::default().changed_to(config);
+    let fit = share.fit(config);
     let process = Arc::new(process(config, sources.file_name(), driver, losses));
     let known = Known {
         process: &process,
@@ -108,8 +113,9 @@ pub fn run(boot: Boot) -> Result<(), StartError> {
         entrances: listeners.entrances(config, &tenants),
         tls: certificates.settings(),
         tenants: &tenants,
+        share,
     };
-    let posts = start_workers(config, &known, hired, &orders)?;
+    let posts = start_workers(&fit, &known, hired, &orders)?;
     drop(bound);
     tracing::info!(
         upstream = %config.upstream,
@@ -119,7 +125,7 @@ pub fn run(boot: Boot) -> Result<(), StartError> {
         "respool {} is ready",
         env!("CARGO_PKG_VERSION")
     );
-    let (admin, admin_settings) = watch::channel(Arc::new(settings::admin(config, &certificates)));
+    let (admin, admin_settings) = watch::channel(Arc::new(settings::admin(&fit, &certificates)));
     let app = App::new(orders.clone(), admin_settings, process);
     let (limit, access_lines) = (logging.limit(), logging.access_lines());
     let begin = Begin {
@@ -133,11 +139,12 @@ pub fn run(boot: Boot) -> Result<(), StartError> {
         tenants,
         logging,
         outlet,
+        descriptors: (descriptors, share),
         admin,
     };
     let sound = runtime.block_on(async {
         // They are bound, so this fails only where the system has nothing left; the clients are served all the same.
-        let files = admin::listen::serve(admin_listeners, &app, admin::listen::Bounds::FULL);
+        let files = admin::listen::serve(admin_listeners, &app, share.admin);
         let _files = files.inspect_err(|error| tracing::error!(%error, "no admin listener"));
         tokio::spawn(limit.clone().run());
         Control::new(begin).run(inbox).await
@@ -154,6 +161,17 @@ pub(crate) fn system(what: &'static str, error: io::Error) -> StartError {
     StartError::System { what, error }
 }
 
+/// With the limit of open files, if that is the reason.
+fn with_limit(error: &io::Error) -> String {
+    if error.raw_os_error() != Some(rustix::io::Errno::MFILE.raw_os_error()) {
+        return error.to_string();
+    }
+    format!(
+        "{error}: the limit is {}, raise it (`ulimit -n`, LimitNOFILE=)",
+        sys::open_files_limit()
+    )
+}
+
 /// "in use" is by far the most frequent reason, and deserves to be said so that a person knows what to do.
 fn in_words(error: &io::Error) -> String {
     match error.kind() {
@@ -165,36 +183,16 @@ fn in_words(error: &io::Error) -> String {
             "permission denied (ports below 1024 need a privilege)".to_owned()
         }
         io::ErrorKind::AddrNotAvailable => "this machine has no such address".to_owned(),
-        _ => error.to_string(),
+        _ => with_limit(error),
     }
 }
 
-/// Has the system allow as many descriptors as the configuration needs, or tells that it does not.
-pub(crate) fn raise_open_files(config: &Config) {
-    let tenants = config.tenants.iter().map(|tenant| &tenant.config);
-    let upstreams: usize = std::iter::once(config).chain(tenants).map(upstreams_max).sum();
-    let wanted = config.max_clients as u64 + upstreams as u64 + OWN_FILES;
-    let got = sys::raise_open_files(wanted);
-    if got < wanted {
-        tracing::warn!(
-            open_files = got,
-            wanted,
-            "the limit of open files is too low for max_clients and all upstream connections (see `ulimit -n`)"
-        );
-    }
-}
-
-/// Connections to the servers of a tenant at most. Each worker's share of `upstream_conns_max` is rounded up, hence the number of workers on top.
-fn upstreams_max(config: &Config) -> usize {
-    let to_each = config.limits.upstream_conns_max + config.workers;
-    let private = config.limits.leases_max + config.limits.noloop_conns_max;
-    let others = config.mirrors.targets.len() + config.read_targets.targets.len();
-    to_each * (config.upstream.urls().count() + others) + private
-}
-
-/// What sockets are like.
-pub(crate) fn tuning(config: &Config) -> Tuning {
+/// What sockets are like. Workers have no share yet when their drivers are made, and accept nobody before they have.
+pub(crate) fn tuning(config: &Config, share: Option<&Allotment>) -> Tuning {
+    let (accepts_max, descriptors_max) = share.map_or((1, u32::MAX), Allotment::accepting);
     Tuning {
+        accepts_max,
+        descriptors_max,
         keepalive: keepalive(config),
         // No longer than a reply may take: what a dead peer does not acknowledge will not be answered either.
         user_timeout_ms: u32::try_from(config.timeouts.request_ms).unwrap_or(u32::MAX),
@@ -219,6 +217,7 @@ struct Known<'a> {
     entrances: Entrances,
     tls: TlsSettings,
     tenants: &'a Registry,
+    share: Allotment,
 }
 
 /// Everything else that can fail comes first; only then do the workers begin. The control thread is told when all have ended.
@@ -295,6 +294,7 @@ fn worker_options(
         entropy: entropy(),
         gather: settings::gather(config),
         clients_max: config.max_clients,
+        tuning: tuning(config, Some(&known.share)),
         entrances: known.entrances.clone(),
         mailbox,
         fleet: Arc::clone(fleet),

@@ -15,7 +15,7 @@ use std::os::fd::OwnedFd;
 use rustix::event::epoll::{self, EventData, EventFlags};
 
 use super::{LISTENER_DATA, Stream};
-use crate::accepting::{PAUSE_US, accept_waiting, tune_listeners};
+use crate::accepting::{PAUSE_US, Pace, accept_waiting, tune_listeners};
 use crate::driver::{Event, ListenerId, Tuning};
 use crate::listener::Listener;
 use crate::sys;
@@ -30,11 +30,13 @@ pub(super) struct Acceptor {
     registered: bool,
     /// End of the pause after a failure, by the driver's clock.
     resume_us: Option<u64>,
+    pace: Pace,
 }
 
 impl Acceptor {
-    pub(super) const fn new(listeners: Vec<Listener>) -> Self {
-        Self { listeners, wanted: false, registered: false, resume_us: None }
+    pub(super) const fn new(listeners: Vec<Listener>, tuning: &Tuning) -> Self {
+        let pace = Pace::of(tuning);
+        Self { listeners, wanted: false, registered: false, resume_us: None, pace }
     }
 
     /// When a pause ends that somebody waits for.
@@ -75,7 +77,8 @@ impl Acceptor {
     }
 
     /// What comes from now on is probed like this.
-    pub(super) fn tune(&self, tuning: &Tuning) {
+    pub(super) fn tune(&mut self, tuning: &Tuning) {
+        self.pace = Pace::of(tuning);
         tune_listeners(&self.listeners, tuning);
     }
 
@@ -99,7 +102,7 @@ impl Acceptor {
             return 0;
         }
         let Some(listener) = self.listeners.get(listener) else { return 0 };
-        let (told, failed) = accept_waiting(listener, on_event);
+        let (told, failed) = accept_waiting(listener, self.pace, on_event);
         if failed {
             self.pause(epoll);
         }

@@ -100,7 +100,7 @@ impl EpollDriver {
             events: EpollEvents::with_room(EVENTS_PER_WAIT),
             recv_buf: vec![0; options.recv_bytes.max(1)].into_boxed_slice(),
             failing: Vec::new(),
-            acceptor: Acceptor::new(listeners),
+            acceptor: Acceptor::new(listeners, &options.tuning),
             waker,
             tuning: options.tuning.clone(),
         })

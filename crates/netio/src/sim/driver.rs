@@ -130,7 +130,14 @@ impl SimDriver {
             let ip = peer.parse().ok().map(|peer: SocketAddr| peer.ip().to_canonical());
             let number = self.listens.iter().position(|own| *own == place).unwrap_or_default();
             let listener = ListenerId(number as u32);
-            on_event(Event::Accepted(Accepted { socket, peer, local, ip, listener }));
+            on_event(Event::Accepted(Accepted {
+                socket,
+                peer,
+                local,
+                ip,
+                listener,
+                is_surplus: false,
+            }));
             told += 1;
         }
         told

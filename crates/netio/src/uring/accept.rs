@@ -15,7 +15,7 @@ use std::os::fd::AsFd;
 
 use super::op::Op;
 use super::ring::Ring;
-use crate::accepting::{PAUSE_US, Stream, accept_waiting, tune_listeners};
+use crate::accepting::{PAUSE_US, Pace, Stream, accept_waiting, tune_listeners};
 use crate::driver::{ConnId, Event, ListenerId, Tuning};
 use crate::listener::Listener;
 use crate::sys;
@@ -32,6 +32,7 @@ pub(super) struct Acceptor {
     resume_us: Option<u64>,
     /// How often all were closed; what comes from before is nobody's.
     generation: u32,
+    pace: Pace,
 }
 
 /// What the kernel does about a listener.
@@ -46,9 +47,9 @@ enum Asked {
 }
 
 impl Acceptor {
-    pub(super) fn new(listeners: Vec<Listener>) -> Self {
-        let asked = vec![Asked::Idle; listeners.len()];
-        Self { listeners, asked, wanted: false, resume_us: None, generation: 0 }
+    pub(super) fn new(listeners: Vec<Listener>, tuning: &Tuning) -> Self {
+        let (asked, pace) = (vec![Asked::Idle; listeners.len()], Pace::of(tuning));
+        Self { listeners, asked, wanted: false, resume_us: None, generation: 0, pace }
     }
 
     /// When a pause ends that somebody waits for.
@@ -103,7 +104,8 @@ impl Acceptor {
     }
 
     /// What comes from now on is probed like this.
-    pub(super) fn tune(&self, tuning: &Tuning) {
+    pub(super) fn tune(&mut self, tuning: &Tuning) {
+        self.pace = Pace::of(tuning);
         tune_listeners(&self.listeners, tuning);
     }
 
@@ -141,7 +143,7 @@ impl Acceptor {
         if !self.wanted || self.resume_us.is_some() {
             return 0;
         }
-        let (told, failed) = accept_waiting(&self.listeners[at], on_event);
+        let (told, failed) = accept_waiting(&self.listeners[at], self.pace, on_event);
         if failed {
             self.resume_us = Some(sys::monotonic_us() + PAUSE_US);
         }

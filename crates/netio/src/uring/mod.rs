@@ -173,7 +173,7 @@ impl UringDriver {
         Ok(Self {
             ring,
             conns: Slab::new(),
-            acceptor: Acceptor::new(listeners),
+            acceptor: Acceptor::new(listeners, &options.tuning),
             waker,
             waker_armed: false,
             tuning: options.tuning.clone(),

@@ -19,7 +19,8 @@ fn adopt(driver: &mut UringDriver, token: Token) -> (UnixStream, ConnId) {
     let socket = Stream(ours.into());
     let (peer_text, local) = (String::new(), String::new());
     let listener = crate::driver::ListenerId::default();
-    let accepted = Accepted { socket, peer: peer_text, local, ip: None, listener };
+    let accepted =
+        Accepted { socket, peer: peer_text, local, ip: None, listener, is_surplus: false };
     (peer, driver.adopt(accepted, token))
 }
 

@@ -50,6 +50,11 @@ pub(crate) struct Bounds {
 impl Bounds {
     /// Collectors and a few browsers, and several orchestrators.
     pub(crate) const FULL: Self = Self { conns: 64, reserve: 8 };
+
+    /// Descriptors for all.
+    pub(crate) fn descriptors(self) -> usize {
+        self.conns + self.reserve
+    }
 }
 
 /// How long things may take.

@@ -252,6 +252,12 @@ impl<S> Control<S> {
 
     /// What of a change at run time cannot be, though a file may say it, and why: these options are given anew.
     fn refuses(&self, loaded: &Loaded, given: &[&str]) -> Option<(&'static str, String)> {
+        if given.contains(&"max_clients")
+            && let Ok(share) = self.descriptors.share(&loaded.config)
+            && let Some(error) = share.lacks(&loaded.config)
+        {
+            return Some(("max_clients", error));
+        }
         loaded.lends_password(&self.loaded, given)
     }
 
@@ -291,6 +297,7 @@ impl<S> Control<S> {
         changes: Vec<Given>,
         cause: &str,
     ) -> Result<Vec<Change>, String> {
+        let share = self.descriptors.share(&loaded.config).map_err(|error| error.to_string())?;
         loaded.keep_buckets(&self.loaded);
         let differences = self.loaded.changes_to(&loaded);
         // They were looked at with the rest, but files can change in between.
@@ -329,6 +336,8 @@ impl<S> Control<S> {
         if differences.is_empty() && !other_certificates && !other_programs && tenants.is_empty() {
             tracing::info!(cause, "the configuration is as before");
         }
+        share.tell(&loaded.config, Some(&self.share));
+        self.share = share;
         new_listeners.set_modes(&self.listeners, &loaded.config);
         (self.listeners, self.shares) = (new_listeners, shares);
         self.tenants = self.tenants.changed_to(&loaded.config);
@@ -342,10 +351,9 @@ impl<S> Control<S> {
         if others {
             self.take_users(cause);
         }
-        run::raise_open_files(&self.loaded.config);
         self.follow_file();
         self.outlet.change(&self.loaded.config, &self.certificates.trusts());
-        let admin = settings::admin(&self.loaded.config, &self.certificates);
+        let admin = settings::admin(&self.share.fit(&self.loaded.config), &self.certificates);
         self.admin.send_replace(Arc::new(admin));
         Ok(differences)
     }
@@ -353,8 +361,8 @@ impl<S> Control<S> {
     pub(super) fn have_workers_change(&mut self, replier: Replier) {
         let to = self.rounds.begin(self.posts.len(), replier);
         let mut shares = std::mem::take(&mut self.shares).into_iter();
+        let config = &self.share.fit(&self.loaded.config);
         for (index, post) in self.posts.iter().enumerate() {
-            let config = &self.loaded.config;
             let (settings, tenants) = self.tenants.settings(config, &self.users, index);
             let change = WorkerChange {
                 settings,
@@ -364,7 +372,7 @@ impl<S> Control<S> {
                 clients_max: config.max_clients,
                 entrances: self.listeners.entrances(config, &self.tenants),
                 listeners: shares.next().unwrap_or_default(),
-                tuning: run::tuning(config),
+                tuning: run::tuning(config, Some(&self.share)),
                 tls: self.certificates.settings(),
             };
             post.send(Message::Configure(to, Box::new(change)));

@@ -24,6 +24,7 @@ pub mod signals;
 mod users;
 
 use crate::admin::AdminSettings;
+use crate::descriptors::{Allotment, Descriptors};
 use crate::export::Outlet;
 use crate::listeners::{Listeners, Share};
 use crate::log::Logging;
@@ -117,6 +118,9 @@ pub struct Control<S> {
     users: Arc<Users>,
     logging: Logging,
     outlet: Outlet,
+    descriptors: Descriptors,
+    /// What each part gets of them.
+    share: Allotment,
     watch: Option<Watch>,
     rounds: Rounds<Replier>,
     /// Until when deployments may be told something that are mirrors no more.
@@ -149,6 +153,8 @@ pub struct Begin<S> {
     pub logging: Logging,
     /// Where spans and alarms go.
     pub outlet: Outlet,
+    /// What was open at the start, and what each part gets of what may be.
+    pub(crate) descriptors: (Descriptors, Allotment),
     /// Tells the admin listener what holds for it.
     pub(crate) admin: watch::Sender<Arc<AdminSettings>>,
 }
@@ -158,6 +164,7 @@ impl<S> Control<S> {
     pub fn new(begin: Begin<S>) -> Self {
         let Begin { posts, orders, sources, text, loaded, certificates, .. } = begin;
         let Begin { listeners, tenants, logging, outlet, admin, .. } = begin;
+        let (descriptors, share) = begin.descriptors;
         let users = loaded.config.users.clone();
         let mut control = Self {
             posts,
@@ -173,6 +180,8 @@ impl<S> Control<S> {
             users,
             logging,
             outlet,
+            descriptors,
+            share,
             watch: None,
             rounds: Rounds::default(),
             mirrors_leave_until: None,

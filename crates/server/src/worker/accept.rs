@@ -41,6 +41,9 @@ impl<D: Driver> Worker<D> {
     /// The worker that is to serve a connection, which is counted there, and its seat.
     fn let_in(&self, accepted: &Accepted<D::Socket>) -> Result<Option<(usize, Seat)>, Refused> {
         let Some(entrance) = self.entrances.get(accepted.listener) else { return Ok(None) };
+        if accepted.is_surplus {
+            return Err(Refused::MaxClients);
+        }
         let seat = self.entrances.admit(entrance, accepted)?;
         let worker = self.fleet.place_client(self.index, self.clients_max);
         worker.map(|worker| Some((worker, seat))).ok_or(Refused::MaxClients)

@@ -36,7 +36,7 @@ use entrance::Entrances;
 use gather::{Gather, GatherOptions};
 use house::{House, TenantSettings};
 use mailbox::{Fleet, Mailbox};
-use netio::{Accepted, Driver};
+use netio::{Accepted, Driver, Tuning};
 use std::sync::Arc;
 use std::time::Instant;
 use tls::{Secured, TlsSettings};
@@ -57,6 +57,8 @@ pub struct WorkerOptions<S> {
     pub gather: GatherOptions,
     /// Clients of all workers together; one more is turned away.
     pub clients_max: usize,
+    /// What its driver is told before it accepts anybody.
+    pub tuning: Tuning,
     /// What holds where clients come in.
     pub entrances: Entrances,
     /// Its way in.

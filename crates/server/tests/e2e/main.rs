@@ -11,6 +11,7 @@ mod checker_proof;
 mod coalescing;
 mod configure;
 mod console;
+mod descriptors;
 mod differential;
 mod drivers;
 mod faults;

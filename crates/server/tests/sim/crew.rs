@@ -87,6 +87,7 @@ pub(crate) fn hire(
             seed: terms.seed,
             gather: terms.gather,
             clients_max: terms.clients_max,
+            tuning: netio::Tuning::default(),
             entrances: terms.entrances.clone(),
             mailbox,
             fleet: Arc::clone(&fleet),

@@ -31,7 +31,7 @@ pub(super) const ROWS: &[OptionSpec] = &[
         "max_clients",
         "Clients at the same time",
         "One more gets the same error as from Redis and is closed. Each needs a file descriptor: the soft limit is \
-         raised at the start as far as the hard one allows.",
+         raised at the start as far as the hard one allows. Where that is too little, there are [fewer](../guides/operations.md#open-files).",
         Kind::Count { min: 1, max: CLIENTS_MAX, at: |d| &mut d.config.max_clients },
     ),
     OptionSpec::new(
