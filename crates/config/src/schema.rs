@@ -210,6 +210,8 @@ pub struct Timeouts {
     pub request_ms: u64,
     /// What a client has for its header, where a listener asks for one of the PROXY protocol.
     pub proxy_header_ms: u64,
+    /// What a client has for saying who it is, where it must. 0: no limit.
+    pub auth_ms: u64,
     /// A client that has nothing to wait for and says nothing this long is closed. 0: never.
     pub client_idle_ms: u64,
     /// What requests in flight get when the program is asked to stop.
@@ -636,6 +638,7 @@ impl Default for Timeouts {
             connect_ms: 1000,
             request_ms: 10_000,
             proxy_header_ms: 5000,
+            auth_ms: 30_000,
             client_idle_ms: 0,
             drain_ms: 10_000,
             stall_ms: 1000,

@@ -86,6 +86,7 @@ impl Engine {
         self.change_periods(now, &old);
         // Another time for idle clients may have passed already.
         self.sweep.idle_from = now;
+        self.sweep.look_for_unknown(now);
         self.upstreams.ids().into_iter().for_each(|id| self.schedule(id));
     }
 

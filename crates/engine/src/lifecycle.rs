@@ -47,6 +47,10 @@ impl Engine {
         client.db = self.settings.node.db;
         client.conn = self.next_conn();
         Self::enter_as_default(&self.settings, &mut client);
+        if !client.is_authenticated() {
+            client.identity.unknown_since = Some(now);
+            self.sweep.look_for_unknown(now.plus_ms(self.settings.timeouts.auth_ms));
+        }
         Some(self.clients.insert(client))
     }
 
@@ -86,7 +90,10 @@ impl Engine {
             Refused::Address => reject::DENIED_ADDRESS,
             Refused::HeaderSource => reject::DENIED_SOURCE,
             Refused::Rate => reject::TOO_MANY_CONNECTIONS,
-            Refused::HeaderMissing | Refused::HeaderBroken | Refused::HeaderLate => return None,
+            Refused::HeaderMissing
+            | Refused::HeaderBroken
+            | Refused::HeaderLate
+            | Refused::AuthLate => return None,
         };
         let mut out = Vec::new();
         reject::write(&mut out, text);

@@ -62,6 +62,7 @@ impl Engine {
         if let Some(client) = self.clients.get_mut(id) {
             client.user = user;
             client.access = access_of(&self.settings, user);
+            client.identity.unknown_since = None;
         }
     }
 
@@ -264,6 +265,7 @@ impl Engine {
         let Some(client) = self.clients.get_mut(id) else { return };
         client.access = Access::Nothing;
         client.user = self.settings.users.default_position();
+        self.sweep.look_for_unknown(Time::default());
         if self.asked.iter().any(|asked| asked.client == id) {
             // It removed itself, and gets the answer before it goes.
             self.tell_closed(id, CAUSE);

@@ -342,6 +342,8 @@ pub struct Timeouts {
     pub connect_ms: u64,
     /// An upstream that owes a reply and gives nothing for this time is closed (0: never).
     pub request_ms: u64,
+    /// A client that has to say who it is and has not for this time is closed (0: never).
+    pub auth_ms: u64,
     /// A client that says nothing for this time and waits for nothing is closed (0: never).
     pub client_idle_ms: u64,
     /// A client that takes nothing of its reply for this time while it stops an upstream is closed.
@@ -465,6 +467,7 @@ impl Default for Timeouts {
         Self {
             connect_ms: 1_000,
             request_ms: 10_000,
+            auth_ms: 0,
             client_idle_ms: 0,
             stall_ms: 1_000,
             topology_wait_ms: 2_000,

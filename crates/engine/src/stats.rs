@@ -44,6 +44,8 @@ pub enum Refused {
     TenantMaxClients,
     /// So many came in a short time that a rule of `policies.rate` was against it.
     Rate,
+    /// It did not say who it is in time.
+    AuthLate,
 }
 
 impl Refused {
@@ -58,6 +60,7 @@ impl Refused {
         Self::HeaderSource,
         Self::TenantMaxClients,
         Self::Rate,
+        Self::AuthLate,
     ];
 
     /// In one word.
@@ -67,7 +70,7 @@ impl Refused {
 }
 
 /// Why clients were turned away, in one word each; see [`Refused`] and [`Stats::refused`].
-pub const REFUSALS: [&str; 9] = [
+pub const REFUSALS: [&str; 10] = [
     "max_clients",
     "listener_max_clients",
     "address",
@@ -77,6 +80,7 @@ pub const REFUSALS: [&str; 9] = [
     "header_source",
     "tenant_max_clients",
     "rate",
+    "auth_late",
 ];
 
 /// Counters of one command.

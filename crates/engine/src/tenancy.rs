@@ -153,6 +153,7 @@ impl Engine {
             Some(_) => {
                 client.user = self.settings.login_position();
                 client.access = access_of(&self.settings, client.user);
+                client.identity.unknown_since = None;
             }
             None => {
                 client.db = self.settings.node.db;
@@ -165,6 +166,7 @@ impl Engine {
         }
         // Its next request takes connections that it has not yet.
         client.route_epoch = self.route_epoch.wrapping_sub(1);
+        self.sweep.look_for_unknown(Time::default());
         let id = self.clients.insert(client);
         self.mark_client_dirty(id);
         id

@@ -13,12 +13,15 @@
 //! Invariant: after `handle_timeout(now)` nothing is due at `now`; and what is due at some time stands in `deadlines` by then, unless it
 //! still waits to be sent in this turn.
 
+use crate::client::Hold;
 use crate::engine::Engine;
 use crate::functions::Readers;
 use crate::ids::{ClientId, UpstreamId};
 use crate::limits::{DRAIN_SWEEP_MS, SWEEP_MS, SWEEP_MS_MAX, SWEEP_PART};
 use crate::mirror::is_mirrors;
 use crate::policy::WAKE;
+use crate::settings::Timeouts;
+use crate::stats::Refused;
 use crate::time::Time;
 use crate::upstream::inflight::OwnCommand;
 use crate::upstream::{Role, State};
@@ -32,12 +35,19 @@ pub(crate) struct Sweep {
     last_at: Time,
     /// Before this nobody can have been idle for too long.
     pub(crate) idle_from: Time,
+    /// Before this nobody can have been here for too long without a login; `None`: everybody has one, or needs none.
+    unknown_from: Option<Time>,
 }
 
 impl Sweep {
     /// Nobody was looked at yet.
     pub(crate) const fn new(now: Time) -> Self {
-        Self { last_at: now, idle_from: now }
+        Self { last_at: now, idle_from: now, unknown_from: None }
+    }
+
+    /// Somebody has to say who it is, and may be late from then on; one who became nobody just now is given its time when it is looked at.
+    pub(crate) fn look_for_unknown(&mut self, from: Time) {
+        self.unknown_from = Some(self.unknown_from.map_or(from, |at| at.min(from)));
     }
 }
 
@@ -81,10 +91,13 @@ impl Engine {
         if self.draining {
             return Some(self.sweep.last_at.plus_ms(DRAIN_SWEEP_MS));
         }
-        let idle_ms = self.settings.timeouts.client_idle_ms;
-        let period_ms = (idle_ms / SWEEP_PART).clamp(SWEEP_MS, SWEEP_MS_MAX);
-        (idle_ms > 0 && !self.clients.is_empty())
-            .then(|| self.sweep.last_at.plus_ms(period_ms).max(self.sweep.idle_from))
+        let Timeouts { client_idle_ms, auth_ms, .. } = self.settings.timeouts;
+        let next =
+            |ms: u64| self.sweep.last_at.plus_ms((ms / SWEEP_PART).clamp(SWEEP_MS, SWEEP_MS_MAX));
+        let idle = (client_idle_ms > 0).then(|| next(client_idle_ms).max(self.sweep.idle_from));
+        let unknown = self.sweep.unknown_from.filter(|_| auth_ms > 0);
+        let unknown = unknown.map(|from| next(auth_ms).max(from));
+        idle.into_iter().chain(unknown).min().filter(|_| !self.clients.is_empty())
     }
 
     /// Does all that is due. Called once a turn, after the events and before the sends.
@@ -252,6 +265,7 @@ impl Engine {
         if self.draining {
             self.close_idle(now);
         }
+        self.close_unknown(now);
         let idle_ms = self.settings.timeouts.client_idle_ms;
         if idle_ms == 0 {
             return;
@@ -277,6 +291,32 @@ impl Engine {
         self.sweep.idle_from = idle_from;
         for id in idle {
             self.close_client(id, None);
+        }
+    }
+
+    /// Closes those who have not said who they are in time. A server that is asked about a password takes the time that any request may take.
+    fn close_unknown(&mut self, now: Time) {
+        let auth_ms = self.settings.timeouts.auth_ms;
+        if auth_ms == 0 || self.sweep.unknown_from.is_none_or(|from| from > now) {
+            return;
+        }
+        let (mut next, mut late): (Option<Time>, Vec<ClientId>) = (None, Vec::new());
+        for (id, client) in self.clients.iter_mut() {
+            if client.is_authenticated() {
+                client.identity.unknown_since = None;
+                continue;
+            }
+            let due = client.identity.unknown_since.get_or_insert(now).plus_ms(auth_ms);
+            let is_asked = matches!(client.hold, Hold::Word | Hold::Moving);
+            match due <= now && !is_asked {
+                true => late.push(id),
+                false => next = Some(next.map_or(due, |at| at.min(due))),
+            }
+        }
+        self.sweep.unknown_from = next;
+        for id in late {
+            self.count_refused(Refused::AuthLate);
+            self.close_client(id, Some("it did not log in within timeouts.auth_ms"));
         }
     }
 

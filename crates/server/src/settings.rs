@@ -6,8 +6,8 @@ use crate::admin::AdminSettings;
 use crate::control::certificates::Certificates;
 use crate::worker::gather::GatherOptions;
 use config::{
-    ClientAuth, Config, ListenAddress, MappedAddress, PoolKind, Secret, ShardUrl, Sharding, Upstream,
-    UpstreamAddress, UpstreamUrl,
+    ClientAuth, Config, ListenAddress, MappedAddress, PoolKind, Secret, ShardUrl, Sharding,
+    Upstream, UpstreamAddress, UpstreamUrl,
 };
 use engine::address_map::AddressMap;
 use engine::node::Address;
@@ -195,6 +195,7 @@ fn timeouts(timeouts: &config::Timeouts) -> Timeouts {
     Timeouts {
         connect_ms: timeouts.connect_ms,
         request_ms: timeouts.request_ms,
+        auth_ms: timeouts.auth_ms,
         client_idle_ms: timeouts.client_idle_ms,
         stall_ms: timeouts.stall_ms,
         topology_wait_ms: timeouts.topology_wait_ms,

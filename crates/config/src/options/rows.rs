@@ -383,6 +383,13 @@ const REST: &[OptionSpec] = &[
         "A client that has not sent all of it by then is closed.",
         ms(1, HOUR_MS, |d| &mut d.config.timeouts.proxy_header_ms),
     ),
+    OptionSpec::new(
+        "timeouts.auth_ms",
+        "Time in which a client must log in, where it must; 0: no limit",
+        "From its connect, or from a `RESET` that ends its login, to an `AUTH` or `HELLO` that is right. One that has not by then is closed, and counted as refused (`auth_late`). Where \
+         clients need no password nobody is closed.",
+        ms(0, HOUR_MS, |d| &mut d.config.timeouts.auth_ms),
+    ),
     OptionSpec::for_trusted_clients(
         "timeouts.client_idle_ms",
         "Silence after which a client that waits for nothing is closed; 0: never",

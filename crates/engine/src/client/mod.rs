@@ -121,6 +121,8 @@ pub struct Identity {
     pub home: TenantId,
     /// What a server said of its next request.
     pub(crate) word: Option<Box<Word>>,
+    /// Since when it has not said who it is; `None`: it has, or nobody has looked yet.
+    pub(crate) unknown_since: Option<Time>,
     /// How often the question was lost.
     pub(crate) words_lost: u8,
     /// Why it could not go to another tenant, until the request that wanted it is answered.

@@ -200,6 +200,8 @@ impl Engine {
             client.identity.name.clear();
             client.identity.no_evict = false;
             client.identity.no_touch = false;
+            // Of one that has never said who it is the time goes on.
+            self.sweep.look_for_unknown(Time::default());
         }
         if let Some(step) = self.unless_reset_here(call) {
             return step;

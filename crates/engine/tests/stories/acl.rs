@@ -8,7 +8,7 @@ use engine::acl::Users;
 const NO_KEY: &str = "-NOPERM No permissions to access a key";
 
 /// Users with these rules, and `default`, which may do everything.
-fn users(lines: &[&str]) -> Users {
+pub(crate) fn users(lines: &[&str]) -> Users {
     let mut users = Users::default();
     for line in lines {
         let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();

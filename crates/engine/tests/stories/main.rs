@@ -64,4 +64,5 @@ mod sentinel;
 mod shards;
 mod shares;
 mod slowlog;
+mod strangers;
 mod tenants;

@@ -195,7 +195,7 @@ pub static METRICS: &[Metric] = &[
         "respool_clients_refused",
         Counter,
         &["worker", "reason"],
-        "Clients that were turned away, by reason: there are as many as may be (`max_clients`), or as may be at this listener (`listener_max_clients`), their address (`address`), no header of the PROXY protocol where there must be one (`header_missing`), a wrong one (`header_broken`), not the whole of it in time (`header_late`), a header from where none is believed (`header_source`), there are as many as may be of its tenant (`tenant_max_clients`), too many came in a short time (`rate`)",
+        "Clients that were turned away, by reason: there are as many as may be (`max_clients`), or as may be at this listener (`listener_max_clients`), their address (`address`), no header of the PROXY protocol where there must be one (`header_missing`), a wrong one (`header_broken`), not the whole of it in time (`header_late`), a header from where none is believed (`header_source`), there are as many as may be of its tenant (`tenant_max_clients`), too many came in a short time (`rate`), it did not log in in time (`auth_late`)",
         |s, p| {
             workers_by(s, p, "reason", REFUSALS, |r| r.stats.refused);
         },

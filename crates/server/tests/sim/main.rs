@@ -37,6 +37,7 @@ mod queue;
 mod radio;
 mod script;
 mod site;
+mod strangers;
 mod tenants;
 mod tls;
 mod upstream;

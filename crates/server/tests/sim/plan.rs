@@ -478,6 +478,7 @@ fn settings(plan: &mut Plan, rng: &mut SimRng) -> Settings {
         true => Timeouts {
             connect_ms: 200,
             request_ms: pick(rng, &[200, 1_000]),
+            auth_ms: 0,
             client_idle_ms: 0,
             stall_ms: 200,
             reconnect_min_ms: 5,
