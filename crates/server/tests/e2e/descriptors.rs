@@ -126,7 +126,7 @@ fn more_clients_than_there_is_room_for_are_refused_or_lowered() {
     if direct() {
         return;
     }
-    let mut scarce = Scarce::start(120, 2, &[]);
+    let mut scarce = Scarce::start(120, 2, &["--acl-config-set", "all"]);
     let max = scarce.clients_max();
     let refused = scarce.there.ask(&format!("CONFIG SET respool.max_clients {}", max + 1));
     assert!(refused.starts_with("-ERR CONFIG SET failed"), "{refused}");
