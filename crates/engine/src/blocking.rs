@@ -13,7 +13,7 @@
 //! Invariant: a client has at most one blocking command under way, and nothing else beside it.
 
 use crate::client::Hold;
-use crate::command::waits::{Waits, waits};
+use crate::command::waits::{Waits, may_wait, waits};
 use crate::command::{Class, CommandId, ids};
 use crate::engine::Engine;
 use crate::lease::{Use, Way};
@@ -26,7 +26,7 @@ use alloc::collections::BTreeSet;
 
 /// Whether this command waits at the server.
 pub(crate) fn blocks(command: CommandId) -> bool {
-    command.row().flags.has(crate::command::Flags::BLOCKING)
+    may_wait(command)
 }
 
 impl Engine {

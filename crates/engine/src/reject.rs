@@ -565,7 +565,10 @@ mod tests {
     fn a_nul_ends_what_is_quoted_and_line_breaks_become_blanks() {
         let mut out = Vec::new();
         unknown_command(&mut out, b"get\0x", [&b"a\0b"[..], b"c\r\nd", b"\0"].into_iter());
-        assert_eq!(out, b"-ERR unknown command 'get', with args beginning with: 'a' 'c  d' '' \r\n");
+        assert_eq!(
+            out,
+            b"-ERR unknown command 'get', with args beginning with: 'a' 'c  d' '' \r\n"
+        );
         let mut out = Vec::new();
         unknown_subcommand(&mut out, "client", b"reply\0x");
         assert_eq!(out, b"-ERR unknown subcommand 'reply'. Try CLIENT HELP.\r\n");

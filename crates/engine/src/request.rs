@@ -440,7 +440,9 @@ impl Engine {
         }
         let is_leased = client.lease.is_some();
         let wish = Wish { id, frame, args, row: known.id, silent };
-        if (is_leased || matches!(known.way, Way::Leased | Way::Apart))
+        let is_hidden = self.hides_cluster(known.id);
+        let goes_apart = known.way == Way::Apart || known.way == Way::Leased && !is_hidden;
+        if (is_leased || goes_apart)
             && let Some(step) = self.over_own_connection(now, &wish, &known, is_leased)
         {
             return step;
@@ -449,7 +451,7 @@ impl Engine {
             Way::Local | Way::Shared if let Some(node) = self.busy_node(now, id, &known, args) => {
                 self.forward_to(now, &wish, node, Lane::Control)
             }
-            Way::Shared if self.hides_cluster(known.id) => {
+            Way::Shared | Way::Leased if is_hidden => {
                 self.cluster_command(id, &known, args, silent)
             }
             Way::Shared

@@ -393,8 +393,8 @@ impl Engine {
             Some(ids::MULTI | ids::WATCH) if self.is_placed(wish.id) => None,
             Some(ids::MULTI) => Some(Refusal::Text(reject::NESTED_MULTI)),
             Some(ids::WATCH) => Some(Refusal::Text(reject::WATCH_INSIDE)),
-            Some(row) if way == Way::Leased && crate::blocking::blocks(row) => None,
             _ if self.hides_cluster(row) => Some(Refusal::NotInside(name)),
+            Some(row) if way == Way::Leased && crate::blocking::blocks(row) => None,
             // Known before the server is.
             Some(row) if row.row().flags.has(Flags::NO_MULTI) => {
                 Some(Refusal::Text(reject::NO_MULTI))

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use engine::command::{
     Begin, COUNT, CommandId, Find, Flags, KeyFlags, Learned, keys, lookup, lookup_sub,
+    options::given,
 };
 use resp::value::{Value, parse};
 
@@ -56,6 +57,89 @@ fn keys_of_sample_calls() {
     }
 }
 
+/// Each option that a server documents is one for respool, with as many arguments.
+#[test]
+fn options_that_the_server_documents() {
+    for mut server in servers() {
+        let mut differences = String::new();
+        let mut compared = 0;
+        for id in CommandId::all().filter(|id| id.row().grammar.is_known()) {
+            let reply = server.call(&["COMMAND", "DOCS", id.name()]);
+            let (value, _) = parse(&reply).unwrap().unwrap();
+            let Some([_, docs]) = value.as_list() else { continue };
+            let mut tokens = Vec::new();
+            arguments(docs).iter().for_each(|argument| add_tokens(argument, &mut tokens));
+            for (word, args) in tokens {
+                compared += 1;
+                if !is_read(id, &word, args) {
+                    writeln!(differences, "{}: {word} with {args} arguments", id.name()).unwrap();
+                }
+            }
+        }
+        println!("{}: {compared} options compared", server.binary);
+        assert!(compared > 100, "Redis 7.0 documents that many");
+        assert!(differences.is_empty(), "{}:\n{differences}", server.binary);
+    }
+}
+
+/// Words that stand at a fixed place, and so are no options.
+const PLACED: [&str; 10] =
+    ["m", "km", "ft", "mi", "on", "off", "importing", "migrating", "node", "stable"];
+/// Options that a server documents without what follows them.
+const FOLLOWED: [&str; 4] = ["maxlen", "minid", "keys", "streams"];
+
+/// The option words that a documented argument has, with how many arguments belong to each.
+fn add_tokens(argument: &Value<'_>, tokens: &mut Vec<(String, usize)>) {
+    let kind = text(field(argument, "type"));
+    let inner = arguments(argument);
+    let token = try_field(argument, "token").map(|token| text(token).to_lowercase());
+    let Some(token) = token else {
+        return inner.iter().for_each(|argument| add_tokens(argument, tokens));
+    };
+    let args = match kind.as_str() {
+        "pure-token" => 0,
+        "block" => inner.iter().map(leaves).sum(),
+        _ => 1,
+    };
+    let is_word = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_alphabetic());
+    if is_word && !PLACED.contains(&&*token) {
+        tokens.push((token, args));
+    }
+}
+
+/// How many arguments this one is.
+fn leaves(argument: &Value<'_>) -> usize {
+    match text(field(argument, "type")).as_str() {
+        "block" => arguments(argument).iter().map(leaves).sum(),
+        _ => 1,
+    }
+}
+
+fn arguments<'a>(map: &'a Value<'a>) -> &'a [Value<'a>] {
+    try_field(map, "arguments").and_then(Value::as_list).unwrap_or_default()
+}
+
+fn try_field<'a>(map: &'a Value<'a>, key: &str) -> Option<&'a Value<'a>> {
+    let pairs = map.as_list()?.chunks_exact(2);
+    pairs
+        .map(|pair| (text(&pair[0]), &pair[1]))
+        .find(|(name, _)| name == key)
+        .map(|(_, value)| value)
+}
+
+/// Whether respool reads this option somewhere in a call, with so many arguments.
+fn is_read(id: CommandId, word: &str, args: usize) -> bool {
+    let names: Vec<&[u8]> = id.name().split('|').map(str::as_bytes).collect();
+    (1..8).any(|begin| {
+        let one = |count: usize| std::iter::repeat_n(&b"1"[..], count);
+        let call = names.iter().copied().chain(one(begin)).chain([word.as_bytes()]).chain(one(3));
+        let call: Vec<&[u8]> = call.collect();
+        let mut options = given(id.row(), call.iter().copied());
+        let takes = |found: usize| found == args || FOLLOWED.contains(&word) && found > args;
+        options.any(|option| option.is(word) && takes(option.args))
+    })
+}
+
 /// Calls whose keys are not simply the first arguments. `''` is the empty argument.
 const CALLS: &[&str] = &[
     "eval return 2 a b c",
@@ -94,6 +178,11 @@ const CALLS: &[&str] = &[
     "xread count 2 block 0 STREAMS a b c 0 0 0",
     "xreadgroup group g c streams a b > >",
     "xreadgroup group streams streams count 1 noack streams a >",
+    "xread streams\0 a 0",
+    "sort k get\0x store STORE\0 d",
+    "set k v Get\0",
+    "bitfield k get\0 u8 0",
+    "georadius k 1 2 3 m STORE\0x d",
     "zunion 2 a b weights 1 2",
     "zunionstore d 2 a b aggregate max",
     "zinter 1 a",

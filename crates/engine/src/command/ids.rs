@@ -117,6 +117,7 @@ ids! {
     DBSIZE = "dbsize",
     DEBUG = "debug",
     DEL = "del",
+    CLUSTER_SETSLOT = "cluster|setslot",
     EVAL = "eval",
     EVAL_RO = "eval_ro",
     EVALSHA = "evalsha",

@@ -95,7 +95,8 @@ impl Learned {
         let Some((mut command, _)) = LearnedCommand::from_entry(entry) else { return false };
         let bar = container.len();
         // Redis 7.0 and later write `container|subcommand`.
-        let full = command.name.get(..bar) == Some(container) && command.name.get(bar) == Some(&b'|');
+        let full =
+            command.name.get(..bar) == Some(container) && command.name.get(bar) == Some(&b'|');
         let sub = if full { &command.name[bar + 1..] } else { &command.name[..] };
         if row.is_some_and(|row| lookup_sub(row, sub).is_some()) {
             return true;

@@ -54,6 +54,14 @@ enum Takes {
 use Start::{At, Behind};
 use Takes::{Args, Counted, PerKey, Rest, Threshold};
 
+impl Grammar {
+    /// Whether respool looks into the options of the command.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        !self.words.is_empty()
+    }
+}
+
 const fn at(start: usize, words: &'static [(&'static str, Takes)]) -> Grammar {
     Grammar { start: At(start), words, ends: false }
 }
@@ -196,6 +204,7 @@ const GRAMMARS: &[(&str, Grammar)] = &[
     ("blmpop", behind(2, 1, POP_WORDS)),
     ("bzmpop", behind(2, 1, POP_WORDS)),
     ("client|tracking", at(3, TRACKING_WORDS)),
+    ("cluster|setslot", at(4, &[("timeout", ONE)])),
     ("clusterscan", at(2, SCAN_WORDS)),
     ("copy", at(3, &[("db", ONE), ("replace", FLAG)])),
     ("georadius", at(6, GEO_WORDS)),

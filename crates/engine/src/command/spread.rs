@@ -10,9 +10,7 @@
 //! Invariant: for every row and kind of deployment the answer is what the engine does. `tests/stories/by_topology.rs` sends
 //! each command through an engine in front of each of them and compares.
 
-use super::{
-    Begin, Class, Command, CommandId, Find, Flags, KeyRule, RequestPolicy, ResponsePolicy, ids,
-};
+use super::{Begin, Class, Command, CommandId, Find, KeyRule, RequestPolicy, ResponsePolicy, ids};
 
 /// What kind of deployment is behind, as far as it matters to what becomes of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -122,6 +120,7 @@ pub fn fates(id: CommandId, behind: Behind) -> Fates {
     let given_on = |fate: Fate| match row.class {
         Class::Local if subscribes(id) => Fate::Listens,
         Class::Local => Fate::Local,
+        Class::Leased if is_hidden(id, behind) => Fate::Facade,
         Class::Leased if !is_leased(id) => Fate::Own,
         Class::Leased if id == ids::MULTI && behind != Behind::Server => Fate::Local,
         Class::Leased => fate,
@@ -136,7 +135,7 @@ pub fn fates(id: CommandId, behind: Behind) -> Fates {
     Fates {
         with_keys: (has_keys && is_given_on).then(|| given_on(with_keys(id, behind))),
         without_keys: may_lack_keys.then(|| given_on(without_keys(id, behind))),
-        own_connection: row.class == Class::Leased && is_leased(id),
+        own_connection: row.class == Class::Leased && is_leased(id) && !is_hidden(id, behind),
         blocks_by_option: row.class == Class::Blocking,
         may_be_read_from_replica: has_keys
             && is_given_on
@@ -162,7 +161,7 @@ fn counted(id: CommandId) -> Fate {
 
 /// Whether a client gets a connection of its own for it.
 fn is_leased(id: CommandId) -> bool {
-    matches!(id, ids::MULTI | ids::WATCH) || id.row().flags.has(Flags::BLOCKING)
+    matches!(id, ids::MULTI | ids::WATCH) || super::waits::may_wait(id)
 }
 
 /// Whether this is a `CLUSTER` command that would lead clients past the proxy.

@@ -11,6 +11,7 @@
 //!   `ASKING`, `READONLY` and `READWRITE` likewise set a flag on a connection that is shared.
 //! - The blocking pops, `WAIT` and `WAITAOF` are `Leased`: everybody behind them on a shared connection would wait
 //!   too. `WAIT` and `WAITAOF` also speak of the writes of their own connection.
+//! - `CLUSTER SETSLOT` waits on Valkey 8 and later until replicas have it: `Leased`.
 //! - `CONFIG` is `Noted`: some of it (the slow log, the counters) is about what the proxy has, too.
 //! - `SLOWLOG` and `HOTKEYS` are `Local`: the proxy has its own of them. `BIGKEYS` no server has, nor `HOTKEYS ENABLE` and `DISABLE`.
 //! - `HIMPORT` (Redis 8.10) keeps its field sets on the connection, so it is `Leased` as a whole.
@@ -296,7 +297,7 @@ pub(super) const ROWS: &[Command] = &[
     cmd("cluster|reset", -2, ADMIN | NOSCRIPT | STALE, NONE, Pass),
     cmd("cluster|saveconfig", 2, ADMIN | STALE | NO_ASYNC_LOADING, NONE, Pass),
     cmd("cluster|set-config-epoch", 3, ADMIN | STALE | NO_ASYNC_LOADING, NONE, Pass),
-    cmd("cluster|setslot", -4, ADMIN | STALE | NO_ASYNC_LOADING | MAY_REPLICATE, NONE, Pass),
+    cmd("cluster|setslot", -4, ADMIN | STALE | NO_ASYNC_LOADING | MAY_REPLICATE, NONE, Leased),
     cmd("cluster|shards", 2, LOADING | STALE, NONE, Pass),
     cmd("cluster|slaves", 3, ADMIN | STALE, NONE, Pass),
     cmd("cluster|slot-stats", -4, LOADING | STALE, NONE, Pass).spread(AllShards, AsIs),

@@ -21,6 +21,11 @@ pub enum Waits {
     Forever,
 }
 
+/// Whether some call of this command waits at the server, as its flags say and beyond that.
+pub fn may_wait(command: CommandId) -> bool {
+    command == ids::CLUSTER_SETSLOT || command.row().flags.has(Flags::BLOCKING)
+}
+
 /// What this call does. `args` begin with the name.
 pub fn waits<'a, I>(command: CommandId, args: I) -> Waits
 where
@@ -30,14 +35,21 @@ where
     match command {
         ids::WAIT => milliseconds(at(2)),
         ids::WAITAOF => milliseconds(at(3)),
+        ids::CLUSTER_SETSLOT => {
+            let named = given(command.row(), args).filter(|option| option.is("timeout")).last();
+            named.map_or(Waits::For(SETSLOT_MS), |option| milliseconds(option.value))
+        }
         ids::XREAD | ids::XREADGROUP => of_streams(command, args),
         ids::BLMPOP | ids::BZMPOP => seconds(at(1)),
         // Options may stand behind the time.
         ids::BLMOVEM => longest(seconds(at(5)), seconds(args.last())),
-        _ if command.row().flags.has(Flags::BLOCKING) => seconds(args.last()),
+        _ if may_wait(command) => seconds(args.last()),
         _ => Waits::No,
     }
 }
+
+/// How long `CLUSTER SETSLOT` of Valkey 8 waits for replicas if the call does not say (`CLUSTER_OPERATION_TIMEOUT`).
+const SETSLOT_MS: u64 = 2_000;
 
 /// `XREAD … BLOCK ms … STREAMS …`. Behind STREAMS all are keys and ids; of several BLOCK the last counts.
 fn of_streams<'a, I>(command: CommandId, args: I) -> Waits
@@ -91,12 +103,14 @@ fn longest(one: Waits, other: Waits) -> Waits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::lookup;
+    use crate::command::{lookup, lookup_sub};
     use alloc::vec::Vec;
 
     fn of(line: &str) -> Waits {
         let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
-        waits(lookup(args[0]).unwrap(), args.iter().copied())
+        let id = lookup(args[0]).unwrap();
+        let id = args.get(1).and_then(|sub| lookup_sub(id, sub)).unwrap_or(id);
+        waits(id, args.iter().copied())
     }
 
     #[test]
@@ -112,6 +126,9 @@ mod tests {
             ("WAIT 1 100", Waits::For(100)),
             ("WAITAOF 1 0 100", Waits::For(100)),
             ("WAIT 1 0", Waits::Forever),
+            ("CLUSTER SETSLOT 1 STABLE", Waits::For(2_000)),
+            ("CLUSTER SETSLOT 1 NODE x TIMEOUT\0 0", Waits::Forever),
+            ("CLUSTER SETSLOT 1 STABLE timeout 50", Waits::For(50)),
             // Refused at once.
             ("BLPOP a -1", Waits::Forever),
             ("BLPOP a soon", Waits::For(0)),

@@ -107,7 +107,11 @@ pub(crate) fn sub_at<'a>(
     count: usize,
     arg: impl Fn(usize) -> &'a [u8],
 ) -> usize {
-    if count > 2 && slowlog::is_of_servers(Some(container), &[arg(0), arg(1), arg(2)]) { 2 } else { 1 }
+    if count > 2 && slowlog::is_of_servers(Some(container), &[arg(0), arg(1), arg(2)]) {
+        2
+    } else {
+        1
+    }
 }
 
 /// The way of a command that the table does not know.

@@ -42,6 +42,24 @@ fn streams_are_waited_for_apart_in_any_order_of_the_options() {
 }
 
 #[test]
+fn what_waits_for_replicas_holds_up_nobody_else() {
+    let mut story = Story::new();
+    story.client("a").says("CLUSTER SETSLOT 1 STABLE TIMEOUT 0");
+    story.conn(1).gets("CLUSTER SETSLOT 1 STABLE TIMEOUT 0");
+    story.client("b").says("GET k");
+    story.conn(2).gets("GET k").answers("\"v\"");
+    story.client("b").gets("\"v\"");
+    story.conn(1).answers("+OK");
+    story.client("a").gets("+OK");
+    // In front of several servers respool answers CLUSTER itself.
+    let mut story = Story::warm_cluster();
+    story.client("a").says("CLUSTER SETSLOT 1 STABLE");
+    let text = story.client("a").takes_text();
+    assert!(text.starts_with("-ERR"), "{text}");
+    assert_eq!(story.node("n1").waiting(), 0);
+}
+
+#[test]
 fn a_group_called_block_makes_nobody_wait() {
     let mut story = Story::new();
     let line = "XREADGROUP COUNT 1 GROUP block block STREAMS s >";
