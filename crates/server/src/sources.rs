@@ -8,6 +8,7 @@
 //! Invariant: nothing that is read here is larger than its bound, so a wrong path (a device, a log) does not fill the memory.
 
 use crate::control::{certificates, extensions};
+use crate::machine;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -80,6 +81,7 @@ impl Sources {
         let (name, environment) = (self.file_name(), self.environment()?);
         let sources = config::Sources {
             file: text.map(|text| FileText { name: &name, text }),
+            memory_bytes: machine::memory_bytes(),
             environment: &environment,
             arguments: &self.arguments,
             changes,

@@ -24,6 +24,7 @@ mod lanes;
 mod leases;
 mod listeners;
 mod logs;
+mod memory;
 mod metrics;
 mod mirrors;
 mod namespaces;
