@@ -36,6 +36,8 @@ pub struct FileText<'a> {
 pub struct Sources<'a> {
     /// The file, if there is one.
     pub file: Option<FileText<'a>>,
+    /// Memory that the process may use, as far as that is known: a default depends on it.
+    pub memory_bytes: Option<u64>,
     /// Environment variables; those that no option has are ignored, because orchestrators put `RESPOOL_*` variables of
     /// their own (Kubernetes: `RESPOOL_PORT` for a service of that name).
     pub environment: &'a [(String, String)],
@@ -95,6 +97,7 @@ pub fn load(sources: &Sources<'_>) -> Result<Loaded, Problems> {
     let mut written = Draft::default();
     // A file with a syntax error was not read at all, so that rules would complain about what it may well contain.
     if problems.0.iter().all(|problem| problem.key.is_some()) {
+        suit_memory(&mut draft, sources.memory_bytes);
         let mut base = draft.clone();
         read_secrets(&mut draft, &SECRETS, sources.read_secret, &mut problems);
         for (names, message) in users::complete(&mut draft, sources.read_secret) {
@@ -114,6 +117,25 @@ pub fn load(sources: &Sources<'_>) -> Result<Loaded, Problems> {
     if problems.0.is_empty() { Ok(Loaded::new(draft.config, written)) } else { Err(problems) }
 }
 
+/// What `limits.memory_max_bytes` is where nothing else is written: a part of the memory that the process may use, and never more than where that is not
+/// known. It is not below `limits.client_out_max_bytes`, or a configuration that is right would be wrong on a smaller machine.
+fn suit_memory(draft: &mut Draft, memory_bytes: Option<u64>) {
+    let Some(memory_bytes) = memory_bytes.filter(|_| !draft.is_set(MEMORY_MAX)) else { return };
+    let limits = &mut draft.config.limits;
+    let most = limits.memory_max_bytes;
+    let least = limits.client_out_max_bytes.max(MEMORY_MAX_LEAST).min(most);
+    let part = usize::try_from(memory_bytes / MEMORY_PART).unwrap_or(most);
+    limits.memory_max_bytes = part.clamp(least, most);
+}
+
+const MEMORY_MAX: &str = "limits.memory_max_bytes";
+
+/// Half of the memory: buffers grow and allocators keep some, and there are programs, tables and the kernel's buffers beside.
+const MEMORY_PART: u64 = 2;
+
+/// The least that may be written.
+const MEMORY_MAX_LEAST: usize = 16 << 20;
+
 /// Makes the configuration of one file alone, without environment and command line.
 ///
 /// # Errors
@@ -122,8 +144,14 @@ pub fn load_file(
     file: FileText<'_>,
     read_secret: &dyn Fn(Place<'_>) -> io::Result<Vec<u8>>,
 ) -> Result<Config, Problems> {
-    let sources =
-        Sources { file: Some(file), environment: &[], arguments: &[], changes: &[], read_secret };
+    let sources = Sources {
+        file: Some(file),
+        memory_bytes: None,
+        environment: &[],
+        arguments: &[],
+        changes: &[],
+        read_secret,
+    };
     load(&sources).map(|loaded| loaded.config)
 }
 

@@ -218,6 +218,10 @@ fn example_entry(file: &mut String, option: &OptionSpec) {
         ("upstream", Some(value)) => writeln!(file, "{key} = {value}"),
         // Depends on the machine, so no number can be shown that is right for the reader.
         ("workers", _) => writeln!(file, "# Default: {}.\n#{key} = 4", option.default_text()),
+        ("limits.memory_max_bytes", Some(value)) => {
+            comment(file, &format!("Default: {}.", option.default_text()));
+            writeln!(file, "#{key} = {value}")
+        }
         (_, Some(value)) => writeln!(file, "#{key} = {value}"),
         (_, None) => {
             comment(file, &format!("Default: {}.", option.default_text()));

@@ -344,7 +344,9 @@ mod tests {
     fn loaded(text: &str, changes: &[Given]) -> Loaded {
         let file = Some(FileText { name: "r.toml", text });
         let read_secret = &|_: crate::Place<'_>| Ok(b"from-a-file\n".to_vec());
-        let sources = Sources { file, environment: &[], arguments: &[], changes, read_secret };
+        let (memory_bytes, environment) = (None, &[]);
+        let sources =
+            Sources { file, memory_bytes, environment, arguments: &[], changes, read_secret };
         load(&sources).unwrap_or_else(|problems| panic!("{problems}"))
     }
 

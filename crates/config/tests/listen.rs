@@ -13,6 +13,7 @@ fn all(file: &str, environment: &[(&str, &str)], flags: &[&str]) -> Result<Loade
     let text = format!("upstream = \"redis://10.0.0.9\"\n{file}");
     load(&Sources {
         file: Some(FileText { name: "r.toml", text: &text }),
+        memory_bytes: None,
         environment: &environment,
         arguments: &arguments,
         changes: &[],

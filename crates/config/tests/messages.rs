@@ -32,6 +32,7 @@ fn layers(
         .collect();
     load(&Sources {
         file: Some(FileText { name: "r.toml", text }),
+        memory_bytes: None,
         environment: &environment,
         arguments: &arguments,
         changes: &[],
@@ -260,6 +261,7 @@ fn a_stronger_source_decides_between_password_and_file() {
     let text = "upstream = \"redis://h\"\npassword_file = \"a\"";
     let sources = Sources {
         file: Some(FileText { name: "r.toml", text }),
+        memory_bytes: None,
         environment: &env,
         arguments: &[],
         changes: &[],

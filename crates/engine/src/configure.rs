@@ -84,6 +84,7 @@ impl Engine {
             (0..self.router.pools.len()).for_each(|pool| self.want_topology(pool as u16));
         }
         self.change_periods(now, &old);
+        self.account_anew();
         // Another time for idle clients may have passed already.
         self.sweep.idle_from = now;
         self.sweep.look_for_unknown(now);

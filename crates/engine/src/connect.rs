@@ -13,7 +13,7 @@
 
 use crate::engine::{Action, Engine, Notice};
 use crate::ids::{ClientId, NodeId, UpstreamId};
-use crate::limits::SHORT_LIFE_US;
+use crate::limits::{KEPT_BYTES_MAX, KEPT_BYTES_MIN, KEPT_PART, SHORT_LIFE_US};
 use crate::mirror::is_mirrors;
 use crate::node::{Address, Node};
 use crate::reject;
@@ -121,6 +121,8 @@ impl Engine {
         }
         let mut upstream = Upstream::new(key, role);
         upstream.edge = self.edge_of(&key);
+        let part = self.settings.limits.memory_max_bytes / KEPT_PART;
+        upstream.kept_max_bytes = part.clamp(KEPT_BYTES_MIN, KEPT_BYTES_MAX);
         upstream.out.keeps =
             self.keeps_output() && role == Role::Shared && key.lane.carries_requests();
         if let Some(client) = serves(&key, role).and_then(|client| self.clients.get(client)) {
@@ -485,6 +487,7 @@ impl Engine {
         if let Some(upstream) = self.upstreams.get_mut(id) {
             upstream.reset(&mut self.pool);
         }
+        self.weigh_upstream(id);
         self.dirty_upstreams.forget(id);
         if let Some(upstream) = self.upstreams.get_mut(id) {
             upstream.out.dirty = false;
@@ -668,6 +671,7 @@ impl Engine {
         let theirs_error = refused.clone();
         upstream.state = State::Down(Down { until: now.plus_ms(wait_ms), refused });
         let carried = upstream.carried.take();
+        self.weigh_upstream(id);
         self.schedule(id);
         self.dirty_upstreams.forget(id);
         if let Some(carried) = carried {

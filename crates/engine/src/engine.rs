@@ -5,6 +5,7 @@
 //!
 //! Invariant: see [`Engine::check_invariants`].
 
+use crate::account::Account;
 use crate::acl;
 use crate::bigkeys::BigKeys;
 use crate::busy::Busy;
@@ -337,8 +338,8 @@ pub struct Engine {
     pub(crate) random: u64,
     pub(crate) draining: bool,
     pub(crate) sweep: Sweep,
-    /// Bytes held for those clients that hold much (see `lifecycle`).
-    pub(crate) accounted_bytes: usize,
+    /// What is held for clients.
+    pub(crate) account: Account,
     /// For replies that are built and must be kept.
     pub(crate) scratch: Vec<u8>,
     pub(crate) input_events: u64,
@@ -355,7 +356,7 @@ pub struct Engine {
     pub(crate) near: Option<Box<Near>>,
     /// Other deployments that get what clients write, if there are any.
     pub(crate) mirrors: Option<Box<Mirrors>>,
-    /// Held by others for our connections, and in `accounted_bytes` (see `outside`).
+    /// Held by others for our connections (see `outside`).
     pub(crate) outside_bytes: usize,
     /// Other deployments that answer what clients read, if there are any.
     pub(crate) elsewhere: Option<Box<Elsewhere>>,
@@ -427,7 +428,7 @@ impl Engine {
             random: seed,
             draining: false,
             sweep: Sweep::new(now),
-            accounted_bytes: 0,
+            account: Account::new(&settings.limits, settings.workers),
             scratch: Vec::new(),
             input_events: 0,
             epoch: 1,
@@ -515,6 +516,7 @@ impl Engine {
         if self.hotkeys.is_on() {
             self.sample_requests(id);
         }
+        self.weigh_upstream(id);
         let Some(upstream) = self.upstreams.get_mut(id) else {
             return self.begin_mirror_send(id);
         };
@@ -675,6 +677,7 @@ impl Engine {
         assert_eq!(counted as usize, self.clients.len(), "clients of all connections");
         assert_eq!(self.roles, Roles::of(self.upstreams.iter()), "who uses which connection");
         self.check_deadlines();
+        self.check_account();
         self.check_users();
         self.check_policies();
         assert_eq!(self.looks_at_reads, self.settings.coalesce_reads || self.near.is_some());

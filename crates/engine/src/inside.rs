@@ -20,6 +20,7 @@
 //!
 //! Invariant: nothing of these commands is done unless EXEC was, and an [`Assembly`] has an open place of its client.
 
+use crate::account::Charge;
 use crate::client::{Client, Hold};
 use crate::command::{self, CommandId, Flags, ids};
 use crate::engine::Engine;
@@ -65,9 +66,16 @@ pub(crate) struct Own {
     changed: Vec<(usize, Outward)>,
     /// A SUBSCRIBE is among them: what PING answers behind it only we know.
     listens: bool,
+    /// Bytes of `keys`.
+    keys_bytes: usize,
 }
 
 impl Own {
+    /// Bytes of all of it.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.bytes + self.keys_bytes
+    }
+
     /// Whether the answer to this client's EXEC must be whole before it is given on.
     pub(crate) fn completes_exec(client: Option<&Client>) -> bool {
         let lease = client.and_then(|client| client.lease.as_ref());
@@ -96,9 +104,27 @@ pub(crate) struct Assembly {
     mutes: Vec<(usize, bool)>,
     /// See [`Own`].
     keys: Vec<Vec<u8>>,
+    /// Bytes of `elements`, of `due`, and of `keys`.
+    bytes: usize,
+    /// What it has in the engine's account.
+    pub(crate) charge: Charge,
 }
 
 impl Assembly {
+    pub(crate) fn is(&self, client: ClientId, seq: u32) -> bool {
+        (self.client, self.seq) == (client, seq)
+    }
+
+    /// Whose it is.
+    pub(crate) fn client(&self) -> ClientId {
+        self.client
+    }
+
+    /// Bytes that it holds.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.bytes + self.elements.len() * size_of::<Option<Element>>()
+    }
+
     fn is_whole(&self) -> bool {
         self.elements.iter().all(Option::is_some)
     }
@@ -238,8 +264,11 @@ impl Engine {
             own.bytes += wish.frame.len();
             own.commands.push((index, wish.frame.to_vec()));
         } else if own.tracks {
+            own.keys_bytes +=
+                keys.iter().map(|key| key.len() + size_of::<Vec<u8>>()).sum::<usize>();
             own.keys.extend(keys);
         }
+        self.account_rest(wish.id);
     }
 
     /// A policy answers a command of a transaction: a stand-in is queued, and with EXEC the answer takes its place.
@@ -262,6 +291,7 @@ impl Engine {
             own.bytes += answer.len();
             own.answers.push((index, answer.to_vec()));
         }
+        self.account_rest(wish.id);
         self.end_skip(wish.id, wish.silent);
         step
     }
@@ -294,6 +324,7 @@ impl Engine {
     ) {
         self.mirror_exec(now, id, seq, reply);
         let own = self.own_of(id).map(core::mem::take).unwrap_or_default();
+        self.account_rest(id);
         let Some(mut elements) = elements_of(reply) else {
             return self.deliver(id, seq, 1, silent, reply);
         };
@@ -318,6 +349,8 @@ impl Engine {
                 due.push_back((index, frame));
             }
         }
+        let elements_bytes: usize = elements.iter().flatten().map(|own| own.bytes.len()).sum();
+        let due_bytes: usize = due.iter().map(|(_, frame)| frame.len()).sum();
         self.assemblies.push(Assembly {
             client: id,
             seq,
@@ -327,7 +360,10 @@ impl Engine {
             is_mute: silent,
             mutes: Vec::new(),
             keys: own.keys,
+            bytes: elements_bytes + due_bytes + own.keys_bytes,
+            charge: Charge::default(),
         });
+        self.account_assembly(id, seq);
         self.go_on_inside(now, id, seq);
     }
 
@@ -401,8 +437,10 @@ impl Engine {
         let Some(assembly) = self.assembly(id, at.seq) else { return };
         assembly.waits.take_if(|index| *index == at.index);
         if let Some(place) = assembly.elements.get_mut(at.index) {
+            assembly.bytes += element.bytes.len();
             *place = Some(element);
         }
+        self.account_assembly(id, at.seq);
     }
 
     fn assembly(&mut self, id: ClientId, seq: u32) -> Option<&mut Assembly> {
@@ -426,6 +464,7 @@ impl Engine {
         let Some(at) = self.assemblies.iter().position(is_done) else { return };
         let assembly = self.assemblies.swap_remove(at);
         let bytes = assembly.bytes();
+        self.release_assembly(assembly);
         let now = self.last_mirror_time();
         match self.keep_for_mirrors(now, Ticket::Exec(id, seq), (id, seq, false), &bytes) {
             Kept::No => self.deliver(id, seq, 1, false, &bytes),
@@ -437,7 +476,10 @@ impl Engine {
 
     /// The client is gone, and so are the answers that were put together for it.
     pub(crate) fn forget_assemblies(&mut self, id: ClientId) {
-        self.assemblies.retain(|one| one.client != id);
+        while let Some(at) = self.assemblies.iter().position(|one| one.client == id) {
+            let assembly = self.assemblies.swap_remove(at);
+            self.release_assembly(assembly);
+        }
     }
 
     /// Holds a client that asked all workers for something, until they have answered.

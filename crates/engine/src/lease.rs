@@ -97,6 +97,30 @@ impl Lease {
         }
     }
 
+    /// Bytes kept of its transaction. Every field is named: one that is added must be judged first.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let Self {
+            state,
+            own,
+            kept,
+            mirrored,
+            upstream: _,
+            place: _,
+            unclean: _,
+            sent: _,
+            watched: _,
+            db_after: _,
+            done: _,
+        } = self;
+        let state = match state {
+            State::Queueing(queueing) => queueing.held_bytes(),
+            State::Lost { error, .. } => error.len(),
+            State::Once | State::Watching | State::Ending => 0,
+        };
+        let mirrored = mirrored.as_ref().map_or(0, |queued| queued.held_bytes());
+        state + own.held_bytes() + kept.held_bytes() + mirrored
+    }
+
     /// Between MULTI and EXEC, whatever became of the connection.
     pub(crate) fn is_transaction(&self) -> bool {
         matches!(self.state, State::Queueing(_) | State::Lost { queueing: true, .. })
@@ -456,6 +480,7 @@ impl Engine {
         let unclean = lease.unclean || selected.is_some_and(|db| db != client.db);
         let (protocol, db) = (client.protocol, selected.unwrap_or(client.db));
         self.take_way(id, protocol, db);
+        self.account_rest(id);
         self.drop_queued(mirrored, false);
         unclean
     }
@@ -500,6 +525,7 @@ impl Engine {
         else {
             return;
         };
+        self.account_rest(id);
         self.drop_queued(lease.mirrored.take(), true);
         let Some(upstream_id) = lease.upstream else { return };
         let of_client = |up: &Upstream| up.role == Role::Leased(id);
@@ -533,6 +559,7 @@ impl Engine {
         if matches!(lease.state, State::Once) {
             client.lease = None;
         }
+        self.account_rest(id);
     }
 
     /// The connection of a lease broke; what was under way on it got its errors.
@@ -550,6 +577,7 @@ impl Engine {
             State::Queueing(_) => lease.state = State::Lost { error, queueing: true },
             State::Lost { .. } => {}
         }
+        self.account_rest(id);
         self.drop_queued(mirrored, true);
     }
 }

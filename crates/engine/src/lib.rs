@@ -34,6 +34,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod account;
 pub mod acl;
 pub mod address_map;
 pub mod bigkeys;

@@ -6,24 +6,21 @@
 //!
 //! Not here: what its requests mean.
 //!
-//! Invariant: `accounted_bytes` is the sum of the held bytes of the clients that hold more than [`ACCOUNT_FROM_BYTES`], and of what is held for
-//! connections outside.
+//! Invariant: a client that is gone has left nothing behind but its places in the upstreams' FIFOs and in merges: what comes for them is dropped.
 
+use crate::account::Kind;
 use crate::client::{Client, Hold, Identity, ReplyMode};
 use crate::engine::{Action, Engine, Notice};
 use crate::ids::{ClientId, UpstreamId};
 use crate::limits::CLIENT_STREAM_BYTES;
 use crate::mirror::is_mirrors;
-use crate::pool::make_room;
+use crate::pool::{append_piece, make_room};
 use crate::reject;
 use crate::stats::Refused;
 use crate::time::Time;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-
-/// Clients that hold less are not added up: the sum serves to find the large ones.
-const ACCOUNT_FROM_BYTES: usize = 16 << 10;
 
 impl Engine {
     /// A client connected; `addr` and `laddr` as Redis prints addresses. It is `None` if there are too many: the
@@ -127,7 +124,7 @@ impl Engine {
                 self.after_input(id);
             }
         } else {
-            client.tail.extend_from_slice(bytes);
+            append_piece(&mut client.tail, bytes, client.scanner.missing());
             self.process_tail(now, id);
         }
     }
@@ -211,6 +208,7 @@ impl Engine {
             upstream.waits_for_buffer = false;
             self.replies_again(now, id);
         }
+        self.weigh_upstream(id);
         let parked = self.waits_parked(id);
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
         if upstream.waiters.is_empty()
@@ -286,10 +284,8 @@ impl Engine {
             || client.closing
             || !client.stalls.is_empty()
             || client.tracking.is_some()
-            || client.accounted_bytes > 0
-            || client.out.pending() > ACCOUNT_FROM_BYTES
-            || client.tail.len() > ACCOUNT_FROM_BYTES
-            || client.places.ready_bytes() > ACCOUNT_FROM_BYTES
+            || client.charge.is_any()
+            || client.flow_bytes() > self.account.from_bytes()
         {
             self.settle(id);
         }
@@ -297,8 +293,8 @@ impl Engine {
 
     /// Looks whether what holds, stalls or keeps the client alive is over.
     pub(crate) fn settle(&mut self, id: ClientId) {
-        self.account(id);
         self.track_delivered(id);
+        self.account_client(id);
         let Some(client) = self.clients.get_mut(id) else { return };
         let pending = client.out.pending();
         if client.closing && client.places.open() == 0 && pending == 0 {
@@ -335,31 +331,6 @@ impl Engine {
                 self.schedule(stalled);
                 self.wake_waiters(stalled);
             }
-        }
-    }
-
-    /// Keeps the sum of what large clients hold, and closes the largest when it is too much.
-    fn account(&mut self, id: ClientId) {
-        let Some(client) = self.clients.get_mut(id) else { return };
-        let held = client.held_bytes();
-        let held = if held > ACCOUNT_FROM_BYTES { held } else { 0 };
-        self.accounted_bytes = self.accounted_bytes + held - client.accounted_bytes;
-        client.accounted_bytes = held;
-        if self.accounted_bytes > self.settings.limits.memory_max_bytes {
-            self.bound_memory();
-        }
-    }
-
-    /// Closes the clients that hold most until all together hold no more than they may, or none of them holds much.
-    #[cold]
-    pub(crate) fn bound_memory(&mut self) {
-        while self.accounted_bytes > self.settings.limits.memory_max_bytes {
-            let largest = self.clients.iter().max_by_key(|(_, client)| client.accounted_bytes);
-            let Some((largest, client)) = largest else { return };
-            if client.accounted_bytes == 0 {
-                return;
-            }
-            self.evict(largest, "it held the most memory when the limit was reached");
         }
     }
 
@@ -443,11 +414,11 @@ impl Engine {
         self.forget_waits(id);
         self.end_monitor(id);
         self.forget_judged(id);
-        let client = self.clients.remove(id)?;
+        let mut client = self.clients.remove(id)?;
         if let Some(clients) = self.conn_clients.get_mut(usize::from(client.conn)) {
             *clients -= 1;
         }
-        self.accounted_bytes -= client.accounted_bytes;
+        self.account.release(Kind::Clients, &mut client.charge);
         if client.out.dirty {
             self.dirty_clients.retain(|dirty| *dirty != id);
         }

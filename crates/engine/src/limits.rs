@@ -102,11 +102,17 @@ pub const CLIENT_NAME_BYTES: usize = 4 << 10;
 /// Arguments of a request that the slow log keeps; the last one tells how many more there were.
 pub const SLOWLOG_ARGS: usize = 32;
 
+/// The slow log takes this part of `Limits::memory_max_bytes` at most; the oldest entries go.
+pub const SLOWLOG_PART: usize = 16;
+
 /// Bytes of an argument that the slow log keeps.
 pub const SLOWLOG_ARG_BYTES: usize = 128;
 
 /// Lines on their way from one worker to a monitor of another one. At the bound the monitor is closed: it, or its worker, does not keep up.
 pub const MONITOR_AHEAD_BYTES: usize = 4 << 20;
+
+/// And those of all monitors never more than this part of `Limits::memory_max_bytes`.
+pub const MONITOR_PART: usize = 8;
 
 /// Requests of one transaction that are kept until EXEC to be shown to those that watch. At the bound they are shown before.
 pub const MONITOR_KEPT_BYTES: usize = 256 << 10;
@@ -157,6 +163,12 @@ pub const PARKED_BYTES_MAX: usize = 64 << 20;
 /// Sent bytes of one connection that are kept until they are answered, for the case that they must be sent on. At the bound the connection
 /// counts as full.
 pub const KEPT_BYTES_MAX: usize = 16 << 20;
+
+/// And not more than this part of `Limits::memory_max_bytes`, unless that is less than [`KEPT_BYTES_MIN`].
+pub const KEPT_PART: usize = 8;
+
+/// See [`KEPT_PART`].
+pub const KEPT_BYTES_MIN: usize = 256 << 10;
 
 /// The table of a cluster is asked for at most so often, in milliseconds, however many signs there are that it is stale.
 pub const TOPOLOGY_EVERY_MS: u64 = 500;
@@ -231,6 +243,9 @@ pub const TRACKED_KEYS_MAX: usize = 1_000_000;
 /// See [`TRACKED_KEYS_MAX`].
 pub const TRACKED_BYTES_MAX: usize = 128 << 20;
 
+/// And never more than this part of `Limits::memory_max_bytes`.
+pub const TRACKED_PART: usize = 4;
+
 /// The wait before topics are looked at again after slots moved: many often do so at once.
 pub const RELINK_MS: u64 = 20;
 
@@ -248,6 +263,9 @@ pub const RECENT_MAX: usize = 8_192;
 /// Messages of a topic that one server has told and the other has not, while it goes from one to the other, in bytes. At the bound those that
 /// wait go out at once, and one of them may come twice.
 pub const HANDOVER_BYTES_MAX: usize = 1 << 20;
+
+/// And those of all topics never more than this part of `Limits::memory_max_bytes`.
+pub const HANDOVER_PART: usize = 8;
 
 /// The wait before a topic is asked for again that a server refused, or that belongs to nobody just now.
 pub const RELINK_REFUSED_MS: u64 = 500;

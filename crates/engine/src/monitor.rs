@@ -26,7 +26,7 @@ use crate::command::{self, CommandId, Flags, ids};
 use crate::engine::{Action, Engine};
 use crate::glob;
 use crate::ids::ClientId;
-use crate::limits::{MONITOR_AHEAD_BYTES, MONITOR_KEPT_BYTES};
+use crate::limits::{MONITOR_AHEAD_BYTES, MONITOR_KEPT_BYTES, MONITOR_PART};
 use crate::news::{Audience, News, What};
 use crate::redact;
 use crate::route::{self, Way};
@@ -94,6 +94,13 @@ pub(crate) struct Kept {
     bytes: usize,
 }
 
+impl Kept {
+    /// Bytes of all requests.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
 /// What workers tell each other of monitors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MonitorNews {
@@ -116,6 +123,15 @@ pub(crate) struct Watch {
     lines: Vec<u8>,
     /// Told to its worker, which has not said that it took them.
     ahead_bytes: usize,
+}
+
+impl Watch {
+    /// Bytes of lines that its worker did not take.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.lines.len()
+            + self.ahead_bytes
+            + self.filter.patterns.iter().map(Vec::len).sum::<usize>()
+    }
 }
 
 impl Engine {
@@ -200,6 +216,7 @@ impl Engine {
             let kept = core::mem::take(&mut lease.kept);
             self.show_kept(now, line.id, &kept.requests);
         }
+        self.account_rest(line.id);
     }
 
     /// The answer to EXEC came.
@@ -211,6 +228,7 @@ impl Engine {
             kept.drain(..kept.len().saturating_sub(1));
             kept.iter_mut().for_each(|(of, _)| *of = *db);
         }
+        self.account_rest(id);
         self.show_kept(now, id, &kept);
     }
 
@@ -250,6 +268,8 @@ impl Engine {
     /// The end of a turn: what was collected goes to the monitors' workers.
     pub(crate) fn tell_lines(&mut self) {
         let own = self.settings.worker;
+        let part = self.settings.limits.memory_max_bytes / MONITOR_PART;
+        let ahead_max = MONITOR_AHEAD_BYTES.min(part / self.watches.len().max(1));
         let mut slow = Vec::new();
         for watch in &mut self.watches {
             if watch.lines.is_empty() {
@@ -257,7 +277,7 @@ impl Engine {
             }
             let lines = core::mem::take(&mut watch.lines);
             watch.ahead_bytes += lines.len();
-            let what = if watch.ahead_bytes > MONITOR_AHEAD_BYTES {
+            let what = if watch.ahead_bytes > ahead_max {
                 slow.push(watch.monitor);
                 MonitorNews::TooSlow(watch.monitor)
             } else {

@@ -54,7 +54,10 @@ impl Output {
             self.filling = pool.take();
         } else if self.filling.len() >= CHUNK_BYTES {
             self.queued_bytes += self.filling.len();
-            self.chunks.push_back(core::mem::replace(&mut self.filling, pool.take()));
+            let mut chunk = core::mem::replace(&mut self.filling, pool.take());
+            // It doubled when it was full, and a slow peer may have many.
+            chunk.shrink_to_fit();
+            self.chunks.push_back(chunk);
         }
         &mut self.filling
     }

@@ -4,25 +4,38 @@
 //!
 //! Not here: what the engine holds itself (`lifecycle`), which connections that somebody gives up for want of room.
 //!
-//! Invariant: that of `lifecycle`: `accounted_bytes` has these in it.
+//! Invariant: that of `account`, which has these in it.
 
 use crate::engine::Engine;
 
 impl Engine {
     /// From now on so many bytes are held outside. How many there are too many, with what the engine holds.
     pub fn note_outside(&mut self, bytes: usize) -> usize {
-        self.accounted_bytes = self.accounted_bytes - self.outside_bytes + bytes;
         self.outside_bytes = bytes;
         self.memory_over()
+    }
+
+    /// What counts against `Limits::memory_max_bytes`.
+    pub fn held_bytes(&self) -> usize {
+        let held = self.holdings();
+        held.own + held.common
+    }
+
+    /// Whether clients were closed for memory since this was asked last: the allocator may have much to give back.
+    pub fn take_freed(&mut self) -> bool {
+        self.account.take_freed()
+    }
+
+    /// Somebody else needs so many bytes: closes the clients that hold most until these are free, or none holds much. How many are.
+    pub fn make_room(&mut self, bytes: usize) -> usize {
+        let before = self.held_bytes();
+        self.free_memory(bytes);
+        before.saturating_sub(self.held_bytes())
     }
 
     /// Closes the clients that hold most, as long as there is too much and somebody holds much. How many bytes are still too many.
     pub fn make_room_for_outside(&mut self) -> usize {
         self.bound_memory();
         self.memory_over()
-    }
-
-    fn memory_over(&self) -> usize {
-        self.accounted_bytes.saturating_sub(self.settings.limits.memory_max_bytes)
     }
 }

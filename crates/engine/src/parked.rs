@@ -143,6 +143,23 @@ impl ParkedRequests {
         self.queues.values().flatten()
     }
 
+    /// What each client has parked, in bytes. Of some nobody knows the client.
+    pub(crate) fn by_client(&self) -> impl Iterator<Item = (ClientId, usize)> {
+        self.queues.iter().filter_map(|(client, queue)| {
+            client.map(|client| (client, queue.iter().map(|one| one.bytes.len()).sum()))
+        })
+    }
+
+    /// Checks the invariant; for debug builds.
+    pub(crate) fn check(&self) {
+        assert_eq!(
+            self.bytes,
+            self.all().map(|one| one.bytes.len()).sum(),
+            "bytes that are parked"
+        );
+        assert!(self.queues.values().all(|queue| !queue.is_empty()), "an empty queue");
+    }
+
     /// What this client has parked, in order.
     pub(crate) fn of(&self, client: Option<ClientId>) -> impl Iterator<Item = &Parked> {
         self.queues.get(&client).into_iter().flatten()
@@ -170,6 +187,21 @@ impl Engine {
             return self.give_up(now, &parked);
         }
         self.parked.push_back(id, parked);
+        self.account_counted();
+    }
+
+    /// Requests of clients that are gone are not sent on any more.
+    pub(crate) fn drop_unwanted_parked(&mut self) {
+        let is_gone = |client: &Option<ClientId>| {
+            client.is_some_and(|client| self.clients.get(client).is_none())
+        };
+        let gone: Vec<_> = self.parked.queues.keys().copied().filter(is_gone).collect();
+        for client in gone {
+            while let Some(parked) = self.parked.pop_front(client) {
+                // A merge ends with its last part, wanted or not.
+                self.give_up(Time::default(), &parked);
+            }
+        }
     }
 
     /// When the next parked request is to be looked at. Of each client only the first counts: the others go when it goes.

@@ -163,6 +163,7 @@ impl Engine {
         upstream.state = State::Idle;
         let (node, role) = (upstream.key.node, upstream.role);
         self.dirty_upstreams.forget(id);
+        self.weigh_upstream(id);
         if role != Role::Shared {
             // Its name led elsewhere meanwhile, and there is another one.
             self.remove_upstream(id);

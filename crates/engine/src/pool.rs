@@ -44,6 +44,11 @@ impl BufferPool {
         self.free.push(buf);
     }
 
+    /// Gives all of them back to the allocator.
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+
     /// Capacity of all spare buffers together, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -59,9 +64,41 @@ pub fn make_room(buf: &mut Vec<u8>, piece: usize, missing: u64) {
     }
 }
 
+/// Appends a piece of something that is kept until it is whole, of which so many bytes were missing before.
+///
+/// A vector that grows by doubling leaves a hole behind with each step, and half of it may be room that nobody uses but that takes memory. So there is room at
+/// once for what is known to come, and what is no more small gets so much that the allocator maps it by itself: that takes only what is written to, and grows
+/// where it is.
+#[inline]
+pub fn append_piece(buf: &mut Vec<u8>, piece: &[u8], missing: u64) {
+    if buf.len() >= PART_BYTES && buf.capacity() - buf.len() < piece.len() {
+        let more = match buf.len() {
+            MAPPED_BYTES.. => buf.len() / 4,
+            MIDDLE_BYTES.. => MAPPED_BYTES,
+            len => len.max(missing.min(PART_ROOM_BYTES as u64) as usize),
+        };
+        buf.reserve_exact(piece.len().max(more));
+    }
+    buf.extend_from_slice(piece);
+}
+
+/// What such a buffer takes.
+#[inline]
+#[expect(clippy::ptr_arg, reason = "its room is asked for")]
+pub fn taken_bytes(buf: &Vec<u8>) -> usize {
+    if buf.capacity() > MAPPED_BYTES { buf.len() } else { buf.capacity() }
+}
+
+/// From here on the allocator takes a buffer from the system by itself (`netio::sys::return_large_buffers`).
+const MAPPED_BYTES: usize = 1 << 20;
+
+/// From here on a buffer gets so much.
+const MIDDLE_BYTES: usize = 256 << 10;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec;
 
     #[test]
     fn room_for_the_rest_of_something_large_is_made_once_and_within_a_bound() {
@@ -77,6 +114,21 @@ mod tests {
         let mut announced = Vec::new();
         make_room(&mut announced, PART_BYTES, u64::MAX);
         assert_eq!(announced.capacity(), PART_BYTES + PART_ROOM_BYTES);
+    }
+
+    #[test]
+    fn what_comes_in_pieces_has_little_room_to_spare() {
+        let (mut buf, mut grown) = (Vec::new(), 0);
+        for _ in 0..1_000 {
+            let before = buf.capacity();
+            append_piece(&mut buf, &[b'x'; 4_096], 0);
+            grown += usize::from(buf.capacity() != before);
+            assert!(taken_bytes(&buf) <= 2 * buf.len().max(PART_BYTES));
+        }
+        assert!(grown < 30 && buf.capacity() < 6 << 20, "it grew {grown} times");
+        let mut buf = vec![b'x'; PART_BYTES];
+        append_piece(&mut buf, &[b'x'; 4_096], 200_000);
+        assert_eq!(buf.capacity(), PART_BYTES + 200_000);
     }
 
     #[test]

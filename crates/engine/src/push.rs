@@ -34,6 +34,7 @@ impl Engine {
         {
             return self.evict(id, "it took its messages too slowly");
         }
+        self.account_rest(id);
         self.settle_if_needed(id);
     }
 

@@ -17,13 +17,11 @@ use crate::command::ids::EXEC;
 use crate::engine::Engine;
 use crate::ids::{ClientId, MergeId, UpstreamId};
 use crate::inside::Own;
-use crate::limits::{
-    CLIENT_STREAM_BYTES, CUT_THROUGH_BYTES, KEPT_BYTES_MAX, OWN_REPLY_BYTES, POOLED_BUFFER_BYTES,
-};
+use crate::limits::{CLIENT_STREAM_BYTES, CUT_THROUGH_BYTES, OWN_REPLY_BYTES, POOLED_BUFFER_BYTES};
 use crate::observed::Replies;
 use crate::output::Output;
 use crate::overtaken::Seen;
-use crate::pool::BufferPool;
+use crate::pool::{BufferPool, append_piece};
 use crate::push::end_of_cut_through;
 use crate::redirect::sends_on;
 use crate::stats::Stats;
@@ -105,9 +103,12 @@ impl Engine {
         let outcome = if !has_tail {
             self.take_in(now, id, bytes).map(|used| self.keep_upstream_tail(id, &bytes[used..]))
         } else {
-            let upstream = self.upstreams.get_mut(id);
-            let mut tail = upstream.map(|up| core::mem::take(&mut up.tail)).unwrap_or_default();
-            tail.extend_from_slice(bytes);
+            let Some(upstream) = self.upstreams.get_mut(id) else { return };
+            let missing = upstream.scanner.missing();
+            let mut tail = core::mem::take(&mut upstream.tail);
+            // It is not there while it is looked at, and what becomes of it counts elsewhere.
+            self.weigh_upstream(id);
+            append_piece(&mut tail, bytes, missing);
             let outcome = self.take_in(now, id, &tail);
             outcome.map(|used| self.put_back_upstream_tail(id, tail, used))
         };
@@ -115,6 +116,7 @@ impl Engine {
             self.lose_upstream(now, id, &cause, true);
         }
         self.after_replies(now, id);
+        self.weigh_upstream(id);
         self.schedule(id);
     }
 
@@ -148,8 +150,11 @@ impl Engine {
         used: usize,
     ) {
         match self.upstreams.get_mut(id).filter(|up| up.has_socket()) {
-            // Emptied it stays, for the reason of `Output::finish_send_and_keep`.
-            Some(upstream) if used < tail.len() || tail.capacity() <= POOLED_BUFFER_BYTES => {
+            // Emptied it stays, for the reason of `Output::finish_send_and_keep`, where there are few.
+            Some(upstream)
+                if used < tail.len()
+                    || upstream.role == Role::Shared && tail.capacity() <= POOLED_BUFFER_BYTES =>
+            {
                 tail.drain(..used);
                 upstream.tail = tail;
             }
@@ -543,6 +548,7 @@ impl Engine {
             Err(cause) => self.lose_upstream(now, id, &cause, true),
         }
         self.after_replies(now, id);
+        self.weigh_upstream(id);
         self.schedule(id);
     }
 
@@ -550,10 +556,10 @@ impl Engine {
     pub(crate) fn after_replies(&mut self, now: Time, id: UpstreamId) {
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
         if upstream.out.kept_bytes() > 0 {
-            let was_full = upstream.out.kept_bytes() >= KEPT_BYTES_MAX;
+            let was_full = upstream.out.kept_bytes() >= upstream.kept_max_bytes;
             let from = upstream.inflight.kept_from().unwrap_or(u64::MAX);
             upstream.out.trim(from, &mut self.pool);
-            if was_full && upstream.out.kept_bytes() < KEPT_BYTES_MAX {
+            if was_full && upstream.out.kept_bytes() < upstream.kept_max_bytes {
                 self.wake_waiters(id);
             }
         }

@@ -8,12 +8,16 @@
 //! Invariant: a report is complete but for the processor time, which only the caller knows ([`Report::cpu_user_us`]).
 
 use crate::client::{Client, Hold};
+use crate::elsewhere::Elsewhere;
 use crate::engine::Engine;
 use crate::fleet::Report;
 use crate::hotkeys::HotReport;
 use crate::ids::NodeId;
+use crate::inside::Assembly;
 use crate::limits::HOTKEYS_TOP_MAX;
 use crate::local::info::policies;
+use crate::mirror::Mirrors;
+use crate::monitor::Watch;
 use crate::near::Near;
 use crate::node::Node;
 use crate::policy;
@@ -50,8 +54,9 @@ pub const WAITS: [&str; 9] = [
 
 /// Where bytes are held, in the order of [`Report::memory`]: for clients, on the way to servers and from them, in spare buffers, in requests that
 /// were sent and are not answered, in those that wait for another server, in known scripts, in names of topics, in names of keys that clients cache,
-/// in the slow log, in replies that are kept, for connections with TLS.
-pub const MEMORY_KINDS: [&str; 11] = [
+/// in the slow log, in replies that are kept, in collected parts of replies, in answers to EXEC, for mirrors, for read targets, for policies, in lines of MONITOR
+/// on their way to other workers, for connections with TLS. All of it counts against `Limits::memory_max_bytes` (see `account`).
+pub const MEMORY_KINDS: [&str; 17] = [
     "clients",
     "upstreams",
     "pool",
@@ -62,6 +67,12 @@ pub const MEMORY_KINDS: [&str; 11] = [
     "caches",
     "slowlog",
     "near_cache",
+    "parts",
+    "transactions",
+    "mirrors",
+    "read_targets",
+    "policies",
+    "monitors",
     "tls",
 ];
 
@@ -240,7 +251,7 @@ impl Engine {
             waiting: waiting(clients()),
             upstreams: self.of_servers().filter(|up| up.is_ready()).count() as u64,
             inflight: nodes.iter().map(|node| node.inflight).sum(),
-            buffered_bytes: memory[..3].iter().sum::<u64>() + self.outside_bytes as u64,
+            buffered_bytes: memory.iter().sum(),
             memory,
             client_out_bytes_max: clients().map(|c| c.out.pending() as u64).max().unwrap_or(0),
             client_in_bytes_max: clients().map(|c| c.tail.len() as u64).max().unwrap_or(0),
@@ -283,17 +294,27 @@ impl Engine {
     }
 
     fn memory(&self) -> [u64; MEMORY_KINDS.len()] {
+        let of_upstream = |up: &Upstream| {
+            let (own, common) = up.weights();
+            own + common - up.out.kept_bytes()
+        };
         [
             self.clients.iter().map(|(_, client)| client.held_bytes()).sum(),
-            self.of_servers().map(|up| up.out.pending() + up.tail.len() + up.edge_bytes()).sum(),
+            self.of_servers().map(of_upstream).sum(),
             self.pool.bytes(),
             self.of_servers().map(|up| up.out.kept_bytes()).sum(),
             self.parked.bytes(),
             self.scripts.bytes(),
-            self.subscriptions.bytes(),
+            self.subscriptions.bytes() + self.subscriptions.told_bytes(),
             self.caches.bytes(),
             self.slowlog.bytes(),
             self.near.as_deref().map_or(0, Near::bytes),
+            self.merges.iter().map(|(_, merge)| merge.held_bytes()).sum(),
+            self.assemblies.iter().map(Assembly::held_bytes).sum(),
+            self.mirrors.as_deref().map_or(0, Mirrors::held_bytes),
+            self.elsewhere.as_deref().map_or(0, Elsewhere::held_bytes),
+            self.policy.as_deref().map_or(0, policy::State::held_bytes),
+            self.watches.iter().map(Watch::held_bytes).sum(),
             self.outside_bytes,
         ]
         .map(|bytes: usize| bytes as u64)

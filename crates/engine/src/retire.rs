@@ -113,6 +113,7 @@ impl Engine {
         let client = serves(&upstream.key, role).and_then(|client| self.clients.get(client));
         upstream.group = client.map_or(upstream.group, Group::of);
         self.roles.enter(id, upstream);
+        self.weigh_upstream(id);
         self.schedule(id);
     }
 

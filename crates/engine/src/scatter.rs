@@ -502,7 +502,7 @@ impl Engine {
         let count = parts.len() as u32;
         let room = self.spare.room(self.pool.take());
         let merge = Merge::new(wish.id, seq, wish.silent, protocol, how, count, room);
-        let merge = self.merges.insert(merge);
+        let merge = self.insert_merge(merge);
         if self.is_mirroring() {
             self.note_drafts(merge);
         }
@@ -534,6 +534,7 @@ impl Engine {
                 self.touch_upstream(upstream_id);
             }
         }
+        self.account_merge(merge);
         Step::Done
     }
 
@@ -606,6 +607,7 @@ impl Engine {
         if wanted && held > self.settings.limits.client_out_max_bytes {
             self.evict(client, "the parts of a reply grew too large");
         }
+        self.account_merge(id);
         self.finish_merge(now, id);
     }
 
@@ -632,13 +634,13 @@ impl Engine {
         }
         let page_of = self.merges.get(id).and_then(Merge::page_of);
         let seen = page_of.map(|index| self.seen_of_page(index));
-        let Some(merge) = self.merges.remove(id) else { return };
+        let Some(merge) = self.remove_merge(id) else { return };
         let mut out = core::mem::take(&mut self.scratch_parts.merged);
         out.clear();
         merge.write(&mut out, seen, &mut self.spare.spans);
-        self.change_merged(id, &mut out);
         let (client, seq, silent) = (merge.client, merge.seq, merge.silent);
         self.pool.give(self.spare.take_apart(merge));
+        self.change_merged(id, &mut out);
         let kept = match self.has_mirrors() {
             _ if self.elsewhere.is_some() && self.is_backed(now, id, &out) => Kept::Yes,
             true => self.keep_for_mirrors(now, Ticket::Merge(id), (client, seq, silent), &out),

@@ -16,7 +16,7 @@
 
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
-use crate::limits::{SLOWLOG_ARG_BYTES, SLOWLOG_ARGS};
+use crate::limits::{SLOWLOG_ARG_BYTES, SLOWLOG_ARGS, SLOWLOG_PART};
 use crate::redact;
 use crate::redirect::request_of;
 use crate::time::Time;
@@ -69,6 +69,14 @@ pub struct Entry {
     pub name: Vec<u8>,
 }
 
+impl Entry {
+    /// What it takes.
+    fn bytes(&self) -> usize {
+        let args: usize = self.args.iter().map(|arg| arg.len() + size_of::<Vec<u8>>()).sum();
+        size_of::<Self>() + args + self.addr.len() + self.name.len() + self.node.len()
+    }
+}
+
 /// Where a request's time went.
 #[derive(Debug, Default)]
 struct Took {
@@ -94,35 +102,44 @@ pub(crate) struct SlowLog {
     max_len: usize,
     /// Newest first.
     entries: VecDeque<Entry>,
+    /// What they take.
+    bytes: usize,
     last_number: u64,
 }
 
 impl SlowLog {
     pub(crate) fn new(options: &Options) -> Self {
         let from_us = if options.is_on() { options.slower_than_us } else { u64::MAX };
-        Self { from_us, max_len: options.max_len, entries: VecDeque::new(), last_number: 0 }
+        let (max_len, entries) = (options.max_len, VecDeque::new());
+        Self { from_us, max_len, entries, bytes: 0, last_number: 0 }
     }
 
     /// Other bounds hold from now on.
     pub(crate) fn change(&mut self, options: &Options) {
         let changed = Self::new(options);
         (self.from_us, self.max_len) = (changed.from_us, changed.max_len);
-        self.entries.truncate(self.max_len);
+        self.truncate(self.max_len, usize::MAX);
     }
 
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Bytes of the entries' arguments, names and addresses.
+    /// Bytes of the entries.
     pub(crate) fn bytes(&self) -> usize {
-        let args = |entry: &Entry| entry.args.iter().map(Vec::len).sum::<usize>();
-        let rest = |entry: &Entry| entry.addr.len() + entry.name.len() + entry.node.len();
-        self.entries.iter().map(|entry| args(entry) + rest(entry)).sum()
+        self.bytes
     }
 
     pub(crate) fn clear(&mut self) {
-        self.entries.clear();
+        self.truncate(0, 0);
+    }
+
+    /// Drops the oldest entries until there are so many at most, with so many bytes.
+    fn truncate(&mut self, len: usize, bytes_max: usize) {
+        while self.entries.len() > len || self.bytes > bytes_max {
+            let Some(oldest) = self.entries.pop_back() else { break };
+            self.bytes -= oldest.bytes();
+        }
     }
 
     /// The newest entries.
@@ -138,8 +155,11 @@ impl SlowLog {
         self.last_number
     }
 
-    fn push(&mut self, entry: Entry) {
-        self.entries.truncate(self.max_len.saturating_sub(1));
+    /// Takes one in. The oldest make room for it.
+    fn push(&mut self, entry: Entry, bytes_max: usize) {
+        let bytes = entry.bytes();
+        self.truncate(self.max_len.saturating_sub(1), bytes_max.saturating_sub(bytes));
+        self.bytes += bytes;
         self.entries.push_front(entry);
     }
 }
@@ -176,7 +196,9 @@ impl Engine {
     ) {
         let number = self.slowlog.number(now, self.settings.worker, self.settings.workers);
         let Took { took_us, queued_us, node } = took;
-        self.slowlog.push(Entry { number, at: now, took_us, queued_us, node, args, addr, name });
+        let bytes_max = self.settings.limits.memory_max_bytes / SLOWLOG_PART;
+        let entry = Entry { number, at: now, took_us, queued_us, node, args, addr, name };
+        self.slowlog.push(entry, bytes_max);
     }
 
     /// The next replies of this run came, and it was slow.
@@ -247,6 +269,29 @@ mod tests {
         let kept = cut(&many);
         assert_eq!((kept.len(), kept[31].as_slice()), (32, &b"... (2 more arguments)"[..]));
         assert_eq!(cut(&[b"AUTH", b"pw"])[1], b"(redacted)");
+    }
+
+    #[test]
+    fn a_part_of_the_memory_bounds_the_log() {
+        let mut log = SlowLog::new(&Options { max_len: 1_000, ..Options::default() });
+        let entry = |number: u64| Entry {
+            number,
+            at: Time(number),
+            took_us: 1,
+            queued_us: 0,
+            node: String::from("h:1"),
+            args: alloc::vec![alloc::vec![b'x'; 100]; 10],
+            addr: String::from("10.0.0.1:1"),
+            name: Vec::new(),
+        };
+        let each = entry(0).bytes();
+        (0..50).for_each(|number| log.push(entry(number), 7 * each));
+        assert_eq!((log.len(), log.bytes()), (7, 7 * each));
+        assert_eq!(log.newest(1)[0].number, 49);
+        log.change(&Options { max_len: 3, ..Options::default() });
+        assert_eq!((log.len(), log.bytes()), (3, 3 * each));
+        log.clear();
+        assert_eq!((log.len(), log.bytes()), (0, 0));
     }
 
     #[test]

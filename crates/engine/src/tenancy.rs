@@ -138,7 +138,7 @@ impl Engine {
             client.access = Access::Nothing;
         }
         (client.hold, client.queued, client.corked_until) = (Hold::No, false, None);
-        (client.epoch, client.accounted_bytes, client.out.dirty) = (0, 0, false);
+        (client.epoch, client.out.dirty) = (0, false);
         Some(Leaver(client))
     }
 
@@ -169,6 +169,7 @@ impl Engine {
         self.sweep.look_for_unknown(Time::default());
         let id = self.clients.insert(client);
         self.mark_client_dirty(id);
+        self.account_client(id);
         id
     }
 

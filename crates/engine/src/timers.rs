@@ -133,6 +133,7 @@ impl Engine {
             self.sweep.last_at = now;
             self.sweep_clients(now);
         }
+        self.account_due(now);
         self.cork(now);
     }
 

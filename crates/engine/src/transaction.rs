@@ -60,6 +60,11 @@ pub(crate) struct Queueing {
 }
 
 impl Queueing {
+    /// Bytes of commands that were not sent.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.unsent_bytes
+    }
+
     /// See [`Lease::holds`].
     pub(crate) fn holds(&self) -> (i64, u8) {
         (i64::from(self.queued), u8::from(self.watched))
@@ -502,6 +507,7 @@ impl Engine {
         }
         queueing.unsent_bytes += wish.frame.len();
         queueing.unsent.push(wish.frame.to_vec());
+        self.account_rest(wish.id);
         self.stats.command(wish.row).calls += 1;
         self.reply(wish.id, wish.silent, |out| encode::simple(out, b"QUEUED"));
         Step::Done
@@ -786,6 +792,7 @@ impl Engine {
             Some(lease) => lease.state = state,
             None => client.lease = Some(Box::new(Lease::new(state))),
         }
+        self.account_rest(id);
     }
 
     fn set_lease_place(&mut self, id: ClientId, place: Option<Place>) {

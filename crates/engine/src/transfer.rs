@@ -16,6 +16,7 @@
 //!
 //! Invariant: an upstream with [`Role::Transfer`] has at most one request in flight, and its client exists.
 
+use crate::account::Kind;
 use crate::client::{Client, Hold};
 use crate::command::{Class, CommandId, NAME_BYTES_MAX};
 use crate::connect::Availability;
@@ -546,6 +547,8 @@ impl Engine {
             self.actions.push_back(Action::CloseUpstream(id));
         }
         upstream.reset(&mut self.pool);
+        self.account.release(Kind::Private, &mut upstream.charge_own);
+        self.account.release(Kind::Shared, &mut upstream.charge);
         self.roles.leave(id, &upstream);
         self.forget_deadline(id, upstream.wake_at);
         if let Role::Leased(client) = upstream.role {

@@ -301,6 +301,14 @@ pub fn return_large_buffers() {
     }
 }
 
+/// Gives memory back to the system that the allocator keeps between what is in use. It goes through all that is free, so it is for moments in which much
+/// of it is. Other allocators than glibc's have no such call, nor need of it.
+pub fn trim_heap() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: malloc_trim takes a number and no pointer, and locks what it looks at. Test: `what_is_free_between_other_memory_goes_back`.
+    let _ = unsafe { libc::malloc_trim(0) };
+}
+
 /// Above what sends and replies take at a time, so that these are not mapped and unmapped again and again.
 #[cfg(target_env = "gnu")]
 const LARGE_BUFFER_BYTES: libc::c_int = 1 << 20;
@@ -368,6 +376,24 @@ mod tests {
             drop(large);
             let left = resident_bytes().unwrap().saturating_sub(before);
             assert!(left < 32 << 20, "{left} bytes are left of 96 MiB");
+            drop(small);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn what_is_free_between_other_memory_goes_back() {
+        let _alone = MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
+        return_large_buffers();
+        std::thread::spawn(|| {
+            let before = resident_bytes().unwrap();
+            let both = |_| (black_box(vec![1u8; 100 << 10]), black_box(Box::new([1u8; 100])));
+            let (large, small): (Vec<_>, Vec<_>) = (0..500).map(both).unzip();
+            drop(large);
+            trim_heap();
+            let left = resident_bytes().unwrap().saturating_sub(before);
+            assert!(left < 16 << 20, "{left} bytes are left of 49 MiB");
             drop(small);
         })
         .join()

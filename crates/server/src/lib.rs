@@ -23,6 +23,7 @@ mod hire;
 mod listeners;
 pub mod log;
 pub mod losses;
+mod machine;
 pub mod metrics;
 pub mod run;
 pub mod settings;

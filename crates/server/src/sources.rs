@@ -9,6 +9,7 @@
 //! and runs no command.
 
 use crate::control::{certificates, extensions};
+use crate::machine;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -170,6 +171,7 @@ impl Sources {
         let (name, environment) = (self.file_name(), self.environment()?);
         let sources = config::Sources {
             file: text.map(|text| FileText { name: &name, text }),
+            memory_bytes: machine::memory_bytes(),
             environment: &environment,
             arguments: &self.arguments,
             changes,

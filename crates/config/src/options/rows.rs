@@ -492,10 +492,13 @@ const REST: &[OptionSpec] = &[
     ),
     OptionSpec::for_trusted_clients(
         "limits.memory_max_bytes",
-        "Buffers of the whole process",
-        "Above it the client that holds most is closed first.",
+        "Memory for clients, of the whole process",
+        "Counts all that is held for clients: buffers, replies that are collected, connections of their own, topics, tracked keys, TLS, the \
+         near cache. Each worker has an equal part. Above it the near cache gives way, then the client that causes most is closed first. \
+         See [operations](../guides/operations.md#memory).",
         Kind::Bytes { min: 16 * MIB, max: 1024 * GIB, at: |d| &mut d.config.limits.memory_max_bytes },
-    ),
+    )
+    .default_note("half of the memory that the process may use (its control group, or the machine), at most 1GiB"),
     OptionSpec::for_trusted_clients(
         "limits.large_request_bytes",
         "Size from which a request goes over a connection of its own, streamed",

@@ -16,12 +16,14 @@
 pub(crate) mod late;
 pub mod places;
 
+use crate::account::Charge;
 use crate::command::CommandId;
 use crate::ids::UpstreamId;
 use crate::lease::Lease;
 use crate::limits::{WINDOW_BYTES, WINDOW_MIN, WINDOW_START};
 use crate::login::words::Word;
 use crate::output::Output;
+use crate::pool::taken_bytes;
 use crate::pubsub::Listening;
 use crate::tenancy::TenantId;
 use crate::time::Time;
@@ -129,6 +131,37 @@ pub struct Identity {
     pub(crate) move_refused: Option<&'static str>,
 }
 
+impl Identity {
+    /// Bytes of what the client named itself, and of frames that wait.
+    fn held_bytes(&self) -> usize {
+        let Self {
+            name,
+            lib_name,
+            lib_ver,
+            pushes,
+            word,
+            // As long as an address or a name of the configuration.
+            addr: _,
+            laddr: _,
+            listener: _,
+            // At most `LATE_MAX`.
+            late: _,
+            // Numbers.
+            no_evict: _,
+            no_touch: _,
+            is_monitor: _,
+            home: _,
+            words_lost: _,
+            move_refused: _,
+        } = self;
+        name.len()
+            + lib_name.len()
+            + lib_ver.len()
+            + pushes.len()
+            + word.as_ref().map_or(0, |word| word.held_bytes())
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct Client {
@@ -189,8 +222,8 @@ pub struct Client {
     reply_bytes_mean: u32,
     /// Bytes of the current reply that were cut through to it.
     cut_bytes: usize,
-    /// Bytes accounted for in the engine's sum.
-    pub accounted_bytes: usize,
+    /// What it has in the engine's account.
+    pub charge: Charge,
     /// The last span of counting in which it sent something (see `Engine::end_epoch`).
     pub epoch: u32,
     /// When it connected.
@@ -231,7 +264,7 @@ impl Client {
             last_command: None,
             reply_bytes_mean: (WINDOW_BYTES / WINDOW_START as u64) as u32,
             cut_bytes: 0,
-            accounted_bytes: 0,
+            charge: Charge::default(),
             epoch: 0,
             opened_at: now,
             input_at: now,
@@ -268,10 +301,60 @@ impl Client {
 
     /// Bytes held for this client.
     pub fn held_bytes(&self) -> usize {
-        self.out.pending()
-            + self.tail.len()
-            + self.places.ready_bytes()
-            + self.identity.pushes.len()
+        self.flow_bytes() + self.rest_bytes()
+    }
+
+    /// Bytes in its buffers: what is not processed, and what is to go out. Of what grows piece by piece its room counts, as it takes memory, too.
+    #[inline]
+    pub(crate) fn flow_bytes(&self) -> usize {
+        self.out.pending() + taken_bytes(&self.tail) + self.places.held_bytes()
+    }
+
+    /// All else: frames that wait, names, its transaction, what it caches just now. What it listens to is counted with the topics. Every field is named: one
+    /// that is added must be judged first.
+    pub(crate) fn rest_bytes(&self) -> usize {
+        let Self {
+            identity,
+            lease,
+            tracking,
+            // In `flow_bytes`.
+            tail: _,
+            out: _,
+            places: _,
+            // In `Subscriptions`.
+            listening: _,
+            // A bounded number of spans.
+            scanner: _,
+            // As many as connections to servers.
+            stalls: _,
+            // Numbers.
+            number: _,
+            upstream: _,
+            conn: _,
+            route_epoch: _,
+            hold: _,
+            protocol: _,
+            db: _,
+            access: _,
+            user: _,
+            reply_mode: _,
+            closing: _,
+            reading: _,
+            eof: _,
+            corked_until: _,
+            queued: _,
+            mid_reply: _,
+            last_command: _,
+            reply_bytes_mean: _,
+            cut_bytes: _,
+            charge: _,
+            epoch: _,
+            opened_at: _,
+            input_at: _,
+        } = self;
+        identity.held_bytes()
+            + lease.as_ref().map_or(0, |lease| lease.held_bytes())
+            + tracking.as_ref().map_or(0, |tracking| tracking.held_bytes())
     }
 
     /// Whether it said who it is, or need not.

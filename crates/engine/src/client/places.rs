@@ -18,7 +18,7 @@
 //! Invariant: `ready` has an entry for each place from `head` on, up to the last one that is ready; the first is not ready between two
 //! calls, and those behind one that stands for several are empty. Their bytes lie in `store`, of which at most half, or some kilobytes, is done with.
 
-use crate::pool::BufferPool;
+use crate::pool::{BufferPool, append_piece, taken_bytes};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -78,6 +78,12 @@ impl Places {
         self.ready_bytes
     }
 
+    /// What they take.
+    #[inline]
+    pub(crate) fn held_bytes(&self) -> usize {
+        taken_bytes(&self.store) + self.ready.len() * size_of::<Ready>()
+    }
+
     /// Takes `count` places at the end and returns the first.
     #[inline]
     pub fn reserve(&mut self, count: u32) -> u32 {
@@ -131,7 +137,7 @@ impl Places {
             self.move_together();
         }
         let start = self.store.len();
-        self.store.extend_from_slice(bytes);
+        append_piece(&mut self.store, bytes, 0);
         self.ready_bytes += bytes.len();
         start
     }

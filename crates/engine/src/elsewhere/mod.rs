@@ -154,6 +154,8 @@ pub(crate) struct Elsewhere {
     choice: Choice,
     targets: Vec<Target>,
     asked: BTreeMap<u32, Asked>,
+    /// Bytes of their requests.
+    asked_bytes: usize,
     merges: BTreeMap<MergeId, u32>,
     deadlines: BTreeSet<(Time, u32)>,
     next_ticket: u32,
@@ -200,6 +202,7 @@ impl Elsewhere {
             choice: Choice::new(options, seed, now),
             targets: targets.collect(),
             asked: BTreeMap::new(),
+            asked_bytes: 0,
             merges: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             next_ticket: 0,
@@ -236,6 +239,11 @@ impl Elsewhere {
         })
     }
 
+    /// Bytes of reads that are under way, and of what the targets hold.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.asked_bytes + self.targets.iter().map(Target::held_bytes).sum::<usize>()
+    }
+
     /// Keeps a read that is asked; its ticket.
     fn begin(&mut self, asked: Asked) -> u32 {
         // Of those that are open there are far fewer than numbers.
@@ -246,6 +254,7 @@ impl Elsewhere {
         self.next_ticket = self.next_ticket.wrapping_add(1);
         self.deadlines.insert((asked.due, ticket));
         self.merges.extend(asked.merge.map(|merge| (merge, ticket)));
+        self.asked_bytes += asked.frame.len();
         self.asked.insert(ticket, asked);
         ticket
     }
@@ -253,6 +262,7 @@ impl Elsewhere {
     /// It is done with.
     fn end(&mut self, ticket: u32) -> Option<Asked> {
         let asked = self.asked.remove(&ticket)?;
+        self.asked_bytes -= asked.frame.len();
         self.deadlines.remove(&(asked.due, ticket));
         if let Some(merge) = asked.merge {
             self.merges.remove(&merge);
@@ -505,7 +515,7 @@ impl Engine {
         else {
             return;
         };
-        if let Some(merge) = asked.merge.and_then(|merge| self.merges.remove(merge)) {
+        if let Some(merge) = asked.merge.and_then(|merge| self.remove_merge(merge)) {
             // What the upstream says is dropped when it comes.
             self.pool.give(self.spare.take_apart(merge));
         }

@@ -210,6 +210,13 @@ impl Target {
         }
     }
 
+    /// Bytes of replies that come, and of what its engine holds.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let inner = self.engine.holdings();
+        let input: usize = self.feeders.values().map(|feeder| feeder.input.len()).sum();
+        input + inner.own + inner.common
+    }
+
     /// Whether it is the one that these settings name, if it has the same servers.
     pub(super) fn is(&self, settings: &ReadTargetSettings) -> bool {
         (&self.name, self.outer_db) == (&settings.name, settings.outer_db)

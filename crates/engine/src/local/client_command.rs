@@ -146,6 +146,7 @@ impl Engine {
         if let Some(client) = self.clients.get_mut(call.id) {
             client.identity.name = call.args[2].to_vec();
         }
+        self.account_rest(call.id);
         self.ok(call)
     }
 
@@ -171,6 +172,7 @@ impl Engine {
             };
             *field = value.to_vec();
         }
+        self.account_rest(call.id);
         self.ok(call)
     }
 

@@ -82,6 +82,7 @@ impl Engine {
                 client.identity.name = name.to_vec();
             }
         }
+        self.account_rest(call.id);
         self.take_way(call.id, protocol, db);
         self.say(call, |out| out.extend_from_slice(&reply))
     }

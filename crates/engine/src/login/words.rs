@@ -44,6 +44,13 @@ pub(crate) struct Word {
     verdict: Result<(), Vec<u8>>,
 }
 
+impl Word {
+    /// Bytes of the text of its error.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.verdict.as_ref().map_or_else(Vec::len, |()| 0)
+    }
+}
+
 /// What is asked of servers, and was.
 #[derive(Debug, Default)]
 pub(crate) struct Words {

@@ -13,8 +13,10 @@
 
 pub mod scan;
 
+use crate::account::Charge;
 use crate::command::spread::Gather;
 use crate::ids::ClientId;
+use crate::pool::{append_piece, taken_bytes};
 use crate::reject;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -61,6 +63,8 @@ pub struct Merge {
     parts: u32,
     /// Replies as they came: so many of consecutive parts in these bytes.
     room: Room,
+    /// What they have in the engine's account.
+    pub(crate) charge: Charge,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -143,7 +147,8 @@ impl Merge {
     ) -> Self {
         // Mostly each part is answered by itself; of many some come together.
         room.chunks.reserve(parts.min(64) as usize);
-        Self { client, seq, silent, protocol, how, open: parts, parts, room }
+        let (open, charge) = (parts, Charge::default());
+        Self { client, seq, silent, protocol, how, open, parts, room, charge }
     }
 
     /// Takes `count` replies in, of the parts from `part` on.
@@ -152,7 +157,7 @@ impl Merge {
         self.open -= count.min(self.open);
         let Room { chunks, bytes: kept } = &mut self.room;
         let start = kept.len();
-        kept.extend_from_slice(bytes);
+        append_piece(kept, bytes, 0);
         chunks.push(Chunk { part, start, end: kept.len() });
     }
 
@@ -161,9 +166,21 @@ impl Merge {
         self.open == 0
     }
 
-    /// Bytes kept.
+    /// Bytes kept, with what is known of the parts.
     pub fn held_bytes(&self) -> usize {
-        self.room.bytes.len()
+        let lists = match &self.how {
+            How::Elements { units, ends } => (units.len() + ends.len()) * size_of::<u32>(),
+            How::AddEach(numbers) => numbers.len() * size_of::<i64>(),
+            How::All(_) | How::Add(_) | How::Scan { .. } => 0,
+        };
+        taken_bytes(&self.room.bytes) + self.room.chunks.len() * size_of::<Chunk>() + lists
+    }
+
+    /// Nobody waits for them any more: what came counts as empty, as what comes later will be.
+    pub(crate) fn forget_replies(&mut self) {
+        self.room.bytes = Vec::new();
+        self.how = How::All(Gather::AllOk);
+        self.room.chunks = Vec::new();
     }
 
     /// The replies by part.

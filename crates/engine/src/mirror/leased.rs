@@ -46,7 +46,7 @@ impl Engine {
         let protocol = client.protocol;
         let room = self.spare.room(self.pool.take());
         let how = How::All(Gather::AllOk);
-        let merge = self.merges.insert(Merge::new(id, seq, silent, protocol, how, 1, room));
+        let merge = self.insert_merge(Merge::new(id, seq, silent, protocol, how, 1, room));
         self.note_leased(id, merge, frame, command.is_none_or(blocks));
         Owner::Part { merge, part: 0 }
     }
@@ -180,7 +180,9 @@ impl Engine {
     }
 
     fn take_queued(&mut self, id: ClientId) -> Option<Box<Queued>> {
-        self.clients.get_mut(id)?.lease.as_mut()?.mirrored.take()
+        let queued = self.clients.get_mut(id)?.lease.as_mut()?.mirrored.take();
+        self.account_rest(id);
+        queued
     }
 
     /// A transaction is over.

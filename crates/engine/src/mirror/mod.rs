@@ -135,6 +135,11 @@ pub(crate) struct Queued {
 }
 
 impl Queued {
+    /// Bytes of its commands and of the hashes of their keys. The mirrors have the former among what is pending.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.keys.len() * size_of::<KeyHash>()
+    }
+
     /// Whether there is anything to tell.
     pub(crate) fn is_empty(&self) -> bool {
         self.commands.is_empty() && self.unsaid.is_none()
@@ -215,6 +220,15 @@ impl Mirrors {
         mirrors.take_options(settings);
         mirrors.shadow = Shadow::new(settings, now);
         Some(Box::new(mirrors))
+    }
+
+    /// Bytes of writes on their way, of replies that wait for mirrors, and of what those hold.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let reply = |wait: &Wait| wait.reply.as_ref().map_or(0, |(.., reply, _)| reply.len());
+        self.pending_bytes
+            + self.late_bytes
+            + self.waits.values().map(reply).sum::<usize>()
+            + self.targets.iter().map(Target::held_bytes).sum::<usize>()
     }
 
     fn without_targets(now: Time) -> Self {

@@ -675,6 +675,12 @@ impl Target {
         }
     }
 
+    /// Bytes of what it is told, and of what its engine holds.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let inner = self.engine.holdings();
+        self.queue_bytes + self.reads_bytes + self.input.len() + inner.own + inner.common
+    }
+
     /// See the module.
     pub(crate) fn check(&self) {
         let window = self.window.iter().filter_map(|sent| match &sent.what {

@@ -263,6 +263,14 @@ impl Engine {
         }
     }
 
+    /// Gives up so many bytes of replies that are kept, or all.
+    pub(crate) fn shed_cached(&mut self, bytes: usize) {
+        if let Some(near) = self.near.as_deref_mut() {
+            let left = near.table.bytes().saturating_sub(bytes);
+            self.stats.cache_dropped_evicted += near.table.make_room(left);
+        }
+    }
+
     /// What `cache_serves` or the owners of slots say no to is not kept either.
     fn drop_cached(&mut self) {
         if let Some(near) = self.near.as_deref_mut() {

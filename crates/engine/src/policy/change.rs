@@ -51,6 +51,12 @@ pub(super) struct Changing {
     zstd: Zstd,
 }
 
+impl Changing {
+    pub(super) fn held_bytes(&self) -> usize {
+        self.merges.len() * size_of::<(MergeId, Outward)>()
+    }
+}
+
 impl Engine {
     /// The namespace of the clients, if they live in one.
     pub(crate) fn namespace(&self) -> Option<&Namespace> {
@@ -200,7 +206,7 @@ impl Engine {
         }
         let (protocol, room) = (client.protocol, self.spare.room(self.pool.take()));
         let how = How::All(Gather::AllOk);
-        let merge = self.merges.insert(Merge::new(id, seq, silent, protocol, how, 1, room));
+        let merge = self.insert_merge(Merge::new(id, seq, silent, protocol, how, 1, room));
         self.note_changed(merge);
         Owner::Part { merge, part: 0 }
     }

@@ -63,6 +63,10 @@ pub(super) struct Queue {
 }
 
 impl Queue {
+    pub(super) fn held_bytes(&self) -> usize {
+        self.bytes + self.len * size_of::<Delete>()
+    }
+
     pub(super) fn next_at(&self) -> Option<Time> {
         self.due.first_key_value().map(|((at, _), _)| *at)
     }
@@ -174,7 +178,7 @@ impl Engine {
         encode::request(&mut frame, &[b"DEL", &delete.key]);
         let room = self.spare.room(self.pool.take());
         let merge = Merge::new(NOBODY, 0, true, Protocol::Resp2, How::Add(0), 1, room);
-        let owner = Owner::Part { merge: self.merges.insert(merge), part: 0 };
+        let owner = Owner::Part { merge: self.insert_merge(merge), part: 0 };
         self.write_part(now, upstream, owner, Some(DEL), &frame);
         true
     }

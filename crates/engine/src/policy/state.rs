@@ -87,6 +87,11 @@ impl core::fmt::Debug for State {
 }
 
 impl State {
+    /// Bytes kept for requests that wait, and for keys that are to be deleted once more.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.deletes.held_bytes() + self.own.held_bytes() + self.changing.held_bytes()
+    }
+
     pub(super) fn count(&mut self, kind: Kind, name: &str, outcome: Outcome) {
         let is_full = self.counts.len() >= POLICY_NAMES_MAX;
         let mut key = (kind, String::from(name));

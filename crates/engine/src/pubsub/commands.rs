@@ -27,6 +27,9 @@ use resp::{Protocol, encode};
 /// Bytes that a client's listening to a topic takes beside the name.
 const LISTENER_BYTES: usize = 64;
 
+/// Names of one client are recounted in debug builds up to here: a turn would take too long.
+const CHECKED_BYTES_MAX: usize = 64 << 10;
+
 /// Which kind of topic a command begins or ends to listen to, and whether it begins.
 pub(crate) fn verb(command: crate::command::CommandId) -> Option<(Kind, bool)> {
     match command {
@@ -52,7 +55,7 @@ impl Engine {
             return self.refuse(call, reject::NO_EVENTS_WITHOUT_PREFIX);
         }
         let bytes: usize = names.iter().map(listener_bytes).sum();
-        if self.subscriptions.bytes + bytes > SUBSCRIBED_BYTES_MAX {
+        if self.subscriptions.bytes() + bytes > SUBSCRIBED_BYTES_MAX {
             return self.refuse(call, reject::SUBSCRIPTIONS_MAX);
         }
         for name in &names {
@@ -68,17 +71,20 @@ impl Engine {
                 return step;
             }
         }
-        self.subscriptions.bytes += bytes;
         let patience_ms = self.patience_ms();
         let Some(client) = self.clients.get_mut(call.id) else { return Step::Gone };
         let turn = Turn::of(client, call);
         self.stats.requests += 1;
         let until = now.plus_ms(patience_ms);
         let wait = Wait { turn, kind, names, until, confirmed: 0 };
-        client.listening.get_or_insert_default().wait = Some(wait);
+        let listening = client.listening.get_or_insert_default();
+        listening.wait = Some(wait);
+        listening.bytes += bytes;
+        self.subscriptions.bytes += bytes;
         self.hold_for_answers(call.id);
         self.subscriptions.waits.push_back((until, call.id));
         self.look_at_wait(call.id);
+        self.account_counted();
         Step::Done
     }
 
@@ -182,6 +188,7 @@ impl Engine {
         for name in &wait.names {
             if !listening.topics[wait.kind as usize].insert(name.clone()) {
                 self.subscriptions.bytes -= listener_bytes(name);
+                listening.bytes -= listener_bytes(name);
             }
             let count = listening.count(wait.kind);
             let shown = namespace.map_or(&**name, |namespace| namespace.outward(name));
@@ -216,8 +223,11 @@ impl Engine {
     /// What this client waits for does not come; it gets the error.
     pub(super) fn fail_wait(&mut self, id: ClientId, error: &[u8]) {
         let listening = self.clients.get_mut(id).and_then(|client| client.listening.as_mut());
-        let Some(wait) = listening.and_then(|listening| listening.wait.take()) else { return };
-        self.subscriptions.bytes -= wait.names.iter().map(listener_bytes).sum::<usize>();
+        let Some(listening) = listening else { return };
+        let Some(wait) = listening.wait.take() else { return };
+        let bytes: usize = wait.names.iter().map(listener_bytes).sum();
+        listening.bytes -= bytes;
+        self.subscriptions.bytes -= bytes;
         self.give_up_waiting(id, wait.kind, &wait.names);
         self.forget_empty_listening(id);
         match wait.turn {
@@ -238,9 +248,11 @@ impl Engine {
     /// The client listens to this no more. Returns how many servers will tell `waiter` that nobody does.
     fn leave(&mut self, id: ClientId, kind: Kind, name: &Name, waiter: Waiter) -> usize {
         let listening = self.clients.get_mut(id).and_then(|client| client.listening.as_mut());
-        if !listening.is_some_and(|listening| listening.topics[kind as usize].remove(name)) {
+        let Some(listening) = listening else { return 0 };
+        if !listening.topics[kind as usize].remove(name) {
             return 0;
         }
+        listening.bytes -= listener_bytes(name);
         self.subscriptions.bytes -= listener_bytes(name);
         if let Some(topic) = self.subscriptions.topic_mut(kind, name) {
             topic.listeners.remove(&id);
@@ -253,13 +265,12 @@ impl Engine {
     pub(crate) fn leave_all(&mut self, id: ClientId) {
         let listening = self.clients.get_mut(id).and_then(|client| client.listening.take());
         let Some(mut listening) = listening else { return };
+        self.subscriptions.bytes -= listening.bytes;
         if let Some(wait) = listening.wait.take() {
-            self.subscriptions.bytes -= wait.names.iter().map(listener_bytes).sum::<usize>();
             self.give_up_waiting(id, wait.kind, &wait.names);
         }
         for kind in Kind::ALL {
             for name in core::mem::take(&mut listening.topics[kind as usize]) {
-                self.subscriptions.bytes -= listener_bytes(&name);
                 if let Some(topic) = self.subscriptions.topic_mut(kind, &name) {
                     topic.listeners.remove(&id);
                 }
@@ -267,6 +278,20 @@ impl Engine {
                 self.drop_unused(kind, &name, None);
             }
         }
+    }
+
+    /// For debug builds: what each client that listens has counted is what all have.
+    pub(crate) fn check_subscribed(&self) {
+        let all = self.clients.iter().filter_map(|(_, client)| client.listening.as_ref());
+        let mut bytes = 0;
+        for listening in all {
+            bytes += listening.bytes;
+            if listening.bytes < CHECKED_BYTES_MAX {
+                let names: usize = listening.all().map(|(_, name)| listener_bytes(name)).sum();
+                assert_eq!(listening.bytes, names, "bytes of what a client listens to");
+            }
+        }
+        assert_eq!(self.subscriptions.bytes, bytes, "bytes of what clients listen to");
     }
 
     fn forget_empty_listening(&mut self, id: ClientId) {

@@ -23,7 +23,7 @@
 
 use super::{Kind, Link, LinkState, Name, Topic};
 use crate::engine::Engine;
-use crate::limits::{HANDOVER_BYTES_MAX, HANDOVER_LINGER_MS};
+use crate::limits::{HANDOVER_BYTES_MAX, HANDOVER_LINGER_MS, HANDOVER_PART};
 use crate::time::Time;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -114,6 +114,9 @@ impl Engine {
         frame: &[u8],
     ) -> bool {
         let pool = |link: &Link| self.nodes.get(link.node).map(|node| node.pool);
+        // All topics may go at once.
+        let part = self.settings.limits.memory_max_bytes / HANDOVER_PART;
+        let bytes_max = HANDOVER_BYTES_MAX.min(part / self.subscriptions.len().max(1));
         let Some(topic) = self.subscriptions.topic(kind, name) else { return false };
         let is_before = |link: &Link| link.ends && link.home && pool(link) == pool(&from);
         let waits = !from.ends && topic.links.iter().any(is_before);
@@ -126,7 +129,7 @@ impl Engine {
         } else if waits {
             handover.keep(frame);
         }
-        if handover.bytes <= HANDOVER_BYTES_MAX {
+        if handover.bytes <= bytes_max {
             return !waits;
         }
         if handover.waiting.is_empty() {

@@ -107,6 +107,12 @@ pub(crate) struct Subscriptions {
     recent: Recent,
 }
 
+/// What a topic takes beside its name, with its first listener and its connection (measured: 456 bytes with glibc's malloc).
+const TOPIC_BYTES: usize = 460;
+
+/// What is known of a topic of other workers, or known to them, beside its name.
+const TOLD_BYTES: usize = 192;
+
 /// One topic.
 #[derive(Debug, Default)]
 struct Topic {
@@ -193,6 +199,8 @@ pub struct Listening {
     topics: [BTreeSet<Name>; 3],
     wait: Option<Wait>,
     leaving: Option<Leaving>,
+    /// Its part of [`Subscriptions::bytes`]: of all that it listens to and waits for.
+    bytes: usize,
 }
 
 /// A SUBSCRIBE whose topics are not all confirmed. The client is held meanwhile.
@@ -218,6 +226,13 @@ struct Leaving {
 }
 
 impl Listening {
+    /// Bytes of what it listens to, as if nobody else did.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let waits = self.wait.as_ref().map_or(0, |wait| wait.names.len());
+        let topics = self.topics.iter().map(BTreeSet::len).sum::<usize>() + waits;
+        self.bytes + topics * TOPIC_BYTES
+    }
+
     /// Whether the client listens to anything.
     pub(crate) fn any(&self) -> bool {
         self.topics.iter().any(|names| !names.is_empty())
@@ -251,9 +266,19 @@ impl Listening {
 }
 
 impl Subscriptions {
-    /// Bytes of the names of topics, for each client that listens.
+    /// Bytes of the names of topics, for each client that listens, and of the topics.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+        self.bytes + self.len() * TOPIC_BYTES
+    }
+
+    /// How many topics there are.
+    fn len(&self) -> usize {
+        self.topics.iter().map(BTreeMap::len).sum()
+    }
+
+    /// Bytes of what workers know of each other's topics.
+    pub(crate) fn told_bytes(&self) -> usize {
+        (self.elsewhere.len() + self.told.len() + self.changed.len()) * TOLD_BYTES
     }
 
     fn topic(&self, kind: Kind, name: &[u8]) -> Option<&Topic> {

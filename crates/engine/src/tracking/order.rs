@@ -15,7 +15,7 @@
 //!
 //! Invariant: what waits here is told with the reply or with the answer to its fence, in the order in which it came.
 
-use super::{Changed, Name, Recent, Tracking, is_before};
+use super::{Changed, Name, Recent, Tracking, WAITING_BYTES, is_before};
 use crate::client::Hold;
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
@@ -101,6 +101,7 @@ impl Engine {
         let state = if upstream.is_some() { State::Asked } else { State::Untold };
         let tracking = self.clients.get_mut(id).and_then(|client| client.tracking.as_mut());
         let Some(tracking) = tracking else { return };
+        tracking.inside_bytes += keys.iter().map(|key| key.len() + WAITING_BYTES).sum::<usize>();
         tracking.inside.extend(keys.iter().map(|key| Inside { key: key.clone(), state }));
         let Some(upstream) = upstream else { return };
         // Of commands that only read it is the one that leaves even the time of the last access as it is.

@@ -437,6 +437,12 @@ impl Inflight {
         self.requests
     }
 
+    /// Bytes of what is known of them.
+    #[inline]
+    pub(crate) fn bytes(&self) -> usize {
+        (self.runs.len() + self.sharers.len()) * size_of::<Run>()
+    }
+
     /// Whether nobody waits.
     #[inline]
     pub fn is_empty(&self) -> bool {

@@ -20,6 +20,7 @@ pub mod inflight;
 pub(crate) mod roles;
 mod sharers;
 
+use crate::account::Charge;
 use crate::ids::{ClientId, NodeId};
 use crate::limits::{KEPT_BYTES_MAX, STALL_MIN_US};
 use crate::output::Output;
@@ -225,6 +226,12 @@ pub struct Upstream {
     pub(crate) traffic: Traffic,
     /// Connections in a row that did not last (see `limits::SHORT_LIFE_US`).
     pub short_lives: u32,
+    /// Sent bytes that are kept at most: at the bound it counts as full.
+    pub(crate) kept_max_bytes: usize,
+    /// What it has in the engine's account of single clients.
+    pub(crate) charge_own: Charge,
+    /// The same, of all that use it.
+    pub(crate) charge: Charge,
 }
 
 impl Upstream {
@@ -261,6 +268,9 @@ impl Upstream {
             scripts: BTreeSet::new(),
             traffic: Traffic::default(),
             short_lives: 0,
+            kept_max_bytes: KEPT_BYTES_MAX,
+            charge_own: Charge::default(),
+            charge: Charge::default(),
         }
     }
 
@@ -286,7 +296,7 @@ impl Upstream {
     /// Whether it takes more: neither too much waits to be sent nor too much is kept for the case that it must be sent on.
     #[inline]
     pub fn has_room(&self, out_high_bytes: usize) -> bool {
-        self.out.pending() < out_high_bytes && self.out.kept_bytes() < KEPT_BYTES_MAX
+        self.out.pending() < out_high_bytes && self.out.kept_bytes() < self.kept_max_bytes
     }
 
     /// Whether replies are looked at one by one.

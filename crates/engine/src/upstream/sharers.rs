@@ -30,6 +30,8 @@ struct Group {
 #[derive(Debug, Default)]
 pub(super) struct Sharers {
     groups: VecDeque<Group>,
+    /// How many are in them.
+    len: usize,
     /// Lists for the next groups, so that nothing is allocated for them.
     spare: Vec<Vec<Run>>,
 }
@@ -52,6 +54,12 @@ impl Sharers {
         self.groups.binary_search_by_key(&place, |group| group.place)
     }
 
+    /// How many there are.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
     /// Whether one more may share this request.
     pub(super) fn has_room(&self, place: u64) -> bool {
         self.find(place).map_or(true, |at| self.groups[at].runs.len() < SHARERS_MAX)
@@ -67,11 +75,13 @@ impl Sharers {
             at
         });
         self.groups[at].runs.push(run);
+        self.len += 1;
     }
 
     /// Takes the first group out if it is of a place before this one.
     pub(super) fn take_before(&mut self, place: u64) -> Option<Vec<Run>> {
         let group = self.groups.pop_front_if(|group| group.place < place)?;
+        self.len -= group.runs.len();
         Some(group.runs)
     }
 
@@ -79,6 +89,7 @@ impl Sharers {
     pub(super) fn take_one_before(&mut self, place: u64) -> Option<Run> {
         let group = self.groups.front_mut().filter(|group| group.place < place)?;
         let run = group.runs.remove(0);
+        self.len -= 1;
         if group.runs.is_empty()
             && let Some(group) = self.groups.pop_front()
         {
@@ -126,6 +137,7 @@ impl Sharers {
 
     /// Checks the invariant, and that all of them wait for one of these places.
     pub(super) fn check(&self, places: core::ops::Range<u64>) {
+        assert_eq!(self.len, self.all().count(), "those that share");
         for (group, next) in self.groups.iter().zip(self.groups.iter().skip(1)) {
             assert!(group.place < next.place, "shared requests out of order");
         }

@@ -38,6 +38,7 @@ mod large_replies;
 mod large_requests;
 mod large_rules;
 mod leaving;
+mod memory;
 mod mirror;
 mod mirror_changes;
 mod mirror_reads;

@@ -307,6 +307,23 @@ fn memory_is_bounded_and_what_nobody_asks_for_goes() {
 }
 
 #[test]
+fn it_gives_way_before_a_client_is_closed_for_memory() {
+    let mut story = story_with(|settings| {
+        settings.limits.memory_max_bytes = 200_000;
+        settings.cache.memory_max_bytes = 1 << 20;
+    });
+    let value = format!("\"{}\"", "v".repeat(10_000));
+    keeps(&mut story, "a", "GET k0", &value, true);
+    (1..10).for_each(|n| keeps(&mut story, "a", &format!("GET k{n}"), &value, false));
+    assert_eq!(story.report().cache_entries, 10);
+    let echo = request(&format!("ECHO {}", "x".repeat(1_000)));
+    story.client("slow").stops_taking().sends(&echo.repeat(150)).is_open();
+    assert!((1..7).contains(&story.report().cache_entries), "{:?}", story.report().memory);
+    story.client("slow").sends(&echo.repeat(80)).is_closed();
+    assert_eq!(story.engine.stats().clients_evicted, 1);
+}
+
+#[test]
 fn who_ran_a_script_is_given_nothing_until_the_feeds_have_told_all() {
     let mut story = kept();
     story.client("a").says("EVAL script 0");

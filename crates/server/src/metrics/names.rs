@@ -568,7 +568,7 @@ pub static METRICS: &[Metric] = &[
         "respool_memory_bytes",
         Gauge,
         &["worker", "kind"],
-        "Bytes held for clients, on the way to and from servers (`upstreams`), in spare buffers (`pool`), in requests that were sent and are not answered (`kept`) or wait for another server (`parked`), in known scripts, in names of topics (`subscriptions`) and of keys that clients cache (`caches`), in the slow log, in the near cache (`near_cache`)",
+        "Bytes that count against `limits.memory_max_bytes`: held for clients, on the way to and from servers (`upstreams`), in spare buffers (`pool`), in requests that were sent and are not answered (`kept`) or wait for another server (`parked`), in known scripts, in topics (`subscriptions`) and keys that clients cache (`caches`), in the slow log, in the near cache (`near_cache`), in collected parts of replies (`parts`), in answers to EXEC that the proxy completes (`transactions`), for mirrors, read targets and policies, in lines of MONITOR for other workers (`monitors`), for connections with TLS (`tls`)",
         |s, p| {
             workers_by(s, p, "kind", MEMORY_KINDS, |r| r.memory);
         },

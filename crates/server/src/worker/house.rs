@@ -14,6 +14,7 @@
 //! Invariant: a place is free only when none of its clients and upstreams has a connection.
 
 mod logins;
+mod memory;
 
 use super::conn::INDEX_BITS;
 use super::entrance::Seats;

@@ -96,6 +96,11 @@ pub struct Worker<D: Driver> {
     questions: Vec<actions::Open>,
     names: names::Names,
     last_now: Time,
+    /// When it is looked again what logins hold.
+    logins_weighed_at: Time,
+    /// Clients were closed for memory, which the allocator may still have.
+    has_freed: bool,
+    trimmed_at: Time,
     /// Other settings came: what follows from them is done in this turn.
     changed: bool,
     drain_until: Option<Time>,
@@ -130,6 +135,9 @@ impl<D: Driver> Worker<D> {
             questions: Vec::new(),
             names,
             last_now: now,
+            logins_weighed_at: now,
+            has_freed: false,
+            trimmed_at: now,
             changed: false,
             drain_until: None,
             stopped: false,

@@ -9,7 +9,14 @@
 //! Invariant: after this no tenant holds more than its `limits.memory_max_bytes` by its clients; connections to servers are never given up for it.
 
 use super::Worker;
-use netio::Driver;
+use netio::{Driver, sys};
+
+/// So often it is looked what the engines of a tenant's logins hold together, in milliseconds. Each of them bounds itself at once.
+const LOGINS_EVERY_MS: u64 = 10;
+
+/// After clients were closed for memory the allocator gives back what it has, at most so often, in milliseconds: what stands between buffers that stay
+/// would else count as resident until somebody needs it.
+const TRIM_EVERY_MS: u64 = 100;
 
 impl<D: Driver> Worker<D> {
     /// Weighs what TLS holds, if anything has changed.
@@ -17,6 +24,15 @@ impl<D: Driver> Worker<D> {
     pub(super) fn weigh(&mut self) {
         if self.driver.take_weighed() {
             self.bound_memory();
+        }
+        if self.last_now >= self.logins_weighed_at {
+            self.logins_weighed_at = self.last_now.plus_ms(LOGINS_EVERY_MS);
+            self.engine.bound_logins();
+        }
+        self.has_freed |= self.engine.take_freed();
+        if self.has_freed && self.last_now >= self.trimmed_at.plus_ms(TRIM_EVERY_MS) {
+            (self.has_freed, self.trimmed_at) = (false, self.last_now);
+            sys::trim_heap();
         }
     }
 

@@ -25,6 +25,7 @@ mod lanes;
 mod leases;
 mod listeners;
 mod logs;
+mod memory;
 mod metrics;
 mod mirrors;
 mod names;

@@ -203,6 +203,10 @@ impl State {
         self.lines.1 <= OWN_LINES_MAX
     }
 
+    pub(in crate::policy) fn held_bytes(&self) -> usize {
+        self.kept_bytes + self.kept.len() * size_of::<(ClientId, Kept)>()
+    }
+
     pub(super) fn kept(&self, id: ClientId) -> Option<Kept> {
         self.kept.get(&id).cloned()
     }

@@ -1,0 +1,324 @@
+//! `Limits::memory_max_bytes` counts whatever is held for clients: of each kind more than fits is asked for, the account stays within the bound, the client that
+//! causes most goes first, the connections that others use stay, and whoever behaves is served.
+
+use crate::words::cluster::ask;
+use crate::words::{Story, large_set, request};
+use engine::Settings;
+use engine::policy::{Namespace, Policies, Rules};
+use engine::report::MEMORY_KINDS;
+use resp::encode;
+use std::sync::Arc;
+
+const KIB: usize = 1 << 10;
+const MAX: usize = 3 << 20;
+
+/// What comes at a time, and is there before anybody looks.
+const SLACK: usize = 128 * KIB;
+
+const TOLD: &str = "it held the most memory when the limit was reached";
+
+/// From now on little memory is there.
+fn tight(story: &mut Story) {
+    story.reconfigures(|settings| settings.limits.memory_max_bytes = MAX);
+}
+
+fn held(story: &Story) -> usize {
+    story.report().buffered_bytes as usize
+}
+
+#[track_caller]
+fn fits(story: &Story) {
+    let held = held(story);
+    assert!(held <= MAX + SLACK, "{held} bytes are held");
+}
+
+fn of_kind(story: &Story, kind: &str) -> usize {
+    let at = MEMORY_KINDS.iter().position(|one| *one == kind).expect("a kind of memory");
+    story.report().memory[at] as usize
+}
+
+/// A bulk string of so many bytes.
+fn bulk(bytes: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    encode::bulk(&mut out, &vec![b'v'; bytes]);
+    out
+}
+
+/// The one element of an array.
+fn array_of(bytes: usize) -> Vec<u8> {
+    [b"*1\r\n", &bulk(bytes)[..]].concat()
+}
+
+/// One is served that held nothing.
+fn serves(story: &mut Story) {
+    story.client("victim").says("ECHO x").gets("\"x\"");
+}
+
+#[test]
+fn parts_of_replies_that_wait_for_another_server() {
+    let mut story = Story::warm_shards();
+    tight(&mut story);
+    let sizes = [500, 900, 500, 500, 500, 500].map(|kib: usize| kib * KIB);
+    for n in 0..sizes.len() {
+        story.client(&format!("c{n}")).says("MGET a d");
+    }
+    assert_eq!(story.node("n2").takes_requests(), sizes.len());
+    for bytes in sizes {
+        story.node("n2").sends(&array_of(bytes));
+        fits(&story);
+    }
+    assert!(of_kind(&story, "parts") > 2 * MAX / 3);
+    story.client("c1").is_closed();
+    assert!(story.was_told(TOLD));
+    // The other server answers all, wanted or not.
+    assert_eq!(story.node("n1").takes_requests(), sizes.len());
+    story.node("n1").answers(vec!["*1\r\n$-1\r\n"; sizes.len()]);
+    for n in [0, 2, 3, 4, 5] {
+        let got = story.client(&format!("c{n}")).takes();
+        assert_eq!(got.len(), b"*2\r\n$-1\r\n".len() + bulk(sizes[n]).len(), "c{n}");
+    }
+    assert_eq!(of_kind(&story, "parts"), 0);
+    story.client("c0").says("GET a");
+    story.node("n2").gets("GET a").answers("\"1\"");
+    story.client("c0").gets("\"1\"");
+}
+
+#[test]
+fn the_begin_of_a_reply_that_waits_for_another_server() {
+    let mut story = Story::warm_shards();
+    tight(&mut story);
+    story.client("large").says(["GET d", "GET a"]);
+    story.client("other").says("GET a");
+    assert_eq!(story.node("n2").takes_requests(), 2);
+    let reply = bulk(2 << 20);
+    story.node("n2").sends(&reply[..3 * MAX / 5]);
+    story.client("large").is_open();
+    let echo = request(&format!("ECHO {}", "x".repeat(1_000)));
+    story.client("slow").stops_taking().sends(&echo.repeat(1_100));
+    story.client("slow").is_open();
+    story.client("more").stops_taking().sends(&echo.repeat(500)).is_open();
+    story.client("large").is_closed();
+    fits(&story);
+    assert!(held(&story) < MAX / 2 + SLACK, "its part of the reply is still held");
+    // What comes of it still is nobody's, and the connection serves the others.
+    story.node("n2").is_open().sends(&reply[3 * MAX / 5..]).answers("\"1\"");
+    story.client("other").gets("\"1\"");
+    story.client("slow").is_open();
+}
+
+fn in_namespace() -> Story {
+    let namespace = Namespace::new(b"t:", false).expect("a prefix");
+    let rules = Rules { namespace: Some(namespace), ..Rules::default() };
+    let policies = Policies::new(rules).map(Arc::new);
+    Story::with(Settings { policies, ..Settings::default() })
+}
+
+#[test]
+fn replies_that_are_collected_for_other_names_on_connections_of_their_own() {
+    let mut story = in_namespace();
+    story.client("a").says("GET warm");
+    story.server().gets("GET t:warm").answers("nil");
+    story.client("a").gets("nil");
+    tight(&mut story);
+    for n in 0..5 {
+        story.client(&format!("c{n}")).says("XREAD BLOCK 0 STREAMS s 0");
+    }
+    let leases: Vec<usize> =
+        (1..=story.connects_made()).filter(|conn| story.conn(*conn).waiting() > 0).collect();
+    assert_eq!(leases.len(), 5);
+    let begin = [
+        &b"*1\r\n*2\r\n$3\r\nt:s\r\n*1\r\n*2\r\n$3\r\n1-1\r\n*2\r\n$1\r\nf\r\n"[..],
+        &bulk(1 << 20),
+    ]
+    .concat();
+    for (at, conn) in leases.iter().enumerate() {
+        let size = if at == 2 { 900 * KIB } else { 600 * KIB };
+        story.conn(*conn).gets("XREAD BLOCK 0 STREAMS t:s 0").sends(&begin[..size]);
+        fits(&story);
+    }
+    story.client("c2").is_closed();
+    story.conn(leases[2]).is_closed();
+    for (at, conn) in leases.iter().enumerate().filter(|(at, _)| *at != 2) {
+        story.conn(*conn).sends(&begin[600 * KIB..]);
+        story.client(&format!("c{at}")).is_open().takes();
+        fits(&story);
+    }
+    serves(&mut story);
+    assert_eq!(story.engine.stats().clients_evicted, 1);
+}
+
+#[test]
+fn large_requests_on_their_way_to_a_server_that_takes_nothing() {
+    let mut story = Story::with_limits(|limits| limits.memory_max_bytes = MAX);
+    story.client("a").says("GET warm");
+    story.server().answers("nil");
+    story.client("a").takes();
+    for (n, bytes) in [(0, 1_200 * KIB), (1, 1_600 * KIB)] {
+        let set = large_set("k", 2 << 20);
+        let name = format!("c{n}");
+        story.client(&name).sends(&set[..300 * KIB]);
+        let conn = story.connects_made();
+        story.conn(conn).stops_taking();
+        story.client(&name).sends(&set[300 * KIB..300 * KIB + bytes]);
+        fits(&story);
+    }
+    story.client("c1").is_open();
+    story.client("slow").stops_taking().sends(&request("ECHO 0123456789").repeat(60_000));
+    story.client("c1").is_closed();
+    story.client("c0").is_open();
+    fits(&story);
+    serves(&mut story);
+}
+
+#[test]
+fn names_of_topics() {
+    let mut story = Story::new();
+    tight(&mut story);
+    let names = |count: usize, of: &str| {
+        let names: Vec<String> = (0..count).map(|n| format!("{of}:{n}")).collect();
+        request(&format!("SUBSCRIBE {}", names.join(" ")))
+    };
+    story.client("b").sends(&names(100, "b"));
+    story.client("a").sends(&names(4_000, "a"));
+    assert!(of_kind(&story, "subscriptions") > MAX / 2);
+    story.client("a").is_open();
+    story.client("c").sends(&names(2_500, "c"));
+    fits(&story);
+    story.client("a").is_closed();
+    story.client("b").is_open();
+    story.client("c").is_open();
+    serves(&mut story);
+}
+
+#[test]
+fn keys_that_clients_cache_are_dropped_and_nobody_is_closed() {
+    let mut story = Story::new();
+    tight(&mut story);
+    story.client("a").says(["HELLO 3", "CLIENT TRACKING ON"]);
+    story.client("a").takes();
+    for batch in 0..150 {
+        let keys: Vec<String> = (0..40).map(|n| format!("GET key:{batch}:{n}")).collect();
+        story.client("a").says(keys.iter().map(String::as_str).collect::<Vec<_>>());
+        let tracked = story.connects_made();
+        let asked = story.conn(tracked).takes_requests();
+        story.conn(tracked).sends(&b"_\r\n".repeat(asked));
+        assert!(of_kind(&story, "caches") <= MAX / 4);
+    }
+    assert!(of_kind(&story, "caches") > MAX / 5);
+    let told = story.client("a").is_open().takes_text();
+    assert!(told.contains("invalidate") && told.contains("key:0:0"), "it was told of none");
+}
+
+#[test]
+fn requests_that_wait_for_another_node() {
+    let mut story = Story::warm_cluster();
+    tight(&mut story);
+    story.lets_connects_hang("n9");
+    let ask = ask("a4", "n9");
+    for n in 0..16 {
+        let bytes = if n == 3 { 240_000 } else { 200_000 };
+        let name = format!("c{n}");
+        story.client(&name).says(&format!("SET a4 {}", "x".repeat(bytes)));
+        assert_eq!(story.node("n1").takes_requests(), 1);
+        story.node("n1").answers(&*ask);
+        fits(&story);
+    }
+    assert!(of_kind(&story, "parked") > 2 * MAX / 3);
+    story.client("c3").is_closed();
+    story.client("c0").is_open();
+    story.client("c0").gets_nothing();
+    story.client("victim").says("GET b4");
+    story.node("n2").gets("GET b4").answers("nil");
+    story.client("victim").gets("nil");
+}
+
+#[test]
+fn commands_of_transactions_that_are_not_sent() {
+    let mut story = Story::warm_shards();
+    tight(&mut story);
+    let echo = format!("ECHO {}", "x".repeat(100_000));
+    for (name, count) in [("a", 7), ("large", 9), ("b", 8), ("c", 8)] {
+        story.client(name).says("MULTI");
+        for _ in 0..count {
+            story.client(name).says(&echo);
+        }
+        fits(&story);
+    }
+    story.client("large").is_closed();
+    for name in ["a", "b", "c"] {
+        story.client(name).is_open();
+    }
+    serves(&mut story);
+}
+
+#[test]
+fn answers_to_exec_that_wait_for_what_they_are_completed_with() {
+    let mut story = Story::new();
+    tight(&mut story);
+    story.client("a").says("GET warm");
+    story.server().answers("nil");
+    for (n, bytes) in [(0, 1_300 * KIB), (1, 1_500 * KIB), (2, 900 * KIB)] {
+        let name = format!("c{n}");
+        story.client(&name).says(["MULTI", "GET k", &format!("SUBSCRIBE ch{n}")]);
+        let lease = (1..=story.connects_made()).find(|conn| story.conn(*conn).waiting() > 2);
+        let lease = lease.expect("a connection of its own");
+        let queued = story.conn(lease).takes_requests();
+        story.conn(lease).answers(["+OK", "+QUEUED", "+QUEUED"]);
+        assert_eq!(queued, 3);
+        story.client(&name).says("EXEC");
+        story.conn(lease).gets("EXEC");
+        let reply = [b"*2\r\n", &bulk(bytes)[..], b"$0\r\n\r\n"].concat();
+        story.conn(lease).sends(&reply);
+        fits(&story);
+    }
+    assert!(of_kind(&story, "transactions") > MAX / 2);
+    story.client("c1").is_closed();
+    story.client("c0").is_open();
+    story.client("c2").is_open();
+    serves(&mut story);
+}
+
+#[test]
+fn names_of_many_clients() {
+    let mut story = Story::new();
+    tight(&mut story);
+    let name = "n".repeat(4_000);
+    for n in 0..900 {
+        story.client(&format!("c{n}")).says(&format!("CLIENT SETNAME {name}"));
+    }
+    fits(&story);
+    assert!(held(&story) > MAX / 2 && story.engine.stats().clients_evicted > 0);
+    serves(&mut story);
+}
+
+#[test]
+fn half_requests_of_many_clients() {
+    let mut story = Story::new();
+    tight(&mut story);
+    let half = large_set("k", 200_000);
+    for n in 0..30 {
+        story.client(&format!("c{n}")).sends(&half[..150_000 - n]);
+        fits(&story);
+    }
+    story.client("c0").is_closed();
+    story.client("c29").is_open().sends(&half[150_000 - 29..]);
+    story.server().takes_requests();
+    story.server().answers("+OK");
+    story.client("c29").gets("+OK");
+}
+
+#[test]
+fn other_limits_hold_from_now_on() {
+    let mut story = Story::with_limits(|limits| limits.client_out_high_bytes = 16 << 20);
+    let echo = request(&format!("ECHO {}", "x".repeat(1_000)));
+    for (name, count) in [("small", 10), ("large", 4_000), ("middle", 1_500)] {
+        story.client(name).stops_taking().sends(&echo.repeat(count)).is_open();
+    }
+    tight(&mut story);
+    story.client("large").is_closed();
+    story.client("middle").is_open();
+    fits(&story);
+    story.reconfigures(|settings| settings.limits.memory_max_bytes = 1 << 20);
+    story.client("middle").is_closed();
+    story.client("small").is_open();
+}
