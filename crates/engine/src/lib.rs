@@ -36,6 +36,7 @@ extern crate std;
 
 pub mod acl;
 pub mod address_map;
+mod backlog;
 pub mod bigkeys;
 mod blocking;
 mod busy;
@@ -52,6 +53,7 @@ mod errand;
 pub mod fleet;
 mod functions;
 pub mod glob;
+mod grants;
 pub mod histogram;
 pub mod hotkeys;
 pub mod ids;

@@ -19,7 +19,9 @@ pub mod places;
 use crate::command::CommandId;
 use crate::ids::UpstreamId;
 use crate::lease::Lease;
-use crate::limits::{WINDOW_BYTES, WINDOW_MIN, WINDOW_START};
+use crate::limits::{
+    MOVED_REPLIES_MAX, WINDOW_BYTES, WINDOW_MIN, WINDOW_START, WINDOW_WARY,
+};
 use crate::login::words::Word;
 use crate::output::Output;
 use crate::pubsub::Listening;
@@ -88,6 +90,19 @@ pub enum ReplyMode {
     Off,
     /// The reply to the next command is not. Set by `CLIENT REPLY SKIP`.
     SkipNext,
+}
+
+/// What is known of the size of a client's replies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sizes {
+    /// Nothing, and it has asked for nothing.
+    Unknown,
+    /// Nothing: it may ask for [`WINDOW_START`] replies to find out.
+    Probing,
+    /// Nothing, and others find out: it may ask for [`WINDOW_WARY`].
+    Wary,
+    /// Its recent mean.
+    Known,
 }
 
 /// What is looked at rarely, kept apart so that the rest fits in few cache lines.
@@ -183,10 +198,16 @@ pub struct Client {
     pub last_command: Option<CommandId>,
     /// Recent mean size of its replies, in bytes.
     reply_bytes_mean: u32,
+    /// What that is worth.
+    pub(crate) sizes: Sizes,
     /// Bytes of the current reply that were cut through to it.
     cut_bytes: usize,
     /// Bytes accounted for in the engine's sum.
     pub accounted_bytes: usize,
+    /// Replies that may wait for it beyond the marks, in bytes: it writes all before it reads (see `grants`).
+    pub(crate) granted: usize,
+    /// When the driver last reported that some of its output was sent.
+    pub(crate) taken_at: Time,
     /// The last span of counting in which it sent something (see `Engine::end_epoch`).
     pub epoch: u32,
     /// When it connected.
@@ -226,8 +247,11 @@ impl Client {
             mid_reply: None,
             last_command: None,
             reply_bytes_mean: (WINDOW_BYTES / WINDOW_START as u64) as u32,
+            sizes: Sizes::Unknown,
             cut_bytes: 0,
             accounted_bytes: 0,
+            granted: 0,
+            taken_at: now,
             epoch: 0,
             opened_at: now,
             input_at: now,
@@ -236,6 +260,9 @@ impl Client {
 
     /// How many requests it may have unanswered, by the recent size of its replies.
     pub fn window(&self, inflight_max: u32) -> u32 {
+        if self.sizes == Sizes::Wary {
+            return WINDOW_WARY.min(inflight_max);
+        }
         let fits = WINDOW_BYTES / u64::from(self.reply_bytes_mean.max(1));
         (fits.min(u64::from(inflight_max)) as u32).max(WINDOW_MIN.min(inflight_max))
     }
@@ -257,6 +284,25 @@ impl Client {
         };
     }
 
+    /// Its first replies: they are all that is known.
+    #[cold]
+    pub(crate) fn note_first_replies(&mut self, count: u32, bytes: usize) {
+        if count > 0 {
+            let bytes = bytes + core::mem::take(&mut self.cut_bytes);
+            self.reply_bytes_mean = (bytes / count as usize).min(u32::MAX as usize) as u32;
+            self.sizes = Sizes::Known;
+        }
+    }
+
+    /// Whether what it waits for is little, as far as one knows.
+    pub(crate) fn asks_for_little(&self) -> bool {
+        let (open, mean) = (u64::from(self.places.open()), u64::from(self.reply_bytes_mean));
+        match self.sizes {
+            Sizes::Known => open * mean <= MOVED_REPLIES_MAX,
+            Sizes::Unknown | Sizes::Probing | Sizes::Wary => open == 1,
+        }
+    }
+
     /// So many bytes of a reply went out before the rest of it came. They count when it is whole.
     pub fn note_part(&mut self, bytes: usize) {
         self.cut_bytes += bytes;
@@ -268,6 +314,18 @@ impl Client {
             + self.tail.len()
             + self.places.ready_bytes()
             + self.identity.pushes.len()
+    }
+
+    /// Replies that wait for it, or for their turn.
+    #[inline]
+    pub(crate) fn waiting_out(&self) -> usize {
+        self.out.pending() + self.places.ready_bytes()
+    }
+
+    /// Since when it has taken none of its output, at the latest: what it asked for last may have come only then.
+    #[inline]
+    pub(crate) fn untaken_since(&self) -> Time {
+        self.taken_at.max(self.input_at)
     }
 
     /// Whether it said who it is, or need not.
