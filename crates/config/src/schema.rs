@@ -216,7 +216,7 @@ pub struct Timeouts {
     pub client_idle_ms: u64,
     /// What requests in flight get when the program is asked to stop.
     pub drain_ms: u64,
-    /// How long a client may leave a big reply half read while others wait behind it.
+    /// How long a client may take none of its replies until it counts as one that does not read.
     pub stall_ms: u64,
     /// How long a request waits while no node of the cluster owns its slot.
     pub topology_wait_ms: u64,
@@ -641,7 +641,7 @@ impl Default for Timeouts {
             auth_ms: 30_000,
             client_idle_ms: 0,
             drain_ms: 10_000,
-            stall_ms: 1000,
+            stall_ms: 20,
             topology_wait_ms: 2000,
             topology_period_ms: 10_000,
             failover_hold_ms: 0,

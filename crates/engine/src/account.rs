@@ -336,7 +336,7 @@ impl Engine {
             pool, scripts, caches, slowlog, near, mirrors, elsewhere, policy, watches,
             // As many ids as there are clients or upstreams, or fewer.
             dirty_clients: _, dirty_upstreams: _, cork: _, topology_waiters: _, paused_clients: _, transfer_waiters: _,
-            lease_waiters: _, resume: _, roles: _, opening: _, deadlines: _, conn_clients: _, by_key: _, unblocks: _,
+            lease_waiters: _, resume: _, grants: _, roles: _, opening: _, deadlines: _, conn_clients: _, by_key: _, unblocks: _,
             // One question of a client at a time, answered by all workers within their turns.
             asked: _,
             // Given on in the turn in which they come.
@@ -352,7 +352,7 @@ impl Engine {
             settings: _, slowlog_told: _,
             // Numbers.
             generation: _, route_epoch: _, unsettled_until: _, pause: _, next_ticket: _, next_number: _, random: _, draining: _,
-            sweep: _, input_events: _, epoch: _, epoch_clients: _, gone_clients: _, looks_at_reads: _,
+            sweep: _, input_events: _, epoch: _, epoch_clients: _, gone_clients: _, looks_at_reads: _, probing: _,
         } = self;
         let common = pool.bytes()
             + scripts.bytes()

@@ -133,10 +133,15 @@ impl Engine {
             self.roles.enter(id, upstream);
         }
         if role == Role::Shared {
-            self.by_key.insert(key, id);
-            self.set_short_path(&key, Some(id));
+            self.list(key, id);
         }
         Some(id)
+    }
+
+    /// Requests of this key find this upstream.
+    pub(crate) fn list(&mut self, key: UpstreamKey, id: UpstreamId) {
+        self.by_key.insert(key, id);
+        self.set_short_path(&key, Some(id));
     }
 
     /// Creates an upstream for one client; the error reply if there can be none. To a node that is known to be down there is none: the
@@ -433,6 +438,9 @@ impl Engine {
         }
         self.feed_ready(now, id);
         self.send_carried(id);
+        if matches!(upstream_role, Role::Spare(_)) {
+            self.relieve(id);
+        }
         self.refresh_upstream_ready(now, id);
         self.probe_ready(now, id, key.node);
         self.wake_waiters(id);
@@ -538,7 +546,7 @@ impl Engine {
     }
 
     /// What was carried over goes out first.
-    fn send_carried(&mut self, id: UpstreamId) {
+    pub(crate) fn send_carried(&mut self, id: UpstreamId) {
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
         let Some(carried) = upstream.carried.take() else { return };
         let base = upstream.append(&mut self.pool, &carried.bytes);

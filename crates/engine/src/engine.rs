@@ -9,7 +9,7 @@ use crate::account::Account;
 use crate::acl;
 use crate::bigkeys::BigKeys;
 use crate::busy::Busy;
-use crate::client::{Client, Hold};
+use crate::client::{Client, Hold, Sizes};
 use crate::coalesce::Coalescer;
 use crate::command::Learned;
 use crate::cork::Cork;
@@ -17,6 +17,7 @@ use crate::dirty::DirtyUpstreams;
 use crate::elsewhere::Elsewhere;
 use crate::fleet::{Answer, Asked, Question, ReplyTo};
 use crate::functions::Readers;
+use crate::grants::Grants;
 use crate::hotkeys::HotKeys;
 use crate::ids::{
     ClientId, ClientKind, MergeKind, NodeId, NodeKind, Slab, UpstreamId, UpstreamKind,
@@ -279,6 +280,10 @@ pub struct Engine {
     pub(crate) by_key: BTreeMap<UpstreamKey, UpstreamId>,
     pub(crate) pool: BufferPool,
     pub(crate) stats: Stats,
+    /// Clients that find out how large their replies are.
+    pub(crate) probing: u32,
+    /// Clients that are not read.
+    pub(crate) grants: Grants,
     /// Replies that are not counted yet.
     pub(crate) tally: Tally,
     /// Which commands the operator has an eye on.
@@ -389,6 +394,8 @@ impl Engine {
             by_key: BTreeMap::new(),
             pool: BufferPool::default(),
             stats: Stats::default(),
+            probing: 0,
+            grants: Grants::default(),
             tally: Tally::default(),
             monitors: Monitors::new(&settings.monitors),
             observer: Observer::new(&settings.observed, slowlog.from_us, seed),
@@ -491,6 +498,7 @@ impl Engine {
     fn clean(&mut self, id: UpstreamId) -> UpstreamId {
         if let Some(upstream) = self.upstreams.get_mut(id) {
             upstream.out.dirty = false;
+            upstream.note_others();
         }
         // Whatever was written in this turn has its deadline by now.
         self.schedule(id);
@@ -660,6 +668,7 @@ impl Engine {
     pub fn check_invariants(&self) {
         for (id, upstream) in self.upstreams.iter() {
             upstream.inflight.check();
+            upstream.check_stall();
             assert!(
                 upstream.has_socket() || upstream.inflight.is_empty(),
                 "requests wait on an upstream without a socket"
@@ -678,6 +687,9 @@ impl Engine {
         assert_eq!(self.roles, Roles::of(self.upstreams.iter()), "who uses which connection");
         self.check_deadlines();
         self.check_account();
+        self.check_grants();
+        let probing = self.clients.iter().filter(|(_, one)| one.sizes == Sizes::Probing).count();
+        assert_eq!(self.probing as usize, probing, "clients that find out");
         self.check_users();
         self.check_policies();
         assert_eq!(self.looks_at_reads, self.settings.coalesce_reads || self.near.is_some());

@@ -9,7 +9,7 @@
 //! Invariant: a client that is gone has left nothing behind but its places in the upstreams' FIFOs and in merges: what comes for them is dropped.
 
 use crate::account::Kind;
-use crate::client::{Client, Hold, Identity, ReplyMode};
+use crate::client::{Client, Hold, Identity, ReplyMode, Sizes};
 use crate::engine::{Action, Engine, Notice};
 use crate::ids::{ClientId, UpstreamId};
 use crate::limits::CLIENT_STREAM_BYTES;
@@ -177,6 +177,7 @@ impl Engine {
     pub fn handle_client_sent(&mut self, now: Time, id: ClientId, buf: Vec<u8>) {
         let Some(client) = self.clients.get_mut(id) else { return self.pool.give(buf) };
         client.out.finish_send(buf, &mut self.pool);
+        (client.taken_at, client.granted) = (now, 0);
         for stalled in &client.stalls {
             if let Some(upstream) = self.upstreams.get_mut(*stalled)
                 && let Some(stall) = upstream.stall.as_mut().filter(|stall| stall.client == id)
@@ -304,9 +305,8 @@ impl Engine {
             Hold::Drained => client.places.open() == 0,
             Hold::Output => {
                 let window = client.window(self.settings.limits.client_inflight_max);
-                client.places.open() <= window / 2
-                    && pending + client.places.ready_bytes()
-                        <= self.settings.limits.client_out_high_bytes / 2
+                let mark = self.settings.limits.client_out_high_bytes + client.granted;
+                client.places.open() <= window / 2 && client.waiting_out() <= mark / 2
             }
             _ => false,
         };
@@ -314,7 +314,7 @@ impl Engine {
             client.queued = true;
             self.resume.push_back(id);
         }
-        if !client.stalls.is_empty() && pending <= CLIENT_STREAM_BYTES / 2 {
+        if !client.stalls.is_empty() && pending <= (CLIENT_STREAM_BYTES + client.granted) / 2 {
             self.end_stalls(id);
         }
     }
@@ -327,11 +327,17 @@ impl Engine {
                 && let Some(stall) = upstream.stall.take_if(|stall| stall.client == id)
             {
                 upstream.progress_at = upstream.progress_at.max(stall.progress_at);
-                self.actions.push_back(Action::ReadUpstream(stalled, true));
-                self.schedule(stalled);
-                self.wake_waiters(stalled);
+                upstream.stalled_us = 0;
+                self.read_again(stalled);
             }
         }
+    }
+
+    /// This upstream is stalled no more.
+    pub(crate) fn read_again(&mut self, id: UpstreamId) {
+        self.actions.push_back(Action::ReadUpstream(id, true));
+        self.schedule(id);
+        self.wake_waiters(id);
     }
 
     /// Closes a client that costs too much.
@@ -356,7 +362,13 @@ impl Engine {
             && room_upstream
             // What waits of a client that is not held is one unfinished request: without its rest it would wait for ever.
             && (client.hold == Hold::No || client.tail.len() < limits.client_in_high_bytes);
-        if wanted != client.reading && !client.eof {
+        if client.eof {
+            return;
+        }
+        if !wanted {
+            self.grants.watch(id);
+        }
+        if wanted != client.reading {
             client.reading = wanted;
             self.actions.push_back(Action::ReadClient(id, wanted));
         }
@@ -415,6 +427,10 @@ impl Engine {
         self.end_monitor(id);
         self.forget_judged(id);
         let mut client = self.clients.remove(id)?;
+        if client.sizes == Sizes::Probing {
+            self.probing -= 1;
+            client.sizes = Sizes::Unknown;
+        }
         if let Some(clients) = self.conn_clients.get_mut(usize::from(client.conn)) {
             *clients -= 1;
         }

@@ -7,12 +7,12 @@
 /// it says is done all the same.
 pub const RENAMED_IN_EXEC_MAX: usize = 16_384;
 
-/// Unanswered requests of one client before its replies told anything about their size. At the bound the client is not
+/// Unanswered requests of one client before its replies told anything about their size (see [`PROBES_MAX`]). At the bound the client is not
 /// read until replies went out; then the window follows the size of its replies (see [`WINDOW_BYTES`]).
 pub const WINDOW_START: u32 = 64;
 
 /// The smallest window: so many requests of one client may always be unanswered, however large its replies are.
-pub const WINDOW_MIN: u32 = 16;
+pub const WINDOW_MIN: u32 = 4;
 
 /// The window of a client is what it may have unanswered so that its replies, at their recent mean size, come to about this
 /// many bytes. A pipeline of large replies is slowed by it instead of filling the memory.
@@ -25,6 +25,25 @@ pub const CUT_THROUGH_BYTES: usize = 32 << 10;
 /// A client that takes its reply slower than the server gives it stops the reading of that upstream when so much waits for it
 /// and nobody else waits behind it.
 pub const CLIENT_STREAM_BYTES: usize = 4 << 20;
+
+/// Of a client that has so much to come over a shared connection, by the size of its next reply, others wait behind no longer: they get a fresh one.
+pub const BACKLOG_BYTES: u64 = 4 * WINDOW_BYTES;
+
+/// Runs of that connection that are looked through for what can be asked again over the fresh one. Whoever has more behind them waits.
+pub const BACKLOG_RUNS_MAX: usize = 10_000;
+
+/// Bytes of requests that are asked again there. Others wait.
+pub const MOVED_BYTES_MAX: usize = 4 << 20;
+
+/// What a client is owed at most, in bytes, by the recent size of its replies, for its reads to be asked again.
+pub const MOVED_REPLIES_MAX: u64 = 256 << 10;
+
+/// Clients of a worker that may begin with [`WINDOW_START`] at a time; others begin with [`WINDOW_WARY`]. What hundreds would ask for, of whom nothing is
+/// known, may be gigabytes.
+pub const PROBES_MAX: u32 = 2;
+
+/// The first window of a client while enough others are at their first, too.
+pub const WINDOW_WARY: u32 = 2;
 
 /// Upstreams that were retired because a slow client held them up. At the bound no further one is retired: the clients behind
 /// wait until the slow one is served or closed.
@@ -130,9 +149,9 @@ pub const QUOTED_ERROR_BYTES: usize = 256;
 /// A connection that lasts less than this, twice in a row, counts as a failed connect (backoff, errors at once).
 pub const SHORT_LIFE_US: u64 = 1_000_000;
 
-/// The least time that a client which stops an upstream gets before it counts as not taking its reply, when clients before it have used the
-/// stall timeout up: enough for one that reads at all to take something.
-pub const STALL_MIN_US: u64 = 20_000;
+/// The least time that a client which stops an upstream gets, when clients before it have used the stall timeout up, until the upstream is read all
+/// the same.
+pub const STALL_MIN_US: u64 = 1_000;
 
 /// How often one request is sent on by `MOVED` or `ASK` without a wait. While two servers name each other it then waits twice as long each time.
 pub const SENT_ON_AT_ONCE: u8 = 3;

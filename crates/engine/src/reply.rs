@@ -12,7 +12,7 @@
 //! Invariant: bytes are consumed exactly up to the end of the last whole reply, or up to what was cut through.
 
 use crate::bigkeys::BigKeys;
-use crate::client::Client;
+use crate::client::{Client, Sizes};
 use crate::command::ids::EXEC;
 use crate::engine::Engine;
 use crate::ids::{ClientId, MergeId, UpstreamId};
@@ -363,7 +363,12 @@ impl Engine {
     ) {
         let Some(client) = self.clients.get_mut(id) else { return };
         let bytes = if silent { &[][..] } else { bytes };
-        client.note_replies(count, bytes.len());
+        if client.sizes == Sizes::Known {
+            client.note_replies(count, bytes.len());
+        } else {
+            self.probing -= u32::from(client.sizes == Sizes::Probing && count > 0);
+            client.note_first_replies(count, bytes.len());
+        }
         if seq == client.places.head() {
             let cut = client.mid_reply.take().is_some();
             client.places.pass(count);
@@ -448,10 +453,11 @@ impl Engine {
             // Nobody wants it: dropped as it comes.
             _ => {}
         }
-        if let Some(upstream) = self.upstreams.get_mut(upstream_id) {
-            upstream.forwarded += scanned as u64;
-        }
+        let begins = upstream_begins(self.upstreams.get_mut(upstream_id), scanned);
         self.settle_if_needed(id);
+        if begins && !silent {
+            self.look_at_backlog(now, upstream_id, id);
+        }
         self.check_stall(now, upstream_id, id);
         scanned
     }
@@ -508,8 +514,8 @@ impl Engine {
     }
 
     /// The client takes its replies more slowly than they come. While nobody waits behind it the upstream is just not read;
-    /// if others do, it gets a larger share of memory first, so that they are served. Whoever wants that upstream meanwhile gets a
-    /// fresh one (`connect`), and this one is retired.
+    /// if others do, it gets a larger share of memory first, so that they are served, and from one that takes nothing at all the upstream is not
+    /// stopped. Whoever wants a stopped upstream gets a fresh one (`connect`), and that one is retired.
     #[cold]
     fn stall_for(&mut self, now: Time, upstream_id: UpstreamId, id: ClientId) {
         let (Some(client), Some(upstream)) =
@@ -517,12 +523,17 @@ impl Engine {
         else {
             return;
         };
-        let others_since = upstream.inflight.others_since(id);
-        let bound = self.settings.limits.client_out_max_bytes;
-        if upstream.stall.is_some() || (others_since.is_some() && client.out.pending() < bound) {
+        let (pending, since) = (client.out.pending(), client.untaken_since());
+        if upstream.stall.is_some() || pending <= CLIENT_STREAM_BYTES + client.granted {
             return;
         }
-        upstream.stall = Some(Stall { client: id, since: now, progress_at: now, others_since });
+        let others_since = upstream.inflight.others_since(id);
+        let (limits, timeouts) = (&self.settings.limits, &self.settings.timeouts);
+        let takes = now.since(since) < upstream.patience_us(timeouts);
+        if others_since.is_some() && (pending < limits.client_out_max_bytes || !takes) {
+            return;
+        }
+        upstream.stall = Some(Stall { client: id, since: now, progress_at: since, others_since });
         if !client.stalls.contains(&upstream_id) {
             client.stalls.push(upstream_id);
         }
@@ -582,6 +593,14 @@ fn append(out: &mut Output, pool: &mut BufferPool, bytes: &[u8]) {
     if !bytes.is_empty() {
         out.buf(pool).extend_from_slice(bytes);
     }
+}
+
+/// So many bytes of the reply that is coming were given on, or dropped; whether they are its first.
+fn upstream_begins(upstream: Option<&mut Upstream>, bytes: usize) -> bool {
+    upstream.is_some_and(|upstream| {
+        upstream.forwarded += bytes as u64;
+        upstream.forwarded == bytes as u64
+    })
 }
 
 /// Skips a RESP3 push, which is no answer to anything on a shared connection. `None`: there is none; 0: it is not whole. One that tells of

@@ -15,7 +15,7 @@
 //! Invariant: a request is either processed once (it has its place, or needs none) or stays in the tail untouched.
 
 use crate::acl::Called;
-use crate::client::{Access, Client, Hold, ReplyMode};
+use crate::client::{Access, Client, Hold, ReplyMode, Sizes};
 use crate::coalesce::Sharing;
 use crate::command::ids::{CLUSTER, EXEC, PING, SLOWLOG};
 use crate::command::{self, CommandId};
@@ -23,6 +23,7 @@ use crate::connect::Availability;
 use crate::elsewhere::Elsewhere;
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId};
+use crate::limits::PROBES_MAX;
 use crate::local::{Call, arity_fits, config, slowlog};
 use crate::mirror::shadow::may_be_compared;
 use crate::plain::{Parts, PlainRun, ShortPaths, ShortReads, plain_command};
@@ -73,6 +74,16 @@ pub(crate) enum Step {
 impl Engine {
     /// Processes input of a client that begins at a request; returns how many bytes are done with.
     pub(crate) fn process(&mut self, now: Time, id: ClientId, input: &[u8]) -> usize {
+        if self.clients.get(id).is_none_or(|client| client.sizes != Sizes::Unknown) {
+            return self.process_input(now, id, input);
+        }
+        self.begin_probe(id);
+        let used = self.process_input(now, id, input);
+        self.end_probe_of_nothing(id);
+        used
+    }
+
+    fn process_input(&mut self, now: Time, id: ClientId, input: &[u8]) -> usize {
         let mut pos = 0;
         loop {
             let Some(client) = self.clients.get(id) else { return input.len() };
@@ -136,6 +147,30 @@ impl Engine {
                     return pos;
                 }
             }
+        }
+    }
+
+    /// A client asks for the first time.
+    #[cold]
+    fn begin_probe(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.get_mut(id) {
+            client.sizes = match self.probing < PROBES_MAX {
+                true => Sizes::Probing,
+                false => Sizes::Wary,
+            };
+            self.probing += u32::from(client.sizes == Sizes::Probing);
+        }
+    }
+
+    /// Of what it asked nothing comes from a server that would tell, or not soon.
+    #[cold]
+    fn end_probe_of_nothing(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.get_mut(id)
+            && client.sizes != Sizes::Known
+            && (client.places.open() == 0 || client.lease.is_some())
+        {
+            self.probing -= u32::from(client.sizes == Sizes::Probing);
+            client.sizes = Sizes::Unknown;
         }
     }
 
@@ -774,7 +809,7 @@ pub(crate) fn charge<const CONFINED: bool>(
 
 /// How many more requests this client may have unanswered.
 pub(crate) fn room(client: &Client, limits: &Limits) -> u32 {
-    if client.out.pending() + client.places.ready_bytes() > limits.client_out_high_bytes {
+    if client.waiting_out() > limits.client_out_high_bytes + client.granted {
         return 0;
     }
     client.window(limits.client_inflight_max).saturating_sub(client.places.open())

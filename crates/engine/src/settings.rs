@@ -346,7 +346,7 @@ pub struct Timeouts {
     pub auth_ms: u64,
     /// A client that says nothing for this time and waits for nothing is closed (0: never).
     pub client_idle_ms: u64,
-    /// A client that takes nothing of its reply for this time while it stops an upstream is closed.
+    /// A client that takes none of its replies for this time counts as one that does not read: nobody waits for it any more, and it may write on.
     pub stall_ms: u64,
     /// So long a request waits for an owner of its slot, after the start or after the cluster was last whole.
     pub topology_wait_ms: u64,
@@ -469,7 +469,7 @@ impl Default for Timeouts {
             request_ms: 10_000,
             auth_ms: 0,
             client_idle_ms: 0,
-            stall_ms: 1_000,
+            stall_ms: 20,
             topology_wait_ms: 2_000,
             topology_period_ms: 10_000,
             failover_hold_ms: 0,

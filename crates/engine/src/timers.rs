@@ -76,6 +76,7 @@ impl Engine {
             self.lookups_at(),
             self.uncork_at(),
             self.busy_at(),
+            self.grants.at(),
         ];
         let upstreams = self.deadlines.first().map(|(at, _)| *at);
         let pause = self.pause.map(|pause| pause.until).into_iter().chain(self.lease_wait_ends());
@@ -125,6 +126,7 @@ impl Engine {
             self.wake_lease_waiters(now);
         }
         self.run_inside(now);
+        self.run_grants(now);
         self.run_resumes(now);
         if !self.watches.is_empty() {
             self.tell_lines();
@@ -248,18 +250,26 @@ impl Engine {
         self.say_own(now, id, OwnCommand::Ping, &[b"PING"]);
     }
 
-    /// A client has taken nothing for the stall timeout, or others have waited behind it for the request timeout: it goes. Alone
-    /// it harms nobody and may take its time.
+    /// A client for which this upstream is not read has taken nothing for the stall timeout while others wait behind it: what it does not take is
+    /// kept, as a server keeps it, and they are served. One that takes something now and then, so that they have waited for the request timeout, goes.
     fn stall_due(&mut self, now: Time, id: UpstreamId, client: ClientId) {
+        let request_ms = self.settings.timeouts.request_ms;
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
-        let Some(stall) = &mut upstream.stall else { return };
-        if upstream.inflight.others_since(client).is_none() {
-            stall.progress_at = now;
-            stall.others_since = None;
-            return;
+        let Some(mut stall) = upstream.stall else { return };
+        stall.others_since = upstream.inflight.others_since(client);
+        upstream.stall = Some(stall);
+        let Some(others_since) = stall.others_since else { return };
+        let patience_ends = stall.progress_at + upstream.patience_us(&self.settings.timeouts);
+        if patience_ends <= now {
+            upstream.stalled_us += now.since(stall.since);
+            upstream.stall = None;
+            if let Some(client) = self.clients.get_mut(client) {
+                client.stalls.retain(|stalled| *stalled != id);
+            }
+            self.read_again(id);
+        } else if request_ms > 0 && others_since.plus_ms(request_ms) <= now {
+            self.evict(client, "it took its replies too slowly while others waited behind it");
         }
-        upstream.stalled_us += now.since(stall.since);
-        self.evict(client, "it took its replies too slowly while others waited behind it");
     }
 
     fn sweep_clients(&mut self, now: Time) {

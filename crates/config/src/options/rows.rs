@@ -404,8 +404,9 @@ const REST: &[OptionSpec] = &[
     ),
     OptionSpec::for_trusted_clients(
         "timeouts.stall_ms",
-        "How long a client may leave a big reply half read while others wait behind it",
-        "Then that client is closed, since they share the upstream connection.",
+        "How long a client may take none of its replies until it counts as one that does not read",
+        "Then the upstream connection that it shares with others is read on for them and its replies are kept; and if it is held with requests that we have not read, it may have twice as many replies \
+         waiting, and again after the same time: it writes its whole pipeline before it reads. All within `limits.memory_max_bytes`.",
         ms(10, HOUR_MS, |d| &mut d.config.timeouts.stall_ms),
     ),
     OptionSpec::for_trusted_clients(
@@ -463,13 +464,13 @@ const REST: &[OptionSpec] = &[
     OptionSpec::for_trusted_clients(
         "limits.client_out_high_bytes",
         "Unsent replies from which a client is not read until they shrink",
-        "",
+        "One that takes none of them for `timeouts.stall_ms` has more to write before it reads, and may have more of them waiting.",
         Kind::Bytes { min: 4 * KIB, max: GIB, at: |d| &mut d.config.limits.client_out_high_bytes },
     ),
     OptionSpec::for_trusted_clients(
         "limits.client_out_max_bytes",
         "Unsent replies of one client at which an upstream that others wait on is not read for it",
-        "A client that then takes nothing for `timeouts.stall_ms` is closed, so that the others get theirs. Not below `limits.client_out_high_bytes` and not above `limits.memory_max_bytes`.",
+        "For a client that takes nothing for `timeouts.stall_ms` it is read all the same, and one that takes so little that others wait for `timeouts.request_ms` is closed. Subscribers are closed at it. Not below `limits.client_out_high_bytes` and not above `limits.memory_max_bytes`.",
         Kind::Bytes { min: 64 * KIB, max: 64 * GIB, at: |d| &mut d.config.limits.client_out_max_bytes },
     ),
     OptionSpec::for_trusted_clients(

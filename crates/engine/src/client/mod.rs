@@ -20,7 +20,9 @@ use crate::account::Charge;
 use crate::command::CommandId;
 use crate::ids::UpstreamId;
 use crate::lease::Lease;
-use crate::limits::{WINDOW_BYTES, WINDOW_MIN, WINDOW_START};
+use crate::limits::{
+    MOVED_REPLIES_MAX, WINDOW_BYTES, WINDOW_MIN, WINDOW_START, WINDOW_WARY,
+};
 use crate::login::words::Word;
 use crate::output::Output;
 use crate::pool::taken_bytes;
@@ -94,6 +96,19 @@ pub enum ReplyMode {
     SkipNext,
 }
 
+/// What is known of the size of a client's replies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sizes {
+    /// Nothing, and it has asked for nothing.
+    Unknown,
+    /// Nothing: it may ask for [`WINDOW_START`] replies to find out.
+    Probing,
+    /// Nothing, and others find out: it may ask for [`WINDOW_WARY`].
+    Wary,
+    /// Its recent mean.
+    Known,
+}
+
 /// What is looked at rarely, kept apart so that the rest fits in few cache lines.
 #[derive(Debug, Default)]
 pub struct Identity {
@@ -153,6 +168,7 @@ impl Identity {
             home: _,
             words_lost: _,
             move_refused: _,
+            unknown_since: _,
         } = self;
         name.len()
             + lib_name.len()
@@ -220,10 +236,16 @@ pub struct Client {
     pub last_command: Option<CommandId>,
     /// Recent mean size of its replies, in bytes.
     reply_bytes_mean: u32,
+    /// What that is worth.
+    pub(crate) sizes: Sizes,
     /// Bytes of the current reply that were cut through to it.
     cut_bytes: usize,
     /// What it has in the engine's account.
     pub charge: Charge,
+    /// Replies that may wait for it beyond the marks, in bytes: it writes all before it reads (see `grants`).
+    pub(crate) granted: usize,
+    /// When the driver last reported that some of its output was sent.
+    pub(crate) taken_at: Time,
     /// The last span of counting in which it sent something (see `Engine::end_epoch`).
     pub epoch: u32,
     /// When it connected.
@@ -263,8 +285,11 @@ impl Client {
             mid_reply: None,
             last_command: None,
             reply_bytes_mean: (WINDOW_BYTES / WINDOW_START as u64) as u32,
+            sizes: Sizes::Unknown,
             cut_bytes: 0,
             charge: Charge::default(),
+            granted: 0,
+            taken_at: now,
             epoch: 0,
             opened_at: now,
             input_at: now,
@@ -273,6 +298,9 @@ impl Client {
 
     /// How many requests it may have unanswered, by the recent size of its replies.
     pub fn window(&self, inflight_max: u32) -> u32 {
+        if self.sizes == Sizes::Wary {
+            return WINDOW_WARY.min(inflight_max);
+        }
         let fits = WINDOW_BYTES / u64::from(self.reply_bytes_mean.max(1));
         (fits.min(u64::from(inflight_max)) as u32).max(WINDOW_MIN.min(inflight_max))
     }
@@ -292,6 +320,25 @@ impl Client {
         } else {
             self.reply_bytes_mean - self.reply_bytes_mean / 8 + mean / 8
         };
+    }
+
+    /// Its first replies: they are all that is known.
+    #[cold]
+    pub(crate) fn note_first_replies(&mut self, count: u32, bytes: usize) {
+        if count > 0 {
+            let bytes = bytes + core::mem::take(&mut self.cut_bytes);
+            self.reply_bytes_mean = (bytes / count as usize).min(u32::MAX as usize) as u32;
+            self.sizes = Sizes::Known;
+        }
+    }
+
+    /// Whether what it waits for is little, as far as one knows.
+    pub(crate) fn asks_for_little(&self) -> bool {
+        let (open, mean) = (u64::from(self.places.open()), u64::from(self.reply_bytes_mean));
+        match self.sizes {
+            Sizes::Known => open * mean <= MOVED_REPLIES_MAX,
+            Sizes::Unknown | Sizes::Probing | Sizes::Wary => open == 1,
+        }
     }
 
     /// So many bytes of a reply went out before the rest of it came. They count when it is whole.
@@ -347,6 +394,9 @@ impl Client {
             last_command: _,
             reply_bytes_mean: _,
             cut_bytes: _,
+            sizes: _,
+            granted: _,
+            taken_at: _,
             charge: _,
             epoch: _,
             opened_at: _,
@@ -355,6 +405,18 @@ impl Client {
         identity.held_bytes()
             + lease.as_ref().map_or(0, |lease| lease.held_bytes())
             + tracking.as_ref().map_or(0, |tracking| tracking.held_bytes())
+    }
+
+    /// Replies that wait for it, or for their turn.
+    #[inline]
+    pub(crate) fn waiting_out(&self) -> usize {
+        self.out.pending() + self.places.ready_bytes()
+    }
+
+    /// Since when it has taken none of its output, at the latest: what it asked for last may have come only then.
+    #[inline]
+    pub(crate) fn untaken_since(&self) -> Time {
+        self.taken_at.max(self.input_at)
     }
 
     /// Whether it said who it is, or need not.

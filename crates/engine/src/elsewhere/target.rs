@@ -13,7 +13,7 @@
 //! these lists hold.
 
 use super::outer::FIRST;
-use crate::client::Client;
+use crate::client::{Client, Sizes};
 use crate::engine::{Action, Engine, Notice};
 use crate::fleet::Report;
 use crate::ids::{ClientId, NodeId, UpstreamId};
@@ -576,6 +576,7 @@ impl Engine {
         let Self { clients, conn_clients, .. } = self;
         let client: &mut Client = clients.get_mut(id)?;
         client.db = db;
+        client.sizes = Sizes::Known;
         client.protocol = if is_resp3 { Protocol::Resp3 } else { Protocol::Resp2 };
         let (from, to) = (usize::from(client.conn), usize::from(conn) % conn_clients.len().max(1));
         if let Some(clients) = conn_clients.get_mut(from) {

@@ -22,6 +22,7 @@ use super::gate::KeyHash;
 use super::report::{IDLE, LEAVING, MirrorCounts, MirrorReport, READY, WAITING};
 use super::shadow::{Fate, Read, Tally, agree, is_late};
 use super::{Mode, Numbers, Ticket};
+use crate::client::Sizes;
 use crate::engine::{Action, Engine, Notice};
 use crate::glob;
 use crate::ids::{ClientId, UpstreamId};
@@ -315,6 +316,9 @@ impl Target {
         if self.client.is_none() {
             let addr = alloc::format!("mirror:{}", self.settings.name);
             self.client = self.engine.handle_client_open(now, addr, String::new());
+            if let Some(client) = self.client.and_then(|id| self.engine.clients.get_mut(id)) {
+                client.sizes = Sizes::Known;
+            }
             self.db = self.engine.settings().node.db;
             self.scanner = ReplyScanner::default();
             self.input.clear();

@@ -19,6 +19,9 @@ use crate::time::Time;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+/// A client that never is: whose reply is awaited elsewhere by now.
+pub(crate) const NOBODY: ClientId = ClientId::new(0, 0);
+
 /// A command that the proxy sends for itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnCommand {
@@ -449,9 +452,25 @@ impl Inflight {
         self.runs.is_empty()
     }
 
+    /// Takes the requests of such clients out of their runs: what the server answers to them goes to nobody. In their order.
+    pub(crate) fn disown(&mut self, is_meant: impl Fn(ClientId) -> bool) -> Vec<Run> {
+        let mut taken = Vec::new();
+        for run in &mut self.runs {
+            if let Owner::Client { id, seq, .. } = run.owner
+                && is_meant(id)
+            {
+                taken.push(*run);
+                run.owner = Owner::Client { id: NOBODY, seq, silent: true };
+            }
+        }
+        taken
+    }
+
     /// When the oldest request of someone else than this client was written; `None` if nobody else waits.
     pub fn others_since(&self, client: ClientId) -> Option<Time> {
-        let other = |run: &&Run| !matches!(run.owner, Owner::Client { id, .. } if id == client);
+        let other = |run: &&Run| {
+            !matches!(run.owner, Owner::Client { id, .. } if id == client || id == NOBODY)
+        };
         let since = |run: &Run| run.sent_at;
         let shared = self.sharers.all().find(other).map(since);
         self.runs.iter().find(other).map(since).into_iter().chain(shared).min()

@@ -21,7 +21,7 @@ pub(crate) mod roles;
 mod sharers;
 
 use crate::account::Charge;
-use crate::ids::{ClientId, NodeId};
+use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::limits::{KEPT_BYTES_MAX, STALL_MIN_US};
 use crate::output::Output;
 use crate::removal::Edge;
@@ -147,7 +147,7 @@ pub struct Stall {
     pub client: ClientId,
     /// Since when reading is stopped.
     pub since: Time,
-    /// When the client last took something.
+    /// When the client last took something, or asked for it.
     pub progress_at: Time,
     /// When the oldest request of someone else that waits behind it was written; `None` if nobody waits.
     pub others_since: Option<Time>,
@@ -195,8 +195,8 @@ pub struct Upstream {
     pub waiters: Vec<ClientId>,
     /// Reading is stopped.
     pub stall: Option<Stall>,
-    /// How long clients that were closed for it have stopped reading on this connection, in microseconds. They have
-    /// the stall timeout together: many slow clients hold the others up no longer than one.
+    /// How long clients that take nothing have stopped reading on this connection while others waited, in microseconds. They have
+    /// the stall timeout together: many of them hold the others up no longer than one.
     pub stalled_us: u64,
     /// When bytes last moved in either direction.
     pub progress_at: Time,
@@ -208,6 +208,8 @@ pub struct Upstream {
     pub(crate) edge: Option<Box<Edge>>,
     /// What never left the connection before this one: it goes out first when this one is ready.
     pub(crate) carried: Option<Carried>,
+    /// The connection that is made to take its place (see `backlog`).
+    pub(crate) relief: Option<UpstreamId>,
     /// Failed connects in a row.
     pub failures: u32,
     /// Why it was last down, in words, without the node's name: `connect: Connection refused`.
@@ -259,6 +261,7 @@ impl Upstream {
             sampled_to: 0,
             edge: None,
             carried: None,
+            relief: None,
             failures: 0,
             cause: String::new(),
             ready_at: Time::default(),
@@ -351,12 +354,13 @@ impl Upstream {
 
     fn ready_deadline(&self, timeouts: &Timeouts) -> Option<Time> {
         if let Some(stall) = &self.stall {
-            let stall_us = timeouts.stall_ms.saturating_mul(1_000);
-            let patience_us = stall_us.saturating_sub(self.stalled_us).max(STALL_MIN_US);
+            // Alone it harms nobody and may take its time.
+            let others_since = stall.others_since?;
             // Those behind are owed an answer within the request timeout, however the client in front goes on.
-            let owed = stall.others_since.filter(|_| timeouts.request_ms > 0);
-            let owed = owed.map(|since| since.plus_ms(timeouts.request_ms));
-            return owed.into_iter().chain([stall.progress_at + patience_us]).min();
+            let owed = others_since.plus_ms(timeouts.request_ms);
+            let owed = (timeouts.request_ms > 0).then_some(owed);
+            let patience_ends = stall.progress_at + self.patience_us(timeouts);
+            return owed.into_iter().chain([patience_ends]).min();
         }
         if let Role::Spare(since) = self.role {
             return Some(since.plus_ms(crate::limits::SPARE_IDLE_MS));
@@ -370,6 +374,28 @@ impl Upstream {
                 .then(|| self.progress_at.plus_ms(timeouts.ping_ms));
         }
         self.overdue_at(timeouts)
+    }
+
+    /// For how long a client may take nothing while others wait behind it, until this connection is read all the same.
+    pub(crate) fn patience_us(&self, timeouts: &Timeouts) -> u64 {
+        let stall_us = timeouts.stall_ms.saturating_mul(1_000);
+        stall_us.saturating_sub(self.stalled_us).max(STALL_MIN_US)
+    }
+
+    /// Something was written: if this connection is stalled, somebody else than the slow client may wait behind it now.
+    #[inline]
+    pub(crate) fn note_others(&mut self) {
+        if let Some(stall) = self.stall.as_mut().filter(|stall| stall.others_since.is_none()) {
+            stall.others_since = self.inflight.others_since(stall.client);
+        }
+    }
+
+    /// Whoever waits on a stalled connection is known to do so, or has only just been written; for debug builds.
+    pub(crate) fn check_stall(&self) {
+        if let Some(stall) = self.stall.filter(|stall| stall.others_since.is_none()) {
+            let others = self.inflight.others_since(stall.client);
+            assert!(self.out.dirty || others.is_none(), "others wait on a stopped connection");
+        }
     }
 
     /// When the oldest request counts as unanswered: no byte moved for the request timeout since it was written.

@@ -1,6 +1,8 @@
 //! Large replies are cut through; a client that takes them slowly disturbs nobody for long.
 
-use crate::words::Story;
+use crate::words::{Story, request};
+use engine::settings::{Settings, Timeouts};
+use engine::slowlog::Options;
 
 const MIB: usize = 1 << 20;
 
@@ -114,35 +116,192 @@ fn the_slow_readers_own_next_request_stays_behind_its_reply() {
 }
 
 #[test]
-fn a_slow_reader_with_others_behind_it_gets_more_room_and_is_then_closed() {
+fn a_slow_reader_with_others_behind_it_gets_more_room_and_then_they_are_served() {
     let mut story = Story::with_limits(|limits| limits.client_out_max_bytes = 8 * MIB);
     story.client("a").says("GET big");
-    story.client("b").says("GET k");
+    story.client("b").says("SET k v");
     story.client("a").stops_taking();
-    let reply = [bulk(16 * MIB), b"$-1\r\n".to_vec()].concat();
+    let reply = [bulk(15 * MIB), b"+OK\r\n".to_vec()].concat();
     story.server().sends(&reply[..6 * MIB]).is_read();
     story.server().sends(&reply[6 * MIB..]).is_not_read();
     story.client("b").gets_nothing();
-    story.after_ms(999).client("a").is_open();
-    story.after_ms(1).client("a").is_closed();
-    story.client("b").gets("nil");
+    story.after_ms(19).server().is_not_read();
+    story.after_ms(1).server().is_read();
+    story.client("b").gets("+OK");
+    // As a server does, we keep what it does not take.
+    story.after_ms(60_000).client("a").is_open().takes_all();
+    assert!(story.client("a").takes() == bulk(15 * MIB));
+}
+
+#[test]
+fn what_is_kept_for_others_sake_is_bounded_by_the_memory_of_all() {
+    let mut story = Story::with_limits(|limits| {
+        limits.client_out_max_bytes = 8 * MIB;
+        limits.memory_max_bytes = 12 * MIB;
+    });
+    story.client("a").says("GET big");
+    story.client("b").says("SET k v");
+    story.client("a").stops_taking();
+    story.server().sends(&[bulk(15 * MIB), b"+OK\r\n".to_vec()].concat());
+    story.after_ms(20).client("b").gets("+OK");
+    story.client("a").is_closed();
+    assert!(story.was_told("it held the most memory when the limit was reached"));
+}
+
+#[test]
+fn many_slow_readers_before_one_hold_it_up_no_longer_than_one() {
+    let mut story = Story::with_limits(|limits| limits.client_out_max_bytes = 4 * MIB);
+    let slow: Vec<String> = (0..10).map(|number| format!("slow-{number}")).collect();
+    for name in &slow {
+        story.client(name).stops_taking().says("GET big");
+    }
+    story.client("b").says("SET k v");
+    for _ in &slow {
+        story.server().sends(&bulk(8 * MIB));
+    }
+    story.server().answers("+OK");
+    story.after_ms(20 + 10);
+    story.client("b").gets("+OK");
+}
+
+#[test]
+fn a_slow_reader_that_moves_is_waited_for() {
+    let mut settings = Settings::default();
+    settings.limits.client_out_max_bytes = 8 * MIB;
+    settings.timeouts.stall_ms = 1_000;
+    let mut story = Story::with(settings);
+    story.client("a").says("GET big");
+    story.client("b").says("SET k v");
+    story.client("a").stops_taking();
+    let reply = [bulk(15 * MIB), b"+OK\r\n".to_vec()].concat();
+    story.server().sends(&reply);
+    for _ in 0..10 {
+        story.after_ms(900).client("a").takes_one_send().is_open();
+        assert!(story.server().unread() > 6 * MIB, "it was not waited for");
+    }
+    story.client("a").takes_all();
+    story.client("b").gets("+OK");
+}
+
+#[test]
+fn one_that_takes_too_little_while_others_wait_for_the_request_timeout_goes() {
+    let mut settings = Settings::default();
+    settings.limits.client_out_max_bytes = 8 * MIB;
+    settings.timeouts = Timeouts { stall_ms: 1_000, request_ms: 3_000, ..Timeouts::default() };
+    let mut story = Story::with(settings);
+    story.client("a").says("GET big");
+    story.client("b").says("SET k v");
+    story.client("a").stops_taking();
+    story.server().sends(&[bulk(15 * MIB), b"+OK\r\n".to_vec()].concat());
+    for _ in 0..3 {
+        story.after_ms(900).client("a").takes_one_send().is_open();
+    }
+    story.after_ms(300).client("a").is_closed();
+    story.client("b").gets("+OK");
     assert!(story.was_told("it took its replies too slowly while others waited behind it"));
     assert_eq!(story.engine.stats().clients_evicted, 1);
 }
 
 #[test]
-fn a_slow_reader_that_moves_is_not_closed() {
-    let mut story = Story::with_limits(|limits| limits.client_out_max_bytes = 8 * MIB);
-    story.client("a").says("GET big");
-    story.client("b").says("GET k");
-    story.client("a").stops_taking();
-    let reply = [bulk(16 * MIB), b"$-1\r\n".to_vec()].concat();
-    story.server().sends(&reply);
-    for _ in 0..10 {
-        story.after_ms(900).client("a").takes_one_send().is_open();
+fn reads_behind_a_backlog_are_asked_again_over_a_fresh_connection() {
+    let mut settings = Settings::default();
+    settings.slowlog = Options { slower_than_us: 10_000, max_len: 10 };
+    let mut story = Story::with(settings);
+    for name in ["a", "b", "c", "d", "e"] {
+        story.client(name).says("GET k");
+        story.server().gets("GET k").answers("nil");
+        story.client(name).gets("nil");
     }
+    story.client("a").sends(&request("GET big").repeat(20)).stops_taking();
+    story.client("b").says(["GET b1", "GET b2"]);
+    story.client("c").says("SET k c");
+    story.client("d").says(["GET d", "SET k d"]);
+    story.client("e").dies();
+    let reply = bulk(MIB);
+    story.conn(1).sends(&reply[..40_000]);
+    assert_eq!(story.connects_made(), 2);
+    // Those that only read go over; whoever writes stays, with what it read before.
+    story.conn(2).gets(["GET b1", "GET b2"]).gets_nothing().answers(["\"1\"", "\"2\""]);
+    story.client("b").gets(["\"1\"", "\"2\""]);
+    story.client("d").says("GET later").gets_nothing();
+    story.client("f").says("GET f");
+    story.conn(2).gets("GET f").gets_nothing();
+    let rest = [&reply[40_000..], &reply.repeat(19), b"$1\r\nx\r\n$1\r\ny\r\n+OK\r\n$1\r\nd\r\n+OK\r\n"];
+    story.conn(1).sends(&rest.concat());
+    story.after_ms(30);
+    story.client("b").gets_nothing();
+    story.client("c").gets("+OK");
+    story.client("d").gets(["\"d\"", "+OK"]);
+    story.conn(2).gets("GET later");
+    story.conn(1).is_closed();
     story.client("a").takes_all();
+    assert!(story.client("a").takes() == reply.repeat(20));
+}
+
+#[test]
+fn a_fresh_connection_that_does_not_come_is_not_waited_for() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says("GET a4");
+    story.node("n1").gets("GET a4").answers("nil");
+    story.client("a").gets("nil").sends(&request("GET a4").repeat(20)).stops_taking();
+    story.client("b").says("GET a8");
+    story.lets_connects_hang("n1");
+    let reply = bulk(MIB);
+    story.node("n1").sends(&reply[..40_000]);
+    story.client("c").says("GET a8");
+    story.after_ms(2_000);
+    story.client("c").gets_nothing();
+    let rest = [&reply[40_000..], &reply.repeat(19), b"$1\r\nb\r\n$1\r\nc\r\n"].concat();
+    story.node_conn("n1", 1).sends(&rest);
+    story.after_ms(30);
+    story.client("b").gets("\"b\"");
+    story.client("c").gets("\"c\"");
+}
+
+#[test]
+fn a_backlog_without_room_for_another_connection_is_waited_for() {
+    let mut story = Story::with_limits(|limits| limits.upstreams_max = 1);
+    story.client("a").says("GET k");
+    story.server().gets("GET k").answers("nil");
+    story.client("a").sends(&request("GET big").repeat(20)).stops_taking();
+    story.client("b").says("GET b");
+    story.server().sends(&[bulk(MIB).repeat(20), b"$1\r\nb\r\n".to_vec()].concat());
+    story.after_ms(30);
+    story.client("b").gets("\"b\"").says("GET b");
+    story.server().answers("nil");
     story.client("b").gets("nil");
+    assert_eq!(story.connects_made(), 1);
+}
+
+#[test]
+fn new_clients_do_not_all_ask_for_much_at_once() {
+    let mut story = Story::new();
+    for number in 0..100 {
+        story.client(&number.to_string()).sends(&request("GET k").repeat(50));
+    }
+    let asked = story.server().takes_requests();
+    assert!(asked <= 2 * 50 + 98 * 2, "{asked} replies of which nothing is known");
+    // Once the size of its replies is known, each goes on as before.
+    let mut owed = asked;
+    let mut answered = 0;
+    while owed > 0 {
+        answered += owed;
+        story.server().sends(&b"$-1\r\n".repeat(owed));
+        owed = story.server().takes_requests();
+    }
+    assert_eq!(answered, 100 * 50);
+}
+
+#[test]
+fn clients_that_ask_no_server_or_wait_for_long_do_not_keep_others_small() {
+    let mut story = Story::new();
+    for name in ["a", "b", "c"] {
+        story.client(name).says("PING").gets("+PONG").says("BLPOP l 0");
+    }
+    story.client("d").dies();
+    story.client("e").sends(&request("GET k").repeat(100));
+    let shared = story.connects_made();
+    assert_eq!(story.conn(shared).takes_requests(), 64);
 }
 
 #[test]
@@ -201,6 +360,24 @@ fn a_loss_in_the_middle_of_a_reply_for_a_client_that_is_gone_is_an_error_for_the
     story.client("a").dies();
     story.server().dies("connection reset");
     story.client("b").gets("-ERR respool: upstream 127.0.0.1:6379: connection reset").is_open();
+}
+
+#[test]
+fn at_the_bound_of_retired_connections_others_are_served_all_the_same() {
+    let mut story = Story::new();
+    for number in 0..engine::limits::RETIRED_MAX + 2 {
+        let name = format!("slow-{number}");
+        story.client(&name).says("GET big").stops_taking();
+        let conn = story.connects_made();
+        story.conn(conn).gets("GET big").sends(&bulk(8 * MIB)).is_not_read();
+        if number > engine::limits::RETIRED_MAX {
+            story.client("b").says("GET k");
+            story.after_ms(20).conn(conn).is_read().gets("GET k").answers("nil");
+            story.client("b").gets("nil");
+            return;
+        }
+    }
+    panic!("there is no bound");
 }
 
 #[test]

@@ -25,6 +25,7 @@ mod coalescing;
 mod configure;
 mod conns;
 mod cork;
+mod deep_pipelines;
 mod ejection;
 mod elsewhere;
 mod facade;

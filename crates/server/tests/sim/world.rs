@@ -441,7 +441,8 @@ impl World {
             // Reading is stopped at the end of a turn, and a turn takes up to four reads: the first, two polls, one sleep.
             let one_turn = 4 * (64 << 10);
             let value = self.plan.value_bytes_max.max(200_000);
-            let out_max = limits.client_out_max_bytes.max(4 << 20) as u64 + one_turn;
+            // Who writes all before it reads, or reads nothing while others wait behind it, may have as much waiting as all together.
+            let out_max = limits.memory_max_bytes as u64 + value + one_turn;
             // For a mirror a large write is kept whole.
             let whole = if self.mirror.is_some() { 2 * value } else { 0 };
             let in_max =

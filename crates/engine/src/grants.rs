@@ -1,0 +1,102 @@
+//! More room for clients that write a whole pipeline before they read the first reply.
+//!
+//! A client that reads more slowly than it asks is slowed: with so many replies waiting for it its next request waits, and it is not read. One that does
+//! not read before it has written everything (pipelines of redis-py, Predis, phpredis, redis-rb) would wait for us as we wait for it. A server
+//! takes all of it and keeps the replies. So does this: a client that is not read since its replies wait, and takes none of them for the stall
+//! timeout, may have twice as many wait, and again, until it has written everything or takes some.
+//!
+//! ```text
+//!   not read ─▶ watched ── each stall timeout: took nothing? limited by its own output? ─ yes ─▶ granted: its requests go on
+//!                  ▲                                  └ no ─┐                                        │
+//!                  └────────────────────────────────────────┴────────────────────────────────────────┘   took some ─▶ nothing is granted
+//! ```
+//! Whoever has written all waits for nobody: it is read on, and may take its replies when it likes. The bound on what is kept is that of all clients
+//! together (`Engine::bound_memory`), at which whoever holds most is closed.
+//!
+//! Not here: the marks themselves (`request::room`, `reply::stall_for`).
+//!
+//! Invariant: whoever is not read for its own output is watched.
+
+use crate::client::{Client, Hold};
+use crate::engine::Engine;
+use crate::ids::ClientId;
+use crate::settings::Limits;
+use crate::time::Time;
+use alloc::collections::BTreeSet;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Grants {
+    /// Clients that are not read, or were not a moment ago.
+    watched: BTreeSet<ClientId>,
+    /// When they are looked at.
+    look_at: Option<Time>,
+}
+
+impl Grants {
+    /// This client is not read.
+    pub(crate) fn watch(&mut self, id: ClientId) {
+        self.watched.insert(id);
+    }
+
+    /// When [`Engine::run_grants`] has something to do.
+    pub(crate) fn at(&self) -> Option<Time> {
+        self.look_at
+    }
+}
+
+impl Engine {
+    /// Looks, once in a stall timeout, at those that are not read.
+    pub(crate) fn run_grants(&mut self, now: Time) {
+        if self.grants.look_at.is_some_and(|at| at > now) {
+            return;
+        }
+        if self.grants.look_at.take().is_some() {
+            self.look_at_unread(now);
+        }
+        if !self.grants.watched.is_empty() {
+            self.grants.look_at = Some(now.plus_ms(self.settings.timeouts.stall_ms.max(1)));
+        }
+    }
+
+    #[cold]
+    fn look_at_unread(&mut self, now: Time) {
+        let mut watched = core::mem::take(&mut self.grants.watched);
+        watched.retain(|id| {
+            let Some(client) = self.clients.get_mut(*id).filter(|client| is_unread(client)) else {
+                return false;
+            };
+            let untaken_us = now.since(client.untaken_since());
+            if untaken_us >= self.settings.timeouts.stall_ms.saturating_mul(1_000)
+                && is_full(client, &self.settings.limits)
+            {
+                client.granted = client.waiting_out().saturating_mul(2);
+                self.settle(*id);
+            }
+            true
+        });
+        self.grants.watched.append(&mut watched);
+    }
+
+    /// Checks the invariant; for debug builds.
+    pub(crate) fn check_grants(&self) {
+        let limits = &self.settings.limits;
+        for (id, client) in self.clients.iter().filter(|(_, client)| is_unread(client)) {
+            let watched = !is_full(client, limits) || self.grants.watched.contains(&id);
+            assert!(watched, "a client is not read for its output and nobody looks at it");
+        }
+    }
+}
+
+/// Whether more may come of it that we do not take.
+fn is_unread(client: &Client) -> bool {
+    !client.reading && !client.eof && !client.closing
+}
+
+/// Whether its own output is what its requests or their replies wait for.
+fn is_full(client: &Client, limits: &Limits) -> bool {
+    let half = (limits.client_out_high_bytes + client.granted) / 2;
+    client.out.pending() > 0
+        && (!client.stalls.is_empty()
+            || (client.hold == Hold::Output && client.waiting_out() > half))
+}
