@@ -362,7 +362,7 @@ mod tests {
         one.monitors.record(0, &[10], 10, 7);
         one.note_own_error(b"-NOAUTH x\r\n", 8);
         one.note_redirect(b"-ASK 1 h:1\r\n");
-        one.refused = [1, 2, 3, 4, 5, 6, 7, 8, 9];
+        one.refused = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
         let mut sum = one.clone();
         sum.add(&one);
         assert!(sum.totals_mut().into_iter().all(|total| *total == 6 || *total == 8));
@@ -371,7 +371,7 @@ mod tests {
         assert_eq!(sum.own_errors[Cause::Auth as usize], 16);
         assert_eq!(sum.errors.iter().collect::<Vec<_>>(), [("NOAUTH", 16)]);
         assert_eq!(sum.command(None).failed, 10);
-        assert_eq!((sum.refused, sum.clients_rejected()), ([2, 4, 6, 8, 10, 12, 14, 16, 18], 22));
+        assert_eq!((sum.refused, sum.clients_rejected()), ([2, 4, 6, 8, 10, 12, 14, 16, 18, 20], 22));
         assert!(Refused::ALL.iter().enumerate().all(|(at, why)| *why as usize == at));
     }
 }
