@@ -135,6 +135,7 @@ fn a_blocked_key_is_refused_wherever_it_stands() {
         "MGET user:1:x user:42:x",
         "EVAL return 0 user:42:x",
         "EVAL x 1 user:42:x",
+        "SORT user:1:x STORE\0 user:42:x",
         "BLPOP user:42:x 0",
         "PUBLISH news x",
         "SUBSCRIBE other news",
@@ -144,7 +145,7 @@ fn a_blocked_key_is_refused_wherever_it_stands() {
     story.server().answers(["nil", ":1", "nil"]);
     story
         .client("a")
-        .gets(["nil", BLOCKED, BLOCKED, ":1", BLOCKED, BLOCKED, BLOCKED, BLOCKED, "nil"]);
+        .gets(["nil", BLOCKED, BLOCKED, ":1", BLOCKED, BLOCKED, BLOCKED, BLOCKED, BLOCKED, "nil"]);
 }
 
 #[test]
