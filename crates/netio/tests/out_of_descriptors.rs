@@ -1,11 +1,12 @@
 //! Running out of descriptors. A test binary of its own, as the limit is the process's: beside other
 //! tests it would break them.
 
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 
 use netio::{
-    Address, Driver, EpollDriver, EpollOptions, Event, ListenOptions, Listener, Tuning, Wait, sys,
+    Accepted, Address, Driver, EpollDriver, EpollOptions, Event, ListenOptions, Listener, Stream,
+    Tuning, Wait, sys,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -63,8 +64,16 @@ fn accepting_survives_it_without_spinning() {
         });
         assert!(told > 0, "the waiting connections never came");
     }
+    the_last_are_marked(&mut driver, addr, accepted);
+}
 
-    // From a mark on what is accepted is too much: one at a time, so that the rest of the descriptors stays free.
+/// From a mark on what is accepted is too much: one at a time, so that the rest of the descriptors stays free.
+fn the_last_are_marked(
+    driver: &mut EpollDriver,
+    addr: SocketAddr,
+    mut accepted: Vec<Accepted<Stream>>,
+) {
+    let until_us = driver.now_us() + 10_000_000;
     let used = accepted.iter().map(|client| client.socket.as_fd().as_raw_fd()).max().unwrap();
     assert!(accepted.iter().all(|client| !client.is_surplus));
     let mut tuning = Tuning { descriptors_max: used.unsigned_abs() + 3, ..Tuning::default() };
