@@ -280,10 +280,8 @@ impl Engine {
         if own == OwnCommand::Hello {
             upstream.server_id = greeting::server_id(reply);
         }
-        let error = match reply.first() {
-            Some(b'-') => Some(reply[1..].strip_suffix(b"\r\n").unwrap_or(&reply[1..]).to_vec()),
-            _ => None,
-        };
+        let text = reply.strip_prefix(b"-");
+        let error = text.map(|text| text.strip_suffix(b"\r\n").unwrap_or(text).to_vec());
         match (own, error) {
             (OwnCommand::Hello, None) if key.lane == Lane::Sentinel => {}
             (OwnCommand::Hello, None) if self.is_no_primary(&key, reply) => {

@@ -297,8 +297,6 @@ pub struct Engine {
     pub(crate) learned: Option<Learned>,
     pub(crate) scripts: Scripts,
     pub(crate) learning: crate::learn::Learning,
-    /// Names that servers are asked for.
-    pub(crate) lookups: Box<crate::unknown::Lookups>,
     pub(crate) dirty_clients: Vec<ClientId>,
     /// Whose replies wait for more of them.
     pub(crate) cork: Cork,
@@ -402,7 +400,6 @@ impl Engine {
             learned: None,
             scripts: Scripts::default(),
             learning: crate::learn::Learning::default(),
-            lookups: Box::default(),
             dirty_clients: Vec::new(),
             cork: Cork::default(),
             dirty_upstreams: DirtyUpstreams::default(),

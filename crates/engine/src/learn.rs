@@ -14,8 +14,10 @@ use crate::engine::Engine;
 use crate::ids::UpstreamId;
 use crate::limits::{LEARN_AGAIN_MS, LEARN_EVERY_MS};
 use crate::time::Time;
+use crate::unknown::Lookups;
 use crate::upstream::inflight::OwnCommand;
 use crate::upstream::{Lane, Role, Upstream};
+use alloc::boxed::Box;
 use resp::value;
 
 /// How far the learning is.
@@ -29,9 +31,17 @@ pub(crate) struct Learning {
     after: Time,
     /// An answer was read, and may be asked for again from then on.
     again_at: Option<Time>,
+    /// Names that servers are asked for.
+    pub(crate) lookups: Box<Lookups>,
 }
 
 impl Learning {
+    /// Other servers: nothing was asked of them.
+    pub(crate) fn begin_again(&mut self) {
+        let lookups = core::mem::take(&mut self.lookups);
+        *self = Self { lookups, ..Self::default() };
+    }
+
     /// Somebody else asked, and told.
     pub(crate) fn is_told(&mut self, told: bool) {
         self.asked |= told;

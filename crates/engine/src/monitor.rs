@@ -23,13 +23,13 @@
 
 use crate::client::Client;
 use crate::command::{self, CommandId, Flags, ids};
-use crate::route::{self, Way};
 use crate::engine::{Action, Engine};
 use crate::glob;
 use crate::ids::ClientId;
 use crate::limits::{MONITOR_AHEAD_BYTES, MONITOR_KEPT_BYTES};
 use crate::news::{Audience, News, What};
 use crate::redact;
+use crate::route::{self, Way};
 use crate::time::Time;
 use alloc::format;
 use alloc::string::String;

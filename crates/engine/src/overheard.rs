@@ -36,7 +36,7 @@ impl Engine {
     /// A request was given on: it may be a CONFIG that concerns the proxy, or change which commands there are.
     pub(crate) fn overhear(&mut self, known: &Known, args: &[&[u8]]) {
         if known.id == Some(ids::MODULE) {
-            self.lookups.forget_kept();
+            self.learning.lookups.forget_kept();
         }
         if known.id.is_none_or(|id| id.row().class != Class::Noted) {
             return;

@@ -163,6 +163,24 @@ impl Engine {
         }
     }
 
+    /// A command that is never forwarded, or needs a connection that this client does not get.
+    pub(crate) fn refuse_row(
+        &mut self,
+        id: ClientId,
+        row: Option<CommandId>,
+        count: usize,
+        silent: bool,
+    ) -> Step {
+        let name = row.map_or("command", CommandId::name);
+        let fits = row.is_none_or(|command| arity_fits(command, count));
+        self.stats.command(row).rejected += 1;
+        self.reply(id, silent, |out| match fits {
+            true => reject::refused(out, name),
+            false => reject::arity(out, name),
+        });
+        Step::Done
+    }
+
     /// Something was refused: it stands in `ACL LOG`.
     pub(crate) fn note_denied(
         &mut self,

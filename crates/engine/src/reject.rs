@@ -8,6 +8,7 @@
 //! them.
 
 use crate::acl::Denied;
+use crate::command::word::c_string;
 use crate::key_name::KeyName;
 use alloc::format;
 use alloc::string::String;
@@ -454,8 +455,7 @@ pub enum Wording {
 
 /// What C prints of these bytes: at most so many, and nothing from a NUL on (`%.128s`).
 fn printed(text: &[u8], bytes_max: usize) -> &[u8] {
-    let text = &text[..text.len().min(bytes_max)];
-    &text[..text.iter().position(|byte| *byte == 0).unwrap_or(text.len())]
+    c_string(&text[..text.len().min(bytes_max)])
 }
 
 /// `ERR unknown subcommand 'x'. Try CLIENT HELP.`
@@ -466,10 +466,13 @@ pub fn unknown_subcommand(out: &mut Vec<u8>, parent: &str, given: &[u8]) {
 /// The same of any container, in the words of a server.
 pub fn unknown_subcommand_of(out: &mut Vec<u8>, parent: &[u8], given: &[u8], wording: Wording) {
     match wording {
-        Wording::Present => about_subcommand(out, "unknown subcommand '", parent, given),
+        Wording::Present => {
+            let given = printed(given, QUOTED_NAME_MAX);
+            about_subcommand(out, "unknown subcommand '", parent, given);
+        }
         Wording::Before7 => {
             let text = "Unknown subcommand or wrong number of arguments for '";
-            about_subcommand(out, text, parent, given);
+            about_subcommand(out, text, parent, printed(given, usize::MAX));
         }
     }
 }
@@ -477,11 +480,10 @@ pub fn unknown_subcommand_of(out: &mut Vec<u8>, parent: &[u8], given: &[u8], wor
 /// `ERR unknown subcommand or wrong number of arguments for 'x'. Try CLIENT HELP.`
 pub fn subcommand_syntax(out: &mut Vec<u8>, parent: &str, given: &[u8]) {
     let text = "unknown subcommand or wrong number of arguments for '";
-    about_subcommand(out, text, parent.as_bytes(), given);
+    about_subcommand(out, text, parent.as_bytes(), printed(given, QUOTED_NAME_MAX));
 }
 
 fn about_subcommand(out: &mut Vec<u8>, begin: &str, parent: &[u8], given: &[u8]) {
-    let given = printed(given, QUOTED_NAME_MAX);
     let parent = parent.to_ascii_uppercase();
     let text = [b"ERR ", begin.as_bytes(), given, b"'. Try ", &parent, b" HELP."];
     encode::error(out, &text.concat());
@@ -565,7 +567,10 @@ mod tests {
     fn a_nul_ends_what_is_quoted_and_line_breaks_become_blanks() {
         let mut out = Vec::new();
         unknown_command(&mut out, b"get\0x", [&b"a\0b"[..], b"c\r\nd", b"\0"].into_iter());
-        assert_eq!(out, b"-ERR unknown command 'get', with args beginning with: 'a' 'c  d' '' \r\n");
+        assert_eq!(
+            out,
+            b"-ERR unknown command 'get', with args beginning with: 'a' 'c  d' '' \r\n"
+        );
         let mut out = Vec::new();
         unknown_subcommand(&mut out, "client", b"reply\0x");
         assert_eq!(out, b"-ERR unknown subcommand 'reply'. Try CLIENT HELP.\r\n");

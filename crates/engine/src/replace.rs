@@ -130,7 +130,7 @@ impl Engine {
     /// Commands that they have, scripts that run there.
     fn forget_what_they_told(&mut self) {
         self.learned = None;
-        self.learning = crate::learn::Learning::default();
+        self.learning.begin_again();
         self.forget_lookups();
         self.busy.forget();
         self.readers = crate::functions::Readers::default();

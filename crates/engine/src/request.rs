@@ -483,14 +483,7 @@ impl Engine {
             Way::Local => return self.answer_locally(now, id, &known, args, silent),
             Way::Http => return self.close_http(id),
             Way::Refused | Way::Leased | Way::Unknown | Way::Apart => {
-                let name = known.id.map_or("command", CommandId::name);
-                let fits = known.id.is_none_or(|command| arity_fits(command, args.len()));
-                self.stats.command(known.id).rejected += 1;
-                self.reply(id, silent, |out| match fits {
-                    true => reject::refused(out, name),
-                    false => reject::arity(out, name),
-                });
-                Step::Done
+                self.refuse_row(id, known.id, args.len(), silent)
             }
         };
         if step == Step::Done {

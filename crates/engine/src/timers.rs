@@ -49,7 +49,7 @@ impl Engine {
             || self.transfer_place_is_free()
             || self.lease_is_free()
             || self.is_due_inside()
-            || self.lookups.is_answered()
+            || self.learning.lookups.is_answered()
         {
             return Some(now);
         }

@@ -50,12 +50,8 @@ impl Engine {
             return (input.len(), Step::Gone);
         }
         let known = route::classify(head.len(), |n| head[n], self.learned.as_ref());
-        if known.id.is_some_and(|id| id.row().is_container()) && head.len() == 1 {
-            // The server looks its second word up as it does a name.
-            return self.whole_or_skipped(id, scanned, reject::TOO_LARGE_TO_LOOK_AT);
-        }
-        if matches!(known.way, Way::Unknown | Way::Apart) {
-            return self.large_unknown(now, id, &known, (&head, &input[..scanned]));
+        if let Some(outcome) = self.unless_named(now, id, &known, (&head, &input[..scanned])) {
+            return outcome;
         }
         if let Some(outcome) = self.rule_on_large(id, &known, &head, scanned) {
             return outcome;
@@ -145,25 +141,32 @@ impl Engine {
         self.skip_unknown(id, &known, &[], begun)
     }
 
-    /// A large request whose command, or subcommand, nobody knows: servers are asked for it before anything of it is sent.
-    fn large_unknown(
+    /// A large request whose command, or subcommand, nobody knows: servers are asked for it before anything of it is sent. `None`: it is known.
+    fn unless_named(
         &mut self,
         now: Time,
         id: ClientId,
         known: &route::Known,
         (head, begun): (&[&[u8]], &[u8]),
-    ) -> (usize, Step) {
-        let Some(client) = self.clients.get(id) else { return (0, Step::Gone) };
+    ) -> Option<(usize, Step)> {
+        if head.len() == 1 && self.is_container(known, head[0]) {
+            // The server looks its second word up as it does a name.
+            return Some(self.whole_or_skipped(id, begun.len(), reject::TOO_LARGE_TO_LOOK_AT));
+        }
+        if !matches!(known.way, Way::Unknown | Way::Apart) {
+            return None;
+        }
+        let client = self.clients.get(id)?;
         let lookup = match client.is_authenticated() {
             true => self.look_up(now, id, known, head),
             false => Lookup::Absent,
         };
-        match lookup {
+        Some(match lookup {
             Lookup::Wait => (0, Step::Hold(Hold::Lookup)),
             // Over a connection that is closed afterwards, which is not one of those that stream.
             Lookup::Apart => self.whole_or_skipped(id, begun.len(), reject::TOO_LARGE_TO_LOOK_AT),
             Lookup::Absent => self.skip_unknown(id, known, head, begun),
-        }
+        })
     }
 
     /// The error quotes as much of the arguments as is here.
@@ -532,7 +535,7 @@ impl Engine {
                 parts.push((merge, part));
             }
             if let Owner::Own(OwnCommand::Lookup(round)) = run.owner {
-                self.lookups.is_lost(round);
+                self.learning.lookups.is_lost(round);
             }
         }
         self.words_removed(id);

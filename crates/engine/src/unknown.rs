@@ -157,12 +157,12 @@ impl Engine {
             return if known.way == Way::Apart { Lookup::Apart } else { Lookup::Absent };
         };
         let Some(name) = name_of(known, args, learned) else { return Lookup::Absent };
-        match self.lookups.kept(now, &name) {
+        match self.learning.lookups.kept(now, &name) {
             Some(Found::Absent) => return Lookup::Absent,
             Some(_) => return Lookup::Apart,
             None => {}
         }
-        let lookups = &mut *self.lookups;
+        let lookups = &mut *self.learning.lookups;
         let has_room = lookups.next.len() < LOOKUP_NAMES_MAX;
         if lookups.awaits(&name) {
             lookups.waiting.push(id);
@@ -179,18 +179,22 @@ impl Engine {
         Lookup::Wait
     }
 
+    /// Whether servers look the second word of such a request up, too.
+    pub(crate) fn is_container(&self, known: &Known, name: &[u8]) -> bool {
+        match known.id {
+            Some(id) => id.row().is_container(),
+            None => {
+                let learned = self.learned.as_ref().and_then(|learned| learned.lookup(name));
+                learned.is_some_and(|command| command.is_container)
+            }
+        }
+    }
+
     /// The error for a command, or a subcommand, that no server has, in the server's words.
     pub(crate) fn write_unknown(&self, out: &mut Vec<u8>, known: &Known, args: &[&[u8]]) {
         let wording = if self.facts.is_since(7, 0) { Wording::Present } else { Wording::Before7 };
-        let container = match known.id {
-            Some(id) => id.row().is_container(),
-            None => {
-                let learned = self.learned.as_ref().and_then(|learned| learned.lookup(args[0]));
-                learned.is_some_and(|command| command.is_container)
-            }
-        };
         let at = known.id.map_or(1, |id| route::sub_at(id, args.len(), |n| args[n]));
-        match args.get(at).filter(|_| container) {
+        match args.get(at).filter(|_| self.is_container(known, args[0])) {
             Some(sub) => reject::unknown_subcommand_of(out, args[0], sub, wording),
             None => reject::unknown_command_of(out, args[0], args[1..].iter().copied(), wording),
         }
@@ -235,7 +239,7 @@ impl Engine {
 
     /// A server answered a round, or will not (`None`).
     pub(crate) fn lookup_answered(&mut self, round: u32, reply: Option<&[u8]>) {
-        let lookups = &mut *self.lookups;
+        let lookups = &mut *self.learning.lookups;
         if round != lookups.round || lookups.open == 0 {
             return;
         }
@@ -255,7 +259,7 @@ impl Engine {
 
     /// When there is something to do for names.
     pub(crate) fn lookups_at(&self) -> Option<Time> {
-        let lookups = &*self.lookups;
+        let lookups = &*self.learning.lookups;
         if lookups.is_under_way() {
             return Some(lookups.ends_at);
         }
@@ -264,14 +268,14 @@ impl Engine {
 
     /// Ends a round that is answered or takes too long, and begins the next one.
     pub(crate) fn lookups_due(&mut self, now: Time) {
-        let lookups = &*self.lookups;
+        let lookups = &*self.learning.lookups;
         if lookups.is_answered() || (lookups.is_under_way() && lookups.ends_at <= now) {
             self.end_lookups(now);
         }
-        if self.lookups.is_under_way() || self.lookups.next_at > now {
+        if self.learning.lookups.is_under_way() || self.learning.lookups.next_at > now {
             return;
         }
-        if self.lookups.next.is_empty() {
+        if self.learning.lookups.next.is_empty() {
             return self.wake_lookup_queue();
         }
         self.begin_lookups(now);
@@ -280,7 +284,7 @@ impl Engine {
     fn begin_lookups(&mut self, now: Time) {
         let servers = self.servers_to_ask();
         let ends_at = now.plus_ms(self.patience_ms());
-        let lookups = &mut *self.lookups;
+        let lookups = &mut *self.learning.lookups;
         lookups.round = lookups.round.wrapping_add(1);
         lookups.asked = core::mem::take(&mut lookups.next)
             .into_iter()
@@ -315,12 +319,12 @@ impl Engine {
             let pool = self.nodes.get(upstream.key.node).map_or(0, |node| node.pool);
             pools.entry(pool).or_default().push(id);
         }
-        let round = self.lookups.round as usize;
+        let round = self.learning.lookups.round as usize;
         pools.into_values().map(|servers| servers[round % servers.len()]).collect()
     }
 
     fn end_lookups(&mut self, now: Time) {
-        let lookups = &mut *self.lookups;
+        let lookups = &mut *self.learning.lookups;
         for (name, found) in core::mem::take(&mut lookups.asked) {
             if found != Found::Known {
                 lookups.keep(now, name, found);
@@ -335,8 +339,8 @@ impl Engine {
 
     /// The next of those that wait for room look again.
     fn wake_lookup_queue(&mut self) {
-        let room = LOOKUP_NAMES_MAX.min(self.lookups.queue.len());
-        for id in self.lookups.queue.drain(..room).collect::<Vec<_>>() {
+        let room = LOOKUP_NAMES_MAX.min(self.learning.lookups.queue.len());
+        for id in self.learning.lookups.queue.drain(..room).collect::<Vec<_>>() {
             self.wake_for_lookup(id);
         }
     }
@@ -351,21 +355,22 @@ impl Engine {
 
     /// The client is gone.
     pub(crate) fn forget_lookup_of(&mut self, id: ClientId) {
-        self.lookups.waiting.retain(|waiting| *waiting != id);
-        self.lookups.queue.retain(|waiting| *waiting != id);
+        self.learning.lookups.waiting.retain(|waiting| *waiting != id);
+        self.learning.lookups.queue.retain(|waiting| *waiting != id);
     }
 
     /// Other servers: whoever waits looks again.
     pub(crate) fn forget_lookups(&mut self) {
-        let lookups = core::mem::take(&mut *self.lookups);
+        let lookups = core::mem::take(&mut *self.learning.lookups);
         // A late answer of the servers before must not count.
-        (self.lookups.round, self.lookups.next_at) = (lookups.round, lookups.next_at);
+        (self.learning.lookups.round, self.learning.lookups.next_at) =
+            (lookups.round, lookups.next_at);
         lookups.waiting.into_iter().chain(lookups.queue).for_each(|id| self.wake_for_lookup(id));
     }
 
     /// Checks the invariant, and the bounds.
     pub(crate) fn check_lookups(&self) {
-        let Lookups { asked, next, waiting, queue, kept, .. } = &*self.lookups;
+        let Lookups { asked, next, waiting, queue, kept, .. } = &*self.learning.lookups;
         assert!(asked.len() <= LOOKUP_NAMES_MAX && next.len() <= LOOKUP_NAMES_MAX);
         assert!(queue.len() <= LOOKUP_WAITERS_MAX && kept.len() <= LOOKUPS_KEPT_MAX);
         let listed: BTreeSet<ClientId> = waiting.iter().chain(queue).copied().collect();

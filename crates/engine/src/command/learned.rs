@@ -17,6 +17,7 @@
 //! Invariant: at most [`LEARNED_COUNT_MAX`] commands, and as many subcommands, with names that [`may_be_name`] allows,
 //! sorted by name in lower case, no name twice, none that [`lookup()`] or [`lookup_sub`] knows.
 
+use super::word::same_name;
 use super::{Class, CommandId, Flags, NAME_BYTES_MAX, lookup, lookup_sub, may_be_name};
 use alloc::{boxed::Box, vec::Vec};
 use resp::value::Value;
@@ -64,7 +65,7 @@ impl Learned {
             return Told::Absent;
         }
         let said = entry.as_list().and_then(|fields| fields.first()?.as_text());
-        if !said.is_some_and(|said| said.eq_ignore_ascii_case(name)) {
+        if !said.is_some_and(|said| same_name(said, name)) {
             return Told::Other;
         }
         let is_taken = match name.iter().position(|byte| *byte == b'|') {
@@ -95,7 +96,8 @@ impl Learned {
         let Some((mut command, _)) = LearnedCommand::from_entry(entry) else { return false };
         let bar = container.len();
         // Redis 7.0 and later write `container|subcommand`.
-        let full = command.name.get(..bar) == Some(container) && command.name.get(bar) == Some(&b'|');
+        let full =
+            command.name.get(..bar) == Some(container) && command.name.get(bar) == Some(&b'|');
         let sub = if full { &command.name[bar + 1..] } else { &command.name[..] };
         if row.is_some_and(|row| lookup_sub(row, sub).is_some()) {
             return true;

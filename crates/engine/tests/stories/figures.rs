@@ -43,12 +43,7 @@ fn latencystats_are_those_of_redis_and_come_only_when_asked_for() {
     let text = info(&mut story, "INFO latencystats");
     assert!(text.contains("# Latencystats\r\n"), "{text}");
     // The end of the bucket: an eighth above at most.
-    has(
-        &text,
-        &[
-            "latency_percentiles_usec_get:p50=2047.000,p99=53247.000,p99.9=53247.000\r\n",
-        ],
-    );
+    has(&text, &["latency_percentiles_usec_get:p50=2047.000,p99=53247.000,p99.9=53247.000\r\n"]);
     assert!(!text.contains("usec_set") && !text.contains("usec_info"), "{text}");
     assert!(!info(&mut story, "INFO").contains("# Latencystats"));
     assert!(info(&mut story, "INFO all").contains("# Latencystats"));

@@ -78,7 +78,8 @@ fn each_policy_takes_those_it_names() {
 fn writes_always_go_to_the_primary() {
     for policy in [ReadPolicy::PreferReplica, ReadPolicy::Replica, ReadPolicy::Any] {
         let mut story = copies(policy);
-        let lines = ["SET k v", "EVAL x 1 k", "GETEX k", "APPEND k v", "MSET k 1 {k}2 2", "GETDEL k"];
+        let lines =
+            ["SET k v", "EVAL x 1 k", "GETEX k", "APPEND k v", "MSET k 1 {k}2 2", "GETDEL k"];
         story.client("a").says(lines);
         story.node("n1").gets(lines).answers(["+OK"; 6]);
         story.client("a").gets(["+OK"; 6]);

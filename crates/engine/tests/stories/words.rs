@@ -695,8 +695,7 @@ impl Story {
 
     fn greeting_reply(&self, line: &str) -> Option<Vec<u8>> {
         // What the engine asks by `COMMAND` it asks once; by `COMMAND INFO` it asks for names.
-        let begins =
-            |begin: &str| line.starts_with(begin) && (begin != "COMMAND" || line == begin);
+        let begins = |begin: &str| line.starts_with(begin) && (begin != "COMMAND" || line == begin);
         if let Some((_, reply)) = self.rules.iter().find(|(begin, _)| begins(begin)) {
             return Some(reply.clone());
         }

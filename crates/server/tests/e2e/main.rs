@@ -26,6 +26,7 @@ mod listeners;
 mod logs;
 mod metrics;
 mod mirrors;
+mod names;
 mod namespaces;
 mod near_cache;
 mod observers;

@@ -28,7 +28,7 @@ use crate::upstream::{Planted, Server};
 pub(crate) const HOSTILE_FROM: u64 = 5_000_000;
 
 /// Seeds without `SIM_SEEDS`.
-const SEEDS: usize = 40;
+const SEEDS: usize = 24;
 
 /// An honest request is answered within this time.
 const SERVED_MS: u64 = 500;
