@@ -66,7 +66,9 @@ fn a_name_with_a_nul_changes_nothing_for_those_who_share_the_connection() {
     if direct() {
         return;
     }
-    let stack = Stack::with(&["--workers", "1"]);
+    let server = RedisServer::start();
+    let proxy = Some(Respool::to(RESPOOL, server.endpoint()).workers(1).start());
+    let stack = Stack { proxy, server };
     let count = if long() { 6_000 } else { 600 };
     let mut other = stack.connect();
     assert_eq!(other.ask("SET k v"), "+OK\r\n");
