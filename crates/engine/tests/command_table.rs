@@ -1,7 +1,7 @@
 //! Compares the command table with a running server: each row that the server knows, and the keys of sample calls.
 //!
-//! The server is `redis-server` or `valkey-server` found on PATH, or those that `RESPOOL_TEST_SERVERS` names (paths,
-//! separated by colons). It runs on a free port of the loopback interface, writes nothing, and is killed at the end.
+//! The servers are `redis-server` or `valkey-server` found on PATH and those that `tests/servers/install` has fetched, or
+//! those that `RESPOOL_TEST_SERVERS` names (paths, separated by colons). It runs on a free port of the loopback interface, writes nothing, and is killed at the end.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -529,11 +529,23 @@ fn servers() -> Vec<Server> {
         return named.split(':').map(|binary| Server::start(binary).unwrap()).collect();
     }
     let found = ["redis-server", "valkey-server"].iter().find_map(|binary| Server::start(binary));
-    vec![
-        found.expect(
-            "neither redis-server nor valkey-server is on PATH (apt-get install redis-server)",
-        ),
-    ]
+    let found = found
+        .expect("neither redis-server nor valkey-server is on PATH (apt-get install redis-server)");
+    std::iter::once(found).chain(FETCHED.iter().filter_map(|name| fetched(name))).collect()
+}
+
+/// Other versions. Of those before 7.0 `COMMAND` does not tell enough.
+const FETCHED: &[&str] = &["redis-8.2", "valkey-8.1", "valkey-9.1"];
+
+/// The server of this name; without it the reason is told where nothing captures it.
+fn fetched(name: &str) -> Option<Server> {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/servers/install");
+    let output = Process::new(script).args(["--offline", name]).output().unwrap();
+    if !output.status.success() {
+        std::io::stderr().write_all(&[b"skipped: ", &*output.stderr].concat()).unwrap();
+        return None;
+    }
+    Server::start(String::from_utf8(output.stdout).unwrap().trim())
 }
 
 impl Server {

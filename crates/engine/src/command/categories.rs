@@ -155,6 +155,7 @@ const EXPLICIT: &[(&str, u32)] = &[
     ("client|trackinginfo", CONNECTION),
     ("client|unblock", CONNECTION),
     ("client|unpause", CONNECTION),
+    ("cluster|flushslot", KEYSPACE),
     ("clusterscan", KEYSPACE),
     ("command", CONNECTION),
     ("command|count", CONNECTION),

@@ -17,29 +17,17 @@ use crate::{BATCH, RESPOOL, calls, seed, server};
 const CALLS: usize = 3_000;
 
 /// What stands in values that the user may not read.
-const MARK: &[u8] = b"hidden-word";
+const HIDDEN: &str = "hidden-word";
 
-/// What belongs to others, of each type.
-const OTHERS: &[&[&str]] = &[
-    &["SET", "s:1", "hidden-word"],
-    &["RPUSH", "s:2", "hidden-word", "2"],
-    &["SADD", "s:3", "hidden-word", "2"],
-    &["ZADD", "s:4", "1", "hidden-word"],
-    &["HSET", "s:5", "f1", "hidden-word"],
-    &["XADD", "s:6", "1-1", "f1", "hidden-word"],
-    &["GEOADD", "s:7", "1.5", "1.5", "hidden-word"],
-    &["SET", "w_1", "hidden-word"],
-    &["HSET", "w_2", "f", "hidden-word"],
-];
-
-/// What belongs to the user, so that calls find something.
-const OWN: &[&[&str]] = &[
-    &["SET", "u:1", "1"],
-    &["RPUSH", "u:2", "1", "2"],
-    &["SADD", "u:3", "1", "2"],
-    &["ZADD", "u:1z", "1", "a"],
-    &["XADD", "u:4", "1-1", "f1", "1"],
-    &["GEOADD", "u:5", "1.5", "1.5", "v"],
+/// What is put into keys of each type, by the letters of the calls: behind the command and the key.
+const DATA: &[(&str, char, &str)] = &[
+    ("SET", 'k', "VALUE"),
+    ("RPUSH", 'l', "VALUE 2 1"),
+    ("SADD", 's', "VALUE f1"),
+    ("ZADD", 'z', "1 VALUE 2 f1"),
+    ("HSET", 'h', "f1 VALUE f2 1"),
+    ("XADD", 'x', "1-1 f1 VALUE"),
+    ("GEOADD", 'g', "1.5 1.5 VALUE 1.5 1.6 f1"),
 ];
 
 /// Has the user do what it likes, and looks after the others.
@@ -51,12 +39,13 @@ pub(crate) fn look(name: &str) {
     let args = ["--acl-users", rules, "--timeouts-request-ms", "300"];
     let proxy = Respool::to(RESPOOL, server.endpoint()).workers(1).args(&args).start();
     // Commands that keep a connection to themselves change what their replies mean.
-    let mut generator = Generator::new(seed(), &["u:", "u:", "s:", "w_"]).only(|id| {
+    let mut generator = Generator::new(seed(), &["u:", "u:", "u:", "s:", "w_"]).only(|id| {
         let row = id.row();
         let is_told = row.flags.has(Flags::PUBSUB) || row.class == Class::Local;
         !row.keys.is_empty() && !is_told && !row.flags.has(Flags::BLOCKING)
     });
     let mut user = login(&proxy);
+    let mut succeeded = 0;
     for round in 0..calls(CALLS) / BATCH {
         fill(&mut direct);
         let before = others(&server);
@@ -66,7 +55,8 @@ pub(crate) fn look(name: &str) {
                 user = login(&proxy);
                 continue;
             };
-            let shows = reply.windows(MARK.len()).any(|bytes| bytes == MARK);
+            succeeded += usize::from(!reply.starts_with(b"-"));
+            let shows = reply.windows(HIDDEN.len()).any(|bytes| bytes == HIDDEN.as_bytes());
             assert!(!shows, "{name}: {} shows {}", shown(call), reply.escape_ascii());
         }
         let after = others(&server);
@@ -78,6 +68,14 @@ pub(crate) fn look(name: &str) {
             panic!("{name}: round {round}: {keys:?} changed by one of\n{}", calls.join("\n"));
         }
     }
+    println!("{name}: {succeeded} of {} calls succeeded, seed {}", calls(CALLS), seed());
+    assert!(succeeded > calls(CALLS) / 20, "few are valid");
+    // What is looked for would be found: an unrestricted user does it.
+    fill(&mut direct);
+    let (before, mut other) = (others(&server), proxy.connect());
+    assert!(other.ask("GET s:k1").contains(HIDDEN));
+    assert_eq!(other.ask("SORT u:l1 STORE s:l9"), ":3\r\n");
+    assert_ne!(others(&server), before);
 }
 
 fn login(proxy: &Respool) -> Conn {
@@ -93,11 +91,21 @@ fn said(conn: &mut Conn, call: &Call) -> Option<Vec<u8>> {
     conn.reply().ok()
 }
 
+/// Keys of the user, of others, and of those that a pattern of SORT leads to.
 fn fill(direct: &mut Conn) {
     assert_eq!(direct.ask("FLUSHALL"), "+OK\r\n");
-    for words in OTHERS.iter().chain(OWN) {
-        let reply = direct.command(words).expect("a reply");
-        assert!(!reply.starts_with(b"-"), "{words:?}: {}", reply.escape_ascii());
+    for (command, letter, words) in DATA {
+        for (prefix, value) in [("u:", "3"), ("s:", HIDDEN), ("w_", HIDDEN)] {
+            for number in 1..=3 {
+                let words = words.replace("VALUE", value);
+                let reply = direct.ask(&format!("{command} {prefix}{letter}{number} {words}"));
+                assert!(!reply.starts_with('-'), "{command} {words}: {reply}");
+            }
+        }
+    }
+    for number in 1..=3 {
+        assert_eq!(direct.ask(&format!("SET w_{number} {HIDDEN}")), "+OK\r\n");
+        assert_eq!(direct.ask(&format!("GEOADD s:{number} 1.5 1.5 {HIDDEN}")), ":1\r\n");
     }
 }
 

@@ -223,6 +223,8 @@ pub(crate) struct Generator {
     rows: Vec<CommandId>,
     /// What keys begin with.
     prefixes: &'static [&'static str],
+    /// The letter of the command's type, see [`LETTERS`].
+    letter: char,
     /// Keys of the call so far: each has another name, so that it is known by it.
     keys: usize,
     /// Of a hundred calls so many are changed.
@@ -240,7 +242,7 @@ impl Generator {
         };
         let rows = CommandId::all().flat_map(|id| std::iter::repeat_n(id, weight(&id))).collect();
         let rng = StdRng::seed_from_u64(seed);
-        Self { rng, rows, prefixes, keys: 0, mutated_percent: 60 }
+        Self { rng, rows, prefixes, letter: 'k', keys: 0, mutated_percent: 60 }
     }
 
     /// Only commands that `is_wanted`.
@@ -253,6 +255,7 @@ impl Generator {
     pub(crate) fn call(&mut self) -> Call {
         self.keys = 0;
         let id = *self.rows.choose(&mut self.rng).expect("rows");
+        self.letter = letter(id.name());
         let mut call: Call = id.name().split('|').map(Into::into).collect();
         let own: Vec<&Line> = lines(id.name()).collect();
         match own.choose(&mut self.rng) {
@@ -336,7 +339,7 @@ impl Generator {
             return self.value();
         }
         let prefix = self.prefixes.choose(&mut self.rng).expect("prefixes");
-        format!("{prefix}{}", self.keys).into()
+        format!("{prefix}{}{}", self.letter, self.keys).into()
     }
 
     fn value(&mut self) -> Vec<u8> {
@@ -388,6 +391,40 @@ impl Generator {
             _ => {}
         }
     }
+}
+
+/// What commands of a type begin with, and the letter that their keys have behind the prefix: so calls find something of their type, where a
+/// test has put it there. Sets go by all their names, as strings begin with an S as well.
+const LETTERS: &[(&str, char)] = &[
+    ("z", 'z'),
+    ("bz", 'z'),
+    ("x", 'x'),
+    ("geo", 'g'),
+    ("h", 'h'),
+    ("lcs", 'k'),
+    ("l", 'l'),
+    ("bl", 'l'),
+    ("br", 'l'),
+    ("rp", 'l'),
+    ("sort", 'l'),
+    ("sadd", 's'),
+    ("scard", 's'),
+    ("sdiff", 's'),
+    ("sinter", 's'),
+    ("sunion", 's'),
+    ("sis", 's'),
+    ("smembers", 's'),
+    ("smis", 's'),
+    ("smove", 's'),
+    ("spop", 's'),
+    ("srand", 's'),
+    ("srem", 's'),
+    ("sscan", 's'),
+];
+
+fn letter(name: &str) -> char {
+    let fits = LETTERS.iter().find(|(begin, _)| name.starts_with(begin));
+    fits.map_or('k', |(_, letter)| *letter)
 }
 
 fn lines(name: &str) -> impl Iterator<Item = &'static Line> {
