@@ -126,7 +126,7 @@ impl Engine {
         upstream.out.keeps =
             self.keeps_output() && role == Role::Shared && key.lane.carries_requests();
         if let Some(client) = serves(&key, role).and_then(|client| self.clients.get(client)) {
-            upstream.group = Group::of(client);
+            upstream.group = Group::of(client, &self.settings.users);
         }
         let id = self.upstreams.insert(upstream);
         if let Some(upstream) = self.upstreams.get(id) {

@@ -194,7 +194,7 @@ impl Engine {
             return self.lease_own(now, key, role);
         }
         let Some(client) = self.clients.get(id) else { return Err(Way::Hold(Hold::No)) };
-        let line = (Group::of(client), wanted);
+        let line = (Group::of(client, &self.settings.users), wanted);
         let room = self.lease_room();
         // With many being opened an idle one may still serve the first.
         let any = usize::from(self.roles.leases() < self.settings.limits.leases_max);

@@ -111,7 +111,8 @@ impl Engine {
         self.roles.leave(id, upstream);
         (upstream.role, upstream.blocks) = (role, false);
         let client = serves(&upstream.key, role).and_then(|client| self.clients.get(client));
-        upstream.group = client.map_or(upstream.group, Group::of);
+        upstream.group =
+            client.map_or(upstream.group, |client| Group::of(client, &self.settings.users));
         self.roles.enter(id, upstream);
         self.weigh_upstream(id);
         self.schedule(id);

@@ -12,6 +12,7 @@
 //!
 //! Invariant: of each kind the sum over all groups is the total, and a group without anything is not in the table.
 
+use crate::acl::{User, Users};
 use crate::client::Client;
 use alloc::collections::BTreeMap;
 use core::net::IpAddr;
@@ -25,7 +26,8 @@ pub(crate) const RESERVE_PART: usize = 8;
 /// Clients that share what is scarce: one user, one address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Group {
-    user: u32,
+    /// The tag of its name: its place in the table changes when users come and go.
+    user: u64,
     net: Net,
 }
 
@@ -40,9 +42,16 @@ enum Net {
 }
 
 impl Group {
-    pub(crate) fn of(client: &Client) -> Self {
-        Self { user: client.user, net: Net::of(&client.identity.addr) }
+    pub(crate) fn of(client: &Client, users: &Users) -> Self {
+        let name = users.at(client.user as usize).map_or(&b""[..], User::name);
+        Self { user: tag(name), net: Net::of(&client.identity.addr) }
     }
+}
+
+/// FNV-1a. Names of users are the operator's.
+fn tag(name: &[u8]) -> u64 {
+    let mix = |tag: u64, byte: &u8| (tag ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    name.iter().fold(0xcbf2_9ce4_8422_2325, mix)
 }
 
 impl Net {
@@ -110,7 +119,7 @@ pub(crate) fn for_blocking(max: usize) -> usize {
 mod tests {
     use super::*;
 
-    fn group(user: u32, addr: &str) -> Group {
+    fn group(user: u64, addr: &str) -> Group {
         Group { user, net: Net::of(addr) }
     }
 

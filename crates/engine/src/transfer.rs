@@ -313,7 +313,7 @@ impl Engine {
     ) -> Result<UpstreamId, TransferWait> {
         let Some(client) = self.clients.get(id) else { return Err(TransferWait::Hold(Hold::No)) };
         let key = self.shared_key(node, client.protocol, client.db);
-        let line = (Group::of(client), ());
+        let line = (Group::of(client, &self.settings.users), ());
         let upstream_id = match self.transfer_of(id) {
             Some(upstream) => upstream,
             None if !self.may_transfer_now(id, &line) => {

@@ -110,7 +110,7 @@ impl Engine {
             return self.wrong_password(now, call, Some(said.name()), &error);
         }
         let Some(client) = self.clients.get(call.id) else { return Step::Gone };
-        let group = Group::of(client);
+        let group = Group::of(client, &self.settings.users);
         if !words.may_try_now(call.id, group) {
             words.waiting.enter(call.id, (group, ()), now);
             return Step::Hold(Hold::Word);

@@ -249,7 +249,9 @@ impl Engine {
     fn delay_room(&self, id: ClientId) -> bool {
         let workers = self.settings.workers.max(1) as usize;
         let max = self.settings.policies.as_ref().map_or(0, |policies| policies.rules.waiting_max);
-        let group = self.clients.get(id).map(Group::of).unwrap_or_default();
+        let client = self.clients.get(id);
+        let group = client.map(|client| Group::of(client, &self.settings.users));
+        let group = group.unwrap_or_default();
         let max = max.div_ceil(workers);
         self.policy.as_ref().is_some_and(|state| state.delayed.has_room(group, max))
     }

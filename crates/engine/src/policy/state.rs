@@ -165,7 +165,9 @@ impl Engine {
 
     /// The request of this client goes on then and not before.
     pub(super) fn delay(&mut self, id: ClientId, at: Time, refusal: Option<Refusal>) {
-        let group = self.clients.get(id).map(Group::of).unwrap_or_default();
+        let client = self.clients.get(id);
+        let group = client.map(|client| Group::of(client, &self.settings.users));
+        let group = group.unwrap_or_default();
         let Some(state) = &mut self.policy else { return };
         state.judged.insert(id, Judged { at, refusal });
         state.delayed.add(at, id, group);

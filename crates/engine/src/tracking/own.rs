@@ -78,7 +78,8 @@ impl Engine {
         let wanted = each * self.router.primaries().len().max(1);
         let max = self.settings.limits.noloop_conns_max;
         let has_some = self.own_conns(id).next().is_some();
-        let has_room = || self.roles.noloop.has_room(Group::of(client), wanted, max);
+        let has_room =
+            || self.roles.noloop.has_room(Group::of(client, &self.settings.users), wanted, max);
         match wanted == 0 || has_some || has_room() {
             true => Ok(()),
             false => Err(reject::NOLOOP_MAX),

@@ -158,3 +158,18 @@ fn one_machine_that_caches_with_noloop_leaves_the_others_theirs() {
     assert_eq!(taken, 3 + 1);
     story.client("plain").sends(&request("PING")).gets("+PONG");
 }
+
+// Found end to end: users stand in the order of their names, so a new one took the place, and the share, of another.
+#[test]
+fn a_user_that_comes_later_is_somebody_else() {
+    let mut story = Story::with_limits(|limits| limits.leases_max = 8);
+    assert_eq!(block(&mut story, "10.0.0.1", 10), 6);
+    let mut users = Users::default();
+    for name in [&b"app"[..], b"zoe"] {
+        users.set(name, &[b"on", b"nopass", b"allkeys", b"+@all"]).expect("rules");
+    }
+    story.reconfigures(|settings| settings.users = users.into());
+    story.client("a").says(["AUTH app x", "BLPOP l 0"]).gets("+OK");
+    story.server().gets("BLPOP l 0");
+    assert_eq!(story.open_conns(), 7);
+}
