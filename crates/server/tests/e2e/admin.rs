@@ -504,9 +504,9 @@ fn wrong_requests_and_many_connections_do_no_harm() {
     for conn in idle.iter_mut().take(50) {
         conn.write_all(b"\x00\xff nonsense\r\n\r\n").expect("the nonsense");
     }
-    let mut told = Vec::new();
-    let _ = idle[0].read_to_end(&mut told);
-    assert!(told.starts_with(b"HTTP/1.1 400"), "{}", String::from_utf8_lossy(&told));
+    let mut answer = Vec::new();
+    let _ = idle[0].read_to_end(&mut answer);
+    assert!(answer.starts_with(b"HTTP/1.1 400"), "{}", String::from_utf8_lossy(&answer));
     assert_eq!(looked.proxy.connect().ask("PING"), "+PONG\r\n");
     // On a connection of its own: the one from before was the idlest, and had to make room.
     let health = || told(agent().get(format!("{}/healthz", looked.base)).call()).0;
