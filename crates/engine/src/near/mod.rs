@@ -289,6 +289,7 @@ impl Engine {
             self.stats.cache_kept += 1;
             let gone = near.table.make_room(near.options.memory_max_bytes);
             self.stats.cache_dropped_evicted += gone;
+            self.account_counted();
         }
     }
 
