@@ -374,7 +374,7 @@ impl Engine {
     /// requests that are looked at for hot keys, nothing else.
     pub fn new(settings: Settings, seed: u64, now: Time) -> Self {
         let slowlog = SlowLog::new(&settings.slowlog);
-        let mut engine = Self {
+        Self {
             clients: Slab::default(),
             nodes: Slab::default(),
             first_node: NodeId::new(0, 0),
@@ -450,17 +450,17 @@ impl Engine {
             elsewhere: Elsewhere::new(&settings, seed, now),
             words: Box::default(),
             settings,
-        };
-        engine.begin(now);
-        engine
+        }
+        .begin(now)
     }
 
     /// Asks for the connections that are wanted before any client comes.
-    fn begin(&mut self, now: Time) {
+    fn begin(mut self, now: Time) -> Self {
         self.begin_topology(now);
         self.begin_peers();
         self.run_mirrors(now);
         self.run_elsewhere(now);
+        self
     }
 
     /// What to do next, oldest first; `None` when there is nothing.

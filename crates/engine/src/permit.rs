@@ -19,17 +19,23 @@ use crate::client::{Access, Client};
 use crate::command::ids::EXEC;
 use crate::command::keys::KeyRule;
 use crate::command::{CommandId, Flags, Learned, lookup_sub};
+use crate::elsewhere::Elsewhere;
 use crate::engine::Engine;
 use crate::ids::ClientId;
 use crate::local::{arity_fits, slowlog};
+use crate::mirror::shadow::may_be_compared;
+use crate::plain::Parts;
+use crate::policy::{Kind as Rule, Short};
 use crate::pubsub::Kind;
 use crate::reject;
 use crate::request::Step;
 use crate::route::{self, Known};
 use crate::settings::Settings;
 use crate::time::Time;
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use resp::{Args, Request};
 
 /// A server has no such command, or no such subcommand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -308,6 +314,68 @@ impl Engine {
         listening.all().any(|(kind, topic)| {
             !after.allows_topic(self.outward_name(topic), kind == Kind::Pattern)
         })
+    }
+}
+
+/// Whether this client may send this plain request, and no policy is against it.
+pub(crate) fn permits(
+    settings: &Settings,
+    elsewhere: &mut Option<Box<Elsewhere>>,
+    parts: &Parts<'_>,
+    command: CommandId,
+    (request, frame): (&Request, &[u8]),
+) -> bool {
+    if let Some(elsewhere) = elsewhere
+        && elsewhere.wants(parts.now, command, frame)
+    {
+        return false;
+    }
+    allows(settings, parts, command, (request, frame), &[])
+}
+
+/// The same, wherever it is answered. Policies of these kinds are dealt with by the caller.
+pub(crate) fn allows(
+    settings: &Settings,
+    parts: &Parts<'_>,
+    command: CommandId,
+    (request, frame): (&Request, &[u8]),
+    beside: &[Rule],
+) -> bool {
+    if !settings.mirrors.is_empty()
+        && (!command.row().reads() || may_be_compared(settings, parts.now, command, frame))
+    {
+        // What writes is looked at, and some of what reads.
+        return false;
+    }
+    let (users, client) = (&settings.users, &*parts.client);
+    // Of a container the second word tells what it is.
+    let user = users.at(client.user as usize).filter(|_| !command.row().is_container());
+    user.is_some_and(|user| {
+        // One who may do everything is looked at for something else.
+        user.allows_everything()
+            || user
+                .rules()
+                .check(Called::Row(command), Args::new(frame), users.unchecked_scripts)
+                .is_ok()
+    }) && settings.policies.as_ref().is_none_or(|policies| {
+        let short = || Short::new(settings, client, command, (request, frame), parts.now);
+        policies.passes(command, short, beside)
+    })
+}
+
+/// A plain request that was permitted went on.
+#[inline(always)]
+pub(crate) fn charge<const CONFINED: bool>(
+    settings: &Settings,
+    parts: &Parts<'_>,
+    command: CommandId,
+    request: &Request,
+    frame: &[u8],
+) {
+    if CONFINED
+        && let Some(policies) = settings.policies.as_ref().filter(|one| one.has_rate(command))
+    {
+        policies.charge(&Short::new(settings, parts.client, command, (request, frame), parts.now));
     }
 }
 

@@ -14,28 +14,24 @@
 //!
 //! Invariant: a request is either processed once (it has its place, or needs none) or stays in the tail untouched.
 
-use crate::acl::Called;
 use crate::client::{Access, Client, Hold, ReplyMode, Sizes};
 use crate::coalesce::Sharing;
 use crate::command::ids::{CLUSTER, EXEC, PING, SLOWLOG};
 use crate::command::{self, CommandId};
 use crate::connect::Availability;
-use crate::elsewhere::Elsewhere;
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId};
 use crate::limits::PROBES_MAX;
 use crate::local::{Call, arity_fits, config, slowlog};
-use crate::mirror::shadow::may_be_compared;
+use crate::permit::{charge, permits};
 use crate::plain::{Parts, PlainRun, ShortPaths, ShortReads, plain_command};
-use crate::policy::{Kind, Short};
 use crate::reject;
 use crate::route::{self, Known, Way};
 use crate::scatter::Wish;
-use crate::settings::{Limits, Settings};
+use crate::settings::Limits;
 use crate::time::Time;
 use crate::upstream::inflight::{Owner, Run};
 use crate::upstream::{Lane, UpstreamKey};
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 use resp::{
     Args, Form, Like, Protocol, Request, RequestError, RequestLimits, Scan, encode, inline,
@@ -742,68 +738,6 @@ pub(crate) fn request_limits(client: &Client, limits: &Limits) -> RequestLimits 
         bulk_bytes_max: limits.bulk_bytes_max,
         authenticated: client.is_authenticated(),
         ..RequestLimits::default()
-    }
-}
-
-/// Whether this client may send this plain request, and no policy is against it.
-pub(crate) fn permits(
-    settings: &Settings,
-    elsewhere: &mut Option<Box<Elsewhere>>,
-    parts: &Parts<'_>,
-    command: CommandId,
-    (request, frame): (&Request, &[u8]),
-) -> bool {
-    if let Some(elsewhere) = elsewhere
-        && elsewhere.wants(parts.now, command, frame)
-    {
-        return false;
-    }
-    allows(settings, parts, command, (request, frame), &[])
-}
-
-/// The same, wherever it is answered. Policies of these kinds are dealt with by the caller.
-pub(crate) fn allows(
-    settings: &Settings,
-    parts: &Parts<'_>,
-    command: CommandId,
-    (request, frame): (&Request, &[u8]),
-    beside: &[Kind],
-) -> bool {
-    if !settings.mirrors.is_empty()
-        && (!command.row().reads() || may_be_compared(settings, parts.now, command, frame))
-    {
-        // What writes is looked at, and some of what reads.
-        return false;
-    }
-    let (users, client) = (&settings.users, &*parts.client);
-    // Of a container the second word tells what it is.
-    let user = users.at(client.user as usize).filter(|_| !command.row().is_container());
-    user.is_some_and(|user| {
-        // One who may do everything is looked at for something else.
-        user.allows_everything()
-            || user
-                .rules()
-                .check(Called::Row(command), Args::new(frame), users.unchecked_scripts)
-                .is_ok()
-    }) && settings.policies.as_ref().is_none_or(|policies| {
-        let short = || Short::new(settings, client, command, (request, frame), parts.now);
-        policies.passes(command, short, beside)
-    })
-}
-
-/// A plain request that was permitted went on.
-#[inline(always)]
-pub(crate) fn charge<const CONFINED: bool>(
-    settings: &Settings,
-    parts: &Parts<'_>,
-    command: CommandId,
-    request: &Request,
-    frame: &[u8],
-) {
-    if CONFINED
-        && let Some(policies) = settings.policies.as_ref().filter(|one| one.has_rate(command))
-    {
-        policies.charge(&Short::new(settings, parts.client, command, (request, frame), parts.now));
     }
 }
 

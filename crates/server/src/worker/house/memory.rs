@@ -6,7 +6,6 @@
 //! Invariant: after [`House::bound_logins`] a tenant's engines hold no more together than one of them may, or none has a client that holds much.
 
 use super::House;
-use engine::Engine;
 use engine::tenancy::TenantId;
 
 impl House {
@@ -23,7 +22,7 @@ impl House {
         bases.into_iter().for_each(|base| self.bound_logins_of(base));
     }
 
-    /// See [`Engine::take_freed`].
+    /// See [`engine::Engine::take_freed`].
     pub(in crate::worker) fn take_freed(&mut self) -> bool {
         self.engines_mut().fold(false, |freed, engine| engine.take_freed() | freed)
     }
