@@ -14,6 +14,8 @@
 //! Of a script that somebody runs past the proxy the servers tell with the same error, to whatever else is sent on: for a second after one of those
 //! `PING` asks the server, too, and what it is told counts again.
 //!
+//! What scripts and module commands return does not count for that: it may be a text of their own.
+//!
 //! Only where there is one primary: of several one may be busy while the others serve.
 //!
 //! Not here: the way past a script (`Lane::Control`).

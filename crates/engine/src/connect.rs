@@ -22,7 +22,7 @@ use crate::time::Time;
 use crate::topology::Topology;
 use crate::upstream::inflight::{OwnCommand, Owner, Run};
 use crate::upstream::roles::serves;
-use crate::upstream::{Carried, Down, Lane, Role, State, Upstream, UpstreamKey, backoff, greeting};
+use crate::upstream::{Down, Lane, Role, State, Upstream, UpstreamKey, backoff, greeting};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -301,7 +301,9 @@ impl Engine {
             }
             (OwnCommand::Word, error) => self.word_answered(now, id, error),
             (OwnCommand::Unblock, _) => self.unblock_answered(id, Some(reply)),
-            (OwnCommand::Nodes, _) => self.note_slots_under_way(key.node, reply),
+            (OwnCommand::ScriptExists(number), _) => {
+                self.script_exists_answered(now, id, number, reply);
+            }
             (OwnCommand::Role, _) => self.role_reply(now, id, reply),
             // A server that answers with an error answers.
             (OwnCommand::Ping, _) => self.ping_answered(key.node, reply),
@@ -316,6 +318,7 @@ impl Engine {
             (OwnCommand::Functions, _) => self.functions_told(reply),
             (
                 OwnCommand::Slots
+                | OwnCommand::Nodes
                 | OwnCommand::Standing
                 | OwnCommand::Primary
                 | OwnCommand::Replicas
@@ -469,8 +472,15 @@ impl Engine {
             return self.peer_lost(id);
         }
         if !upstream.is_ready() {
-            return self.connection_failed(now, id, cause, None);
+            // Nothing but the greeting was written: whoever waits is told that its request was not sent.
+            let cause = match upstream.state {
+                State::Greeting(_) => format!("the greeting failed: {cause}"),
+                _ => cause.to_string(),
+            };
+            return self.connection_failed(now, id, &cause, None);
         }
+        self.note_refused_frame(id, cause, ours);
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
         // A timeout takes its time, however short it is set, and says nothing of the next connection. A malformed reply does:
         // a server that sends one to our own first words would be stormed.
         let overdue = upstream.overdue_at(&self.settings.timeouts).is_some_and(|at| at <= now);
@@ -479,6 +489,7 @@ impl Engine {
         let short_lived = upstream.short_lives > 1;
         let (role, half_given, key) = (upstream.role, upstream.forwarded > 0, upstream.key);
         upstream.state = State::Idle;
+        let untouched = upstream.out.untouched_from();
         let requests = upstream.inflight.len();
         let runs = self.take_runs(id);
         self.count_loss(key.node);
@@ -509,7 +520,11 @@ impl Engine {
                 requests,
             });
         }
-        self.answer_lost(now, id, key, &runs, half_given, cause);
+        // What never left the connection was not executed.
+        let was_sent = |run: &Run| run.at < untouched || run.done > 0 || run.shares;
+        let (sent, unsent): (Vec<Run>, Vec<Run>) = runs.into_iter().partition(was_sent);
+        self.answer_lost(now, id, key, &sent, half_given, cause);
+        self.answer_lost(now, id, key, &unsent, false, &not_sent(cause));
         if let Role::Leased(client) = role {
             let error = reject::node(self.label(key.node), cause);
             self.lease_lost(id, client, error);
@@ -520,52 +535,13 @@ impl Engine {
         self.feed_lost(id, key);
         self.refresh_upstream_lost(now, id, cause);
         if role == Role::Shared && short_lived {
-            self.connection_failed(now, id, cause, None);
+            // The requests that fail from now on are not sent.
+            self.connection_failed(now, id, &not_sent(cause), None);
         } else if role == Role::Shared && !self.draining {
             self.connect(now, id);
         } else {
             self.wake_waiters(id);
             self.remove_upstream(id);
-        }
-    }
-
-    /// A connection to the only server broke and is made anew: what never left it, as a server closes an idle connection at the moment of a
-    /// request, goes out over the next one. Returns the runs that are left, to be answered with an error.
-    fn carry(&mut self, id: UpstreamId, mut runs: Vec<Run>) -> Vec<Run> {
-        let Some(upstream) = self.upstreams.get_mut(id) else { return runs };
-        let untouched = upstream.out.untouched_from();
-        let goes_on = |run: &Run| run.at >= untouched && run.done == 0 && !run.shares;
-        let first = runs.iter().position(goes_on);
-        let Some(first) = first else { return runs };
-        let mut kept = runs.split_off(first);
-        let from = kept[0].at;
-        kept.iter_mut().for_each(|run| run.at -= from);
-        let bytes = upstream.out.untouched_bytes(from);
-        upstream.carried = Some(Carried { bytes, runs: kept });
-        runs
-    }
-
-    /// What was carried over goes out first.
-    pub(crate) fn send_carried(&mut self, id: UpstreamId) {
-        let Some(upstream) = self.upstreams.get_mut(id) else { return };
-        let Some(carried) = upstream.carried.take() else { return };
-        let base = upstream.append(&mut self.pool, &carried.bytes);
-        for run in carried.runs {
-            let run = Run { at: base + run.at, ..run };
-            match run.shares {
-                false => upstream.inflight.push(run),
-                true => upstream.inflight.share(upstream.inflight.end() - 1, run),
-            }
-        }
-        self.touch_upstream(id);
-    }
-
-    /// The next connection that something was to be carried over to does not come.
-    pub(crate) fn give_up_carried(&mut self, now: Time, id: UpstreamId, cause: &str) {
-        let Some(upstream) = self.upstreams.get_mut(id) else { return };
-        let key = upstream.key;
-        if let Some(carried) = upstream.carried.take() {
-            self.answer_lost(now, id, key, &carried.runs, false, cause);
         }
     }
 
@@ -575,7 +551,7 @@ impl Engine {
     }
 
     /// Answers everyone who waited on a connection that is gone.
-    fn answer_lost(
+    pub(crate) fn answer_lost(
         &mut self,
         now: Time,
         id: UpstreamId,
@@ -789,6 +765,11 @@ impl Engine {
         }
         true
     }
+}
+
+/// Why requests that were not written are answered with an error when their connection breaks.
+fn not_sent(cause: &str) -> String {
+    format!("the connection broke before the request was sent: {cause}")
 }
 
 /// There is no room for one more connection of this key.

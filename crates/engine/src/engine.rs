@@ -128,6 +128,13 @@ pub enum Notice {
         /// Requests that were answered with an error.
         requests: usize,
     },
+    /// A server refused a frame as no protocol and closed the connection: a defect of the scanner.
+    FrameRefused {
+        /// Label of the node.
+        node: String,
+        /// The command and the lengths of the frame.
+        shape: String,
+    },
     /// A node is asked who owns what.
     TopologyAsked {
         /// Its label.
@@ -339,6 +346,10 @@ pub struct Engine {
     /// Who is shown what is asked for.
     pub(crate) watches: Vec<Watch>,
     pub(crate) next_ticket: u64,
+    /// The number of the next question about a reply (see `trust`).
+    pub(crate) next_question: u64,
+    /// When the command of the proxy's own was written whose reply is looked at.
+    pub(crate) own_asked_at: Time,
     pub(crate) next_number: u64,
     pub(crate) random: u64,
     pub(crate) draining: bool,
@@ -431,6 +442,8 @@ impl Engine {
             unblocks: Vec::new(),
             watches: Vec::new(),
             next_ticket: 1,
+            next_question: 0,
+            own_asked_at: Time::default(),
             next_number: u64::from(settings.worker) + 1,
             random: seed,
             draining: false,

@@ -131,6 +131,11 @@ impl Lease {
         matches!(self.state, State::Ending)
     }
 
+    /// The server queues what comes over it, or has got what ends that.
+    pub(crate) fn is_queueing_or_ending(&self) -> bool {
+        matches!(self.state, State::Queueing(_) | State::Ending)
+    }
+
     /// As CLIENT LIST tells it: commands queued (-1: no transaction), and whether keys are watched.
     pub(crate) fn holds(&self) -> (i64, u8) {
         match &self.state {

@@ -163,6 +163,9 @@ pub const REDIRECT_WAIT_MS: u64 = 2_000;
 /// The wait before a request that finds no node, or one that is down, looks again.
 pub const RETRY_FIRST_MS: u64 = 5;
 
+/// So long a reply that may be a redirect or a script's data waits for the answer of a known node. Then it counts as data.
+pub const QUESTION_MS: u64 = 1_500;
+
 /// So long after a redirect slots and nodes count as on the move.
 pub const UNSETTLED_MS: u64 = 1_000;
 

@@ -45,8 +45,8 @@ pub(crate) enum What {
     Answer {
         /// Who.
         from: Address,
-        /// Which.
-        question: OwnCommand,
+        /// Which, and when it was written.
+        question: (OwnCommand, Time),
         /// The reply as it came.
         reply: Arc<[u8]>,
     },
@@ -163,7 +163,7 @@ impl Engine {
         &mut self,
         pool: u16,
         from: Address,
-        question: OwnCommand,
+        question: (OwnCommand, Time),
         reply: &[u8],
     ) {
         if self.settings.workers > 1 || self.settings.pass_through {
@@ -175,13 +175,13 @@ impl Engine {
 
     /// Keeps the last answer to each question for the engines of logins that begin later.
     fn keep_told(&mut self, pool: u16, what: &What) {
-        let What::Answer { question, .. } = what else { return };
+        let What::Answer { question: (question, _), .. } = what else { return };
         if !self.settings.pass_through || self.settings.login.is_some() {
             return;
         }
         let is_older = |news: &News| {
             let same =
-                |of: &What| matches!(of, What::Answer { question: of, .. } if of == question);
+                |of: &What| matches!(of, What::Answer { question: (of, _), .. } if of == question);
             news.generation != self.generation || (news.pool == pool && same(&news.what))
         };
         self.words.told.retain(|news| !is_older(news));
@@ -226,7 +226,8 @@ impl Engine {
             What::Script(body) => self.scripts.learn(body),
             What::NoScripts => self.forget_scripts(),
             What::Wanted(sign) => {
-                let sign = sign.map(|address| Some(self.find_node(pool, &address)));
+                // The other worker's table may be older than ours.
+                let sign = sign.map(|address| self.known_node_at(pool, &address));
                 self.heed_sign(pool, sign);
             }
             What::Answer { from, question, reply } => {

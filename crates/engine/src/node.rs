@@ -9,6 +9,7 @@
 
 use crate::ids::UpstreamId;
 use crate::stats::node::{NodeStats, Standing};
+use crate::time::Time;
 use crate::topology::reads::Health;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -55,8 +56,10 @@ pub struct Node {
     pub label: String,
     /// How it is, for reads.
     pub health: Health,
-    /// When it was last asked, it was giving slots to another node.
-    pub gives_slots: bool,
+    /// The slots that it was giving to other nodes when it was last asked.
+    pub gives: Vec<u16>,
+    /// When it was asked for them.
+    pub gives_at: Time,
     /// Its zone, if it told one (Valkey 8).
     pub zone: String,
     /// What is counted of it; of live connections the traffic is counted there.
@@ -81,7 +84,8 @@ impl Node {
             address,
             label,
             health: Health::default(),
-            gives_slots: false,
+            gives: Vec::new(),
+            gives_at: Time::default(),
             zone: String::new(),
             stats: NodeStats::default(),
             took_login: false,

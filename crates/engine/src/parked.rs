@@ -15,8 +15,10 @@ use crate::overtaken::{Behind, Look};
 use crate::reject;
 use crate::time::Time;
 use crate::topology::Place;
+use crate::trust::{Question, Resolved};
 use crate::upstream::UpstreamKey;
 use crate::upstream::inflight::{Owner, Run};
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -64,6 +66,8 @@ pub(crate) struct Parked {
     pub behind: Option<Behind>,
     /// The last thing a server said to it, for the error text.
     pub said: String,
+    /// Its reply may be data. What is to be known first.
+    pub question: Option<Box<Question>>,
 }
 
 impl Parked {
@@ -93,7 +97,18 @@ impl Parked {
             waits_for: None,
             behind: None,
             said: String::from(said),
+            question: None,
         }
+    }
+
+    /// The reply that it got last, as far as it is kept.
+    fn word(&self) -> Vec<u8> {
+        [b"-", self.said.as_bytes()].concat()
+    }
+
+    /// Bytes that it holds.
+    fn weight(&self) -> usize {
+        self.bytes.len() + self.question.as_ref().map_or(0, |question| question.bytes())
     }
 }
 
@@ -115,12 +130,12 @@ impl ParkedRequests {
     }
 
     fn push_back(&mut self, client: Option<ClientId>, parked: Parked) {
-        self.bytes += parked.bytes.len();
+        self.bytes += parked.weight();
         self.queues.entry(client).or_default().push_back(parked);
     }
 
     fn push_front(&mut self, client: Option<ClientId>, parked: Parked) {
-        self.bytes += parked.bytes.len();
+        self.bytes += parked.weight();
         self.queues.entry(client).or_default().push_front(parked);
     }
 
@@ -130,7 +145,7 @@ impl ParkedRequests {
         if queue.is_empty() {
             self.queues.remove(&client);
         }
-        self.bytes -= parked.bytes.len();
+        self.bytes -= parked.weight();
         Some(parked)
     }
 
@@ -169,6 +184,27 @@ impl ParkedRequests {
     pub(crate) fn of_mut(&mut self, client: Option<ClientId>) -> impl Iterator<Item = &mut Parked> {
         self.queues.get_mut(&client).into_iter().flatten()
     }
+
+    /// Nodes told what they know: whoever waits for that is looked at again.
+    pub(crate) fn wake_questions(&mut self, now: Time) {
+        let all = self.queues.values_mut().flatten();
+        all.filter(|parked| parked.question.is_some()).for_each(|parked| parked.due = now);
+    }
+
+    /// Gives an answer to the question that takes it.
+    pub(crate) fn answer_question(
+        &mut self,
+        now: Time,
+        mut takes: impl FnMut(&mut Question) -> bool,
+    ) {
+        for parked in self.queues.values_mut().flatten() {
+            if let Some(question) = &mut parked.question
+                && takes(question)
+            {
+                parked.due = now;
+            }
+        }
+    }
 }
 
 impl Engine {
@@ -182,9 +218,19 @@ impl Engine {
             None if matches!(parked.owner, Owner::Client { .. }) => return,
             None => {}
         }
-        let given_up = parked.due > parked.until;
-        if given_up || self.parked.bytes + parked.bytes.len() > PARKED_BYTES_MAX {
-            return self.give_up(now, &parked);
+        let given_up = match parked.question {
+            // It is looked at before it is due.
+            Some(_) => now >= parked.until,
+            None => parked.due > parked.until,
+        };
+        if given_up || self.parked.bytes + parked.weight() > PARKED_BYTES_MAX {
+            return match &parked.question {
+                // It may have been executed.
+                Some(question) if question.may_be_data() => {
+                    self.answer_with_data(now, &parked, &question.reply);
+                }
+                _ => self.give_up(now, &parked),
+            };
         }
         self.parked.push_back(id, parked);
         self.account_counted();
@@ -254,6 +300,20 @@ impl Engine {
         if parked.waits_for.is_some() {
             return Some(parked);
         }
+        if parked.question.is_some() {
+            match self.resolve(now, &mut parked) {
+                Resolved::Open => return Some(parked),
+                Resolved::Data(reply) => {
+                    self.answer_with_data(now, &parked, &reply);
+                    return None;
+                }
+                Resolved::GoesOn if now >= parked.until => {
+                    self.give_up(now, &parked);
+                    return None;
+                }
+                Resolved::GoesOn => self.stats.note_redirect(&parked.word()),
+            }
+        }
         match self.look_behind(now, &mut parked) {
             Look::Go => {}
             Look::Wait if now < parked.until => return Some(parked),
@@ -275,6 +335,15 @@ impl Engine {
     pub(crate) fn give_up(&mut self, now: Time, parked: &Parked) {
         let error = reject::gave_up(parked.tries, &parked.said);
         self.give_up_with(now, parked, &error);
+    }
+
+    /// Its reply was a script's.
+    fn answer_with_data(&mut self, now: Time, parked: &Parked, reply: &[u8]) {
+        self.leave_parked_lease(parked);
+        self.stats.command(parked.command).failed += 1;
+        self.stats.errors.note(reply, 1);
+        self.answer_owner(now, parked.owner, reply);
+        self.give_up_rest(&parked.rest, reply);
     }
 
     /// Its client gets this error for it, and for all of a transaction.

@@ -9,7 +9,7 @@
 //!   reply -MOVED ─▶ [parked] ── node of the slot ready ──▶ its output, FIFO ─▶ the client's place, as if nothing had been
 //!                      └ not before `due`, not after `until`, slower each time
 //! ```
-//! Not here: finding the owner (`topology`), and what waits for its turn (`parked`).
+//! Not here: finding the owner (`topology`), what waits for its turn (`parked`), and whether a server said it at all (`trust`).
 //!
 //! Invariant: what a server says that did nothing is never taken for a reply, and never more than one server has a request.
 
@@ -27,7 +27,9 @@ use crate::reject;
 use crate::settings::Limits;
 use crate::time::Time;
 use crate::topology::Place;
+use crate::topology::refresh::Sign;
 use crate::topology::slots::parse_redirect;
+use crate::trust::{Verdict, speaks_freely};
 use crate::upstream::UpstreamKey;
 use crate::upstream::inflight::{Bond, OwnCommand, Owner, Run};
 use crate::upstream::{Role, Upstream};
@@ -38,13 +40,34 @@ use resp::{Args, RequestLimits, RequestScanner, Scan};
 
 /// What a server says that does not serve a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Redirect {
+pub(crate) enum Redirect {
     /// That one has the slot.
     Moved(u16, Address),
     /// That one has this key, the slot is on its way there.
-    Ask(Address),
+    Ask(u16, Address),
     /// Not now.
     Later,
+}
+
+impl Redirect {
+    /// The slot that it names.
+    pub(crate) fn slot(&self) -> Option<u16> {
+        match self {
+            Self::Moved(slot, _) | Self::Ask(slot, _) => Some(*slot),
+            Self::Later => None,
+        }
+    }
+}
+
+/// What became of a reply that may send its request on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// The request is this connection's no more.
+    On,
+    /// The driver has the bytes of the request just now: look again when they are back.
+    NotYet,
+    /// It is a reply as others are.
+    Data,
 }
 
 /// How a server says that it does not know a script.
@@ -77,14 +100,14 @@ pub(crate) fn sends_on(reply: &[u8]) -> bool {
     words.iter().any(|word| text.starts_with(word))
 }
 
-fn classify(reply: &[u8], asked_host: &str) -> Redirect {
+pub(crate) fn classify(reply: &[u8], asked_host: &str) -> Redirect {
     let text = reply.strip_prefix(b"-").unwrap_or(reply);
     let text = text.strip_suffix(b"\r\n").unwrap_or(text);
     let after = |word: &[u8]| parse_redirect(text.strip_prefix(word)?, asked_host);
     if let Some((slot, address)) = after(b"MOVED ") {
         Redirect::Moved(slot, address)
-    } else if let Some((_, address)) = after(b"ASK ") {
-        Redirect::Ask(address)
+    } else if let Some((slot, address)) = after(b"ASK ") {
+        Redirect::Ask(slot, address)
     } else {
         Redirect::Later
     }
@@ -104,45 +127,57 @@ fn said(reply: &[u8]) -> String {
 }
 
 impl Engine {
-    /// The front request of this upstream got `reply`, which [`sends_on`]. True: it was taken, its place stays open; false: its bytes are in
-    /// the driver's hands just now, look again when they are back.
-    pub(crate) fn redirect(&mut self, now: Time, id: UpstreamId, run: &Run, reply: &[u8]) -> bool {
-        let Some(upstream) = self.upstreams.get_mut(id) else { return true };
+    /// The front request of this upstream got `reply`, which [`sends_on`].
+    pub(crate) fn redirect(&mut self, now: Time, id: UpstreamId, run: &Run, reply: &[u8]) -> Sent {
+        let Some(upstream) = self.upstreams.get_mut(id) else { return Sent::On };
         if !upstream.out.keeps {
-            self.redirect_streamed(now, id, run, reply);
-            return true;
+            return self.redirect_streamed(now, id, run, reply);
         }
         let bytes = match run.bond {
             Bond::None => request_of(upstream, run, run.done),
             _ if whole::begins_again(run, reply) => whole::bytes_behind_multi(upstream, run),
-            _ => return self.end_whole(now, id, run, reply),
+            _ => {
+                let request = request_of(upstream, run, run.done);
+                let place = request.and_then(|request| self.place_of(&request));
+                return self.end_whole(now, id, run, place, reply);
+            }
         };
-        let Some(bytes) = bytes else { return false };
+        let Some(bytes) = bytes else { return Sent::NotYet };
         let key = upstream.key;
-        let untaught = reply.starts_with(NOSCRIPT);
-        let is_lease = self.upstreams.get(id).is_some_and(|up| matches!(up.role, Role::Leased(_)));
-        if untaught && (is_lease || !self.heals_noscript(id, run, &bytes)) {
-            return self.pass_error(now, id, run, reply);
-        }
-        let leased = match self.redirect_of_lease(now, id, run, reply) {
+        let question = match self.judge_redirect(now, id, run, &bytes, reply) {
+            Verdict::Data => return Sent::Data,
+            Verdict::Server => None,
+            Verdict::Open(question) => Some(question),
+        };
+        let place = self.place_at(id, &bytes);
+        let leased = match self.redirect_of_lease(now, id, run, place, reply) {
             Leased::No => false,
             Leased::Again => true,
-            Leased::Answered => return true,
+            Leased::Answered => return Sent::On,
         };
-        let Some(upstream) = self.upstreams.get_mut(id) else { return true };
+        let Some(upstream) = self.upstreams.get_mut(id) else { return Sent::On };
         let rest = match run.bond {
             Bond::None => Vec::new(),
             _ => behind_first(upstream.inflight.disown_transaction()),
         };
         leave_queue(upstream, run);
-        self.stats.note_redirect(reply);
-        if !untaught {
+        // What a script may have said is no sign for anybody else.
+        if !speaks_freely(run.command) {
             self.note_unsettled(now);
         }
         let behind = self.watch_behind(now, id, run.owner);
         let said = said(reply);
-        let place = self.place_of(&bytes);
-        let (target, named, wait_ms) = self.way_on(now, id, run, reply, place, leased);
+        let (target, named, wait_ms) = match (&question, place) {
+            (None, _) => {
+                self.stats.note_redirect(reply);
+                self.way_on(now, id, run, reply, place, leased)
+            }
+            (Some(question), _) => {
+                self.ask_known_nodes(question, place);
+                let target = place.map_or(Target::Node(key.node), Target::Place);
+                (target, None, now.until_ms(question.until()))
+            }
+        };
         let hold_ms = self.settings.timeouts.failover_hold_ms.max(REDIRECT_WAIT_MS);
         // One whose connection was lost was sent again without any time to be sent on in.
         let had_time = run.tries > 0 && run.until > run.sent_at;
@@ -151,7 +186,7 @@ impl Engine {
         if had_time && leased {
             until = until + now.since(run.sent_at);
         }
-        if reply.starts_with(b"-CLUSTERDOWN ") {
+        if reply.starts_with(b"-CLUSTERDOWN ") && !speaks_freely(run.command) {
             let pool = self.nodes.get(key.node).map_or(0, |node| node.pool);
             until = until.min(self.outage_ends(now, pool, hold_ms));
         }
@@ -174,12 +209,13 @@ impl Engine {
                 waits_for: None,
                 behind,
                 said,
+                question,
             },
         );
         if leased {
             self.leave_lease(now, id);
         }
-        true
+        Sent::On
     }
 
     /// The front request, which only reads, was answered too early: it is asked again behind what its client has parked.
@@ -201,7 +237,14 @@ impl Engine {
     }
 
     /// What a redirect means on a client's own connection.
-    fn redirect_of_lease(&mut self, now: Time, id: UpstreamId, run: &Run, reply: &[u8]) -> Leased {
+    fn redirect_of_lease(
+        &mut self,
+        now: Time,
+        id: UpstreamId,
+        run: &Run,
+        place: Option<Place>,
+        reply: &[u8],
+    ) -> Leased {
         let Some(Role::Leased(client)) = self.upstreams.get(id).map(|up| up.role) else {
             return Leased::No;
         };
@@ -217,37 +260,42 @@ impl Engine {
         match self.lease_redirected(client, first, run.command, reply) {
             None => Leased::Again,
             Some(instead) => {
-                self.believe(id, reply);
+                self.believe(id, run, place, reply);
                 self.pass_error(now, id, run, &instead);
                 Leased::Answered
             }
         }
     }
 
-    /// What a server says of a slot is believed, so that the next request goes right.
-    pub(crate) fn believe(&mut self, id: UpstreamId, reply: &[u8]) {
+    /// A request with this place is not sent on. If a server said that the slot is at another node of the table, the next request goes there;
+    /// else known nodes are asked.
+    pub(crate) fn believe(
+        &mut self,
+        id: UpstreamId,
+        run: &Run,
+        place: Option<Place>,
+        reply: &[u8],
+    ) {
         let Some(node) = self.upstreams.get(id).map(|upstream| upstream.key.node) else { return };
         if self.is_left(node) {
             return;
         }
         let pool = self.nodes.get(node).map_or(0, |node| node.pool);
-        match classify(reply, &self.host_of(node)) {
-            Redirect::Moved(slot, address) => {
-                let owner = self.told_node(pool, &address);
-                self.patch_slot(pool, slot, owner);
+        match (classify(reply, &self.host_of(node)), place) {
+            (Redirect::Moved(slot, address), Some(place))
+                if place == (Place { pool, slot })
+                    && !speaks_freely(run.command)
+                    && let Some(owner) = self.known_node(pool, &address) =>
+            {
+                self.patch_slot(place, owner);
             }
-            _ => self.want_topology(pool),
+            (Redirect::Later, _) => self.want_topology(pool),
+            _ => self.heed_sign(pool, Sign::Named(node)),
         }
     }
 
     /// It is an error as others are.
-    pub(crate) fn pass_error(
-        &mut self,
-        now: Time,
-        id: UpstreamId,
-        run: &Run,
-        reply: &[u8],
-    ) -> bool {
+    pub(crate) fn pass_error(&mut self, now: Time, id: UpstreamId, run: &Run, reply: &[u8]) {
         if let Some(upstream) = self.upstreams.get_mut(id) {
             leave_queue(upstream, run);
             upstream.traffic.errors += 1;
@@ -255,7 +303,6 @@ impl Engine {
         self.stats.command(run.command).failed += 1;
         self.stats.errors.note(reply, 1);
         self.answer_owner(now, run.owner, reply);
-        true
     }
 
     /// Where a request goes on that got `reply`, who was named for it, and how long it waits before.
@@ -278,36 +325,41 @@ impl Engine {
         let later_ms = (1 << run.tries.min(10)).min(RETRY_MAX_MS);
         let at_once_ms = if run.tries < SENT_ON_AT_ONCE { 0 } else { later_ms };
         let again = place.map_or(Target::Node(asked), Target::Place);
+        if speaks_freely(run.command) {
+            // The table has another owner, whatever the text names.
+            return (again, None, at_once_ms);
+        }
         let redirect = classify(reply, &self.host_of(asked));
         if !matches!(redirect, Redirect::Moved(..)) {
             self.want_topology(pool);
         }
-        match redirect {
-            Redirect::Moved(slot, address) => {
-                let node = self.told_node(pool, &address);
-                self.patch_slot(pool, slot, node);
+        let named = match &redirect {
+            Redirect::Moved(_, address) | Redirect::Ask(_, address) => {
+                self.known_node(pool, address)
+            }
+            Redirect::Later => None,
+        };
+        match (redirect, named, place) {
+            (Redirect::Moved(..), Some(node), Some(place)) => {
+                self.patch_slot(place, node);
                 if node == asked {
                     self.leave_stale_connection(now, id);
                 }
-                (Target::Place(Place { pool, slot }), Some(node), at_once_ms)
+                (again, Some(node), at_once_ms)
             }
             // Between MULTI and EXEC there is no ASKING.
-            Redirect::Ask(_) if run.bond != Bond::None => (again, None, later_ms),
-            Redirect::Ask(_)
+            (Redirect::Ask(..), ..) if run.bond != Bond::None => (again, None, later_ms),
+            (Redirect::Ask(..), ..)
                 if leased && self.client_of(run.owner).is_some_and(|id| self.is_queueing(id)) =>
             {
                 (again, None, later_ms)
             }
-            Redirect::Ask(address) => {
-                (Target::Asking(self.told_node(pool, &address)), None, at_once_ms)
-            }
-            // It is taught in front of the next try.
-            Redirect::Later if reply.starts_with(NOSCRIPT) => (again, None, 0),
+            (Redirect::Ask(..), Some(node), _) => (Target::Asking(node), None, at_once_ms),
             // A copy that cannot answer: its primary can.
-            Redirect::Later if place.is_some() && self.set_unfit(asked) => {
+            (Redirect::Later, ..) if place.is_some() && self.set_unfit(asked) => {
                 (again, None, at_once_ms)
             }
-            Redirect::Later => (again, None, later_ms),
+            _ => (again, None, later_ms),
         }
     }
 
@@ -321,20 +373,27 @@ impl Engine {
         }
     }
 
-    /// The same for a large request, whose bytes are gone: it was not done, and its client is told so. What the server said of the slot
+    /// A redirect of a large request, whose bytes are gone: it was not done, and its client is told so. What the server said of the slot
     /// is believed, so that the next one goes right.
-    pub(crate) fn redirect_streamed(&mut self, now: Time, id: UpstreamId, run: &Run, reply: &[u8]) {
-        if reply.starts_with(NOSCRIPT) {
-            self.pass_error(now, id, run, reply);
-            return;
+    pub(crate) fn redirect_streamed(
+        &mut self,
+        now: Time,
+        id: UpstreamId,
+        run: &Run,
+        reply: &[u8],
+    ) -> Sent {
+        let place = self.upstreams.get(id).and_then(|upstream| upstream.streamed_place);
+        self.believe(id, run, place, reply);
+        if speaks_freely(run.command) {
+            return Sent::Data;
         }
-        self.believe(id, reply);
-        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        let Some(upstream) = self.upstreams.get_mut(id) else { return Sent::On };
         leave_queue(upstream, run);
         self.stats.note_redirect(reply);
         let error = reject::gave_up(1, &said(reply));
         self.stats.note_own_error(&error, 1);
         self.answer_owner(now, run.owner, &error);
+        Sent::On
     }
 
     /// Gives a reply of the proxy's own to whoever waits for it.
@@ -456,6 +515,7 @@ impl Engine {
         if let Target::Asking(_) = parked.target {
             self.say_own(now, id, OwnCommand::Asking, &[b"ASKING"]);
         }
+        let asking = matches!(parked.target, Target::Asking(_));
         let bond = if parked.rest.is_empty() { Bond::None } else { Bond::First };
         if bond == Bond::First {
             self.say_own(now, id, OwnCommand::Multi, &[b"MULTI"]);
@@ -464,7 +524,8 @@ impl Engine {
         let (owner, command, tries, until) =
             (parked.owner, parked.command, parked.tries, parked.until);
         let at = upstream.append(&mut self.pool, &parked.bytes);
-        upstream.inflight.push(Run { tries, until, bond, ..Run::new(owner, 1, command, now, at) });
+        let run = Run::new(owner, 1, command, now, at);
+        upstream.inflight.push(Run { tries, until, bond, asking, ..run });
         for run in &parked.rest {
             upstream.inflight.push(Run { at: at + run.at, sent_at: now, ..*run });
         }
@@ -592,7 +653,7 @@ mod tests {
             assert!(!sends_on(text.as_bytes()), "{text}");
         }
         assert_eq!(classify(b"-MOVED 7 h:9\r\n", ""), Redirect::Moved(7, Address::tcp("h", 9)));
-        assert_eq!(classify(b"-ASK 7 :9\r\n", "x"), Redirect::Ask(Address::tcp("x", 9)));
+        assert_eq!(classify(b"-ASK 7 :9\r\n", "x"), Redirect::Ask(7, Address::tcp("x", 9)));
         assert_eq!(classify(b"-MOVED nonsense\r\n", "x"), Redirect::Later);
     }
 }

@@ -14,6 +14,7 @@
 use crate::bigkeys::BigKeys;
 use crate::client::{Client, Sizes};
 use crate::command::ids::EXEC;
+use crate::defect::is_protocol_error;
 use crate::engine::Engine;
 use crate::ids::{ClientId, MergeId, UpstreamId};
 use crate::inside::Own;
@@ -23,9 +24,10 @@ use crate::output::Output;
 use crate::overtaken::Seen;
 use crate::pool::{BufferPool, append_piece};
 use crate::push::end_of_cut_through;
-use crate::redirect::sends_on;
+use crate::redirect::{Sent, sends_on};
 use crate::stats::Stats;
 use crate::time::Time;
+use crate::trust::speaks_freely;
 use crate::upstream::inflight::{OwnCommand, Owner, Run};
 use crate::upstream::{Lane, Role, Stall, Upstream};
 use alloc::format;
@@ -226,14 +228,17 @@ impl Engine {
         let piece = next_piece(upstream, &mut self.stats, &self.bigkeys, run, watch, input)?;
         let piece = match piece {
             Piece::Nothing => return Ok((0, false)),
-            Piece::Redirect(bytes) => {
-                if !self.redirect(now, id, run, &input[..bytes]) {
-                    return Ok((self.wait_for_buffer(id, 0), false));
+            Piece::Redirect(bytes) => match self.redirect(now, id, run, &input[..bytes]) {
+                Sent::On => return Ok((bytes, true)),
+                Sent::NotYet => return Ok((self.wait_for_buffer(id, 0), false)),
+                Sent::Data => {
+                    self.count_data(id, run, &input[..bytes]);
+                    (1, bytes, false)
                 }
-                return Ok((bytes, true));
-            }
+            },
             Piece::Own(own, bytes) => {
                 upstream.inflight.answered(1);
+                self.own_asked_at = run.sent_at;
                 self.own_reply(now, id, own, &input[..bytes]);
                 return Ok((bytes, true));
             }
@@ -244,6 +249,14 @@ impl Engine {
             Piece::Replies { count, bytes, partial } => (count, bytes, partial),
         };
         Ok(self.replies_of_run(now, id, run, front, piece, input))
+    }
+
+    /// An error that looked like a redirect is a reply as others are.
+    #[cold]
+    pub(crate) fn count_data(&mut self, id: UpstreamId, run: &Run, reply: &[u8]) {
+        if let Some(upstream) = self.upstreams.get_mut(id) {
+            count_failed(upstream, &mut self.stats, run, 1, reply);
+        }
     }
 
     /// The same where some requests on this connection are shared. The front one may be.
@@ -722,24 +735,37 @@ fn count_failed(
     if failed > 0 {
         stats.command(run.command).failed += failed;
         upstream.traffic.errors += failed;
-        note_errors(stats, replies);
+        if let Some(index) = note_errors(stats, run, replies) {
+            upstream.note_refused(run, index);
+        }
     }
 }
 
-/// Some of these whole replies are errors. They are looked for once more, so that those who have none need not look closer.
+/// Some of these whole replies are errors. They are looked for once more, so that those who have none need not look closer. Returns which of them says that
+/// its request is no protocol.
 #[cold]
-fn note_errors(stats: &mut Stats, replies: &[u8]) {
+fn note_errors(stats: &mut Stats, run: &Run, replies: &[u8]) -> Option<u32> {
+    let is_servers = !speaks_freely(run.command);
     let (mut scanner, mut rest) = (ReplyScanner::default(), replies);
+    let (mut index, mut refused) = (0, None);
     while let Ok(Scan::Complete { consumed, .. }) = scanner.scan(rest) {
         let (reply, behind) = rest.split_at(consumed);
         if reply.starts_with(b"-") {
             stats.errors.note(reply, 1);
+            if is_servers {
+                stats.errors.note_server(reply);
+            }
+            if is_protocol_error(reply) {
+                refused = Some(index);
+            }
         }
         if behind.is_empty() {
-            return;
+            break;
         }
         rest = behind;
+        index += 1;
     }
+    refused
 }
 
 pub(crate) fn malformed(error: &ReplyError) -> Fault {

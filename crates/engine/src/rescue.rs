@@ -12,6 +12,7 @@ use crate::ids::UpstreamId;
 use crate::parked::Parked;
 use crate::redirect::{find_request, keys_of_run, nth, reads};
 use crate::time::Time;
+use crate::upstream::Carried;
 use crate::upstream::inflight::{Bond, Owner, Run};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -114,5 +115,45 @@ impl Engine {
         let Some(place) = self.place_of(&bytes) else { return Err(one) };
         let times = (now, until);
         Ok(Parked::to_place(upstream.key, &one, bytes, place, times, "its connection was lost"))
+    }
+
+    /// A connection to the only server broke and is made anew: what never left it, as a server closes an idle connection at the moment of a
+    /// request, goes out over the next one. Returns the runs that are left, to be answered with an error.
+    pub(crate) fn carry(&mut self, id: UpstreamId, mut runs: Vec<Run>) -> Vec<Run> {
+        let Some(upstream) = self.upstreams.get_mut(id) else { return runs };
+        let untouched = upstream.out.untouched_from();
+        let goes_on = |run: &Run| run.at >= untouched && run.done == 0 && !run.shares;
+        let first = runs.iter().position(goes_on);
+        let Some(first) = first else { return runs };
+        let mut kept = runs.split_off(first);
+        let from = kept[0].at;
+        kept.iter_mut().for_each(|run| run.at -= from);
+        let bytes = upstream.out.untouched_bytes(from);
+        upstream.carried = Some(Carried { bytes, runs: kept });
+        runs
+    }
+
+    /// What was carried over goes out first.
+    pub(crate) fn send_carried(&mut self, id: UpstreamId) {
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        let Some(carried) = upstream.carried.take() else { return };
+        let base = upstream.append(&mut self.pool, &carried.bytes);
+        for run in carried.runs {
+            let run = Run { at: base + run.at, ..run };
+            match run.shares {
+                false => upstream.inflight.push(run),
+                true => upstream.inflight.share(upstream.inflight.end() - 1, run),
+            }
+        }
+        self.touch_upstream(id);
+    }
+
+    /// The next connection that something was to be carried over to does not come.
+    pub(crate) fn give_up_carried(&mut self, now: Time, id: UpstreamId, cause: &str) {
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        let key = upstream.key;
+        if let Some(carried) = upstream.carried.take() {
+            self.answer_lost(now, id, key, &carried.runs, false, cause);
+        }
     }
 }

@@ -625,7 +625,10 @@ impl Engine {
     /// How the servers are while the node of this index gives a page of SCAN.
     fn seen_of_page(&self, index: usize) -> scan::Seen {
         let node = self.router.primaries().get(index).and_then(|node| self.nodes.get(*node));
-        scan::Seen { mark: self.topology_mark(), gives: node.is_some_and(|node| node.gives_slots) }
+        scan::Seen {
+            mark: self.topology_mark(),
+            gives: node.is_some_and(|node| !node.gives.is_empty()),
+        }
     }
 
     fn finish_merge(&mut self, now: Time, id: crate::ids::MergeId) {

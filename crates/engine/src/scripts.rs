@@ -191,15 +191,20 @@ impl Engine {
         self.say_own(now, id, OwnCommand::Script, &[b"SCRIPT", b"LOAD", &body]);
     }
 
-    /// A server said `NOSCRIPT` to the front request of this connection, whose bytes are here. Whether it is to be sent again, behind the script.
-    pub(crate) fn heals_noscript(&mut self, id: UpstreamId, run: &Run, request: &[u8]) -> bool {
+    /// The front request of this connection, whose bytes are here, got `NOSCRIPT`. The script to be loaded if the call may be sent again behind it.
+    pub(crate) fn heals_noscript(
+        &mut self,
+        id: UpstreamId,
+        run: &Run,
+        request: &[u8],
+    ) -> Option<Digest> {
         if !calls_by_digest(run.command) {
-            return false;
+            return None;
         }
-        let Some(digest) = Args::new(request).nth(1).and_then(digest_of) else { return false };
+        let digest = Args::new(request).nth(1).and_then(digest_of)?;
         if let Some(upstream) = self.upstreams.get_mut(id) {
-            // Whatever was loaded there is gone.
-            upstream.scripts.clear();
+            // The script itself may have said so: its next call is behind a SCRIPT LOAD, those of others are as they were.
+            upstream.scripts.remove(&digest);
         }
         let alone = match run.owner {
             Owner::Client { id, seq, .. } => {
@@ -207,7 +212,8 @@ impl Engine {
             }
             _ => false,
         };
-        alone && run.tries == 0 && self.scripts.body(&digest).is_some()
+        let heals = alone && run.tries == 0 && self.scripts.body(&digest).is_some();
+        heals.then_some(digest)
     }
 }
 

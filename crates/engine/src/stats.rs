@@ -157,6 +157,8 @@ pub struct Stats {
     pub upstream_failures: u64,
     /// Connections that broke or were closed by the server while in use.
     pub upstream_losses: u64,
+    /// Connections that a server closed because of a frame that is no protocol to it (see `defect`).
+    pub upstream_protocol_errors: u64,
     /// Connections closed because a reply was overdue.
     pub upstream_timeouts: u64,
     /// AUTH of users of the servers that a server took (see `login`).
@@ -201,6 +203,7 @@ macro_rules! totals {
             &$($mut)? $stats.upstream_reconnects,
             &$($mut)? $stats.upstream_failures,
             &$($mut)? $stats.upstream_losses,
+            &$($mut)? $stats.upstream_protocol_errors,
             &$($mut)? $stats.upstream_timeouts,
             &$($mut)? $stats.logins_accepted,
             &$($mut)? $stats.logins_refused,
@@ -245,6 +248,7 @@ impl Default for Stats {
             upstream_reconnects: 0,
             upstream_failures: 0,
             upstream_losses: 0,
+            upstream_protocol_errors: 0,
             upstream_timeouts: 0,
             logins_accepted: 0,
             logins_refused: 0,
@@ -327,11 +331,11 @@ impl Stats {
         }
     }
 
-    fn totals(&self) -> [&u64; 30] {
+    fn totals(&self) -> [&u64; 31] {
         totals!(self)
     }
 
-    fn totals_mut(&mut self) -> [&mut u64; 30] {
+    fn totals_mut(&mut self) -> [&mut u64; 31] {
         totals!(self, mut)
     }
 }

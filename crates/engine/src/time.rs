@@ -14,6 +14,11 @@ impl Time {
         self.0.saturating_sub(earlier.0)
     }
 
+    /// Milliseconds from this to `later`; 0 if `later` lies behind.
+    pub const fn until_ms(self, later: Self) -> u64 {
+        later.since(self) / 1_000
+    }
+
     /// This time and so many milliseconds more.
     pub const fn plus_ms(self, ms: u64) -> Self {
         Self(self.0.saturating_add(ms.saturating_mul(1000)))

@@ -782,7 +782,7 @@ impl Engine {
         Some(&mut self.clients.get_mut(id)?.lease.as_mut()?.state)
     }
 
-    fn lease_place(&self, id: ClientId) -> Option<Place> {
+    pub(crate) fn lease_place(&self, id: ClientId) -> Option<Place> {
         self.clients.get(id)?.lease.as_ref()?.place
     }
 

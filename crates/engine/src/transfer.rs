@@ -34,7 +34,7 @@ use crate::upstream::inflight::{OwnCommand, Owner, Run};
 use crate::upstream::{Lane, Role};
 use crate::waiters::Line;
 use alloc::vec::Vec;
-use resp::{RequestLimits, Scan};
+use resp::{Args, RequestLimits, Scan};
 
 impl Engine {
     /// The unfinished request at the begin of `input` is too large to be kept. Returns the bytes done with.
@@ -395,6 +395,8 @@ impl Engine {
         begin: &[u8],
     ) {
         let silent = self.is_silent(id);
+        let key = command.and_then(|row| Args::new(begin).nth(row.row().only_key_at()?));
+        let place = key.map(|key| self.router.place(key));
         let Some(client) = self.clients.get_mut(id) else { return };
         let (seq, missing) = (client.places.reserve(1), client.scanner.missing());
         client.hold = Hold::Streaming(upstream_id);
@@ -402,6 +404,7 @@ impl Engine {
         self.stats.command(command).calls += 1;
         if let Some(upstream) = self.upstreams.get_mut(upstream_id) {
             let owner = Owner::Client { id, seq, silent };
+            upstream.streamed_place = place;
             let at = upstream.out.position();
             upstream.inflight.push(Run::new(owner, 1, command, now, at));
         }

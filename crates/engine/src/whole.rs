@@ -25,7 +25,7 @@ use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
 use crate::limits::WHOLE_BYTES_MAX;
-use crate::redirect::{NOSCRIPT, find_request};
+use crate::redirect::{NOSCRIPT, Sent, find_request};
 use crate::reject;
 use crate::request::{Step, room};
 use crate::scatter::keys_of;
@@ -112,6 +112,10 @@ impl Engine {
                     return None;
                 }
                 if !self.is_one() {
+                    // Were MULTI refused, a first command that runs a script could answer with what looks like a redirect.
+                    if row.is_script() && whole.count == 1 {
+                        return None;
+                    }
                     let place = self.place_in_whole(command, &request, rest)?;
                     if whole.place.is_some_and(|other| other != place) {
                         return None;
@@ -224,8 +228,15 @@ impl Engine {
     }
 
     /// A server did not serve this request of a transaction, and it cannot begin again: the transaction will not be done.
-    pub(crate) fn end_whole(&mut self, now: Time, id: UpstreamId, run: &Run, reply: &[u8]) -> bool {
-        self.believe(id, reply);
+    pub(crate) fn end_whole(
+        &mut self,
+        now: Time,
+        id: UpstreamId,
+        run: &Run,
+        place: Option<Place>,
+        reply: &[u8],
+    ) -> Sent {
+        self.believe(id, run, place, reply);
         let moved =
             [&b"-MOVED "[..], b"-ASK ", b"-TRYAGAIN "].iter().any(|word| reply.starts_with(word));
         let mut instead = Vec::new();
@@ -235,7 +246,8 @@ impl Engine {
             // The server's own words tell more.
             (false, _) => instead.extend_from_slice(reply),
         }
-        self.pass_error(now, id, run, &instead)
+        self.pass_error(now, id, run, &instead);
+        Sent::On
     }
 
     /// No server took a transaction that was to begin again: what is behind its first command gets its answers, too.

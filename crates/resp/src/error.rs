@@ -29,6 +29,8 @@ pub enum RequestError {
     MultibulkCountTooBig,
     /// A `$N` line that does not end within the bound.
     BulkCountTooBig,
+    /// A `*N` or `$N` line, or an argument, does not end in `\r\n` (Valkey since 8.1).
+    InvalidCrlf,
     /// More than ten arguments before authentication.
     UnauthenticatedMultibulkLength,
     /// An argument above 16 384 bytes before authentication.
@@ -64,6 +66,7 @@ impl RequestError {
             Self::InlineTooBig => "too big inline request",
             Self::MultibulkCountTooBig => "too big mbulk count string",
             Self::BulkCountTooBig => "too big bulk count string",
+            Self::InvalidCrlf => "invalid CRLF in request",
             Self::UnauthenticatedMultibulkLength => "unauthenticated multibulk length",
             Self::UnauthenticatedBulkLength => "unauthenticated bulk length",
         }
@@ -141,7 +144,7 @@ mod tests {
     #[test]
     fn texts_are_those_of_redis() {
         use RequestError::*;
-        let expected: [(RequestError, &[u8]); 9] = [
+        let expected: [(RequestError, &[u8]); 10] = [
             (InvalidMultibulkLength, b"-ERR Protocol error: invalid multibulk length\r\n"),
             (InvalidBulkLength, b"-ERR Protocol error: invalid bulk length\r\n"),
             (ExpectedDollar(b'x'), b"-ERR Protocol error: expected '$', got 'x'\r\n"),
@@ -149,6 +152,7 @@ mod tests {
             (InlineTooBig, b"-ERR Protocol error: too big inline request\r\n"),
             (MultibulkCountTooBig, b"-ERR Protocol error: too big mbulk count string\r\n"),
             (BulkCountTooBig, b"-ERR Protocol error: too big bulk count string\r\n"),
+            (InvalidCrlf, b"-ERR Protocol error: invalid CRLF in request\r\n"),
             (
                 UnauthenticatedMultibulkLength,
                 b"-ERR Protocol error: unauthenticated multibulk length\r\n",

@@ -43,6 +43,9 @@ pub fn request(bytes: &[u8], limits: &RequestLimits) -> Result<Option<NaiveReque
     if end + 2 > bytes.len() {
         return Ok(None);
     }
+    if bytes[end + 1] != b'\n' {
+        return Err(RequestError::InvalidCrlf);
+    }
     let count = match string2ll(&bytes[1..end]) {
         Some(count) if count <= i64::from(limits.args_max) => count,
         _ => return Err(RequestError::InvalidMultibulkLength),
@@ -63,6 +66,9 @@ pub fn request(bytes: &[u8], limits: &RequestLimits) -> Result<Option<NaiveReque
         if rest[0] != b'$' {
             return Err(RequestError::ExpectedDollar(rest[0]));
         }
+        if rest[end + 1] != b'\n' {
+            return Err(RequestError::InvalidCrlf);
+        }
         let bulk_bytes_max = limits.bulk_bytes_max.min(1 << 30) as i64;
         let len = match string2ll(&rest[1..end]) {
             Some(len) if len >= 0 && len <= bulk_bytes_max => len as usize,
@@ -74,6 +80,9 @@ pub fn request(bytes: &[u8], limits: &RequestLimits) -> Result<Option<NaiveReque
         at += end + 2;
         if bytes.len() - at < len + 2 {
             return Ok(None);
+        }
+        if &bytes[at + len..at + len + 2] != b"\r\n" {
+            return Err(RequestError::InvalidCrlf);
         }
         args.push(bytes[at..at + len].to_vec());
         starts.push(at);

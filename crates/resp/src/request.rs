@@ -1,13 +1,14 @@
 //! Finds where a client's request ends, without building anything.
 //!
-//! The rules are those of Redis' `processInputBuffer`, `processMultibulkBuffer` and `processInlineBuffer`
-//! (7.2, 8; Valkey 8), down to their carelessness: a `*N` or `$N` line ends at the first `\r` and the byte
-//! behind it is taken for `\n` unchecked; so are the two bytes behind an argument; a NUL hides the rest of a
-//! line from C's `strchr`, so a line with a NUL before its end never ends; `*0` and `*-1` are requests of
-//! nothing. **Requests are forwarded verbatim. Were the proxy to find an end where the server finds none (or
-//! the other way round), one client's bytes would become another client's request: request smuggling.**
-//! So nothing here is "cleaned up": what Redis accepts is accepted in the same way, and refused likewise.
-//! Where versions differ, Redis 7.2 and Valkey 8 are followed (7.0.0 knew no limits before authentication).
+//! The rules are those of the strictest supported server. Redis (6.2 to 8.2, `processMultibulkBuffer`) takes the
+//! byte behind the `\r` of a `*N` or `$N` line for `\n` unchecked, and so the two bytes behind an argument. Valkey
+//! (8.1 and 9.1, `parseMultibulk`) checks them and closes the connection, which other clients share: so they are
+//! checked here, and only the client that sent them is closed. Everything else is as in Redis' `processInputBuffer`
+//! and `processInlineBuffer`: a NUL hides the rest of a line from C's `strchr`, so a line with a NUL before its
+//! end never ends; `*0` and `*-1` are requests of nothing. **Requests are forwarded verbatim. Were the proxy to find
+//! an end where the server finds none (or the other way round), one client's bytes would become another client's
+//! request: request smuggling.** So whatever is accepted here ends where every supported server ends it.
+//! Limits before authentication are those of Redis 7.2 (7.0.0 knew none).
 //!
 //! One departure: Redis notices a line above 64 KiB only when it happens to look at an unfinished one. Here a
 //! line whose end does not lie within the first 64 KiB + 1 bytes is refused however it arrives.
@@ -201,13 +202,24 @@ impl RequestScanner {
         loop {
             // `at` never passes the end: it grows by whole lines found and by what is there of a bulk.
             let rest = bytes.get(at..).unwrap_or(&[]);
-            let taken = rest.len().min(usize::try_from(self.bulk_left).unwrap_or(usize::MAX));
-            at += taken;
-            self.bulk_left -= taken as u64;
-            self.position = start + at as u64;
             if self.bulk_left > 0 {
-                return Ok(Scan::Partial { consumed: at });
+                // Both bytes of the end are looked at together, as the server does.
+                let data =
+                    usize::try_from(self.bulk_left - 2).unwrap_or(usize::MAX).min(rest.len());
+                at += data;
+                self.bulk_left -= data as u64;
+                let end = rest.get(data..).and_then(|rest| rest.first_chunk::<2>());
+                match end.filter(|_| self.bulk_left == 2) {
+                    None => {
+                        self.position = start + at as u64;
+                        return Ok(Scan::Partial { consumed: at });
+                    }
+                    Some(b"\r\n") => at += 2,
+                    Some(_) => return Err(RequestError::InvalidCrlf),
+                }
+                self.bulk_left = 0;
             }
+            self.position = start + at as u64;
             if self.args_left == 0 {
                 let (len, args) = (self.position, self.args);
                 let frame = Request { len, args, form: form(len, args), head: self.head };
@@ -239,7 +251,7 @@ impl RequestScanner {
 /// there is.
 ///
 /// `None` says nothing about the bytes: the general case decides. It must only never say `Some` where that
-/// one would say something else. It may be stricter: here a line ends in `\r\n` where that costs nothing.
+/// one would say something else.
 #[inline]
 fn short_request(bytes: &[u8], limits: &RequestLimits) -> Option<Request> {
     // `*N\r\n$D\r\n` in one load and one comparison; only the two digits are left to look at.
@@ -262,7 +274,7 @@ fn short_request(bytes: &[u8], limits: &RequestLimits) -> Option<Request> {
         return None;
     }
     let mut head = [Span { start: 8, len: name }, Span::default(), Span::default()];
-    let mut rest = rest.get(name as usize + 2..)?;
+    let mut rest = behind_crlf(rest, name as usize)?;
     if args > 1 {
         (head[1], rest) = short_bulk(bytes, rest)?;
     }
@@ -284,22 +296,28 @@ pub(crate) fn short_bulk<'a>(bytes: &[u8], rest: &'a [u8]) -> Option<(Span, &'a 
     let (len, line) = short_bulk_line(rest)?;
     // The callers cut `rest` from `bytes` within the first 9 KiB, so the start fits.
     let start = (bytes.len() - rest.len() + line) as u32;
-    Some((Span { start, len }, rest.get(line + len as usize + 2..)?))
+    Some((Span { start, len }, behind_crlf(rest, line + len as usize)?))
+}
+
+/// What follows the `\r\n` that stands at `at`.
+#[inline(always)]
+fn behind_crlf(bytes: &[u8], at: usize) -> Option<&[u8]> {
+    let (end, rest) = bytes.get(at..)?.split_first_chunk::<2>()?;
+    (end == b"\r\n").then_some(rest)
 }
 
 /// A `$N\r\n` line of one to three digits: the number, and the line's bytes.
 #[inline(always)]
 fn short_bulk_line(bytes: &[u8]) -> Option<(u32, usize)> {
-    let [word @ .., fifth, _] = *bytes.first_chunk::<ARG_BYTES_MIN>()?;
+    let [word @ .., fifth, sixth] = *bytes.first_chunk::<ARG_BYTES_MIN>()?;
     let word = u32::from_le_bytes(word);
     let single = word ^ u32::from_le_bytes(*b"$0\r\n");
     if is_digits_32(single, 0x0000_0100) {
         return Some((single >> 8, 4));
     }
     match bulk_digits(word)? {
-        // As careless as the general case: the byte behind `\r` may be any.
-        (len, 2) => Some((len, 5)),
-        (len, _) => (fifth == b'\r').then_some((len, 6)),
+        (len, 2) => (fifth == b'\n').then_some((len, 5)),
+        (len, _) => ([fifth, sixth] == *b"\r\n").then_some((len, 6)),
     }
 }
 
@@ -314,9 +332,12 @@ fn form(len: u64, args: u32) -> Form {
 /// The line of `*N`: the number of arguments (0 for none and for negative ones) and the line's bytes with
 /// both bytes of its end. `None`: unfinished.
 fn count_line(bytes: &[u8], limits: &RequestLimits) -> Result<Option<(u32, usize)>, RequestError> {
-    let Some(line) = header(bytes, limits, RequestError::MultibulkCountTooBig)? else {
+    let Some((line, behind)) = header(bytes, limits, RequestError::MultibulkCountTooBig)? else {
         return Ok(None);
     };
+    if behind != b'\n' {
+        return Err(RequestError::InvalidCrlf);
+    }
     let count = line.get(1..).and_then(parse_i64).unwrap_or(i64::MAX);
     if count > i64::from(limits.args_max) {
         return Err(RequestError::InvalidMultibulkLength);
@@ -335,7 +356,7 @@ fn bulk_line(bytes: &[u8], limits: &RequestLimits) -> Result<Option<(u64, usize)
     {
         return Ok(Some((u64::from(len), line)));
     }
-    let Some(line) = header(bytes, limits, RequestError::BulkCountTooBig)? else {
+    let Some((line, behind)) = header(bytes, limits, RequestError::BulkCountTooBig)? else {
         return Ok(None);
     };
     let digits = match line {
@@ -344,6 +365,9 @@ fn bulk_line(bytes: &[u8], limits: &RequestLimits) -> Result<Option<(u64, usize)
         // The line is empty: the byte that stands where a `$` should is its `\r`.
         [] => return Err(RequestError::ExpectedDollar(b'\r')),
     };
+    if behind != b'\n' {
+        return Err(RequestError::InvalidCrlf);
+    }
     let len = parse_i64(digits).and_then(|len| u64::try_from(len).ok());
     match len {
         Some(len) if len <= limits.bulk_bytes_max.min(BULK_BYTES_CEILING) => {
@@ -356,7 +380,7 @@ fn bulk_line(bytes: &[u8], limits: &RequestLimits) -> Result<Option<(u64, usize)
     }
 }
 
-/// The bytes before a line's `\r`, once the byte behind that is there too; `too_big` if it does not come.
+/// The bytes before a line's `\r` and the byte behind it, once that is there; `too_big` if the end does not come.
 ///
 /// An unfinished line is searched again from its beginning each time. A peer that sends it byte by byte costs
 /// at most one pass over 64 KiB per read, as in Redis; remembering how far one has looked would save that
@@ -366,9 +390,9 @@ fn header<'a>(
     bytes: &'a [u8],
     limits: &RequestLimits,
     too_big: RequestError,
-) -> Result<Option<&'a [u8]>, RequestError> {
+) -> Result<Option<(&'a [u8], u8)>, RequestError> {
     match line_end(bytes, b'\r', limits) {
-        Some(end) => Ok(bytes.get(..end).filter(|_| end + 1 < bytes.len())),
+        Some(end) => Ok(bytes.get(..end).zip(bytes.get(end + 1).copied())),
         None if bytes.len() > limits.inline_bytes_max => Err(too_big),
         None => Ok(None),
     }

@@ -14,7 +14,7 @@ use crate::limits::CUT_THROUGH_BYTES;
 use crate::near::Answer;
 use crate::observed::Replies;
 use crate::overtaken::Seen;
-use crate::redirect::find_request_bytes;
+use crate::redirect::{Sent, find_request_bytes};
 use crate::reply::{Front, Piece};
 use crate::time::Time;
 use crate::upstream::inflight::{OwnCommand, Owner, Run};
@@ -37,13 +37,17 @@ impl Engine {
         match piece {
             // What the proxy asks for itself nobody shares.
             Piece::Nothing | Piece::Own(..) => (0, false),
-            Piece::Redirect(bytes) if !self.redirect(now, id, run, &input[..bytes]) => {
-                (self.wait_for_buffer(id, 0), false)
-            }
-            Piece::Redirect(bytes) => {
-                self.redirect_sharers(now, id, &input[..bytes]);
-                (bytes, true)
-            }
+            Piece::Redirect(bytes) => match self.redirect(now, id, run, &input[..bytes]) {
+                Sent::NotYet => (self.wait_for_buffer(id, 0), false),
+                Sent::On => {
+                    self.redirect_sharers(now, id, &input[..bytes]);
+                    (bytes, true)
+                }
+                Sent::Data => {
+                    self.count_data(id, run, &input[..bytes]);
+                    self.shared_reply(now, id, run, front, &input[..bytes])
+                }
+            },
             Piece::Big { bytes, reply, .. } => {
                 self.note_big_reply(now, id, run, 0, reply);
                 self.note_big_shared_reply(now, id, reply);
@@ -131,8 +135,8 @@ impl Engine {
             if matches!(run.owner, Owner::Own(_)) {
                 return engine.own_answer(now, id, run, Answer::None);
             }
-            if !engine.redirect(now, id, run, reply) {
-                debug_assert!(false, "the bytes of a request were there a moment ago");
+            if engine.redirect(now, id, run, reply) != Sent::On {
+                debug_assert!(false, "the one whose reply they share was sent on a moment ago");
                 engine.redirect_streamed(now, id, run, reply);
             }
         });

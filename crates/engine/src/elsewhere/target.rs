@@ -634,6 +634,9 @@ fn named(notice: Notice, name: &str) -> Option<Notice> {
         Notice::UpstreamLost { node, cause, requests } => {
             Some(Notice::UpstreamLost { node: of(node), cause, requests })
         }
+        Notice::FrameRefused { node, shape } => {
+            Some(Notice::FrameRefused { node: of(node), shape })
+        }
         Notice::TopologyTold { node, state, changed } => {
             Some(Notice::TopologyTold { node: of(node), state, changed })
         }

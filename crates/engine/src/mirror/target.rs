@@ -23,6 +23,7 @@ use super::report::{IDLE, LEAVING, MirrorCounts, MirrorReport, READY, WAITING};
 use super::shadow::{Fate, Read, Tally, agree, is_late};
 use super::{Mode, Numbers, Ticket};
 use crate::client::Sizes;
+use crate::command;
 use crate::engine::{Action, Engine, Notice};
 use crate::glob;
 use crate::ids::{ClientId, UpstreamId};
@@ -33,11 +34,12 @@ use crate::limits::{
 };
 use crate::settings::MirrorSettings;
 use crate::time::Time;
+use crate::trust::speaks_freely;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use resp::{Args, ReplyScanner, Scan, encode};
+use resp::{Args, ReplyScanner, RequestLimits, RequestScanner, Scan, encode};
 
 /// What goes to a mirror as one: a command, or a transaction.
 #[derive(Clone, Debug)]
@@ -409,6 +411,8 @@ impl Target {
 
     fn entry_answered(&mut self, now: Time, entry: Entry, error: Option<Vec<u8>>) {
         match error {
+            // A script may say anything: neither is it run again, nor do others wait for what it says.
+            Some(error) if runs_scripts(&entry.bytes) => self.fail(now, entry, error),
             Some(error) if is_unreached(&error) => {
                 if entry.repeats || !may_be_done(&error) {
                     self.note_error(&error);
@@ -753,6 +757,19 @@ fn is_unreached(error: &[u8]) -> bool {
     WORDS.iter().any(|word| error.starts_with(word)) || error.starts_with(b"-EXECABORT ")
 }
 
+/// Whether one of these requests may answer with any error text.
+fn runs_scripts(requests: &[u8]) -> bool {
+    let limits = RequestLimits { bulk_bytes_max: u64::MAX, ..RequestLimits::default() };
+    let (mut scanner, mut rest) = (RequestScanner::default(), requests);
+    while let Ok(Scan::Complete { consumed, .. }) = scanner.scan(rest, &limits) {
+        if speaks_freely(Args::new(&rest[..consumed]).next().and_then(command::lookup)) {
+            return true;
+        }
+        rest = &rest[consumed..];
+    }
+    false
+}
+
 /// Whether something that got this error may have been done all the same.
 fn may_be_done(error: &[u8]) -> bool {
     error.starts_with(b"-ERR respool: upstream ") || error.starts_with(b"-ERR respool: given up")
@@ -770,6 +787,9 @@ fn named(notice: Notice, name: &str) -> Option<Notice> {
         }
         Notice::UpstreamLost { node, cause, requests } => {
             Some(Notice::UpstreamLost { node: of(node), cause, requests })
+        }
+        Notice::FrameRefused { node, shape } => {
+            Some(Notice::FrameRefused { node: of(node), shape })
         }
         Notice::TopologyTold { node, state, changed } => {
             Some(Notice::TopologyTold { node: of(node), state, changed })

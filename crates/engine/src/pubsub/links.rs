@@ -29,6 +29,8 @@ use crate::redirect::{moved_to, sends_on};
 use crate::reject;
 use crate::request::Step;
 use crate::time::Time;
+use crate::topology::Place;
+use crate::topology::refresh::Sign;
 use crate::upstream::inflight::{OwnCommand, Owner};
 use crate::upstream::{Lane, Role, UpstreamKey};
 use alloc::vec::Vec;
@@ -351,7 +353,7 @@ impl Engine {
         topic.tries = topic.tries.saturating_add(1);
         let at_once = topic.tries <= SENT_ON_AT_ONCE;
         if sends_on(error) {
-            let moved = self.take_moved(node, error);
+            let moved = self.take_moved(node, &asked.name, error);
             let wait_ms = if moved && at_once { 0 } else { RELINK_MS };
             return self.subscriptions.relink_by(now.plus_ms(wait_ms));
         }
@@ -371,14 +373,20 @@ impl Engine {
     }
 
     /// Takes a MOVED in; whether it was one.
-    fn take_moved(&mut self, from: NodeId, error: &[u8]) -> bool {
+    fn take_moved(&mut self, from: NodeId, channel: &[u8], error: &[u8]) -> bool {
         let Some(pool) = self.nodes.get(from).map(|node| node.pool) else { return false };
         let Some((slot, address)) = moved_to(error, &self.host_of(from)) else {
             self.want_topology(pool);
             return false;
         };
-        let owner = self.told_node(pool, &address);
-        self.patch_slot(pool, slot, owner);
+        let place = self.router.channel_place(channel);
+        match self.known_node(pool, &address).filter(|_| place == (Place { pool, slot })) {
+            Some(owner) => self.patch_slot(place, owner),
+            None => {
+                self.heed_sign(pool, Sign::Named(from));
+                return false;
+            }
+        }
         true
     }
 

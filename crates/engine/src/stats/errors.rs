@@ -28,9 +28,7 @@ impl ErrorKinds {
     /// This error reply came so often: `-WRONGTYPE Operation against …`.
     #[cold]
     pub fn note(&mut self, reply: &[u8], count: u64) {
-        let word = first_word(reply);
-        self.busy += count * u64::from(word == b"BUSY");
-        self.add_word(word, count);
+        self.add_word(first_word(reply), count);
     }
 
     fn add_word(&mut self, word: &[u8], count: u64) {
@@ -43,6 +41,11 @@ impl ErrorKinds {
             }
             Err(_) => self.other += count,
         }
+    }
+
+    /// A server answered a command that runs no script itself: with `-BUSY …` if it is busy with somebody's script.
+    pub(crate) fn note_server(&mut self, reply: &[u8]) {
+        self.busy += u64::from(first_word(reply) == b"BUSY");
     }
 
     /// How often a server said that it is busy with a script.

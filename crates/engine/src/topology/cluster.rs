@@ -6,6 +6,7 @@
 
 use super::slots::SLOTS;
 use crate::ids::NodeId;
+use crate::node::Address;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -37,13 +38,15 @@ pub(crate) struct Cluster {
     owners: Vec<Owner>,
     /// Configured; never forgotten.
     seeds: Vec<NodeId>,
+    /// Where nodes of the cluster are, those without slots among them, as one of them told when it was last asked.
+    pub(super) members: Vec<Address>,
 }
 
 impl Cluster {
     /// One of which nothing is known but whom to ask.
     pub(super) fn new(seeds: Vec<NodeId>) -> Self {
         let slots = alloc::vec![UNSERVED; SLOTS].into_boxed_slice();
-        Self { slots, served: 0, owners: Vec::new(), seeds }
+        Self { slots, served: 0, owners: Vec::new(), seeds, members: Vec::new() }
     }
 
     /// The primary of a slot.

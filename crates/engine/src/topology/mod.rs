@@ -45,6 +45,7 @@ use cluster::{Cluster, Owner};
 use core::cell::Cell;
 use eject::Ejection;
 use refresh::{Refresh, Sign};
+use resp::value::Value;
 use sentinel::Group;
 use slots::Range;
 
@@ -378,6 +379,14 @@ impl PoolState {
         }
     }
 
+    /// Whether a node of its cluster told that there is one at this address.
+    pub(crate) fn has_member(&self, address: &Address) -> bool {
+        match &self.topology {
+            Topology::Cluster(cluster) => cluster.members.contains(address),
+            Topology::One(_) | Topology::Sentinel(_) => false,
+        }
+    }
+
     fn state(&self) -> Option<String> {
         match &self.topology {
             Topology::One(_) => None,
@@ -510,12 +519,12 @@ impl Engine {
         (now < until).then_some(Hold::Topology)
     }
 
-    /// A server said who owns this slot now. What else that one owns, it knows best itself.
-    pub(crate) fn patch_slot(&mut self, pool: u16, slot: u16, node: NodeId) {
-        self.heed_sign(pool, Sign::Named(node));
-        if let Some(state) = self.router.pool_mut(pool)
+    /// A server said that this node of the table owns the place now. What else that one owns, it knows best itself.
+    pub(crate) fn patch_slot(&mut self, place: Place, node: NodeId) {
+        self.heed_sign(place.pool, Sign::Named(node));
+        if let Some(state) = self.router.pool_mut(place.pool)
             && let Topology::Cluster(cluster) = &mut state.topology
-            && cluster.set_owner(slot, node)
+            && cluster.set_owner(place.slot, node)
         {
             self.route_epoch = self.route_epoch.wrapping_add(1);
             self.renew_readers();
@@ -633,6 +642,7 @@ impl Engine {
         self.forget_nodes();
         self.renew_readers();
         self.wake_topology_waiters();
+        self.parked.wake_questions(now);
     }
 
     /// A server says that its cluster is down. Until when a request may be tried again: the first ones of an outage wait for its end, for so
@@ -657,11 +667,19 @@ impl Engine {
         }
     }
 
-    /// A node's answer to CLUSTER NODES.
-    pub(crate) fn note_slots_under_way(&mut self, id: NodeId, reply: &[u8]) {
-        let parsed = resp::value::parse(reply).ok().flatten();
-        if let Some(node) = self.nodes.get_mut(id) {
-            node.gives_slots = parsed.is_some_and(|(value, _)| slots::says_gives(&value));
+    /// A node's answer to CLUSTER NODES, which was asked at this time.
+    pub(crate) fn note_members(&mut self, id: NodeId, asked_at: Time, value: &Value<'_>) {
+        let members = slots::members(value, &self.host_of(id));
+        let Some(node) = self.nodes.get_mut(id) else { return };
+        (node.gives, node.gives_at) = (members.gives, asked_at);
+        let (pool, map) = (node.pool, &self.settings.address_map);
+        let at = |told: Address| map.at(&told).unwrap_or(told);
+        let addresses = members.addresses.into_iter().map(at).collect();
+        if let Some(state) = self.router.pool_mut(pool)
+            && state.knows(id)
+            && let Topology::Cluster(cluster) = &mut state.topology
+        {
+            cluster.members = addresses;
         }
     }
 

@@ -30,8 +30,10 @@ use resp::value::Value;
 pub(crate) enum Sign<T> {
     /// Nothing that says who knows better.
     Bare,
-    /// A server named this one as the new owner of something, so it knows of the change before all others.
+    /// This one is the new owner of something, or said that it is not the owner: it knows of the change before all others.
     Named(T),
+    /// This one named a node that nobody has told of. It is asked for all nodes of its cluster, too.
+    Stranger(T),
     /// This one cannot be reached. Where a copy of it has taken over, that copy knows of it before all others.
     Lost(T),
 }
@@ -42,6 +44,7 @@ impl<T> Sign<T> {
         match self {
             Self::Bare => Sign::Bare,
             Self::Named(node) => name(node).map_or(Sign::Bare, Sign::Named),
+            Self::Stranger(node) => name(node).map_or(Sign::Bare, Sign::Stranger),
             Self::Lost(node) => name(node).map_or(Sign::Bare, Sign::Lost),
         }
     }
@@ -66,6 +69,8 @@ pub(crate) struct Refresh {
     /// Of the signs since the last question.
     named: Option<NodeId>,
     lost: Option<NodeId>,
+    /// The nodes of the cluster are asked for with the next question.
+    members: bool,
     /// Whose copies were asked the last time because it was lost.
     asked_copies_of: Option<NodeId>,
     /// The first worker was told that it is wanted here (see `news`).
@@ -80,6 +85,8 @@ pub(crate) struct Refresh {
     pub(crate) cause: String,
     /// When a node last told something usable.
     pub(crate) told_at: Option<Time>,
+    /// When the question was written whose answer is the table.
+    pub(crate) told_for: Time,
 }
 
 impl Topology {
@@ -125,6 +132,7 @@ impl Refresh {
         match sign {
             Sign::Bare => {}
             Sign::Named(node) => self.named = Some(node),
+            Sign::Stranger(node) => (self.named, self.members) = (Some(node), true),
             Sign::Lost(node) => self.lost = Some(node),
         }
     }
@@ -170,6 +178,9 @@ impl Engine {
         if let Some(state) = self.router.pools.get_mut(usize::from(pool))
             && !matches!(state.topology, Topology::One(_))
         {
+            // Sentinels are asked, not the servers that they name.
+            let is_cluster = matches!(state.topology, Topology::Cluster(_));
+            let sign = if is_cluster { sign } else { Sign::Bare };
             state.refresh.note(sign);
             if !self.asks() {
                 self.pass_wish_on(pool, sign);
@@ -273,7 +284,8 @@ impl Engine {
     pub(crate) fn write_topology_question(&mut self, now: Time, id: UpstreamId) {
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
         let Some(node) = self.nodes.get(upstream.key.node) else { return };
-        let Some(pool) = self.router.pools.get(usize::from(node.pool)) else { return };
+        let Some(pool) = self.router.pools.get_mut(usize::from(node.pool)) else { return };
+        let with_members = core::mem::take(&mut pool.refresh.members);
         let at = upstream.out.position();
         let out = upstream.out.buf(&mut self.pool);
         match &pool.topology {
@@ -287,8 +299,14 @@ impl Engine {
             }
             _ => {
                 encode::request(out, &[b"CLUSTER", b"INFO"]);
+                let mut asked = alloc::vec![OwnCommand::Standing];
+                if with_members {
+                    encode::request(out, &[b"CLUSTER", b"NODES"]);
+                    asked.push(OwnCommand::Nodes);
+                }
                 encode::request(out, &[b"CLUSTER", b"SLOTS"]);
-                self.sent_own(now, id, at, &[OwnCommand::Standing, OwnCommand::Slots]);
+                asked.push(OwnCommand::Slots);
+                self.sent_own(now, id, at, &asked);
             }
         }
     }
@@ -416,18 +434,24 @@ impl Engine {
     ) {
         let Some(node) = self.upstreams.get(id).map(|upstream| upstream.key.node) else { return };
         let Some(pool) = self.nodes.get(node).map(|node| node.pool) else { return };
+        let asked_at = self.own_asked_at;
         let parsed = resp::value::parse(reply).ok().flatten().map(|(value, _)| value);
         if own == OwnCommand::Slots && self.doubts(now, pool, node) {
             return;
         }
-        let taken = parsed.as_ref().and_then(|value| self.take_answer(now, pool, node, own, value));
+        // A node that left the table meanwhile has no more say in it.
+        let knows = self.router.pools.get(usize::from(pool)).is_some_and(|state| state.knows(node));
+        let parsed = parsed.filter(|_| knows);
+        let taken = parsed
+            .as_ref()
+            .and_then(|value| self.take_answer(now, pool, node, (own, asked_at), value));
         if taken.is_some()
             && let Some(from) = self.nodes.get(node).map(|node| node.address.clone())
         {
-            self.tell_answer(pool, from, own, reply);
+            self.tell_answer(pool, from, (own, asked_at), reply);
         }
         match (own, taken) {
-            (OwnCommand::Standing, _) => {}
+            (OwnCommand::Standing | OwnCommand::Nodes, _) => {}
             (OwnCommand::Slots | OwnCommand::Sentinels, Some(())) => self.refresh_done(now, pool),
             (_, Some(())) | (OwnCommand::Replicas | OwnCommand::Sentinels, None) => {}
             (_, None) => {
@@ -455,15 +479,17 @@ impl Engine {
         now: Time,
         pool: u16,
         node: NodeId,
-        own: OwnCommand,
+        (own, asked_at): (OwnCommand, Time),
         value: &Value<'_>,
     ) -> Option<()> {
         match own {
             OwnCommand::Slots => {
                 let host = self.host_of(node);
                 let ranges = slots::parse(value, &host).filter(|ranges| !ranges.is_empty())?;
+                self.note_told_for(pool, asked_at);
                 self.apply_slots(now, pool, node, &ranges);
             }
+            OwnCommand::Nodes => self.note_members(node, asked_at, value),
             OwnCommand::Standing => {
                 let state = self.router.pools.get_mut(usize::from(pool))?;
                 state.refresh.cut_off = slots::says_down(value);
@@ -472,6 +498,7 @@ impl Engine {
             }
             OwnCommand::Primary => {
                 let address = sentinel::primary(value)?;
+                self.note_told_for(pool, asked_at);
                 self.apply_primary(now, pool, node, &address);
             }
             OwnCommand::Replicas | OwnCommand::Sentinels => {
@@ -485,6 +512,12 @@ impl Engine {
             _ => return None,
         }
         Some(())
+    }
+
+    fn note_told_for(&mut self, pool: u16, asked_at: Time) {
+        if let Some(state) = self.router.pools.get_mut(usize::from(pool)) {
+            state.refresh.told_for = state.refresh.told_for.max(asked_at);
+        }
     }
 
     /// The host of a node, for answers that leave it out.

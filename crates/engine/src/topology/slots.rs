@@ -44,16 +44,53 @@ pub(super) fn says_down(reply: &Value<'_>) -> bool {
     text.split(|byte| *byte == b'\n').any(|line| line.trim_ascii_end() == b"cluster_state:fail")
 }
 
-/// Whether a reply to `CLUSTER NODES` says that the node which gave it is giving a slot away: `[93->-<node>]` behind the line of itself
-/// (`clusterGenNodeDescription` in Redis' cluster.c).
-pub(super) fn says_gives(reply: &Value<'_>) -> bool {
+/// What a reply to `CLUSTER NODES` tells.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Members {
+    /// Addresses of all nodes, each by its address and by its host name.
+    pub(super) addresses: Vec<Address>,
+    /// The slots that the node which gave the reply is giving away: `[93->-<node>]` behind the line of itself
+    /// (`clusterGenNodeDescription` in Redis' cluster.c).
+    pub(super) gives: Vec<u16>,
+}
+
+/// Reads a reply to `CLUSTER NODES`. Nodes that have not joined yet are left out.
+pub(super) fn members(reply: &Value<'_>, asked_host: &str) -> Members {
     let text = reply.as_text().unwrap_or_default();
-    let mut lines = text.split(|byte| *byte == b'\n');
-    let own = lines.find(|line| {
-        let flags = line.split(|byte| *byte == b' ').nth(2).unwrap_or_default();
-        flags.split(|byte| *byte == b',').any(|flag| flag == b"myself")
-    });
-    own.unwrap_or_default().windows(3).any(|sign| sign == b"->-")
+    let mut members = Members::default();
+    for line in text.split(|byte| *byte == b'\n') {
+        let mut words = line.trim_ascii_end().split(|byte| *byte == b' ');
+        let (Some(_), Some(endpoint), Some(flags)) = (words.next(), words.next(), words.next())
+        else {
+            continue;
+        };
+        let has = |flag: &[u8]| flags.split(|byte| *byte == b',').any(|word| word == flag);
+        if !has(b"handshake") && !has(b"noaddr") {
+            members.addresses.extend(addresses(endpoint, asked_host));
+        }
+        if has(b"myself") {
+            let gives = words.filter_map(|word| {
+                let slot = word.strip_prefix(b"[")?;
+                let end = slot.windows(3).position(|sign| sign == b"->-")?;
+                resp::number::parse_i64(&slot[..end])
+            });
+            members.gives.extend(gives.filter_map(|slot| u16::try_from(slot).ok()));
+        }
+    }
+    members
+}
+
+/// `10.0.0.1:7000@17000,host.example,shard-id=…`: the address, and the host name with the port.
+fn addresses(endpoint: &[u8], asked_host: &str) -> Vec<Address> {
+    let mut parts = endpoint.split(|byte| *byte == b',');
+    let address = parts.next().unwrap_or_default();
+    let address = address.split(|byte| *byte == b'@').next().unwrap_or_default();
+    let Some(colon) = address.iter().rposition(|byte| *byte == b':') else { return Vec::new() };
+    let port = resp::number::parse_i64(&address[colon + 1..]);
+    let Some(port) = port.and_then(|port| u16::try_from(port).ok()) else { return Vec::new() };
+    let name = parts.next().filter(|name| !name.is_empty() && !name.contains(&b'='));
+    let hosts = [Some(&address[..colon]), name].into_iter().flatten();
+    hosts.filter_map(|host| Some(Address::tcp(host_or(host, asked_host)?, port))).collect()
 }
 
 fn read_range(range: &Value<'_>, asked_host: &str) -> Option<Range> {
@@ -115,18 +152,38 @@ mod tests {
     }
 
     #[test]
-    fn a_node_tells_of_itself_that_it_gives_slots_away() {
+    fn a_node_tells_of_itself_which_slots_it_gives_away() {
         let text = |own: &str, other: &str| {
             alloc::format!(
                 "07c3 127.0.0.1:30004@31004,h slave e7d1 0 1426238317239 4 connected{other}\n\
                  e7d1 127.0.0.1:30001@31001 myself,master - 0 0 1 connected 0-5460{own}\n"
             )
         };
-        let says = |text: &str| says_gives(&Value::Bulk(text.as_bytes()));
-        assert!(says(&text(" [93->-292f8b365bb7edb5e285caf0b7e6ddc7265d2f4f]", "")));
-        assert!(!says(&text(" [77-<-e7d1eecce10fd6bb5eb35b9f99a514335d9ba9ca]", " [1->-a]")));
-        assert!(!says(&text("", "")) && !says(""));
-        assert!(!says_gives(&Value::Integer(1)));
+        let gives = |text: &str| members(&Value::Bulk(text.as_bytes()), "x").gives;
+        let away = "292f8b365bb7edb5e285caf0b7e6ddc7265d2f4f";
+        assert_eq!(gives(&text(&format!(" [93->-{away}] [94->-{away}]"), "")), [93, 94]);
+        let none: [u16; 0] = [];
+        assert_eq!(
+            gives(&text(" [77-<-e7d1eecce10fd6bb5eb35b9f99a514335d9ba9ca]", " [1->-a]")),
+            none
+        );
+        assert_eq!((gives(&text("", "")), gives("")), (Vec::new(), Vec::new()));
+        assert_eq!(members(&Value::Integer(1), "x"), Members::default());
+    }
+
+    #[test]
+    fn the_nodes_of_a_cluster_are_read_by_address_and_by_name() {
+        let text = "a 127.0.0.1:7000@17000,one.example,shard-id=x myself,master - 0 0 1 connected 0-5\r\n\
+                    b ::1:7001@17001 slave a 0 0 1 connected\n\
+                    c :7002@17002,,tls-port=0 master - 0 0 1 connected\n\
+                    d 10.9.9.9:1@2 handshake - 0 0 0 connected\n\
+                    e 10.9.9.9:2@3 master,noaddr - 0 0 0 disconnected\n\
+                    f 127.0.0.1:x@1 master - 0\n\
+                    g\n";
+        let read = members(&Value::Bulk(text.as_bytes()), "asked.example");
+        let wanted =
+            [("127.0.0.1", 7000), ("one.example", 7000), ("::1", 7001), ("asked.example", 7002)];
+        assert_eq!(read.addresses, wanted.map(|(host, port)| Address::tcp(host, port)));
     }
 
     #[test]

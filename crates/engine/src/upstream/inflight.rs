@@ -57,6 +57,8 @@ pub enum OwnCommand {
     Shadow(u32),
     /// `SCRIPT LOAD`, before a script is called that this connection has not loaded.
     Script,
+    /// `SCRIPT EXISTS`, behind a call that was answered with NOSCRIPT: whether the server or the script said so. The number of the question.
+    ScriptExists(u64),
     /// `ASKING`, before a request that a server sent on to the next owner of its slot.
     Asking,
     /// `CLUSTER INFO`: whether the node takes its cluster for whole.
@@ -142,6 +144,8 @@ pub struct Run {
     pub until: Time,
     /// Whether it stands in a transaction.
     pub bond: Bond,
+    /// It was sent behind `ASKING`.
+    pub asking: bool,
     /// Nothing was written for it: it gets the reply to the request at `at`, which is another client's (see `coalesce`).
     pub shares: bool,
 }
@@ -168,7 +172,8 @@ impl Run {
         at: u64,
     ) -> Self {
         let (until, bond) = (Time::default(), Bond::None);
-        Self { owner, count, command, sent_at, at, done: 0, tries: 0, until, bond, shares: false }
+        let (asking, shares) = (false, false);
+        Self { owner, count, command, sent_at, at, done: 0, tries: 0, until, bond, asking, shares }
     }
 
     /// Takes `later` in if it continues this run.

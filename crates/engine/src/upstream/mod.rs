@@ -21,6 +21,7 @@ pub(crate) mod roles;
 mod sharers;
 
 use crate::account::Charge;
+use crate::defect::Refused;
 use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::limits::{KEPT_BYTES_MAX, STALL_MIN_US};
 use crate::output::Output;
@@ -30,6 +31,7 @@ use crate::settings::Timeouts;
 use crate::shares::Group;
 use crate::stats::node::Traffic;
 use crate::time::Time;
+use crate::topology::Place;
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -202,6 +204,10 @@ pub struct Upstream {
     pub progress_at: Time,
     /// Where a request was last found in the output (`redirect`): where its run begins, how many stand before it, and where it stands.
     pub(crate) found: Cell<(u64, u32, u64)>,
+    /// The last error reply that said that a frame is no protocol (`defect`).
+    pub(crate) refused: Option<Box<Refused>>,
+    /// Where the key of the large request lies whose bytes are not kept (`transfer`).
+    pub(crate) streamed_place: Option<Place>,
     /// Up to this place of the queue requests were passed that could have been looked at (`hotkeys`).
     pub(crate) sampled_to: u64,
     /// Where names become others, in both directions, if the servers know them by others (`removal`).
@@ -258,6 +264,8 @@ impl Upstream {
             progress_at: Time::default(),
             found: Cell::new((u64::MAX, 0, 0)),
             watched_until: 0,
+            refused: None,
+            streamed_place: None,
             sampled_to: 0,
             edge: None,
             carried: None,

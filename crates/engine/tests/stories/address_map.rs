@@ -53,9 +53,9 @@ fn the_nodes_of_the_table_are_where_the_map_says() {
 fn redirects_lead_where_the_map_says() {
     let mut story = mapped();
     story.client("a").says(["SET a4 1", "GET a4"]);
-    story.node("n1").gets(["SET a4 1", "GET a4"]).moved("a4", "t2").ask("a4", "t4");
+    story.node("n1").gets(["SET a4 1", "GET a4"]).moved("a4", "t2").ask("a4", "t3");
     story.node("n2").gets("SET a4 1").answers("+OK");
-    story.node("n4").gets(["ASKING", "GET a4"]).answers(["+OK", "\"1\""]);
+    story.node("n3").gets(["ASKING", "GET a4"]).answers(["+OK", "\"1\""]);
     story.client("a").gets(["+OK", "\"1\""]);
     assert_nobody_was_believed(&story);
 }

@@ -371,3 +371,18 @@ fn a_large_write_is_kept_whole_and_one_that_is_too_large_is_told() {
     story.client("a").gets("+OK");
     assert_eq!(counts(&story, 0), [1, 0, 1, 0]);
 }
+
+#[test]
+fn what_a_script_says_at_a_mirror_holds_nothing_up_and_is_not_run_again() {
+    for text in
+        ["-LOADING x", "-READONLY x", "-CLUSTERDOWN x", "-ERR respool: the primary is not known"]
+    {
+        let mut story = story();
+        story.client("a").says(["EVAL x 1 k", "SET k 1"]);
+        story.conn(2).gets(["EVAL x 1 k", "SET k 1"]).answers([":1", "+OK"]);
+        story.client("a").gets([":1", "+OK"]);
+        story.conn(1).gets(["EVAL x 1 k", "SET k 1"]).answers([text, "+OK"]);
+        story.after_ms(2_000).conn(1).gets_nothing();
+        assert_eq!(counts(&story, 0), [1, 1, 0, 0], "{text}");
+    }
+}

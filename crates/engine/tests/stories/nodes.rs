@@ -229,7 +229,11 @@ fn a_server_that_greets_and_hangs_up_is_not_stormed() {
         story.server().dies("closed the connection");
     }
     let error = "-ERR respool: upstream 127.0.0.1:6379: closed the connection";
-    story.client("a").gets(error).says("GET k").gets(error);
+    story.client("a").gets(error).says("GET k");
+    // This one was not sent.
+    story.client("a").gets(
+        "-ERR respool: upstream 127.0.0.1:6379: the connection broke before the request was sent: closed the connection",
+    );
     assert_eq!(story.connects_made(), 2, "the third connect waits");
     story.after_ms(50);
     assert_eq!(story.connects_made(), 3);
@@ -264,7 +268,10 @@ fn a_loss_during_the_greeting_is_a_failed_connect() {
     story.client("a").says("GET k");
     story.connects();
     story.server().dies("closed the connection");
-    story.client("a").gets("-ERR respool: upstream 127.0.0.1:6379: closed the connection");
+    // By these words the client knows that its request was not sent.
+    story
+        .client("a")
+        .gets("-ERR respool: upstream 127.0.0.1:6379: the greeting failed: closed the connection");
     assert_eq!(story.connects_made(), 1);
 }
 
@@ -290,4 +297,24 @@ fn what_the_server_was_not_told_of_is_told_the_next_connection() {
     story.client("a").gets(RESET).says("GET k");
     greet(&mut story);
     story.server().gets(["COMMAND", "GET k"]);
+}
+
+#[test]
+fn a_frame_that_the_server_refuses_is_counted_and_told_by_its_shape() {
+    let mut story = Story::new();
+    story.client("a").says("SET k secret");
+    story.server().gets("SET k secret").answers("-ERR Protocol error: invalid bulk length");
+    story.server().dies("closed the connection");
+    assert_eq!(story.engine.stats().upstream_protocol_errors, 1);
+    let told = story.notices.iter().map(|notice| format!("{notice:?}"));
+    let told: Vec<String> = told.filter(|notice| notice.starts_with("FrameRefused")).collect();
+    assert_eq!(told.len(), 1);
+    assert!(!told[0].contains("secret"), "{told:?}");
+    // A script may say so, too; then further replies come.
+    let mut story = Story::new();
+    story.client("a").says(["EVAL x 0", "GET k"]);
+    story.server().takes_requests();
+    story.server().answers("-ERR Protocol error: invalid bulk length").answers("nil");
+    story.server().dies("closed the connection");
+    assert_eq!(story.engine.stats().upstream_protocol_errors, 0);
 }

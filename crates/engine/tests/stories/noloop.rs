@@ -396,7 +396,7 @@ fn a_pair_that_lost_the_connection_that_tells_is_made_anew() {
 
 #[test]
 fn in_resp2_a_node_that_has_just_come_gets_a_pair_as_well() {
-    let mut story = Story::warm_cluster();
+    let mut story = Story::warm_cluster_beside("n9");
     let id = number_of(&mut story, "ear");
     story.client("ear").says("HELLO 3").takes();
     story.client("a").says(&*format!("CLIENT TRACKING ON NOLOOP REDIRECT {id}")).gets("+OK");

@@ -454,7 +454,7 @@ fn a_shard_channel_follows_its_slot() {
 // Simulator, seed 1000459: a primary that hands over serves its shard's channels on as a copy, and both tell the same.
 #[test]
 fn what_a_former_primary_tells_of_a_shard_channel_is_not_told_again() {
-    let mut story = Story::warm_cluster();
+    let mut story = Story::warm_cluster_beside("n9");
     story.client("a").says("SSUBSCRIBE b4");
     story.node("n2").gets("ssubscribe b4").answers(&*confirms("ssubscribe b4 1"));
     story.client("a").gets(&*confirms("ssubscribe b4 1"));

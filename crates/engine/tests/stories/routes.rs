@@ -215,7 +215,7 @@ fn a_route_can_lead_to_a_cluster() {
         let list = vec![route("c:", &[2]), route("", &[0, 1])];
         shards.sharding.routes = Some(Routes { ignore_case: true, list });
     });
-    story.cluster_is("0-16383 c1").client("a").says(["SET C:{x}1 1", "MGET c:{x}1 c:{x}2"]);
+    story.cluster_is("0-16383 c1 c2").client("a").says(["SET C:{x}1 1", "MGET c:{x}1 c:{x}2"]);
     story.node("c1").gets("SET C:{x}1 1").answers("+OK");
     story.node("c1").gets("MGET c:{x}1 c:{x}2").answers(&list(["nil", "nil"]));
     story.client("a").gets(["+OK", &*list(["nil", "nil"])]);

@@ -422,3 +422,16 @@ fn sections_of_info_that_are_the_servers_come_from_the_primary() {
     story.client("a").says(["INFO upstream", "INFO replication"]);
     story.node("n2").gets(["INFO", "INFO replication"]);
 }
+
+#[test]
+fn a_script_goes_to_the_new_primary_and_one_that_only_claims_readonly_stays() {
+    let readonly = "-READONLY You can't write against a read only replica.";
+    let mut story = Story::warm_sentinels();
+    story.after_ms(600).client("a").says("EVAL x 1 k");
+    story.node("n1").gets("EVAL x 1 k").answers(readonly);
+    story.after_ms(1_600).client("a").gets(readonly);
+    story.sentinels_say("n2 n1").client("a").says("EVAL x 1 k");
+    story.node("n1").gets("EVAL x 1 k").answers(readonly);
+    story.after_ms(50).node("n2").gets("EVAL x 1 k").answers(":1");
+    story.client("a").gets(":1");
+}

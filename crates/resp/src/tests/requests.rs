@@ -3,6 +3,8 @@
 use super::{boundary_sizes, every_cut, glued, mutated, pieces};
 use crate::fuzzing::compare_requests;
 use crate::{Args, Form, RequestError, RequestLimits, RequestScanner, Scan, Span, encode};
+use alloc::format;
+use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;
 use proptest::prelude::*;
@@ -152,6 +154,47 @@ fn a_nul_hides_the_end_of_a_line_from_redis() {
         let scan = scan_once(bytes, &limits);
         assert!(matches!(scan, Ok(Scan::Partial { .. })), "{scan:?}");
     }
+}
+
+#[test]
+fn each_line_and_each_argument_ends_in_cr_and_lf() {
+    let limits = RequestLimits::default();
+    let large = "v".repeat(5_000);
+    let sound = [
+        "*2\r\n$3\r\nGET\r\n$1\r\na\r\n".to_string(),
+        "*2\r\n$3\r\nGET\r\n$12\r\nabcdefghijkl\r\n".to_string(),
+        format!("*2\r\n$3\r\nGET\r\n$123\r\n{}\r\n", "k".repeat(123)),
+        format!("*3\r\n$3\r\nSET\r\n$1\r\na\r\n$5000\r\n{large}\r\n"),
+        "*12\r\n".to_string() + &"$1\r\na\r\n".repeat(12),
+        "*0\r\n".to_string(),
+        "*-1\r\n".to_string(),
+    ];
+    for request in sound {
+        let ends = request.match_indices("\r\n").map(|(at, _)| at);
+        let wrong = ends.flat_map(|at| [(at, b'x'), (at + 1, b'x'), (at + 1, b'\r')]);
+        for (at, byte) in wrong {
+            let mut bytes = request.clone().into_bytes();
+            bytes[at] = byte;
+            // Where the `\r` of a line is gone the line goes on, and is no number.
+            let scan = scan_once(&bytes, &limits);
+            assert!(!matches!(scan, Ok(Scan::Complete { .. })), "{at}: {}", bytes.escape_ascii());
+            for pieces in [[0], [1], [7]] {
+                compare_requests(&bytes, &limits, &pieces);
+            }
+        }
+    }
+    let begin = b"*2\r\n$4\r\nECHO\r\n$5\r\nhello";
+    for end in [&b"xx"[..], b"\rx", b"x\n", b"\n\r"] {
+        assert_eq!(error_of(&[begin, end].concat(), &limits), RequestError::InvalidCrlf);
+        // One byte of the end is not looked at before the other is there.
+        let cut = [&begin[..], &end[..1]].concat();
+        assert_eq!(scan_once(&cut, &limits), Ok(Scan::Partial { consumed: begin.len() }));
+    }
+    // The order in which a server looks at what is wrong.
+    assert_eq!(error_of(b"*x\ry", &limits), RequestError::InvalidCrlf);
+    assert_eq!(error_of(b"*1\r\n$x\ry", &limits), RequestError::InvalidCrlf);
+    assert_eq!(error_of(b"*1\r\n:4\ry", &limits), RequestError::ExpectedDollar(b':'));
+    assert_eq!(error_of(b"*1\r\n\rx", &limits), RequestError::ExpectedDollar(b'\r'));
 }
 
 #[test]

@@ -325,6 +325,9 @@ impl<D: Driver> Worker<D> {
                 Notice::UpstreamLost { node, cause, requests } => {
                     tracing::warn!(worker, tenant, %node, %cause, requests, "upstream lost, its requests got an error");
                 }
+                Notice::FrameRefused { node, shape } => {
+                    tracing::error!(worker, tenant, %node, %shape, "protocol error at the server: please report it with this line");
+                }
                 Notice::TopologyAsked { node } => {
                     tracing::debug!(worker, tenant, %node, "asked for the topology");
                 }

@@ -44,6 +44,7 @@ mod route_changes;
 mod setup;
 mod soak;
 mod starts;
+mod strict;
 mod tenants;
 mod topology;
 mod tracking;

@@ -2,10 +2,13 @@
 //!
 //! Invariant: what was for such a client is given to nobody else, and nothing of it is left at the server.
 
-use testkit::listen::frame;
-use testkit::{Conn, wait};
+use std::net::TcpListener;
+use std::thread;
 
-use crate::setup::{SOON, Stack, direct, info_field};
+use testkit::listen::frame;
+use testkit::{Conn, Endpoint, Respool, wait};
+
+use crate::setup::{RESPOOL, SOON, Stack, direct, info_field};
 
 /// What a client says before it goes, cut at every byte in its turn.
 const PIPELINES: &[&str] = &[
@@ -158,4 +161,33 @@ fn an_error_comes_before_the_rest_of_a_large_value() {
     conn.send(&vec![b'x'; size - size / 2]).expect("sent");
     conn.send(b"\r\nPING\r\n").expect("sent");
     assert_eq!(conn.reply().expect("a reply"), b"+PONG\r\n");
+}
+
+/// A server that takes connections and resets each of them when the first byte of the greeting is there.
+fn resetting_server() -> Endpoint {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound");
+    thread::spawn(move || {
+        for conn in listener.incoming().flatten() {
+            // What is not read turns the close into a reset.
+            let _ = conn.peek(&mut [0]);
+        }
+    });
+    Endpoint::Tcp(address)
+}
+
+// Nothing of a request was written, so its client must not think that it may have been executed.
+#[test]
+fn a_server_that_resets_before_its_greeting_was_sent_no_request() {
+    let proxy = Respool::to(RESPOOL, &resetting_server()).start();
+    let mut clients: Vec<Conn> = (0..4).map(|_| proxy.connect()).collect();
+    for round in 0..50 {
+        for conn in &mut clients {
+            let got = conn.ask(&format!("SET k {round}"));
+            let cause = got.split_once(": ").and_then(|(_, rest)| rest.split_once(": "));
+            let cause = cause.map_or("", |(_, cause)| cause);
+            let begins = ["the greeting failed: ", "connect: "];
+            assert!(begins.iter().any(|begin| cause.starts_with(begin)), "{got}");
+        }
+    }
 }

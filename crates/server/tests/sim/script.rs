@@ -23,6 +23,7 @@ use crate::world::Epochs;
 mod changing;
 mod common;
 mod greeting;
+mod hostile;
 mod many;
 mod parts;
 mod transaction;
@@ -85,6 +86,8 @@ pub(crate) enum Reply {
     InTransaction(transaction::Word),
     /// What is there of what all clients write and read.
     Common(common::Word),
+    /// The error that the script of this call returned.
+    Hostile(usize, Vec<u8>),
     /// Whatever the model of its own says.
     Reference,
 }
@@ -147,6 +150,7 @@ pub(crate) struct Script {
     pub(crate) epochs: Epochs,
     changing: changing::Changing,
     common: common::Common,
+    hostile: hostile::Hostile,
 }
 
 impl Script {
@@ -204,6 +208,7 @@ impl Script {
             epochs: Epochs::default(),
             changing: changing::Changing::new(plan),
             common: common::Common::new(plan),
+            hostile: hostile::Hostile::default(),
         }
     }
 
@@ -268,22 +273,6 @@ impl Script {
         out
     }
 
-    /// The last words of a client that goes: QUIT, or something that is not the protocol.
-    pub(crate) fn farewell(&mut self) -> Vec<u8> {
-        let mut out = Vec::new();
-        let words: [&[u8]; 4] =
-            [b"*1\r\n$4\r\nQUIT\r\n", b"*1\r\n:3\r\n", b"*1\r\n$-5\r\n", b"SET \"unbalanced\r\n"];
-        let exact: [&[u8]; 4] = [
-            b"+OK\r\n",
-            b"-ERR Protocol error: expected '$', got ':'\r\n",
-            b"-ERR Protocol error: invalid bulk length\r\n",
-            b"-ERR Protocol error: unbalanced quotes in request\r\n",
-        ];
-        let at = self.rng.between(0, 3) as usize;
-        self.say(&mut out, words[at], Reply::Exact(exact[at].to_vec()), false);
-        out
-    }
-
     /// The begin of a request that never ends.
     pub(crate) fn half_request(&mut self) -> Vec<u8> {
         let large = if self.large_from_bytes * 2 < self.bytes_left {
@@ -344,6 +333,11 @@ impl Script {
                 self.leave_reference();
                 return Ok(());
             }
+        }
+        if let Reply::Hostile(at, text) = &expected.reply
+            && self.hear_hostile(*at, text, reply)
+        {
+            return Ok(());
         }
         if self.is_lost_page(expected, reply) {
             return self.hear_failure(expected, true);
@@ -491,6 +485,7 @@ impl Script {
     pub(crate) fn judge(&self, site: &Site) -> Result<(), String> {
         let several = self.keeps == Keeps::Perhaps;
         self.judge_transactions(site)?;
+        self.judge_hostile(site)?;
         self.ledgers.iter().try_for_each(|((db, key), ledger)| {
             ledger.judge(&site.effects(*db, key, several)?, *db, key)?;
             self.judge_doers(site, &(*db, key.clone()), ledger)

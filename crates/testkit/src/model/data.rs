@@ -116,6 +116,23 @@ pub(super) fn incr(call: &mut Call<'_>) {
     add(call, 1);
 }
 
+/// The one script that there is: it counts in its key and returns its argument as an error (`EVAL … 1 key error`).
+pub(super) fn eval(call: &mut Call<'_>) {
+    if call.args.len() != 5 {
+        return call.error("ERR the model has no such script");
+    }
+    let count = match text_at(call, 3).map(|text| text.as_deref().map(resp::number::parse_i64)) {
+        Ok(None) => 0,
+        Ok(Some(Some(number))) => number,
+        _ => return call.error(NOT_AN_INTEGER),
+    };
+    let (key, result) = (call.args[3].clone(), count + 1);
+    put(call, &key, result.to_string().into_bytes());
+    call.note(&key, Effect::Incr { by: 1, result });
+    let text = String::from_utf8_lossy(&call.args[4]).into_owned();
+    call.error(&text);
+}
+
 pub(super) fn decr(call: &mut Call<'_>) {
     add(call, -1);
 }

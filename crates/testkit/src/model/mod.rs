@@ -4,7 +4,7 @@
 //! exact, fast and can be looked into. It knows the commands of `table` only, with the server's
 //! own reply shapes and error texts (those of Redis 7.2; checked beside a real server by a test of
 //! this crate), strings and lists, transactions, 16 databases, RESP2 and RESP3, subscriptions, client-side caching. Of what blocks there is
-//! BLPOP. Expiry and scripts are deliberately absent.
+//! BLPOP. Of scripts there is one, which counts and returns an error; expiry is deliberately absent.
 //!
 //! [`ModelCluster`] is a cluster of such servers, whose slots move and whose primaries change.
 //!

@@ -61,6 +61,7 @@ static ROWS: &[Row] = &[
     },
     row("discard", 1, CONNECTION, NO_KEY, transaction::discard),
     row("echo", 2, &["loading", "stale", "fast"], NO_KEY, data::echo),
+    row("eval", -3, &["write", "noscript", "stale"], [3, 3, 1], data::eval),
     row("exec", 1, CONNECTION, NO_KEY, transaction::exec),
     Row {
         tips: &["request_policy:multi_shard", "response_policy:agg_sum"],

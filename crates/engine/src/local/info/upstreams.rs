@@ -24,6 +24,7 @@ pub(super) fn upstreams(out: &mut String, source: &Source<'_>) {
     line(out, "upstream_failures", stats.upstream_failures);
     line(out, "upstream_losses", stats.upstream_losses);
     line(out, "upstream_timeouts", stats.upstream_timeouts);
+    line(out, "upstream_protocol_errors", stats.upstream_protocol_errors);
     line(out, "leases_taken", sum.leases_taken);
     line(out, "leases_waiting", sum.leases_waiting);
     line(out, "leases_idle", sum.leases_idle);

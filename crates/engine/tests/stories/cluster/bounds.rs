@@ -29,7 +29,7 @@ fn a_connection_that_owes_too_much_takes_no_more_until_it_has_answered() {
 
 #[test]
 fn requests_that_wait_for_another_node_beyond_the_bound_get_an_error() {
-    let mut story = Story::warm_cluster();
+    let mut story = Story::warm_cluster_beside("n9");
     story.lets_connects_hang("n9");
     let set = format!("SET a4 {}", "x".repeat(VALUE_BYTES));
     let fits = PARKED_BYTES_MAX / request(&set).len();
@@ -61,7 +61,7 @@ fn requests_that_wait_for_another_node_beyond_the_bound_get_an_error() {
 
 #[test]
 fn a_client_that_sends_no_more_gets_what_is_parked_and_is_closed_then() {
-    let mut story = Story::warm_cluster();
+    let mut story = Story::warm_cluster_beside("n9");
     story.lets_connects_hang("n9");
     story.client("a").says(["GET a4", "MGET a8 b8"]);
     let (first, second) = (moved("a4", "n9"), moved("a8", "n9"));
@@ -76,7 +76,7 @@ fn a_client_that_sends_no_more_gets_what_is_parked_and_is_closed_then() {
 
 #[test]
 fn a_drain_waits_for_what_is_parked() {
-    let mut story = Story::warm_cluster();
+    let mut story = Story::warm_cluster_beside("n9");
     story.lets_connects_hang("n9");
     story.client("a").says("GET a4");
     story.node("n1").gets("GET a4").moved("a4", "n9");

@@ -3,6 +3,7 @@
 mod all_nodes;
 mod behind;
 mod bounds;
+mod hostile;
 mod large;
 mod later;
 mod loss;

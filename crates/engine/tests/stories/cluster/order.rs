@@ -5,7 +5,7 @@ use crate::words::cluster::moved;
 
 #[test]
 fn what_comes_behind_a_parked_request_does_not_overtake_it() {
-    let mut story = Story::warm_cluster();
+    let mut story = Story::warm_cluster_beside("n9");
     story.lets_connects_hang("n9");
     story.client("a").says("SET a4 1");
     story.node("n1").gets("SET a4 1").moved("a4", "n9");
@@ -52,7 +52,7 @@ fn a_new_table_holds_a_client_until_the_old_owner_has_answered() {
 
 #[test]
 fn what_comes_behind_an_asked_request_does_not_overtake_it() {
-    let mut story = Story::warm_cluster();
+    let mut story = Story::warm_cluster_beside("n9");
     story.lets_connects_hang("n9");
     story.client("a").says("SET a4 1");
     story.node("n1").gets("SET a4 1").ask("a4", "n9");
@@ -84,7 +84,7 @@ fn what_comes_behind_a_part_that_is_tried_again_does_not_overtake_it() {
 
 #[test]
 fn what_comes_behind_a_part_that_was_asked_for_does_not_overtake_it() {
-    let mut story = Story::warm_cluster();
+    let mut story = Story::warm_cluster_beside("n9");
     story.lets_connects_hang("n9");
     story.client("a").says("MSET a4 1 b4 1");
     story.node("n2").gets("MSET b4 1").answers("+OK");
@@ -111,7 +111,7 @@ fn a_pipeline_of_which_the_first_is_tried_later_goes_in_order() {
 
 #[test]
 fn clients_that_do_not_wait_go_on() {
-    let mut story = Story::warm_cluster();
+    let mut story = Story::warm_cluster_beside("n9");
     story.lets_connects_hang("n9");
     story.client("a").says("SET a4 1");
     story.node("n1").gets("SET a4 1").moved("a4", "n9");
@@ -123,7 +123,9 @@ fn clients_that_do_not_wait_go_on() {
 
 #[test]
 fn an_older_table_does_not_send_a_request_back_behind_those_that_follow_it() {
-    let mut story = Story::warm_cluster_with(|settings| settings.timeouts.connect_ms = 5_000);
+    let mut story = Story::warm_cluster_beside_with("n9", |settings| {
+        settings.timeouts.connect_ms = 5_000;
+    });
     story.after_ms(600).lets_connects_hang("n9").asked_for_the_table();
     story.client("a").says(["SET a4 1", "SET a4 2"]);
     story.node("n1").gets(["SET a4 1", "SET a4 2"]).moved("a4", "n9");

@@ -21,6 +21,35 @@ fn call(key: &str) -> String {
     format!("EVALSHA {DIGEST} 1 {key}")
 }
 
+/// The question whether a server has the script.
+fn exists() -> String {
+    format!("SCRIPT EXISTS {DIGEST}")
+}
+
+#[test]
+fn a_script_that_answers_noscript_itself_is_run_once() {
+    for said in ["*1\r\n:1\r\n", "-NOPERM no", "*0\r\n"] {
+        let mut story = loaded();
+        story.client("a").says(&*call("a4"));
+        story.node("n1").gets(["SCRIPT LOAD return 1", &*call("a4")]);
+        story.node("n1").answers(["+x", "-NOSCRIPT No matching script. Please use EVAL."]);
+        story.client("a").gets_nothing();
+        story.node("n1").gets(&*exists()).answers(said);
+        story.client("a").gets("-NOSCRIPT No matching script. Please use EVAL.");
+        story.node("n1").gets_nothing();
+    }
+}
+
+#[test]
+fn a_connection_that_breaks_before_it_tells_of_a_script_leaves_the_reply() {
+    let mut story = loaded();
+    story.client("a").says(&*call("a4"));
+    story.node("n1").gets(["SCRIPT LOAD return 1", &*call("a4")]).answers(["+x", "-NOSCRIPT No"]);
+    story.node("n1").gets(&*exists()).dies("connection reset");
+    story.after_ms(1_600).client("a").gets("-NOSCRIPT No");
+    story.node("n1").gets_nothing();
+}
+
 #[test]
 fn a_connection_is_taught_once_in_front_of_the_first_call() {
     let mut story = loaded();
@@ -73,6 +102,7 @@ fn scripts_flushed_past_the_proxy_are_healed_where_nothing_can_be_overtaken() {
     // Alone: taught and called again.
     story.client("a").gets(":1").says(&*call("a4"));
     story.node("n1").gets(&*call("a4")).answers("-NOSCRIPT No matching script.");
+    story.node("n1").gets(&*exists()).answers("*1\r\n:0\r\n");
     story.node("n1").gets(["SCRIPT LOAD return 1", &*call("a4")]).answers(["+x", ":2"]);
     // With something behind it: told, and the next call is right.
     story.client("a").gets(":2").says([&*call("a4"), "GET a4"]);
@@ -93,6 +123,7 @@ fn a_server_that_does_not_take_the_script_is_not_asked_for_ever() {
         .node("n1")
         .gets(["SCRIPT LOAD return 1", &*call("a4")])
         .answers(["-NOPERM no", "-NOSCRIPT No"]);
+    story.node("n1").gets(&*exists()).answers("*1\r\n:0\r\n");
     story
         .node("n1")
         .gets(["SCRIPT LOAD return 1", &*call("a4")])
@@ -118,7 +149,8 @@ fn a_call_that_is_sent_on_behind_asking_is_taught_before_that() {
     let mut story = loaded();
     story.client("a").says(&*call("a4"));
     story.node("n1").gets(["SCRIPT LOAD return 1", &*call("a4")]);
-    story.node("n1").answers("+x").ask("a4", "n2");
+    story.gives_slot_of("n1", "a4").node("n1").answers("+x").ask("a4", "n2");
+    story.after_ms(600);
     story
         .node("n2")
         .gets(["SCRIPT LOAD return 1", "ASKING", &*call("a4")])

@@ -38,7 +38,8 @@ pub(crate) struct Servers {
     /// Who was asked for it, oldest first.
     asked: Vec<String>,
     cut_off: BTreeSet<String>,
-    gives: BTreeSet<String>,
+    gives: BTreeSet<(String, u16)>,
+    members: BTreeSet<String>,
     /// What single nodes say instead.
     own_tables: BTreeMap<String, Vec<u8>>,
     down: BTreeSet<String>,
@@ -123,6 +124,19 @@ impl Story {
         story
     }
 
+    /// The same with one more node, of which the table tells: a copy of n3.
+    pub(crate) fn warm_cluster_beside(node: &str) -> Self {
+        Self::warm_cluster_beside_with(node, |_| {})
+    }
+
+    /// The same with other settings.
+    pub(crate) fn warm_cluster_beside_with(node: &str, change: impl FnOnce(&mut Settings)) -> Self {
+        let mut story = Self::cluster_with(change);
+        story.cluster_is(&format!("0-5460 n1, 5461-10922 n2, 10923-16383 n3 {node}"));
+        story.warm_up();
+        story
+    }
+
     /// The client `a` speaks to each of the three.
     pub(crate) fn warm_up(&mut self) {
         self.client("a").says(["GET a4", "GET b4", "GET c1"]);
@@ -157,7 +171,19 @@ impl Story {
 
     /// This node gives a slot away from now on.
     pub(crate) fn gives_slots(&mut self, node: &str) -> &mut Self {
-        self.servers.gives.insert(node.to_string());
+        self.servers.gives.insert((node.to_string(), 93));
+        self
+    }
+
+    /// This node gives the slot of this key away from now on.
+    pub(crate) fn gives_slot_of(&mut self, node: &str, key: &str) -> &mut Self {
+        self.servers.gives.insert((node.to_string(), slot(key.as_bytes())));
+        self
+    }
+
+    /// The nodes tell of one more from now on, which has no slots.
+    pub(crate) fn has_member(&mut self, node: &str) -> &mut Self {
+        self.servers.members.insert(node.to_string());
         self
     }
 
@@ -259,8 +285,15 @@ impl Story {
             && conn.requests.front()? == "CLUSTER NODES"
             && self.servers.table.is_some()
         {
-            let way = if self.servers.gives.contains(&conn.node) { " [93->-292f]" } else { "" };
-            let text = format!("e7d1 h:7000@17000 myself,master - 0 0 1 connected 0-5460{way}\n");
+            let node = &conn.node;
+            let own = self.servers.gives.iter().filter(|(gives, _)| gives == node);
+            let ways: String = own.map(|(_, slot)| format!(" [{slot}->-292f]")).collect();
+            let mut text = format!(
+                "e7d1 10.0.0.1:{PORT}@17000,{node} myself,master - 0 0 1 connected 0-5460{ways}\n"
+            );
+            for member in &self.servers.members {
+                let _ = writeln!(text, "a1 {member}:{PORT}@17000 master - 0 0 1 connected");
+            }
             return Some(wire(&format!("${}\r\n{text}\r\n", text.len())));
         }
         let asked = conn.owed == 0 && conn.requests.front()? == "CLUSTER SLOTS";

@@ -11,6 +11,7 @@
 //!   facade    several respools that show themselves as a cluster
 //!   keys      requests for several keys or all servers   rows 25, 26
 //!   alike     a cluster beside a single server
+//!   scripts   errors that scripts make up
 //!   routes    keys that begin alike, the whole configuration of the guide
 //!   sentinel  +switch-master and its neighbours
 //!   shards    where keys lie, and what one dead shard takes away
@@ -28,6 +29,7 @@ mod nodes;
 mod options;
 mod reshard;
 mod routes;
+mod scripts;
 mod sentinel;
 mod shards;
 mod start;

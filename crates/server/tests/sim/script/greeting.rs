@@ -8,6 +8,22 @@ use super::{DATABASES, Layout, Reply, Script};
 use crate::plan::PASSWORD;
 
 impl Script {
+    /// The last words of a client that goes: QUIT, or something that is not the protocol.
+    pub(crate) fn farewell(&mut self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let words: [&[u8]; 4] =
+            [b"*1\r\n$4\r\nQUIT\r\n", b"*1\r\n:3\r\n", b"*1\r\n$-5\r\n", b"SET \"unbalanced\r\n"];
+        let exact: [&[u8]; 4] = [
+            b"+OK\r\n",
+            b"-ERR Protocol error: expected '$', got ':'\r\n",
+            b"-ERR Protocol error: invalid bulk length\r\n",
+            b"-ERR Protocol error: unbalanced quotes in request\r\n",
+        ];
+        let at = self.rng.between(0, 3) as usize;
+        self.say(&mut out, words[at], Reply::Exact(exact[at].to_vec()), false);
+        out
+    }
+
     pub(super) fn greet(&mut self, out: &mut Vec<u8>) {
         self.greeted = true;
         if self.password {

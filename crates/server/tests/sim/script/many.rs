@@ -34,13 +34,14 @@ pub(super) struct Iteration {
 
 impl Script {
     pub(super) fn of_many(&mut self, out: &mut Vec<u8>) {
-        match self.rng.between(0, 13) {
+        match self.rng.between(0, 15) {
             0..=2 => self.mget(out),
             3..=5 => self.mset(out),
             6 | 7 => self.count_keys(out),
             8 => self.delete(out),
             9 => self.say(out, &request(&["DBSIZE"]), Reply::Integer, true),
             10 => self.list_keys(out),
+            11 | 12 => self.hostile(out),
             _ => self.begin_iteration(out),
         }
     }
