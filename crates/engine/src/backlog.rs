@@ -2,7 +2,7 @@
 //!
 //! How much a client may have asked for and not got follows the size of its replies (`Client::window`), which is known once they come. A
 //! client whose replies were small, or that had none, may have asked for a thousand large values at once; and its replies stand before those of
-//! everybody who asked over the same connection since, for as long as they take to come. When one of them begins to come and others wait behind, a fresh
+//! everybody who asked over the same connection since, for as long as they take to come. So do those of many clients with a few each. When one of them begins to come and others wait behind, a fresh
 //! connection is made. As soon as it is ready, others go on over it, the one with the backlog is retired, and what they have asked for already is asked for there once more, if it only reads.
 //!
 //! ```text
@@ -16,7 +16,7 @@
 use crate::client::Client;
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
-use crate::limits::{BACKLOG_BYTES, BACKLOG_RUNS_MAX, MOVED_BYTES_MAX, RETIRED_MAX};
+use crate::limits::{BACKLOG_BYTES, BACKLOG_RUNS_MAX, MOVED_BYTES_MAX, PACE_REPLIES, RETIRED_MAX};
 use crate::redirect::{find_request, reads};
 use crate::time::Time;
 use crate::upstream::inflight::{Bond, Owner, Run};
@@ -24,22 +24,42 @@ use crate::upstream::{Carried, Lane, Role, Upstream};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
+/// How large the replies of a connection are on average, as of the last look: what it had brought then, in bytes and in replies.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    bytes: u64,
+    replies: u64,
+    mean: u64,
+}
+
+impl Upstream {
+    /// About how many bytes are to come over this connection, if its replies stay as large as they recently were on average.
+    fn note_pace(&mut self) -> u64 {
+        let (bytes, replies) = (self.traffic.in_bytes, self.inflight.place());
+        let since = replies - self.pace.replies;
+        if since >= PACE_REPLIES {
+            let mean = bytes.saturating_sub(self.pace.bytes) / since;
+            self.pace = Pace { bytes, replies, mean };
+        }
+        self.pace.mean.saturating_mul(self.inflight.len() as u64)
+    }
+}
+
 impl Engine {
     /// A large reply for this client begins to come over this connection.
     #[cold]
     pub(crate) fn look_at_backlog(&mut self, now: Time, id: UpstreamId, client: ClientId) {
-        let (Some(upstream), Some(owner)) = (self.upstreams.get(id), self.clients.get(client))
+        let (Some(upstream), Some(owner)) = (self.upstreams.get_mut(id), self.clients.get(client))
         else {
             return;
         };
-        let bytes = upstream.scanner.position() + upstream.scanner.missing();
         let is_shared = upstream.role == Role::Shared
             && upstream.key.lane == Lane::Shared
             && upstream.key.owner.is_none();
-        let backlog = bytes.saturating_mul(u64::from(owner.places.open()));
-        if !is_shared
-            || backlog < BACKLOG_BYTES
-            || upstream.inflight.others_since(client).is_none()
+        let bytes = upstream.scanner.position() + upstream.scanner.missing();
+        let of_client = bytes.saturating_mul(u64::from(owner.places.open()));
+        let backlog = of_client.max(upstream.note_pace());
+        if !is_shared || backlog < BACKLOG_BYTES || upstream.inflight.others_since(client).is_none()
         {
             return;
         }
@@ -109,12 +129,13 @@ impl Engine {
         let mut bytes = 0;
         let mut seen: BTreeMap<ClientId, bool> = BTreeMap::new();
         for run in upstream.inflight.runs().take(BACKLOG_RUNS_MAX) {
-            let Some(client) = self.client_of(run.owner).filter(|client| Some(*client) != but) else {
+            let Some(client) = self.client_of(run.owner).filter(|client| Some(*client) != but)
+            else {
                 continue;
             };
-            let may = seen.entry(client).or_insert_with(|| {
-                self.clients.get(client).is_some_and(Client::asks_for_little)
-            });
+            let may = seen
+                .entry(client)
+                .or_insert_with(|| self.clients.get(client).is_some_and(Client::asks_for_little));
             *may = *may && bytes < MOVED_BYTES_MAX && goes_alone(run);
             for index in 0..if *may { run.count } else { 0 } {
                 match find_request(upstream, run, run.done + index) {

@@ -9,7 +9,7 @@ use crate::account::Account;
 use crate::acl;
 use crate::bigkeys::BigKeys;
 use crate::busy::Busy;
-use crate::client::{Client, Hold, Sizes};
+use crate::client::{Client, Hold};
 use crate::coalesce::Coalescer;
 use crate::command::Learned;
 use crate::cork::Cork;
@@ -287,8 +287,6 @@ pub struct Engine {
     pub(crate) by_key: BTreeMap<UpstreamKey, UpstreamId>,
     pub(crate) pool: BufferPool,
     pub(crate) stats: Stats,
-    /// Clients that find out how large their replies are.
-    pub(crate) probing: u32,
     /// Clients that are not read.
     pub(crate) grants: Grants,
     /// Replies that are not counted yet.
@@ -382,14 +380,13 @@ pub struct Engine {
 
 impl Engine {
     /// An engine with no clients and no connections. `seed` feeds the jitter of reconnects and the choice of
-    /// requests that are looked at for hot keys, nothing else.
+    /// requests that are looked at for hot keys, nothing else. What a configuration names was checked; without it, whatever is asked finds no owner.
     pub fn new(settings: Settings, seed: u64, now: Time) -> Self {
         let slowlog = SlowLog::new(&settings.slowlog);
         Self {
             clients: Slab::default(),
             nodes: Slab::default(),
             first_node: NodeId::new(0, 0),
-            // What a configuration names was checked; without it, whatever is asked finds no owner.
             router: Router::new(shards_of(&settings).unwrap_or(None), settings.eject()),
             peers: Peers::new(&settings.facade, now),
             generation: 0,
@@ -405,7 +402,6 @@ impl Engine {
             by_key: BTreeMap::new(),
             pool: BufferPool::default(),
             stats: Stats::default(),
-            probing: 0,
             grants: Grants::default(),
             tally: Tally::default(),
             monitors: Monitors::new(&settings.monitors),
@@ -701,8 +697,6 @@ impl Engine {
         self.check_deadlines();
         self.check_account();
         self.check_grants();
-        let probing = self.clients.iter().filter(|(_, one)| one.sizes == Sizes::Probing).count();
-        assert_eq!(self.probing as usize, probing, "clients that find out");
         self.check_users();
         self.check_policies();
         assert_eq!(self.looks_at_reads, self.settings.coalesce_reads || self.near.is_some());

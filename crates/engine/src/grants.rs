@@ -1,4 +1,5 @@
-//! More room for clients that write a whole pipeline before they read the first reply.
+//! How much room clients get that are not as the marks suppose: those that write a whole pipeline before they read the first reply, and those of whose
+//! replies nothing is known.
 //!
 //! A client that reads more slowly than it asks is slowed: with so many replies waiting for it its next request waits, and it is not read. One that does
 //! not read before it has written everything (pipelines of redis-py, Predis, phpredis, redis-rb) would wait for us as we wait for it. A server
@@ -15,11 +16,12 @@
 //!
 //! Not here: the marks themselves (`request::room`, `reply::stall_for`).
 //!
-//! Invariant: whoever is not read for its own output is watched.
+//! Invariant: whoever is not read for its own output is watched, and as many clients count as finding out how large their replies are as do.
 
-use crate::client::{Client, Hold};
+use crate::client::{Client, Hold, Sizes};
 use crate::engine::Engine;
 use crate::ids::ClientId;
+use crate::limits::PROBES_MAX;
 use crate::settings::Limits;
 use crate::time::Time;
 use alloc::collections::BTreeSet;
@@ -31,6 +33,8 @@ pub(crate) struct Grants {
     watched: BTreeSet<ClientId>,
     /// When they are looked at.
     look_at: Option<Time>,
+    /// Clients that find out how large their replies are.
+    pub(crate) probing: u32,
 }
 
 impl Grants {
@@ -78,8 +82,38 @@ impl Engine {
         self.grants.watched.append(&mut watched);
     }
 
-    /// Checks the invariant; for debug builds.
+    /// A client asks for the first time.
+    #[cold]
+    pub(crate) fn begin_probe(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.get_mut(id) {
+            client.sizes = match self.grants.probing < PROBES_MAX {
+                true => Sizes::Probing,
+                false => Sizes::Wary,
+            };
+            self.grants.probing += u32::from(client.sizes == Sizes::Probing);
+        }
+    }
+
+    /// Of what it asked nothing comes from a server that would tell, or not soon.
+    #[cold]
+    pub(crate) fn end_probe_of_nothing(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.get_mut(id)
+            && client.sizes != Sizes::Known
+            && (client.places.open() == 0 || client.lease.is_some())
+        {
+            self.grants.probing -= u32::from(client.sizes == Sizes::Probing);
+            client.sizes = match client.lease {
+                None => Sizes::Unknown,
+                // It keeps nobody waiting there, and is as one that found out what most do.
+                Some(_) => Sizes::Known,
+            };
+        }
+    }
+
+    /// Checks the invariants; for debug builds.
     pub(crate) fn check_grants(&self) {
+        let probing = self.clients.iter().filter(|(_, one)| one.sizes == Sizes::Probing).count();
+        assert_eq!(self.grants.probing as usize, probing, "clients that find out");
         let limits = &self.settings.limits;
         for (id, client) in self.clients.iter().filter(|(_, client)| is_unread(client)) {
             let watched = !is_full(client, limits) || self.grants.watched.contains(&id);

@@ -428,7 +428,7 @@ impl Engine {
         self.forget_judged(id);
         let mut client = self.clients.remove(id)?;
         if client.sizes == Sizes::Probing {
-            self.probing -= 1;
+            self.grants.probing -= 1;
             client.sizes = Sizes::Unknown;
         }
         if let Some(clients) = self.conn_clients.get_mut(usize::from(client.conn)) {

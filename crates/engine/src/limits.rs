@@ -26,8 +26,12 @@ pub const CUT_THROUGH_BYTES: usize = 32 << 10;
 /// and nobody else waits behind it.
 pub const CLIENT_STREAM_BYTES: usize = 4 << 20;
 
-/// Of a client that has so much to come over a shared connection, by the size of its next reply, others wait behind no longer: they get a fresh one.
+/// Where so much is to come over a shared connection, for one client by the size of its next reply or for all by the mean of the last ones, others wait
+/// no longer behind it: they get a fresh one.
 pub const BACKLOG_BYTES: u64 = 4 * WINDOW_BYTES;
+
+/// Replies of a connection over which their mean size is taken.
+pub const PACE_REPLIES: u64 = 16;
 
 /// Runs of that connection that are looked through for what can be asked again over the fresh one. Whoever has more behind them waits.
 pub const BACKLOG_RUNS_MAX: usize = 10_000;
@@ -45,8 +49,8 @@ pub const PROBES_MAX: u32 = 2;
 /// The first window of a client while enough others are at their first, too.
 pub const WINDOW_WARY: u32 = 2;
 
-/// Upstreams that were retired because a slow client held them up. At the bound no further one is retired: the clients behind
-/// wait until the slow one is served or closed.
+/// Upstreams that were retired because a slow client held them up. At the bound no further one is retired: others ask
+/// over the stopped one, which is read on for them.
 pub const RETIRED_MAX: usize = 16;
 
 /// Connections for single clients that are being opened at a time, per worker; the next clients wait their turn. A server's queue of new

@@ -379,7 +379,7 @@ impl Engine {
         if client.sizes == Sizes::Known {
             client.note_replies(count, bytes.len());
         } else {
-            self.probing -= u32::from(client.sizes == Sizes::Probing && count > 0);
+            self.grants.probing -= u32::from(client.sizes == Sizes::Probing && count > 0);
             client.note_first_replies(count, bytes.len());
         }
         if seq == client.places.head() {

@@ -21,7 +21,6 @@ use crate::command::{self, CommandId};
 use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId};
-use crate::limits::PROBES_MAX;
 use crate::local::{Call, arity_fits, config, slowlog};
 use crate::permit::{charge, permits};
 use crate::plain::{Parts, PlainRun, ShortPaths, ShortReads, plain_command};
@@ -143,30 +142,6 @@ impl Engine {
                     return pos;
                 }
             }
-        }
-    }
-
-    /// A client asks for the first time.
-    #[cold]
-    fn begin_probe(&mut self, id: ClientId) {
-        if let Some(client) = self.clients.get_mut(id) {
-            client.sizes = match self.probing < PROBES_MAX {
-                true => Sizes::Probing,
-                false => Sizes::Wary,
-            };
-            self.probing += u32::from(client.sizes == Sizes::Probing);
-        }
-    }
-
-    /// Of what it asked nothing comes from a server that would tell, or not soon.
-    #[cold]
-    fn end_probe_of_nothing(&mut self, id: ClientId) {
-        if let Some(client) = self.clients.get_mut(id)
-            && client.sizes != Sizes::Known
-            && (client.places.open() == 0 || client.lease.is_some())
-        {
-            self.probing -= u32::from(client.sizes == Sizes::Probing);
-            client.sizes = Sizes::Unknown;
         }
     }
 

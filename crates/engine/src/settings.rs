@@ -303,7 +303,7 @@ pub struct Limits {
     pub clients_max: usize,
     /// Reply bytes waiting for one client: above, it is not read (its pipeline is slowed).
     pub client_out_high_bytes: usize,
-    /// Reply bytes waiting for one client while others wait behind it on an upstream: at it that upstream is not read.
+    /// Reply bytes waiting for one client while others wait behind it on an upstream and it takes some: at it that upstream is not read.
     pub client_out_max_bytes: usize,
     /// Request bytes of one client that wait here: above, it is not read.
     pub client_in_high_bytes: usize,

@@ -103,7 +103,7 @@ impl Held {
         let Some(left) = max.checked_sub(self.total + wanted) else { return false };
         let held = self.of.get(&group).copied().unwrap_or(0);
         // What would be left without the last of them, and one beyond it is for others.
-        held == 0 || held + wanted - 1 < SHARE_TIMES * left
+        held == 0 || held + wanted - 1 < left.saturating_mul(SHARE_TIMES)
     }
 }
 

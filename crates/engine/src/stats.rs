@@ -375,7 +375,10 @@ mod tests {
         assert_eq!(sum.own_errors[Cause::Auth as usize], 16);
         assert_eq!(sum.errors.iter().collect::<Vec<_>>(), [("NOAUTH", 16)]);
         assert_eq!(sum.command(None).failed, 10);
-        assert_eq!((sum.refused, sum.clients_rejected()), ([2, 4, 6, 8, 10, 12, 14, 16, 18, 20], 22));
+        assert_eq!(
+            (sum.refused, sum.clients_rejected()),
+            ([2, 4, 6, 8, 10, 12, 14, 16, 18, 20], 22)
+        );
         assert!(Refused::ALL.iter().enumerate().all(|(at, why)| *why as usize == at));
     }
 }

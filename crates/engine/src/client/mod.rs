@@ -20,9 +20,7 @@ use crate::account::Charge;
 use crate::command::CommandId;
 use crate::ids::UpstreamId;
 use crate::lease::Lease;
-use crate::limits::{
-    MOVED_REPLIES_MAX, WINDOW_BYTES, WINDOW_MIN, WINDOW_START, WINDOW_WARY,
-};
+use crate::limits::{MOVED_REPLIES_MAX, WINDOW_BYTES, WINDOW_MIN, WINDOW_START, WINDOW_WARY};
 use crate::login::words::Word;
 use crate::output::Output;
 use crate::pool::taken_bytes;
@@ -337,7 +335,8 @@ impl Client {
         let (open, mean) = (u64::from(self.places.open()), u64::from(self.reply_bytes_mean));
         match self.sizes {
             Sizes::Known => open * mean <= MOVED_REPLIES_MAX,
-            Sizes::Unknown | Sizes::Probing | Sizes::Wary => open == 1,
+            // Nobody knows, but it has no more to ask for.
+            Sizes::Unknown | Sizes::Probing | Sizes::Wary => open == 1 && self.hold == Hold::No,
         }
     }
 

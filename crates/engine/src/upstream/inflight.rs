@@ -473,9 +473,7 @@ impl Inflight {
 
     /// When the oldest request of someone else than this client was written; `None` if nobody else waits.
     pub fn others_since(&self, client: ClientId) -> Option<Time> {
-        let other = |run: &&Run| {
-            !matches!(run.owner, Owner::Client { id, .. } if id == client || id == NOBODY)
-        };
+        let other = |run: &&Run| !matches!(run.owner, Owner::Client { id, .. } if id == client || id == NOBODY);
         let since = |run: &Run| run.sent_at;
         let shared = self.sharers.all().find(other).map(since);
         self.runs.iter().find(other).map(since).into_iter().chain(shared).min()

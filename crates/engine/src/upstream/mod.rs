@@ -21,6 +21,7 @@ pub(crate) mod roles;
 mod sharers;
 
 use crate::account::Charge;
+use crate::backlog::Pace;
 use crate::defect::Refused;
 use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::limits::{KEPT_BYTES_MAX, STALL_MIN_US};
@@ -216,6 +217,8 @@ pub struct Upstream {
     pub(crate) carried: Option<Carried>,
     /// The connection that is made to take its place (see `backlog`).
     pub(crate) relief: Option<UpstreamId>,
+    /// How large its replies are.
+    pub(crate) pace: Pace,
     /// Failed connects in a row.
     pub failures: u32,
     /// Why it was last down, in words, without the node's name: `connect: Connection refused`.
@@ -270,6 +273,7 @@ impl Upstream {
             edge: None,
             carried: None,
             relief: None,
+            pace: Pace::default(),
             failures: 0,
             cause: String::new(),
             ready_at: Time::default(),

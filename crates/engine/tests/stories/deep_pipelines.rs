@@ -117,8 +117,12 @@ fn a_transaction_on_a_connection_of_its_own() {
     ]
     .concat();
     let exec = [b"*20000\r\n".to_vec(), b"+OK\r\n".repeat(20_000)].concat();
-    let expected =
-        [b"+OK\r\n".to_vec(), b"+QUEUED\r\n".repeat(20_000), exec.clone(), value(200).repeat(60_000)];
+    let expected = [
+        b"+OK\r\n".to_vec(),
+        b"+QUEUED\r\n".repeat(20_000),
+        exec.clone(),
+        value(200).repeat(60_000),
+    ];
     keeps(&pipeline, &expected.concat(), &|line| match line.split(' ').next() {
         Some("MULTI") => b"+OK\r\n".to_vec(),
         Some("SET") => b"+QUEUED\r\n".to_vec(),
@@ -158,11 +162,11 @@ fn a_cluster_with_requests_that_are_split() {
     let mut story = Story::warm_cluster();
     let pipeline = [request("MGET a4 b4"), request("GET a4"), request("GET b4")].concat();
     let reply = value(3_000);
-    let got = writes_all_then_reads(&mut story, &pipeline.repeat(15_000), &|line| {
-        match line.starts_with("MGET") {
-            true => [b"*1\r\n".to_vec(), reply.clone()].concat(),
-            false => reply.clone(),
-        }
+    let got = writes_all_then_reads(&mut story, &pipeline.repeat(15_000), &|line| match line
+        .starts_with("MGET")
+    {
+        true => [b"*1\r\n".to_vec(), reply.clone()].concat(),
+        false => reply.clone(),
     });
     let expected = [b"*2\r\n".to_vec(), reply.repeat(4)].concat().repeat(15_000);
     assert!(got == expected, "{} bytes, {} expected", got.len(), expected.len());
@@ -204,12 +208,13 @@ fn one_that_listens_meanwhile() {
     story.client("a").sends(&listens);
     story.client("a").takes();
     let reply = value(1_000);
-    let got = writes_all_then_reads(&mut story, &request("GET k").repeat(12_000), &|line| {
-        match line.starts_with("GET") {
+    let got =
+        writes_all_then_reads(&mut story, &request("GET k").repeat(12_000), &|line| match line
+            .starts_with("GET")
+        {
             true => reply.clone(),
             false => b">3\r\n$9\r\nsubscribe\r\n$1\r\nt\r\n:1\r\n".to_vec(),
-        }
-    });
+        });
     assert!(got.ends_with(&reply.repeat(12_000)));
 }
 

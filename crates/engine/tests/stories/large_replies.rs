@@ -226,7 +226,8 @@ fn reads_behind_a_backlog_are_asked_again_over_a_fresh_connection() {
     story.client("d").says("GET later").gets_nothing();
     story.client("f").says("GET f");
     story.conn(2).gets("GET f").gets_nothing();
-    let rest = [&reply[40_000..], &reply.repeat(19), b"$1\r\nx\r\n$1\r\ny\r\n+OK\r\n$1\r\nd\r\n+OK\r\n"];
+    let rest =
+        [&reply[40_000..], &reply.repeat(19), b"$1\r\nx\r\n$1\r\ny\r\n+OK\r\n$1\r\nd\r\n+OK\r\n"];
     story.conn(1).sends(&rest.concat());
     story.after_ms(30);
     story.client("b").gets_nothing();
@@ -236,6 +237,48 @@ fn reads_behind_a_backlog_are_asked_again_over_a_fresh_connection() {
     story.conn(1).is_closed();
     story.client("a").takes_all();
     assert!(story.client("a").takes() == reply.repeat(20));
+}
+
+#[test]
+fn many_clients_with_a_few_large_replies_each_are_a_backlog_too() {
+    let mut settings = Settings::default();
+    settings.slowlog = Options { slower_than_us: 10_000, max_len: 10 };
+    let mut story = Story::with(settings);
+    let reply = bulk(MIB);
+    for number in 0..40 {
+        let name = number.to_string();
+        story.client(&name).says("GET big");
+        story.conn(1).gets("GET big").sends(&reply);
+        story.client(&name).takes();
+    }
+    for number in 0..40 {
+        story.client(&number.to_string()).says(["GET big", "GET big"]);
+    }
+    story.client("b").says("GET b");
+    assert_eq!(story.connects_made(), 1);
+    story.conn(1).sends(&reply);
+    assert_eq!(story.connects_made(), 2);
+    story.conn(2).gets("GET b").gets_nothing().answers("nil");
+    story.client("b").gets("nil");
+}
+
+#[test]
+fn one_large_reply_among_many_small_ones_is_no_backlog() {
+    let mut story = Story::new();
+    for round in 0..40 {
+        for number in 0..60 {
+            story.client(&number.to_string()).says(if number == round {
+                "GET big"
+            } else {
+                "GET k"
+            });
+        }
+        for number in 0..60 {
+            let reply = if number == round { bulk(MIB) } else { b"$-1\r\n".to_vec() };
+            story.conn(1).sends(&reply);
+        }
+    }
+    assert_eq!(story.connects_made(), 1);
 }
 
 #[test]
