@@ -24,6 +24,7 @@ struct Proxy {
     engine: Engine,
     now: Time,
     upstreams: Vec<UpstreamId>,
+    clients: u32,
 }
 
 fn request(line: &str) -> Vec<u8> {
@@ -36,11 +37,18 @@ fn request(line: &str) -> Vec<u8> {
 impl Proxy {
     fn new() -> Self {
         let now = Time(1_000_000);
-        Self { engine: Engine::new(Settings::default(), 1, now), now, upstreams: Vec::new() }
+        let mut settings = Settings::default();
+        // One in eight is not for blocking commands.
+        settings.limits.leases_max = 2_048;
+        Self { engine: Engine::new(settings, 1, now), now, upstreams: Vec::new(), clients: 0 }
     }
 
+    /// A client of its own machine, since one machine gets no more than its share of dedicated connections.
     fn client(&mut self) -> ClientId {
-        self.engine.handle_client_open(self.now, String::new(), String::new()).expect("room")
+        self.clients += 1;
+        let [.., high, low] = self.clients.to_be_bytes();
+        let addr = format!("10.0.{high}.{low}:1000");
+        self.engine.handle_client_open(self.now, addr, String::new()).expect("room")
     }
 
     /// Requests of a client; a connection that is made for them is greeted.

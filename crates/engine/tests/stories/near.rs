@@ -309,7 +309,7 @@ fn memory_is_bounded_and_what_nobody_asks_for_goes() {
 #[test]
 fn it_gives_way_before_a_client_is_closed_for_memory() {
     let mut story = story_with(|settings| {
-        settings.limits.memory_max_bytes = 200_000;
+        settings.limits.memory_max_bytes = 260_000;
         settings.cache.memory_max_bytes = 1 << 20;
     });
     let value = format!("\"{}\"", "v".repeat(10_000));
@@ -319,7 +319,7 @@ fn it_gives_way_before_a_client_is_closed_for_memory() {
     let echo = request(&format!("ECHO {}", "x".repeat(1_000)));
     story.client("slow").stops_taking().sends(&echo.repeat(150)).is_open();
     assert!((1..7).contains(&story.report().cache_entries), "{:?}", story.report().memory);
-    story.client("slow").sends(&echo.repeat(80)).is_closed();
+    story.client("slow").sends(&echo.repeat(140)).is_closed();
     assert_eq!(story.engine.stats().clients_evicted, 1);
 }
 
