@@ -266,9 +266,11 @@ fn a_rate_of_connections_is_about_the_real_address() {
     let mut inside = 0;
     let told = loop {
         let mut client = from("10.1.2.3");
-        match pings(&mut client) {
-            true => inside += 1,
-            false => break refused(from("10.1.2.3")),
+        match client.command(&["PING"]) {
+            Ok(reply) if reply == PONG => inside += 1,
+            Ok(reply) => break reply,
+            // It was closed before its words were read.
+            Err(_) => break Vec::new(),
         }
         assert!(inside < 30, "nobody is refused");
     };
