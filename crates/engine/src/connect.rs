@@ -352,11 +352,7 @@ impl Engine {
                 return self.refuse_greeting(now, id, own, error);
             }
         }
-        let greeted = self
-            .upstreams
-            .get(id)
-            .is_some_and(|up| matches!(up.state, State::Greeting(_)) && up.inflight.is_empty());
-        if greeted {
+        if self.upstreams.get(id).is_some_and(Upstream::has_greeted) {
             self.upstream_ready(now, id);
         }
     }
@@ -480,13 +476,8 @@ impl Engine {
             return self.connection_failed(now, id, &cause, None);
         }
         self.note_refused_frame(id, cause, ours);
+        let short_lived = self.note_life(now, id);
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
-        // A timeout takes its time, however short it is set, and says nothing of the next connection. A malformed reply does:
-        // a server that sends one to our own first words would be stormed.
-        let overdue = upstream.overdue_at(&self.settings.timeouts).is_some_and(|at| at <= now);
-        let short = !overdue && now.since(upstream.ready_at) < SHORT_LIFE_US;
-        upstream.short_lives = if short { upstream.short_lives + 1 } else { 0 };
-        let short_lived = upstream.short_lives > 1;
         let (role, half_given, key) = (upstream.role, upstream.forwarded > 0, upstream.key);
         upstream.state = State::Idle;
         let untouched = upstream.out.untouched_from();
@@ -543,6 +534,17 @@ impl Engine {
             self.wake_waiters(id);
             self.remove_upstream(id);
         }
+    }
+
+    /// Whether this connection, which ends, and the one before it both lasted for a moment only.
+    fn note_life(&mut self, now: Time, id: UpstreamId) -> bool {
+        let Some(upstream) = self.upstreams.get_mut(id) else { return false };
+        // A timeout takes its time, however short it is set, and says nothing of the next connection. A malformed reply does:
+        // a server that sends one to our own first words would be stormed.
+        let overdue = upstream.overdue_at(&self.settings.timeouts).is_some_and(|at| at <= now);
+        let short = !overdue && now.since(upstream.ready_at) < SHORT_LIFE_US;
+        upstream.short_lives = if short { upstream.short_lives + 1 } else { 0 };
+        upstream.short_lives > 1
     }
 
     fn take_runs(&mut self, id: UpstreamId) -> Vec<Run> {

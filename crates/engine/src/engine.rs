@@ -382,7 +382,6 @@ impl Engine {
     /// An engine with no clients and no connections. `seed` feeds the jitter of reconnects and the choice of
     /// requests that are looked at for hot keys, nothing else. What a configuration names was checked; without it, whatever is asked finds no owner.
     pub fn new(settings: Settings, seed: u64, now: Time) -> Self {
-        let slowlog = SlowLog::new(&settings.slowlog);
         Self {
             clients: Slab::default(),
             nodes: Slab::default(),
@@ -405,8 +404,12 @@ impl Engine {
             grants: Grants::default(),
             tally: Tally::default(),
             monitors: Monitors::new(&settings.monitors),
-            observer: Observer::new(&settings.observed, slowlog.from_us, seed),
-            slowlog,
+            observer: Observer::new(
+                &settings.observed,
+                SlowLog::from_us_of(&settings.slowlog),
+                seed,
+            ),
+            slowlog: SlowLog::new(&settings.slowlog),
             slowlog_told: settings.slowlog,
             acl: acl::Kept::default(),
             hotkeys: HotKeys::new(&settings.hotkeys, settings.workers, seed, now),

@@ -161,17 +161,13 @@ impl ParkedRequests {
     /// What each client has parked, in bytes. Of some nobody knows the client.
     pub(crate) fn by_client(&self) -> impl Iterator<Item = (ClientId, usize)> {
         self.queues.iter().filter_map(|(client, queue)| {
-            client.map(|client| (client, queue.iter().map(|one| one.weight()).sum()))
+            client.map(|client| (client, queue.iter().map(Parked::weight).sum()))
         })
     }
 
     /// Checks the invariant; for debug builds.
     pub(crate) fn check(&self) {
-        assert_eq!(
-            self.bytes,
-            self.all().map(|one| one.weight()).sum(),
-            "bytes that are parked"
-        );
+        assert_eq!(self.bytes, self.all().map(Parked::weight).sum(), "bytes that are parked");
         assert!(self.queues.values().all(|queue| !queue.is_empty()), "an empty queue");
     }
 

@@ -14,10 +14,11 @@
 //! Invariant: what a server says that did nothing is never taken for a reply, and never more than one server has a request.
 
 use crate::client::{Client, Hold};
-use crate::command::{CommandId, Learned};
+use crate::command::{CommandId, Learned, ids};
 use crate::connect::Availability;
 use crate::engine::Engine;
-use crate::ids::{NodeId, UpstreamId};
+use crate::ids::{ClientId, NodeId, UpstreamId};
+use crate::lease::State;
 use crate::limits::{
     REDIRECT_WAIT_MS, RETRY_FIRST_MS, RETRY_MAX_MS, SENT_ON_AT_ONCE, SHORT_LIFE_US,
 };
@@ -36,7 +37,7 @@ use crate::upstream::{Role, Upstream};
 use crate::whole;
 use alloc::string::String;
 use alloc::vec::Vec;
-use resp::{Args, RequestLimits, RequestScanner, Scan};
+use resp::{Args, RequestLimits, RequestScanner, Scan, encode};
 
 /// What a server says that does not serve a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -178,18 +179,7 @@ impl Engine {
                 (target, None, now.until_ms(question.until()))
             }
         };
-        let hold_ms = self.settings.timeouts.failover_hold_ms.max(REDIRECT_WAIT_MS);
-        // One whose connection was lost was sent again without any time to be sent on in.
-        let had_time = run.tries > 0 && run.until > run.sent_at;
-        let mut until = if had_time { run.until } else { now.plus_ms(hold_ms) };
-        // One that waited at the server for something may have waited for hours, which are not counted.
-        if had_time && leased {
-            until = until + now.since(run.sent_at);
-        }
-        if reply.starts_with(b"-CLUSTERDOWN ") && !speaks_freely(run.command) {
-            let pool = self.nodes.get(key.node).map_or(0, |node| node.pool);
-            until = until.min(self.outage_ends(now, pool, hold_ms));
-        }
+        let until = self.sent_on_until(now, run, reply, key.node, leased);
         self.park(
             now,
             Parked {
@@ -216,6 +206,67 @@ impl Engine {
             self.leave_lease(now, id);
         }
         Sent::On
+    }
+
+    /// Until when a request is sent on that got `reply` from this node.
+    fn sent_on_until(
+        &mut self,
+        now: Time,
+        run: &Run,
+        reply: &[u8],
+        node: NodeId,
+        leased: bool,
+    ) -> Time {
+        let hold_ms = self.settings.timeouts.failover_hold_ms.max(REDIRECT_WAIT_MS);
+        // One whose connection was lost was sent again without any time to be sent on in.
+        let had_time = run.tries > 0 && run.until > run.sent_at;
+        let mut until = if had_time { run.until } else { now.plus_ms(hold_ms) };
+        // One that waited at the server for something may have waited for hours, which are not counted.
+        if had_time && leased {
+            until = until + now.since(run.sent_at);
+        }
+        if reply.starts_with(b"-CLUSTERDOWN ") && !speaks_freely(run.command) {
+            let pool = self.nodes.get(node).map_or(0, |node| node.pool);
+            until = until.min(self.outage_ends(now, pool, hold_ms));
+        }
+        until
+    }
+
+    /// A server redirected a request of a lease. `first`: nothing else of the client was sent, so it may begin again elsewhere. Returns what
+    /// the client gets instead; `None`: it begins again.
+    pub(crate) fn lease_redirected(
+        &mut self,
+        id: ClientId,
+        first: bool,
+        command: Option<CommandId>,
+        reply: &[u8],
+    ) -> Option<Vec<u8>> {
+        let client = self.clients.get_mut(id)?;
+        let (protocol, lease) = (client.protocol, client.lease.as_mut()?);
+        let moved =
+            [&b"-MOVED "[..], b"-ASK ", b"-TRYAGAIN "].iter().any(|word| reply.starts_with(word));
+        let mut instead = Vec::new();
+        match &mut lease.state {
+            State::Once | State::Watching | State::Queueing(_) if lease.sent == 1 && first => {
+                return None;
+            }
+            // What was sent before it may still be on its way, and gets its own words.
+            State::Ending if moved && command == Some(ids::EXEC) => match lease.watched {
+                true => encode::null_array(&mut instead, protocol),
+                false => reject::write(&mut instead, reject::EXECABORT),
+            },
+            state => {
+                if let State::Queueing(queueing) = state {
+                    queueing.refused = true;
+                }
+                match moved {
+                    true => reject::write(&mut instead, reject::MOVED_INSIDE),
+                    // The server's own words tell more.
+                    false => instead.extend_from_slice(reply),
+                }
+            }
+        }
+        Some(instead)
     }
 
     /// The front request, which only reads, was answered too early: it is asked again behind what its client has parked.

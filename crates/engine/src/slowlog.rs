@@ -109,9 +109,14 @@ pub(crate) struct SlowLog {
 
 impl SlowLog {
     pub(crate) fn new(options: &Options) -> Self {
-        let from_us = if options.is_on() { options.slower_than_us } else { u64::MAX };
+        let from_us = Self::from_us_of(options);
         let (max_len, entries) = (options.max_len, VecDeque::new());
         Self { from_us, max_len, entries, bytes: 0, last_number: 0 }
+    }
+
+    /// From how many microseconds on a request is slow; the end of time if the log is off.
+    pub(crate) fn from_us_of(options: &Options) -> u64 {
+        if options.is_on() { options.slower_than_us } else { u64::MAX }
     }
 
     /// Other bounds hold from now on.

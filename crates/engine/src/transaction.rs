@@ -50,7 +50,7 @@ pub(crate) struct Queueing {
     /// Commands that stand in it.
     pub(crate) queued: u32,
     /// Something was refused here: EXEC is EXECABORT.
-    refused: bool,
+    pub(crate) refused: bool,
     /// What its user may do is other than when this was queued, and it is not looked at again: EXEC is EXECABORT.
     rules_changed: bool,
     /// Keys were watched before.
@@ -603,43 +603,6 @@ impl Engine {
             }
             _ => self.drop_lease(id),
         }
-    }
-
-    /// A server redirected a request of a lease. `first`: nothing else of the client was sent, so it may begin again elsewhere. Returns what
-    /// the client gets instead; `None`: it begins again.
-    pub(crate) fn lease_redirected(
-        &mut self,
-        id: ClientId,
-        first: bool,
-        command: Option<CommandId>,
-        reply: &[u8],
-    ) -> Option<Vec<u8>> {
-        let client = self.clients.get_mut(id)?;
-        let (protocol, lease) = (client.protocol, client.lease.as_mut()?);
-        let moved =
-            [&b"-MOVED "[..], b"-ASK ", b"-TRYAGAIN "].iter().any(|word| reply.starts_with(word));
-        let mut instead = Vec::new();
-        match &mut lease.state {
-            State::Once | State::Watching | State::Queueing(_) if lease.sent == 1 && first => {
-                return None;
-            }
-            // What was sent before it may still be on its way, and gets its own words.
-            State::Ending if moved && command == Some(ids::EXEC) => match lease.watched {
-                true => encode::null_array(&mut instead, protocol),
-                false => reject::write(&mut instead, reject::EXECABORT),
-            },
-            state => {
-                if let State::Queueing(queueing) = state {
-                    queueing.refused = true;
-                }
-                match moved {
-                    true => reject::write(&mut instead, reject::MOVED_INSIDE),
-                    // The server's own words tell more.
-                    false => instead.extend_from_slice(reply),
-                }
-            }
-        }
-        Some(instead)
     }
 
     /// Whether this client is between MULTI and EXEC.

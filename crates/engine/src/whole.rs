@@ -18,13 +18,13 @@
 //! Invariant: the requests of a transaction stand side by side in one upstream's output and in its FIFO; those that are parked are one
 //! entry.
 
-use crate::client::{Client, Hold};
+use crate::client::{Client, Hold, Sizes};
 use crate::command::ids::{EXEC, MULTI};
-use crate::command::{self, Class, CommandId};
+use crate::command::{self, Class, CommandId, Flags};
 use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
-use crate::limits::WHOLE_BYTES_MAX;
+use crate::limits::{WHOLE_BYTES_MAX, WINDOW_START};
 use crate::redirect::{NOSCRIPT, Sent, find_request};
 use crate::reject;
 use crate::request::{Step, room};
@@ -91,9 +91,10 @@ impl Engine {
             ..RequestLimits::default()
         };
         let input = &input[..input.len().min(WHOLE_BYTES_MAX)];
-        let room = room(client, &self.settings.limits);
+        let (room, reads_max) = self.room_for_whole(client);
         let mut scanner = RequestScanner::default();
         let mut whole = Whole { bytes: multi.len as usize, count: 1, place: None };
+        let mut reads = 0;
         groups.push(Group { command: MULTI, at: 0, count: 1 });
         loop {
             let rest = input.get(whole.bytes..).filter(|rest| !rest.is_empty())?;
@@ -111,6 +112,7 @@ impl Engine {
                 if row.class != Class::Pass || row.is_container() {
                     return None;
                 }
+                reads += u32::from(!row.flags.has(Flags::WRITE));
                 if !self.is_one() {
                     // Were MULTI refused, a first command that runs a script could answer with what looks like a redirect.
                     if row.is_script() && whole.count == 1 {
@@ -129,12 +131,23 @@ impl Engine {
             }
             whole.bytes += request.len as usize;
             whole.count += 1;
-            if whole.count > room {
+            if whole.count > room || reads > reads_max {
                 return None;
             }
             if ends {
                 return Some(whole);
             }
+        }
+    }
+
+    /// Requests that a transaction of this client may have here, and how many of them may answer at length. Of what a client may ask for before anything
+    /// is known of its replies, MULTI, EXEC and commands that write are no part: what those answer is small.
+    fn room_for_whole(&self, client: &Client) -> (u32, u32) {
+        let limits = &self.settings.limits;
+        match (client.sizes, room(client, limits)) {
+            (Sizes::Wary, 0) => (0, 0),
+            (Sizes::Wary, reads) => (WINDOW_START.min(limits.client_inflight_max), reads),
+            (_, room) => (room, room),
         }
     }
 

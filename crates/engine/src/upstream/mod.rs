@@ -326,6 +326,11 @@ impl Upstream {
         matches!(self.state, State::Ready)
     }
 
+    /// Whether every command of its greeting was answered.
+    pub(crate) fn has_greeted(&self) -> bool {
+        matches!(self.state, State::Greeting(_)) && self.inflight.is_empty()
+    }
+
     /// Whether it is being made, and nothing says yet that it will not be.
     pub(crate) fn is_coming(&self) -> bool {
         matches!(self.state, State::Connecting(_) | State::Greeting(_)) && self.failures == 0

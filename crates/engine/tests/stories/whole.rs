@@ -35,6 +35,28 @@ fn it_shares_the_connection_and_nothing_stands_in_between() {
 }
 
 #[test]
+fn of_those_whose_replies_nobody_knows_yet_each_shares_the_connection_with_what_answers_little() {
+    let mut story = Story::new();
+    story.client("first").says("GET b");
+    story.client("second").says("GET b");
+    story.conn(1).gets(["GET b", "GET b"]);
+    let many: Vec<&str> = ["MULTI"].into_iter().chain(["INCR k"; 40]).chain(["EXEC"]).collect();
+    for (name, lines) in [
+        ("a", vec!["MULTI", "GET k", "EXEC"]),
+        ("b", vec!["MULTI", "GET k", "INCR k", "SET k 1", "GET k", "EXEC"]),
+        ("c", many),
+    ] {
+        story.client(name).sends(&packet(&lines));
+        story.conn(1).gets(lines);
+        assert_eq!(story.connects_made(), 1, "{name}");
+    }
+    // Three long answers are too many as long as none is known.
+    story.client("d").sends(&packet(&["MULTI", "GET k", "GET k", "GET k", "EXEC"]));
+    story.conn(1).gets_nothing();
+    assert_eq!(story.connects_made(), 2);
+}
+
+#[test]
 fn what_the_server_refuses_leaves_the_connection_clean() {
     let mut story = Story::new();
     story.client("a").says(["MULTI", "SET k", "INCR k", "EXEC"]);

@@ -368,12 +368,8 @@ impl<D: Driver> Worker<D> {
                 Notice::MirrorGone { name, done, missed } => {
                     tell_of_former((worker, tenant), &name, done, missed);
                 }
-                Notice::ReadTarget { name, out: true, cause } => {
-                    let cause = cause.as_str();
-                    tracing::warn!(worker, tenant, read_target = %name, cause, "a read target is left out until it answers again");
-                }
-                Notice::ReadTarget { name, out: false, .. } => {
-                    tracing::warn!(worker, tenant, read_target = %name, "a read target answers again");
+                Notice::ReadTarget { name, out, cause } => {
+                    tell_of_read_target((worker, tenant), &name, out, cause.as_str());
                 }
                 Notice::ProgramFailed { name, cause } => {
                     tracing::warn!(worker, tenant, extension = %name, cause, "an extension failed; it begins anew with the next request");
@@ -400,6 +396,20 @@ fn tell_of_former((worker, tenant): (usize, Option<&str>), mirror: &str, done: u
         _ => {
             tracing::warn!(worker, tenant, %mirror, done, missed, "it is no mirror any more, and did not get every write");
         }
+    }
+}
+
+/// A read target that is left out, or that takes part again.
+fn tell_of_read_target(
+    (worker, tenant): (usize, Option<&str>),
+    name: &str,
+    out: bool,
+    cause: &str,
+) {
+    if out {
+        tracing::warn!(worker, tenant, read_target = %name, cause, "a read target is left out until it answers again");
+    } else {
+        tracing::warn!(worker, tenant, read_target = %name, "a read target answers again");
     }
 }
 

@@ -546,7 +546,10 @@ fn one_user_that_blocks_on_all_connections_stops_nobody_else() {
     if direct() {
         return;
     }
-    let stack = Stack::with(&["--limits-leases-max", "16", "--workers", "1"]);
+    let server = RedisServer::start();
+    let proxy = Respool::to(RESPOOL, server.endpoint()).workers(1);
+    let proxy = Some(proxy.args(&["--limits-leases-max", "16"]).start());
+    let stack = Stack { proxy, server };
     let mut greedy: Vec<Conn> = (0..40).map(|_| stack.connect()).collect();
     for conn in &mut greedy {
         conn.send(&request(&["BLPOP", "none", "0"])).expect("a request");

@@ -123,7 +123,7 @@ fn row_21_many_slow_readers_hold_the_others_up_no_longer_than_one() {
 fn row_21_slow_readers_hold_nobody_up_with_the_defaults() {
     const REQUESTS: usize = 20;
     let _turn = IN_TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let stack = Stack::start();
+    let mut stack = Stack::start();
     let sleepers = put_to_sleep(&stack, REQUESTS);
     let verdict = others(&stack);
     verdict.assert_clean();
