@@ -404,11 +404,7 @@ impl Engine {
             grants: Grants::default(),
             tally: Tally::default(),
             monitors: Monitors::new(&settings.monitors),
-            observer: Observer::new(
-                &settings.observed,
-                SlowLog::from_us_of(&settings.slowlog),
-                seed,
-            ),
+            observer: Observer::of(&settings, seed),
             slowlog: SlowLog::new(&settings.slowlog),
             slowlog_told: settings.slowlog,
             acl: acl::Kept::default(),

@@ -28,6 +28,8 @@ use crate::key_name::KeyName;
 use crate::limits::{OBSERVED_ARGS, OBSERVED_ERROR_BYTES, OBSERVED_MAX};
 use crate::redirect::find_request_bytes;
 use crate::request::Step;
+use crate::settings::Settings;
+use crate::slowlog::SlowLog;
 use crate::time::Time;
 use crate::upstream::inflight::{Owner, Run};
 use alloc::collections::VecDeque;
@@ -191,8 +193,13 @@ pub(crate) struct Asking {
 }
 
 impl Observer {
+    /// By these settings; `seed` feeds the gaps between samples.
+    pub(crate) fn of(settings: &Settings, seed: u64) -> Self {
+        Self::new(&settings.observed, SlowLog::from_us_of(&settings.slowlog), seed)
+    }
+
     /// `seed` feeds the gaps between samples.
-    pub(crate) fn new(options: &Options, slowlog_from_us: u64, seed: u64) -> Self {
+    fn new(options: &Options, slowlog_from_us: u64, seed: u64) -> Self {
         let mut observer = Self {
             options: Options::default(),
             from_us: u64::MAX,
