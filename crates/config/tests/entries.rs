@@ -31,8 +31,14 @@ fn layers(
         .collect();
     let file = Some(FileText { name: "r.toml", text });
     let arguments = &arguments;
-    let sources =
-        Sources { file, environment: &environment, arguments, changes: &[], read_secret: &read };
+    let sources = Sources {
+        file,
+        environment: &environment,
+        arguments,
+        changes: &[],
+        read_secret: &read,
+        memory_bytes: None,
+    };
     load(&sources).map(|loaded| loaded.config)
 }
 

@@ -10,6 +10,7 @@ fn all(file: &str, environment: &[(&str, &str)]) -> Result<Loaded, Problems> {
     let text = format!("upstream = \"redis://10.0.0.9\"\n{file}");
     load(&Sources {
         file: Some(FileText { name: "r.toml", text: &text }),
+        memory_bytes: None,
         environment: &environment,
         arguments: &[],
         changes: &[],
@@ -94,8 +95,14 @@ fn of_values(file: &str) -> Result<Loaded, String> {
         _ => Err(io::Error::from(io::ErrorKind::NotFound)),
     };
     let file = Some(FileText { name: "r.toml", text: &text });
-    let loaded =
-        load(&Sources { file, environment: &[], arguments: &[], changes: &[], read_secret });
+    let loaded = load(&Sources {
+        file,
+        environment: &[],
+        arguments: &[],
+        changes: &[],
+        read_secret,
+        memory_bytes: None,
+    });
     loaded.map_err(|problems| problems.to_string())
 }
 

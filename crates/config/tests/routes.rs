@@ -68,8 +68,14 @@ fn flags_and_variables_say_the_same() {
     ];
     let load = |environment: &[(String, String)], arguments: &[(&'static str, Vec<String>)]| {
         let read_secret = &|_: config::Place<'_>| Err(io::ErrorKind::NotFound.into());
-        let sources =
-            Sources { file: Some(text), environment, arguments, changes: &[], read_secret };
+        let sources = Sources {
+            file: Some(text),
+            environment,
+            arguments,
+            changes: &[],
+            read_secret,
+            memory_bytes: None,
+        };
         load(&sources).map(|loaded| loaded.config)
     };
     let config = load(&environment, &[]).unwrap();

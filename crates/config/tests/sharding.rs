@@ -173,6 +173,7 @@ fn shards_come_from_the_environment_and_the_command_line_too() {
             arguments,
             changes: &[],
             read_secret: &|_| Err(io::Error::from(io::ErrorKind::NotFound)),
+            memory_bytes: None,
         })
         .map(|loaded| loaded.config)
     };
@@ -397,6 +398,7 @@ fn ejection_is_on_where_its_table_is() {
         arguments: &[],
         changes: &[],
         read_secret: &|_| Err(io::ErrorKind::NotFound.into()),
+        memory_bytes: None,
     };
     let expected = Eject { window_ms: 7, ..Eject::default() };
     assert_eq!(sharding(load(&sources).unwrap().config).eject, Some(expected));

@@ -22,6 +22,7 @@ fn read_whole(text: &str, environment: &[(String, String)]) -> Result<Loaded, St
         arguments: given,
         changes: given,
         read_secret: &no_files,
+        memory_bytes: None,
     };
     load(&sources).map_err(|problems| problems.to_string())
 }

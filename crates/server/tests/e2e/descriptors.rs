@@ -63,12 +63,14 @@ impl Scarce {
         (inside, turned_away)
     }
 
-    /// Each connection of the proxy to its server is lost, and each that is needed comes back.
-    fn lose_the_servers_connections(&mut self) {
+    /// Each connection of the proxy to its server is lost, and each that is needed comes back, to all workers of these clients.
+    fn lose_the_servers_connections(&mut self, others: &mut [Conn]) {
         let mut root = self.server.connect();
         assert!(root.ask("CLIENT KILL TYPE normal SKIPME yes").starts_with(':'));
+        for conn in others.iter_mut().chain([&mut self.there]) {
+            wait::until_true("the server again", SOON, || conn.ask("GET k") == "$1\r\nv\r\n");
+        }
         let there = &mut self.there;
-        wait::until_true("the server again", SOON, || there.ask("GET k") == "$1\r\nv\r\n");
         assert_eq!(there.ask("MULTI"), "+OK\r\n");
         assert_eq!(there.ask("GET k"), "+QUEUED\r\n");
         assert_eq!(there.ask("EXEC"), "*1\r\n$1\r\nv\r\n");
@@ -89,16 +91,15 @@ fn clients_get_what_is_left_of_the_limit_and_a_lost_server_is_reached_again() {
         let log = scarce.proxy.process().log();
         let told = format!("max_clients is lowered from 10000 to {max}");
         assert!(log.contains(&told), "{driver} {limit}: {log}");
-        let (inside, turned_away) = scarce.flood();
+        let (mut inside, turned_away) = scarce.flood();
         assert_eq!(inside.len() + 1, max, "{driver} {limit}");
         assert_eq!(turned_away, limit as usize * 3 - inside.len(), "{driver} {limit}");
         assert!(scarce.proxy.process().fds() < limit as usize, "{driver} {limit}");
         assert!(scarce.is_healthy(), "{driver} {limit}");
         for _ in 0..3 {
-            scarce.lose_the_servers_connections();
+            scarce.lose_the_servers_connections(&mut inside);
         }
         // All at once want a connection of their own: they take turns.
-        let mut inside = inside;
         for conn in &mut inside {
             conn.set_timeout(SOON);
             conn.send(b"*1\r\n$5\r\nMULTI\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n*1\r\n$4\r\nEXEC\r\n")
