@@ -356,6 +356,11 @@ impl Script {
         {
             return Err(format!("a direct connection gives {}", quote(reference, 80)));
         }
+        self.accept_served(expected, reply)
+    }
+
+    /// The same for a reply of a server that did the request.
+    fn accept_served(&mut self, expected: &Expected, reply: &[u8]) -> Result<(), String> {
         match &expected.reply {
             Reply::Exact(bytes) if bytes == reply => Ok(()),
             Reply::Exact(bytes) => Err(format!("must be {}", quote(bytes, 80))),
