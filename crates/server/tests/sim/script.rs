@@ -335,7 +335,7 @@ impl Script {
             }
         }
         if let Reply::Hostile(at, text) = &expected.reply
-            && self.hear_hostile(*at, text, reply)
+            && self.hear_hostile(*at, text, reply, failing)
         {
             return Ok(());
         }
