@@ -539,6 +539,14 @@ impl Engine {
         }
     }
 
+    /// A connection was taken for a request that does not go over it after all: no reply would end the lease.
+    pub(crate) fn drop_unused_lease(&mut self, id: ClientId) {
+        let lease = self.clients.get(id).and_then(|client| client.lease.as_ref());
+        if lease.is_some_and(|lease| lease.sent == 0 && matches!(lease.state, State::Once)) {
+            self.drop_lease(id);
+        }
+    }
+
     /// The request that was under way on this connection begins again over another one.
     pub(crate) fn leave_lease(&mut self, now: Time, upstream_id: UpstreamId) {
         let Some(Role::Leased(id)) = self.upstreams.get(upstream_id).map(|up| up.role) else {

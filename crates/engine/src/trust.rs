@@ -7,7 +7,7 @@
 //!   -MOVED, -ASK of a server's own ── names a node of the table ──▶ followed, for the request's own slot
 //!                                  └─ names another one ──────────▶ [parked] ── known nodes are asked ──▶ by the table
 //!   the same of a script ── the table has another owner than the node that answered ──▶ followed to that owner
-//!                        ├─ it has not ──▶ [parked] ── known nodes are asked ──┬ another owner ──▶ followed to that owner
+//!                        ├─ it has not, or this was sent on before ──▶ [parked] ── known nodes are asked ──┬ another owner ──▶ followed to that owner
 //!                        │                                                     └ no other one ───▶ the client's reply
 //!                        └─ no key, a connection of its own, sent behind ASKING ────────────────▶ the client's reply
 //!   ASK of a script       ── only if CLUSTER NODES of the node that answered says that it gives this slot away
@@ -35,6 +35,9 @@ use crate::upstream::inflight::{Bond, OwnCommand, Run};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use resp::value::Value;
+
+/// The tries of a parked request that was not sent on before.
+const FIRST_TRY: u8 = 1;
 
 /// True if error replies to this command may be the words of a script or a module. `None`: the table does not know the command.
 pub(crate) fn speaks_freely(command: Option<CommandId>) -> bool {
@@ -142,7 +145,8 @@ impl Engine {
             return Verdict::Data;
         }
         match (redirect, self.router.node(place)) {
-            (_, Some(owner)) if owner != asked => Verdict::Server,
+            // One that was sent on already may have met a table that is behind.
+            (_, Some(owner)) if owner != asked && run.tries == 0 => Verdict::Server,
             (Redirect::Ask(_, address), _) => open(Kind::Ask(address)),
             _ => open(Kind::Owner),
         }
@@ -245,7 +249,11 @@ impl Engine {
             Kind::Script(_, Some(true)) => return Resolved::GoesOn,
             Kind::Script(_, None) if !is_over => {}
             Kind::Script(..) => return Resolved::Data(question.reply),
-            _ if has_other_owner => return Resolved::GoesOn,
+            _ if has_other_owner
+                && (!freely || parked.tries == FIRST_TRY || is_fresh() || is_over) =>
+            {
+                return Resolved::GoesOn;
+            }
             Kind::Ask(address) if is_fresh() || is_over => {
                 let gives = !freely || self.gives_slot(asked, place.slot, question.since);
                 return match self.known_node(place.pool, address).filter(|_| gives) {

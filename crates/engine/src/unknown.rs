@@ -125,7 +125,12 @@ impl Engine {
         known: &Known,
         args: &[&[u8]],
     ) -> Option<Step> {
-        match self.look_up(now, id, known, args) {
+        let found = self.look_up(now, id, known, args);
+        if !matches!(found, Lookup::Apart) {
+            // It was to go apart when it came first, before `COMMAND` was read.
+            self.drop_unused_lease(id);
+        }
+        match found {
             Lookup::Absent => {
                 let silent = self.is_silent(id);
                 self.stats.command(known.id).rejected += 1;

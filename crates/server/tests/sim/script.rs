@@ -335,7 +335,7 @@ impl Script {
             }
         }
         if let Reply::Hostile(at, text) = &expected.reply
-            && self.hear_hostile(*at, text, reply)
+            && self.hear_hostile(*at, text, reply, failing)
         {
             return Ok(());
         }
@@ -356,6 +356,11 @@ impl Script {
         {
             return Err(format!("a direct connection gives {}", quote(reference, 80)));
         }
+        self.accept_served(expected, reply)
+    }
+
+    /// The same for a reply of a server that did the request.
+    fn accept_served(&mut self, expected: &Expected, reply: &[u8]) -> Result<(), String> {
         match &expected.reply {
             Reply::Exact(bytes) if bytes == reply => Ok(()),
             Reply::Exact(bytes) => Err(format!("must be {}", quote(bytes, 80))),

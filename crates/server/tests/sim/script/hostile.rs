@@ -5,7 +5,7 @@
 //!
 //! Not here: how the model runs it (`testkit::model`).
 //!
-//! Invariant: what a script returned reaches its client to the byte, and then it ran.
+//! Invariant: what a script returned reaches its client to the byte, and then it ran; else its client has a server's refusal.
 
 use engine::route::slot::slot;
 use testkit::frames::request;
@@ -13,6 +13,9 @@ use testkit::frames::request;
 use super::{Key, Layout, Reply, Script};
 use crate::plan::FIRST_PORT;
 use crate::site::Site;
+
+/// A call runs so often at most: once, and again for a slot that moves.
+const RUNS_MAX: usize = 2;
 
 /// A port on which nobody listens.
 const NOBODY: u16 = 9;
@@ -56,11 +59,21 @@ impl Script {
         self.say(out, &request(&["EVAL", "count", "1", &key, &text]), reply, true);
     }
 
-    /// A reply to a call, if it is what its script returned.
-    pub(super) fn hear_hostile(&mut self, at: usize, text: &[u8], reply: &[u8]) -> bool {
+    /// Whether this is a right reply to a call: what its script returned, or a refusal of a server, which is as good as that of a script unless the table
+    /// has another owner of the slot. Where slots move back, or a cluster is in trouble, it has not.
+    pub(super) fn hear_hostile(
+        &mut self,
+        at: usize,
+        text: &[u8],
+        reply: &[u8],
+        failing: bool,
+    ) -> bool {
         let is_it = text == reply;
         self.hostile.calls[at].1 |= is_it;
-        is_it
+        let begins = |words: &[&str]| words.iter().any(|word| reply.starts_with(word.as_bytes()));
+        let moved = begins(&["-MOVED ", "-ASK ", "-TRYAGAIN "]);
+        let fails = begins(&["-CLUSTERDOWN ", "-LOADING ", "-READONLY ", "-MASTERDOWN "]);
+        is_it || moved || (failing && fails)
     }
 
     /// Compares with what the servers did.
@@ -68,7 +81,7 @@ impl Script {
         for ((db, key), came) in &self.hostile.calls {
             let runs = site.effects(*db, key, false)?.len();
             let least = usize::from(*came);
-            if !(least..=2).contains(&runs) {
+            if !(least..=RUNS_MAX).contains(&runs) {
                 let key = String::from_utf8_lossy(key);
                 return Err(format!("the script of {key} ran {runs} times (answered: {came})"));
             }
