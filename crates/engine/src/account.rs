@@ -5,7 +5,7 @@
 //!   kinds with a counter of their own (parked, subscriptions, …) ───┴▶ Engine::holdings ─▶ Engine::memory_over ─▶ bound_memory
 //! ```
 //! A holder of which there are many stands in the sums with its [`Charge`], which only the account changes. Small holders are not added up
-//! ([`Account::from_bytes`]): the sums find the large ones, and a request of a small one costs nothing here.
+//! ([`Account::counted_from_bytes`]): the sums find the large ones, and a request of a small one costs nothing here.
 //!
 //! What a client causes is its own ([`Holdings::own`]): its buffers, its connections, the reply that an upstream has in part for it, collected parts, parked
 //! requests, topics. It is free when the client is closed. The rest is common (near cache, tracked keys, mirrors, unsent requests of shared connections): each
@@ -111,7 +111,7 @@ impl Account {
 
     /// The largest holder that is not added up.
     #[inline]
-    pub(crate) fn from_bytes(&self) -> usize {
+    pub(crate) fn counted_from_bytes(&self) -> usize {
         self.from_bytes
     }
 
@@ -143,7 +143,7 @@ impl Account {
     }
 }
 
-/// See [`Account::from_bytes`]. `Limits::memory_max_bytes` is the worker's, `clients_max` that of all workers.
+/// See [`Account::counted_from_bytes`]. `Limits::memory_max_bytes` is the worker's, `clients_max` that of all workers.
 fn from_bytes(limits: &Limits, workers: u32) -> usize {
     let in_all = limits.memory_max_bytes.saturating_mul(workers.max(1) as usize);
     let each = in_all / SMALL_PARTS / limits.clients_max.max(1);

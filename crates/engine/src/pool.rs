@@ -84,7 +84,6 @@ pub fn append_piece(buf: &mut Vec<u8>, piece: &[u8], missing: u64) {
 
 /// What such a buffer takes.
 #[inline]
-#[expect(clippy::ptr_arg, reason = "its room is asked for")]
 pub fn taken_bytes(buf: &Vec<u8>) -> usize {
     if buf.capacity() > MAPPED_BYTES { buf.len() } else { buf.capacity() }
 }

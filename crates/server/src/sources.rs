@@ -52,7 +52,10 @@ pub struct Sources {
 
 /// What was read last from each place outside of the configuration, for dry runs. Clones share it.
 #[derive(Clone, Default)]
-struct Secrets(Arc<Mutex<Vec<(Named, Vec<u8>)>>>);
+struct Secrets(Arc<Mutex<Kept>>);
+
+/// Each place with its bytes.
+type Kept = Vec<(Named, Vec<u8>)>;
 
 /// A [`Place`] that is kept.
 #[derive(PartialEq, Eq)]
@@ -83,7 +86,7 @@ impl std::fmt::Debug for Secrets {
 
 impl Secrets {
     /// These were read now. What is not among them may still be in force, as somebody may yet refuse what was read.
-    fn keep(&self, read: Vec<(Named, Vec<u8>)>) {
+    fn keep(&self, read: Kept) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|(named, _)| read.iter().all(|(other, _)| other != named));
         known.extend(read);

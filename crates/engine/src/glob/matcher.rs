@@ -211,7 +211,7 @@ impl Finder {
         for row in masks.chunks_mut(words.max(1)) {
             row.iter_mut().zip(&any).for_each(|(mask, any)| *mask |= any);
         }
-        let end = 1 << (elements.len().max(1) - 1) % 64;
+        let end = 1 << ((elements.len().max(1) - 1) % 64);
         Self { row_of, masks, words, end, active: vec![0; words] }
     }
 
