@@ -204,8 +204,8 @@ fn one_that_takes_too_little_while_others_wait_for_the_request_timeout_goes() {
 
 #[test]
 fn reads_behind_a_backlog_are_asked_again_over_a_fresh_connection() {
-    let mut settings = Settings::default();
-    settings.slowlog = Options { slower_than_us: 10_000, max_len: 10 };
+    let slowlog = Options { slower_than_us: 10_000, max_len: 10 };
+    let settings = Settings { slowlog, ..Settings::default() };
     let mut story = Story::with(settings);
     for name in ["a", "b", "c", "d", "e"] {
         story.client(name).says("GET k");
@@ -241,8 +241,8 @@ fn reads_behind_a_backlog_are_asked_again_over_a_fresh_connection() {
 
 #[test]
 fn many_clients_with_a_few_large_replies_each_are_a_backlog_too() {
-    let mut settings = Settings::default();
-    settings.slowlog = Options { slower_than_us: 10_000, max_len: 10 };
+    let slowlog = Options { slower_than_us: 10_000, max_len: 10 };
+    let settings = Settings { slowlog, ..Settings::default() };
     let mut story = Story::with(settings);
     let reply = bulk(MIB);
     for number in 0..40 {

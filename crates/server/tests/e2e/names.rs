@@ -135,7 +135,7 @@ fn unknown_calls() -> Vec<Vec<Vec<u8>>> {
     ];
     let mut calls = Vec::new();
     for name in &names {
-        calls.extend(args.iter().map(|args| [&[name.clone()], &args[..]].concat()));
+        calls.extend(args.iter().map(|args| [std::slice::from_ref(name), &args[..]].concat()));
     }
     // Before 7.0 each container has its own words and its own order of checks.
     if major_version() >= 7 {
