@@ -7,9 +7,10 @@
 //!   -MOVED, -ASK of a server's own ── names a node of the table ──▶ followed, for the request's own slot
 //!                                  └─ names another one ──────────▶ [parked] ── known nodes are asked ──▶ by the table
 //!   the same of a script ── the table has another owner than the node that answered ──▶ followed to that owner
-//!                        ├─ it has not, or this was sent on before ──▶ [parked] ── known nodes are asked ──┬ another owner ──▶ followed to that owner
+//!                        ├─ it has not ──▶ [parked] ── known nodes are asked ──┬ another owner ──▶ followed to that owner
 //!                        │                                                     └ no other one ───▶ the client's reply
 //!                        └─ no key, a connection of its own, sent behind ASKING ────────────────▶ the client's reply
+//!   the same of a script that was sent on before ── a table of now has another owner ────────▶ followed to that owner
 //!   ASK of a script       ── only if CLUSTER NODES of the node that answered says that it gives this slot away
 //!   NOSCRIPT              ── only if SCRIPT EXISTS says that the script is not there
 //! ```
