@@ -11,7 +11,7 @@ use engine::command::{CommandId, KeyFlags, keys};
 use engine::policy::{Namespace, Per, Policies, Rate, Rule, Rules, Unit, What};
 
 /// Requests of each command that has keys, in `make test`; with `RESPOOL_LONG=1` twenty times as many.
-const TRIES: u64 = 6;
+const TRIES: u64 = 3;
 
 const LARGE_BYTES: usize = 2_000;
 

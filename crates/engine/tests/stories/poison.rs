@@ -68,7 +68,7 @@ fn a_malformed_reply_is_an_error_for_all_who_wait() {
     story.after_ms(2_000).server().sends(b"$1\r\nv\r\nHTTP/1.1 400\r\n");
     story.client("a").gets("\"v\"").is_open();
     story.client("b").gets(
-        "-ERR respool: upstream 127.0.0.1:6379: the greeting failed: sent a malformed reply (reply: unexpected byte 'H')",
+        "-ERR respool: upstream 127.0.0.1:6379: sent a malformed reply (reply: unexpected byte 'H')",
     );
     story.conn(1).is_closed();
     assert_eq!(story.connects_made(), 2);
