@@ -77,8 +77,7 @@ cost: build-bench ## CPU per request beside other proxies, judged by the project
 	$(BENCH) run cost --spawn --check --rounds $(ROUNDS) $(PROGRAMS)
 
 counts: ## instructions of the hot path, compared with those that are committed; a few minutes, needs valgrind
-	@scripts/install counts
-	cargo xtask counts
+	@scripts/counts --anew
 
 fuzz: ## each fuzz target for SECONDS_EACH (60) seconds; needs a nightly toolchain
 	@scripts/fuzz

@@ -75,9 +75,13 @@ impl Warm {
         engine.handle_upstream_connected(now, upstream);
         // The greeting's answer, and that to COMMAND.
         engine.handle_upstream_bytes(now, upstream, b"*0\r\n*0\r\n");
-        let batch = reply.repeat(pipeline * clients.len());
-        let pipeline = request.repeat(pipeline);
-        let mut warm = Box::new(Self { engine, clients, upstream, now, pipeline, batch });
+        let singles = reply.repeat(clients.len());
+        let mut warm =
+            Box::new(Self { engine, clients, upstream, now, pipeline: request, batch: singles });
+        // A client of whose replies nothing is known has a window of a few requests, so each has one answered first.
+        warm.turn();
+        warm.pipeline = warm.pipeline.repeat(pipeline);
+        warm.batch = warm.batch.repeat(pipeline);
         // Replies of this size for the windows, and buffers for the pool.
         for _ in 0..50 {
             warm.turn();

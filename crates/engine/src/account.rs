@@ -5,19 +5,19 @@
 //!   kinds with a counter of their own (parked, subscriptions, …) ───┴▶ Engine::holdings ─▶ Engine::memory_over ─▶ bound_memory
 //! ```
 //! A holder of which there are many stands in the sums with its [`Charge`], which only the account changes. Small holders are not added up
-//! ([`Account::counted_from_bytes`]): the sums find the large ones, and a request of a small one costs nothing here.
+//! (`Account::counted_from_bytes`): the sums find the large ones, and a request of a small one costs nothing here.
 //!
-//! What a client causes is its own ([`Holdings::own`]): its buffers, its connections, the reply that an upstream has in part for it, collected parts, parked
+//! What a client causes is its own (`Holdings::own`): its buffers, its connections, the reply that an upstream has in part for it, collected parts, parked
 //! requests, topics. It is free when the client is closed. The rest is common (near cache, tracked keys, mirrors, unsent requests of shared connections): each
-//! of these has a bound of its own within a share of `Limits::memory_max_bytes`, and together they never take more of it than [`COMMON_SHARE`], so a common
+//! of these has a bound of its own within a share of `Limits::memory_max_bytes`, and together they never take more of it than `COMMON_SHARE`, so a common
 //! kind never closes everybody.
 //!
 //! At the bound spare buffers and the near cache go first, then clients: the one that caused most of what is held first. Connections that others use stay.
 //!
 //! Not here: bounds of single buffers (`client`, `reply`, `push`); bytes that others hold for connections (`outside`).
 //!
-//! Invariant: each charge is what its holder holds, or 0 if that is little, and the sums are those of all charges. [`Engine::check_account`] recounts
-//! them. [`Engine::holdings`] names every field of the engine, so one that is added does not compile before it is judged.
+//! Invariant: each charge is what its holder holds, or 0 if that is little, and the sums are those of all charges. `Engine::check_account` recounts
+//! them. `Engine::holdings` names every field of the engine, so one that is added does not compile before it is judged.
 
 use crate::client::Client;
 use crate::engine::Engine;
@@ -143,7 +143,7 @@ impl Account {
     }
 }
 
-/// See [`Account::counted_from_bytes`]. `Limits::memory_max_bytes` is the worker's, `clients_max` that of all workers.
+/// See `Account::counted_from_bytes`. `Limits::memory_max_bytes` is the worker's, `clients_max` that of all workers.
 fn from_bytes(limits: &Limits, workers: u32) -> usize {
     let in_all = limits.memory_max_bytes.saturating_mul(workers.max(1) as usize);
     let each = in_all / SMALL_PARTS / limits.clients_max.max(1);
@@ -169,6 +169,18 @@ impl Upstream {
     #[inline]
     fn tail_bytes(&self) -> usize {
         if self.tail.is_empty() { 0 } else { taken_bytes(&self.tail) }
+    }
+
+    /// Whether it stands in the sums.
+    #[inline]
+    pub(crate) fn is_weighed(&self) -> bool {
+        (self.charge_own.0 | self.charge.0) > 0
+    }
+
+    /// Whether replies change what it has in the sums: of all that it holds they add the begin of one that is not whole.
+    #[inline]
+    pub(crate) fn weighs_by_replies(&self) -> bool {
+        (self.tail.len() | self.charge_own.0 | self.charge.0) > 0
     }
 
     /// What it holds of single clients, and what of all that use it.
@@ -210,8 +222,7 @@ impl Engine {
     #[inline]
     pub(crate) fn weigh_upstream(&mut self, id: UpstreamId) {
         let Some(upstream) = self.upstreams.get(id) else { return };
-        if upstream.charge_own.is_any()
-            || upstream.charge.is_any()
+        if upstream.is_weighed()
             || upstream.edge.is_some()
             || upstream.carried.is_some()
             || upstream.flow_bytes() > self.account.from_bytes

@@ -286,7 +286,7 @@ impl Engine {
             || !client.stalls.is_empty()
             || client.tracking.is_some()
             || client.charge.is_any()
-            || client.flow_bytes() > self.account.counted_from_bytes()
+            || client.flow_bytes_max() > self.account.counted_from_bytes()
         {
             self.settle(id);
         }

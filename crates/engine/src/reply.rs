@@ -118,7 +118,6 @@ impl Engine {
             self.lose_upstream(now, id, &cause, true);
         }
         self.after_replies(now, id);
-        self.weigh_upstream(id);
         self.schedule(id);
     }
 
@@ -572,7 +571,6 @@ impl Engine {
             Err(cause) => self.lose_upstream(now, id, &cause, true),
         }
         self.after_replies(now, id);
-        self.weigh_upstream(id);
         self.schedule(id);
     }
 
@@ -587,7 +585,12 @@ impl Engine {
                 self.wake_waiters(id);
             }
         }
-        let Some(upstream) = self.upstreams.get(id) else { return };
+        let Some(mut upstream) = self.upstreams.get(id) else { return };
+        if upstream.weighs_by_replies() {
+            self.weigh_upstream(id);
+            let Some(weighed) = self.upstreams.get(id) else { return };
+            upstream = weighed;
+        }
         if !upstream.inflight.is_empty() || !upstream.is_ready() {
             return;
         }

@@ -9,8 +9,7 @@
 //!   the same of a script ── the table has another owner than the node that answered ──▶ followed to that owner
 //!                        ├─ it has not ──▶ [parked] ── known nodes are asked ──┬ another owner ──▶ followed to that owner
 //!                        │                                                     └ no other one ───▶ the client's reply
-//!                        └─ no key, a connection of its own, sent behind ASKING ────────────────▶ the client's reply
-//!   the same of a script that was sent on before ── a table of now has another owner ────────▶ followed to that owner
+//!                        └─ no key, a connection of its own, behind ASKING, sent on before ──────▶ the client's reply
 //!   ASK of a script       ── only if CLUSTER NODES of the node that answered says that it gives this slot away
 //!   NOSCRIPT              ── only if SCRIPT EXISTS says that the script is not there
 //! ```
@@ -18,7 +17,8 @@
 //!
 //! Not here: where a request goes on (`redirect`), how nodes are asked (`topology::refresh`).
 //!
-//! Invariant: an address that only a reply names is never connected to, and a script that may have run is never sent again on the word of a reply.
+//! Invariant: an address that only a reply names is never connected to, and a script that may have run is never sent again on the word of a reply,
+//! and never twice.
 
 use crate::command::CommandId;
 use crate::engine::Engine;
@@ -36,9 +36,6 @@ use crate::upstream::inflight::{Bond, OwnCommand, Run};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use resp::value::Value;
-
-/// The tries of a parked request that was not sent on before.
-const FIRST_TRY: u8 = 1;
 
 /// True if error replies to this command may be the words of a script or a module. `None`: the table does not know the command.
 pub(crate) fn speaks_freely(command: Option<CommandId>) -> bool {
@@ -139,15 +136,15 @@ impl Engine {
             Role::Leased(client) => self.is_in_transaction(client),
             _ => true,
         };
-        let Some(place) = place.filter(|_| !is_left && queueing && !run.asking) else {
+        let is_first = run.tries == 0;
+        let Some(place) = place.filter(|_| is_first && !is_left && queueing && !run.asking) else {
             return Verdict::Data;
         };
         if run.bond != Bond::None || !self.may_find_another_owner(place, asked) {
             return Verdict::Data;
         }
         match (redirect, self.router.node(place)) {
-            // One that was sent on already may have met a table that is behind.
-            (_, Some(owner)) if owner != asked && run.tries == 0 => Verdict::Server,
+            (_, Some(owner)) if owner != asked => Verdict::Server,
             (Redirect::Ask(_, address), _) => open(Kind::Ask(address)),
             _ => open(Kind::Owner),
         }
@@ -250,11 +247,8 @@ impl Engine {
             Kind::Script(_, Some(true)) => return Resolved::GoesOn,
             Kind::Script(_, None) if !is_over => {}
             Kind::Script(..) => return Resolved::Data(question.reply),
-            _ if has_other_owner
-                && (!freely || parked.tries == FIRST_TRY || is_fresh() || is_over) =>
-            {
-                return Resolved::GoesOn;
-            }
+            _ if freely && self.is_left(asked) => return Resolved::Data(question.reply),
+            _ if has_other_owner => return Resolved::GoesOn,
             Kind::Ask(address) if is_fresh() || is_over => {
                 let gives = !freely || self.gives_slot(asked, place.slot, question.since);
                 return match self.known_node(place.pool, address).filter(|_| gives) {

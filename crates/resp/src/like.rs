@@ -10,7 +10,7 @@
 //! arguments behind them by the scanner's own function.
 
 use crate::limits::RequestLimits;
-use crate::request::{Form, Request, Span, short_bulk};
+use crate::request::{Form, HEAD_ARGS, Request, Span, behind_crlf, short_bulk};
 
 /// Bytes of two words: the head of a request of up to 9 arguments whose name has up to 6 bytes.
 const HEAD_BYTES: usize = 16;
@@ -20,6 +20,12 @@ const ARGS_MAX: u32 = 9;
 
 /// An argument that is read here has up to so many bytes.
 const ARG_BYTES_MAX: u64 = 999;
+
+/// Arguments of which the lines are kept.
+const LINES: usize = HEAD_ARGS - 1;
+
+/// Bytes of a word. No line of up to [`ARG_BYTES_MAX`] fills one.
+const WORD_BYTES: usize = 8;
 
 /// How a request began. See the module.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +38,49 @@ pub struct Like {
     head_len: usize,
     /// Arguments behind the name; 1 at least.
     args: u32,
+    /// The `$N\r\n` lines of the first of these: keys, and often values, are of one length.
+    lines: [Line; LINES],
+}
+
+/// The line of an argument.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    /// Its bytes, and all bits of those.
+    word: u64,
+    mask: u64,
+    /// From its begin to that of the argument, and to the end of the CRLF behind it.
+    to_arg: u32,
+    to_end: u32,
+}
+
+impl Line {
+    /// No argument has this one.
+    const NONE: Self = Self { word: 1, mask: 0, to_arg: 0, to_end: 0 };
+
+    /// The line from `at` to this argument, if it is short.
+    fn of(frame: &[u8], at: usize, arg: Span) -> Option<Self> {
+        let line = frame.get(at..arg.start as usize)?;
+        if u64::from(arg.len) > ARG_BYTES_MAX || line.len() >= WORD_BYTES {
+            return None;
+        }
+        let word = u64::from_le_bytes(*frame.get(at..)?.first_chunk()?);
+        let mask = !(u64::MAX << (line.len() * 8));
+        let to_arg = line.len() as u32;
+        Some(Self { word: word & mask, mask, to_arg, to_end: to_arg + arg.len + 2 })
+    }
+
+    /// The argument that begins at `at`, with the same line or another.
+    #[inline(always)]
+    fn bulk(&self, bytes: &[u8], at: usize) -> Option<(Span, usize)> {
+        match bytes.get(at..)?.first_chunk() {
+            Some(word) if u64::from_le_bytes(*word) & self.mask == self.word => {
+                let span =
+                    Span { start: at as u32 + self.to_arg, len: self.to_end - self.to_arg - 2 };
+                Some((span, behind_crlf(bytes, at + self.to_end as usize - 2)?))
+            }
+            _ => short_bulk(bytes, at),
+        }
+    }
 }
 
 /// A request that begins in the same way.
@@ -60,7 +109,15 @@ impl Like {
         let mask = [bits as u64, (bits >> 64) as u64];
         let words = words(frame)?;
         let head = [words[0] & mask[0], words[1] & mask[1]];
-        Some(Self { head, mask, head_len, args: request.args - 1 })
+        let mut lines = [Line::NONE; LINES];
+        let mut at = head_len;
+        for (line, arg) in
+            lines.iter_mut().zip(request.head.iter().take(request.args as usize).skip(1))
+        {
+            *line = Line::of(frame, at, *arg).unwrap_or(Line::NONE);
+            at = (arg.start + arg.len) as usize + 2;
+        }
+        Some(Self { head, mask, head_len, args: request.args - 1, lines })
     }
 
     /// The request that `bytes` begin with, if it is alike and whole.
@@ -72,11 +129,14 @@ impl Like {
         if (begin & self.mask[0]) ^ self.head[0] | (end & self.mask[1]) ^ self.head[1] != 0 {
             return None;
         }
-        let (first, mut rest) = short_bulk(bytes, bytes.get(self.head_len..)?)?;
-        for _ in 1..self.args {
-            (_, rest) = short_bulk(bytes, rest)?;
+        let (first, mut at) = self.lines[0].bulk(bytes, self.head_len)?;
+        if self.args > 1 {
+            (_, at) = self.lines[1].bulk(bytes, at)?;
+            for _ in LINES as u32..self.args {
+                (_, at) = short_bulk(bytes, at)?;
+            }
         }
-        Some(Alike { len: bytes.len() - rest.len(), first })
+        Some(Alike { len: at, first })
     }
     /// How many requests are alike, one behind the other from the begin of `bytes`, at most so many; and their bytes together.
     #[must_use]
@@ -104,6 +164,7 @@ fn words(bytes: &[u8]) -> Option<[u64; 2]> {
 mod tests {
     use super::*;
     use crate::{RequestScanner, Scan};
+    use alloc::format;
 
     fn like(bytes: &[u8]) -> Option<Like> {
         let limits = RequestLimits::default();
@@ -126,6 +187,30 @@ mod tests {
             set.scan(other).map(|found| (found.len, found.first.of(other))),
             Some((29, &b"k"[..]))
         );
+    }
+
+    #[test]
+    fn arguments_with_the_lines_of_the_one_before_end_as_others_do() {
+        let lens = [0usize, 1, 2, 9, 10, 11, 99, 100, 101, 998, 999];
+        let set = |key: usize, value: usize| {
+            let (key, value) = ("k".repeat(key), "v".repeat(value));
+            format!("*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n${}\r\n{value}\r\n", key.len(), value.len())
+        };
+        for (first, second) in lens.iter().flat_map(|len| lens.map(|other| (*len, other))) {
+            let one = like(set(first, second).as_bytes()).unwrap();
+            for (key, value) in lens.iter().flat_map(|len| lens.map(|other| (*len, other))) {
+                let other = set(key, value);
+                let (bytes, end) = (other.as_bytes(), other.len());
+                let found = one.scan(bytes).unwrap();
+                assert_eq!((found.len, found.first.len as usize), (end, key));
+                for broken in [end - 1, end - 2, end - value - 3] {
+                    let mut bytes = bytes.to_vec();
+                    bytes[broken] = b'x';
+                    assert_eq!(one.scan(&bytes), None, "{key} {value} {broken}");
+                }
+                assert_eq!(one.scan(&bytes[..end - 1]), None);
+            }
+        }
     }
 
     #[test]

@@ -203,20 +203,19 @@ impl RequestScanner {
             // `at` never passes the end: it grows by whole lines found and by what is there of a bulk.
             let rest = bytes.get(at..).unwrap_or(&[]);
             if self.bulk_left > 0 {
-                // Both bytes of the end are looked at together, as the server does.
-                let data =
-                    usize::try_from(self.bulk_left - 2).unwrap_or(usize::MAX).min(rest.len());
-                at += data;
-                self.bulk_left -= data as u64;
-                let end = rest.get(data..).and_then(|rest| rest.first_chunk::<2>());
-                match end.filter(|_| self.bulk_left == 2) {
-                    None => {
-                        self.position = start + at as u64;
-                        return Ok(Scan::Partial { consumed: at });
-                    }
-                    Some(b"\r\n") => at += 2,
-                    Some(_) => return Err(RequestError::InvalidCrlf),
+                let whole = usize::try_from(self.bulk_left).unwrap_or(usize::MAX);
+                let Some(bulk) = rest.get(..whole) else {
+                    // Both bytes of the end are looked at together, as the server does.
+                    let data = rest.len().min(whole - 2);
+                    self.bulk_left -= data as u64;
+                    at += data;
+                    self.position = start + at as u64;
+                    return Ok(Scan::Partial { consumed: at });
+                };
+                if bulk.last_chunk::<2>() != Some(b"\r\n") {
+                    return Err(RequestError::InvalidCrlf);
                 }
+                at += whole;
                 self.bulk_left = 0;
             }
             self.position = start + at as u64;
@@ -226,16 +225,25 @@ impl RequestScanner {
                 self.reset();
                 return Ok(Scan::Complete { consumed: at, frame });
             }
+            if let Some((span, end)) = short_bulk(bytes, at)
+                && u64::from(span.len) <= limits.bulk_bytes_max
+            {
+                self.note_arg(start + (end - 2) as u64 - u64::from(span.len), span.len.into());
+                at = end;
+                continue;
+            }
             let Some((len, line)) = bulk_line(bytes.get(at..).unwrap_or(&[]), limits)? else {
                 return Ok(Scan::Partial { consumed: at });
             };
             at += line;
-            self.begin_bulk(start + at as u64, len);
+            self.note_arg(start + at as u64, len);
+            self.bulk_left = len + 2;
         }
     }
 
     /// An argument of `len` bytes begins at `start`.
-    fn begin_bulk(&mut self, start: u64, len: u64) {
+    #[inline]
+    fn note_arg(&mut self, start: u64, len: u64) {
         let index = (self.args - self.args_left) as usize;
         if let Some(span) = self.head.get_mut(index) {
             // BULK_BYTES_CEILING keeps both within 32 bits: at most two such bulks lie before the third.
@@ -243,9 +251,17 @@ impl RequestScanner {
             *span = Span { start: start as u32, len: len as u32 };
         }
         self.args_left -= 1;
-        self.bulk_left = len + 2;
     }
 }
+
+/// How a request begins that has two arguments, the first of three bytes.
+const TWO_ARGS: u64 = u64::from_le_bytes(*b"*2\r\n$3\r\n");
+
+/// The same with three.
+const THREE_ARGS: u64 = u64::from_le_bytes(*b"*3\r\n$3\r\n");
+
+/// The same of PING and its like.
+const PING: u64 = u64::from_le_bytes(*b"*1\r\n$4\r\n");
 
 /// A whole request of 1 to 9 arguments below 1000 bytes each (the command's name below 10), which is nearly all
 /// there is.
@@ -255,14 +271,16 @@ impl RequestScanner {
 #[inline]
 fn short_request(bytes: &[u8], limits: &RequestLimits) -> Option<Request> {
     // `*N\r\n$D\r\n` in one load and one comparison; only the two digits are left to look at.
-    let (line, rest) = bytes.split_first_chunk::<8>()?;
+    let line = bytes.first_chunk::<8>()?;
+    let line = u64::from_le_bytes(*line);
     let (args, name) = match line {
         // Nothing but a shortcut for GET, SET and their like: where the branch is predicted, the processor
         // need not wait for the loaded digits before it loads the next argument's line.
-        b"*2\r\n$3\r\n" => (2, 3),
-        b"*3\r\n$3\r\n" => (3, 3),
+        TWO_ARGS => (2, 3),
+        THREE_ARGS => (3, 3),
+        PING => (1, 4),
         _ => {
-            let line = u64::from_le_bytes(*line) ^ u64::from_le_bytes(*b"*0\r\n$0\r\n");
+            let line = line ^ u64::from_le_bytes(*b"*0\r\n$0\r\n");
             let args = (line >> 8) as u32 & 0xff;
             if !is_digits(line, 0x0000_0100_0000_0100) || args == 0 {
                 return None;
@@ -274,36 +292,34 @@ fn short_request(bytes: &[u8], limits: &RequestLimits) -> Option<Request> {
         return None;
     }
     let mut head = [Span { start: 8, len: name }, Span::default(), Span::default()];
-    let mut rest = behind_crlf(rest, name as usize)?;
+    let mut at = behind_crlf(bytes, 8 + name as usize)?;
     if args > 1 {
-        (head[1], rest) = short_bulk(bytes, rest)?;
+        (head[1], at) = short_bulk(bytes, at)?;
     }
     if args > 2 {
-        (head[2], rest) = short_bulk(bytes, rest)?;
+        (head[2], at) = short_bulk(bytes, at)?;
         for _ in 3..args {
-            (_, rest) = short_bulk(bytes, rest)?;
+            (_, at) = short_bulk(bytes, at)?;
         }
     }
-    let len = (bytes.len() - rest.len()) as u64;
-    // Nine arguments below 1000 bytes are not.
-    Some(Request { len, args, form: Form::Ordinary, head })
+    // Nine arguments below 1000 bytes are not long.
+    Some(Request { len: at as u64, args, form: Form::Ordinary, head })
 }
 
-/// The argument that begins `rest`, which is the end of `bytes`, if it is whole and below 1000 bytes: its
-/// span in `bytes`, and what follows its CRLF.
+/// The argument that begins at `at`, if it is whole and below 1000 bytes: its span, and where its CRLF ends.
 #[inline(always)]
-pub(crate) fn short_bulk<'a>(bytes: &[u8], rest: &'a [u8]) -> Option<(Span, &'a [u8])> {
-    let (len, line) = short_bulk_line(rest)?;
-    // The callers cut `rest` from `bytes` within the first 9 KiB, so the start fits.
-    let start = (bytes.len() - rest.len() + line) as u32;
-    Some((Span { start, len }, behind_crlf(rest, line + len as usize)?))
+pub(crate) fn short_bulk(bytes: &[u8], at: usize) -> Option<(Span, usize)> {
+    let (len, line) = short_bulk_line(bytes.get(at..)?)?;
+    // Callers that keep the start look at the first 9 KiB only, so it fits.
+    let span = Span { start: (at + line) as u32, len };
+    Some((span, behind_crlf(bytes, at + line + len as usize)?))
 }
 
-/// What follows the `\r\n` that stands at `at`.
+/// Where the `\r\n` ends that stands at `at`.
 #[inline(always)]
-fn behind_crlf(bytes: &[u8], at: usize) -> Option<&[u8]> {
-    let (end, rest) = bytes.get(at..)?.split_first_chunk::<2>()?;
-    (end == b"\r\n").then_some(rest)
+pub(crate) fn behind_crlf(bytes: &[u8], at: usize) -> Option<usize> {
+    // One comparison with the length: `at` is below 2^33, so the compiler knows that two bytes are there.
+    (bytes.get(..at + 2)?.last_chunk::<2>()? == b"\r\n").then_some(at + 2)
 }
 
 /// A `$N\r\n` line of one to three digits: the number, and the line's bytes.
@@ -351,11 +367,6 @@ fn count_line(bytes: &[u8], limits: &RequestLimits) -> Result<Option<(u32, usize
 
 /// The line of `$N`: the argument's bytes, and the line's with both bytes of its end. `None`: unfinished.
 fn bulk_line(bytes: &[u8], limits: &RequestLimits) -> Result<Option<(u64, usize)>, RequestError> {
-    if let Some((len, line)) = short_bulk_line(bytes)
-        && u64::from(len) <= limits.bulk_bytes_max
-    {
-        return Ok(Some((u64::from(len), line)));
-    }
     let Some((line, behind)) = header(bytes, limits, RequestError::BulkCountTooBig)? else {
         return Ok(None);
     };

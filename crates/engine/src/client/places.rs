@@ -84,6 +84,12 @@ impl Places {
         taken_bytes(&self.store) + self.ready.len() * size_of::<Ready>()
     }
 
+    /// What they take at the most.
+    #[inline]
+    pub(crate) fn room_bytes(&self) -> usize {
+        self.store.capacity() + self.ready.len() * size_of::<Ready>()
+    }
+
     /// Takes `count` places at the end and returns the first.
     #[inline]
     pub fn reserve(&mut self, count: u32) -> u32 {

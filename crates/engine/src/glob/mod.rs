@@ -49,7 +49,7 @@ pub fn matches_within(pattern: &[u8], text: &[u8], left: &mut usize) -> Result<b
     }
 }
 
-/// Whether a rule of respool's own means this text: as [`matches`], and stars match an empty text as well.
+/// Whether a rule of respool's own means this text: as [`matches()`], and stars match an empty text as well.
 #[must_use]
 pub fn means(pattern: &[u8], text: &[u8]) -> bool {
     if text.is_empty() {

@@ -231,6 +231,7 @@ impl Engine {
         {
             edge.given = given;
         }
+        self.weigh_upstream(id);
     }
 }
 

@@ -274,7 +274,7 @@ fn mirrors_come_and_go_and_nobody_notices() {
 /// Of these seeds one has a network that breaks the pusher's connection when all is well, one a door that is full for it.
 #[test]
 fn whoever_waits_is_served_when_the_pusher_goes() {
-    for seed in [2570, 5458] {
+    for seed in [290, 5458] {
         let outcome = run(seed, Planted::Nothing)
             .unwrap_or_else(|why| panic!("{why}\n{}", how_to_replay(seed)));
         assert!(outcome.successors > 0, "seed {seed} does not come to what it is for");
