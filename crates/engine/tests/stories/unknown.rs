@@ -194,6 +194,24 @@ fn a_question_that_is_never_answered_ends_with_the_connection() {
     assert!(text.starts_with("-ERR respool: upstream "), "{text}");
 }
 
+/// It came before `COMMAND` was answered, and when its connection is ready the servers' commands are known.
+#[test]
+fn a_connection_that_was_made_for_a_stranger_is_given_up_when_no_server_has_it() {
+    let mut story = Story::new().by_hand();
+    story.client("b").says("GET k");
+    story.connects();
+    story.conn(1).gets("HELLO 2").answers(HELLO_2);
+    story.conn(1).gets(["COMMAND", "GET k"]);
+    story.client("a").says("NOSUCH x").gets_nothing();
+    story.connects();
+    story.conn(1).answers(["*0", "nil"]);
+    story.client("b").gets("nil");
+    story.conn(2).gets("HELLO 2").answers(HELLO_2);
+    story.conn(1).gets("COMMAND INFO nosuch").answers("*1\r\n*-1\r\n");
+    story.client("a").gets(NOSUCH).is_open();
+    assert_eq!((story.connects_made(), story.open_conns()), (2, 1));
+}
+
 #[test]
 fn a_flood_of_names_costs_a_small_question_in_a_while() {
     let mut story = warm(Story::new());

@@ -17,7 +17,7 @@ use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use std::net::IpAddr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Paths that tell nothing but whether the proxy lives; orchestrators ask them without a token.
 const OPEN: [&str; 2] = ["/healthz", "/readyz"];
@@ -82,8 +82,9 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
 /// Why a request looks as if another site's page had sent it; `None`: it does not.
 fn foreign(headers: &HeaderMap, is_secured: bool) -> Option<&'static str> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    let Some(host) = text(HOST) else {
-        return Some("without a token a request must have a Host");
+    let is_one = headers.get_all(HOST).iter().count() == 1;
+    let Some(host) = text(HOST).filter(|_| is_one) else {
+        return Some("without a token a request must have one Host");
     };
     if !is_secured && !is_own(host) {
         return Some("without a token the Host must be an IP address or localhost");
@@ -99,11 +100,14 @@ fn foreign(headers: &HeaderMap, is_secured: bool) -> Option<&'static str> {
 
 /// Whether this `Host` is no name that somebody could have given this machine.
 fn is_own(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.parse::<u16>().is_ok() => name,
+        _ => host,
     };
-    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
+    let v6 = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
+    name.eq_ignore_ascii_case("localhost")
+        || name.parse::<Ipv4Addr>().is_ok()
+        || v6.is_some_and(|name| name.parse::<Ipv6Addr>().is_ok())
 }
 
 #[cfg(test)]
@@ -124,11 +128,22 @@ mod tests {
         for host in ["127.0.0.1:9000", "localhost", "LOCALHOST:1", "[::1]:9", "10.0.0.1"] {
             assert!(!is_foreign(&[("host", host)]), "{host}");
         }
-        for host in
-            ["evil.example", "evil.example:80", "localhost.evil.example", "127.0.0.1.nip.io", ""]
-        {
+        for host in [
+            "evil.example",
+            "evil.example:80",
+            "localhost.evil.example",
+            "127.0.0.1.nip.io",
+            "",
+            "[::1]evil",
+            "[::1]evil:9",
+            "::1",
+            "127.0.0.1:99999",
+            "127.0.0.1:",
+            "evil@127.0.0.1",
+        ] {
             assert!(is_foreign(&[("host", host)]), "{host}");
         }
+        assert!(is_foreign(&[("host", "127.0.0.1"), ("host", "evil.example")]));
         assert!(is_foreign(&[]));
         let own = "127.0.0.1:9000";
         assert!(!is_foreign(&[("host", own), ("origin", "http://127.0.0.1:9000")]));

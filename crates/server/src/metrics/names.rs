@@ -345,6 +345,15 @@ pub static METRICS: &[Metric] = &[
         },
     ),
     row(
+        "respool_upstream_protocol_errors",
+        Counter,
+        WORKER,
+        "Connections that a server closed with a protocol error: a request was sent on that should have been refused; the log has its shape",
+        |s, p| {
+            workers(s, p, |r| r.stats.upstream_protocol_errors);
+        },
+    ),
+    row(
         "respool_errors",
         Counter,
         &["cause"],

@@ -504,8 +504,11 @@ fn wrong_requests_and_many_connections_do_no_harm() {
     for conn in idle.iter_mut().take(50) {
         conn.write_all(b"\x00\xff nonsense\r\n\r\n").expect("the nonsense");
     }
+    // One more, which is the last to make room for others.
+    let mut latest = TcpStream::connect(&address).expect("a connection");
+    latest.write_all(b"\x00\xff nonsense\r\n\r\n").expect("the nonsense");
     let mut answer = Vec::new();
-    let _ = idle[0].read_to_end(&mut answer);
+    let _ = latest.read_to_end(&mut answer);
     assert!(answer.starts_with(b"HTTP/1.1 400"), "{}", String::from_utf8_lossy(&answer));
     assert_eq!(looked.proxy.connect().ask("PING"), "+PONG\r\n");
     // On a connection of its own: the one from before was the idlest, and had to make room.
