@@ -67,15 +67,15 @@ pub fn make_room(buf: &mut Vec<u8>, piece: usize, missing: u64) {
 /// Appends a piece of something that is kept until it is whole, of which so many bytes were missing before.
 ///
 /// A vector that grows by doubling leaves a hole behind with each step, and half of it may be room that nobody uses but that takes memory. So there is room at
-/// once for what is known to come, and what is no more small gets so much that the allocator maps it by itself: that takes only what is written to, and grows
+/// once for what is known to come, and what is no more small, or will not be, gets so much that the allocator maps it by itself: that takes only what is written to, and grows
 /// where it is.
 #[inline]
 pub fn append_piece(buf: &mut Vec<u8>, piece: &[u8], missing: u64) {
     if buf.len() >= PART_BYTES && buf.capacity() - buf.len() < piece.len() {
-        let more = match buf.len() {
-            MAPPED_BYTES.. => buf.len() / 4,
-            MIDDLE_BYTES.. => MAPPED_BYTES,
-            len => len.max(missing.min(PART_ROOM_BYTES as u64) as usize),
+        let more = match (buf.len(), usize::try_from(missing).unwrap_or(usize::MAX)) {
+            (MAPPED_BYTES.., _) => buf.len() / 4,
+            (MIDDLE_BYTES.., _) | (_, PART_ROOM_BYTES..) => MAPPED_BYTES,
+            (len, missing) => len.max(missing),
         };
         buf.reserve_exact(piece.len().max(more));
     }

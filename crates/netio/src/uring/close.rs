@@ -16,7 +16,7 @@ use super::*;
 impl UringDriver {
     /// Ends what the kernel does for a connection that has left the slab, and closes its socket. With `orderly` its copies go out before.
     pub(super) fn retire(&mut self, id: ConnId, mut conn: Conn, orderly: bool) {
-        if matches!(conn.receiving, Receiving::Armed { .. }) {
+        if matches!(conn.receiving, Receiving::Armed(_)) {
             self.cancels.push(Op::Recv(id));
         }
         if conn.watch == Watch::Armed {

@@ -23,11 +23,8 @@ use crate::driver::{ConnId, Token};
 pub(super) enum Receiving {
     /// Nothing.
     Idle,
-    /// It receives into small buffers again and again, or into a large one once.
-    Armed {
-        /// Once, into a large buffer.
-        large: bool,
-    },
+    /// It receives into buffers of this kind.
+    Armed(Buffers),
     /// It was told to stop, and the last completion has not come.
     Stopping,
 }
@@ -50,31 +47,42 @@ pub(super) enum End {
     Broken(Errno),
 }
 
+/// Buffers that a receive takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Buffers {
+    /// One small one, for a connection of which nothing is known: whoever begins with bulk would else have all that its socket holds kept here, whether
+    /// it is read or not.
+    #[default]
+    First,
+    /// Small ones, again and again: the kernel goes on by itself.
+    Small,
+    /// One large one. Small ones fill in bulk so fast that they run out.
+    Large,
+}
+
 /// Which buffers suit a connection, by what came lately.
-///
-/// Small ones let the kernel go on by itself, and fill in bulk so fast that they run out. Large ones are asked for one by one, as many as are
-/// worked off.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sizes {
-    pub(super) large: bool,
-    /// Receives in a row that speak for the other size.
-    against: u8,
+    pub(super) buffers: Buffers,
+    /// Receives in a row that speak for small ones, or for large ones.
+    little: u8,
+    much: u8,
 }
 
 impl Sizes {
-    /// So much came at once. Returns whether the size changes by it.
-    pub(super) const fn note(&mut self, much: bool) -> bool {
-        if much == self.large {
-            self.against = 0;
-            return false;
-        }
-        self.against += 1;
-        let enough = if self.large { SMALL_AFTER } else { LARGE_AFTER };
-        if self.against < enough {
-            return false;
-        }
-        (self.large, self.against) = (!self.large, 0);
-        true
+    /// So much came at once. Returns whether other buffers suit from now on.
+    pub(super) fn note(&mut self, much: bool) -> bool {
+        (self.little, self.much) = match much {
+            true => (0, self.much.saturating_add(1)),
+            false => (self.little.saturating_add(1), 0),
+        };
+        let suits = match self.buffers {
+            Buffers::First if self.little >= TALK_AFTER => Buffers::Small,
+            Buffers::Large if self.little >= SMALL_AFTER => Buffers::Small,
+            Buffers::First | Buffers::Small if self.much >= LARGE_AFTER => Buffers::Large,
+            same => same,
+        };
+        core::mem::replace(&mut self.buffers, suits) != suits
     }
 }
 
@@ -266,6 +274,9 @@ const TOLD_BYTES_MAX: usize = 64 << 10;
 /// Full small buffers in a row that make a connection one of large ones.
 const LARGE_AFTER: u8 = 2;
 
+/// Receives in a row that do not fill a small buffer, and that make a new connection one of small ones.
+const TALK_AFTER: u8 = 4;
+
 /// Receives in a row that a small buffer would have held, and that make it one of small ones again.
 const SMALL_AFTER: u8 = 32;
 
@@ -278,13 +289,23 @@ mod tests {
         let mut sizes = Sizes::default();
         // One full buffer may be chance.
         assert!(!sizes.note(true) && !sizes.note(false) && !sizes.note(true));
-        assert!(sizes.note(true) && sizes.large);
+        assert!(sizes.note(true) && sizes.buffers == Buffers::Large);
         for _ in 0..100 {
             // A last short piece of each value does not count for talk.
             assert!(!sizes.note(true) && !sizes.note(false));
         }
         let changed = (0..40).position(|_| sizes.note(false));
         assert_eq!(changed, Some(usize::from(SMALL_AFTER) - 2), "one had come before");
-        assert!(!sizes.large);
+        assert_eq!(sizes.buffers, Buffers::Small);
+    }
+
+    #[test]
+    fn a_new_connection_gets_one_small_buffer_until_it_talks() {
+        let mut sizes = Sizes::default();
+        let changed = (0..9).position(|_| sizes.note(false));
+        assert_eq!((changed, sizes.buffers), (Some(usize::from(TALK_AFTER) - 1), Buffers::Small));
+        let mut sizes = Sizes::default();
+        let changed = (0..9).position(|_| sizes.note(true));
+        assert_eq!((changed, sizes.buffers), (Some(usize::from(LARGE_AFTER) - 1), Buffers::Large));
     }
 }

@@ -42,7 +42,7 @@ pub use probe::{Unfit, probe};
 
 use accept::Acceptor;
 use buffers::{Filled, GroupOptions};
-use conn::{COPY_BYTES_MAX, Conn, End, Receiving, Watch};
+use conn::{Buffers, COPY_BYTES_MAX, Conn, End, Receiving, Watch};
 use flight::{Flight, Linger};
 use op::Op;
 use ring::{Completion, Ring, RingOptions};
@@ -282,11 +282,11 @@ impl UringDriver {
         }
         match conn.receiving {
             Receiving::Idle if conn.wants_recv() => {
-                let large = conn.sizes.large;
-                conn.receiving = Receiving::Armed { large };
-                self.ring.recv(conn.fd.as_fd(), id, large);
+                let buffers = conn.sizes.buffers;
+                conn.receiving = Receiving::Armed(buffers);
+                self.ring.recv(conn.fd.as_fd(), id, buffers);
             }
-            Receiving::Armed { large } if !conn.wants_recv() || large != conn.sizes.large => {
+            Receiving::Armed(buffers) if !conn.wants_recv() || buffers != conn.sizes.buffers => {
                 conn.receiving = Receiving::Stopping;
                 self.ring.cancel(Op::Recv(id));
             }

@@ -24,6 +24,7 @@ use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
 use rustix::io::Errno;
 
 use super::buffers::{Filled, Group, GroupOptions};
+use super::conn::Buffers;
 use super::flight::Flight;
 use super::op::Op;
 use super::probe::{Unfit, knows_operations};
@@ -158,15 +159,19 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Begins to receive: with each completion comes a buffer, small ones until it is stopped, a large one once.
-    pub(super) fn recv(&mut self, fd: BorrowedFd<'_>, id: ConnId, large: bool) {
+    /// Begins to receive: with each completion comes a buffer.
+    pub(super) fn recv(&mut self, fd: BorrowedFd<'_>, id: ConnId, buffers: Buffers) {
         let fd = types::Fd(fd.as_raw_fd());
-        let entry = match large {
-            false => opcode::RecvMulti::new(fd, SMALL_GROUP).build(),
-            true => opcode::Recv::new(fd, std::ptr::null_mut(), self.memory.large.buffer_bytes())
-                .buf_group(LARGE_GROUP)
+        let once = |group: u16, bytes: u32| {
+            opcode::Recv::new(fd, std::ptr::null_mut(), bytes)
+                .buf_group(group)
                 .build()
-                .flags(squeue::Flags::BUFFER_SELECT),
+                .flags(squeue::Flags::BUFFER_SELECT)
+        };
+        let entry = match buffers {
+            Buffers::First => once(SMALL_GROUP, self.memory.small.buffer_bytes()),
+            Buffers::Small => opcode::RecvMulti::new(fd, SMALL_GROUP).build(),
+            Buffers::Large => once(LARGE_GROUP, self.memory.large.buffer_bytes()),
         };
         self.push(entry, Op::Recv(id));
     }

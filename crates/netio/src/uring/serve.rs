@@ -88,7 +88,7 @@ impl UringDriver {
             self.mark_dirty(id);
         }
         let Some(Entry::Live(conn)) = self.conns.get_mut(id) else { return 0 };
-        let large = conn.receiving == Receiving::Armed { large: true };
+        let large = conn.receiving == Receiving::Armed(Buffers::Large);
         if !more {
             conn.receiving = Receiving::Idle;
         }

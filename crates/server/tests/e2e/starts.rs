@@ -28,7 +28,8 @@ impl Held {
         let path = |name: &str| folder.path().join(name);
         let (began, go) = (path("began"), path("go"));
         let command = format!(
-            "touch {}; until test -e {}; do sleep 0.01; done; echo pw",
+            // It ends with the folder, too: nobody waits for it when the process has gone.
+            "touch {0}; until test -e {1} || ! test -e {0}; do sleep 0.01; done; echo pw",
             began.display(),
             go.display()
         );

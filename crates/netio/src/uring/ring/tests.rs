@@ -38,7 +38,7 @@ fn completions(ring: &mut Ring, count: usize) -> Vec<Completion> {
 fn buffers_come_back_with_what_was_sent() {
     let Some(mut ring) = ring() else { return };
     let (mut peer, ours) = UnixStream::pair().unwrap();
-    ring.recv(ours.as_fd(), ID, false);
+    ring.recv(ours.as_fd(), ID, Buffers::Small);
     // Each of the two buffers goes round several times.
     for round in 0..10u8 {
         let sent = vec![round; 100 + usize::from(round)];
@@ -54,7 +54,7 @@ fn buffers_come_back_with_what_was_sent() {
     // A large buffer is asked for once.
     ring.cancel(Op::Recv(ID));
     assert_eq!(completions(&mut ring, 1)[0].result, Err(Errno::CANCELED));
-    ring.recv(ours.as_fd(), ID, true);
+    ring.recv(ours.as_fd(), ID, Buffers::Large);
     peer.write_all(&[9; 8192]).unwrap();
     let done = completions(&mut ring, 1).pop().unwrap();
     assert!(!done.more);
@@ -69,7 +69,7 @@ fn without_buffers_receiving_ends_and_nothing_is_lost() {
     peer.write_all(&[1; 4096]).unwrap();
     peer.write_all(&[2; 4096]).unwrap();
     peer.write_all(&[3; 4096]).unwrap();
-    ring.recv(ours.as_fd(), ID, false);
+    ring.recv(ours.as_fd(), ID, Buffers::Small);
     let mut done = completions(&mut ring, 3);
     let last = done.pop().unwrap();
     assert_eq!((last.result, last.more), (Err(Errno::NOBUFS), false));
@@ -79,7 +79,7 @@ fn without_buffers_receiving_ends_and_nothing_is_lost() {
     }
     ring.grow(false);
     assert_eq!(ring.buffers(), (4, 1));
-    ring.recv(ours.as_fd(), ID, false);
+    ring.recv(ours.as_fd(), ID, Buffers::Small);
     let filled = completions(&mut ring, 1).pop().unwrap().filled.unwrap();
     assert_eq!(ring.bytes(&filled), [3; 4096], "what found no buffer came when there was one");
 }
@@ -174,12 +174,12 @@ fn a_ring_goes_with_operations_in_flight() {
     let Some(mut ring) = ring() else { return };
     let (mut peer, ours) = UnixStream::pair().unwrap();
     let (_silent, other) = UnixStream::pair().unwrap();
-    ring.recv(other.as_fd(), ID, false);
+    ring.recv(other.as_fd(), ID, Buffers::Small);
     ring.poll(ours.as_fd(), 0, Op::Watch(ID));
     ring.launch(ours.as_raw_fd(), Flight::new(ID, vec![7; 8 << 20], 0, false));
     ring.enter(0, None);
     // And some that the kernel has not seen.
-    ring.recv(ours.as_fd(), ID, true);
+    ring.recv(ours.as_fd(), ID, Buffers::Large);
     assert_eq!(ring.open, 4);
     assert!(ring.settle(), "each of them has ended");
     let begin = Instant::now();
