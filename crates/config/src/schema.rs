@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use engine::acl::Users;
 use engine::command::CommandId;
-use engine::settings::ReadPolicy;
+use engine::settings::{OnLoss, ReadPolicy};
 use engine::stats::monitors::MonitorOptions;
 
 use crate::address::{ListenAddress, PoolKind, UpstreamAddress, UpstreamUrl};
@@ -73,6 +73,8 @@ pub struct Config {
     pub reads: Reads,
     /// How respool shows itself to clients that know clusters.
     pub facade: Facade,
+    /// What clients see of the loss of a server.
+    pub on_upstream_loss: OnLoss,
     /// Who clients can be, as it is written.
     pub acl: Acl,
     /// The users that come of [`Config::acl`] and [`Config::password`].
@@ -597,6 +599,7 @@ impl Default for Config {
             address_map: Vec::new(),
             reads: Reads::default(),
             facade: Facade::default(),
+            on_upstream_loss: OnLoss::Close,
             acl: Acl::default(),
             users: Arc::default(),
             policies: Policies::default(),

@@ -117,7 +117,7 @@ impl Account {
 
     /// The holder of this charge holds so much now. Whether it stands for more than before.
     fn set(&mut self, kind: Kind, charge: &mut Charge, held: usize) -> bool {
-        let before = core::mem::replace(&mut charge.0, self.count(held));
+        let before = core::mem::replace(&mut charge.0, self.count(kind, held));
         let sum = &mut self.sums[kind as usize];
         debug_assert!(*sum >= before, "a charge of another account");
         *sum = *sum + charge.0 - before;
@@ -129,8 +129,9 @@ impl Account {
         self.set(kind, charge, 0);
     }
 
-    fn count(&self, held: usize) -> usize {
-        if held > self.from_bytes { held } else { 0 }
+    /// What stands in the sums. One client can have thousands of replies that come in parts, each of them small.
+    fn count(&self, kind: Kind, held: usize) -> usize {
+        if kind == Kind::Merges || held > self.from_bytes { held } else { 0 }
     }
 
     /// Whether memory became free at once since this was asked last.
@@ -348,8 +349,8 @@ impl Engine {
             // As many ids as there are clients or upstreams, or fewer.
             dirty_clients: _, dirty_upstreams: _, cork: _, topology_waiters: _, paused_clients: _, transfer_waiters: _,
             lease_waiters: _, resume: _, grants: _, roles: _, opening: _, deadlines: _, conn_clients: _, by_key: _, unblocks: _,
-            // One question of a client at a time, answered by all workers within their turns.
-            asked: _,
+            // One question of a client at a time, but for those in its transactions, and the answers to a few of them (`QUESTIONS_MAX`).
+            asked: _, unasked: _,
             // Given on in the turn in which they come.
             actions: _, notices: _,
             // One buffer each, of which a large one is given back (`POOLED_BUFFER_BYTES`, `SPANS_MAX`).
@@ -362,7 +363,7 @@ impl Engine {
             // What the operator configured.
             settings: _, slowlog_told: _,
             // Numbers.
-            generation: _, route_epoch: _, unsettled_until: _, pause: _, next_ticket: _, next_number: _, random: _, draining: _,
+            generation: _, speed: _, route_epoch: _, unsettled_until: _, pause: _, next_ticket: _, next_number: _, random: _, draining: _,
             sweep: _, next_question: _, own_asked_at: _, input_events: _, epoch: _, epoch_clients: _, gone_clients: _, looks_at_reads: _,
         } = self;
         let common = pool.bytes()
@@ -483,7 +484,8 @@ impl Engine {
         let Self { clients, merges, account, .. } = self;
         for (_, merge) in merges.iter_mut().filter(|(_, one)| clients.get(one.client).is_none()) {
             merge.forget_replies();
-            account.set(Kind::Merges, &mut merge.charge, 0);
+            let held = merge.held_bytes();
+            account.set(Kind::Merges, &mut merge.charge, held);
         }
         for id in self.upstreams.ids() {
             self.drop_unwanted_tail(id);
@@ -528,7 +530,11 @@ impl Engine {
         let account = &self.account;
         let mut sums = [0; KINDS];
         let mut see = |kind: Kind, charge: &Charge, held: usize| {
-            assert_eq!(charge.0, account.count(held), "{kind:?}: a holder that was not accounted");
+            assert_eq!(
+                charge.0,
+                account.count(kind, held),
+                "{kind:?}: a holder that was not accounted"
+            );
             sums[kind as usize] += charge.0;
         };
         for (_, client) in self.clients.iter() {

@@ -19,6 +19,7 @@ use crate::engine::Engine;
 use crate::lease::{Use, Way};
 use crate::request::Step;
 use crate::scatter::Wish;
+use crate::server_loss::Failure;
 use crate::time::Time;
 use crate::upstream::Role;
 use crate::upstream::inflight::OwnCommand;
@@ -75,7 +76,7 @@ impl Engine {
                 Step::Done
             }
             Some(Way::Hold(hold)) => Step::Hold(hold),
-            Some(Way::Down(error)) => self.refuse_text(wish, |out| out.extend_from_slice(&error)),
+            Some(Way::Down(error)) => self.refuse_failure(wish, &error),
         }
     }
 
@@ -161,15 +162,13 @@ impl Engine {
         now: Time,
         wish: &Wish<'_>,
         node: crate::NodeId,
-        error: &[u8],
+        error: &Failure,
     ) -> Step {
         if !self.is_one()
             && let Some(hold) = self.hold_for_failover(now, node)
         {
             return Step::Hold(hold);
         }
-        self.stats.command(wish.row).rejected += 1;
-        self.reply(wish.id, wish.silent, |out| out.extend_from_slice(error));
-        Step::Done
+        self.refuse_failure(wish, error)
     }
 }

@@ -11,12 +11,14 @@
 //!
 //! Invariant: an upstream that is not ready has nobody in flight but its own greeting.
 
+use crate::client::Hold;
 use crate::engine::{Action, Engine, Notice};
 use crate::ids::{ClientId, NodeId, UpstreamId};
-use crate::limits::{KEPT_BYTES_MAX, KEPT_BYTES_MIN, KEPT_PART, SHORT_LIFE_US};
+use crate::limits::{KEPT_BYTES_MAX, KEPT_BYTES_MIN, KEPT_PART, SHORT_LIFE_US, TURN_BYTES_MIN};
 use crate::mirror::is_mirrors;
 use crate::node::{Address, Node};
 use crate::reject;
+use crate::server_loss::Failure;
 use crate::shares::Group;
 use crate::time::Time;
 use crate::topology::Topology;
@@ -35,8 +37,8 @@ pub(crate) enum Availability {
     Ready(UpstreamId),
     /// Not yet: the client is to be held for this upstream.
     Wait(UpstreamId),
-    /// No; the error reply.
-    Down(Vec<u8>),
+    /// No.
+    Down(Failure),
 }
 
 impl Engine {
@@ -54,17 +56,44 @@ impl Engine {
             Some(id) => *id,
             None => match self.new_upstream(key, Role::Shared) {
                 Some(id) => id,
-                None => return Availability::Down(too_many_upstreams(&key)),
+                None => return Availability::Down(Failure::refusal(too_many_upstreams(&key))),
             },
         };
-        self.availability(now, id)
+        match self.availability(now, id) {
+            Availability::Ready(id) if !self.has_turn(id, client) => Availability::Wait(id),
+            other => other,
+        }
+    }
+
+    /// Whether it is this client's turn to write to an upstream: nobody waits there, or it has waited and has not had its share.
+    fn has_turn(&mut self, id: UpstreamId, client: ClientId) -> bool {
+        self.drop_from_line(id);
+        let Some(upstream) = self.upstreams.get(id).filter(|up| !up.waiters.is_empty()) else {
+            return true;
+        };
+        // Nobody in particular does not stand in line.
+        let Some(client) = self.clients.get(client) else { return true };
+        client.turn.is_some_and(|(of, ends)| of == id && upstream.out.position() < ends)
+    }
+
+    /// Whoever waits here no more (it is being closed) keeps nobody back.
+    fn drop_from_line(&mut self, id: UpstreamId) {
+        let Self { upstreams, clients, .. } = self;
+        let waits = |waiter: &ClientId| {
+            clients.get(*waiter).is_some_and(|client| client.hold == Hold::Upstream(id))
+        };
+        if let Some(upstream) = upstreams.get_mut(id)
+            && upstream.waiters.front().is_some_and(|first| !waits(first))
+        {
+            upstream.waiters.retain(waits);
+        }
     }
 
     /// Whether this upstream takes a request; one that is idle begins to connect.
     pub(crate) fn availability(&mut self, now: Time, id: UpstreamId) -> Availability {
         let high = self.settings.limits.upstream_out_high_bytes;
         let Some(upstream) = self.upstreams.get(id) else {
-            return Availability::Down(reject::node("of this client", "is gone"));
+            return Availability::Down(Failure::loss(reject::node("of this client", "is gone")));
         };
         match &upstream.state {
             State::Ready if upstream.has_room(high) => return Availability::Ready(id),
@@ -75,24 +104,25 @@ impl Engine {
                     // No timer tries what only a client's wish can need, so the asking does.
                     self.connect(now, id);
                 }
-                return Availability::Down(error);
+                return Availability::Down(Failure::refusal(error));
             }
-            State::Down(_) => {
-                return Availability::Down(reject::node(
-                    self.label(upstream.key.node),
-                    &upstream.cause,
-                ));
-            }
+            State::Down(_) => return Availability::Down(self.away_of(upstream)),
             State::Connecting(_) | State::Greeting(_) if upstream.failures > 0 => {
-                return Availability::Down(reject::node(
-                    self.label(upstream.key.node),
-                    &upstream.cause,
-                ));
+                return Availability::Down(self.away_of(upstream));
             }
             State::Idle => self.connect(now, id),
             State::Ready | State::Connecting(_) | State::Greeting(_) => {}
         }
         Availability::Wait(id)
+    }
+
+    /// Its server cannot be reached, or does not take us.
+    fn away_of(&self, upstream: &Upstream) -> Failure {
+        let text = reject::node(self.label(upstream.key.node), &upstream.cause);
+        match upstream.is_refused {
+            true => Failure::refusal(text),
+            false => Failure::loss(text),
+        }
     }
 
     /// The key of the first connection for the ordinary traffic to a node, which our own questions take.
@@ -150,11 +180,11 @@ impl Engine {
         &mut self,
         key: UpstreamKey,
         role: Role,
-    ) -> Result<UpstreamId, Vec<u8>> {
+    ) -> Result<UpstreamId, Failure> {
         if let Some(upstream) = self.away(key.node, key.protocol(), key.db) {
-            return Err(reject::node(self.label(key.node), &upstream.cause));
+            return Err(self.away_of(upstream));
         }
-        self.new_upstream(key, role).ok_or_else(|| too_many_upstreams(&key))
+        self.new_upstream(key, role).ok_or_else(|| Failure::refusal(too_many_upstreams(&key)))
     }
 
     /// Whether what is sent is kept until it is answered: it may have to go to another server, or be shown in the slow log, or somebody wants to
@@ -517,8 +547,8 @@ impl Engine {
         self.answer_lost(now, id, key, &sent, half_given, cause);
         self.answer_lost(now, id, key, &unsent, false, &not_sent(cause));
         if let Role::Leased(client) = role {
-            let error = reject::node(self.label(key.node), cause);
-            self.lease_lost(id, client, error);
+            let failure = Failure::loss(reject::node(self.label(key.node), cause));
+            self.lease_lost(id, client, &failure);
         }
         if key.lane == Lane::Messages {
             self.listening_lost(id);
@@ -562,13 +592,14 @@ impl Engine {
         half_given: bool,
         cause: &str,
     ) {
-        let error = reject::node(self.label(key.node), cause);
+        let error = Failure::loss(reject::node(self.label(key.node), cause));
         for (index, run) in runs.iter().enumerate() {
             if !matches!(run.owner, Owner::Own(_)) {
                 self.stats.note_own_error(&error, run.count.into());
             }
             if let Owner::Part { merge, part } = run.owner {
                 let errors = error.repeat(run.count as usize);
+                self.note_lost_part(merge, &error);
                 self.part_replies(now, merge, part, run.count, &errors);
                 continue;
             }
@@ -596,13 +627,14 @@ impl Engine {
                 continue;
             }
             self.stop_streaming(client, id);
-            // A transaction that was just begun ends with EXECABORT; what was sent behind its MULTI must not be done by itself.
-            let reply = match run.command {
-                Some(crate::command::ids::MULTI) => &b"+OK\r\n"[..],
-                _ => &error,
-            };
-            let replies = reply.repeat(run.count as usize);
-            self.deliver(client, seq, run.count, silent, &replies);
+            match run.command {
+                // A transaction that was just begun ends with EXECABORT; what was sent behind its MULTI must not be done by itself.
+                Some(crate::command::ids::MULTI) if !self.ends_by(&error) => {
+                    let replies = b"+OK\r\n".repeat(run.count as usize);
+                    self.deliver(client, seq, run.count, silent, &replies);
+                }
+                _ => self.deliver_failure(client, seq, run.count, silent, &error),
+            }
         }
     }
 
@@ -653,7 +685,7 @@ impl Engine {
             backoff::wait_ms(&self.settings.timeouts, upstream.failures, spent_ms, random);
         let key = upstream.key;
         let (first, theirs) = (upstream.failures == 1, refused.is_some());
-        upstream.cause = cause.to_string();
+        (upstream.cause, upstream.is_refused) = (cause.to_string(), false);
         let theirs_error = refused.clone();
         upstream.state = State::Down(Down { until: now.plus_ms(wait_ms), refused });
         let carried = upstream.carried.take();
@@ -704,8 +736,21 @@ impl Engine {
 
     /// Whoever waits for this upstream looks again.
     pub(crate) fn wake_waiters(&mut self, id: UpstreamId) {
-        if let Some(upstream) = self.upstreams.get_mut(id) {
-            self.resume.extend(upstream.waiters.drain(..));
+        self.drop_from_line(id);
+        let Self { upstreams, clients, resume, settings, .. } = self;
+        if let Some(upstream) = upstreams.get(id).filter(|up| !up.waiters.is_empty()) {
+            let free =
+                settings.limits.upstream_out_high_bytes.saturating_sub(upstream.out.pending());
+            let share = (free / upstream.waiters.len()).max(TURN_BYTES_MIN) as u64;
+            // They stay in line until they go on, so nobody who comes meanwhile goes before them.
+            for waiter in &upstream.waiters {
+                if let Some(client) = clients.get_mut(*waiter) {
+                    client.turn = Some((id, share));
+                    if !core::mem::replace(&mut client.queued, true) {
+                        resume.push_back(*waiter);
+                    }
+                }
+            }
         }
         self.wake_parked(id);
     }

@@ -2,7 +2,7 @@
 //!
 //! Workers share nothing, so such a command becomes a [`Question`] that the worker's caller carries to every worker (its own
 //! included); each engine gives an [`Answer`], at once or when a server told it, and when all are there the engine that asked writes the reply into the place
-//! that it had reserved. The asking client's other requests go on meanwhile.
+//! that it had reserved. The client's next question waits for that, its other requests go on; and no more than a few questions are under way (`limits::QUESTIONS_MAX`): answers can be large.
 //!
 //! Not here: how a question travels (`server/src/worker/mailbox.rs`).
 //!

@@ -28,6 +28,7 @@ use crate::limits::{LEASES_OPENING_MAX, SPARES_MAX};
 use crate::mirror::Queued;
 use crate::monitor::Kept;
 use crate::reject;
+use crate::server_loss::Failure;
 use crate::shares::{Group, for_blocking};
 use crate::time::Time;
 use crate::topology::Place;
@@ -161,8 +162,8 @@ pub(crate) enum Way {
     Ready(UpstreamId),
     /// The client is to be held.
     Hold(Hold),
-    /// There is none; the error reply.
-    Down(Vec<u8>),
+    /// There is none.
+    Down(Failure),
 }
 
 impl Engine {
@@ -362,7 +363,7 @@ impl Engine {
             return Way::Hold(Hold::Lease);
         }
         self.forget_lease_waiter(id);
-        Way::Down(reject::no_lease(patience_ms))
+        Way::Down(Failure::refusal(reject::no_lease(patience_ms)))
     }
 
     /// How long a client waits for something that is not a reply.
@@ -576,7 +577,7 @@ impl Engine {
     }
 
     /// The connection of a lease broke; what was under way on it got its errors.
-    pub(crate) fn lease_lost(&mut self, upstream_id: UpstreamId, id: ClientId, error: Vec<u8>) {
+    pub(crate) fn lease_lost(&mut self, upstream_id: UpstreamId, id: ClientId, failure: &Failure) {
         let Some(client) = self.clients.get_mut(id) else { return };
         let Some(lease) = client.lease.as_mut().filter(|lease| lease.upstream == Some(upstream_id))
         else {
@@ -586,11 +587,20 @@ impl Engine {
         let mirrored = lease.mirrored.take();
         match lease.state {
             State::Once | State::Ending => client.lease = None,
-            State::Watching => lease.state = State::Lost { error, queueing: false },
-            State::Queueing(_) => lease.state = State::Lost { error, queueing: true },
+            State::Watching => {
+                lease.state = State::Lost { error: failure.to_vec(), queueing: false }
+            }
+            State::Queueing(_) => {
+                lease.state = State::Lost { error: failure.to_vec(), queueing: true };
+            }
             State::Lost { .. } => {}
         }
+        let next = client.places.next();
+        let is_in_vain = client.lease.is_some();
         self.account_rest(id);
         self.drop_queued(mirrored, true);
+        if is_in_vain && self.ends_by(failure) {
+            self.lose_client(id, next);
+        }
     }
 }

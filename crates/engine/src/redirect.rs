@@ -25,6 +25,7 @@ use crate::limits::{
 use crate::node::Address;
 use crate::parked::{Parked, Target};
 use crate::reject;
+use crate::server_loss::Failure;
 use crate::settings::Limits;
 use crate::time::Time;
 use crate::topology::Place;
@@ -456,6 +457,18 @@ impl Engine {
         }
     }
 
+    /// The same where there is none, as its server is lost.
+    fn fail_owner(&mut self, now: Time, owner: Owner, failure: &Failure) {
+        match owner {
+            Owner::Client { id, seq, silent } => self.deliver_failure(id, seq, 1, silent, failure),
+            Owner::Part { merge, part } => {
+                self.note_lost_part(merge, failure);
+                self.part_reply(now, merge, part, failure);
+            }
+            Owner::Own(_) => {}
+        }
+    }
+
     /// Where a request's first key lies; `None` if it has none.
     pub(crate) fn place_of(&self, request: &[u8]) -> Option<Place> {
         let args: Vec<&[u8]> = Args::new(request).collect();
@@ -523,7 +536,7 @@ impl Engine {
                     return Some(later);
                 }
                 self.leave_parked_lease(parked);
-                self.answer_owner(now, parked.owner, &error);
+                self.fail_owner(now, parked.owner, &error);
                 self.give_up_rest(&parked.rest, &error);
                 None
             }

@@ -586,6 +586,13 @@ impl Engine {
             }
         }
         let Some(mut upstream) = self.upstreams.get(id) else { return };
+        if !upstream.waiters.is_empty()
+            && upstream.has_room(self.settings.limits.upstream_out_high_bytes)
+        {
+            self.wake_waiters(id);
+            let Some(woken) = self.upstreams.get(id) else { return };
+            upstream = woken;
+        }
         if upstream.weighs_by_replies() {
             self.weigh_upstream(id);
             let Some(weighed) = self.upstreams.get(id) else { return };

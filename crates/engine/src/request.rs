@@ -28,6 +28,7 @@ use crate::reject;
 use crate::route::{self, Known, Way};
 use crate::scatter::Wish;
 use crate::settings::Limits;
+use crate::speed::Speed;
 use crate::time::Time;
 use crate::upstream::inflight::{Owner, Run};
 use crate::upstream::{Lane, UpstreamKey};
@@ -203,11 +204,12 @@ impl Engine {
             coalescer,
             hotkeys,
             elsewhere,
+            speed,
             ..
         } = self;
         let Some(client) = clients.get_mut(id) else { return (input.len(), Stop::Input) };
         let limits = &settings.limits;
-        let mut room = room(client, limits);
+        let mut room = room(client, limits, speed);
         let short = self.pause.is_none()
             && self.watches.is_empty()
             && client.is_plain_with(if CONFINED { Access::Confined } else { Access::Everything });
@@ -647,7 +649,7 @@ impl Engine {
             Availability::Wait(upstream) => return Step::Hold(Hold::Upstream(upstream)),
             Availability::Down(error) => {
                 self.stats.command(command).rejected += 1;
-                self.reply(id, silent, |out| out.extend_from_slice(&error));
+                self.reply_failure(id, silent, &error);
                 return Step::Done;
             }
         };
@@ -717,11 +719,11 @@ pub(crate) fn request_limits(client: &Client, limits: &Limits) -> RequestLimits 
 }
 
 /// How many more requests this client may have unanswered.
-pub(crate) fn room(client: &Client, limits: &Limits) -> u32 {
+pub(crate) fn room(client: &Client, limits: &Limits, speed: &Speed) -> u32 {
     if client.waiting_out() > limits.client_out_high_bytes + client.granted {
         return 0;
     }
-    client.window(limits.client_inflight_max).saturating_sub(client.places.open())
+    client.window(speed.window).saturating_sub(client.places.open())
 }
 
 /// The rest of the input is no whole request: kept, unless it is or will be too large for that.

@@ -29,6 +29,7 @@ use crate::plain::takes_plain;
 use crate::reject;
 use crate::request::Step;
 use crate::route::Known;
+use crate::server_loss::Failure;
 use crate::settings::ReadPolicy;
 use crate::time::Time;
 use crate::topology::Place;
@@ -94,7 +95,7 @@ impl Placed {
 pub(crate) struct Scratch {
     order: Vec<Placed>,
     parts: Vec<Part>,
-    ways: Vec<Result<UpstreamId, Vec<u8>>>,
+    ways: Vec<Result<UpstreamId, Failure>>,
     merged: Vec<u8>,
 }
 
@@ -422,7 +423,7 @@ impl Engine {
         wish: &Wish<'_>,
         lane: Lane,
         parts: &[Part],
-        ways: &mut Vec<Result<UpstreamId, Vec<u8>>>,
+        ways: &mut Vec<Result<UpstreamId, Failure>>,
     ) -> Option<Step> {
         let Some(client) = self.clients.get(wish.id) else { return Some(Step::Gone) };
         let like = client.key_to(self.first_node, lane);
@@ -468,7 +469,7 @@ impl Engine {
         wish: &Wish<'_>,
         how: How,
         nodes: &[NodeId],
-        ways: &[Result<UpstreamId, Vec<u8>>],
+        ways: &[Result<UpstreamId, Failure>],
     ) -> Step {
         let parts: Vec<Part> =
             nodes.iter().map(|node| Part { node: *node, from: 0, to: 0 }).collect();
@@ -481,7 +482,7 @@ impl Engine {
         wish: &Wish<'_>,
         how: How,
         parts: &[Part],
-        ways: &[Result<UpstreamId, Vec<u8>>],
+        ways: &[Result<UpstreamId, Failure>],
         body: &Body<'_>,
     ) -> Step {
         if self.is_mirroring() {
@@ -500,7 +501,7 @@ impl Engine {
         self.stats.requests += 1;
         self.stats.command(wish.row).calls += 1;
         let count = parts.len() as u32;
-        let room = self.spare.room(self.pool.take());
+        let room = self.spare.room();
         let merge = Merge::new(wish.id, seq, wish.silent, protocol, how, count, room);
         let merge = self.insert_merge(merge);
         if self.is_mirroring() {
@@ -515,6 +516,7 @@ impl Engine {
             let upstream_id = match way {
                 Ok(upstream) => *upstream,
                 Err(error) => {
+                    self.note_lost_part(merge, error);
                     self.part_reply(now, merge, index, error);
                     continue;
                 }
@@ -573,9 +575,7 @@ impl Engine {
                 if let Some(hold) = self.hold_for_failover(now, node) {
                     return Step::Hold(hold);
                 }
-                self.stats.command(wish.row).rejected += 1;
-                self.reply(wish.id, wish.silent, |out| out.extend_from_slice(&error));
-                return Step::Done;
+                return self.refuse_failure(wish, &error);
             }
         };
         self.load_script_before(now, upstream, wish.row, wish.frame);
@@ -602,6 +602,9 @@ impl Engine {
         }
         let Some(merge) = self.merges.get_mut(id) else { return };
         let wanted = self.clients.get(merge.client).is_some();
+        if wanted {
+            merge.make_room(&mut self.pool);
+        }
         merge.take(part, count, if wanted { bytes } else { &[] });
         let (client, held) = (merge.client, merge.held_bytes());
         if wanted && held > self.settings.limits.client_out_max_bytes {
@@ -642,6 +645,7 @@ impl Engine {
         out.clear();
         merge.write(&mut out, seen, &mut self.spare.spans);
         let (client, seq, silent) = (merge.client, merge.seq, merge.silent);
+        let is_lost = merge.is_lost;
         self.pool.give(self.spare.take_apart(merge));
         self.change_merged(id, &mut out);
         let kept = match self.has_mirrors() {
@@ -650,6 +654,7 @@ impl Engine {
             false => Kept::No,
         };
         match kept {
+            Kept::No | Kept::Instead(_) if is_lost => self.lose_client(client, seq),
             Kept::No => self.deliver(client, seq, 1, silent, &out),
             Kept::Instead(error) => self.deliver(client, seq, 1, silent, &error),
             Kept::Yes => {}

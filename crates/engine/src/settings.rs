@@ -380,6 +380,8 @@ pub struct Settings {
     pub pool: Pool,
     /// What to connect to instead of addresses that servers tell.
     pub address_map: AddressMap,
+    /// What clients see of the loss of a server.
+    pub on_upstream_loss: OnLoss,
     /// Which copy answers reads.
     pub reads: Reads,
     /// How respool shows itself to clients that know clusters.
@@ -440,6 +442,23 @@ impl Settings {
     }
 }
 
+/// What a client sees whose request went with a server, or finds none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnLoss {
+    /// An error reply that names the server and the cause.
+    #[default]
+    Error,
+    /// The end of its connection, as without a proxy.
+    Close,
+}
+
+impl OnLoss {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 2] = [Self::Error, Self::Close];
+    /// Their names in the configuration.
+    pub const NAMES: [&'static str; 2] = ["error", "close"];
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -498,6 +517,7 @@ impl Default for Settings {
             pool: Pool::Standalone,
             address_map: AddressMap::default(),
             reads: Reads::default(),
+            on_upstream_loss: OnLoss::default(),
             facade: Facade::default(),
             shards: None,
             users: Arc::default(),

@@ -117,6 +117,8 @@ pub struct Stats {
     pub refused: [u64; REFUSALS.len()],
     /// Clients closed because they took their replies too slowly, or memory ran short.
     pub clients_evicted: u64,
+    /// Clients closed because a server was lost (see `server_loss`).
+    pub clients_lost: u64,
     /// Requests of clients.
     pub requests: u64,
     /// Those of them that were not sent, as an equal one was (see `coalesce`).
@@ -183,6 +185,7 @@ macro_rules! totals {
         [
             &$($mut)? $stats.clients_accepted,
             &$($mut)? $stats.clients_evicted,
+            &$($mut)? $stats.clients_lost,
             &$($mut)? $stats.requests,
             &$($mut)? $stats.coalesced,
             &$($mut)? $stats.cache_hits,
@@ -228,6 +231,7 @@ impl Default for Stats {
             clients_accepted: 0,
             refused: [0; REFUSALS.len()],
             clients_evicted: 0,
+            clients_lost: 0,
             requests: 0,
             coalesced: 0,
             cache_hits: 0,
@@ -331,11 +335,11 @@ impl Stats {
         }
     }
 
-    fn totals(&self) -> [&u64; 31] {
+    fn totals(&self) -> [&u64; 32] {
         totals!(self)
     }
 
-    fn totals_mut(&mut self) -> [&mut u64; 31] {
+    fn totals_mut(&mut self) -> [&mut u64; 32] {
         totals!(self, mut)
     }
 }

@@ -136,6 +136,7 @@ impl Engine {
             self.sweep_clients(now);
         }
         self.account_due(now);
+        self.look_at_speed(now);
         self.cork(now);
     }
 

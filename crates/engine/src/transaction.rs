@@ -34,6 +34,7 @@ use crate::reject;
 use crate::request::Step;
 use crate::route::{self, Way};
 use crate::scatter::{Wish, keys_of};
+use crate::server_loss::Failure;
 use crate::time::Time;
 use crate::topology::Place;
 use crate::upstream::inflight::OwnCommand;
@@ -162,7 +163,9 @@ impl Engine {
             LeaseWay::Down(error) => {
                 self.drop_lease(wish.id);
                 match wish.row {
-                    Some(ids::MULTI) => self.begin_in_vain(wish, error),
+                    Some(ids::MULTI) if !self.ends_by(&error) => {
+                        self.begin_in_vain(wish, error.to_vec())
+                    }
                     _ => self.refuse_leased(now, wish, node, &error),
                 }
             }
@@ -373,7 +376,7 @@ impl Engine {
             Availability::Down(_) if self.forget_refused(protocol, db) => Ok(None),
             Availability::Down(error) => {
                 self.mark_refused(wish.id);
-                Err(self.refuse_text(wish, |out| out.extend_from_slice(&error)))
+                Err(self.refuse_failure(wish, &error))
             }
         }
     }
@@ -677,9 +680,7 @@ impl Engine {
         match self.availability(now, upstream) {
             Availability::Ready(upstream) => Ok(upstream),
             Availability::Wait(upstream) => Err(Step::Hold(Hold::Upstream(upstream))),
-            Availability::Down(error) => {
-                Err(self.refuse_text(wish, |out| out.extend_from_slice(&error)))
-            }
+            Availability::Down(error) => Err(self.refuse_failure(wish, &error)),
         }
     }
 
@@ -713,6 +714,12 @@ impl Engine {
     ) -> Step {
         self.stats.command(wish.row).rejected += 1;
         self.reply(wish.id, wish.silent, write);
+        Step::Done
+    }
+
+    pub(crate) fn refuse_failure(&mut self, wish: &Wish<'_>, failure: &Failure) -> Step {
+        self.stats.command(wish.row).rejected += 1;
+        self.reply_failure(wish.id, wish.silent, failure);
         Step::Done
     }
 

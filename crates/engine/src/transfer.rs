@@ -27,6 +27,7 @@ use crate::pubsub;
 use crate::reject;
 use crate::request::Step;
 use crate::route::{self, Way};
+use crate::server_loss::Failure;
 use crate::shares::Group;
 use crate::time::Time;
 use crate::unknown::Lookup;
@@ -109,6 +110,10 @@ impl Engine {
                     return (0, Step::Hold(hold));
                 }
                 self.stats.command(known.id).rejected += 1;
+                if self.ends_by(&error) {
+                    self.reply_failure(id, false, &error);
+                    return (0, Step::Gone);
+                }
                 self.skip_large(id, scanned, |out| out.extend_from_slice(&error))
             }
         }
@@ -631,6 +636,6 @@ enum LargeWay {
 enum TransferWait {
     /// Not yet.
     Hold(Hold),
-    /// Not at all; the error reply.
-    Down(Vec<u8>),
+    /// Not at all.
+    Down(Failure),
 }

@@ -144,6 +144,7 @@ pub fn engine(config: &Config, index: usize) -> Settings {
             weights: config.reads.weights.clone(),
             primary_commands: config.reads.primary_commands.clone(),
         },
+        on_upstream_loss: config.on_upstream_loss,
         facade: facade(config),
         shards,
         users: config.users.clone(),

@@ -173,6 +173,8 @@ impl Builder {
         command.args(["--workers", &self.workers.to_string()]);
         // A whole suite can be run with one driver. The environment, so that a test which names a driver has its own.
         set_driver(&mut command);
+        // Most tests of a lost server look at the error, which names it; `e2e/server_loss` has the default. The environment, for the same reason.
+        command.env("RESPOOL_ON_UPSTREAM_LOSS", "error");
         command.args(&self.args);
         command
     }

@@ -242,6 +242,11 @@ pub struct Client {
     pub charge: Charge,
     /// Replies that may wait for it beyond the marks, in bytes: it writes all before it reads (see `grants`).
     pub(crate) granted: usize,
+    /// What it may write to the upstream that it waited for before others that wait there have their turn: so many bytes while it stands in line, and up to
+    /// this place of the output once it goes on.
+    pub(crate) turn: Option<(UpstreamId, u64)>,
+    /// Its connection ends in front of this place (see `server_loss`).
+    pub(crate) lost_at: Option<u32>,
     /// When the driver last reported that some of its output was sent.
     pub(crate) taken_at: Time,
     /// The last span of counting in which it sent something (see `Engine::end_epoch`).
@@ -287,6 +292,8 @@ impl Client {
             cut_bytes: 0,
             charge: Charge::default(),
             granted: 0,
+            lost_at: None,
+            turn: None,
             taken_at: now,
             epoch: 0,
             opened_at: now,
@@ -401,6 +408,8 @@ impl Client {
             cut_bytes: _,
             sizes: _,
             granted: _,
+            lost_at: _,
+            turn: _,
             taken_at: _,
             charge: _,
             epoch: _,
@@ -410,6 +419,11 @@ impl Client {
         identity.held_bytes()
             + lease.as_ref().map_or(0, |lease| lease.held_bytes())
             + tracking.as_ref().map_or(0, |tracking| tracking.held_bytes())
+    }
+
+    /// How many of its places are owed a reply before it may be closed.
+    pub(crate) fn owed(&self) -> u32 {
+        self.lost_at.map_or(self.places.open(), |at| at.wrapping_sub(self.places.head()))
     }
 
     /// Replies that wait for it, or for their turn.

@@ -27,10 +27,12 @@ use crate::engine::{Action, Engine};
 use crate::fleet::{Answer, Asked, ConfigWish, ProcessFacts, Purpose, Question, ReplyTo, Report};
 use crate::ids::ClientId;
 use crate::inside::Inside;
+use crate::limits::QUESTIONS_MAX;
 use crate::pubsub::Kind;
 use crate::reject;
 use crate::request::Step;
 use crate::route::Known;
+use crate::server_loss::Failure;
 use crate::time::Time;
 use alloc::vec::Vec;
 use resp::{Protocol, encode, number};
@@ -155,6 +157,15 @@ impl Engine {
         Step::Done
     }
 
+    /// Answers that a server cannot be asked.
+    pub(crate) fn say_failure(&mut self, call: &Call<'_>, failure: &Failure) -> Step {
+        match call.inside {
+            None => self.reply_failure(call.id, call.silent, failure),
+            Some(at) => self.answer_inside(call.id, at, failure),
+        }
+        Step::Done
+    }
+
     /// Answers OK.
     pub(crate) fn ok(&mut self, call: &Call<'_>) -> Step {
         self.say(call, |out| encode::simple(out, b"OK"))
@@ -249,9 +260,9 @@ impl Engine {
             Availability::Ready(_) => None,
             Availability::Wait(upstream) => Some(Step::Hold(Hold::Upstream(upstream))),
             Availability::Down(error) => {
-                self.say(call, |out| out.extend_from_slice(&error));
+                let step = self.say_failure(call, &error);
                 self.forget_refused(protocol, db);
-                Some(Step::Done)
+                Some(step)
             }
         }
     }
@@ -266,6 +277,10 @@ impl Engine {
 
     /// Asks every worker; the reply takes its place now and comes when all have answered.
     pub(crate) fn ask(&mut self, call: &Call<'_>, question: Question, purpose: Purpose) -> Step {
+        if call.inside.is_none() && self.asked.iter().any(|asked| asked.client == call.id) {
+            // Answers, of which some are large, do not pile up.
+            return Step::Hold(Hold::Drained);
+        }
         self.stats.requests += 1;
         let Some(client) = self.clients.get_mut(call.id) else { return Step::Gone };
         let seq = if call.inside.is_none() { client.places.reserve(1) } else { 0 };
@@ -298,8 +313,18 @@ impl Engine {
             noted,
             observed,
         });
-        self.actions.push_back(Action::Ask(ticket, question));
+        self.unasked.push_back((ticket, question));
+        self.ask_next();
         Step::Done
+    }
+
+    /// Gives questions on, as many as may be under way.
+    fn ask_next(&mut self) {
+        while self.asked.len() - self.unasked.len() < QUESTIONS_MAX
+            && let Some((ticket, question)) = self.unasked.pop_front()
+        {
+            self.actions.push_back(Action::Ask(ticket, question));
+        }
     }
 
     /// This worker's answer to a question of any worker; `None`: it comes by [`Action::Answer`].
@@ -381,6 +406,7 @@ impl Engine {
     ) {
         let Some(at) = self.asked.iter().position(|asked| asked.ticket == ticket) else { return };
         let mut asked = self.asked.swap_remove(at);
+        self.ask_next();
         let protocol = asked.protocol;
         let mut out = Vec::new();
         match &mut asked.purpose {

@@ -140,7 +140,7 @@ impl Engine {
             Availability::Wait(upstream) => Step::Hold(Hold::Upstream(upstream)),
             Availability::Down(error) => {
                 self.stats.command(Some(call.command)).failed += 1;
-                self.say(call, |out| out.extend_from_slice(&error))
+                self.say_failure(call, &error)
             }
         }
     }

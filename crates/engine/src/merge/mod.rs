@@ -16,7 +16,7 @@ pub mod scan;
 use crate::account::Charge;
 use crate::command::spread::Gather;
 use crate::ids::ClientId;
-use crate::pool::{append_piece, taken_bytes};
+use crate::pool::{BufferPool, append_piece, taken_bytes};
 use crate::reject;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -57,6 +57,8 @@ pub struct Merge {
     pub seq: u32,
     /// The reply is dropped.
     pub silent: bool,
+    /// The server of a part was lost, and with it the client's connection ends (see `server_loss`).
+    pub(crate) is_lost: bool,
     protocol: Protocol,
     how: How,
     open: u32,
@@ -102,8 +104,8 @@ impl Spare {
     }
 
     /// Room for the replies, in this empty buffer.
-    pub fn room(&mut self, bytes: Vec<u8>) -> Room {
-        Room { chunks: self.chunks.pop().unwrap_or_default(), bytes }
+    pub fn room(&mut self) -> Room {
+        Room { chunks: self.chunks.pop().unwrap_or_default(), bytes: Vec::new() }
     }
 
     /// This one is done. Gives the buffer back.
@@ -148,7 +150,15 @@ impl Merge {
         // Mostly each part is answered by itself; of many some come together.
         room.chunks.reserve(parts.min(64) as usize);
         let (open, charge) = (parts, Charge::default());
-        Self { client, seq, silent, protocol, how, open, parts, room, charge }
+        let is_lost = false;
+        Self { client, seq, silent, is_lost, protocol, how, open, parts, room, charge }
+    }
+
+    /// Gives it a buffer for its replies, if it has none: before the first of them comes it needs none.
+    pub(crate) fn make_room(&mut self, pool: &mut BufferPool) {
+        if self.room.bytes.capacity() == 0 {
+            self.room.bytes = pool.take();
+        }
     }
 
     /// Takes `count` replies in, of the parts from `part` on.
@@ -173,7 +183,8 @@ impl Merge {
             How::AddEach(numbers) => numbers.len() * size_of::<i64>(),
             How::All(_) | How::Add(_) | How::Scan { .. } => 0,
         };
-        taken_bytes(&self.room.bytes) + self.room.chunks.len() * size_of::<Chunk>() + lists
+        let chunks = self.room.chunks.capacity() * size_of::<Chunk>();
+        size_of::<Self>() + taken_bytes(&self.room.bytes) + chunks + lists
     }
 
     /// Nobody waits for them any more: what came counts as empty, as what comes later will be.

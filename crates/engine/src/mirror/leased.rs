@@ -44,7 +44,7 @@ impl Engine {
             return plain;
         }
         let protocol = client.protocol;
-        let room = self.spare.room(self.pool.take());
+        let room = self.spare.room();
         let how = How::All(Gather::AllOk);
         let merge = self.insert_merge(Merge::new(id, seq, silent, protocol, how, 1, room));
         self.note_leased(id, merge, frame, command.is_none_or(blocks));

@@ -204,7 +204,7 @@ impl Engine {
             // Its reply is QUEUED.
             return plain;
         }
-        let (protocol, room) = (client.protocol, self.spare.room(self.pool.take()));
+        let (protocol, room) = (client.protocol, self.spare.room());
         let how = How::All(Gather::AllOk);
         let merge = self.insert_merge(Merge::new(id, seq, silent, protocol, how, 1, room));
         self.note_changed(merge);

@@ -176,7 +176,7 @@ impl Engine {
         };
         let mut frame = Vec::new();
         encode::request(&mut frame, &[b"DEL", &delete.key]);
-        let room = self.spare.room(self.pool.take());
+        let room = self.spare.room();
         let merge = Merge::new(NOBODY, 0, true, Protocol::Resp2, How::Add(0), 1, room);
         let owner = Owner::Part { merge: self.insert_merge(merge), part: 0 };
         self.write_part(now, upstream, owner, Some(DEL), &frame);

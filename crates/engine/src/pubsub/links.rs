@@ -151,7 +151,7 @@ impl Engine {
             return Err(too_many_upstreams(&key));
         };
         match self.availability(now, id) {
-            Availability::Down(error) => Err(error),
+            Availability::Down(error) => Err(error.to_vec()),
             Availability::Ready(_) | Availability::Wait(_) => {
                 Ok(self.upstreams.get(id).is_some_and(|up| up.is_ready()).then_some(id))
             }

@@ -223,6 +223,9 @@ impl Engine {
         };
         let node = self.upstreams.get(id).map(|upstream| upstream.key.node);
         self.fail_upstream(now, id, &cause, theirs.then(|| error.clone()));
+        if let Some(upstream) = self.upstreams.get_mut(id) {
+            upstream.is_refused = true;
+        }
         if let Some(node) = node.filter(|_| own != OwnCommand::Select) {
             self.login_refused(node, &error);
         }

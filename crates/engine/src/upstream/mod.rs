@@ -34,7 +34,7 @@ use crate::stats::node::Traffic;
 use crate::time::Time;
 use crate::topology::Place;
 use alloc::boxed::Box;
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::Cell;
@@ -195,7 +195,7 @@ pub struct Upstream {
     /// A reply waits in the tail for the bytes of its request, which the driver has.
     pub waits_for_buffer: bool,
     /// Clients held until this upstream is ready, down, or less congested.
-    pub waiters: Vec<ClientId>,
+    pub waiters: VecDeque<ClientId>,
     /// Reading is stopped.
     pub stall: Option<Stall>,
     /// How long clients that take nothing have stopped reading on this connection while others waited, in microseconds. They have
@@ -221,6 +221,8 @@ pub struct Upstream {
     pub(crate) pace: Pace,
     /// Failed connects in a row.
     pub failures: u32,
+    /// The server refused the greeting when it was last down: it lives.
+    pub(crate) is_refused: bool,
     /// Why it was last down, in words, without the node's name: `connect: Connection refused`.
     pub cause: String,
     /// When it last became ready.
@@ -261,7 +263,7 @@ impl Upstream {
             forwarded: 0,
             in_push: false,
             waits_for_buffer: false,
-            waiters: Vec::new(),
+            waiters: VecDeque::new(),
             stall: None,
             stalled_us: 0,
             progress_at: Time::default(),
@@ -275,6 +277,7 @@ impl Upstream {
             relief: None,
             pace: Pace::default(),
             failures: 0,
+            is_refused: false,
             cause: String::new(),
             ready_at: Time::default(),
             no_reply_before: None,
@@ -308,10 +311,13 @@ impl Upstream {
         at
     }
 
-    /// Whether it takes more: neither too much waits to be sent nor too much is kept for the case that it must be sent on.
+    /// Whether it takes more: neither too much waits to be sent nor too much is kept for the case that it must be sent on, nor do too many requests
+    /// wait for replies.
     #[inline]
     pub fn has_room(&self, out_high_bytes: usize) -> bool {
-        self.out.pending() < out_high_bytes && self.out.kept_bytes() < self.kept_max_bytes
+        self.out.pending() < out_high_bytes
+            && self.out.kept_bytes() < self.kept_max_bytes
+            && self.inflight.bytes() < self.kept_max_bytes
     }
 
     /// Whether replies are looked at one by one.

@@ -318,21 +318,37 @@ impl Story {
         self.questions.front().cloned()
     }
 
-    /// Answers what was asked of the workers; there is one, this engine.
-    pub(crate) fn workers_answer(&mut self) {
-        while let Some((ticket, question)) = self.questions.pop_front() {
-            let to = ReplyTo {
-                who: Questioner::Worker(0),
-                tenant: TenantId::DEFAULT,
-                login: None,
-                ticket,
-            };
-            let answer = self.engine.answer(self.now, to, &question);
-            if let Some(answer) = answer {
-                self.worker_answers(to, answer);
-            }
+    /// How many questions to the workers are not answered yet.
+    pub(crate) fn questions_open(&self) -> usize {
+        self.questions.len()
+    }
+
+    /// Answers those that are open now.
+    pub(crate) fn workers_answer_open(&mut self) {
+        let later = self.questions.split_off(self.questions.len());
+        let open = core::mem::replace(&mut self.questions, later);
+        for (ticket, question) in open {
+            self.questions.push_front((ticket, question));
+            self.answer_front();
         }
         self.turn();
+    }
+
+    /// Answers what was asked of the workers; there is one, this engine.
+    pub(crate) fn workers_answer(&mut self) {
+        while !self.questions.is_empty() {
+            self.answer_front();
+        }
+        self.turn();
+    }
+
+    fn answer_front(&mut self) {
+        let Some((ticket, question)) = self.questions.pop_front() else { return };
+        let (who, tenant, login) = (Questioner::Worker(0), TenantId::DEFAULT, None);
+        let to = ReplyTo { who, tenant, login, ticket };
+        if let Some(answer) = self.engine.answer(self.now, to, &question) {
+            self.worker_answers(to, answer);
+        }
     }
 
     /// The answer to a question that is not for workers.

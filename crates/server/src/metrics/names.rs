@@ -220,6 +220,15 @@ pub static METRICS: &[Metric] = &[
             workers(s, p, |r| r.stats.clients_evicted);
         },
     ),
+    row(
+        "respool_clients_lost",
+        Counter,
+        WORKER,
+        "Clients that were closed as the server of a request was lost (`on_upstream_loss`)",
+        |s, p| {
+            workers(s, p, |r| r.stats.clients_lost);
+        },
+    ),
     row("respool_requests", Counter, WORKER, "Requests of clients", |s, p| {
         workers(s, p, |r| r.stats.requests);
     }),

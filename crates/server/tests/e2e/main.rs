@@ -41,6 +41,7 @@ mod pubsub;
 mod reads_elsewhere;
 mod resets;
 mod route_changes;
+mod server_loss;
 mod setup;
 mod soak;
 mod starts;

@@ -5,6 +5,7 @@
 //! Invariant: a connection that ends before all replies are there is a failure, unless the client, its network, the plan or
 //! the server's troubles explain it.
 
+use engine::settings::OnLoss;
 use netio::Address;
 use netio::sim::{SimNet, SimPeer, SimRng};
 use testkit::frames::Replies;
@@ -59,6 +60,13 @@ pub(crate) struct Around<'a> {
     pub(crate) epochs: Epochs,
     /// Addresses of other clients, for one that kills.
     pub(crate) victims: &'a [String],
+}
+
+impl Around<'_> {
+    /// Whether a connection ends that waits for a server.
+    pub(crate) fn may_be_lost(&self) -> bool {
+        self.failing && self.plan.settings.on_upstream_loss == OnLoss::Close
+    }
 }
 
 /// See the module.
@@ -334,6 +342,7 @@ impl Client {
             || no_connect
             || own
             || cut
+            || around.may_be_lost()
             || self.killed
             || around.draining
             || around.plan.tight;

@@ -11,7 +11,7 @@ use engine::Settings;
 use engine::acl::Users;
 use engine::policy::{Fault, Namespace, Per, Policies, Rate, Rule, Rules, Unit, What};
 use engine::route::shard::Route;
-use engine::settings::{Limits, Password, Timeouts};
+use engine::settings::{Limits, OnLoss, Password, Timeouts};
 use netio::Address;
 use netio::sim::{SimFaults, SimRng};
 use std::sync::Arc;
@@ -486,6 +486,10 @@ fn settings(plan: &mut Plan, rng: &mut SimRng) -> Settings {
             ..Timeouts::default()
         },
     };
+    // A quarter of the runs in which servers fail, and not by a draw.
+    if plan.kind.server_fails() && plan.seed / 8 % 4 == 3 {
+        settings.on_upstream_loss = OnLoss::Close;
+    }
     settings.node.address = engine::node::Address::tcp("127.0.0.1", FIRST_PORT);
     settings.node.client_name = if rng.chance(500_000) { b"respool".to_vec() } else { Vec::new() };
     if plan.password {

@@ -132,7 +132,11 @@ impl Line {
         let faults = &around.plan.client_faults;
         if self.peer.is_over() {
             let refused = self.peer.connect_error().is_some() && faults.connect_refused_ppm > 0;
-            let right = faults.reset_ppm > 0 || refused || around.draining || around.plan.tight;
+            let right = faults.reset_ppm > 0
+                || refused
+                || around.draining
+                || around.plan.tight
+                || around.may_be_lost();
             self.go();
             return if right { Ok(false) } else { Err("its connection ended".to_owned()) };
         }

@@ -120,6 +120,7 @@ pub(super) fn stats(out: &mut String, source: &Source<'_>) {
         line(out, &format!("refused_clients_{why}"), count);
     }
     line(out, "evicted_clients", stats.clients_evicted);
+    line(out, "upstream_lost_clients", stats.clients_lost);
     line(out, "total_commands_processed", stats.requests);
     line(out, "coalesced_reads", stats.coalesced);
     line(out, "total_net_input_bytes", stats.client_in_bytes);

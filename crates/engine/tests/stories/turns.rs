@@ -1,0 +1,81 @@
+//! What one client may have under way before others have their turn: at a server that is slow, at one that takes no more, and of the workers.
+
+use crate::words::{Story, request};
+use engine::limits::{QUESTIONS_MAX, WINDOW_UNTRIED};
+
+/// A server that has answered something.
+fn warm(mut story: Story) -> Story {
+    story.client("warm").says("GET k");
+    story.server().gets("GET k").answers("nil");
+    story.client("warm").gets("nil");
+    story
+}
+
+#[test]
+fn whoever_waits_for_room_is_not_overtaken_by_pipelines() {
+    let mut story = warm(Story::with_limits(|limits| limits.upstream_out_high_bytes = 100_000));
+    story.server().stops_taking();
+    let set = request(&format!("SET k {}", "x".repeat(20_000)));
+    for number in 0..10 {
+        story.client(&format!("a{number}")).sends(&set.repeat(50));
+    }
+    story.client("b").says("GET other");
+    story.server().takes_all();
+    let before = std::iter::from_fn(|| story.server().takes_one());
+    let before = before.take_while(|line| line != "GET other").count();
+    // What had been written, and one turn of each.
+    assert!(before <= 20, "{before} requests went before it");
+}
+
+#[test]
+fn a_pipeline_of_slow_commands_is_given_on_little_by_little() {
+    let mut story = warm(Story::new());
+    story.client("a").sends(&request("GET slow").repeat(20_000));
+    let first = story.server().takes_requests();
+    story.server().sends(&b"$-1\r\n".repeat(first));
+    let most = story.server().takes_requests();
+    assert_eq!(most, WINDOW_UNTRIED as usize);
+    // Each takes 2 ms.
+    for _ in 0..50 {
+        story.after_ms(20).server().sends(&b"$-1\r\n".repeat(10));
+    }
+    assert_eq!(story.server().waiting(), 0, "more stands before others, though it is slow");
+    story.client("b").says("GET k");
+    assert_eq!(story.server().waiting(), 1);
+}
+
+#[test]
+fn a_pipeline_of_fast_commands_has_more_and_more_under_way() {
+    let mut story = warm(Story::new());
+    story.client("a").sends(&request("GET fast").repeat(200_000));
+    let (mut most, mut answered) = (0, 0);
+    for _ in 0..60 {
+        let owed = story.server().takes_requests();
+        most = most.max(owed);
+        answered += owed;
+        story.after_ms(4).server().sends(&b"$-1\r\n".repeat(owed));
+    }
+    assert!(most > 4 * WINDOW_UNTRIED as usize, "{most} at once, {answered} in all");
+}
+
+#[test]
+fn answers_of_all_workers_do_not_pile_up() {
+    let mut story = warm(Story::new());
+    story.holds_questions();
+    for number in 0..10 {
+        story.client(&format!("a{number}")).says(["INFO server"; 5]);
+    }
+    story.client("b").says(["INFO server", "PING"]);
+    let mut rounds = 0;
+    while story.questions_open() > 0 {
+        assert!(story.questions_open() <= QUESTIONS_MAX);
+        story.workers_answer_open();
+        rounds += 1;
+    }
+    assert!(rounds >= 51 / QUESTIONS_MAX, "{rounds}");
+    for number in 0..10 {
+        let text = story.client(&format!("a{number}")).takes_text();
+        assert_eq!(text.matches("# Server").count(), 5);
+    }
+    assert!(story.client("b").takes_text().ends_with("+PONG\r\n"));
+}
