@@ -11,10 +11,9 @@
 //!
 //! Invariant: an upstream that is not ready has nobody in flight but its own greeting.
 
-use crate::client::Hold;
 use crate::engine::{Action, Engine, Notice};
 use crate::ids::{ClientId, NodeId, UpstreamId};
-use crate::limits::{KEPT_BYTES_MAX, KEPT_BYTES_MIN, KEPT_PART, SHORT_LIFE_US, TURN_BYTES_MIN};
+use crate::limits::{KEPT_BYTES_MAX, KEPT_BYTES_MIN, KEPT_PART, SHORT_LIFE_US};
 use crate::mirror::is_mirrors;
 use crate::node::{Address, Node};
 use crate::reject;
@@ -59,34 +58,7 @@ impl Engine {
                 None => return Availability::Down(Failure::refusal(too_many_upstreams(&key))),
             },
         };
-        match self.availability(now, id) {
-            Availability::Ready(id) if !self.has_turn(id, client) => Availability::Wait(id),
-            other => other,
-        }
-    }
-
-    /// Whether it is this client's turn to write to an upstream: nobody waits there, or it has waited and has not had its share.
-    fn has_turn(&mut self, id: UpstreamId, client: ClientId) -> bool {
-        self.drop_from_line(id);
-        let Some(upstream) = self.upstreams.get(id).filter(|up| !up.waiters.is_empty()) else {
-            return true;
-        };
-        // Nobody in particular does not stand in line.
-        let Some(client) = self.clients.get(client) else { return true };
-        client.turn.is_some_and(|(of, ends)| of == id && upstream.out.position() < ends)
-    }
-
-    /// Whoever waits here no more (it is being closed) keeps nobody back.
-    fn drop_from_line(&mut self, id: UpstreamId) {
-        let Self { upstreams, clients, .. } = self;
-        let waits = |waiter: &ClientId| {
-            clients.get(*waiter).is_some_and(|client| client.hold == Hold::Upstream(id))
-        };
-        if let Some(upstream) = upstreams.get_mut(id)
-            && upstream.waiters.front().is_some_and(|first| !waits(first))
-        {
-            upstream.waiters.retain(waits);
-        }
+        self.availability(now, id)
     }
 
     /// Whether this upstream takes a request; one that is idle begins to connect.
@@ -736,21 +708,8 @@ impl Engine {
 
     /// Whoever waits for this upstream looks again.
     pub(crate) fn wake_waiters(&mut self, id: UpstreamId) {
-        self.drop_from_line(id);
-        let Self { upstreams, clients, resume, settings, .. } = self;
-        if let Some(upstream) = upstreams.get(id).filter(|up| !up.waiters.is_empty()) {
-            let free =
-                settings.limits.upstream_out_high_bytes.saturating_sub(upstream.out.pending());
-            let share = (free / upstream.waiters.len()).max(TURN_BYTES_MIN) as u64;
-            // They stay in line until they go on, so nobody who comes meanwhile goes before them.
-            for waiter in &upstream.waiters {
-                if let Some(client) = clients.get_mut(*waiter) {
-                    client.turn = Some((id, share));
-                    if !core::mem::replace(&mut client.queued, true) {
-                        resume.push_back(*waiter);
-                    }
-                }
-            }
+        if let Some(upstream) = self.upstreams.get_mut(id) {
+            self.resume.extend(upstream.waiters.drain(..));
         }
         self.wake_parked(id);
     }

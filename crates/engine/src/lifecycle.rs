@@ -256,8 +256,7 @@ impl Engine {
             let Some(id) = self.resume.pop_front() else { return };
             let Some(client) = self.clients.get_mut(id) else { continue };
             client.queued = false;
-            let hold = client.hold;
-            if matches!(hold, Hold::Streaming(_) | Hold::Skipping) || self.stays_in_line(hold) {
+            if matches!(client.hold, Hold::Streaming(_) | Hold::Skipping) {
                 continue;
             }
             self.resume_client(now, id);
@@ -267,55 +266,15 @@ impl Engine {
     /// Goes on with a client that is held no more.
     pub(crate) fn resume_client(&mut self, now: Time, id: ClientId) {
         let Some(client) = self.clients.get_mut(id) else { return };
-        let waited_for = match core::mem::replace(&mut client.hold, Hold::No) {
-            Hold::Upstream(upstream) => Some(upstream),
-            _ => None,
-        };
+        client.hold = Hold::No;
         client.identity.late.resume(now);
-        self.leave_line(waited_for, id);
         self.process_tail(now, id);
-        self.pass_turn(waited_for, id);
         if let Some(client) = self.clients.get_mut(id)
             && client.eof
             && client.hold == Hold::No
         {
             client.closing = true;
             self.settle(id);
-        }
-    }
-
-    /// Whether a client that is held so was woken in vain: those before it have filled the upstream. It keeps its place.
-    fn stays_in_line(&self, hold: Hold) -> bool {
-        let Hold::Upstream(id) = hold else { return false };
-        let high = self.settings.limits.upstream_out_high_bytes;
-        self.upstreams.get(id).is_some_and(|up| up.is_ready() && !up.has_room(high))
-    }
-
-    /// A client that waited for an upstream goes on.
-    fn leave_line(&mut self, upstream: Option<UpstreamId>, id: ClientId) {
-        let Some(upstream) = upstream.and_then(|id| self.upstreams.get_mut(id)) else { return };
-        let turn = self.clients.get_mut(id).and_then(|client| client.turn.as_mut());
-        if let Some((_, share)) = turn {
-            *share = upstream.out.position().saturating_add(*share);
-        }
-        if upstream.waiters.front() == Some(&id) {
-            upstream.waiters.pop_front();
-        } else {
-            upstream.waiters.retain(|waiter| *waiter != id);
-        }
-    }
-
-    /// It has written what it wanted to. If it wrote nothing, nothing that is sent will wake those behind it.
-    fn pass_turn(&mut self, upstream: Option<UpstreamId>, client: ClientId) {
-        let high = self.settings.limits.upstream_out_high_bytes;
-        let hold = self.clients.get(client).map(|client| client.hold);
-        if let Some(id) = upstream.filter(|id| hold != Some(Hold::Upstream(*id)))
-            && let Some(upstream) = self.upstreams.get(id)
-            && !upstream.waiters.is_empty()
-            && upstream.out.pending() == 0
-            && upstream.has_room(high)
-        {
-            self.wake_waiters(id);
         }
     }
 

@@ -43,10 +43,7 @@ pub const MOVED_BYTES_MAX: usize = 4 << 20;
 pub const MOVED_REPLIES_MAX: u64 = 256 << 10;
 
 /// Unanswered requests of one client while nothing says how long servers take for them (see `speed`).
-pub const WINDOW_UNTRIED: u32 = 1_024;
-
-/// What a client that waited for room at an upstream may write before others that wait there have their turn, at least.
-pub const TURN_BYTES_MIN: usize = 16 << 10;
+pub const WINDOW_UNTRIED: u32 = 256;
 
 /// Questions to all workers that are under way for the clients of one worker. Others wait, so that no more answers are held than of these.
 pub const QUESTIONS_MAX: usize = 4;

@@ -136,7 +136,6 @@ pub(crate) fn takes_plain(upstream: Option<&Upstream>, client: &Client, limits: 
             && upstream.stall.is_none()
             && upstream.key.db == client.db
             && upstream.key.resp3 == (client.protocol == Protocol::Resp3)
-            && upstream.waiters.is_empty()
             && upstream.has_room(limits.upstream_out_high_bytes)
     })
 }

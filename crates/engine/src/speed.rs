@@ -5,10 +5,11 @@
 //! there:
 //!
 //! ```text
-//!   every 10 ms, of each connection on which many wait: for how long has the oldest request waited?
-//!     above SLOW_US on one of them ─▶ the window is halved, down to WINDOW_START, and does not grow beyond WINDOW_UNTRIED for WARY_MS
-//!     below FAST_US on all         ─▶ it is doubled
-//!   nobody waits                   ─▶ WINDOW_UNTRIED
+//!   every 10 ms, of each connection on which requests wait:
+//!     many do, and the oldest has waited for SLOW_US on one of them ─▶ the window is halved, down to WINDOW_START, and does not grow beyond
+//!                                                                     WINDOW_UNTRIED for WARY_MS
+//!     on all, as many were answered since the last look as wait now ─▶ it is doubled
+//!   none waits ─────────────────────────────────────────────────────▶ WINDOW_UNTRIED
 //! ```
 //! Not here: the window by the size of replies (`Client::window`), which holds as well.
 //!
@@ -26,11 +27,8 @@ const LOOK_EVERY_MS: u64 = 10;
 /// Requests should not wait longer than this for those in front of them, in microseconds.
 const SLOW_US: u64 = 100_000;
 
-/// Where they wait no longer than this, in microseconds, more may be under way.
-const FAST_US: u64 = 5_000;
-
 /// So many requests that wait are few: that they wait for long is the way to the server, and nobody's pipeline.
-const FEW: u64 = 256;
+const FEW: u64 = 128;
 
 /// For so long after that no window grows beyond what is let untried, in milliseconds.
 const WARY_MS: u64 = 10_000;
@@ -51,12 +49,28 @@ impl Speed {
     }
 }
 
+/// How those wait that wait on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Waits {
+    /// They will be answered before the next look.
+    Briefly,
+    /// Neither.
+    Longer,
+    /// Too long.
+    TooLong,
+}
+
 impl Upstream {
-    /// For how long the oldest request waits here, in microseconds, if many do; `None`: none waits.
-    fn waits_us(&self, now: Time) -> Option<u64> {
-        let front = self.inflight.front()?;
-        let many = self.inflight.len() as u64 > FEW;
-        Some(if many { now.since(front.sent_at) } else { 0 })
+    /// How requests wait here; `None`: none does.
+    fn waits(&mut self, now: Time) -> Option<Waits> {
+        let replies = self.inflight.place();
+        let answered = replies - core::mem::replace(&mut self.replies_at_look, replies);
+        let (front, waiting) = (self.inflight.front()?, self.inflight.len() as u64);
+        Some(match now.since(front.sent_at) {
+            SLOW_US.. if waiting > FEW => Waits::TooLong,
+            _ if answered >= waiting => Waits::Briefly,
+            _ => Waits::Longer,
+        })
     }
 }
 
@@ -75,19 +89,19 @@ impl Engine {
             let carries = up.key.lane.carries_requests() && up.key.owner.is_none();
             up.role == Role::Shared && up.is_ready() && up.stall.is_none() && carries
         };
-        let shared = self.upstreams.iter().filter(|(_, up)| is_shared(up));
-        let longest = shared.filter_map(|(_, up)| up.waits_us(now)).max();
+        let shared = self.upstreams.iter_mut().filter(|(_, up)| is_shared(up));
+        let longest = shared.filter_map(|(_, up)| up.waits(now)).max();
         let (before, most) = (self.speed.window, self.settings.limits.client_inflight_max);
         let is_wary = now < self.speed.wary_until;
         let window = match longest {
             None => WINDOW_UNTRIED,
-            Some(SLOW_US..) => {
+            Some(Waits::TooLong) => {
                 self.speed.wary_until = now.plus_ms(WARY_MS);
                 (before / 2).max(WINDOW_START)
             }
-            Some(FAST_US..) => before,
-            Some(_) if is_wary => before.saturating_mul(2).min(WINDOW_UNTRIED),
-            Some(_) => before.saturating_mul(2),
+            Some(Waits::Longer) => before,
+            Some(Waits::Briefly) if is_wary => before.saturating_mul(2).min(WINDOW_UNTRIED),
+            Some(Waits::Briefly) => before.saturating_mul(2),
         };
         self.speed.window = window.min(most).max(1);
     }

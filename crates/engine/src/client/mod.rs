@@ -242,9 +242,6 @@ pub struct Client {
     pub charge: Charge,
     /// Replies that may wait for it beyond the marks, in bytes: it writes all before it reads (see `grants`).
     pub(crate) granted: usize,
-    /// What it may write to the upstream that it waited for before others that wait there have their turn: so many bytes while it stands in line, and up to
-    /// this place of the output once it goes on.
-    pub(crate) turn: Option<(UpstreamId, u64)>,
     /// Its connection ends in front of this place (see `server_loss`).
     pub(crate) lost_at: Option<u32>,
     /// When the driver last reported that some of its output was sent.
@@ -293,7 +290,6 @@ impl Client {
             charge: Charge::default(),
             granted: 0,
             lost_at: None,
-            turn: None,
             taken_at: now,
             epoch: 0,
             opened_at: now,
@@ -409,7 +405,6 @@ impl Client {
             sizes: _,
             granted: _,
             lost_at: _,
-            turn: _,
             taken_at: _,
             charge: _,
             epoch: _,

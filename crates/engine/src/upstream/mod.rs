@@ -219,6 +219,8 @@ pub struct Upstream {
     pub(crate) relief: Option<UpstreamId>,
     /// How large its replies are.
     pub(crate) pace: Pace,
+    /// How many replies it had brought at the last look at its speed.
+    pub(crate) replies_at_look: u64,
     /// Failed connects in a row.
     pub failures: u32,
     /// The server refused the greeting when it was last down: it lives.
@@ -276,6 +278,7 @@ impl Upstream {
             carried: None,
             relief: None,
             pace: Pace::default(),
+            replies_at_look: 0,
             failures: 0,
             is_refused: false,
             cause: String::new(),

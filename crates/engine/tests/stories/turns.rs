@@ -1,7 +1,7 @@
-//! What one client may have under way before others have their turn: at a server that is slow, at one that takes no more, and of the workers.
+//! What one client may have under way before others have their turn: at a server that is slow, and of the workers.
 
 use crate::words::{Story, request};
-use engine::limits::{QUESTIONS_MAX, WINDOW_UNTRIED};
+use engine::limits::{QUESTIONS_MAX, WINDOW_START, WINDOW_UNTRIED};
 
 /// A server that has answered something.
 fn warm(mut story: Story) -> Story {
@@ -9,22 +9,6 @@ fn warm(mut story: Story) -> Story {
     story.server().gets("GET k").answers("nil");
     story.client("warm").gets("nil");
     story
-}
-
-#[test]
-fn whoever_waits_for_room_is_not_overtaken_by_pipelines() {
-    let mut story = warm(Story::with_limits(|limits| limits.upstream_out_high_bytes = 100_000));
-    story.server().stops_taking();
-    let set = request(&format!("SET k {}", "x".repeat(20_000)));
-    for number in 0..10 {
-        story.client(&format!("a{number}")).sends(&set.repeat(50));
-    }
-    story.client("b").says("GET other");
-    story.server().takes_all();
-    let before = std::iter::from_fn(|| story.server().takes_one());
-    let before = before.take_while(|line| line != "GET other").count();
-    // What had been written, and one turn of each.
-    assert!(before <= 20, "{before} requests went before it");
 }
 
 #[test]
@@ -39,7 +23,8 @@ fn a_pipeline_of_slow_commands_is_given_on_little_by_little() {
     for _ in 0..50 {
         story.after_ms(20).server().sends(&b"$-1\r\n".repeat(10));
     }
-    assert_eq!(story.server().waiting(), 0, "more stands before others, though it is slow");
+    let open = most + story.server().takes_requests() - 50 * 10;
+    assert!(open <= WINDOW_START as usize, "{open} stand before others, though it is slow");
     story.client("b").says("GET k");
     assert_eq!(story.server().waiting(), 1);
 }
