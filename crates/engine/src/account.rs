@@ -350,7 +350,7 @@ impl Engine {
             dirty_clients: _, dirty_upstreams: _, cork: _, topology_waiters: _, paused_clients: _, transfer_waiters: _,
             lease_waiters: _, resume: _, grants: _, roles: _, opening: _, deadlines: _, conn_clients: _, by_key: _, unblocks: _,
             // One question of a client at a time, but for those in its transactions, and the answers to a few of them (`QUESTIONS_MAX`).
-            asked: _, unasked: _,
+            asked: _,
             // Given on in the turn in which they come.
             actions: _, notices: _,
             // One buffer each, of which a large one is given back (`POOLED_BUFFER_BYTES`, `SPANS_MAX`).
@@ -363,7 +363,7 @@ impl Engine {
             // What the operator configured.
             settings: _, slowlog_told: _,
             // Numbers.
-            generation: _, speed: _, route_epoch: _, unsettled_until: _, pause: _, next_ticket: _, next_number: _, random: _, draining: _,
+            generation: _, route_epoch: _, unsettled_until: _, pause: _, next_ticket: _, next_number: _, random: _, draining: _,
             sweep: _, next_question: _, own_asked_at: _, input_events: _, epoch: _, epoch_clients: _, gone_clients: _, looks_at_reads: _,
         } = self;
         let common = pool.bytes()

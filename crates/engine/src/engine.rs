@@ -42,7 +42,6 @@ use crate::scatter::Scratch;
 use crate::scripts::Scripts;
 use crate::settings::Settings;
 use crate::slowlog::SlowLog;
-use crate::speed::Speed;
 use crate::stats::Stats;
 use crate::stats::monitors::Monitors;
 use crate::stats::tally::Tally;
@@ -338,10 +337,6 @@ pub struct Engine {
     /// Who waits for a connection of its own.
     pub(crate) lease_waiters: Waiters<Use>,
     pub(crate) asked: Vec<Asked>,
-    /// How many requests of one client may be under way.
-    pub(crate) speed: Speed,
-    /// Those of them that are not given on yet, as there are [`QUESTIONS_MAX`](crate::limits::QUESTIONS_MAX) under way.
-    pub(crate) unasked: VecDeque<(u64, Question)>,
     /// Answers to EXEC that are being put together.
     pub(crate) assemblies: Vec<Assembly>,
     /// Waits that are to end (see `unblock`).
@@ -438,8 +433,6 @@ impl Engine {
             deadlines: BTreeSet::new(),
             lease_waiters: Waiters::default(),
             asked: Vec::new(),
-            speed: Speed::new(&settings.limits),
-            unasked: VecDeque::new(),
             assemblies: Vec::new(),
             unblocks: Vec::new(),
             watches: Vec::new(),

@@ -20,11 +20,13 @@
 
 use crate::client::{Client, Hold, Sizes};
 use crate::engine::Engine;
+use crate::fleet::Question;
 use crate::ids::ClientId;
 use crate::limits::PROBES_MAX;
 use crate::settings::Limits;
+use crate::speed::Speed;
 use crate::time::Time;
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeSet, VecDeque};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -35,6 +37,10 @@ pub(crate) struct Grants {
     look_at: Option<Time>,
     /// Clients that find out how large their replies are.
     pub(crate) probing: u32,
+    /// How many requests of one client may be under way.
+    pub(crate) speed: Speed,
+    /// Questions to all workers that are not given on yet, as there are `QUESTIONS_MAX` under way.
+    pub(crate) unasked: VecDeque<(u64, Question)>,
 }
 
 impl Grants {

@@ -304,7 +304,8 @@ impl Engine {
         let goes_on = match client.hold {
             Hold::Drained => client.places.open() == 0,
             Hold::Output => {
-                let window = client.window(self.speed.window);
+                let window = client
+                    .window(self.grants.speed.window.min(self.settings.limits.client_inflight_max));
                 let mark = self.settings.limits.client_out_high_bytes + client.granted;
                 client.places.open() <= window / 2 && client.waiting_out() <= mark / 2
             }

@@ -204,18 +204,18 @@ impl Engine {
             coalescer,
             hotkeys,
             elsewhere,
-            speed,
+            grants,
             ..
         } = self;
         let Some(client) = clients.get_mut(id) else { return (input.len(), Stop::Input) };
-        let limits = &settings.limits;
-        let mut room = room(client, limits, speed);
+        let (limits, speed) = (&settings.limits, &grants.speed);
         let short = self.pause.is_none()
             && self.watches.is_empty()
             && client.is_plain_with(if CONFINED { Access::Confined } else { Access::Everything });
         let paths =
             ShortPaths::of(client, router, nodes, self.route_epoch, reads).filter(|_| short);
-        let request_limits = request_limits(client, limits);
+        let (mut room, request_limits) =
+            (room(client, limits, speed), request_limits(client, limits));
         let mut parts = Parts { id, client, now, limits, upstreams, pool, stats, dirty_upstreams };
         let mut sharing = Sharing { coalescer, hotkeys };
         let (mut run, mut pos) = (PlainRun::default(), 0);
@@ -723,7 +723,7 @@ pub(crate) fn room(client: &Client, limits: &Limits, speed: &Speed) -> u32 {
     if client.waiting_out() > limits.client_out_high_bytes + client.granted {
         return 0;
     }
-    client.window(speed.window).saturating_sub(client.places.open())
+    client.window(speed.window.min(limits.client_inflight_max)).saturating_sub(client.places.open())
 }
 
 /// The rest of the input is no whole request: kept, unless it is or will be too large for that.

@@ -13,11 +13,10 @@
 //! ```
 //! Not here: the window by the size of replies (`Client::window`), which holds as well.
 //!
-//! Invariant: the window is never above `Limits::client_inflight_max`, nor 0.
+//! Invariant: the window is not 0, and does not grow beyond `Limits::client_inflight_max`, which holds as well.
 
 use crate::engine::Engine;
 use crate::limits::{WINDOW_START, WINDOW_UNTRIED};
-use crate::settings::Limits;
 use crate::time::Time;
 use crate::upstream::{Role, Upstream};
 
@@ -42,10 +41,10 @@ pub(crate) struct Speed {
     wary_until: Time,
 }
 
-impl Speed {
-    pub(crate) fn new(limits: &Limits) -> Self {
-        let window = WINDOW_UNTRIED.min(limits.client_inflight_max).max(1);
-        Self { window, look_at: Time::default(), wary_until: Time::default() }
+impl Default for Speed {
+    fn default() -> Self {
+        let (look_at, wary_until) = (Time::default(), Time::default());
+        Self { window: WINDOW_UNTRIED, look_at, wary_until }
     }
 }
 
@@ -78,31 +77,31 @@ impl Engine {
     /// Looks at the servers, once in a while.
     #[inline]
     pub(crate) fn look_at_speed(&mut self, now: Time) {
-        if now >= self.speed.look_at {
+        if now >= self.grants.speed.look_at {
             self.measure_speed(now);
         }
     }
 
     fn measure_speed(&mut self, now: Time) {
-        self.speed.look_at = now.plus_ms(LOOK_EVERY_MS);
+        self.grants.speed.look_at = now.plus_ms(LOOK_EVERY_MS);
         let is_shared = |up: &Upstream| {
             let carries = up.key.lane.carries_requests() && up.key.owner.is_none();
             up.role == Role::Shared && up.is_ready() && up.stall.is_none() && carries
         };
         let shared = self.upstreams.iter_mut().filter(|(_, up)| is_shared(up));
         let longest = shared.filter_map(|(_, up)| up.waits(now)).max();
-        let (before, most) = (self.speed.window, self.settings.limits.client_inflight_max);
-        let is_wary = now < self.speed.wary_until;
+        let (before, most) = (self.grants.speed.window, self.settings.limits.client_inflight_max);
+        let is_wary = now < self.grants.speed.wary_until;
         let window = match longest {
             None => WINDOW_UNTRIED,
             Some(Waits::TooLong) => {
-                self.speed.wary_until = now.plus_ms(WARY_MS);
+                self.grants.speed.wary_until = now.plus_ms(WARY_MS);
                 (before / 2).max(WINDOW_START)
             }
             Some(Waits::Longer) => before,
             Some(Waits::Briefly) if is_wary => before.saturating_mul(2).min(WINDOW_UNTRIED),
             Some(Waits::Briefly) => before.saturating_mul(2),
         };
-        self.speed.window = window.min(most).max(1);
+        self.grants.speed.window = window.min(most).max(1);
     }
 }

@@ -144,7 +144,7 @@ impl Engine {
     /// is known of its replies, MULTI, EXEC and commands that write are no part: what those answer is small.
     fn room_for_whole(&self, client: &Client) -> (u32, u32) {
         let limits = &self.settings.limits;
-        match (client.sizes, room(client, limits, &self.speed)) {
+        match (client.sizes, room(client, limits, &self.grants.speed)) {
             (Sizes::Wary, 0) => (0, 0),
             (Sizes::Wary, reads) => (WINDOW_START.min(limits.client_inflight_max), reads),
             (_, room) => (room, room),

@@ -7,6 +7,7 @@
 mod cache;
 mod edges;
 mod listen;
+mod loss;
 mod routes;
 mod tables;
 mod tls;
@@ -18,7 +19,7 @@ use crate::schema::{Alarms, LogFormat, LogLevel, NetDriver, WORKERS_MAX};
 use crate::sharding::{EJECT_FAILURES_MAX, Layout};
 use engine::route::hash::Hash;
 use engine::route::shard::Compat;
-use engine::settings::{OnLoss, ReadPolicy};
+use engine::settings::ReadPolicy;
 use std::sync::LazyLock;
 
 pub use tables::TABLES;
@@ -154,19 +155,7 @@ const SERVERS: &[OptionSpec] = &[
          one that it was asked at counts. In the file also as a table of its own, `[address_map]`.",
         Kind::AddressMap { at: |d| &mut d.config.address_map },
     ),
-    OptionSpec::new(
-        "on_upstream_loss",
-        "What a client sees whose request went with a lost server, or finds none",
-        "`close`: its connection ends behind the replies to earlier requests, as it would without a proxy. Libraries connect again then, and try \
-         again what their rules allow. `error`: an error reply that names the server and the cause (`ERR respool: upstream …`), which libraries \
-         give to the application. Nothing is done twice by either. Subscriptions go on at the next server in both cases, and what a server itself \
-         says (LOADING, CLUSTERDOWN) is always a reply.",
-        Kind::Choice {
-            names: || &OnLoss::NAMES,
-            set: |d, i| d.config.on_upstream_loss = OnLoss::ALL[i],
-            index: |d| Some(d.config.on_upstream_loss as usize),
-        },
-    ),
+    loss::ON_UPSTREAM_LOSS,
 ];
 
 /// How the process is run, and everything that has a table of its own.

@@ -313,15 +313,15 @@ impl Engine {
             noted,
             observed,
         });
-        self.unasked.push_back((ticket, question));
+        self.grants.unasked.push_back((ticket, question));
         self.ask_next();
         Step::Done
     }
 
     /// Gives questions on, as many as may be under way.
     fn ask_next(&mut self) {
-        while self.asked.len() - self.unasked.len() < QUESTIONS_MAX
-            && let Some((ticket, question)) = self.unasked.pop_front()
+        while self.asked.len() - self.grants.unasked.len() < QUESTIONS_MAX
+            && let Some((ticket, question)) = self.grants.unasked.pop_front()
         {
             self.actions.push_back(Action::Ask(ticket, question));
         }

@@ -113,7 +113,7 @@ impl Engine {
             hotkeys,
             near,
             elsewhere,
-            speed,
+            grants,
             ..
         } = self;
         let (Some(client), Some(near)) = (clients.get_mut(id), near.as_deref_mut()) else {
@@ -121,7 +121,7 @@ impl Engine {
         };
         near.route_epoch = self.route_epoch;
         let limits = &settings.limits;
-        let mut room_left = room(client, limits, speed);
+        let mut room_left = room(client, limits, &grants.speed);
         let is_confined = client.access == Access::Confined;
         let access = if is_confined { Access::Confined } else { Access::Everything };
         let short = self.pause.is_none() && self.watches.is_empty() && client.is_plain_with(access);
@@ -161,7 +161,7 @@ impl Engine {
             };
             let asks = Asks { upstream, command, request: &request, input, pos, end };
             room_left = match around.take(&mut run, &mut parts, &asks) {
-                Taken::Hit => room(parts.client, limits, speed),
+                Taken::Hit => room(parts.client, limits, &grants.speed),
                 Taken::Given => room_left - 1,
                 Taken::No => break Stop::Slow(request),
             };

@@ -220,15 +220,6 @@ pub static METRICS: &[Metric] = &[
             workers(s, p, |r| r.stats.clients_evicted);
         },
     ),
-    row(
-        "respool_clients_lost",
-        Counter,
-        WORKER,
-        "Clients that were closed as the server of a request was lost (`on_upstream_loss`)",
-        |s, p| {
-            workers(s, p, |r| r.stats.clients_lost);
-        },
-    ),
     row("respool_requests", Counter, WORKER, "Requests of clients", |s, p| {
         workers(s, p, |r| r.stats.requests);
     }),
@@ -351,15 +342,6 @@ pub static METRICS: &[Metric] = &[
         "Clients that were closed as what they sent is no protocol",
         |s, p| {
             workers(s, p, |r| r.stats.protocol_errors);
-        },
-    ),
-    row(
-        "respool_upstream_protocol_errors",
-        Counter,
-        WORKER,
-        "Connections that a server closed with a protocol error: a request was sent on that should have been refused; the log has its shape",
-        |s, p| {
-            workers(s, p, |r| r.stats.upstream_protocol_errors);
         },
     ),
     row(

@@ -55,7 +55,7 @@ impl Engine {
             nodes,
             bigkeys,
             elsewhere,
-            speed,
+            grants,
             ..
         } = self;
         let policies = settings.policies.as_deref();
@@ -65,7 +65,7 @@ impl Engine {
         let paths = ShortPaths::of(client, router, nodes, self.route_epoch, reads);
         let Some(paths) = paths else { return 0 };
         let (limits, request_limits) = (&settings.limits, request_limits(client, &settings.limits));
-        let mut left = room(client, limits, speed);
+        let mut left = room(client, limits, &grants.speed);
         let mut parts = Parts { id, client, now, limits, upstreams, pool, stats, dirty_upstreams };
         let (mut run, mut pos) = (PlainRun::default(), 0);
         while left > 0

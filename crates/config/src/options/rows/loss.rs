@@ -1,0 +1,19 @@
+//! The row of what clients see of a lost server.
+
+use crate::kind::Kind;
+use crate::options::OptionSpec;
+use engine::settings::OnLoss;
+
+pub(super) const ON_UPSTREAM_LOSS: OptionSpec = OptionSpec::new(
+    "on_upstream_loss",
+    "What a client sees whose request went with a lost server, or finds none",
+    "`close`: its connection ends behind the replies to earlier requests, as it would without a proxy. Libraries connect again then, and try \
+         again what their rules allow. `error`: an error reply that names the server and the cause (`ERR respool: upstream …`), which libraries \
+         give to the application. Nothing is done twice by either. Subscriptions go on at the next server in both cases, and what a server itself \
+         says (LOADING, CLUSTERDOWN) is always a reply.",
+    Kind::Choice {
+        names: || &OnLoss::NAMES,
+        set: |d, i| d.config.on_upstream_loss = OnLoss::ALL[i],
+        index: |d| Some(d.config.on_upstream_loss as usize),
+    },
+);
