@@ -214,8 +214,7 @@ impl Engine {
             && client.is_plain_with(if CONFINED { Access::Confined } else { Access::Everything });
         let paths =
             ShortPaths::of(client, router, nodes, self.route_epoch, reads).filter(|_| short);
-        let (mut room, request_limits) =
-            (room(client, limits, speed), request_limits(client, limits));
+        let (mut room, bounds) = (room(client, limits, speed), request_limits(client, limits));
         let mut parts = Parts { id, client, now, limits, upstreams, pool, stats, dirty_upstreams };
         let mut sharing = Sharing { coalescer, hotkeys };
         let (mut run, mut pos) = (PlainRun::default(), 0);
@@ -228,7 +227,7 @@ impl Engine {
             if room == 0 {
                 break Stop::Full;
             }
-            let request = match parts.client.scanner.scan(rest, &request_limits) {
+            let request = match parts.client.scanner.scan(rest, &bounds) {
                 Ok(Scan::Complete { frame, .. }) => frame,
                 Ok(Scan::Partial { .. }) => break partial(parts.client, limits),
                 Err(error) => break Stop::Fault(error),
@@ -255,7 +254,7 @@ impl Engine {
             // In a pipeline most requests are like the one before.
             if pos < input.len()
                 && !(shares || CONFINED)
-                && let Some(like) = Like::of(&request, frame, &request_limits)
+                && let Some(like) = Like::of(&request, frame, &bounds)
             {
                 let (count, end) = run.take_alike(&mut parts, paths, &like, (input, pos), room);
                 room -= count;
