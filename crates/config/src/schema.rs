@@ -73,7 +73,7 @@ pub struct Config {
     pub reads: Reads,
     /// How respool shows itself to clients that know clusters.
     pub facade: Facade,
-    /// What clients see of the loss of a server.
+    /// How the loss of a server is shown to clients.
     pub on_upstream_loss: OnLoss,
     /// Who clients can be, as it is written.
     pub acl: Acl,

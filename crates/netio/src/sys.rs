@@ -389,12 +389,12 @@ mod tests {
         std::thread::spawn(|| {
             let before = resident_bytes().unwrap();
             let both = |_| (black_box(vec![1u8; 100 << 10]), black_box(Box::new([1u8; 100])));
-            let (large, small): (Vec<_>, Vec<_>) = (0..500).map(both).unzip();
+            let (large, small): (Vec<_>, Vec<_>) = (0..1_000).map(both).unzip();
             drop(large);
             trim_heap();
             let left = resident_bytes().unwrap().saturating_sub(before);
             // Tests beside this one have memory of their own.
-            assert!(left < 24 << 20, "{left} bytes are left of 49 MiB");
+            assert!(left < 24 << 20, "{left} bytes are left of 98 MiB");
             drop(small);
         })
         .join()

@@ -1,4 +1,4 @@
-//! The row of what clients see of a lost server.
+//! The option `on_upstream_loss`.
 
 use crate::kind::Kind;
 use crate::options::OptionSpec;
