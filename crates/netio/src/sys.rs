@@ -330,10 +330,7 @@ static PWAIT2_MISSING: AtomicBool = AtomicBool::new(false);
 mod tests {
     use super::*;
     use std::hint::black_box;
-    use std::sync::{Mutex, PoisonError};
-
-    /// Held by those that look at the memory of the process.
-    static MEMORY: Mutex<()> = Mutex::new(());
+    use std::sync::PoisonError;
 
     #[test]
     fn cpu_time_grows_with_work() {
@@ -350,55 +347,6 @@ mod tests {
         let used = total(thread_cpu()) - total(thread);
         assert!(used >= 5_000, "the loop took {used} µs of processor time");
         assert!(total(process_cpu()) - total(process) >= 5_000);
-    }
-
-    #[test]
-    fn memory_is_counted_in_bytes() {
-        let _alone = MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = resident_bytes().unwrap();
-        let block = black_box(vec![1u8; 64 << 20]);
-        let grown = resident_bytes().unwrap().saturating_sub(before);
-        assert!(grown >= 60 << 20, "64 MiB were touched, {grown} bytes more are resident");
-        drop(block);
-    }
-
-    #[test]
-    fn large_buffers_go_back_to_the_system() {
-        let _alone = MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
-        return_large_buffers();
-        // In a thread, which has a heap of its own, as workers have.
-        std::thread::spawn(|| {
-            // glibc would take this one for the measure of what is large from here on.
-            drop(black_box(vec![1u8; 24 << 20]));
-            let before = resident_bytes().unwrap();
-            let both = |_| (black_box(vec![1u8; 2 << 20]), black_box(Box::new([1u8; 100])));
-            let (large, small): (Vec<_>, Vec<_>) = (0..48).map(both).unzip();
-            drop(large);
-            let left = resident_bytes().unwrap().saturating_sub(before);
-            assert!(left < 32 << 20, "{left} bytes are left of 96 MiB");
-            drop(small);
-        })
-        .join()
-        .unwrap();
-    }
-
-    #[test]
-    fn what_is_free_between_other_memory_goes_back() {
-        let _alone = MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
-        return_large_buffers();
-        std::thread::spawn(|| {
-            let before = resident_bytes().unwrap();
-            let both = |_| (black_box(vec![1u8; 100 << 10]), black_box(Box::new([1u8; 100])));
-            let (large, small): (Vec<_>, Vec<_>) = (0..1_000).map(both).unzip();
-            drop(large);
-            trim_heap();
-            let left = resident_bytes().unwrap().saturating_sub(before);
-            // Tests beside this one have memory of their own.
-            assert!(left < 24 << 20, "{left} bytes are left of 98 MiB");
-            drop(small);
-        })
-        .join()
-        .unwrap();
     }
 
     #[test]

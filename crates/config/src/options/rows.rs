@@ -204,7 +204,7 @@ const REST: &[OptionSpec] = &[
     ),
     OptionSpec::new(
         "watch_config",
-        "Take over what changes in the configuration file while the proxy runs",
+        "Take over changes of the configuration file at run time",
         "What SIGHUP does, without the signal: the file is read again when it was written. A wrong file changes nothing and is told in the \
          log. See the [operations guide](../guides/operations.md#other-settings-while-it-runs).",
         Kind::Switch { at: |d| &mut d.config.watch_config },
@@ -699,7 +699,7 @@ const REST: &[OptionSpec] = &[
     ),
     OptionSpec::for_trusted_clients(
         "log.burst",
-        "Lines of one kind that are written in each window; 0: as many as come",
+        "Lines of one kind in each window; 0: no bound",
         "What comes beyond is counted, and one line tells how many when the window is over. A kind is a place in the program, so the same event at \
          another server is the same kind. The access log has bounds of its own.",
         Kind::Count { min: 0, max: 1_000_000, at: |d| &mut d.config.log.burst },

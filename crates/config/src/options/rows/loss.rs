@@ -6,7 +6,7 @@ use engine::settings::OnLoss;
 
 pub(super) const ON_UPSTREAM_LOSS: OptionSpec = OptionSpec::new(
     "on_upstream_loss",
-    "What a client sees whose request went with a lost server, or finds none",
+    "How a request ends whose server is lost: `close` or `error`",
     "`close`: its connection ends behind the replies to earlier requests, as it would without a proxy. Libraries connect again then, and try \
          again what their rules allow. `error`: an error reply that names the server and the cause (`ERR respool: upstream …`), which libraries \
          give to the application. Nothing is done twice by either. Subscriptions go on at the next server in both cases, and what a server itself \
