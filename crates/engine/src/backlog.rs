@@ -6,21 +6,27 @@
 //! connection is made. As soon as it is ready, others go on over it, the one with the backlog is retired, and what they have asked for already is asked for there once more, if it only reads.
 //!
 //! ```text
-//!   retired:  [a: GET ×50][b: GET][c: SET][a: …][d: GET ×2]        a's first reply is large
-//!   fresh:    [b: GET][d: GET ×2]                                   c waits for its own
+//!   retired:  [a: GET big ×50][b: GET][c: SET][a: …][d: GET ×2][e: GET big]     a's first reply is large
+//!   fresh:    [b: GET][d: GET ×2]                                               c waits for its own, e for what is large too
 //! ```
+//!
+//! Each request that is asked for again costs its server twice. So none is a second time, and none that equals the one whose reply is large. Clients
+//! whose replies were small go first, those of whom nothing is known behind them.
+//!
 //! Not here: clients that do not take their replies (`reply::stall_for`).
 //!
-//! Invariant: no write is sent twice, and nothing of a client overtakes what it sent before: its requests go over together or not at all.
+//! Invariant: no write is sent twice, no read more than twice, and nothing of a client overtakes what it sent before: its requests go over together or not at all.
 
 use crate::client::Client;
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
-use crate::limits::{BACKLOG_BYTES, BACKLOG_RUNS_MAX, MOVED_BYTES_MAX, PACE_REPLIES, RETIRED_MAX};
-use crate::redirect::{find_request, reads};
+use crate::limits::{
+    BACKLOG_BYTES, BACKLOG_RUNS_MAX, EQUAL_LOOKS_MAX, MOVED_BYTES_MAX, PACE_REPLIES, RETIRED_MAX,
+};
+use crate::redirect::{find_request, find_request_bytes, reads};
 use crate::time::Time;
 use crate::upstream::inflight::{Bond, Owner, Run};
-use crate::upstream::{Carried, Lane, Role, Upstream};
+use crate::upstream::{Carried, Lane, Role, State, Upstream};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
@@ -30,6 +36,8 @@ pub(crate) struct Pace {
     bytes: u64,
     replies: u64,
     mean: u64,
+    /// Which reply was looked at last, and how large it was known to be.
+    seen: (u64, u64),
 }
 
 impl Upstream {
@@ -39,26 +47,53 @@ impl Upstream {
         let since = replies - self.pace.replies;
         if since >= PACE_REPLIES {
             let mean = bytes.saturating_sub(self.pace.bytes) / since;
-            self.pace = Pace { bytes, replies, mean };
+            self.pace = Pace { bytes, replies, mean, ..self.pace };
         }
         self.pace.mean.saturating_mul(self.inflight.len() as u64)
+    }
+
+    /// How large the front reply is at least, as far as it has come; `None` if it is hardly larger than when it was looked at last.
+    fn front_grew(&mut self) -> Option<u64> {
+        let (place, bytes) =
+            (self.inflight.place(), self.scanner.position() + self.scanner.missing());
+        let (seen, before) = self.pace.seen;
+        let grew = seen != place || bytes.saturating_sub(before) >= before / 4;
+        if grew {
+            self.pace.seen = (place, bytes);
+        }
+        grew.then_some(bytes)
+    }
+
+    /// How many requests near the front are the one in front, itself included.
+    fn equal_to_front(&self) -> u64 {
+        let mut runs = self.inflight.runs().take(EQUAL_LOOKS_MAX);
+        let front = runs.next().and_then(|run| find_request(self, run, run.done));
+        let Some((_, front)) = front else { return 1 };
+        let first = |run: &Run| find_request_bytes(self, run, run.done).map(|(_, bytes)| bytes);
+        1 + runs
+            .filter(|run| first(run) == Some(&front))
+            .map(|run| u64::from(run.count))
+            .sum::<u64>()
     }
 }
 
 impl Engine {
-    /// A large reply for this client begins to come over this connection.
+    /// A part of a large reply for this client came over this connection.
     #[cold]
     pub(crate) fn look_at_backlog(&mut self, now: Time, id: UpstreamId, client: ClientId) {
-        let (Some(upstream), Some(owner)) = (self.upstreams.get_mut(id), self.clients.get(client))
-        else {
-            return;
-        };
+        // One that is gone asked for this all the same.
+        let open = self.clients.get(client).map_or(1, |owner| owner.places.open());
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        let Some(bytes) = upstream.front_grew() else { return };
         let is_shared = upstream.role == Role::Shared
             && upstream.key.lane == Lane::Shared
             && upstream.key.owner.is_none();
-        let bytes = upstream.scanner.position() + upstream.scanner.missing();
-        let of_client = bytes.saturating_mul(u64::from(owner.places.open()));
-        let backlog = of_client.max(upstream.note_pace());
+        let alike = match bytes >= BACKLOG_BYTES / EQUAL_LOOKS_MAX as u64 {
+            true => upstream.equal_to_front(),
+            false => 1,
+        };
+        let of_alike = bytes.saturating_mul(alike.max(u64::from(open)));
+        let backlog = of_alike.max(upstream.note_pace());
         if !is_shared || backlog < BACKLOG_BYTES || upstream.inflight.others_since(client).is_none()
         {
             return;
@@ -66,7 +101,7 @@ impl Engine {
         let (key, relief) = (upstream.key, upstream.relief);
         let is_coming = |up: &Upstream| matches!(up.role, Role::Spare(_)) && !up.is_ready();
         let is_coming = relief.and_then(|id| self.upstreams.get(id)).is_some_and(is_coming);
-        if is_coming || self.roles.retired >= RETIRED_MAX {
+        if is_coming || self.roles.retired.len() >= RETIRED_MAX {
             return;
         }
         let Some(fresh) = self.new_upstream(key, Role::Spare(now)) else { return };
@@ -77,7 +112,7 @@ impl Engine {
     }
 
     /// This connection is ready. If it was made for those behind a backlog, it takes the place of the one that has it.
-    pub(crate) fn relieve(&mut self, id: UpstreamId) {
+    pub(crate) fn relieve(&mut self, now: Time, id: UpstreamId) {
         let keeps = self.keeps_output();
         let Some(key) = self.upstreams.get(id).map(|upstream| upstream.key) else { return };
         let Some(from) = self.by_key.get(&key).copied() else { return };
@@ -92,18 +127,63 @@ impl Engine {
         if let Some(upstream) = self.upstreams.get_mut(id) {
             upstream.out.keeps = keeps;
         }
-        self.move_readers(from, id, self.client_of(front));
+        self.move_readers(now, from, id, self.client_of(front));
+        self.looks_at_retired = true;
         self.wake_waiters(from);
     }
 
+    /// Whether this connection, which has not greeted yet, is made for those behind a backlog that is still there. Its server may be busy with
+    /// what was asked for there, for longer than a greeting takes otherwise.
+    pub(crate) fn is_relief(&self, id: UpstreamId) -> bool {
+        let Some(key) = self.upstreams.get(id).map(|upstream| upstream.key) else { return false };
+        let from = self.by_key.get(&key).and_then(|from| self.upstreams.get(*from));
+        from.is_some_and(|from| from.relief == Some(id) && !from.inflight.is_empty())
+    }
+
+    /// It is given as long again.
+    pub(crate) fn greets_later(&mut self, now: Time, id: UpstreamId) {
+        if let Some(upstream) = self.upstreams.get_mut(id) {
+            upstream.state = State::Greeting(now);
+        }
+    }
+
+    /// Retired connections whose clients are all gone end: their servers need not send what nobody takes. Those that write may still have to be read by
+    /// their servers.
+    pub(crate) fn end_deserted(&mut self) {
+        if !core::mem::take(&mut self.looks_at_retired) {
+            return;
+        }
+        let is_deserted = |up: &Upstream| {
+            !up.inflight.has_sharers()
+                && up.inflight.runs().all(|run| reads(run.command) && self.is_unowned(run.owner))
+        };
+        let retired = self.roles.retired.iter();
+        let deserted = retired.filter(|id| self.upstreams.get(**id).is_some_and(is_deserted));
+        for id in deserted.copied().collect::<Vec<_>>() {
+            self.remove_upstream(id);
+        }
+    }
+
+    /// Whether the client that is owed this is gone.
+    pub(crate) fn is_unowned(&self, owner: Owner) -> bool {
+        matches!(owner, Owner::Client { id, .. } if self.clients.get(id).is_none())
+    }
+
     /// What others than the one in front have asked for over the one connection, and only reads, is asked for over the other.
-    fn move_readers(&mut self, from: UpstreamId, to: UpstreamId, but: Option<ClientId>) {
+    fn move_readers(&mut self, now: Time, from: UpstreamId, to: UpstreamId, but: Option<ClientId>) {
         let moved = self.movable(from, but);
         if moved.is_empty() {
             return;
         }
         let Some(upstream) = self.upstreams.get_mut(from) else { return };
-        let runs = upstream.inflight.disown(|id| moved.contains(&id));
+        let mut runs = upstream.inflight.disown(|id| moved.contains(&id));
+        let clients = &self.clients;
+        let is_known = |owner| match owner {
+            Owner::Client { id, .. } => clients.get(id).is_some_and(Client::is_size_known),
+            _ => false,
+        };
+        runs.sort_by_key(|run| !is_known(run.owner));
+        let until = now.plus_ms(self.settings.timeouts.failover_hold_ms);
         let mut carried = Carried { bytes: Vec::new(), runs: Vec::new() };
         for run in runs {
             let at = carried.bytes.len() as u64;
@@ -112,7 +192,7 @@ impl Engine {
                 debug_assert!(found.is_some(), "a request that was found a moment ago");
                 carried.bytes.extend(found.into_iter().flat_map(|(_, bytes)| bytes));
             }
-            carried.runs.push(Run { at, done: 0, ..run });
+            carried.runs.push(Run { at, done: 0, tries: 1, until, ..run });
         }
         if let Some(fresh) = self.upstreams.get_mut(to) {
             fresh.carried = Some(carried);
@@ -126,6 +206,8 @@ impl Engine {
         if upstream.inflight.has_sharers() || upstream.is_watched() {
             return BTreeSet::new();
         }
+        let large = upstream.inflight.front().and_then(|run| find_request(upstream, run, run.done));
+        let is_large = |request: &[u8]| large.as_ref().is_some_and(|(_, large)| large == request);
         let mut bytes = 0;
         let mut seen: BTreeMap<ClientId, bool> = BTreeMap::new();
         for run in upstream.inflight.runs().take(BACKLOG_RUNS_MAX) {
@@ -138,9 +220,9 @@ impl Engine {
                 .or_insert_with(|| self.clients.get(client).is_some_and(Client::asks_for_little));
             *may = *may && bytes < MOVED_BYTES_MAX && goes_alone(run);
             for index in 0..if *may { run.count } else { 0 } {
-                match find_request(upstream, run, run.done + index) {
-                    Some((_, request)) => bytes += request.len(),
-                    None => *may = false,
+                match find_request_bytes(upstream, run, run.done + index) {
+                    Some((_, request)) if !is_large(request) => bytes += request.len(),
+                    _ => *may = false,
                 }
             }
         }

@@ -440,7 +440,7 @@ impl Engine {
         self.feed_ready(now, id);
         self.send_carried(id);
         if matches!(upstream_role, Role::Spare(_)) {
-            self.relieve(id);
+            self.relieve(now, id);
         }
         self.refresh_upstream_ready(now, id);
         self.probe_ready(now, id, key.node);

@@ -360,6 +360,8 @@ pub struct Engine {
     pub(crate) epoch: u32,
     pub(crate) epoch_clients: u64,
     pub(crate) gone_clients: usize,
+    /// Clients are gone since the retired connections were looked at last.
+    pub(crate) looks_at_retired: bool,
     /// How many clients use each of the shared connections of a node; as long as their number.
     pub(crate) conn_clients: Vec<u32>,
     /// What policies keep; `None`: there never were any.
@@ -449,6 +451,7 @@ impl Engine {
             epoch: 1,
             epoch_clients: 0,
             gone_clients: 0,
+            looks_at_retired: false,
             conn_clients: alloc::vec![0; usize::from(settings.limits.shared_conns.max(1))],
             policy: settings.policies.as_ref().map(|_| Box::default()),
             looks_at_reads: settings.coalesce_reads || settings.cache.enabled,

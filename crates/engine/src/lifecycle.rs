@@ -428,6 +428,7 @@ impl Engine {
         self.end_monitor(id);
         self.forget_judged(id);
         let mut client = self.clients.remove(id)?;
+        self.looks_at_retired |= !self.roles.retired.is_empty();
         if client.sizes == Sizes::Probing {
             self.grants.probing -= 1;
             client.sizes = Sizes::Unknown;

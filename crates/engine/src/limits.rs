@@ -30,6 +30,9 @@ pub const CLIENT_STREAM_BYTES: usize = 4 << 20;
 /// no longer behind it: they get a fresh one.
 pub const BACKLOG_BYTES: u64 = 4 * WINDOW_BYTES;
 
+/// Requests behind a large reply that are compared with the one that it is for: their replies will be as large.
+pub const EQUAL_LOOKS_MAX: usize = 64;
+
 /// Replies of a connection over which their mean size is taken.
 pub const PACE_REPLIES: u64 = 16;
 

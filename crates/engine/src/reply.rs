@@ -295,7 +295,7 @@ impl Engine {
         let client = match run.owner {
             Owner::Client { id, .. } => Some(id),
             Owner::Part { merge, .. } if count == 0 => {
-                return (self.bound_part(id, merge, input.len()), false);
+                return (self.bound_part(now, id, merge, input.len()), false);
             }
             Owner::Part { .. } => None,
             Owner::Own(_) => return (0, false),
@@ -303,7 +303,7 @@ impl Engine {
         let completes = run.command == Some(EXEC)
             && client.is_some_and(|id| Own::completes_exec(self.clients.get(id)));
         if completes && count == 0 {
-            return (self.bound_whole(id, client, input.len()), false);
+            return (self.bound_whole(now, id, client, input.len()), false);
         }
         if is_watched && count == 1 {
             match self.seen_behind(now, id, run, begins.then_some(input[0])) {
@@ -465,11 +465,11 @@ impl Engine {
             // Nobody wants it: dropped as it comes.
             _ => {}
         }
-        let begins = upstream_begins(self.upstreams.get_mut(upstream_id), scanned);
-        self.settle_if_needed(id);
-        if begins && !silent {
-            self.look_at_backlog(now, upstream_id, id);
+        if let Some(upstream) = self.upstreams.get_mut(upstream_id) {
+            upstream.forwarded += scanned as u64;
         }
+        self.settle_if_needed(id);
+        self.look_at_backlog(now, upstream_id, id);
         self.check_stall(now, upstream_id, id);
         scanned
     }
@@ -488,14 +488,21 @@ impl Engine {
 
     /// A part of a reply that is not whole waits in the tail, within its client's hard bound; beyond it the client goes, and the rest
     /// is dropped as it comes. Returns the bytes dropped.
-    fn bound_part(&mut self, upstream_id: UpstreamId, merge: MergeId, waiting: usize) -> usize {
+    fn bound_part(
+        &mut self,
+        now: Time,
+        upstream_id: UpstreamId,
+        merge: MergeId,
+        waiting: usize,
+    ) -> usize {
         let client = self.merges.get(merge).map(|merge| merge.client);
-        self.bound_whole(upstream_id, client, waiting)
+        self.bound_whole(now, upstream_id, client, waiting)
     }
 
     /// The same for any reply that is wanted whole.
     fn bound_whole(
         &mut self,
+        now: Time,
         upstream_id: UpstreamId,
         client: Option<ClientId>,
         waiting: usize,
@@ -505,6 +512,9 @@ impl Engine {
             Some(_) => self.settings.limits.client_out_max_bytes,
             None => CUT_THROUGH_BYTES,
         };
+        if let Some(client) = client.filter(|_| waiting >= CUT_THROUGH_BYTES) {
+            self.look_at_backlog(now, upstream_id, client);
+        }
         if waiting < bound {
             return 0;
         }
@@ -616,14 +626,6 @@ fn append(out: &mut Output, pool: &mut BufferPool, bytes: &[u8]) {
     if !bytes.is_empty() {
         out.buf(pool).extend_from_slice(bytes);
     }
-}
-
-/// So many bytes of the reply that is coming were given on, or dropped; whether they are its first.
-fn upstream_begins(upstream: Option<&mut Upstream>, bytes: usize) -> bool {
-    upstream.is_some_and(|upstream| {
-        upstream.forwarded += bytes as u64;
-        upstream.forwarded == bytes as u64
-    })
 }
 
 /// Skips a RESP3 push, which is no answer to anything on a shared connection. `None`: there is none; 0: it is not whole. One that tells of

@@ -23,7 +23,7 @@ impl Engine {
     /// An upstream that a slow client holds up takes no new requests of others.
     pub(crate) fn retire_if_stalled(&mut self, id: UpstreamId, client: ClientId) {
         let Some(upstream) = self.upstreams.get(id) else { return };
-        if self.roles.retired < RETIRED_MAX
+        if self.roles.retired.len() < RETIRED_MAX
             && upstream.role == Role::Shared
             && upstream.stall.is_some_and(|stall| stall.client != client)
         {

@@ -60,6 +60,7 @@ impl Engine {
             || self.lease_is_free()
             || self.is_due_inside()
             || self.learning.lookups.is_answered()
+            || self.looks_at_retired
         {
             return Some(now);
         }
@@ -128,6 +129,7 @@ impl Engine {
         self.run_inside(now);
         self.run_grants(now);
         self.run_resumes(now);
+        self.end_deserted();
         if !self.watches.is_empty() {
             self.tell_lines();
         }
@@ -214,6 +216,7 @@ impl Engine {
             State::Idle => {}
             State::Down(_) => self.connect(now, id),
             State::Connecting(_) => self.fail_upstream(now, id, "connect: timed out", None),
+            State::Greeting(_) if self.is_relief(id) => self.greets_later(now, id),
             State::Greeting(_) => self.fail_upstream(now, id, "the greeting timed out", None),
             State::Ready => match (upstream.stall, upstream.role) {
                 (Some(stall), _) => self.stall_due(now, id, stall.client),

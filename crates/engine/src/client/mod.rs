@@ -333,6 +333,11 @@ impl Client {
         }
     }
 
+    /// Whether replies to it have told their size.
+    pub(crate) fn is_size_known(&self) -> bool {
+        self.sizes == Sizes::Known
+    }
+
     /// Whether what it waits for is little, as far as one knows.
     pub(crate) fn asks_for_little(&self) -> bool {
         let (open, mean) = (u64::from(self.places.open()), u64::from(self.reply_bytes_mean));

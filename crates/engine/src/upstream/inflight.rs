@@ -138,7 +138,7 @@ pub struct Run {
     pub at: u64,
     /// Requests of the run, from `at` on, that are answered already.
     pub done: u32,
-    /// How often this request was sent on before. Such a run has one request.
+    /// How often these requests were sent before: sent on, which are one request each, or asked for again (see `backlog`).
     pub tries: u8,
     /// Until when it may be sent on; known from the first time on.
     pub until: Time,

@@ -20,7 +20,7 @@ pub(crate) struct Roles {
     /// The same for commands that wait at the server.
     pub(crate) blocking: Held,
     /// Those that were retired.
-    pub(crate) retired: usize,
+    pub(crate) retired: BTreeSet<UpstreamId>,
     /// Large requests under way.
     pub(crate) transfers: Held,
     /// Connections of clients that cache with NOLOOP, whatever they are used for just now.
@@ -40,7 +40,7 @@ impl Roles {
     /// This connection has its role now.
     pub(crate) fn enter(&mut self, id: UpstreamId, upstream: &Upstream) {
         match upstream.role {
-            Role::Retired => self.retired += 1,
+            Role::Retired => _ = self.retired.insert(id),
             Role::Spare(_) => _ = self.spares.insert((upstream.key, id)),
             Role::Shared | Role::Transfer(_) | Role::Leased(_) | Role::Errand(_) => {}
         }
@@ -55,7 +55,7 @@ impl Roles {
     /// It has it no more.
     pub(crate) fn leave(&mut self, id: UpstreamId, upstream: &Upstream) {
         match upstream.role {
-            Role::Retired => self.retired -= 1,
+            Role::Retired => _ = self.retired.remove(&id),
             Role::Spare(_) => _ = self.spares.remove(&(upstream.key, id)),
             Role::Shared | Role::Transfer(_) | Role::Leased(_) | Role::Errand(_) => {}
         }

@@ -157,9 +157,9 @@ fn many_slow_readers_before_one_hold_it_up_no_longer_than_one() {
     }
     story.client("b").says("SET k v");
     for _ in &slow {
-        story.server().sends(&bulk(8 * MIB));
+        story.conn(1).sends(&bulk(8 * MIB));
     }
-    story.server().answers("+OK");
+    story.conn(1).answers("+OK");
     story.after_ms(20 + 10);
     story.client("b").gets("+OK");
 }
@@ -259,6 +259,140 @@ fn many_clients_with_a_few_large_replies_each_are_a_backlog_too() {
     story.conn(1).sends(&reply);
     assert_eq!(story.connects_made(), 2);
     story.conn(2).gets("GET b").gets_nothing().answers("nil");
+    story.client("b").gets("nil");
+}
+
+#[test]
+fn those_who_ask_for_what_is_large_stay_behind() {
+    let mut story = Story::new();
+    for number in 0..20 {
+        story.client(&number.to_string()).says("GET big").stops_taking();
+    }
+    story.client("b").says("GET b");
+    story.conn(1).sends(&bulk(40 * MIB)[..40_000]);
+    assert_eq!(story.connects_made(), 2);
+    story.conn(2).gets("GET b").gets_nothing().answers("nil");
+    story.client("b").gets("nil");
+}
+
+#[test]
+fn an_array_that_turns_out_to_be_large_is_a_backlog() {
+    let mut story = Story::new();
+    story.client("a").says("LRANGE l 0 -1");
+    story.client("b").says("GET b");
+    let element = bulk(1 << 10);
+    story.conn(1).sends(&[b"*40000\r\n".to_vec(), element.repeat(100)].concat());
+    assert_eq!(story.connects_made(), 1);
+    story.conn(1).sends(&element.repeat(20_000));
+    assert_eq!(story.connects_made(), 2);
+    story.conn(2).gets("GET b").answers("nil");
+    story.client("b").gets("nil");
+}
+
+#[test]
+fn several_equal_requests_for_a_large_reply_are_a_backlog() {
+    let mut story = Story::new();
+    for number in 0..5 {
+        story.client(&number.to_string()).says("GET big");
+    }
+    story.client("b").says("GET b");
+    story.conn(1).sends(&bulk(4 * MIB)[..40_000]);
+    assert_eq!(story.connects_made(), 2);
+    story.conn(2).gets("GET b").gets_nothing();
+}
+
+#[test]
+fn what_clients_that_are_gone_asked_for_is_a_backlog_too() {
+    let mut story = Story::new();
+    story.client("a").says("GET big").dies();
+    story.client("b").says("GET b");
+    story.conn(1).sends(&bulk(40 * MIB)[..40_000]);
+    assert_eq!(story.connects_made(), 2);
+    story.conn(2).gets("GET b").answers("nil");
+    story.client("b").gets("nil");
+    story.conn(1).is_closed();
+}
+
+#[test]
+fn a_large_reply_that_is_collected_for_its_renaming_is_a_backlog_too() {
+    let mut story = crate::namespace::story();
+    for number in 0..5 {
+        story.client(&number.to_string()).says("KEYS *");
+    }
+    story.client("b").says("GET b");
+    let key = b"$8\r\nt:abcdef\r\n";
+    story.conn(1).sends(&[b"*1000000\r\n".to_vec(), key.repeat(400_000)].concat());
+    assert_eq!(story.connects_made(), 2);
+    story.conn(2).gets("GET t:b").gets_nothing();
+}
+
+#[test]
+fn what_was_asked_again_once_is_not_asked_a_third_time() {
+    let mut story = Story::new();
+    story.client("known").says("GET k");
+    story.server().gets("GET k").answers("nil");
+    story.client("known").gets("nil");
+    for number in 0..10 {
+        story.client(&number.to_string()).says(&format!("GET big{number}")).stops_taking();
+    }
+    story.client("known").says("GET k");
+    let reply = bulk(40 * MIB);
+    story.conn(1).sends(&reply[..40_000]);
+    assert_eq!(story.connects_made(), 2);
+    // It had small replies, so its request is the first.
+    story.conn(2).gets("GET k").gets("GET big1").answers("nil");
+    story.client("known").gets("nil");
+    story.conn(2).sends(&reply[..40_000]);
+    assert_eq!(story.connects_made(), 3);
+    story.client("c").says("GET c");
+    story.conn(3).gets("GET c").gets_nothing().answers("nil");
+    story.client("c").gets("nil");
+}
+
+#[test]
+fn what_nobody_waits_for_any_more_is_not_read() {
+    let mut story = Story::new();
+    for number in 0..3 {
+        story.client(&number.to_string()).says("GET big").stops_taking();
+    }
+    story.client("b").says("GET b");
+    story.conn(1).sends(&bulk(40 * MIB)[..40_000]);
+    story.conn(2).gets("GET b").answers("nil");
+    story.client("b").gets("nil");
+    for number in 0..3 {
+        story.conn(1).is_open();
+        story.client(&number.to_string()).dies();
+    }
+    story.conn(1).is_closed();
+}
+
+#[test]
+fn a_write_that_nobody_waits_for_any_more_is_waited_for() {
+    let mut story = Story::new();
+    story.client("a").says("GET big").stops_taking();
+    story.client("b").says("SET k b");
+    story.conn(1).sends(&bulk(40 * MIB)[..40_000]);
+    assert_eq!(story.connects_made(), 2);
+    story.client("a").dies();
+    story.client("b").dies();
+    story.after_ms(10);
+    story.conn(1).is_open();
+    story.conn(1).sends(&bulk(40 * MIB)[40_000..]).answers("+OK");
+    story.conn(1).is_closed();
+}
+
+#[test]
+fn a_busy_server_may_greet_late_over_the_connection_that_relieves() {
+    let mut story = Story::new();
+    story.client("a").says("GET big").stops_taking();
+    story.client("b").says("GET b");
+    story.servers_are_busy(true);
+    story.conn(1).sends(&bulk(40 * MIB)[..40_000]);
+    assert_eq!(story.connects_made(), 2);
+    story.after_ms(2_500);
+    assert_eq!(story.connects_made(), 2);
+    story.servers_are_busy(false);
+    story.conn(2).gets("GET b").answers("nil");
     story.client("b").gets("nil");
 }
 

@@ -19,7 +19,7 @@ fn of(rules: Rules) -> Option<Arc<Policies>> {
     Policies::new(rules).map(Arc::new)
 }
 
-fn story() -> Story {
+pub(crate) fn story() -> Story {
     Story::with(Settings { policies: of(rules("t:")), ..Settings::default() })
 }
 

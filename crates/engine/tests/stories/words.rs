@@ -205,6 +205,8 @@ pub(crate) struct Story {
     /// The same of one server only; those look only at what stands first of all that it owes.
     node_rules: Vec<(String, String, Vec<u8>)>,
     by_hand: bool,
+    /// Servers answer nothing by themselves, greetings too.
+    busy: bool,
     learn: bool,
     holds_questions: bool,
     questions: VecDeque<(u64, Question)>,
@@ -235,6 +237,7 @@ impl Story {
             rules: Vec::new(),
             node_rules: Vec::new(),
             by_hand: false,
+            busy: false,
             learn: true,
             holds_questions: false,
             questions: VecDeque::new(),
@@ -388,6 +391,12 @@ impl Story {
     pub(crate) fn server(&mut self) -> ServerWords<'_> {
         let last = self.conns.len();
         self.conn(last)
+    }
+
+    /// Whether servers are busy and greet nobody.
+    pub(crate) fn servers_are_busy(&mut self, busy: bool) {
+        self.busy = busy;
+        self.turn();
     }
 
     /// The server's end of the `number`-th connection, from 1.
@@ -661,6 +670,7 @@ impl Story {
         for index in 0..self.conns.len() {
             self.take_apart(index);
             while !self.by_hand
+                && !self.busy
                 && self.conns[index].open
                 && let Some(reply) = self.own_reply(index)
             {
