@@ -348,7 +348,7 @@ impl Engine {
             pool, scripts, caches, slowlog, near, mirrors, elsewhere, policy, watches,
             // As many ids as there are clients or upstreams, or fewer.
             dirty_clients: _, dirty_upstreams: _, cork: _, topology_waiters: _, paused_clients: _, transfer_waiters: _,
-            lease_waiters: _, resume: _, grants: _, roles: _, opening: _, deadlines: _, conn_clients: _, by_key: _, unblocks: _,
+            lease_waiters: _, resume: _, roomy: _, grants: _, roles: _, opening: _, deadlines: _, conn_clients: _, by_key: _, unblocks: _,
             // One question of a client at a time, but for those in its transactions, and the answers to a few of them (`QUESTIONS_MAX`).
             asked: _,
             // Given on in the turn in which they come.

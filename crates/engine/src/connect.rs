@@ -13,7 +13,7 @@
 
 use crate::engine::{Action, Engine, Notice};
 use crate::ids::{ClientId, NodeId, UpstreamId};
-use crate::limits::{KEPT_BYTES_MAX, KEPT_BYTES_MIN, KEPT_PART, SHORT_LIFE_US};
+use crate::limits::{KEPT_BYTES_MAX, KEPT_BYTES_MIN, KEPT_PART, QUICK_MS, SHORT_LIFE_US};
 use crate::mirror::is_mirrors;
 use crate::node::{Address, Node};
 use crate::reject;
@@ -69,7 +69,7 @@ impl Engine {
         };
         match &upstream.state {
             State::Ready if upstream.has_room(high) => return Availability::Ready(id),
-            // Known to be down: fails at once, also while it is tried again.
+            // Known to be down: fails at once, also while it is tried again, unless it is known within a moment how that ends.
             State::Down(Down { refused: Some(error), until }) => {
                 let error = error_reply(error);
                 if *until <= now {
@@ -78,8 +78,13 @@ impl Engine {
                 }
                 return Availability::Down(Failure::refusal(error));
             }
+            State::Down(_) if upstream.tried_from.is_some_and(|from| from <= now) => {
+                self.connect(now, id);
+            }
             State::Down(_) => return Availability::Down(self.away_of(upstream)),
-            State::Connecting(_) | State::Greeting(_) if upstream.failures > 0 => {
+            State::Connecting(_) | State::Greeting(_)
+                if upstream.failures > 0 && upstream.tried_from.is_none() =>
+            {
                 return Availability::Down(self.away_of(upstream));
             }
             State::Idle => self.connect(now, id),
@@ -643,7 +648,7 @@ impl Engine {
         if self.upstreams.get(id).is_some_and(|up| up.key.lane == Lane::Peer) {
             return self.peer_lost(id);
         }
-        let random = self.next_random();
+        let (random, is_one) = (self.next_random(), self.is_one());
         self.take_runs(id);
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
         upstream.reset(&mut self.pool);
@@ -659,6 +664,9 @@ impl Engine {
         let (first, theirs) = (upstream.failures == 1, refused.is_some());
         (upstream.cause, upstream.is_refused) = (cause.to_string(), false);
         let theirs_error = refused.clone();
+        let is_quick = is_one && !theirs && spent_ms < QUICK_MS;
+        upstream.tried_from =
+            is_quick.then(|| now.plus_ms(self.settings.timeouts.reconnect_min_ms));
         upstream.state = State::Down(Down { until: now.plus_ms(wait_ms), refused });
         let carried = upstream.carried.take();
         self.weigh_upstream(id);

@@ -318,6 +318,8 @@ pub struct Engine {
     pub(crate) notices: VecDeque<Notice>,
     /// Clients whose hold may be over; looked at once a turn.
     pub(crate) resume: VecDeque<ClientId>,
+    /// Upstreams that have room again for which clients wait.
+    pub(crate) roomy: Vec<UpstreamId>,
     pub(crate) pause: Option<Pause>,
     /// Functions that do not write, while writes are paused.
     pub(crate) readers: Readers,
@@ -423,6 +425,7 @@ impl Engine {
             actions: VecDeque::new(),
             notices: VecDeque::new(),
             resume: VecDeque::new(),
+            roomy: Vec::new(),
             pause: None,
             readers: Readers::default(),
             paused_clients: Vec::new(),

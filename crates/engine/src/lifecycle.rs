@@ -223,7 +223,7 @@ impl Engine {
             && upstream.out.pending() <= self.settings.limits.upstream_out_high_bytes / 2
         {
             let role = upstream.role;
-            self.wake_waiters(id);
+            self.note_room(id);
             if let crate::upstream::Role::Transfer(client) = role {
                 self.update_reading(client);
             }
@@ -260,6 +260,29 @@ impl Engine {
                 continue;
             }
             self.resume_client(now, id);
+        }
+    }
+
+    /// If this upstream has room, those that wait for it have their turns. What is parked for it goes before them.
+    pub(crate) fn note_room(&mut self, id: UpstreamId) {
+        let high = self.settings.limits.upstream_out_high_bytes;
+        let Some(upstream) = self.upstreams.get(id).filter(|up| up.has_room(high)) else { return };
+        if !upstream.waiters.is_empty() && !self.roomy.contains(&id) {
+            self.roomy.push(id);
+        }
+        self.wake_parked(id);
+    }
+
+    /// Clients that wait for room at an upstream go on in their order until there is none; whoever has more to send goes behind the others.
+    pub(crate) fn run_turns(&mut self, now: Time) {
+        let high = self.settings.limits.upstream_out_high_bytes;
+        for id in core::mem::take(&mut self.roomy) {
+            let waiting = self.upstreams.get(id).map_or(0, |up| up.waiters.len());
+            for _ in 0..waiting {
+                let upstream = self.upstreams.get_mut(id).filter(|up| up.has_room(high));
+                let Some(next) = upstream.and_then(|up| up.waiters.pop_front()) else { break };
+                self.resume_client(now, next);
+            }
         }
     }
 

@@ -195,6 +195,13 @@ pub const BEHIND_LOOKS_MAX: usize = 1_000;
 /// Bytes of requests that wait for another server, per worker. One that does not fit is answered with an error.
 pub const PARKED_BYTES_MAX: usize = 64 << 20;
 
+/// Bytes that wait to be sent over a connection while clients wait for room there, beyond which the next of them waits: about as much as a server reads of
+/// one client before it turns to the next (`PROTO_IOBUF_LEN` in Redis 7.0).
+pub const TURN_BYTES: usize = 16 << 10;
+
+/// A connect that fails within so long is known to fail as soon as it is tried (the host refuses it), in milliseconds.
+pub const QUICK_MS: u64 = 50;
+
 /// Sent bytes of one connection that are kept until they are answered, for the case that they must be sent on. At the bound the connection
 /// counts as full.
 pub const KEPT_BYTES_MAX: usize = 16 << 20;

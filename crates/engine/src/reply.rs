@@ -592,16 +592,14 @@ impl Engine {
             let from = upstream.inflight.kept_from().unwrap_or(u64::MAX);
             upstream.out.trim(from, &mut self.pool);
             if was_full && upstream.out.kept_bytes() < upstream.kept_max_bytes {
-                self.wake_waiters(id);
+                self.note_room(id);
             }
         }
         let Some(mut upstream) = self.upstreams.get(id) else { return };
-        if !upstream.waiters.is_empty()
-            && upstream.has_room(self.settings.limits.upstream_out_high_bytes)
-        {
-            self.wake_waiters(id);
-            let Some(woken) = self.upstreams.get(id) else { return };
-            upstream = woken;
+        if !upstream.waiters.is_empty() || !self.parked.is_empty() {
+            self.note_room(id);
+            let Some(noted) = self.upstreams.get(id) else { return };
+            upstream = noted;
         }
         if upstream.weighs_by_replies() {
             self.weigh_upstream(id);

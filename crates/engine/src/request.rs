@@ -652,7 +652,7 @@ impl Engine {
                 return Step::Done;
             }
         };
-        let Self { clients, upstreams, pool, stats, dirty_upstreams, settings, .. } = self;
+        let Self { clients, upstreams, pool, stats, dirty_upstreams, .. } = self;
         let (Some(client), Some(upstream)) = (clients.get_mut(id), upstreams.get_mut(upstream_id))
         else {
             return Step::Gone;
@@ -663,9 +663,6 @@ impl Engine {
                 return Step::Hold(Hold::Drained);
             }
             client.upstream = Some(upstream_id);
-        }
-        if upstream.out.pending() >= settings.limits.upstream_out_high_bytes {
-            return Step::Hold(Hold::Upstream(upstream_id));
         }
         let seq = client.places.reserve(1);
         let owner = Owner::Client { id, seq, silent };

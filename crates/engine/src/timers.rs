@@ -56,6 +56,7 @@ impl Engine {
     #[must_use]
     pub fn poll_timeout(&self, now: Time) -> Option<Time> {
         if !self.resume.is_empty()
+            || !self.roomy.is_empty()
             || self.transfer_place_is_free()
             || self.lease_is_free()
             || self.is_due_inside()
@@ -129,6 +130,7 @@ impl Engine {
         self.run_inside(now);
         self.run_grants(now);
         self.run_resumes(now);
+        self.run_turns(now);
         self.end_deserted();
         if !self.watches.is_empty() {
             self.tell_lines();

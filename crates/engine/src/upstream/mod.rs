@@ -24,7 +24,7 @@ use crate::account::Charge;
 use crate::backlog::Pace;
 use crate::defect::Refused;
 use crate::ids::{ClientId, NodeId, UpstreamId};
-use crate::limits::{KEPT_BYTES_MAX, STALL_MIN_US};
+use crate::limits::{KEPT_BYTES_MAX, STALL_MIN_US, TURN_BYTES};
 use crate::output::Output;
 use crate::removal::Edge;
 use crate::scripts::Digest;
@@ -227,6 +227,9 @@ pub struct Upstream {
     pub(crate) is_refused: bool,
     /// Why it was last down, in words, without the node's name: `connect: Connection refused`.
     pub cause: String,
+    /// From when on a request that finds it down has it tried again, and waits for how that ends; `None`: not before its time, as it took long the
+    /// last time, or others can do the work.
+    pub(crate) tried_from: Option<Time>,
     /// When it last became ready.
     pub ready_at: Time,
     /// The server may take its time until then: the command under way waits for something (for ever: the end of time).
@@ -282,6 +285,7 @@ impl Upstream {
             failures: 0,
             is_refused: false,
             cause: String::new(),
+            tried_from: None,
             ready_at: Time::default(),
             no_reply_before: None,
             wake_at: None,
@@ -315,10 +319,14 @@ impl Upstream {
     }
 
     /// Whether it takes more: neither too much waits to be sent nor too much is kept for the case that it must be sent on, nor do too many requests
-    /// wait for replies.
+    /// wait for replies. While clients wait for room, each of them gets a little of it in its turn.
     #[inline]
     pub fn has_room(&self, out_high_bytes: usize) -> bool {
-        self.out.pending() < out_high_bytes
+        let high = match self.waiters.is_empty() {
+            true => out_high_bytes,
+            false => out_high_bytes.min(TURN_BYTES),
+        };
+        self.out.pending() < high
             && self.out.kept_bytes() < self.kept_max_bytes
             && self.inflight.bytes() < self.kept_max_bytes
     }

@@ -324,7 +324,7 @@ fn a_connection_that_is_tried_again_when_its_client_gives_it_up_is_dropped_with_
     story.client("a").sends(&large_set("big", MIB)[..MIB]);
     // It looks away while its connection fails and is tried again, so it finds one that is being greeted.
     story.client("b").says("CLIENT PAUSE 60000 WRITE").gets("+OK");
-    story.connect_fails("connect: Connection refused");
+    story.after_ms(100).connect_fails("connect: Connection refused");
     story.after_ms(200).connects();
     story.client("b").says("CLIENT UNPAUSE").gets("+OK");
     story.client("a").gets("-ERR respool: upstream 127.0.0.1:6379: connect: Connection refused");

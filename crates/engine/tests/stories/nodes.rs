@@ -27,7 +27,32 @@ fn a_node_known_to_be_down_fails_at_once() {
     story.connect_fails("connect: Connection refused");
     story.client("a").gets(REFUSED).says("GET k").gets(REFUSED);
     assert_eq!(story.connects_made(), 1, "it is left alone for a while");
-    story.after_ms(50);
+}
+
+#[test]
+fn a_request_that_finds_a_refusing_node_down_has_it_tried_again() {
+    let mut story = Story::with_timeouts(|timeouts| timeouts.reconnect_max_ms = 5_000).by_hand();
+    story.client("a").says("GET k");
+    for _ in 0..8 {
+        story.connect_fails("connect: Connection refused");
+        story.client("a").gets(REFUSED);
+        let connects = story.connects_made();
+        story.after_ms(50).client("a").says("GET k").gets_nothing();
+        assert_eq!(story.connects_made(), connects + 1);
+    }
+    // It is back: nobody waits until it is tried again by itself.
+    greet(&mut story);
+    story.server().gets(["COMMAND", "GET k"]).answers(["*0", "\"v\""]);
+    story.client("a").gets("\"v\"");
+}
+
+#[test]
+fn a_node_that_fails_slowly_is_tried_again_by_no_request() {
+    let mut story = Story::new().by_hand();
+    story.client("a").says("GET k");
+    story.after_ms(100).connect_fails("connect: Connection refused");
+    story.client("a").gets(REFUSED);
+    story.after_ms(60);
     assert_eq!(story.connects_made(), 2);
     story.client("a").says("GET k").gets(REFUSED);
 }

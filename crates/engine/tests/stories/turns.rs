@@ -30,6 +30,30 @@ fn a_pipeline_of_slow_commands_is_given_on_little_by_little() {
 }
 
 #[test]
+fn clients_that_wait_for_room_have_it_in_turn() {
+    let mut story = warm(Story::with_limits(|limits| limits.upstream_out_high_bytes = 256 << 10));
+    let large = request(&format!("MGET {}", "key ".repeat(5_000).trim_end()));
+    story.client("b").says("GET b");
+    story.server().gets("GET b").answers("nil").stops_taking();
+    story.client("b").gets("nil");
+    for number in 0..40 {
+        story.client(&number.to_string()).sends(&large.repeat(10));
+    }
+    story.client("b").says("GET b");
+    story.server().takes_all();
+    // What was on its way when it came, and one of each of those that waited already.
+    let before = story.server().position("GET b");
+    assert!(before <= 13 + 40, "{before} stand before one who waits for its turn");
+    let mut answered = 0;
+    while story.server().waiting() > 0 {
+        let owed = story.server().takes_requests();
+        story.server().sends(&b"*0\r\n".repeat(owed));
+        answered += owed;
+    }
+    assert_eq!(answered, 401);
+}
+
+#[test]
 fn a_pipeline_of_fast_commands_has_more_and_more_under_way() {
     let mut story = warm(Story::new());
     story.client("a").sends(&request("GET fast").repeat(200_000));

@@ -220,6 +220,13 @@ impl<'a> ServerWords<'a> {
         self.conn().last_arg.clone()
     }
 
+    /// How many requests that were not looked at stand before this one.
+    #[track_caller]
+    pub(crate) fn position(&mut self, line: &str) -> usize {
+        let found = self.conn().requests.iter().position(|request| request == line);
+        found.unwrap_or_else(|| panic!("{line} did not arrive"))
+    }
+
     /// How many whole requests arrived and were not looked at.
     pub(crate) fn waiting(&mut self) -> usize {
         self.conn().requests.len()
