@@ -128,7 +128,7 @@ impl Engine {
             upstream.out.keeps = keeps;
         }
         self.move_readers(now, from, id, self.client_of(front));
-        self.looks_at_retired = true;
+        self.sweep.looks_at_retired = true;
         self.wake_waiters(from);
     }
 
@@ -150,7 +150,7 @@ impl Engine {
     /// Retired connections whose clients are all gone end: their servers need not send what nobody takes. Those that write may still have to be read by
     /// their servers.
     pub(crate) fn end_deserted(&mut self) {
-        if !core::mem::take(&mut self.looks_at_retired) {
+        if !core::mem::take(&mut self.sweep.looks_at_retired) {
             return;
         }
         let is_deserted = |up: &Upstream| {

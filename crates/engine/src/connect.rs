@@ -714,14 +714,6 @@ impl Engine {
         }
     }
 
-    /// Whoever waits for this upstream looks again.
-    pub(crate) fn wake_waiters(&mut self, id: UpstreamId) {
-        if let Some(upstream) = self.upstreams.get_mut(id) {
-            self.resume.extend(upstream.waiters.drain(..));
-        }
-        self.wake_parked(id);
-    }
-
     /// Whether the server speaks this protocol and has this database, for HELLO and SELECT.
     pub(crate) fn probe(
         &mut self,

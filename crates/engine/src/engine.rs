@@ -318,8 +318,6 @@ pub struct Engine {
     pub(crate) notices: VecDeque<Notice>,
     /// Clients whose hold may be over; looked at once a turn.
     pub(crate) resume: VecDeque<ClientId>,
-    /// Upstreams that have room again for which clients wait.
-    pub(crate) roomy: Vec<UpstreamId>,
     pub(crate) pause: Option<Pause>,
     /// Functions that do not write, while writes are paused.
     pub(crate) readers: Readers,
@@ -362,8 +360,6 @@ pub struct Engine {
     pub(crate) epoch: u32,
     pub(crate) epoch_clients: u64,
     pub(crate) gone_clients: usize,
-    /// Clients are gone since the retired connections were looked at last.
-    pub(crate) looks_at_retired: bool,
     /// How many clients use each of the shared connections of a node; as long as their number.
     pub(crate) conn_clients: Vec<u32>,
     /// What policies keep; `None`: there never were any.
@@ -425,7 +421,6 @@ impl Engine {
             actions: VecDeque::new(),
             notices: VecDeque::new(),
             resume: VecDeque::new(),
-            roomy: Vec::new(),
             pause: None,
             readers: Readers::default(),
             paused_clients: Vec::new(),
@@ -454,7 +449,6 @@ impl Engine {
             epoch: 1,
             epoch_clients: 0,
             gone_clients: 0,
-            looks_at_retired: false,
             conn_clients: alloc::vec![0; usize::from(settings.limits.shared_conns.max(1))],
             policy: settings.policies.as_ref().map(|_| Box::default()),
             looks_at_reads: settings.coalesce_reads || settings.cache.enabled,

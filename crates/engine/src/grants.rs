@@ -21,12 +21,13 @@
 use crate::client::{Client, Hold, Sizes};
 use crate::engine::Engine;
 use crate::fleet::Question;
-use crate::ids::ClientId;
+use crate::ids::{ClientId, UpstreamId};
 use crate::limits::PROBES_MAX;
 use crate::settings::Limits;
 use crate::speed::Speed;
 use crate::time::Time;
 use alloc::collections::{BTreeSet, VecDeque};
+use alloc::vec::Vec;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -37,6 +38,8 @@ pub(crate) struct Grants {
     look_at: Option<Time>,
     /// Clients that find out how large their replies are.
     pub(crate) probing: u32,
+    /// Upstreams that have room again for which clients wait.
+    pub(crate) roomy: Vec<UpstreamId>,
     /// How many requests of one client may be under way.
     pub(crate) speed: Speed,
     /// Questions to all workers that are not given on yet, as there are `QUESTIONS_MAX` under way.

@@ -263,12 +263,20 @@ impl Engine {
         }
     }
 
+    /// Whoever waits for this upstream looks again.
+    pub(crate) fn wake_waiters(&mut self, id: UpstreamId) {
+        if let Some(upstream) = self.upstreams.get_mut(id) {
+            self.resume.extend(upstream.waiters.drain(..));
+        }
+        self.wake_parked(id);
+    }
+
     /// If this upstream has room, those that wait for it have their turns. What is parked for it goes before them.
     pub(crate) fn note_room(&mut self, id: UpstreamId) {
         let high = self.settings.limits.upstream_out_high_bytes;
         let Some(upstream) = self.upstreams.get(id).filter(|up| up.has_room(high)) else { return };
-        if !upstream.waiters.is_empty() && !self.roomy.contains(&id) {
-            self.roomy.push(id);
+        if !upstream.waiters.is_empty() && !self.grants.roomy.contains(&id) {
+            self.grants.roomy.push(id);
         }
         self.wake_parked(id);
     }
@@ -276,7 +284,7 @@ impl Engine {
     /// Clients that wait for room at an upstream go on in their order until there is none; whoever has more to send goes behind the others.
     pub(crate) fn run_turns(&mut self, now: Time) {
         let high = self.settings.limits.upstream_out_high_bytes;
-        for id in core::mem::take(&mut self.roomy) {
+        for id in core::mem::take(&mut self.grants.roomy) {
             let waiting = self.upstreams.get(id).map_or(0, |up| up.waiters.len());
             for _ in 0..waiting {
                 let upstream = self.upstreams.get_mut(id).filter(|up| up.has_room(high));
@@ -451,7 +459,7 @@ impl Engine {
         self.end_monitor(id);
         self.forget_judged(id);
         let mut client = self.clients.remove(id)?;
-        self.looks_at_retired |= !self.roles.retired.is_empty();
+        self.sweep.looks_at_retired |= !self.roles.retired.is_empty();
         if client.sizes == Sizes::Probing {
             self.grants.probing -= 1;
             client.sizes = Sizes::Unknown;
