@@ -47,6 +47,9 @@ const COMMON_SHARE: (usize, usize) = (3, 4);
 /// The kinds with counters of their own are added up so often, in milliseconds, and whenever one of them took much.
 const COUNT_EVERY_MS: u64 = 10;
 
+/// What became free at once is given back to the system from so many bytes on.
+const FREED_BYTES: usize = 16 << 20;
+
 /// What one holder has in the sums of an account.
 #[derive(Debug, Default)]
 pub struct Charge(usize);
@@ -88,7 +91,9 @@ pub(crate) struct Account {
     count_at: Time,
     /// Clients are being closed for memory just now.
     is_bounding: bool,
-    /// Some were.
+    /// The most that was held since the allocator was last asked to give back what is free.
+    peak: usize,
+    /// Much became free.
     has_freed: bool,
 }
 
@@ -105,8 +110,8 @@ impl Account {
     pub(crate) fn new(limits: &Limits, workers: u32) -> Self {
         let from_bytes = from_bytes(limits, workers);
         let count_at = Time::default();
-        let (counted, is_bounding, has_freed) = (0, false, false);
-        Self { sums: [0; KINDS], from_bytes, counted, count_at, is_bounding, has_freed }
+        let (counted, peak, is_bounding, has_freed) = (0, 0, false, false);
+        Self { sums: [0; KINDS], from_bytes, counted, count_at, is_bounding, peak, has_freed }
     }
 
     /// The largest holder that is not added up.
@@ -137,6 +142,24 @@ impl Account {
     /// Whether memory became free at once since this was asked last.
     pub(crate) fn take_freed(&mut self) -> bool {
         core::mem::take(&mut self.has_freed)
+    }
+
+    /// When to look whether much became free: nothing may happen here behind clients that left.
+    pub(crate) fn looks_at(&self) -> Option<Time> {
+        self.has_fallen(self.own() + self.counted).then_some(self.count_at)
+    }
+
+    /// Whether so much is little beside what was held.
+    fn has_fallen(&self, held: usize) -> bool {
+        held <= self.peak / 2 && self.peak - held >= FREED_BYTES
+    }
+
+    /// So much is held now.
+    fn note_held(&mut self, held: usize) {
+        self.peak = self.peak.max(held);
+        if self.has_fallen(held) {
+            (self.peak, self.has_freed) = (held, true);
+        }
     }
 
     fn own(&self) -> usize {
@@ -284,6 +307,7 @@ impl Engine {
     pub(crate) fn account_counted(&mut self) {
         let Holdings { own, common } = self.holdings();
         self.account.counted = own + common - self.account.own();
+        self.account.note_held(own + common);
         self.bound_if_over();
     }
 

@@ -21,7 +21,7 @@ impl Engine {
         held.own + held.common
     }
 
-    /// Whether clients were closed for memory since this was asked last: the allocator may have much to give back.
+    /// Whether much became free since this was asked last, as clients left or were closed for memory: the allocator has it to give back.
     pub fn take_freed(&mut self) -> bool {
         self.account.take_freed()
     }

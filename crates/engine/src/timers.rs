@@ -81,6 +81,7 @@ impl Engine {
             self.uncork_at(),
             self.busy_at(),
             self.grants.at(),
+            self.account.looks_at(),
         ];
         let upstreams = self.deadlines.first().map(|(at, _)| *at);
         let pause = self.pause.map(|pause| pause.until).into_iter().chain(self.lease_wait_ends());

@@ -11,6 +11,7 @@ use super::Removal;
 use crate::limits::RENAMED_IN_EXEC_MAX;
 use crate::policy::outward::{Names, Rename, Shape};
 use crate::reject;
+use alloc::borrow::Cow;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use resp::{ReplyScanner, Scan, number};
@@ -69,6 +70,17 @@ pub(super) struct Replies {
     is_broken: bool,
 }
 
+/// What stands from this place on. What was kept before is not copied, or a large reply would be as often as it has pieces.
+fn behind(data: Cow<'_, [u8]>, at: usize) -> Vec<u8> {
+    match data {
+        Cow::Borrowed(bytes) => bytes[at..].to_vec(),
+        Cow::Owned(mut bytes) => {
+            bytes.drain(..at);
+            bytes
+        }
+    }
+}
+
 const QUEUED: &[u8] = b"+QUEUED\r\n";
 
 impl Replies {
@@ -86,24 +98,24 @@ impl Replies {
         awaited: &mut VecDeque<Awaited>,
         out: &mut Vec<u8>,
     ) {
-        let whole;
-        let mut rest = match self.tail.is_empty() {
-            true => bytes,
+        let data = match self.tail.is_empty() {
+            true => Cow::Borrowed(bytes),
             false => {
                 self.tail.extend_from_slice(bytes);
-                whole = core::mem::take(&mut self.tail);
-                &whole[..]
+                Cow::Owned(core::mem::take(&mut self.tail))
             }
         };
-        while let Some(first) = rest.first().filter(|_| !self.is_broken) {
+        let mut at = 0;
+        while let Some(first) = data.get(at).filter(|_| !self.is_broken) {
+            let rest = &data[at..];
             if self.mode == Mode::Begin {
                 self.mode = self.mode_of(*first, awaited.front());
             }
             let seen = if self.mode == Mode::Keep { self.scanner.position() as usize } else { 0 };
             match self.scanner.scan(&rest[seen..]) {
                 Ok(Scan::Complete { consumed, .. }) => {
-                    let (frame, behind) = rest.split_at(seen + consumed);
-                    rest = behind;
+                    let frame = &rest[..seen + consumed];
+                    at += frame.len();
                     match core::mem::take(&mut self.mode) {
                         Mode::Keep if frame[0] == b'>' => push(removal, frame, out),
                         Mode::Keep => self.answer(frame, awaited.pop_front(), out),
@@ -124,19 +136,16 @@ impl Replies {
                         Mode::Keep if begun > room as u64 && *first != b'>' => {
                             self.mode = Mode::Drop;
                         }
-                        Mode::Keep => {
-                            self.tail = rest.to_vec();
-                            return;
-                        }
-                        Mode::Drop | Mode::Begin => {}
+                        Mode::Keep | Mode::Drop | Mode::Begin => {}
                     }
-                    self.tail = rest[seen + consumed..].to_vec();
+                    let is_kept = self.mode == Mode::Keep;
+                    self.tail = behind(data, if is_kept { at } else { at + seen + consumed });
                     return;
                 }
                 Err(_) => self.is_broken = true,
             }
         }
-        out.extend_from_slice(rest);
+        out.extend_from_slice(&data[at..]);
     }
 
     fn mode_of(&self, first: u8, awaited: Option<&Awaited>) -> Mode {

@@ -6,6 +6,7 @@
 //!
 //! Invariant: tracking begins and ends while nothing of the client is under way, since its requests take other connections then.
 
+use super::prefixes::{first_overlap, overlapping};
 use super::{Name, Tracking};
 use crate::client::Hold;
 use crate::command::word;
@@ -150,11 +151,9 @@ impl Engine {
             if !wanted.broadcast && !prefixes.is_empty() {
                 return Err(reject::PREFIX_WITHOUT_BCAST.into());
             }
-            for (at, one) in prefixes.iter().enumerate() {
-                if let Some(other) = prefixes[at + 1..].iter().find(|other| overlap(one, other)) {
-                    let [one, other] = [one, other].map(|name| self.outward_name(name));
-                    return Err(reject::prefixes_overlap(one, "another provided", other));
-                }
+            if let Some((one, other)) = first_overlap(&prefixes) {
+                let [one, other] = [one, other].map(|name| self.outward_name(name));
+                return Err(reject::prefixes_overlap(one, "another provided", other));
             }
             wanted.prefixes = prefixes.iter().map(|prefix| Arc::from(*prefix)).collect();
         }
@@ -299,26 +298,10 @@ fn fits(before: Option<&Tracking>, wanted: &Tracking, hidden: usize) -> Result<(
         return Err(reject::SWITCH_OPT.into());
     }
     for one in &wanted.prefixes {
-        if let Some(other) = before.prefixes.iter().find(|other| overlap(one, other)) {
+        if let Some(other) = overlapping(&before.prefixes, one) {
             let [one, other] = [one, other].map(|name| name.get(hidden..).unwrap_or_default());
             return Err(reject::prefixes_overlap(one, "an existing", other));
         }
     }
     Ok(())
-}
-
-fn overlap(one: &[u8], other: &[u8]) -> bool {
-    let shorter = one.len().min(other.len());
-    one[..shorter] == other[..shorter]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn prefixes_overlap_when_one_begins_the_other() {
-        assert!(overlap(b"", b"a") && overlap(b"ab", b"a") && overlap(b"a", b"a"));
-        assert!(!overlap(b"ab", b"ac") && !overlap(b"b", b"a"));
-    }
 }

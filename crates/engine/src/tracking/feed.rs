@@ -125,8 +125,9 @@ impl Engine {
         {
             return;
         }
-        if before.iter().all(|prefix| self.caches.prefixes.contains(prefix)) {
-            let new = self.caches.prefixes.iter().filter(|prefix| !before.contains(prefix));
+        if before.iter().all(|prefix| self.caches.prefixes.binary_search(prefix).is_ok()) {
+            let new =
+                self.caches.prefixes.iter().filter(|prefix| before.binary_search(prefix).is_err());
             let new: Vec<Name> = new.cloned().collect();
             return self.say_prefixes(now, id, &new);
         }

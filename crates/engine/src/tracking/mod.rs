@@ -33,6 +33,7 @@ mod commands;
 mod feed;
 mod order;
 mod own;
+mod prefixes;
 
 use crate::blocking::blocks;
 use crate::client::Client;
@@ -82,7 +83,7 @@ pub(crate) struct Caches {
     late: BTreeSet<UpstreamId>,
     /// Clients came, went or changed, so those connections are to be looked at.
     pub(crate) stale: bool,
-    /// The prefixes that shared connections of the lane `Broadcast` were asked for.
+    /// The prefixes that shared connections of the lane `Broadcast` were asked for, in order.
     prefixes: Vec<Name>,
     /// What is asked over connections of these lanes for clients that have something under way elsewhere.
     asked: BTreeMap<UpstreamId, VecDeque<Asked>>,

@@ -323,3 +323,22 @@ fn other_limits_hold_from_now_on() {
     story.client("middle").is_closed();
     story.client("small").is_open();
 }
+
+#[test]
+fn what_clients_that_leave_held_is_given_back() {
+    let mut story = Story::new();
+    for number in 0..20 {
+        let name = number.to_string();
+        story.client(&name).says("GET big").stops_taking();
+        story.server().gets("GET big").sends(&bulk(2 << 20));
+    }
+    story.after_ms(20);
+    assert!(!story.engine.take_freed(), "all of it is held");
+    for number in 0..20 {
+        story.client(&number.to_string()).dies();
+    }
+    story.after_ms(20);
+    assert!(story.engine.take_freed(), "40 MiB are free");
+    story.after_ms(20);
+    assert!(!story.engine.take_freed(), "they are given back once");
+}

@@ -14,7 +14,7 @@ use netio::{Driver, sys};
 /// So often it is looked what the engines of a tenant's logins hold together, in milliseconds. Each of them bounds itself at once.
 const LOGINS_EVERY_MS: u64 = 10;
 
-/// After clients were closed for memory the allocator gives back what it has, at most so often, in milliseconds: what stands between buffers that stay
+/// After clients left that held much, or were closed for it, the allocator gives back what it has, at most so often, in milliseconds: what stands between buffers that stay
 /// would else count as resident until somebody needs it.
 const TRIM_EVERY_MS: u64 = 100;
 
