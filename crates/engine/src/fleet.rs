@@ -25,6 +25,7 @@ use crate::stats::Stats;
 use crate::stats::monitors::MonitorOptions;
 use crate::tenancy::TenantId;
 use crate::topology::view::PoolView;
+use crate::upstream::greeting::ServerFacts;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -216,6 +217,8 @@ pub enum Answer {
 pub struct Report {
     /// Which worker.
     pub worker: u32,
+    /// What a server said of itself; empty while none has greeted this worker.
+    pub server: ServerFacts,
     /// Counters.
     pub stats: Stats,
     /// Clients connected.

@@ -213,7 +213,9 @@ impl Engine {
     ) {
         let client = self.client_line(now, id);
         let object = object.to_vec();
-        self.acl.log.add(Entry { count: 1, reason, is_inside, object, user, at: now, client });
+        let (count, first_at, at) = (1, now, now);
+        let entry = Entry { id: 0, count, reason, is_inside, object, user, first_at, at, client };
+        self.acl.log.add(entry, (self.settings.worker, self.settings.workers));
     }
 
     /// Of a large request only the first arguments are here. Whether they tell that it is permitted, whatever else stands in it.

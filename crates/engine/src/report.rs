@@ -241,6 +241,7 @@ impl Engine {
             .for_each(|label| add_to(&mut listeners, label, 1));
         Report {
             worker: self.settings.worker,
+            server: self.facts.clone(),
             stats: self.stats.clone(),
             clients: self.clients.len() as u64,
             listeners,

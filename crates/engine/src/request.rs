@@ -16,7 +16,7 @@
 
 use crate::client::{Access, Client, Hold, ReplyMode, Sizes};
 use crate::coalesce::Sharing;
-use crate::command::ids::{CLUSTER, EXEC, PING, SLOWLOG};
+use crate::command::ids::{CLIENT_UNPAUSE, CLUSTER, EXEC, PING, SLOWLOG};
 use crate::command::{self, CommandId};
 use crate::connect::Availability;
 use crate::engine::Engine;
@@ -26,7 +26,7 @@ use crate::permit::{charge, permits};
 use crate::plain::{Parts, PlainRun, ShortPaths, ShortReads, plain_command};
 use crate::reject;
 use crate::route::{self, Known, Way};
-use crate::scatter::Wish;
+use crate::scatter::{Wish, row_of};
 use crate::settings::Limits;
 use crate::speed::Speed;
 use crate::time::Time;
@@ -542,12 +542,19 @@ impl Engine {
     /// server.c).
     pub(crate) fn is_paused_for(&self, id: ClientId, known: &Known, args: &[&[u8]]) -> bool {
         let Some(pause) = self.pause else { return false };
-        if known.way == Way::Local {
-            return known.id == Some(EXEC)
-                && if pause.writes_only { self.queues_writes(id) } else { self.is_queueing(id) };
+        let is_local = known.way == Way::Local;
+        if is_local && pause.writes_only {
+            return known.id == Some(EXEC) && self.queues_writes(id);
         }
-        let fits = known.id.is_none_or(|row| arity_fits(row, args.len()));
-        fits && (!pause.writes_only || self.writes(known.id, args))
+        // Who has still to say who it is has a bound of time for that, which a server has not.
+        if is_local && self.clients.get(id).is_some_and(|client| !client.is_authenticated()) {
+            return false;
+        }
+        // A container alone is a subcommand that nobody knows. To let go is not held, unlike at a server, where nobody could.
+        let call = known.id.map(|row| row_of(row, args));
+        let is_call = |row: CommandId| !is_local || !row.row().is_container();
+        let fits = call.is_none_or(|row| arity_fits(row, args.len()) && is_call(row));
+        fits && call != Some(CLIENT_UNPAUSE) && (!pause.writes_only || self.writes(known.id, args))
     }
 
     /// Whether this is a CLUSTER command that the proxy answers: those of several servers would lead clients past it.

@@ -117,12 +117,7 @@ impl Engine {
         }
     }
 
-    /// The number that the next client gets; see [`Self::set_next_number`].
-    pub fn next_number(&self) -> u64 {
-        self.next_number
-    }
-
-    /// Numbers of clients go on from here: those of all tenants of a worker are one row.
+    /// The number that the next client gets (`CLIENT ID`): those of all workers and tenants are one row.
     pub fn set_next_number(&mut self, number: u64) {
         self.next_number = number;
     }

@@ -29,6 +29,7 @@ use netio::epoll::Stream;
 use netio::{Keepalive, Tuning, sys};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -276,6 +277,7 @@ fn process(config: &Config, config_file: String, driver: Chosen, losses: Losses)
         measure: Usage::since,
         measure_thread: netio::sys::thread_cpu,
         losses,
+        last_client: AtomicU64::new(0),
     }
 }
 

@@ -55,6 +55,8 @@ impl From<Denied> for Reason {
 /// One entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
+    /// Greater than those of earlier entries of the same worker, and no other worker's.
+    pub id: u64,
     /// How often.
     pub count: u64,
     /// Why.
@@ -65,6 +67,8 @@ pub struct Entry {
     pub object: Vec<u8>,
     /// Whose request it was, or who somebody wanted to be.
     pub user: Vec<u8>,
+    /// When it first happened.
+    pub first_at: Time,
     /// When it last happened.
     pub at: Time,
     /// The client's line in `CLIENT LIST`.
@@ -75,11 +79,13 @@ pub struct Entry {
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     entries: VecDeque<Entry>,
+    /// Entries that were ever made.
+    made: u64,
 }
 
 impl Log {
-    /// It happened (again).
-    pub(crate) fn add(&mut self, mut entry: Entry) {
+    /// It happened (again). `worker` of so many keeps this log.
+    pub(crate) fn add(&mut self, mut entry: Entry, (worker, workers): (u32, u32)) {
         entry.object.truncate(ACL_LOG_OBJECT_BYTES);
         let is_same = |known: &Entry| {
             known.reason == entry.reason
@@ -91,6 +97,10 @@ impl Log {
         let at = self.entries.iter().take(LOOKED_AT).position(is_same);
         if let Some(known) = at.and_then(|at| self.entries.remove(at)) {
             entry.count += known.count;
+            (entry.id, entry.first_at) = (known.id, known.first_at);
+        } else {
+            entry.id = self.made * u64::from(workers.max(1)) + u64::from(worker);
+            self.made += 1;
         }
         self.entries.push_front(entry);
         self.entries.truncate(ACL_LOG_ENTRIES);

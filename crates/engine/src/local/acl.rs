@@ -277,13 +277,14 @@ pub(super) fn write_done(out: &mut Vec<u8>, answers: &[Answer]) {
     }
 }
 
-/// The logs of all workers as one, the newest first.
+/// The logs of all workers as one, the newest first. `unix_ms`: the time of day, where servers tell it (from Redis 7.2 on).
 pub(super) fn write_log(
     out: &mut Vec<u8>,
     now: Time,
     answers: Vec<Answer>,
     count: usize,
     protocol: Protocol,
+    unix_ms: Option<impl Fn(Time) -> u64>,
 ) {
     let mut entries: Vec<log::Entry> = answers
         .into_iter()
@@ -296,7 +297,7 @@ pub(super) fn write_log(
     entries.truncate(count);
     encode::array(out, entries.len());
     for entry in entries {
-        encode::map(out, 7, protocol);
+        encode::map(out, if unix_ms.is_some() { 10 } else { 7 }, protocol);
         encode::bulk(out, b"count");
         encode::integer(out, entry.count as i64);
         let context: &[u8] = if entry.is_inside { b"multi" } else { b"toplevel" };
@@ -314,5 +315,14 @@ pub(super) fn write_log(
         encode::double(out, age_ms as f64 / 1_000.0, protocol);
         encode::bulk(out, b"client-info");
         encode::bulk(out, entry.client.as_bytes());
+        let Some(unix_ms) = &unix_ms else { continue };
+        for (name, value) in [
+            (&b"entry-id"[..], entry.id),
+            (b"timestamp-created", unix_ms(entry.first_at)),
+            (b"timestamp-last-updated", unix_ms(entry.at)),
+        ] {
+            encode::bulk(out, name);
+            encode::integer(out, value as i64);
+        }
     }
 }

@@ -451,7 +451,12 @@ impl Engine {
             }
             Purpose::Config(wish) => config::write(&mut out, wish, &answers, protocol),
             Purpose::Acl => acl::write_done(&mut out, &answers),
-            Purpose::AclLog(count) => acl::write_log(&mut out, now, answers, *count, protocol),
+            Purpose::AclLog(count) => {
+                let ahead_us = self.settings.unix_ahead_us;
+                let unix_ms = move |at: Time| ahead_us.saturating_add(at.0) / 1_000;
+                let unix_ms = self.facts.is_since(7, 2).then_some(unix_ms);
+                acl::write_log(&mut out, now, answers, *count, protocol, unix_ms);
+            }
             Purpose::Info(sections) => {
                 let text = info::text(sections, answers, facts, &self.facts, &self.settings);
                 encode::verbatim(&mut out, *b"txt", text.as_bytes(), protocol);

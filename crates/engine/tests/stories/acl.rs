@@ -1,7 +1,7 @@
 //! Users with restrictions: what is refused never reaches a server, what is allowed goes as it always did, and a change of the rules
 //! holds for those who are there.
 
-use crate::words::{Story, large_set, request};
+use crate::words::{HELLO_2, Story, large_set, request};
 use engine::Settings;
 use engine::acl::Users;
 
@@ -202,7 +202,7 @@ fn what_was_refused_stands_in_the_log_and_is_shown_to_nobody_else() {
     story.server().takes_requests();
     let log = story.client("warm").says("ACL LOG").takes_text();
     assert!(
-        log.starts_with("*2\r\n*14\r\n$5\r\ncount\r\n:1\r\n$6\r\nreason\r\n$7\r\nchannel\r\n"),
+        log.starts_with("*2\r\n*20\r\n$5\r\ncount\r\n:1\r\n$6\r\nreason\r\n$7\r\nchannel\r\n"),
         "{log}"
     );
     assert!(
@@ -214,6 +214,42 @@ fn what_was_refused_stands_in_the_log_and_is_shown_to_nobody_else() {
     story.client("warm").says("AUTH nobody x").takes();
     let log = story.client("warm").says("ACL LOG 1").takes_text();
     assert!(log.contains("$4\r\nauth\r\n") && log.contains("$6\r\nnobody\r\n"), "{log}");
+}
+
+#[test]
+fn entries_of_the_log_have_numbers_and_times_where_servers_give_them() {
+    let settings = Settings {
+        users: users(&[WRITER]).into(),
+        unix_ahead_us: 1_700_000_000_000_000,
+        ..Settings::default()
+    };
+    let mut story = Story::with(settings);
+    story.client("a").says(["AUTH nobody x", "AUTH other x"]).takes();
+    // Within a minute it is the entry that was there.
+    story.after_ms(10_000).client("a").says("AUTH nobody x").takes();
+    let log = story.client("a").says("ACL LOG").takes_text();
+    let last = story.now.0 / 1_000 + 1_700_000_000_000;
+    let first = last - 10_000;
+    let entry = |id: u64, created: u64, updated: u64| {
+        format!(
+            "$8\r\nentry-id\r\n:{id}\r\n$17\r\ntimestamp-created\r\n:{created}\r\n$22\r\ntimestamp-last-updated\r\n:{updated}\r\n"
+        )
+    };
+    assert!(log.starts_with("*2\r\n*20\r\n$5\r\ncount\r\n:2\r\n"), "{log}");
+    assert!(log.contains(&entry(0, first, last)), "{log}");
+    assert!(log.ends_with(&entry(1, first, first)), "{log}");
+}
+
+#[test]
+fn entries_of_the_log_are_as_before_in_front_of_older_servers() {
+    let settings = Settings { users: users(&[WRITER]).into(), ..Settings::default() };
+    let mut story = Story::with(settings);
+    story.server_says_to("HELLO 2", &HELLO_2.replace("7.2.5", "7.0.5"));
+    story.client("a").says("GET k");
+    story.server().gets("GET k").answers("nil");
+    story.client("a").gets("nil").says("AUTH nobody x").takes();
+    let log = story.client("a").says("ACL LOG").takes_text();
+    assert!(log.starts_with("*1\r\n*14\r\n") && !log.contains("entry-id"), "{log}");
 }
 
 #[test]

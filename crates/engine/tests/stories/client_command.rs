@@ -296,11 +296,44 @@ fn a_pause_holds_all_that_goes_to_the_server_and_unpause_ends_it() {
 #[test]
 fn a_longer_pause_is_not_shortened_by_a_later_one() {
     let mut story = Story::new();
-    story.client("a").says(["CLIENT PAUSE 1000 ALL", "CLIENT PAUSE 10 ALL"]).gets(["+OK", "+OK"]);
-    story.client("b").says("GET k");
+    story
+        .client("a")
+        .says(["CLIENT PAUSE 1000 WRITE", "CLIENT PAUSE 10 WRITE"])
+        .gets(["+OK", "+OK"]);
+    story.client("b").says("SET k 1");
     story.after_ms(999);
     assert_eq!(story.connects_made(), 0);
-    story.after_ms(1).server().gets("GET k");
+    story.after_ms(1).server().gets("SET k 1");
+}
+
+#[test]
+fn a_pause_of_all_holds_what_the_proxy_answers_too() {
+    let held = [
+        ("PING", "+PONG"),
+        ("ECHO x", "$1\r\nx\r\n"),
+        ("SELECT 0", "+OK"),
+        ("CLIENT GETNAME", "$-1\r\n"),
+        ("CLIENT PAUSE 10", "+OK"),
+        ("MULTI", "+OK"),
+        ("SUBSCRIBE c", "*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n"),
+    ];
+    let mut story = Story::new();
+    story.client("a").says("CLIENT PAUSE 1000").gets("+OK");
+    for (line, _) in held {
+        story.client(line).says(line).gets_nothing();
+    }
+    // A server looks these up, and counts their arguments, before it looks at the pause.
+    story.client("b").says("ECHO").gets("-ERR wrong number of arguments for 'echo' command");
+    let unknown = "-ERR unknown subcommand 'NOSUCH'. Try CLIENT HELP.";
+    story.client("b").says("CLIENT NOSUCH").gets(unknown);
+    story.after_ms(999);
+    for (line, _) in held {
+        story.client(line).gets_nothing();
+    }
+    story.after_ms(1).after_ms(10);
+    for (line, reply) in held {
+        story.client(line).gets(reply);
+    }
 }
 
 #[test]

@@ -226,7 +226,7 @@ fn clients_that_wait_are_told_by_what_for() {
     assert_eq!(waiting(&story, "drained"), 2);
     has(&info(&mut story, "INFO clients"), &["waiting_clients_lease:1\r\n", "_drained:2\r\n"]);
     let mut story = Story::new();
-    story.client("a").says(["CLIENT PAUSE 1000", "GET k"]);
+    story.client("a").says(["CLIENT PAUSE 1000 WRITE", "SET k 1"]);
     has(&info(&mut story, "INFO clients"), &["waiting_clients_paused:1\r\n"]);
 }
 

@@ -1,6 +1,6 @@
 //! INFO: the proxy's own sections, the server's where they are the server's.
 
-use crate::words::Story;
+use crate::words::{HELLO_2, Story};
 
 fn info(story: &mut Story, line: &str) -> String {
     story.client("a").says(line);
@@ -29,6 +29,20 @@ fn info_has_the_proxys_figures_and_the_servers_version() {
         assert!(text.contains(line), "{line:?} is not in\n{text}");
     }
     assert!(!text.contains("cmdstat_"), "commandstats are not part of the default");
+}
+
+#[test]
+fn in_front_of_valkey_versions_stand_where_valkey_has_them() {
+    let mut story = Story::new();
+    let hello = HELLO_2.replace("$5\r\nredis", "$6\r\nvalkey").replace("7.2.5", "9.1.2");
+    story.server_says_to("HELLO 2", &hello);
+    story.client("a").says("GET k");
+    story.server().answers("nil");
+    story.client("a").gets("nil");
+    let text = info(&mut story, "INFO server");
+    let begin = "# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2\r\nserver_mode:standalone\r\n";
+    assert!(text.contains(begin), "{text}");
+    assert!(!text.contains("redis_mode"), "{text}");
 }
 
 #[test]

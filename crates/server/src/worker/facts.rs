@@ -5,6 +5,7 @@
 use crate::losses::Losses;
 use engine::fleet::ProcessFacts;
 use netio::sys::CpuTime;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// What stays the same while the process lives.
@@ -26,6 +27,8 @@ pub struct Process {
     pub measure_thread: fn() -> CpuTime,
     /// What observers did not get.
     pub losses: Losses,
+    /// The number of the client that came last (`CLIENT ID`): whoever comes later has a greater one, at whatever worker.
+    pub last_client: AtomicU64,
 }
 
 /// Which driver the workers have, and why.
@@ -97,6 +100,11 @@ impl Usage {
 }
 
 impl Process {
+    /// The number of the next client.
+    pub fn next_client(&self) -> u64 {
+        self.last_client.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
     /// Everything at this moment.
     pub(crate) fn facts(&self, workers: usize, clients_max: usize) -> ProcessFacts {
         let usage = (self.measure)(self.started);

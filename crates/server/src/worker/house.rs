@@ -273,25 +273,19 @@ impl House {
         self.get_mut(place)?.unless_too_many_come(now, addr)
     }
 
-    /// See [`Engine::handle_client_open`].
+    /// See [`Engine::handle_client_open`]. `number`: the client's (`CLIENT ID`).
     pub(super) fn handle_client_open(
         &mut self,
         now: Time,
         place: usize,
         home: TenantId,
         (addr, laddr): (String, String),
+        number: u64,
     ) -> Option<ClientId> {
-        let number = self.first.next_number();
         let engine = self.get_mut(place)?;
-        if place > 0 {
-            engine.set_next_number(number);
-        }
+        engine.set_next_number(number);
         let id = engine.handle_client_open(now, addr, laddr)?;
         engine.note_home(id, home);
-        let number = engine.next_number();
-        if place > 0 {
-            self.first.set_next_number(number);
-        }
         Some(outer(place, id))
     }
 

@@ -59,7 +59,8 @@ impl<D: Driver> Worker<D> {
         if let Some(text) = self.engine.unless_too_many_come(now, place, &addresses.0) {
             return Err(TurnedAway { why: Refused::Rate, text: Some(text) });
         }
-        match self.engine.handle_client_open(now, place, tenant, addresses) {
+        let number = self.process.next_client();
+        match self.engine.handle_client_open(now, place, tenant, addresses, number) {
             Some(id) => {
                 self.engine.note_listener(id, label);
                 Ok((id, seat))

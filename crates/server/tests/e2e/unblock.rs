@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use testkit::{Conn, wait};
 
-use crate::setup::{SOON, Stack, info_field};
+use crate::setup::{RESPOOL, SOON, Stack, info_field};
 
 /// The client's number.
 fn number(conn: &mut Conn) -> u64 {
@@ -107,4 +107,20 @@ fn a_killed_client_waits_for_nothing_any_more() {
     assert_eq!(other.ask("RPUSH l x"), ":1\r\n");
     assert_eq!(other.ask("LRANGE l 0 -1"), "*1\r\n$1\r\nx\r\n");
     assert!(other.is_silent_for(Duration::from_millis(20)));
+}
+
+// Redis' documentation of CLIENT ID promises it, and jedis believes it.
+#[test]
+fn who_comes_later_has_a_greater_number_at_whatever_worker() {
+    let server = testkit::RedisServer::start();
+    let proxy = testkit::Respool::to(RESPOOL, server.endpoint()).workers(4).start();
+    let mut conns: Vec<Conn> = Vec::new();
+    let mut last = 0;
+    for _ in 0..40 {
+        let mut conn = proxy.connect();
+        let id = number(&mut conn);
+        assert!(id > last, "{id} behind {last}");
+        last = id;
+        conns.push(conn);
+    }
 }

@@ -5,6 +5,7 @@
 //! Invariant: nothing of the machine that it runs on is in them.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
@@ -134,6 +135,7 @@ fn process() -> Process {
         measure: |_| Usage::default(),
         measure_thread: Default::default,
         losses: Losses::default(),
+        last_client: AtomicU64::new(0),
     }
 }
 

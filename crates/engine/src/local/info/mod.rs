@@ -139,6 +139,10 @@ pub(super) fn text(
         })
         .collect();
     reports.sort_by_key(|report| report.worker);
+    // A worker that no server has greeted yet knows it from the others.
+    let is_known = |facts: &&ServerFacts| !facts.version.is_empty();
+    let others = reports.iter().map(|report| &report.server);
+    let server = core::iter::once(server).chain(others).find(is_known).unwrap_or(server);
     let source = Source { reports: &reports, sum: sum(&reports), process, server, settings };
     let mut out = String::new();
     if let Some(at) = latency::asked_for(asked, settings) {

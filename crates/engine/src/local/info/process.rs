@@ -14,11 +14,25 @@ use crate::stats::{REDIRECT_KINDS, REFUSALS};
 use alloc::format;
 use alloc::string::String;
 
+/// The Redis that Valkey is compatible with (`REDIS_VERSION` in version.h, Valkey 8.0 to 9.1).
+const REDIS_VERSION_OF_VALKEY: &str = "7.2.4";
+
 pub(super) fn server(out: &mut String, source: &Source<'_>) {
     let process = source.process;
-    line(out, "redis_version", &source.server.version);
-    line(out, "redis_mode", mode(source));
-    line(out, "server_name", &source.server.server);
+    match source.server.server.as_str() {
+        // `genValkeyInfoString` in Valkey 8.1, which says `redis` in HELLO if it is to look like one.
+        "valkey" => {
+            line(out, "redis_version", REDIS_VERSION_OF_VALKEY);
+            line(out, "server_name", &source.server.server);
+            line(out, "valkey_version", &source.server.version);
+            line(out, "server_mode", mode(source));
+        }
+        name => {
+            line(out, "redis_version", &source.server.version);
+            line(out, "redis_mode", mode(source));
+            line(out, "server_name", name);
+        }
+    }
     line(out, "proxy", "respool");
     line(out, "proxy_version", &process.version);
     line(out, "os", &process.os);

@@ -27,8 +27,12 @@ fn house() -> House {
 }
 
 fn open(house: &mut House, place: usize, home: TenantId) -> ClientId {
+    open_as(house, place, home, 7)
+}
+
+fn open_as(house: &mut House, place: usize, home: TenantId, number: u64) -> ClientId {
     let addresses = ("10.0.0.1:1".to_owned(), "10.0.0.2:2".to_owned());
-    house.handle_client_open(Time(0), place, home, addresses).expect("a place")
+    house.handle_client_open(Time(0), place, home, addresses, number).expect("a place")
 }
 
 fn say(house: &mut House, id: ClientId, line: &str) {
@@ -76,17 +80,17 @@ fn an_id_of_the_default_tenant_is_the_engines_own() {
 }
 
 #[test]
-fn numbers_of_clients_are_one_row_for_all_tenants() {
+fn clients_of_all_tenants_have_the_numbers_that_they_are_given() {
     let mut house = house();
-    let ids = [0, 1, 2, 1, 0].map(|place| {
+    let ids = [(0, 3), (1, 4), (2, 7), (1, 8), (0, 20)].map(|(place, number)| {
         let tenant = house.tenant_at(place);
-        open(&mut house, place, tenant)
+        open_as(&mut house, place, tenant, number)
     });
     let numbers = ids.map(|id| {
         say(&mut house, id, "CLIENT ID");
         heard(&mut house, id)
     });
-    assert_eq!(numbers, [":1\r\n", ":5\r\n", ":9\r\n", ":13\r\n", ":17\r\n"]);
+    assert_eq!(numbers, [":3\r\n", ":4\r\n", ":7\r\n", ":8\r\n", ":20\r\n"]);
     assert_eq!((house.client_count(), house.first().client_count()), (5, 2));
 }
 
@@ -145,7 +149,7 @@ fn a_tenant_that_goes_takes_nobody_and_its_place_is_used_again() {
     assert!(house.is_leaving());
     assert_eq!((house.open(A), house.open(B)), (None, Some(2)));
     assert_eq!(house.entry(A), None);
-    assert!(house.handle_client_open(Time(1), 1, A, Default::default()).is_none());
+    assert!(house.handle_client_open(Time(1), 1, A, Default::default(), 9).is_none());
     // Its client was owed nothing.
     assert_eq!(house.left(Time(2)), [1]);
     house.remove(Time(2), 1);

@@ -181,3 +181,17 @@ fn a_wrong_password_is_told() {
     assert!(error.contains("WRONGPASS"), "{error}");
     assert!(!error.contains(":wrong@"), "no secrets: {error}");
 }
+
+// BullMQ and Sidekiq ask for it first, and refuse an empty one.
+#[test]
+fn each_worker_tells_the_version_of_the_servers_before_any_request() {
+    let cluster = RedisCluster::start(3, 0);
+    let url = url_with_dead(&cluster, 0, &[0]);
+    let proxy = Respool::to_url(RESPOOL, &url).workers(4).start();
+    let mut conns: Vec<Conn> = (0..32).map(|_| proxy.connect()).collect();
+    for conn in &mut conns {
+        let text = conn.ask("INFO server");
+        let version = text.lines().find_map(|line| line.strip_prefix("redis_version:"));
+        assert!(version.is_some_and(|version| !version.is_empty()), "{text}");
+    }
+}
