@@ -314,8 +314,7 @@ fn a_pause_of_all_holds_what_the_proxy_answers_too() {
         ("SELECT 0", "+OK"),
         ("CLIENT GETNAME", "$-1\r\n"),
         ("CLIENT PAUSE 10", "+OK"),
-        ("MULTI", "+OK"),
-        ("SUBSCRIBE c", "*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n"),
+        ("CLIENT NO-EVICT on", "+OK"),
     ];
     let mut story = Story::new();
     story.client("a").says("CLIENT PAUSE 1000").gets("+OK");
