@@ -454,11 +454,7 @@ impl Engine {
         }
         match self.clients.get(id) {
             Some(client) if !silent && seq != client.places.head() => {
-                // Another upstream's reply is due first. The bytes wait here, within the client's hard bound.
-                if rest.len() < self.settings.limits.client_out_max_bytes {
-                    return 0;
-                }
-                self.evict(id, "a reply that waited for an earlier one grew too large");
+                // Another upstream's reply is due first. The bytes wait here, and are the client's in the account.
                 return 0;
             }
             Some(_) if !silent => self.give_part(id, upstream_id, &rest[..scanned]),
@@ -486,8 +482,8 @@ impl Engine {
         }
     }
 
-    /// A part of a reply that is not whole waits in the tail, within its client's hard bound; beyond it the client goes, and the rest
-    /// is dropped as it comes. Returns the bytes dropped.
+    /// A part of a reply that is not whole waits in the tail, where it is its client's in the account; that of a client that is gone is dropped as it comes.
+    /// Returns the bytes dropped.
     fn bound_part(
         &mut self,
         now: Time,
@@ -508,18 +504,12 @@ impl Engine {
         waiting: usize,
     ) -> usize {
         let client = client.filter(|client| self.clients.get(*client).is_some());
-        let bound = match client {
-            Some(_) => self.settings.limits.client_out_max_bytes,
-            None => CUT_THROUGH_BYTES,
-        };
-        if let Some(client) = client.filter(|_| waiting >= CUT_THROUGH_BYTES) {
-            self.look_at_backlog(now, upstream_id, client);
-        }
-        if waiting < bound {
+        if waiting < CUT_THROUGH_BYTES {
             return 0;
         }
         if let Some(client) = client {
-            self.evict(client, "a part of its reply grew too large");
+            self.look_at_backlog(now, upstream_id, client);
+            return 0;
         }
         let Some(upstream) = self.upstreams.get_mut(upstream_id) else { return 0 };
         let scanned = upstream.scanner.position() - upstream.forwarded;

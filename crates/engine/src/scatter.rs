@@ -606,10 +606,6 @@ impl Engine {
             merge.make_room(&mut self.pool);
         }
         merge.take(part, count, if wanted { bytes } else { &[] });
-        let (client, held) = (merge.client, merge.held_bytes());
-        if wanted && held > self.settings.limits.client_out_max_bytes {
-            self.evict(client, "the parts of a reply grew too large");
-        }
         self.account_merge(id);
         self.finish_merge(now, id);
     }

@@ -167,12 +167,6 @@ impl Engine {
             .map(|(client, _)| *client)
             .collect();
         if !early.is_empty() {
-            if rest.len() < self.settings.limits.client_out_max_bytes {
-                return 0;
-            }
-            for client in early {
-                self.evict(client, "a reply that waited for an earlier one grew too large");
-            }
             return 0;
         }
         for (client, _) in &takers {

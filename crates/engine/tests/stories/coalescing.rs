@@ -591,7 +591,7 @@ fn a_large_reply_waits_until_it_is_everybodys_turn() {
 }
 
 #[test]
-fn whose_turn_does_not_come_within_the_bound_is_closed() {
+fn whose_turn_has_not_come_gets_its_reply_then() {
     let mut story = Story::warm_cluster_with(|settings| {
         settings.coalesce_reads = true;
         settings.limits.client_out_max_bytes = 2 * MIB;
@@ -599,8 +599,10 @@ fn whose_turn_does_not_come_within_the_bound_is_closed() {
     at_once(&mut story, &[("a", &["GET a4"]), ("b", &["GET b4", "GET a4"])]);
     let reply = bulk(4 * MIB);
     story.node("n1").gets("GET a4").sends(&reply);
-    story.client("b").is_closed();
     assert!(story.client("a").takes() == reply);
+    story.client("b").gets_nothing();
+    story.node("n2").gets("GET b4").answers("\"b\"");
+    assert!(story.client("b").takes() == [b"$1\r\nb\r\n", &reply[..]].concat());
 }
 
 #[test]

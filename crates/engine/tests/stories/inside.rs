@@ -121,8 +121,10 @@ fn on_a_cluster_they_wait_for_the_node_as_all_else() {
 }
 
 #[test]
-fn a_large_answer_is_put_together_too_and_bounded() {
-    let mut story = Story::with_limits(|limits| limits.client_out_max_bytes = 1 << 20);
+fn a_large_answer_is_put_together_too_and_bounded_by_the_memory_of_all() {
+    let mut story = Story::with_limits(|limits| {
+        (limits.client_out_max_bytes, limits.memory_max_bytes) = (1 << 20, 8 << 20);
+    });
     let begin = |story: &mut Story, bytes: usize| {
         story.client("a").says(["MULTI", "GET k", "CLIENT ID", "EXEC"]);
         story.conn(1).gets(["MULTI", "GET k", ECHO, "EXEC"]);
@@ -133,10 +135,12 @@ fn a_large_answer_is_put_together_too_and_bounded() {
         story.conn(1).sends(&value.as_bytes()[..half]).sends(&value.as_bytes()[half..]);
         value
     };
-    let value = begin(&mut story, 200_000);
-    story.conn(1).sends(b"$0\r\n\r\n");
-    story.client("a").gets(format!("{value}:1").as_str());
-    begin(&mut story, 2_000_000);
+    for bytes in [200_000, 2_000_000] {
+        let value = begin(&mut story, bytes);
+        story.conn(1).sends(b"$0\r\n\r\n");
+        story.client("a").gets(format!("{value}:1").as_str());
+    }
+    begin(&mut story, 10_000_000);
     story.client("a").is_closed();
 }
 
