@@ -145,19 +145,22 @@ impl Engine {
         let Some(client) = self.clients.get_mut(id) else { return };
         let has_own = client.has_own();
         let Some(tracking) = client.tracking.as_mut() else { return };
+        if tracking.broadcast {
+            // It is told of every change. What it hears of these before the reply is told again behind it.
+            let keys = inside.into_iter().map(|inside| inside.key).collect();
+            return tracking.recent.push_back(Recent { seq, keys });
+        }
         // What another client is told comes over another connection.
         if !has_own || tracking.redirect != 0 {
             let untold = inside.into_iter().filter(|inside| inside.state != State::Told);
             return tracking.again.extend(untold.map(|inside| (seq, inside.key)));
         }
-        if !(tracking.broadcast || caches) {
+        if !caches {
             return;
         }
         let keys: Vec<Name> = inside.into_iter().map(|inside| inside.key).collect();
         tracking.recent.push_back(Recent { seq, keys: keys.clone() });
-        if caches {
-            keys.into_iter().for_each(|key| self.remember(id, key));
-        }
+        keys.into_iter().for_each(|key| self.remember(id, key));
     }
 
     /// What was asked over a connection that tells of changes was answered; `fine`: not with an error.

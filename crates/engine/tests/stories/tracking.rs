@@ -508,6 +508,38 @@ fn nobody_is_left_waiting_when_the_connection_is_lost_or_the_client_goes() {
     story.client("stays").gets("+OK");
 }
 
+// What a transaction reads comes over another connection than what changed, so that may come first.
+#[test]
+fn with_bcast_a_transaction_is_followed_by_what_changed_while_it_was_under_way() {
+    let mut story = Story::new();
+    story.client("a").says("HELLO 3").takes();
+    story.client("a").says("CLIENT TRACKING ON BCAST PREFIX k").gets_nothing();
+    let feed = story.connects_made();
+    story.conn(feed).gets("CLIENT TRACKING ON BCAST PREFIX k").answers("+OK");
+    story.client("a").gets("+OK");
+    for changes in [false, true] {
+        story.client("a").says(["MULTI", "GET k1", "GET k2", "EXEC"]).takes();
+        let own = story.connects_made();
+        let mut own = story.conn(own);
+        let asked = own.takes_requests();
+        assert_eq!(asked, 4);
+        own.answers(["+OK", "+QUEUED", "+QUEUED"]);
+        if changes {
+            story.conn(feed).answers(changed("k1").as_str());
+            let told = story.client("a").takes_text();
+            assert!(told.contains("k1"), "{told}");
+        } else {
+            story.client("a").takes();
+        }
+        let own = story.connects_made();
+        story.conn(own).sends(b"*2\r\n$1\r\n1\r\n$1\r\n2\r\n");
+        let got = story.client("a").takes_text();
+        assert!(got.contains("*2\r\n$1\r\n1\r\n$1\r\n2\r\n"), "{got}");
+        assert_eq!(got.matches("invalidate").count(), usize::from(changes), "{got}");
+        assert!(!got.contains("k2"), "nobody changed it: {got}");
+    }
+}
+
 // Redis' own suite: in another database than the first, HELLO in BCAST mode told to drop everything.
 #[test]
 fn in_bcast_mode_another_protocol_changes_nothing_of_what_is_told() {
