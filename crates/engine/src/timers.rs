@@ -221,7 +221,9 @@ impl Engine {
             State::Idle => {}
             State::Down(_) => self.connect(now, id),
             State::Connecting(_) => self.fail_upstream(now, id, "connect: timed out", None),
-            State::Greeting(_) if self.is_relief(id) => self.greets_later(now, id),
+            State::Greeting(_) if self.is_relief(id) || self.is_behind_a_script(now, id) => {
+                self.greets_later(now, id);
+            }
             State::Greeting(_) => self.fail_upstream(now, id, "the greeting timed out", None),
             State::Ready => match (upstream.stall, upstream.role) {
                 (Some(stall), _) => self.stall_due(now, id, stall.client),

@@ -87,6 +87,22 @@ fn script_kill_does_not_wait_behind_the_script() {
     story.client("a").gets("-ERR Script killed by user");
 }
 
+// A server answers nobody before `busy-reply-threshold`, greetings neither.
+#[test]
+fn script_kill_waits_for_a_server_that_greets_late() {
+    let mut story = Story::new();
+    story.client("a").says("EVAL while_true 0");
+    story.servers_are_busy(true);
+    story.client("b").says("SCRIPT KILL");
+    story.after_ms(4_900).client("b").gets_nothing();
+    assert_eq!(story.connects_made(), 2);
+    story.servers_are_busy(false);
+    story.conn(2).gets("SCRIPT KILL").answers("+OK");
+    story.client("b").gets("+OK");
+    story.conn(1).gets("EVAL while_true 0").answers("-ERR Script killed by user");
+    story.client("a").gets("-ERR Script killed by user");
+}
+
 #[test]
 fn script_kill_is_not_refused_where_select_is() {
     let mut story = Story::new();
