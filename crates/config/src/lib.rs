@@ -50,7 +50,8 @@ pub use rewrite::rewrite;
 pub use rules::Finding;
 pub use schema::{
     AccessLog, Admin, Alarms, Batching, BigKeys, Cache, Config, Facade, HotKeys, Limits, Log,
-    LogFormat, LogLevel, MappedAddress, NetDriver, Reads, Timeouts, Tracing, Upstream,
+    LogFormat, LogLevel, MappedAddress, NetDriver, Reads, ReadyUpstreams, Timeouts, Tracing,
+    Upstream,
 };
 pub use secret::{Secret, SecretUrl};
 pub use sharding::{Eject, ShardUrl, Sharding};

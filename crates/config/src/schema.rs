@@ -410,6 +410,27 @@ pub struct Admin {
     pub token_file: Option<PathBuf>,
     /// How those are met who ask by TCP.
     pub tls: AdminTls,
+    /// Which upstreams have to serve for `/readyz`.
+    pub ready_upstreams: ReadyUpstreams,
+}
+
+/// Which upstreams have to serve for `/readyz` to say yes. What is not ready in the process itself always counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReadyUpstreams {
+    /// None has to.
+    #[default]
+    None,
+    /// One of them.
+    Any,
+    /// Each.
+    All,
+}
+
+impl ReadyUpstreams {
+    /// All of them, in the order of [`ReadyUpstreams::NAMES`].
+    pub const ALL: [Self; 3] = [Self::None, Self::Any, Self::All];
+    /// The names in the configuration.
+    pub const NAMES: [&'static str; 3] = ["none", "any", "all"];
 }
 
 /// Severity of log lines, most severe first.

@@ -754,7 +754,7 @@ impl Engine {
         self.shared_of(node).any(|up| matches!(up.state, State::Ready))
     }
 
-    fn shared_of(&self, node: NodeId) -> impl Iterator<Item = &Upstream> {
+    pub(crate) fn shared_of(&self, node: NodeId) -> impl Iterator<Item = &Upstream> {
         let ids = self.nodes.get(node).into_iter().flat_map(Node::all_shared);
         ids.filter_map(|id| self.upstreams.get(id))
     }

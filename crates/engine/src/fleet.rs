@@ -89,6 +89,8 @@ pub enum Question {
     Report,
     /// What is known of the servers.
     View,
+    /// Primaries to which no connection was wanted yet are connected to, so that it is known whether they are there.
+    ConnectIdle,
     /// The newest entries of `ACL LOG`, at most so many.
     AclLog(usize),
     /// Forget them.

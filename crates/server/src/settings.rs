@@ -266,6 +266,7 @@ pub(crate) fn admin(config: &Config, certificates: &Certificates) -> AdminSettin
         clients_max: config.max_clients,
         tls: certificates.admin(),
         wants_certificates: config.admin.tls.client_auth == ClientAuth::Required,
+        ready_upstreams: config.admin.ready_upstreams,
     }
 }
 

@@ -4,6 +4,7 @@
 //!
 //! Invariant: names are unique, and every field of [`crate::schema::Config`] has its row.
 
+mod admin;
 mod cache;
 mod edges;
 mod listen;
@@ -63,6 +64,7 @@ const GROUPS: &[&[OptionSpec]] = &[
     routes::ROWS,
     policies::ROWS,
     tls::ROWS,
+    admin::ROWS,
     edges::ROWS,
     mirrors::ROWS,
     read_targets::ROWS,
@@ -775,25 +777,5 @@ const REST: &[OptionSpec] = &[
         "What is an alarm: slow requests, hot keys, big keys, servers that cannot be reached",
         "Hot and big keys as often as the log tells of them (`[hotkeys]`, `[bigkeys]`).",
         Kind::Names { names: &Alarms::KINDS, at: |d| &mut d.config.alarms.kinds },
-    ),
-    OptionSpec::new(
-        "admin.listen",
-        "Addresses of the admin listener; none: there is no such listener",
-        "HTTP; those of TCP over TLS where `admin.tls.cert_file` is set. An address that other machines can reach needs a token, or `admin.tls.client_auth = \"required\"`, see `protected_mode`. Without a token and TLS only requests are \
-         answered whose `Host` is an IP address or `localhost`, so that a page in a browser cannot get there by a name of its own.",
-        Kind::Listen { at: |d| &mut d.config.admin.listen },
-    )
-    .needs_restart(),
-    OptionSpec::new(
-        "admin.token",
-        "Token that requests to the admin listener must present",
-        "As `Authorization: Bearer TOKEN`. `/healthz` and `/readyz` need none. Better kept in `admin.token_file`.",
-        Kind::Secret { at: |d| &mut d.config.admin.token },
-    ),
-    OptionSpec::new(
-        "admin.token_file",
-        "File that holds the token of the admin listener",
-        "Read at the start and with the configuration; one newline at the end does not count.",
-        Kind::Path { at: |d| &mut d.config.admin.token_file },
     ),
 ];

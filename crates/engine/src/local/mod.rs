@@ -393,6 +393,10 @@ impl Engine {
             Question::Config(_) => Answer::Config(Err(reject::NO_CONFIG.into())),
             Question::Acl(_) => Answer::Acl(Err(reject::NO_CONFIG.into())),
             Question::View => Answer::View(self.view()),
+            Question::ConnectIdle => {
+                self.connect_idle(now);
+                Answer::Done
+            }
         })
     }
 

@@ -8,9 +8,12 @@ use super::{PoolState, Topology};
 use crate::engine::Engine;
 use crate::ids::NodeId;
 use crate::peers;
+use crate::time::Time;
+use crate::upstream::Role;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use resp::Protocol;
 
 /// One pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +76,18 @@ impl Engine {
                 }
             })
             .collect()
+    }
+
+    /// Connects to primaries that nobody has asked for anything yet.
+    pub(crate) fn connect_idle(&mut self, now: Time) {
+        for node in self.router.primaries() {
+            let key = self.shared_key(node, Protocol::Resp2, self.settings.node.db);
+            if self.shared_of(node).next().is_none()
+                && let Some(upstream) = self.new_upstream(key, Role::Shared)
+            {
+                self.connect(now, upstream);
+            }
+        }
     }
 
     fn nodes_of(&self, state: &PoolState) -> Vec<NodeView> {

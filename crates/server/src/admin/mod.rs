@@ -50,6 +50,7 @@ mod web;
 use crate::control::{AdminOrder, Order, Orders};
 use crate::worker::Process;
 use crate::worker::tls::ForClients;
+use ::config::ReadyUpstreams;
 use axum::Json;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -82,6 +83,8 @@ pub(crate) struct AdminSettings {
     pub(crate) tls: Option<ForClients>,
     /// Nobody is met without a certificate.
     pub(crate) wants_certificates: bool,
+    /// Which upstreams have to serve for `/readyz`.
+    pub(crate) ready_upstreams: ReadyUpstreams,
 }
 
 /// What every endpoint has.

@@ -132,14 +132,63 @@ fn it_lives_and_is_ready_while_every_key_can_be_served() {
     assert_eq!(looked.post("/undrain"), (200, json!({"drained": false, "clients": 1})));
     assert_eq!(looked.get("/readyz").0, 200);
 
+    for wanted in ["none", "any", "all"] {
+        let path = format!("/readyz?upstreams={wanted}");
+        wait::until_true("readiness", SOON, || looked.get(&path).0 == 200);
+    }
+    let (status, why) = looked.get("/readyz?upstreams=billing");
+    assert_eq!(status, 400);
+    let why = why["error"].as_str().expect("why");
+    assert!(why.contains("billing") && why.contains("any"), "{why}");
+
     looked.server.kill();
-    let why = wait::until("the loss of the server", SOON, || {
-        let (status, why) = looked.get("/readyz");
-        (status == 503).then_some(why)
-    });
-    let why = why["error"].as_str().expect("why").to_owned();
-    assert!(why.contains("is down") && why.contains("127.0.0.1"), "{why}");
+    for wanted in ["any", "all"] {
+        let path = format!("/readyz?upstreams={wanted}");
+        let why = wait::until("the loss of the server", SOON, || {
+            let (status, why) = looked.get(&path);
+            (status == 503).then_some(why)
+        });
+        let why = why["error"].as_str().expect("why").to_owned();
+        assert!(why.contains("is down") && why.contains("127.0.0.1"), "{why}");
+    }
+    assert_eq!(looked.get("/readyz").0, 200, "no instance would serve better");
     assert_eq!(looked.get("/healthz").0, 200, "a restart would not help");
+    let body = json!({"admin.ready_upstreams": "all"});
+    assert_eq!(looked.patch("/config", &body).0, 200);
+    assert_eq!(looked.get("/readyz").0, 503);
+}
+
+// Newcomer's walk: one tenant without its server, or one shard, took every instance out of service at once.
+#[test]
+fn a_dead_tenant_or_shard_makes_nobody_unready_who_does_not_ask_for_it() {
+    if direct() {
+        return;
+    }
+    let server = RedisServer::start();
+    let (live, dead) = (server.endpoint().url(), format!("redis://{}", Port::v4().release()));
+    let shards = format!("[sharding]\nshards = [\"{live} name=a\", \"{dead} name=b\"]\n");
+    let tenants = format!(
+        "upstream = \"{live}\"\n[tenants.live]\nupstream = \"{live}\"\n[tenants.dead]\nupstream = \"{dead}\"\n"
+    );
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("respool.toml");
+    for (text, serves, fails) in [(shards, "a", "b"), (tenants, "live", "dead")] {
+        fs::write(&file, text).expect("written");
+        let admin = Port::v4().release().to_string();
+        let args = ["--admin-listen", &admin, "--admin-token", TOKEN];
+        let _proxy = Respool::with_config(RESPOOL, &file).args(&args).start();
+        let (base, agent) = (format!("http://{admin}"), agent());
+        let status = |query: &str| told(agent.get(format!("{base}/readyz{query}")).call()).0;
+        // Nobody has sent a request yet.
+        wait::until_true("one that serves", SOON, || {
+            status(&format!("?upstreams={serves}")) == 200
+        });
+        wait::until_true("the dead one", SOON, || status(&format!("?upstreams={fails}")) == 503);
+        assert_eq!(status(""), 200);
+        assert_eq!(status("?upstreams=any"), 200);
+        assert_eq!(status("?upstreams=all"), 503);
+        assert_eq!(status(&format!("?upstreams={serves},{fails}")), 503);
+    }
 }
 
 #[test]
