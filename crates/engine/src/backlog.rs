@@ -21,7 +21,8 @@ use crate::client::Client;
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
 use crate::limits::{
-    BACKLOG_BYTES, BACKLOG_RUNS_MAX, EQUAL_LOOKS_MAX, MOVED_BYTES_MAX, PACE_REPLIES, RETIRED_MAX,
+    BACKLOG_BYTES, BACKLOG_RUNS_MAX, DESERTED_BYTES, EQUAL_LOOKS_MAX, MOVED_BYTES_MAX,
+    PACE_REPLIES, RETIRED_MAX,
 };
 use crate::redirect::{find_request, find_request_bytes, reads};
 use crate::time::Time;
@@ -84,18 +85,20 @@ impl Engine {
         // One that is gone asked for this all the same.
         let open = self.clients.get(client).map_or(1, |owner| owner.places.open());
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
-        let Some(bytes) = upstream.front_grew() else { return };
         let is_shared = upstream.role == Role::Shared
             && upstream.key.lane == Lane::Shared
             && upstream.key.owner.is_none();
+        if !is_shared || upstream.inflight.others_since(client).is_none() {
+            return;
+        }
+        let Some(bytes) = upstream.front_grew() else { return };
         let alike = match bytes >= BACKLOG_BYTES / EQUAL_LOOKS_MAX as u64 {
             true => upstream.equal_to_front(),
             false => 1,
         };
         let of_alike = bytes.saturating_mul(alike.max(u64::from(open)));
         let backlog = of_alike.max(upstream.note_pace());
-        if !is_shared || backlog < BACKLOG_BYTES || upstream.inflight.others_since(client).is_none()
-        {
+        if backlog < BACKLOG_BYTES {
             return;
         }
         let (key, relief) = (upstream.key, upstream.relief);
@@ -128,7 +131,7 @@ impl Engine {
             upstream.out.keeps = keeps;
         }
         self.move_readers(now, from, id, self.client_of(front));
-        self.sweep.looks_at_retired = true;
+        self.sweep.looks_at_deserted = true;
         self.wake_waiters(from);
     }
 
@@ -160,19 +163,24 @@ impl Engine {
         }
     }
 
-    /// Retired connections whose clients are all gone end: their servers need not send what nobody takes. Those that write may still have to be read by
-    /// their servers.
+    /// Retired connections whose clients are all gone end, and shared ones on which much is to come for such clients: their servers need not send what nobody
+    /// takes. Those that write may still have to be read by their servers.
     pub(crate) fn end_deserted(&mut self) {
-        if !core::mem::take(&mut self.sweep.looks_at_retired) {
+        if !core::mem::take(&mut self.sweep.looks_at_deserted) {
             return;
         }
         let is_deserted = |up: &Upstream| {
             !up.inflight.has_sharers()
                 && up.inflight.runs().all(|run| reads(run.command) && self.is_unowned(run.owner))
         };
-        let retired = self.roles.retired.iter();
-        let deserted = retired.filter(|id| self.upstreams.get(**id).is_some_and(is_deserted));
-        for id in deserted.copied().collect::<Vec<_>>() {
+        let comes_in_vain = |up: &Upstream| match up.role {
+            Role::Retired => true,
+            Role::Shared => up.key.owner.is_none() && up.scanner.missing() >= DESERTED_BYTES,
+            _ => false,
+        };
+        let deserted = self.upstreams.iter().filter(|(_, up)| comes_in_vain(up) && is_deserted(up));
+        for id in deserted.map(|(id, _)| id).collect::<Vec<_>>() {
+            self.retire(id);
             self.remove_upstream(id);
         }
     }

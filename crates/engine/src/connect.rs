@@ -124,7 +124,8 @@ impl Engine {
             None => is_private(&key, role) || of_node() < self.settings.limits.upstreams_max,
         };
         if !has_room {
-            return None;
+            let idle = self.idle_of(key.node).filter(|_| key.owner.is_none())?;
+            self.remove_upstream(idle);
         }
         let mut upstream = Upstream::new(key, role);
         upstream.edge = self.edge_of(&key);

@@ -335,9 +335,12 @@ impl Engine {
                 element.bytes = bytes;
             }
         }
+        // All of them together are one reply.
+        let mut left = self.settings.limits.client_out_max_bytes;
         for (index, outward) in own.changed {
             if let Some(Some(element)) = elements.get_mut(index) {
-                self.change_element(&outward, &mut element.bytes);
+                self.change_element(&outward, &mut element.bytes, left);
+                left = left.saturating_sub(element.bytes.len());
             }
         }
         let mut due = VecDeque::new();

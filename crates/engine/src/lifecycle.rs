@@ -459,7 +459,7 @@ impl Engine {
         self.end_monitor(id);
         self.forget_judged(id);
         let mut client = self.clients.remove(id)?;
-        self.sweep.looks_at_retired |= !self.roles.retired.is_empty();
+        self.sweep.looks_at_deserted |= client.places.open() > 0;
         if client.sizes == Sizes::Probing {
             self.grants.probing -= 1;
             client.sizes = Sizes::Unknown;

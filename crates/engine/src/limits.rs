@@ -30,6 +30,9 @@ pub const CLIENT_STREAM_BYTES: usize = 4 << 20;
 /// no longer behind it: they get a fresh one.
 pub const BACKLOG_BYTES: u64 = 4 * WINDOW_BYTES;
 
+/// Where so much of a reply is to come over a connection on which nobody waits any more, it is given up.
+pub const DESERTED_BYTES: u64 = 1 << 20;
+
 /// Requests behind a large reply that are compared with the one that it is for: their replies will be as large.
 pub const EQUAL_LOOKS_MAX: usize = 64;
 
@@ -47,6 +50,10 @@ pub const MOVED_REPLIES_MAX: u64 = 256 << 10;
 
 /// Unanswered requests of one client while nothing says how long servers take for them (see `speed`).
 pub const WINDOW_UNTRIED: u32 = 256;
+
+/// And at most, however fast servers answer: about as many short requests as a server reads of one client before it turns to the next
+/// (`PROTO_IOBUF_LEN` in Redis 7.0). That the last ones were cheap says nothing of the next.
+pub const WINDOW_MOST: u32 = 512;
 
 /// Questions to all workers that are under way for the clients of one worker. Others wait, so that no more answers are held than of these.
 pub const QUESTIONS_MAX: usize = 4;

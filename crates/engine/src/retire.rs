@@ -105,6 +105,24 @@ impl Engine {
         }
     }
 
+    /// The connection to a node, in another database or protocol than most clients have, on which nothing has gone on for the longest time: one that is
+    /// wanted can take its place.
+    pub(crate) fn idle_of(&self, node: NodeId) -> Option<UpstreamId> {
+        let db = self.settings.node.db;
+        let is_idle = |up: &Upstream| {
+            up.key.node == node
+                && up.role == Role::Shared
+                && up.key.lane == Lane::Shared
+                && (up.key.db != db || up.key.resp3)
+                && up.is_ready()
+                && up.inflight.is_empty()
+                && up.out.pending() == 0
+                && up.waiters.is_empty()
+        };
+        let idle = self.upstreams.iter().filter(|(_, up)| is_idle(up));
+        idle.min_by_key(|(_, up)| up.progress_at).map(|(id, _)| id)
+    }
+
     /// This connection serves somebody else from now on.
     pub(crate) fn set_role(&mut self, id: UpstreamId, role: Role) {
         let Some(upstream) = self.upstreams.get_mut(id) else { return };

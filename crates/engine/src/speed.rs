@@ -6,17 +6,16 @@
 //!
 //! ```text
 //!   every 10 ms, of each connection on which requests wait:
-//!     many do, and the oldest has waited for SLOW_US on one of them ─▶ the window is halved, down to WINDOW_START, and does not grow beyond
-//!                                                                     WINDOW_UNTRIED for WARY_MS
-//!     on all, as many were answered since the last look as wait now ─▶ it is doubled
+//!     many do, and the oldest has waited for SLOW_US on one of them ─▶ the window is halved, down to WINDOW_START
+//!     on all, as many were answered since the last look as wait now ─▶ it is doubled, up to WINDOW_MOST
 //!   none waits ─────────────────────────────────────────────────────▶ WINDOW_UNTRIED
 //! ```
 //! Not here: the window by the size of replies (`Client::window`), which holds as well.
 //!
-//! Invariant: the window is not 0, and does not grow beyond `Limits::client_inflight_max`, which holds as well.
+//! Invariant: the window is not 0, and not larger than [`WINDOW_MOST`] and `Limits::client_inflight_max`.
 
 use crate::engine::Engine;
-use crate::limits::{WINDOW_START, WINDOW_UNTRIED};
+use crate::limits::{WINDOW_MOST, WINDOW_START, WINDOW_UNTRIED};
 use crate::time::Time;
 use crate::upstream::{Role, Upstream};
 
@@ -29,22 +28,17 @@ const SLOW_US: u64 = 100_000;
 /// So many requests that wait are few: that they wait for long is the way to the server, and nobody's pipeline.
 const FEW: u64 = 128;
 
-/// For so long after that no window grows beyond what is let untried, in milliseconds.
-const WARY_MS: u64 = 10_000;
-
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Speed {
     /// Requests of one client that may be under way.
     pub(crate) window: u32,
     look_at: Time,
-    wary_until: Time,
 }
 
 impl Default for Speed {
     fn default() -> Self {
-        let (look_at, wary_until) = (Time::default(), Time::default());
-        Self { window: WINDOW_UNTRIED, look_at, wary_until }
+        Self { window: WINDOW_UNTRIED, look_at: Time::default() }
     }
 }
 
@@ -91,16 +85,11 @@ impl Engine {
         let shared = self.upstreams.iter_mut().filter(|(_, up)| is_shared(up));
         let longest = shared.filter_map(|(_, up)| up.waits(now)).max();
         let (before, most) = (self.grants.speed.window, self.settings.limits.client_inflight_max);
-        let is_wary = now < self.grants.speed.wary_until;
         let window = match longest {
             None => WINDOW_UNTRIED,
-            Some(Waits::TooLong) => {
-                self.grants.speed.wary_until = now.plus_ms(WARY_MS);
-                (before / 2).max(WINDOW_START)
-            }
+            Some(Waits::TooLong) => (before / 2).max(WINDOW_START),
             Some(Waits::Longer) => before,
-            Some(Waits::Briefly) if is_wary => before.saturating_mul(2).min(WINDOW_UNTRIED),
-            Some(Waits::Briefly) => before.saturating_mul(2),
+            Some(Waits::Briefly) => before.saturating_mul(2).min(WINDOW_MOST),
         };
         self.grants.speed.window = window.min(most).max(1);
     }

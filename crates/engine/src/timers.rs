@@ -37,14 +37,14 @@ pub(crate) struct Sweep {
     pub(crate) idle_from: Time,
     /// Before this nobody can have been here for too long without a login; `None`: everybody has one, or needs none.
     unknown_from: Option<Time>,
-    /// Clients are gone since the retired connections were looked at last.
-    pub(crate) looks_at_retired: bool,
+    /// Clients that waited for replies are gone since it was looked for connections on which nobody waits.
+    pub(crate) looks_at_deserted: bool,
 }
 
 impl Sweep {
     /// Nobody was looked at yet.
     pub(crate) const fn new(now: Time) -> Self {
-        Self { last_at: now, idle_from: now, unknown_from: None, looks_at_retired: false }
+        Self { last_at: now, idle_from: now, unknown_from: None, looks_at_deserted: false }
     }
 
     /// Somebody has to say who it is, and may be late from then on; one who became nobody just now is given its time when it is looked at.
@@ -63,7 +63,7 @@ impl Engine {
             || self.lease_is_free()
             || self.is_due_inside()
             || self.learning.lookups.is_answered()
-            || self.sweep.looks_at_retired
+            || self.sweep.looks_at_deserted
         {
             return Some(now);
         }

@@ -157,6 +157,8 @@ ids! {
     BLMPOP = "blmpop",
     BZMPOP = "bzmpop",
     SPUBLISH = "spublish",
+    VADD = "vadd",
+    VSIM = "vsim",
     WAIT = "wait",
     WAITAOF = "waitaof",
     WATCH = "watch",

@@ -23,7 +23,8 @@ pub enum Waits {
 
 /// Whether some call of this command waits at the server, as its flags say and beyond that.
 pub fn may_wait(command: CommandId) -> bool {
-    command == ids::CLUSTER_SETSLOT || command.row().flags.has(Flags::BLOCKING)
+    let beyond = matches!(command, ids::CLUSTER_SETSLOT | ids::VSIM | ids::VADD);
+    beyond || command.row().flags.has(Flags::BLOCKING)
 }
 
 /// What this call does. `args` begin with the name.
@@ -43,6 +44,10 @@ where
         ids::BLMPOP | ids::BZMPOP => seconds(at(1)),
         // Options may stand behind the time.
         ids::BLMOVEM => longest(seconds(at(5)), seconds(args.last())),
+        // A thread of the server does it, and only the caller waits (vset.c in Redis 8.0). What that takes nobody says.
+        ids::VSIM => Waits::For(THREAD_MS),
+        ids::VADD if args.clone().skip(1).any(|arg| word::is(arg, "cas")) => Waits::For(THREAD_MS),
+        ids::VADD => Waits::No,
         _ if may_wait(command) => seconds(args.last()),
         _ => Waits::No,
     }
@@ -50,6 +55,9 @@ where
 
 /// How long `CLUSTER SETSLOT` of Valkey 8 waits for replicas if the call does not say (`CLUSTER_OPERATION_TIMEOUT`).
 const SETSLOT_MS: u64 = 2_000;
+
+/// How long a thread of the server may take before it counts as late like all others.
+const THREAD_MS: u64 = 1;
 
 /// `XREAD … BLOCK ms … STREAMS …`. Behind STREAMS all are keys and ids; of several BLOCK the last counts.
 fn of_streams<'a, I>(command: CommandId, args: I) -> Waits
@@ -129,6 +137,9 @@ mod tests {
             ("CLUSTER SETSLOT 1 STABLE", Waits::For(2_000)),
             ("CLUSTER SETSLOT 1 NODE x TIMEOUT\0 0", Waits::Forever),
             ("CLUSTER SETSLOT 1 STABLE timeout 50", Waits::For(50)),
+            ("VSIM k ELE e", Waits::For(1)),
+            ("VADD k VALUES 1 1 e CAS", Waits::For(1)),
+            ("VADD k VALUES 1 1 e", Waits::No),
             // Refused at once.
             ("BLPOP a -1", Waits::Forever),
             ("BLPOP a soon", Waits::For(0)),

@@ -184,14 +184,14 @@ impl Engine {
     pub(crate) fn change_merged(&mut self, merge: MergeId, reply: &mut Vec<u8>) {
         let Some(state) = &mut self.policy else { return };
         let Some(outward) = state.changing.merges.remove(&merge) else { return };
-        self.change_element(&outward, reply);
+        self.change_element(&outward, reply, usize::MAX);
     }
 
-    /// The same for an element of the reply to EXEC.
-    pub(crate) fn change_element(&mut self, outward: &Outward, reply: &mut Vec<u8>) {
+    /// The same for an element of the reply to EXEC, of whose room for values so much is left.
+    pub(crate) fn change_element(&mut self, outward: &Outward, reply: &mut Vec<u8>, left: usize) {
         let Some(state) = &mut self.policy else { return };
         let mut changed = Vec::with_capacity(reply.len());
-        outward.write(reply, &mut state.changing.zstd, &mut changed);
+        outward.write(reply, left, &mut state.changing.zstd, &mut changed);
         *reply = changed;
     }
 

@@ -48,11 +48,11 @@ pub(crate) enum Outward {
 }
 
 impl Outward {
-    /// Writes the reply as the client gets it.
-    pub(crate) fn write(&self, reply: &[u8], zstd: &mut Zstd, out: &mut Vec<u8>) {
+    /// Writes the reply as the client gets it. `left`: values may have so many bytes.
+    pub(crate) fn write(&self, reply: &[u8], left: usize, zstd: &mut Zstd, out: &mut Vec<u8>) {
         match self {
             Self::Names(names) => names.write(reply, out),
-            Self::Values(opened, room) => opened.write(reply, *room, zstd, out),
+            Self::Values(opened, room) => opened.write(reply, left.min(*room), zstd, out),
         }
     }
 }

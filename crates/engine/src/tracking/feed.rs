@@ -73,12 +73,12 @@ impl Engine {
     }
 
     /// The prefixes that this connection tells of.
-    fn prefixes_of(&self, id: UpstreamId) -> Vec<Name> {
+    pub(super) fn prefixes_of(&self, id: UpstreamId) -> Vec<Name> {
         let Some(owner) = self.upstreams.get(id).and_then(|up| up.key.owner) else {
             return self.caches.prefixes.clone();
         };
         let tracking = self.clients.get(owner).and_then(|client| client.tracking.as_ref());
-        tracking.map_or_else(Vec::new, |tracking| tracking.prefixes.iter().cloned().collect())
+        covering(tracking.into_iter().flat_map(|tracking| tracking.prefixes.iter().cloned()))
     }
 
     pub(super) fn say_prefixes(&mut self, now: Time, id: UpstreamId, prefixes: &[Name]) {
@@ -152,13 +152,7 @@ impl Engine {
                 false => drop(all.insert(Arc::from(&b""[..]))),
             }
         }
-        let mut kept: Vec<Name> = Vec::new();
-        for prefix in all {
-            if !kept.last().is_some_and(|last| prefix.starts_with(last)) {
-                kept.push(prefix);
-            }
-        }
-        kept
+        covering(all.into_iter())
     }
 
     fn feeds(&self) -> impl Iterator<Item = (UpstreamId, UpstreamKey)> {
@@ -349,4 +343,15 @@ impl Engine {
             self.end_feed();
         }
     }
+}
+
+/// The fewest of these prefixes, which come in order, that cover all.
+fn covering(prefixes: impl Iterator<Item = Name>) -> Vec<Name> {
+    let mut kept: Vec<Name> = Vec::new();
+    for prefix in prefixes {
+        if !kept.last().is_some_and(|last| prefix.starts_with(last)) {
+            kept.push(prefix);
+        }
+    }
+    kept
 }

@@ -31,6 +31,7 @@ use crate::lease::Way;
 use crate::reject;
 use crate::shares::Group;
 use crate::time::Time;
+use crate::upstream::inflight::OwnCommand;
 use crate::upstream::{Lane, Role, Upstream, UpstreamKey};
 use alloc::vec::Vec;
 use resp::Protocol;
@@ -186,9 +187,19 @@ impl Engine {
             let Some(up) = self.upstreams.get(upstream).filter(|up| up.is_ready()) else {
                 continue;
             };
-            if up.key.lane == Lane::Broadcast && !only_tells(&up.key) {
-                self.say_prefixes(now, upstream, added);
+            if up.key.lane != Lane::Broadcast || only_tells(&up.key) {
+                continue;
             }
+            let (key, all) = (up.key, self.prefixes_of(upstream));
+            let tracking = self.clients.get(id).and_then(|client| client.tracking.as_ref());
+            if tracking.is_some_and(|tracking| tracking.prefixes.len() == all.len()) {
+                self.say_prefixes(now, upstream, added);
+                continue;
+            }
+            // All keys and some of them: a server takes that of a client, and no prefix that begins another one. Those go first.
+            self.say_own(now, upstream, OwnCommand::Track, &[b"CLIENT", b"TRACKING", b"OFF"]);
+            self.say_prefixes(now, upstream, &all);
+            self.drop_caches(key);
         }
     }
 }

@@ -314,6 +314,30 @@ fn what_clients_that_are_gone_asked_for_is_a_backlog_too() {
 }
 
 #[test]
+fn who_comes_when_a_large_reply_has_begun_gets_a_fresh_connection() {
+    let mut story = Story::new();
+    story.client("a").says("GET big");
+    story.conn(1).sends(&bulk(40 * MIB)[..40_000]);
+    assert_eq!(story.connects_made(), 1);
+    story.client("b").says("GET b");
+    story.conn(1).sends(&bulk(40 * MIB)[40_000..80_000]);
+    assert_eq!(story.connects_made(), 2);
+    story.conn(2).gets("GET b");
+}
+
+#[test]
+fn a_large_reply_for_a_client_that_left_is_given_up() {
+    let mut story = Story::new();
+    story.client("a").says("GET big");
+    story.conn(1).sends(&bulk(40 * MIB)[..40_000]).is_open();
+    story.client("a").dies();
+    story.conn(1).is_closed();
+    story.client("b").says("GET b");
+    story.conn(2).gets("GET b").answers("nil");
+    story.client("b").gets("nil");
+}
+
+#[test]
 fn a_large_reply_that_is_collected_for_its_renaming_is_a_backlog_too() {
     let mut story = crate::namespace::story();
     for number in 0..5 {
@@ -505,15 +529,15 @@ fn a_slow_reader_of_two_servers_that_dies_frees_both() {
 }
 
 #[test]
-fn a_slow_reader_that_dies_frees_its_connection() {
+fn a_slow_reader_that_dies_takes_its_connection_with_it() {
     let mut story = Story::new();
     story.client("a").says("GET big");
     story.client("a").stops_taking();
     story.server().sends(&bulk(16 * MIB)).is_not_read();
     story.client("a").dies();
-    story.server().is_read().is_open();
+    story.conn(1).is_closed();
     story.client("b").says("GET k");
-    story.server().gets(["GET big", "GET k"]).answers("nil");
+    story.conn(2).gets("GET k").answers("nil");
     story.client("b").gets("nil");
 }
 

@@ -108,11 +108,31 @@ fn a_database_that_vanished_is_tried_again_with_backoff() {
 fn the_bound_on_connections_refuses_one_more_database() {
     let mut story = Story::with_limits(|limits| limits.upstreams_max = 2);
     story.client("a").says("GET k");
-    story.client("b").says("SELECT 1").gets("+OK");
+    story.client("b").says("SELECT 1").gets("+OK").says("GET k");
     story
         .client("c")
         .says("SELECT 2")
         .gets("-ERR respool: no upstream connection free (limits.upstream_conns_max)");
+}
+
+// Found by an attack: whoever walked through the databases kept others out of theirs, also when it had gone.
+#[test]
+fn an_idle_connection_of_another_database_makes_room() {
+    let mut story = Story::with_limits(|limits| limits.upstreams_max = 3);
+    story.client("a").says("GET k");
+    story.server().gets("GET k").answers("nil");
+    story.client("a").gets("nil");
+    for db in 1..16 {
+        story.after_ms(1).client("a").says(&format!("SELECT {db}")).gets("+OK");
+    }
+    assert_eq!(story.open_conns(), 3);
+    story.client("b").says("SELECT 1").gets("+OK").says("GET k");
+    story.server().gets("GET k").answers("\"v\"");
+    story.client("b").gets("\"v\"");
+    // That of the last database was used later than the others.
+    story.client("a").says("GET k");
+    story.conn(16).gets("GET k");
+    assert_eq!(story.open_conns(), 3);
 }
 
 #[test]

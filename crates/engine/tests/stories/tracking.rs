@@ -477,6 +477,23 @@ fn client_tracking_is_answered_when_the_server_tells_of_changes() {
     story.client("a").gets("+OK");
 }
 
+// Found by an attack: both were asked for in one request, which the server refused, again and again.
+#[test]
+fn all_keys_behind_some_of_them_are_asked_for_without_those() {
+    let mut story = Story::new();
+    story.client("a").says("HELLO 3").takes();
+    story.client("a").says("CLIENT TRACKING ON BCAST PREFIX a NOLOOP").gets_nothing();
+    story.conn(2).gets("CLIENT TRACKING ON NOLOOP BCAST PREFIX a").answers("+OK");
+    story.client("a").gets("+OK").says("CLIENT TRACKING ON BCAST NOLOOP");
+    story.conn(2).gets(["CLIENT TRACKING OFF", "CLIENT TRACKING ON NOLOOP BCAST PREFIX "]);
+    story.conn(2).answers(["+OK", "+OK"]);
+    assert!(story.client("a").takes_text().contains("+OK"));
+    let made = story.connects_made();
+    story.conn(2).dies("reset");
+    story.after_ms(100);
+    story.conn(made + 1).gets("CLIENT TRACKING ON NOLOOP BCAST PREFIX ").gets_nothing();
+}
+
 #[test]
 fn it_is_answered_no_earlier_when_another_worker_has_the_client_that_is_told() {
     let mut story = Story::with(Settings { workers: 2, ..Settings::default() });

@@ -64,6 +64,28 @@ fn a_large_value_is_compressed_when_it_is_whole() {
     assert!(story.conn(2).bytes_of_unfinished() > (1 << 20) - 100);
 }
 
+// Found by an attack: 300 GETs in a transaction took 1.1 GiB for 46 KB of stored values.
+#[test]
+fn all_values_of_a_transaction_have_the_room_of_one_reply() {
+    let mut story = story();
+    story.reconfigures(|settings| settings.limits.client_out_max_bytes = 1 << 20);
+    story.client("a").sends(&large_set("p:big", 400_000));
+    let stored = story.server().takes_last_argument();
+    assert!(stored.len() < 20_000, "{} bytes", stored.len());
+    story.server().answers("+OK");
+    story.client("a").gets("+OK");
+    story.client("a").says(["MULTI", "GET p:big", "GET p:big", "GET p:big", "EXEC"]);
+    let conn = story.connects_made();
+    assert_eq!(story.conn(conn).takes_requests(), 5);
+    story.conn(conn).answers(["+OK", "+QUEUED", "+QUEUED", "+QUEUED"]);
+    let mut element = Vec::new();
+    resp::encode::bulk(&mut element, &stored);
+    story.conn(conn).sends(&[&b"*3\r\n"[..], &element.repeat(3)].concat());
+    let got = story.client("a").takes_text();
+    assert_eq!(got.matches("$400000\r\n").count(), 2, "{} bytes", got.len());
+    assert_eq!(got.matches("-ERR respool: ").count(), 1);
+}
+
 /// Encrypted values, of strings and of fields; the first key writes.
 fn sealed(keys: &[(&str, &str)], encrypted_only: bool) -> Settings {
     let key = |(name, digits): &(&str, &str)| SealingKey::new(name, digits.repeat(32).as_bytes());
