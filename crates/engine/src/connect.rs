@@ -529,6 +529,7 @@ impl Engine {
             self.lease_lost(id, client, &failure);
         }
         if key.lane == Lane::Messages {
+            self.close_listeners(id);
             self.listening_lost(id);
         }
         self.feed_lost(id, key);

@@ -8,8 +8,10 @@
 //!   GET a   INCR b   GET c        INCR b was sent to the server that is lost
 //!   "1"     ─ end                 GET c goes wherever it goes: nobody reads its reply
 //! ```
-//! Not here: errors that a server said (a wrong password, LOADING), slots that nobody owns, bounds of the configuration: these stay replies. Subscriptions,
-//! which go on at the next server.
+//! Not here: errors that a server said (a wrong password, LOADING), slots that nobody owns, bounds of the configuration: these stay replies.
+//!
+//! A connection for topics that is lost has lost what was published since. Who listened over it alone is closed, too (`pubsub::close_listeners`); with
+//! [`OnLoss::Error`] the subscriptions go on at the next server.
 //!
 //! Invariant: a client with `lost_at` is `closing`, and the place there never gets its reply.
 

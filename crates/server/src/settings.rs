@@ -215,6 +215,9 @@ fn mirrors(config: &Config) -> Vec<MirrorSettings> {
     // All shards agree in it.
     let outer_db = config.upstream.db();
     let (mirrors, name) = (&config.mirrors, &config.client_name_upstream);
+    // Their queues are nobody's, and clients are to have room beside them.
+    let all = config.limits.memory_max_bytes / config.workers.max(1) / 2;
+    let queue_max_bytes = mirrors.queue_max_bytes.min(all / mirrors.targets.len().max(1));
     let each = mirrors.targets.iter().map(|mirror| MirrorSettings {
         name: mirror.name(),
         node: node(mirror.url(), name),
@@ -223,7 +226,7 @@ fn mirrors(config: &Config) -> Vec<MirrorSettings> {
         mode: mirror.mode,
         keys: mirror.keys.iter().map(|pattern| pattern.clone().into_bytes()).collect(),
         percent: mirror.percent,
-        queue_max_bytes: mirrors.queue_max_bytes,
+        queue_max_bytes,
         flush: mirrors.flush,
         shadow_percent: mirror.shadow_percent,
         shadow_samples: mirrors.shadow_samples,

@@ -27,7 +27,7 @@ pub(super) const ROWS: &[OptionSpec] = &[
     OptionSpec::new(
         "mirrors.queue_max_bytes",
         "Writes that a mirror has not answered; what does not fit is dropped and counted",
-        "For each of them, in each worker. Writes wait here while a mirror is away. Also the largest write that mirrors get.",
+        "For each of them, in each worker, what describes a write included; those of all together have half of `limits.memory_max_bytes` at most. Writes wait here while a mirror is away. Also the largest write that mirrors get.",
         Kind::Bytes { min: 1024, max: 64 << 30, at: |d| &mut d.config.mirrors.queue_max_bytes },
     )
     .rare(),

@@ -61,6 +61,15 @@ pub(crate) struct Entry {
     pub(crate) read: Option<Box<Read>>,
 }
 
+impl Entry {
+    /// Bytes that it holds.
+    pub(crate) fn cost(&self) -> usize {
+        let probe = self.probe.as_ref().map_or(0, Vec::len);
+        let keys = self.keys.len() * size_of::<KeyHash>();
+        self.bytes.len() + keys + probe + size_of::<Self>()
+    }
+}
+
 /// What is under way.
 #[derive(Debug)]
 enum What {
@@ -201,11 +210,11 @@ impl Target {
 
     /// Takes one more. At the bound it is dropped and counted.
     pub(crate) fn enqueue(&mut self, mut entry: Entry) {
-        if self.queue_bytes + entry.bytes.len() > self.settings.queue_max_bytes {
+        if self.queue_bytes + entry.cost() > self.settings.queue_max_bytes {
             self.drop_one("its queue is full", entry.ticket);
             return;
         }
-        self.queue_bytes += entry.bytes.len();
+        self.queue_bytes += entry.cost();
         if self.settings.mode == Mode::First {
             entry.ticket = None;
         }
@@ -429,7 +438,7 @@ impl Target {
                     self.passed.extend(&entry.keys);
                 }
                 self.counts.done += 1;
-                self.queue_bytes -= entry.bytes.len();
+                self.queue_bytes -= entry.cost();
                 self.wishes.answered.extend(entry.ticket.map(|ticket| (ticket, None)));
             }
         }
@@ -451,7 +460,7 @@ impl Target {
         }
         self.counts.failed += 1;
         self.note_error(&error);
-        self.queue_bytes -= entry.bytes.len();
+        self.queue_bytes -= entry.cost();
         self.wishes.answered.extend(entry.ticket.map(|ticket| (ticket, Some(error))));
     }
 
@@ -697,7 +706,7 @@ impl Target {
         });
         let all = window.chain(&self.again).chain(&self.queue);
         let (reads, writes): (Vec<&Entry>, Vec<&Entry>) = all.partition(|one| one.read.is_some());
-        let bytes: usize = writes.iter().map(|entry| entry.bytes.len()).sum();
+        let bytes: usize = writes.iter().map(|entry| entry.cost()).sum();
         assert_eq!(bytes, self.queue_bytes, "bytes of a mirror");
         let cost: usize = reads.iter().filter_map(|one| Some(one.read.as_ref()?.cost())).sum();
         assert_eq!((reads.len(), cost), (self.reads, self.reads_bytes), "reads of a mirror");

@@ -28,11 +28,13 @@ use crate::local::Call;
 use crate::redirect::{moved_to, sends_on};
 use crate::reject;
 use crate::request::Step;
+use crate::settings::OnLoss;
 use crate::time::Time;
 use crate::topology::Place;
 use crate::topology::refresh::Sign;
 use crate::upstream::inflight::{OwnCommand, Owner};
 use crate::upstream::{Lane, Role, UpstreamKey};
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 /// Channels on which a server tells what happens to its own keys (`notifyKeyspaceEvent` in Redis' notify.c).
@@ -228,6 +230,32 @@ impl Engine {
             .collect();
         for (kind, name) in wanted {
             self.ask_link(now, id, kind, &name);
+        }
+    }
+
+    /// A connection for topics is lost, and with it what was published since. With [`OnLoss::Close`] whoever listened over it alone is told so, as at a server:
+    /// its connection ends.
+    pub(crate) fn close_listeners(&mut self, id: UpstreamId) {
+        if self.settings.on_upstream_loss != OnLoss::Close {
+            return;
+        }
+        let is_heard =
+            |link: &&Link| matches!(link.state, LinkState::Held(_) | LinkState::Ending(_));
+        let mut listeners: BTreeSet<ClientId> = BTreeSet::new();
+        for topic in self.subscriptions.topics.iter().flat_map(|topics| topics.values()) {
+            let heard = topic.links.iter().filter(is_heard);
+            let (lost, left): (Vec<&Link>, Vec<&Link>) =
+                heard.partition(|link| link.state.upstream() == Some(id));
+            // While a topic goes from one server to another it is heard from both. What happens at a server itself is told there alone.
+            let goes_on = lost.iter().all(|link| link.home) && left.iter().any(|link| link.home);
+            if !lost.is_empty() && !goes_on {
+                listeners.extend(&topic.listeners);
+            }
+        }
+        for client in listeners {
+            if let Some(next) = self.clients.get(client).map(|client| client.places.next()) {
+                self.lose_client(client, next);
+            }
         }
     }
 

@@ -223,7 +223,7 @@ fn a_mirror_that_is_away_holds_nobody_up_and_gets_everything_later() {
 
 #[test]
 fn what_its_queue_has_no_room_for_is_dropped_and_told() {
-    let mut story = story_with(vec![MirrorSettings { queue_max_bytes: 70, ..mirror("b") }]);
+    let mut story = story_with(vec![MirrorSettings { queue_max_bytes: 450, ..mirror("b") }]);
     for _ in 0..4 {
         story.client("a").says("SET key value");
         story.conn(2).gets("SET key value").answers("+OK");

@@ -272,7 +272,7 @@ fn a_connection_that_is_lost_with_the_read_says_nothing() {
 
 #[test]
 fn what_a_blocking_command_took_is_bounded_while_it_waits() {
-    let mut story = story_with(vec![MirrorSettings { queue_max_bytes: 200, ..mirror("b") }]);
+    let mut story = story_with(vec![MirrorSettings { queue_max_bytes: 600, ..mirror("b") }]);
     story.client("a").says("BLPOP l 0");
     story.conn(2).gets("BLPOP l 0");
     story.client("b").says("RPUSH l x");

@@ -110,17 +110,33 @@ fn what_the_server_says_stays_a_reply() {
 }
 
 #[test]
-fn a_subscriber_stays() {
+fn a_subscriber_that_may_have_missed_something_sees_the_end() {
+    let confirmed = |name: &str| format!("*3\r\n$9\r\nsubscribe\r\n$1\r\n{name}\r\n:1\r\n");
     let mut story = one();
     story.client("s").says("SUBSCRIBE c");
-    story.client("s").takes();
-    story.client("a").says("GET k");
-    let last = story.connects_made();
-    for number in 1..=last {
-        story.conn(number).dies("connection reset");
-    }
-    story.client("a").is_closed();
-    story.client("s").is_open();
+    let topics = story.connects_made();
+    story.conn(topics).gets("subscribe c").answers(confirmed("c").as_str());
+    story.client("s").gets(confirmed("c").as_str());
+    // It is not answered yet: nothing was promised to it.
+    story.client("w").says("SUBSCRIBE d");
+    story.conn(topics).gets("subscribe d").dies("connection reset");
+    story.client("s").gets_nothing().is_closed();
+    story.after_ms(100).client("w").is_open();
+    let topics = story.connects_made();
+    story.conn(topics).gets("subscribe d").answers(confirmed("d").as_str());
+    story.client("w").gets(confirmed("d").as_str());
+}
+
+#[test]
+fn with_error_replies_a_subscriber_stays() {
+    let confirmed = "*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n";
+    let mut story = Story::new();
+    story.client("s").says("SUBSCRIBE c");
+    let topics = story.connects_made();
+    story.conn(topics).gets("subscribe c").answers(confirmed);
+    story.client("s").gets(confirmed);
+    story.conn(topics).dies("connection reset");
+    story.after_ms(100).client("s").is_open();
 }
 
 #[test]

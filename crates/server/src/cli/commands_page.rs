@@ -29,7 +29,7 @@ nothing of its commands, or has renamed one, the command goes over a connection 
 | answered here | respool answers, because the command is about the client's own connection, which the server does not see |
 | own connection | given on over a connection of the client's own, which it has for as long as a transaction or a wait lasts |
 | not yet | needs its connection for as long as it lasts, which respool does not give yet: an error, and the client's connection stays open |
-| `BLOCK`: own connection | given on without the option `BLOCK`; with it as the row above |
+| `BLOCK`, `CAS`: own connection | given on without the option `BLOCK` (of `XREAD`, `XREADGROUP`) or `CAS` (of `VADD`); with it as the row above |
 | control lane | goes to the server over a second connection, so that it overtakes a script that hangs |
 | refused | would stop or freeze the server for everybody, or is spoken between servers only: an error, and the connection stays open |
 
@@ -172,7 +172,7 @@ fn words(class: Class, own_connection: bool) -> &'static str {
         Class::Local => "answered here",
         Class::Leased if own_connection => "own connection",
         Class::Leased => "not yet",
-        Class::Blocking => "`BLOCK`: own connection",
+        Class::Blocking => "`BLOCK`, `CAS`: own connection",
         Class::Control => "control lane",
         Class::Refused => "refused",
     }
@@ -198,7 +198,7 @@ mod tests {
             "| `SYNC` | not yet |  |",
             "| `SCRIPT` | given on |  |",
             "| `SCRIPT KILL` | control lane |  |",
-            "| `XREAD` | `BLOCK`: own connection |  |",
+            "| `XREAD` | `BLOCK`, `CAS`: own connection |  |",
             "| `SHUTDOWN` | refused |  |",
         ] {
             assert!(page.lines().any(|found| found == line), "{line}");

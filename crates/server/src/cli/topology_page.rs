@@ -193,7 +193,7 @@ fn cell(fates: Fates, behind: Behind) -> String {
         text += ", own connection";
     }
     if fates.blocks_by_option {
-        text += "; `BLOCK`: own connection";
+        text += "; `BLOCK`, `CAS`: own connection";
     }
     text
 }

@@ -9,7 +9,7 @@ pub(super) const ON_UPSTREAM_LOSS: OptionSpec = OptionSpec::new(
     "How a request ends whose server is lost: `close` or `error`",
     "`close`: its connection ends behind the replies to earlier requests, as it would without a proxy. Libraries connect again then, and try \
          again what their rules allow. `error`: an error reply that names the server and the cause (`ERR respool: upstream …`), which libraries \
-         give to the application. Nothing is done twice by either. Subscriptions go on at the next server in both cases, and what a server itself \
+         give to the application. Nothing is done twice by either. Subscribers of a connection that is lost have missed what was published since: `close` ends their connections, with `error` they listen on. What a server itself \
          says (LOADING, CLUSTERDOWN) is always a reply.",
     Kind::Choice {
         names: || &OnLoss::NAMES,

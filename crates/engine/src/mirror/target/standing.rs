@@ -95,7 +95,7 @@ impl Target {
                 self.end_read(now, &read, Fate::Void);
                 continue;
             }
-            self.queue_bytes -= entry.bytes.len();
+            self.queue_bytes -= entry.cost();
             // Nobody knows what became of what was sent.
             match was_sent {
                 true => self.counts.failed += 1,
