@@ -61,15 +61,6 @@ pub(crate) struct Entry {
     pub(crate) read: Option<Box<Read>>,
 }
 
-impl Entry {
-    /// Bytes that it holds.
-    pub(crate) fn cost(&self) -> usize {
-        let probe = self.probe.as_ref().map_or(0, Vec::len);
-        let keys = self.keys.len() * size_of::<KeyHash>();
-        self.bytes.len() + keys + probe + size_of::<Self>()
-    }
-}
-
 /// What is under way.
 #[derive(Debug)]
 enum What {

@@ -4,6 +4,7 @@
 //!
 //! Invariant: one that goes takes nothing new, and nobody waits for it.
 
+use super::super::KeyHash;
 use super::super::Mode;
 use super::super::shadow::Fate;
 use super::{Entry, Target, What, Wishes};
@@ -14,6 +15,15 @@ use crate::time::Time;
 use alloc::collections::VecDeque;
 use alloc::string::ToString;
 use alloc::vec::Vec;
+
+impl Entry {
+    /// Bytes that it holds.
+    pub(super) fn cost(&self) -> usize {
+        let probe = self.probe.as_ref().map_or(0, Vec::len);
+        let keys = self.keys.len() * size_of::<KeyHash>();
+        self.bytes.len() + keys + probe + size_of::<Self>()
+    }
+}
 
 impl Target {
     /// Whether it is one of the configuration's, and does not only get what it was to get.
