@@ -1,7 +1,7 @@
 //! `cargo xtask tidy`: the house rules that a machine can check, so that no reviewer has to.
 //!
 //! One file a family of rules: `arrows` (who may know whom), `sizes`, `heads` (what a file opens
-//! with, where `unsafe` may stand), `words`, `options` (how arguments of requests are compared),
+//! with, where `unsafe` may stand), `words`, `tables` (of Markdown), `options` (how arguments of requests are compared),
 //! `manifest` (dependencies and their reasons).
 //! It judges text, not meaning: what clippy or rustc can see is theirs.
 //!
@@ -13,6 +13,7 @@ mod manifest;
 mod options;
 mod sizes;
 mod source;
+mod tables;
 mod words;
 
 use std::fmt;
@@ -41,6 +42,9 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         // A picture, say: nothing to read in it.
         let Ok(text) = String::from_utf8(bytes) else { continue };
         words::check_paths(path, &text, &mut problems);
+        if path.ends_with(".md") {
+            tables::check(path, &text, &mut problems);
+        }
         if path.ends_with(".rs") {
             sources.push(Source::new(path, &text));
         } else if path.ends_with("Cargo.toml")

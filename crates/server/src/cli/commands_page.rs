@@ -161,6 +161,8 @@ fn row(page: &mut String, command: &Command, note: &str) {
     let id = engine::command::lookup(command.name.as_bytes());
     let own = id.is_some_and(|id| fates(id, Behind::Server).own_connection);
     let name = command.name.to_uppercase().replace('|', " ");
+    // A bar ends a cell, in code, too.
+    let note = note.replace('|', "\\|");
     // Writing to a `String` cannot fail.
     let _ = writeln!(page, "| `{name}` | {} | {note} |", words(command.class, own));
 }
