@@ -10,6 +10,7 @@
 
 mod describe;
 mod entries;
+mod hints;
 mod json;
 pub(crate) mod monitors;
 mod names;
@@ -462,7 +463,11 @@ impl Kind {
     /// "Found this; allowed is that", without the value of a secret.
     fn fault(&self, span: Option<Range<usize>>, scalar: &Scalar<'_>) -> Fault {
         let found = if self.is_secret() { scalar.type_name().to_owned() } else { scalar.shown() };
-        Fault { span, message: format!("found {found}; allowed: {}", self.allowed()) }
+        let hint = match scalar {
+            Scalar::Word(text) | Scalar::Text(text) => self.hint(text),
+            _ => String::new(),
+        };
+        Fault { span, message: format!("found {found}{hint}; allowed: {}", self.allowed()) }
     }
 
     /// Whether the value must never be repeated. A URL counts: it may hold a password.

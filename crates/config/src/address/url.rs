@@ -14,12 +14,14 @@ use super::{
     unix_path,
 };
 use crate::secret::Secret;
+use crate::suggest::closest;
 
 impl UpstreamUrl {
     /// Reads a URL. The error says what is wrong and what is allowed, without any part that may be secret.
     pub fn parse(url: &str) -> Result<Self, String> {
         let Some((scheme, rest)) = url.split_once("://") else {
-            return Err(format!("not a URL; allowed: {UPSTREAM_FORMS}"));
+            let hint = if is_address(url) { " (write redis:// before the address)" } else { "" };
+            return Err(format!("not a URL{hint}; allowed: {UPSTREAM_FORMS}"));
         };
         match scheme {
             "redis" => parse_tcp(rest, false),
@@ -34,6 +36,23 @@ impl UpstreamUrl {
     }
 }
 
+/// All that are taken.
+const SCHEMES: [&str; 7] = [
+    "redis",
+    "rediss",
+    "redis+unix",
+    "redis-cluster",
+    "rediss-cluster",
+    "redis-sentinel",
+    "rediss-sentinel",
+];
+
+/// Whether this is an address without a scheme.
+fn is_address(text: &str) -> bool {
+    let port = text.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+    matches!(port, Some(Ok(_))) && !text.contains('@')
+}
+
 /// Why a scheme is not taken. Only schemes of the family are repeated: a stray one might be a piece of a password.
 fn refuse_scheme(scheme: &str) -> String {
     let write = match scheme {
@@ -45,7 +64,12 @@ fn refuse_scheme(scheme: &str) -> String {
                 "found scheme `{scheme}`: there is no TLS to a unix socket; allowed: {UPSTREAM_FORMS}"
             );
         }
-        _ => return format!("unknown scheme; allowed: {UPSTREAM_FORMS}"),
+        _ => {
+            let meant = closest(scheme, SCHEMES);
+            let hint =
+                meant.map_or_else(String::new, |meant| format!(" (did you mean {meant}://?)"));
+            return format!("unknown scheme{hint}; allowed: {UPSTREAM_FORMS}");
+        }
     };
     format!("found scheme `{scheme}`, write {write}; allowed: {UPSTREAM_FORMS}")
 }
@@ -347,7 +371,11 @@ mod tests {
             ("rediss+unix:///s", "no TLS to a unix socket"),
             ("unix:///s", "redis+unix://"),
             ("http://h", "unknown scheme"),
-            ("127.0.0.1:6379", "not a URL"),
+            ("reddis://h", "did you mean redis://?"),
+            ("redis-clutser://h", "did you mean redis-cluster://?"),
+            ("127.0.0.1:6379", "not a URL (write redis:// before the address)"),
+            ("cache.internal:6379", "not a URL (write redis:// before the address)"),
+            ("cache", "not a URL; "),
         ] {
             let text = UpstreamUrl::parse(url).unwrap_err();
             assert!(text.contains(word) && text.contains(UPSTREAM_FORMS), "{url}: {text}");
