@@ -50,6 +50,7 @@ pub(super) async fn healthz(State(app): State<App>) -> Result<Json<Health>, Refu
 #[utoipa::path(get, path = "/readyz", tag = "health", params(Wanted), responses(
     (status = 200, description = "It is ready", body = Health),
     (status = 400, description = "The parameters are wrong", body = Refusal),
+    (status = 404, description = "There is no shard and no tenant of a name", body = Refusal),
     (status = 503, description = "Why not", body = Refusal)
 ), security(()))]
 pub(super) async fn readyz(
@@ -151,5 +152,5 @@ fn unknown(name: &str, pools: &[PoolView]) -> Refusal {
     known.sort_unstable();
     known.dedup();
     let known = known.join(", ");
-    Refusal::bad_request(format!("upstreams: {name:?} is none of {known}"))
+    Refusal::not_found(format!("upstreams: {name:?} is none of {known}"))
 }
