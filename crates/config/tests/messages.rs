@@ -68,9 +68,9 @@ r.toml:3:11: workers: found 0; allowed: a whole number from 1 to 256
 r.toml:4:1: max_client: unknown key; did you mean `max_clients`?
 r.toml:5:11: listen: found `6380` (for this machine only write 127.0.0.1:PORT, for every interface 0.0.0.0:PORT or [::]:PORT); allowed: address:port such as 127.0.0.1:6380, [::1]:6380 or 0.0.0.0:6380, or unix:/path
 r.toml:6:1: connect_ms: unknown key; `connect_ms` belongs into [timeouts]
-r.toml:9:14: timeouts.request_ms: found the string \"10s\"; allowed: a whole number of milliseconds from 0 to 86400000
+r.toml:9:14: timeouts.request_ms: found the string \"10s\" (write 10000); allowed: a whole number of milliseconds from 0 to 86400000
 r.toml:10:1: timeouts.connect-ms: unknown key; did you mean `connect_ms`?
-r.toml:13:25: limits.client_out_high_bytes: found the string \"2MB\"; allowed: a size from 4KiB to 1GiB, as a number of bytes or with KiB, MiB, GiB (\"64MiB\")
+r.toml:13:25: limits.client_out_high_bytes: found the string \"2MB\" (write 2MiB); allowed: a size from 4KiB to 1GiB, as a number of bytes or with KiB, MiB, GiB (\"64MiB\")
 r.toml:16:9: log.level: found the string \"loud\"; allowed: error, warn, info, debug, trace"
     );
 }
