@@ -1,4 +1,4 @@
-//! What a person probably meant by a number that is none.
+//! Suggestions for sizes and times that are written as other programs take them.
 //!
 //! Not here: what is allowed (`describe`), which stands behind it in the message.
 //!
