@@ -20,6 +20,7 @@
 use crate::client::Client;
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
+use crate::large_replies::LARGE_CONN;
 use crate::limits::{
     BACKLOG_BYTES, BACKLOG_RUNS_MAX, DESERTED_BYTES, EQUAL_LOOKS_MAX, MOVED_BYTES_MAX,
     PACE_REPLIES, RETIRED_MAX,
@@ -39,6 +40,8 @@ pub(crate) struct Pace {
     mean: u64,
     /// Which reply was looked at last, and how large it was known to be.
     seen: (u64, u64),
+    /// The place of the last reply that was noted as a large one (see `large_replies`).
+    pub(crate) large_at: Option<u64>,
 }
 
 impl Upstream {
@@ -164,14 +167,15 @@ impl Engine {
     }
 
     /// Retired connections whose clients are all gone end, and shared ones on which much is to come for such clients: their servers need not send what nobody
-    /// takes. Those that write may still have to be read by their servers.
+    /// takes. Those that write may still have to be read by their servers. A client that sends no more may still read, but is closed with them, as a server
+    /// closes it at once.
     pub(crate) fn end_deserted(&mut self) {
         if !core::mem::take(&mut self.sweep.looks_at_deserted) {
             return;
         }
         let is_deserted = |up: &Upstream| {
             !up.inflight.has_sharers()
-                && up.inflight.runs().all(|run| reads(run.command) && self.is_unowned(run.owner))
+                && up.inflight.runs().all(|run| reads(run.command) && self.is_leaving(run.owner))
         };
         let comes_in_vain = |up: &Upstream| match up.role {
             Role::Retired => true,
@@ -180,9 +184,20 @@ impl Engine {
         };
         let deserted = self.upstreams.iter().filter(|(_, up)| comes_in_vain(up) && is_deserted(up));
         for id in deserted.map(|(id, _)| id).collect::<Vec<_>>() {
+            let Some(upstream) = self.upstreams.get(id) else { continue };
+            let owners = upstream.inflight.runs().filter_map(|run| self.client_of(run.owner));
+            for owner in owners.collect::<BTreeSet<_>>() {
+                self.close_client(owner, None);
+            }
             self.retire(id);
             self.remove_upstream(id);
         }
+    }
+
+    /// Whether the client that is owed this is gone, or sends no more.
+    fn is_leaving(&self, owner: Owner) -> bool {
+        let leaves = |id| self.clients.get(id).is_none_or(|client| client.eof);
+        matches!(owner, Owner::Client { id, .. } if leaves(id))
     }
 
     /// Whether the client that is owed this is gone.
@@ -224,7 +239,9 @@ impl Engine {
     /// The clients behind whose requests on this connection can go over another one.
     fn movable(&self, id: UpstreamId, but: Option<ClientId>) -> BTreeSet<ClientId> {
         let Some(upstream) = self.upstreams.get(id) else { return BTreeSet::new() };
-        if upstream.inflight.has_sharers() || upstream.is_watched() {
+        // All replies there are large: to ask again would cost the server as much again.
+        let is_for_large = upstream.key.conn == LARGE_CONN;
+        if is_for_large || upstream.inflight.has_sharers() || upstream.is_watched() {
             return BTreeSet::new();
         }
         let large = upstream.inflight.front().and_then(|run| find_request(upstream, run, run.done));

@@ -20,6 +20,7 @@
 
 use crate::engine::Engine;
 use crate::ids::ClientId;
+use crate::large_replies::LARGE_CONN;
 use crate::peers::{self, Peers};
 use crate::replace;
 use crate::settings::{self, ReadPolicy, Settings};
@@ -158,7 +159,8 @@ impl Engine {
             self.take_other_connections(id);
         }
         let surplus = self.upstreams.iter().filter(|(_, up)| {
-            up.role == Role::Shared && up.key.lane == Lane::Shared && up.key.conn >= count
+            let is_surplus = (count..LARGE_CONN).contains(&up.key.conn);
+            up.role == Role::Shared && up.key.lane == Lane::Shared && is_surplus
         });
         for id in surplus.map(|(id, _)| id).collect::<Vec<_>>() {
             self.give_up_carried(now, id, "is connected to over fewer connections now");

@@ -13,6 +13,7 @@
 
 use crate::engine::{Action, Engine, Notice};
 use crate::ids::{ClientId, NodeId, UpstreamId};
+use crate::large_replies::LARGE_CONN;
 use crate::limits::{KEPT_BYTES_MAX, KEPT_BYTES_MIN, KEPT_PART, QUICK_MS, SHORT_LIFE_US};
 use crate::mirror::is_mirrors;
 use crate::node::{Address, Node};
@@ -184,6 +185,7 @@ impl Engine {
 
     fn set_short_path(&mut self, key: &UpstreamKey, id: Option<UpstreamId>) {
         if key.lane == Lane::Shared
+            && key.conn != LARGE_CONN
             && key.db == self.settings.node.db
             && let Some(node) = self.nodes.get_mut(key.node)
         {

@@ -61,6 +61,7 @@ pub mod hotkeys;
 pub mod ids;
 mod inside;
 pub mod key_name;
+mod large_replies;
 mod learn;
 mod lease;
 mod lifecycle;

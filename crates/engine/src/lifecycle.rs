@@ -155,6 +155,7 @@ impl Engine {
         let Some(client) = self.clients.get_mut(id) else { return };
         client.eof = true;
         client.reading = false;
+        self.sweep.looks_at_deserted |= client.places.open() > 0;
         if matches!(client.hold, Hold::Streaming(_) | Hold::Skipping) {
             // Half a request: it will never be whole.
             return self.close_client(id, None);

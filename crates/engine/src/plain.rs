@@ -13,6 +13,7 @@ use crate::client::Client;
 use crate::command::{self, CommandId};
 use crate::dirty::DirtyUpstreams;
 use crate::ids::{ClientId, NodeKind, Slab, UpstreamId, UpstreamKind};
+use crate::large_replies::LargeReplies;
 use crate::node::Node;
 use crate::pool::BufferPool;
 use crate::settings::{Limits, ReadPolicy, Reads};
@@ -45,8 +46,15 @@ impl ShortReads {
     }
 }
 
-/// Where plain requests of a client go without a second look.
-pub(crate) enum ShortPaths<'a> {
+/// Where plain requests of a client go without a second look, but those whose replies were large.
+pub(crate) struct ShortPaths<'a> {
+    nodes: ShortNodes<'a>,
+    /// `None`: none was.
+    large: Option<&'a LargeReplies>,
+}
+
+/// The same for any replies.
+enum ShortNodes<'a> {
     /// All to the same upstream.
     One(UpstreamId),
     /// Each to the owner of its key.
@@ -68,16 +76,25 @@ impl<'a> ShortPaths<'a> {
         nodes: &'a Slab<NodeKind, Node>,
         route_epoch: u32,
         reads: ShortReads,
+        large: &'a LargeReplies,
     ) -> Option<Self> {
+        let large = Some(large).filter(|large| !large.is_empty());
         if router.is_one() {
-            return client.upstream.map(Self::One);
+            return client.upstream.map(|id| Self { nodes: ShortNodes::One(id), large });
         }
         if client.may_overtake(route_epoch) {
             return None;
         }
         client.route_epoch = route_epoch;
         let resp3 = usize::from(client.protocol == Protocol::Resp3);
-        Some(Self::Routed { router, nodes, conn: client.conn, resp3, reads })
+        let nodes = ShortNodes::Routed { router, nodes, conn: client.conn, resp3, reads };
+        Some(Self { nodes, large })
+    }
+
+    /// Whether all plain requests go to the same upstream, whatever their keys.
+    #[inline]
+    fn is_one(&self) -> bool {
+        matches!(self.nodes, ShortNodes::One(_)) && self.large.is_none()
     }
 
     /// The upstream of a request, if the head of the request tells it.
@@ -88,30 +105,36 @@ impl<'a> ShortPaths<'a> {
         request: &Request,
         frame: &[u8],
     ) -> Option<UpstreamId> {
-        match self {
-            Self::One(upstream) => Some(*upstream),
-            Self::Routed { .. } => {
-                let index = command.row().only_key_at()?;
-                if index >= request.args.min(HEAD_ARGS as u32) as usize {
-                    return None;
-                }
-                self.upstream_of(command, request.head[index].of(frame))
-            }
+        if let ShortNodes::One(upstream) = self.nodes
+            && (self.large.is_none() || !command.row().reads())
+        {
+            return Some(upstream);
         }
+        let index = command.row().only_key_at()?;
+        if index >= request.args.min(HEAD_ARGS as u32) as usize {
+            return None;
+        }
+        self.upstream_of(command, request.head[index].of(frame))
     }
 
     /// Whether the first key of such a request tells its upstream: among several servers it must be the only one.
     #[inline]
     pub(crate) fn tells_upstream_of(&self, command: CommandId) -> bool {
-        matches!(self, Self::One(_)) || command.row().only_key_at().is_some()
+        self.is_one() || command.row().only_key_at().is_some()
     }
 
     /// The upstream of a request with this one key.
     #[inline]
     pub(crate) fn upstream_of(&self, command: CommandId, key: &[u8]) -> Option<UpstreamId> {
-        match self {
-            Self::One(upstream) => Some(*upstream),
-            Self::Routed { router, nodes, conn, resp3, reads } => {
+        if let Some(large) = self.large
+            && command.row().reads()
+            && large.has_key(command, key)
+        {
+            return None;
+        }
+        match &self.nodes {
+            ShortNodes::One(upstream) => Some(*upstream),
+            ShortNodes::Routed { router, nodes, conn, resp3, reads } => {
                 let place = router.place(key);
                 let node = match reads {
                     // Nobody just now: the second look decides what that means.
@@ -207,7 +230,7 @@ impl PlainRun {
         (input, mut pos): (&[u8], usize),
         room: u32,
     ) -> (u32, usize) {
-        if let ShortPaths::One(_) = paths {
+        if paths.is_one() {
             let (count, len) = like.scan_all(&input[pos..], room);
             self.count += count;
             return (count, pos + len);

@@ -465,6 +465,7 @@ impl Engine {
             upstream.forwarded += scanned as u64;
         }
         self.settle_if_needed(id);
+        self.note_if_large(now, upstream_id);
         self.look_at_backlog(now, upstream_id, id);
         self.check_stall(now, upstream_id, id);
         scanned
@@ -507,6 +508,7 @@ impl Engine {
         if waiting < CUT_THROUGH_BYTES {
             return 0;
         }
+        self.note_if_large(now, upstream_id);
         if let Some(client) = client {
             self.look_at_backlog(now, upstream_id, client);
             return 0;

@@ -21,6 +21,7 @@ use crate::command::{self, CommandId};
 use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId};
+use crate::large_replies::LARGE_CONN;
 use crate::local::{Call, arity_fits, config, slowlog};
 use crate::permit::{charge, permits};
 use crate::plain::{Parts, PlainRun, ShortPaths, ShortReads, plain_command};
@@ -205,6 +206,7 @@ impl Engine {
             hotkeys,
             elsewhere,
             grants,
+            large_replies,
             ..
         } = self;
         let Some(client) = clients.get_mut(id) else { return (input.len(), Stop::Input) };
@@ -213,7 +215,8 @@ impl Engine {
             && self.watches.is_empty()
             && client.is_plain_with(if CONFINED { Access::Confined } else { Access::Everything });
         let paths =
-            ShortPaths::of(client, router, nodes, self.route_epoch, reads).filter(|_| short);
+            ShortPaths::of(client, router, nodes, self.route_epoch, reads, large_replies)
+                .filter(|_| short);
         let (mut room, bounds) = (room(client, limits, speed), request_limits(client, limits));
         let mut parts = Parts { id, client, now, limits, upstreams, pool, stats, dirty_upstreams };
         let mut sharing = Sharing { coalescer, hotkeys };
@@ -452,6 +455,9 @@ impl Engine {
         if (is_leased || goes_apart)
             && let Some(step) = self.over_own_connection(now, &wish, &known, is_leased)
         {
+            return step;
+        }
+        if let Some(step) = self.choose_conn(id, &known, frame) {
             return step;
         }
         let step = match known.way {
@@ -705,7 +711,11 @@ impl Client {
             db: if lane == Lane::Control { 0 } else { self.db },
             lane,
             // Only of the shared ones there are several.
-            conn: if lane == Lane::Shared { self.conn } else { 0 },
+            conn: match lane {
+                Lane::Shared if self.asks_large => LARGE_CONN,
+                Lane::Shared => self.conn,
+                _ => 0,
+            },
             owner: self.owner(lane),
         }
     }

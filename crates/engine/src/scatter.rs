@@ -456,7 +456,7 @@ impl Engine {
     /// The client's shared connection to this node, if it can be used as it is.
     #[inline]
     fn short_way(&self, id: ClientId, node: NodeId) -> Option<UpstreamId> {
-        let client = self.clients.get(id)?;
+        let client = self.clients.get(id).filter(|client| !client.asks_large)?;
         let resp3 = usize::from(client.protocol == Protocol::Resp3);
         let upstream = self.nodes.get(node)?.shared_at(client.conn, resp3)?;
         takes_plain(self.upstreams.get(upstream), client, &self.settings.limits).then_some(upstream)

@@ -196,6 +196,8 @@ pub struct Client {
     /// Which of a node's shared connections it uses: the same as long as it lives, so that its requests cannot overtake each other
     /// and it reads what it wrote.
     pub conn: u16,
+    /// Its last request went over the connection for large replies instead (see `large_replies`).
+    pub(crate) asks_large: bool,
     /// A connection of its own, while its commands hold state there.
     pub lease: Option<Box<Lease>>,
     /// What it listens to, if to anything.
@@ -269,6 +271,7 @@ impl Client {
             listening: None,
             tracking: None,
             conn: 0,
+            asks_large: false,
             route_epoch: 0,
             hold: Hold::No,
             protocol: Protocol::Resp2,
@@ -391,6 +394,7 @@ impl Client {
             number: _,
             upstream: _,
             conn: _,
+            asks_large: _,
             route_epoch: _,
             hold: _,
             protocol: _,
@@ -466,6 +470,7 @@ impl Client {
             && self.reply_mode == ReplyMode::On
             && self.lease.is_none()
             && self.tracking.is_none()
+            && !self.asks_large
             && !self.listens_in_resp2()
     }
 }

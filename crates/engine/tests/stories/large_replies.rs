@@ -247,12 +247,12 @@ fn many_clients_with_a_few_large_replies_each_are_a_backlog_too() {
     let reply = bulk(MIB);
     for number in 0..40 {
         let name = number.to_string();
-        story.client(&name).says("GET big");
-        story.conn(1).gets("GET big").sends(&reply);
+        story.client(&name).says(&format!("GET big-{name}"));
+        story.conn(1).gets(&format!("GET big-{name}")).sends(&reply);
         story.client(&name).takes();
     }
-    for number in 0..40 {
-        story.client(&number.to_string()).says(["GET big", "GET big"]);
+    for number in 40..80 {
+        story.client(&(number - 40).to_string()).says([&format!("GET big-{number}")[..]; 2]);
     }
     story.client("b").says("GET b");
     assert_eq!(story.connects_made(), 1);
@@ -425,11 +425,8 @@ fn one_large_reply_among_many_small_ones_is_no_backlog() {
     let mut story = Story::new();
     for round in 0..40 {
         for number in 0..60 {
-            story.client(&number.to_string()).says(if number == round {
-                "GET big"
-            } else {
-                "GET k"
-            });
+            let line = if number == round { format!("GET {round}") } else { "GET k".to_string() };
+            story.client(&number.to_string()).says(&line);
         }
         for number in 0..60 {
             let reply = if number == round { bulk(MIB) } else { b"$-1\r\n".to_vec() };
@@ -568,9 +565,10 @@ fn at_the_bound_of_retired_connections_others_are_served_all_the_same() {
     let mut story = Story::new();
     for number in 0..engine::limits::RETIRED_MAX + 2 {
         let name = format!("slow-{number}");
-        story.client(&name).says("GET big").stops_taking();
+        let line = format!("GET {number}");
+        story.client(&name).says(&line).stops_taking();
         let conn = story.connects_made();
-        story.conn(conn).gets("GET big").sends(&bulk(8 * MIB)).is_not_read();
+        story.conn(conn).gets(&line).sends(&bulk(8 * MIB)).is_not_read();
         if number > engine::limits::RETIRED_MAX {
             story.client("b").says("GET k");
             story.after_ms(20).conn(conn).is_read().gets("GET k").answers("nil");
@@ -586,9 +584,10 @@ fn only_so_many_connections_are_retired_for_slow_readers() {
     let mut story = Story::new();
     let names: Vec<String> = (0..20).map(|number| format!("slow-{number}")).collect();
     for name in &names {
-        story.client(name).says("GET big").stops_taking();
+        let line = format!("GET {name}");
+        story.client(name).says(&line).stops_taking();
         if story.server().waiting() > 0 {
-            story.server().gets("GET big").sends(&bulk(8 * MIB)).is_not_read();
+            story.server().gets(&line).sends(&bulk(8 * MIB)).is_not_read();
         }
     }
     // Sixteen are retired, the next is held up with those behind it, until the slow one is closed.

@@ -36,6 +36,7 @@ mod hello_auth;
 mod hotkeys;
 mod info;
 mod inside;
+mod large_conn;
 mod large_replies;
 mod large_requests;
 mod large_rules;

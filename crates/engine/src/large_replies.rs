@@ -1,0 +1,152 @@
+//! Requests whose replies were large go over a shared connection of their own.
+//!
+//! Over a connection that clients share, a reply stands before all that were asked for after it. A reply of
+//! [`LARGE_REPLY_BYTES`] takes milliseconds, two hundred of them seconds, also if nobody wants them any more. Nobody
+//! knows how large a reply will be, but the next one to the same request will be about as large as the last.
+//!
+//! ```text
+//!   GET a ──▶ connection 0 ──▶ 20 MB         noted: GET of a
+//!   GET a ──▶ connection LARGE_CONN          small requests go on over connection 0, beside it
+//! ```
+//! A request is known by its command and key if it has one key, by its script if it calls one, else by all its bytes.
+//!
+//! Not here: large requests (`transfer`), and the backlog of a reply that nobody expected (`backlog`).
+//!
+//! Invariant: a client changes the connection only while no request of it is under way, so none overtakes another. At
+//! most [`LARGE_REPLIES_MAX`] requests are known.
+
+use crate::client::Hold;
+use crate::command::CommandId;
+use crate::engine::Engine;
+use crate::ids::{ClientId, UpstreamId};
+use crate::limits::{LARGE_REPLIES_MAX, LARGE_REPLY_BYTES, LARGE_REPLY_KEPT_MS};
+use crate::redirect::find_request_bytes;
+use crate::request::Step;
+use crate::route::{Known, Way};
+use crate::time::Time;
+use crate::upstream::Lane;
+use alloc::collections::BTreeMap;
+use rapidhash::v3::rapidhash_v3;
+use resp::Args;
+
+/// The number of the connection (`UpstreamKey::conn`) for requests with large replies.
+pub(crate) const LARGE_CONN: u16 = u16::MAX;
+
+/// The hash of a request whose next reply will be about as large as its last. It is not keyed: if two collide, one of
+/// them goes over the connection for large replies, where it waits as it would have waited on the other one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Fingerprint(u64);
+
+impl Fingerprint {
+    /// Of a request with this one key.
+    fn of_key(command: CommandId, key: &[u8]) -> Self {
+        Self(rapidhash_v3(key).wrapping_add(command.index() as u64))
+    }
+
+    /// `None`: the command writes, and its replies are small.
+    fn of(command: Option<CommandId>, frame: &[u8]) -> Option<Self> {
+        let Some(row) = command.map(CommandId::row) else {
+            return Some(Self(rapidhash_v3(frame)));
+        };
+        let part = match row.only_key_at() {
+            _ if row.is_script() => Args::new(frame).nth(1),
+            _ if !row.reads() => return None,
+            Some(index) => Args::new(frame).nth(index),
+            None => None,
+        };
+        match (command, part) {
+            (Some(command), Some(part)) => Some(Self::of_key(command, part)),
+            _ => Some(Self(rapidhash_v3(frame))),
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct LargeReplies {
+    /// When a large reply to each came last.
+    seen_at: BTreeMap<Fingerprint, Time>,
+    /// When old ones are looked for next.
+    look_at: Time,
+}
+
+impl LargeReplies {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.seen_at.is_empty()
+    }
+
+    /// Whether the last reply to a request of this command with this key was large.
+    pub(crate) fn has_key(&self, command: CommandId, key: &[u8]) -> bool {
+        self.seen_at.contains_key(&Fingerprint::of_key(command, key))
+    }
+
+    fn has(&self, command: Option<CommandId>, frame: &[u8]) -> bool {
+        let print = Fingerprint::of(command, frame);
+        print.is_some_and(|print| self.seen_at.contains_key(&print))
+    }
+
+    fn note(&mut self, now: Time, print: Fingerprint) {
+        if self.seen_at.len() >= LARGE_REPLIES_MAX && !self.seen_at.contains_key(&print) {
+            let oldest = self.seen_at.iter().min_by_key(|(_, at)| **at);
+            if let Some(oldest) = oldest.map(|(print, _)| *print) {
+                self.seen_at.remove(&oldest);
+            }
+        }
+        self.seen_at.insert(print, now);
+    }
+
+    /// Forgets those to which no large reply has come for long.
+    #[inline]
+    pub(crate) fn forget_old(&mut self, now: Time) {
+        if self.is_empty() || now < self.look_at {
+            return;
+        }
+        self.look_at = now.plus_ms(LARGE_REPLY_KEPT_MS / 60);
+        self.seen_at.retain(|_, at| now < at.plus_ms(LARGE_REPLY_KEPT_MS));
+    }
+}
+
+impl Engine {
+    /// Another part of the reply in front on this connection came. The first time that it is seen to be large, its request is noted.
+    #[cold]
+    pub(crate) fn note_if_large(&mut self, now: Time, id: UpstreamId) {
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        let bytes = upstream.scanner.position() + upstream.scanner.missing();
+        let place = upstream.inflight.place();
+        if bytes < LARGE_REPLY_BYTES
+            || upstream.key.lane != Lane::Shared
+            || upstream.key.owner.is_some()
+            || upstream.pace.large_at.replace(place) == Some(place)
+        {
+            return;
+        }
+        // Perhaps nobody waits for it.
+        self.sweep.looks_at_deserted = true;
+        let Some(run) = upstream.inflight.front() else { return };
+        let Some((_, request)) = find_request_bytes(upstream, run, run.done) else { return };
+        if let Some(print) = Fingerprint::of(run.command, request) {
+            self.large_replies.note(now, print);
+        }
+    }
+
+    /// Has the client's requests go over the connection that this one is for; `Some`: it must wait until those before it
+    /// are answered.
+    #[inline]
+    pub(crate) fn choose_conn(&mut self, id: ClientId, known: &Known, frame: &[u8]) -> Option<Step> {
+        let client = self.clients.get_mut(id).filter(|_| known.way == Way::Shared)?;
+        if self.large_replies.is_empty() && !client.asks_large {
+            return None;
+        }
+        let asks_large = self.large_replies.has(known.id, frame);
+        if asks_large == client.asks_large {
+            return None;
+        }
+        if client.places.open() > 0 {
+            return Some(Step::Hold(Hold::Drained));
+        }
+        client.asks_large = asks_large;
+        client.upstream = None;
+        None
+    }
+}

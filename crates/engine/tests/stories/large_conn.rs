@@ -1,0 +1,154 @@
+//! A request whose reply was large goes over a connection for such requests, beside those that others share.
+
+use crate::words::{Story, request};
+use engine::limits::{LARGE_REPLIES_MAX, LARGE_REPLY_KEPT_MS};
+
+const MIB: usize = 1 << 20;
+
+fn bulk(bytes: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    resp::encode::bulk(&mut out, &vec![b'v'; bytes]);
+    out
+}
+
+/// The reply to this request was large.
+fn knows(mut story: Story, line: &str) -> Story {
+    story.client("first").says(line);
+    story.conn(1).gets(line).sends(&bulk(2 * MIB));
+    story.client("first").takes();
+    story
+}
+
+// Found by an attack: clients that ask for 20 MB and leave, one after the other. A write stood behind all of it.
+#[test]
+fn nobody_waits_behind_replies_that_were_large_before() {
+    let mut story = knows(Story::new(), "GET big");
+    for number in 0..20 {
+        story.client(&number.to_string()).says("GET big");
+    }
+    story.client("b").says(["SET k b", "GET bigger"]);
+    assert_eq!(story.conn(2).takes_requests(), 20);
+    story.conn(1).gets(["SET k b", "GET bigger"]).answers(["+OK", "nil"]);
+    story.client("b").gets(["+OK", "nil"]);
+    for number in 0..20 {
+        match number % 2 {
+            0 => story.client(&number.to_string()).dies(),
+            _ => drop(story.client(&number.to_string()).ends()),
+        }
+    }
+    // A server, too, gives up what a client asked for that sends no more.
+    story.conn(2).sends(&bulk(2 * MIB)[..40_000]);
+    story.conn(2).is_closed();
+}
+
+#[test]
+fn what_is_large_is_not_asked_for_twice() {
+    let mut story = knows(Story::new(), "GET 1");
+    for number in 2..5 {
+        let line = format!("GET {number}");
+        story.client("first").says(&line);
+        story.conn(1).gets(&line).sends(&bulk(2 * MIB));
+        story.client("first").takes();
+    }
+    for number in 1..5 {
+        story.client(&number.to_string()).says(&format!("GET {number}"));
+    }
+    assert_eq!(story.conn(2).takes_requests(), 4);
+    story.conn(2).sends(&bulk(40 * MIB)[..40_000]);
+    story.client("5").says("GET 1");
+    // The others wait for what they asked for; the next one does not.
+    story.conn(3).gets("GET 1").gets_nothing();
+}
+
+#[test]
+fn requests_of_one_client_stay_in_order() {
+    let mut story = knows(Story::new(), "GET big");
+    story.client("a").says(["SET big 1", "GET big", "SET big 2", "GET k"]);
+    story.conn(1).gets("SET big 1").gets_nothing();
+    assert_eq!(story.connects_made(), 1, "the one before is not answered yet");
+    story.conn(1).answers("+OK");
+    story.conn(2).gets("GET big").sends(&bulk(2 * MIB)[..MIB]);
+    story.conn(1).gets_nothing();
+    story.conn(2).sends(&bulk(2 * MIB)[MIB..]);
+    story.conn(1).gets(["SET big 2", "GET k"]).answers(["+OK", "nil"]);
+    let got = story.client("a").takes();
+    assert_eq!(got, [b"+OK\r\n", &bulk(2 * MIB)[..], b"+OK\r\n$-1\r\n"].concat());
+}
+
+#[test]
+fn a_request_is_known_by_its_command_and_key_its_script_or_all_of_it() {
+    for (line, like, other) in [
+        ("GETRANGE k 0 -1", "GETRANGE k 0 -2", "GET k"),
+        ("HGETALL k", "HGETALL k", "HGETALL l"),
+        ("MGET a b", "MGET a b", "MGET b a"),
+        ("EVAL script 0 1", "EVAL script 1 a", "EVAL other 0 1"),
+        ("EVALSHA abc 0 1", "EVALSHA abc 1 a", "EVAL abc 0 1"),
+        ("KEYS *", "KEYS *", "KEYS a*"),
+        ("GET k", "GET k", "SET k 2"),
+    ] {
+        let mut story = knows(Story::new(), line);
+        story.client("a").says(other);
+        story.conn(1).gets(other);
+        story.client("b").says(like);
+        story.conn(1).gets_nothing();
+        story.conn(2).gets(like);
+    }
+}
+
+#[test]
+fn pipelines_of_others_are_given_on_as_before() {
+    let mut story = knows(Story::new(), "GET big");
+    story.client("a").says("GET k");
+    story.conn(1).gets("GET k").answers("nil");
+    story.client("a").gets("nil");
+    let pipeline = [request("GET k"), request("SET k v"), request("MGET k l")].concat();
+    story.client("a").sends(&pipeline.repeat(50));
+    for _ in 0..50 {
+        story.conn(1).gets(["GET k", "SET k v", "MGET k l"]);
+    }
+    assert_eq!(story.connects_made(), 1);
+}
+
+#[test]
+fn each_node_of_a_cluster_has_such_a_connection() {
+    let mut story = Story::warm_cluster();
+    story.client("first").says("GET a4");
+    story.node("n1").gets("GET a4").sends(&bulk(2 * MIB));
+    story.client("first").takes();
+    story.client("a").says(["GET a4", "GET a8"]);
+    story.node_conn("n1", 1).gets_nothing();
+    story.node_conn("n1", 2).gets("GET a4").gets_nothing().answers("nil");
+    story.node_conn("n1", 1).gets("GET a8").answers("nil");
+    story.client("a").gets(["nil", "nil"]);
+    story.client("a").says("HGETALL a4");
+    story.node_conn("n1", 1).gets("HGETALL a4");
+}
+
+#[test]
+fn a_request_whose_replies_are_small_again_is_forgotten() {
+    let mut story = knows(Story::new(), "GET big");
+    story.client("a").says("GET big");
+    story.conn(2).gets("GET big").answers("nil");
+    story.client("a").gets("nil");
+    story.after_ms(LARGE_REPLY_KEPT_MS).client("b").says("GET k");
+    story.conn(1).gets("GET k").answers("nil");
+    story.after_ms(20).client("a").says("GET big");
+    story.conn(1).gets("GET big");
+}
+
+#[test]
+fn only_so_many_are_known_and_the_newest() {
+    let mut story = Story::new();
+    for number in 0..=LARGE_REPLIES_MAX {
+        let line = format!("GET {number}");
+        story.client("a").says(&line);
+        story.conn(1).gets(&line).sends(&bulk(MIB));
+        story.client("a").takes();
+        story.after_ms(1);
+    }
+    story.client("a").says("GET 0");
+    story.conn(1).gets("GET 0").answers("nil");
+    story.client("a").gets("nil").says("GET 1");
+    story.conn(1).gets_nothing();
+    story.conn(2).gets("GET 1");
+}
