@@ -8,6 +8,8 @@
 //!   GET a ──▶ connection 0 ──▶ 20 MB         noted: GET of a
 //!   GET a ──▶ connection LARGE_CONN          small requests go on over connection 0, beside it
 //! ```
+//! Commands that a server does in a thread while their client waits ([`Class::Beside`]) go over it, too.
+//!
 //! A request is known by its command and key if it has one key, by its script if it calls one, else by all its bytes.
 //!
 //! Not here: large requests (`transfer`), and the backlog of a reply that nobody expected (`backlog`).
@@ -16,7 +18,7 @@
 //! most [`LARGE_REPLIES_MAX`] requests are known.
 
 use crate::client::Hold;
-use crate::command::CommandId;
+use crate::command::{Class, CommandId};
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
 use crate::limits::{LARGE_REPLIES_MAX, LARGE_REPLY_BYTES, LARGE_REPLY_KEPT_MS};
@@ -135,10 +137,11 @@ impl Engine {
     #[inline]
     pub(crate) fn choose_conn(&mut self, id: ClientId, known: &Known, frame: &[u8]) -> Option<Step> {
         let client = self.clients.get_mut(id).filter(|_| known.way == Way::Shared)?;
-        if self.large_replies.is_empty() && !client.asks_large {
+        let is_beside = known.id.is_some_and(|id| id.row().class == Class::Beside);
+        if self.large_replies.is_empty() && !client.asks_large && !is_beside {
             return None;
         }
-        let asks_large = self.large_replies.has(known.id, frame);
+        let asks_large = is_beside || self.large_replies.has(known.id, frame);
         if asks_large == client.asks_large {
             return None;
         }

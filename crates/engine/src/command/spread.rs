@@ -125,9 +125,14 @@ pub fn fates(id: CommandId, behind: Behind) -> Fates {
         Class::Leased if id == ids::MULTI && behind != Behind::Server => Fate::Local,
         Class::Leased => fate,
         Class::Refused => Fate::Refused,
-        Class::Pass | Class::Control | Class::Blocking if is_hidden(id, behind) => Fate::Facade,
+        Class::Pass | Class::Beside | Class::Control | Class::Blocking if is_hidden(id, behind) => Fate::Facade,
         Class::Counted if behind.spreads_keys() => counted(id),
-        Class::Pass | Class::Counted | Class::Noted | Class::Control | Class::Blocking => fate,
+        Class::Pass
+        | Class::Beside
+        | Class::Counted
+        | Class::Noted
+        | Class::Control
+        | Class::Blocking => fate,
     };
     let has_keys = !row.keys.is_empty();
     let is_given_on = matches!(given_on(Fate::Whole), Fate::Whole);

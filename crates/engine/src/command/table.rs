@@ -11,6 +11,7 @@
 //!   `ASKING`, `READONLY` and `READWRITE` likewise set a flag on a connection that is shared.
 //! - The blocking pops, `WAIT` and `WAITAOF` are `Leased`: everybody behind them on a shared connection would wait
 //!   too. `WAIT` and `WAITAOF` also speak of the writes of their own connection.
+//! - `FLUSHALL` and `FLUSHDB` are `Beside`: since Redis 7.4 a thread does it while their client waits, and only that.
 //! - `CLUSTER SETSLOT` waits on Valkey 8 and later until replicas have it: `Leased`.
 //! - `CONFIG` is `Noted`: some of it (the slow log, the counters) is about what the proxy has, too.
 //! - `SLOWLOG` and `HOTKEYS` are `Local`: the proxy has its own of them. `BIGKEYS` no server has, nor `HOTKEYS ENABLE` and `DISABLE`.
@@ -359,8 +360,8 @@ pub(super) const ROWS: &[Command] = &[
         SCRIPT, Pass),
     cmd("fcall_ro", -3, READONLY | MOVABLEKEYS | NOSCRIPT | STALE | NO_MANDATORY_KEYS
         | SKIP_MONITOR, SCRIPT_READ, Pass),
-    cmd("flushall", -1, WRITE, NONE, Pass).spread(AllShards, AllSucceeded),
-    cmd("flushdb", -1, WRITE, NONE, Pass).spread(AllShards, AllSucceeded),
+    cmd("flushall", -1, WRITE, NONE, Beside).spread(AllShards, AllSucceeded),
+    cmd("flushdb", -1, WRITE, NONE, Beside).spread(AllShards, AllSucceeded),
     cmd("function", -2, PLAIN, NONE, Pass),
     cmd("function|delete", 3, WRITE | NOSCRIPT, NONE, Pass).spread(AllShards, AllSucceeded),
     cmd("function|dump", 2, NOSCRIPT, NONE, Pass),

@@ -149,7 +149,7 @@ fn way_of_sub(container: CommandId, sub: &[u8], learned: Option<&Learned>) -> Wa
 
 fn way_of(class: Class, blocks: bool) -> Way {
     match class {
-        Class::Pass | Class::Counted | Class::Noted => Way::Shared,
+        Class::Pass | Class::Beside | Class::Counted | Class::Noted => Way::Shared,
         Class::Control => Way::Control,
         Class::Local => Way::Local,
         Class::Leased => Way::Leased,

@@ -42,6 +42,20 @@ fn nobody_waits_behind_replies_that_were_large_before() {
 }
 
 #[test]
+fn nobody_waits_behind_what_a_server_does_in_a_thread() {
+    let mut story = Story::new();
+    story.client("a").says(["SET k a", "FLUSHALL", "GET k"]);
+    story.conn(1).gets("SET k a").gets_nothing().answers("+OK");
+    story.conn(2).gets("FLUSHALL").gets_nothing();
+    story.client("b").says("GET k");
+    story.conn(1).gets("GET k").answers("nil");
+    story.client("b").gets("nil");
+    story.conn(2).answers("+OK");
+    story.conn(1).gets("GET k").answers("nil");
+    story.client("a").gets(["+OK", "+OK", "nil"]);
+}
+
+#[test]
 fn what_is_large_is_not_asked_for_twice() {
     let mut story = knows(Story::new(), "GET 1");
     for number in 2..5 {

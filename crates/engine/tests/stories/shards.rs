@@ -134,14 +134,20 @@ fn a_dead_shard_fails_its_own_keys_only_and_is_named() {
 fn what_concerns_all_keys_goes_to_all_shards() {
     let mut story = Story::warm_shards();
     story.client("a").says(["DBSIZE", "FLUSHALL", "KEYS *"]);
-    for (node, size, key) in [("n1", ":3", "d"), ("n2", ":4", "a"), ("n3", ":5", "l")] {
-        story.node(node).gets(["DBSIZE", "FLUSHALL", "KEYS *"]);
-        story.node(node).answers([size, "+OK", &*list(&*format!("\"{key}\""))]);
+    let nodes = [("n1", ":3", "d"), ("n2", ":4", "a"), ("n3", ":5", "l")];
+    for (node, size, _) in nodes {
+        story.node_conn(node, 1).gets("DBSIZE").gets_nothing().answers(size);
+    }
+    for (node, ..) in nodes {
+        story.node_conn(node, 2).gets("FLUSHALL").answers("+OK");
+    }
+    for (node, _, key) in nodes {
+        story.node_conn(node, 1).gets("KEYS *").answers(&*list(&*format!("\"{key}\"")));
     }
     story.client("a").gets([":12", "+OK", &*list(["\"d\"", "\"a\"", "\"l\""])]);
     story.after_ms(2_000).crashes("n3").client("a").says("DBSIZE");
-    story.node("n1").gets("DBSIZE").answers(":3");
-    story.node("n2").gets("DBSIZE").answers(":4");
+    story.node_conn("n1", 1).gets("DBSIZE").answers(":3");
+    story.node_conn("n2", 1).gets("DBSIZE").answers(":4");
     story.client("a").gets(&lost("n3", "connect: Connection refused"));
 }
 

@@ -170,7 +170,7 @@ fn row(page: &mut String, command: &Command, note: &str) {
 /// The class in the words of the page.
 fn words(class: Class, own_connection: bool) -> &'static str {
     match class {
-        Class::Pass | Class::Counted | Class::Noted => "given on",
+        Class::Pass | Class::Beside | Class::Counted | Class::Noted => "given on",
         Class::Local => "answered here",
         Class::Leased if own_connection => "own connection",
         Class::Leased => "not yet",

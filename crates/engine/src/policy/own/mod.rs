@@ -166,7 +166,10 @@ pub fn check_words(words: &[&str]) -> Result<(), String> {
 
 /// Whether a program may be asked about calls of this command.
 fn may_be_asked_about(row: CommandId) -> bool {
-    matches!(row.row().class, Class::Pass | Class::Counted | Class::Noted | Class::Blocking)
+    matches!(
+        row.row().class,
+        Class::Pass | Class::Beside | Class::Counted | Class::Noted | Class::Blocking
+    )
         || crate::blocking::blocks(row)
 }
 

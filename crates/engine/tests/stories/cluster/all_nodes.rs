@@ -110,13 +110,16 @@ fn what_is_about_all_keys_comes_behind_what_a_node_sends_on() {
     let mut story = Story::warm_cluster();
     for (line, reply, done) in [("FLUSHALL", "+OK", "+OK"), ("DBSIZE", ":1", ":3")] {
         story.client("a").says(["SET a4 1", line]);
-        story.node("n1").gets("SET a4 1").gets_nothing().ask("a4", "n2");
-        story.node("n2").gets(["ASKING", "SET a4 1"]).gets_nothing().answers(["+OK", "+OK"]);
+        story.node_conn("n1", 1).gets("SET a4 1").gets_nothing().ask("a4", "n2");
+        story.node_conn("n2", 1).gets(["ASKING", "SET a4 1"]).gets_nothing().answers(["+OK", "+OK"]);
         for node in ["n1", "n2", "n3"] {
-            story.node(node).gets(line).answers(reply);
+            match line {
+                "FLUSHALL" => story.node_conn(node, 2).gets(line).answers(reply),
+                _ => story.node_conn(node, 1).gets(line).answers(reply),
+            };
         }
         story.client("a").gets(["+OK", done]);
     }
     story.client("a").says(["SCAN 0", "SCRIPT FLUSH"]).says("GET a4");
-    story.node("n1").gets(["SCAN 0", "SCRIPT FLUSH", "GET a4"]);
+    story.node_conn("n1", 1).gets(["SCAN 0", "SCRIPT FLUSH", "GET a4"]);
 }
