@@ -146,17 +146,14 @@ impl Engine {
         from.is_some_and(|from| from.relief == Some(id) && !from.inflight.is_empty())
     }
 
-    /// Whether this connection, which has not greeted yet, is for what servers answer also while a script runs there: they do so from `busy-reply-threshold`
-    /// on, which is 5 seconds, and until then greet nobody.
+    /// Whether this connection, which has not greeted yet, is for what servers answer also while a script runs there, whoever's script it is: they do so
+    /// from `busy-reply-threshold` on, which is 5 seconds, and until then greet nobody. It is waited for as long as for a reply.
     pub(crate) fn is_behind_a_script(&self, now: Time, id: UpstreamId) -> bool {
-        let Some(key) = self.upstreams.get(id).map(|upstream| upstream.key) else { return false };
+        let Some(upstream) = self.upstreams.get(id) else { return false };
         let request_ms = self.settings.timeouts.request_ms;
-        let waits = |up: &Upstream| {
-            let asked_at = up.inflight.front().filter(|_| up.is_ready()).map(|run| run.sent_at);
-            asked_at.is_some_and(|at| request_ms == 0 || now < at.plus_ms(request_ms))
-        };
-        let mut of_node = self.upstreams.iter().filter(|(_, up)| up.key.node == key.node);
-        key.lane == Lane::Control && of_node.any(|(_, up)| waits(up))
+        let connected_at = upstream.progress_at;
+        upstream.key.lane == Lane::Control
+            && (request_ms == 0 || now < connected_at.plus_ms(request_ms))
     }
 
     /// It is given as long again.

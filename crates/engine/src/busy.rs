@@ -9,8 +9,6 @@
 //!   PING ─▶ is_busy, here or elsewhere? ── yes ─▶ the server
 //!                                       └─ no ──▶ PONG
 //! ```
-//! `FUNCTION STATS`, which tells of the function that runs, takes the same way then.
-//!
 //! Of a script that somebody runs past the proxy the servers tell with the same error, to whatever else is sent on: for a second after one of those
 //! `PING` asks the server, too, and what it is told counts again.
 //!
@@ -23,7 +21,7 @@
 //! Invariant: whoever is asked without need answers `PONG`; so it does no harm when `is_busy` is late to end.
 
 use crate::command::CommandId;
-use crate::command::ids::{EXEC, FUNCTION_STATS, PING};
+use crate::command::ids::{EXEC, PING};
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId};
 use crate::limits::{BUSY_TOLD_MS, SCRIPT_BUSY_MS};
@@ -137,8 +135,7 @@ impl Engine {
         known: &Known,
         args: &[&[u8]],
     ) -> Option<NodeId> {
-        let may_go_past = matches!(known.id, Some(PING | FUNCTION_STATS));
-        if !may_go_past || !self.is_busy(now) || !self.goes_past(id, known.id, args.len()) {
+        if known.id != Some(PING) || !self.is_busy(now) || !self.ping_goes_past(id, args.len()) {
             return None;
         }
         match *self.router.primaries() {
@@ -152,17 +149,11 @@ impl Engine {
         self.busy.here || !self.busy.elsewhere.is_empty() || self.busy.told_until > now
     }
 
-    /// Whether a request can tell something of a server that is busy. Behind what its client sent before it is about a later time: a server does
-    /// not look at it before.
-    fn goes_past(&self, id: ClientId, command: Option<CommandId>, count: usize) -> bool {
-        let Some(client) = self.clients.get(id).filter(|client| client.places.open() == 0) else {
-            return false;
-        };
-        match command {
-            Some(PING) => arity_fits(PING, count) && !client.asks_with_ping(),
-            Some(FUNCTION_STATS) => true,
-            _ => false,
-        }
+    /// Whether a PING can tell something of a server that is busy. Behind what its client sent before it is about a later time: a server does not look at
+    /// it before.
+    fn ping_goes_past(&self, id: ClientId, count: usize) -> bool {
+        let client = self.clients.get(id).filter(|client| client.places.open() == 0);
+        client.is_some_and(|client| arity_fits(PING, count) && !client.asks_with_ping())
     }
 }
 

@@ -135,7 +135,12 @@ impl Engine {
     /// Has the client's requests go over the connection that this one is for; `Some`: it must wait until those before it
     /// are answered.
     #[inline]
-    pub(crate) fn choose_conn(&mut self, id: ClientId, known: &Known, frame: &[u8]) -> Option<Step> {
+    pub(crate) fn choose_conn(
+        &mut self,
+        id: ClientId,
+        known: &Known,
+        frame: &[u8],
+    ) -> Option<Step> {
         let client = self.clients.get_mut(id).filter(|_| known.way == Way::Shared)?;
         let is_beside = known.id.is_some_and(|id| id.row().class == Class::Beside);
         if self.large_replies.is_empty() && !client.asks_large && !is_beside {

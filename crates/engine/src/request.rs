@@ -16,7 +16,7 @@
 
 use crate::client::{Access, Client, Hold, ReplyMode, Sizes};
 use crate::coalesce::Sharing;
-use crate::command::ids::{CLIENT_UNPAUSE, CLUSTER, EXEC, PING, SLOWLOG};
+use crate::command::ids::{CLIENT_UNPAUSE, CLUSTER, EXEC, FUNCTION_STATS, PING, SLOWLOG};
 use crate::command::{self, CommandId};
 use crate::connect::Availability;
 use crate::engine::Engine;
@@ -214,9 +214,8 @@ impl Engine {
         let short = self.pause.is_none()
             && self.watches.is_empty()
             && client.is_plain_with(if CONFINED { Access::Confined } else { Access::Everything });
-        let paths =
-            ShortPaths::of(client, router, nodes, self.route_epoch, reads, large_replies)
-                .filter(|_| short);
+        let paths = ShortPaths::of(client, router, nodes, self.route_epoch, reads, large_replies)
+            .filter(|_| short);
         let (mut room, bounds) = (room(client, limits, speed), request_limits(client, limits));
         let mut parts = Parts { id, client, now, limits, upstreams, pool, stats, dirty_upstreams };
         let mut sharing = Sharing { coalescer, hotkeys };
@@ -459,6 +458,9 @@ impl Engine {
         }
         if let Some(step) = self.choose_conn(id, &known, frame) {
             return step;
+        }
+        if known.id == Some(FUNCTION_STATS) && self.waits_for_replies(id) {
+            return Step::Hold(Hold::Drained);
         }
         let step = match known.way {
             Way::Local | Way::Shared if let Some(node) = self.busy_node(now, id, &known, args) => {

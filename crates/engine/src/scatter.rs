@@ -123,6 +123,14 @@ pub(crate) fn keys_of<'a>(args: &[&'a [u8]], learned: Option<&Learned>) -> Vec<(
     found
 }
 
+/// Which connection to a node it takes.
+fn lane_of(row: Option<CommandId>) -> Lane {
+    match row.map(|row| row.row().class) {
+        Some(command::Class::Control) => Lane::Control,
+        _ => Lane::Shared,
+    }
+}
+
 /// The first key of a call that the table knows.
 pub(crate) fn first_key<'a>(args: &[&'a [u8]]) -> Option<&'a [u8]> {
     keys_of(args, None).first().map(|(_, key)| *key)
@@ -244,13 +252,17 @@ impl Engine {
     fn must_come_last(&self, id: ClientId, row: CommandId) -> bool {
         let flags = row.row().flags;
         let is_about_keys = flags.has(Flags::WRITE) || flags.has(Flags::READONLY);
-        let waits = self.clients.get(id).is_some_and(|client| client.places.open() > 0);
-        is_about_keys && waits && self.router.has_cluster()
+        is_about_keys && self.waits_for_replies(id) && self.router.has_cluster()
+    }
+
+    /// Whether requests of this client are under way.
+    pub(crate) fn waits_for_replies(&self, id: ClientId) -> bool {
+        self.clients.get(id).is_some_and(|client| client.places.open() > 0)
     }
 
     pub(crate) fn forward_to_any(&mut self, now: Time, wish: &Wish<'_>) -> Step {
         match self.router.any_node() {
-            Some(node) => self.forward_to(now, wish, node, Lane::Shared),
+            Some(node) => self.forward_to(now, wish, node, lane_of(wish.row)),
             None => self.unserved_step(now, wish.id, 0, wish.silent),
         }
     }
@@ -263,11 +275,7 @@ impl Engine {
         let nodes = self.router.primaries();
         let parts: Vec<Part> =
             nodes.into_iter().map(|node| Part { node, from: 0, to: 0 }).collect();
-        let lane = match wish.row.map(|row| row.row().class) {
-            Some(command::Class::Control) => Lane::Control,
-            _ => Lane::Shared,
-        };
-        self.send_parts(now, wish, lane, how, &parts, &Body::Same(wish.frame))
+        self.send_parts(now, wish, lane_of(wish.row), how, &parts, &Body::Same(wish.frame))
     }
 
     /// The request as it is to one node, as a merge of one part.

@@ -180,8 +180,8 @@ pub enum Class {
     Leased,
     /// As [`Class::Leased`] if the call has a `BLOCK` option, as [`Class::Pass`] if not. Only the arguments tell.
     Blocking,
-    /// Stops a script that runs for too long. On a shared connection it would wait behind the very script it shall
-    /// stop, so it goes over a lane of its own.
+    /// Stops a script that runs for too long, or tells of it. On a shared connection it would wait behind that very script, so it goes over a lane of its
+    /// own.
     Control,
     /// Never forwarded: stops or freezes the server for everybody (`SHUTDOWN`, `DEBUG`, `MIGRATE`), or is spoken
     /// between servers only.

@@ -125,7 +125,9 @@ pub fn fates(id: CommandId, behind: Behind) -> Fates {
         Class::Leased if id == ids::MULTI && behind != Behind::Server => Fate::Local,
         Class::Leased => fate,
         Class::Refused => Fate::Refused,
-        Class::Pass | Class::Beside | Class::Control | Class::Blocking if is_hidden(id, behind) => Fate::Facade,
+        Class::Pass | Class::Beside | Class::Control | Class::Blocking if is_hidden(id, behind) => {
+            Fate::Facade
+        }
         Class::Counted if behind.spreads_keys() => counted(id),
         Class::Pass
         | Class::Beside

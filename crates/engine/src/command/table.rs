@@ -373,7 +373,7 @@ pub(super) const ROWS: &[Command] = &[
         .spread(AllShards, AllSucceeded),
     cmd("function|restore", -3, WRITE | DENYOOM | NOSCRIPT, NONE, Pass)
         .spread(AllShards, AllSucceeded),
-    cmd("function|stats", 2, NOSCRIPT | ALLOW_BUSY, NONE, Pass).spread(AllShards, BySpecial),
+    cmd("function|stats", 2, NOSCRIPT | ALLOW_BUSY, NONE, Control).spread(AllShards, BySpecial),
     cmd("geoadd", -5, WRITE | DENYOOM, CHANGE, Pass),
     cmd("geodist", -4, READONLY, READ, Pass),
     cmd("geohash", -2, READONLY, READ, Pass),

@@ -51,7 +51,7 @@ fn constants_name_what_the_look_up_finds() {
 
 #[test]
 fn classes_that_are_not_pass() {
-    assert_eq!(of_class(Class::Control), ["function|kill", "script|kill"]);
+    assert_eq!(of_class(Class::Control), ["function|kill", "function|stats", "script|kill"]);
     let config = ["", "|get", "|help", "|resetstat", "|rewrite", "|set"];
     let config: Vec<_> = config.iter().map(|sub| alloc::format!("config{sub}")).collect();
     assert_eq!(of_class(Class::Noted), config);

@@ -84,7 +84,7 @@ pub enum Lane {
     Peer,
     /// `AUTH` of clients who may be users of the server, and nothing else (see `login`).
     Login,
-    /// Commands that must not queue behind a running script: `SCRIPT KILL`, `FUNCTION KILL`.
+    /// Commands that must not queue behind a running script: `SCRIPT KILL`, `FUNCTION KILL`, `FUNCTION STATS`.
     Control,
 }
 

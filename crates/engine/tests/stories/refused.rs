@@ -103,6 +103,32 @@ fn script_kill_waits_for_a_server_that_greets_late() {
     story.client("a").gets("-ERR Script killed by user");
 }
 
+// Its worker knows nothing of the script: it runs over another worker's connection, or past the proxy.
+#[test]
+fn function_stats_and_script_kill_wait_for_a_server_that_greets_late_for_whatever_reason() {
+    for line in ["SCRIPT KILL", "FUNCTION KILL", "FUNCTION STATS"] {
+        let mut story = Story::new();
+        story.client("a").says("GET k");
+        story.conn(1).gets("GET k").answers("nil");
+        story.servers_are_busy(true);
+        story.client("b").says(line);
+        story.after_ms(4_900).client("b").gets_nothing();
+        story.servers_are_busy(false);
+        story.conn(2).gets(line).answers("+OK");
+        story.client("b").gets("+OK");
+    }
+}
+
+#[test]
+fn function_stats_tells_of_what_its_client_did_before() {
+    let mut story = Story::new();
+    story.client("a").says(["FUNCTION LOAD code", "FUNCTION STATS", "GET k"]);
+    story.conn(1).gets("FUNCTION LOAD code").gets_nothing().answers("$3\r\nlib");
+    story.conn(2).gets("FUNCTION STATS").answers("*0");
+    story.conn(1).gets("GET k").answers("nil");
+    story.client("a").gets(["$3\r\nlib", "*0", "nil"]);
+}
+
 #[test]
 fn script_kill_is_not_refused_where_select_is() {
     let mut story = Story::new();

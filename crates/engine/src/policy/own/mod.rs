@@ -169,8 +169,7 @@ fn may_be_asked_about(row: CommandId) -> bool {
     matches!(
         row.row().class,
         Class::Pass | Class::Beside | Class::Counted | Class::Noted | Class::Blocking
-    )
-        || crate::blocking::blocks(row)
+    ) || crate::blocking::blocks(row)
 }
 
 /// A rule for tests of others: about these commands.

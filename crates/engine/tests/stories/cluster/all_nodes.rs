@@ -111,7 +111,11 @@ fn what_is_about_all_keys_comes_behind_what_a_node_sends_on() {
     for (line, reply, done) in [("FLUSHALL", "+OK", "+OK"), ("DBSIZE", ":1", ":3")] {
         story.client("a").says(["SET a4 1", line]);
         story.node_conn("n1", 1).gets("SET a4 1").gets_nothing().ask("a4", "n2");
-        story.node_conn("n2", 1).gets(["ASKING", "SET a4 1"]).gets_nothing().answers(["+OK", "+OK"]);
+        story
+            .node_conn("n2", 1)
+            .gets(["ASKING", "SET a4 1"])
+            .gets_nothing()
+            .answers(["+OK", "+OK"]);
         for node in ["n1", "n2", "n3"] {
             match line {
                 "FLUSHALL" => story.node_conn(node, 2).gets(line).answers(reply),
