@@ -255,6 +255,8 @@ pub struct Limits {
     pub memory_max_bytes: usize,
     /// Size from which a request goes over a connection of its own and is streamed.
     pub large_request_bytes: usize,
+    /// Size of a reply from which the next request of its kind goes over a connection beside the others.
+    pub large_reply_bytes: usize,
     /// Streamed requests at the same time; more have to wait.
     pub large_transfers_max: usize,
     /// Longest bulk string in a request (Redis: `proto-max-bulk-len`).
@@ -688,6 +690,7 @@ impl Default for Limits {
             upstream_out_high_bytes: 4 * MIB,
             memory_max_bytes: 1024 * MIB,
             large_request_bytes: 256 * KIB,
+            large_reply_bytes: MIB,
             large_transfers_max: 16,
             bulk_bytes_max: 512 * MIB,
             conns_per_node: 0,

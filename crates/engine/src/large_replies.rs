@@ -1,7 +1,7 @@
 //! Requests whose replies were large go over a shared connection of their own.
 //!
 //! Over a connection that clients share, a reply stands before all that were asked for after it. A reply of
-//! [`LARGE_REPLY_BYTES`] takes milliseconds, two hundred of them seconds, also if nobody wants them any more. Nobody
+//! a mebibyte (`Limits::large_reply_bytes`) takes milliseconds, two hundred of them seconds, also if nobody wants them any more. Nobody
 //! knows how large a reply will be, but the next one to the same request will be about as large as the last.
 //!
 //! ```text
@@ -21,7 +21,7 @@ use crate::client::Hold;
 use crate::command::{Class, CommandId};
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
-use crate::limits::{LARGE_REPLIES_MAX, LARGE_REPLY_BYTES, LARGE_REPLY_KEPT_MS};
+use crate::limits::{LARGE_REPLIES_MAX, LARGE_REPLY_KEPT_MS};
 use crate::redirect::find_request_bytes;
 use crate::request::Step;
 use crate::route::{Known, Way};
@@ -116,7 +116,7 @@ impl Engine {
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
         let bytes = upstream.scanner.position() + upstream.scanner.missing();
         let place = upstream.inflight.place();
-        if bytes < LARGE_REPLY_BYTES
+        if bytes < self.settings.limits.large_reply_bytes
             || upstream.key.lane != Lane::Shared
             || upstream.key.owner.is_some()
             || upstream.pace.large_at.replace(place) == Some(place)

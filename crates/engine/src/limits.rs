@@ -36,9 +36,6 @@ pub const DESERTED_BYTES: u64 = 1 << 20;
 /// Requests behind a large reply that are compared with the one that it is for: their replies will be as large.
 pub const EQUAL_LOOKS_MAX: usize = 64;
 
-/// From this size on a reply is large: the next request of its kind goes over a connection for those (see `large_replies`).
-pub const LARGE_REPLY_BYTES: u64 = 1 << 20;
-
 /// Requests with large replies that are known at most.
 pub const LARGE_REPLIES_MAX: usize = 1_024;
 

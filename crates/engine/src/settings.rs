@@ -315,6 +315,8 @@ pub struct Limits {
     pub memory_max_bytes: usize,
     /// From here on a request is streamed over an upstream of its own.
     pub large_request_bytes: u64,
+    /// From here on a reply is large: the next request of its kind goes over a connection for those (see `large_replies`).
+    pub large_reply_bytes: u64,
     /// Large requests under way at once; more of them wait their turn.
     pub large_transfers_max: usize,
     /// Connections that clients of this worker have of their own (transactions, blocking commands). At it a further one waits its turn, and
@@ -470,6 +472,7 @@ impl Default for Limits {
             upstream_out_high_bytes: 4 << 20,
             memory_max_bytes: 1 << 30,
             large_request_bytes: 256 << 10,
+            large_reply_bytes: 1 << 20,
             large_transfers_max: 16,
             leases_max: 1_024,
             noloop_conns_max: 1_024,

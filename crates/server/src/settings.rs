@@ -157,6 +157,7 @@ pub fn engine(config: &Config, index: usize) -> Settings {
             upstream_out_high_bytes: limits.upstream_out_high_bytes,
             memory_max_bytes: limits.memory_max_bytes / workers,
             large_request_bytes: limits.large_request_bytes as u64,
+            large_reply_bytes: limits.large_reply_bytes as u64,
             large_transfers_max: limits.large_transfers_max.div_ceil(workers),
             upstreams_max: limits.upstream_conns_max.div_ceil(workers),
             leases_max: limits.leases_max.div_ceil(workers),

@@ -512,6 +512,13 @@ const REST: &[OptionSpec] = &[
         Kind::Bytes { min: 16 * KIB, max: 512 * MIB, at: |d| &mut d.config.limits.large_request_bytes },
     ),
     OptionSpec::for_trusted_clients(
+        "limits.large_reply_bytes",
+        "Size of a reply from which the next request of its kind goes over a connection beside the others",
+        "So small requests do not wait for large replies. A request is known by its command and key, by its script, or by all its bytes, for a \
+         minute.",
+        Kind::Bytes { min: 32 * KIB, max: 512 * MIB, at: |d| &mut d.config.limits.large_reply_bytes },
+    ),
+    OptionSpec::for_trusted_clients(
         "limits.large_transfers_max",
         "Streamed requests at the same time",
         "More of them wait, and their clients are not read meanwhile. Clients of one user at one address get seven eighths at most.",

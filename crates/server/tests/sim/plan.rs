@@ -451,6 +451,8 @@ fn settings(plan: &mut Plan, rng: &mut SimRng) -> Settings {
         plan.clients_max = plan.clients.div_ceil(2);
         limits.clients_max = plan.clients_max;
     }
+    // In half of the runs what is read goes from one connection to another all the time.
+    limits.large_reply_bytes = [1 << 20, 33_000, 200_000, 33_000][(plan.seed / 8 % 4) as usize];
     let mut settings = Settings { limits, ..Settings::default() };
     // In half of the runs, and not by a draw, so that what a seed does stays the same.
     settings.hotkeys.enabled = (plan.seed / 8).is_multiple_of(2);
