@@ -112,7 +112,7 @@ impl Engine {
                 self.begin_close(call.id);
                 Step::Done
             }
-            ids::RESET => self.reset(call),
+            ids::RESET => self.reset(now, call),
             ids::SUBSCRIBE => self.subscribe(now, call, Kind::Channel),
             ids::PSUBSCRIBE => self.subscribe(now, call, Kind::Pattern),
             // These need one reply for each command, or the connection for themselves (`CLIENT_DENY_BLOCKING`).
@@ -192,8 +192,11 @@ impl Engine {
     }
 
     /// As a connection that was just opened, but for the socket (`resetCommand`).
-    fn reset(&mut self, call: &Call<'_>) -> Step {
+    fn reset(&mut self, now: Time, call: &Call<'_>) -> Step {
         if self.reset_waits(call.id) {
+            return Step::Hold(Hold::Drained);
+        }
+        if self.leaves_before_reset(now, call.id) {
             return Step::Hold(Hold::Drained);
         }
         self.leave_all(call.id);

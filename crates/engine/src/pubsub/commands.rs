@@ -1,7 +1,11 @@
 //! What clients say: SUBSCRIBE, UNSUBSCRIBE and their kin, and what a client in RESP2 may say while it listens.
 //!
-//! A client is held from its SUBSCRIBE to the confirmation, so its next request sees it done. UNSUBSCRIBE is done when it is read, but if
-//! nobody listens any more, its reply waits for the servers' word: until then a PUBLISH would count us.
+//! A client is held from its SUBSCRIBE to the confirmation, so its next request sees it done.
+//! UNSUBSCRIBE is done when it is read: the client is not counted any more, and if nobody else
+//! listens the servers are told at once. The confirmation waits for the servers' word, for two
+//! reasons. A message that was published before may still be in the connection's socket, and comes
+//! before the confirmation as it does directly; and until the server knows that the last client
+//! left, a PUBLISH would count us.
 //!
 //! Not here: how a server is told (`links`).
 //!
@@ -100,9 +104,10 @@ impl Engine {
             (None, [_]) => Vec::new(),
             (_, args) => args[1..].iter().map(|name| Arc::from(*name)).collect(),
         };
-        let (mut lines, mut open) = (Vec::new(), 0);
+        let mut lines = Vec::new();
+        self.begin_leaving(now, waiter);
         for name in &names {
-            open += self.leave(id, kind, name, waiter);
+            self.leave(id, kind, name);
             let count = self.listening_count(id, kind);
             let shown = self.outward_name(name);
             confirm(&mut lines, protocol, kind.unsubscribed(), Some(shown), count);
@@ -111,24 +116,53 @@ impl Engine {
             let count = self.listening_count(id, kind);
             confirm(&mut lines, protocol, kind.unsubscribed(), None, count);
         }
-        if open == 0 {
-            self.forget_empty_listening(id);
-            self.confirm_to(id, waiter.1, &lines);
-            return Step::Done;
-        }
-        let until = now.plus_ms(self.patience_ms());
-        if let Some(client) = self.clients.get_mut(id) {
-            let leaving = Leaving { turn: waiter.1, open, until, lines };
-            client.listening.get_or_insert_default().leaving = Some(leaving);
-            self.subscriptions.waits.push_back((until, id));
-        }
-        self.hold_for_answers(id);
-        // At once, so that what another client publishes behind it does not go out before.
-        self.say_ends(now);
+        self.wait_to_leave(now, id, lines);
         Step::Done
     }
 
-    /// A server confirmed one of the ends that this reply waits for, or will never do so.
+    /// RESET ends what the client listens to, without a confirmation: like one, it waits for what
+    /// was published before. Returns whether it has to.
+    pub(crate) fn leaves_before_reset(&mut self, now: Time, id: ClientId) -> bool {
+        let Some(client) = self.clients.get_mut(id) else { return false };
+        let Some(listening) = client.listening.as_ref().filter(|own| own.any()) else {
+            return false;
+        };
+        let all: Vec<(Kind, Name)> =
+            listening.all().map(|(kind, name)| (kind, name.clone())).collect();
+        let waiter = (id, Turn::Place(client.places.reserve(1)));
+        self.begin_leaving(now, waiter);
+        for (kind, name) in &all {
+            self.leave(id, *kind, name);
+        }
+        self.wait_to_leave(now, id, Vec::new());
+        self.waits_for_topics(id)
+    }
+
+    fn begin_leaving(&mut self, now: Time, (id, turn): Waiter) {
+        let until = now.plus_ms(self.patience_ms());
+        if let Some(client) = self.clients.get_mut(id) {
+            let leaving = Leaving { turn, names: Vec::new(), open: 0, until, lines: Vec::new() };
+            client.listening.get_or_insert_default().leaving = Some(leaving);
+        }
+    }
+
+    /// The client has left everything that it wanted to: it gets these lines when all that was
+    /// published before has come.
+    fn wait_to_leave(&mut self, now: Time, id: ClientId, lines: Vec<u8>) {
+        let listening = self.clients.get_mut(id).and_then(|client| client.listening.as_mut());
+        let leaving = listening.and_then(|listening| listening.leaving.as_mut());
+        let Some(leaving) = leaving else { return };
+        leaving.lines = lines;
+        if leaving.open == 0 {
+            return self.end_leaving(id);
+        }
+        self.subscriptions.waits.push_back((leaving.until, id));
+        self.hold_for_answers(id);
+        // At once, so that what another client publishes behind it does not go out before.
+        self.say_ends(now);
+    }
+
+    /// A server answered something that this reply waits for, or will never do so.
     pub(super) fn left(&mut self, (id, turn): Waiter) {
         let listening = self.clients.get_mut(id).and_then(|client| client.listening.as_mut());
         let leaving = listening.and_then(|listening| listening.leaving.as_mut());
@@ -145,8 +179,31 @@ impl Engine {
         let Some(leaving) = listening.and_then(|listening| listening.leaving.take()) else {
             return;
         };
+        for (kind, name) in &leaving.names {
+            self.stop_telling(id, *kind, name);
+        }
+        let bytes: usize = leaving.names.iter().map(|(_, name)| listener_bytes(name)).sum();
+        self.subscriptions.bytes -= bytes;
+        if let Some(client) = self.clients.get_mut(id)
+            && let Some(listening) = client.listening.as_mut()
+        {
+            listening.bytes -= bytes;
+        }
         self.forget_empty_listening(id);
         self.confirm_to(id, leaving.turn, &leaving.lines);
+    }
+
+    /// All that was published before the client left has come, or never will.
+    fn stop_telling(&mut self, id: ClientId, kind: Kind, name: &Name) {
+        let Some(topic) = self.subscriptions.topic_mut(kind, name) else { return };
+        let waiting = topic.handover.as_ref().map(|handover| handover.waiting());
+        for frame in waiting.unwrap_or_default() {
+            self.send_message(&[id], &frame);
+        }
+        if let Some(topic) = self.subscriptions.topic_mut(kind, name) {
+            topic.leaving.remove(&id);
+        }
+        self.drop_unused(kind, name, None);
     }
 
     /// What a client listens to is other than before: it is told so in its turn.
@@ -245,20 +302,27 @@ impl Engine {
         }
     }
 
-    /// The client listens to this no more. Returns how many servers will tell `waiter` that nobody does.
-    fn leave(&mut self, id: ClientId, kind: Kind, name: &Name, waiter: Waiter) -> usize {
+    /// The client listens to this no more, and is told what was published before.
+    fn leave(&mut self, id: ClientId, kind: Kind, name: &Name) {
         let listening = self.clients.get_mut(id).and_then(|client| client.listening.as_mut());
-        let Some(listening) = listening else { return 0 };
+        let Some(listening) = listening else { return };
         if !listening.topics[kind as usize].remove(name) {
-            return 0;
+            return;
         }
-        listening.bytes -= listener_bytes(name);
-        self.subscriptions.bytes -= listener_bytes(name);
+        let Some(leaving) = listening.leaving.as_mut() else { return };
+        leaving.names.push((kind, name.clone()));
+        let waiter = (id, leaving.turn);
         if let Some(topic) = self.subscriptions.topic_mut(kind, name) {
             topic.listeners.remove(&id);
+            topic.leaving.insert(id);
         }
         self.listeners_changed(kind, name);
-        self.drop_unused(kind, name, Some(waiter))
+        let fences = self.fence_topic(kind, name, waiter);
+        let open = fences + self.drop_unused(kind, name, Some(waiter));
+        let listening = self.clients.get_mut(id).and_then(|client| client.listening.as_mut());
+        if let Some(leaving) = listening.and_then(|listening| listening.leaving.as_mut()) {
+            leaving.open += open;
+        }
     }
 
     /// The client listens to nothing and waits for nothing any more.
@@ -268,6 +332,9 @@ impl Engine {
         self.subscriptions.bytes -= listening.bytes;
         if let Some(wait) = listening.wait.take() {
             self.give_up_waiting(id, wait.kind, &wait.names);
+        }
+        for (kind, name) in listening.leaving.take().into_iter().flat_map(|own| own.names) {
+            self.stop_telling(id, kind, &name);
         }
         for kind in Kind::ALL {
             for name in core::mem::take(&mut listening.topics[kind as usize]) {
@@ -287,7 +354,10 @@ impl Engine {
         for listening in all {
             bytes += listening.bytes;
             if listening.bytes < CHECKED_BYTES_MAX {
-                let names: usize = listening.all().map(|(_, name)| listener_bytes(name)).sum();
+                let leaves = listening.leaving.iter().flat_map(|leaving| &leaving.names);
+                let leaves = leaves.map(|(kind, name)| (*kind, name));
+                let all = listening.all().chain(leaves);
+                let names: usize = all.map(|(_, name)| listener_bytes(name)).sum();
                 assert_eq!(listening.bytes, names, "bytes of what a client listens to");
             }
         }

@@ -10,8 +10,8 @@
 //!
 //! Invariant: bytes are consumed up to the end of the last whole frame, or up to what was dropped.
 
-use super::Kind;
 use super::links::is_event;
+use super::{Kind, Topic};
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
 use crate::policy::Namespace;
@@ -22,6 +22,8 @@ use crate::upstream::inflight::{OwnCommand, Owner};
 use alloc::string::String;
 use alloc::vec::Vec;
 use resp::{Args, Protocol, Scan, encode};
+
+const FENCE: Owner = Owner::Own(OwnCommand::Fence);
 
 impl Engine {
     /// Looks at all whole frames at the begin of `input`; returns the bytes done with.
@@ -109,15 +111,18 @@ impl Engine {
     }
 
     fn listened_pong(&mut self, id: UpstreamId) -> Result<(), Fault> {
-        if let Some(upstream) = self.upstreams.get_mut(id) {
-            upstream.inflight.answered(1);
+        let Some(upstream) = self.upstreams.get_mut(id) else { return Ok(()) };
+        let is_fence = upstream.inflight.front().is_some_and(|run| run.owner == FENCE);
+        upstream.inflight.answered(1);
+        if is_fence {
+            self.fence_answered(id);
         }
         Ok(())
     }
 
     fn listeners(&self, kind: Kind, name: &[u8]) -> Vec<ClientId> {
         let topic = self.subscriptions.topic(kind, name);
-        topic.map(|topic| topic.listeners.iter().copied().collect()).unwrap_or_default()
+        topic.map(|topic| topic.told().copied().collect()).unwrap_or_default()
     }
 
     /// A message came. From a node that is not the topic's home only what happened there is taken: the rest comes from home.
@@ -158,14 +163,20 @@ impl Engine {
 
     /// One message to all that listen.
     pub(super) fn send_to_listeners(&mut self, kind: Kind, name: &[u8], frame: &[u8]) {
-        let changed = self.namespace().map(|namespace| outward(namespace, frame));
-        let frame = changed.as_deref().unwrap_or(frame);
         let mut listeners = core::mem::take(&mut self.subscriptions.scratch);
         listeners.clear();
         if let Some(topic) = self.subscriptions.topic(kind, name) {
-            listeners.extend(&topic.listeners);
+            listeners.extend(topic.told());
         }
-        for id in &listeners {
+        self.send_message(&listeners, frame);
+        self.subscriptions.scratch = listeners;
+    }
+
+    /// One message to these clients.
+    pub(super) fn send_message(&mut self, listeners: &[ClientId], frame: &[u8]) {
+        let changed = self.namespace().map(|namespace| outward(namespace, frame));
+        let frame = changed.as_deref().unwrap_or(frame);
+        for id in listeners {
             let Some(client) = self.clients.get(*id) else { continue };
             let sign = if client.protocol == Protocol::Resp3 { b'>' } else { b'*' };
             self.push(*id, |out| {
@@ -174,7 +185,13 @@ impl Engine {
             });
         }
         self.stats.messages += listeners.len() as u64;
-        self.subscriptions.scratch = listeners;
+    }
+}
+
+impl Topic {
+    /// Clients that get its messages. None stands in both: it is held while it leaves.
+    fn told(&self) -> impl Iterator<Item = &ClientId> {
+        self.listeners.iter().chain(&self.leaving)
     }
 }
 

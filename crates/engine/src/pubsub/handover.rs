@@ -53,6 +53,11 @@ impl Handover {
         self.until
     }
 
+    /// What the new one told, and waits until the old one has told it.
+    pub(super) fn waiting(&self) -> Vec<Vec<u8>> {
+        self.waiting.iter().cloned().collect()
+    }
+
     /// The new one tells this: whether the old one did already. Then that counts no more.
     fn take_told(&mut self, frame: &[u8]) -> bool {
         let Some(count) = self.told.get_mut(frame) else { return false };

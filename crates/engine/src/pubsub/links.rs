@@ -34,7 +34,7 @@ use crate::topology::Place;
 use crate::topology::refresh::Sign;
 use crate::upstream::inflight::{OwnCommand, Owner};
 use crate::upstream::{Lane, Role, UpstreamKey};
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 /// Channels on which a server tells what happens to its own keys (`notifyKeyspaceEvent` in Redis' notify.c).
@@ -54,15 +54,15 @@ impl Engine {
         kind: Kind,
         name: &Name,
     ) -> Result<(), Step> {
-        let known =
-            self.subscriptions.topic(kind, name).is_some_and(|topic| !topic.links.is_empty());
-        if !known {
+        if !self.subscriptions.topic(kind, name).is_some_and(Topic::goes_on) {
             let links = match self.belongs(kind, name) {
                 Ok(links) => links,
                 Err(pool) => return Err(self.unserved_call(now, call, pool)),
             };
+            // Where clients leave it just now it is asked for behind its end.
+            self.release(now, kind, name);
             if let Some(topic) = self.subscriptions.topic_mut(kind, name) {
-                topic.links = links;
+                (topic.handover, topic.links) = (None, links);
             }
         }
         let Err((node, error)) = self.ask_links(now, kind, name) else { return Ok(()) };
@@ -176,21 +176,79 @@ impl Engine {
         let verb = if asked.on { on } else { off };
         self.say_own(now, id, OwnCommand::Listen, &[verb, &asked.name]);
         if !asked.on && asked.kind == Kind::Shard && !self.is_one() {
-            self.say_own(now, id, OwnCommand::Fence, &[b"PING"]);
+            self.say_fence(now, id, Vec::new());
         }
         self.subscriptions.asked.entry(id).or_default().push_back(asked);
     }
 
-    /// A topic that nobody listens to or waits for goes. Returns how many servers are to confirm it to `waiter`.
+    /// A topic that nobody listens to or waits for ends, and goes when nobody leaves it any more.
+    /// Returns how many servers are to confirm it to `waiter`.
     pub(super) fn drop_unused(&mut self, kind: Kind, name: &Name, waiter: Option<Waiter>) -> usize {
-        let unused = |topic: &Topic| topic.listeners.is_empty() && topic.waiting.is_empty();
-        if !self.subscriptions.topic(kind, name).is_some_and(unused) {
-            return 0;
+        let topics = &mut self.subscriptions.topics[kind as usize];
+        let Some(topic) = topics.get_mut(name).filter(|topic| topic.is_over()) else { return 0 };
+        let links = core::mem::take(&mut topic.links);
+        if topic.leaving.is_empty() {
+            topics.remove(name);
         }
-        let topic = self.subscriptions.topics[kind as usize].remove(name).unwrap_or_default();
-        let ends = |link: &&Link| !matches!(link.state, LinkState::Ending(_));
-        let links = topic.links.iter().filter(ends);
-        links.filter(|link| self.end_link(link, kind, name, waiter)).count()
+        let (mut kept, mut open) = (Vec::new(), 0);
+        for link in links {
+            match link.state {
+                LinkState::Ending(_) => kept.push(link),
+                LinkState::Asked(upstream) | LinkState::Held(upstream) => {
+                    if self.end_link(&link, kind, name, waiter) {
+                        kept.push(Link { state: LinkState::Ending(upstream), ..link });
+                        open += 1;
+                    }
+                }
+                LinkState::Wanted => {}
+            }
+        }
+        if let Some(topic) = self.subscriptions.topic_mut(kind, name) {
+            topic.links = kept;
+        }
+        open
+    }
+
+    /// A client leaves a topic that goes on, or that ends already: all that was published before has
+    /// come when each of its connections has answered a PING. Returns how many are asked.
+    pub(super) fn fence_topic(&mut self, kind: Kind, name: &Name, waiter: Waiter) -> usize {
+        let Some(topic) = self.subscriptions.topic(kind, name) else { return 0 };
+        let is_over = topic.is_over();
+        let is_fenced = |link: &&Link| !is_over || matches!(link.state, LinkState::Ending(_));
+        let upstreams = topic.links.iter().filter(is_fenced);
+        let upstreams: Vec<_> = upstreams.filter_map(|link| link.state.upstream()).collect();
+        let mut count = 0;
+        for upstream in upstreams {
+            let due = self.subscriptions.fences_due.entry(upstream).or_default();
+            // One for all names of a client, which stand one behind the other.
+            if due.last() != Some(&waiter) {
+                due.push(waiter);
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// A PING that is answered behind all messages that were published before.
+    fn say_fence(&mut self, now: Time, id: UpstreamId, waiters: Vec<Waiter>) {
+        self.say_own(now, id, OwnCommand::Fence, &[b"PING"]);
+        self.subscriptions.fences.entry(id).or_default().push_back(waiters);
+    }
+
+    /// Asks for the fences that clients of this turn wait for.
+    fn say_fences(&mut self, now: Time) {
+        for (id, waiters) in core::mem::take(&mut self.subscriptions.fences_due) {
+            match self.upstreams.get(id).is_some_and(|upstream| upstream.is_ready()) {
+                true => self.say_fence(now, id, waiters),
+                false => waiters.into_iter().for_each(|waiter| self.left(waiter)),
+            }
+        }
+    }
+
+    /// A fence is answered: whoever waits for it has got all that was published before.
+    pub(super) fn fence_answered(&mut self, id: UpstreamId) {
+        let waiters = self.subscriptions.fences.get_mut(&id).and_then(VecDeque::pop_front);
+        waiters.into_iter().flatten().for_each(|waiter| self.left(waiter));
     }
 
     /// Tells a server that nobody listens here any more; whether it could be told.
@@ -249,7 +307,7 @@ impl Engine {
             // While a topic goes from one server to another it is heard from both. What happens at a server itself is told there alone.
             let goes_on = lost.iter().all(|link| link.home) && left.iter().any(|link| link.home);
             if !lost.is_empty() && !goes_on {
-                listeners.extend(&topic.listeners);
+                listeners.extend(topic.listeners.iter().chain(&topic.leaving));
             }
         }
         for client in listeners {
@@ -262,9 +320,11 @@ impl Engine {
     /// A connection for topics is gone. What it held is to be asked for again, there or elsewhere.
     pub(crate) fn listening_lost(&mut self, id: UpstreamId) {
         let asked = self.subscriptions.asked.remove(&id).unwrap_or_default();
+        let fences = self.subscriptions.fences.remove(&id).unwrap_or_default();
         for topic in self.subscriptions.topics.iter_mut().flat_map(|topics| topics.values_mut()) {
             let lost = |link: &Link| link.state.upstream() == Some(id);
-            topic.links.retain(|link| !(lost(link) && link.ends));
+            let is_over = topic.is_over();
+            topic.links.retain(|link| !(lost(link) && (link.ends || is_over)));
             topic
                 .links
                 .iter_mut()
@@ -276,7 +336,10 @@ impl Engine {
             self.subscriptions.relink_by(Time::default());
         }
         // With the connection the server forgot who listened.
-        asked.into_iter().filter_map(|asked| asked.waiter).for_each(|waiter| self.left(waiter));
+        let ends = asked.into_iter().filter_map(|asked| asked.waiter);
+        for waiter in ends.chain(fences.into_iter().flatten()) {
+            self.left(waiter);
+        }
     }
 
     /// A node could not be connected to: whoever waits for a topic there gets the error. Those that listen already wait on.
@@ -329,7 +392,8 @@ impl Engine {
             self.topic_confirmed(now, kind, name);
             return self.handed_over(kind, name);
         }
-        topic.links.retain(|link| !(over(link) && link.ends));
+        let ended = |link: &Link| link.ends || link.state == LinkState::Ending(id);
+        topic.links.retain(|link| !(over(link) && ended(link)));
         // The answer to our own UNSUBSCRIBE can be followed by a new SUBSCRIBE that is still under way.
         let held = |link: &&mut Link| link.state == LinkState::Held(id);
         topic.links.iter_mut().filter(held).for_each(|link| link.state = LinkState::Wanted);
@@ -421,7 +485,9 @@ impl Engine {
     /// When topics are to be looked at, or the first client has waited long enough.
     pub(crate) fn subscriptions_at(&self) -> Option<Time> {
         let waits = self.subscriptions.waits.front().map(|(until, _)| *until);
-        let ends = (!self.subscriptions.ends.is_empty()).then_some(Time::default());
+        let is_due =
+            !self.subscriptions.ends.is_empty() || !self.subscriptions.fences_due.is_empty();
+        let ends = is_due.then_some(Time::default());
         self.subscriptions.relink_at.into_iter().chain(waits).chain(ends).min()
     }
 
@@ -453,6 +519,7 @@ impl Engine {
             }
         }
         self.say_ends(now);
+        self.say_fences(now);
         self.tell_listeners();
     }
 
@@ -468,8 +535,11 @@ impl Engine {
         }
     }
 
-    /// A topic goes to where it belongs now.
+    /// A topic goes to where it belongs now. One that ends stays.
     fn relink(&mut self, now: Time, kind: Kind, name: &Name) {
+        if self.subscriptions.topic(kind, name).is_none_or(Topic::is_over) {
+            return;
+        }
         let mut links = match self.belongs(kind, name) {
             Ok(links) => links,
             Err(pool) => {

@@ -10,7 +10,9 @@
 //! on a lane of its own and in RESP2, where a message is the same bytes as a RESP3 push but for the first one.
 //!
 //! A client gets the confirmation when the server has confirmed to us, so what is published afterwards reaches it, and nobody counts the last
-//! one any more after it left. From then on a lost
+//! one any more after it left. A client that leaves gets everything that was published before: its
+//! confirmation waits for a round trip on the connection over which the topic is heard (`Leaving`).
+//! From the confirmation on a lost
 //! connection, a failover or a slot that moves is made good here: the topic is subscribed to again, wherever it belongs now. What is published
 //! in between is lost, as it is for a client that connects again itself.
 //!
@@ -19,8 +21,8 @@
 //!
 //! Not here: PUBLISH on its way to a server (`request`, `scatter`).
 //!
-//! Invariant: a client stands among a topic's listeners exactly if the topic stands in its own list; a topic that nobody listens to or waits
-//! for is gone.
+//! Invariant: a client stands among a topic's listeners exactly if the topic stands in its own list;
+//! a topic that nobody listens to, waits for or leaves is gone.
 
 mod commands;
 mod count;
@@ -87,6 +89,11 @@ pub(crate) struct Subscriptions {
     asked: BTreeMap<UpstreamId, VecDeque<Asked>>,
     /// What ended and was not said yet, at the latest at the end of the turn.
     ends: Vec<(UpstreamId, Asked)>,
+    /// Clients that leave a topic to which others listen, by the connection that is asked for its
+    /// fence at the end of the turn: one for all of them.
+    fences_due: BTreeMap<UpstreamId, Vec<Waiter>>,
+    /// Clients that wait for each fence under way, in the order of the fences.
+    fences: BTreeMap<UpstreamId, VecDeque<Vec<Waiter>>>,
     /// Clients that wait for confirmations and until when, in the order of the times. Of those that were served the entry stays till then.
     waits: VecDeque<(Time, ClientId)>,
     /// When all topics are looked at again: somewhere one may not be where it belongs.
@@ -119,6 +126,8 @@ struct Topic {
     listeners: BTreeSet<ClientId>,
     /// Clients whose SUBSCRIBE waits for it.
     waiting: BTreeSet<ClientId>,
+    /// Clients whose UNSUBSCRIBE is not confirmed: they get what was published before it.
+    leaving: BTreeSet<ClientId>,
     /// Where it is subscribed to.
     links: Vec<Link>,
     /// How often it was sent on since it was last confirmed.
@@ -149,6 +158,7 @@ enum LinkState {
     /// Confirmed.
     Held(UpstreamId),
     /// Told that it ends, which is not confirmed: until then messages come from here.
+    /// Of a topic that only clients that leave are told of, all links are.
     Ending(UpstreamId),
 }
 
@@ -199,7 +209,7 @@ pub struct Listening {
     topics: [BTreeSet<Name>; 3],
     wait: Option<Wait>,
     leaving: Option<Leaving>,
-    /// Its part of [`Subscriptions::bytes`]: of all that it listens to and waits for.
+    /// Its part of [`Subscriptions::bytes`]: of all that it listens to, waits for and leaves.
     bytes: usize,
 }
 
@@ -214,11 +224,14 @@ struct Wait {
     confirmed: usize,
 }
 
-/// An UNSUBSCRIBE by which the last one left; servers have not all confirmed that. The client is held meanwhile.
+/// An UNSUBSCRIBE, or a RESET, behind which servers may still have messages for the client. The
+/// client is held until each connection for its topics has answered something that it was asked
+/// afterwards: an UNSUBSCRIBE if nobody else listens, else a PING.
 #[derive(Debug)]
 struct Leaving {
     turn: Turn,
-    /// Confirmations to come.
+    names: Vec<(Kind, Name)>,
+    /// Answers to come.
     open: usize,
     until: Time,
     /// Its reply.
@@ -229,7 +242,8 @@ impl Listening {
     /// Bytes of what it listens to, as if nobody else did.
     pub(crate) fn held_bytes(&self) -> usize {
         let waits = self.wait.as_ref().map_or(0, |wait| wait.names.len());
-        let topics = self.topics.iter().map(BTreeSet::len).sum::<usize>() + waits;
+        let leaves = self.leaving.as_ref().map_or(0, |leaving| leaving.names.len());
+        let topics = self.topics.iter().map(BTreeSet::len).sum::<usize>() + waits + leaves;
         self.bytes + topics * TOPIC_BYTES
     }
 
@@ -314,6 +328,18 @@ impl Subscriptions {
 }
 
 impl Topic {
+    /// Whether nobody listens to it or is about to; some may be leaving.
+    fn is_over(&self) -> bool {
+        self.listeners.is_empty() && self.waiting.is_empty()
+    }
+
+    /// Whether it is subscribed to, or about to be, and does not end.
+    fn goes_on(&self) -> bool {
+        let ends = |link: &Link| matches!(link.state, LinkState::Ending(_));
+        let mut links = self.links.iter().filter(|link| !link.ends).peekable();
+        links.peek().is_some() && !links.any(ends)
+    }
+
     fn is_held(&self) -> bool {
         let mut links = self.links.iter().filter(|link| !link.ends).peekable();
         links.peek().is_some() && links.all(|link| matches!(link.state, LinkState::Held(_)))

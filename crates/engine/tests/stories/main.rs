@@ -10,6 +10,7 @@ mod transactions;
 mod turns;
 mod unblock;
 mod unknown;
+mod unsubscribe;
 mod values;
 mod whole;
 mod words;

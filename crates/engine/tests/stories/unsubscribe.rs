@@ -1,0 +1,232 @@
+//! A client leaves channels: the server is told when the last one leaves, and messages that were
+//! published before come first.
+
+use crate::pubsub::{confirms, lingers, listens, message, pong};
+use crate::words::Story;
+use crate::words::cluster::moved;
+
+#[test]
+fn the_last_who_leaves_ends_it() {
+    let mut story = Story::new();
+    listens(&mut story, "a", "news", 1);
+    story.client("b").says("SUBSCRIBE news").gets(&*confirms("subscribe news 1"));
+    story.client("a").says("UNSUBSCRIBE news").gets_nothing();
+    story.conn(1).gets("PING").answers(&*pong());
+    story.client("a").gets(&*confirms("unsubscribe news 0"));
+    story.client("b").dies();
+    story.conn(1).gets("unsubscribe news").answers(&*confirms("unsubscribe news 0"));
+    // A message that was under way is nobody's.
+    story.conn(1).answers(&*message("message news late")).gets_nothing();
+    story.client("a").gets_nothing();
+}
+
+// Else a PUBLISH that is sent right after the reply would count us.
+#[test]
+fn the_last_who_leaves_is_answered_when_the_server_knows() {
+    let mut story = Story::new();
+    listens(&mut story, "a", "news", 1);
+    story.client("a").says(["UNSUBSCRIBE news", "PING"]).gets_nothing();
+    story.conn(1).gets("unsubscribe news");
+    // A message that the server sent before it knew still counted this client. A client that
+    // subscribes meanwhile asks again, and gets nothing of that.
+    story.conn(1).answers(&*message("message news late"));
+    story.client("a").gets(&*message("message news late"));
+    story.client("b").says("SUBSCRIBE news");
+    story.conn(1).gets("subscribe news");
+    story.client("a").gets_nothing();
+    story.conn(1).answers(&*confirms("unsubscribe news 0"));
+    story.client("a").gets([&*confirms("unsubscribe news 0"), "+PONG"]);
+    story.client("b").gets_nothing();
+    story.conn(1).answers(&*confirms("subscribe news 1"));
+    story.client("b").gets(&*confirms("subscribe news 1"));
+}
+
+// A PUBLISH that was answered before UNSUBSCRIBE was sent: its message may still be in the socket.
+#[test]
+fn what_was_published_before_a_client_leaves_comes_before_the_confirmation() {
+    let mut story = Story::new();
+    listens(&mut story, "a", "news", 1);
+    for name in ["b", "c"] {
+        story.client(name).says("SUBSCRIBE news").gets(&*confirms("subscribe news 1"));
+    }
+    let [one, two, three] =
+        ["one", "two", "three"].map(|text| message(&format!("message news {text}")));
+    story.client("b").says(["UNSUBSCRIBE news", "PING"]).gets_nothing();
+    story.client("c").says("UNSUBSCRIBE").gets_nothing();
+    // One PING of a turn would do for both; here each came in a turn of its own.
+    story.conn(1).gets(["PING", "PING"]).answers(&*one);
+    for name in ["a", "b", "c"] {
+        story.client(name).gets(&*one);
+    }
+    story.conn(1).answers([&*pong(), &*two]);
+    story.client("b").gets([&*confirms("unsubscribe news 0"), "+PONG"]);
+    story.client("c").gets(&*two).gets_nothing();
+    // The last one leaves while another one still does: its own end is behind everything, too.
+    story.client("a").gets(&*two).says("UNSUBSCRIBE").gets_nothing();
+    story.conn(1).gets("unsubscribe news").answers([&*pong(), &*three]);
+    story.client("c").gets(&*confirms("unsubscribe news 0"));
+    story.client("a").gets(&*three).gets_nothing();
+    story.conn(1).answers(&*confirms("unsubscribe news 0"));
+    story.client("a").gets(&*confirms("unsubscribe news 0"));
+    // Nothing is left of it.
+    listens(&mut story, "b", "news", 1);
+}
+
+#[test]
+fn clients_that_leave_in_one_turn_share_a_fence() {
+    let mut story = Story::new();
+    listens(&mut story, "a", "news", 1);
+    for name in ["b", "c"] {
+        story.client(name).says("SUBSCRIBE news other").takes();
+    }
+    story.conn(1).gets("subscribe other").answers(&*confirms("subscribe other 2"));
+    for name in ["b", "c"] {
+        story.client(name).takes();
+        story.client(name).sends_at_once(b"UNSUBSCRIBE news\r\n");
+    }
+    story.turn();
+    story.conn(1).gets("PING").answers(&*pong());
+    for name in ["b", "c"] {
+        story.client(name).gets(&*confirms("unsubscribe news 1"));
+    }
+}
+
+// RESET ends subscriptions without confirming it.
+#[test]
+fn what_was_published_before_a_reset_comes_before_its_reply() {
+    let mut story = Story::new();
+    listens(&mut story, "a", "news", 1);
+    story.client("b").says("SUBSCRIBE news").gets(&*confirms("subscribe news 1"));
+    story.client("b").says("PSUBSCRIBE n*").gets_nothing();
+    story.conn(1).gets("psubscribe n*").answers(&*confirms("psubscribe n* 2"));
+    story.client("b").gets(&*confirms("psubscribe n* 2"));
+    story.client("b").says(["RESET", "GET k"]).gets_nothing();
+    let [one, two] = [message("message news one"), message("pmessage n* news one")];
+    story.conn(1).gets(["punsubscribe n*", "PING"]);
+    story.conn(1).answers([&*one, &*two, &*confirms("punsubscribe n* 1")]);
+    story.client("b").gets([&*one, &*two]).gets_nothing();
+    story.conn(1).answers(&*pong());
+    story.client("b").gets("+RESET");
+    story.conn(2).gets("GET k").answers("nil");
+    story.client("b").gets("nil");
+}
+
+#[test]
+fn a_client_leaves_at_once_when_the_connection_is_lost_and_in_time_when_it_is_silent() {
+    let mut story = Story::with_timeouts(|timeouts| timeouts.request_ms = 500);
+    listens(&mut story, "a", "news", 1);
+    story.client("b").says("SUBSCRIBE news").gets(&*confirms("subscribe news 1"));
+    story.client("b").says("UNSUBSCRIBE").gets_nothing();
+    story.after_ms(10);
+    story.conn(1).gets("PING").dies("Connection reset by peer");
+    story.turn();
+    story.client("b").gets(&*confirms("unsubscribe news 0"));
+    story.conn(2).gets("subscribe news").answers(&*confirms("subscribe news 1"));
+    story.client("b").says("SUBSCRIBE news").gets(&*confirms("subscribe news 1"));
+    story.client("b").says("UNSUBSCRIBE").gets_nothing();
+    story.conn(2).gets("PING");
+    story.after_ms(600);
+    story.client("b").gets(&*confirms("unsubscribe news 0"));
+}
+
+// A topic that only clients that leave are told of goes nowhere else.
+#[test]
+fn a_topic_that_ends_does_not_move() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says("SUBSCRIBE b4");
+    story.node("n2").gets("subscribe b4").answers(&*confirms("subscribe b4 1"));
+    story.client("a").takes();
+    story.client("a").says("UNSUBSCRIBE").gets_nothing();
+    story.node("n2").gets("unsubscribe b4");
+    story.cluster_is("0-10922 n1, 10923-16383 n3");
+    story.client("b").says("GET b4");
+    story.node_conn("n2", 1).gets("GET b4").answers(&*moved("b4", "n1"));
+    story.after_ms(600);
+    let one = message("message b4 one");
+    story.node("n2").answers([&*one, &*confirms("unsubscribe b4 0")]);
+    story.client("a").gets([&*one, &*confirms("unsubscribe b4 0")]);
+    story.node_conn("n1", 1).gets("GET b4").answers("nil");
+    story.client("b").gets("nil").says("SUBSCRIBE b4");
+    story.node("n1").gets("subscribe b4").answers(&*confirms("subscribe b4 1"));
+    story.client("b").gets(&*confirms("subscribe b4 1"));
+}
+
+// What waits of a channel that moves was published before, too.
+#[test]
+fn a_client_that_leaves_a_channel_that_moves_gets_what_waits() {
+    let mut story = lingers();
+    story.client("c").says("SUBSCRIBE b4").gets(&*confirms("subscribe b4 1"));
+    let one = message("message b4 one");
+    story.node("n1").answers(&*one);
+    story.client("c").gets_nothing().says("UNSUBSCRIBE").gets_nothing();
+    story.node("n1").gets("PING").answers(&*pong());
+    story.client("c").gets_nothing();
+    story.node("n2").gets("PING").answers(&*pong());
+    story.client("c").gets([&*one, &*confirms("unsubscribe b4 0")]);
+    story.node("n2").answers(&*one);
+    story.client("a").gets(&*one);
+}
+
+#[test]
+fn of_several_that_end_all_are_awaited() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says("SUBSCRIBE a4 b4");
+    story.node("n1").gets("subscribe a4").answers(&*confirms("subscribe a4 1"));
+    story.node("n2").gets("subscribe b4").answers(&*confirms("subscribe b4 1"));
+    story.client("a").takes();
+    story.client("a").says("UNSUBSCRIBE a4 other b4");
+    story.node("n2").gets("unsubscribe b4").answers(&*confirms("unsubscribe b4 0"));
+    story.client("a").gets_nothing();
+    story.node("n1").gets("unsubscribe a4").answers(&*confirms("unsubscribe a4 0"));
+    let words = ["unsubscribe a4 1", "unsubscribe other 1", "unsubscribe b4 0"];
+    story.client("a").gets(words.map(confirms).each_ref().map(|word| &**word));
+}
+
+#[test]
+fn leaving_ends_when_the_server_is_lost_refuses_or_says_nothing() {
+    let mut story = Story::with_timeouts(|timeouts| timeouts.request_ms = 500);
+    listens(&mut story, "a", "news", 1);
+    story.client("a").says("UNSUBSCRIBE");
+    story.conn(1).gets("unsubscribe news").answers("-NOPERM not you");
+    story.client("a").gets(&*confirms("unsubscribe news 0"));
+    listens(&mut story, "a", "news", 1);
+    story.after_ms(2_000);
+    story.client("a").says(["UNSUBSCRIBE", "PING"]).gets_nothing();
+    story.conn(1).gets("unsubscribe news").dies("Connection reset by peer");
+    story.turn();
+    story.client("a").gets([&*confirms("unsubscribe news 0"), "+PONG"]);
+    listens(&mut story, "a", "news", 2);
+    story.client("a").says("UNSUBSCRIBE").gets_nothing();
+    story.conn(2).gets("unsubscribe news");
+    story.after_ms(600);
+    story.client("a").gets(&*confirms("unsubscribe news 0"));
+}
+
+// The time of the last word counted as that of the question, so the answer was overdue when it was asked.
+#[test]
+fn a_connection_that_was_quiet_for_long_is_not_lost_when_somebody_leaves() {
+    let mut story = Story::with_timeouts(|timeouts| timeouts.request_ms = 500);
+    listens(&mut story, "a", "news", 1);
+    listens(&mut story, "b", "other", 1);
+    listens(&mut story, "c", "third", 1);
+    story.after_ms(2_000);
+    story.client("a").says("UNSUBSCRIBE");
+    story.client("c").dies();
+    story.after_ms(100);
+    story.conn(1).gets(["unsubscribe news", "unsubscribe third"]);
+    story.conn(1).answers([&*confirms("unsubscribe news 1"), &*confirms("unsubscribe third 1")]);
+    story.client("a").gets(&*confirms("unsubscribe news 0"));
+    story.conn(1).answers(&*message("message other hello"));
+    story.client("b").gets(&*message("message other hello"));
+    assert_eq!(story.connects_made(), 1);
+}
+
+#[test]
+fn one_that_goes_while_it_leaves_costs_nothing() {
+    let mut story = Story::new();
+    listens(&mut story, "a", "news", 1);
+    story.client("a").says("UNSUBSCRIBE").gets_nothing();
+    story.client("a").dies();
+    story.conn(1).gets("unsubscribe news").answers(&*confirms("unsubscribe news 0"));
+    listens(&mut story, "b", "news", 1);
+}
