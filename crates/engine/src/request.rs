@@ -464,7 +464,7 @@ impl Engine {
         }
         let step = match known.way {
             Way::Local | Way::Shared if let Some(node) = self.busy_node(now, id, &known, args) => {
-                self.forward_to(now, &wish, node, Lane::Control)
+                self.past_busy(now, &wish, node)
             }
             Way::Shared | Way::Leased if is_hidden => {
                 self.cluster_command(id, &known, args, silent)

@@ -15,7 +15,7 @@
 //!
 //! Invariant: either every part of a request is in a FIFO (or answered), or none is and the client is held.
 
-use crate::client::Hold;
+use crate::client::{Client, Hold};
 use crate::command::options::{Pattern, patterns};
 use crate::command::spread::{self, Gather};
 use crate::command::{self, Command, CommandId, Flags, Learned, RequestPolicy, ids};
@@ -294,6 +294,16 @@ impl Engine {
         let parts: Vec<Part> =
             nodes.iter().map(|node| Part { node: *node, from: 0, to: 0 }).collect();
         self.send_parts(now, wish, Lane::Shared, how, &parts, &Body::Same(wish.frame))
+    }
+
+    /// A request past what the server is busy with. PONG to a client in RESP2 that listens is a
+    /// message, and comes as something else over a connection that others share.
+    pub(crate) fn past_busy(&mut self, now: Time, wish: &Wish<'_>, node: NodeId) -> Step {
+        if !self.clients.get(wish.id).is_some_and(Client::listens_in_resp2) {
+            return self.forward_to(now, wish, node, Lane::Control);
+        }
+        let part = Part { node, from: 0, to: 0 };
+        self.send_parts(now, wish, Lane::Control, How::Pong, &[part], &Body::Same(wish.frame))
     }
 
     /// SCAN goes from one primary to the next; the cursor says where it is.

@@ -39,6 +39,8 @@ pub enum How {
     Add(i64),
     /// Of arrays in which a name and a number take turns: the sums of the numbers, and of these.
     AddEach(Vec<i64>),
+    /// The reply to PING as a client in RESP2 gets it that listens to channels.
+    Pong,
     /// One page of an iteration over all nodes.
     Scan {
         /// Where it is.
@@ -181,7 +183,7 @@ impl Merge {
         let lists = match &self.how {
             How::Elements { units, ends } => (units.len() + ends.len()) * size_of::<u32>(),
             How::AddEach(numbers) => numbers.len() * size_of::<i64>(),
-            How::All(_) | How::Add(_) | How::Scan { .. } => 0,
+            How::All(_) | How::Add(_) | How::Pong | How::Scan { .. } => 0,
         };
         let chunks = self.room.chunks.capacity() * size_of::<Chunk>();
         size_of::<Self>() + taken_bytes(&self.room.bytes) + chunks + lists
@@ -262,6 +264,7 @@ impl Merge {
                 fold(out, &replies, |sum, n| sum.saturating_add(n)).and_then(|()| add(out, *more))
             }
             How::AddEach(more) => add_each(out, &replies, more),
+            How::Pong => pong(out, &replies),
             How::All(Gather::AnyOfSome) => self.any(out, &replies),
             // They were not what they should be, and not an error either.
             How::Elements { .. } | How::All(Gather::InOrder) => None,
@@ -322,6 +325,18 @@ impl Merge {
         out.extend_from_slice(some[self.seq as usize % some.len()]);
         Some(())
     }
+}
+
+/// `+PONG`, or the text that was given along, as a message.
+fn pong(out: &mut Vec<u8>, replies: &[&[u8]]) -> Option<()> {
+    let reply = replies.first()?;
+    encode::array(out, 2);
+    encode::bulk(out, b"pong");
+    match reply.first()? {
+        b'$' => out.extend_from_slice(reply),
+        _ => encode::bulk(out, b""),
+    }
+    Some(())
 }
 
 fn is_error(reply: &[u8]) -> bool {

@@ -184,6 +184,28 @@ fn of_a_script_that_runs_past_the_proxy_ping_says_what_others_were_told() {
     story.after_ms(1_000).client("b").says("PING").gets("+PONG");
 }
 
+// It got `+PONG`, which is no message.
+#[test]
+fn a_resp2_client_that_listens_gets_its_pong_as_a_message() {
+    const BUSY: &str = "-BUSY Redis is busy running a script.";
+    let mut story = Story::new();
+    story.client("b").says("SUBSCRIBE news");
+    story.conn(1).gets("subscribe news").answers("*3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n");
+    story.client("b").takes();
+    story.client("a").says("GET k");
+    story.conn(2).gets("GET k").answers(BUSY);
+    story.client("a").gets(BUSY);
+    for (ping, answer, message) in [
+        ("PING", "+PONG", "*2\r\n$4\r\npong\r\n$0\r\n\r\n"),
+        ("PING x", "\"x\"", "*2\r\n$4\r\npong\r\n$1\r\nx\r\n"),
+        ("PING", BUSY, BUSY),
+    ] {
+        story.client("b").says(ping);
+        story.conn(3).gets(ping).answers(answer);
+        story.client("b").gets(message);
+    }
+}
+
 #[test]
 fn who_changes_when_a_server_says_busy_changes_it_for_ping() {
     let mut story = Story::new();
