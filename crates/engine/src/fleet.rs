@@ -14,6 +14,7 @@ use crate::elsewhere::{ReadTargetReport, ReadsElsewhereCounts};
 use crate::hotkeys::HotReport;
 use crate::ids::ClientId;
 use crate::inside::Inside;
+use crate::local::info::servers::Summary;
 use crate::losses;
 use crate::mirror::{MirrorReport, ShadowReport};
 use crate::monitor::{Filter, Monitor};
@@ -436,13 +437,31 @@ pub enum Purpose {
     /// CLIENT TRACKING with a client of another worker to be told.
     Track(Box<crate::tracking::Tracking>),
     /// INFO with these sections.
-    Info(Vec<String>),
+    Info(Box<InfoWish>),
     /// CONFIG of the proxy.
     Config(ConfigWish),
     /// ACL SETUSER and its kin.
     Acl,
     /// ACL LOG of so many.
     AclLog(usize),
+}
+
+/// What INFO is made of, as far as it is there.
+#[derive(Clone, Debug, Default)]
+pub struct InfoWish {
+    /// In lower case; none: the default.
+    pub(crate) sections: Vec<String>,
+    /// Servers have still to answer; the workers are asked behind them.
+    pub(crate) waits: bool,
+    /// Their answers; `None`: they are not asked.
+    pub(crate) servers: Option<Summary>,
+}
+
+impl Asked {
+    /// Whether servers have still to answer, and no worker is asked before.
+    pub(crate) fn waits_for_servers(&self) -> bool {
+        matches!(&self.purpose, Purpose::Info(wish) if wish.waits)
+    }
 }
 
 /// A question under way.

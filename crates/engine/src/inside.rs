@@ -182,6 +182,12 @@ impl Engine {
         {
             return Err(self.refuse_inside(wish, Refusal::Text(reject::OWN_INSIDE_MAX)));
         }
+        if row == ids::INFO && self.hides_keyspace() {
+            // The server would answer, with the keys of all.
+            let mut error = Vec::new();
+            reject::write(&mut error, &reject::beyond_namespace(row.name()));
+            return Err(self.refuse_inside(wish, Refusal::Error(error)));
+        }
         if !self.answers_inside(row, wish) {
             return Ok(Standing::Servers);
         }

@@ -23,6 +23,7 @@ use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::limits::POOLED_BUFFER_BYTES;
+use crate::local::info::servers::Summary;
 use crate::merge::{How, Merge, scan};
 use crate::mirror::{Kept, Ticket};
 use crate::plain::takes_plain;
@@ -662,6 +663,11 @@ impl Engine {
         let is_lost = merge.is_lost;
         self.pool.give(self.spare.take_apart(merge));
         self.change_merged(id, &mut out);
+        if let Some(ticket) = merge.info_ticket() {
+            let summary = Summary::of(&merge.replies());
+            self.pool.give(self.spare.take_apart(merge));
+            return self.servers_told(ticket, summary);
+        }
         let kept = match self.has_mirrors() {
             _ if self.elsewhere.is_some() && self.is_backed(now, id, &out) => Kept::Yes,
             true => self.keep_for_mirrors(now, Ticket::Merge(id), (client, seq, silent), &out),

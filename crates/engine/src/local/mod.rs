@@ -280,8 +280,7 @@ impl Engine {
 
     /// Asks every worker; the reply takes its place now and comes when all have answered.
     pub(crate) fn ask(&mut self, call: &Call<'_>, question: Question, purpose: Purpose) -> Step {
-        if call.inside.is_none() && self.asked.iter().any(|asked| asked.client == call.id) {
-            // Answers, of which some are large, do not pile up.
+        if self.waits_for_answer(call) {
             return Step::Hold(Hold::Drained);
         }
         self.stats.requests += 1;
@@ -317,13 +316,26 @@ impl Engine {
             observed,
         });
         self.grants.unasked.push_back((ticket, question));
-        self.ask_next();
+        if self.asked.last().is_some_and(|asked| !asked.waits_for_servers()) {
+            self.ask_workers(ticket, question);
+        }
         Step::Done
+    }
+
+    /// The turn of this question begins.
+    fn ask_workers(&mut self, ticket: u64, question: Question) {
+        self.ask_next();
+    }
+
+    /// Whether an earlier question of this client is open. Answers, of which some are large, do not pile up.
+    fn waits_for_answer(&self, call: &Call<'_>) -> bool {
+        call.inside.is_none() && self.asked.iter().any(|asked| asked.client == call.id)
     }
 
     /// Gives questions on, as many as may be under way.
     fn ask_next(&mut self) {
-        while self.asked.len() - self.grants.unasked.len() < QUESTIONS_MAX
+        let open = |asked: &&Asked| !asked.waits_for_servers();
+        while self.asked.iter().filter(open).count() - self.grants.unasked.len() < QUESTIONS_MAX
             && let Some((ticket, question)) = self.grants.unasked.pop_front()
         {
             self.actions.push_back(Action::Ask(ticket, question));
@@ -464,10 +476,7 @@ impl Engine {
                 let unix_ms = self.facts.is_since(7, 2).then_some(unix_ms);
                 acl::write_log(&mut out, now, answers, *count, protocol, unix_ms);
             }
-            Purpose::Info(sections) => {
-                let text = info::text(sections, answers, facts, &self.facts, &self.settings);
-                encode::verbatim(&mut out, *b"txt", text.as_bytes(), protocol);
-            }
+            Purpose::Info(wish) => self.write_info(&mut out, wish, answers, facts, protocol),
         }
         self.answer_asked(now, asked, &out);
     }

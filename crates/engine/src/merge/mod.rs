@@ -48,6 +48,11 @@ pub enum How {
         /// Number of nodes.
         nodes: usize,
     },
+    /// INFO of all primaries, for the question of this number (`local/info/servers`).
+    Info {
+        /// Its number.
+        ticket: u64,
+    },
 }
 
 /// A request whose parts are under way.
@@ -183,7 +188,7 @@ impl Merge {
         let lists = match &self.how {
             How::Elements { units, ends } => (units.len() + ends.len()) * size_of::<u32>(),
             How::AddEach(numbers) => numbers.len() * size_of::<i64>(),
-            How::All(_) | How::Add(_) | How::Pong | How::Scan { .. } => 0,
+            How::All(_) | How::Add(_) | How::Pong | How::Scan { .. } | How::Info { .. } => 0,
         };
         let chunks = self.room.chunks.capacity() * size_of::<Chunk>();
         size_of::<Self>() + taken_bytes(&self.room.bytes) + chunks + lists
@@ -192,12 +197,22 @@ impl Merge {
     /// Nobody waits for them any more: what came counts as empty, as what comes later will be.
     pub(crate) fn forget_replies(&mut self) {
         self.room.bytes = Vec::new();
-        self.how = How::All(Gather::AllOk);
+        if self.info_ticket().is_none() {
+            self.how = How::All(Gather::AllOk);
+        }
         self.room.chunks = Vec::new();
     }
 
+    /// The question that waits for these replies.
+    pub(crate) fn info_ticket(&self) -> Option<u64> {
+        match self.how {
+            How::Info { ticket } => Some(ticket),
+            _ => None,
+        }
+    }
+
     /// The replies by part.
-    fn replies(&self) -> Vec<&[u8]> {
+    pub(crate) fn replies(&self) -> Vec<&[u8]> {
         let mut replies: Vec<&[u8]> = alloc::vec![&[][..]; self.parts as usize];
         let mut scanner = ReplyScanner::default();
         for chunk in &self.room.chunks {
@@ -267,7 +282,7 @@ impl Merge {
             How::Pong => pong(out, &replies),
             How::All(Gather::AnyOfSome) => self.any(out, &replies),
             // They were not what they should be, and not an error either.
-            How::Elements { .. } | How::All(Gather::InOrder) => None,
+            How::Elements { .. } | How::Info { .. } | How::All(Gather::InOrder) => None,
             How::Scan { place, nodes } => {
                 seen.and_then(|seen| page(out, replies[0], *place, *nodes, seen))
             }

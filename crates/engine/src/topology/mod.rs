@@ -270,6 +270,11 @@ impl Router {
         self.pools.iter().flat_map(PoolState::primaries).collect()
     }
 
+    /// Whether there is one primary, which sentinels name.
+    pub(crate) fn is_one_sentinel_group(&self) -> bool {
+        matches!(self.pools.as_slice(), [pool] if matches!(pool.topology, Topology::Sentinel(_)))
+    }
+
     /// The node for a request that names no key: always the same one, so that what it asks twice fits together.
     pub(crate) fn any_node(&self) -> Option<NodeId> {
         self.any_node_of(0)

@@ -35,9 +35,9 @@ fn has(text: &str, lines: &[&str]) {
 fn latencystats_are_those_of_redis_and_come_only_when_asked_for() {
     let mut story = Story::new();
     story.client("a").says(["GET k", "GET l"]);
-    story.after_ms(2).server().answers(["nil", "nil"]);
+    story.after_ms(2).server().gets(["GET k", "GET l"]).answers(["nil", "nil"]);
     story.client("a").says("GET m");
-    story.after_ms(50).server().answers("nil");
+    story.after_ms(50).server().gets("GET m").answers("nil");
     // Learnt only later, so that the server answers: nothing is known of how long it takes.
     story.client("a").says("NOSUCH").takes();
     let text = info(&mut story, "INFO latencystats");
@@ -74,6 +74,7 @@ fn error_replies_are_counted_by_their_first_word_whoever_gave_them() {
     let mut story = Story::with_password("pw");
     story.client("a").says(["GET k", "AUTH no", "AUTH pw"]).takes();
     story.client("a").says(["INCR k", "LPUSH k x", "GET k", "SYNC"]);
+    story.server().gets(["INCR k", "LPUSH k x", "GET k"]);
     story.server().answers(["-WRONGTYPE no", "-WRONGTYPE no", "nil"]);
     story.client("a").takes();
     story.client("asks").says("AUTH pw").takes();

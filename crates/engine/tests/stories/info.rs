@@ -1,6 +1,12 @@
 //! INFO: the proxy's own sections, the server's where they are the server's.
 
+use crate::namespace;
 use crate::words::{HELLO_2, Story};
+
+/// What a server says of itself.
+fn says_of_itself(lines: &[&str]) -> String {
+    format!("\"{}\"", lines.iter().map(|line| format!("{line}\r\n")).collect::<String>())
+}
 
 fn info(story: &mut Story, line: &str) -> String {
     story.client("a").says(line);
@@ -11,7 +17,7 @@ fn info(story: &mut Story, line: &str) -> String {
 fn info_has_the_proxys_figures_and_the_servers_version() {
     let mut story = Story::new();
     story.client("a").says("GET k");
-    story.server().answers("nil");
+    story.server().gets("GET k").answers("nil");
     story.client("a").gets("nil");
     let text = info(&mut story, "INFO");
     for line in [
@@ -22,6 +28,7 @@ fn info_has_the_proxys_figures_and_the_servers_version() {
         "# Persistence\r\nloading:0\r\n",
         "# Stats\r\ntotal_connections_received:1\r\n",
         "# Replication\r\nrole:master\r\n",
+        "# Keyspace\r\n\r\n",
         "# CPU\r\n",
         "# Workers\r\nworkers:1\r\nworker_0:clients=1,upstreams=1,requests=2,",
         "# Upstreams\r\nnode_0:127.0.0.1:6379\r\nnode_0_state:ready\r\nupstream_connections:1\r\n",
@@ -80,7 +87,7 @@ fn the_servers_own_sections_come_from_the_server() {
         ("INFO keyspace", "INFO keyspace"),
         ("INFO replication", "INFO replication"),
         ("INFO keyspace modules", "INFO keyspace modules"),
-        ("INFO upstream", "INFO"),
+        ("INFO upstream keyspace", "INFO keyspace"),
         ("INFO upstream stats", "INFO stats"),
     ] {
         story.client("a").says(line);
@@ -150,4 +157,132 @@ fn config_resetstat_sets_the_proxys_counters_to_zero_too() {
     let text = info(&mut story, "INFO commandstats stats");
     assert!(text.contains("cmdstat_get:calls=1,"), "{text}");
     assert!(text.contains("total_connections_received:0\r\n"), "{text}");
+}
+
+#[test]
+fn keys_of_several_servers_are_summed_and_stand_where_those_of_a_server_do() {
+    let mut story = Story::warm_shards();
+    let (db0, db3) =
+        ("db0:keys=3,expires=1,avg_ttl=400,subexpiry=0", "db3:keys=7,expires=0,avg_ttl=0");
+    story.node_says_to("n1", "INFO", &says_of_itself(&["# Keyspace", db0, db3]));
+    story.node_says_to("n2", "INFO", "=16\r\ntxt:# Keyspace\r\n\r\n");
+    story.node_says_to("n3", "INFO", &says_of_itself(&["db0:keys=4,expires=3,avg_ttl=800"]));
+    let sums = "# Keyspace\r\ndb0:keys=7,expires=4,avg_ttl=700,subexpiry=0\r\ndb3:keys=7,expires=0,avg_ttl=0\r\n";
+    let text = info(&mut story, "INFO KeySpace");
+    assert!(text.ends_with(&format!("{sums}\r\n")) && text.matches("# ").count() == 1, "{text}");
+    for line in ["INFO", "INFO all", "INFO everything", "INFO default", "INFO cpu keyspace"] {
+        let text = info(&mut story, line);
+        assert!(text.contains(sums), "{line}: {text}");
+    }
+    assert!(!info(&mut story, "INFO server").contains("Keyspace"));
+}
+
+#[test]
+fn keys_are_those_behind_what_the_client_sent_before() {
+    let mut story = Story::new();
+    let says = says_of_itself(&["db0:keys=1,expires=0"]);
+    story.node_says_to("127.0.0.1", "INFO", &says);
+    story.client("a").says(["SET k 1", "INFO", "DEL k"]);
+    story.server().gets("SET k 1").answers("+OK");
+    let text = story.client("a").takes_text();
+    story.server().gets("DEL k").answers(":1");
+    assert!(text.contains("# Keyspace\r\ndb0:keys=1,expires=0\r\n"), "{text}");
+    story.client("a").gets(":1");
+}
+
+#[test]
+fn without_the_answer_of_a_server_there_is_no_sum() {
+    let mut story = Story::warm_shards();
+    story.node_says_to("n1", "INFO", &says_of_itself(&["db0:keys=3,expires=0"]));
+    story.node_says_to("n2", "INFO", "-NOPERM no");
+    story.client("a").says("INFO keyspace").gets("-NOPERM no");
+    let text = info(&mut story, "INFO");
+    assert!(text.contains("# Keyspace\r\nkeyspace_unanswered:1\r\n"), "{text}");
+    assert!(!text.contains("db0"), "{text}");
+}
+
+#[test]
+fn a_server_that_is_lost_over_info_costs_the_client_nothing_but_its_figures() {
+    let mut story = Story::by_hand(Story::new());
+    story.client("a").says("INFO").gets_nothing();
+    story.connect_fails("connect: Connection refused");
+    let text = story.client("a").takes_text();
+    assert!(text.contains("keyspace_unanswered:1\r\n") && text.contains("loading:0"), "{text}");
+    let text = info(&mut story, "INFO");
+    assert!(text.contains("keyspace_unanswered:1\r\n"), "{text}");
+}
+
+#[test]
+fn a_client_that_leaves_over_info_leaves_nothing_behind() {
+    let mut story = Story::new();
+    story.client("b").says("GET k");
+    story.server().gets("GET k");
+    story.client("a").says("INFO");
+    story.client("a").dies();
+    story.server().gets("INFO").answers(["nil", "\"x\""]);
+    story.client("b").gets("nil").says("INFO").takes_text();
+}
+
+#[test]
+fn a_server_that_loads_is_told_as_directly() {
+    let loads = [
+        "loading:1",
+        "loading_start_time:1700000000",
+        "loading_total_bytes:1000",
+        "loading_loaded_bytes:250",
+        "loading_loaded_perc:25.00",
+        "loading_eta_seconds:7",
+    ];
+    let mut story = Story::new();
+    story.node_says_to("127.0.0.1", "INFO", &says_of_itself(&loads));
+    let persistence = format!("# Persistence\r\n{}\r\n", loads.join("\r\n"));
+    let text = info(&mut story, "INFO");
+    assert!(text.contains(&persistence), "{text}");
+    // Of several one is enough: what is asked for its keys is answered with an error.
+    let mut story = Story::warm_shards();
+    story.node_says_to("n1", "INFO", &says_of_itself(&["loading:0"]));
+    story.node_says_to("n2", "INFO", &says_of_itself(&loads));
+    story.node_says_to("n3", "INFO", &says_of_itself(&["loading:0"]));
+    let text = info(&mut story, "INFO");
+    assert!(text.contains(&persistence), "{text}");
+}
+
+#[test]
+fn a_replica_tells_whether_it_has_its_primary() {
+    let mut story = Story::new();
+    story.server_says_to(
+        "HELLO 2",
+        &HELLO_2.replace("role\r\n$6\r\nmaster", "role\r\n$7\r\nreplica"),
+    );
+    let says =
+        says_of_itself(&["role:slave", "master_link_status:down", "master_sync_in_progress:1"]);
+    story.node_says_to("127.0.0.1", "INFO", &says);
+    story.client("a").says("GET k");
+    story.server().gets("GET k").answers("nil");
+    story.client("a").gets("nil");
+    let text = info(&mut story, "INFO");
+    let link = "role:slave\r\nmaster_link_status:down\r\nmaster_sync_in_progress:1\r\n";
+    assert!(text.contains(link), "{text}");
+}
+
+#[test]
+fn in_a_namespace_nobody_learns_how_many_keys_others_have() {
+    let mut story = namespace::story();
+    let rule = says_of_itself(&["# Keyspace", "db0:keys=9,expires=0"]);
+    story.node_says_to("127.0.0.1", "INFO", &rule);
+    for line in ["INFO keyspace", "INFO all", "INFO", "INFO keyspace server"] {
+        let text = info(&mut story, line);
+        assert!(text.contains("# Keyspace\r\n") && !text.contains("db0"), "{line}: {text}");
+    }
+    let refused = "-ERR respool: 'info' is about whole databases, and this client lives in a part of one (policies.namespace)";
+    for line in ["INFO upstream", "INFO UPSTREAM cpu KEYSPACE", "INFO upstream all"] {
+        story.client("a").says(line).gets(refused);
+    }
+    let text = info(&mut story, "INFO upstream stats");
+    assert!(text.contains("keys=9"), "another section goes to the server: {text}");
+    let mut story = namespace::story();
+    story.client("a").says(["MULTI", "SET k 1", "INFO keyspace", "EXEC"]);
+    story.conn(1).gets(["MULTI", "SET t:k 1", "DISCARD"]).answers(["+OK", "+QUEUED", "+OK"]);
+    let aborted = "-EXECABORT Transaction discarded because of previous errors.";
+    story.client("a").gets(["+OK", "+QUEUED", refused, aborted]);
 }

@@ -419,8 +419,8 @@ fn sections_of_info_that_are_the_servers_come_from_the_primary() {
     story.node("n1").gets("INFO keyspace").answers("\"# Keyspace\"");
     story.client("a").gets("\"# Keyspace\"");
     fail_over(&mut story);
-    story.client("a").says(["INFO upstream", "INFO replication"]);
-    story.node("n2").gets(["INFO", "INFO replication"]);
+    story.client("a").says(["INFO upstream stats", "INFO replication"]);
+    story.node("n2").gets(["INFO stats", "INFO replication"]);
 }
 
 #[test]

@@ -689,8 +689,16 @@ impl Story {
         let line = self.conns[index].requests.front()?;
         self.node_rule(index)
             .or_else(|| self.greeting_reply(line))
+            .or_else(|| self.info_reply(index))
             .or_else(|| self.table_reply(index))
             .or_else(|| self.sentinel_reply(index))
+    }
+
+    /// What the engine asks for an INFO of its own.
+    fn info_reply(&self, index: usize) -> Option<Vec<u8>> {
+        let conn = &self.conns[index];
+        let line = conn.requests.front().filter(|_| conn.owed == 0)?;
+        (line == "INFO").then(|| wire("\"# Keyspace\""))
     }
 
     fn node_rule(&self, index: usize) -> Option<Vec<u8>> {

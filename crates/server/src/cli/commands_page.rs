@@ -76,7 +76,8 @@ const NOTES: &[(&str, &str)] = &[
     ),
     (
         "info",
-        "The proxy's own figures. `INFO upstream [section …]` and sections that only the server has are the server's.",
+        "The proxy's own figures, with the keys of all primaries (`keyspace`) and whether one loads (`loading`). \
+         `INFO upstream [section …]` and sections that only the server has are the server's.",
     ),
     ("latency", "The server's, about all that it does."),
     (

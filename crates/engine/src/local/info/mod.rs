@@ -5,15 +5,16 @@
 //! | `INFO`, `INFO default`, `all`, `everything` | the proxy: the sections below |
 //! | `INFO server` … one or more of the sections below | the proxy |
 //! | `INFO latency NAME` | the proxy: the latency monitor of this name, in its buckets |
-//! | `INFO keyspace` and other sections of the server only | the server |
+//! | `INFO keyspace` in front of one server, and other sections of the server only | the server |
+//! | `INFO keyspace` in front of several | the proxy: sums over all primaries |
 //! | `INFO upstream [section …]` | the server, whole |
 //!
 //! `redis_version`, `redis_mode`, `role` are the server's, as client libraries decide by them what they may use; several servers are shown
-//! as one primary, and with the facade as a cluster. `loading` is 0 while the node answers. Numbers are sums over all workers at one moment each.
+//! as one primary, and with the facade as a cluster. `loading` is 1 while a primary loads. Numbers are sums over all workers at one moment each.
 //!
 //! Files: this one decides who answers and with which sections; `process` has the sections about the process and its clients, `commands` those about
 //! commands and errors, `upstreams` those about servers, `keys` those about keys, `cache` the near cache, `latency` the monitors, `tls` connections with TLS,
-//! `policies` what policies did, `mirrors` mirrors, `read_targets` read targets.
+//! `policies` what policies did, `mirrors` mirrors, `read_targets` read targets, `servers` what the servers' own INFO says.
 //!
 //! Invariant: every line is `field:value` or a `# Section` head, lines end in CRLF, as Redis writes them.
 
@@ -25,12 +26,13 @@ mod mirrors;
 pub(crate) mod policies;
 mod process;
 mod read_targets;
+pub(crate) mod servers;
 mod tls;
 mod upstreams;
 
 use super::Call;
 use crate::engine::Engine;
-use crate::fleet::{Answer, ProcessFacts, Purpose, Question, Report};
+use crate::fleet::{Answer, InfoWish, ProcessFacts, Purpose, Question, Report};
 use crate::request::Step;
 use crate::scatter::Wish;
 use crate::settings::{Pool, Settings};
@@ -47,17 +49,18 @@ use resp::encode;
 type WriteSection = fn(&mut String, &Source<'_>);
 
 /// The proxy's sections in the order of the reply, and whether each is part of the default.
-const SECTIONS: [(&str, bool, WriteSection); 22] = [
+const SECTIONS: [(&str, bool, WriteSection); 23] = [
     ("server", true, process::server),
     ("proxy", true, process::proxy),
     ("clients", true, process::clients),
     ("memory", true, process::memory),
-    ("persistence", true, |out, _| line(out, "loading", 0)),
+    ("persistence", true, servers::persistence),
     ("stats", true, process::stats),
     ("replication", true, process::replication),
     ("cpu", true, process::cpu),
     ("errorstats", true, commands::errorstats),
     ("cluster", true, process::cluster),
+    ("keyspace", true, servers::keyspace),
     ("workers", true, process::workers),
     ("upstreams", true, upstreams::upstreams),
     ("hotkeys", false, keys::hotkeys),
@@ -80,21 +83,26 @@ impl Engine {
         let asked: Vec<String> =
             call.args[1..].iter().map(|arg| String::from_utf8_lossy(arg).into_owned()).collect();
         if latency::asked_for(&asked, &self.settings).is_some() {
-            return self.ask(call, Question::Report, Purpose::Info(asked));
+            return self.ask_report(call, asked);
         }
         let asked: Vec<String> = asked.iter().map(|name| name.to_ascii_lowercase()).collect();
         // Whether there is a cluster is ours to say, unless there is but the server.
         let servers_cluster = self.is_one() && !self.settings.facade.on;
+        // A single server has its keys in its own words, unless the client may know of some of them only.
+        let is_alone = self.is_one() || self.router.is_one_sentinel_group();
+        let servers_keyspace = is_alone && !self.hides_keyspace();
         let ours = |name: &String| {
             matches!(name.as_str(), "default" | "all" | "everything")
                 || SECTIONS.iter().any(|(own, ..)| own == name)
                     && !SERVERS_OWN.contains(&name.as_str())
                     && !(name == "cluster" && servers_cluster)
+                    && !(name == "keyspace" && servers_keyspace)
         };
         let rest = match asked.first().map(String::as_str) {
             Some("upstream") => &call.args[2..],
             Some(_) if !asked.iter().any(ours) => &call.args[1..],
-            _ => return self.ask(call, Question::Report, Purpose::Info(asked)),
+            _ if servers::are_needed(&asked) => return self.info_with_servers(now, call, asked),
+            _ => return self.ask_report(call, asked),
         };
         let mut frame = Vec::new();
         let args: Vec<&[u8]> = core::iter::once(&b"INFO"[..]).chain(rest.iter().copied()).collect();
@@ -106,6 +114,40 @@ impl Engine {
         let (id, silent, row) = (call.id, call.silent, Some(call.command));
         self.forward_to_any(now, &Wish { id, frame: &frame, args: call.args, row, silent })
     }
+
+    /// Asks the workers only.
+    fn ask_report(&mut self, call: &Call<'_>, sections: Vec<String>) -> Step {
+        let wish = InfoWish { sections, ..InfoWish::default() };
+        self.ask(call, Question::Report, Purpose::Info(wish.into()))
+    }
+
+    /// The text of the wanted sections.
+    fn info_text(&self, wish: &InfoWish, answers: Vec<Answer>, process: &ProcessFacts) -> String {
+        let mut reports: Vec<Report> = answers
+            .into_iter()
+            .filter_map(|answer| match answer {
+                Answer::Report(report) => Some(*report),
+                _ => None,
+            })
+            .collect();
+        reports.sort_by_key(|report| report.worker);
+        // A worker that no server has greeted yet knows it from the others.
+        let is_known = |facts: &&ServerFacts| !facts.version.is_empty();
+        let others = reports.iter().map(|report| &report.server);
+        let server = core::iter::once(&self.facts).chain(others).find(is_known);
+        text(
+            &wish.sections,
+            &Source {
+                reports: &reports,
+                sum: sum(&reports),
+                process,
+                server: server.unwrap_or(&self.facts),
+                settings: &self.settings,
+                servers: wish.servers.as_ref(),
+                hides_keyspace: self.hides_keyspace(),
+            },
+        )
+    }
 }
 
 /// What the sections are written from.
@@ -115,6 +157,9 @@ struct Source<'a> {
     process: &'a ProcessFacts,
     server: &'a ServerFacts,
     settings: &'a Settings,
+    /// `None`: they were not asked.
+    servers: Option<&'a servers::Summary>,
+    hides_keyspace: bool,
 }
 
 impl Source<'_> {
@@ -123,30 +168,10 @@ impl Source<'_> {
     }
 }
 
-/// The text of the wanted sections.
-pub(super) fn text(
-    asked: &[String],
-    answers: Vec<Answer>,
-    process: &ProcessFacts,
-    server: &ServerFacts,
-    settings: &Settings,
-) -> String {
-    let mut reports: Vec<Report> = answers
-        .into_iter()
-        .filter_map(|answer| match answer {
-            Answer::Report(report) => Some(*report),
-            _ => None,
-        })
-        .collect();
-    reports.sort_by_key(|report| report.worker);
-    // A worker that no server has greeted yet knows it from the others.
-    let is_known = |facts: &&ServerFacts| !facts.version.is_empty();
-    let others = reports.iter().map(|report| &report.server);
-    let server = core::iter::once(server).chain(others).find(is_known).unwrap_or(server);
-    let source = Source { reports: &reports, sum: sum(&reports), process, server, settings };
+fn text(asked: &[String], source: &Source<'_>) -> String {
     let mut out = String::new();
-    if let Some(at) = latency::asked_for(asked, settings) {
-        latency::monitor(&mut out, &source, at);
+    if let Some(at) = latency::asked_for(asked, source.settings) {
+        latency::monitor(&mut out, source, at);
         return out;
     }
     let all = asked.iter().any(|name| name == "all" || name == "everything");
@@ -157,7 +182,7 @@ pub(super) fn text(
                 out.push_str("\r\n");
             }
             head(&mut out, name);
-            write(&mut out, &source);
+            write(&mut out, source);
         }
     }
     out

@@ -6,7 +6,7 @@
 //!
 //! Invariant: a field that Redis has means here what it means there, of the proxy.
 
-use super::{Source, line, seconds};
+use super::{Source, line, seconds, servers};
 use crate::losses;
 use crate::report::{MEMORY_KINDS, WAITS, listeners_of};
 use crate::stats::errors::Cause;
@@ -159,6 +159,9 @@ pub(super) fn replication(out: &mut String, source: &Source<'_>) {
     // Of several servers it was perhaps a copy that told last.
     let is_copy = source.is_one() && source.server.role == "replica";
     line(out, "role", if is_copy { "slave" } else { "master" });
+    if is_copy {
+        servers::link(out, source);
+    }
 }
 
 pub(super) fn cpu(out: &mut String, source: &Source<'_>) {

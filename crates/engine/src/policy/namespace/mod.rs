@@ -22,7 +22,8 @@ pub(crate) use inward::{patterns_of_scan, patterns_of_sort, prefixes_of_tracking
 pub(crate) use rows::Within;
 
 use super::{Kind, Look, Refusal};
-use crate::command::{CommandId, Learned};
+use crate::command::{CommandId, Learned, ids};
+use crate::local::info::servers::forwards_keyspace;
 use crate::local::slowlog;
 use crate::reject;
 use alloc::string::String;
@@ -73,7 +74,12 @@ impl Namespace {
 
     /// Whether requests of this row may have to be changed or refused.
     pub(super) fn concerns(&self, id: CommandId) -> bool {
-        self.rows[id.index()] != Within::Free
+        self.rows[id.index()] != Within::Free || id == ids::INFO
+    }
+
+    /// Whether commands about whole databases are the clients' to use.
+    pub(crate) fn allows_whole(&self) -> bool {
+        self.allows_whole
     }
 
     /// The name as clients know it.
@@ -86,6 +92,9 @@ impl Namespace {
         let name = String::from_utf8_lossy(look.args[0]).to_ascii_lowercase();
         let error = match look.row {
             Some(row) if slowlog::is_of_servers(Some(row), look.args) && !self.allows_whole => {
+                reject::beyond_namespace(row.name())
+            }
+            Some(row @ ids::INFO) if !self.allows_whole && forwards_keyspace(look.args) => {
                 reject::beyond_namespace(row.name())
             }
             Some(row) => match self.rows[row.index()] {
