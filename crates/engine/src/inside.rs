@@ -34,7 +34,7 @@ use crate::pubsub::verb;
 use crate::reject;
 use crate::request::Step;
 use crate::route::Way;
-use crate::scatter::Wish;
+use crate::scatter::{Wish, row_of};
 use crate::time::Time;
 use crate::transaction::Refusal;
 use alloc::collections::VecDeque;
@@ -417,7 +417,7 @@ impl Engine {
         let args: Vec<&[u8]> = Args::new(frame).collect();
         let Some(command) = args.first().and_then(|name| command::lookup(name)) else { return };
         let call = Call { inside: Some(at), ..Call::new(id, command, &args, false) };
-        self.stats.command(Some(command)).calls += 1;
+        self.stats.command(Some(row_of(command, &args))).calls += 1;
         if self.answer_command(now, &call) != Step::Done {
             // What it would have to wait for cannot be awaited any more.
             self.refuse(&call, reject::NOT_NOW_INSIDE);

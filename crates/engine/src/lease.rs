@@ -28,6 +28,7 @@ use crate::limits::{LEASES_OPENING_MAX, SPARES_MAX};
 use crate::mirror::Queued;
 use crate::monitor::Kept;
 use crate::reject;
+use crate::scatter::counted;
 use crate::server_loss::Failure;
 use crate::shares::{Group, for_blocking};
 use crate::time::Time;
@@ -434,7 +435,7 @@ impl Engine {
         }
         let seq = client.places.reserve(1);
         self.stats.requests += 1;
-        self.stats.command(command).calls += 1;
+        self.stats.command(counted(command, frame)).calls += 1;
         let owner = match self.has_mirrors() {
             false if self.changes_reply() => self.owner_for_changed(id, seq, silent),
             true => self.owner_for_mirrors(id, seq, silent, command, frame),
@@ -444,7 +445,7 @@ impl Engine {
         // What waited there before is over.
         upstream.no_reply_before = None;
         let at = upstream.append(&mut self.pool, frame);
-        upstream.inflight.push(Run::new(owner, 1, command, now, at));
+        upstream.inflight.push(Run::new(owner, 1, counted(command, frame), now, at));
         self.touch_upstream(upstream_id);
     }
 

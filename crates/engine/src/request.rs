@@ -27,7 +27,7 @@ use crate::permit::{charge, permits};
 use crate::plain::{Parts, PlainRun, ShortPaths, ShortReads, plain_command};
 use crate::reject;
 use crate::route::{self, Known, Way};
-use crate::scatter::{Wish, row_of};
+use crate::scatter::{Wish, counted, row_of};
 use crate::settings::Limits;
 use crate::speed::Speed;
 use crate::time::Time;
@@ -672,6 +672,7 @@ impl Engine {
         else {
             return Step::Gone;
         };
+        let command = counted(command, frame);
         if lane != Lane::Control && client.upstream != Some(upstream_id) {
             if client.places.open() > 0 {
                 // Its earlier requests are on another connection to the same node and could be overtaken.

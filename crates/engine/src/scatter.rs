@@ -37,7 +37,7 @@ use crate::topology::Place;
 use crate::upstream::inflight::{OwnCommand, Owner, Run};
 use crate::upstream::{Lane, UpstreamKey};
 use alloc::vec::Vec;
-use resp::{Protocol, encode};
+use resp::{Args, Protocol, encode};
 
 /// One request on its way through here.
 pub(crate) struct Wish<'a> {
@@ -104,6 +104,13 @@ pub(crate) struct Scratch {
 pub(crate) fn row_of(id: CommandId, args: &[&[u8]]) -> CommandId {
     let sub = args.get(1).filter(|_| id.row().is_container());
     sub.and_then(|word| command::lookup_sub(id, word)).unwrap_or(id)
+}
+
+/// Which row a request counts as: that of the subcommand, as Redis 7 counts.
+pub(crate) fn counted(command: Option<CommandId>, frame: &[u8]) -> Option<CommandId> {
+    let container = command.filter(|id| id.row().is_container());
+    let sub = container.zip(Args::new(frame).nth(1));
+    sub.and_then(|(id, word)| command::lookup_sub(id, word)).or(command)
 }
 
 /// Index and text of every key of a call.
@@ -656,6 +663,11 @@ impl Engine {
         let page_of = self.merges.get(id).and_then(Merge::page_of);
         let seen = page_of.map(|index| self.seen_of_page(index));
         let Some(merge) = self.remove_merge(id) else { return };
+        if let Some(ticket) = merge.info_ticket() {
+            let summary = Summary::of(&merge.replies());
+            self.pool.give(self.spare.take_apart(merge));
+            return self.servers_told(ticket, summary);
+        }
         let mut out = core::mem::take(&mut self.scratch_parts.merged);
         out.clear();
         merge.write(&mut out, seen, &mut self.spare.spans);
@@ -663,11 +675,6 @@ impl Engine {
         let is_lost = merge.is_lost;
         self.pool.give(self.spare.take_apart(merge));
         self.change_merged(id, &mut out);
-        if let Some(ticket) = merge.info_ticket() {
-            let summary = Summary::of(&merge.replies());
-            self.pool.give(self.spare.take_apart(merge));
-            return self.servers_told(ticket, summary);
-        }
         let kept = match self.has_mirrors() {
             _ if self.elsewhere.is_some() && self.is_backed(now, id, &out) => Kept::Yes,
             true => self.keep_for_mirrors(now, Ticket::Merge(id), (client, seq, silent), &out),

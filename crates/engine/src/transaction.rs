@@ -33,7 +33,7 @@ use crate::local::arity_fits;
 use crate::reject;
 use crate::request::Step;
 use crate::route::{self, Way};
-use crate::scatter::{Wish, keys_of};
+use crate::scatter::{Wish, counted, keys_of};
 use crate::server_loss::Failure;
 use crate::time::Time;
 use crate::topology::Place;
@@ -511,7 +511,7 @@ impl Engine {
         queueing.unsent_bytes += wish.frame.len();
         queueing.unsent.push(wish.frame.to_vec());
         self.account_rest(wish.id);
-        self.stats.command(wish.row).calls += 1;
+        self.stats.command(counted(wish.row, wish.frame)).calls += 1;
         self.reply(wish.id, wish.silent, |out| encode::simple(out, b"QUEUED"));
         Step::Done
     }

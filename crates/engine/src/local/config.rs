@@ -17,6 +17,7 @@ use crate::ids::ClientId;
 use crate::reject;
 use crate::request::Step;
 use crate::route::Known;
+use crate::scatter::row_of;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -62,7 +63,7 @@ impl Engine {
             Err(text) => self.refuse(&call, text),
         };
         if step == Step::Done {
-            self.stats.command(known.id).calls += 1;
+            self.stats.command(Some(row_of(command, args))).calls += 1;
             self.end_skip(id, silent);
         }
         step

@@ -32,6 +32,7 @@ use crate::pubsub::Kind;
 use crate::reject;
 use crate::request::Step;
 use crate::route::Known;
+use crate::scatter::row_of;
 use crate::server_loss::Failure;
 use crate::time::Time;
 use alloc::vec::Vec;
@@ -92,7 +93,7 @@ impl Engine {
         }
         if step == Step::Done {
             self.note_local(now, id, args, ticket);
-            self.stats.command(known.id).calls += 1;
+            self.stats.command(Some(row_of(command, args))).calls += 1;
             if command != ids::CLIENT {
                 self.end_skip(id, silent);
             }
@@ -173,7 +174,7 @@ impl Engine {
 
     /// Answers an error.
     pub(crate) fn refuse(&mut self, call: &Call<'_>, text: &str) -> Step {
-        self.stats.command(Some(call.command)).failed += 1;
+        self.stats.command(Some(row_of(call.command, call.args))).failed += 1;
         self.say(call, |out| reject::write(out, text))
     }
 
@@ -315,7 +316,6 @@ impl Engine {
             noted,
             observed,
         });
-        self.grants.unasked.push_back((ticket, question));
         if self.asked.last().is_some_and(|asked| !asked.waits_for_servers()) {
             self.ask_workers(ticket, question);
         }
@@ -324,6 +324,7 @@ impl Engine {
 
     /// The turn of this question begins.
     fn ask_workers(&mut self, ticket: u64, question: Question) {
+        self.grants.unasked.push_back((ticket, question));
         self.ask_next();
     }
 

@@ -286,3 +286,20 @@ fn in_a_namespace_nobody_learns_how_many_keys_others_have() {
     let aborted = "-EXECABORT Transaction discarded because of previous errors.";
     story.client("a").gets(["+OK", "+QUEUED", refused, aborted]);
 }
+
+#[test]
+fn a_subcommand_counts_by_its_name_whoever_answers_and_wherever() {
+    let mut one = Story::new();
+    one.client("a").says(["CONFIG GET save", "CLIENT ID"]);
+    one.server().gets("CONFIG GET save").answers("*0");
+    let mut several = Story::warm_shards();
+    several.client("a").says(["CONFIG GET save", "CLIENT ID"]).takes();
+    for story in [&mut one, &mut several] {
+        story.client("b").says("INFO commandstats");
+        let text = story.client("b").takes_text();
+        for line in ["cmdstat_config|get:calls=1,", "cmdstat_client|id:calls=1,"] {
+            assert!(text.contains(line), "{line} is not in {text}");
+        }
+        assert!(!text.contains("cmdstat_config:") && !text.contains("cmdstat_client:"), "{text}");
+    }
+}

@@ -35,7 +35,7 @@ impl Alarm {
             Notice::BigKey { key, command, direction, bytes, elements, addr, node } => (
                 "big",
                 json!({
-                    "key": key, "command": command, "direction": direction, "bytes": bytes,
+                    "key": (!key.is_empty()).then_some(key), "command": command, "direction": direction, "bytes": bytes,
                     "elements": elements, "addr": addr, "node": node
                 }),
             ),

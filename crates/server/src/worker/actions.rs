@@ -359,7 +359,11 @@ impl<D: Driver> Worker<D> {
                 Notice::BigKey { key, command, direction, bytes, elements, addr, node } => {
                     // As texts in quotes: what clients name is no part of the line's form.
                     let (key, command) = (key.as_str(), command.as_str());
-                    tracing::warn!(worker, tenant, key, command, direction, bytes, elements, %addr, %node, "big key");
+                    if key.is_empty() {
+                        tracing::warn!(worker, tenant, command, direction, bytes, elements, %addr, %node, "large without a key");
+                    } else {
+                        tracing::warn!(worker, tenant, key, command, direction, bytes, elements, %addr, %node, "big key");
+                    }
                 }
                 Notice::Mirror { name, failed, dropped, unsure, sample } => {
                     let cause = sample.as_str();

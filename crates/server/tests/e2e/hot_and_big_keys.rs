@@ -122,6 +122,14 @@ fn a_large_value_stands_in_the_list_from_both_ways() {
         let log = proxy.process().log();
         log.contains("big key") && log.contains("direction=\"request\"")
     });
+    for line in ["MULTI", "GET big", "EXEC"] {
+        conn.ask(line);
+    }
+    wait::until_true("the log to tell of the transaction", SOON, || {
+        proxy.process().log().contains("large without a key")
+    });
+    let log = proxy.process().log();
+    assert!(!log.contains("key=\"\""), "{log}");
     assert_eq!(conn.ask("BIGKEYS RESET"), "+OK\r\n");
     assert_eq!(conn.ask("BIGKEYS GET"), "*0\r\n");
 }
