@@ -223,7 +223,7 @@ impl Engine {
                 let listens = self.clients.get(wish.id).is_some_and(Client::listens);
                 listens || self.own(wish.id).is_some_and(|own| own.listens)
             }
-            _ => verb(row).is_some(),
+            _ => verb(row).is_some() || self.leaves_database(Some(row), wish.args).is_some(),
         }
     }
 

@@ -47,6 +47,7 @@ pub mod command;
 mod configure;
 mod connect;
 mod cork;
+mod databases;
 mod defect;
 mod dirty;
 pub mod elsewhere;

@@ -175,6 +175,15 @@ pub const CROSSSLOT: &str = "CROSSSLOT Keys in request don't hash to the same sl
 pub const SORT_PATTERN: &str = "ERR respool: BY and GET of SORT name keys that may lie on other shards; give them the hash tag of the sorted key";
 /// Databases other than 0 on a cluster.
 pub const SELECT_CLUSTER: &str = "ERR SELECT is not allowed in cluster mode";
+/// MOVE where there is a cluster.
+pub const MOVE_CLUSTER: &str = "ERR MOVE is not allowed in cluster mode";
+/// COPY to another database where there is a cluster.
+pub const COPY_CLUSTER: &str = "ERR Copying to another database is not allowed in cluster mode";
+/// CLIENT CAPA redirect.
+pub const CAPA_REDIRECT: &str =
+    "ERR respool: CLIENT CAPA redirect is not supported: clients are not sent to other servers";
+/// CLIENT IMPORT-SOURCE, in Valkey's words.
+pub const NO_IMPORT_MODE: &str = "ERR Server is not in import mode";
 /// A large request whose keys decide where it goes.
 pub const TOO_LARGE_TO_SPLIT: &str =
     "ERR respool: this request is too large to be split between nodes";

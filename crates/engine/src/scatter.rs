@@ -167,6 +167,9 @@ impl Engine {
         if known.counts_listeners() {
             return self.count_listeners(now, &wish);
         }
+        if let Some(text) = self.leaves_database(row, args) {
+            return self.refuse_wish(&wish, text);
+        }
         let keys = keys_of(args, self.learned.as_ref());
         let Some((_, first)) = keys.first() else { return self.without_keys(now, &wish) };
         if let Some(key) = self.router.without_route(&keys) {

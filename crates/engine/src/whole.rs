@@ -109,7 +109,7 @@ impl Engine {
             let ends = command == EXEC && request.args == 1;
             if !ends {
                 let row = command.row();
-                if row.class != Class::Pass || row.is_container() {
+                if row.class != Class::Pass || row.is_container() || command.names_database() {
                     return None;
                 }
                 reads += u32::from(!row.flags.has(Flags::WRITE));

@@ -59,6 +59,12 @@ impl CommandId {
         self.0 as usize
     }
 
+    /// Whether its arguments may name another database than the client's.
+    #[must_use]
+    pub const fn names_database(self) -> bool {
+        self.0 == ids::MOVE.0 || self.0 == ids::COPY.0
+    }
+
     /// The row.
     #[inline]
     #[must_use]
@@ -252,7 +258,8 @@ const fn linked() -> [Command; COUNT] {
     while index < COUNT {
         rows[index].is_plain = matches!(rows[index].class, Class::Pass)
             && !rows[index].is_container()
-            && !rows[index].is_script();
+            && !rows[index].is_script()
+            && !CommandId(index as u16).names_database();
         if shareable::is_next(rows[index].name, shareable) {
             rows[index].is_shareable = true;
             shareable += 1;

@@ -125,6 +125,7 @@ pub fn fates(id: CommandId, behind: Behind) -> Fates {
         Class::Leased if id == ids::MULTI && behind != Behind::Server => Fate::Local,
         Class::Leased => fate,
         Class::Refused => Fate::Refused,
+        Class::Pass if id == ids::MOVE && behind == Behind::Cluster => Fate::Refused,
         Class::Pass | Class::Beside | Class::Control | Class::Blocking if is_hidden(id, behind) => {
             Fate::Facade
         }

@@ -9,7 +9,7 @@ use super::hello::is_name;
 use super::{Call, arity_fits};
 use crate::client::ReplyMode;
 use crate::command::word;
-use crate::command::{ids, lookup_sub};
+use crate::command::{CommandId, ids, lookup_sub};
 use crate::engine::Engine;
 use crate::fleet::{Answer, KillFilter, Purpose, Question};
 use crate::ids::ClientId;
@@ -67,7 +67,8 @@ impl Engine {
         let (Some(name), true) = (call.args.get(1), call.command == ids::CLIENT) else {
             return self.say(call, |out| reject::arity(out, call.command.name()));
         };
-        let Some(sub) = lookup_sub(call.command, name) else {
+        let found = lookup_sub(call.command, name).filter(|sub| self.has_subcommand(*sub));
+        let Some(sub) = found else {
             self.stats.command(Some(call.command)).rejected += 1;
             self.end_skip(call.id, call.silent);
             return self.say(call, |out| reject::unknown_subcommand(out, "client", name));
@@ -123,8 +124,24 @@ impl Engine {
                 encode::array(out, HELP.len());
                 HELP.iter().for_each(|line| encode::simple(out, line.as_bytes()));
             }),
-            // CAPA and IMPORT-SOURCE of Valkey: hints that change nothing at a proxy.
+            // The only capability that there is. Others are none of a server's concern, which says OK.
+            ids::CLIENT_CAPA if call.args[2..].iter().any(|word| word::is(word, b"redirect")) => {
+                self.refuse(call, reject::CAPA_REDIRECT)
+            }
+            // What it changes, a server changes for a connection, and those are shared.
+            ids::CLIENT_IMPORT_SOURCE if !word::is(call.args[2], b"off") => {
+                self.refuse(call, reject::NO_IMPORT_MODE)
+            }
             _ => self.ok(call),
+        }
+    }
+
+    /// Whether the servers know this subcommand of CLIENT.
+    fn has_subcommand(&self, sub: CommandId) -> bool {
+        match sub {
+            ids::CLIENT_CAPA => self.facts.may_be_valkey(8, 0),
+            ids::CLIENT_IMPORT_SOURCE => self.facts.may_be_valkey(8, 1),
+            _ => true,
         }
     }
 

@@ -105,6 +105,9 @@ impl Engine {
         if let Some(step) = self.unless_denied(now, call) {
             return step;
         }
+        if let Some(text) = self.leaves_database(Some(call.command), call.args) {
+            return self.refuse(call, text);
+        }
         match call.command {
             ids::PING => self.ping(call),
             ids::ECHO => self.say(call, |out| encode::bulk(out, call.args[1])),
@@ -136,6 +139,8 @@ impl Engine {
             ids::READONLY | ids::READWRITE | ids::ASKING if self.settings.facade.on => {
                 self.ok(call)
             }
+            // They are about the redirections of `CLIENT CAPA redirect`, and without that about nothing.
+            ids::READONLY | ids::READWRITE if self.facts.is_single_valkey(8, 0) => self.ok(call),
             ids::READONLY | ids::READWRITE | ids::ASKING => self.refuse(call, reject::NO_CLUSTER),
             ids::SLOWLOG => self.slowlog_command(call),
             ids::MONITOR => self.monitor_command(call),

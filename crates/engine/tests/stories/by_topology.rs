@@ -166,7 +166,7 @@ fn is(fate: Fate, seen: &Seen, keys: usize, nodes: usize) -> bool {
         }
         Fate::Facade => error("cluster") || error("CLUSTER"),
         Fate::Own => error("needs a connection of its own"),
-        Fate::Refused => error("is not given on"),
+        Fate::Refused => error("is not given on") || error("is not allowed in cluster"),
         Fate::Whole | Fate::Owner => to(1),
         Fate::Any => to(1) && (nodes == 1 || seen.got[0].0 == "n1"),
         Fate::OneOwner if keys > 1 => error("-CROSSSLOT"),

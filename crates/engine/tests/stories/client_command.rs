@@ -1,6 +1,6 @@
 //! CLIENT and its subcommands: true answers about the connection between a client and the proxy.
 
-use crate::words::Story;
+use crate::words::{HELLO_2, Story};
 
 const NAME_ERROR: &str = "-ERR Client names cannot contain spaces, newlines or special characters.";
 
@@ -388,7 +388,6 @@ fn switches_and_the_rest_answer_as_a_client_without_tracking() {
             "-ERR unknown subcommand or wrong number of arguments for 'UNBLOCK'. Try CLIENT HELP.",
         ),
         ("CLIENT UNBLOCK x", "-ERR value is not an integer or out of range"),
-        ("CLIENT CAPA redirect", "+OK"),
         ("CLIENT NOPE", "-ERR unknown subcommand 'NOPE'. Try CLIENT HELP."),
         ("CLIENT", "-ERR wrong number of arguments for 'client' command"),
         ("CLIENT ID x", "-ERR wrong number of arguments for 'client|id' command"),
@@ -515,4 +514,47 @@ fn resp_request(args: &[&str]) -> Vec<u8> {
     let args: Vec<&[u8]> = args.iter().map(|arg| arg.as_bytes()).collect();
     resp::encode::request(&mut out, &args);
     out
+}
+
+/// In front of a Valkey of this version.
+fn before_valkey(version: &str) -> Story {
+    let mut story = Story::new();
+    let hello = HELLO_2.replace("$5\r\nredis", "$6\r\nvalkey").replace("7.2.5", version);
+    story.server_says_to("HELLO 2", &hello);
+    story.client("a").says("GET k");
+    story.server().gets("GET k").answers("nil");
+    story.client("a").gets("nil");
+    story
+}
+
+#[test]
+fn nothing_is_answered_with_ok_that_has_no_effect() {
+    let disabled = "-ERR This instance has cluster support disabled";
+    let unknown = |name: &str| format!("-ERR unknown subcommand '{name}'. Try CLIENT HELP.");
+    let mut story = before_valkey("9.1.2");
+    let redirect = "-ERR respool: CLIENT CAPA redirect is not supported: clients are not sent to other servers";
+    for (line, reply) in [
+        ("CLIENT CAPA redirect", redirect),
+        ("CLIENT CAPA x REDIRECT", redirect),
+        ("CLIENT CAPA x", "+OK"),
+        ("CLIENT CAPA", "-ERR wrong number of arguments for 'client|capa' command"),
+        ("CLIENT IMPORT-SOURCE ON", "-ERR Server is not in import mode"),
+        ("CLIENT IMPORT-SOURCE x", "-ERR Server is not in import mode"),
+        ("CLIENT IMPORT-SOURCE OFF", "+OK"),
+        ("READONLY", "+OK"),
+        ("READWRITE", "+OK"),
+        ("ASKING", disabled),
+    ] {
+        story.client("a").says(line).gets(reply);
+    }
+    let mut story = before_valkey("8.0.1");
+    story.client("a").says("CLIENT IMPORT-SOURCE OFF").gets(&*unknown("IMPORT-SOURCE"));
+    // Redis knows none of it.
+    let mut story = Story::new();
+    story.client("a").says("GET k");
+    story.server().gets("GET k").answers("nil");
+    story.client("a").gets("nil");
+    story.client("a").says("CLIENT CAPA x").gets(&*unknown("CAPA"));
+    story.client("a").says("CLIENT IMPORT-SOURCE OFF").gets(&*unknown("IMPORT-SOURCE"));
+    story.client("a").says("READONLY").gets(disabled);
 }

@@ -153,3 +153,44 @@ fn select_on_a_node_that_is_down_says_so_and_changes_nothing() {
         .says("SELECT 0")
         .gets("+OK");
 }
+
+#[test]
+fn in_front_of_a_cluster_no_key_goes_to_a_database_that_nobody_reaches() {
+    let moved = "-ERR MOVE is not allowed in cluster mode";
+    let copied = "-ERR Copying to another database is not allowed in cluster mode";
+    let mut story = Story::warm_cluster();
+    for (line, reply) in [
+        ("MOVE a4 4", moved),
+        ("MOVE a4 0", moved),
+        ("COPY a4 a4 DB 4", copied),
+        ("COPY a4 {a4}b REPLACE db\0 0 Db 4", copied),
+        ("MOVE a4", "-ERR wrong number of arguments for 'move' command"),
+    ] {
+        if line == "MOVE a4" {
+            story.client("a").says(line);
+            continue;
+        }
+        story.client("a").says(line).gets(reply);
+    }
+    let goes = ["COPY a4 {a4}b DB 0", "COPY a4 {a4}b DB 4 DB 0", "COPY a4 {a4}b DB x"];
+    story.client("b").says(goes);
+    story.node("n1").gets("MOVE a4").gets(goes);
+    // In a transaction it is queued, and an error in the answer.
+    let mut story = Story::warm_cluster();
+    story.client("a").says(["MULTI", "SET a4 1", "MOVE a4 4", "COPY a4 a4 DB 4", "EXEC"]);
+    let mut begin = story.node_conn("n1", 2).gets(["MULTI", "SET a4 1"]);
+    assert_eq!(begin.waiting(), 0);
+    story.node_conn("n1", 2).answers(["+OK", "+QUEUED"]).gets(["PING", "PING", "EXEC"]);
+    let executed = "*3\r\n+OK\r\n+PONG\r\n+PONG\r\n";
+    story.node_conn("n1", 2).answers(["+QUEUED", "+QUEUED", executed]);
+    let done = format!("*3\r\n+OK\r\n{moved}\r\n{copied}\r\n");
+    story.client("a").gets(["+OK", "+QUEUED", "+QUEUED", "+QUEUED", &*done]);
+}
+
+#[test]
+fn in_front_of_one_server_databases_are_the_servers_to_refuse() {
+    let mut story = Story::new();
+    let lines = ["MOVE k 4", "COPY k k DB 4"];
+    story.client("a").says(lines);
+    story.server().gets(lines);
+}

@@ -51,8 +51,8 @@ of a sum or a list.
 *replica*: a replica may answer, where there are some and [`reads.policy`](../guides/replica-reads.md) says so. Everything else
 goes to primaries; that includes what the servers themselves would have sent to replicas as well (`CONFIG SET`, `SCRIPT FLUSH`).
 
-In a cluster there is database 0 only: `SELECT` of another one is answered with the server's own error. The distribution
-`random` of shards chooses one shard for all keys of a request.
+In a cluster there is database 0 only: `SELECT` of another one, `MOVE`, and `COPY … DB` to another one are answered as every cluster
+answers them, also in front of Valkey 9 with `cluster-databases`. The distribution `random` of shards chooses one shard for all keys of a request.
 ";
 
 /// The groups in the servers' documentation, each with its commands.
