@@ -8,22 +8,31 @@
 //! where the log stood at the connection's last command (`woff` in Redis' server.c), so a PING in front makes that "now", which is
 //! behind all of the client's writes.
 //!
-//! Not here: the lease itself (`lease`).
+//! A server that becomes a replica cuts all waits short (`-UNBLOCKED force …`) and ends the connections. It took nothing for them, so such a command
+//! begins again at the new primary, as after `MOVED`, and its time anew.
+//!
+//! Not here: the lease itself (`lease`), how a request is sent on (`redirect`).
 //!
 //! Invariant: a client has at most one blocking command under way, and nothing else beside it.
 
 use crate::client::Hold;
 use crate::command::waits::{Waits, may_wait, waits};
-use crate::command::{Class, CommandId, ids};
+use crate::command::{Class, CommandId, Flags, ids};
 use crate::engine::Engine;
+use crate::ids::NodeId;
 use crate::lease::{Use, Way};
 use crate::request::Step;
 use crate::scatter::Wish;
 use crate::server_loss::Failure;
 use crate::time::Time;
+use crate::trust::Verdict;
 use crate::upstream::Role;
-use crate::upstream::inflight::OwnCommand;
+use crate::upstream::inflight::{OwnCommand, Run};
 use alloc::collections::BTreeSet;
+use resp::Args;
+
+/// How a server that becomes a replica ends a wait. What `CLIENT UNBLOCK` ends begins otherwise.
+pub(crate) const CUT_SHORT: &[u8] = b"-UNBLOCKED force unblock from blocking operation";
 
 /// Whether this command waits at the server.
 pub(crate) fn blocks(command: CommandId) -> bool {
@@ -77,6 +86,15 @@ impl Engine {
             }
             Some(Way::Hold(hold)) => Step::Hold(hold),
             Some(Way::Down(error)) => self.refuse_failure(wish, &error),
+        }
+    }
+
+    /// What the end of a wait is that its server cut short: the client's reply, or a redirect to a server that is still to be found.
+    pub(crate) fn judge_cut(&self, asked: NodeId, run: &Run, request: &[u8]) -> Verdict {
+        let place = self.place_of(request).filter(|_| may_begin_again(run.command, request));
+        match place.is_some_and(|place| self.may_find_another_owner(place, asked)) {
+            true => Verdict::Server,
+            false => Verdict::Data,
         }
     }
 
@@ -171,4 +189,11 @@ impl Engine {
         }
         self.refuse_failure(wish, error)
     }
+}
+
+/// Whether a wait that was cut short can begin again without missing anything. From `$` on, `XREAD` would miss what came to the new primary
+/// meanwhile.
+fn may_begin_again(command: Option<CommandId>, request: &[u8]) -> bool {
+    let reads_on = command == Some(ids::XREAD) && Args::new(request).any(|arg| arg == b"$");
+    command.is_some_and(|command| command.row().flags.has(Flags::BLOCKING)) && !reads_on
 }

@@ -549,13 +549,13 @@ impl Engine {
         }
     }
 
-    /// The request that was under way on this connection begins again over another one.
-    pub(crate) fn leave_lease(&mut self, now: Time, upstream_id: UpstreamId) {
+    /// The request that was under way on this connection begins again over another one. `ends`: the server is about to close this one.
+    pub(crate) fn leave_lease(&mut self, now: Time, upstream_id: UpstreamId, ends: bool) {
         let Some(Role::Leased(id)) = self.upstreams.get(upstream_id).map(|up| up.role) else {
             return;
         };
         // With MULTI said there it is no good to anybody.
-        let mut unclean = self.is_queueing(id);
+        let mut unclean = ends || self.is_queueing(id);
         if let Some(lease) = self.clients.get_mut(id).and_then(|client| client.lease.as_mut()) {
             unclean |= lease.unclean;
             (lease.upstream, lease.place, lease.sent) = (None, None, 0);

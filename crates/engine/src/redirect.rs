@@ -1,8 +1,8 @@
 //! Requests that a server did not serve and that go on to another one, or to the same one a little later.
 //!
 //! `MOVED` and `ASK` name the server that has the slot; `TRYAGAIN`, `CLUSTERDOWN`, `LOADING`, `MASTERDOWN` and `READONLY` say that this
-//! one cannot serve it now, `NOSCRIPT` that it must be taught first (`scripts`). In all these cases the server did nothing, so the request may be sent again; its bytes are still in the
-//! output of the connection that it went out on. A connection that breaks is another matter: what was written may have been done, so only
+//! one cannot serve it now, `NOSCRIPT` that it must be taught first (`scripts`), `UNBLOCKED` that it cut a wait short (`blocking`). In all these
+//! cases the server did nothing, so the request may be sent again; its bytes are still in the output of the connection that it went out on. A connection that breaks is another matter: what was written may have been done, so only
 //! what never left or what only reads goes on.
 //!
 //! ```text
@@ -13,6 +13,7 @@
 //!
 //! Invariant: what a server says that did nothing is never taken for a reply, and never more than one server has a request.
 
+use crate::blocking::CUT_SHORT;
 use crate::client::{Client, Hold};
 use crate::command::{CommandId, Learned, ids};
 use crate::connect::Availability;
@@ -89,7 +90,7 @@ enum Leased {
 #[inline]
 pub(crate) fn sends_on(reply: &[u8]) -> bool {
     let Some((b'-', text)) = reply.split_first() else { return false };
-    let words: [&[u8]; 8] = [
+    let words: [&[u8]; 9] = [
         b"MOVED ",
         b"ASK ",
         b"TRYAGAIN ",
@@ -98,6 +99,7 @@ pub(crate) fn sends_on(reply: &[u8]) -> bool {
         b"MASTERDOWN ",
         b"READONLY ",
         b"NOSCRIPT ",
+        b"UNBLOCKED force ",
     ];
     words.iter().any(|word| text.starts_with(word))
 }
@@ -204,7 +206,8 @@ impl Engine {
             },
         );
         if leased {
-            self.leave_lease(now, id);
+            // A server ends the connection of a client whose wait it cut short.
+            self.leave_lease(now, id, reply.starts_with(CUT_SHORT));
         }
         Sent::On
     }
@@ -708,7 +711,9 @@ mod tests {
 
     #[test]
     fn words_of_servers_are_told_apart() {
-        for text in ["-MOVED 1 a:1\r\n", "-ASK 1 a:1\r\n", "-TRYAGAIN x\r\n", "-LOADING x\r\n"] {
+        for text in
+            ["-MOVED 1 a:1\r\n", "-ASK 1 a:1\r\n", "-TRYAGAIN x\r\n", "-UNBLOCKED force x\r\n"]
+        {
             assert!(sends_on(text.as_bytes()), "{text}");
         }
         for text in

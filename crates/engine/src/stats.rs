@@ -20,8 +20,17 @@ use errors::{CAUSES, Cause, ErrorKinds};
 use monitors::MonitorCounts;
 
 /// What servers say that send a request on, in the order of [`Stats::redirect_kinds`].
-pub const REDIRECT_KINDS: [&str; 8] =
-    ["MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "READONLY", "NOSCRIPT"];
+pub const REDIRECT_KINDS: [&str; 9] = [
+    "MOVED",
+    "ASK",
+    "TRYAGAIN",
+    "CLUSTERDOWN",
+    "LOADING",
+    "MASTERDOWN",
+    "READONLY",
+    "NOSCRIPT",
+    "UNBLOCKED",
+];
 
 /// Why a client was turned away, or what was to become one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,6 +20,7 @@
 //! Invariant: an address that only a reply names is never connected to, and a script that may have run is never sent again on the word of a reply,
 //! and never twice.
 
+use crate::blocking::CUT_SHORT;
 use crate::command::CommandId;
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, UpstreamId};
@@ -105,6 +106,9 @@ impl Engine {
         if reply.starts_with(NOSCRIPT) {
             return self.judge_noscript(now, id, run, request, reply);
         }
+        if reply.starts_with(CUT_SHORT) {
+            return self.judge_cut(asked, run, request);
+        }
         let place = self.place_at(id, request);
         let redirect = classify(reply, &self.host_of(asked));
         let freely = speaks_freely(run.command);
@@ -160,7 +164,7 @@ impl Engine {
     }
 
     /// Whether this place can get another owner at all, and the node that answered belongs to its pool.
-    fn may_find_another_owner(&self, place: Place, asked: NodeId) -> bool {
+    pub(crate) fn may_find_another_owner(&self, place: Place, asked: NodeId) -> bool {
         let pool = self.router.pools.get(usize::from(place.pool));
         let moves = pool.is_some_and(|pool| !matches!(pool.topology, Topology::One(_)));
         moves && self.nodes.get(asked).is_some_and(|node| node.pool == place.pool)

@@ -320,3 +320,46 @@ fn a_wait_that_is_lost_or_left_leaves_nothing_behind() {
     }
     assert!(story.engine.is_quiet());
 }
+
+/// How a server that becomes a replica ends the wait of its clients; it closes their connections then.
+const CUT: &str =
+    "-UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
+
+#[test]
+fn a_wait_that_a_failover_cuts_short_goes_on_at_the_new_primary() {
+    for wait in ["BLPOP a4 0", "BLMOVE a4 a4 LEFT RIGHT 0", "XREAD BLOCK 0 STREAMS a4 0-1"] {
+        let mut story = Story::warm_cluster();
+        story.client("a").says(wait);
+        story.node_conn("n1", 2).gets(wait);
+        story.after_ms(60_000).node_conn("n1", 2).answers(CUT).is_closed();
+        story.client("a").gets_nothing();
+        // It is a replica by now, and knows the new primary.
+        story.after_ms(5).node_conn("n1", 3).gets(wait).moved("a4", "n2");
+        story.node_conn("n2", 2).gets(wait).answers("+done");
+        story.client("a").gets("+done");
+    }
+}
+
+#[test]
+fn a_wait_goes_on_only_where_nothing_can_be_missed() {
+    for wait in ["XREAD BLOCK 0 STREAMS a4 $", "XREAD BLOCK 0 STREAMS {a4}x a4 0 $"] {
+        let mut story = Story::warm_cluster();
+        story.client("a").says(wait);
+        story.node_conn("n1", 2).gets(wait).answers(CUT);
+        story.client("a").gets(CUT).is_open();
+    }
+    // There is no other server, and the wait is over there.
+    let mut story = Story::new();
+    story.client("a").says("BLPOP list 0");
+    story.conn(1).gets("BLPOP list 0").answers(CUT);
+    story.client("a").gets(CUT).is_open();
+}
+
+#[test]
+fn a_wait_that_somebody_ended_does_not_go_on() {
+    let ended = "-UNBLOCKED client unblocked via CLIENT UNBLOCK";
+    let mut story = Story::warm_cluster();
+    story.client("a").says("BLPOP a4 0");
+    story.node_conn("n1", 2).gets("BLPOP a4 0").answers(ended);
+    story.client("a").gets(ended).is_open();
+}

@@ -435,3 +435,16 @@ fn a_script_goes_to_the_new_primary_and_one_that_only_claims_readonly_stays() {
     story.after_ms(50).node("n2").gets("EVAL x 1 k").answers(":1");
     story.client("a").gets(":1");
 }
+
+#[test]
+fn a_wait_that_the_old_primary_cuts_short_goes_on_at_the_new_one() {
+    let cut = "-UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
+    let mut story = Story::warm_sentinels();
+    story.client("a").says("BLPOP list 0");
+    story.node_conn("n1", 2).gets("BLPOP list 0");
+    story.after_ms(60_600).sentinels_say("n2 n1");
+    story.node_conn("n1", 2).answers(cut).is_closed();
+    story.client("a").gets_nothing();
+    story.after_ms(5).node_conn("n2", 1).gets("BLPOP list 0").answers("+done");
+    story.client("a").gets("+done");
+}
