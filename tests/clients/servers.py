@@ -177,17 +177,19 @@ def redis_cluster(folder, nodes=3, *words):
 
 
 @contextlib.contextmanager
-def redis_sentinel(folder, server, name):
+def redis_sentinel(folder, server, name, down_after_ms=60_000):
     """A sentinel that alone knows this server by this name; yields it.
 
-    It is patient: a server that is killed and started again at once stays the primary.
+    By default it is patient: a server that is killed and started again at once stays the primary.
     """
     port = free_port()
     config = os.path.join(folder, f"sentinel-{port}.conf")
     with open(config, "w", encoding="ascii") as file:
         file.write(
             f"port {port}\nbind 127.0.0.1\nsentinel monitor {name} 127.0.0.1 {server.port} 1\n"
-            f"sentinel down-after-milliseconds {name} 60000\n"
+            f"sentinel down-after-milliseconds {name} {down_after_ms}\n"
+            # It tries again after twice this, where it found no good replica on a busy machine.
+            f"sentinel failover-timeout {name} 2000\n"
         )
     argv = ["redis-server", config, "--sentinel"]
     with started(argv, port, ready=(("PING",), "+PONG")) as sentinel:
