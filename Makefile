@@ -18,7 +18,8 @@ PROGRAMS := --respool $(RESPOOL) $(if $(PREDIXY),--predixy $(PREDIXY))
 FAULT_S ?= 30
 ROWS ?=
 
-# For `make test-clients`: set it to write docs/reference/clients.md from the results
+# For `make test-clients` and `make test-survival`: set it to write docs/reference/clients.md, or
+# docs/reference/survival.md, from the results
 TABLE ?=
 
 # For `make test-suite`: which suite, a checkout of its project, and what the suite needs beside:
@@ -28,10 +29,10 @@ SUITE ?= redis-tcl
 DIR ?=
 SUITE_WORDS ?=
 
-.PHONY: help build build-bench demo test test-long test-faults test-clients test-admin test-suite check bench cost counts fuzz docs
+.PHONY: help build build-bench demo test test-long test-faults test-clients test-survival test-admin test-suite check bench cost counts fuzz docs
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## installs what is missing, builds, runs a private Redis with respool in front of it
 	@scripts/install demo
@@ -51,6 +52,10 @@ test-faults: ## the fault matrix with load before, during and after each fault; 
 test-clients: build ## client libraries and Redis' tools against respool; TABLE=1 writes the page of results
 	@scripts/install clients
 	tests/clients/run --respool $(RESPOOL) $(if $(TABLE),--strict --table docs/reference/clients.md)
+
+test-survival: build ## applications (Celery, Sidekiq, BullMQ ...) while servers restart and fail over; TABLE=1 writes the page of results
+	@scripts/install survival
+	tests/survival/run --respool $(RESPOOL) $(if $(TABLE),--strict --table docs/reference/survival.md)
 
 test-admin: build ## the admin listener: its OpenAPI document by schemathesis, the Grafana dashboard and native histograms by a real Prometheus
 	tests/admin/run --respool $(RESPOOL)
