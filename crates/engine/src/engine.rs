@@ -23,7 +23,6 @@ use crate::ids::{
     ClientId, ClientKind, MergeKind, NodeId, NodeKind, Slab, UpstreamId, UpstreamKind,
 };
 use crate::inside::Assembly;
-use crate::large_replies::LargeReplies;
 use crate::lease::Use;
 use crate::login::Said;
 use crate::login::words::Words;
@@ -288,8 +287,6 @@ pub struct Engine {
     pub(crate) by_key: BTreeMap<UpstreamKey, UpstreamId>,
     pub(crate) pool: BufferPool,
     pub(crate) stats: Stats,
-    /// Requests whose replies were large.
-    pub(crate) large_replies: LargeReplies,
     /// Clients that are not read.
     pub(crate) grants: Grants,
     /// Replies that are not counted yet.
@@ -404,7 +401,6 @@ impl Engine {
             by_key: BTreeMap::new(),
             pool: BufferPool::default(),
             stats: Stats::default(),
-            large_replies: LargeReplies::default(),
             grants: Grants::default(),
             tally: Tally::default(),
             monitors: Monitors::new(&settings.monitors),

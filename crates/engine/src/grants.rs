@@ -22,6 +22,7 @@ use crate::client::{Client, Hold, Sizes};
 use crate::engine::Engine;
 use crate::fleet::Question;
 use crate::ids::{ClientId, UpstreamId};
+use crate::large_replies::LargeReplies;
 use crate::limits::PROBES_MAX;
 use crate::settings::Limits;
 use crate::speed::Speed;
@@ -42,6 +43,8 @@ pub(crate) struct Grants {
     pub(crate) roomy: Vec<UpstreamId>,
     /// How many requests of one client may be under way.
     pub(crate) speed: Speed,
+    /// Requests whose replies were large.
+    pub(crate) large_replies: LargeReplies,
     /// Questions to all workers that are not given on yet, as there are `QUESTIONS_MAX` under way.
     pub(crate) unasked: VecDeque<(u64, Question)>,
 }

@@ -18,6 +18,7 @@
 //! most [`LARGE_REPLIES_MAX`] requests are known.
 
 use crate::client::Hold;
+use crate::command::ids::FUNCTION_STATS;
 use crate::command::{Class, CommandId};
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
@@ -128,7 +129,7 @@ impl Engine {
         let Some(run) = upstream.inflight.front() else { return };
         let Some((_, request)) = find_request_bytes(upstream, run, run.done) else { return };
         if let Some(print) = Fingerprint::of(run.command, request) {
-            self.large_replies.note(now, print);
+            self.grants.large_replies.note(now, print);
         }
     }
 
@@ -141,12 +142,16 @@ impl Engine {
         known: &Known,
         frame: &[u8],
     ) -> Option<Step> {
+        if known.id == Some(FUNCTION_STATS) && self.waits_for_replies(id) {
+            // Over the control lane it would overtake them.
+            return Some(Step::Hold(Hold::Drained));
+        }
         let client = self.clients.get_mut(id).filter(|_| known.way == Way::Shared)?;
         let is_beside = known.id.is_some_and(|id| id.row().class == Class::Beside);
-        if self.large_replies.is_empty() && !client.asks_large && !is_beside {
+        if self.grants.large_replies.is_empty() && !client.asks_large && !is_beside {
             return None;
         }
-        let asks_large = is_beside || self.large_replies.has(known.id, frame);
+        let asks_large = is_beside || self.grants.large_replies.has(known.id, frame);
         if asks_large == client.asks_large {
             return None;
         }

@@ -16,7 +16,7 @@
 
 use crate::client::{Access, Client, Hold, ReplyMode, Sizes};
 use crate::coalesce::Sharing;
-use crate::command::ids::{CLIENT_UNPAUSE, CLUSTER, EXEC, FUNCTION_STATS, PING, SLOWLOG};
+use crate::command::ids::{CLIENT_UNPAUSE, CLUSTER, EXEC, PING, SLOWLOG};
 use crate::command::{self, CommandId};
 use crate::connect::Availability;
 use crate::engine::Engine;
@@ -206,7 +206,6 @@ impl Engine {
             hotkeys,
             elsewhere,
             grants,
-            large_replies,
             ..
         } = self;
         let Some(client) = clients.get_mut(id) else { return (input.len(), Stop::Input) };
@@ -214,8 +213,9 @@ impl Engine {
         let short = self.pause.is_none()
             && self.watches.is_empty()
             && client.is_plain_with(if CONFINED { Access::Confined } else { Access::Everything });
-        let paths = ShortPaths::of(client, router, nodes, self.route_epoch, reads, large_replies)
-            .filter(|_| short);
+        let paths =
+            ShortPaths::of(client, router, nodes, self.route_epoch, reads, &grants.large_replies)
+                .filter(|_| short);
         let (mut room, bounds) = (room(client, limits, speed), request_limits(client, limits));
         let mut parts = Parts { id, client, now, limits, upstreams, pool, stats, dirty_upstreams };
         let mut sharing = Sharing { coalescer, hotkeys };
@@ -459,9 +459,6 @@ impl Engine {
         if let Some(step) = self.choose_conn(id, &known, frame) {
             return step;
         }
-        if known.id == Some(FUNCTION_STATS) && self.waits_for_replies(id) {
-            return Step::Hold(Hold::Drained);
-        }
         let step = match known.way {
             Way::Local | Way::Shared if let Some(node) = self.busy_node(now, id, &known, args) => {
                 self.past_busy(now, &wish, node)
@@ -504,12 +501,17 @@ impl Engine {
             }
         };
         if step == Step::Done {
-            self.note_if_big(now, id, &known, frame, args.len());
-            self.overhear(&known, args);
-            self.note_flags(known.id, args);
-            self.end_skip(id, silent);
+            self.note_given_on(now, &wish, &known);
         }
         step
+    }
+
+    /// A request was given on, or refused in a server's place.
+    fn note_given_on(&mut self, now: Time, wish: &Wish<'_>, known: &Known) {
+        self.note_if_big(now, wish.id, known, wish.frame, wish.args.len());
+        self.overhear(known, wish.args);
+        self.note_flags(known.id, wish.args);
+        self.end_skip(wish.id, wish.silent);
     }
 
     /// Over a connection of the client's own, which it has or is to have; `None`: this request has nothing to do with it.

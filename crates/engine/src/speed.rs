@@ -78,7 +78,7 @@ impl Engine {
 
     fn measure_speed(&mut self, now: Time) {
         self.grants.speed.look_at = now.plus_ms(LOOK_EVERY_MS);
-        self.large_replies.forget_old(now);
+        self.grants.large_replies.forget_old(now);
         let is_shared = |up: &Upstream| {
             let carries = up.key.lane.carries_requests() && up.key.owner.is_none();
             up.role == Role::Shared && up.is_ready() && up.stall.is_none() && carries
