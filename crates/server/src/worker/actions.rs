@@ -358,12 +358,8 @@ impl<D: Driver> Worker<D> {
                 }
                 Notice::BigKey { key, command, direction, bytes, elements, addr, node } => {
                     // As texts in quotes: what clients name is no part of the line's form.
-                    let (key, command) = (key.as_str(), command.as_str());
-                    if key.is_empty() {
-                        tracing::warn!(worker, tenant, command, direction, bytes, elements, %addr, %node, "large without a key");
-                    } else {
-                        tracing::warn!(worker, tenant, key, command, direction, bytes, elements, %addr, %node, "big key");
-                    }
+                    let ((key, what), command) = (large(key.as_str()), command.as_str());
+                    tracing::warn!(worker, tenant, key, command, direction, bytes, elements, %addr, %node, "{what}");
                 }
                 Notice::Mirror { name, failed, dropped, unsure, sample } => {
                     let cause = sample.as_str();
@@ -423,5 +419,13 @@ fn report_of_first(answer: &mut Answer) -> Option<&mut Report> {
         Answer::Report(report) => Some(report),
         Answer::Each(answers) => answers.iter_mut().find_map(report_of_first),
         _ => None,
+    }
+}
+
+/// How a large request or reply is told: with its key, if it has one of its own.
+fn large(key: &str) -> (Option<&str>, &'static str) {
+    match key.is_empty() {
+        true => (None, "large without a key"),
+        false => (Some(key), "big key"),
     }
 }
