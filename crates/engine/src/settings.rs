@@ -374,6 +374,8 @@ pub struct Timeouts {
 pub struct Settings {
     /// Number of this worker, from 0.
     pub worker: u32,
+    /// Options that stand otherwise in the file and wait for a restart, for INFO.
+    pub pending: Vec<&'static str>,
     /// Number of workers; client ids are spread over them so that they are unique.
     pub workers: u32,
     /// The server behind, or how each of them is greeted where there are several.
@@ -508,6 +510,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             worker: 0,
+            pending: Vec::new(),
             workers: 1,
             node: Node {
                 address: Address::tcp("127.0.0.1", 6379),

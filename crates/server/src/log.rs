@@ -92,6 +92,21 @@ impl Logging {
         self.access.clone()
     }
 
+    /// Opens the file anew, after it was moved away; nothing where there is none. `log` is what holds already.
+    ///
+    /// # Errors
+    /// It cannot be opened; then lines go on into the file that is open.
+    pub fn reopen(&self, log: &Log) -> Result<(), String> {
+        if log.file.is_none() {
+            return Ok(());
+        }
+        let (writer, access) = writer(log, &self.losses)?;
+        let gone = |error: reload::Error| format!("logging cannot be changed: {error}");
+        self.writer.reload(writer).map_err(gone)?;
+        *self.access.0.lock().unwrap_or_else(PoisonError::into_inner) = access;
+        Ok(())
+    }
+
     /// Logs in this way from now on.
     ///
     /// # Errors

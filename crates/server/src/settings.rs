@@ -132,6 +132,8 @@ pub fn engine(config: &Config, index: usize) -> Settings {
     let limits = &config.limits;
     Settings {
         worker: index as u32,
+        // Only whoever compares with the file knows them.
+        pending: Vec::new(),
         workers: workers as u32,
         node,
         pool,

@@ -54,8 +54,17 @@ pub struct Sources {
 #[derive(Clone, Default)]
 struct Secrets(Arc<Mutex<Kept>>);
 
+/// What is known of them.
+#[derive(Default)]
+struct Kept {
+    /// Each place that was ever read.
+    places: Places,
+    /// The files among those that the configuration named that was loaded last.
+    files: Vec<PathBuf>,
+}
+
 /// Each place with its bytes.
-type Kept = Vec<(Named, Vec<u8>)>;
+type Places = Vec<(Named, Vec<u8>)>;
 
 /// A [`Place`] that is kept.
 #[derive(PartialEq, Eq)]
@@ -77,6 +86,24 @@ impl From<Place<'_>> for Named {
     }
 }
 
+impl Named {
+    fn file(&self) -> Option<&PathBuf> {
+        match self {
+            Self::File(path) | Self::Users(path) => Some(path),
+            Self::Variable(_) | Self::Command(_) => None,
+        }
+    }
+
+    fn place(&self) -> Place<'_> {
+        match self {
+            Self::File(path) => Place::File(path),
+            Self::Variable(name) => Place::Variable(name),
+            Self::Command(command) => Place::Command(command),
+            Self::Users(path) => Place::Users(path),
+        }
+    }
+}
+
 /// They are never shown.
 impl std::fmt::Debug for Secrets {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -86,19 +113,29 @@ impl std::fmt::Debug for Secrets {
 
 impl Secrets {
     /// These were read now. What is not among them may still be in force, as somebody may yet refuse what was read.
-    fn keep(&self, read: Kept) {
+    fn keep(&self, read: Places) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|(named, _)| read.iter().all(|(other, _)| other != named));
-        known.extend(read);
-        let over = known.len().saturating_sub(SECRETS_MAX);
-        known.drain(..over);
+        known.files = read.iter().filter_map(|(named, _)| named.file().cloned()).collect();
+        known.places.retain(|(named, _)| read.iter().all(|(other, _)| other != named));
+        known.places.extend(read);
+        let over = known.places.len().saturating_sub(SECRETS_MAX);
+        known.places.drain(..over);
+    }
+
+    /// Whether a file holds something else than when it was read. One that is away counts not: it may be replaced just now.
+    fn have_changed(&self) -> bool {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.places.iter().any(|(named, bytes)| {
+            let is_named = named.file().is_some_and(|file| known.files.contains(file));
+            is_named && read_secret(named.place()).is_ok_and(|now| now != *bytes)
+        })
     }
 
     /// What was read there last. Of a place where nobody has read yet, something that is right in form: 64 digits are a password and a key.
     fn known(&self, place: Place<'_>) -> Vec<u8> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let named = Named::from(place);
-        match known.iter().find(|(one, _)| *one == named) {
+        match known.places.iter().find(|(one, _)| *one == named) {
             Some((_, bytes)) => bytes.clone(),
             None if matches!(place, Place::Users(_)) => b"user default off\n".to_vec(),
             None => vec![b'0'; 64],
@@ -186,6 +223,16 @@ impl Sources {
     /// Whether a program that this configuration names stands otherwise in its file than when it was last loaded, or cannot be read.
     pub(crate) fn have_programs_changed(&self, config: &Config) -> bool {
         self.extensions.have_changed(config)
+    }
+
+    /// The files of passwords, keys and users that the configuration names.
+    pub(crate) fn secret_files(&self) -> Vec<PathBuf> {
+        self.secrets.0.lock().unwrap_or_else(PoisonError::into_inner).files.clone()
+    }
+
+    /// Whether one of these files stands otherwise than when it was last read.
+    pub(crate) fn have_secrets_changed(&self) -> bool {
+        self.secrets.have_changed()
     }
 
     /// The environment variables of this program.

@@ -23,6 +23,8 @@ pub(super) struct Configuration {
     file: String,
     /// Every option.
     options: Vec<OptionState>,
+    /// Options that stand otherwise in the file and wait for a restart: `old` holds now, `new` after it.
+    pending: Vec<Changed>,
 }
 
 /// An option.
@@ -82,8 +84,10 @@ pub(super) struct How {
     (status = 401, description = "No token", body = Refusal)
 ))]
 pub(super) async fn show(State(app): State<App>) -> Result<Json<Configuration>, Refusal> {
-    let (file, values) = app.order(AdminOrder::Values).await?;
-    Ok(Json(Configuration { file, options: values.into_iter().map(OptionState::from).collect() }))
+    let (file, values, pending) = app.order(AdminOrder::Values).await?;
+    let options = values.into_iter().map(OptionState::from).collect();
+    let pending = pending.into_iter().map(Changed::from).collect();
+    Ok(Json(Configuration { file, options, pending }))
 }
 
 /// Changes options, all of them or none
@@ -154,8 +158,13 @@ pub(super) fn changes(
     applied: bool,
 ) -> Result<Json<Changes>, Refusal> {
     let changes = done.map_err(unprocessable)?;
-    let changed = |Change { option, old, new }: Change| Changed { name: option.name, old, new };
-    Ok(Json(Changes { applied, changes: changes.into_iter().map(changed).collect() }))
+    Ok(Json(Changes { applied, changes: changes.into_iter().map(Changed::from).collect() }))
+}
+
+impl From<Change> for Changed {
+    fn from(Change { option, old, new }: Change) -> Self {
+        Self { name: option.name, old, new }
+    }
 }
 
 /// An option and the words that it is to have; none: what the file says.

@@ -27,7 +27,7 @@ pub(super) struct Level {
     (status = 401, description = "No token", body = Refusal)
 ))]
 pub(super) async fn show(State(app): State<App>) -> Result<Json<Level>, Refusal> {
-    let (_, values) = app.order(AdminOrder::Values).await?;
+    let (_, values, _) = app.order(AdminOrder::Values).await?;
     let level = values.into_iter().find(|value| value.option.name == "log.level");
     Ok(Json(Level { level: level.map(|value| value.words).unwrap_or_default() }))
 }

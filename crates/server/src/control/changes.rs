@@ -23,7 +23,7 @@ use engine::fleet::{Answer, ConfigWish, ReplyTo};
 use engine::glob::Matcher;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, fchown};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot::Sender;
@@ -70,7 +70,7 @@ impl<S> Control<S> {
         let error = match loaded {
             Ok((text, mut loaded)) => {
                 loaded.keep_workers(&self.loaded);
-                self.leave_fixed(&mut loaded, cause);
+                let pending = self.leave_fixed(&mut loaded, cause);
                 let done = match loaded.without_order() {
                     Some(error) => Err(error),
                     None => self.in_force(loaded, Vec::new(), cause),
@@ -78,6 +78,7 @@ impl<S> Control<S> {
                 match done {
                     Ok(changes) => {
                         self.text = text;
+                        self.pending = pending;
                         self.take_users(cause);
                         return self.have_workers_change(match reply {
                             Some(reply) => Replier::Admin(reply, changes),
@@ -108,16 +109,21 @@ impl<S> Control<S> {
             return self.reload("a certificate changed", None);
         }
         if self.sources.have_programs_changed(&self.loaded.config) {
-            self.reload("an extension changed", None);
+            return self.reload("an extension changed", None);
+        }
+        if self.sources.have_secrets_changed() {
+            self.reload("the file of a password changed", None);
         }
     }
 
     /// Begins or ends watching, as the configuration says.
     pub(super) fn follow_file(&mut self) {
         let config = &self.loaded.config;
+        let secrets = self.sources.secret_files();
         let files = match config.watch_config {
             true => {
                 let named = certificates::files(config).chain(extensions::files(config));
+                let named = named.chain(secrets.iter().map(PathBuf::as_path));
                 self.sources.file().into_iter().chain(named).collect()
             }
             false => Vec::new(),
@@ -199,14 +205,14 @@ impl<S> Control<S> {
         let changes = joined(&self.changes, given);
         let mut loaded = self.sources.load(self.text.as_deref(), &changes).map_err(in_reply)?;
         loaded.keep_workers(&self.loaded);
-        if let Some(option) = self.fixed_in(&loaded) {
-            return Err(set_failed(option.name, NEEDS_RESTART));
-        }
+        let pending = self.leave_pending(&mut loaded, &names);
+        let pending = pending.map_err(|option| set_failed(option.name, NEEDS_RESTART))?;
         if let Some((name, error)) = self.refuses(&loaded, &names) {
             return Err(set_failed(name, &error));
         }
         self.in_force(loaded, changes, "CONFIG SET")
             .map_err(|error| format!("ERR CONFIG SET failed - {error}"))?;
+        self.pending = pending;
         self.have_workers_change(Replier::Client(to));
         Ok(())
     }
@@ -230,9 +236,8 @@ impl<S> Control<S> {
         };
         let done = loaded.map_err(|error| error.to_string()).and_then(|mut loaded| {
             loaded.keep_workers(&self.loaded);
-            if let Some(option) = self.fixed_in(&loaded) {
-                return Err(format!("{}: {NEEDS_RESTART}", option.name));
-            }
+            let pending = self.leave_pending(&mut loaded, &names);
+            let pending = pending.map_err(|option| format!("{}: {NEEDS_RESTART}", option.name))?;
             if let Some((name, error)) = self.refuses(&loaded, &names) {
                 return Err(format!("{name}: {error}"));
             }
@@ -241,7 +246,11 @@ impl<S> Control<S> {
             }
             match dry_run {
                 true => Ok(self.loaded.changes_to(&loaded)),
-                false => self.in_force(loaded, changes, "PATCH /config"),
+                false => {
+                    let changes = self.in_force(loaded, changes, "PATCH /config")?;
+                    self.pending = pending;
+                    Ok(changes)
+                }
             }
         });
         match done {
@@ -261,10 +270,21 @@ impl<S> Control<S> {
         loaded.lends_password(&self.loaded, given)
     }
 
-    /// An option that would have to change and cannot.
-    fn fixed_in(&self, loaded: &Loaded) -> Option<&'static OptionSpec> {
-        let fixed = loaded.fixed(&self.loaded, self.tells_former_mirrors());
-        fixed.first().map(|change| change.option)
+    /// Options of the file that wait for a restart stay as they are, and block no change of others. They are returned.
+    ///
+    /// # Errors
+    /// The first of the options that are `given` now and need a restart.
+    fn leave_pending(
+        &self,
+        loaded: &mut Loaded,
+        given: &[&str],
+    ) -> Result<Vec<Change>, &'static OptionSpec> {
+        let leaving = self.tells_former_mirrors();
+        let fixed = loaded.fixed(&self.loaded, leaving);
+        match fixed.iter().find(|change| given.contains(&change.option.name)) {
+            Some(change) => Err(change.option),
+            None => Ok(loaded.keep_fixed(&self.loaded, leaving)),
+        }
     }
 
     /// Whether what were mirrors is still told what it was to get, as far as one knows here.
@@ -272,8 +292,8 @@ impl<S> Control<S> {
         self.mirrors_leave_until.is_some_and(|until| until > Instant::now())
     }
 
-    /// What needs a restart stays as it is, and the log says so.
-    fn leave_fixed(&self, loaded: &mut Loaded, cause: &str) {
+    /// What needs a restart stays as it is, and the log says so. Returns these options.
+    fn leave_fixed(&self, loaded: &mut Loaded, cause: &str) -> Vec<Change> {
         let leaving = self.tells_former_mirrors();
         for tenant in loaded.fixed_tenants(&self.loaded, leaving) {
             tracing::warn!(
@@ -282,12 +302,14 @@ impl<S> Control<S> {
                 "other servers of a tenant with mirrors need a restart; they stay as they are, and so do the mirrors"
             );
         }
-        for Change { option, old, new } in loaded.keep_fixed(&self.loaded, leaving) {
+        let pending = loaded.keep_fixed(&self.loaded, leaving);
+        for Change { option, old, new } in &pending {
             tracing::warn!(
                 option = option.name, running = %old, wanted = %new, cause,
                 "this option needs a restart; it stays as it is"
             );
         }
+        pending
     }
 
     /// From now on this configuration is in force, once the workers know; what is other in it.
@@ -363,7 +385,8 @@ impl<S> Control<S> {
         let mut shares = std::mem::take(&mut self.shares).into_iter();
         let config = &self.share.fit(&self.loaded.config);
         for (index, post) in self.posts.iter().enumerate() {
-            let (settings, tenants) = self.tenants.settings(config, &self.users, index);
+            let (mut settings, tenants) = self.tenants.settings(config, &self.users, index);
+            settings.pending = self.pending.iter().map(|change| change.option.name).collect();
             let change = WorkerChange {
                 settings,
                 tenants,
@@ -396,6 +419,8 @@ impl<S> Control<S> {
         let new = config::rewrite(text, &written).map_err(|error| failed(&error))?;
         let mut loaded = self.sources.load(Some(&new), &kept).map_err(|error| failed(&error))?;
         loaded.keep_workers(&self.loaded);
+        // They stand in the file as they did, and wait for a restart.
+        loaded.keep_fixed(&self.loaded, self.tells_former_mirrors());
         for change in loaded.changes_to(&self.loaded) {
             let option = change.option.name;
             tracing::warn!(

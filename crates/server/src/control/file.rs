@@ -1,7 +1,7 @@
 //! Tells when the configuration file, or one that it names, may have changed.
 //!
 //! Folders are watched and not files, since editors and configuration systems put a new file in its place (Kubernetes swaps a link two
-//! folders up, which the folder of the link sees as well). What happens there is only a hint: whether the text is another one is looked at
+//! folders up, which the folder of the link sees as well). Where a link leads to another folder, that one is watched, too. What happens there is only a hint: whether the text is another one is looked at
 //! by whoever is told.
 //!
 //! Invariant: one order for each bunch of changes, after nothing has happened for [`QUIET`].
@@ -28,7 +28,9 @@ pub(super) fn folders(files: Vec<&Path>) -> Vec<PathBuf> {
         Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
         _ => PathBuf::from("."),
     };
-    let mut folders: Vec<PathBuf> = files.into_iter().map(folder).collect();
+    let real = |file: &&Path| file.canonicalize().ok().map(|real| folder(&real));
+    let mut folders: Vec<PathBuf> = files.iter().filter_map(real).collect();
+    folders.extend(files.into_iter().map(folder));
     folders.sort();
     folders.dedup();
     folders

@@ -70,8 +70,8 @@ pub(crate) type Wish = (&'static OptionSpec, Option<Vec<String>>);
 pub enum AdminOrder {
     /// Ask every worker.
     Ask(Question, Sender<Vec<Answer>>),
-    /// The configuration's file and all options.
-    Values(Sender<(String, Vec<OptionValue>)>),
+    /// The configuration's file, all options, and those that wait for a restart.
+    Values(Sender<(String, Vec<OptionValue>, Vec<Change>)>),
     /// Change these options, or only tell what would change.
     Change(Vec<Wish>, bool, Sender<Result<Vec<Change>, String>>),
     /// Read the file again.
@@ -108,6 +108,8 @@ pub struct Control<S> {
     changes: Vec<Given>,
     /// The configuration in force.
     loaded: Loaded,
+    /// Options that stand otherwise in the file and wait for a restart.
+    pending: Vec<Change>,
     certificates: Certificates,
     /// Where clients come in.
     listeners: Listeners,
@@ -173,6 +175,7 @@ impl<S> Control<S> {
             text,
             changes: Vec::new(),
             loaded,
+            pending: Vec::new(),
             certificates,
             listeners,
             tenants,
@@ -198,7 +201,10 @@ impl<S> Control<S> {
         while let Some(order) = inbox.recv().await {
             match order {
                 Order::End(signal) => self.end(signal),
-                Order::Reload => self.reload("SIGHUP", None),
+                Order::Reload => {
+                    self.reopen_log();
+                    self.reload("SIGHUP", None);
+                }
                 Order::FileChanged => self.file_changed(),
                 Order::Worker(Upward::Config(to, wish)) => self.config_wish(to, wish),
                 Order::Worker(Upward::Acl(to, wish)) => self.acl_wish(to, wish),
@@ -218,7 +224,8 @@ impl<S> Control<S> {
                 self.posts.iter().for_each(ask);
             }
             AdminOrder::Values(reply) => {
-                let _ = reply.send((self.sources.file_name(), self.loaded.values()));
+                let file = self.sources.file_name();
+                let _ = reply.send((file, self.loaded.values(), self.pending.clone()));
             }
             AdminOrder::Change(wishes, dry_run, reply) => self.change(wishes, dry_run, reply),
             AdminOrder::Reload(reply) => self.reload("POST /config/reload", Some(reply)),
@@ -231,6 +238,13 @@ impl<S> Control<S> {
                 let _ = reply.send(());
             }
             AdminOrder::IsDrained(reply) => drop(reply.send(self.drained || self.draining)),
+        }
+    }
+
+    /// Whoever rotates the log moved its file away; also where the configuration cannot be read just now.
+    fn reopen_log(&self) {
+        if let Err(error) = self.logging.reopen(&self.loaded.config.log) {
+            tracing::error!("the log goes on into the file as it was: {error}");
         }
     }
 

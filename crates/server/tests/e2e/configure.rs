@@ -432,3 +432,82 @@ fn under_load_no_reply_is_lost_by_a_change() {
     println!("requests of each client: {counts:?}");
     assert!(counts.iter().all(|count| *count > 100), "{counts:?}");
 }
+
+#[test]
+fn what_waits_for_a_restart_blocks_nothing_else_and_is_told() {
+    if direct() {
+        return;
+    }
+    let stack = Configured::trusting("");
+    let mut conn = stack.proxy.connect();
+    assert!(!conn.ask("INFO proxy").contains("proxy_config_pending"));
+    stack.write("unix_mode = \"0777\"\n");
+    stack.hang_up();
+    stack.logs("every worker works by what was read");
+    let pending = "proxy_config_pending:unix_mode\r\n";
+    let told = || conn.ask("INFO proxy").contains(pending);
+    wait::until_true("INFO to tell what waits", SOON, told);
+    // Others change, and those that wait stay so.
+    assert_eq!(conn.ask("CONFIG SET respool.timeouts.request_ms 601"), "+OK\r\n");
+    assert_eq!(value(&mut conn, "timeouts.request_ms"), "601");
+    assert_eq!(value(&mut conn, "unix_mode"), "0700");
+    assert!(conn.ask("INFO proxy").contains(pending));
+    assert_eq!(conn.ask("CONFIG REWRITE RESPOOL"), "+OK\r\n");
+    let text = fs::read_to_string(&stack.file).expect("the file");
+    assert!(text.contains("0777") && text.contains("request_ms = 601"), "{text}");
+    let log = stack.proxy.process().log();
+    assert!(!log.contains("the environment or a flag wins"), "{log}");
+    // What the file takes back waits no more.
+    stack.write("");
+    stack.hang_up();
+    let told = || !conn.ask("INFO proxy").contains("proxy_config_pending");
+    wait::until_true("nothing to wait any more", SOON, told);
+}
+
+#[test]
+fn a_log_that_was_moved_away_is_opened_anew_by_sighup() {
+    if direct() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let (file, moved) = (folder.path().join("respool.log"), folder.path().join("respool.log.1"));
+    let text = format!("[log]\nfile = \"{}\"\n", file.display());
+    let stack = Configured::with(&text);
+    wait::until_true("the log", SOON, || file.exists());
+    fs::rename(&file, &moved).expect("to be moved");
+    // Also where the configuration is wrong just now.
+    stack.write(&format!("{text}nonsense = 1\n"));
+    stack.hang_up();
+    let lines = |words: &str| fs::read_to_string(&file).is_ok_and(|text| text.contains(words));
+    wait::until_true("a new file", SOON, || lines("the configuration stays as it was"));
+    let before = fs::read_to_string(&moved).expect("the old one");
+    assert!(before.contains("is ready") && !before.contains("stays as it was"), "{before}");
+}
+
+#[test]
+fn a_password_that_a_link_leads_to_is_watched() {
+    if direct() {
+        return;
+    }
+    // As Kubernetes does it: links to `..data`, which is a link that is swapped.
+    let folder = tempfile::tempdir().expect("a folder");
+    let volume = |name: &str, word: &str| {
+        fs::create_dir(folder.path().join(name)).expect("a folder");
+        fs::write(folder.path().join(name).join("password"), word).expect("a file");
+        std::os::unix::fs::symlink(name, folder.path().join("..new")).expect("a link");
+        fs::rename(folder.path().join("..new"), folder.path().join("..data")).expect("a swap");
+    };
+    volume("..1", "first");
+    let file = folder.path().join("password");
+    std::os::unix::fs::symlink("..data/password", &file).expect("a link");
+    let text = format!("watch_config = true\npassword_file = \"{}\"\n", file.display());
+    let stack = Configured::with(&text);
+    let says = |word: &str| stack.proxy.connect().ask(&format!("AUTH {word}")) == "+OK\r\n";
+    assert!(says("first") && !says("second"));
+    for (name, word) in [("..2", "second"), ("..3", "third")] {
+        volume(name, word);
+        wait::until_true("the new password", SOON, || says(word));
+        assert!(!says("first"));
+    }
+    stack.logs("the file of a password changed");
+}

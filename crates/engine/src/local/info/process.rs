@@ -67,6 +67,9 @@ pub(super) fn proxy(out: &mut String, source: &Source<'_>) {
         line(out, "proxy_driver_reason", &process.driver_reason);
     }
     line(out, "proxy_workers", process.workers);
+    if !source.settings.pending.is_empty() {
+        line(out, "proxy_config_pending", source.settings.pending.join(","));
+    }
     if let Some(tenancy) = &source.settings.tenancy {
         line(out, "tenant", &tenancy.name);
     }
