@@ -216,6 +216,8 @@ pub struct Timeouts {
     pub auth_ms: u64,
     /// A client that has nothing to wait for and says nothing this long is closed. 0: never.
     pub client_idle_ms: u64,
+    /// From SIGTERM to the drain, while clients are still accepted and `/readyz` says no. 0: none.
+    pub lame_duck_ms: u64,
     /// What requests in flight get when the program is asked to stop.
     pub drain_ms: u64,
     /// How long a client may take none of its replies until it counts as one that does not read.
@@ -666,6 +668,7 @@ impl Default for Timeouts {
             proxy_header_ms: 5000,
             auth_ms: 30_000,
             client_idle_ms: 0,
+            lame_duck_ms: 0,
             drain_ms: 10_000,
             stall_ms: 20,
             topology_wait_ms: 2000,

@@ -20,6 +20,7 @@ use crate::command::ids::{CLIENT_UNPAUSE, CLUSTER, EXEC, PING, SLOWLOG};
 use crate::command::{self, CommandId};
 use crate::connect::Availability;
 use crate::engine::Engine;
+use crate::grants::Grants;
 use crate::ids::{ClientId, NodeId};
 use crate::large_replies::LARGE_CONN;
 use crate::local::{Call, arity_fits, config, slowlog};
@@ -209,13 +210,12 @@ impl Engine {
             ..
         } = self;
         let Some(client) = clients.get_mut(id) else { return (input.len(), Stop::Input) };
-        let (limits, speed) = (&settings.limits, &grants.speed);
+        let (limits, Grants { speed, large_replies, .. }) = (&settings.limits, grants);
         let short = self.pause.is_none()
             && self.watches.is_empty()
             && client.is_plain_with(if CONFINED { Access::Confined } else { Access::Everything });
-        let paths =
-            ShortPaths::of(client, router, nodes, self.route_epoch, reads, &grants.large_replies)
-                .filter(|_| short);
+        let paths = ShortPaths::of(client, router, nodes, self.route_epoch, reads, large_replies);
+        let paths = paths.filter(|_| short);
         let (mut room, bounds) = (room(client, limits, speed), request_limits(client, limits));
         let mut parts = Parts { id, client, now, limits, upstreams, pool, stats, dirty_upstreams };
         let mut sharing = Sharing { coalescer, hotkeys };

@@ -401,9 +401,16 @@ const REST: &[OptionSpec] = &[
         ms(0, 7 * DAY_MS, |d| &mut d.config.timeouts.client_idle_ms),
     ),
     OptionSpec::for_trusted_clients(
+        "timeouts.lame_duck_ms",
+        "Time between SIGTERM and the drain, in which clients are still accepted",
+        "`/readyz` says no from SIGTERM on, so that a load balancer sends nobody here any more before connections are refused: somewhat longer than it \
+         takes it to notice. 0: the drain begins at once, as with SIGINT always. A second signal begins it, too.",
+        ms(0, HOUR_MS, |d| &mut d.config.timeouts.lame_duck_ms),
+    ),
+    OptionSpec::for_trusted_clients(
         "timeouts.drain_ms",
         "Time that requests in flight get when the program is asked to stop",
-        "After SIGTERM or SIGINT nothing new is accepted. A second signal stops at once. Tenants and mirrors that a new configuration does not have any more get as long, too.",
+        "After SIGTERM (and `timeouts.lame_duck_ms`) or SIGINT nothing new is accepted. A further signal stops at once. Tenants and mirrors that a new configuration does not have any more get as long, too.",
         ms(0, HOUR_MS, |d| &mut d.config.timeouts.drain_ms),
     ),
     OptionSpec::for_trusted_clients(

@@ -60,7 +60,9 @@ pub(super) async fn readyz(
     let Query(wanted) = wanted.map_err(|error| Refusal::bad_request(error.body_text()))?;
     let not_ready = |error: String| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, error);
     if app.order(AdminOrder::IsDrained).await? {
-        return Err(not_ready("it is drained: POST /undrain ends that".to_owned()));
+        return Err(not_ready(
+            "it is drained, or was asked to end: POST /undrain ends the first".to_owned(),
+        ));
     }
     let wanted = match wanted.upstreams.as_deref() {
         None => Upstreams::Of(app.settings.borrow().ready_upstreams),

@@ -330,8 +330,8 @@ Examples:
       Try it without a server of your own.
 
 Signals:
-  SIGTERM and SIGINT stop: nothing new is accepted, what is in flight is finished within --timeouts-drain-ms. A second
-  one stops at once.
+  SIGTERM and SIGINT stop: nothing new is accepted, what is in flight is finished within --timeouts-drain-ms. A further
+  one stops at once. With --timeouts-lame-duck-ms SIGTERM has clients accepted for that time before.
 
 Exit codes:
   0  done: stopped when asked to, or the check found nothing

@@ -40,7 +40,7 @@ use engine::fleet::{Answer, Question, ReplyTo};
 use file::Watch;
 use rounds::Rounds;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot::Sender;
 use tokio::sync::watch;
@@ -50,6 +50,8 @@ use tokio::sync::watch;
 pub enum Order {
     /// SIGTERM or SIGINT, by its name.
     End(&'static str),
+    /// `timeouts.lame_duck_ms` are over.
+    LameDuckOver,
     /// SIGHUP: the file is to be read again.
     Reload,
     /// The file may have changed.
@@ -127,10 +129,21 @@ pub struct Control<S> {
     rounds: Rounds<Replier>,
     /// Until when deployments may be told something that are mirrors no more.
     mirrors_leave_until: Option<Instant>,
-    draining: bool,
+    phase: Phase,
     /// Nobody is to be sent here, says `/readyz`.
     drained: bool,
     admin: watch::Sender<Arc<AdminSettings>>,
+}
+
+/// How far the end has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Nobody asked for it.
+    Serving,
+    /// SIGTERM came. Clients are still accepted, and `/readyz` says no.
+    LameDuck,
+    /// No clients are accepted; those that are there get what they are owed.
+    Draining,
 }
 
 /// What a [`Control`] begins with.
@@ -188,7 +201,7 @@ impl<S> Control<S> {
             watch: None,
             rounds: Rounds::default(),
             mirrors_leave_until: None,
-            draining: false,
+            phase: Phase::Serving,
             drained: false,
             admin,
         };
@@ -201,6 +214,7 @@ impl<S> Control<S> {
         while let Some(order) = inbox.recv().await {
             match order {
                 Order::End(signal) => self.end(signal),
+                Order::LameDuckOver => self.drain(),
                 Order::Reload => {
                     self.reopen_log();
                     self.reload("SIGHUP", None);
@@ -237,7 +251,9 @@ impl<S> Control<S> {
                 self.drained = drained;
                 let _ = reply.send(());
             }
-            AdminOrder::IsDrained(reply) => drop(reply.send(self.drained || self.draining)),
+            AdminOrder::IsDrained(reply) => {
+                let _ = reply.send(self.drained || self.phase != Phase::Serving);
+            }
         }
     }
 
@@ -248,17 +264,39 @@ impl<S> Control<S> {
         }
     }
 
-    /// The first time drains, the second time ends at once.
+    /// SIGTERM begins the time as a lame duck, if there is one. Any further signal, or SIGINT, drains; the next one ends at once.
     fn end(&mut self, signal: &str) {
-        if self.draining {
-            self.posts.iter().for_each(|post| post.send(Message::Stop));
+        let lame_duck_ms = self.loaded.config.timeouts.lame_duck_ms;
+        match self.phase {
+            Phase::Serving if signal == "SIGTERM" && lame_duck_ms > 0 => {
+                self.phase = Phase::LameDuck;
+                tracing::info!(
+                    signal,
+                    lame_duck_ms,
+                    "/readyz says no, clients are still accepted; a second signal drains at once"
+                );
+                let orders = self.orders.clone();
+                tokio::spawn(async move {
+                    tokio::time::sleep(Duration::from_millis(lame_duck_ms)).await;
+                    // The control thread may have ended a moment ago.
+                    let _ = orders.send(Order::LameDuckOver);
+                });
+            }
+            Phase::Serving | Phase::LameDuck => {
+                tracing::info!(signal, "asked to end; a further signal ends at once");
+                self.drain();
+            }
+            Phase::Draining => self.posts.iter().for_each(|post| post.send(Message::Stop)),
+        }
+    }
+
+    /// No clients are accepted any more.
+    fn drain(&mut self) {
+        if self.phase == Phase::Draining {
             return;
         }
-        self.draining = true;
-        tracing::info!(
-            signal,
-            "draining: no new clients, the others get what they are owed; a second signal ends at once"
-        );
+        self.phase = Phase::Draining;
+        tracing::info!("draining: no new clients, the others get what they are owed");
         let drain_ms = self.loaded.config.timeouts.drain_ms;
         self.posts.iter().for_each(|post| post.send(Message::Drain(drain_ms)));
     }

@@ -114,6 +114,30 @@ fn told(answer: Result<Response<Body>, ureq::Error>) -> (u16, Value) {
 }
 
 #[test]
+fn a_lame_duck_is_not_ready_and_serves_until_its_time_is_over() {
+    if direct() {
+        return;
+    }
+    let begins = |lame_duck_ms: &str| {
+        let looked = Looked::with(&["--timeouts-lame-duck-ms", lame_duck_ms]);
+        wait::until_true("readiness", SOON, || looked.get("/readyz").0 == 200);
+        looked.proxy.signal_terminate();
+        looked
+    };
+    // A time that does not come, and a second signal in its place.
+    let mut looked = begins("600000");
+    wait::until_true("no readiness", SOON, || looked.get("/readyz").0 == 503);
+    let mut conn = looked.proxy.connect();
+    assert_eq!(conn.ask("SET k v"), "+OK\r\n", "who comes now is served");
+    assert_eq!(looked.get("/healthz").0, 200);
+    assert!(looked.proxy.terminate(SOON).is_some_and(|status| status.success()));
+    assert!(looked.proxy.endpoint().connect().is_err());
+    // A time that comes.
+    let mut looked = begins("1");
+    assert!(looked.proxy.wait_exit(SOON).is_some_and(|status| status.success()));
+}
+
+#[test]
 fn it_lives_and_is_ready_while_every_key_can_be_served() {
     if direct() {
         return;
