@@ -10,6 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::address::UpstreamUrl;
+use crate::environment;
 use crate::file::Reader;
 use crate::kind::{Item, Raw, Scalar};
 use crate::loaded::Loaded;
@@ -38,8 +39,8 @@ pub struct Sources<'a> {
     pub file: Option<FileText<'a>>,
     /// Memory that the process may use, as far as that is known: a default depends on it.
     pub memory_bytes: Option<u64>,
-    /// Environment variables; those that no option has are ignored, because orchestrators put `RESPOOL_*` variables of
-    /// their own (Kubernetes: `RESPOOL_PORT` for a service of that name).
+    /// Environment variables whose names begin with [`ENVIRONMENT_PREFIX`](crate::options::ENVIRONMENT_PREFIX). Of those that no option has, one
+    /// is refused whose name is nearly that of an option.
     pub environment: &'a [(String, String)],
     /// Flags by the option's name, each with the values that were given.
     pub arguments: &'a [Given],
@@ -84,6 +85,7 @@ pub fn load(sources: &Sources<'_>) -> Result<Loaded, Problems> {
             apply_words(option, &words, Origin::Environment(name), &mut draft, &mut problems);
         }
     }
+    let mistyped = environment::mistyped(sources);
     let arguments = sources.arguments.iter().map(|given| (given, false));
     for ((name, values), is_change) in
         arguments.chain(sources.changes.iter().map(|given| (given, true)))
@@ -113,6 +115,7 @@ pub fn load(sources: &Sources<'_>) -> Result<Loaded, Problems> {
         rules::check(&mut draft, &mut problems);
         tenants::leave_out_repeated(&mut problems);
     }
+    problems.0.extend(mistyped);
     problems.sort();
     if problems.0.is_empty() { Ok(Loaded::new(draft.config, written)) } else { Err(problems) }
 }

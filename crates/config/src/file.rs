@@ -141,6 +141,13 @@ impl<'a> Reader<'a> {
             }
             _ => Raw::One(item(value)),
         };
+        if let Some((span, name)) = variable_in(&raw) {
+            let message = format!(
+                "`${{{name}}}` is not replaced by a variable; {} is the variable of this option, and a password can stand in a file",
+                option.environment()
+            );
+            return self.problem(&span.unwrap_or_else(|| value.span()), option.name, message);
+        }
         let origin = self.origin(&value.span());
         match option.kind.assign(self.draft, &raw) {
             Ok(()) => {
@@ -215,6 +222,22 @@ fn entry<'v>(
 }
 
 /// One value of the file as a scalar.
+/// A word such as `${NAME}` in a string, as other programs replace it by a variable, and where.
+fn variable_in<'v>(raw: &Raw<'v>) -> Option<(Option<Range<usize>>, &'v str)> {
+    let items = match raw {
+        Raw::One(item) => core::slice::from_ref(item),
+        Raw::List(items) => items,
+    };
+    items.iter().find_map(|item| {
+        let (Scalar::Text(text) | Scalar::Pair(_, text)) = item.scalar else { return None };
+        let (_, rest) = text.split_once("${")?;
+        let (name, _) = rest.split_once('}')?;
+        let is_name =
+            !name.is_empty() && name.bytes().all(|b| b == b'_' || b.is_ascii_alphanumeric());
+        is_name.then(|| (item.span.clone(), name))
+    })
+}
+
 fn item<'v>(value: &'v Spanned<DeValue<'_>>) -> Item<'v> {
     let scalar = match value.get_ref() {
         DeValue::String(text) => Scalar::Text(text),

@@ -16,6 +16,7 @@ pub mod address;
 mod compile;
 pub mod convert;
 pub mod documents;
+mod environment;
 mod file;
 mod kind;
 mod listen;

@@ -218,6 +218,40 @@ environment RESPOOL_WORKERS: found `many`; allowed: a whole number from 1 to 256
 }
 
 #[test]
+fn a_mistyped_variable_is_refused_and_those_of_others_are_not() {
+    let right = [
+        ("RESPOOL_PORT", "tcp://10.0.0.1:6380"),
+        ("RESPOOL_PORT_6380_TCP_PORT", "6380"),
+        ("RESPOOL_SERVICE_PORT", "6380"),
+        ("RESPOOL_LOG", "debug"),
+        ("RESPOOL_CONFIG", "r.toml"),
+        ("RESPOOL_WORKER", ""),
+        ("RESPOOL_NOTHING_LIKE_IT", "1"),
+        ("RESPOOL_LISTENS", "named"),
+        ("RESPOOL_LONG", "1"),
+    ];
+    let text = "upstream = \"redis://h\" # password_env=RESPOOL_LISTENS\n";
+    layers(text, &right, &[]).unwrap();
+    let wrong = [("RESPOOL_WORKER", "secret"), ("RESPOOL_TIMEOUTS_REQUEST", "5")];
+    assert_eq!(
+        layers(text, &wrong, &[]).unwrap_err().to_string(),
+        "\
+environment RESPOOL_WORKER: no option has this name; did you mean RESPOOL_WORKERS?
+environment RESPOOL_TIMEOUTS_REQUEST: no option has this name; did you mean RESPOOL_TIMEOUTS_REQUEST_MS?"
+    );
+}
+
+#[test]
+fn a_variable_in_a_string_is_refused_as_nothing_replaces_it() {
+    let error = wrong("upstream = \"redis://h\"\nupstream_password = \"a${REDIS_PASSWORD}b\"\n");
+    assert!(error.starts_with("r.toml:2:21: upstream_password: `${REDIS_PASSWORD}` is not replaced by a variable; RESPOOL_UPSTREAM_PASSWORD is the variable of this option"), "{error}");
+    // What is no variable is a text as any other.
+    for text in ["$REDIS", "${}", "${a b}", "}${"] {
+        file(&format!("upstream = \"redis://h\"\nupstream_password = \"{text}\"\n")).unwrap();
+    }
+}
+
+#[test]
 fn credentials_outside_the_url_take_the_place_of_those_in_it() {
     let config = layers(
         "upstream = \"redis://u:old@h\"",

@@ -253,6 +253,13 @@ impl Sources {
                 }
             }
         }
+        // Among those that no option has, one may be mistyped.
+        let others = std::env::vars_os().filter_map(|(name, value)| {
+            let name = name.into_string().ok().filter(|name| name.starts_with(ENVIRONMENT_PREFIX));
+            Some((name?, value.to_string_lossy().into_owned()))
+        });
+        let is_option = |name: &str| OPTIONS.iter().any(|option| option.environment() == name);
+        variables.extend(others.filter(|(name, _)| !is_option(name)));
         Ok(variables)
     }
 }
