@@ -91,12 +91,12 @@ impl Engine {
         // A single server has its keys in its own words, unless the client may know of some of them only.
         let is_alone = self.is_one() || self.router.is_one_sentinel_group();
         let servers_keyspace = is_alone && !self.hides_keyspace();
-        let ours = |name: &String| {
-            matches!(name.as_str(), "default" | "all" | "everything")
-                || SECTIONS.iter().any(|(own, ..)| own == name)
-                    && !SERVERS_OWN.contains(&name.as_str())
-                    && !(name == "cluster" && servers_cluster)
-                    && !(name == "keyspace" && servers_keyspace)
+        let ours = |name: &String| match name.as_str() {
+            "default" | "all" | "everything" => true,
+            "cluster" => !servers_cluster,
+            "keyspace" => !servers_keyspace,
+            name if SERVERS_OWN.contains(&name) => false,
+            name => SECTIONS.iter().any(|(own, ..)| *own == name),
         };
         let rest = match asked.first().map(String::as_str) {
             Some("upstream") => &call.args[2..],
