@@ -10,6 +10,8 @@
 //! ```
 //! Commands that a server does in a thread while their client waits ([`Class::Beside`]) go over it, too.
 //!
+//! While the reply to some transaction was large, all that read something take a connection of their own (`lease`).
+//!
 //! A request is known by its command and key if it has one key, by its script if it calls one, else by all its bytes.
 //!
 //! Not here: large requests (`transfer`), and the backlog of a reply that nobody expected (`backlog`).
@@ -18,7 +20,7 @@
 //! most [`LARGE_REPLIES_MAX`] requests are known.
 
 use crate::client::Hold;
-use crate::command::ids::FUNCTION_STATS;
+use crate::command::ids::{EXEC, FUNCTION_STATS};
 use crate::command::{Class, CommandId};
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
@@ -51,6 +53,9 @@ impl Fingerprint {
         let Some(row) = command.map(CommandId::row) else {
             return Some(Self(rapidhash_v3(frame)));
         };
+        if command == Some(EXEC) {
+            return Some(Self::of_key(EXEC, b""));
+        }
         let part = match row.only_key_at() {
             _ if row.is_script() => Args::new(frame).nth(1),
             _ if !row.reads() => return None,
@@ -82,6 +87,11 @@ impl LargeReplies {
     /// Whether the last reply to a request of this command with this key was large.
     pub(crate) fn has_key(&self, command: CommandId, key: &[u8]) -> bool {
         self.seen_at.contains_key(&Fingerprint::of_key(command, key))
+    }
+
+    /// Whether some transaction had a large reply. Of a transaction that was given on as a whole nobody knows which.
+    pub(crate) fn has_transaction(&self) -> bool {
+        self.has_key(EXEC, b"")
     }
 
     fn has(&self, command: Option<CommandId>, frame: &[u8]) -> bool {

@@ -526,8 +526,9 @@ pub const SHADOW_SAMPLES_MAX: usize = 64;
 /// Bytes of each of the two replies of such a difference.
 pub const SHADOW_SAMPLE_BYTES: usize = 256;
 
-/// Passwords of users of the servers that a worker has servers look at at a time, for each tenant. The next clients wait their turn.
-pub const LOGINS_TRIED_MAX: usize = 32;
+/// Passwords of users of the servers that a worker has servers look at at a time, for each tenant, each over a connection of its own. The next clients
+/// wait their turn.
+pub const LOGINS_TRIED_MAX: usize = 16;
 
 /// Refused passwords that are remembered, and for so long, in milliseconds: the same one is answered without a server. The oldest is forgotten for one more.
 pub const LOGINS_FAILED_MAX: usize = 256;

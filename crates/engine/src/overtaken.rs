@@ -263,11 +263,17 @@ impl Engine {
 
     /// While slots or nodes are on the move: what this client sends next waits for the reply to what it sends now.
     pub(crate) fn bar_if_unsettled(&mut self, now: Time, id: ClientId) {
+        if now < self.unsettled_until {
+            self.bar(id);
+        }
+    }
+
+    /// What this client sends next waits for the replies to all before.
+    pub(crate) fn bar(&mut self, id: ClientId) {
         let epoch = self.route_epoch;
-        if now < self.unsettled_until
-            && let Some(client) = self.clients.get_mut(id)
-        {
+        if let Some(client) = self.clients.get_mut(id) {
             client.route_epoch = epoch.wrapping_sub(1);
+            client.upstream = None;
         }
     }
 }

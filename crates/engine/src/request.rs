@@ -16,7 +16,7 @@
 
 use crate::client::{Access, Client, Hold, ReplyMode, Sizes};
 use crate::coalesce::Sharing;
-use crate::command::ids::{CLIENT_UNPAUSE, CLUSTER, EXEC, PING, SLOWLOG};
+use crate::command::ids::{CLIENT_UNPAUSE, CLUSTER, EXEC, FUNCTION_STATS, PING, SLOWLOG};
 use crate::command::{self, CommandId};
 use crate::connect::Availability;
 use crate::engine::Engine;
@@ -502,6 +502,9 @@ impl Engine {
         };
         if step == Step::Done {
             self.note_given_on(now, &wish, &known);
+            if known.id == Some(FUNCTION_STATS) {
+                self.bar(id);
+            }
         }
         step
     }

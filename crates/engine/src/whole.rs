@@ -135,7 +135,8 @@ impl Engine {
                 return None;
             }
             if ends {
-                return Some(whole);
+                let may_be_large = reads > 0 && self.grants.large_replies.has_transaction();
+                return Some(whole).filter(|_| !may_be_large);
             }
         }
     }

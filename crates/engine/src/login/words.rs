@@ -5,7 +5,7 @@
 //!   CLIENT LIST  ─▶ unless_denied ── CLIENT LIST "a b", as bob ─▶ any primary     NOPERM is the answer; whatever else it says, the user may
 //!                       └ the client waits: Hold::Word ─ its request comes again, and finds the word (`Identity::word`)
 //! ```
-//! A connection of `Lane::Login` is greeted with nothing and carries nothing but AUTH, so that a failed one is cheap: no connection is made for it. What is
+//! A connection of `Lane::Login` is greeted with nothing and carries nothing but AUTH, one at a time, so that a failed one is cheap: no connection is made for it. What is
 //! asked instead of a command that the proxy answers has the command's permission and no effect: a word that it does not take stands in it.
 //!
 //! Not here: what comes of a word (`login`).
@@ -115,11 +115,25 @@ impl Engine {
             words.waiting.enter(call.id, (group, ()), now);
             return Step::Hold(Hold::Word);
         }
-        words.waiting.served(call.id);
         let Some(node) = self.node_for_words() else { return self.unserved_call(now, call, 0) };
-        let (lane, db) = (Lane::Login, 0);
-        let key = UpstreamKey { node, resp3: false, db, lane, conn: 0, owner: None };
+        let Some(key) = self.idle_for_login(node) else {
+            self.words.waiting.enter(call.id, (group, ()), now);
+            return Step::Hold(Hold::Word);
+        };
+        self.words.waiting.served(call.id);
         self.ask_for_word(now, call, key, &said.request(), (said.digest, Some(group)))
+    }
+
+    /// A connection for AUTH on which nothing is under way. A server from 7.2 on does not answer a wrong password if it has not sent the reply before it
+    /// yet (`addAuthErrReply`), and what comes behind would be taken for the answer.
+    fn idle_for_login(&self, node: NodeId) -> Option<UpstreamKey> {
+        let (lane, db) = (Lane::Login, 0);
+        let key = |conn| UpstreamKey { node, resp3: false, db, lane, conn, owner: None };
+        let is_idle = |key: &UpstreamKey| {
+            let upstream = self.by_key.get(key).and_then(|id| self.upstreams.get(*id));
+            upstream.is_none_or(|upstream| upstream.inflight.is_empty())
+        };
+        (0..LOGINS_TRIED_MAX as u16).map(key).find(is_idle)
     }
 
     fn ask_for_word(

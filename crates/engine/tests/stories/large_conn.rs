@@ -55,6 +55,21 @@ fn nobody_waits_behind_what_a_server_does_in_a_thread() {
     story.client("a").gets(["+OK", "+OK", "nil"]);
 }
 
+// Found by an attack: as above, with GET between MULTI and EXEC.
+#[test]
+fn transactions_that_read_go_apart_while_some_are_large() {
+    let mut story = Story::new();
+    story.client("first").says(["MULTI", "GET big", "EXEC"]);
+    story.conn(1).gets(["MULTI", "GET big", "EXEC"]).answers(["+OK", "+QUEUED"]);
+    story.conn(1).sends(&[b"*1\r\n", &bulk(2 * MIB)[..]].concat());
+    story.client("first").takes();
+    story.client("a").sends(&[request("MULTI"), request("SET k a"), request("EXEC")].concat());
+    story.conn(1).gets(["MULTI", "SET k a", "EXEC"]);
+    story.client("b").sends(&[request("MULTI"), request("GET big"), request("EXEC")].concat());
+    story.conn(1).gets_nothing();
+    story.conn(2).gets(["MULTI", "GET big"]);
+}
+
 #[test]
 fn what_is_large_is_not_asked_for_twice() {
     let mut story = knows(Story::new(), "GET 1");
