@@ -307,6 +307,11 @@ pub const RELINK_MS: u64 = 20;
 /// How long a topic that goes to another server is heard from the old one first: until then all workers should know of it.
 pub const HANDOVER_LINGER_MS: u64 = 1_000;
 
+/// So long a former primary that no table names keeps its channels, if it can be reached: others hear
+/// only with its next ping that it is a copy now. Nodes
+/// send one at least every half of `cluster-node-timeout`, which is 15 s unless configured.
+pub const HOME_MISSING_MS: u64 = 15_000;
+
 /// How long it is known what was heard of a topic before it went to another server, which may tell it again for as long, in milliseconds. Nodes pass
 /// messages on within 40 ms, but for most of a second where they are short of processor time (seen with 300 ms here). The longer, the more of what is
 /// published over and over with one text may be missing, of which servers promise nothing; that a message comes twice they do not know.

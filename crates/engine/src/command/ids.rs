@@ -141,6 +141,7 @@ ids! {
     PUBLISH = "publish",
     PUBSUB_NUMPAT = "pubsub|numpat",
     PUBSUB_NUMSUB = "pubsub|numsub",
+    PUBSUB_SHARDCHANNELS = "pubsub|shardchannels",
     PUBSUB_SHARDNUMSUB = "pubsub|shardnumsub",
     SCAN = "scan",
     SCRIPT = "script",

@@ -157,9 +157,9 @@ impl Engine {
         let Some(channel) = wish.args.get(1).filter(|_| wish.args.len() == 3) else {
             return self.forward_to_any(now, wish);
         };
-        let place = self.router.channel_place(channel);
-        let Some(node) = self.router.node(place) else {
-            return self.unserved_step(now, wish.id, place.pool, wish.silent);
+        let node = match self.channel_home(kind, channel) {
+            Ok(node) => node,
+            Err(pool) => return self.unserved_step(now, wish.id, pool, wish.silent),
         };
         match self.receivers_beyond(kind, channel, node) {
             0 => self.forward_to(now, wish, node, Lane::Shared),
@@ -168,11 +168,12 @@ impl Engine {
     }
 
     fn numbers(&mut self, now: Time, wish: &Wish<'_>, kind: Kind) -> Step {
+        let nodes = self.nodes_to_ask(wish);
         let of = |name: &&[u8]| match self.is_one() {
             true => self.beyond(kind, name, 1),
             false => {
                 let beyond = self.beyond(kind, name, self.places_of(kind, name) as i64);
-                beyond - self.lingers_at(kind, name) as i64
+                beyond - self.lingers_at(kind, name, &nodes) as i64
             }
         };
         let beyond: Vec<i64> = wish.args.iter().skip(2).map(of).collect();
@@ -183,7 +184,15 @@ impl Engine {
         if let Some(pool) = self.router.uncovered() {
             return self.unserved_step(now, wish.id, pool, wish.silent);
         }
-        let nodes = self.router.primaries();
+        let nodes = self.nodes_to_ask(wish);
         self.send_to(now, wish, how, &nodes)
+    }
+
+    /// The nodes that know together who listens.
+    fn nodes_to_ask(&self, wish: &Wish<'_>) -> Vec<NodeId> {
+        match wish.row {
+            Some(ids::PUBSUB_SHARDNUMSUB | ids::PUBSUB_SHARDCHANNELS) => self.router.primaries(),
+            _ => self.all_homes(),
+        }
     }
 }

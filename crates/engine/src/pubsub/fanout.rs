@@ -13,7 +13,7 @@
 use super::links::is_event;
 use super::{Kind, Topic};
 use crate::engine::Engine;
-use crate::ids::{ClientId, UpstreamId};
+use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::policy::Namespace;
 use crate::redirect::sends_on;
 use crate::reply::{Fault, malformed, unasked};
@@ -137,6 +137,9 @@ impl Engine {
         let link = topic.links.iter().find(|link| link.state.upstream() == Some(from)).copied();
         let is_event = is_event(channel);
         let Some(link) = link.filter(|link| link.home || is_event) else { return };
+        if is_event && link.home && !self.has_keys(link.node) {
+            return;
+        }
         // Who listens to all channels is not told of keys by names that nobody here knows.
         if is_event && self.router.removes() && self.removes_at(link.node) {
             return;
@@ -152,6 +155,11 @@ impl Engine {
             self.note_heard(now, frame);
         }
         self.send_to_listeners(kind, name, frame);
+    }
+
+    fn has_keys(&self, node: NodeId) -> bool {
+        let pool = self.nodes.get(node).map(|node| node.pool);
+        pool.is_some_and(|pool| self.router.has_keys(pool, node))
     }
 
     /// A message goes out that another server may tell again.

@@ -4,7 +4,7 @@
 //!   Wanted ── the connection is ready ──▶ Asked ── confirmed ──▶ Held
 //!     ▲ └ lost, refused for now, the slot moved ◀──┴──────────────┘
 //! ```
-//! A channel belongs to the server that its name hashes to, as a key does, and PUBLISH goes there too: so the number that PUBLISH answers counts
+//! A channel belongs to one server, and PUBLISH goes there too (`homes`): so the number that PUBLISH answers counts
 //! everybody who listens through the proxy, and the work is spread. (A cluster passes every message on to all its nodes, so
 //! clients that publish elsewhere are heard as well.) A pattern is subscribed to at one node of each deployment. Keyspace events are told
 //! by the node that has the key and by no other, so whatever could match one is subscribed to at every primary.
@@ -80,13 +80,10 @@ impl Engine {
         let link = |node, home| Link { node, home, ends: false, state: LinkState::Wanted };
         let mut links = Vec::with_capacity(1);
         match kind {
-            Kind::Channel | Kind::Shard => {
-                let place = self.router.channel_place(name);
-                links.push(link(self.router.node(place).ok_or(place.pool)?, true));
-            }
+            Kind::Channel | Kind::Shard => links.push(link(self.channel_home(kind, name)?, true)),
             Kind::Pattern => {
                 for pool in 0..self.router.pools.len() as u16 {
-                    links.push(link(self.router.any_node_of(pool).ok_or(pool)?, true));
+                    links.push(link(self.pattern_home(pool)?, true));
                 }
             }
         }
@@ -110,13 +107,12 @@ impl Engine {
         self.belongs(kind, name).is_ok_and(|links| links.iter().any(|link| link.node == node))
     }
 
-    /// At how many primaries this worker still listens to a topic that belongs elsewhere by now.
-    pub(super) fn lingers_at(&self, kind: Kind, name: &[u8]) -> usize {
+    /// At how many of these nodes this worker still listens to a topic that belongs elsewhere by now.
+    pub(super) fn lingers_at(&self, kind: Kind, name: &[u8], nodes: &[NodeId]) -> usize {
         let Some(topic) = self.subscriptions.topic(kind, name) else { return 0 };
-        let primaries = self.router.primaries();
         let lingers =
             |link: &&Link| link.ends && link.home && matches!(link.state, LinkState::Held(_));
-        topic.links.iter().filter(lingers).filter(|link| primaries.contains(&link.node)).count()
+        topic.links.iter().filter(lingers).filter(|link| nodes.contains(&link.node)).count()
     }
 
     /// At how many nodes it is subscribed to.
@@ -140,14 +136,19 @@ impl Engine {
         down
     }
 
+    /// The key of the connection to a node for its topics.
+    pub(super) fn messages_key(node: NodeId) -> UpstreamKey {
+        let lane = Lane::Messages;
+        UpstreamKey { node, resp3: false, db: 0, lane, conn: 0, owner: None }
+    }
+
     /// The connection to a node for its topics. `None`: it is not ready yet; when it is, all that is wanted there is asked for.
     fn listening_upstream(
         &mut self,
         now: Time,
         node: NodeId,
     ) -> Result<Option<UpstreamId>, Vec<u8>> {
-        let lane = Lane::Messages;
-        let key = UpstreamKey { node, resp3: false, db: 0, lane, conn: 0, owner: None };
+        let key = Self::messages_key(node);
         let listed = self.by_key.get(&key).copied();
         let Some(id) = listed.or_else(|| self.new_upstream(key, Role::Shared)) else {
             return Err(too_many_upstreams(&key));
@@ -342,15 +343,23 @@ impl Engine {
         }
     }
 
-    /// A node could not be connected to: whoever waits for a topic there gets the error. Those that listen already wait on.
+    /// A node could not be connected to: whoever waits for a topic there gets the error, unless it
+    /// belongs to another one now. Those that listen already wait on.
     pub(crate) fn listening_failed(&mut self, now: Time, node: NodeId, error: &[u8]) {
         let mut waiting: Vec<ClientId> = Vec::new();
-        let topics = self.subscriptions.topics.iter().flat_map(|topics| topics.values());
-        for topic in topics.filter(|topic| topic.links.iter().any(|link| link.node == node)) {
-            waiting.extend(&topic.waiting);
+        let mut goes = false;
+        for (kind, topics) in Kind::ALL.into_iter().zip(&self.subscriptions.topics) {
+            let was = |topic: &Topic| topic.links.iter().any(|link| link.node == node);
+            for (name, topic) in topics.iter().filter(|(_, topic)| was(topic)) {
+                match self.belongs_at(kind, name, node) {
+                    true => waiting.extend(&topic.waiting),
+                    false => goes = true,
+                }
+            }
         }
         if !self.subscriptions.is_empty() {
-            self.subscriptions.relink_by(now.plus_ms(RELINK_REFUSED_MS));
+            let wait_ms = if goes { 0 } else { RELINK_REFUSED_MS };
+            self.subscriptions.relink_by(now.plus_ms(wait_ms));
         }
         for client in waiting {
             self.fail_wait(client, error);

@@ -16,7 +16,7 @@
 //! connection, a failover or a slot that moves is made good here: the topic is subscribed to again, wherever it belongs now. What is published
 //! in between is lost, as it is for a client that connects again itself.
 //!
-//! Files: `commands` what clients say, `links` the servers' side, `handover` how a topic changes its server, `recent` what was heard before, `fanout` messages on their way to
+//! Files: `commands` what clients say, `links` the servers' side, `homes` where a topic belongs, `handover` how a topic changes its server, `recent` what was heard before, `fanout` messages on their way to
 //! clients, `count` how many listen.
 //!
 //! Not here: PUBLISH on its way to a server (`request`, `scatter`).
@@ -28,6 +28,7 @@ mod commands;
 mod count;
 mod fanout;
 mod handover;
+mod homes;
 mod links;
 mod recent;
 

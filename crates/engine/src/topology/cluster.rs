@@ -6,8 +6,11 @@
 
 use super::slots::SLOTS;
 use crate::ids::NodeId;
+use crate::limits::HOME_MISSING_MS;
 use crate::node::Address;
+use crate::time::Time;
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 /// A slot without an owner.
@@ -27,6 +30,20 @@ impl Owner {
     pub(super) fn new(primary: NodeId, replicas: Vec<NodeId>) -> Self {
         Self { primary, replicas, readers: Vec::new() }
     }
+
+    fn nodes(&self) -> impl Iterator<Item = NodeId> {
+        [self.primary].into_iter().chain(self.replicas.iter().copied())
+    }
+}
+
+/// A node that channels can belong to.
+#[derive(Debug, PartialEq, Eq)]
+struct Home {
+    node: NodeId,
+    /// Of its shard, itself perhaps.
+    primary: NodeId,
+    /// Since when the table does not name it.
+    missing: Option<Time>,
 }
 
 /// See the module.
@@ -36,6 +53,9 @@ pub(crate) struct Cluster {
     /// How many of them have an owner; counted along, since it is asked for in every turn.
     served: usize,
     owners: Vec<Owner>,
+    /// Every node that the table names, primaries and copies alike, and those that a failover took
+    /// out of it a moment ago: no table has a former primary until its teller hears that it is a copy.
+    homes: Vec<Home>,
     /// Configured; never forgotten.
     seeds: Vec<NodeId>,
     /// Where nodes of the cluster are, those without slots among them, as one of them told when it was last asked.
@@ -46,7 +66,8 @@ impl Cluster {
     /// One of which nothing is known but whom to ask.
     pub(super) fn new(seeds: Vec<NodeId>) -> Self {
         let slots = alloc::vec![UNSERVED; SLOTS].into_boxed_slice();
-        Self { slots, served: 0, owners: Vec::new(), seeds, members: Vec::new() }
+        let (owners, homes) = (Vec::new(), Vec::new());
+        Self { slots, served: 0, owners, homes, seeds, members: Vec::new() }
     }
 
     /// The primary of a slot.
@@ -109,15 +130,47 @@ impl Cluster {
     /// Nodes that can be asked for the table, each once.
     pub(super) fn candidates(&self) -> Vec<NodeId> {
         let mut nodes: Vec<NodeId> = Vec::new();
-        let owners = self.owners.iter();
-        let owned =
-            owners.flat_map(|own| [own.primary].into_iter().chain(own.replicas.iter().copied()));
+        let owned = self.owners.iter().flat_map(Owner::nodes);
         for node in owned.chain(self.seeds.iter().copied()) {
             if !nodes.contains(&node) {
                 nodes.push(node);
             }
         }
         nodes
+    }
+
+    /// The nodes that channels can belong to.
+    pub(crate) fn homes(&self) -> impl Iterator<Item = NodeId> {
+        self.homes.iter().map(|home| home.node)
+    }
+
+    /// Takes over whom the table names. Of those that it does not name any more only they stay for a
+    /// while of whose shard another node is the primary now: it failed over.
+    fn renew_homes(&mut self, now: Time) {
+        let of_shard =
+            |own: &Owner| own.nodes().map(|node| (node, own.primary)).collect::<Vec<_>>();
+        let mut named: BTreeMap<NodeId, NodeId> = self.owners.iter().flat_map(of_shard).collect();
+        let former = core::mem::take(&mut self.homes);
+        for home in &former {
+            if let Some(primary) = named.remove(&home.node) {
+                self.homes.push(Home { node: home.node, primary, missing: None });
+                continue;
+            }
+            let since = home.missing.unwrap_or(now);
+            let is_beside = |other: &&Home| {
+                let pairs = [(other.node, home.primary), (other.primary, home.node)];
+                pairs.iter().any(|(a, b)| a == b) || other.primary == home.primary
+            };
+            let mut successors =
+                former.iter().filter(is_beside).filter(|other| self.is_primary(other.node));
+            if now < since.plus_ms(HOME_MISSING_MS)
+                && let Some(primary) = successors.next().map(|other| other.node)
+            {
+                self.homes.push(Home { node: home.node, primary, missing: Some(since) });
+            }
+        }
+        let new = named.into_iter();
+        self.homes.extend(new.map(|(node, primary)| Home { node, primary, missing: None }));
     }
 
     /// Number of slots that have an owner.
@@ -161,6 +214,7 @@ impl Cluster {
     /// one of `dead`. Whether a slot changed its primary.
     pub(super) fn replace(
         &mut self,
+        now: Time,
         ranges: &[(u16, u16, u16)],
         owners: Vec<Owner>,
         dead: &[NodeId],
@@ -169,6 +223,7 @@ impl Cluster {
         let before: Vec<Option<NodeId>> = (0..SLOTS as u16).map(|slot| self.node(slot)).collect();
         self.slots.fill(UNSERVED);
         self.owners = owners;
+        self.renew_homes(now);
         for (first, last, owner) in ranges {
             self.slots[usize::from(*first)..=usize::from(*last)].fill(*owner);
         }
@@ -212,6 +267,24 @@ impl Cluster {
 mod tests {
     use super::*;
 
+    // Redis 8.2, a failover each 150 ms: a copy came back as the primary before any table had named it again.
+    #[test]
+    fn homes_stay_while_their_shard_fails_over() {
+        let [a, b, c] = [0, 1, 2].map(|index| NodeId::new(index, 0));
+        let mut cluster = Cluster::new(alloc::vec![a]);
+        let mut told = |at: u64, primary, replicas: &[NodeId]| {
+            let owners = alloc::vec![Owner::new(primary, replicas.to_vec())];
+            cluster.replace(Time::default().plus_ms(at), &[(0, 9, 0)], owners, &[], &[]);
+            cluster.homes().collect::<Vec<_>>()
+        };
+        assert_eq!(told(0, a, &[b]), [a, b]);
+        assert_eq!(told(1, b, &[]), [a, b], "the table does not name the former primary");
+        assert_eq!(told(2, a, &[]), [a, b], "nor the one after it");
+        assert_eq!(told(HOME_MISSING_MS + 1, a, &[]), [a, b]);
+        assert_eq!(told(HOME_MISSING_MS + 2, a, &[]), [a], "it was gone for too long");
+        assert_eq!(told(HOME_MISSING_MS + 3, c, &[]), [c], "another shard altogether");
+    }
+
     #[test]
     fn the_slots_with_an_owner_are_counted_along() {
         let [one, other] = [0, 1].map(|index| NodeId::new(index, 0));
@@ -222,13 +295,20 @@ mod tests {
         // The last range overlaps the one before.
         let last = SLOTS as u16 - 1;
         let owners = alloc::vec![Owner::new(one, Vec::new())];
-        assert!(cluster.replace(&[(0, 99, 0), (50, last - 1, 0)], owners, &[], &[]));
+        assert!(cluster.replace(
+            Time::default(),
+            &[(0, 99, 0), (50, last - 1, 0)],
+            owners,
+            &[],
+            &[]
+        ));
         assert_eq!((cluster.served(), cluster.is_covered()), (SLOTS - 1, false));
         // A slot that had none, one that had another, and one that has it already.
         assert!(cluster.set_owner(last, other) && cluster.set_owner(5, other));
         assert!(!cluster.set_owner(5, other));
         assert_eq!((cluster.served(), cluster.is_covered()), (counted(&cluster), true));
         assert!(cluster.replace(
+            Time::default(),
             &[(0, 9, 0)],
             alloc::vec![Owner::new(other, Vec::new())],
             &[],

@@ -312,6 +312,23 @@ impl Router {
         }
     }
 
+    /// The nodes of a cluster that channels can belong to; none of other pools.
+    pub(crate) fn homes(&self, pool: u16) -> impl Iterator<Item = NodeId> {
+        let cluster = match self.pools.get(usize::from(pool)).map(|pool| &pool.topology) {
+            Some(Topology::Cluster(cluster)) => Some(cluster),
+            _ => None,
+        };
+        cluster.into_iter().flat_map(|cluster| cluster.homes())
+    }
+
+    /// Whether this node tells of what happens to keys as the one that has them: copies do so, too.
+    pub(crate) fn has_keys(&self, pool: u16, node: NodeId) -> bool {
+        match self.pools.get(usize::from(pool)).map(|pool| &pool.topology) {
+            Some(Topology::Cluster(cluster)) => cluster.is_primary(node),
+            _ => true,
+        }
+    }
+
     /// Whether every place has an owner, so that a request to all nodes reaches all keys.
     pub(crate) fn is_covered(&self) -> bool {
         self.uncovered().is_none()
@@ -374,7 +391,9 @@ impl PoolState {
     pub(crate) fn knows(&self, node: NodeId) -> bool {
         match &self.topology {
             Topology::One(one) => *one == node,
-            Topology::Cluster(cluster) => cluster.candidates().contains(&node),
+            Topology::Cluster(cluster) => {
+                cluster.candidates().contains(&node) || cluster.homes().any(|home| home == node)
+            }
             Topology::Sentinel(group) => {
                 group.primary == Some(node)
                     || group.before == Some(node)
@@ -559,7 +578,11 @@ impl Engine {
         let live: Vec<NodeId> = owned.into_iter().filter(|node| self.is_there(*node)).collect();
         let Some(state) = self.router.pool_mut(pool) else { return };
         let Topology::Cluster(cluster) = &mut state.topology else { return };
-        let changed = cluster.replace(&table, owners, &dead, &live);
+        let homes: Vec<NodeId> = cluster.homes().collect();
+        let changed = cluster.replace(now, &table, owners, &dead, &live);
+        if !cluster.homes().eq(homes) {
+            self.route_epoch = self.route_epoch.wrapping_add(1);
+        }
         self.topology_known(now, pool, teller, changed);
     }
 
@@ -669,6 +692,10 @@ impl Engine {
             && state.down_until.take().is_some()
         {
             self.wake_topology_waiters();
+        }
+        if pool.is_some_and(|pool| self.router.is_cluster(pool)) {
+            // Channels that belong there go back to it.
+            self.route_epoch = self.route_epoch.wrapping_add(1);
         }
     }
 

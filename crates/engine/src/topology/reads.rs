@@ -144,7 +144,8 @@ impl Engine {
         fit.collect()
     }
 
-    fn is_down(&self, id: UpstreamId) -> bool {
+    /// Whether this connection could not be made, and is tried again at most.
+    pub(crate) fn is_down(&self, id: UpstreamId) -> bool {
         self.upstreams.get(id).is_some_and(|up| match up.state {
             State::Down(_) => true,
             State::Connecting(_) | State::Greeting(_) => up.failures > 0,

@@ -133,36 +133,36 @@ fn a_client_leaves_at_once_when_the_connection_is_lost_and_in_time_when_it_is_si
 #[test]
 fn a_topic_that_ends_does_not_move() {
     let mut story = Story::warm_cluster();
-    story.client("a").says("SUBSCRIBE b4");
-    story.node("n2").gets("subscribe b4").answers(&*confirms("subscribe b4 1"));
+    story.client("a").says("SUBSCRIBE news140");
+    story.node("n2").gets("subscribe news140").answers(&*confirms("subscribe news140 1"));
     story.client("a").takes();
     story.client("a").says("UNSUBSCRIBE").gets_nothing();
-    story.node("n2").gets("unsubscribe b4");
+    story.node("n2").gets("unsubscribe news140");
     story.cluster_is("0-10922 n1, 10923-16383 n3");
     story.client("b").says("GET b4");
     story.node_conn("n2", 1).gets("GET b4").answers(&*moved("b4", "n1"));
     story.after_ms(600);
-    let one = message("message b4 one");
-    story.node("n2").answers([&*one, &*confirms("unsubscribe b4 0")]);
-    story.client("a").gets([&*one, &*confirms("unsubscribe b4 0")]);
+    let one = message("message news140 one");
+    story.node("n2").answers([&*one, &*confirms("unsubscribe news140 0")]);
+    story.client("a").gets([&*one, &*confirms("unsubscribe news140 0")]);
     story.node_conn("n1", 1).gets("GET b4").answers("nil");
-    story.client("b").gets("nil").says("SUBSCRIBE b4");
-    story.node("n1").gets("subscribe b4").answers(&*confirms("subscribe b4 1"));
-    story.client("b").gets(&*confirms("subscribe b4 1"));
+    story.client("b").gets("nil").says("SUBSCRIBE news140");
+    story.node("n3").gets("subscribe news140").answers(&*confirms("subscribe news140 1"));
+    story.client("b").gets(&*confirms("subscribe news140 1"));
 }
 
 // What waits of a channel that moves was published before, too.
 #[test]
 fn a_client_that_leaves_a_channel_that_moves_gets_what_waits() {
     let mut story = lingers();
-    story.client("c").says("SUBSCRIBE b4").gets(&*confirms("subscribe b4 1"));
-    let one = message("message b4 one");
-    story.node("n1").answers(&*one);
+    story.client("c").says("SUBSCRIBE news140").gets(&*confirms("subscribe news140 1"));
+    let one = message("message news140 one");
+    story.node("n4").answers(&*one);
     story.client("c").gets_nothing().says("UNSUBSCRIBE").gets_nothing();
-    story.node("n1").gets("PING").answers(&*pong());
+    story.node("n4").gets("PING").answers(&*pong());
     story.client("c").gets_nothing();
     story.node("n2").gets("PING").answers(&*pong());
-    story.client("c").gets([&*one, &*confirms("unsubscribe b4 0")]);
+    story.client("c").gets([&*one, &*confirms("unsubscribe news140 0")]);
     story.node("n2").answers(&*one);
     story.client("a").gets(&*one);
 }
@@ -171,13 +171,13 @@ fn a_client_that_leaves_a_channel_that_moves_gets_what_waits() {
 fn of_several_that_end_all_are_awaited() {
     let mut story = Story::warm_cluster();
     story.client("a").says("SUBSCRIBE a4 b4");
-    story.node("n1").gets("subscribe a4").answers(&*confirms("subscribe a4 1"));
-    story.node("n2").gets("subscribe b4").answers(&*confirms("subscribe b4 1"));
+    story.node("n2").gets("subscribe a4").answers(&*confirms("subscribe a4 1"));
+    story.node("n1").gets("subscribe b4").answers(&*confirms("subscribe b4 1"));
     story.client("a").takes();
     story.client("a").says("UNSUBSCRIBE a4 other b4");
-    story.node("n2").gets("unsubscribe b4").answers(&*confirms("unsubscribe b4 0"));
+    story.node("n1").gets("unsubscribe b4").answers(&*confirms("unsubscribe b4 0"));
     story.client("a").gets_nothing();
-    story.node("n1").gets("unsubscribe a4").answers(&*confirms("unsubscribe a4 0"));
+    story.node("n2").gets("unsubscribe a4").answers(&*confirms("unsubscribe a4 0"));
     let words = ["unsubscribe a4 1", "unsubscribe other 1", "unsubscribe b4 0"];
     story.client("a").gets(words.map(confirms).each_ref().map(|word| &**word));
 }

@@ -32,8 +32,8 @@ tells of, or to any node if it tells of none.
 | all | to every primary; the replies become one as said. If a slot or shard has no primary just now it is an error and nothing is sent |
 | cursor | to one primary after the other, with one cursor over all |
 | any | always to the same primary: that of slot 0, or of the first shard |
-| shared | subscribed to once for all clients of a worker: a channel at the owner that a key of its name would have, a pattern at one node of each cluster or shard (keyspace events: at every primary) |
-| by channel | to the owner of its channel, which is found as that of a key |
+| shared | subscribed to once for all clients of a worker: in a cluster a channel at its home, one of all nodes; else at the owner that a key of its name would have; a pattern at one node of each cluster or shard; shard channels at the owner of the slot (keyspace events: at every primary) |
+| by channel | to where its channel is subscribed to |
 | respool | answered by respool |
 | facade | answered by respool: as by a server that is no cluster, or with `facade.cluster` as by one |
 | …, own connection | over a connection of the client's own, for as long as a transaction or a wait lasts |

@@ -7,6 +7,7 @@
 //!   story.is_down("n2")                             connects there are refused; lets_connects_hang: not answered
 //! ```
 //! The keys a4, a8, a12 and a16 lie on n1; b4, b8, b11 and b12 on n2; c1, c5, c9 and c13 on n3, as the cluster is at first.
+//! Of n1, n2 and n3 the channel b4 is at home at n1, a4 and news140 at n2, a8 at n3; with n4 news140 is there, with n5 at n5.
 //! The servers answer CLUSTER SLOTS by themselves, each when what it was asked before is answered; everything else is the story's.
 //!
 //! Not here: the ends of a connection (`ends`).

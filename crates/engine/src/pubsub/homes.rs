@@ -1,0 +1,105 @@
+//! Where topics belong: the node over whose connection all messages of a topic come, its *home*.
+//! PUBLISH goes there, too.
+//!
+//! ```text
+//!   one server, sentinels    the primary
+//!   shards                   as above, at the shard that a key of the name would have
+//!   cluster: SSUBSCRIBE      the owner of the slot
+//!            SUBSCRIBE       of all nodes that can be reached the one with the highest score;
+//!                            the score is a hash of the node's address and the channel
+//!            PSUBSCRIBE      as SUBSCRIBE, all patterns alike
+//! ```
+//! Every node of a cluster takes SUBSCRIBE and PUBLISH, a copy as well, also while it loads or its
+//! link to the primary is broken, and passes messages on to all others. So a home needs no role and
+//! no slot: failovers and slot moves change nothing, and a node that comes or goes takes
+//! only what belongs to it. All workers and all proxies before a cluster agree without a word,
+//! but for nodes that only some of them reach.
+//!
+//! A channel of keyspace events belongs to the owner of its slot: it is listened to at every
+//! primary, and a copy tells of the same keys again.
+//!
+//! Not here: how a topic changes its home (`links`, `handover`).
+//!
+//! Invariant: for the same nodes and names the home is the same.
+
+use super::Kind;
+use super::links::is_event;
+use crate::engine::Engine;
+use crate::ids::NodeId;
+use alloc::vec::Vec;
+use rapidhash::v3::rapidhash_v3;
+
+impl Engine {
+    /// The home of a channel. `Err`: this pool has nobody for it just now.
+    pub(super) fn channel_home(&self, kind: Kind, name: &[u8]) -> Result<NodeId, u16> {
+        let place = self.router.channel_place(name);
+        let moves = kind == Kind::Shard || is_event(name);
+        let home = if moves { None } else { self.home_in(place.pool, name) };
+        home.or_else(|| self.router.node(place)).ok_or(place.pool)
+    }
+
+    /// The home of all patterns in this pool.
+    pub(super) fn pattern_home(&self, pool: u16) -> Result<NodeId, u16> {
+        self.home_in(pool, b"").or_else(|| self.router.any_node_of(pool)).ok_or(pool)
+    }
+
+    /// All nodes at which anybody may listen, but for shard channels.
+    pub(super) fn all_homes(&self) -> Vec<NodeId> {
+        let mut nodes = self.router.primaries();
+        let homes = (0..self.router.pools.len() as u16).flat_map(|pool| self.router.homes(pool));
+        let homes = homes.filter(|home| !nodes.contains(home) && !self.is_shut(*home));
+        nodes.extend(homes.collect::<Vec<NodeId>>());
+        nodes
+    }
+
+    fn home_in(&self, pool: u16, name: &[u8]) -> Option<NodeId> {
+        let hash = rapidhash_v3(name);
+        let rank = |node: &NodeId| (!self.is_shut(*node), score(hash, self.label(*node)));
+        self.router.homes(pool).max_by_key(rank)
+    }
+
+    /// Whether this node cannot be reached, or does not take us.
+    fn is_shut(&self, node: NodeId) -> bool {
+        let shared = self.nodes.get(node).into_iter().flat_map(|node| node.all_shared());
+        let messages = self.by_key.get(&Self::messages_key(node)).copied();
+        let mut is_shut = false;
+        for id in shared.chain(messages) {
+            if self.upstreams.get(id).is_some_and(|up| up.is_ready()) {
+                return false;
+            }
+            is_shut |= self.is_down(id);
+        }
+        is_shut
+    }
+}
+
+/// How much a name belongs to a node.
+fn score(name: u64, node: &str) -> u64 {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&name.to_le_bytes());
+    bytes[8..].copy_from_slice(&rapidhash_v3(node.as_bytes()).to_le_bytes());
+    rapidhash_v3(&bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+
+    #[test]
+    fn a_node_that_goes_takes_only_what_belongs_to_it() {
+        let nodes: Vec<_> = (1..7).map(|n| format!("10.0.0.{n}:6379")).collect();
+        let home = |nodes: &[alloc::string::String], name: u32| {
+            let hash = rapidhash_v3(&name.to_le_bytes());
+            nodes.iter().max_by_key(|node| score(hash, node)).cloned()
+        };
+        let mut counts = alloc::collections::BTreeMap::new();
+        for name in 0..6_000 {
+            let all = home(&nodes, name);
+            let left = home(&nodes[1..], name);
+            assert!(all == left || all.as_ref() == Some(&nodes[0]));
+            *counts.entry(all).or_insert(0) += 1;
+        }
+        assert!(counts.values().all(|count| (850..1_150).contains(count)), "{counts:?}");
+    }
+}
