@@ -502,9 +502,6 @@ impl Engine {
         };
         if step == Step::Done {
             self.note_given_on(now, &wish, &known);
-            if known.id == Some(FUNCTION_STATS) {
-                self.bar(id);
-            }
         }
         step
     }
@@ -515,6 +512,10 @@ impl Engine {
         self.overhear(known, wish.args);
         self.note_flags(known.id, wish.args);
         self.end_skip(wish.id, wish.silent);
+        if known.id == Some(FUNCTION_STATS) {
+            // Over the control lane: what comes behind it must not overtake it.
+            self.bar(wish.id);
+        }
     }
 
     /// Over a connection of the client's own, which it has or is to have; `None`: this request has nothing to do with it.
