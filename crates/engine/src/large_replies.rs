@@ -143,9 +143,16 @@ impl Engine {
         }
     }
 
+    /// Whether a request may go another way than the one before it.
+    #[inline]
+    pub(crate) fn may_go_beside(&self, known: &Known) -> bool {
+        !self.grants.large_replies.is_empty()
+            || known.id.is_some_and(|id| id.row().class == Class::Beside || id == FUNCTION_STATS)
+    }
+
     /// Has the client's requests go over the connection that this one is for; `Some`: it must wait until those before it
     /// are answered.
-    #[inline]
+    #[cold]
     pub(crate) fn choose_conn(
         &mut self,
         id: ClientId,
@@ -158,9 +165,6 @@ impl Engine {
         }
         let client = self.clients.get_mut(id).filter(|_| known.way == Way::Shared)?;
         let is_beside = known.id.is_some_and(|id| id.row().class == Class::Beside);
-        if self.grants.large_replies.is_empty() && !client.asks_large && !is_beside {
-            return None;
-        }
         let asks_large = is_beside || self.grants.large_replies.has(known.id, frame);
         if asks_large == client.asks_large {
             return None;

@@ -76,9 +76,9 @@ impl<'a> ShortPaths<'a> {
         nodes: &'a Slab<NodeKind, Node>,
         route_epoch: u32,
         reads: ShortReads,
-        large: &'a LargeReplies,
+        large: Option<&'a LargeReplies>,
     ) -> Option<Self> {
-        let large = Some(large).filter(|large| !large.is_empty());
+        let large = large.filter(|large| !large.is_empty());
         if router.is_one() {
             return client.upstream.map(|id| Self { nodes: ShortNodes::One(id), large });
         }

@@ -101,9 +101,10 @@ impl Engine {
                 }
                 _ => return pos,
             }
-            let (used, stop) = match self.looks_at_reads {
-                false => self.forward_run::<false, false>(now, id, &input[pos..]),
-                true => self.forward_looking(now, id, &input[pos..]),
+            let (used, stop) = match (self.looks_at_reads, self.grants.large_replies.is_empty()) {
+                (false, true) => self.forward_run::<false, false, false>(now, id, &input[pos..]),
+                (false, false) => self.forward_beside_large(now, id, &input[pos..]),
+                (true, _) => self.forward_looking(now, id, &input[pos..]),
             };
             pos += used;
             let step = match stop {
@@ -184,9 +185,9 @@ impl Engine {
     }
 
     /// Forwards plain requests from the begin of `input` on; returns the bytes forwarded and why it stopped. `COALESCES`: reads may be shared.
-    /// `CONFINED`: each is looked at whether the client's user allows it.
+    /// `CONFINED`: each is looked at whether the client's user allows it. `BESIDE`: some may have large replies.
     #[inline(always)]
-    fn forward_run<const COALESCES: bool, const CONFINED: bool>(
+    fn forward_run<const COALESCES: bool, const CONFINED: bool, const BESIDE: bool>(
         &mut self,
         now: Time,
         id: ClientId,
@@ -214,8 +215,8 @@ impl Engine {
         let short = self.pause.is_none()
             && self.watches.is_empty()
             && client.is_plain_with(if CONFINED { Access::Confined } else { Access::Everything });
-        let paths = ShortPaths::of(client, router, nodes, self.route_epoch, reads, large_replies);
-        let paths = paths.filter(|_| short);
+        let (epoch, large) = (self.route_epoch, BESIDE.then_some(&*large_replies));
+        let paths = ShortPaths::of(client, router, nodes, epoch, reads, large).filter(|_| short);
         let (mut room, bounds) = (room(client, limits, speed), request_limits(client, limits));
         let mut parts = Parts { id, client, now, limits, upstreams, pool, stats, dirty_upstreams };
         let mut sharing = Sharing { coalescer, hotkeys };
@@ -274,15 +275,24 @@ impl Engine {
             return self.forward_cached(now, id, input);
         }
         self.enter_short_way(id);
-        let outcome = self.forward_run::<true, false>(now, id, input);
+        let outcome = self.forward_run::<true, false, true>(now, id, input);
         self.look_at_shared(now);
         outcome
+    }
+
+    /// The same while large replies are known.
+    #[inline(never)]
+    fn forward_beside_large(&mut self, now: Time, id: ClientId, input: &[u8]) -> (usize, Stop) {
+        self.forward_run::<false, false, true>(now, id, input)
     }
 
     /// The same for a client whose user may do some of it only. How many bytes were forwarded.
     #[inline(never)]
     fn forward_permitted(&mut self, now: Time, id: ClientId, input: &[u8]) -> usize {
-        self.forward_run::<false, true>(now, id, input).0
+        match self.grants.large_replies.is_empty() {
+            true => self.forward_run::<false, true, false>(now, id, input).0,
+            false => self.forward_run::<false, true, true>(now, id, input).0,
+        }
     }
 
     fn is_confined(&self, id: ClientId) -> bool {
@@ -437,17 +447,15 @@ impl Engine {
         if let Some(step) = self.not_now(now, id, &known, (frame, args)) {
             return step;
         }
-        if known.way == Way::Unknown {
-            // Servers were asked, and did not say what it is.
-            known.way = Way::Apart;
-        }
+        // Servers were asked of what is unknown still, and did not say what it is.
+        known.way = known.way.or_apart();
         let Some(client) = self.clients.get_mut(id) else { return Step::Gone };
         let silent = client.reply_mode != ReplyMode::On;
+        let (asks_large, is_leased) = (client.asks_large, client.lease.is_some());
         let queueing = client.lease.as_ref().is_some_and(|lease| lease.is_transaction());
         if !queueing && config::is_of_proxy(known.id, args) {
             return self.config_of_proxy(id, &known, args, silent);
         }
-        let is_leased = client.lease.is_some();
         let wish = Wish { id, frame, args, row: known.id, silent };
         let is_hidden = self.hides_cluster(known.id);
         let goes_apart = known.way == Way::Apart || known.way == Way::Leased && !is_hidden;
@@ -456,7 +464,9 @@ impl Engine {
         {
             return step;
         }
-        if let Some(step) = self.choose_conn(id, &known, frame) {
+        if (asks_large || self.may_go_beside(&known))
+            && let Some(step) = self.choose_conn(id, &known, frame)
+        {
             return step;
         }
         let step = match known.way {

@@ -107,10 +107,11 @@ pub(crate) fn row_of(id: CommandId, args: &[&[u8]]) -> CommandId {
 }
 
 /// Which row a request counts as: that of the subcommand, as Redis 7 counts.
+#[inline]
 pub(crate) fn counted(command: Option<CommandId>, frame: &[u8]) -> Option<CommandId> {
     let container = command.filter(|id| id.row().is_container());
-    let sub = container.zip(Args::new(frame).nth(1));
-    sub.and_then(|(id, word)| command::lookup_sub(id, word)).or(command)
+    let sub = container.and_then(|id| command::lookup_sub(id, Args::new(frame).nth(1)?));
+    sub.or(command)
 }
 
 /// Index and text of every key of a call.

@@ -125,9 +125,8 @@ impl Engine {
         let is_confined = client.access == Access::Confined;
         let access = if is_confined { Access::Confined } else { Access::Everything };
         let short = self.pause.is_none() && self.watches.is_empty() && client.is_plain_with(access);
-        let paths =
-            ShortPaths::of(client, router, nodes, self.route_epoch, reads, &grants.large_replies);
-        let paths = paths.filter(|_| short);
+        let (epoch, large) = (self.route_epoch, Some(&grants.large_replies));
+        let paths = ShortPaths::of(client, router, nodes, epoch, reads, large).filter(|_| short);
         let request_limits = request_limits(client, limits);
         let mut parts = Parts { id, client, now, limits, upstreams, pool, stats, dirty_upstreams };
         let sharing = Sharing { coalescer, hotkeys };

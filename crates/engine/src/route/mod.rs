@@ -60,6 +60,14 @@ pub enum Way {
     Http,
 }
 
+impl Way {
+    /// The same, and [`Way::Apart`] for what is unknown.
+    #[inline]
+    pub(crate) fn or_apart(self) -> Self {
+        if self == Self::Unknown { Self::Apart } else { self }
+    }
+}
+
 /// Looks a request up. `arg` gives the arguments by index, 0 being the command.
 ///
 /// Only what the table or the servers' `COMMAND` knows gets a way over a connection that clients share: a name that

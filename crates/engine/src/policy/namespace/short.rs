@@ -62,8 +62,14 @@ impl Engine {
         let namespace = policies.and_then(|policies| policies.rules().namespace.as_ref());
         let client = clients.get_mut(id).filter(|one| short && one.is_plain_with(Access::Confined));
         let (Some(namespace), Some(client)) = (namespace, client) else { return 0 };
-        let paths =
-            ShortPaths::of(client, router, nodes, self.route_epoch, reads, &grants.large_replies);
+        let paths = ShortPaths::of(
+            client,
+            router,
+            nodes,
+            self.route_epoch,
+            reads,
+            Some(&grants.large_replies),
+        );
         let Some(paths) = paths else { return 0 };
         let (limits, request_limits) = (&settings.limits, request_limits(client, &settings.limits));
         let mut left = room(client, limits, &grants.speed);
