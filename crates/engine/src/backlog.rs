@@ -164,22 +164,23 @@ impl Engine {
     }
 
     /// Retired connections whose clients are all gone end, and shared ones on which much is to come for such clients: their servers need not send what nobody
-    /// takes. Those that write may still have to be read by their servers. A client that sends no more may still read, but is closed with them, as a server
-    /// closes it at once.
+    /// takes. Those that write may still have to be read by their servers.
     pub(crate) fn end_deserted(&mut self) {
         if !core::mem::take(&mut self.sweep.looks_at_deserted) {
             return;
         }
-        let is_deserted = |up: &Upstream| {
+        let is_deserted = |id: UpstreamId, up: &Upstream| {
+            let mut runs = up.inflight.runs();
             !up.inflight.has_sharers()
-                && up.inflight.runs().all(|run| reads(run.command) && self.is_leaving(run.owner))
+                && runs.all(|run| reads(run.command) && self.is_leaving(id, up, run.owner))
         };
         let comes_in_vain = |up: &Upstream| match up.role {
             Role::Retired => true,
             Role::Shared => up.key.owner.is_none() && up.scanner.missing() >= DESERTED_BYTES,
             _ => false,
         };
-        let deserted = self.upstreams.iter().filter(|(_, up)| comes_in_vain(up) && is_deserted(up));
+        let deserted = self.upstreams.iter();
+        let deserted = deserted.filter(|(id, up)| comes_in_vain(up) && is_deserted(*id, up));
         for id in deserted.map(|(id, _)| id).collect::<Vec<_>>() {
             let Some(upstream) = self.upstreams.get(id) else { continue };
             let owners = upstream.inflight.runs().filter_map(|run| self.client_of(run.owner));
@@ -191,10 +192,12 @@ impl Engine {
         }
     }
 
-    /// Whether the client that is owed this is gone, or sends no more.
-    fn is_leaving(&self, owner: Owner) -> bool {
-        let leaves = |id| self.clients.get(id).is_none_or(|client| client.eof);
-        matches!(owner, Owner::Client { id, .. } if leaves(id))
+    /// Whether the client that is owed this over a connection is gone. One that has closed its connection looks as if it only sends no more until it is sent
+    /// something; a server closes it either way. Of what is large it gets no reply that has not begun.
+    fn is_leaving(&self, from: UpstreamId, upstream: &Upstream, owner: Owner) -> bool {
+        let is_for_large = upstream.key.conn == LARGE_CONN;
+        let leaves = |client: &Client| is_for_large && client.eof && client.mid_reply != Some(from);
+        matches!(owner, Owner::Client { id, .. } if self.clients.get(id).is_none_or(leaves))
     }
 
     /// Whether the client that is owed this is gone.

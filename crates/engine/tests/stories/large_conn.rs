@@ -90,6 +90,24 @@ fn what_is_large_is_not_asked_for_twice() {
 }
 
 #[test]
+fn a_client_that_sends_no_more_and_reads_gets_its_large_reply() {
+    let mut story = knows(Story::new(), "GET big");
+    story.client("a").says("GET big").ends();
+    let reply = bulk(2 * MIB);
+    story.conn(2).gets("GET big").sends(&reply[..40_000]);
+    story.client("b").says("GET big").ends();
+    story.conn(2).sends(&reply[40_000..]);
+    assert!(story.client("a").takes() == reply);
+    // On the connection that all share it gets whatever it asked for.
+    story.client("c").says("GET large").ends();
+    story.client("d").says("GET k").ends();
+    story.conn(1).gets(["GET large", "GET k"]);
+    story.client("c").dies();
+    story.conn(1).sends(&reply).answers("nil");
+    story.client("d").gets("nil");
+}
+
+#[test]
 fn requests_of_one_client_stay_in_order() {
     let mut story = knows(Story::new(), "GET big");
     story.client("a").says(["SET big 1", "GET big", "SET big 2", "GET k"]);
