@@ -533,7 +533,7 @@ pub const SHADOW_SAMPLE_BYTES: usize = 256;
 
 /// Passwords of users of the servers that a worker has servers look at at a time, for each tenant, each over a connection of its own. The next clients
 /// wait their turn.
-pub const LOGINS_TRIED_MAX: usize = 16;
+pub const LOGINS_TRIED_MAX: usize = 4;
 
 /// Refused passwords that are remembered, and for so long, in milliseconds: the same one is answered without a server. The oldest is forgotten for one more.
 pub const LOGINS_FAILED_MAX: usize = 256;

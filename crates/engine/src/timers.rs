@@ -235,6 +235,10 @@ impl Engine {
                     crate::upstream::Lane::Messages if !self.is_listened_to(id) => {
                         self.remove_upstream(id);
                     }
+                    // Many tried passwords at the same time.
+                    crate::upstream::Lane::Login if upstream.key.conn > 0 => {
+                        self.remove_upstream(id);
+                    }
                     _ => self.ask_whether_alive(now, id),
                 },
                 (None, _) => {
