@@ -8,9 +8,8 @@
 //!   GET a ──▶ connection 0 ──▶ 20 MB         noted: GET of a
 //!   GET a ──▶ connection LARGE_CONN          small requests go on over connection 0, beside it
 //! ```
-//! Commands that a server does in a thread while their client waits ([`Class::Beside`]) go over it, too.
-//!
-//! While the reply to some transaction was large, all that read something take a connection of their own (`lease`).
+//! Commands that a server does in a thread while their client waits ([`Class::Beside`]) go over it, too. For a minute
+//! after a transaction had a large reply, every transaction that reads takes a dedicated connection (`lease`).
 //!
 //! A request is known by its command and key if it has one key, by its script if it calls one, else by all its bytes.
 //!

@@ -53,7 +53,7 @@ pub(crate) struct ShortPaths<'a> {
     large: Option<&'a LargeReplies>,
 }
 
-/// The same for any replies.
+/// The upstreams of plain requests, whatever the size of their replies.
 enum ShortNodes<'a> {
     /// All to the same upstream.
     One(UpstreamId),

@@ -280,7 +280,7 @@ impl Engine {
         outcome
     }
 
-    /// The same while large replies are known.
+    /// [`Self::forward_run`] while large replies are known. A path of its own, so that the usual one has no look at them.
     #[inline(never)]
     fn forward_beside_large(&mut self, now: Time, id: ClientId, input: &[u8]) -> (usize, Stop) {
         self.forward_run::<false, false, true>(now, id, input)
