@@ -22,7 +22,7 @@ use testkit::checker::{Losses, Work};
 use testkit::cluster::RedisCluster;
 use testkit::{Checker, RedisServer, Respool};
 
-use crate::stage::{REQUEST_TIMEOUT, Scale, front_of, key_on};
+use crate::stage::{REQUEST_TIMEOUT, SOON, Scale, front_of, key_on};
 
 /// Time from one batch of a client to its next one.
 const PACE: Duration = Duration::from_millis(100);
@@ -32,6 +32,11 @@ const PACE_LARGE: Duration = Duration::from_millis(250);
 const SMALL_BYTES: usize = 16 * 1024;
 /// Longest value of the large ones.
 const LARGE_BYTES: usize = 1024 * 1024;
+
+/// The first of the slots in which channels are sought, and how many of them for each client: with
+/// six nodes one of six fits.
+const CHANNEL_TAGS: u16 = 1_000;
+const CHANNEL_TRIES: u16 = 200;
 
 /// Clients that have the same kind of keys.
 #[derive(Clone, Debug)]
@@ -112,6 +117,9 @@ impl Load {
                 (group.home, group.checker.work) = (Some(nth), work);
                 let tags = (0..holding).map(|client| key_on(nth, slot + client as u16));
                 group.checker.tags = tags.collect();
+                if work == Work::Subscribers {
+                    bring_home(&mut group.checker, nth, proxy, cluster);
+                }
                 groups.push(group);
             }
         }
@@ -156,4 +164,36 @@ impl Load {
         let conns = |checker: &Checker| checker.clients as usize * checker.work.conns();
         groups.map(|group| conns(&group.checker)).sum()
     }
+}
+
+/// Gives the clients that listen to plain channels such channels as the proxy listens to at the nth
+/// primary. Any node can be the home of a plain channel, which follows from its name and the node's
+/// address, so another tag is tried until it is that one.
+fn bring_home(checker: &mut Checker, nth: usize, proxy: &Respool, cluster: &RedisCluster) {
+    for client in 0..checker.clients {
+        let is_home = |tag: u16, checker: &mut Checker| {
+            checker.tags[client as usize] = key_on(nth, tag);
+            let channel = checker.plain_channel(client);
+            channel.is_none_or(|channel| home_of(&channel, proxy, cluster) == nth)
+        };
+        let first = CHANNEL_TAGS + client as u16 * CHANNEL_TRIES;
+        let found = (first..first + CHANNEL_TRIES).any(|tag| is_home(tag, checker));
+        assert!(found, "of {CHANNEL_TRIES} channels none is at home at primary {nth}");
+    }
+}
+
+/// The node at which the proxy listens to a channel.
+fn home_of(channel: &str, proxy: &Respool, cluster: &RedisCluster) -> usize {
+    let mut listener = proxy.connect();
+    let confirmed = listener.ask(&format!("SUBSCRIBE {channel}"));
+    assert!(confirmed.contains("subscribe"), "{confirmed}");
+    let mut home = None;
+    testkit::wait::until_true("a node to have the subscription", SOON, || {
+        home = cluster.running().into_iter().find(|node| {
+            let mut conn = cluster.node(*node).connect();
+            !conn.ask(&format!("PUBSUB NUMSUB {channel}")).ends_with(":0\r\n")
+        });
+        home.is_some()
+    });
+    home.expect("a node has the subscription")
 }

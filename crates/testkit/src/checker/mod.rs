@@ -198,6 +198,23 @@ impl Checker {
         }
     }
 
+    /// The channel of a client that listens, and `None` for a shard channel.
+    pub fn plain_channel(&self, client: u32) -> Option<String> {
+        (!subscribers::is_shard(client)).then(|| self.channel(client))
+    }
+
+    /// The channel of a client that listens.
+    fn channel(&self, client: u32) -> String {
+        let owner = self.owner(client);
+        let tag = self.tags_of(client).into_iter().next().unwrap_or_else(|| owner.clone());
+        format!("{{{tag}}}{owner}:channel")
+    }
+
+    /// How all names and values of a client begin.
+    fn owner(&self, client: u32) -> String {
+        format!("{}:{client}", self.seed)
+    }
+
     /// The tags of one client.
     fn tags_of(&self, client: u32) -> Vec<String> {
         let begin = client as usize * self.tags_each;

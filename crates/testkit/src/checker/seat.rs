@@ -48,7 +48,7 @@ impl<'a> Seat<'a> {
         thread::sleep(checker.pace * number / checker.clients.max(1));
         Self {
             checker,
-            owner: format!("{}:{number}", checker.seed),
+            owner: checker.owner(number),
             verdict: Verdict::default(),
             seed: checker.seed.wrapping_mul(1_000_003).wrapping_add(u64::from(number)),
             resp3: checker.mixed_protocols && number % 2 == 1,

@@ -86,16 +86,20 @@ fn number_at_end(bytes: &[u8]) -> Option<u64> {
     text.rsplit_once('#')?.1.parse().ok()
 }
 
+/// Whether this client has a shard channel. The protocol changes with each client, so this changes
+/// with each second one.
+pub(super) fn is_shard(number: u32) -> bool {
+    number / 2 % 2 == 1
+}
+
 /// Runs one client to the end of the run or to its first violation.
 pub(super) fn run(checker: &Checker, number: u32) -> Verdict {
     let seat = Seat::new(checker, number);
-    let tag = checker.tags_of(number).into_iter().next().unwrap_or_else(|| seat.owner.clone());
     let channel = Channel {
-        name: format!("{{{tag}}}{}:channel", seat.owner),
+        name: checker.channel(number),
         owner: seat.owner.clone(),
         sign: if seat.resp3 { '>' } else { '*' },
-        // Beside the protocol, which changes with each client.
-        shard: number / 2 % 2 == 1,
+        shard: is_shard(number),
         made: 0,
         last: 0,
         heard: BTreeSet::new(),
