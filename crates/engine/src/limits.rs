@@ -36,6 +36,10 @@ pub const DESERTED_BYTES: u64 = 1 << 20;
 /// Requests behind a large reply that are compared with the one that it is for: their replies will be as large.
 pub const EQUAL_LOOKS_MAX: usize = 64;
 
+/// Requests with large replies that a server has at a time over one connection. With one a slow line would be idle
+/// between two replies.
+pub const LARGE_INFLIGHT_MAX: usize = 4;
+
 /// Requests with large replies that are known at most.
 pub const LARGE_REPLIES_MAX: usize = 1_024;
 

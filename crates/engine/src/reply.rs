@@ -552,6 +552,8 @@ impl Engine {
             client.stalls.push(upstream_id);
         }
         self.actions.push_back(crate::Action::ReadUpstream(upstream_id, false));
+        // Whoever waits for room here has a fresh connection made.
+        self.wake_waiters(upstream_id);
     }
 
     /// The reply at `pos` is looked at again when the driver gives back the buffer with its request.

@@ -175,8 +175,9 @@ pub enum Class {
     Counted,
     /// As [`Class::Pass`], but respool looks at it on its way.
     Noted,
-    /// As [`Class::Pass`], but a server may do it in a thread while its client waits (`FLUSHALL` since Redis 7.4), so that whatever stands behind it on
-    /// its connection waits, too: it goes over the connection for large replies.
+    /// As [`Class::Pass`], but over the connection for large replies: a server may do it in a thread while its client
+    /// waits (`FLUSHALL` since Redis 7.4), and whatever stands behind it on its connection with it; or it looks at all
+    /// keys (`KEYS`).
     Beside,
     /// Answered by respool, because it asks about or changes the client's own connection, of which the server sees
     /// nothing. `EXEC`, `DISCARD` and `UNWATCH` are here for the client that has no transaction open.

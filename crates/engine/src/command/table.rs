@@ -12,6 +12,7 @@
 //! - The blocking pops, `WAIT` and `WAITAOF` are `Leased`: everybody behind them on a shared connection would wait
 //!   too. `WAIT` and `WAITAOF` also speak of the writes of their own connection.
 //! - `FLUSHALL` and `FLUSHDB` are `Beside`: since Redis 7.4 a thread does it while their client waits, and only that.
+//!   `KEYS` is: it looks at all keys, and of its replies nobody knows how large the first is.
 //! - `CLUSTER SETSLOT` waits on Valkey 8 and later until replicas have it: `Leased`.
 //! - `CONFIG` is `Noted`: some of it (the slow log, the counters) is about what the proxy has, too.
 //! - `SLOWLOG` and `HOTKEYS` are `Local`: the proxy has its own of them. `BIGKEYS` no server has, nor `HOTKEYS ENABLE` and `DISABLE`.
@@ -438,7 +439,7 @@ pub(super) const ROWS: &[Command] = &[
     cmd("incrbyfloat", 3, WRITE | DENYOOM | FAST, READ_CHANGE, Pass),
     cmd("increx", -2, WRITE | DENYOOM | FAST, READ_CHANGE, Pass),
     cmd("info", -1, LOADING | STALE, NONE, Local).spread(AllShards, BySpecial),
-    cmd("keys", 2, READONLY, NONE, Pass).spread(AllShards, AsIs),
+    cmd("keys", 2, READONLY, NONE, Beside).spread(AllShards, AsIs),
     cmd("lastsave", 1, FAST | LOADING | STALE, NONE, Pass),
     cmd("latency", -2, PLAIN, NONE, Pass),
     cmd("latency|doctor", 2, ADMIN | NOSCRIPT | LOADING | STALE, NONE, Pass)

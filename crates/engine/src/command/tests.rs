@@ -55,7 +55,7 @@ fn classes_that_are_not_pass() {
     let config = ["", "|get", "|help", "|resetstat", "|rewrite", "|set"];
     let config: Vec<_> = config.iter().map(|sub| alloc::format!("config{sub}")).collect();
     assert_eq!(of_class(Class::Noted), config);
-    assert_eq!(of_class(Class::Beside), ["flushall", "flushdb"]);
+    assert_eq!(of_class(Class::Beside), ["flushall", "flushdb", "keys"]);
     assert_eq!(of_class(Class::Blocking), ["vadd", "xread", "xreadgroup"]);
     assert_eq!(of_class(Class::Refused), ["cluster|syncslots", "debug", "migrate", "shutdown"]);
     // A blocking command on a shared connection would stop every client behind it.

@@ -24,7 +24,8 @@ use crate::account::Charge;
 use crate::backlog::Pace;
 use crate::defect::Refused;
 use crate::ids::{ClientId, NodeId, UpstreamId};
-use crate::limits::{KEPT_BYTES_MAX, STALL_MIN_US, TURN_BYTES};
+use crate::large_replies::LARGE_CONN;
+use crate::limits::{KEPT_BYTES_MAX, LARGE_INFLIGHT_MAX, STALL_MIN_US, TURN_BYTES};
 use crate::output::Output;
 use crate::removal::Edge;
 use crate::scripts::Digest;
@@ -319,7 +320,8 @@ impl Upstream {
     }
 
     /// Whether it takes more: neither too much waits to be sent nor too much is kept for the case that it must be sent on, nor do too many requests
-    /// wait for replies. While clients wait for room, each of them gets a little of it in its turn.
+    /// wait for replies. While clients wait for room, each of them gets a little of it in its turn. Of requests with
+    /// large replies a server has a few at a time: it answers all that it has read before it looks at anybody else.
     #[inline]
     pub fn has_room(&self, out_high_bytes: usize) -> bool {
         let high = match self.waiters.is_empty() {
@@ -329,6 +331,7 @@ impl Upstream {
         self.out.pending() < high
             && self.out.kept_bytes() < self.kept_max_bytes
             && self.inflight.bytes() < self.kept_max_bytes
+            && (self.key.conn != LARGE_CONN || self.inflight.len() < LARGE_INFLIGHT_MAX)
     }
 
     /// Whether replies are looked at one by one.

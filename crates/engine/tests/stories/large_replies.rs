@@ -341,11 +341,11 @@ fn a_large_reply_for_a_client_that_left_is_given_up() {
 fn a_large_reply_that_is_collected_for_its_renaming_is_a_backlog_too() {
     let mut story = crate::namespace::story();
     for number in 0..5 {
-        story.client(&number.to_string()).says("KEYS *");
+        story.client(&number.to_string()).says("LMPOP 1 l LEFT COUNT 1000000");
     }
     story.client("b").says("GET b");
-    let key = b"$8\r\nt:abcdef\r\n";
-    story.conn(1).sends(&[b"*1000000\r\n".to_vec(), key.repeat(400_000)].concat());
+    let list = b"*2\r\n$3\r\nt:l\r\n*1000000\r\n";
+    story.conn(1).sends(&[list.to_vec(), b"$8\r\nt:abcdef\r\n".repeat(400_000)].concat());
     assert_eq!(story.connects_made(), 2);
     story.conn(2).gets("GET t:b").gets_nothing();
 }

@@ -47,7 +47,7 @@ fn a_pipeline_is_answered_in_its_order_whatever_is_changed_in_it() {
     let mut story = story();
     story.client("a").says([
         "GET k",
-        "KEYS *",
+        "ZMPOP 1 z MIN",
         "PING",
         "FLUSHALL",
         "LMPOP 2 a b LEFT",
@@ -57,14 +57,14 @@ fn a_pipeline_is_answered_in_its_order_whatever_is_changed_in_it() {
     ]);
     story.server().gets([
         "GET t:k",
-        "KEYS t:*",
+        "ZMPOP 1 t:z MIN",
         "LMPOP 2 t:a t:b LEFT",
         "MGET t:a t:b",
         "XGROUP CREATE t:s g 0",
         "GET t:l",
     ]);
-    story.server().answers(["\"t:v\"", "*2\r\n$3\r\nt:k\r\n$3\r\nt:l\r\n"]);
-    story.client("a").gets(["\"t:v\"", "*2\r\n$1\r\nk\r\n$1\r\nl\r\n", "+PONG", WHOLE]);
+    story.server().answers(["\"t:v\"", "*2\r\n$3\r\nt:z\r\n*0\r\n"]);
+    story.client("a").gets(["\"t:v\"", "*2\r\n$1\r\nz\r\n*0\r\n", "+PONG", WHOLE]);
     story.server().answers([
         "*2\r\n$3\r\nt:b\r\n*1\r\n$3\r\nt:x\r\n",
         "*2\r\n$-1\r\n$-1\r\n",
@@ -83,12 +83,12 @@ fn a_pipeline_is_answered_in_its_order_whatever_is_changed_in_it() {
 fn a_reply_that_comes_in_pieces_is_changed_when_it_is_whole() {
     let mut story = story();
     story.client("a").says(["KEYS *", "GET k"]);
-    story.server().gets(["KEYS t:*", "GET t:k"]);
-    for piece in ["*2\r\n$3\r\nt", ":a\r\n$4\r", "\nt:bc\r\n$1"] {
-        story.server().sends(piece.as_bytes());
+    story.conn(1).gets("KEYS t:*");
+    for piece in ["*2\r\n$3\r\nt", ":a\r\n$4\r", "\nt:bc\r\n"] {
+        story.conn(1).sends(piece.as_bytes());
     }
     story.client("a").gets("*2\r\n$1\r\na\r\n$2\r\nbc\r\n");
-    story.server().sends(b"\r\nv\r\n");
+    story.conn(2).gets("GET t:k").answers("\"v\"");
     story.client("a").gets("\"v\"");
 }
 

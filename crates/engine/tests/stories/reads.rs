@@ -109,8 +109,10 @@ fn commands_that_are_kept_to_the_primary_stay_there() {
 fn what_concerns_all_keys_goes_to_primaries() {
     let mut story = copies(ReadPolicy::Replica);
     story.client("a").says(["DBSIZE", "KEYS *", "RANDOMKEY"]);
-    for (line, reply) in [("DBSIZE", ":0"), ("KEYS *", "*0\r\n"), ("RANDOMKEY", "nil")] {
-        story.node("n1").gets(line).answers(reply);
+    for (conn, line, reply) in
+        [(1, "DBSIZE", ":0"), (2, "KEYS *", "*0\r\n"), (1, "RANDOMKEY", "nil")]
+    {
+        story.node_conn("n1", conn).gets(line).answers(reply);
     }
     story.node("r1").gets_nothing();
     story.node("r2").gets_nothing();

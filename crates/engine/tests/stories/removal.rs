@@ -176,9 +176,10 @@ fn keys_are_listed_as_clients_know_them_and_only_those_that_fit() {
                     .collect::<String>()
         };
         story.client("a").says(&*format!("KEYS {pattern}"));
-        story.node("n1").gets(&*format!("KEYS {sent}")).answers(&*all(own));
+        // Over the connection for large replies.
+        story.node_conn("n1", 1).gets(&*format!("KEYS {sent}")).answers(&*all(own));
         for node in ["n2", "n3"] {
-            story.node(node).gets(&*format!("KEYS {pattern}")).answers("*0");
+            story.node_conn(node, 1).gets(&*format!("KEYS {pattern}")).answers("*0");
         }
         story.client("a").gets(&*all(shown));
         story.client("a").says(&*format!("SCAN 0 MATCH {pattern} COUNT 7"));

@@ -142,7 +142,7 @@ fn what_concerns_all_keys_goes_to_all_shards() {
         story.node_conn(node, 2).gets("FLUSHALL").answers("+OK");
     }
     for (node, _, key) in nodes {
-        story.node_conn(node, 1).gets("KEYS *").answers(&*list(&*format!("\"{key}\"")));
+        story.node_conn(node, 2).gets("KEYS *").answers(&*list(&*format!("\"{key}\"")));
     }
     story.client("a").gets([":12", "+OK", &*list(["\"d\"", "\"a\"", "\"l\""])]);
     story.after_ms(2_000).crashes("n3").client("a").says("DBSIZE");
