@@ -150,6 +150,12 @@ impl Load {
         self
     }
 
+    /// Leaves those before the proxy that do this work.
+    pub(crate) fn only(mut self, work: Work) -> Self {
+        self.groups.retain(|group| group.machine || group.checker.work == work);
+        self
+    }
+
     /// Changes the group that is at home on a primary.
     pub(crate) fn home(mut self, nth: usize, change: impl Fn(&mut Checker)) -> Self {
         self.groups.iter_mut().filter(|group| group.home == Some(nth)).for_each(|group| {
