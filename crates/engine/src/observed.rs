@@ -383,7 +383,7 @@ impl Engine {
     ) {
         let waited_us = now.since(run.sent_at);
         if waited_us >= self.slowlog.from_us {
-            self.note_slow(now, id, run);
+            self.note_slow(now, id, run, replies.count);
         }
         if waited_us >= self.observer.from_us {
             self.observe(now, id, run, replies);

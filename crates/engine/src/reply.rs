@@ -581,6 +581,7 @@ impl Engine {
     /// What follows a batch of replies: an upstream that has done its work goes.
     pub(crate) fn after_replies(&mut self, now: Time, id: UpstreamId) {
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        upstream.slow.beat(now, upstream.inflight.place());
         if upstream.out.kept_bytes() > 0 {
             let was_full = upstream.out.kept_bytes() >= upstream.kept_max_bytes;
             let from = upstream.inflight.kept_from().unwrap_or(u64::MAX);

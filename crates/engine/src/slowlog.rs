@@ -1,19 +1,30 @@
-//! Requests that took long, as the proxy saw it: from when they were given on to when their reply came.
+//! Requests that took long at their server, and how many others waited for them.
 //!
-//! That is the server's time and the network's, and that of whatever stood before them on the connection. A wait that the client asked for
-//! (BLPOP) does not count. Of requests that a client sent together and that were answered together one entry is kept, the first, and
-//! of a request that was split between servers one for each part that was slow.
+//! ```text
+//!   given on   EVAL  GET a  GET b
+//!   replies           │      EVAL ── GET a ── GET b │        one look at the socket: 38 ms behind the reply before it
+//!   the log           EVAL 38 ms, 2 waited behind it
+//! ```
+//! A server answers the requests of one connection one after the other, so a request has the server's time from the
+//! reply before it on, and the time until then is told beside, as a wait. Replies that come in one piece have that time
+//! together. Then the requests that a server does in constant or logarithmic time (its flag FAST) waited for the others,
+//! and are counted and not listed; if all are of that kind the first is listed. A wait that the client asked for (BLPOP)
+//! does not count. Of requests that a client sent together and that were answered together one entry is kept, the first,
+//! and of a request that was split between servers one for each part that was slow.
+//!
+//! Connections of other workers know nothing of each other: at each of them the first request that waited is listed.
 //!
 //! The arguments are read from the connection's output, which is kept until the reply for as long as the log is on; so an entry costs
 //! nothing before it is known to be slow. Of a request that was streamed, or whose bytes are gone for another reason, only the name stands there.
 //!
-//! A request that could not be given on at once waited here first: for its client's earlier replies, say, or for room on a connection. That is told beside
-//! the other time and does not make a request slow.
+//! A request that could not be given on at once waited here first: for its client's earlier replies, say, or for room on a connection. That is a wait, too,
+//! and does not make a request slow.
 //!
 //! Not here: the commands that show the log (`local::slowlog`).
 //!
 //! Invariant: at most `slowlog.max_len` entries, the newest, with numbers that grow with time over all workers.
 
+use crate::command::Flags;
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
 use crate::limits::{SLOWLOG_ARG_BYTES, SLOWLOG_ARGS, SLOWLOG_PART};
@@ -55,10 +66,12 @@ pub struct Entry {
     pub number: u64,
     /// When its reply came.
     pub at: Time,
-    /// How long that took, from being given on; in microseconds.
+    /// How long that took, from being given on or from the reply before it on its connection; in microseconds.
     pub took_us: u64,
-    /// How long it had waited here before; in microseconds.
+    /// How long it had waited before, here and behind others on its connection; in microseconds.
     pub queued_us: u64,
+    /// Requests behind it on its connection that waited for it and were not slow themselves.
+    pub behind: u64,
     /// The server that answered; empty: the proxy itself.
     pub node: String,
     /// Its arguments, cut as servers cut them.
@@ -77,11 +90,46 @@ impl Entry {
     }
 }
 
+/// What the log knows of a connection.
+#[derive(Debug, Default)]
+pub(crate) struct Pulse {
+    /// The place of the last reply, and when it came.
+    place: u64,
+    replied_at: Time,
+    last: Option<Last>,
+}
+
+/// The last entry of a connection.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    at: Time,
+    number: u64,
+    /// Whether its command takes a server constant or logarithmic time, so that another one answered with it is more
+    /// likely to have been slow.
+    is_fast: bool,
+}
+
+impl Pulse {
+    /// Replies came, up to this place.
+    #[inline]
+    pub(crate) fn beat(&mut self, now: Time, place: u64) {
+        if self.place != place {
+            (self.place, self.replied_at) = (place, now);
+        }
+    }
+
+    /// The entry for which a request waited that was given on then.
+    fn culprit(&self, sent_at: Time) -> Option<Last> {
+        self.last.filter(|last| last.at >= sent_at)
+    }
+}
+
 /// Where a request's time went.
 #[derive(Debug, Default)]
 struct Took {
     took_us: u64,
     queued_us: u64,
+    behind: u64,
     node: String,
 }
 
@@ -160,6 +208,23 @@ impl SlowLog {
         self.last_number
     }
 
+    /// So many requests waited for this one.
+    fn add_behind(&mut self, number: u64, count: u64) {
+        if let Some(entry) = self.entries.iter_mut().find(|entry| entry.number == number) {
+            entry.behind += count;
+        }
+    }
+
+    /// Takes an entry out that is one of the newest; how many requests waited for it, itself included.
+    fn take(&mut self, number: u64) -> u64 {
+        let Some(at) = self.entries.iter().position(|entry| entry.number == number) else {
+            return 0;
+        };
+        let Some(entry) = self.entries.remove(at) else { return 0 };
+        self.bytes -= entry.bytes();
+        entry.behind + 1
+    }
+
     /// Takes one in. The oldest make room for it.
     fn push(&mut self, entry: Entry, bytes_max: usize) {
         let bytes = entry.bytes();
@@ -188,7 +253,7 @@ impl Engine {
     /// A command of the proxy's own was answered.
     pub(crate) fn enter_noted(&mut self, noted: Noted) {
         if self.slowlog.from_us == 0 {
-            self.enter_slow(noted.at, Took::default(), noted.args, noted.identity);
+            let _ = self.enter_slow(noted.at, Took::default(), noted.args, noted.identity);
         }
     }
 
@@ -198,30 +263,65 @@ impl Engine {
         took: Took,
         args: Vec<Vec<u8>>,
         (addr, name): (String, Vec<u8>),
-    ) {
+    ) -> u64 {
         let number = self.slowlog.number(now, self.settings.worker, self.settings.workers);
-        let Took { took_us, queued_us, node } = took;
+        let Took { took_us, queued_us, behind, node } = took;
         let bytes_max = self.settings.limits.memory_max_bytes / SLOWLOG_PART;
-        let entry = Entry { number, at: now, took_us, queued_us, node, args, addr, name };
+        let entry = Entry { number, at: now, took_us, queued_us, behind, node, args, addr, name };
         self.slowlog.push(entry, bytes_max);
+        number
     }
 
-    /// The next replies of this run came, and it was slow.
-    pub(crate) fn note_slow(&mut self, now: Time, id: UpstreamId, run: &Run) {
-        let Some(upstream) = self.upstreams.get(id) else { return };
+    /// The next `count` replies of this run came, and not in time. If the server was at something else meanwhile, they
+    /// are counted where that stands.
+    pub(crate) fn note_slow(&mut self, now: Time, id: UpstreamId, run: &Run, count: u32) {
+        let from_us = self.slowlog.from_us;
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        let is_fast = run.command.is_some_and(|command| command.row().flags.has(Flags::FAST));
+        let since = run.sent_at.max(upstream.slow.replied_at);
+        let (took_us, mut behind) = (now.since(since), u64::from(count) - 1);
+        let culprit = upstream.slow.culprit(run.sent_at).filter(|_| from_us > 0);
+        let with = culprit.filter(|culprit| culprit.at == now);
+        match (culprit, with) {
+            (Some(culprit), _) if took_us < from_us => {
+                return self.slowlog.add_behind(culprit.number, behind + 1);
+            }
+            (None, _) if took_us < from_us => return,
+            (_, Some(with)) if is_fast => {
+                return self.slowlog.add_behind(with.number, behind + 1);
+            }
+            (_, Some(with)) if with.is_fast => behind += self.slowlog.take(with.number),
+            _ => {}
+        }
+        if let Some(number) = self.list_slow(now, id, run, (since, behind))
+            && let Some(upstream) = self.upstreams.get_mut(id)
+        {
+            upstream.slow.last = Some(Last { at: now, number, is_fast });
+        }
+    }
+
+    /// An entry for the next reply of this run, at which the server was since then. Returns its number.
+    fn list_slow(
+        &mut self,
+        now: Time,
+        id: UpstreamId,
+        run: &Run,
+        (since, behind): (Time, u64),
+    ) -> Option<u64> {
+        let upstream = self.upstreams.get(id)?;
         let client = match run.owner {
             Owner::Client { id, .. } => id,
             Owner::Part { merge, .. } => match self.merges.get(merge) {
                 Some(merge) => merge.client,
-                None => return,
+                None => return None,
             },
-            Owner::Own(_) => return,
+            Owner::Own(_) => return None,
         };
-        let Some(client) = self.clients.get(client) else { return };
+        let client = self.clients.get(client)?;
         // With a threshold of 0 it stands there all the same, as everything does.
         let waited = upstream.no_reply_before.is_some();
         if waited && self.slowlog.from_us > 0 {
-            return;
+            return None;
         }
         let request = request_of(upstream, run, run.done).unwrap_or_default();
         let args: Vec<&[u8]> = resp::Args::new(&request).collect();
@@ -232,11 +332,12 @@ impl Engine {
         };
         let identity = (client.identity.addr.clone(), client.identity.name.clone());
         let took = Took {
-            took_us: if waited { 0 } else { now.since(run.sent_at) },
-            queued_us: client.identity.late.waited_us(run.sent_at),
+            took_us: if waited { 0 } else { now.since(since) },
+            queued_us: client.identity.late.waited_us(run.sent_at) + since.since(run.sent_at),
+            behind,
             node: self.label(upstream.key.node).to_string(),
         };
-        self.enter_slow(now, took, args, identity);
+        Some(self.enter_slow(now, took, args, identity))
     }
 }
 
@@ -284,6 +385,7 @@ mod tests {
             at: Time(number),
             took_us: 1,
             queued_us: 0,
+            behind: 0,
             node: String::from("h:1"),
             args: alloc::vec![alloc::vec![b'x'; 100]; 10],
             addr: String::from("10.0.0.1:1"),

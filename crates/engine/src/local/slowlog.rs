@@ -26,7 +26,8 @@ const HELP: &[&str] = &[
     "    Entries are made of:",
     "    id, timestamp, time in microseconds, arguments array, client IP and port,",
     "    client name",
-    "    and with DETAIL: time in the queue before, both times together, server",
+    "    and with DETAIL: time in queues before, both times together, server,",
+    "    number of requests that waited behind it",
     "LEN",
     "    Return the length of the slowlog of the proxy.",
     "RESET",
@@ -95,7 +96,7 @@ impl Engine {
 }
 
 /// All workers' entries as one reply, the newest first.
-/// `detail`: with how long each waited here, how long that and the rest took together, and which server answered. Redis' form has six fields, and
+/// `detail`: with how long each waited here and behind others, how long that and the rest took together, which server answered, and how many others waited for it. Redis' form has six fields, and
 /// go-redis reads an entry with more of them as the begin of the next one.
 pub(super) fn write(
     out: &mut Vec<u8>,
@@ -112,7 +113,7 @@ pub(super) fn write(
     entries.truncate(count);
     encode::array(out, entries.len());
     for entry in entries {
-        encode::array(out, if detail { 9 } else { 6 });
+        encode::array(out, if detail { 10 } else { 6 });
         encode::integer(out, entry.number as i64);
         encode::integer(out, ((entry.at.0 + unix_ahead_us) / 1_000_000) as i64);
         encode::integer(out, entry.took_us as i64);
@@ -124,6 +125,7 @@ pub(super) fn write(
             encode::integer(out, entry.queued_us as i64);
             encode::integer(out, entry.queued_us.saturating_add(entry.took_us) as i64);
             encode::bulk(out, entry.node.as_bytes());
+            encode::integer(out, entry.behind as i64);
         }
     }
 }

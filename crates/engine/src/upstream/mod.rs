@@ -31,6 +31,7 @@ use crate::removal::Edge;
 use crate::scripts::Digest;
 use crate::settings::Timeouts;
 use crate::shares::Group;
+use crate::slowlog::Pulse;
 use crate::stats::node::Traffic;
 use crate::time::Time;
 use crate::topology::Place;
@@ -220,6 +221,8 @@ pub struct Upstream {
     pub(crate) relief: Option<UpstreamId>,
     /// How large its replies are.
     pub(crate) pace: Pace,
+    /// When its last reply came, for the slow log.
+    pub(crate) slow: Pulse,
     /// How many replies it had brought at the last look at its speed.
     pub(crate) replies_at_look: u64,
     /// Failed connects in a row.
@@ -282,6 +285,7 @@ impl Upstream {
             carried: None,
             relief: None,
             pace: Pace::default(),
+            slow: Pulse::default(),
             replies_at_look: 0,
             failures: 0,
             is_refused: false,

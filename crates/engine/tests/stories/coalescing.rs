@@ -621,7 +621,7 @@ fn observers_see_each_request() {
     let told: Vec<String> = std::iter::from_fn(observed).map(|one| one.key).collect();
     assert_eq!(told, ["hot", "hot", "hot"]);
     story.client("a").takes();
-    story.client("a").says("SLOWLOG LEN").gets(":3");
+    story.client("a").says("SLOWLOG LEN").gets(":1");
     story.client("a").says("HOTKEYS GET");
     let text = story.client("a").takes_text();
     assert!(text.contains("hot\r\n$10\r\nper_second\r\n:3\r\n$5\r\ncount\r\n:3\r\n"), "{text}");

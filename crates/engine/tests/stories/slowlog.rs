@@ -25,12 +25,12 @@ fn what_is_slow_is_kept_with_its_arguments_and_its_client_the_newest_first() {
     let mut story = story(10_000, 128);
     story.client("a").says(["CLIENT SETNAME web", "SET k v", "GET other"]).gets("+OK");
     story.after_ms(9).server().gets(["SET k v"]).answers("+OK");
-    story.after_ms(1).server().gets("GET other").answers("nil");
+    story.after_ms(10).server().gets("GET other").answers("nil");
     story.client("b").says("GET k");
     story.after_ms(2_000).server().answers("\"v\"");
     story.client("b").says("SLOWLOG LEN").takes();
-    let second = entry(2_010, 2_000_000, &["GET", "k"], "10.0.0.1:5002", "");
-    let first = entry(10, 10_000, &["GET", "other"], "10.0.0.1:5001", "web");
+    let second = entry(2_019, 2_000_000, &["GET", "k"], "10.0.0.1:5002", "");
+    let first = entry(19, 10_000, &["GET", "other"], "10.0.0.1:5001", "web");
     let all = format!("*2\r\n{second}{first}");
     for line in ["SLOWLOG GET", "SLOWLOG GET -1", "SLOWLOG GET 2", "slowlog get 1000"] {
         story.client("b").says(line).gets(all.as_str());
@@ -48,9 +48,79 @@ fn requests_that_were_answered_together_are_one_entry() {
     story.after_ms(50).server().answers(["nil", "nil", "nil", "+OK"]);
     story.client("a").takes();
     let set = entry(50, 50_000, &["SET", "k", "1"], "10.0.0.1:5001", "");
-    let get = entry(50, 50_000, &["GET", "k1"], "10.0.0.1:5001", "");
     let set = set.replacen(":1050000", ":1050001", 1);
-    story.client("a").says("SLOWLOG GET").gets(format!("*2\r\n{set}{get}").as_str());
+    story.client("a").says("SLOWLOG GET").gets(format!("*1\r\n{set}").as_str());
+    // GET takes a server constant time, and SET is not said to.
+    assert_eq!(behind(&mut story), [3]);
+}
+
+/// How many requests waited behind each entry, the newest first.
+fn behind(story: &mut Story) -> Vec<u64> {
+    story.client("reader").says("SLOWLOG GET -1 DETAIL");
+    let text = story.client("reader").takes_text();
+    let entries = text.split("*10\r\n").skip(1);
+    let counts = entries.map(|entry| entry.trim_end().rsplit(':').next().expect("a number"));
+    counts.map(|count| count.parse().expect("a number")).collect()
+}
+
+// One script of 38 ms and 200 clients: there were 128 entries of GET, and none of the script.
+#[test]
+fn who_waited_behind_a_slow_request_is_counted_and_not_listed() {
+    let mut story = story(10_000, 128);
+    story.client("early").says("GET early");
+    story.client("a").says("EVAL slow 0");
+    for number in 0..200 {
+        story.client(&number.to_string()).says("GET k");
+    }
+    // In one piece with the first of those behind it, and then the rest.
+    story
+        .after_ms(38)
+        .server()
+        .sends(&[b"$-1\r\n:1\r\n".to_vec(), b"$-1\r\n".repeat(100)].concat());
+    story.after_ms(1).server().sends(&b"$-1\r\n".repeat(100));
+    story.client("b").says("SLOWLOG GET");
+    let script = entry(38, 38_000, &["EVAL", "slow", "0"], "10.0.0.1:5002", "");
+    let script = script.replacen(":1038000", ":1038001", 1);
+    story.client("b").gets(format!("*1\r\n{script}").as_str());
+    assert_eq!(behind(&mut story), [201]);
+}
+
+#[test]
+fn of_requests_that_are_all_quick_by_themselves_the_first_is_listed() {
+    let mut story = story(10_000, 128);
+    story.client("a").says(["GET a", "GET b"]);
+    story.client("b").says("HGET c d");
+    story.after_ms(20).server().answers(["nil"; 3]);
+    story.client("a").takes();
+    story.client("b").takes();
+    story.client("a").says("SLOWLOG GET");
+    let first = entry(20, 20_000, &["GET", "a"], "10.0.0.1:5001", "");
+    story.client("a").gets(format!("*1\r\n{first}").as_str());
+    assert_eq!(behind(&mut story), [2]);
+}
+
+// Each takes a millisecond, and the last reply comes after twenty.
+#[test]
+fn many_that_are_not_slow_make_none_of_them_slow() {
+    let mut story = story(10_000, 128);
+    story.client("a").says(["LRANGE l 0 -1"; 20]);
+    for _ in 0..20 {
+        story.after_ms(1).server().answers("*0");
+    }
+    story.client("a").takes();
+    story.client("a").says("SLOWLOG LEN").gets(":0");
+}
+
+#[test]
+fn each_that_may_have_been_slow_is_listed() {
+    let mut story = story(10_000, 128);
+    story.client("a").says("SMEMBERS a");
+    story.client("b").says("KEYS *");
+    story.client("c").says("SMEMBERS c");
+    story.after_ms(20).conn(1).answers(["*0", "*0"]);
+    story.client("a").takes();
+    story.client("a").says("SLOWLOG LEN").gets(":2");
+    story.after_ms(5).conn(1).gets(["SMEMBERS a", "SMEMBERS c"]);
 }
 
 #[test]
@@ -166,8 +236,8 @@ fn the_detail_tells_how_long_it_waited_here_and_who_answered() {
     story.after_ms(30).server().gets("GET l").answers("nil");
     story.client("a").gets("nil");
     let detail = |entry: &str, queued_us: u64, total_us: u64| {
-        let entry = entry.replacen("*6", "*9", 1);
-        format!("{entry}:{queued_us}\r\n:{total_us}\r\n$14\r\n127.0.0.1:6379\r\n")
+        let entry = entry.replacen("*6", "*10", 1);
+        format!("{entry}:{queued_us}\r\n:{total_us}\r\n$14\r\n127.0.0.1:6379\r\n:0\r\n")
     };
     let from = "10.0.0.1:5001";
     let first = entry(20, 20_000, &["GET", "k"], from, "");

@@ -40,10 +40,12 @@ pub(super) struct Entry {
     id: u64,
     /// When its reply came, in microseconds since 1970.
     at_unix_us: u64,
-    /// How long it took from being given on to its reply, in microseconds.
+    /// How long it took at the server and on the way there and back, in microseconds.
     took_us: u64,
-    /// How long it had waited in the proxy before, in microseconds.
+    /// How long it had waited before, in the proxy and behind others on its connection, in microseconds.
     queued_us: u64,
+    /// How many others waited for it on its connection.
+    behind: u64,
     /// The server that answered; empty: the proxy itself.
     node: String,
     /// Its arguments, cut; bytes that are no UTF-8 are replaced.
@@ -100,6 +102,7 @@ impl Entry {
             at_unix_us: entry.at.0 + unix_ahead_us,
             took_us: entry.took_us,
             queued_us: entry.queued_us,
+            behind: entry.behind,
             node: entry.node,
             args: entry.args.iter().map(|arg| text(arg)).collect(),
             client: entry.addr,

@@ -240,8 +240,9 @@ export class SlowLog extends List {
       empty: "",
       columns: [
         { name: "when", down: true, of: (row) => row.at_unix_us, show: (row) => moment(row.at_unix_us) },
-        number("took", (row) => row.took_us, time, "From being given on to its reply"),
-        number("queued", (row) => row.queued_us, time, "How long it had waited in respool before"),
+        number("took", (row) => row.took_us, time, "At the server and on the way there and back"),
+        number("queued", (row) => row.queued_us, time, "How long it had waited before, in respool and behind others on its connection"),
+        number("behind", (row) => row.behind, whole, "How many others waited for it"),
         { name: "request", kind: "code long", of: (row) => row.args.join(" ") },
         { name: "server", of: (row) => row.node || "respool" },
         { name: "client", of: (row) => (row.client_name ? `${row.client} ${row.client_name}` : row.client) },

@@ -235,16 +235,18 @@ fn slow_of(now: &Answer) -> Table<'static> {
         Row::new([
             shown_us(row.took_us),
             shown_us(row.queued_us),
+            row.behind.to_string(),
             row.client.clone(),
             row.args.join(" "),
         ])
     });
     table(
         " slow requests ",
-        ["took", "waited", "client", "request"],
+        ["took", "waited", "behind", "client", "request"],
         [
             Constraint::Length(10),
             Constraint::Length(10),
+            Constraint::Length(7),
             Constraint::Length(22),
             Constraint::Min(10),
         ],

@@ -193,6 +193,7 @@ pub(super) struct BigKey {
 pub(super) struct Slow {
     pub(super) took_us: u64,
     pub(super) queued_us: u64,
+    pub(super) behind: u64,
     pub(super) args: Vec<String>,
     pub(super) client: String,
 }
