@@ -382,7 +382,7 @@ impl Engine {
             // As many as servers and their slots.
             nodes: _, first_node: _, router: _, peers: _, facts: _, learned: _, learning: _, readers: _, busy: _,
             // Tables with a number of entries of bounded length: `HOTKEYS_TOP_MAX`, `BIGKEYS_ENTRIES_MAX`, `OBSERVED_MAX`, `UNSENT_READS_MAX`,
-            // `ACL_LOG_ENTRIES`, `LATENCY_MONITORS_MAX`, `ERROR_KINDS_MAX`, `LOGINS_TRIED_MAX`, `LOGINS_FAILED_MAX`.
+            // `ACL_LOG_ENTRIES`, `LATENCY_MONITORS_MAX`, `ERROR_KINDS_MAX`, `ERROR_SAMPLES_MAX`, `LOGINS_TRIED_MAX`, `LOGINS_FAILED_MAX`.
             hotkeys: _, bigkeys: _, observer: _, coalescer: _, acl: _, monitors: _, stats: _, tally: _, words: _,
             // What the operator configured.
             settings: _, slowlog_told: _,

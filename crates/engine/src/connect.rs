@@ -20,6 +20,7 @@ use crate::node::{Address, Node};
 use crate::reject;
 use crate::server_loss::Failure;
 use crate::shares::Group;
+use crate::stats::samples::Source;
 use crate::time::Time;
 use crate::topology::Topology;
 use crate::upstream::inflight::{OwnCommand, Owner, Run};
@@ -576,7 +577,8 @@ impl Engine {
         let error = Failure::loss(reject::node(self.label(key.node), cause));
         for (index, run) in runs.iter().enumerate() {
             if !matches!(run.owner, Owner::Own(_)) {
-                self.stats.note_own_error(&error, run.count.into());
+                let source = Source::own(now, run.command, self.client_of(run.owner));
+                self.stats.note_own_error(source, &error, run.count.into());
             }
             if let Owner::Part { merge, part } = run.owner {
                 let errors = error.repeat(run.count as usize);

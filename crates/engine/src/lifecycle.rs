@@ -460,6 +460,7 @@ impl Engine {
         self.end_monitor(id);
         self.forget_judged(id);
         let mut client = self.clients.remove(id)?;
+        self.stats.samples.client_goes(id, &client.identity);
         self.sweep.looks_at_deserted |= client.places.open() > 0;
         if client.sizes == Sizes::Probing {
             self.grants.probing -= 1;

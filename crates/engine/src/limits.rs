@@ -364,6 +364,15 @@ pub const LATE_MAX: usize = 8;
 /// Bytes of a key that are kept where keys are shown later (hot keys, big keys); of a longer one its begin and its length.
 pub const KEY_SHOWN_BYTES: usize = 128;
 
+/// Kinds of errors of which the last one is kept, one for each word and command.
+pub const ERROR_SAMPLES_MAX: usize = 64;
+
+/// So much is kept of an error's text.
+pub const ERROR_TEXT_BYTES: usize = 256;
+
+/// The text of an error that comes all the time is looked at so often.
+pub const ERROR_SAMPLE_MS: u64 = 100;
+
 /// Keys that are known of each window of hot keys; the bound of `hotkeys.top`. The sketch behind knows all others.
 pub const HOTKEYS_TOP_MAX: usize = 128;
 

@@ -13,6 +13,7 @@ use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::limits::PARKED_BYTES_MAX;
 use crate::overtaken::{Behind, Look};
 use crate::reject;
+use crate::stats::samples::Source;
 use crate::time::Time;
 use crate::topology::Place;
 use crate::trust::{Question, Resolved};
@@ -337,15 +338,20 @@ impl Engine {
     fn answer_with_data(&mut self, now: Time, parked: &Parked, reply: &[u8]) {
         self.leave_parked_lease(parked);
         self.stats.command(parked.command).failed += 1;
-        self.stats.errors.note(reply, 1);
+        let source = self.source_of(now, parked);
+        self.stats.note_error(Source { node: Some(parked.like.node), ..source }, reply, 1);
         self.answer_owner(now, parked.owner, reply);
         self.give_up_rest(&parked.rest, reply);
+    }
+
+    fn source_of(&self, now: Time, parked: &Parked) -> Source {
+        Source::own(now, parked.command, self.client_of(parked.owner))
     }
 
     /// Its client gets this error for it, and for all of a transaction.
     fn give_up_with(&mut self, now: Time, parked: &Parked, error: &[u8]) {
         self.leave_parked_lease(parked);
-        self.stats.note_own_error(error, 1);
+        self.stats.note_own_error(self.source_of(now, parked), error, 1);
         self.answer_owner(now, parked.owner, error);
         self.give_up_rest(&parked.rest, error);
     }

@@ -28,6 +28,7 @@ use crate::parked::{Parked, Target};
 use crate::reject;
 use crate::server_loss::Failure;
 use crate::settings::Limits;
+use crate::stats::samples::Source;
 use crate::time::Time;
 use crate::topology::Place;
 use crate::topology::refresh::Sign;
@@ -354,9 +355,9 @@ impl Engine {
         if let Some(upstream) = self.upstreams.get_mut(id) {
             leave_queue(upstream, run);
             upstream.traffic.errors += 1;
+            self.stats.note_error(Source::of_run(upstream, run), reply, 1);
         }
         self.stats.command(run.command).failed += 1;
-        self.stats.errors.note(reply, 1);
         self.answer_owner(now, run.owner, reply);
     }
 
@@ -446,7 +447,8 @@ impl Engine {
         leave_queue(upstream, run);
         self.stats.note_redirect(reply);
         let error = reject::gave_up(1, &said(reply));
-        self.stats.note_own_error(&error, 1);
+        let source = Source::own(now, run.command, self.client_of(run.owner));
+        self.stats.note_own_error(source, &error, 1);
         self.answer_owner(now, run.owner, &error);
         Sent::On
     }

@@ -13,6 +13,7 @@
 
 use crate::bigkeys::BigKeys;
 use crate::client::{Client, Sizes};
+use crate::command::CommandId;
 use crate::command::ids::EXEC;
 use crate::defect::is_protocol_error;
 use crate::engine::Engine;
@@ -26,6 +27,7 @@ use crate::pool::{BufferPool, append_piece};
 use crate::push::end_of_cut_through;
 use crate::redirect::{Sent, sends_on};
 use crate::stats::Stats;
+use crate::stats::samples::Source;
 use crate::time::Time;
 use crate::trust::speaks_freely;
 use crate::upstream::inflight::{OwnCommand, Owner, Run};
@@ -417,7 +419,7 @@ impl Engine {
                 write(&mut self.scratch);
             }
             if self.scratch.first() == Some(&b'-') {
-                self.stats.note_own_error(&self.scratch, 1);
+                self.stats.note_own_error(Source::of_client(id, client), &self.scratch, 1);
             }
             self.observer.note_own(id, &self.scratch);
             client.places.append_ready(&self.scratch, &mut self.pool);
@@ -425,10 +427,13 @@ impl Engine {
             let out = client.out.buf(&mut self.pool);
             let from = out.len();
             write(out);
-            if out.get(from) == Some(&b'-') {
-                self.stats.note_own_error(&out[from..], 1);
-            }
+            let is_error = out.get(from) == Some(&b'-');
             self.observer.note_own(id, &out[from..]);
+            if is_error {
+                let source = Source::of_client(id, client);
+                let out = client.out.buf(&mut self.pool);
+                self.stats.note_own_error(source, &out[from..], 1);
+            }
             if !client.out.dirty {
                 client.out.dirty = true;
                 self.dirty_clients.push(id);
@@ -740,7 +745,8 @@ fn count_failed(
     if failed > 0 {
         stats.command(run.command).failed += failed;
         upstream.traffic.errors += failed;
-        if let Some(index) = note_errors(stats, run, replies) {
+        let source = Source::of_run(upstream, run);
+        if let Some(index) = note_errors(stats, run.command, source, replies) {
             upstream.note_refused(run, index);
         }
     }
@@ -749,14 +755,19 @@ fn count_failed(
 /// Some of these whole replies are errors. They are looked for once more, so that those who have none need not look closer. Returns which of them says that
 /// its request is no protocol.
 #[cold]
-fn note_errors(stats: &mut Stats, run: &Run, replies: &[u8]) -> Option<u32> {
-    let is_servers = !speaks_freely(run.command);
+fn note_errors(
+    stats: &mut Stats,
+    command: Option<CommandId>,
+    source: Source,
+    replies: &[u8],
+) -> Option<u32> {
+    let is_servers = !speaks_freely(command);
     let (mut scanner, mut rest) = (ReplyScanner::default(), replies);
     let (mut index, mut refused) = (0, None);
     while let Ok(Scan::Complete { consumed, .. }) = scanner.scan(rest) {
         let (reply, behind) = rest.split_at(consumed);
         if reply.starts_with(b"-") {
-            stats.errors.note(reply, 1);
+            stats.note_error(source, reply, 1);
             if is_servers {
                 stats.errors.note_server(reply);
             }

@@ -22,6 +22,7 @@ use crate::near::Near;
 use crate::node::Node;
 use crate::policy;
 use crate::replace;
+use crate::stats::Stats;
 use crate::stats::node::NodeStats;
 use crate::time::Time;
 use crate::topology::Topology;
@@ -227,6 +228,13 @@ impl Engine {
         }
     }
 
+    /// The counters, with the last errors' clients and servers by name.
+    fn named_stats(&self) -> Stats {
+        let identity = |id| self.clients.get(id).map(|client| &*client.identity);
+        let label = |node| self.label(node).to_string();
+        Stats { samples: self.stats.samples.named(identity, label), ..self.stats.clone() }
+    }
+
     /// Counters and gauges of this worker at this moment.
     #[must_use]
     pub fn report(&self, now: Time) -> Report {
@@ -242,7 +250,7 @@ impl Engine {
         Report {
             worker: self.settings.worker,
             server: self.facts.clone(),
-            stats: self.stats.clone(),
+            stats: self.named_stats(),
             clients: self.clients.len() as u64,
             listeners,
             blocked_clients: self.blocked_clients(),

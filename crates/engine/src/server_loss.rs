@@ -18,6 +18,7 @@
 use crate::engine::Engine;
 use crate::ids::{ClientId, MergeId};
 use crate::settings::OnLoss;
+use crate::stats::samples::Source;
 use alloc::vec::Vec;
 use core::ops::Deref;
 
@@ -59,8 +60,8 @@ impl Engine {
         if !self.ends_by(failure) {
             return self.reply(id, silent, |out| out.extend_from_slice(failure));
         }
-        self.stats.note_own_error(failure, 1);
         if let Some(client) = self.clients.get(id) {
+            self.stats.note_own_error(Source::of_client(id, client), failure, 1);
             let next = client.places.next();
             self.lose_client(id, next);
         }

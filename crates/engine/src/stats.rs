@@ -10,6 +10,7 @@
 pub mod errors;
 pub mod monitors;
 pub mod node;
+pub mod samples;
 pub(crate) mod tally;
 
 use crate::command::{COUNT, CommandId, Flags};
@@ -18,6 +19,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use errors::{CAUSES, Cause, ErrorKinds};
 use monitors::MonitorCounts;
+use samples::{ErrorSamples, Source};
 
 /// What servers say that send a request on, in the order of [`Stats::redirect_kinds`].
 pub const REDIRECT_KINDS: [&str; 9] = [
@@ -116,6 +118,8 @@ pub struct Stats {
     pub monitors: MonitorCounts,
     /// Error replies that clients got, by their first word.
     pub errors: ErrorKinds,
+    /// The last of each kind to each command.
+    pub samples: ErrorSamples,
     /// Those of them that the proxy gave itself, by [`Cause`].
     pub own_errors: [u64; CAUSES],
     /// `redirects` by what was said; see [`REDIRECT_KINDS`].
@@ -235,6 +239,7 @@ impl Default for Stats {
             latencies: vec![Histogram::default(); COUNT + 1],
             monitors: MonitorCounts::default(),
             errors: ErrorKinds::default(),
+            samples: ErrorSamples::default(),
             own_errors: [0; CAUSES],
             redirect_kinds: [0; REDIRECT_KINDS.len()],
             clients_accepted: 0,
@@ -295,11 +300,18 @@ impl Stats {
         counted.chain([COUNT]).map(|index| self.commands[index].usec).sum()
     }
 
+    /// A client got this error so often.
+    #[cold]
+    pub(crate) fn note_error(&mut self, source: Source, reply: &[u8], count: u64) {
+        self.errors.note(reply, count);
+        self.samples.note(source, reply, count);
+    }
+
     /// A client got this error so often from the proxy itself.
     #[cold]
-    pub fn note_own_error(&mut self, reply: &[u8], count: u64) {
+    pub(crate) fn note_own_error(&mut self, source: Source, reply: &[u8], count: u64) {
         self.own_errors[Cause::of(reply) as usize] += count;
-        self.errors.note(reply, count);
+        self.note_error(source, reply, count);
     }
 
     /// Clients that were turned away at a maximum, as Redis counts them.
@@ -334,6 +346,7 @@ impl Stats {
         }
         self.monitors.add(&other.monitors);
         self.errors.add(&other.errors);
+        self.samples.add(&other.samples);
         let kinds = self.own_errors.iter_mut().chain(&mut self.redirect_kinds);
         let others = other.own_errors.iter().chain(&other.redirect_kinds).chain(&other.refused);
         for (own, other) in kinds.chain(&mut self.refused).zip(others) {
@@ -377,7 +390,8 @@ mod tests {
         one.command(None).failed = 5;
         one.latency(None).record(crate::histogram::Sample::new(10), 6);
         one.monitors.record(0, &[10], 10, 7);
-        one.note_own_error(b"-NOAUTH x\r\n", 8);
+        let source = Source::own(crate::Time(1), None, None);
+        one.note_own_error(source, b"-NOAUTH x\r\n", 8);
         one.note_redirect(b"-ASK 1 h:1\r\n");
         one.refused = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
         let mut sum = one.clone();

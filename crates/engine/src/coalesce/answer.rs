@@ -16,6 +16,7 @@ use crate::observed::Replies;
 use crate::overtaken::Seen;
 use crate::redirect::{Sent, find_request_bytes};
 use crate::reply::{Front, Piece};
+use crate::stats::samples::Source;
 use crate::time::Time;
 use crate::upstream::inflight::{OwnCommand, Owner, Run};
 use alloc::vec::Vec;
@@ -97,7 +98,9 @@ impl Engine {
         }
         if first == Some(b'-') {
             self.stats.command(run.command).failed += 1;
-            self.stats.errors.note(rest, 1);
+            if let Some(upstream) = self.upstreams.get(id) {
+                self.stats.note_error(Source::of_run(upstream, run), rest, 1);
+            }
         }
         self.count_wait(now, id, run, Replies { count: 1, forwarded: front.forwarded, rest });
         self.deliver(client, seq, 1, silent, rest);

@@ -37,6 +37,7 @@ use crate::request::Step;
 use crate::route::{self, Known};
 use crate::scatter::{Wish, keys_of, row_of};
 use crate::settings::{ReadsElsewhere, Settings};
+use crate::stats::samples::Source;
 use crate::time::Time;
 use crate::topology::Place;
 use crate::upstream::Lane;
@@ -523,7 +524,8 @@ impl Engine {
         self.stats.latency(Some(asked.command)).record(Sample::new(waited_us), 1);
         if reply.first() == Some(&b'-') {
             self.stats.command(Some(asked.command)).failed += 1;
-            self.stats.errors.note(reply, 1);
+            let source = Source::own(now, Some(asked.command), Some(asked.client));
+            self.stats.note_error(source, reply, 1);
         }
         self.deliver(asked.client, asked.seq, 1, false, reply);
     }

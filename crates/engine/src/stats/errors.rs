@@ -72,7 +72,7 @@ impl ErrorKinds {
     }
 }
 
-fn first_word(reply: &[u8]) -> &[u8] {
+pub(super) fn first_word(reply: &[u8]) -> &[u8] {
     let text = reply.strip_prefix(b"-").unwrap_or(reply);
     text.split(|byte| matches!(byte, b' ' | b'\r' | b'\n')).next().unwrap_or_default()
 }

@@ -10,6 +10,7 @@
 //! | `GET /metrics` | `metrics` |
 //! | `GET /stats` | `stats` |
 //! | `GET /latency` | `latency` |
+//! | `GET /errors` | `errors` |
 //! | `GET /hotkeys`, `GET /bigkeys`, and `DELETE` of both | `keys` |
 //! | `GET /shadow`, `DELETE /shadow` | `shadow` |
 //! | `GET /slowlog`, `DELETE /slowlog` | `slowlog` |
@@ -30,6 +31,7 @@
 mod clients;
 mod config;
 mod drain;
+mod errors;
 mod flame;
 mod guard;
 mod health;

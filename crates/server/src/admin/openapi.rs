@@ -3,8 +3,8 @@
 //! Invariant: what is not in the document does not exist, but for the document itself and the files of the console (`web`).
 
 use super::{
-    App, clients, config, drain, flame, health, keys, latency, loglevel, metrics, shadow, slowlog,
-    stats, topology, upstreams,
+    App, clients, config, drain, errors, flame, health, keys, latency, loglevel, metrics, shadow,
+    slowlog, stats, topology, upstreams,
 };
 use ::config::options::{OPTIONS, OptionSpec};
 use axum::Json;
@@ -63,6 +63,7 @@ pub(super) fn endpoints() -> OpenApiRouter<App> {
         .routes(routes!(metrics::metrics))
         .routes(routes!(stats::stats))
         .routes(routes!(latency::latency))
+        .routes(routes!(errors::errors))
         .routes(routes!(keys::hot, keys::reset_hot))
         .routes(routes!(keys::big, keys::reset_big))
         .routes(routes!(shadow::show, shadow::reset))

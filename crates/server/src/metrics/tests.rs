@@ -11,6 +11,7 @@ use engine::histogram::Sample;
 use engine::losses::Loss;
 use engine::mirror::{MirrorCounts, MirrorReport, ShadowCounts};
 use engine::report::NodeReport;
+use engine::stats::errors::Cause;
 use engine::stats::monitors::MonitorOptions;
 use engine::{Engine, Settings};
 
@@ -42,7 +43,8 @@ fn reports() -> Vec<Report> {
         report.stats.command(get).calls = 3;
         report.stats.latency(get).record(Sample::new(100), 2);
         report.stats.latency(None).record(Sample::new(40_000_000), 1);
-        report.stats.note_own_error(b"-NOAUTH x\r\n", 1);
+        report.stats.errors.note(b"-NOAUTH x\r\n", 1);
+        report.stats.own_errors[Cause::Auth as usize] = 1;
         report.stats.requests = 10 + u64::from(worker);
         report.topology_age_us = Some(2_500_000);
         report.stats.observed_left_out = 4;

@@ -280,6 +280,18 @@ fn what_is_counted_is_told_to_collectors_and_people() {
     let commands = latency["commands"].as_array().expect("commands");
     let get = commands.iter().find(|command| command["name"] == "get").expect("GET");
     assert_eq!((&get["calls"], &get["latency"]["count"]), (&json!(20), &json!(20)));
+    assert!(conn.ask("LPUSH big x").starts_with("-WRONGTYPE"));
+    assert!(conn.ask("AUHT secret").starts_with("-ERR unknown command"));
+    let (_, errors) = looked.get("/errors");
+    let errors = errors["errors"].as_array().expect("errors");
+    let of = |word: &str| errors.iter().find(|error| error["word"] == word).expect("the error");
+    let wrong = of("WRONGTYPE");
+    assert_eq!((&wrong["command"], &wrong["count"]), (&json!("lpush"), &json!(1)));
+    assert_eq!(wrong["node"], json!(looked.server.endpoint().tcp().to_string()));
+    let client = format!(" addr={} ", wrong["client"].as_str().expect("an address"));
+    assert!(conn.ask("CLIENT INFO").contains(&client), "{client}");
+    assert!(wrong["text"].as_str().expect("a text").contains("wrong kind of value"));
+    assert_eq!(of("ERR")["text"], json!("ERR unknown command 'AUHT'"));
     let (_, hot) = looked.get("/hotkeys");
     assert_eq!((&hot["keys"][0]["key"], &hot["keys"][0]["count"]), (&json!("hot"), &json!(20)));
     let (_, big) = looked.get("/bigkeys");

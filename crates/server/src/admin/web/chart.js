@@ -27,10 +27,10 @@ export function ceiling(value, base = 10) {
 
 /**
  * A card with a title, the newest values, and their course.
- * `lines`: { name, of, tone } with `of` a function of a point; `show` writes a value; `stack`: areas on each other; `base`: see `ceiling`.
+ * `lines`: { name, of, tone } with `of` a function of a point; `show` writes a value; `stack`: areas on each other; `to`: the view with more of it; `base`: see `ceiling`.
  */
 export class Chart {
-  constructor({ title, hint, lines, show, stack = false, least = 0, base = 10 }) {
+  constructor({ title, hint, to, lines, show, stack = false, least = 0, base = 10 }) {
     Object.assign(this, { title, lines, show, stack, least, base });
     this.heads = lines.map((line) => h("b", {}, "–"));
     this.labels = lines.map((line, at) =>
@@ -43,7 +43,7 @@ export class Chart {
     this.element = h(
       "section",
       { class: "card chart", title: hint },
-      h("h3", {}, title),
+      h("h3", {}, to ? h("a", { href: to }, title) : title),
       h("p", { class: "values" }, this.labels),
       this.frame,
     );

@@ -104,6 +104,39 @@ export class Commands extends List {
   }
 }
 
+export class Errors extends List {
+  id = "errors";
+  title = "Errors";
+
+  constructor() {
+    super();
+    this.counts = new Rates();
+    this.table = new Table({
+      label: "Errors",
+      key: (row) => `${row.word} ${row.command}`,
+      sort: "-errors/s",
+      empty: "No client got an error.",
+      columns: [
+        { name: "error", kind: "strong", of: (row) => row.word },
+        { name: "command", of: (row) => row.command },
+        number("errors/s", (row) => row.rate, short),
+        number("errors", (row) => row.count, whole, "Since the start"),
+        { name: "last", down: true, of: (row) => row.at_unix_us, show: (row) => moment(row.at_unix_us) },
+        { name: "client", of: (row) => (row.client_name ? `${row.client} ${row.client_name}` : row.client) },
+        { name: "server", of: (row) => row.node || "respool" },
+        { name: "text", kind: "code long", of: (row) => row.text },
+      ],
+    });
+    this.page(this.table.element);
+  }
+
+  async refresh() {
+    const { errors } = await get("/errors");
+    const rate = this.counts.take(errors, (row) => `${row.word} ${row.command}`, (row) => row.count);
+    this.table.update(errors.map((row) => ({ ...row, rate: rate(row) })));
+  }
+}
+
 export class Clients extends List {
   id = "clients";
   title = "Clients";

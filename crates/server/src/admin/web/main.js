@@ -5,14 +5,14 @@ import { dialog, h, notice, put, say } from "./dom.js";
 import { span } from "./format.js";
 import { Config } from "./config.js";
 import { History } from "./history.js";
-import { Clients, Commands, Keys, Servers, SlowLog } from "./lists.js";
+import { Clients, Commands, Errors, Keys, Servers, SlowLog } from "./lists.js";
 import { Overview } from "./overview.js";
 
 const TURN_MS = 1000;
 const THEMES = ["system", "light", "dark"];
 
 const byId = (id) => document.getElementById(id);
-const views = [new Overview(), new Servers(), new Commands(), new Clients(), new Keys(), new SlowLog(), new Config()];
+const views = [new Overview(), new Servers(), new Commands(), new Clients(), new Keys(), new SlowLog(), new Errors(), new Config()];
 const course = new History();
 let view = null;
 let paused = false;

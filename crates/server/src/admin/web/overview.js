@@ -26,7 +26,7 @@ const CHARTS = [
     show: time,
     least: 100,
   },
-  { title: "Errors/s", hint: "Error replies that clients got in a second", lines: [{ name: "errors", of: (point) => point.errors, tone: "bad" }], show: short, least: 1 },
+  { title: "Errors/s", hint: "Error replies that clients got in a second: which errors, of which commands and clients", to: "#errors", lines: [{ name: "errors", of: (point) => point.errors, tone: "bad" }], show: short, least: 1 },
   {
     title: "CPU",
     hint: "Of one processor: the proxy's own code, and the kernel on its behalf",

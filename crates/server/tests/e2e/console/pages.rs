@@ -104,6 +104,7 @@ fn every_view_is_filled_and_fits_a_phone_and_a_desktop_in_both_themes() {
         ("clients", row("<b>me</b>")),
         ("keys", format!("{} && {}", row("hot"), row("big"))),
         ("slow", row("GET hot")),
+        ("errors", row("WRONGTYPE")),
         ("config", "document.querySelectorAll('.option').length > 50".to_owned()),
     ];
     for (view, expected) in filled {
@@ -121,7 +122,14 @@ fn every_view_is_filled_and_fits_a_phone_and_a_desktop_in_both_themes() {
         }
         browser.look(DESKTOP, false);
     }
-    assert_eq!(browser.eval("document.querySelectorAll('nav a').length"), 7, "no view is left out");
+    assert_eq!(browser.eval("document.querySelectorAll('nav a').length"), 8, "no view is left out");
+    show(&mut browser, "overview");
+    // From the rate of errors to the error, its command, client and text.
+    browser.eval(
+        "[...document.querySelectorAll('h3 a')].find((a) => a.innerText === 'Errors/s').click()",
+    );
+    browser.until(&row("lpush"));
+    browser.until(&row("Operation against a key holding the wrong kind of value"));
     assert_eq!(browser.complaints(), [""; 0]);
 }
 
