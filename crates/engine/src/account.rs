@@ -23,6 +23,7 @@ use crate::client::Client;
 use crate::engine::Engine;
 use crate::ids::{ClientId, MergeId, UpstreamId};
 use crate::inside::Assembly;
+use crate::limits::{UNTAKEN_UNIT_MS, UNTAKEN_UNITS_MAX};
 use crate::merge::Merge;
 use crate::near::Near;
 use crate::pool::taken_bytes;
@@ -444,13 +445,18 @@ impl Engine {
         self.memory_over()
     }
 
-    /// Closes those that hold most, until so much should be free. Whether there was any.
+    /// Closes those that hold most and take nothing, until so much should be free. Whether there was any.
     fn close_largest(&mut self, over: usize) -> bool {
         let (mut claims, from_bytes) = (self.claims(), self.account.from_bytes);
         claims.retain(|(bytes, _)| *bytes > from_bytes);
+        let latest = self.clients.iter().map(|(_, client)| client.untaken_since()).max();
+        let mut claims: Vec<_> = claims
+            .into_iter()
+            .map(|(bytes, id)| (self.blame(id, bytes, latest.unwrap_or_default()), bytes, id))
+            .collect();
         claims.sort_unstable_by(|left, right| right.cmp(left));
         let mut free = 0;
-        for (bytes, id) in claims {
+        for (_, bytes, id) in claims {
             if free >= over {
                 break;
             }
@@ -461,6 +467,15 @@ impl Engine {
         self.pool.clear();
         self.account.has_freed |= free > 0;
         free > 0
+    }
+
+    /// What a client holds, times for how long it has taken nothing of its output. One that reads all it is sent holds a
+    /// large reply for a moment, and others a little each for minutes, of which there may be thousands.
+    fn blame(&self, id: ClientId, bytes: usize, latest: Time) -> usize {
+        let client = self.clients.get(id).filter(|client| client.out.in_flight());
+        let untaken_ms = client.map_or(0, |client| latest.since(client.untaken_since()) / 1_000);
+        let times = 1 + (untaken_ms / UNTAKEN_UNIT_MS).min(UNTAKEN_UNITS_MAX);
+        bytes.saturating_mul(times as usize)
     }
 
     /// What each client causes to be held, wherever that is; of topics that several listen to each has the whole.

@@ -286,11 +286,15 @@ impl Engine {
         let key = self.upstreams.get(like).map(|upstream| upstream.key);
         let Some(key) = key.filter(|key| key.owner.is_none()) else { return };
         let min = self.settings.limits.leases_min;
-        while self.roles.spares(&key).take(min).count() < min
-            && self.roles.spare_count() < SPARES_MAX
-            && self.roles.leases() + self.roles.spare_count() < self.settings.limits.leases_max
-            && let Some(upstream_id) = self.new_upstream(key, Role::Spare(now))
-        {
+        for _ in self.roles.spares(&key).take(min).count()..min {
+            let spares = self.roles.spare_count();
+            if spares >= SPARES_MAX
+                || self.roles.leases() + spares >= self.settings.limits.leases_max
+            {
+                return;
+            }
+            // At the bound another idle one makes room, so the number may stay as it is.
+            let Some(upstream_id) = self.new_upstream(key, Role::Spare(now)) else { return };
             self.connect(now, upstream_id);
         }
     }

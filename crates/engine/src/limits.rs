@@ -33,6 +33,15 @@ pub const BACKLOG_BYTES: u64 = 4 * WINDOW_BYTES;
 /// Where so much of a reply is to come over a connection on which nobody waits any more, it is given up.
 pub const DESERTED_BYTES: u64 = 1 << 20;
 
+/// A client that sends nothing of a large request for so long makes room when others wait for a place.
+pub const TRANSFER_IDLE_MS: u64 = 1_000;
+
+/// When memory is short, a client that takes none of its output counts once more for each of these times.
+pub const UNTAKEN_UNIT_MS: u64 = 100;
+
+/// So many times at most.
+pub const UNTAKEN_UNITS_MAX: u64 = 63;
+
 /// Requests behind a large reply that are compared with the one that it is for: their replies will be as large.
 pub const EQUAL_LOOKS_MAX: usize = 64;
 

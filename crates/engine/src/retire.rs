@@ -105,15 +105,18 @@ impl Engine {
         }
     }
 
-    /// The connection to a node, in another database or protocol than most clients have, on which nothing has gone on for the longest time: one that is
-    /// wanted can take its place.
+    /// The connection to a node on which nothing has gone on for the longest time, of those that wait for a client that wants one of its own, and of
+    /// those in another database or protocol than most clients have: one that is wanted can take its place.
     pub(crate) fn idle_of(&self, node: NodeId) -> Option<UpstreamId> {
         let db = self.settings.node.db;
-        let is_idle = |up: &Upstream| {
-            up.key.node == node
-                && up.role == Role::Shared
+        let is_seldom = |up: &Upstream| {
+            up.role == Role::Shared
                 && up.key.lane == Lane::Shared
                 && (up.key.db != db || up.key.resp3)
+        };
+        let is_idle = |up: &Upstream| {
+            up.key.node == node
+                && (is_seldom(up) || matches!(up.role, Role::Spare(_)))
                 && up.is_ready()
                 && up.inflight.is_empty()
                 && up.out.pending() == 0

@@ -82,6 +82,7 @@ impl Engine {
             self.busy_at(),
             self.grants.at(),
             self.account.looks_at(),
+            self.idle_transfers_at(),
         ];
         let upstreams = self.deadlines.first().map(|(at, _)| *at);
         let pause = self.pause.map(|pause| pause.until).into_iter().chain(self.lease_wait_ends());
@@ -129,6 +130,9 @@ impl Engine {
         }
         if self.lease_is_free() || self.lease_wait_ends().is_some_and(|at| at <= now) {
             self.wake_lease_waiters(now);
+        }
+        if !self.transfer_waiters.is_empty() {
+            self.end_idle_transfers(now);
         }
         self.run_inside(now);
         self.run_grants(now);

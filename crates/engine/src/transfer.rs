@@ -22,7 +22,7 @@ use crate::command::{Class, CommandId, NAME_BYTES_MAX};
 use crate::connect::Availability;
 use crate::engine::{Action, Engine};
 use crate::ids::{ClientId, NodeId, UpstreamId};
-use crate::limits::{SPARES_MAX, WHOLE_REQUEST_BYTES_MAX};
+use crate::limits::{SPARES_MAX, TRANSFER_IDLE_MS, WHOLE_REQUEST_BYTES_MAX};
 use crate::pubsub;
 use crate::reject;
 use crate::request::Step;
@@ -490,6 +490,35 @@ impl Engine {
     /// request can have become whole meanwhile and go the ordinary way, or its client be gone.
     pub(crate) fn transfer_place_is_free(&self) -> bool {
         self.transfer_waiters.any(|line| self.may_transfer(line))
+    }
+
+    /// When a client that streams has sent nothing for so long that it makes room for those who wait.
+    pub(crate) fn idle_transfers_at(&self) -> Option<Time> {
+        let waits = !self.transfer_waiters.is_empty();
+        self.idle_transfers().filter(|_| waits).map(|(at, _)| at).min()
+    }
+
+    /// Clients in the middle of a large request of which all that came is sent on, and until when each may be silent.
+    fn idle_transfers(&self) -> impl Iterator<Item = (Time, ClientId)> {
+        self.upstreams.iter().filter_map(|(id, upstream)| {
+            let Role::Transfer(client) = upstream.role else { return None };
+            let streams = self.clients.get(client)?.hold == Hold::Streaming(id);
+            let is_idle = streams && upstream.is_ready() && upstream.out.pending() == 0;
+            is_idle.then(|| (upstream.progress_at.plus_ms(TRANSFER_IDLE_MS), client))
+        })
+    }
+
+    /// Clients that began large requests and send no more of them give their places to those who wait. A server would
+    /// wait for them, but has no places.
+    pub(crate) fn end_idle_transfers(&mut self, now: Time) {
+        let mut idle: Vec<_> = self.idle_transfers().filter(|(at, _)| *at <= now).collect();
+        idle.sort_unstable();
+        for (_, client) in idle.into_iter().take(self.transfer_waiters.len()) {
+            self.evict(
+                client,
+                "it sent no more of its large request while others waited for its place",
+            );
+        }
     }
 
     /// A place among the transfers became free.

@@ -78,6 +78,10 @@ impl<U: Copy + Ord> Waiters<U> {
         (last.max(self.round) + 1, self.came)
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
     /// It has what it waited for.
     pub(crate) fn served(&mut self, id: ClientId) {
         if let Some((_, (round, _), _)) = self.places.get(&id) {

@@ -209,6 +209,9 @@ impl Engine {
         self.end_tracking(call.id);
         let db = self.settings.node.db;
         self.end_monitor(call.id);
+        // What CLIENT REPLY SKIP skips is RESET itself; OFF ends before its reply.
+        let mode = self.clients.get(call.id).map(|client| client.reply_mode);
+        let is_skipped = mode == Some(ReplyMode::SkipNext);
         if let Some(client) = self.clients.get_mut(call.id) {
             client.db = db;
             if client.protocol != Protocol::Resp2 {
@@ -226,7 +229,7 @@ impl Engine {
         if let Some(step) = self.unless_reset_here(call) {
             return step;
         }
-        self.reply(call.id, false, |out| encode::simple(out, b"RESET"));
+        self.reply(call.id, is_skipped, |out| encode::simple(out, b"RESET"));
         Step::Done
     }
 

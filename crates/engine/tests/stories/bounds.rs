@@ -107,6 +107,23 @@ fn the_memory_ceiling_closes_the_largest_client() {
     assert_eq!(story.engine.stats().clients_evicted, 1);
 }
 
+// Found by an attack: a thousand clients that held a little and read nothing. Whoever read a large reply just then held the
+// most of all, and was closed.
+#[test]
+fn who_reads_nothing_goes_before_who_holds_more_for_a_moment() {
+    let mut story = Story::with_limits(|limits| {
+        limits.memory_max_bytes = 3 * MIB;
+        limits.client_out_high_bytes = 16 * MIB;
+    });
+    let kib = request(&format!("ECHO {}", "x".repeat(1_000)));
+    for name in ["idle1", "idle2", "idle3"] {
+        story.client(name).stops_taking().sends(&kib.repeat(600)).is_open();
+    }
+    story.after_ms(2_000).client("busy").stops_taking().sends(&kib.repeat(1_500)).is_open();
+    assert!(story.engine.stats().clients_evicted > 0, "nobody made room");
+    assert_eq!(story.client("busy").is_open().takes_all().takes().len(), 1_500 * 1_009);
+}
+
 #[test]
 fn what_is_held_outside_counts_against_the_ceiling() {
     let mut story = Story::with_limits(|limits| {

@@ -167,9 +167,16 @@ fn reply_skip_covers_local_refused_and_failing_commands_alike() {
         "SHUTDOWN",
         "PING a b c",
         "SELECT x",
+        "RESET",
     ] {
         story.client("a").says(["CLIENT REPLY SKIP", silenced, "ECHO next"]).gets("\"next\"");
     }
+}
+
+#[test]
+fn reset_ends_reply_off_and_is_answered() {
+    let mut story = Story::new();
+    story.client("a").says(["CLIENT REPLY OFF", "PING", "RESET", "PING"]).gets(["+RESET", "+PONG"]);
 }
 
 #[test]

@@ -95,6 +95,31 @@ fn one_more_large_request_than_the_bound_waits_its_turn() {
     story.client("b@10.0.0.2").gets("+OK");
 }
 
+// Found by an attack: forty clients that begin a large request and send no more of it. Others waited until it was overdue.
+#[test]
+fn who_sends_no_more_of_a_large_request_makes_room_for_who_waits() {
+    let mut story = Story::with_limits(|limits| limits.large_transfers_max = 2);
+    story.client("a").sends(&large_set("a", MIB)[..600_000]);
+    story.after_ms(5_000).client("b@10.0.0.2").sends(&large_set("b", MIB)[..600_000]);
+    // Nobody waits.
+    story.client("a").is_open();
+    let rest = &large_set("c", MIB)[..];
+    story.client("c@10.0.0.3").sends(rest);
+    story.client("a").is_closed();
+    story.client("b@10.0.0.2").is_open();
+    story.conn(1).is_closed();
+    story.conn(3).answers("+OK");
+    story.client("c@10.0.0.3").gets("+OK");
+    // With a byte now and then it keeps its place.
+    story.client("d@10.0.0.4").sends(&large_set("d", MIB));
+    story.client("e@10.0.0.5").sends(&large_set("e", MIB));
+    let b = large_set("b", MIB);
+    for at in 0..3 {
+        story.after_ms(900).client("b@10.0.0.2").sends(&b[600_000 + at..600_001 + at]).is_open();
+    }
+    story.after_ms(1_001).client("b@10.0.0.2").is_closed();
+}
+
 #[test]
 fn one_who_waits_for_a_turn_and_goes_leaves_the_turn_to_the_next() {
     let mut story = Story::with_limits(|limits| limits.large_transfers_max = 1);

@@ -194,3 +194,24 @@ fn in_front_of_one_server_databases_are_the_servers_to_refuse() {
     story.client("a").says(lines);
     story.server().gets(lines);
 }
+
+// Found by an attack: two hundred clients one after the other, of which each used a database and left. Connections that
+// nobody used any more were in the way of others.
+#[test]
+fn a_connection_that_waits_for_a_client_makes_room_for_a_database() {
+    let mut story = Story::with_limits(|limits| limits.upstreams_max = 2);
+    story.client("a").says("GET k").sends(&crate::words::large_set("big", 1 << 20));
+    story.conn(1).gets("GET k").answers("nil");
+    story.conn(2).gets_large_and_answers();
+    story.client("a").gets(["nil", "+OK"]);
+    story.client("b").says("SELECT 1").gets("+OK").says("GET k");
+    story.conn(2).is_closed();
+    story.conn(3).gets("GET k").answers("nil");
+    story.client("b").gets("nil");
+    // While it is used it stays.
+    story.client("a").sends(&crate::words::large_set("big", 1 << 20));
+    story.client("c").says("SELECT 2");
+    assert!(
+        story.client("c").takes_text().starts_with("-ERR respool: no upstream connection free")
+    );
+}
