@@ -275,7 +275,9 @@ impl Engine {
     /// If this upstream has room, those that wait for it have their turns. What is parked for it goes before them.
     pub(crate) fn note_room(&mut self, id: UpstreamId) {
         let high = self.settings.limits.upstream_out_high_bytes;
-        let Some(upstream) = self.upstreams.get(id).filter(|up| up.has_room(high)) else { return };
+        let Some(upstream) = self.upstreams.get(id).filter(|up| up.takes_more(high)) else {
+            return;
+        };
         if !upstream.waiters.is_empty() && !self.grants.roomy.contains(&id) {
             self.grants.roomy.push(id);
         }
@@ -288,7 +290,7 @@ impl Engine {
         for id in core::mem::take(&mut self.grants.roomy) {
             let waiting = self.upstreams.get(id).map_or(0, |up| up.waiters.len());
             for _ in 0..waiting {
-                let upstream = self.upstreams.get_mut(id).filter(|up| up.has_room(high));
+                let upstream = self.upstreams.get_mut(id).filter(|up| up.takes_more(high));
                 let Some(next) = upstream.and_then(|up| up.waiters.pop_front()) else { break };
                 self.resume_client(now, next);
             }

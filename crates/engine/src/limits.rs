@@ -37,7 +37,7 @@ pub const DESERTED_BYTES: u64 = 1 << 20;
 pub const TRANSFER_IDLE_MS: u64 = 1_000;
 
 /// When memory is short, a client that takes none of its output counts once more for each of these times.
-pub const UNTAKEN_UNIT_MS: u64 = 100;
+pub const UNTAKEN_UNIT_MS: u64 = 10;
 
 /// So many times at most.
 pub const UNTAKEN_UNITS_MAX: u64 = 63;

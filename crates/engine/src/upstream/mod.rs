@@ -324,8 +324,7 @@ impl Upstream {
     }
 
     /// Whether it takes more: neither too much waits to be sent nor too much is kept for the case that it must be sent on, nor do too many requests
-    /// wait for replies. While clients wait for room, each of them gets a little of it in its turn. Of requests with
-    /// large replies a server has a few at a time: it answers all that it has read before it looks at anybody else.
+    /// wait for replies. While clients wait for room, each of them gets a little of it in its turn.
     #[inline]
     pub fn has_room(&self, out_high_bytes: usize) -> bool {
         let high = match self.waiters.is_empty() {
@@ -335,6 +334,12 @@ impl Upstream {
         self.out.pending() < high
             && self.out.kept_bytes() < self.kept_max_bytes
             && self.inflight.bytes() < self.kept_max_bytes
+    }
+
+    /// The same for any request, also one with a large reply, of which no plain one is. Of these a server has a few at a
+    /// time: it answers all that it has read before it looks at anybody else.
+    pub(crate) fn takes_more(&self, out_high_bytes: usize) -> bool {
+        self.has_room(out_high_bytes)
             && (self.key.conn != LARGE_CONN || self.inflight.len() < LARGE_INFLIGHT_MAX)
     }
 

@@ -38,6 +38,31 @@ fn info_has_the_proxys_figures_and_the_servers_version() {
     assert!(!text.contains("cmdstat_"), "commandstats are not part of the default");
 }
 
+// A client that came in the first milliseconds read an empty version, and libraries that ask for it first gave up.
+#[test]
+fn the_version_is_awaited_unless_the_server_is_away() {
+    let mut story = Story::new().by_hand();
+    for line in ["INFO server", "INFO cpu server"] {
+        story.client(line).says(line).gets_nothing();
+    }
+    // What tells no version waits for nobody.
+    assert!(info(&mut story, "INFO clients").contains("# Clients"));
+    story.connects();
+    story.server().gets("HELLO 2").answers(HELLO_2);
+    for line in ["INFO server", "INFO cpu server"] {
+        let text = story.client(line).takes_text();
+        assert!(text.contains("redis_version:7.2.5\r\n"), "{line}: {text}");
+    }
+    let mut story = Story::new().by_hand();
+    story.client("a").says("INFO server").gets_nothing();
+    story.connect_fails("Connection refused");
+    assert!(story.client("a").takes_text().contains("redis_version:\r\n"));
+    assert!(
+        info(&mut story, "INFO server").contains("redis_version:\r\n"),
+        "it is known to be away"
+    );
+}
+
 #[test]
 fn in_front_of_valkey_versions_stand_where_valkey_has_them() {
     let mut story = Story::new();

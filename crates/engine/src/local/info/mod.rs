@@ -31,6 +31,8 @@ mod tls;
 mod upstreams;
 
 use super::Call;
+use crate::client::Hold;
+use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::fleet::{Answer, InfoWish, ProcessFacts, Purpose, Question, Report};
 use crate::request::Step;
@@ -43,7 +45,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
-use resp::encode;
+use resp::{Protocol, encode};
 
 /// Writes a section, but for its head.
 type WriteSection = fn(&mut String, &Source<'_>);
@@ -86,6 +88,9 @@ impl Engine {
             return self.ask_report(call, asked);
         }
         let asked: Vec<String> = asked.iter().map(|name| name.to_ascii_lowercase()).collect();
+        if let Some(hold) = self.hold_for_version(now, call, &asked) {
+            return Step::Hold(hold);
+        }
         // Whether there is a cluster is ours to say, unless there is but the server.
         let servers_cluster = self.is_one() && !self.settings.facade.on;
         // A single server has its keys in its own words, unless the client may know of some of them only.
@@ -113,6 +118,23 @@ impl Engine {
         }
         let (id, silent, row) = (call.id, call.silent, Some(call.command));
         self.forward_to_any(now, &Wish { id, frame: &frame, args: call.args, row, silent })
+    }
+
+    /// While no server has ever greeted this worker the client waits for the first one, unless it is known to be away: a
+    /// library that reads an empty version gives up.
+    fn hold_for_version(&mut self, now: Time, call: &Call<'_>, asked: &[String]) -> Option<Hold> {
+        let tells = |name: &String| matches!(&**name, "default" | "all" | "everything" | "server");
+        let is_told = asked.is_empty() || asked.iter().any(tells);
+        if !is_told || !self.facts.version.is_empty() || call.inside.is_some() {
+            return None;
+        }
+        if self.router.any_node().is_none() {
+            return self.unserved(now, 0).ok();
+        }
+        match self.probe(now, Protocol::Resp2, self.settings.node.db, call.id) {
+            Availability::Wait(upstream) => Some(Hold::Upstream(upstream)),
+            Availability::Ready(_) | Availability::Down(_) => None,
+        }
     }
 
     /// Asks the workers only.
