@@ -494,8 +494,10 @@ impl Engine {
 
     /// When a client that streams has sent nothing for so long that it makes room for those who wait.
     pub(crate) fn idle_transfers_at(&self) -> Option<Time> {
-        let waits = !self.transfer_waiters.is_empty();
-        self.idle_transfers().filter(|_| waits).map(|(at, _)| at).min()
+        if self.transfer_waiters.is_empty() {
+            return None;
+        }
+        self.idle_transfers().map(|(at, _)| at).min()
     }
 
     /// Clients in the middle of a large request of which all that came is sent on, and until when each may be silent.
