@@ -10,6 +10,10 @@ use crate::local::config;
 /// What stands for a secret.
 pub(crate) const REDACTED: &[u8] = b"(redacted)";
 
+/// So many commands inside of each other are looked into; what is inside of more is a secret. Each argument is looked at
+/// by itself, and there may be a million of them.
+const DEPTH_MAX: usize = 4;
+
 /// Settings of servers whose values are secrets.
 const SECRET_SETTINGS: [&[u8]; 7] = [
     b"requirepass",
@@ -26,7 +30,15 @@ pub(crate) fn shown<'a>(args: &[&'a [u8]], index: usize) -> &'a [u8] {
     if is_secret(args, index) { REDACTED } else { args[index] }
 }
 
-fn is_secret(args: &[&[u8]], index: usize) -> bool {
+fn is_secret(mut args: &[&[u8]], mut index: usize) -> bool {
+    let mut depth = 0;
+    while let Some(inner) = inner_command(args).filter(|inner| *inner <= index) {
+        depth += 1;
+        if depth > DEPTH_MAX {
+            return true;
+        }
+        (args, index) = (&args[inner..], index - inner);
+    }
     if index == 0 {
         return false;
     }
@@ -55,6 +67,18 @@ fn is_secret(args: &[&[u8]], index: usize) -> bool {
     }
 }
 
+/// Where a command begins that a command is about: `COMMAND GETKEYS AUTH pw`.
+fn inner_command(args: &[&[u8]]) -> Option<usize> {
+    let is = |at: usize, word: &[u8]| args.get(at).is_some_and(|arg| word::is(arg, word));
+    let at = match () {
+        () if is(0, b"command") && (is(1, b"getkeys") || is(1, b"getkeysandflags")) => 2,
+        () if is(0, b"acl") && is(1, b"dryrun") => 3,
+        () if is(0, b"acl") && is(1, b"server") && is(2, b"dryrun") => 4,
+        () => return None,
+    };
+    (args.len() > at).then_some(at)
+}
+
 /// Whether an option of the proxy has a value that may be a secret. The options are not known here, so all are taken for secrets but
 /// sizes, times and switches of options that no password stands in.
 fn is_secret_option(name: &[u8], value: &[u8]) -> bool {
@@ -78,6 +102,13 @@ mod tests {
     }
 
     #[test]
+    fn commands_inside_of_many_others_are_secrets() {
+        let begin = "COMMAND GETKEYS ".repeat(DEPTH_MAX + 1);
+        let seen = redacted(&[&begin, "GET k"].concat());
+        assert_eq!(seen, [&begin, "(redacted) (redacted)"].concat().as_bytes());
+    }
+
+    #[test]
     fn passwords_are_not_shown_wherever_they_stand() {
         for (line, seen) in [
             ("AUTH pw", "AUTH (redacted)"),
@@ -88,6 +119,11 @@ mod tests {
             ("CONFIG SET requirepass\0 pw", "CONFIG SET requirepass\0 (redacted)"),
             ("MIGRATE h 1 k 0 9 AUTH2 u p", "MIGRATE h 1 k 0 9 AUTH2 (redacted) (redacted)"),
             ("ACL SETUSER u >p", "ACL SETUSER (redacted) (redacted)"),
+            ("COMMAND GETKEYS AUTH u p", "COMMAND GETKEYS AUTH (redacted) (redacted)"),
+            ("command getkeysandflags acl dryrun u hello 3 auth u p", {
+                "command getkeysandflags acl dryrun u hello 3 auth (redacted) (redacted)"
+            }),
+            ("ACL SERVER DRYRUN u AUTH p", "ACL SERVER DRYRUN u AUTH (redacted)"),
             (
                 "CONFIG SET maxmemory 1 requirepass pw",
                 "CONFIG SET maxmemory 1 requirepass (redacted)",
