@@ -78,12 +78,13 @@ impl Engine {
             client.last_command = Some(sub);
         }
         let call = Call { command: sub, ..*call };
-        let step = if arity_fits(sub, call.args.len()) {
+        let fits = arity_fits(sub, call.args.len());
+        let step = if fits {
             self.client_subcommand(now, &call)
         } else {
             self.say(&call, |out| reject::arity(out, sub.name()))
         };
-        if sub != ids::CLIENT_REPLY {
+        if sub != ids::CLIENT_REPLY || !fits {
             self.end_skip(call.id, call.silent);
         }
         step

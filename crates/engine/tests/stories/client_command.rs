@@ -167,6 +167,9 @@ fn reply_skip_covers_local_refused_and_failing_commands_alike() {
         "SHUTDOWN",
         "PING a b c",
         "SELECT x",
+        "CLIENT REPLY",
+        "CLIENT REPLY maybe",
+        "CLIENT NO-TOUCH",
         "RESET",
     ] {
         story.client("a").says(["CLIENT REPLY SKIP", silenced, "ECHO next"]).gets("\"next\"");
