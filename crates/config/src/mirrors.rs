@@ -204,10 +204,7 @@ pub(crate) fn read_lines<'a>(
 
 /// With mirrors, be they a tenant's, there is one worker, unless somebody said otherwise, which is refused where the order of all writes is to hold.
 pub(crate) fn complete(draft: &mut Draft) {
-    let tenants = draft.config.tenants.iter().map(|tenant| &tenant.config.mirrors);
-    let wants_one = draft.config.mirrors.wants_one_worker()
-        || tenants.into_iter().any(Mirrors::wants_one_worker);
-    if wants_one && !draft.is_set("workers") {
+    if draft.config.wants_one_worker() && !draft.is_set("workers") {
         draft.config.workers = 1;
     }
 }

@@ -590,6 +590,12 @@ impl Config {
         self.tenants.iter_mut().for_each(|tenant| tenant.config.workers = self.workers);
     }
 
+    /// Whether there is one worker for the order of what mirrors get, those of tenants included.
+    pub fn wants_one_worker(&self) -> bool {
+        let tenants = self.tenants.iter().map(|tenant| &tenant.config.mirrors);
+        core::iter::once(&self.mirrors).chain(tenants).any(Mirrors::wants_one_worker)
+    }
+
     /// The URLs of all servers, those of tenants too.
     pub fn urls(&self) -> impl Iterator<Item = &UpstreamUrl> {
         let of_tenants = self.tenants.iter().flat_map(|tenant| tenant.config.upstream.urls());

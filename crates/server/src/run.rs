@@ -123,7 +123,8 @@ pub fn run(boot: Boot) -> Result<(), StartError> {
         listen = %config.listen.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
         workers = config.workers,
         tenants = (!config.tenants.is_empty()).then_some(config.tenants.len()),
-        "respool {} is ready",
+        one_worker_for = config.wants_one_worker().then_some("mirrors (mirrors.across_workers)"),
+        "respool {} listens",
         env!("CARGO_PKG_VERSION")
     );
     let (admin, admin_settings) = watch::channel(Arc::new(settings::admin(&fit, &certificates)));

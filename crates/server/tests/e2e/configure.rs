@@ -481,7 +481,7 @@ fn a_log_that_was_moved_away_is_opened_anew_by_sighup() {
     let lines = |words: &str| fs::read_to_string(&file).is_ok_and(|text| text.contains(words));
     wait::until_true("a new file", SOON, || lines("the configuration stays as it was"));
     let before = fs::read_to_string(&moved).expect("the old one");
-    assert!(before.contains("is ready") && !before.contains("stays as it was"), "{before}");
+    assert!(before.contains(" listens ") && !before.contains("stays as it was"), "{before}");
 }
 
 #[test]

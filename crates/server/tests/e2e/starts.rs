@@ -60,11 +60,31 @@ fn a_hangup_in_the_middle_of_a_start_has_the_configuration_read_again() {
     fs::write(&held.go, "").expect("the file");
     let log = || held.process.log();
     wait::until_true("the reload", SOON, || log().contains("the configuration is as before"));
-    assert!(log().contains("is ready"), "{}", log());
+    assert!(log().contains(" listens "), "{}", log());
     assert!(held.process.exited().is_none());
     held.process.signal(Signal::TERM);
     assert!(held.process.wait_exit(SOON).is_some_and(|status| status.success()));
     drop(held.folder);
+}
+
+#[test]
+fn the_log_says_that_mirrors_make_it_one_worker() {
+    if direct() {
+        return;
+    }
+    let listen = Port::v4().release();
+    let plain = format!("upstream = \"redis://127.0.0.1:1\"\nlisten = \"{listen}\"\n");
+    let mirrors = "[mirrors]\ntargets = [\"redis://127.0.0.1:2\"]\n";
+    for (more, workers) in
+        [(mirrors, "workers=1 one_worker_for="), ("workers = 2\n", "workers=2\n")]
+    {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("respool.toml");
+        fs::write(&file, format!("{plain}{more}")).expect("the file");
+        let process = spawn(Command::new(RESPOOL).arg("--config").arg(&file), folder.path());
+        wait::until_true("the log", SOON, || process.log().contains(" listens "));
+        assert!(process.log().contains(workers), "{}", process.log());
+    }
 }
 
 #[test]
