@@ -1,7 +1,8 @@
 """The servers of one run, and the fault that they suffer.
 
 A stand is a context manager. It yields the address that the application is given, and the fault, a
-function that returns when servers are back or another node has taken over.
+function that returns when servers are back or another node has taken over, and calls what it is given
+when the servers that go are gone.
 
     restart    one server with an append-only file is shut down, stays away for `DOWN_S`, comes back
     sentinel   a primary is killed (kill -9); a sentinel promotes its replica
@@ -34,8 +35,9 @@ IS_UP = {"ready": (("PING",), "+PONG")}
 def restart(folder):
     with servers.redis_server(folder, *DURABLE) as server:
 
-        def fault():
+        def fault(gone):
             server.end()
+            gone()
             time.sleep(DOWN_S)
             server.start()
 
@@ -51,8 +53,9 @@ def sentinel(folder):
         port = stack.enter_context(watch).port
         servers.until(lambda: knows(port, replica.port), "a sentinel that knows the replica")
 
-        def fault():
+        def fault(gone):
             primary.kill()
+            gone()
             servers.until(lambda: is_primary(replica.port), "a promotion by the sentinel")
 
         yield f"redis-sentinel://127.0.0.1:{port}/{GROUP}", fault
@@ -68,7 +71,9 @@ def cluster(folder):
         replica = stack.enter_context(servers.redis_server(folder, *words, **IS_UP))
         join(replica.port, owner.port, nodes)
 
-        def fault():
+        def fault(gone):
+            # Nobody goes: what is queued meanwhile is part of it.
+            gone()
             said = servers.ask(replica.port, "CLUSTER", "FAILOVER")
             if not said.startswith("+OK"):
                 sys.exit(f"survival: CLUSTER FAILOVER: {said}")
