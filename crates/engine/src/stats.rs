@@ -2,8 +2,8 @@
 //!
 //! Plain numbers of one worker, added up over the workers by whoever asks (`fleet`). Nothing here is shared between threads.
 //!
-//! Files: this one has what is counted over all servers, `node` what is counted of each, `errors` kinds of errors, `monitors` the latency
-//! monitors, `tally` brings replies to the histograms.
+//! Files: this one has what is counted over all servers, `node` what is counted of each, `errors` kinds of errors, `samples` the last errors with
+//! their requests, `monitors` the latency monitors, `tally` brings replies to the histograms.
 //!
 //! Invariant: every counter only grows, until all begin again (`overheard`).
 

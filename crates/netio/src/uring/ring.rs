@@ -272,10 +272,31 @@ impl Ring {
         self.overflows
     }
 
-    /// Hands the kernel what was pushed, and waits for `want` completions or so many microseconds. No system call is made
-    /// where there is nothing to hand over, nothing to wait for and nothing to be completed.
+    /// Hands the kernel all that was pushed, and waits for `want` completions or so many microseconds. While the kernel does not take
+    /// everything there is no waiting: an operation that it has not seen would never end the wait. No system call is made where there
+    /// is nothing to hand over, nothing to wait for and nothing to be completed.
     pub(super) fn enter(&mut self, want: u32, timeout_us: Option<u64>) {
+        self.hand_over();
+        match self.waiting.is_empty() {
+            true => self.call(want, timeout_us),
+            false => self.call(0, None),
+        }
+    }
+
+    /// Empties `waiting` through the queue, in as many system calls as that takes. What the kernel does not take now stays.
+    fn hand_over(&mut self) {
         self.refill();
+        while !self.waiting.is_empty() {
+            self.call(0, None);
+            if !self.uring.submission().is_empty() {
+                return;
+            }
+            self.refill();
+        }
+    }
+
+    /// One system call, for what is in the queue.
+    fn call(&mut self, want: u32, timeout_us: Option<u64>) {
         let (queued, busy, overflown) = {
             let sq = self.uring.submission();
             (sq.len() as u32, sq.taskrun(), sq.cq_overflow())
@@ -358,7 +379,7 @@ impl Ring {
         self.waiting.push_back(entry);
         if self.waiting.len() == 1 {
             // The queue is full: the kernel takes it, and there is room for more.
-            self.enter(0, None);
+            self.hand_over();
         }
     }
 

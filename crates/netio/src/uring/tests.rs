@@ -230,3 +230,19 @@ fn what_one_wait_leaves_comes_with_the_next() {
     let told = [poll(&mut driver), poll(&mut driver)].concat();
     assert_eq!(told, [format!("{:?}", Event::<Stream>::Received(A, b"behind them"))]);
 }
+
+#[test]
+fn more_operations_than_the_queue_has_room_for_are_all_handed_over_before_a_wait() {
+    let options = UringOptions { sq_entries: 8, ..UringOptions::default() };
+    let driver = UringDriver::new(&options, Vec::new());
+    let Ok(mut driver) = driver.inspect_err(|unfit| eprintln!("skipped: {unfit}")) else { return };
+    // Nothing ends the receives of those in front.
+    let silent: Vec<_> = (0..50).map(|_| adopt(&mut driver, A)).collect();
+    let (mut peer, _) = adopt(&mut driver, B);
+    peer.write_all(b"the last one").unwrap();
+    let until_us = driver.now_us() + 2_000_000;
+    let mut told = Vec::new();
+    driver.wait(Wait::Until(until_us), &mut |event| told.push(format!("{event:?}")));
+    assert_eq!(told.len(), 1, "the wait ended by its time");
+    drop(silent);
+}
