@@ -213,10 +213,15 @@ impl Conn {
     }
 
     /// Takes a small buffer over by a copy, if nothing is in front of it that does not move.
-    pub(super) fn copy(&mut self, buf: &[u8]) -> bool {
+    ///
+    /// `spare` has memory for it: a connection that has nothing to send keeps none.
+    pub(super) fn copy(&mut self, buf: &[u8], spare: &mut Vec<Vec<u8>>) -> bool {
         let fits = self.out.len() + buf.len() <= COPY_BYTES_MAX;
         if !fits || self.connecting || self.flight.is_some() || self.failed.is_some() {
             return false;
+        }
+        if self.out.capacity() == 0 {
+            self.out = spare.pop().unwrap_or_default();
         }
         self.out.extend_from_slice(buf);
         true

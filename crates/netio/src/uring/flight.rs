@@ -51,6 +51,11 @@ impl Flight {
         &self.buf[self.sent..]
     }
 
+    /// Memory that its caller does not know of.
+    pub(super) const fn copy_bytes(&self) -> usize {
+        if self.copied { self.buf.capacity() } else { 0 }
+    }
+
     /// The kernel has them from here on.
     pub(super) const fn launched(&mut self) {
         self.in_kernel = true;

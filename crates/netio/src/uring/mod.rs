@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A small buffer given to [`Driver::send`] is copied and given back at once, as if it had gone into a larger socket buffer: it goes out with the next wait, and it
-//! goes out also when the connection is closed before that. A large one is sent by a system call of its own, and what the
-//! socket has no room for is the kernel's to go on with.
+//! goes out also when the connection is closed before that. A large one, or any one while many copies are not out, is sent by a system call of its own, and
+//! what the socket has no room for is the kernel's to go on with.
 //!
 //! Not here: what is read when, timeouts of connections, anything about the bytes. `wait` borrows the
 //! driver while its callback runs, so no call can come in the middle of a batch.
@@ -130,6 +130,10 @@ pub struct UringDriver {
     completions: Vec<Completion>,
     /// Buffers of copies that went out, to be used again.
     spare: Vec<Vec<u8>>,
+    /// Bytes that were copied since the last flush.
+    copied_bytes: usize,
+    /// So many bytes of copies that are not out, nobody counts: beyond it nothing is copied.
+    copies_bytes_max: usize,
     /// Grows with each system call of a wait.
     round: u64,
     no_buffers: u64,
@@ -187,6 +191,8 @@ impl UringDriver {
             doomed: Vec::new(),
             completions: Vec::new(),
             spare: Vec::new(),
+            copied_bytes: 0,
+            copies_bytes_max: COPIES_BYTES_MAX,
             round: 0,
             no_buffers: 0,
         })
@@ -244,6 +250,7 @@ impl UringDriver {
     /// Pushes everything that changed since the last system call.
     fn flush(&mut self) {
         self.give_up_lingering();
+        self.copied_bytes = 0;
         for op in self.cancels.drain(..) {
             self.ring.cancel(op);
         }
@@ -274,9 +281,7 @@ impl UringDriver {
             let flight = if conn.out.is_empty() {
                 conn.held.take().map(|(buf, sent)| Flight::new(id, buf, sent, false))
             } else {
-                let next = self.spare.pop().unwrap_or_default();
-                let copies = std::mem::replace(&mut conn.out, next);
-                Some(Flight::new(id, copies, 0, true))
+                Some(Flight::new(id, std::mem::take(&mut conn.out), 0, true))
             };
             conn.flight = flight.map(|flight| self.ring.launch(conn.fd.as_raw_fd(), flight));
         }
@@ -383,8 +388,12 @@ impl Driver for UringDriver {
     fn send(&mut self, conn: ConnId, buf: Vec<u8>) -> Option<Vec<u8>> {
         debug_assert!(!buf.is_empty(), "an empty send would never be told as sent");
         // To a stale id the bytes are lost as they would be on a closed connection.
-        let live = self.live(conn)?;
-        if live.copy(&buf) {
+        let held = self.ring.copies_bytes() + self.copied_bytes;
+        let may_copy = held + buf.len() <= self.copies_bytes_max;
+        let Self { conns, spare, .. } = self;
+        let Some(Entry::Live(live)) = conns.get_mut(conn) else { return None };
+        if may_copy && live.copy(&buf, spare) {
+            self.copied_bytes += buf.len();
             self.mark_dirty(conn);
             return Some(buf);
         }
@@ -451,6 +460,10 @@ const FETCHES_MAX: usize = 25;
 
 /// Completions that a gather waits for at most: within the room of the queue, whatever is asked for.
 const GATHER_MAX: u32 = 1024;
+
+/// Copies that the kernel has not sent, at most, of all connections together. They are a fast way for those who read, and the caller, who has its buffers
+/// back, does not know of them: what many hold who do not read must be the caller's to count.
+const COPIES_BYTES_MAX: usize = 8 << 20;
 
 /// Buffers of copies that are kept for use: as many as a large turn sends. At most 8 MiB, mostly far less.
 const SPARES_MAX: usize = 256;

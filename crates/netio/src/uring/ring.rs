@@ -99,6 +99,8 @@ pub(super) struct Ring {
     open: usize,
     /// Sends among those that the kernel has not seen.
     sends_queued: u32,
+    /// What flights hold that are copies.
+    copies_bytes: usize,
     overflows: u64,
     /// It belongs to the thread that made it (IORING_SETUP_SINGLE_ISSUER).
     _thread: PhantomData<*const ()>,
@@ -147,6 +149,7 @@ impl Ring {
             waiting: overhang,
             open: 0,
             sends_queued: 0,
+            copies_bytes: 0,
             overflows: 0,
             _thread: PhantomData,
         };
@@ -190,6 +193,7 @@ impl Ring {
     /// Sends what is left of a flight. The kernel goes on by itself while the peer does not read (MSG_WAITALL); the completion comes when all is out, or when the
     /// connection breaks. The descriptor must stay open until the kernel has seen it ([`Ring::is_submitted`]).
     pub(super) fn launch(&mut self, fd: RawFd, flight: Flight) -> ConnId {
+        self.copies_bytes += flight.copy_bytes();
         let id = self.memory.flights.insert(flight);
         self.relaunch(fd, id);
         id
@@ -220,7 +224,14 @@ impl Ring {
     pub(super) fn land(&mut self, id: ConnId) -> Option<Flight> {
         let in_kernel = self.memory.flights.get(id)?.is_in_kernel();
         assert!(!in_kernel, "a flight was taken before its completion");
-        self.memory.flights.remove(id)
+        let flight = self.memory.flights.remove(id)?;
+        self.copies_bytes -= flight.copy_bytes();
+        Some(flight)
+    }
+
+    /// What flights hold that are copies.
+    pub(super) const fn copies_bytes(&self) -> usize {
+        self.copies_bytes
     }
 
     /// The bytes that came with a completion.

@@ -246,3 +246,62 @@ fn more_operations_than_the_queue_has_room_for_are_all_handed_over_before_a_wait
     assert_eq!(told.len(), 1, "the wait ended by its time");
     drop(silent);
 }
+
+#[test]
+fn copies_for_those_who_do_not_read_are_bounded_and_the_others_are_not_copied() {
+    let Some(mut driver) = driver() else { return };
+    driver.copies_bytes_max = 64 << 10;
+    let conns: Vec<_> = (0..40).map(|_| adopt(&mut driver, A)).collect();
+    // As much as the socket has room for, and more: from here on nothing goes out.
+    for (_, conn) in &conns {
+        assert!(driver.send(*conn, vec![b'x'; 4 << 20]).is_none());
+    }
+    poll(&mut driver);
+    let (mut reader, to_reader) = adopt(&mut driver, B);
+    let idle: Vec<_> = (0..40).map(|_| adopt(&mut driver, A)).collect();
+    for (peer, conn) in &idle {
+        rustix::net::sockopt::set_socket_send_buffer_size(peer, 4096).unwrap();
+        let fd = driver.live(*conn).unwrap().fd.try_clone().unwrap();
+        while rustix::net::send(&fd, &[b'x'; 4096], rustix::net::SendFlags::DONTWAIT).is_ok() {}
+        drop(driver.send(*conn, vec![b'y'; 8 << 10]));
+        poll(&mut driver);
+        assert!(driver.ring.copies_bytes() <= 64 << 10);
+    }
+    assert!(driver.ring.copies_bytes() > 32 << 10, "some are copied");
+    // Who reads has what it is sent, copied or not.
+    assert!(driver.send(to_reader, vec![b'z'; 8 << 10]).is_some());
+    poll(&mut driver);
+    let mut got = vec![0; 8 << 10];
+    std::io::Read::read_exact(&mut reader, &mut got).unwrap();
+    assert!(got.iter().all(|byte| *byte == b'z'));
+    // When the others are gone there is room again.
+    for (_, conn) in conns.iter().chain(&idle) {
+        driver.close(*conn);
+    }
+    drop((conns, idle));
+    let until_us = driver.now_us() + 10_000_000;
+    while driver.ring.copies_bytes() > 0 && driver.now_us() < until_us {
+        poll(&mut driver);
+    }
+    assert_eq!(driver.ring.copies_bytes(), 0);
+}
+
+#[test]
+fn a_connection_that_has_nothing_to_send_holds_no_memory_for_it() {
+    let Some(mut driver) = driver() else { return };
+    let conns: Vec<_> = (0..8).map(|_| adopt(&mut driver, A)).collect();
+    for round in 0..4 {
+        for (_, conn) in &conns {
+            assert!(driver.send(*conn, vec![b'x'; 1 << 10]).is_some(), "{round}");
+        }
+        poll(&mut driver);
+        poll(&mut driver);
+        let held = |id| {
+            driver.conns.get(id).map(|entry| match entry {
+                Entry::Live(conn) => conn.out.capacity(),
+                Entry::Stillborn(..) => 0,
+            })
+        };
+        assert!(conns.iter().all(|(_, conn)| held(*conn) == Some(0)), "{round}");
+    }
+}
