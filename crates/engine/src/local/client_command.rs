@@ -84,7 +84,8 @@ impl Engine {
         } else {
             self.say(&call, |out| reject::arity(out, sub.name()))
         };
-        if sub != ids::CLIENT_REPLY || !fits {
+        // A command that waits comes here again.
+        if step == Step::Done && (sub != ids::CLIENT_REPLY || !fits) {
             self.end_skip(call.id, call.silent);
         }
         step

@@ -219,7 +219,6 @@ impl Engine {
             }
             client.protocol = Protocol::Resp2;
             Self::enter_as_default(&self.settings, client);
-            client.reply_mode = ReplyMode::On;
             client.identity.name.clear();
             client.identity.no_evict = false;
             client.identity.no_touch = false;
@@ -228,6 +227,9 @@ impl Engine {
         }
         if let Some(step) = self.unless_reset_here(call) {
             return step;
+        }
+        if let Some(client) = self.clients.get_mut(call.id) {
+            client.reply_mode = ReplyMode::On;
         }
         self.reply(call.id, is_skipped, |out| encode::simple(out, b"RESET"));
         Step::Done

@@ -177,6 +177,17 @@ fn reply_skip_covers_local_refused_and_failing_commands_alike() {
 }
 
 #[test]
+fn reply_skip_covers_a_command_that_waits() {
+    let mut story = Story::new();
+    story.client("a").says(["GET k", "CLIENT REPLY SKIP", "CLIENT KILL ID 99", "ECHO next"]);
+    story.server().gets("GET k").answers("nil");
+    story.client("a").gets(["nil", "\"next\""]);
+    story.client("a").says(["CLIENT LIST", "CLIENT REPLY SKIP", "CLIENT LIST", "ECHO last"]);
+    let text = story.client("a").takes_text();
+    assert!(text.matches("id=1 ").count() == 1 && text.ends_with("$4\r\nlast\r\n"), "{text}");
+}
+
+#[test]
 fn reset_ends_reply_off_and_is_answered() {
     let mut story = Story::new();
     story.client("a").says(["CLIENT REPLY OFF", "PING", "RESET", "PING"]).gets(["+RESET", "+PONG"]);

@@ -105,6 +105,22 @@ fn a_name_leads_to_a_tenant_and_a_user_is_stronger() {
 }
 
 #[test]
+fn reply_skip_covers_a_request_that_leads_to_another_tenant() {
+    for (leads, back) in [
+        ("AUTH bob pw", "RESET"),
+        ("CLIENT SETNAME blue-1", "CLIENT SETNAME other"),
+        ("AUTH bob pw", "AUTH ann pw"),
+    ] {
+        let (mut red, mut blue) = red_and_blue();
+        red.client("c").says(["CLIENT REPLY SKIP", leads, "ECHO blue"]);
+        assert!(red.hands_over("c", &mut blue), "{leads}");
+        blue.client("c").gets("\"blue\"").says(["CLIENT REPLY SKIP", back, "ECHO red"]);
+        assert!(blue.hands_over("c", &mut red), "{back}");
+        red.client("c").gets("\"red\"");
+    }
+}
+
+#[test]
 fn hello_is_answered_by_the_server_of_the_other_tenant() {
     let (mut red, mut blue) = red_and_blue();
     blue.server_says_to("HELLO 3", "%2\r\n$7\r\nversion\r\n$5\r\n9.9.9\r\n$2\r\nid\r\n:5\r\n");
