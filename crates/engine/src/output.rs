@@ -47,7 +47,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// The buffer to append to.
+    /// The buffer to append to. It is another one when this one is full: a place in it means nothing to the next call.
     #[inline]
     pub fn buf(&mut self, pool: &mut BufferPool) -> &mut Vec<u8> {
         if self.filling.capacity() == 0 {

@@ -424,15 +424,14 @@ impl Engine {
             self.observer.note_own(id, &self.scratch);
             client.places.append_ready(&self.scratch, &mut self.pool);
         } else if !silent {
+            let source = Source::of_client(id, client);
             let out = client.out.buf(&mut self.pool);
             let from = out.len();
             write(out);
-            let is_error = out.get(from) == Some(&b'-');
-            self.observer.note_own(id, &out[from..]);
-            if is_error {
-                let source = Source::of_client(id, client);
-                let out = client.out.buf(&mut self.pool);
-                self.stats.note_own_error(source, &out[from..], 1);
+            let written = &out[from..];
+            self.observer.note_own(id, written);
+            if written.first() == Some(&b'-') {
+                self.stats.note_own_error(source, written, 1);
             }
             if !client.out.dirty {
                 client.out.dirty = true;

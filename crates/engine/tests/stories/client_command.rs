@@ -188,6 +188,17 @@ fn reply_skip_covers_a_command_that_waits() {
 }
 
 #[test]
+fn errors_fill_one_buffer_after_another() {
+    let mut story = Story::new();
+    let line = format!("CLIENT {}", "n".repeat(120));
+    story.client("a").stops_taking().says(vec![line.as_str(); 6_000]);
+    story.client("a").takes_all();
+    let text = story.client("a").takes_text();
+    let error = format!("-ERR unknown subcommand '{}'. Try CLIENT HELP.\r\n", "n".repeat(120));
+    assert!(text == error.repeat(6_000), "{} bytes", text.len());
+}
+
+#[test]
 fn reset_ends_reply_off_and_is_answered() {
     let mut story = Story::new();
     story.client("a").says(["CLIENT REPLY OFF", "PING", "RESET", "PING"]).gets(["+RESET", "+PONG"]);
