@@ -178,9 +178,12 @@ pub const MONITOR_KEPT_BYTES: usize = 256 << 10;
 /// Patterns and clients together that one MONITOR may name; with more it is refused.
 pub const MONITOR_FILTERS_MAX: usize = 64;
 
-/// A reply to a command of the proxy's own (`HELLO`, `SELECT`, `COMMAND`) that is longer closes the upstream connection. The
-/// reply to `COMMAND` of Redis 8 with all its modules has some 300 KiB.
-pub const OWN_REPLY_BYTES: usize = 8 << 20;
+/// A longer reply to a command of the proxy's own that asks for a list (`COMMAND`, `CLUSTER SLOTS`) closes the upstream connection. The
+/// reply to `COMMAND` of Redis 8 with all its modules has some 300 KiB; few of them are under way at a time.
+pub const OWN_LIST_BYTES: usize = 8 << 20;
+
+/// The same of all others, of which each connection may await one (`HELLO`, `SELECT`). That to `HELLO` names the server's modules.
+pub const OWN_REPLY_BYTES: usize = 64 << 10;
 
 /// Bytes of a peer's error text that are quoted in ours.
 pub const QUOTED_ERROR_BYTES: usize = 256;

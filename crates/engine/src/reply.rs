@@ -19,7 +19,7 @@ use crate::defect::is_protocol_error;
 use crate::engine::Engine;
 use crate::ids::{ClientId, MergeId, UpstreamId};
 use crate::inside::Own;
-use crate::limits::{CLIENT_STREAM_BYTES, CUT_THROUGH_BYTES, OWN_REPLY_BYTES, POOLED_BUFFER_BYTES};
+use crate::limits::{CLIENT_STREAM_BYTES, CUT_THROUGH_BYTES, OWN_LIST_BYTES, POOLED_BUFFER_BYTES};
 use crate::observed::Replies;
 use crate::output::Output;
 use crate::overtaken::Seen;
@@ -642,7 +642,7 @@ fn skip_push(upstream: &mut Upstream, input: &[u8]) -> Result<Option<usize>, Fau
             upstream.in_push = false;
             Ok(Some(begun + consumed))
         }
-        Scan::Partial { .. } if tells && input.len() > OWN_REPLY_BYTES => {
+        Scan::Partial { .. } if tells && input.len() > OWN_LIST_BYTES => {
             Err(String::from("sent too long a list of changed keys"))
         }
         Scan::Partial { .. } if tells => Ok(Some(0)),
@@ -722,7 +722,7 @@ fn next_piece(
     }
     match owner {
         Owner::Own(own) if count > 0 => Ok(Piece::Own(own, end)),
-        Owner::Own(_) if input.len() > OWN_REPLY_BYTES => {
+        Owner::Own(own) if input.len() > own.reply_bytes_max() => {
             Err(String::from("sent too long a reply to a command of the proxy"))
         }
         Owner::Own(_) => Ok(Piece::Nothing),

@@ -15,6 +15,7 @@ use crate::command::CommandId;
 use crate::command::ids::EXEC;
 use crate::ids::{ClientId, MergeId};
 use crate::limits::SHARED_LOOKS_MAX;
+use crate::limits::{OWN_LIST_BYTES, OWN_REPLY_BYTES};
 use crate::time::Time;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -83,6 +84,26 @@ pub enum OwnCommand {
     Sentinels,
     /// What a client said in AUTH, or a question for what it may do (see `login`).
     Word,
+}
+
+impl OwnCommand {
+    /// A longer reply closes the connection: a server that sends one is none, and until it is whole it is kept for nobody's account.
+    pub(crate) fn reply_bytes_max(self) -> usize {
+        match self {
+            // Lists: of commands, functions, nodes, or of what a client asked about.
+            Self::Learn | Self::Lookup(_) | Self::Functions | Self::Word => OWN_LIST_BYTES,
+            Self::Slots | Self::Nodes | Self::Replicas | Self::Sentinels => OWN_LIST_BYTES,
+            // It is a client's, which has its bounds.
+            Self::Near(NearCommand::Fill | NearCommand::Check) | Self::Shadow(_) => OWN_LIST_BYTES,
+            Self::Hello | Self::Auth | Self::Select | Self::SetName | Self::ReadOnly => {
+                OWN_REPLY_BYTES
+            }
+            Self::Multi | Self::Aside | Self::Listen | Self::Fence | Self::Mark => OWN_REPLY_BYTES,
+            Self::Track | Self::Near(_) | Self::Script | Self::ScriptExists(_) => OWN_REPLY_BYTES,
+            Self::Asking | Self::Standing | Self::Unblock | Self::Ping => OWN_REPLY_BYTES,
+            Self::Role | Self::Primary => OWN_REPLY_BYTES,
+        }
+    }
 }
 
 /// What the near cache sends, or has of a client's read (see `near`).

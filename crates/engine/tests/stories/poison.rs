@@ -110,6 +110,16 @@ fn a_malformed_answer_to_the_greeting_is_a_failed_connect() {
 }
 
 #[test]
+fn a_greeting_without_an_end_is_not_kept() {
+    let mut story = Story::new();
+    let long = [&b"$100000000\r\n"[..], &vec![b'x'; 70 << 10]].concat();
+    story.server_says_to("HELLO 3", std::str::from_utf8(&long).unwrap_or_default());
+    story.client("a").says(["HELLO 3", "GET k"]);
+    let text = story.client("a").takes_text();
+    assert!(text.contains("sent too long a reply to a command of the proxy"), "{text}");
+}
+
+#[test]
 fn too_long_a_list_of_commands_is_not_kept() {
     let mut story = Story::new();
     let long = [&b"$9000000\r\n"[..], &vec![b'x'; 8_600_000]].concat();
