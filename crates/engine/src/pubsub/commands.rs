@@ -54,6 +54,9 @@ impl Engine {
         if call.inside.is_none() && client.places.open() > 0 {
             return Step::Hold(Hold::Drained);
         }
+        if let Some(step) = self.unless_room_for_topics(now, call) {
+            return step;
+        }
         let names: Vec<Name> = call.args[1..].iter().map(|name| Arc::from(*name)).collect();
         if kind != Kind::Shard && self.router.removes() && names.iter().any(|name| is_event(name)) {
             return self.refuse(call, reject::NO_EVENTS_WITHOUT_PREFIX);
@@ -92,8 +95,17 @@ impl Engine {
         Step::Done
     }
 
+    /// In a transaction, which was answered, nothing can wait.
+    fn unless_room_for_topics(&mut self, now: Time, call: &Call<'_>) -> Option<Step> {
+        let crowded = self.crowded_for_topics(now).filter(|_| call.inside.is_none());
+        crowded.map(|id| Step::Hold(Hold::Upstream(id)))
+    }
+
     /// UNSUBSCRIBE, PUNSUBSCRIBE, SUNSUBSCRIBE.
     pub(crate) fn unsubscribe(&mut self, now: Time, call: &Call<'_>, kind: Kind) -> Step {
+        if let Some(step) = self.unless_room_for_topics(now, call) {
+            return step;
+        }
         let Some(client) = self.clients.get_mut(call.id) else { return Step::Gone };
         let (id, protocol) = (call.id, client.protocol);
         let waiter = (id, Turn::of(client, call));

@@ -163,7 +163,9 @@ impl Engine {
 
     pub(super) fn ask_link(&mut self, now: Time, id: UpstreamId, kind: Kind, name: &Name) {
         // The same topic may have ended there just now.
-        self.say_ends(now);
+        while let Some(asked) = self.subscriptions.pop_end(id) {
+            self.say_end(now, id, asked);
+        }
         let Some(node) = self.upstreams.get(id).map(|up| up.key.node) else { return };
         let Some(topic) = self.subscriptions.topic_mut(kind, name) else { return };
         for link in topic.links.iter_mut().filter(|link| link.node == node) {
@@ -264,18 +266,40 @@ impl Engine {
             |id: &UpstreamId| self.upstreams.get(*id).is_some_and(|upstream| upstream.is_ready());
         let Some(id) = link.state.upstream().filter(is_ready) else { return false };
         let asked = Asked { on: false, kind, name: name.clone(), waiter };
-        self.subscriptions.ends.push((id, asked));
+        self.subscriptions.push_end(id, asked);
         true
     }
 
-    /// Says to servers what ended. Who ended it may not have known the time, by which the answer will count as overdue.
+    /// Says to servers what ended, as far as their connections have room. Who ended it may not have known the time, by which the answer will count as overdue.
     pub(super) fn say_ends(&mut self, now: Time) {
-        for (id, asked) in core::mem::take(&mut self.subscriptions.ends) {
-            match self.upstreams.get(id).is_some_and(|upstream| upstream.is_ready()) {
-                true => self.say_listening(now, id, asked),
-                false => asked.waiter.into_iter().for_each(|waiter| self.left(waiter)),
+        let ids: Vec<UpstreamId> = self.subscriptions.ends.keys().copied().collect();
+        for id in ids {
+            while !self.takes_no_topics(id)
+                && let Some(asked) = self.subscriptions.pop_end(id)
+            {
+                self.say_end(now, id, asked);
             }
         }
+    }
+
+    fn say_end(&mut self, now: Time, id: UpstreamId, asked: Asked) {
+        match self.upstreams.get(id).is_some_and(|upstream| upstream.is_ready()) {
+            true => self.say_listening(now, id, asked),
+            false => asked.waiter.into_iter().for_each(|waiter| self.left(waiter)),
+        }
+    }
+
+    /// Whether so much waits to be sent over this connection that nothing is to be added.
+    fn takes_no_topics(&self, id: UpstreamId) -> bool {
+        let high = self.settings.limits.upstream_out_high_bytes;
+        self.upstreams.get(id).is_some_and(|up| up.is_ready() && !up.has_room(high))
+    }
+
+    /// A connection for topics that has no room. Whoever begins or ends to listen waits for it: names can be many, and what is said to servers of
+    /// clients that have gone is nobody's to pay for.
+    pub(super) fn crowded_for_topics(&mut self, now: Time) -> Option<UpstreamId> {
+        self.say_ends(now);
+        self.subscriptions.asked.keys().copied().find(|id| self.takes_no_topics(*id))
     }
 
     /// A connection for topics is ready: it is told all of them that belong there.
@@ -494,8 +518,9 @@ impl Engine {
     /// When topics are to be looked at, or the first client has waited long enough.
     pub(crate) fn subscriptions_at(&self) -> Option<Time> {
         let waits = self.subscriptions.waits.front().map(|(until, _)| *until);
-        let is_due =
-            !self.subscriptions.ends.is_empty() || !self.subscriptions.fences_due.is_empty();
+        let can_be_said = |id: &UpstreamId| !self.takes_no_topics(*id);
+        let is_due = self.subscriptions.ends.keys().any(can_be_said)
+            || !self.subscriptions.fences_due.is_empty();
         let ends = is_due.then_some(Time::default());
         self.subscriptions.relink_at.into_iter().chain(waits).chain(ends).min()
     }

@@ -88,8 +88,10 @@ pub(crate) struct Subscriptions {
     topics: [BTreeMap<Name, Topic>; 3],
     /// What each connection was asked and has not confirmed, in that order.
     asked: BTreeMap<UpstreamId, VecDeque<Asked>>,
-    /// What ended and was not said yet, at the latest at the end of the turn.
-    ends: Vec<(UpstreamId, Asked)>,
+    /// What ended and was not said yet: at the latest at the end of the turn, or when the connection has room again.
+    ends: BTreeMap<UpstreamId, VecDeque<Asked>>,
+    /// Bytes of these.
+    ends_bytes: usize,
     /// Clients that leave a topic to which others listen, by the connection that is asked for its
     /// fence at the end of the turn: one for all of them.
     fences_due: BTreeMap<UpstreamId, Vec<Waiter>>,
@@ -180,6 +182,12 @@ struct Asked {
     name: Name,
     /// Whose UNSUBSCRIBE it is, and the place of its reply.
     waiter: Option<Waiter>,
+}
+
+impl Asked {
+    fn held_bytes(&self) -> usize {
+        self.name.len() + size_of::<Self>()
+    }
 }
 
 /// A client, and where its reply belongs that waits for a server's word.
@@ -283,7 +291,22 @@ impl Listening {
 impl Subscriptions {
     /// Bytes of the names of topics, for each client that listens, and of the topics.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes + self.len() * TOPIC_BYTES
+        self.bytes + self.ends_bytes + self.len() * TOPIC_BYTES
+    }
+
+    fn push_end(&mut self, id: UpstreamId, asked: Asked) {
+        self.ends_bytes += asked.held_bytes();
+        self.ends.entry(id).or_default().push_back(asked);
+    }
+
+    fn pop_end(&mut self, id: UpstreamId) -> Option<Asked> {
+        let ends = self.ends.get_mut(&id)?;
+        let asked = ends.pop_front();
+        if ends.is_empty() {
+            self.ends.remove(&id);
+        }
+        self.ends_bytes -= asked.as_ref().map_or(0, Asked::held_bytes);
+        asked
     }
 
     /// How many topics there are.

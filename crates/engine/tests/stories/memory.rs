@@ -191,6 +191,31 @@ fn names_of_topics() {
 }
 
 #[test]
+fn topics_that_ended_wait_for_room_and_who_comes_waits_for_them() {
+    const HIGH: usize = 64 * KIB;
+    let mut story = Story::new();
+    story.reconfigures(|settings| settings.limits.upstream_out_high_bytes = HIGH);
+    let names: Vec<String> = (0..3_000).map(|n| format!("{n:0100}")).collect();
+    story.client("a").sends(&request(&format!("SUBSCRIBE {}", names.join(" "))));
+    assert_eq!(story.conn(1).takes_requests(), names.len());
+    let confirmed = |name: &String| format!("*3\r\n$9\r\nsubscribe\r\n$100\r\n{name}\r\n:1\r\n");
+    story.conn(1).sends(names.iter().map(confirmed).collect::<String>().as_bytes());
+    assert!(story.client("a").takes_text().ends_with(":3000\r\n"));
+    story.conn(1).stops_taking();
+    let before = of_kind(&story, "upstreams");
+    story.client("a").dies();
+    assert!(of_kind(&story, "upstreams") < before + 2 * HIGH, "all is said at once");
+    story.client("b").says("SUBSCRIBE news").gets_nothing();
+    story.client("c").says("UNSUBSCRIBE").gets_nothing();
+    story.conn(1).takes_all();
+    for name in &names {
+        assert_eq!(story.conn(1).takes_one(), Some(format!("unsubscribe {name}")));
+    }
+    story.conn(1).gets("subscribe news");
+    story.client("c").gets("*3\r\n$11\r\nunsubscribe\r\n$-1\r\n:0\r\n");
+}
+
+#[test]
 fn keys_that_clients_cache_are_dropped_and_nobody_is_closed() {
     let mut story = Story::new();
     tight(&mut story);
