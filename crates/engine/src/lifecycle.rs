@@ -337,6 +337,7 @@ impl Engine {
         }
         let goes_on = match client.hold {
             Hold::Drained => client.places.open() == 0,
+            Hold::Turn => true,
             Hold::Output => {
                 let window = client
                     .window(self.grants.speed.window.min(self.settings.limits.client_inflight_max));

@@ -45,6 +45,10 @@ pub const UNTAKEN_UNITS_MAX: u64 = 63;
 /// Requests behind a large reply that are compared with the one that it is for: their replies will be as large.
 pub const EQUAL_LOOKS_MAX: usize = 64;
 
+/// Requests of one client that are not plain (answered here, refused, put together of several servers') in one turn of a worker: behind them others have
+/// their turn. Some 100 µs; a server reads 16 KiB of a client before it looks at the next.
+pub const SLOW_TURN_MAX: u32 = 256;
+
 /// Requests with large replies that a server has at a time over one connection. With one a slow line would be idle
 /// between two replies.
 pub const LARGE_INFLIGHT_MAX: usize = 4;
@@ -532,8 +536,9 @@ pub const SHADOW_OPEN_MAX: usize = 8_192;
 /// Bytes of such reads, with the primary's replies, that wait for a mirror, for each of them.
 pub const SHADOW_QUEUE_BYTES: usize = 4 << 20;
 
-/// Bytes of a mirror's reply to such a read that are kept. A longer one is another one than the primary's, which is at most [`CUT_THROUGH_BYTES`] long.
-pub const SHADOW_REPLY_BYTES: usize = 8 * CUT_THROUGH_BYTES;
+/// Bytes of a mirror's reply that are kept. A longer one to a read is another one than the primary's, which is at most [`CUT_THROUGH_BYTES`] long; of one
+/// to a write, whose begin tells whether it is an error, the rest is dropped as it comes.
+pub const MIRROR_REPLY_BYTES: usize = 8 * CUT_THROUGH_BYTES;
 
 /// A mirror that has not answered a write for so long is not asked for reads, in milliseconds; and a reply that comes so long after the primary's says nothing.
 pub const SHADOW_LATE_MS: u64 = 1_000;
@@ -578,3 +583,10 @@ pub const CONN_INDEX_BITS: u32 = 21;
 
 /// So many of them are a mirror's or a read target's own, of whom there are at most 32.
 pub const MIRROR_INDEX_BITS: u32 = CONN_INDEX_BITS - 6;
+
+/// Prefixes of keys that a connection asks for on behalf of all clients with `CLIENT TRACKING … BCAST`: of more it asks for the one that all have in common.
+/// A server compares each new one with each that it has (`checkPrefixCollisionsOrReply` in Redis' tracking.c).
+pub const FEED_PREFIXES_MAX: usize = 256;
+
+/// The same of their bytes.
+pub const FEED_PREFIX_BYTES_MAX: usize = 64 << 10;

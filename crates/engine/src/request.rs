@@ -23,6 +23,7 @@ use crate::engine::Engine;
 use crate::grants::Grants;
 use crate::ids::{ClientId, NodeId};
 use crate::large_replies::LARGE_CONN;
+use crate::limits::SLOW_TURN_MAX;
 use crate::local::{Call, arity_fits, config, slowlog};
 use crate::permit::{charge, permits};
 use crate::plain::{Parts, PlainRun, ShortPaths, ShortReads, plain_command};
@@ -82,7 +83,7 @@ impl Engine {
     }
 
     fn process_input(&mut self, now: Time, id: ClientId, input: &[u8]) -> usize {
-        let mut pos = 0;
+        let (mut pos, mut slow) = (0, 0);
         loop {
             let Some(client) = self.clients.get(id) else { return input.len() };
             if client.closing {
@@ -134,7 +135,11 @@ impl Engine {
                 }
             };
             match step {
-                Step::Done => {}
+                Step::Done if slow == SLOW_TURN_MAX && pos < input.len() => {
+                    self.hold(id, Hold::Turn);
+                    return pos;
+                }
+                Step::Done => slow += 1,
                 Step::Gone => return input.len(),
                 Step::More => return pos,
                 Step::Fault(error) => {

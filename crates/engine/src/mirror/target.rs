@@ -28,9 +28,9 @@ use crate::engine::{Action, Engine, Notice};
 use crate::glob;
 use crate::ids::{ClientId, UpstreamId};
 use crate::limits::{
-    MIRROR_ERROR_KINDS_MAX, MIRROR_RETRY_MAX_MS, MIRROR_RETRY_MIN_MS, MIRROR_TOLD_EVERY_MS,
-    MIRROR_WINDOW_BYTES, MIRROR_WINDOW_MAX, QUOTED_ERROR_BYTES, SHADOW_LOOKS, SHADOW_QUEUE_BYTES,
-    SHADOW_REPLY_BYTES,
+    MIRROR_ERROR_KINDS_MAX, MIRROR_REPLY_BYTES, MIRROR_RETRY_MAX_MS, MIRROR_RETRY_MIN_MS,
+    MIRROR_TOLD_EVERY_MS, MIRROR_WINDOW_BYTES, MIRROR_WINDOW_MAX, QUOTED_ERROR_BYTES, SHADOW_LOOKS,
+    SHADOW_QUEUE_BYTES,
 };
 use crate::settings::MirrorSettings;
 use crate::time::Time;
@@ -80,8 +80,9 @@ struct Sent {
 }
 
 impl Sent {
-    fn is_read(&self) -> bool {
-        matches!(&self.what, What::Entry(Entry { read: Some(_), .. }))
+    /// Whether the next reply is that to EXEC, the last one of a transaction.
+    fn awaits_exec(&self) -> bool {
+        self.left == 1 && matches!(&self.what, What::Entry(entry) if entry.replies > 1)
     }
 }
 
@@ -354,13 +355,23 @@ impl Target {
             (pos, heard) = (end, true);
         }
         let scanned = self.scanner.position() as usize - self.skipped;
-        if scanned > SHADOW_REPLY_BYTES && self.window.front().is_some_and(Sent::is_read) {
+        if scanned > MIRROR_REPLY_BYTES {
+            if self.skipped == 0 {
+                self.note_begin(&input[pos..]);
+            }
             self.skipped += scanned;
             pos += scanned;
         }
         self.input = input;
         self.input.drain(..pos);
         heard
+    }
+
+    /// The begin of a reply that is too long to be kept.
+    fn note_begin(&mut self, begin: &[u8]) {
+        if let Some(sent) = self.window.front_mut().filter(|sent| sent.error.is_none()) {
+            sent.error = error_of(begin, sent.awaits_exec());
+        }
     }
 
     /// One reply came. `None`: it was too long to be kept.
@@ -370,10 +381,10 @@ impl Target {
             debug_assert!(false, "a mirror answers what nobody asked");
             return;
         };
-        sent.left -= 1;
         if sent.error.is_none() {
-            sent.error = error_of(reply, sent.left == 0);
+            sent.error = error_of(reply, sent.awaits_exec());
         }
+        sent.left -= 1;
         if sent.left > 0 {
             return;
         }
@@ -720,11 +731,11 @@ fn probe(entry: &Entry) -> Vec<u8> {
     bytes
 }
 
-/// The error in a reply; in the answer to EXEC, which is the last one of a transaction, that of one of its commands.
-fn error_of(reply: &[u8], is_last: bool) -> Option<Vec<u8>> {
+/// The error in a reply, or in its begin; in the answer to EXEC that of one of its commands. What a script answered is data.
+fn error_of(reply: &[u8], is_exec: bool) -> Option<Vec<u8>> {
     match reply.first() {
         Some(b'-') => return Some(reply.to_vec()),
-        Some(b'*') if is_last && reply.windows(3).any(|three| three == b"\r\n-") => {}
+        Some(b'*') if is_exec && reply.windows(3).any(|three| three == b"\r\n-") => {}
         _ => return None,
     }
     let end = reply.iter().position(|byte| *byte == b'\n')? + 1;

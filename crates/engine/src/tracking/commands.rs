@@ -7,7 +7,7 @@
 //! Invariant: tracking begins and ends while nothing of the client is under way, since its requests take other connections then.
 
 use super::prefixes::{first_overlap, overlapping};
-use super::{Name, Tracking};
+use super::{Name, PREFIX_BYTES, Tracking};
 use crate::client::Hold;
 use crate::command::word;
 use crate::engine::Engine;
@@ -172,10 +172,21 @@ impl Engine {
             added.retain(|prefix| !own.prefixes.contains(prefix));
             wanted.prefixes.extend(own.prefixes.iter().cloned());
             let Tracking { broadcast, opt_in, opt_out, owner, redirect, prefixes, .. } = wanted;
-            let broken = false;
-            wanted =
-                Tracking { broadcast, opt_in, opt_out, owner, redirect, prefixes, broken, ..*own };
+            let (broken, covered_in) = (false, None);
+            wanted = Tracking {
+                broadcast,
+                opt_in,
+                opt_out,
+                owner,
+                redirect,
+                prefixes,
+                broken,
+                covered_in,
+                ..*own
+            };
         }
+        let bytes = |prefix: &Name| prefix.len() + PREFIX_BYTES;
+        wanted.prefixes_bytes = wanted.prefixes.iter().map(bytes).sum();
         let has_own = wanted.owner.is_some();
         let in_resp2 = client.protocol == Protocol::Resp2;
         let broadcast = wanted.broadcast || (in_resp2 && wanted.redirect != 0 && !has_own);

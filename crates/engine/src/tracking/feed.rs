@@ -14,7 +14,7 @@ use crate::client::Hold;
 use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, UpstreamId};
-use crate::limits::RELINK_MS;
+use crate::limits::{FEED_PREFIX_BYTES_MAX, FEED_PREFIXES_MAX, RELINK_MS};
 use crate::request::Step;
 use crate::time::Time;
 use crate::upstream::inflight::OwnCommand;
@@ -91,7 +91,7 @@ impl Engine {
 
     /// Clients in BCAST mode came or changed: the connections ask for what is wanted now, at every primary.
     pub(super) fn renew_feed(&mut self, now: Time) {
-        let prefixes = self.wanted_prefixes();
+        let prefixes = self.take_wanted_prefixes();
         let before = core::mem::replace(&mut self.caches.prefixes, prefixes);
         let dbs = self.shared_feed_dbs();
         for node in self.router.primaries() {
@@ -139,14 +139,17 @@ impl Engine {
     }
 
     /// The fewest prefixes that cover those of all clients and what was asked for before: a server refuses ones that overlap, and what nobody
-    /// wants any more does no harm.
-    fn wanted_prefixes(&self) -> Vec<Name> {
+    /// wants any more does no harm. Clients whose prefixes are among them are not looked at again.
+    fn take_wanted_prefixes(&mut self) -> Vec<Name> {
         let mut all: BTreeSet<Name> = self.caches.prefixes.iter().cloned().collect();
+        let round = self.caches.prefix_round;
         for id in &self.caches.broadcast {
-            let client = self.clients.get(*id).filter(|client| !client.has_own());
-            let Some(tracking) = client.and_then(|client| client.tracking.as_ref()) else {
+            let client = self.clients.get_mut(*id).filter(|client| !client.has_own());
+            let tracking = client.and_then(|client| client.tracking.as_mut());
+            let Some(tracking) = tracking.filter(|one| one.covered_in != Some(round)) else {
                 continue;
             };
+            tracking.covered_in = Some(round);
             match tracking.broadcast {
                 true => all.extend(tracking.prefixes.iter().cloned()),
                 false => drop(all.insert(Arc::from(&b""[..]))),
@@ -163,6 +166,7 @@ impl Engine {
     /// With nobody left who hears of every change over the shared connections they go.
     fn end_feed(&mut self) {
         self.caches.prefixes.clear();
+        self.caches.prefix_round += 1;
         let shared: Vec<UpstreamId> =
             self.feeds().filter(|(_, key)| key.owner.is_none()).map(|(id, _)| id).collect();
         for id in shared {
@@ -345,7 +349,7 @@ impl Engine {
     }
 }
 
-/// The fewest of these prefixes, which come in order, that cover all.
+/// The fewest of these prefixes, which come in order, that cover all; if these are too many, the longest one that does.
 fn covering(prefixes: impl Iterator<Item = Name>) -> Vec<Name> {
     let mut kept: Vec<Name> = Vec::new();
     for prefix in prefixes {
@@ -353,5 +357,12 @@ fn covering(prefixes: impl Iterator<Item = Name>) -> Vec<Name> {
             kept.push(prefix);
         }
     }
-    kept
+    let bytes: usize = kept.iter().map(|prefix| prefix.len()).sum();
+    let [first, .., last] = kept.as_slice() else { return kept };
+    if kept.len() <= FEED_PREFIXES_MAX && bytes <= FEED_PREFIX_BYTES_MAX {
+        return kept;
+    }
+    // What the first and the last one in order have in common all between them have.
+    let common = first.iter().zip(&**last).take_while(|(one, other)| one == other).count();
+    alloc::vec![Arc::from(&first[..common])]
 }

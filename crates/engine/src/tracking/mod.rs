@@ -50,6 +50,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Bound;
 use order::{Asked, Inside, Later};
 use resp::{Protocol, Value, encode};
 
@@ -61,6 +62,9 @@ const CHANNEL: &[u8] = b"__redis__:invalidate";
 
 /// What a key in the table takes beside its name, with its first client (measured: 195 bytes with glibc's malloc).
 const KEY_BYTES: usize = 196;
+
+/// What a prefix of a client takes beside its name.
+const PREFIX_BYTES: usize = 64;
 
 /// What a key takes beside its name that is read in a transaction.
 const WAITING_BYTES: usize = 64;
@@ -85,6 +89,8 @@ pub(crate) struct Caches {
     pub(crate) stale: bool,
     /// The prefixes that shared connections of the lane `Broadcast` were asked for, in order.
     prefixes: Vec<Name>,
+    /// Grows when they are all forgotten.
+    prefix_round: u64,
     /// What is asked over connections of these lanes for clients that have something under way elsewhere.
     asked: BTreeMap<UpstreamId, VecDeque<Asked>>,
     /// The number of the last fence.
@@ -134,7 +140,12 @@ pub struct Tracking {
     owner: Option<ClientId>,
     /// The number of the client that is told instead; 0: itself.
     redirect: u64,
+    /// No two of them overlap.
     prefixes: BTreeSet<Name>,
+    /// What these take.
+    prefixes_bytes: usize,
+    /// In this round ([`Caches::prefix_round`]) the prefixes that shared connections ask for cover its own.
+    covered_in: Option<u64>,
     /// CLIENT CACHING was said for the next command.
     caching: bool,
     /// What its latest requests read, until a later one is answered.
@@ -212,7 +223,15 @@ pub(crate) enum Changed {
 impl Tracking {
     /// Bytes of what is read in a transaction, until it is told. What its other requests read is as much as their bytes on the way.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.inside_bytes
+        self.inside_bytes + self.prefixes_bytes
+    }
+
+    /// The one of its prefixes that this key begins with.
+    fn prefix_of(&self, key: &[u8]) -> Option<&Name> {
+        // If one does, all between the two would begin with that one, too.
+        let up_to = (Bound::Unbounded, Bound::Included(key));
+        let nearest = self.prefixes.range::<[u8], _>(up_to).next_back();
+        nearest.filter(|prefix| key.starts_with(prefix))
     }
 
     /// Whether what the next command reads is to be cached.
@@ -461,18 +480,18 @@ impl Engine {
             let tracking = client.tracking.as_mut().filter(|tracking| tracking.broadcast);
             let Some(tracking) = tracking else { continue };
             // One message for each prefix (`trackingBroadcastInvalidationMessages` in Redis' tracking.c).
-            let of_prefix = |prefix: Name| -> Vec<Name> {
-                keys.iter().filter(|key| key.starts_with(&prefix)).cloned().collect()
-            };
-            let mut told: Vec<Vec<Name>> =
-                tracking.prefixes.iter().cloned().map(of_prefix).collect();
-            told.retain(|own| !own.is_empty());
-            for key in told.iter().flatten() {
+            let mut told: BTreeMap<Name, Vec<Name>> = BTreeMap::new();
+            for key in keys {
+                if let Some(prefix) = tracking.prefix_of(key) {
+                    told.entry(prefix.clone()).or_default().push(key.clone());
+                }
+            }
+            for key in told.values().flatten() {
                 // As in `key_changed`.
                 let again = tracking.reads_now(head, key).map(|seq| (seq, key.clone()));
                 tracking.again.extend(again);
             }
-            for own in told {
+            for own in told.into_values() {
                 self.tell_in_order(Some(by), id, Changed::Keys(own));
             }
         }

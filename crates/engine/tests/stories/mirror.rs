@@ -263,6 +263,45 @@ fn with_all_the_reply_waits_for_the_mirror() {
 }
 
 #[test]
+fn an_error_among_what_a_script_answers_is_data() {
+    let mut story = story_with(vec![MirrorSettings { mode: Mode::AllChecked, ..mirror("b") }]);
+    let reply = "*2\r\n+a\r\n-MOVED 1 127.0.0.1:9\r\n";
+    story.client("a").says("EVAL return 1 k");
+    story.conn(2).gets("EVAL return 1 k").answers(reply);
+    story.conn(1).gets("EVAL return 1 k").answers(reply);
+    story.client("a").gets(reply);
+    assert_eq!(counts(&story, 0), [1, 0, 0, 0]);
+}
+
+#[test]
+fn a_huge_reply_to_a_write_is_not_kept() {
+    let kind = engine::report::MEMORY_KINDS.iter().position(|kind| *kind == "mirrors").unwrap();
+    let mut story = story();
+    for (at, (begin, end)) in
+        [("$30000000\r\n", "\r\n"), ("*2\r\n$30000000\r\n", "\r\n-ERR\r\n")].into_iter().enumerate()
+    {
+        story.client("a").says("EVAL return 1 k");
+        // Over the connection for large replies, once it is known to be one.
+        let conn = if at == 0 { 1 } else { 3 };
+        story.conn(2).gets("EVAL return 1 k").answers(":1");
+        story.conn(conn).gets("EVAL return 1 k").sends(begin.as_bytes());
+        for _ in 0..300 {
+            story.conn(conn).sends(&[b'y'; 100_000]);
+            let held = story.report().memory[kind];
+            assert!(held < 2 << 20, "{held} bytes are held");
+        }
+        story.conn(conn).sends(end.as_bytes());
+        story.client("a").gets(":1").says("SET j 1");
+        // What comes behind it is found where it begins.
+        story.conn(2).gets("SET j 1").answers("+OK");
+        story.conn(1).gets("SET j 1").answers("+OK");
+        story.client("a").gets("+OK");
+    }
+    assert_eq!(counts(&story, 0), [4, 0, 0, 0]);
+    assert!(story.engine.mirrors_are_idle());
+}
+
+#[test]
 fn with_all_nobody_waits_for_ever() {
     for (mode, gets) in [
         (Mode::All, "+OK"),

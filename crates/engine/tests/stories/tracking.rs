@@ -171,6 +171,33 @@ fn changes_are_heard_where_a_servers_name_leads_now() {
 }
 
 #[test]
+fn many_prefixes_of_many_clients_become_the_one_that_they_have_in_common() {
+    let mut story = Story::new();
+    let mut asked = 0;
+    for client in ["a", "b", "c"] {
+        let prefixes: Vec<String> =
+            (0..200).map(|n| format!(" PREFIX app:{client}:{n:03}")).collect();
+        story.client(client).says("HELLO 3").takes();
+        story.client(client).says(&*format!("CLIENT TRACKING ON BCAST{}", prefixes.concat()));
+        while let Some(line) = story.conn(2).takes_one() {
+            asked += line.matches(" PREFIX ").count();
+            // Of two clients the server has 400, and of all the one.
+            let is_common = line.ends_with("BCAST PREFIX app:");
+            assert!(client == "a" || is_common || line.ends_with("TRACKING OFF"), "{line}");
+            story.conn(2).answers("+OK");
+        }
+        story.client(client).takes();
+    }
+    assert_eq!(asked, 201);
+    // What changed in the moment of that exchange is not known.
+    story.client("a").gets(ALL);
+    story.conn(2).answers(&*changed("app:a:007:x app:b:008 app:d:009 app:b:00"));
+    story.client("a").gets(&*changed("app:a:007:x"));
+    story.client("b").gets(&*changed("app:b:008"));
+    story.client("c").gets_nothing();
+}
+
+#[test]
 fn a_client_with_prefixes_hears_of_keys_that_it_never_read() {
     let mut story = Story::new();
     story.client("a").says("HELLO 3").takes();

@@ -1,7 +1,7 @@
 //! What one client may have under way before others have their turn: at a server that is slow, and of the workers.
 
 use crate::words::{Story, request};
-use engine::limits::{QUESTIONS_MAX, WINDOW_MOST, WINDOW_START, WINDOW_UNTRIED};
+use engine::limits::{QUESTIONS_MAX, SLOW_TURN_MAX, WINDOW_MOST, WINDOW_START, WINDOW_UNTRIED};
 
 /// A server that has answered something.
 fn warm(mut story: Story) -> Story {
@@ -66,6 +66,21 @@ fn a_pipeline_of_fast_commands_has_a_turn_under_way_and_no_more() {
     }
     // Found by an attack: what 40,000 cheap calls had earned was used for slow ones.
     assert_eq!(most, WINDOW_MOST as usize, "{answered} in all");
+}
+
+#[test]
+fn a_pipeline_that_respool_answers_has_turns_like_others() {
+    let mut story = warm(Story::new());
+    for line in ["PING", "SELECT 0", "CLIENT GETNAME", "UNSUBSCRIBE", "CLIENT NOPE", "EXEC"] {
+        let requests = 20 * SLOW_TURN_MAX as usize;
+        let before = story.client("a").sends_seen();
+        story.client("a").sends(&request(line).repeat(requests));
+        // What comes in a turn goes out in one send.
+        let turns = story.client("a").sends_seen() - before;
+        assert!(turns >= 19, "{line}: {turns} turns");
+        story.client("a").says("ECHO end");
+        assert!(story.client("a").takes_text().ends_with("$3\r\nend\r\n"), "{line}");
+    }
 }
 
 #[test]
