@@ -14,6 +14,10 @@
 //! That happens where nobody could know that a server would put something off. While it is known, what a client sends behind a request with
 //! several keys waits for its reply (`bar_if_unsettled`), so that nothing is overtaken.
 //!
+//! What was parked goes on in order, but not all to the same node: a transaction, which cannot go behind `ASKING`, asks the old owner of its slot
+//! again while an `INCR` behind it is sent to the new one. So a parked request waits until one that went before it, of the same place and over
+//! another connection, is answered ([`SentOn`]).
+//!
 //! Not here: what becomes of a parked request otherwise (`parked`, `redirect`).
 //!
 //! Invariant: of what its client sent behind a parked request nothing was done that it could still undo.
@@ -40,6 +44,16 @@ pub(crate) struct Behind {
     overtook: bool,
     /// When those that are not answered yet are looked at one by one: they may not concern it.
     look_at: Time,
+}
+
+/// A request that was parked, and went on over this connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SentOn {
+    /// Where its first key lies; `None`: it has none, or nobody knows.
+    place: Option<Place>,
+    upstream: UpstreamId,
+    /// The place of its reply, or of that to the EXEC of its transaction.
+    seq: u32,
 }
 
 /// What becomes of a parked request by what stood behind it.
@@ -94,6 +108,37 @@ impl Engine {
         }
         let inflight = &self.upstreams.get(id)?.inflight;
         inflight.place_behind(BEHIND_LOOKS_MAX, |run| self.is_behind(run.owner, owner))
+    }
+
+    /// Whether a parked request, sent over this connection, could be done before one of the same client that went before it over another one.
+    pub(crate) fn could_overtake(&mut self, parked: &Parked, upstream: UpstreamId) -> bool {
+        let Some((id, seq)) = self.place_in_client(parked.owner) else { return false };
+        let Some(client) = self.clients.get_mut(id) else { return false };
+        let (head, open) = (client.places.head(), client.places.open());
+        client.sent_on.retain(|sent| sent.seq.wrapping_sub(head) < open);
+        client.sent_on.iter().any(|sent| {
+            let meets = |one: Place| parked.place.is_none_or(|other| other == one);
+            // A part of its own request, or what its client sent behind it, has not gone before it.
+            let is_before = sent.seq != seq && seq.wrapping_sub(sent.seq) < 1 << 31;
+            is_before && sent.upstream != upstream && sent.place.is_none_or(meets)
+        })
+    }
+
+    /// A parked request was sent over this connection.
+    pub(crate) fn note_sent_on(&mut self, parked: &Parked, upstream: UpstreamId) {
+        let last = parked.rest.last().map_or(parked.owner, |run| run.owner);
+        let Some((id, seq)) = self.place_in_client(last) else { return };
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let place = parked.place;
+        // Of one place and connection the last one is answered last.
+        let is_known = |sent: &SentOn| (sent.place, sent.upstream) == (place, upstream);
+        client.sent_on.retain(|sent| !is_known(sent) && sent.seq != seq);
+        client.sent_on.push(SentOn { place, upstream, seq });
+    }
+
+    /// Where in the order of its client a parked request stands.
+    pub(crate) fn goes_before(&self, parked: &Parked, other: &Parked) -> bool {
+        self.is_behind(other.owner, parked.owner)
     }
 
     /// Whether one belongs to the same client as the other and was sent after it.

@@ -1,6 +1,6 @@
 //! Requests that wait to be sent to another server, or to the same one again.
 //!
-//! What one client has parked goes in the order in which it was parked: when its first is due they all go, and while that must wait they all wait.
+//! What one client has parked goes in the order in which the client sent it: when its first is due they all go, and while that must wait they all wait.
 //! So each client has a queue of its own, and who looks for what a client has parked does not look at everybody's.
 //!
 //! Not here: why a request is parked and where it goes (`redirect`, `rescue`), and what stood behind it meanwhile (`overtaken`).
@@ -130,9 +130,10 @@ impl ParkedRequests {
         self.queues.is_empty()
     }
 
-    fn push_back(&mut self, client: Option<ClientId>, parked: Parked) {
+    /// `before`: so many of its client's were sent before it.
+    fn insert(&mut self, client: Option<ClientId>, before: usize, parked: Parked) {
         self.bytes += parked.weight();
-        self.queues.entry(client).or_default().push_back(parked);
+        self.queues.entry(client).or_default().insert(before, parked);
     }
 
     fn push_front(&mut self, client: Option<ClientId>, parked: Parked) {
@@ -229,7 +230,13 @@ impl Engine {
                 _ => self.give_up(now, &parked),
             };
         }
-        self.parked.push_back(id, parked);
+        // Mostly the last. One that was sent before and comes back goes first again.
+        let queue = self.parked.queues.get(&id);
+        let behind = queue.map_or(0, |queue| {
+            queue.iter().rev().take_while(|other| self.goes_before(&parked, other)).count()
+        });
+        let before = queue.map_or(0, VecDeque::len) - behind;
+        self.parked.insert(id, before, parked);
         self.account_counted();
     }
 

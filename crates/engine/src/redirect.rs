@@ -526,8 +526,10 @@ impl Engine {
             (true, _) => return None,
         };
         match availability {
+            Availability::Ready(id) if self.could_overtake(parked, id) => Some(later),
             Availability::Ready(id) => {
                 self.write_parked(now, id, parked);
+                self.note_sent_on(parked, id);
                 None
             }
             Availability::Wait(id) => {

@@ -54,8 +54,9 @@ fn redirects_lead_where_the_map_says() {
     let mut story = mapped();
     story.client("a").says(["SET a4 1", "GET a4"]);
     story.node("n1").gets(["SET a4 1", "GET a4"]).moved("a4", "t2").ask("a4", "t3");
+    // The second goes another way than the first, and not before that is done.
     story.node("n2").gets("SET a4 1").answers("+OK");
-    story.node("n3").gets(["ASKING", "GET a4"]).answers(["+OK", "\"1\""]);
+    story.after_ms(10).node("n3").gets(["ASKING", "GET a4"]).answers(["+OK", "\"1\""]);
     story.client("a").gets(["+OK", "\"1\""]);
     assert_nobody_was_believed(&story);
 }

@@ -113,6 +113,32 @@ fn a_transaction_that_was_sent_on_is_not_done_behind_what_was_done() {
     story.after_ms(100).node("n2").gets_nothing();
 }
 
+// Behind ASKING there is no MULTI, so the transaction asks the old owner until the slot has gone.
+#[test]
+fn what_goes_behind_asking_does_not_overtake_a_transaction_that_cannot() {
+    let mut story = Story::warm_cluster();
+    let whole = ["MULTI", "INCR a4", "EXEC"];
+    let abort = "-EXECABORT Transaction discarded because of previous errors.";
+    story.client("a").says(["MULTI", "INCR a4", "EXEC", "INCR a4", "INCR a4"]);
+    story.node_conn("n1", 1).gets(["MULTI", "INCR a4", "EXEC", "INCR a4", "INCR a4"]);
+    story
+        .node_conn("n1", 1)
+        .answers("+OK")
+        .ask("a4", "n2")
+        .answers(abort)
+        .ask("a4", "n2")
+        .ask("a4", "n2");
+    for _ in 0..2 {
+        story.after_ms(40).node("n2").gets_nothing();
+        story.node_conn("n1", 1).gets(whole).answers("+OK").ask("a4", "n2").answers(abort);
+    }
+    story.after_ms(40).node("n2").gets_nothing();
+    story.node_conn("n1", 1).gets(whole).answers("+OK").moved("a4", "n2").answers(abort);
+    story.after_ms(40).node("n2").gets(whole).gets(["ASKING", "INCR a4", "ASKING", "INCR a4"]);
+    story.node("n2").answers(["+OK", "+QUEUED", "*1\r\n:1\r\n", "+OK", ":2", "+OK", ":3"]);
+    story.client("a").gets(["+OK", "+QUEUED", "*1\r\n:1\r\n", ":2", ":3"]);
+}
+
 #[test]
 fn what_the_server_refused_did_not_overtake_anything() {
     let mut story = Story::warm_cluster();
