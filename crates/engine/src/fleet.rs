@@ -424,7 +424,7 @@ pub enum Purpose {
     },
     /// SLOWLOG LEN.
     SlowLen,
-    /// HOTKEYS GET of so many.
+    /// TOPKEYS GET of so many.
     HotKeys(usize),
     /// BIGKEYS GET of so many.
     BigKeys(usize),

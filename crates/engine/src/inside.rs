@@ -217,7 +217,7 @@ impl Engine {
     fn answers_inside(&self, row: CommandId, wish: &Wish<'_>) -> bool {
         match row {
             ids::CLIENT | ids::HELLO | ids::AUTH | ids::MONITOR | ids::SLOWLOG => true,
-            ids::HOTKEYS | ids::BIGKEYS | ids::ACL => true,
+            ids::TOPKEYS | ids::BIGKEYS | ids::ACL => true,
             ids::READONLY | ids::READWRITE | ids::ASKING => true,
             ids::PING => {
                 let listens = self.clients.get(wish.id).is_some_and(Client::listens);

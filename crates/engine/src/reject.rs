@@ -131,8 +131,6 @@ pub const SUBSCRIPTIONS_MAX: &str =
     "ERR respool: clients listen to so many channels that there is no room for more";
 /// CLIENT UNBLOCK with another word.
 pub const UNBLOCK_REASON: &str = "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR";
-/// What only the servers' HOTKEYS has.
-pub const HOTKEYS_OF_SERVERS: &str = "ERR The proxy counts by HOTKEYS ENABLE; that of the servers is HOTKEYS SERVER START, STOP, GET and RESET";
 /// SLOWLOG GET with a bad count.
 pub const SLOWLOG_COUNT: &str = "ERR count should be greater than or equal to -1";
 /// MONITOR with too many conditions.

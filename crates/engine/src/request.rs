@@ -593,7 +593,7 @@ impl Engine {
             && (!self.is_one() || self.settings.facade.on)
     }
 
-    /// `SLOWLOG SERVER …`, `HOTKEYS SERVER …`: given on without that word.
+    /// `SLOWLOG SERVER …`, `ACL SERVER …`: given on without that word.
     fn kept_by_servers(
         &mut self,
         now: Time,

@@ -600,8 +600,8 @@ const REST: &[OptionSpec] = &[
     OptionSpec::for_clients(
         "hotkeys.enabled",
         "Count which keys come most often, from the start on",
-        "`HOTKEYS ENABLE` and `HOTKEYS DISABLE` do it while respool runs, until it is started again. The \
-         [operations guide](../guides/operations.md#hot-keys-and-big-keys) tells how to read what `HOTKEYS GET` shows.",
+        "`TOPKEYS ENABLE` and `TOPKEYS DISABLE` do it while respool runs, until it is started again. The \
+         [operations guide](../guides/operations.md#hot-keys-and-big-keys) tells how to read what `TOPKEYS GET` shows.",
         Kind::Switch { at: |d| &mut d.config.hotkeys.enabled },
     ),
     OptionSpec::for_clients(

@@ -15,7 +15,8 @@
 //!   `KEYS` is: it looks at all keys, and of its replies nobody knows how large the first is.
 //! - `CLUSTER SETSLOT` waits on Valkey 8 and later until replicas have it: `Leased`.
 //! - `CONFIG` is `Noted`: some of it (the slow log, the counters) is about what the proxy has, too.
-//! - `SLOWLOG` and `HOTKEYS` are `Local`: the proxy has its own of them. `BIGKEYS` no server has, nor `HOTKEYS ENABLE` and `DISABLE`.
+//! - `SLOWLOG` is `Local`: the proxy has its own. `BIGKEYS` and `TOPKEYS` no server has.
+//! - `HOTKEYS` (Redis 8.6) goes to every shard, whose `GET` answers a list with one map, so that the lists can be put together (`hotkeysCommand`).
 //! - `HIMPORT` (Redis 8.10) keeps its field sets on the connection, so it is `Leased` as a whole.
 //! - `SCRIPT DEBUG` switches its connection to the debugger: `Leased`.
 //! - `MIGRATE` stops the server until another one has answered, whose address the client gives, and takes keys away to where nobody
@@ -413,14 +414,12 @@ pub(super) const ROWS: &[Command] = &[
     cmd("hlen", 2, READONLY | FAST, LOOK, Pass),
     cmd("hmget", -3, READONLY | FAST, READ, Pass),
     cmd("hmset", -4, WRITE | DENYOOM | FAST, CHANGE, Pass),
-    cmd("hotkeys", -2, PLAIN, NONE, Local),
-    cmd("hotkeys|disable", 2, ADMIN | NOSCRIPT, NONE, Local),
-    cmd("hotkeys|enable", 2, ADMIN | NOSCRIPT, NONE, Local),
-    cmd("hotkeys|get", -2, ADMIN | NOSCRIPT, NONE, Local).spread(ToSpecial, BySpecial),
-    cmd("hotkeys|help", 2, LOADING | STALE, NONE, Local),
-    cmd("hotkeys|reset", 2, ADMIN | NOSCRIPT, NONE, Local).spread(ToSpecial, AsIs),
-    cmd("hotkeys|start", -2, ADMIN | NOSCRIPT, NONE, Local).spread(ToSpecial, AsIs),
-    cmd("hotkeys|stop", 2, ADMIN | NOSCRIPT, NONE, Local).spread(ToSpecial, AsIs),
+    cmd("hotkeys", -2, PLAIN, NONE, Pass),
+    cmd("hotkeys|get", -2, ADMIN | NOSCRIPT, NONE, Pass).spread(AllShards, AsIs),
+    cmd("hotkeys|help", 2, LOADING | STALE, NONE, Pass),
+    cmd("hotkeys|reset", 2, ADMIN | NOSCRIPT, NONE, Pass).spread(AllShards, AllSucceeded),
+    cmd("hotkeys|start", -2, ADMIN | NOSCRIPT, NONE, Pass).spread(AllShards, AllSucceeded),
+    cmd("hotkeys|stop", 2, ADMIN | NOSCRIPT, NONE, Pass).spread(AllShards, AllSucceeded),
     cmd("hpersist", -5, WRITE | FAST, CHANGE, Pass),
     cmd("hpexpire", -6, WRITE | FAST, CHANGE, Pass),
     cmd("hpexpireat", -6, WRITE | FAST, CHANGE, Pass),
@@ -595,6 +594,12 @@ pub(super) const ROWS: &[Command] = &[
     cmd("swapdb", 3, WRITE | FAST, NONE, Pass),
     cmd("sync", 1, ADMIN | NOSCRIPT | NO_ASYNC_LOADING | NO_MULTI, NONE, Leased),
     cmd("time", 1, FAST | LOADING | STALE, NONE, Pass),
+    cmd("topkeys", -2, PLAIN, NONE, Local),
+    cmd("topkeys|disable", 2, ADMIN | NOSCRIPT, NONE, Local),
+    cmd("topkeys|enable", 2, ADMIN | NOSCRIPT, NONE, Local),
+    cmd("topkeys|get", -2, ADMIN | NOSCRIPT, NONE, Local),
+    cmd("topkeys|help", 2, LOADING | STALE, NONE, Local),
+    cmd("topkeys|reset", 2, ADMIN | NOSCRIPT, NONE, Local),
     cmd("touch", -2, READONLY | FAST, LOOK_ALL, Pass).spread(MultiShard, AggSum),
     cmd("trimslots", -5, WRITE, NONE, Pass),
     cmd("ttl", 2, READONLY | FAST, READ, Pass),

@@ -162,7 +162,7 @@ impl HotKeys {
         hot
     }
 
-    /// Other options: what was counted by the former ones is forgotten. What HOTKEYS said of it being on or off holds, unless the option itself
+    /// Other options: what was counted by the former ones is forgotten. What TOPKEYS said of it being on or off holds, unless the option itself
     /// says otherwise than before.
     pub(crate) fn change(&mut self, old: &Options, new: &Options, workers: u32, now: Time) {
         let on = if old.enabled == new.enabled { self.is_on() } else { new.enabled };

@@ -2,7 +2,7 @@
 //!
 //! Not here: what is noted (`bigkeys`).
 
-use super::{Call, hotkeys};
+use super::{Call, topkeys};
 use crate::bigkeys::{self, Entry};
 use crate::command::{ids, lookup_sub};
 use crate::engine::Engine;
@@ -36,7 +36,7 @@ impl Engine {
         match sub {
             ids::BIGKEYS_LEN => self.ask(call, Question::BigKeys, Purpose::BigLen),
             ids::BIGKEYS_RESET => self.ask(call, Question::BigReset, Purpose::Ok),
-            ids::BIGKEYS_GET => match hotkeys::shown(call.args) {
+            ids::BIGKEYS_GET => match topkeys::shown(call.args) {
                 Ok(count) => self.ask(call, Question::BigKeys, Purpose::BigKeys(count)),
                 Err(Some(text)) => self.refuse(call, text),
                 Err(None) => {

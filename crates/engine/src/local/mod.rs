@@ -4,7 +4,7 @@
 //! connection matters; what only the server knows (its version, its databases) was learnt from it.
 //!
 //! Files: this one has the small commands, `hello` HELLO and AUTH, `client_command` CLIENT, `client_list` its lines, `info` INFO,
-//! `slowlog` SLOWLOG, `monitor` MONITOR, `hotkeys` HOTKEYS, `bigkeys` BIGKEYS, `acl` ACL.
+//! `slowlog` SLOWLOG, `monitor` MONITOR, `topkeys` TOPKEYS, `bigkeys` BIGKEYS, `acl` ACL.
 //!
 //! Invariant: each command answers exactly once or holds untouched; none of them writes upstream.
 
@@ -15,10 +15,10 @@ mod client_list;
 mod cluster;
 pub(crate) mod config;
 mod hello;
-mod hotkeys;
 pub(crate) mod info;
 mod monitor;
 pub(crate) mod slowlog;
+mod topkeys;
 
 use crate::client::{Client, Hold, ReplyMode};
 use crate::command::{CommandId, ids};
@@ -144,7 +144,7 @@ impl Engine {
             ids::READONLY | ids::READWRITE | ids::ASKING => self.refuse(call, reject::NO_CLUSTER),
             ids::SLOWLOG => self.slowlog_command(call),
             ids::MONITOR => self.monitor_command(call),
-            ids::HOTKEYS => self.hotkeys_command(call),
+            ids::TOPKEYS => self.topkeys_command(call),
             ids::BIGKEYS => self.bigkeys_command(call),
             _ => self.client_command(now, call),
         }
@@ -452,7 +452,7 @@ impl Engine {
                 encode::integer(&mut out, len as i64);
             }
             Purpose::HotKeys(count) => {
-                hotkeys::write(&mut out, &hotkeys::merged(answers, *count), protocol);
+                topkeys::write(&mut out, &topkeys::merged(answers, *count), protocol);
             }
             Purpose::BigKeys(count) => {
                 let count = (*count).min(self.settings.bigkeys.max_len);

@@ -38,10 +38,9 @@ const HELP: &[&str] = &[
     "    Print this help.",
 ];
 
-/// Whether this is about what the servers keep themselves: their slow log, or with the same words their hot keys and
-/// their users.
+/// Whether this is about what the servers keep themselves: their slow log, or with the same words their users.
 pub(crate) fn is_of_servers(command: Option<CommandId>, args: &[&[u8]]) -> bool {
-    matches!(command, Some(ids::SLOWLOG | ids::HOTKEYS | ids::ACL))
+    matches!(command, Some(ids::SLOWLOG | ids::ACL))
         && matches!(args, [_, word, _, ..] if word::same_name(word, "server"))
 }
 

@@ -348,7 +348,7 @@ fn probe<'a>(command: CommandId, args: &[&'a [u8]]) -> Probe<'a> {
         // Outside of a transaction servers are asked themselves.
         ids::ACL if args.get(1).is_some_and(|word| word::same_name(word, "whoami")) => Probe::None,
         ids::ACL => Probe::Never,
-        ids::MONITOR | ids::HOTKEYS | ids::BIGKEYS => Probe::Never,
+        ids::MONITOR | ids::TOPKEYS | ids::BIGKEYS => Probe::Never,
         ids::CLIENT | ids::SLOWLOG => {
             match args.get(1).and_then(|word| lookup_sub(command, word)) {
                 Some(sub) if arity_fits(sub, args.len()) => of_subcommand(sub, args),

@@ -293,7 +293,8 @@ mod tests {
             (&[b"m.c|go"], false),
             (&[b"slowlog", b"server", b"get\0"], false),
             (&[b"acl", b"server", b"whoami\0x"], false),
-            (&[b"hotkeys", b"server", b"start"], true),
+            (&[b"hotkeys", b"start"], true),
+            (&[b"hotkeys", b"start\0"], false),
         ] {
             assert_eq!(is_shared(args, Some(&module)), shares, "{args:?}");
         }

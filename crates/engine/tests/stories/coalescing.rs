@@ -622,7 +622,7 @@ fn observers_see_each_request() {
     assert_eq!(told, ["hot", "hot", "hot"]);
     story.client("a").takes();
     story.client("a").says("SLOWLOG LEN").gets(":1");
-    story.client("a").says("HOTKEYS GET");
+    story.client("a").says("TOPKEYS GET");
     let text = story.client("a").takes_text();
     assert!(text.contains("hot\r\n$10\r\nper_second\r\n:3\r\n$5\r\ncount\r\n:3\r\n"), "{text}");
     story.client("a").says("INFO stats");

@@ -51,13 +51,13 @@ fn what_the_servers_were_told_of_the_slow_log_holds_until_the_proxys_option_chan
 #[test]
 fn hot_keys_begin_again_and_what_a_client_switched_on_stays_on() {
     let mut story = Story::new();
-    story.client("a").says("HOTKEYS ENABLE").gets("+OK");
+    story.client("a").says("TOPKEYS ENABLE").gets("+OK");
     story.reconfigures(|settings| settings.hotkeys.sample = 1);
     story.client("a").says("GET hot");
     story.server().gets("GET hot").answers("nil");
     let is_hot = |story: &mut Story| {
         story.client("a").takes();
-        story.client("a").says("HOTKEYS GET").takes_text().contains("hot")
+        story.client("a").says("TOPKEYS GET").takes_text().contains("hot")
     };
     assert!(is_hot(&mut story));
     story.reconfigures(|settings| settings.timeouts.stall_ms += 1);

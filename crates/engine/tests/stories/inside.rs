@@ -301,7 +301,7 @@ fn stand_ins_are_refused_when_the_command_would_be() {
         ("ASKING", "PING"),
         ("SLOWLOG LEN", ECHO),
         ("BIGKEYS LEN", ECHO),
-        ("HOTKEYS ENABLE", "PING"),
+        ("TOPKEYS ENABLE", "PING"),
     ] {
         story.client("a").says(["MULTI", line, "DISCARD"]);
         story.conn(1).gets(["MULTI", stand_in, "DISCARD"]).answers(["+OK", QUEUED, "+OK"]);
@@ -331,8 +331,8 @@ fn the_servers_slow_log_is_read_inside_in_its_own_words() {
     let mut story = Story::new();
     begins(&mut story, 1, &["slowlog server LEN"], &["slowlog LEN"], "*1\r\n:7\r\n");
     story.client("a").gets("*1\r\n:7\r\n");
-    let own = ["HOTKEYS ENABLE", "HOTKEYS SERVER STOP", "BIGKEYS LEN"];
-    let sent = ["PING", "HOTKEYS STOP", ECHO];
-    begins(&mut story, 1, &own, &sent, &format!("*3\r\n+PONG\r\n+OK\r\n{EMPTY}"));
-    story.client("a").gets("*3\r\n+OK\r\n+OK\r\n:0\r\n").says("HOTKEYS GET").gets("*0");
+    let own = ["TOPKEYS ENABLE", "TOPKEYS DISABLE", "BIGKEYS LEN"];
+    let sent = ["PING", "PING", ECHO];
+    begins(&mut story, 1, &own, &sent, &format!("*3\r\n+PONG\r\n+PONG\r\n{EMPTY}"));
+    story.client("a").gets("*3\r\n+OK\r\n+OK\r\n:0\r\n").says("TOPKEYS GET").gets("*0");
 }

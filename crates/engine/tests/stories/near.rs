@@ -645,7 +645,7 @@ fn hot_keys_are_seen_also_where_the_server_sees_nothing() {
     for _ in 0..7 {
         hits(&mut story, "b", "GET k", "\"1\"");
     }
-    story.client("a").says("HOTKEYS GET");
+    story.client("a").says("TOPKEYS GET");
     let shown = story.client("a").takes_text();
     assert!(shown.contains("$1\r\nk\r\n") && shown.contains(":8\r\n"), "{shown}");
 }

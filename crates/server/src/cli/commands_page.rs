@@ -70,11 +70,6 @@ const NOTES: &[(&str, &str)] = &[
     ("exec", "As for a client without a transaction: an error."),
     ("hello", "The server's own reply, with the client's id at the proxy in it."),
     (
-        "hotkeys",
-        "The proxy's own, of all workers: the keys that come most often. `HOTKEYS ENABLE|DISABLE|GET [count]|RESET`; \
-         `HOTKEYS SERVER START|STOP|GET|RESET` is the servers'.",
-    ),
-    (
         "info",
         "The proxy's own figures, with the keys of all primaries (`keyspace`) and whether one loads (`loading`). \
          `INFO upstream [section …]` and sections that only the server has are the server's.",
@@ -122,6 +117,10 @@ const NOTES: &[(&str, &str)] = &[
     ),
     ("swapdb", "Changes the databases for everyone, as without a proxy."),
     ("time", "The server's clock."),
+    (
+        "topkeys",
+        "The proxy's own, of all workers: the keys that come most often. `TOPKEYS ENABLE|DISABLE|GET [count]|RESET`. No server has it.",
+    ),
     ("unwatch", "As for a client that watches nothing: `OK`."),
     (
         "wait",

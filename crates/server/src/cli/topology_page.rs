@@ -114,7 +114,7 @@ const GROUPS: &[(&str, &str)] = &[
     (
         "Server",
         "acl backup bgrewriteaof bgsave bigkeys command commandlog config dbsize debug failover flushall flushdb hotkeys info lastsave latency lolwut \
-         memory module monitor psync replconf replicaof restore-asking role save shutdown slaveof slowlog swapdb sync time trimslots",
+         memory module monitor psync replconf replicaof restore-asking role save shutdown slaveof slowlog swapdb sync time topkeys trimslots",
     ),
 ];
 

@@ -1,4 +1,4 @@
-//! HOTKEYS and BIGKEYS over several workers, in front of a server with a skewed load and a large value.
+//! TOPKEYS and BIGKEYS over several workers, in front of a server with a skewed load and a large value.
 //!
 //! Invariant: the load is drawn from a generator with a fixed seed; only which worker gets which client is left to the kernel.
 
@@ -64,7 +64,7 @@ fn the_hot_key_of_a_skewed_load_comes_first_with_a_good_estimate() {
         load(conn, 6_000, seed as u64);
     }
     let conn = &mut conns[0];
-    let hot = entries(conn, "HOTKEYS GET 5");
+    let hot = entries(conn, "TOPKEYS GET 5");
     assert_eq!((hot.len(), field(&hot[0], "key")), (5, "hot"));
     let (count, writes) = (number(&hot[0], "count"), number(&hot[0], "writes"));
     assert!((12_800..=19_200).contains(&count), "{count} of 16000");
@@ -72,14 +72,14 @@ fn the_hot_key_of_a_skewed_load_comes_first_with_a_good_estimate() {
     assert!(number(&hot[1], "count") < 1_000, "{hot:?}");
     let info = conn.ask("INFO hotkeys");
     assert!(info.contains("hotkey_0:per_second=") && info.contains(",key=hot\r\n"), "{info}");
-    assert_eq!(conn.ask("HOTKEYS RESET"), "+OK\r\n");
-    assert_eq!(conn.ask("HOTKEYS GET"), "*0\r\n");
-    assert_eq!(conn.ask("HOTKEYS DISABLE"), "+OK\r\n");
+    assert_eq!(conn.ask("TOPKEYS RESET"), "+OK\r\n");
+    assert_eq!(conn.ask("TOPKEYS GET"), "*0\r\n");
+    assert_eq!(conn.ask("TOPKEYS DISABLE"), "+OK\r\n");
     load(conn, 600, 1);
-    assert_eq!(conn.ask("HOTKEYS GET"), "*0\r\n");
-    assert_eq!(conn.ask("HOTKEYS ENABLE"), "+OK\r\n");
+    assert_eq!(conn.ask("TOPKEYS GET"), "*0\r\n");
+    assert_eq!(conn.ask("TOPKEYS ENABLE"), "+OK\r\n");
     load(conn, 600, 1);
-    assert_eq!(field(&entries(conn, "HOTKEYS GET 1")[0], "key"), "hot");
+    assert_eq!(field(&entries(conn, "TOPKEYS GET 1")[0], "key"), "hot");
 }
 
 #[test]

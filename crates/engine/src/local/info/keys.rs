@@ -4,7 +4,7 @@
 
 use super::{Source, line};
 use crate::hotkeys::HotReport;
-use crate::local::hotkeys::SHOWN;
+use crate::local::topkeys::SHOWN;
 use alloc::format;
 use alloc::string::String;
 

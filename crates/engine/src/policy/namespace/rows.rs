@@ -65,8 +65,8 @@ const CLOSED: &str = "bless|scan clusterscan randomkey";
 
 /// About all that a server holds.
 const WHOLE: &str = "\
-    cluster|countkeysinslot cluster|flushslot cluster|getkeysinslot commandlog|get commandlog|reset dbsize flushall flushdb psync replconf \
-    swapdb sync trimslots";
+    cluster|countkeysinslot cluster|flushslot cluster|getkeysinslot commandlog|get commandlog|reset dbsize flushall flushdb hotkeys|get hotkeys|reset hotkeys|start \
+    hotkeys|stop psync replconf swapdb sync trimslots";
 
 /// The reply begins with the key from which something was taken.
 const HEADS: &str = "blmpop blpop brpop bzmpop bzpopmax bzpopmin lmpop zmpop";
@@ -112,13 +112,12 @@ const FREE: &str = "\
     command|getkeysandflags command|help command|info command|list commandlog commandlog|help commandlog|len config config|get \
     config|help config|resetstat config|rewrite config|set debug discard echo exec failover function function|delete function|dump \
     function|flush function|help function|kill function|list function|load function|restore function|stats hello himport \
-    himport|discard himport|discardall himport|prepare hotkeys hotkeys|disable hotkeys|enable hotkeys|get hotkeys|help hotkeys|reset \
-    hotkeys|start hotkeys|stop info lastsave latency latency|doctor latency|graph latency|help latency|histogram latency|history \
+    himport|discard himport|discardall himport|prepare hotkeys hotkeys|help info lastsave latency latency|doctor latency|graph latency|help latency|histogram latency|history \
     latency|latest latency|reset lolwut memory memory|doctor memory|help memory|malloc-stats memory|purge memory|stats migrate module \
     module|help module|list module|load module|loadex module|unload monitor multi object object|help pfselftest ping pubsub \
     pubsub|help pubsub|numpat quit readonly readwrite replicaof reset role save script script|debug script|exists script|flush \
     script|help script|kill script|load script|show select shutdown slaveof slowlog slowlog|get slowlog|help slowlog|len slowlog|reset \
-    time unwatch wait waitaof xgroup xgroup|help xinfo xinfo|help";
+    time topkeys topkeys|disable topkeys|enable topkeys|get topkeys|help topkeys|reset unwatch wait waitaof xgroup xgroup|help xinfo xinfo|help";
 
 #[cfg(test)]
 mod tests {

@@ -206,7 +206,7 @@ fn commands_of(figures: &Figures, now: &Answer) -> Table<'static> {
 }
 
 fn hot_of(now: &Answer) -> Table<'static> {
-    let title = if now.hot.enabled { " hot keys " } else { " hot keys: off (HOTKEYS ENABLE) " };
+    let title = if now.hot.enabled { " hot keys " } else { " hot keys: off (TOPKEYS ENABLE) " };
     let rows =
         now.hot.keys.iter().map(|row| Row::new([row.key.clone(), shown_count(row.per_second)]));
     table(title, ["key", "per s"], [Constraint::Min(10), Constraint::Length(9)], rows.collect())

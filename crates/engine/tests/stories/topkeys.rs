@@ -1,4 +1,4 @@
-//! HOTKEYS: which keys come most often, by looking at some of the requests.
+//! TOPKEYS: which keys come most often, by looking at some of the requests.
 
 use crate::words::{Story, large_set};
 use engine::hotkeys::Options;
@@ -55,7 +55,7 @@ fn a_hot_key_is_found_among_ten_thousand_by_samples() {
         story.client("a").says(lines);
         answer_all(&mut story);
     }
-    let found = keys(&mut story, "a", "HOTKEYS GET 3");
+    let found = keys(&mut story, "a", "TOPKEYS GET 3");
     let (key, counts) = found[0].split_once(' ').expect("a count");
     let count: u32 = counts.split(' ').next().expect("a count").parse().expect("a number");
     assert_eq!((found.len(), key), (3, "hot"));
@@ -78,10 +78,10 @@ fn every_key_of_a_request_counts_and_writes_are_told_apart() {
     story.client("a").says(["SPUBLISH a x", "EVAL s 1 c b", "set a 1"]);
     answer_all(&mut story);
     let wanted = ["a 4 4 0 3 1", "c 3 3 0 1 2", "b 2 2 0 1 1"];
-    assert_eq!(keys(&mut story, "a", "HOTKEYS GET"), wanted);
-    assert_eq!(keys(&mut story, "a", "hotkeys get 1"), wanted[..1]);
-    assert_eq!(keys(&mut story, "a", "HOTKEYS GET -1"), wanted);
-    assert_eq!(keys(&mut story, "a", "HOTKEYS GET 0").len(), 0);
+    assert_eq!(keys(&mut story, "a", "TOPKEYS GET"), wanted);
+    assert_eq!(keys(&mut story, "a", "topkeys get 1"), wanted[..1]);
+    assert_eq!(keys(&mut story, "a", "TOPKEYS GET -1"), wanted);
+    assert_eq!(keys(&mut story, "a", "TOPKEYS GET 0").len(), 0);
 }
 
 #[test]
@@ -91,10 +91,10 @@ fn a_window_ends_and_the_last_one_is_known() {
     answer_all(&mut story);
     story.after_ms(11_000).client("a").says(["GET b"]);
     answer_all(&mut story);
-    assert_eq!(keys(&mut story, "a", "HOTKEYS GET"), ["a 2 0 2 2 0", "b 2 1 1 2 0"]);
+    assert_eq!(keys(&mut story, "a", "TOPKEYS GET"), ["a 2 0 2 2 0", "b 2 1 1 2 0"]);
     story.after_ms(10_000);
-    assert_eq!(keys(&mut story, "a", "HOTKEYS GET"), ["b 1 0 1 1 0"]);
-    story.after_ms(10_000).client("a").says("HOTKEYS GET").gets("*0");
+    assert_eq!(keys(&mut story, "a", "TOPKEYS GET"), ["b 1 0 1 1 0"]);
+    story.after_ms(10_000).client("a").says("TOPKEYS GET").gets("*0");
 }
 
 #[test]
@@ -102,17 +102,17 @@ fn what_was_counted_is_forgotten_and_it_is_switched_on_and_off() {
     let mut story = story(Options { enabled: false, ..every() });
     story.client("a").says("GET a");
     answer_all(&mut story);
-    story.client("a").says("HOTKEYS GET").gets("*0").says("HOTKEYS ENABLE").gets("+OK");
+    story.client("a").says("TOPKEYS GET").gets("*0").says("TOPKEYS ENABLE").gets("+OK");
     story.client("a").says("GET a");
     answer_all(&mut story);
-    assert_eq!(keys(&mut story, "a", "HOTKEYS GET"), ["a 1 1 0 1 0"]);
+    assert_eq!(keys(&mut story, "a", "TOPKEYS GET"), ["a 1 1 0 1 0"]);
     // A second time it changes nothing.
-    story.client("a").says(["HOTKEYS ENABLE", "HOTKEYS RESET"]).gets(["+OK", "+OK"]);
-    story.client("a").says("HOTKEYS GET").gets("*0").says("GET b");
+    story.client("a").says(["TOPKEYS ENABLE", "TOPKEYS RESET"]).gets(["+OK", "+OK"]);
+    story.client("a").says("TOPKEYS GET").gets("*0").says("GET b");
     answer_all(&mut story);
-    assert_eq!(keys(&mut story, "a", "HOTKEYS GET"), ["b 1 1 0 1 0"]);
-    story.client("a").says(["HOTKEYS DISABLE", "HOTKEYS GET"]).gets(["+OK", "*0"]);
-    story.client("a").says("HOTKEYS ENABLE").gets("+OK").says("HOTKEYS GET").gets("*0");
+    assert_eq!(keys(&mut story, "a", "TOPKEYS GET"), ["b 1 1 0 1 0"]);
+    story.client("a").says(["TOPKEYS DISABLE", "TOPKEYS GET"]).gets(["+OK", "*0"]);
+    story.client("a").says("TOPKEYS ENABLE").gets("+OK").says("TOPKEYS GET").gets("*0");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn requests_on_connections_of_their_own_and_streamed_ones_count() {
     story.server().answers(["+OK", "+QUEUED", "*1\r\n:1\r\n"]);
     story.client("a").takes();
     story.client("b").sends(&large_set("big", 1 << 20));
-    story.client("b").says("HOTKEYS GET").gets_nothing();
+    story.client("b").says("TOPKEYS GET").gets_nothing();
     story.conn(2).takes_requests();
     story.conn(2).answers("+OK");
     let bytes = story.client("b").takes();
@@ -153,7 +153,7 @@ fn requests_on_connections_of_their_own_and_streamed_ones_count() {
 #[test]
 fn the_parts_of_a_split_request_and_what_is_sent_on_count_each_key_once() {
     let mut story = Story::warm_cluster_with(|settings| settings.hotkeys = every());
-    story.client("a").says("HOTKEYS RESET").gets("+OK");
+    story.client("a").says("TOPKEYS RESET").gets("+OK");
     story.client("a").says("MGET a4 b4");
     story.node_conn("n1", 1).gets("MGET a4").answers("*1\r\n$-1\r\n");
     story.node_conn("n2", 1).gets("MGET b4").answers("*1\r\n$-1\r\n");
@@ -162,7 +162,7 @@ fn the_parts_of_a_split_request_and_what_is_sent_on_count_each_key_once() {
     story.node("n1").gets("GET a4").moved("a4", "n2");
     story.node("n2").gets("GET a4").answers("nil");
     story.client("a").gets("nil");
-    assert_eq!(keys(&mut story, "a", "HOTKEYS GET"), ["a4 2 2 0 2 0", "b4 1 1 0 1 0"]);
+    assert_eq!(keys(&mut story, "a", "TOPKEYS GET"), ["a4 2 2 0 2 0", "b4 1 1 0 1 0"]);
 }
 
 #[test]
@@ -176,37 +176,65 @@ fn many_requests_of_one_write_are_looked_at_and_what_is_kept_is_bounded() {
     let others: Vec<String> = (0..50).map(|n| format!("GET other:{n}")).collect();
     story.client("a").says(others.iter().map(String::as_str).collect::<Vec<_>>());
     answer_all(&mut story);
-    let found = keys(&mut story, "a", "HOTKEYS GET -1");
+    let found = keys(&mut story, "a", "TOPKEYS GET -1");
     assert_eq!(found.len(), 3);
     assert_eq!(found[..2], ["many 1024 1024 0 1024 0", "k 50 50 0 50 0"]);
 }
 
 #[test]
-fn that_of_the_servers_is_asked_for_by_name() {
+fn hotkeys_is_the_servers_own() {
     let mut story = Story::new();
-    let line = "HOTKEYS SERVER START METRICS 1 CPU";
-    story.client("a").says([line, "hotkeys server get"]);
-    story.server().gets(["HOTKEYS START METRICS 1 CPU", "hotkeys get"]).answers(["+OK", "*0"]);
-    story.client("a").gets(["+OK", "*0"]);
-    let refused = "-ERR The proxy counts by HOTKEYS ENABLE; that of the servers is HOTKEYS SERVER START, STOP, GET and RESET";
-    story.client("a").says(["HOTKEYS START METRICS 1 CPU", "HOTKEYS STOP"]).gets([refused; 2]);
+    let lines = ["HOTKEYS START METRICS 1 CPU", "hotkeys get", "HOTKEYS STOP"];
+    story.client("a").says(lines);
+    story.server().gets(["HOTKEYS START METRICS 1 CPU", "hotkeys get", "HOTKEYS STOP"]);
+    story.server().answers(["+OK", "*0", "nil"]);
+    let before = "-ERR unknown command 'HOTKEYS', with args beginning with: 'GET' ";
+    story.client("a").gets(["+OK", "*0", "nil"]);
+    // Before Redis 8.6.
+    story.client("b").says("HOTKEYS GET");
+    story.server().gets("HOTKEYS GET").answers(before);
+    story.client("b").gets(before);
+}
+
+#[test]
+fn every_shard_has_hot_keys_and_their_lists_are_put_together() {
+    let mut story = Story::warm_cluster();
+    let list = |node: &str| format!("*1\r\n*2\r\n$4\r\nname\r\n$2\r\n{node}\r\n");
+    for (line, replies, gets) in [
+        ("HOTKEYS START METRICS 1 CPU", ["+OK".into(), "+OK".into(), "+OK".into()], "+OK".into()),
+        (
+            "HOTKEYS GET",
+            ["n1", "n2", "n3"].map(list),
+            format!(
+                "*3\r\n{}",
+                ["n1", "n2", "n3"].map(|node| list(node)[4..].to_string()).concat()
+            ),
+        ),
+        ("HOTKEYS STOP", ["+OK".into(), "+OK".into(), "+OK".into()], "+OK".into()),
+    ] {
+        story.client("a").says(line);
+        for (node, reply) in ["n1", "n2", "n3"].into_iter().zip(&replies) {
+            story.node(node).gets(line).answers(&**reply);
+        }
+        story.client("a").gets(&*gets);
+    }
 }
 
 #[test]
 fn wrong_words_get_errors_and_help_is_given() {
     let mut story = Story::new();
     for (line, error) in [
-        ("HOTKEYS", "-ERR wrong number of arguments for 'hotkeys' command"),
-        ("HOTKEYS NOPE", "-ERR unknown subcommand 'NOPE'. Try HOTKEYS HELP."),
-        ("HOTKEYS RESET x", "-ERR wrong number of arguments for 'hotkeys|reset' command"),
-        ("HOTKEYS GET x", "-ERR count should be greater than or equal to -1"),
-        ("HOTKEYS GET -2", "-ERR count should be greater than or equal to -1"),
+        ("TOPKEYS", "-ERR wrong number of arguments for 'topkeys' command"),
+        ("TOPKEYS NOPE", "-ERR unknown subcommand 'NOPE'. Try TOPKEYS HELP."),
+        ("TOPKEYS RESET x", "-ERR wrong number of arguments for 'topkeys|reset' command"),
+        ("TOPKEYS GET x", "-ERR count should be greater than or equal to -1"),
+        ("TOPKEYS GET -2", "-ERR count should be greater than or equal to -1"),
     ] {
         story.client("a").says(line).gets(error);
     }
-    story.client("a").says("HOTKEYS GET 1 2");
+    story.client("a").says("TOPKEYS GET 1 2");
     assert!(story.client("a").takes_text().starts_with("-ERR "));
-    story.client("a").says("HOTKEYS HELP");
+    story.client("a").says("TOPKEYS HELP");
     let text = story.client("a").takes_text();
     assert!(text.starts_with('*') && text.ends_with("+    Print this help.\r\n"), "{text}");
 }
@@ -226,7 +254,7 @@ fn info_shows_them_and_so_does_resp3() {
         assert!(text.contains(line), "{line:?} is not in\n{text}");
     }
     story.client("a").says("HELLO 3").takes();
-    story.client("a").says("HOTKEYS GET 1");
+    story.client("a").says("TOPKEYS GET 1");
     let text = story.client("a").takes_text();
     assert!(text.starts_with("*1\r\n%7\r\n$3\r\nkey\r\n$1\r\na\r\n"), "{text}");
 }

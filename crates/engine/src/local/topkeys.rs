@@ -1,6 +1,4 @@
-//! HOTKEYS: the keys that come most often through the proxy, of all workers together.
-//!
-//! `HOTKEYS SERVER START | STOP | GET | RESET | HELP` is that of the servers (Redis 8.6): it goes there without the word SERVER.
+//! TOPKEYS: the keys that come most often through the proxy, of all workers together. `HOTKEYS` is the servers' (Redis 8.6).
 //!
 //! Not here: what is counted (`hotkeys`).
 
@@ -18,7 +16,7 @@ use resp::{Protocol, encode, number};
 pub(super) const SHOWN: usize = 10;
 
 const HELP: &[&str] = &[
-    "HOTKEYS <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "TOPKEYS <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
     "GET [<count>]",
     "    Return the <count> keys that come most often through the proxy (default: 10,",
     "    -1 mean all), with estimates over the window that runs and the last whole one.",
@@ -28,30 +26,27 @@ const HELP: &[&str] = &[
     "    Count from now on.",
     "DISABLE",
     "    Count no more, and forget what was counted.",
-    "SERVER <subcommand> [<arg> ...]",
-    "    HOTKEYS of the servers behind.",
     "HELP",
     "    Print this help.",
 ];
 
 impl Engine {
-    pub(super) fn hotkeys_command(&mut self, call: &Call<'_>) -> Step {
-        let Some(sub) = lookup_sub(ids::HOTKEYS, call.args[1]) else {
-            return self.say(call, |out| reject::unknown_subcommand(out, "hotkeys", call.args[1]));
+    pub(super) fn topkeys_command(&mut self, call: &Call<'_>) -> Step {
+        let Some(sub) = lookup_sub(ids::TOPKEYS, call.args[1]) else {
+            return self.say(call, |out| reject::unknown_subcommand(out, "topkeys", call.args[1]));
         };
         if !super::arity_fits(sub, call.args.len()) {
             return self.say(call, |out| reject::arity(out, sub.name()));
         }
         match sub {
-            ids::HOTKEYS_ENABLE => self.ask(call, Question::HotSwitch(true), Purpose::Ok),
-            ids::HOTKEYS_DISABLE => self.ask(call, Question::HotSwitch(false), Purpose::Ok),
-            ids::HOTKEYS_RESET => self.ask(call, Question::HotReset, Purpose::Ok),
-            ids::HOTKEYS_START | ids::HOTKEYS_STOP => self.refuse(call, reject::HOTKEYS_OF_SERVERS),
-            ids::HOTKEYS_GET => match shown(call.args) {
+            ids::TOPKEYS_ENABLE => self.ask(call, Question::HotSwitch(true), Purpose::Ok),
+            ids::TOPKEYS_DISABLE => self.ask(call, Question::HotSwitch(false), Purpose::Ok),
+            ids::TOPKEYS_RESET => self.ask(call, Question::HotReset, Purpose::Ok),
+            ids::TOPKEYS_GET => match shown(call.args) {
                 Ok(count) => self.ask(call, Question::HotKeys, Purpose::HotKeys(count)),
                 Err(Some(text)) => self.refuse(call, text),
                 Err(None) => {
-                    self.say(call, |out| reject::subcommand_syntax(out, "hotkeys", call.args[1]))
+                    self.say(call, |out| reject::subcommand_syntax(out, "topkeys", call.args[1]))
                 }
             },
             _ => self.say(call, |out| {
