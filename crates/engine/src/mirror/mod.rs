@@ -18,6 +18,7 @@
 //!
 //! Invariant: a pending write has its part open, or its client's connection is gone with it; its gates are entered until then.
 
+mod answers;
 mod change;
 pub(crate) mod gate;
 mod large;

@@ -18,12 +18,12 @@
 
 mod standing;
 
+use super::answers::{error_of, is_unreached, may_be_done, runs_scripts};
 use super::gate::KeyHash;
 use super::report::{IDLE, LEAVING, MirrorCounts, MirrorReport, READY, WAITING};
 use super::shadow::{Fate, Read, Tally, agree, is_late};
 use super::{Mode, Numbers, Ticket};
 use crate::client::Sizes;
-use crate::command;
 use crate::engine::{Action, Engine, Notice};
 use crate::glob;
 use crate::ids::{ClientId, UpstreamId};
@@ -34,12 +34,11 @@ use crate::limits::{
 };
 use crate::settings::MirrorSettings;
 use crate::time::Time;
-use crate::trust::speaks_freely;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use resp::{Args, ReplyScanner, RequestLimits, RequestScanner, Scan, encode};
+use resp::{Args, ReplyScanner, Scan, encode};
 
 /// What goes to a mirror as one: a command, or a transaction.
 #[derive(Clone, Debug)]
@@ -729,61 +728,6 @@ fn probe(entry: &Entry) -> Vec<u8> {
         None => encode::request(&mut bytes, &[b"DBSIZE"]),
     }
     bytes
-}
-
-/// The error in a reply, or in its begin; in the answer to EXEC that of one of its commands. What a script answered is data.
-fn error_of(reply: &[u8], is_exec: bool) -> Option<Vec<u8>> {
-    match reply.first() {
-        Some(b'-') => return Some(reply.to_vec()),
-        Some(b'*') if is_exec && reply.windows(3).any(|three| three == b"\r\n-") => {}
-        _ => return None,
-    }
-    let end = reply.iter().position(|byte| *byte == b'\n')? + 1;
-    let (mut rest, mut scanner) = (&reply[end..], ReplyScanner::default());
-    while let Ok(Scan::Complete { consumed, .. }) = scanner.scan(rest) {
-        let (element, after) = rest.split_at(consumed);
-        if element.starts_with(b"-") {
-            return Some(element.to_vec());
-        }
-        if after.is_empty() {
-            return None;
-        }
-        rest = after;
-    }
-    None
-}
-
-/// Whether an error says that the servers are not there, or not yet, and not that they refuse what they are asked.
-fn is_unreached(error: &[u8]) -> bool {
-    const WORDS: [&[u8]; 8] = [
-        b"-ERR respool: upstream ",
-        b"-ERR respool: the primary is not known",
-        b"-ERR respool: given up after",
-        b"-ERR respool: no connection of its own",
-        b"-CLUSTERDOWN ",
-        b"-LOADING ",
-        b"-MASTERDOWN ",
-        b"-READONLY ",
-    ];
-    WORDS.iter().any(|word| error.starts_with(word)) || error.starts_with(b"-EXECABORT ")
-}
-
-/// Whether one of these requests may answer with any error text.
-fn runs_scripts(requests: &[u8]) -> bool {
-    let limits = RequestLimits { bulk_bytes_max: u64::MAX, ..RequestLimits::default() };
-    let (mut scanner, mut rest) = (RequestScanner::default(), requests);
-    while let Ok(Scan::Complete { consumed, .. }) = scanner.scan(rest, &limits) {
-        if speaks_freely(Args::new(&rest[..consumed]).next().and_then(command::lookup)) {
-            return true;
-        }
-        rest = &rest[consumed..];
-    }
-    false
-}
-
-/// Whether something that got this error may have been done all the same.
-fn may_be_done(error: &[u8]) -> bool {
-    error.starts_with(b"-ERR respool: upstream ") || error.starts_with(b"-ERR respool: given up")
 }
 
 /// What is told of the inner engine, so that it is seen which it is.
