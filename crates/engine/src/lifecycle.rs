@@ -291,8 +291,13 @@ impl Engine {
             let waiting = self.upstreams.get(id).map_or(0, |up| up.waiters.len());
             for _ in 0..waiting {
                 let upstream = self.upstreams.get_mut(id).filter(|up| up.takes_more(high));
-                let Some(next) = upstream.and_then(|up| up.waiters.pop_front()) else { break };
+                let Some(upstream) = upstream else { break };
+                let Some(next) = upstream.waiters.pop_front() else { break };
+                upstream.turn = Some(next);
                 self.resume_client(now, next);
+                if let Some(upstream) = self.upstreams.get_mut(id) {
+                    upstream.turn = None;
+                }
             }
         }
     }

@@ -152,7 +152,11 @@ impl<'a> ShortPaths<'a> {
 
 /// Whether this upstream takes plain requests of this client just now.
 #[inline]
-pub(crate) fn takes_plain(upstream: Option<&Upstream>, client: &Client, limits: &Limits) -> bool {
+pub(crate) fn takes_plain(
+    upstream: Option<&Upstream>,
+    (id, client): (ClientId, &Client),
+    limits: &Limits,
+) -> bool {
     upstream.is_some_and(|upstream| {
         upstream.is_ready()
             && upstream.role == Role::Shared
@@ -160,6 +164,7 @@ pub(crate) fn takes_plain(upstream: Option<&Upstream>, client: &Client, limits: 
             && upstream.key.db == client.db
             && upstream.key.resp3 == (client.protocol == Protocol::Resp3)
             && upstream.has_room(limits.upstream_out_high_bytes)
+            && !upstream.is_others_turn(id)
     })
 }
 
@@ -199,7 +204,7 @@ impl PlainRun {
         input: &[u8],
     ) -> bool {
         if self.upstream != Some(upstream) {
-            if !takes_plain(parts.upstreams.get(upstream), parts.client, parts.limits) {
+            if !takes_plain(parts.upstreams.get(upstream), (parts.id, parts.client), parts.limits) {
                 return false;
             }
             self.write(parts, input);

@@ -679,7 +679,7 @@ impl Engine {
         debug_assert!(self.may_share(&Args::new(frame).collect::<Vec<_>>()), "a stranger");
         let Some(client) = self.clients.get(id) else { return Step::Gone };
         let key = client.key_to(self.first_node, lane);
-        let upstream_id = match self.upstream_for(now, key, id) {
+        let upstream_id = match self.upstream_in_turn(now, key, id) {
             Availability::Ready(upstream) => upstream,
             Availability::Wait(upstream) => return Step::Hold(Hold::Upstream(upstream)),
             Availability::Down(error) => {

@@ -489,7 +489,8 @@ impl Engine {
         let client = self.clients.get(id).filter(|client| !client.asks_large)?;
         let resp3 = usize::from(client.protocol == Protocol::Resp3);
         let upstream = self.nodes.get(node)?.shared_at(client.conn, resp3)?;
-        takes_plain(self.upstreams.get(upstream), client, &self.settings.limits).then_some(upstream)
+        takes_plain(self.upstreams.get(upstream), (id, client), &self.settings.limits)
+            .then_some(upstream)
     }
 
     /// The same request to each of these nodes, over connections that were chosen.
@@ -598,7 +599,7 @@ impl Engine {
         if self.concerns_mirrors() || self.changes_reply() || self.is_backing() {
             return self.forward_current(now, wish, node, lane);
         }
-        let upstream = match self.upstream_for(now, key, wish.id) {
+        let upstream = match self.upstream_in_turn(now, key, wish.id) {
             Availability::Ready(upstream) => upstream,
             Availability::Wait(upstream) => return Step::Hold(Hold::Upstream(upstream)),
             Availability::Down(error) => {

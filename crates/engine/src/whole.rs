@@ -185,7 +185,7 @@ impl Engine {
             (false, place) => self.router.node(place?)?,
         };
         let key = client.key_to(node, Lane::Shared);
-        let upstream_id = match self.upstream_for(now, key, id) {
+        let upstream_id = match self.upstream_in_turn(now, key, id) {
             Availability::Ready(upstream) => upstream,
             Availability::Wait(upstream) => return Some(Err(Step::Hold(Hold::Upstream(upstream)))),
             // It is told bit by bit what becomes of it (`transaction`).

@@ -54,6 +54,25 @@ fn clients_that_wait_for_room_have_it_in_turn() {
 }
 
 #[test]
+fn nobody_comes_before_those_who_wait_for_room() {
+    let large = request(&format!("MGET {}", "key ".repeat(9_000).trim_end()));
+    for line in ["GET c", "MGET c cc", "SETRANGE c 1 x"] {
+        let mut story =
+            warm(Story::with_limits(|limits| limits.upstream_out_high_bytes = 64 << 10));
+        story.server().stops_taking();
+        story.client("a").sends(&large);
+        for waits in ["b1", "b2"] {
+            story.client(waits).says(format!("GET {waits}").as_str());
+        }
+        // There is room again, and somebody comes at that moment.
+        story.client("c").sends_at_once(&request(line));
+        story.server().takes_all();
+        assert_eq!(story.server().takes_one().map(|line| line.len() > 9_000), Some(true));
+        story.server().gets(["GET b1", "GET b2", line]);
+    }
+}
+
+#[test]
 fn a_pipeline_of_fast_commands_has_a_turn_under_way_and_no_more() {
     let mut story = warm(Story::new());
     story.client("a").sends(&request("GET fast").repeat(200_000));
