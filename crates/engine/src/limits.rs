@@ -206,6 +206,10 @@ pub const SENT_ON_AT_ONCE: u8 = 3;
 /// option `timeouts.failover_hold_ms` makes it longer. Then its client gets an error.
 pub const REDIRECT_WAIT_MS: u64 = 2_000;
 
+/// A cluster of which no server has said CLUSTERDOWN for so long was up in between: requests that wait ask again more often, at least every
+/// [`RETRY_MAX_MS`].
+pub const OUTAGE_GAP_MS: u64 = 1_000;
+
 /// The wait before a request that finds no node, or one that is down, looks again.
 pub const RETRY_FIRST_MS: u64 = 5;
 

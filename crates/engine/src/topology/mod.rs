@@ -27,6 +27,7 @@ pub mod view;
 use crate::client::Hold;
 use crate::engine::{Engine, Notice};
 use crate::ids::NodeId;
+use crate::limits::OUTAGE_GAP_MS;
 use crate::merge::scan;
 use crate::node::{Address, Node};
 use crate::reject;
@@ -674,11 +675,11 @@ impl Engine {
     }
 
     /// A server says that its cluster is down. Until when a request may be tried again: the first ones of an outage wait for its end, for so
-    /// long together; those that come later fail at once, until nobody has said so for as long.
+    /// long together; those that come later fail at once, until nobody has said so for [`OUTAGE_GAP_MS`]: then it is another outage.
     pub(crate) fn outage_ends(&mut self, now: Time, pool: u16, patience_ms: u64) -> Time {
         let Some(state) = self.router.pool_mut(pool) else { return now };
         let since = match state.outage {
-            Some((since, last)) if last.plus_ms(patience_ms) > now => since,
+            Some((since, last)) if last.plus_ms(OUTAGE_GAP_MS) > now => since,
             _ => now,
         };
         state.outage = Some((since, now));

@@ -110,6 +110,25 @@ fn a_script_that_finds_none_running_at_a_loading_node_stays_on_its_lane() {
     story.client("a").gets("+OK");
 }
 
+// Primaries fail one after the other, a few seconds apart.
+#[test]
+fn each_outage_has_its_own_time_whatever_the_one_before_took() {
+    let mut story = Story::warm_cluster_with(|settings| settings.timeouts.failover_hold_ms = 8_000);
+    for _ in 0..5 {
+        story.client("a").says("SET a4 1");
+        for _ in 0..8 {
+            story.client("a").gets_nothing();
+            while story.node("n1").takes_requests() > 0 {
+                story.node("n1").answers("-CLUSTERDOWN The cluster is down");
+            }
+            story.after_ms(100);
+        }
+        story.after_ms(300).node("n1").gets("SET a4 1").answers("+OK");
+        story.client("a").gets("+OK");
+        story.after_ms(3_000);
+    }
+}
+
 #[test]
 fn while_a_cluster_is_down_only_the_first_requests_wait() {
     let mut story = Story::warm_cluster();
