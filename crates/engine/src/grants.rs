@@ -45,6 +45,8 @@ pub(crate) struct Grants {
     pub(crate) speed: Speed,
     /// Requests whose replies were large.
     pub(crate) large_replies: LargeReplies,
+    /// What requests that are not plain have cost in this turn (see `SLOW_TURN_COST_MAX`).
+    pub(crate) slow_cost: u32,
     /// Questions to all workers that are not given on yet, as there are `QUESTIONS_MAX` under way.
     pub(crate) unasked: VecDeque<(u64, Question)>,
 }

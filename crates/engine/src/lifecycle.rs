@@ -253,8 +253,9 @@ impl Engine {
         if self.transfer_place_is_free() {
             self.wake_transfer_waiter();
         }
+        self.grants.slow_cost = 0;
         for _ in 0..self.resume.len() {
-            let Some(id) = self.resume.pop_front() else { return };
+            let Some(id) = self.resume.pop_front() else { break };
             let Some(client) = self.clients.get_mut(id) else { continue };
             client.queued = false;
             if matches!(client.hold, Hold::Streaming(_) | Hold::Skipping) {
@@ -262,6 +263,8 @@ impl Engine {
             }
             self.resume_client(now, id);
         }
+        // Those that come with something new have as much, or one of the two would always be first.
+        self.grants.slow_cost = 0;
     }
 
     /// Whoever waits for this upstream looks again.

@@ -49,6 +49,12 @@ pub const EQUAL_LOOKS_MAX: usize = 64;
 /// their turn. Some 100 µs; a server reads 16 KiB of a client before it looks at the next.
 pub const SLOW_TURN_MAX: u32 = 256;
 
+/// The same of all clients in one turn, a request counted as one and one for each [`SLOW_TURN_ARGS`] of its arguments. Some milliseconds.
+pub const SLOW_TURN_COST_MAX: u32 = 4_096;
+
+/// See [`SLOW_TURN_COST_MAX`].
+pub const SLOW_TURN_ARGS: u32 = 16;
+
 /// Requests with large replies that a server has at a time over one connection. With one a slow line would be idle
 /// between two replies.
 pub const LARGE_INFLIGHT_MAX: usize = 4;

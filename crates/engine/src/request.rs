@@ -23,7 +23,7 @@ use crate::engine::Engine;
 use crate::grants::Grants;
 use crate::ids::{ClientId, NodeId};
 use crate::large_replies::LARGE_CONN;
-use crate::limits::SLOW_TURN_MAX;
+use crate::limits::{SLOW_TURN_ARGS, SLOW_TURN_COST_MAX, SLOW_TURN_MAX};
 use crate::local::{Call, arity_fits, config, slowlog};
 use crate::permit::{charge, permits};
 use crate::plain::{Parts, PlainRun, ShortPaths, ShortReads, plain_command};
@@ -112,6 +112,9 @@ impl Engine {
                 Stop::Input => return pos,
                 Stop::Full => Step::Hold(Hold::Output),
                 Stop::Fault(error) => Step::Fault(error),
+                Stop::Slow(_) if self.grants.slow_cost >= SLOW_TURN_COST_MAX => {
+                    Step::Hold(Hold::Turn)
+                }
                 Stop::Slow(request) => match self.process_slow(now, id, &input[pos..], &request) {
                     Ok(used) => {
                         pos += used;
@@ -162,6 +165,7 @@ impl Engine {
         input: &[u8],
         request: &Request,
     ) -> Result<usize, Step> {
+        self.grants.slow_cost += 1 + request.args / SLOW_TURN_ARGS;
         if self.is_confined(id) && self.near.is_none() {
             let permitted = match self.namespace().is_some() {
                 true => self.forward_prefixed(now, id, input),

@@ -109,6 +109,15 @@ impl Queue {
     }
 }
 
+/// Whether a key was deleted once more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sent {
+    Yes,
+    /// Its server has no room, or is not ready yet.
+    Later,
+    No,
+}
+
 /// Nobody: whose reply is dropped.
 const NOBODY: ClientId = ClientId::new(u32::MAX, 0);
 
@@ -150,10 +159,12 @@ impl Engine {
             let Some(delete) = self.policy.as_mut().and_then(|state| state.deletes.pop(now)) else {
                 return;
             };
-            let is_sent = self.delete_again(now, &delete);
+            let sent = self.delete_again(now, &delete);
             let Some(state) = &mut self.policy else { return };
+            let is_sent = sent == Sent::Yes;
             if !is_sent && delete.tries < DELETE_TRIES {
-                let tries = delete.tries + 1;
+                // Clients that wait for room at its server go first, for as long as that takes.
+                let tries = delete.tries + u32::from(sent == Sent::No);
                 state.deletes.push(now.plus_ms(DELETE_AGAIN_MS), Delete { tries, ..delete });
                 continue;
             }
@@ -164,15 +175,17 @@ impl Engine {
     }
 
     /// Sends one, if its server takes it now.
-    fn delete_again(&mut self, now: Time, delete: &Delete) -> bool {
+    fn delete_again(&mut self, now: Time, delete: &Delete) -> Sent {
         let node = match self.is_one() {
             true => Some(self.first_node),
             false => self.router.node(self.router.place(&delete.key)),
         };
-        let Some(node) = node else { return false };
+        let Some(node) = node else { return Sent::No };
         let key = self.shared_key(node, Protocol::Resp2, delete.db);
-        let Availability::Ready(upstream) = self.upstream_for(now, key, NOBODY) else {
-            return false;
+        let upstream = match self.upstream_in_turn(now, key, NOBODY) {
+            Availability::Ready(upstream) => upstream,
+            Availability::Wait(_) => return Sent::Later,
+            Availability::Down(_) => return Sent::No,
         };
         let mut frame = Vec::new();
         encode::request(&mut frame, &[b"DEL", &delete.key]);
@@ -180,7 +193,7 @@ impl Engine {
         let merge = Merge::new(NOBODY, 0, true, Protocol::Resp2, How::Add(0), 1, room);
         let owner = Owner::Part { merge: self.insert_merge(merge), part: 0 };
         self.write_part(now, upstream, owner, Some(DEL), &frame);
-        true
+        Sent::Yes
     }
 }
 
