@@ -63,25 +63,6 @@ impl Engine {
         self.availability(now, id)
     }
 
-    /// The same for a request that goes to one node: behind those that wait for room there. Who always came with something new when there was some
-    /// would else keep them waiting for ever. (A request of several parts that had to wait in several queues might never find itself first in all.)
-    pub(crate) fn upstream_in_turn(
-        &mut self,
-        now: Time,
-        key: UpstreamKey,
-        client: ClientId,
-    ) -> Availability {
-        match self.upstream_for(now, key, client) {
-            Availability::Ready(id)
-                if self.upstreams.get(id).is_some_and(|up| up.is_others_turn(client)) =>
-            {
-                self.note_room(id);
-                Availability::Wait(id)
-            }
-            availability => availability,
-        }
-    }
-
     /// Whether this upstream takes a request; one that is idle begins to connect.
     pub(crate) fn availability(&mut self, now: Time, id: UpstreamId) -> Availability {
         let high = self.settings.limits.upstream_out_high_bytes;

@@ -117,6 +117,7 @@ pub mod tracking;
 mod transaction;
 mod transfer;
 mod trust;
+mod turns;
 mod unblock;
 mod unknown;
 pub mod upstream;

@@ -275,36 +275,6 @@ impl Engine {
         self.wake_parked(id);
     }
 
-    /// If this upstream has room, those that wait for it have their turns. What is parked for it goes before them.
-    pub(crate) fn note_room(&mut self, id: UpstreamId) {
-        let high = self.settings.limits.upstream_out_high_bytes;
-        let Some(upstream) = self.upstreams.get(id).filter(|up| up.takes_more(high)) else {
-            return;
-        };
-        if !upstream.waiters.is_empty() && !self.grants.roomy.contains(&id) {
-            self.grants.roomy.push(id);
-        }
-        self.wake_parked(id);
-    }
-
-    /// Clients that wait for room at an upstream go on in their order until there is none; whoever has more to send goes behind the others.
-    pub(crate) fn run_turns(&mut self, now: Time) {
-        let high = self.settings.limits.upstream_out_high_bytes;
-        for id in core::mem::take(&mut self.grants.roomy) {
-            let waiting = self.upstreams.get(id).map_or(0, |up| up.waiters.len());
-            for _ in 0..waiting {
-                let upstream = self.upstreams.get_mut(id).filter(|up| up.takes_more(high));
-                let Some(upstream) = upstream else { break };
-                let Some(next) = upstream.waiters.pop_front() else { break };
-                upstream.turn = Some(next);
-                self.resume_client(now, next);
-                if let Some(upstream) = self.upstreams.get_mut(id) {
-                    upstream.turn = None;
-                }
-            }
-        }
-    }
-
     /// Goes on with a client that is held no more.
     pub(crate) fn resume_client(&mut self, now: Time, id: ClientId) {
         let Some(client) = self.clients.get_mut(id) else { return };

@@ -1,0 +1,67 @@
+//! Who may send to a server that has little room: clients that wait for it, in their order, and nobody before them.
+//!
+//! ```text
+//!   no room ─▶ [waiters] ─ room ─▶ the first has its turn, some KiB ─▶ the next …      who has more goes behind the others
+//!                  ▲
+//!   somebody new ──┘ also if there is room just now
+//! ```
+//! Not here: when there is room (`upstream`), turns of requests that respool answers itself (`request`).
+//!
+//! Invariant: while somebody waits at an upstream, a request that goes to it alone is written there only by the client whose turn it is.
+
+use crate::connect::Availability;
+use crate::engine::Engine;
+use crate::ids::{ClientId, UpstreamId};
+use crate::time::Time;
+use crate::upstream::UpstreamKey;
+
+impl Engine {
+    /// The upstream for a request that goes to one node ([`Engine::upstream_for`]): behind those that wait for room there. Who always came with something new when there was some
+    /// would else keep them waiting for ever. (A request of several parts that had to wait in several queues might never find itself first in all.)
+    pub(crate) fn upstream_in_turn(
+        &mut self,
+        now: Time,
+        key: UpstreamKey,
+        client: ClientId,
+    ) -> Availability {
+        match self.upstream_for(now, key, client) {
+            Availability::Ready(id)
+                if self.upstreams.get(id).is_some_and(|up| up.is_others_turn(client)) =>
+            {
+                self.note_room(id);
+                Availability::Wait(id)
+            }
+            availability => availability,
+        }
+    }
+
+    /// If this upstream has room, those that wait for it have their turns. What is parked for it goes before them.
+    pub(crate) fn note_room(&mut self, id: UpstreamId) {
+        let high = self.settings.limits.upstream_out_high_bytes;
+        let Some(upstream) = self.upstreams.get(id).filter(|up| up.takes_more(high)) else {
+            return;
+        };
+        if !upstream.waiters.is_empty() && !self.grants.roomy.contains(&id) {
+            self.grants.roomy.push(id);
+        }
+        self.wake_parked(id);
+    }
+
+    /// Clients that wait for room at an upstream go on in their order until there is none; whoever has more to send goes behind the others.
+    pub(crate) fn run_turns(&mut self, now: Time) {
+        let high = self.settings.limits.upstream_out_high_bytes;
+        for id in core::mem::take(&mut self.grants.roomy) {
+            let waiting = self.upstreams.get(id).map_or(0, |up| up.waiters.len());
+            for _ in 0..waiting {
+                let upstream = self.upstreams.get_mut(id).filter(|up| up.takes_more(high));
+                let Some(upstream) = upstream else { break };
+                let Some(next) = upstream.waiters.pop_front() else { break };
+                upstream.turn = Some(next);
+                self.resume_client(now, next);
+                if let Some(upstream) = self.upstreams.get_mut(id) {
+                    upstream.turn = None;
+                }
+            }
+        }
+    }
+}
