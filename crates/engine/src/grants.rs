@@ -23,12 +23,13 @@ use crate::engine::Engine;
 use crate::fleet::Question;
 use crate::ids::{ClientId, UpstreamId};
 use crate::large_replies::LargeReplies;
-use crate::limits::PROBES_MAX;
+use crate::limits::{PROBES_MAX, SLOW_TURN_ARGS, SLOW_TURN_COST_MAX, SLOW_TURN_MAX};
 use crate::settings::Limits;
 use crate::speed::Speed;
 use crate::time::Time;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
+use resp::Request;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -41,12 +42,16 @@ pub(crate) struct Grants {
     pub(crate) probing: u32,
     /// Upstreams that have room again for which clients wait.
     pub(crate) roomy: Vec<UpstreamId>,
+    /// Whose turn it is at an upstream for which clients wait (see `turns`).
+    pub(crate) turn: Option<(UpstreamId, ClientId)>,
     /// How many requests of one client may be under way.
     pub(crate) speed: Speed,
     /// Requests whose replies were large.
     pub(crate) large_replies: LargeReplies,
     /// What requests that are not plain have cost in this turn (see `SLOW_TURN_COST_MAX`).
-    pub(crate) slow_cost: u32,
+    slow_cost: u32,
+    /// Whose the last of them were, and how many without one of another client in between.
+    slow_of: Option<(ClientId, u32)>,
     /// Questions to all workers that are not given on yet, as there are `QUESTIONS_MAX` under way.
     pub(crate) unasked: VecDeque<(u64, Question)>,
 }
@@ -55,6 +60,22 @@ impl Grants {
     /// This client is not read.
     pub(crate) fn watch(&mut self, id: ClientId) {
         self.watched.insert(id);
+    }
+
+    /// A turn begins for requests that are not plain.
+    pub(crate) fn begin_slow(&mut self) {
+        (self.slow_cost, self.slow_of) = (0, None);
+    }
+
+    /// Whether this client may have a request that is not plain processed in this turn.
+    pub(crate) fn take_slow(&mut self, id: ClientId, request: &Request) -> bool {
+        let count = self.slow_of.filter(|(of, _)| *of == id).map_or(0, |(_, count)| count);
+        if count == SLOW_TURN_MAX || self.slow_cost >= SLOW_TURN_COST_MAX {
+            return false;
+        }
+        self.slow_of = Some((id, count + 1));
+        self.slow_cost += 1 + request.args / SLOW_TURN_ARGS;
+        true
     }
 
     /// When [`Engine::run_grants`] has something to do.

@@ -253,7 +253,7 @@ impl Engine {
         if self.transfer_place_is_free() {
             self.wake_transfer_waiter();
         }
-        self.grants.slow_cost = 0;
+        self.grants.begin_slow();
         for _ in 0..self.resume.len() {
             let Some(id) = self.resume.pop_front() else { break };
             let Some(client) = self.clients.get_mut(id) else { continue };
@@ -264,7 +264,7 @@ impl Engine {
             self.resume_client(now, id);
         }
         // Those that come with something new have as much, or one of the two would always be first.
-        self.grants.slow_cost = 0;
+        self.grants.begin_slow();
     }
 
     /// Whoever waits for this upstream looks again.
@@ -440,6 +440,7 @@ impl Engine {
         self.forget_waits(id);
         self.end_monitor(id);
         self.forget_judged(id);
+        self.parked.sent_on.remove(&id);
         let mut client = self.clients.remove(id)?;
         self.stats.samples.client_goes(id, &client.identity);
         self.sweep.looks_at_deserted |= client.places.open() > 0;

@@ -113,10 +113,15 @@ impl Engine {
     /// Whether a parked request, sent over this connection, could be done before one of the same client that went before it over another one.
     pub(crate) fn could_overtake(&mut self, parked: &Parked, upstream: UpstreamId) -> bool {
         let Some((id, seq)) = self.place_in_client(parked.owner) else { return false };
-        let Some(client) = self.clients.get_mut(id) else { return false };
+        let Some(client) = self.clients.get(id) else { return false };
         let (head, open) = (client.places.head(), client.places.open());
-        client.sent_on.retain(|sent| sent.seq.wrapping_sub(head) < open);
-        client.sent_on.iter().any(|sent| {
+        let Some(sent_on) = self.parked.sent_on.get_mut(&id) else { return false };
+        sent_on.retain(|sent| sent.seq.wrapping_sub(head) < open);
+        if sent_on.is_empty() {
+            self.parked.sent_on.remove(&id);
+            return false;
+        }
+        sent_on.iter().any(|sent| {
             let meets = |one: Place| parked.place.is_none_or(|other| other == one);
             // A part of its own request, or what its client sent behind it, has not gone before it.
             let is_before = sent.seq != seq && seq.wrapping_sub(sent.seq) < 1 << 31;
@@ -128,12 +133,15 @@ impl Engine {
     pub(crate) fn note_sent_on(&mut self, parked: &Parked, upstream: UpstreamId) {
         let last = parked.rest.last().map_or(parked.owner, |run| run.owner);
         let Some((id, seq)) = self.place_in_client(last) else { return };
-        let Some(client) = self.clients.get_mut(id) else { return };
+        if self.clients.get(id).is_none() {
+            return;
+        }
+        let sent_on = self.parked.sent_on.entry(id).or_default();
         let place = parked.place;
         // Of one place and connection the last one is answered last.
         let is_known = |sent: &SentOn| (sent.place, sent.upstream) == (place, upstream);
-        client.sent_on.retain(|sent| !is_known(sent) && sent.seq != seq);
-        client.sent_on.push(SentOn { place, upstream, seq });
+        sent_on.retain(|sent| !is_known(sent) && sent.seq != seq);
+        sent_on.push(SentOn { place, upstream, seq });
     }
 
     /// Where in the order of its client a parked request stands.

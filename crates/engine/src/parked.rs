@@ -11,7 +11,7 @@ use crate::command::CommandId;
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::limits::PARKED_BYTES_MAX;
-use crate::overtaken::{Behind, Look};
+use crate::overtaken::{Behind, Look, SentOn};
 use crate::reject;
 use crate::stats::samples::Source;
 use crate::time::Time;
@@ -118,6 +118,8 @@ impl Parked {
 pub(crate) struct ParkedRequests {
     queues: BTreeMap<Option<ClientId>, VecDeque<Parked>>,
     bytes: usize,
+    /// Where those of each client went that were parked, as far as they may not be answered (see `overtaken`): one for a place and a connection.
+    pub(crate) sent_on: BTreeMap<ClientId, Vec<SentOn>>,
 }
 
 impl ParkedRequests {

@@ -152,19 +152,16 @@ impl<'a> ShortPaths<'a> {
 
 /// Whether this upstream takes plain requests of this client just now.
 #[inline]
-pub(crate) fn takes_plain(
-    upstream: Option<&Upstream>,
-    (id, client): (ClientId, &Client),
-    limits: &Limits,
-) -> bool {
+pub(crate) fn takes_plain(upstream: Option<&Upstream>, client: &Client, limits: &Limits) -> bool {
     upstream.is_some_and(|upstream| {
         upstream.is_ready()
             && upstream.role == Role::Shared
             && upstream.stall.is_none()
             && upstream.key.db == client.db
             && upstream.key.resp3 == (client.protocol == Protocol::Resp3)
+            // Who waits has its turn on the long way, and nobody passes it here.
+            && upstream.waiters.is_empty()
             && upstream.has_room(limits.upstream_out_high_bytes)
-            && !upstream.is_others_turn(id)
     })
 }
 
@@ -204,7 +201,7 @@ impl PlainRun {
         input: &[u8],
     ) -> bool {
         if self.upstream != Some(upstream) {
-            if !takes_plain(parts.upstreams.get(upstream), (parts.id, parts.client), parts.limits) {
+            if !takes_plain(parts.upstreams.get(upstream), parts.client, parts.limits) {
                 return false;
             }
             self.write(parts, input);

@@ -23,7 +23,6 @@ use crate::engine::Engine;
 use crate::grants::Grants;
 use crate::ids::{ClientId, NodeId};
 use crate::large_replies::LARGE_CONN;
-use crate::limits::{SLOW_TURN_ARGS, SLOW_TURN_COST_MAX, SLOW_TURN_MAX};
 use crate::local::{Call, arity_fits, config, slowlog};
 use crate::permit::{charge, permits};
 use crate::plain::{Parts, PlainRun, ShortPaths, ShortReads, plain_command};
@@ -83,7 +82,7 @@ impl Engine {
     }
 
     fn process_input(&mut self, now: Time, id: ClientId, input: &[u8]) -> usize {
-        let (mut pos, mut slow) = (0, 0);
+        let mut pos = 0;
         loop {
             let Some(client) = self.clients.get(id) else { return input.len() };
             if client.closing {
@@ -112,9 +111,6 @@ impl Engine {
                 Stop::Input => return pos,
                 Stop::Full => Step::Hold(Hold::Output),
                 Stop::Fault(error) => Step::Fault(error),
-                Stop::Slow(_) if self.grants.slow_cost >= SLOW_TURN_COST_MAX => {
-                    Step::Hold(Hold::Turn)
-                }
                 Stop::Slow(request) => match self.process_slow(now, id, &input[pos..], &request) {
                     Ok(used) => {
                         pos += used;
@@ -138,11 +134,7 @@ impl Engine {
                 }
             };
             match step {
-                Step::Done if slow == SLOW_TURN_MAX && pos < input.len() => {
-                    self.hold(id, Hold::Turn);
-                    return pos;
-                }
-                Step::Done => slow += 1,
+                Step::Done => {}
                 Step::Gone => return input.len(),
                 Step::More => return pos,
                 Step::Fault(error) => {
@@ -165,7 +157,9 @@ impl Engine {
         input: &[u8],
         request: &Request,
     ) -> Result<usize, Step> {
-        self.grants.slow_cost += 1 + request.args / SLOW_TURN_ARGS;
+        if !self.grants.take_slow(id, request) {
+            return Err(Step::Hold(Hold::Turn));
+        }
         if self.is_confined(id) && self.near.is_none() {
             let permitted = match self.namespace().is_some() {
                 true => self.forward_prefixed(now, id, input),

@@ -489,8 +489,7 @@ impl Engine {
         let client = self.clients.get(id).filter(|client| !client.asks_large)?;
         let resp3 = usize::from(client.protocol == Protocol::Resp3);
         let upstream = self.nodes.get(node)?.shared_at(client.conn, resp3)?;
-        takes_plain(self.upstreams.get(upstream), (id, client), &self.settings.limits)
-            .then_some(upstream)
+        takes_plain(self.upstreams.get(upstream), client, &self.settings.limits).then_some(upstream)
     }
 
     /// The same request to each of these nodes, over connections that were chosen.

@@ -26,7 +26,8 @@ impl Engine {
     ) -> Availability {
         match self.upstream_for(now, key, client) {
             Availability::Ready(id)
-                if self.upstreams.get(id).is_some_and(|up| up.is_others_turn(client)) =>
+                if self.upstreams.get(id).is_some_and(|up| !up.waiters.is_empty())
+                    && self.grants.turn != Some((id, client)) =>
             {
                 self.note_room(id);
                 Availability::Wait(id)
@@ -56,11 +57,9 @@ impl Engine {
                 let upstream = self.upstreams.get_mut(id).filter(|up| up.takes_more(high));
                 let Some(upstream) = upstream else { break };
                 let Some(next) = upstream.waiters.pop_front() else { break };
-                upstream.turn = Some(next);
+                self.grants.turn = Some((id, next));
                 self.resume_client(now, next);
-                if let Some(upstream) = self.upstreams.get_mut(id) {
-                    upstream.turn = None;
-                }
+                self.grants.turn = None;
             }
         }
     }

@@ -23,7 +23,6 @@ use crate::lease::Lease;
 use crate::limits::{MOVED_REPLIES_MAX, WINDOW_BYTES, WINDOW_MIN, WINDOW_START, WINDOW_WARY};
 use crate::login::words::Word;
 use crate::output::Output;
-use crate::overtaken::SentOn;
 use crate::pool::taken_bytes;
 use crate::pubsub::Listening;
 use crate::tenancy::TenantId;
@@ -233,8 +232,6 @@ pub struct Client {
     pub queued: bool,
     /// Upstreams whose reading is stopped because of this client; one that was lost meanwhile may still be among them.
     pub stalls: Vec<UpstreamId>,
-    /// Where requests of it that were parked went, as far as they may not be answered (see `overtaken`).
-    pub(crate) sent_on: Vec<SentOn>,
     /// A reply went out in part (cut-through) from this upstream: if that dies, the client must be closed.
     pub mid_reply: Option<UpstreamId>,
     /// The last command that was looked at, for `CLIENT LIST`.
@@ -290,7 +287,6 @@ impl Client {
             corked_until: None,
             queued: false,
             stalls: Vec::new(),
-            sent_on: Vec::new(),
             mid_reply: None,
             last_command: None,
             reply_bytes_mean: (WINDOW_BYTES / WINDOW_START as u64) as u32,
@@ -394,9 +390,8 @@ impl Client {
             listening: _,
             // A bounded number of spans.
             scanner: _,
-            // As many as connections to servers, and as places of requests under way while slots move.
+            // As many as connections to servers.
             stalls: _,
-            sent_on: _,
             // Numbers.
             number: _,
             upstream: _,

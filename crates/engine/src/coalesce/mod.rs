@@ -171,7 +171,7 @@ impl Sharing<'_> {
 /// The read that this one may share.
 fn find_shareable(parts: &Parts<'_>, coalescer: &Coalescer, wanted: Wanted<'_>) -> Option<Unsent> {
     let upstream = parts.upstreams.get(wanted.upstream)?;
-    if !takes_plain(Some(upstream), (parts.id, parts.client), parts.limits) {
+    if !takes_plain(Some(upstream), parts.client, parts.limits) {
         return None;
     }
     let unsent = coalescer.find(wanted, upstream)?;

@@ -315,8 +315,7 @@ impl Around<'_> {
         asks: &Asks<'_>,
         wanted: Wanted<'_>,
     ) -> Taken {
-        if !takes_plain(parts.upstreams.get(asks.upstream), (parts.id, parts.client), parts.limits)
-        {
+        if !takes_plain(parts.upstreams.get(asks.upstream), parts.client, parts.limits) {
             return Taken::No;
         }
         if let Some(place) = give_alone(run, parts, asks, NearCommand::Check) {
@@ -342,11 +341,7 @@ impl Around<'_> {
         }
         if !self.near.is_hot(parts.now, wanted.hash)
             || !self.may_keep(asks)
-            || !takes_plain(
-                parts.upstreams.get(asks.upstream),
-                (parts.id, parts.client),
-                parts.limits,
-            )
+            || !takes_plain(parts.upstreams.get(asks.upstream), parts.client, parts.limits)
         {
             return false;
         }

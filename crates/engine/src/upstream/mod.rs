@@ -198,8 +198,6 @@ pub struct Upstream {
     pub waits_for_buffer: bool,
     /// Clients held until this upstream is ready, down, or less congested.
     pub waiters: VecDeque<ClientId>,
-    /// The one of them that has its turn just now.
-    pub(crate) turn: Option<ClientId>,
     /// Reading is stopped.
     pub stall: Option<Stall>,
     /// How long clients that take nothing have stopped reading on this connection while others waited, in microseconds. They have
@@ -275,7 +273,6 @@ impl Upstream {
             in_push: false,
             waits_for_buffer: false,
             waiters: VecDeque::new(),
-            turn: None,
             stall: None,
             stalled_us: 0,
             progress_at: Time::default(),
@@ -328,7 +325,7 @@ impl Upstream {
 
     /// Whether it takes more: neither too much waits to be sent nor too much is kept for the case that it must be sent on, nor do too many requests
     /// wait for replies. While clients wait for room, each of them gets a little of it in its turn.
-    #[inline]
+    #[inline(always)]
     pub fn has_room(&self, out_high_bytes: usize) -> bool {
         let high = match self.waiters.is_empty() {
             true => out_high_bytes,
@@ -344,12 +341,6 @@ impl Upstream {
     pub(crate) fn takes_more(&self, out_high_bytes: usize) -> bool {
         self.has_room(out_high_bytes)
             && (self.key.conn != LARGE_CONN || self.inflight.len() < LARGE_INFLIGHT_MAX)
-    }
-
-    /// Whether others wait for room here, so that this client has to stand behind them.
-    #[inline]
-    pub(crate) fn is_others_turn(&self, client: ClientId) -> bool {
-        !self.waiters.is_empty() && self.turn != Some(client)
     }
 
     /// Whether replies are looked at one by one.
