@@ -103,6 +103,30 @@ fn a_pipeline_that_respool_answers_has_turns_like_others() {
 }
 
 #[test]
+fn what_respool_answers_for_all_clients_has_a_bound_for_each_turn() {
+    let mut story = warm(Story::new());
+    // None of them has more than it may have by itself.
+    let names: Vec<String> = (0..40).map(|n| format!("c{n}")).collect();
+    let pings = request("PING").repeat(SLOW_TURN_MAX as usize - 1);
+    for name in &names {
+        story.client(name).says("PING").gets("+PONG");
+    }
+    let before: Vec<usize> = names.iter().map(|name| story.client(name).sends_seen()).collect();
+    for name in &names {
+        story.client(name).sends_at_once(&pings);
+    }
+    story.client("last").says("PING").gets("+PONG");
+    let mut cut = 0;
+    for (name, before) in names.iter().zip(before) {
+        // A client that is in the middle when the bound is reached has the rest in another turn.
+        cut += usize::from(story.client(name).sends_seen() - before > 1);
+        let text = story.client(name).takes_text();
+        assert_eq!(text, "+PONG\r\n".repeat(SLOW_TURN_MAX as usize - 1), "{name}");
+    }
+    assert!(cut > 0, "all was answered in one turn");
+}
+
+#[test]
 fn answers_of_all_workers_do_not_pile_up() {
     let mut story = warm(Story::new());
     story.holds_questions();
