@@ -23,7 +23,10 @@ use crate::engine::Engine;
 use crate::fleet::Question;
 use crate::ids::{ClientId, UpstreamId};
 use crate::large_replies::LargeReplies;
-use crate::limits::{PROBES_MAX, SLOW_TURN_ARGS, SLOW_TURN_COST_MAX, SLOW_TURN_MAX};
+use crate::limits::{
+    PROBES_MAX, SLOW_TURN_ARGS, SLOW_TURN_COST_MAX, SLOW_TURN_INSIDE, SLOW_TURN_MAX,
+    SLOW_TURN_REPLY_BYTES,
+};
 use crate::settings::Limits;
 use crate::speed::Speed;
 use crate::time::Time;
@@ -70,12 +73,23 @@ impl Grants {
     /// Whether this client may have a request that is not plain processed in this turn.
     pub(crate) fn take_slow(&mut self, id: ClientId, request: &Request) -> bool {
         let count = self.slow_of.filter(|(of, _)| *of == id).map_or(0, |(_, count)| count);
-        if count == SLOW_TURN_MAX || self.slow_cost >= SLOW_TURN_COST_MAX {
+        if count == SLOW_TURN_MAX || self.is_slow_spent() {
             return false;
         }
         self.slow_of = Some((id, count + 1));
         self.slow_cost += 1 + request.args / SLOW_TURN_ARGS;
         true
+    }
+
+    /// Whether requests that are not plain have cost as much as they may in this turn.
+    pub(crate) fn is_slow_spent(&self) -> bool {
+        self.slow_cost >= SLOW_TURN_COST_MAX
+    }
+
+    /// A command between MULTI and EXEC was processed, and has a reply of so many bytes.
+    pub(crate) fn pay_inside(&mut self, reply_bytes: usize) {
+        let bytes = u32::try_from(reply_bytes / SLOW_TURN_REPLY_BYTES).unwrap_or(u32::MAX);
+        self.slow_cost = self.slow_cost.saturating_add(SLOW_TURN_INSIDE.saturating_add(bytes));
     }
 
     /// When [`Engine::run_grants`] has something to do.

@@ -94,6 +94,8 @@ pub(crate) struct Assembly {
     seq: u32,
     /// `None`: its command is not answered yet.
     elements: Vec<Option<Element>>,
+    /// How many of them are `None`.
+    open: usize,
     /// Commands that are still to be done.
     due: VecDeque<(usize, Vec<u8>)>,
     /// The one that waits for the servers' word on topics; those that are due wait with it.
@@ -126,7 +128,12 @@ impl Assembly {
     }
 
     fn is_whole(&self) -> bool {
-        self.elements.iter().all(Option::is_some)
+        self.open == 0
+    }
+
+    /// Whether it has a command that nothing keeps from being done.
+    fn goes_on(&self) -> bool {
+        self.waits.is_none() && !self.due.is_empty()
     }
 
     /// As a server writes it: one element after the other as its command is done, and nothing while CLIENT REPLY is OFF.
@@ -363,6 +370,7 @@ impl Engine {
         self.assemblies.push(Assembly {
             client: id,
             seq,
+            open: due.len(),
             elements,
             due,
             waits: None,
@@ -376,11 +384,18 @@ impl Engine {
         self.go_on_inside(now, id, seq);
     }
 
-    /// Does what is due of a transaction, one command after the other.
+    /// Does what is due of a transaction, one command after the other, as long as the turn lasts.
     fn go_on_inside(&mut self, now: Time, id: ClientId, seq: u32) {
-        while let Some(assembly) = self.assembly(id, seq) {
-            let Some((index, frame)) = assembly.due.pop_front() else { break };
+        while let Some(assembly) = self.assembly(id, seq).filter(|one| !one.due.is_empty()) {
+            let before = assembly.bytes;
+            if self.grants.is_slow_spent() {
+                return self.hold_for_answers(id);
+            }
+            let next = self.assembly(id, seq).and_then(|assembly| assembly.due.pop_front());
+            let Some((index, frame)) = next else { break };
             self.do_inside(now, id, Inside { seq, index }, &frame);
+            let after = self.assembly(id, seq).map_or(before, |assembly| assembly.bytes);
+            self.grants.pay_inside(after.saturating_sub(before));
             if self.waits_for_topics(id) {
                 if let Some(assembly) = self.assembly(id, seq) {
                     assembly.waits = Some(index);
@@ -396,20 +411,30 @@ impl Engine {
         self.finish_assembly(id, seq);
     }
 
-    /// Whether a transaction waited for servers, and goes on now.
+    /// Whether a transaction waited for servers or for its turn, and goes on now.
     pub(crate) fn is_due_inside(&self) -> bool {
-        self.next_due_inside().is_some()
+        self.assemblies.iter().any(Assembly::goes_on)
     }
 
-    fn next_due_inside(&self) -> Option<(ClientId, u32)> {
-        let goes_on = |one: &&Assembly| one.waits.is_none() && !one.due.is_empty();
-        self.assemblies.iter().find(goes_on).map(|one| (one.client, one.seq))
-    }
-
-    /// Goes on with the transactions that waited for servers.
+    /// Goes on with the transactions that waited for servers or for their turn.
     pub(crate) fn run_inside(&mut self, now: Time) {
-        while let Some((id, seq)) = self.next_due_inside() {
+        if !self.is_due_inside() {
+            return;
+        }
+        self.grants.begin_slow();
+        let due = self.assemblies.iter().filter(|one| one.goes_on());
+        for (id, seq) in due.map(|one| (one.client, one.seq)).collect::<Vec<_>>() {
             self.go_on_inside(now, id, seq);
+            if self.grants.is_slow_spent() {
+                return self.go_behind_others(id, seq);
+            }
+        }
+    }
+
+    /// Other transactions are first in the next turn.
+    fn go_behind_others(&mut self, id: ClientId, seq: u32) {
+        if let Some(at) = self.assemblies.iter().position(|one| one.is(id, seq)) {
+            self.assemblies[at..].rotate_left(1);
         }
     }
 
@@ -447,6 +472,7 @@ impl Engine {
         assembly.waits.take_if(|index| *index == at.index);
         if let Some(place) = assembly.elements.get_mut(at.index) {
             assembly.bytes += element.bytes.len();
+            assembly.open -= usize::from(place.is_none());
             *place = Some(element);
         }
         self.account_assembly(id, at.seq);

@@ -52,8 +52,14 @@ pub const SLOW_TURN_MAX: u32 = 256;
 /// The same of all clients in one turn, a request counted as one and one for each [`SLOW_TURN_ARGS`] of its arguments. Some milliseconds.
 pub const SLOW_TURN_COST_MAX: u32 = 4_096;
 
-/// See [`SLOW_TURN_COST_MAX`].
-pub const SLOW_TURN_ARGS: u32 = 16;
+/// See [`SLOW_TURN_COST_MAX`]. A key of `MGET` that goes to its server takes some 0.2 µs, a channel of `SUBSCRIBE` 1 µs.
+pub const SLOW_TURN_ARGS: u32 = 4;
+
+/// What a command of respool's own between MULTI and EXEC counts for, as its reply may be that of `SLOWLOG GET`: 256 of them are a turn.
+pub const SLOW_TURN_INSIDE: u32 = 16;
+
+/// So many bytes of its reply count for one more.
+pub const SLOW_TURN_REPLY_BYTES: usize = 64;
 
 /// Requests with large replies that a server has at a time over one connection. With one a slow line would be idle
 /// between two replies.
@@ -336,6 +342,15 @@ pub const RELINK_MS: u64 = 20;
 
 /// How long a topic that goes to another server is heard from the old one first: until then all workers should know of it.
 pub const HANDOVER_LINGER_MS: u64 = 1_000;
+
+/// Nodes that the table of a cluster may name; one that names more is of no use. The largest clusters that are known have 2,000 (Valkey 9.0).
+pub const CLUSTER_NODES_MAX: usize = 4_096;
+
+/// Replicas of a primary, and other sentinels, that are taken from what a sentinel tells.
+pub const SENTINEL_NODES_MAX: usize = 256;
+
+/// Connections that are made in one second only to ask nodes how they are.
+pub const HEALTH_CONNECTS_MAX: usize = 64;
 
 /// So long a former primary that no table names keeps its channels, if it can be reached: others hear
 /// only with its next ping that it is a copy now. Nodes

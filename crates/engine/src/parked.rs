@@ -270,11 +270,11 @@ impl Engine {
         }
     }
 
-    /// Whether a parked request is on its way to this node. One that gets its first slot is in nobody's table yet.
-    pub(crate) fn is_target(&self, node: NodeId) -> bool {
-        self.parked.all().any(|parked| match parked.target {
-            Target::Asking(target) | Target::Node(target) => target == node,
-            Target::Place(_) => parked.named == Some(node),
+    /// The nodes that parked requests are on their way to. One that gets its first slot is in nobody's table yet.
+    pub(crate) fn targets(&self) -> impl Iterator<Item = NodeId> {
+        self.parked.all().filter_map(|parked| match parked.target {
+            Target::Asking(target) | Target::Node(target) => Some(target),
+            Target::Place(_) => parked.named,
         })
     }
 

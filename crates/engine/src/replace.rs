@@ -120,7 +120,7 @@ impl Engine {
     /// A connection ended; with the last one to a node that is left it is forgotten.
     pub(crate) fn forget_if_left(&mut self, node: NodeId) {
         if self.is_left(node)
-            && !self.is_target(node)
+            && !self.targets().any(|target| target == node)
             && !self.upstreams.iter().any(|(_, up)| up.key.node == node)
         {
             self.nodes.remove(node);

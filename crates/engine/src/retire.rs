@@ -12,11 +12,14 @@ use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::limits::RETIRED_MAX;
 use crate::mirror::is_mirrors;
+use crate::node::Node;
 use crate::peers;
 use crate::shares::Group;
 use crate::time::Time;
+use crate::topology::PoolState;
 use crate::upstream::roles::serves;
 use crate::upstream::{Lane, Role, Upstream};
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 impl Engine {
@@ -36,18 +39,22 @@ impl Engine {
 
     /// Nodes that no one names any more go, with their connections as soon as these owe nothing.
     pub(crate) fn forget_nodes(&mut self) {
-        let knows = |id: NodeId, pool: u16| {
-            self.router.pools.get(usize::from(pool)).is_some_and(|state| state.knows(id))
-        };
-        let stale = self.nodes.iter().filter(|(id, node)| {
-            node.pool != peers::POOL && !knows(*id, node.pool) && !self.is_target(*id)
-        });
-        let stale: Vec<NodeId> = stale.map(|(id, _)| id).collect();
-        for node in stale {
-            self.retire_node(node);
-            if !self.upstreams.iter().any(|(_, up)| up.key.node == node) {
-                self.nodes.remove(node);
-            }
+        let named = self.router.pools.iter().flat_map(PoolState::named);
+        let wanted: BTreeSet<NodeId> = named.chain(self.targets()).collect();
+        let is_stale = |id: &NodeId, node: &Node| node.pool != peers::POOL && !wanted.contains(id);
+        let stale = self.nodes.iter().filter(|(id, node)| is_stale(id, node));
+        let stale: BTreeSet<NodeId> = stale.map(|(id, _)| id).collect();
+        if stale.is_empty() {
+            return;
+        }
+        let of_stale = self.upstreams.iter().filter(|(_, up)| stale.contains(&up.key.node));
+        for id in of_stale.map(|(id, _)| id).collect::<Vec<_>>() {
+            self.retire(id);
+        }
+        let connected: BTreeSet<NodeId> =
+            self.upstreams.iter().map(|(_, upstream)| upstream.key.node).collect();
+        for node in stale.difference(&connected) {
+            self.nodes.remove(*node);
         }
     }
 

@@ -142,6 +142,7 @@ impl Engine {
     #[must_use]
     pub fn admit_client(&mut self, leaver: Leaver) -> ClientId {
         let Leaver(mut client) = leaver;
+        client.identity.is_arriving = true;
         client.conn = self.next_conn();
         match &self.settings.login {
             // A server said so of what this client told, or it would not be here. Its database is the one that it is in.
@@ -171,6 +172,25 @@ impl Engine {
     /// Processes what a client has sent that was taken in.
     pub fn begin_admitted(&mut self, now: Time, id: ClientId) {
         self.resume_client(now, id);
+    }
+
+    /// The request that led the client here is answered.
+    pub(crate) fn end_arrival(&mut self, id: ClientId) {
+        if self.settings.has_others()
+            && let Some(client) = self.clients.get_mut(id)
+        {
+            client.identity.is_arriving = false;
+        }
+    }
+
+    /// A request by which a client would be somebody else is not done, and was answered with an error. A client that came here for it cannot go back, and
+    /// is closed: it must not be here who it was there.
+    pub(crate) fn unless_arrived(&mut self, id: ClientId, step: Step) -> Step {
+        let is_arriving = |client: &Client| client.identity.is_arriving;
+        if step == Step::Done && self.clients.get(id).is_some_and(is_arriving) {
+            self.begin_close(id);
+        }
+        step
     }
 
     /// The client cannot go where it belongs, and stays as it is; the request that would have moved it gets this error.

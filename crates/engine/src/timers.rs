@@ -208,6 +208,9 @@ impl Engine {
     fn topology_due(&mut self, now: Time) {
         self.refresh_topologies(now);
         self.ask_health(now);
+        if self.router.readers_stale {
+            self.renew_readers();
+        }
         self.probe_shards(now);
         if self.topology_wait_ends().is_some_and(|at| at <= now) {
             self.end_topology_wait(now);

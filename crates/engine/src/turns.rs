@@ -48,19 +48,41 @@ impl Engine {
         self.wake_parked(id);
     }
 
-    /// Clients that wait for room at an upstream go on in their order until there is none; whoever has more to send goes behind the others.
+    /// Clients that wait for room at an upstream go on in their order until there is none; whoever has more to send goes behind the others. When their
+    /// requests have cost as much as those of one turn may, the others keep their places until the next.
     pub(crate) fn run_turns(&mut self, now: Time) {
-        let high = self.settings.limits.upstream_out_high_bytes;
-        for id in core::mem::take(&mut self.grants.roomy) {
-            let waiting = self.upstreams.get(id).map_or(0, |up| up.waiters.len());
-            for _ in 0..waiting {
-                let upstream = self.upstreams.get_mut(id).filter(|up| up.takes_more(high));
-                let Some(upstream) = upstream else { break };
-                let Some(next) = upstream.waiters.pop_front() else { break };
-                self.grants.turn = Some((id, next));
-                self.resume_client(now, next);
-                self.grants.turn = None;
+        let roomy = core::mem::take(&mut self.grants.roomy);
+        if roomy.is_empty() {
+            return;
+        }
+        self.grants.begin_slow();
+        let mut stopped = None;
+        for id in roomy {
+            match self.grants.is_slow_spent() {
+                true => self.note_room(id),
+                false if self.run_turns_at(now, id) => {}
+                false => stopped = Some(id),
             }
         }
+        // Clients of another upstream are the first then.
+        stopped.into_iter().for_each(|id| self.note_room(id));
+        self.grants.begin_slow();
+    }
+
+    /// Those at one upstream; whether all of them had their turn, or have no room.
+    fn run_turns_at(&mut self, now: Time, id: UpstreamId) -> bool {
+        let high = self.settings.limits.upstream_out_high_bytes;
+        let waiting = self.upstreams.get(id).map_or(0, |up| up.waiters.len());
+        for _ in 0..waiting {
+            if self.grants.is_slow_spent() {
+                return false;
+            }
+            let upstream = self.upstreams.get_mut(id).filter(|up| up.takes_more(high));
+            let Some(next) = upstream.and_then(|up| up.waiters.pop_front()) else { break };
+            self.grants.turn = Some((id, next));
+            self.resume_client(now, next);
+            self.grants.turn = None;
+        }
+        true
     }
 }

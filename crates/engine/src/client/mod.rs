@@ -144,6 +144,8 @@ pub struct Identity {
     pub(crate) words_lost: u8,
     /// Why it could not go to another tenant, until the request that wanted it is answered.
     pub(crate) move_refused: Option<&'static str>,
+    /// It came from another tenant or login, and the request that led here is not answered yet.
+    pub(crate) is_arriving: bool,
 }
 
 impl Identity {
@@ -168,6 +170,7 @@ impl Identity {
             home: _,
             words_lost: _,
             move_refused: _,
+            is_arriving: _,
             unknown_since: _,
         } = self;
         name.len()

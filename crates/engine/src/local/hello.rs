@@ -38,7 +38,7 @@ impl Engine {
         };
         let who = match hello.credentials {
             Some((user, password)) => match self.identify(now, call, Some(user), password) {
-                Identified::Not(step) => return step,
+                Identified::Not(step) => return self.unless_arrived(call.id, step),
                 who => Some(who),
             },
             None => None,
@@ -61,7 +61,7 @@ impl Engine {
         if call.inside.is_none()
             && let Some(step) = self.unless_agreed(now, call, protocol, db)
         {
-            return step;
+            return self.unless_arrived(call.id, step);
         }
         let mut reply = Vec::new();
         let as_cluster = self.settings.facade.on;
@@ -119,7 +119,7 @@ impl Engine {
                 self.ok(call)
             }
             Identified::Theirs => self.ok(call),
-            Identified::Not(step) => step,
+            Identified::Not(step) => self.unless_arrived(call.id, step),
         }
     }
 

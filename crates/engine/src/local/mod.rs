@@ -88,8 +88,11 @@ impl Engine {
         }
         let ticket = self.next_ticket;
         let step = self.answer_command(now, &call);
-        if self.settings.pass_through && !matches!(step, Step::Hold(_)) {
-            self.forget_word(id);
+        if !matches!(step, Step::Hold(_)) {
+            self.end_arrival(id);
+            if self.settings.pass_through {
+                self.forget_word(id);
+            }
         }
         if step == Step::Done {
             self.note_local(now, id, args, ticket);

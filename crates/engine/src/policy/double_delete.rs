@@ -24,6 +24,7 @@ use crate::limits::{
 use crate::merge::{How, Merge};
 use crate::time::Time;
 use crate::upstream::inflight::Owner;
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -48,6 +49,15 @@ pub(super) struct Delete {
     tries: u32,
 }
 
+/// The keys of one request.
+#[derive(Debug, Default)]
+struct Marked {
+    deletes: Vec<Delete>,
+    bytes: usize,
+    /// Keys that do not fit, by the name of their rule.
+    left_out: Vec<(String, u64)>,
+}
+
 /// What waits.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
@@ -56,7 +66,7 @@ pub(super) struct Queue {
     /// Of clients between MULTI and EXEC.
     inside: BTreeMap<ClientId, Vec<Delete>>,
     /// Of the request that is looked at just now.
-    pub(super) marked: Vec<Delete>,
+    marked: Marked,
     len: usize,
     bytes: usize,
     serial: u64,
@@ -71,19 +81,42 @@ impl Queue {
         self.due.first_key_value().map(|((at, _), _)| *at)
     }
 
-    pub(super) fn mark(&mut self, rule: &Rule<Again>, db: u32, key: &[u8]) {
-        let (delay_ms, name) = (rule.detail.delay_ms, rule.name.clone());
-        self.marked.push(Delete { key: key.into(), db, delay_ms, name, tries: 0 });
+    /// The request that is looked at has none.
+    pub(super) fn unmark(&mut self) {
+        self.marked = Marked::default();
     }
 
-    /// Takes one in, unless there are too many.
-    fn enter(&mut self, delete: &Delete) -> bool {
-        let fits = self.len < DELETES_MAX && self.bytes + delete.key.len() <= DELETES_BYTES_MAX;
-        if fits {
-            self.len += 1;
-            self.bytes += delete.key.len();
+    /// Marks the keys that a rule is about, as they are named at the server. A request may have more of them than fit: those are only counted.
+    pub(super) fn mark<'a>(
+        &mut self,
+        rule: &Rule<Again>,
+        db: u32,
+        keys: impl Iterator<Item = Cow<'a, [u8]>>,
+    ) {
+        let mut left_out = 0;
+        for key in keys {
+            let bytes = self.marked.bytes + key.len();
+            if self.len + self.marked.deletes.len() >= DELETES_MAX
+                || self.bytes + bytes > DELETES_BYTES_MAX
+            {
+                left_out += 1;
+                continue;
+            }
+            self.marked.bytes = bytes;
+            let (delay_ms, name) = (rule.detail.delay_ms, rule.name.clone());
+            let key = key.into_owned().into_boxed_slice();
+            self.marked.deletes.push(Delete { key, db, delay_ms, name, tries: 0 });
         }
-        fits
+        if left_out > 0 {
+            self.marked.left_out.push((rule.name.clone(), left_out));
+        }
+    }
+
+    /// What was marked waits from now on.
+    fn enter(&mut self) -> Marked {
+        self.len += self.marked.deletes.len();
+        self.bytes += self.marked.bytes;
+        core::mem::take(&mut self.marked)
     }
 
     fn leave(&mut self, delete: &Delete) {
@@ -126,17 +159,19 @@ impl Engine {
     pub(super) fn keep_deletes(&mut self, now: Time, id: ClientId) {
         let is_inside = self.is_queueing(id);
         let Some(state) = &mut self.policy else { return };
-        if state.deletes.marked.is_empty() {
+        let marked = state.deletes.enter();
+        for (name, count) in marked.left_out {
+            state.count_times(Kind::DoubleDelete, &name, Outcome::Dropped, count);
+        }
+        if marked.deletes.is_empty() {
             return;
         }
-        for delete in core::mem::take(&mut state.deletes.marked) {
-            if !state.deletes.enter(&delete) {
-                state.count(Kind::DoubleDelete, &delete.name, Outcome::Dropped);
-            } else if is_inside {
-                state.deletes.inside.entry(id).or_default().push(delete);
-            } else {
-                state.deletes.push(now.plus_ms(delete.delay_ms), delete);
-            }
+        if is_inside {
+            state.deletes.inside.entry(id).or_default().extend(marked.deletes);
+            return;
+        }
+        for delete in marked.deletes {
+            state.deletes.push(now.plus_ms(delete.delay_ms), delete);
         }
         self.wake_policies();
     }
@@ -207,32 +242,39 @@ mod tests {
         Rule { what, name: String::new(), error: None, detail: Again { delay_ms: 5 } }
     }
 
+    fn marked(queue: &mut Queue, keys: &[&[u8]]) -> Marked {
+        queue.mark(&rule(), 0, keys.iter().map(|key| Cow::Borrowed(*key)));
+        queue.enter()
+    }
+
     #[test]
-    fn what_does_not_fit_is_left_out() {
+    fn keys_that_do_not_fit_are_counted_and_not_kept() {
         let mut queue = Queue::default();
         let big = alloc::vec![b'k'; DELETES_BYTES_MAX / 2];
-        for _ in 0..3 {
-            queue.mark(&rule(), 0, &big);
-        }
-        let marked = core::mem::take(&mut queue.marked);
-        let fits: Vec<bool> = marked.iter().map(|delete| queue.enter(delete)).collect();
-        assert_eq!(fits, [true, true, false]);
-        queue.leave(&marked[0]);
-        assert!(queue.enter(&marked[2]));
+        let first = marked(&mut queue, &[&big, &big, &big]);
+        assert_eq!((first.deletes.len(), first.left_out), (2, alloc::vec![(String::new(), 1)]));
+        queue.leave(&first.deletes[0]);
+        assert_eq!(marked(&mut queue, &[&big]).deletes.len(), 1);
         let mut queue = Queue::default();
-        queue.mark(&rule(), 0, b"k");
-        let marked = core::mem::take(&mut queue.marked);
-        let entered = (0..2 * DELETES_MAX).filter(|_| queue.enter(&marked[0])).count();
-        assert_eq!(entered, DELETES_MAX);
+        let many = marked(&mut queue, &alloc::vec![&b"k"[..]; DELETES_MAX + 3]);
+        assert_eq!(many.deletes.len(), DELETES_MAX);
+        assert_eq!(many.left_out, [(String::new(), 3)]);
+        assert_eq!(marked(&mut queue, &[b"k"]).left_out, [(String::new(), 1)]);
+    }
+
+    #[test]
+    fn a_request_that_does_not_go_on_has_no_keys_marked() {
+        let mut queue = Queue::default();
+        queue.mark(&rule(), 0, [Cow::Borrowed(&b"a"[..])].into_iter());
+        queue.unmark();
+        assert!(queue.enter().deletes.is_empty());
+        assert_eq!(queue.held_bytes(), 0);
     }
 
     #[test]
     fn those_of_one_time_keep_their_order() {
         let mut queue = Queue::default();
-        for key in [&b"a"[..], b"b", b"c"] {
-            queue.mark(&rule(), 0, key);
-        }
-        for delete in core::mem::take(&mut queue.marked) {
+        for delete in marked(&mut queue, &[b"a", b"b", b"c"]).deletes {
             queue.push(Time(7), delete);
         }
         assert_eq!(queue.next_at(), Some(Time(7)));

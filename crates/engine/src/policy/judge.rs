@@ -19,6 +19,7 @@ use crate::scatter::{keys_of, row_of};
 use crate::shares::Group;
 use crate::time::Time;
 use crate::transfer::tells_all;
+use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
 /// What a request must do that does not go on.
@@ -147,7 +148,7 @@ impl Engine {
     ) -> Result<(), Ruled> {
         let refused = self.refused_for_good(id, policies, look);
         let Some(state) = &mut self.policy else { return Ok(()) };
-        state.deletes.marked.clear();
+        state.deletes.unmark();
         if let Some(refusal) = refused {
             state.end_judged(id);
             return Err(Ruled::Refused(refusal));
@@ -306,7 +307,7 @@ impl Engine {
         self.stats.command(command).rejected += 1;
         if let Some(state) = &mut self.policy {
             state.count(refusal.kind, &refusal.name, Outcome::Refused);
-            state.deletes.marked.clear();
+            state.deletes.unmark();
         }
     }
 
@@ -323,11 +324,13 @@ impl Engine {
             if !rule.what.names(look.row, look.args[0]) {
                 continue;
             }
-            for key in look.keys.iter().filter(|key| rule.what.has_any(core::iter::once(**key))) {
-                let namespace = policies.rules.namespace.as_ref();
-                let key = namespace.map_or((*key).into(), |namespace| namespace.prefixed(key));
-                state.deletes.mark(rule, db, &key);
-            }
+            let namespace = policies.rules.namespace.as_ref();
+            let keys = look.keys.iter().filter(|key| rule.what.has_any(core::iter::once(**key)));
+            let named = keys.map(|key| match namespace {
+                Some(namespace) => namespace.prefixed(key),
+                None => Cow::Borrowed(*key),
+            });
+            state.deletes.mark(rule, db, named);
         }
     }
 }

@@ -93,12 +93,17 @@ impl State {
     }
 
     pub(super) fn count(&mut self, kind: Kind, name: &str, outcome: Outcome) {
+        self.count_times(kind, name, outcome, 1);
+    }
+
+    /// A rule of this name had this outcome for so many keys.
+    pub(super) fn count_times(&mut self, kind: Kind, name: &str, outcome: Outcome, times: u64) {
         let is_full = self.counts.len() >= POLICY_NAMES_MAX;
         let mut key = (kind, String::from(name));
         if is_full && !self.counts.contains_key(&key) {
             key.1.clear();
         }
-        self.counts.entry(key).or_default()[outcome as usize] += 1;
+        self.counts.entry(key).or_default()[outcome as usize] += times;
     }
 
     /// What was decided for the client's request is of no account any more.
@@ -157,9 +162,9 @@ impl Engine {
             }
             Step::Hold(_) | Step::More if is_current => {
                 state.judged.entry(id).or_insert(Judged { at: now, refusal: None });
-                state.deletes.marked.clear();
+                state.deletes.unmark();
             }
-            _ => state.deletes.marked.clear(),
+            _ => state.deletes.unmark(),
         }
     }
 

@@ -6,11 +6,11 @@
 
 use super::slots::SLOTS;
 use crate::ids::NodeId;
-use crate::limits::HOME_MISSING_MS;
+use crate::limits::{CLUSTER_NODES_MAX, HOME_MISSING_MS};
 use crate::node::Address;
 use crate::time::Time;
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 /// A slot without an owner.
@@ -44,6 +44,35 @@ struct Home {
     primary: NodeId,
     /// Since when the table does not name it.
     missing: Option<Time>,
+}
+
+/// Whom homes that a table names no more were beside: of each shard the first that is a primary now.
+struct Successors {
+    /// Primaries by themselves, and by the primary that they had.
+    by_node: BTreeMap<NodeId, usize>,
+    by_primary: BTreeMap<NodeId, usize>,
+    nodes: Vec<NodeId>,
+}
+
+impl Successors {
+    fn new(former: &[Home], is_primary: impl Fn(NodeId) -> bool) -> Self {
+        let (mut by_node, mut by_primary) = (BTreeMap::new(), BTreeMap::new());
+        for (at, home) in former.iter().enumerate().filter(|(_, home)| is_primary(home.node)) {
+            by_node.entry(home.node).or_insert(at);
+            by_primary.entry(home.primary).or_insert(at);
+        }
+        Self { by_node, by_primary, nodes: former.iter().map(|home| home.node).collect() }
+    }
+
+    /// The primary, if another node of its shard is one.
+    fn of(&self, home: &Home) -> Option<NodeId> {
+        let beside = [
+            self.by_node.get(&home.primary),
+            self.by_primary.get(&home.node),
+            self.by_primary.get(&home.primary),
+        ];
+        beside.into_iter().flatten().min().map(|at| self.nodes[*at])
+    }
 }
 
 /// See the module.
@@ -127,16 +156,17 @@ impl Cluster {
         primaries
     }
 
+    /// Whose copy this node is.
+    pub(super) fn primary_of(&self, replica: NodeId) -> Option<NodeId> {
+        let owner = self.owners.iter().find(|owner| owner.replicas.contains(&replica));
+        owner.map(|owner| owner.primary)
+    }
+
     /// Nodes that can be asked for the table, each once.
     pub(super) fn candidates(&self) -> Vec<NodeId> {
-        let mut nodes: Vec<NodeId> = Vec::new();
+        let mut seen = BTreeSet::new();
         let owned = self.owners.iter().flat_map(Owner::nodes);
-        for node in owned.chain(self.seeds.iter().copied()) {
-            if !nodes.contains(&node) {
-                nodes.push(node);
-            }
-        }
-        nodes
+        owned.chain(self.seeds.iter().copied()).filter(|node| seen.insert(*node)).collect()
     }
 
     /// The nodes that channels can belong to.
@@ -151,20 +181,16 @@ impl Cluster {
             |own: &Owner| own.nodes().map(|node| (node, own.primary)).collect::<Vec<_>>();
         let mut named: BTreeMap<NodeId, NodeId> = self.owners.iter().flat_map(of_shard).collect();
         let former = core::mem::take(&mut self.homes);
+        let successors = Successors::new(&former, |node| named.get(&node) == Some(&node));
         for home in &former {
             if let Some(primary) = named.remove(&home.node) {
                 self.homes.push(Home { node: home.node, primary, missing: None });
                 continue;
             }
             let since = home.missing.unwrap_or(now);
-            let is_beside = |other: &&Home| {
-                let pairs = [(other.node, home.primary), (other.primary, home.node)];
-                pairs.iter().any(|(a, b)| a == b) || other.primary == home.primary
-            };
-            let mut successors =
-                former.iter().filter(is_beside).filter(|other| self.is_primary(other.node));
             if now < since.plus_ms(HOME_MISSING_MS)
-                && let Some(primary) = successors.next().map(|other| other.node)
+                && self.homes.len() < CLUSTER_NODES_MAX
+                && let Some(primary) = successors.of(home)
             {
                 self.homes.push(Home { node: home.node, primary, missing: Some(since) });
             }
@@ -186,6 +212,10 @@ impl Cluster {
     /// The slot has this owner now; whether that is a change.
     pub(super) fn set_owner(&mut self, slot: u16, primary: NodeId) -> bool {
         let known = self.owners.iter().position(|owner| owner.primary == primary);
+        self.give_slot(slot, primary, known)
+    }
+
+    fn give_slot(&mut self, slot: u16, primary: NodeId, known: Option<usize>) -> bool {
         let index = known.unwrap_or_else(|| {
             self.owners.push(Owner::new(primary, self.copies_after(slot, primary)));
             self.owners.len() - 1
@@ -217,8 +247,8 @@ impl Cluster {
         now: Time,
         ranges: &[(u16, u16, u16)],
         owners: Vec<Owner>,
-        dead: &[NodeId],
-        live: &[NodeId],
+        dead: &BTreeSet<NodeId>,
+        live: &BTreeSet<NodeId>,
     ) -> bool {
         let before: Vec<Option<NodeId>> = (0..SLOTS as u16).map(|slot| self.node(slot)).collect();
         self.slots.fill(UNSERVED);
@@ -237,15 +267,20 @@ impl Cluster {
     fn keep_with_the_living(
         &mut self,
         before: &[Option<NodeId>],
-        dead: &[NodeId],
-        live: &[NodeId],
+        dead: &BTreeSet<NodeId>,
+        live: &BTreeSet<NodeId>,
     ) {
+        let owners = self.owners.iter().enumerate();
+        let mut known: BTreeMap<NodeId, usize> =
+            owners.map(|(index, owner)| (owner.primary, index)).collect();
         for (slot, before) in (0..SLOTS as u16).zip(before) {
             if let Some(before) = before
                 && self.node(slot).is_some_and(|after| dead.contains(&after))
                 && live.contains(before)
             {
-                self.set_owner(slot, *before);
+                let index = known.get(before).copied();
+                known.entry(*before).or_insert(self.owners.len());
+                self.give_slot(slot, *before, index);
             }
         }
     }
@@ -274,7 +309,13 @@ mod tests {
         let mut cluster = Cluster::new(alloc::vec![a]);
         let mut told = |at: u64, primary, replicas: &[NodeId]| {
             let owners = alloc::vec![Owner::new(primary, replicas.to_vec())];
-            cluster.replace(Time::default().plus_ms(at), &[(0, 9, 0)], owners, &[], &[]);
+            cluster.replace(
+                Time::default().plus_ms(at),
+                &[(0, 9, 0)],
+                owners,
+                &BTreeSet::new(),
+                &BTreeSet::new(),
+            );
             cluster.homes().collect::<Vec<_>>()
         };
         assert_eq!(told(0, a, &[b]), [a, b]);
@@ -299,8 +340,8 @@ mod tests {
             Time::default(),
             &[(0, 99, 0), (50, last - 1, 0)],
             owners,
-            &[],
-            &[]
+            &BTreeSet::new(),
+            &BTreeSet::new()
         ));
         assert_eq!((cluster.served(), cluster.is_covered()), (SLOTS - 1, false));
         // A slot that had none, one that had another, and one that has it already.
@@ -311,8 +352,8 @@ mod tests {
             Time::default(),
             &[(0, 9, 0)],
             alloc::vec![Owner::new(other, Vec::new())],
-            &[],
-            &[]
+            &BTreeSet::new(),
+            &BTreeSet::new()
         ));
         assert_eq!((cluster.served(), counted(&cluster)), (10, 10));
     }

@@ -27,7 +27,7 @@ pub mod view;
 use crate::client::Hold;
 use crate::engine::{Engine, Notice};
 use crate::ids::NodeId;
-use crate::limits::OUTAGE_GAP_MS;
+use crate::limits::{CLUSTER_NODES_MAX, OUTAGE_GAP_MS};
 use crate::merge::scan;
 use crate::node::{Address, Node};
 use crate::reject;
@@ -38,6 +38,7 @@ use crate::route::slot::slot;
 use crate::settings::{self, Pool, Settings};
 use crate::time::Time;
 use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -105,6 +106,8 @@ pub(crate) struct Router {
     woken_at: Time,
     /// When nodes are next asked how they are.
     pub(crate) health_at: Time,
+    /// Whom reads go to is made anew before the end of the turn.
+    pub(crate) readers_stale: bool,
 }
 
 impl Router {
@@ -120,6 +123,7 @@ impl Router {
             random: Cell::new(0),
             woken_at: Time::default(),
             health_at: Time::default(),
+            readers_stale: false,
         }
     }
 
@@ -389,17 +393,22 @@ impl PoolState {
         }
     }
 
+    /// Whether this node is one of [`Self::named`].
     pub(crate) fn knows(&self, node: NodeId) -> bool {
+        self.named().contains(&node)
+    }
+
+    /// The nodes that the topology names, or the configuration. Some more than once.
+    pub(crate) fn named(&self) -> Vec<NodeId> {
         match &self.topology {
-            Topology::One(one) => *one == node,
+            Topology::One(one) => alloc::vec![*one],
             Topology::Cluster(cluster) => {
-                cluster.candidates().contains(&node) || cluster.homes().any(|home| home == node)
+                cluster.candidates().into_iter().chain(cluster.homes()).collect()
             }
             Topology::Sentinel(group) => {
-                group.primary == Some(node)
-                    || group.before == Some(node)
-                    || group.replicas.contains(&node)
-                    || group.candidates().contains(&node)
+                let primaries = group.primary.into_iter().chain(group.before);
+                let others = group.replicas.iter().copied().chain(group.candidates());
+                primaries.chain(others).collect()
             }
         }
     }
@@ -483,20 +492,30 @@ impl Engine {
         self.router.is_one()
     }
 
-    /// The node of a pool at an address, made known if it is new. For addresses that a server told there is [`Self::told_node`].
+    /// The node of a pool at an address, made known if it is new. For addresses that a server told there is [`Self::told_nodes`].
     pub(crate) fn find_node(&mut self, pool: u16, address: &Address) -> NodeId {
         let is_it = |node: &Node| node.pool == pool && node.address == *address;
         let known = self.nodes.iter().find(|(_, node)| is_it(node)).map(|(id, _)| id);
         known.unwrap_or_else(|| self.nodes.insert(Node::new(pool, address.clone())))
     }
 
-    /// The node at an address that a server told: every such address comes through here, and becomes what the operator says that it
-    /// is from where we stand.
-    pub(crate) fn told_node(&mut self, pool: u16, told: &Address) -> NodeId {
-        match self.settings.address_map.at(told) {
-            Some(address) => self.find_node(pool, &address),
-            None => self.find_node(pool, told),
-        }
+    /// The nodes at addresses that a server told, each made known if it is new: every such address comes through here, and becomes what the operator
+    /// says that it is from where we stand.
+    fn told_nodes<'a>(
+        &mut self,
+        pool: u16,
+        told: impl IntoIterator<Item = &'a Address>,
+    ) -> Vec<NodeId> {
+        let Self { nodes, settings, .. } = self;
+        let of_pool = nodes.iter().filter(|(_, node)| node.pool == pool);
+        let mut known: BTreeMap<Address, NodeId> =
+            of_pool.map(|(id, node)| (node.address.clone(), id)).collect();
+        let mut find = |told: &Address| {
+            let address = settings.address_map.at(told).unwrap_or_else(|| told.clone());
+            let entry = known.entry(address);
+            *entry.or_insert_with_key(|new| nodes.insert(Node::new(pool, new.clone())))
+        };
+        told.into_iter().map(&mut find).collect()
     }
 
     /// What becomes of a request for a place that nobody has: it waits a while, then fails.
@@ -552,31 +571,31 @@ impl Engine {
             && cluster.set_owner(place.slot, node)
         {
             self.route_epoch = self.route_epoch.wrapping_add(1);
-            self.renew_readers();
+            self.router.readers_stale = true;
         }
     }
 
     /// The whole table of a cluster is known anew. It may be older than what is known: nodes learn of a change one after the other. So no slot
     /// goes back from a node that lives to one that cannot be reached; if it does belong there, the one that lives says so itself.
     pub(crate) fn apply_slots(&mut self, now: Time, pool: u16, teller: NodeId, ranges: &[Range]) {
+        let mut nodes = self.told_nodes(pool, ranges.iter().flat_map(Range::nodes)).into_iter();
         let mut table = Vec::with_capacity(ranges.len());
         let mut owners: Vec<Owner> = Vec::new();
+        let mut indexes: BTreeMap<NodeId, usize> = BTreeMap::new();
         for range in ranges {
-            let primary = self.told_node(pool, &range.primary);
-            let replicas: Vec<_> =
-                range.replicas.iter().map(|replica| self.told_node(pool, replica)).collect();
-            let known = owners.iter().position(|owner| owner.primary == primary);
-            let index = known.unwrap_or_else(|| {
+            let Some(primary) = nodes.next() else { break };
+            let replicas: Vec<NodeId> = nodes.by_ref().take(range.replicas.len()).collect();
+            let index = *indexes.entry(primary).or_insert_with(|| {
                 owners.push(Owner::new(primary, replicas));
                 owners.len() - 1
             });
             table.push((range.first, range.last, index as u16));
         }
         let primaries = owners.iter().map(|owner| owner.primary);
-        let dead: Vec<NodeId> = primaries.filter(|node| self.is_away(*node)).collect();
+        let dead: BTreeSet<NodeId> = primaries.filter(|node| self.is_away(*node)).collect();
         let before = self.router.pools.get(usize::from(pool)).filter(|_| !dead.is_empty());
         let owned = before.map_or(Vec::new(), PoolState::primaries);
-        let live: Vec<NodeId> = owned.into_iter().filter(|node| self.is_there(*node)).collect();
+        let live = owned.into_iter().filter(|node| self.is_there(*node)).collect();
         let Some(state) = self.router.pool_mut(pool) else { return };
         let Topology::Cluster(cluster) = &mut state.topology else { return };
         let homes: Vec<NodeId> = cluster.homes().collect();
@@ -595,7 +614,7 @@ impl Engine {
         teller: NodeId,
         address: &Address,
     ) {
-        let node = self.told_node(pool, address);
+        let Some(node) = self.told_nodes(pool, [address]).pop() else { return };
         let Some(state) = self.router.pool_mut(pool) else { return };
         let Topology::Sentinel(group) = &mut state.topology else { return };
         let before = group.primary.replace(node);
@@ -634,10 +653,6 @@ impl Engine {
         nodes.sort_unstable();
         group.found = nodes;
         self.forget_nodes();
-    }
-
-    fn told_nodes(&mut self, pool: u16, addresses: &[Address]) -> Vec<NodeId> {
-        addresses.iter().map(|address| self.told_node(pool, address)).collect()
     }
 
     /// This server was named as the primary and says itself that it is a copy: the sentinel that named it has not heard of the last change
@@ -707,7 +722,7 @@ impl Engine {
         (node.gives, node.gives_at) = (members.gives, asked_at);
         let (pool, map) = (node.pool, &self.settings.address_map);
         let at = |told: Address| map.at(&told).unwrap_or(told);
-        let addresses = members.addresses.into_iter().map(at).collect();
+        let addresses = members.addresses.into_iter().take(CLUSTER_NODES_MAX).map(at).collect();
         if let Some(state) = self.router.pool_mut(pool)
             && state.knows(id)
             && let Topology::Cluster(cluster) = &mut state.topology

@@ -25,7 +25,7 @@
 use super::Topology;
 use crate::engine::Engine;
 use crate::ids::{NodeId, UpstreamId};
-use crate::limits::ROLE_EVERY_MS;
+use crate::limits::{HEALTH_CONNECTS_MAX, ROLE_EVERY_MS};
 use crate::settings::ReadPolicy;
 use crate::time::Time;
 use crate::upstream::inflight::OwnCommand;
@@ -106,6 +106,7 @@ impl Engine {
 
     /// Whom each place's reads go to, made anew: after the topology or the health of a node changed.
     pub(crate) fn renew_readers(&mut self) {
+        self.router.readers_stale = false;
         if !self.reads_spread() {
             return;
         }
@@ -161,12 +162,15 @@ impl Engine {
         if !became {
             return;
         }
-        // Not those of single clients: between MULTI and EXEC it would be part of their transaction.
-        let ready = self.upstreams.iter().filter(|(_, up)| {
-            let is_shared = up.key.lane == Lane::Shared && up.role == Role::Shared;
-            up.key.node == id && is_shared && up.is_ready()
-        });
-        let ready: Vec<UpstreamId> = ready.map(|(id, _)| id).collect();
+        // Not those of single clients, which are not listed: between MULTI and EXEC it would be part of their transaction.
+        let first =
+            UpstreamKey { node: id, resp3: false, db: 0, lane: Lane::Shared, conn: 0, owner: None };
+        let of_node = self.by_key.range(first..).take_while(|(key, _)| key.node == id);
+        let shared = of_node.filter(|(key, _)| key.lane == Lane::Shared).map(|(_, id)| *id);
+        let is_ready = |id: &UpstreamId| {
+            self.upstreams.get(*id).is_some_and(|up| up.role == Role::Shared && up.is_ready())
+        };
+        let ready: Vec<UpstreamId> = shared.filter(is_ready).collect();
         for upstream in ready {
             self.say_readonly(upstream);
         }
@@ -201,21 +205,31 @@ impl Engine {
         self.router.health_at = now.plus_ms(ROLE_EVERY_MS);
         let groups: Vec<(NodeId, Vec<NodeId>)> =
             self.router.pools.iter().flat_map(super::PoolState::copies).collect();
+        // A table may name many nodes that nobody has read from yet.
+        let mut connects = 0;
         for node in
             groups.into_iter().flat_map(|(primary, replicas)| [primary].into_iter().chain(replicas))
         {
-            self.ask_role(now, node);
+            if connects < HEALTH_CONNECTS_MAX {
+                connects += usize::from(self.ask_role(now, node));
+            }
         }
         self.renew_readers();
     }
 
-    fn ask_role(&mut self, now: Time, node: NodeId) {
+    /// Asks one node; whether a connection is made for that first.
+    fn ask_role(&mut self, now: Time, node: NodeId) -> bool {
         let key = self.shared_key(node, resp::Protocol::Resp2, self.settings.node.db);
         let listed = self.by_key.get(&key).copied();
-        let Some(id) = listed.or_else(|| self.new_upstream(key, Role::Shared)) else { return };
-        let Some(upstream) = self.upstreams.get(id) else { return };
+        let id = listed.or_else(|| self.new_upstream(key, Role::Shared));
+        let Some((id, upstream)) = id.and_then(|id| Some((id, self.upstreams.get(id)?))) else {
+            return false;
+        };
         match upstream.state {
-            State::Idle => self.connect(now, id),
+            State::Idle => {
+                self.connect(now, id);
+                return true;
+            }
             State::Ready => {
                 self.say_own(now, id, OwnCommand::Role, &[b"ROLE"]);
                 if let Some(node) = self.nodes.get_mut(node) {
@@ -224,6 +238,7 @@ impl Engine {
             }
             _ => {}
         }
+        false
     }
 
     /// A node's answer to ROLE: `[master, offset, …]` or `[slave, host, port, state, offset]`.
@@ -261,17 +276,18 @@ impl Engine {
         }
         let changed = before.unfit != health.unfit;
         if changed || self.settings.reads.policy == ReadPolicy::Nearest {
-            self.renew_readers();
+            self.router.readers_stale = true;
         }
     }
 
     /// Up to where the primary of this copy has written, as it last said.
     fn primary_offset(&self, replica: NodeId) -> u64 {
-        let groups = self.router.pools.iter().flat_map(super::PoolState::copies);
-        let primary = groups
-            .filter(|(_, replicas)| replicas.contains(&replica))
-            .map(|(primary, _)| primary)
-            .next();
+        let primary = self.router.pools.iter().find_map(|pool| match &pool.topology {
+            Topology::One(_) => None,
+            Topology::Cluster(cluster) => cluster.primary_of(replica),
+            Topology::Sentinel(group) if group.replicas.contains(&replica) => group.primary,
+            Topology::Sentinel(_) => None,
+        });
         primary.and_then(|primary| self.nodes.get(primary)).map_or(0, |node| node.health.offset)
     }
 
@@ -281,8 +297,9 @@ impl Engine {
         if !node.health.is_replica {
             return false;
         }
-        node.health.unfit = true;
-        self.renew_readers();
+        if !core::mem::replace(&mut node.health.unfit, true) {
+            self.renew_readers();
+        }
         true
     }
 }

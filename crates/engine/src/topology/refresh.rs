@@ -12,7 +12,8 @@ use super::{PoolState, Topology, sentinel, slots};
 use crate::engine::{Engine, Notice};
 use crate::ids::{NodeId, UpstreamId};
 use crate::limits::{
-    SENTINEL_EVERY_MS, TOPOLOGY_AGAIN_MS, TOPOLOGY_EVERY_MS, TOPOLOGY_PATIENCE_MS,
+    CLUSTER_NODES_MAX, SENTINEL_EVERY_MS, SENTINEL_NODES_MAX, TOPOLOGY_AGAIN_MS, TOPOLOGY_EVERY_MS,
+    TOPOLOGY_PATIENCE_MS,
 };
 use crate::news::What;
 use crate::node::Address;
@@ -48,6 +49,15 @@ impl<T> Sign<T> {
             Self::Lost(node) => name(node).map_or(Sign::Bare, Sign::Lost),
         }
     }
+}
+
+/// Why an answer is of no use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Useless {
+    /// It tells nothing of what was asked.
+    Empty,
+    /// It names so many nodes, more than [`CLUSTER_NODES_MAX`].
+    TooManyNodes(usize),
 }
 
 /// See the module.
@@ -442,22 +452,28 @@ impl Engine {
         // A node that left the table meanwhile has no more say in it.
         let knows = self.router.pools.get(usize::from(pool)).is_some_and(|state| state.knows(node));
         let parsed = parsed.filter(|_| knows);
-        let taken = parsed
-            .as_ref()
-            .and_then(|value| self.take_answer(now, pool, node, (own, asked_at), value));
-        if taken.is_some()
+        let taken = match parsed.as_ref() {
+            Some(value) => self.take_answer(now, pool, node, (own, asked_at), value),
+            None => Err(Useless::Empty),
+        };
+        if taken.is_ok()
             && let Some(from) = self.nodes.get(node).map(|node| node.address.clone())
         {
             self.tell_answer(pool, from, (own, asked_at), reply);
         }
         match (own, taken) {
             (OwnCommand::Standing | OwnCommand::Nodes, _) => {}
-            (OwnCommand::Slots | OwnCommand::Sentinels, Some(())) => self.refresh_done(now, pool),
-            (_, Some(())) | (OwnCommand::Replicas | OwnCommand::Sentinels, None) => {}
-            (_, None) => {
+            (OwnCommand::Slots | OwnCommand::Sentinels, Ok(())) => self.refresh_done(now, pool),
+            (_, Ok(())) | (OwnCommand::Replicas | OwnCommand::Sentinels, Err(_)) => {}
+            (_, Err(useless)) => {
                 let error = parsed.as_ref().and_then(Value::as_error);
-                let words = error.map(|text| String::from_utf8_lossy(text).into_owned());
-                let words = words.unwrap_or_else(|| self.knows_nothing(pool));
+                let words = match (error, useless) {
+                    (Some(text), _) => String::from_utf8_lossy(text).into_owned(),
+                    (None, Useless::Empty) => self.knows_nothing(pool),
+                    (None, Useless::TooManyNodes(count)) => {
+                        format!("names {count} nodes, more than {CLUSTER_NODES_MAX}")
+                    }
+                };
                 let cause = format!("{}: {words}", self.label(node));
                 self.refresh_failed(now, pool, Some(cause));
             }
@@ -473,7 +489,10 @@ impl Engine {
         }
     }
 
-    /// `None`: the answer is of no use.
+    /// Takes in what a node told.
+    ///
+    /// # Errors
+    /// If that is of no use.
     pub(crate) fn take_answer(
         &mut self,
         now: Time,
@@ -481,37 +500,53 @@ impl Engine {
         node: NodeId,
         (own, asked_at): (OwnCommand, Time),
         value: &Value<'_>,
-    ) -> Option<()> {
+    ) -> Result<(), Useless> {
         match own {
             OwnCommand::Slots => {
                 let host = self.host_of(node);
-                let ranges = slots::parse(value, &host).filter(|ranges| !ranges.is_empty())?;
+                let ranges = slots::parse(value, &host).filter(|ranges| !ranges.is_empty());
+                let ranges = ranges.ok_or(Useless::Empty)?;
+                let count = slots::count_nodes(&ranges);
+                if count > CLUSTER_NODES_MAX {
+                    return Err(Useless::TooManyNodes(count));
+                }
                 self.note_told_for(pool, asked_at);
                 self.apply_slots(now, pool, node, &ranges);
             }
             OwnCommand::Nodes => self.note_members(node, asked_at, value),
             OwnCommand::Standing => {
-                let state = self.router.pools.get_mut(usize::from(pool))?;
-                state.refresh.cut_off = slots::says_down(value);
+                if let Some(state) = self.router.pools.get_mut(usize::from(pool)) {
+                    state.refresh.cut_off = slots::says_down(value);
+                }
                 // Of no interest to others.
-                return None;
+                return Err(Useless::Empty);
             }
             OwnCommand::Primary => {
-                let address = sentinel::primary(value)?;
+                let address = sentinel::primary(value).ok_or(Useless::Empty)?;
                 self.note_told_for(pool, asked_at);
                 self.apply_primary(now, pool, node, &address);
             }
             OwnCommand::Replicas | OwnCommand::Sentinels => {
-                let addresses = sentinel::instances(value)?;
+                let mut addresses = sentinel::instances(value).ok_or(Useless::Empty)?;
+                if addresses.len() > SENTINEL_NODES_MAX {
+                    self.note_instances_left_out(node, addresses.len());
+                    addresses.truncate(SENTINEL_NODES_MAX);
+                }
                 if own == OwnCommand::Sentinels {
                     self.apply_sentinels(pool, node, &addresses);
                 } else {
                     self.apply_replicas(pool, &addresses);
                 }
             }
-            _ => return None,
+            _ => return Err(Useless::Empty),
         }
-        Some(())
+        Ok(())
+    }
+
+    fn note_instances_left_out(&mut self, teller: NodeId, told: usize) {
+        let teller = self.label(teller);
+        let cause = format!("{teller}: names {told} instances of which {SENTINEL_NODES_MAX} count");
+        self.notices.push_back(Notice::TopologyFailed { cause });
     }
 
     fn note_told_for(&mut self, pool: u16, asked_at: Time) {

@@ -11,6 +11,7 @@
 //! Invariant: in what [`parse`] returns every slot is below [`SLOTS`] and every range has a primary.
 
 use crate::node::Address;
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 use resp::value::Value;
@@ -29,6 +30,18 @@ pub struct Range {
     pub primary: Address,
     /// Who has a copy.
     pub replicas: Vec<Address>,
+}
+
+impl Range {
+    /// Its primary and its replicas.
+    pub fn nodes(&self) -> impl Iterator<Item = &Address> {
+        [&self.primary].into_iter().chain(&self.replicas)
+    }
+}
+
+/// How many different nodes a table names.
+pub(super) fn count_nodes(ranges: &[Range]) -> usize {
+    ranges.iter().flat_map(Range::nodes).collect::<BTreeSet<_>>().len()
 }
 
 /// Reads a reply; `asked_host` is the host of the node that gave it. `None` if it is none of this form.

@@ -1,6 +1,6 @@
 //! Commands of the proxy's own between MULTI and EXEC: a stand-in keeps their place at the server.
 
-use crate::words::Story;
+use crate::words::{Story, request};
 
 const QUEUED: &str = "+QUEUED";
 /// Stands in for what a server that loads does as well, but not one whose script runs for too long.
@@ -50,6 +50,48 @@ fn nothing_is_done_without_exec() {
     story.conn(1).gets(["MULTI", ECHO, "NOSUCH", "EXEC"]);
     story.conn(1).answers(["+OK", QUEUED, "-ERR unknown command", ABORT]);
     story.client("a").gets(["+OK", QUEUED, "-ERR unknown command", ABORT, "nil"]);
+}
+
+#[test]
+fn a_long_transaction_of_them_leaves_other_clients_their_turn() {
+    const COUNT: usize = 3_000;
+    let mut story = Story::new();
+    story.client("b").says("PING").gets("+PONG");
+    for name in ["a", "c"] {
+        story.client(name).says("MULTI");
+        let conn = story.connects_made();
+        story.conn(conn).gets("MULTI").answers("+OK");
+        story.client(name).sends(&request("CLIENT ID").repeat(COUNT - 1));
+        story.client(name).says("CLIENT SETNAME last");
+        while story.conn(conn).waiting() > 0 {
+            let queued = story.conn(conn).takes_requests();
+            story.conn(conn).sends("+QUEUED\r\n".repeat(queued).as_bytes());
+        }
+        story.client(name).takes();
+    }
+    let sent_before = story.client("a").sends_seen();
+    for (name, conn) in [("a", 1), ("c", 2)] {
+        story.client(name).says(["EXEC", "CLIENT GETNAME"]);
+        story.conn(conn).takes_requests();
+    }
+    let stand_ins = format!("*{COUNT}\r\n{}", "$0\r\n\r\n".repeat(COUNT));
+    for conn in [1, 2] {
+        story.conn(conn).sends_at_once(stand_ins.as_bytes());
+    }
+    // The commands of a transaction are done little by little, and other clients have their turn meanwhile.
+    story.turn_once();
+    for _ in 0..3 {
+        story.client("b").sends_at_once(&request("PING"));
+        assert!(story.turn_once());
+    }
+    assert_eq!(story.client("a").sends_seen() - sent_before, 0, "all of it was done at once");
+    story.turn();
+    assert_eq!(story.client("b").takes_text(), "+PONG\r\n".repeat(3));
+    for (name, id) in [("a", 2), ("c", 3)] {
+        let ids = format!(":{id}\r\n").repeat(COUNT - 1);
+        let whole = format!("*{COUNT}\r\n{ids}+OK\r\n$4\r\nlast\r\n");
+        assert!(story.client(name).takes_text() == whole, "{name}");
+    }
 }
 
 #[test]

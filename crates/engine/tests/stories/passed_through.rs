@@ -54,6 +54,20 @@ fn a_server_is_asked_and_what_stands_behind_auth_is_done_by_the_login() {
     bob.client("c").gets(["+OK", "\"v\""]);
 }
 
+// Found by an attack: the client got the error, and its next requests went over the connections of the login.
+#[test]
+fn hello_that_fails_at_the_login_leaves_nobody_there() {
+    let mut base = Story::with(settings());
+    base.client("c").says("HELLO 3 AUTH bob pb").gets_nothing();
+    let mut bob = bobs().by_hand();
+    assert!(base.logs_over("c", &mut bob));
+    bob.client("c").says("GET b:1");
+    bob.connect_fails("refused");
+    let text = bob.client("c").takes_text();
+    assert!(text.starts_with("-ERR respool: upstream") && text.lines().count() == 1, "{text}");
+    bob.client("c").is_closed();
+}
+
 #[test]
 fn a_wrong_password_gets_the_servers_words_and_costs_one_question() {
     let mut base = Story::with(settings());

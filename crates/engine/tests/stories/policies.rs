@@ -1,6 +1,6 @@
 //! Policies: what they refuse never reaches a server, what they delay keeps its order, and everything else goes as it always did.
 
-use crate::words::{Story, large_set};
+use crate::words::{Story, large_set, request};
 use engine::Settings;
 use engine::acl::Users;
 use engine::policy::{Again, Fault, Per, Policies, Rate, Renaming, Rule, Rules, Size, Unit, What};
@@ -591,6 +591,33 @@ fn a_second_deletion_waits_for_a_server_that_is_away() {
     story.conn(last).answers([crate::words::HELLO_2]);
     story.after_ms(200);
     assert!(story.conn(last).takes_requests() > 0, "the deletion, among what else is asked");
+}
+
+#[test]
+fn a_client_keeps_its_place_at_a_server_when_large_requests_before_it_used_up_the_turn() {
+    let mut story = story(double_delete("del", 1_000));
+    story.reconfigures(|settings| settings.limits.upstream_out_high_bytes = 1 << 20);
+    story.server().stops_taking();
+    let full = format!("DEL {}", "k ".repeat(100_000).trim_end());
+    story.client("a").says(full.as_str());
+    let large = format!("DEL {}", "k ".repeat(5_000).trim_end());
+    for number in 0..20 {
+        story.client(&format!("large{number}")).says(large.as_str());
+    }
+    story.client("waits").says("SET waits v");
+    let names: Vec<String> = (1..60).map(|number| format!("new{number}")).collect();
+    for name in &names {
+        story.client(name).says("PING").gets("+PONG");
+    }
+    story.server().takes_again();
+    // Somebody else comes in each of the turns that follow.
+    for name in &names {
+        story.turn_once();
+        story.client(name).sends_at_once(&request(&format!("SET {name} v")));
+    }
+    story.turn();
+    let before = story.server().position("SET waits v");
+    assert_eq!(before, 21, "requests that came before it");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use crate::words::cluster::lost;
 use crate::words::sentinel::behind;
 use crate::words::{HELLO_2, HELLO_3, Story};
+use engine::limits::SENTINEL_NODES_MAX;
 use engine::settings::{Password, Pool};
 
 /// What a server says to HELLO 2 that is a copy of another one.
@@ -128,6 +129,22 @@ fn sentinels_of_which_nobody_tells_any_more_are_forgotten_and_seeds_are_not() {
     story.after_ms(5_000);
     let asked = story.asked_sentinels();
     assert!(asked.contains(&"s2".into()) && !asked.contains(&"s3".into()), "{asked:?}");
+}
+
+#[test]
+fn of_very_many_sentinels_that_are_told_of_some_count() {
+    let mut story = Story::with(behind(&["s1"]));
+    let names: Vec<String> = (1..=4_000).map(|number| format!("s{number}")).collect();
+    story.sentinels_are(&names.join(" ")).sentinels_say("n1");
+    story.client("a").says("GET k");
+    story.after_ms(30_000);
+    assert!(story.asked_sentinels().len() > 10);
+    assert!(
+        story.engine.report(story.now).nodes.len() <= SENTINEL_NODES_MAX + 3,
+        "{}",
+        story.engine.report(story.now).nodes.len()
+    );
+    assert!(story.was_told("instances of which 256 count"));
 }
 
 #[test]

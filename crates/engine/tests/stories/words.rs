@@ -513,18 +513,22 @@ impl Story {
     pub(crate) fn turn(&mut self) {
         for round in 0.. {
             assert!(round < TURNS_MAX, "a turn that never ends");
-            let mut busy = self.read_sockets();
-            self.engine.handle_timeout(self.now);
-            busy |= self.flush();
-            busy |= self.carry_out();
-            busy |= self.greet();
-            self.notices.extend(std::iter::from_fn(|| self.engine.poll_notice()));
-            self.engine.check_invariants();
-            let due = self.engine.poll_timeout(self.now).is_some_and(|at| at <= self.now);
-            if !busy && !due {
+            if !self.turn_once() {
                 return;
             }
         }
+    }
+
+    /// Runs one turn. Whether there is more to do.
+    pub(crate) fn turn_once(&mut self) -> bool {
+        let mut busy = self.read_sockets();
+        self.engine.handle_timeout(self.now);
+        busy |= self.flush();
+        busy |= self.carry_out();
+        busy |= self.greet();
+        self.notices.extend(std::iter::from_fn(|| self.engine.poll_notice()));
+        self.engine.check_invariants();
+        busy || self.engine.poll_timeout(self.now).is_some_and(|at| at <= self.now)
     }
 
     fn read_sockets(&mut self) -> bool {

@@ -2,6 +2,9 @@
 
 use crate::words::Story;
 use crate::words::cluster::seeds;
+use engine::Notice;
+use engine::limits::CLUSTER_NODES_MAX;
+use engine::route::slot::slot;
 
 const UNSERVED: &str =
     "-CLUSTERDOWN Hash slot not served (respool: no node of the cluster owns it)";
@@ -274,6 +277,41 @@ fn the_first_answer_that_has_no_slots_does_not_empty_the_table() {
     story.client("a").says("GET b4");
     story.node("n2").gets("GET b4").answers("\"v\"");
     story.client("a").gets("\"v\"");
+}
+
+/// A table of so many primaries, all of which are called by this name and a number.
+fn table_of(name: &str, nodes: usize) -> String {
+    let first = |node: usize| node * 16_384 / nodes;
+    let ranges = (0..nodes).map(|n| format!("{}-{} {name}{n}", first(n), first(n + 1) - 1));
+    ranges.collect::<Vec<_>>().join(", ")
+}
+
+#[test]
+fn a_table_that_names_too_many_nodes_is_left_out() {
+    let mut story = Story::warm_cluster_with(|settings| settings.timeouts.topology_period_ms = 500);
+    story.cluster_is(&table_of("m", CLUSTER_NODES_MAX + 1)).after_ms(3_000);
+    story.client("a").says("GET b4");
+    story.node("n2").gets("GET b4").answers("nil");
+    story.client("a").gets("nil");
+    let failed = story.notices.iter().find_map(|notice| match notice {
+        Notice::TopologyFailed { cause } => Some(cause.clone()),
+        _ => None,
+    });
+    let words = format!("names {} nodes, more than {CLUSTER_NODES_MAX}", CLUSTER_NODES_MAX + 1);
+    assert!(failed.as_ref().is_some_and(|cause| cause.contains(&words)), "{failed:?}");
+}
+
+// Found by an attack: with 2,000 nodes each table took seconds, as each node was looked for among all.
+#[test]
+fn tables_of_a_large_cluster_that_are_all_new_cost_little() {
+    let mut story = Story::warm_cluster_with(|settings| settings.timeouts.topology_period_ms = 500);
+    for name in ["one", "other", "third"] {
+        story.cluster_is(&table_of(name, CLUSTER_NODES_MAX)).after_ms(3_000);
+    }
+    story.client("a").says("GET b4");
+    let owner = format!("third{}", usize::from(slot(b"b4")) / (16_384 / CLUSTER_NODES_MAX));
+    story.node(&owner).gets("GET b4").answers("nil");
+    story.client("a").gets("nil");
 }
 
 #[test]

@@ -248,12 +248,19 @@ impl<'a> ServerWords<'a> {
 
     /// Sends these bytes.
     #[track_caller]
-    pub(crate) fn sends(mut self, bytes: &[u8]) -> Self {
+    pub(crate) fn sends(self, bytes: &[u8]) -> Self {
+        let this = self.sends_at_once(bytes);
+        this.story.turn();
+        this
+    }
+
+    /// Sends these bytes, which are read in the next turn.
+    #[track_caller]
+    pub(crate) fn sends_at_once(mut self, bytes: &[u8]) -> Self {
         let conn = self.conn();
         assert!(conn.open, "the connection is closed");
         conn.note_replies(bytes);
         conn.unread.push(bytes);
-        self.story.turn();
         self
     }
 
@@ -275,7 +282,14 @@ impl<'a> ServerWords<'a> {
     }
 
     /// Takes bytes again.
-    pub(crate) fn takes_all(mut self) -> Self {
+    pub(crate) fn takes_all(self) -> Self {
+        let this = self.takes_again();
+        this.story.turn();
+        this
+    }
+
+    /// Takes bytes again from the next turn on.
+    pub(crate) fn takes_again(mut self) -> Self {
         let now = self.story.now;
         let conn = self.conn();
         conn.blocked = false;
@@ -284,7 +298,6 @@ impl<'a> ServerWords<'a> {
             self.story.engine.handle_upstream_sent(now, id, buf);
             self.story.engine.mark_upstream_dirty(id);
         }
-        self.story.turn();
         self
     }
 
