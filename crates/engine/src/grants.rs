@@ -23,16 +23,13 @@ use crate::engine::Engine;
 use crate::fleet::Question;
 use crate::ids::{ClientId, UpstreamId};
 use crate::large_replies::LargeReplies;
-use crate::limits::{
-    PROBES_MAX, SLOW_TURN_ARGS, SLOW_TURN_COST_MAX, SLOW_TURN_INSIDE, SLOW_TURN_MAX,
-    SLOW_TURN_REPLY_BYTES,
-};
+use crate::limits::PROBES_MAX;
 use crate::settings::Limits;
+use crate::slow::SlowTurn;
 use crate::speed::Speed;
 use crate::time::Time;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
-use resp::Request;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -51,10 +48,8 @@ pub(crate) struct Grants {
     pub(crate) speed: Speed,
     /// Requests whose replies were large.
     pub(crate) large_replies: LargeReplies,
-    /// What requests that are not plain have cost in this turn (see `SLOW_TURN_COST_MAX`).
-    slow_cost: u32,
-    /// Whose the last of them were, and how many without one of another client in between.
-    slow_of: Option<(ClientId, u32)>,
+    /// What requests that are not plain have cost in this turn.
+    pub(crate) slow: SlowTurn,
     /// Questions to all workers that are not given on yet, as there are `QUESTIONS_MAX` under way.
     pub(crate) unasked: VecDeque<(u64, Question)>,
 }
@@ -63,33 +58,6 @@ impl Grants {
     /// This client is not read.
     pub(crate) fn watch(&mut self, id: ClientId) {
         self.watched.insert(id);
-    }
-
-    /// A turn begins for requests that are not plain.
-    pub(crate) fn begin_slow(&mut self) {
-        (self.slow_cost, self.slow_of) = (0, None);
-    }
-
-    /// Whether this client may have a request that is not plain processed in this turn.
-    pub(crate) fn take_slow(&mut self, id: ClientId, request: &Request) -> bool {
-        let count = self.slow_of.filter(|(of, _)| *of == id).map_or(0, |(_, count)| count);
-        if count == SLOW_TURN_MAX || self.is_slow_spent() {
-            return false;
-        }
-        self.slow_of = Some((id, count + 1));
-        self.slow_cost += 1 + request.args / SLOW_TURN_ARGS;
-        true
-    }
-
-    /// Whether requests that are not plain have cost as much as they may in this turn.
-    pub(crate) fn is_slow_spent(&self) -> bool {
-        self.slow_cost >= SLOW_TURN_COST_MAX
-    }
-
-    /// A command between MULTI and EXEC was processed, and has a reply of so many bytes.
-    pub(crate) fn pay_inside(&mut self, reply_bytes: usize) {
-        let bytes = u32::try_from(reply_bytes / SLOW_TURN_REPLY_BYTES).unwrap_or(u32::MAX);
-        self.slow_cost = self.slow_cost.saturating_add(SLOW_TURN_INSIDE.saturating_add(bytes));
     }
 
     /// When [`Engine::run_grants`] has something to do.

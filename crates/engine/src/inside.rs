@@ -388,14 +388,14 @@ impl Engine {
     fn go_on_inside(&mut self, now: Time, id: ClientId, seq: u32) {
         while let Some(assembly) = self.assembly(id, seq).filter(|one| !one.due.is_empty()) {
             let before = assembly.bytes;
-            if self.grants.is_slow_spent() {
+            if self.grants.slow.is_spent_for_large() {
                 return self.hold_for_answers(id);
             }
             let next = self.assembly(id, seq).and_then(|assembly| assembly.due.pop_front());
             let Some((index, frame)) = next else { break };
             self.do_inside(now, id, Inside { seq, index }, &frame);
             let after = self.assembly(id, seq).map_or(before, |assembly| assembly.bytes);
-            self.grants.pay_inside(after.saturating_sub(before));
+            self.grants.slow.pay_inside(after.saturating_sub(before));
             if self.waits_for_topics(id) {
                 if let Some(assembly) = self.assembly(id, seq) {
                     assembly.waits = Some(index);
@@ -421,11 +421,11 @@ impl Engine {
         if !self.is_due_inside() {
             return;
         }
-        self.grants.begin_slow();
+        self.grants.slow.begin();
         let due = self.assemblies.iter().filter(|one| one.goes_on());
         for (id, seq) in due.map(|one| (one.client, one.seq)).collect::<Vec<_>>() {
             self.go_on_inside(now, id, seq);
-            if self.grants.is_slow_spent() {
+            if self.grants.slow.is_spent_for_large() {
                 return self.go_behind_others(id, seq);
             }
         }

@@ -105,6 +105,7 @@ mod scripts;
 mod server_loss;
 pub mod settings;
 pub(crate) mod shares;
+mod slow;
 pub mod slowlog;
 mod speed;
 pub mod stats;

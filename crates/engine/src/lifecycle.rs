@@ -253,7 +253,7 @@ impl Engine {
         if self.transfer_place_is_free() {
             self.wake_transfer_waiter();
         }
-        self.grants.begin_slow();
+        self.grants.slow.begin();
         for _ in 0..self.resume.len() {
             let Some(id) = self.resume.pop_front() else { break };
             let Some(client) = self.clients.get_mut(id) else { continue };
@@ -264,7 +264,7 @@ impl Engine {
             self.resume_client(now, id);
         }
         // Those that come with something new have as much, or one of the two would always be first.
-        self.grants.begin_slow();
+        self.grants.slow.begin();
     }
 
     /// Whoever waits for this upstream looks again.

@@ -49,14 +49,22 @@ pub const EQUAL_LOOKS_MAX: usize = 64;
 /// their turn. Some 100 µs; a server reads 16 KiB of a client before it looks at the next.
 pub const SLOW_TURN_MAX: u32 = 256;
 
-/// The same of all clients in one turn, a request counted as one and one for each [`SLOW_TURN_ARGS`] of its arguments. Some milliseconds.
+/// The same of all clients in one turn, for those with few arguments and those with many each; a request counts as one and one for each
+/// [`SLOW_TURN_ARGS`] of its arguments. Some milliseconds.
 pub const SLOW_TURN_COST_MAX: u32 = 4_096;
 
 /// See [`SLOW_TURN_COST_MAX`]. A key of `MGET` that goes to its server takes some 0.2 µs, a channel of `SUBSCRIBE` 1 µs.
-pub const SLOW_TURN_ARGS: u32 = 4;
+pub const SLOW_TURN_ARGS: usize = 4;
+
+/// From so many arguments on a request has many of them.
+pub const SLOW_TURN_LARGE_ARGS: usize = 64;
+
+/// Bytes of replies that get other names or values (`policies.namespace`, `policies.values`) in one turn; those behind are changed in the next one.
+/// A few milliseconds.
+pub const CHANGED_TURN_BYTES: usize = 4 << 20;
 
 /// What a command of respool's own between MULTI and EXEC counts for, as its reply may be that of `SLOWLOG GET`: 256 of them are a turn.
-pub const SLOW_TURN_INSIDE: u32 = 16;
+pub const SLOW_TURN_INSIDE: usize = 16;
 
 /// So many bytes of its reply count for one more.
 pub const SLOW_TURN_REPLY_BYTES: usize = 64;

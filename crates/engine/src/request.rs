@@ -157,7 +157,7 @@ impl Engine {
         input: &[u8],
         request: &Request,
     ) -> Result<usize, Step> {
-        if !self.grants.take_slow(id, request) {
+        if !self.grants.slow.take(id, request.args as usize) {
             return Err(Step::Hold(Hold::Turn));
         }
         if self.is_confined(id) && self.near.is_none() {

@@ -660,8 +660,8 @@ impl Engine {
         }
     }
 
-    fn finish_merge(&mut self, now: Time, id: crate::ids::MergeId) {
-        if self.merges.get(id).is_none_or(|merge| !merge.is_whole()) {
+    pub(crate) fn finish_merge(&mut self, now: Time, id: crate::ids::MergeId) {
+        if self.merges.get(id).is_none_or(|merge| !merge.is_whole()) || self.opens_later(id) {
             return;
         }
         let page_of = self.merges.get(id).and_then(Merge::page_of);
@@ -678,7 +678,7 @@ impl Engine {
         let (client, seq, silent) = (merge.client, merge.seq, merge.silent);
         let is_lost = merge.is_lost;
         self.pool.give(self.spare.take_apart(merge));
-        self.change_merged(id, &mut out);
+        self.change_merged(id, client, &mut out);
         let kept = match self.has_mirrors() {
             _ if self.elsewhere.is_some() && self.is_backed(now, id, &out) => Kept::Yes,
             true => self.keep_for_mirrors(now, Ticket::Merge(id), (client, seq, silent), &out),

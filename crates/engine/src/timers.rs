@@ -62,6 +62,7 @@ impl Engine {
             || self.transfer_place_is_free()
             || self.lease_is_free()
             || self.is_due_inside()
+            || self.has_late_replies()
             || self.learning.lookups.is_answered()
             || self.sweep.looks_at_deserted
         {
@@ -134,6 +135,7 @@ impl Engine {
         if !self.transfer_waiters.is_empty() {
             self.end_idle_transfers(now);
         }
+        self.run_late_replies(now);
         self.run_inside(now);
         self.run_grants(now);
         self.run_resumes(now);

@@ -55,10 +55,10 @@ impl Engine {
         if roomy.is_empty() {
             return;
         }
-        self.grants.begin_slow();
+        self.grants.slow.begin();
         let mut stopped = None;
         for id in roomy {
-            match self.grants.is_slow_spent() {
+            match self.grants.slow.is_spent_for_large() {
                 true => self.note_room(id),
                 false if self.run_turns_at(now, id) => {}
                 false => stopped = Some(id),
@@ -66,7 +66,7 @@ impl Engine {
         }
         // Clients of another upstream are the first then.
         stopped.into_iter().for_each(|id| self.note_room(id));
-        self.grants.begin_slow();
+        self.grants.slow.begin();
     }
 
     /// Those at one upstream; whether all of them had their turn, or have no room.
@@ -74,7 +74,7 @@ impl Engine {
         let high = self.settings.limits.upstream_out_high_bytes;
         let waiting = self.upstreams.get(id).map_or(0, |up| up.waiters.len());
         for _ in 0..waiting {
-            if self.grants.is_slow_spent() {
+            if self.grants.slow.is_spent_for_large() {
                 return false;
             }
             let upstream = self.upstreams.get_mut(id).filter(|up| up.takes_more(high));

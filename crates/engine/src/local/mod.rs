@@ -87,7 +87,10 @@ impl Engine {
             return Step::Done;
         }
         let ticket = self.next_ticket;
+        let written = |engine: &Self| engine.clients.get(id).map_or(0, |one| one.out.pending());
+        let before = written(self);
         let step = self.answer_command(now, &call);
+        self.grants.slow.pay_reply(args.len(), written(self).saturating_sub(before));
         if !matches!(step, Step::Hold(_)) {
             self.end_arrival(id);
             if self.settings.pass_through {

@@ -22,6 +22,7 @@ use crate::command::spread::Gather;
 use crate::engine::Engine;
 use crate::ids::{ClientId, MergeId};
 use crate::lease::State;
+use crate::limits::CHANGED_TURN_BYTES;
 use crate::merge::{How, Merge};
 use crate::reject;
 use crate::request::Step;
@@ -30,7 +31,7 @@ use crate::scatter::row_of;
 use crate::time::Time;
 use crate::upstream::inflight::Owner;
 use alloc::borrow::Cow;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 use resp::encode;
@@ -49,11 +50,15 @@ pub(super) struct Changing {
     merges: BTreeMap<MergeId, Outward>,
     /// What values are compressed and opened with.
     zstd: Zstd,
+    /// Bytes of replies that were changed in this turn.
+    changed_bytes: usize,
+    /// Replies that are whole, and are changed in one of the next turns.
+    late: VecDeque<MergeId>,
 }
 
 impl Changing {
     pub(super) fn held_bytes(&self) -> usize {
-        self.merges.len() * size_of::<(MergeId, Outward)>()
+        self.merges.len() * size_of::<(MergeId, Outward)>() + self.late.len() * size_of::<MergeId>()
     }
 }
 
@@ -181,10 +186,48 @@ impl Engine {
     }
 
     /// A reply is whole: it becomes what the client expects.
-    pub(crate) fn change_merged(&mut self, merge: MergeId, reply: &mut Vec<u8>) {
+    pub(crate) fn change_merged(&mut self, merge: MergeId, client: ClientId, reply: &mut Vec<u8>) {
         let Some(state) = &mut self.policy else { return };
         let Some(outward) = state.changing.merges.remove(&merge) else { return };
+        if self.clients.get(client).is_none() {
+            return;
+        }
         self.change_element(&outward, reply, usize::MAX);
+        if let Some(state) = &mut self.policy {
+            state.changing.changed_bytes += reply.len();
+        }
+    }
+
+    /// Whether this reply, which is whole, is changed in one of the next turns: a value of some KB at the server may be one of MB here, and those of many
+    /// clients come at once. Replies behind it go on.
+    pub(crate) fn opens_later(&mut self, merge: MergeId) -> bool {
+        let Some(state) = &mut self.policy else { return false };
+        let changing = &mut state.changing;
+        let waits =
+            changing.changed_bytes >= CHANGED_TURN_BYTES && changing.merges.contains_key(&merge);
+        if waits {
+            changing.late.push_back(merge);
+        }
+        waits
+    }
+
+    /// Whether replies wait for that.
+    pub(crate) fn has_late_replies(&self) -> bool {
+        self.policy.as_ref().is_some_and(|state| !state.changing.late.is_empty())
+    }
+
+    /// A turn begins for replies that are changed: first those that wait.
+    pub(crate) fn run_late_replies(&mut self, now: Time) {
+        let Some(state) = &mut self.policy else { return };
+        state.changing.changed_bytes = 0;
+        for _ in 0..state.changing.late.len() {
+            let Some(state) = &mut self.policy else { return };
+            if state.changing.changed_bytes >= CHANGED_TURN_BYTES {
+                return;
+            }
+            let Some(merge) = state.changing.late.pop_front() else { return };
+            self.finish_merge(now, merge);
+        }
     }
 
     /// The same for an element of the reply to EXEC, of whose room for values so much is left.

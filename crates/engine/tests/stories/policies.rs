@@ -594,30 +594,42 @@ fn a_second_deletion_waits_for_a_server_that_is_away() {
 }
 
 #[test]
-fn a_client_keeps_its_place_at_a_server_when_large_requests_before_it_used_up_the_turn() {
+fn a_second_deletion_goes_behind_clients_that_wait_for_room() {
+    let mut story = story(double_delete("del", 100));
+    story.reconfigures(|settings| settings.limits.upstream_out_high_bytes = 64 << 10);
+    story.client("a").says("DEL k");
+    story.server().gets("DEL k").answers(":1").stops_taking();
+    let large = format!("MGET {}", "key ".repeat(9_000).trim_end());
+    story.client("large").says(large.as_str());
+    story.client("waits").says("GET waits");
+    // It is due, and is looked at again after 100 ms: when there is room, and the client has not had its turn yet.
+    story.after_ms(199).server().takes_again();
+    story.now = story.now.plus_ms(1);
+    story.turn();
+    assert!(story.server().takes_one().is_some_and(|line| line.len() > 9_000));
+    story.server().gets("GET waits").gets_nothing();
+    story.after_ms(100).server().gets("DEL k");
+}
+
+// Found by an attack: thirty clients with 20,000 keys each made a `SET` of another client wait for as many turns.
+#[test]
+fn a_small_request_does_not_wait_for_the_turns_of_large_ones() {
     let mut story = story(double_delete("del", 1_000));
     story.reconfigures(|settings| settings.limits.upstream_out_high_bytes = 1 << 20);
-    story.server().stops_taking();
-    let full = format!("DEL {}", "k ".repeat(100_000).trim_end());
-    story.client("a").says(full.as_str());
-    let large = format!("DEL {}", "k ".repeat(5_000).trim_end());
-    for number in 0..20 {
-        story.client(&format!("large{number}")).says(large.as_str());
-    }
-    story.client("waits").says("SET waits v");
-    let names: Vec<String> = (1..60).map(|number| format!("new{number}")).collect();
-    for name in &names {
+    let names: Vec<String> = (0..20).map(|number| format!("large{number}")).collect();
+    for name in names.iter().map(String::as_str).chain(["small"]) {
         story.client(name).says("PING").gets("+PONG");
     }
-    story.server().takes_again();
-    // Somebody else comes in each of the turns that follow.
+    let large = request(&format!("DEL {}", "k ".repeat(5_000).trim_end()));
     for name in &names {
-        story.turn_once();
-        story.client(name).sends_at_once(&request(&format!("SET {name} v")));
+        story.client(name).sends_at_once(&large);
     }
+    story.client("small").sends_at_once(&request("DEL k"));
+    story.turn_once();
+    let before = story.server().position("DEL k");
+    assert!(before < 5, "{before} large requests stand before it");
     story.turn();
-    let before = story.server().position("SET waits v");
-    assert_eq!(before, 21, "requests that came before it");
+    assert_eq!(story.server().waiting(), 21);
 }
 
 #[test]

@@ -2,12 +2,16 @@
 
 use crate::words::{Story, large_set};
 use engine::Settings;
-use engine::policy::{Policies, Rules, SealingKey, Values, Wanted};
+use engine::policy::{Compression, Policies, Rules, SealingKey, Values, Wanted};
 use std::sync::Arc;
 
 fn story() -> Story {
+    compressed_by(Compression::Lz4)
+}
+
+fn compressed_by(compression: Compression) -> Story {
     let compress = vec![b"p:*".as_slice().into()];
-    let wanted = Wanted { compress, compress_from_bytes: 100, ..Wanted::default() };
+    let wanted = Wanted { compress, compress_from_bytes: 100, compression, ..Wanted::default() };
     let values = Values::new(wanted);
     let policies = Policies::new(Rules { values, ..Rules::default() }).map(Arc::new);
     Story::with(Settings { policies, ..Settings::default() })
@@ -62,6 +66,38 @@ fn a_large_value_is_compressed_when_it_is_whole() {
     // Others are streamed as ever.
     story.client("a").sends(&large_set("big", 2 << 20)[..1 << 20]);
     assert!(story.conn(2).bytes_of_unfinished() > (1 << 20) - 100);
+}
+
+// Found by an attack: a hundred replies of some KB each were opened to 15 MB in one turn.
+#[test]
+fn replies_that_become_large_leave_others_their_turn() {
+    let mut story = compressed_by(Compression::Zstd { level: 3 });
+    story.client("a").sends(&large_set("p:big", 3 << 20));
+    let stored = story.server().takes_last_argument();
+    story.server().answers("+OK");
+    story.client("a").gets("+OK");
+    let names: Vec<String> = (0..8).map(|number| format!("c{number}")).collect();
+    for name in &names {
+        story.client(name).says("GET p:big");
+    }
+    story.client("b").says("GET k");
+    let mut replies = Vec::new();
+    let owed = story.server().takes_requests();
+    (1..owed).for_each(|_| resp::encode::bulk(&mut replies, &stored));
+    resp::encode::bulk(&mut replies, b"v");
+    let before: Vec<usize> = names.iter().map(|name| story.client(name).sends_seen()).collect();
+    story.server().sends_at_once(&replies);
+    story.turn_once();
+    story.client("b").gets("\"v\"");
+    let is_sent = |story: &mut Story, at: usize| story.client(&names[at]).sends_seen() > before[at];
+    let sent = (0..8).filter(|at| is_sent(&mut story, *at)).count();
+    assert!((1..8).contains(&sent), "{sent} were changed in one turn");
+    // Who leaves meanwhile costs nothing more.
+    story.client("c7").dies();
+    story.turn();
+    for name in &names[..7] {
+        assert_eq!(story.client(name).takes().len(), (3 << 20) + "$3145728\r\n\r\n".len());
+    }
 }
 
 // Found by an attack: 300 GETs in a transaction took 1.1 GiB for 46 KB of stored values.

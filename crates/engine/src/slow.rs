@@ -1,0 +1,114 @@
+//! What requests that are not plain may cost in one turn of a worker: those that respool answers itself, refuses, or puts together.
+//!
+//! ```text
+//!   request ── few arguments ──▶ small ─┐
+//!           └─ many ───────────▶ large ─┴─ spent? ─ yes ─▶ Hold::Turn: it goes on in the next turn, behind those that wait already
+//! ```
+//! Each of the two sizes has a budget of its own, so that a `GET` does not wait for as many turns as there are requests with thousands of keys.
+//!
+//! Not here: requests that are forwarded as they come; they cost too little to be counted.
+//!
+//! Invariant: in a turn each size costs at most [`SLOW_TURN_COST_MAX`] and one request more.
+
+use crate::ids::ClientId;
+use crate::limits::{
+    SLOW_TURN_ARGS, SLOW_TURN_COST_MAX, SLOW_TURN_INSIDE, SLOW_TURN_LARGE_ARGS, SLOW_TURN_MAX,
+    SLOW_TURN_REPLY_BYTES,
+};
+
+/// The size of a request by the number of its arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Size {
+    Small,
+    Large,
+}
+
+impl Size {
+    fn of(args: usize) -> Self {
+        if args < SLOW_TURN_LARGE_ARGS { Self::Small } else { Self::Large }
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct SlowTurn {
+    /// What requests of each size have cost.
+    cost: [u32; 2],
+    /// Whose the last request was, and how many without one of another client in between.
+    of: Option<(ClientId, u32)>,
+}
+
+impl SlowTurn {
+    /// A turn begins.
+    pub(crate) fn begin(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Whether this client may have a request with so many arguments processed in this turn.
+    pub(crate) fn take(&mut self, id: ClientId, args: usize) -> bool {
+        let count = self.of.filter(|(of, _)| *of == id).map_or(0, |(_, count)| count);
+        let size = Size::of(args);
+        if count == SLOW_TURN_MAX || self.is_spent(size) {
+            return false;
+        }
+        self.of = Some((id, count + 1));
+        self.pay(size, 1 + args / SLOW_TURN_ARGS);
+        true
+    }
+
+    /// A request with so many arguments, which respool answered itself, has a reply of so many bytes.
+    pub(crate) fn pay_reply(&mut self, args: usize, reply_bytes: usize) {
+        self.pay(Size::of(args), reply_bytes / SLOW_TURN_REPLY_BYTES);
+    }
+
+    /// A command between MULTI and EXEC, for which nothing was counted when it came, has a reply of so many bytes.
+    pub(crate) fn pay_inside(&mut self, reply_bytes: usize) {
+        self.pay(Size::Large, SLOW_TURN_INSIDE + reply_bytes / SLOW_TURN_REPLY_BYTES);
+    }
+
+    /// Whether large requests wait for the next turn.
+    pub(crate) fn is_spent_for_large(&self) -> bool {
+        self.is_spent(Size::Large)
+    }
+
+    fn is_spent(&self, size: Size) -> bool {
+        self.cost[size as usize] >= SLOW_TURN_COST_MAX
+    }
+
+    fn pay(&mut self, size: Size, cost: usize) {
+        let cost = u32::try_from(cost).unwrap_or(u32::MAX);
+        self.cost[size as usize] = self.cost[size as usize].saturating_add(cost);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(index: u32) -> ClientId {
+        ClientId::new(index, 1)
+    }
+
+    #[test]
+    fn a_small_request_does_not_wait_for_large_ones() {
+        let mut turn = SlowTurn::default();
+        assert!(turn.take(client(1), 1_000_000), "one of any size goes on in each turn");
+        assert!(!turn.take(client(2), SLOW_TURN_LARGE_ARGS) && turn.is_spent_for_large());
+        assert!(turn.take(client(2), SLOW_TURN_LARGE_ARGS - 1));
+        turn.begin();
+        assert!(turn.take(client(2), SLOW_TURN_LARGE_ARGS));
+    }
+
+    #[test]
+    fn small_ones_are_bounded_for_a_client_for_all_clients_and_by_their_replies() {
+        let mut turn = SlowTurn::default();
+        let taken = |turn: &mut SlowTurn, id| (0..10_000).filter(|_| turn.take(id, 1)).count();
+        assert_eq!(taken(&mut turn, client(1)), SLOW_TURN_MAX as usize);
+        let others: usize = (2..100).map(|index| taken(&mut turn, client(index))).sum();
+        assert_eq!(others as u32, SLOW_TURN_COST_MAX - SLOW_TURN_MAX);
+        turn.begin();
+        assert!(turn.take(client(1), 1));
+        turn.pay_reply(1, 64 << 20);
+        assert!(!turn.take(client(2), 1));
+    }
+}
