@@ -210,23 +210,24 @@ impl Engine {
         for node in
             groups.into_iter().flat_map(|(primary, replicas)| [primary].into_iter().chain(replicas))
         {
-            if connects < HEALTH_CONNECTS_MAX {
-                connects += usize::from(self.ask_role(now, node));
-            }
+            connects += usize::from(self.ask_role(now, node, connects < HEALTH_CONNECTS_MAX));
         }
         self.renew_readers();
     }
 
     /// Asks one node; whether a connection is made for that first.
-    fn ask_role(&mut self, now: Time, node: NodeId) -> bool {
+    fn ask_role(&mut self, now: Time, node: NodeId, may_connect: bool) -> bool {
         let key = self.shared_key(node, resp::Protocol::Resp2, self.settings.node.db);
         let listed = self.by_key.get(&key).copied();
-        let id = listed.or_else(|| self.new_upstream(key, Role::Shared));
+        let id = match listed {
+            None if may_connect => self.new_upstream(key, Role::Shared),
+            listed => listed,
+        };
         let Some((id, upstream)) = id.and_then(|id| Some((id, self.upstreams.get(id)?))) else {
             return false;
         };
         match upstream.state {
-            State::Idle => {
+            State::Idle if may_connect => {
                 self.connect(now, id);
                 return true;
             }

@@ -2,6 +2,7 @@
 
 use crate::words::cluster::{list, lost};
 use crate::words::{HELLO_2, Story};
+use engine::limits::HEALTH_CONNECTS_MAX;
 use engine::settings::{ReadPolicy, Reads, Settings};
 
 const NO_REPLICA: &str = "-ERR respool: no replica is fit to read from (reads.policy is replica)";
@@ -72,6 +73,26 @@ fn each_policy_takes_those_it_names() {
         story.after_ms(3_000);
         assert_eq!(who_reads(&mut story, 12), wanted, "{policy:?} after a while");
     }
+}
+
+#[test]
+fn many_replicas_are_connected_to_little_by_little() {
+    let replicas: Vec<String> = (0..3 * HEALTH_CONNECTS_MAX).map(|n| format!("c{n}")).collect();
+    let mut story = copies(ReadPolicy::PreferReplica);
+    for replica in &replicas {
+        story.node_says_to(replica, "ROLE", &copy_at("connected", 1_000));
+        story.node_says_to(replica, "READONLY", "+OK");
+    }
+    story.cluster_is(&format!("0-16383 n1 {}", replicas.join(" ")));
+    story.client("a").says("SET k v");
+    story.node("n1").gets("SET k v").answers("+OK");
+    let connected =
+        |story: &Story| replicas.iter().filter(|replica| story.connects_to(replica) > 0).count();
+    assert!((1..=HEALTH_CONNECTS_MAX).contains(&connected(&story)), "{}", connected(&story));
+    story.after_ms(1_500);
+    assert!(connected(&story) <= 3 * HEALTH_CONNECTS_MAX - 1);
+    story.after_ms(5_000);
+    assert_eq!(connected(&story), replicas.len());
 }
 
 #[test]
