@@ -58,6 +58,12 @@ struct Marked {
     left_out: Vec<(String, u64)>,
 }
 
+impl Marked {
+    fn is_empty(&self) -> bool {
+        self.deletes.is_empty() && self.left_out.is_empty()
+    }
+}
+
 /// What waits.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
@@ -82,8 +88,11 @@ impl Queue {
     }
 
     /// The request that is looked at has none.
+    #[inline]
     pub(super) fn unmark(&mut self) {
-        self.marked = Marked::default();
+        if !self.marked.is_empty() {
+            self.marked = Marked::default();
+        }
     }
 
     /// Marks the keys that a rule is about, as they are named at the server. A request may have more of them than fit: those are only counted.
@@ -159,12 +168,12 @@ impl Engine {
     pub(super) fn keep_deletes(&mut self, now: Time, id: ClientId) {
         let is_inside = self.is_queueing(id);
         let Some(state) = &mut self.policy else { return };
+        if state.deletes.marked.is_empty() {
+            return;
+        }
         let marked = state.deletes.enter();
         for (name, count) in marked.left_out {
             state.count_times(Kind::DoubleDelete, &name, Outcome::Dropped, count);
-        }
-        if marked.deletes.is_empty() {
-            return;
         }
         if is_inside {
             state.deletes.inside.entry(id).or_default().extend(marked.deletes);
