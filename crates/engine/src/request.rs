@@ -157,6 +157,9 @@ impl Engine {
         input: &[u8],
         request: &Request,
     ) -> Result<usize, Step> {
+        if self.waits_for_exec(id) {
+            return Err(Step::Hold(Hold::Drained));
+        }
         if !self.grants.slow.take(id, request.args as usize) {
             return Err(Step::Hold(Hold::Turn));
         }

@@ -209,6 +209,13 @@ impl Engine {
         }
     }
 
+    /// Whether this client's EXEC is not answered yet. Nothing behind it is looked at: with EXEC the client may become another user, or stop wanting replies.
+    #[inline]
+    pub(crate) fn waits_for_exec(&self, id: ClientId) -> bool {
+        let Some(client) = self.clients.get(id) else { return false };
+        client.places.open() > 0 && client.lease.as_ref().is_some_and(|lease| lease.is_ending())
+    }
+
     fn while_watching(&mut self, now: Time, wish: &Wish<'_>, way: Way) -> Option<Step> {
         let row = wish.row;
         let ends = matches!(row, Some(ids::UNWATCH | ids::MULTI | ids::WATCH));
@@ -217,7 +224,7 @@ impl Engine {
         }
         match row {
             Some(ids::SELECT) => return self.select_while_watching(now, wish),
-            Some(ids::HELLO) if wish.args.len() > 1 => {
+            Some(ids::HELLO) if self.hello_changes_protocol(wish) => {
                 return Some(self.refuse_text(wish, |out| reject::not_inside(out, "hello")));
             }
             _ if way == Way::Local && row != Some(ids::UNWATCH) => return None,

@@ -16,6 +16,7 @@ use crate::ids::ClientId;
 use crate::login::Identified;
 use crate::reject;
 use crate::request::Step;
+use crate::scatter::Wish;
 use crate::time::Time;
 use alloc::format;
 use alloc::string::String;
@@ -95,6 +96,13 @@ impl Engine {
             self.settings.proxy_users().authenticate(user, password).is_some()
         });
         hello.protocol.filter(|_| known)
+    }
+
+    /// Whether a HELLO leads to another protocol than the client has.
+    pub(crate) fn hello_changes_protocol(&self, wish: &Wish<'_>) -> bool {
+        let client = self.clients.get(wish.id);
+        self.hello_leads_to(wish.id, wish.args)
+            .is_some_and(|to| client.is_some_and(|client| client.protocol != to))
     }
 
     pub(crate) fn auth(&mut self, now: Time, call: &Call<'_>) -> Step {

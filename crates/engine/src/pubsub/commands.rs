@@ -398,10 +398,12 @@ impl Engine {
             return None;
         }
         self.stats.command(known.id).rejected += 1;
-        self.reply(id, false, |out| match arity_fits(command, args.len()) {
+        let silent = self.is_silent(id);
+        self.reply(id, silent, |out| match arity_fits(command, args.len()) {
             true => reject::while_listening(out, command.name()),
             false => reject::arity(out, command.name()),
         });
+        self.end_skip(id, silent);
         Some(Step::Done)
     }
 }

@@ -1,12 +1,16 @@
 //! Commands of the proxy's own between MULTI and EXEC: a stand-in keeps their place at the server.
 
 use crate::words::{Story, request};
+use engine::Settings;
+use engine::acl::Users;
+use std::sync::Arc;
 
 const QUEUED: &str = "+QUEUED";
 /// Stands in for what a server that loads does as well, but not one whose script runs for too long.
 const ECHO: &str = "ECHO ";
 /// Stands in for what a server always does.
 const UNWATCH: &str = "UNWATCH";
+const NOPERM: &str = "-NOPERM No permissions to access a key\r\n";
 const ABORT: &str = "-EXECABORT Transaction discarded because of previous errors.";
 
 #[test]
@@ -92,6 +96,49 @@ fn a_long_transaction_of_them_leaves_other_clients_their_turn() {
         let whole = format!("*{COUNT}\r\n{ids}+OK\r\n$4\r\nlast\r\n");
         assert!(story.client(name).takes_text() == whole, "{name}");
     }
+}
+
+// Found by an attack: the error of a command that is refused here was decided before the EXEC in front of it.
+#[test]
+fn nothing_behind_exec_is_decided_before_its_reply() {
+    let mut users = Users::default();
+    for (name, rule) in [(&b"u"[..], &b"~u*"[..]), (b"w", b"~w*")] {
+        users.set(name, &[b"on", b">pw", rule, b"&*", b"+@all"]).expect("rules");
+    }
+    let settings = || Settings { users: Arc::new(users.clone()), ..Settings::default() };
+    for (inside, behind, replies) in [
+        ("CLIENT REPLY SKIP", "NOPE", ""),
+        ("CLIENT REPLY OFF", "NOPE", ""),
+        ("AUTH w pw", "GET w1", "$1\r\nW\r\n"),
+        ("AUTH w pw", "GET u1", NOPERM),
+    ] {
+        let mut story = Story::with(settings());
+        story.client("a").says("AUTH u pw").gets("+OK");
+        story.client("a").says(["MULTI", inside, "EXEC", behind]);
+        story.conn(1).takes_requests();
+        story.conn(1).answers(["+OK", QUEUED, "*1\r\n$0\r\n\r\n"]);
+        if behind == "GET w1" {
+            let last = story.connects_made();
+            story.conn(last).gets(behind).answers("\"W\"");
+        }
+        let done = if inside.starts_with("AUTH") { "*1\r\n+OK\r\n" } else { "*1\r\n" };
+        let got = story.client("a").takes_text();
+        assert_eq!(got, format!("+OK\r\n+QUEUED\r\n{done}{replies}"), "{inside} {behind}");
+        if inside == "CLIENT REPLY SKIP" {
+            story.client("a").says("PING").gets("+PONG");
+        }
+    }
+}
+
+#[test]
+fn hello_while_keys_are_watched_may_say_the_protocol_that_the_client_has() {
+    let mut story = Story::new();
+    story.client("a").says("WATCH k");
+    story.conn(1).gets("WATCH k").answers("+OK");
+    story.client("a").gets("+OK").says("HELLO 2 SETNAME me");
+    assert!(story.client("a").takes_text().starts_with("*14\r\n$6\r\nserver\r\n"));
+    story.client("a").says("HELLO 3");
+    assert!(story.client("a").takes_text().contains("'hello' is not possible"));
 }
 
 #[test]

@@ -40,6 +40,15 @@ pub(crate) fn listens(story: &mut Story, client: &str, channel: &str, conn: usiz
 }
 
 #[test]
+fn who_wants_no_replies_gets_no_errors_while_listening() {
+    let mut story = Story::new();
+    story.client("a").says(["CLIENT REPLY OFF", "SUBSCRIBE c"]);
+    story.conn(1).gets("subscribe c").sends(b"*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n");
+    assert!(story.client("a").takes_text().starts_with("*3\r\n$9\r\nsubscribe\r\n"));
+    story.client("a").says(["GET k", "GET", "NOPE"]).gets_nothing();
+}
+
+#[test]
 fn the_first_who_listens_asks_the_server_and_the_others_join() {
     let mut story = Story::new();
     story.client("a").says("SUBSCRIBE news");
