@@ -346,7 +346,7 @@ impl Engine {
             )
             // That ASKING failed shows in the reply behind it.
             | (OwnCommand::Script | OwnCommand::Aside | OwnCommand::Listen | OwnCommand::Shadow(_), _)
-            | (OwnCommand::Multi, None)
+            | (OwnCommand::Multi | OwnCommand::State, None)
             | (
                 OwnCommand::SetName
                 | OwnCommand::Learn
@@ -354,8 +354,12 @@ impl Engine {
                 | OwnCommand::Asking,
                 Some(_),
             ) => {}
-            (OwnCommand::Multi | OwnCommand::Track, Some(error)) => {
-                let what = if own == OwnCommand::Multi { "MULTI" } else { "CLIENT TRACKING" };
+            (OwnCommand::Multi | OwnCommand::State | OwnCommand::Track, Some(error)) => {
+                let what = match own {
+                    OwnCommand::Multi => "MULTI",
+                    OwnCommand::State => "DISCARD or SELECT",
+                    _ => "CLIENT TRACKING",
+                };
                 let cause = format!("refused {what}: {}", String::from_utf8_lossy(&error));
                 return self.lose_upstream(now, id, &cause, true);
             }

@@ -208,6 +208,15 @@ impl Engine {
         if !arity_fits(command, wish.args.len()) {
             return Err(self.refuse_inside(wish, Refusal::Arity(command.name())));
         }
+        // A server judges what it queues; this it will never see.
+        let call = Call::new(wish.id, row, wish.args, wish.silent);
+        if let Some(step) = self.unless_denied(now, &call) {
+            if step == Step::Done {
+                self.forget_word(wish.id);
+                self.mark_refused(wish.id);
+            }
+            return Err(step);
+        }
         let own_bytes = self.own(wish.id).map_or(0, |own| own.bytes);
         if own_bytes + wish.frame.len() > UNSENT_BYTES_MAX {
             return Err(self.refuse_inside(wish, Refusal::Text(reject::OWN_INSIDE_MAX)));
@@ -270,6 +279,10 @@ impl Engine {
             own.bytes += CHANGED_BYTES;
             own.changed.push((index, outward));
         }
+        if stands_in && self.settings.pass_through {
+            self.forget_word(wish.id);
+        }
+        let Some(own) = self.own_of(wish.id) else { return };
         if stands_in {
             own.tracks |= wish.row == Some(ids::CLIENT)
                 && command::lookup_sub(ids::CLIENT, wish.args[1]) == Some(ids::CLIENT_TRACKING);

@@ -291,7 +291,7 @@ impl Engine {
         {
             lease.unclean = true;
             let text = alloc::string::ToString::to_string(&db);
-            self.say_own(now, upstream, OwnCommand::Aside, &[b"SELECT", text.as_bytes()]);
+            self.say_own(now, upstream, OwnCommand::State, &[b"SELECT", text.as_bytes()]);
         }
         Some(step)
     }
@@ -609,7 +609,7 @@ impl Engine {
         match upstream {
             Some(upstream) if self.is_placed(id) => {
                 self.set_lease_state(id, State::Ending);
-                self.say_own(now, upstream, OwnCommand::Aside, &[b"DISCARD"]);
+                self.say_own(now, upstream, OwnCommand::State, &[b"DISCARD"]);
             }
             _ => self.drop_lease(id),
         }

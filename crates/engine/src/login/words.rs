@@ -248,11 +248,8 @@ impl Engine {
         let said = match probe(call.command, call.args) {
             Probe::None => return None,
             Probe::Never => return Some(self.refuse(call, reject::NOT_OF_LOGINS)),
-            // It cannot wait there. What is about nobody but itself does no harm.
-            Probe::Own(_) if call.inside.is_some() => return None,
-            Probe::Others(_) if call.inside.is_some() => {
-                return Some(self.refuse(call, reject::NOT_OF_LOGINS));
-            }
+            // That was asked when it was queued.
+            Probe::Own(_) | Probe::Others(_) if call.inside.is_some() => return None,
             Probe::Own(said) | Probe::Others(said) => said,
         };
         let mut whole = Vec::new();

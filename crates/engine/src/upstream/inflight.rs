@@ -42,6 +42,8 @@ pub enum OwnCommand {
     ReadOnly,
     /// `MULTI`, before the first command of a transaction whose node is known.
     Multi,
+    /// `DISCARD` or `SELECT` on a client's own connection. With an error it is not in the state in which it is taken to be, and is closed.
+    State,
     /// Something on a client's own connection whose reply tells nothing.
     Aside,
     /// `SUBSCRIBE`, `UNSUBSCRIBE` and their kin, one topic each.
@@ -98,7 +100,9 @@ impl OwnCommand {
             Self::Hello | Self::Auth | Self::Select | Self::SetName | Self::ReadOnly => {
                 OWN_REPLY_BYTES
             }
-            Self::Multi | Self::Aside | Self::Listen | Self::Fence | Self::Mark => OWN_REPLY_BYTES,
+            Self::Multi | Self::State | Self::Aside | Self::Listen | Self::Fence | Self::Mark => {
+                OWN_REPLY_BYTES
+            }
             Self::Track | Self::Near(_) | Self::Script | Self::ScriptExists(_) => OWN_REPLY_BYTES,
             Self::Asking | Self::Standing | Self::Unblock | Self::Ping => OWN_REPLY_BYTES,
             Self::Role | Self::Primary => OWN_REPLY_BYTES,

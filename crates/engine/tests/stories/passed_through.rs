@@ -283,6 +283,56 @@ fn what_the_proxy_answers_the_server_must_allow() {
 }
 
 #[test]
+fn what_the_proxy_answers_in_a_transaction_the_server_must_allow_when_it_is_queued() {
+    let (_base, mut bob) = logged_in();
+    for (verdict, queued, ends) in [
+        (
+            "-NOPERM no",
+            "-NOPERM no",
+            "-EXECABORT Transaction discarded because of previous errors.",
+        ),
+        (":5", "+QUEUED", "*1\r\n$-1\r\n"),
+    ] {
+        bob.client("c").says(["MULTI", "CLIENT GETNAME"]);
+        let conn = 1;
+        bob.conn(conn).gets("MULTI").answers("+OK");
+        bob.server().gets("CLIENT GETNAME").answers(verdict);
+        if queued == "+QUEUED" {
+            bob.conn(conn).gets("ECHO ").answers("+QUEUED");
+        }
+        bob.client("c").gets(["+OK", queued]).says("EXEC");
+        match queued {
+            "+QUEUED" => drop(bob.conn(conn).gets("EXEC").answers("*1\r\n$0\r\n\r\n")),
+            _ => drop(bob.conn(conn).gets("DISCARD").answers("+OK")),
+        }
+        bob.client("c").gets(ends);
+    }
+}
+
+// Found by an attack: the next client of this user got the connection, and `QUEUED` for a BLPOP.
+#[test]
+fn a_connection_whose_discard_was_refused_serves_nobody_else() {
+    let (_base, mut bob) = logged_in();
+    bob.client("c").says("MULTI");
+    let conn = bob.connects_made();
+    bob.conn(conn).gets("MULTI").answers("+OK");
+    bob.client("c").says(["SYNC", "EXEC"]);
+    bob.conn(conn)
+        .gets("DISCARD")
+        .answers("-NOPERM User bob has no permissions to run the 'discard' command");
+    let text = bob.client("c").takes_text();
+    assert!(text.contains("-EXECABORT"), "{text}");
+    bob.client("c").says("PING");
+    bob.server().gets("PING").answers("+PONG");
+    bob.client("c").gets("+PONG");
+    bob.conn(conn).is_closed();
+    bob.client("c").says(["MULTI", "GET k"]);
+    let next = bob.connects_made();
+    assert!(next > conn);
+    bob.conn(next).gets(["MULTI", "GET k"]);
+}
+
+#[test]
 fn a_login_that_is_refused_after_it_was_taken_ends_with_its_clients() {
     let (_base, mut bob) = logged_in();
     bob.client("c").says("GET k");
