@@ -66,6 +66,12 @@ pub const CHANGED_TURN_BYTES: usize = 4 << 20;
 /// What a command of respool's own between MULTI and EXEC counts for, as its reply may be that of `SLOWLOG GET`: 256 of them are a turn.
 pub const SLOW_TURN_INSIDE: usize = 16;
 
+/// So many steps of patterns, or names that are compared, count for one more.
+pub const SLOW_TURN_STEPS: usize = 512;
+
+/// Steps that a prefix of `CLIENT TRACKING … BCAST` counts for whenever its client adds others, some 50 ns.
+pub const PREFIX_STEPS: usize = 32;
+
 /// So many bytes of its reply count for one more.
 pub const SLOW_TURN_REPLY_BYTES: usize = 64;
 

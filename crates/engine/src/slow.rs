@@ -13,7 +13,7 @@
 use crate::ids::ClientId;
 use crate::limits::{
     SLOW_TURN_ARGS, SLOW_TURN_COST_MAX, SLOW_TURN_INSIDE, SLOW_TURN_LARGE_ARGS, SLOW_TURN_MAX,
-    SLOW_TURN_REPLY_BYTES,
+    SLOW_TURN_REPLY_BYTES, SLOW_TURN_STEPS,
 };
 
 /// The size of a request by the number of its arguments.
@@ -59,6 +59,11 @@ impl SlowTurn {
     /// A request with so many arguments, which respool answered itself, has a reply of so many bytes.
     pub(crate) fn pay_reply(&mut self, args: usize, reply_bytes: usize) {
         self.pay(Size::of(args), reply_bytes / SLOW_TURN_REPLY_BYTES);
+    }
+
+    /// A request with so many arguments had so many names compared, or so many steps of patterns made, one after the other.
+    pub(crate) fn pay_steps(&mut self, args: usize, steps: usize) {
+        self.pay(Size::of(args), steps / SLOW_TURN_STEPS);
     }
 
     /// A command between MULTI and EXEC, for which nothing was counted when it came, has a reply of so many bytes.

@@ -192,9 +192,9 @@ impl Engine {
         if self.clients.get(client).is_none() {
             return;
         }
-        self.change_element(&outward, reply, usize::MAX);
+        let cost_bytes = self.change_element(&outward, reply, usize::MAX);
         if let Some(state) = &mut self.policy {
-            state.changing.changed_bytes += reply.len();
+            state.changing.changed_bytes += cost_bytes;
         }
     }
 
@@ -230,12 +230,18 @@ impl Engine {
         }
     }
 
-    /// The same for an element of the reply to EXEC, of whose room for values so much is left.
-    pub(crate) fn change_element(&mut self, outward: &Outward, reply: &mut Vec<u8>, left: usize) {
-        let Some(state) = &mut self.policy else { return };
+    /// The same for an element of the reply to EXEC, of whose room for values so much is left. Returns how many bytes that cost.
+    pub(crate) fn change_element(
+        &mut self,
+        outward: &Outward,
+        reply: &mut Vec<u8>,
+        left: usize,
+    ) -> usize {
+        let Some(state) = &mut self.policy else { return 0 };
         let mut changed = Vec::with_capacity(reply.len());
-        outward.write(reply, left, &mut state.changing.zstd, &mut changed);
+        let cost_bytes = outward.write(reply, left, &mut state.changing.zstd, &mut changed);
         *reply = changed;
+        cost_bytes
     }
 
     /// Who gets the reply to a request over a connection of the client's own.

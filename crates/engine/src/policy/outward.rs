@@ -48,10 +48,19 @@ pub(crate) enum Outward {
 }
 
 impl Outward {
-    /// Writes the reply as the client gets it. `left`: values may have so many bytes.
-    pub(crate) fn write(&self, reply: &[u8], left: usize, zstd: &mut Zstd, out: &mut Vec<u8>) {
+    /// Writes the reply as the client gets it. `left`: values may have so many bytes. Returns how many bytes that cost.
+    pub(crate) fn write(
+        &self,
+        reply: &[u8],
+        left: usize,
+        zstd: &mut Zstd,
+        out: &mut Vec<u8>,
+    ) -> usize {
         match self {
-            Self::Names(names) => names.write(reply, out),
+            Self::Names(names) => {
+                names.write(reply, out);
+                out.len()
+            }
             Self::Values(opened, room) => opened.write(reply, left.min(*room), zstd, out),
         }
     }

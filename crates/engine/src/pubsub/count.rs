@@ -99,16 +99,16 @@ impl Engine {
         own + others.map(|count| i64::from(*count) - seen).sum::<i64>()
     }
 
-    /// How many get a message on this channel beyond those that this node counts.
-    fn receivers_beyond(&self, kind: Kind, channel: &[u8], node: NodeId) -> i64 {
+    /// How many get a message on this channel beyond those that this node counts, and how many steps of patterns it took to know that.
+    fn receivers_beyond(&self, kind: Kind, channel: &[u8], node: NodeId) -> (i64, usize) {
         let subscriptions = &self.subscriptions;
         if subscriptions.is_empty() && subscriptions.elsewhere.is_empty() {
-            return 0;
+            return (0, 0);
         }
         let seen = |kind, name: &[u8]| i64::from(self.belongs_at(kind, name, node));
         let exact = self.beyond(kind, channel, seen(kind, channel));
         if kind == Kind::Shard {
-            return exact;
+            return (exact, 0);
         }
         let patterns = subscriptions.topics[Kind::Pattern as usize].keys();
         let others = subscriptions.elsewhere.keys();
@@ -118,7 +118,8 @@ impl Engine {
             |pattern: &&Name| glob::matches_within(pattern, channel, &mut left).unwrap_or(false);
         let matching: BTreeSet<&Name> = patterns.chain(others).filter(fits).collect();
         let of_pattern = |name: &&Name| self.beyond(Kind::Pattern, name, seen(Kind::Pattern, name));
-        exact + matching.iter().map(of_pattern).sum::<i64>()
+        let of_patterns = matching.iter().map(of_pattern).sum::<i64>();
+        (exact + of_patterns, PUBLISH_STEPS_MAX - left)
     }
 
     /// PUBLISH, SPUBLISH, PUBSUB NUMSUB and the like: a command whose reply tells who listens.
@@ -161,7 +162,9 @@ impl Engine {
             Ok(node) => node,
             Err(pool) => return self.unserved_step(now, wish.id, pool, wish.silent),
         };
-        match self.receivers_beyond(kind, channel, node) {
+        let (beyond, steps) = self.receivers_beyond(kind, channel, node);
+        self.grants.slow.pay_steps(wish.args.len(), steps);
+        match beyond {
             0 => self.forward_to(now, wish, node, Lane::Shared),
             beyond => self.send_to(now, wish, How::Add(beyond), &[node]),
         }

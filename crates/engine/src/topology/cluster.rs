@@ -169,6 +169,11 @@ impl Cluster {
         owned.chain(self.seeds.iter().copied()).filter(|node| seen.insert(*node)).collect()
     }
 
+    /// The configured nodes.
+    pub(super) fn seeds(&self) -> &[NodeId] {
+        &self.seeds
+    }
+
     /// The nodes that channels can belong to.
     pub(crate) fn homes(&self) -> impl Iterator<Item = NodeId> {
         self.homes.iter().map(|home| home.node)

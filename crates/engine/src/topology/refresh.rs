@@ -109,6 +109,15 @@ impl Topology {
         }
     }
 
+    /// Those of them that are configured.
+    fn seeds(&self) -> &[NodeId] {
+        match self {
+            Self::One(_) => &[],
+            Self::Cluster(cluster) => cluster.seeds(),
+            Self::Sentinel(group) => &group.seeds,
+        }
+    }
+
     /// The copies of a primary, where those can be asked for it.
     fn copies_of(&self, primary: NodeId) -> Vec<NodeId> {
         match self {
@@ -167,7 +176,12 @@ impl PoolState {
         let turn = if copies.is_empty() { &mut refresh.turn } else { &mut refresh.copies_turn };
         *turn = turn.wrapping_add(1);
         let copies = in_turn(&copies, refresh.copies_turn);
-        named.chain(copies).chain(in_turn(&candidates, refresh.turn.wrapping_sub(1))).collect()
+        // A table may name thousands of nodes that do not exist. Every other question after one that brought nothing goes to the configured ones.
+        let after_failure = !refresh.cause.is_empty() && refresh.turn.is_multiple_of(2);
+        let seeds = if after_failure { self.topology.seeds() } else { &[] };
+        let seeds = in_turn(seeds, refresh.turn / 2);
+        let others = in_turn(&candidates, refresh.turn.wrapping_sub(1));
+        named.chain(copies).chain(seeds).chain(others).collect()
     }
 }
 

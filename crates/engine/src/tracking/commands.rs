@@ -13,6 +13,7 @@ use crate::command::word;
 use crate::engine::Engine;
 use crate::fleet::{Answer, Asked, Purpose, Question};
 use crate::ids::ClientId;
+use crate::limits::{PREFIX_STEPS, SLOW_TURN_LARGE_ARGS};
 use crate::local::Call;
 use crate::reject;
 use crate::request::Step;
@@ -56,6 +57,7 @@ impl Engine {
         }
         if wanted.redirect == 0 || self.is_here(wanted.redirect) {
             self.begin_tracking(Some(now), call.id, wanted);
+            self.pay_for_prefixes(call);
             return self.tracking_began(now, call);
         }
         if self.settings.workers < 2 {
@@ -160,6 +162,14 @@ impl Engine {
         Ok(wanted)
     }
 
+    /// Each prefix of the client was looked at for the connections by which it hears, not only the new ones.
+    fn pay_for_prefixes(&mut self, call: &Call<'_>) {
+        let tracking = self.clients.get(call.id).and_then(|client| client.tracking.as_ref());
+        let steps = tracking.map_or(0, |tracking| tracking.prefixes.len() * PREFIX_STEPS);
+        let args = if call.inside.is_some() { SLOW_TURN_LARGE_ARGS } else { call.args.len() };
+        self.grants.slow.pay_steps(args, steps);
+    }
+
     fn begin_tracking(&mut self, now: Option<Time>, id: ClientId, mut wanted: Tracking) {
         let all = Arc::from(self.name_prefix());
         let Some(client) = self.clients.get_mut(id) else { return };
@@ -168,10 +178,11 @@ impl Engine {
         }
         let before = client.ear();
         let mut added = wanted.prefixes.clone();
-        if let Some(own) = client.tracking.take() {
+        if let Some(mut own) = client.tracking.take() {
             added.retain(|prefix| !own.prefixes.contains(prefix));
-            wanted.prefixes.extend(own.prefixes.iter().cloned());
-            let Tracking { broadcast, opt_in, opt_out, owner, redirect, prefixes, .. } = wanted;
+            let mut prefixes = core::mem::take(&mut own.prefixes);
+            prefixes.extend(wanted.prefixes);
+            let Tracking { broadcast, opt_in, opt_out, owner, redirect, .. } = wanted;
             let (broken, covered_in) = (false, None);
             wanted = Tracking {
                 broadcast,

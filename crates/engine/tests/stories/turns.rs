@@ -126,6 +126,52 @@ fn what_respool_answers_for_all_clients_has_a_bound_for_each_turn() {
     assert!(cut > 0, "all was answered in one turn");
 }
 
+// Found by an attack: 200 times ten thousand patterns were compared with a channel of 2,000 bytes in one turn.
+#[test]
+fn requests_that_cost_many_steps_of_patterns_have_turns() {
+    let mut story = warm(Story::new());
+    let patterns: Vec<String> = (0..1_000).map(|number| format!("*a*a*{number}b")).collect();
+    story.client("listens").says(format!("PSUBSCRIBE {}", patterns.join(" ")).as_str());
+    let conn = story.connects_made();
+    assert_eq!(story.conn(conn).takes_requests(), 1_000);
+    let confirm = |(at, name): (usize, &String)| {
+        format!("*3\r\n$10\r\npsubscribe\r\n${}\r\n{name}\r\n:{}\r\n", name.len(), at + 1)
+    };
+    let confirmed: String = patterns.iter().enumerate().map(confirm).collect();
+    story.conn(conn).sends(confirmed.as_bytes());
+    story.client("a").says("PING").gets("+PONG");
+    let publish = request(&format!("PUBLISH {} m", "a".repeat(2_000)));
+    story.client("a").sends_at_once(&publish.repeat(10));
+    story.turn_once();
+    let first = story.conn(1).takes_requests();
+    assert!((1..10).contains(&first), "{first} in one turn");
+    story.turn();
+    assert_eq!(first + story.conn(1).takes_requests(), 10);
+}
+
+#[test]
+fn prefixes_of_a_client_that_has_many_have_turns() {
+    let mut story = warm(Story::new());
+    story.client("a").says("HELLO 3");
+    story.client("a").takes();
+    let prefixes = |from: usize, count: usize| -> Vec<u8> {
+        let each = (from..from + count).map(|n| format!(" PREFIX p{n:06}:"));
+        request(&format!("CLIENT TRACKING ON BCAST{}", each.collect::<String>()))
+    };
+    for from in (0..20_000).step_by(1_000) {
+        story.client("a").sends(&prefixes(from, 1_000));
+        let feed = story.connects_made();
+        let asked = story.conn(feed).takes_requests();
+        story.conn(feed).sends("+OK\r\n".repeat(asked).as_bytes());
+    }
+    assert_eq!(story.client("a").takes_text().matches("+OK\r\n").count(), 20);
+    let before = story.client("a").sends_seen();
+    let more: Vec<u8> = (0..20).flat_map(|n| prefixes(50_000 + n, 1)).collect();
+    story.client("a").sends(&more);
+    let turns = story.client("a").sends_seen() - before;
+    assert!(turns >= 5, "{turns} turns");
+}
+
 #[test]
 fn answers_of_all_workers_do_not_pile_up() {
     let mut story = warm(Story::new());

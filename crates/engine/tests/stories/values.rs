@@ -2,6 +2,7 @@
 
 use crate::words::{Story, large_set};
 use engine::Settings;
+use engine::limits::CHANGED_TURN_BYTES;
 use engine::policy::{Compression, Policies, Rules, SealingKey, Values, Wanted};
 use std::sync::Arc;
 
@@ -98,6 +99,32 @@ fn replies_that_become_large_leave_others_their_turn() {
     for name in &names[..7] {
         assert_eq!(story.client(name).takes().len(), (3 << 20) + "$3145728\r\n\r\n".len());
     }
+}
+
+// Found by an attack: each of 400 replies was opened up to 16 MiB before it turned out to be too large, all in one turn.
+#[test]
+fn replies_that_turn_out_to_be_too_large_leave_others_their_turn() {
+    let mut story = compressed_by(Compression::Zstd { level: 3 });
+    story.reconfigures(|settings| settings.limits.client_out_max_bytes = CHANGED_TURN_BYTES);
+    story.client("a").sends(&large_set("p:big", 3 << 20));
+    let stored = story.server().takes_last_argument();
+    story.server().answers("+OK");
+    story.client("a").gets("+OK");
+    for name in ["c1", "c2", "c3"] {
+        story.client(name).says("MGET p:big p:big");
+    }
+    let mut reply = b"*2\r\n".to_vec();
+    (0..2).for_each(|_| resp::encode::bulk(&mut reply, &stored));
+    assert_eq!(story.server().takes_requests(), 3);
+    story.server().sends_at_once(&reply.repeat(3));
+    story.turn_once();
+    let answered = |story: &mut Story| {
+        ["c1", "c2", "c3"].map(|name| story.client(name).takes_text().starts_with("-ERR respool: "))
+    };
+    // One when it came, and one of those that waited.
+    assert_eq!(answered(&mut story), [true, true, false]);
+    story.turn();
+    assert_eq!(answered(&mut story), [false, false, true]);
 }
 
 // Found by an attack: 300 GETs in a transaction took 1.1 GiB for 46 KB of stored values.

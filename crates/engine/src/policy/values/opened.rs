@@ -34,21 +34,24 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// Writes a reply with its values as they were written, of which all together have at most `room` bytes.
+    /// Writes a reply with its values as they were written, of which all together have at most `room` bytes. Returns how many bytes that cost: all the room
+    /// where it ends in an error, which may come after many values were opened.
     pub(in super::super) fn write(
         &self,
         reply: &[u8],
         room: usize,
         zstd: &mut Zstd,
         out: &mut Vec<u8>,
-    ) {
+    ) -> usize {
         let begin = out.len();
         let end = begin.saturating_add(room);
         let mut walk = Walk { rest: reply, out, end, form: &self.form, zstd };
         if let Err(fault) = walk.whole(self) {
             out.truncate(begin);
             encode::error(out, fault.text().as_bytes());
+            return room;
         }
+        out.len() - begin
     }
 }
 

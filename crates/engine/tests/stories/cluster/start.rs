@@ -314,6 +314,20 @@ fn tables_of_a_large_cluster_that_are_all_new_cost_little() {
     story.client("a").gets("nil");
 }
 
+// Found by an attack: each of 3,000 names that nobody resolves was asked before the configured node was.
+#[test]
+fn a_table_of_nodes_that_do_not_exist_is_replaced_by_what_a_configured_node_tells() {
+    let mut story = Story::warm_cluster_with(|settings| settings.timeouts.topology_period_ms = 500);
+    for node in 0..300 {
+        story.lets_connects_hang(&format!("x{node}"));
+    }
+    story.cluster_is(&table_of("x", 300)).after_ms(10_000);
+    story.cluster_is("0-5460 n1, 5461-10922 n2, 10923-16383 n3").after_ms(10_000);
+    story.client("b").says("GET a4");
+    story.node("n1").gets("GET a4").answers("nil");
+    story.client("b").gets("nil");
+}
+
 #[test]
 fn a_node_that_is_cut_off_is_not_believed_while_another_one_answers() {
     let mut story = Story::warm_cluster_with(|settings| settings.timeouts.topology_period_ms = 500);
