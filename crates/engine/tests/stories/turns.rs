@@ -169,7 +169,7 @@ fn prefixes_of_a_client_that_has_many_have_turns() {
     let more: Vec<u8> = (0..20).flat_map(|n| prefixes(50_000 + n, 1)).collect();
     story.client("a").sends(&more);
     let turns = story.client("a").sends_seen() - before;
-    assert!(turns >= 5, "{turns} turns");
+    assert!(turns >= 3, "{turns} turns");
 }
 
 #[test]
