@@ -355,12 +355,8 @@ impl Engine {
                 Some(_),
             ) => {}
             (OwnCommand::Multi | OwnCommand::State | OwnCommand::Track, Some(error)) => {
-                let what = match own {
-                    OwnCommand::Multi => "MULTI",
-                    OwnCommand::State => "DISCARD or SELECT",
-                    _ => "CLIENT TRACKING",
-                };
-                let cause = format!("refused {what}: {}", String::from_utf8_lossy(&error));
+                let error = String::from_utf8_lossy(&error);
+                let cause = format!("refused {}: {error}", own.needed());
                 return self.lose_upstream(now, id, &cause, true);
             }
             (OwnCommand::Hello | OwnCommand::Auth | OwnCommand::Select, Some(error)) => {

@@ -123,6 +123,7 @@ impl Engine {
                         step
                     }
                 },
+                Stop::Large if self.waits_for_exec(id) => Step::Hold(Hold::Drained),
                 Stop::Large => {
                     let (used, step) = self.begin_large(now, id, &input[pos..]);
                     self.grow_wary(id, &[]);

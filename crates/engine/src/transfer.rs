@@ -51,9 +51,6 @@ impl Engine {
             self.begin_close(id);
             return (input.len(), Step::Gone);
         }
-        if self.waits_for_exec(id) {
-            return (0, Step::Hold(Hold::Drained));
-        }
         let known = route::classify(head.len(), |n| head[n], self.learned.as_ref());
         if let Some(outcome) = self.unless_named(now, id, &known, (&head, &input[..scanned])) {
             return outcome;

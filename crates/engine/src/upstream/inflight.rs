@@ -89,6 +89,15 @@ pub enum OwnCommand {
 }
 
 impl OwnCommand {
+    /// How the cause names it when a connection is closed because the server refused it.
+    pub(crate) fn needed(self) -> &'static str {
+        match self {
+            Self::Multi => "MULTI",
+            Self::State => "DISCARD or SELECT",
+            _ => "CLIENT TRACKING",
+        }
+    }
+
     /// A longer reply closes the connection: a server that sends one is none, and until it is whole it is kept for nobody's account.
     pub(crate) fn reply_bytes_max(self) -> usize {
         match self {

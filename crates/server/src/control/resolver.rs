@@ -13,8 +13,7 @@
 //! Invariant: everyone that asked gets an answer, one for all its questions that came while the name was under way; there are at
 //! most `NAMES_MAX` threads.
 
-use crate::worker::mailbox::{Asker, Fleet, Message, Name, Resolve};
-use engine::tenancy::TenantId;
+use crate::worker::mailbox::{Asker, Fleet, Line, Message, Name, Resolve};
 use netio::Address;
 use std::collections::{HashMap, VecDeque};
 use std::net::ToSocketAddrs;
@@ -59,18 +58,15 @@ pub fn run<S: Send + 'static>(questions: &Receiver<Resolve>, fleet: &Weak<Fleet<
     }
 }
 
-/// Whose name it is: a tenant's, or of a connection that stands.
-type Of = Option<TenantId>;
-
 /// Names that are to be resolved.
 #[derive(Default)]
 struct Lines {
     /// Those that wait for each name.
     asked: HashMap<Name, Asked>,
     /// Names that no thread has taken yet; the first line is the next one that a thread looks at.
-    waiting: VecDeque<(Of, VecDeque<Name>)>,
+    waiting: VecDeque<(Line, VecDeque<Name>)>,
     /// How many names of each are with a thread.
-    under_way: HashMap<Of, usize>,
+    under_way: HashMap<Line, usize>,
     threads: usize,
 }
 
@@ -82,14 +78,13 @@ struct Asked {
 
 impl Lines {
     fn enter(&mut self, Resolve { asker, name }: Resolve) {
-        let of = asker.upstream.map(|(tenant, _)| tenant);
+        let of = asker.line();
         let asked = self.asked.entry(name.clone()).or_default();
         // It gave up waiting and asks again; one answer is enough.
         if asked.askers.contains(&asker) {
             return;
         }
-        let stands_in_line = |other: &Asker| other.upstream.map(|(tenant, _)| tenant) == of;
-        let is_new = !asked.is_under_way && !asked.askers.iter().any(stands_in_line);
+        let is_new = !asked.is_under_way && !asked.askers.iter().any(|other| other.line() == of);
         asked.askers.push(asker);
         if is_new {
             match self.waiting.iter_mut().find(|(line, _)| *line == of) {
@@ -100,7 +95,7 @@ impl Lines {
     }
 
     /// The next name for a thread.
-    fn next(&mut self) -> Option<(Of, Name)> {
+    fn next(&mut self) -> Option<(Line, Name)> {
         for _ in 0..self.waiting.len() {
             let (of, mut line) = self.waiting.pop_front()?;
             let has_room = self.under_way.get(&of).is_none_or(|count| *count < NAMES_OF_TENANT_MAX);
@@ -128,7 +123,7 @@ impl Lines {
     }
 
     /// A name is resolved; who asked for it.
-    fn end(&mut self, of: Of, name: &Name) -> Vec<Asker> {
+    fn end(&mut self, of: Line, name: &Name) -> Vec<Asker> {
         if let Some(count) = self.under_way.get_mut(&of) {
             *count -= 1;
             if *count == 0 {
@@ -267,8 +262,7 @@ mod tests {
     }
 
     fn question(worker: usize, tenant: u32, host: &str) -> Resolve {
-        let upstream = Some((TenantId(tenant), engine::UpstreamId::new(worker as u32, 1)));
-        Resolve { asker: Asker { worker, upstream }, name: name(host) }
+        Resolve { asker: Asker::of(worker, tenant), name: name(host) }
     }
 
     fn next(told: &Receiver<(usize, Answer)>) -> (usize, Answer) {

@@ -140,6 +140,23 @@ pub struct Asker {
     pub upstream: Option<UpstreamOf>,
 }
 
+impl Asker {
+    /// In which line its names stand: that of its tenant, or that of connections which stand.
+    pub fn line(&self) -> Line {
+        self.upstream.map(|(tenant, _)| tenant)
+    }
+
+    /// One of a worker that connects for this tenant.
+    #[cfg(test)]
+    pub fn of(worker: usize, tenant: u32) -> Self {
+        let upstream = Some((TenantId(tenant), UpstreamId::new(worker as u32, 1)));
+        Self { worker, upstream }
+    }
+}
+
+/// See [`Asker::line`].
+pub type Line = Option<TenantId>;
+
 /// An upstream of a tenant: when that is gone, another one may have the same id.
 pub type UpstreamOf = (TenantId, UpstreamId);
 
