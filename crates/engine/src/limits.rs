@@ -51,7 +51,7 @@ pub const SLOW_TURN_MAX: u32 = 256;
 
 /// The same of all clients in one turn, for those with few arguments and those with many each; a request counts as one and one for each
 /// [`SLOW_TURN_ARGS`] of its arguments. Some milliseconds.
-pub const SLOW_TURN_COST_MAX: u32 = 4_096;
+pub const SLOW_TURN_COST_MAX: usize = 4_096;
 
 /// See [`SLOW_TURN_COST_MAX`]. A key of `MGET` that goes to its server takes some 0.2 µs, a channel of `SUBSCRIBE` 1 µs.
 pub const SLOW_TURN_ARGS: usize = 4;

@@ -158,9 +158,6 @@ impl Engine {
         input: &[u8],
         request: &Request,
     ) -> Result<usize, Step> {
-        if self.waits_for_exec(id) {
-            return Err(Step::Hold(Hold::Drained));
-        }
         if !self.grants.slow.take(id, request.args as usize) {
             return Err(Step::Hold(Hold::Turn));
         }
@@ -172,6 +169,9 @@ impl Engine {
             if permitted > 0 {
                 return Ok(permitted);
             }
+        }
+        if self.waits_for_exec(id) {
+            return Err(Step::Hold(Hold::Drained));
         }
         let frame = &input[..request.len as usize];
         let step = match self.forward_whole(now, id, input, request) {

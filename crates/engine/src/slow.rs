@@ -33,7 +33,7 @@ impl Size {
 #[derive(Debug, Default)]
 pub(crate) struct SlowTurn {
     /// What requests of each size have cost.
-    cost: [u32; 2],
+    cost: [usize; 2],
     /// Whose the last request was, and how many without one of another client in between.
     of: Option<(ClientId, u32)>,
 }
@@ -45,8 +45,12 @@ impl SlowTurn {
     }
 
     /// Whether this client may have a request with so many arguments processed in this turn.
+    #[inline]
     pub(crate) fn take(&mut self, id: ClientId, args: usize) -> bool {
-        let count = self.of.filter(|(of, _)| *of == id).map_or(0, |(_, count)| count);
+        let count = match self.of {
+            Some((of, count)) if of == id => count,
+            _ => 0,
+        };
         let size = Size::of(args);
         if count == SLOW_TURN_MAX || self.is_spent(size) {
             return false;
@@ -81,8 +85,7 @@ impl SlowTurn {
     }
 
     fn pay(&mut self, size: Size, cost: usize) {
-        let cost = u32::try_from(cost).unwrap_or(u32::MAX);
-        self.cost[size as usize] = self.cost[size as usize].saturating_add(cost);
+        self.cost[size as usize] += cost;
     }
 }
 
@@ -110,7 +113,7 @@ mod tests {
         let taken = |turn: &mut SlowTurn, id| (0..10_000).filter(|_| turn.take(id, 1)).count();
         assert_eq!(taken(&mut turn, client(1)), SLOW_TURN_MAX as usize);
         let others: usize = (2..100).map(|index| taken(&mut turn, client(index))).sum();
-        assert_eq!(others as u32, SLOW_TURN_COST_MAX - SLOW_TURN_MAX);
+        assert_eq!(others, SLOW_TURN_COST_MAX - SLOW_TURN_MAX as usize);
         turn.begin();
         assert!(turn.take(client(1), 1));
         turn.pay_reply(1, 64 << 20);

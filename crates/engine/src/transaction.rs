@@ -212,8 +212,9 @@ impl Engine {
     /// Whether this client's EXEC is not answered yet. Nothing behind it is looked at: with EXEC the client may become another user, or stop wanting replies.
     #[inline]
     pub(crate) fn waits_for_exec(&self, id: ClientId) -> bool {
-        let Some(client) = self.clients.get(id) else { return false };
-        client.places.open() > 0 && client.lease.as_ref().is_some_and(|lease| lease.is_ending())
+        self.clients.get(id).is_some_and(|client| {
+            client.lease.as_ref().is_some_and(|lease| lease.is_ending()) && client.places.open() > 0
+        })
     }
 
     fn while_watching(&mut self, now: Time, wish: &Wish<'_>, way: Way) -> Option<Step> {
