@@ -176,7 +176,7 @@ impl Engine {
 
     /// The request that led the client here is answered.
     pub(crate) fn end_arrival(&mut self, id: ClientId) {
-        if self.settings.has_others()
+        if (self.settings.has_others() || self.settings.pass_through)
             && let Some(client) = self.clients.get_mut(id)
         {
             client.identity.is_arriving = false;

@@ -250,6 +250,8 @@ fn reset_and_a_user_of_the_proxy_lead_back() {
     bob.client("c").says(["RESET", "GET k"]).gets_nothing();
     assert!(bob.hands_over("c", &mut base));
     base.client("c").gets(["+RESET", "-NOAUTH Authentication required."]);
+    base.server_says_to("AUTH bob no", WRONGPASS);
+    base.client("c").says("AUTH bob no").gets(WRONGPASS).is_open();
     base.client("c").says("AUTH bob pb").gets_nothing();
     assert!(base.logs_over("c", &mut bob));
     bob.client("c").gets("+OK").says("AUTH root no").gets(WRONGPASS);
