@@ -74,8 +74,10 @@ fn a_target_that_stopped_does_not_look_well() {
         outcome
     });
     let all = outcome.requests + outcome.unanswered;
-    assert!((780..=801).contains(&all), "{all} were due");
-    assert!((500..=700).contains(&outcome.unanswered), "{}", outcome.unanswered);
+    // One each millisecond of the time that the load took, which is longer than asked for on a busy machine.
+    let due = (outcome.seconds * 1000.0) as u64 + 1;
+    assert!(outcome.seconds >= 0.8 && (due - 20..=due).contains(&all), "{all} of {due} were due");
+    assert!((500..=due - 100).contains(&outcome.unanswered), "{}", outcome.unanswered);
     assert!(outcome.latency.at(99.0).expect("p99") > 400_000.0);
 }
 
