@@ -73,6 +73,54 @@ fn rests(driver: &mut EpollDriver, ms: u64) {
     assert!(used_us < ms * 1000 / 3, "{used_us} µs of processor time in {ms} ms of waiting");
 }
 
+/// The tokens whose bytes one wait hands out, each with how many.
+fn received(driver: &mut EpollDriver) -> Vec<(Token, usize)> {
+    let mut all = Vec::new();
+    driver.wait(Wait::Poll, &mut |event| match event {
+        Event::Received(token, bytes) => all.push((token, bytes.len())),
+        _ => panic!("something else came"),
+    });
+    all
+}
+
+#[test]
+fn one_wait_hands_out_a_bounded_input_and_the_next_one_the_rest() {
+    const COUNT: u64 = 200;
+    let (listener, place) = sockets::bound(0, &loopback());
+    let mut driver = driver(vec![listener]);
+    let mut peers = Vec::new();
+    let conns: Vec<_> = (0..COUNT)
+        .map(|number| {
+            peers.push(TcpStream::connect(place).unwrap());
+            let accepted = accepted(&mut driver);
+            driver.adopt(accepted, Token(number))
+        })
+        .collect();
+    peers.iter_mut().for_each(|peer| peer.write_all(&[b'x'; 65_536]).unwrap());
+    let first = received(&mut driver);
+    let bytes: usize = first.iter().map(|(_, bytes)| bytes).sum();
+    assert!((4 << 20..(4 << 20) + 65_536).contains(&bytes), "{bytes} bytes in one wait");
+
+    // Between two waits the caller closes one of the rest, and wants no more of another.
+    let seen = |token: u64, waits: &[(Token, usize)]| waits.iter().any(|(of, _)| *of == Token(token));
+    let mut rest = (0..COUNT).filter(|token| !seen(*token, &first));
+    let (closed, paused) = (rest.next().unwrap(), rest.next().unwrap());
+    driver.close(conns[closed as usize]);
+    driver.recv(conns[paused as usize], false);
+    let mut later = Vec::new();
+    for _ in 0..5 {
+        let more = received(&mut driver);
+        assert!(more.iter().map(|(_, bytes)| bytes).sum::<usize>() < (4 << 20) + 65_536);
+        later.extend(more);
+    }
+    for token in rest {
+        assert!(seen(token, &later), "connection {token} had no turn");
+    }
+    assert!(!seen(closed, &later) && !seen(paused, &later));
+    driver.recv(conns[paused as usize], true);
+    assert!(seen(paused, &received(&mut driver)));
+}
+
 #[test]
 fn accepted_tcp_sockets_have_their_options() {
     let keepalive = Keepalive { idle_s: 11, interval_s: 7, count: 5 };

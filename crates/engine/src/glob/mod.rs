@@ -26,6 +26,9 @@ const STARS_MAX: usize = 1_000;
 /// Steps for each byte of pattern and text after which [`Matcher`] is the cheaper way.
 const STEPS_PER_BYTE: usize = 8;
 
+/// Bytes of the text that are passed over in one step where the pattern goes on with an ordinary byte.
+const BYTES_PER_STEP: usize = 16;
+
 /// Whether the text matches as it does at a server. There an empty text matches the empty pattern only, not `*`.
 #[must_use]
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
@@ -79,6 +82,14 @@ fn walk(pattern: &[u8], text: &[u8], steps: &mut usize) -> Option<bool> {
             }
             star = Some((p, t));
         }
+        if let Some((behind, _)) = star.filter(|(behind, _)| *behind == p) {
+            let Some(skipped) = may_begin_at(&pattern[behind..], &text[t..]) else {
+                return Some(false);
+            };
+            *steps = steps.checked_sub(skipped / BYTES_PER_STEP)?;
+            t += skipped;
+            star = Some((behind, t));
+        }
         let (used, fits) = match (&pattern[p..], text.get(t)) {
             ([], None) => return Some(true),
             // Whatever begins later has even less text.
@@ -96,6 +107,14 @@ fn walk(pattern: &[u8], text: &[u8], steps: &mut usize) -> Option<bool> {
         };
         star = Some((behind, taken + 1));
         (p, t) = (behind, taken + 1);
+    }
+}
+
+/// How many bytes from the beginning of the text on the pattern, which begins with no star, cannot match; `None`: it matches nowhere.
+fn may_begin_at(pattern: &[u8], text: &[u8]) -> Option<usize> {
+    match pattern {
+        [] | [b'?' | b'[' | b'\\', ..] => Some(0),
+        [first, ..] => memchr::memchr(*first, text),
     }
 }
 

@@ -111,8 +111,7 @@ impl Engine {
             return (exact, 0);
         }
         let patterns = subscriptions.topics[Kind::Pattern as usize].keys();
-        let others = subscriptions.elsewhere.keys();
-        let others = others.filter(|(kind, _)| *kind == Kind::Pattern).map(|(_, name)| name);
+        let others = subscriptions.patterns_elsewhere();
         let mut left = PUBLISH_STEPS_MAX;
         let fits =
             |pattern: &&Name| glob::matches_within(pattern, channel, &mut left).unwrap_or(false);

@@ -314,6 +314,13 @@ impl Subscriptions {
         self.topics.iter().map(BTreeMap::len).sum()
     }
 
+    /// The patterns to which clients of other workers listen.
+    fn patterns_elsewhere(&self) -> impl Iterator<Item = &Name> {
+        let first = |kind| (kind, Name::from(&[][..]));
+        let patterns = self.elsewhere.range(first(Kind::Pattern)..first(Kind::Shard));
+        patterns.map(|((_, name), _)| name)
+    }
+
     /// Bytes of what workers know of each other's topics.
     pub(crate) fn told_bytes(&self) -> usize {
         (self.elsewhere.len() + self.told.len() + self.changed.len()) * TOLD_BYTES

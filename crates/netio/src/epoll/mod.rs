@@ -63,8 +63,12 @@ impl Default for EpollOptions {
 pub struct EpollDriver {
     epoll: OwnedFd,
     conns: Slab<Entry>,
-    /// Events of the running batch; kept for its memory.
+    /// Events of the last epoll_wait; kept for its memory.
     events: EpollEvents,
+    /// How many of them were handed out.
+    handed_out: usize,
+    /// Bytes that the running wait handed out.
+    input_bytes: usize,
     recv_buf: Box<[u8]>,
     /// Connections whose end is known and not yet told; the next wait does not sleep. Ids may be
     /// stale: then the caller closed, or the socket's own event was faster.
@@ -98,6 +102,8 @@ impl EpollDriver {
             epoll,
             conns: Slab::new(),
             events: EpollEvents::with_room(EVENTS_PER_WAIT),
+            handed_out: 0,
+            input_bytes: 0,
             recv_buf: vec![0; options.recv_bytes.max(1)].into_boxed_slice(),
             failing: Vec::new(),
             acceptor: Acceptor::new(listeners, &options.tuning),
@@ -147,11 +153,28 @@ impl EpollDriver {
         Some(until_us.saturating_sub(self.now_us()))
     }
 
-    /// Handles what the last epoll_wait brought, then the connections that failed outside of it.
+    /// Waits for events, for so long at most.
+    fn take_events(&mut self, sleep_us: Option<u64>) {
+        self.handed_out = 0;
+        if let Err(error) = self.events.wait(self.epoll.as_fd(), sleep_us) {
+            // Only a signal can interrupt it; any other error would be a bug of this file.
+            debug_assert_eq!(error, Errno::INTR, "epoll_wait failed");
+        }
+    }
+
+    /// Whether the last epoll_wait brought more than was handed out so far. What it said may be out of date: a read or a send then finds nothing
+    /// to do, and of a connection that was closed the id is stale.
+    fn has_rest(&self) -> bool {
+        self.handed_out < self.events.len()
+    }
+
+    /// Handles what the last epoll_wait brought, as far as a wait goes, then the connections that failed outside of it.
     fn dispatch(&mut self, on_event: &mut impl FnMut(Event<'_, Stream>)) -> usize {
         let mut told = 0;
-        for at in 0..self.events.len() {
-            let (flags, data) = self.events.at(at);
+        self.input_bytes = 0;
+        while self.has_rest() && self.input_bytes < INPUT_PER_WAIT_BYTES {
+            let (flags, data) = self.events.at(self.handed_out);
+            self.handed_out += 1;
             told += match data {
                 WAKER_DATA => {
                     self.waker.take();
@@ -209,7 +232,10 @@ impl EpollDriver {
     ) -> usize {
         let Some(Entry::Live(conn)) = self.conns.get_mut(id) else { return 0 };
         match conn.receive(&mut self.recv_buf) {
-            Read::Bytes(count) => on_event(Event::Received(conn.token, &self.recv_buf[..count])),
+            Read::Bytes(count) => {
+                self.input_bytes += count;
+                on_event(Event::Received(conn.token, &self.recv_buf[..count]));
+            }
             Read::End => {
                 conn.eof = true;
                 on_event(Event::Eof(conn.token));
@@ -419,10 +445,8 @@ impl Driver for EpollDriver {
         }
         loop {
             self.acceptor.resume_if_due(&self.epoll);
-            let sleep_us = self.sleep_us(wait);
-            if let Err(error) = self.events.wait(self.epoll.as_fd(), sleep_us) {
-                // Only a signal can interrupt it; any other error would be a bug of this file.
-                debug_assert_eq!(error, Errno::INTR, "epoll_wait failed");
+            if !self.has_rest() {
+                self.take_events(self.sleep_us(wait));
             }
             let told = self.dispatch(on_event);
             let over = match wait {
@@ -448,6 +472,10 @@ fn conn_id(data: u64) -> ConnId {
 
 /// Events taken per epoll_wait. Beyond it the kernel hands out the others next time, in turn.
 const EVENTS_PER_WAIT: usize = 512;
+
+/// Bytes that one wait hands out, and what one connection adds. The rest of its events is for the next wait, so that the caller can stop
+/// reading, or close, before more comes than it has memory for. Much more than thousands of small requests.
+const INPUT_PER_WAIT_BYTES: usize = 4 << 20;
 
 /// Reads of a connection that failed on sending, before its end is told. With the default buffer
 /// 1 MiB, more than an error text needs.

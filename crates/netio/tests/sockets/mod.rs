@@ -48,7 +48,7 @@ impl<D> Real<D> {
 }
 
 /// A listener with this id, and where it is.
-fn bound(id: u32, to: &Address) -> (Listener, std::net::SocketAddr) {
+pub(crate) fn bound(id: u32, to: &Address) -> (Listener, std::net::SocketAddr) {
     let options = ListenOptions { id: ListenerId(id), ..ListenOptions::default() };
     let listener = Listener::bind(to, &options).unwrap();
     let Address::Tcp(at) = *listener.local_addr() else { panic!("bound to TCP") };
