@@ -292,7 +292,7 @@ impl Engine {
     /// Looks at an answer to EXEC that is being put together.
     pub(crate) fn account_assembly(&mut self, id: ClientId, seq: u32) {
         let Self { assemblies, account, .. } = self;
-        let Some(one) = assemblies.iter_mut().find(|one| one.is(id, seq)) else { return };
+        let Some(one) = assemblies.get_mut(id, seq) else { return };
         let held = one.held_bytes();
         if account.set(Kind::Assemblies, &mut one.charge, held) {
             self.bound_if_over();
@@ -373,7 +373,7 @@ impl Engine {
             pool, scripts, caches, slowlog, near, mirrors, elsewhere, policy, watches,
             // As many ids as there are clients or upstreams, or fewer.
             dirty_clients: _, dirty_upstreams: _, cork: _, topology_waiters: _, paused_clients: _, transfer_waiters: _,
-            lease_waiters: _, resume: _, grants: _, roles: _, opening: _, deadlines: _, conn_clients: _, by_key: _, unblocks: _,
+            lease_waiters: _, resume: _, grants: _, roles: _, opening: _, deadlines: _, conn_clients: _, by_key: _, by_number: _, unblocks: _,
             // One question of a client at a time, but for those in its transactions, and the answers to a few of them (`QUESTIONS_MAX`).
             asked: _,
             // Given on in the turn in which they come.
@@ -582,7 +582,7 @@ impl Engine {
         for (_, merge) in self.merges.iter() {
             see(Kind::Merges, &merge.charge, merge.held_bytes());
         }
-        for assembly in &self.assemblies {
+        for assembly in self.assemblies.iter() {
             see(Kind::Assemblies, &assembly.charge, assembly.held_bytes());
         }
         for (_, upstream) in self.upstreams.iter() {

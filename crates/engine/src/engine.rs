@@ -22,7 +22,7 @@ use crate::hotkeys::HotKeys;
 use crate::ids::{
     ClientId, ClientKind, MergeKind, NodeId, NodeKind, Slab, UpstreamId, UpstreamKind,
 };
-use crate::inside::Assembly;
+use crate::inside::Assemblies;
 use crate::lease::Use;
 use crate::login::Said;
 use crate::login::words::Words;
@@ -257,6 +257,8 @@ pub(crate) struct Pause {
 pub struct Engine {
     pub(crate) settings: Settings,
     pub(crate) clients: Slab<ClientKind, Client>,
+    /// Clients by the number that `CLIENT ID` tells.
+    pub(crate) by_number: BTreeMap<u64, ClientId>,
     /// The servers behind.
     pub(crate) nodes: Slab<NodeKind, Node>,
     /// The one that was configured, or a cluster's first seed.
@@ -338,7 +340,7 @@ pub struct Engine {
     pub(crate) lease_waiters: Waiters<Use>,
     pub(crate) asked: Vec<Asked>,
     /// Answers to EXEC that are being put together.
-    pub(crate) assemblies: Vec<Assembly>,
+    pub(crate) assemblies: Assemblies,
     /// Waits that are to end (see `unblock`).
     pub(crate) unblocks: Vec<Unblock>,
     /// Who is shown what is asked for.
@@ -384,6 +386,7 @@ impl Engine {
     pub fn new(settings: Settings, seed: u64, now: Time) -> Self {
         Self {
             clients: Slab::default(),
+            by_number: BTreeMap::new(),
             nodes: Slab::default(),
             first_node: NodeId::new(0, 0),
             router: Router::new(shards_of(&settings).unwrap_or(None), settings.eject()),
@@ -433,7 +436,7 @@ impl Engine {
             deadlines: BTreeSet::new(),
             lease_waiters: Waiters::default(),
             asked: Vec::new(),
-            assemblies: Vec::new(),
+            assemblies: Assemblies::default(),
             unblocks: Vec::new(),
             watches: Vec::new(),
             next_ticket: 1,

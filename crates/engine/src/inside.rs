@@ -37,7 +37,7 @@ use crate::route::Way;
 use crate::scatter::{Wish, row_of};
 use crate::time::Time;
 use crate::transaction::Refusal;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use resp::{Args, ReplyScanner, Scan, encode, number};
 
@@ -112,11 +112,41 @@ pub(crate) struct Assembly {
     pub(crate) charge: Charge,
 }
 
-impl Assembly {
-    pub(crate) fn is(&self, client: ClientId, seq: u32) -> bool {
-        (self.client, self.seq) == (client, seq)
+/// All of them, by client and the place of EXEC: messages ask for each client that gets one whether it has such an answer.
+#[derive(Debug, Default)]
+pub(crate) struct Assemblies {
+    all: BTreeMap<(ClientId, u32), Assembly>,
+    /// The one that had the last of a turn. Those behind it are first in the next.
+    last: Option<(ClientId, u32)>,
+}
+
+impl Assemblies {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Assembly> {
+        self.all.values()
     }
 
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Assembly> {
+        self.all.values_mut()
+    }
+
+    pub(crate) fn get_mut(&mut self, client: ClientId, seq: u32) -> Option<&mut Assembly> {
+        self.all.get_mut(&(client, seq))
+    }
+
+    fn of(&self, client: ClientId) -> Option<&Assembly> {
+        let of_client = self.all.range((client, 0)..=(client, u32::MAX));
+        of_client.map(|(_, assembly)| assembly).next()
+    }
+
+    /// Those that go on now, in their turn.
+    fn due(&self) -> Vec<(ClientId, u32)> {
+        let behind = |name: &&(ClientId, u32)| self.last.is_none_or(|last| **name > last);
+        let due = || self.all.iter().filter(|(_, one)| one.goes_on()).map(|(name, _)| name);
+        due().filter(behind).chain(due().filter(|name| !behind(name))).copied().collect()
+    }
+}
+
+impl Assembly {
     /// Whose it is.
     pub(crate) fn client(&self) -> ClientId {
         self.client
@@ -380,7 +410,7 @@ impl Engine {
         }
         let elements_bytes: usize = elements.iter().flatten().map(|own| own.bytes.len()).sum();
         let due_bytes: usize = due.iter().map(|(_, frame)| frame.len()).sum();
-        self.assemblies.push(Assembly {
+        let assembly = Assembly {
             client: id,
             seq,
             open: due.len(),
@@ -392,7 +422,8 @@ impl Engine {
             keys: own.keys,
             bytes: elements_bytes + due_bytes + own.keys_bytes,
             charge: Charge::default(),
-        });
+        };
+        self.assemblies.all.insert((id, seq), assembly);
         self.account_assembly(id, seq);
         self.go_on_inside(now, id, seq);
     }
@@ -435,19 +466,12 @@ impl Engine {
             return;
         }
         self.grants.slow.begin();
-        let due = self.assemblies.iter().filter(|one| one.goes_on());
-        for (id, seq) in due.map(|one| (one.client, one.seq)).collect::<Vec<_>>() {
+        for (id, seq) in self.assemblies.due() {
             self.go_on_inside(now, id, seq);
+            self.assemblies.last = Some((id, seq));
             if self.grants.slow.is_spent_for_large() {
-                return self.go_behind_others(id, seq);
+                return;
             }
-        }
-    }
-
-    /// Other transactions are first in the next turn.
-    fn go_behind_others(&mut self, id: ClientId, seq: u32) {
-        if let Some(at) = self.assemblies.iter().position(|one| one.is(id, seq)) {
-            self.assemblies[at..].rotate_left(1);
         }
     }
 
@@ -492,12 +516,12 @@ impl Engine {
     }
 
     fn assembly(&mut self, id: ClientId, seq: u32) -> Option<&mut Assembly> {
-        self.assemblies.iter_mut().find(|one| one.client == id && one.seq == seq)
+        self.assemblies.get_mut(id, seq)
     }
 
     /// How many answers an EXEC of this client has that are being put together.
     pub(crate) fn assembled(&self, id: ClientId) -> Option<usize> {
-        self.assemblies.iter().find(|one| one.client == id).map(|one| one.elements.len())
+        self.assemblies.of(id).map(|one| one.elements.len())
     }
 
     /// One more was answered, later than the others.
@@ -508,9 +532,10 @@ impl Engine {
 
     /// Gives the answer to EXEC on if all of it is there.
     fn finish_assembly(&mut self, id: ClientId, seq: u32) {
-        let is_done = |one: &Assembly| one.client == id && one.seq == seq && one.is_whole();
-        let Some(at) = self.assemblies.iter().position(is_done) else { return };
-        let assembly = self.assemblies.swap_remove(at);
+        if self.assembly(id, seq).is_none_or(|one| !one.is_whole()) {
+            return;
+        }
+        let Some(assembly) = self.assemblies.all.remove(&(id, seq)) else { return };
         let bytes = assembly.bytes();
         self.release_assembly(assembly);
         let now = self.last_mirror_time();
@@ -524,8 +549,9 @@ impl Engine {
 
     /// The client is gone, and so are the answers that were put together for it.
     pub(crate) fn forget_assemblies(&mut self, id: ClientId) {
-        while let Some(at) = self.assemblies.iter().position(|one| one.client == id) {
-            let assembly = self.assemblies.swap_remove(at);
+        while let Some((client, seq)) = self.assemblies.of(id).map(|one| (one.client, one.seq))
+            && let Some(assembly) = self.assemblies.all.remove(&(client, seq))
+        {
             self.release_assembly(assembly);
         }
     }

@@ -48,7 +48,20 @@ impl Engine {
             client.identity.unknown_since = Some(now);
             self.sweep.look_for_unknown(now.plus_ms(self.settings.timeouts.auth_ms));
         }
-        Some(self.clients.insert(client))
+        Some(self.add_client(client))
+    }
+
+    /// One more client.
+    pub(crate) fn add_client(&mut self, client: Client) -> ClientId {
+        let number = client.number;
+        let id = self.clients.insert(client);
+        self.by_number.insert(number, id);
+        id
+    }
+
+    /// The client with the number that `CLIENT ID` tells.
+    pub(crate) fn client_numbered(&self, number: u64) -> Option<ClientId> {
+        self.by_number.get(&number).copied()
     }
 
     /// Whether one more client may come.
@@ -442,6 +455,7 @@ impl Engine {
         self.forget_judged(id);
         self.parked.sent_on.remove(&id);
         let mut client = self.clients.remove(id)?;
+        self.by_number.remove(&client.number);
         self.stats.samples.client_goes(id, &client.identity);
         self.sweep.looks_at_deserted |= client.places.open() > 0;
         if client.sizes == Sizes::Probing {

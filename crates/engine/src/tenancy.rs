@@ -163,7 +163,7 @@ impl Engine {
         // Its next request takes connections that it has not yet.
         client.route_epoch = self.route_epoch.wrapping_sub(1);
         self.sweep.look_for_unknown(Time::default());
-        let id = self.clients.insert(client);
+        let id = self.add_client(client);
         self.mark_client_dirty(id);
         self.account_client(id);
         id

@@ -59,8 +59,7 @@ impl Engine {
         number: u64,
         error: bool,
     ) -> Option<Answer> {
-        let found = self.clients.iter().find(|(_, client)| client.number == number);
-        let id = found.map(|(id, _)| id).filter(|id| self.is_blocked(*id));
+        let id = self.client_numbered(number).filter(|id| self.is_blocked(*id));
         let waits = self.upstreams.iter().filter(|(_, up)| {
             id.is_some_and(|id| up.role == Role::Leased(id) || up.role == Role::Errand(id))
                 && up.server_id.is_some()

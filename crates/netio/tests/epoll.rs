@@ -102,7 +102,8 @@ fn one_wait_hands_out_a_bounded_input_and_the_next_one_the_rest() {
     assert!((4 << 20..(4 << 20) + 65_536).contains(&bytes), "{bytes} bytes in one wait");
 
     // Between two waits the caller closes one of the rest, and wants no more of another.
-    let seen = |token: u64, waits: &[(Token, usize)]| waits.iter().any(|(of, _)| *of == Token(token));
+    let seen =
+        |token: u64, waits: &[(Token, usize)]| waits.iter().any(|(of, _)| *of == Token(token));
     let mut rest = (0..COUNT).filter(|token| !seen(*token, &first));
     let (closed, paused) = (rest.next().unwrap(), rest.next().unwrap());
     driver.close(conns[closed as usize]);

@@ -4,7 +4,7 @@
 
 use super::commands::Commands;
 use crate::command::KeyFlags;
-use crate::glob;
+use crate::glob::{self, Begins};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -42,6 +42,8 @@ pub(super) struct Selector {
     pub(super) commands: Commands,
     all_keys: bool,
     keys: Vec<KeyPattern>,
+    /// Where they stand in `keys`.
+    begins: Begins,
     all_channels: bool,
     channels: Vec<Box<[u8]>>,
 }
@@ -62,6 +64,7 @@ impl Selector {
     pub(super) fn set_all_keys(&mut self, all: bool) {
         self.all_keys = all;
         self.keys.clear();
+        self.begins.clear();
     }
 
     pub(super) fn set_all_channels(&mut self, all: bool) {
@@ -84,7 +87,10 @@ impl Selector {
                 known.access.read |= access.read;
                 known.access.write |= access.write;
             }
-            None => self.keys.push(KeyPattern { access, pattern: pattern.into() }),
+            None => {
+                self.begins.add(self.keys.len(), pattern);
+                self.keys.push(KeyPattern { access, pattern: pattern.into() });
+            }
         }
     }
 
@@ -98,7 +104,11 @@ impl Selector {
     pub(super) fn allows_key(&self, key: &[u8], needed: Access) -> bool {
         let fits =
             |known: &KeyPattern| known.access.covers(needed) && glob::matches(&known.pattern, key);
-        self.all_keys || self.keys.iter().any(fits)
+        self.all_keys
+            || match self.keys.len() > glob::FEW {
+                true => self.begins.of(key).any(|at| fits(&self.keys[at])),
+                false => self.keys.iter().any(fits),
+            }
     }
 
     /// Whether every key may be read.

@@ -13,8 +13,10 @@
 //! Invariant: whatever the pattern, the answer is a server's, also for what is malformed (a `[` that is not closed, a `\` at the end), and the time
 //! is at most the length of the pattern, and that of the text times a 64th of the pattern's.
 
+mod begins;
 mod matcher;
 
+pub use begins::{Begins, FEW};
 pub use matcher::{Matcher, Spent};
 
 use core::ffi::c_char;
@@ -31,7 +33,12 @@ const BYTES_PER_STEP: usize = 16;
 
 /// Whether the text matches as it does at a server. There an empty text matches the empty pattern only, not `*`.
 #[must_use]
+#[inline]
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    !begins_otherwise(pattern, text) && matches_at_all(pattern, text)
+}
+
+fn matches_at_all(pattern: &[u8], text: &[u8]) -> bool {
     let mut left = usize::MAX;
     matches_within(pattern, text, &mut left).unwrap_or(false)
 }
@@ -41,6 +48,10 @@ pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
 /// # Errors
 /// It takes more.
 pub fn matches_within(pattern: &[u8], text: &[u8], left: &mut usize) -> Result<bool, Spent> {
+    if begins_otherwise(pattern, text) {
+        *left = left.checked_sub(1).ok_or(Spent)?;
+        return Ok(false);
+    }
     let allowed = STEPS_PER_BYTE * (pattern.len() + text.len()) + 1;
     let mut steps = allowed.min(*left);
     let before = steps;
@@ -54,11 +65,30 @@ pub fn matches_within(pattern: &[u8], text: &[u8], left: &mut usize) -> Result<b
 
 /// Whether a rule of respool's own means this text: as [`matches()`], and stars match an empty text as well.
 #[must_use]
+#[inline]
 pub fn means(pattern: &[u8], text: &[u8]) -> bool {
+    !begins_otherwise(pattern, text) && means_at_all(pattern, text)
+}
+
+fn means_at_all(pattern: &[u8], text: &[u8]) -> bool {
     if text.is_empty() {
         return pattern.iter().all(|byte| *byte == b'*');
     }
-    matches(pattern, text)
+    matches_at_all(pattern, text)
+}
+
+/// Whether an ordinary byte at the begin of the pattern is another one in the text, so that it does not match. Of most keys that are compared with
+/// many patterns nothing else is looked at.
+#[inline]
+fn begins_otherwise(pattern: &[u8], text: &[u8]) -> bool {
+    let ordinary = pattern.iter().zip(text).take_while(|(one, _)| !is_special(**one));
+    ordinary.into_iter().any(|(one, byte)| one != byte)
+}
+
+/// Whether this byte means something else than itself.
+#[inline]
+fn is_special(byte: u8) -> bool {
+    matches!(byte, b'*' | b'?' | b'[' | b'\\')
 }
 
 /// Whether the text matches; `None`: not found out within so many steps.
@@ -113,8 +143,8 @@ fn walk(pattern: &[u8], text: &[u8], steps: &mut usize) -> Option<bool> {
 /// How many bytes from the beginning of the text on the pattern, which begins with no star, cannot match; `None`: it matches nowhere.
 fn may_begin_at(pattern: &[u8], text: &[u8]) -> Option<usize> {
     match pattern {
-        [] | [b'?' | b'[' | b'\\', ..] => Some(0),
-        [first, ..] => memchr::memchr(*first, text),
+        [first, ..] if !is_special(*first) => memchr::memchr(*first, text),
+        _ => Some(0),
     }
 }
 
@@ -172,8 +202,7 @@ fn signed(byte: u8) -> i32 {
 
 /// Whether a text that begins with `begin` could match.
 pub(crate) fn may_begin_with(pattern: &[u8], begin: &[u8]) -> bool {
-    let special = |byte: &u8| b"*?[\\".contains(byte);
-    let plain = pattern.iter().position(special).unwrap_or(pattern.len());
+    let plain = pattern.iter().position(|byte| is_special(*byte)).unwrap_or(pattern.len());
     let common = plain.min(begin.len());
     pattern[..common] == begin[..common] && (plain < pattern.len() || plain >= begin.len())
 }

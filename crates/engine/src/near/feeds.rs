@@ -7,7 +7,6 @@
 //!
 //! Invariant: `Near::feeds` has those that are ready, and no round waits for another one.
 
-use super::table::key_hash;
 use super::{Feed, Near};
 use crate::engine::Engine;
 use crate::ids::{NodeId, UpstreamId};
@@ -122,7 +121,7 @@ impl Engine {
         self.stats.cache_dropped_changed += match changed {
             Changed::All => near.table.drop_node(node),
             Changed::Keys(keys) => {
-                keys.iter().map(|key| near.table.drop_key(key_hash(key))).sum::<u64>()
+                keys.iter().map(|key| near.table.drop_key(near.hashes.key(key))).sum::<u64>()
             }
         };
     }

@@ -12,7 +12,7 @@
 //!
 //! Invariant: as in `plain`, a request that was taken in has its place when the loop ends, in the order of the input.
 
-use super::table::{Found, Wanted, key_hash};
+use super::table::{Found, Hashes, Wanted};
 use super::{Armed, Near};
 use crate::client::{Access, Client};
 use crate::coalesce::{SampledRead, Sharing};
@@ -87,9 +87,11 @@ impl Engine {
         }) {
             return;
         }
+        let Some(near) = self.near.as_deref() else { return };
         let mut keys = Vec::new();
-        let of_keys = row
-            .is_some_and(|row| row.row().is_plain && keys_of(row.row(), request, frame, &mut keys));
+        let of_keys = row.is_some_and(|row| {
+            row.row().is_plain && keys_of(&near.hashes, (row.row(), request, frame), &mut keys)
+        });
         if !of_keys || keys.len() > CACHE_KEYS_MAX {
             keys.clear();
         }
@@ -195,24 +197,28 @@ impl<'a> Asks<'a> {
     }
 
     /// The hash of each key; whether the request names them all.
-    fn keys(&self, keys: &mut Vec<u64>) -> bool {
-        keys_of(self.row(), self.request, self.frame(), keys)
+    fn keys(&self, hashes: &Hashes, keys: &mut Vec<u64>) -> bool {
+        keys_of(hashes, (self.row(), self.request, self.frame()), keys)
     }
 }
 
 /// The hash of each key of a request; whether it names them all.
-fn keys_of(row: &Command, request: &Request, frame: &[u8], keys: &mut Vec<u64>) -> bool {
+fn keys_of(
+    hashes: &Hashes,
+    (row, request, frame): (&Command, &Request, &[u8]),
+    keys: &mut Vec<u64>,
+) -> bool {
     keys.clear();
     if let Some(at) = row.only_key_at()
         && at < request.head.len().min(request.args as usize)
     {
-        keys.push(key_hash(request.head[at].of(frame)));
+        keys.push(hashes.key(request.head[at].of(frame)));
         return true;
     }
     let mut names_all = true;
     command::keys(row, Args::new(frame), |_, key, flags| {
         names_all &= !flags.has(KeyFlags::NOT_KEY) && !flags.has(KeyFlags::INCOMPLETE);
-        keys.push(key_hash(key));
+        keys.push(hashes.key(key));
     });
     names_all && !keys.is_empty()
 }
@@ -233,7 +239,7 @@ impl Around<'_> {
             self.note_read(run, parts, asks);
             return self.give(run, parts, asks);
         }
-        let wanted = Wanted::new(asks.upstream, frame);
+        let wanted = self.near.hashes.wanted(asks.upstream, frame);
         let Near { table, wary, rounds, .. } = &mut *self.near;
         let (found, is_over) = table.look(wanted, parts.now);
         parts.stats.cache_dropped_expired += u64::from(is_over);
@@ -283,7 +289,7 @@ impl Around<'_> {
             return;
         }
         let mut keys = core::mem::take(&mut self.near.keys);
-        if !asks.keys(&mut keys) {
+        if !asks.keys(&self.near.hashes, &mut keys) {
             self.near.make_wary(parts.id, place_behind(run, parts), &[]);
         }
         for key in &keys {
@@ -299,7 +305,7 @@ impl Around<'_> {
         }
         let mut keys = core::mem::take(&mut self.near.keys);
         let until = place_behind(run, parts);
-        if !asks.keys(&mut keys) {
+        if !asks.keys(&self.near.hashes, &mut keys) {
             self.near.make_wary(parts.id, until, &[]);
         } else if keys.iter().any(|key| self.near.table.knows(*key)) {
             self.near.make_wary(parts.id, until, &keys);
@@ -374,7 +380,7 @@ impl Around<'_> {
                 may &= near.options.may_keep(key);
             });
         }
-        may && asks.keys(&mut near.keys) && near.keys.len() <= CACHE_KEYS_MAX
+        may && asks.keys(&near.hashes, &mut near.keys) && near.keys.len() <= CACHE_KEYS_MAX
     }
 
     /// The hot keys want to look at some of what they would not see otherwise.

@@ -40,7 +40,7 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 pub(crate) use table::Answer;
-use table::Table;
+use table::{Hashes, Table};
 
 /// What it is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,6 +122,7 @@ struct Rounds {
 pub(crate) struct Near {
     options: Options,
     table: Table,
+    hashes: Hashes,
     /// How often requests come that are not kept.
     sketch: Sketch,
     window_began: Time,
@@ -144,6 +145,7 @@ impl Near {
             Box::new(Self {
                 options: options.clone(),
                 table: Table::default(),
+                hashes: Hashes::new(seed),
                 sketch: Sketch::new(),
                 window_began: now,
                 // Xorshift knows no way out of 0.

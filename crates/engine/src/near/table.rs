@@ -2,21 +2,21 @@
 //!
 //! ```text
 //!   connection, bytes of the request ─▶ hash ─▶ [heads] ─▶ entry ─▶ entry …      a hit is one hash and one comparison
-//!   hash of a key                    ─▶ [by_key] ─▶ its entries                  a change drops them all
+//!   hash of a key, entry             ─▶ [by_key], in order                       a change drops all of the key
 //! ```
 //! A key is known by its hash alone: two with the same one are dropped together, which costs a read and is never wrong. When there is no room,
 //! a hand goes round the entries and takes the first that nobody asked for since it last came by (CLOCK).
 //!
 //! Not here: what may be kept, and when it must go (`near`).
 //!
-//! Invariant: `bytes` is what all entries cost together, and every entry stands in the list of each of its keys; see [`Table::check`].
+//! Invariant: `bytes` is what all entries cost together, and every entry stands in `by_key` with each of its keys; see [`Table::check`].
 
 use crate::ids::{NodeId, UpstreamId};
 use crate::time::Time;
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use rapidhash::v3::rapidhash_v3;
+use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
 
 /// What an entry costs beside its bytes, and each of its keys: its place in the lists, rounded up.
 const ENTRY_BYTES: usize = 160;
@@ -28,9 +28,27 @@ const NONE: u32 = u32::MAX;
 /// Lists that entries are found by, at the least.
 const HEADS_MIN: usize = 64;
 
-/// The hash that a key is known by.
-pub(super) fn key_hash(key: &[u8]) -> u64 {
-    rapidhash_v3(key)
+/// How keys and requests are hashed: with a secret, so that nobody can name a thousand that stand in one list.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hashes(RapidSecrets);
+
+impl Hashes {
+    pub(super) fn new(secret: u64) -> Self {
+        Self(RapidSecrets::seed(secret))
+    }
+
+    /// The hash that a key is known by.
+    #[inline]
+    pub(super) fn key(&self, key: &[u8]) -> u64 {
+        rapidhash_v3_seeded(key, &self.0)
+    }
+
+    /// A request that would take this connection.
+    #[inline]
+    pub(super) fn wanted<'a>(&self, upstream: UpstreamId, frame: &'a [u8]) -> Wanted<'a> {
+        let spread = u64::from(upstream.index).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Wanted { upstream, frame, hash: rapidhash_v3_seeded(frame, &self.0) ^ spread }
+    }
 }
 
 /// A request that is looked up: where it would go, and its bytes.
@@ -39,14 +57,6 @@ pub(super) struct Wanted<'a> {
     pub(super) upstream: UpstreamId,
     pub(super) frame: &'a [u8],
     pub(super) hash: u64,
-}
-
-impl<'a> Wanted<'a> {
-    #[inline]
-    pub(super) fn new(upstream: UpstreamId, frame: &'a [u8]) -> Self {
-        let spread = u64::from(upstream.index).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Self { upstream, frame, hash: rapidhash_v3(frame) ^ spread }
-    }
 }
 
 /// What is known of a request.
@@ -114,7 +124,8 @@ pub(super) struct Table {
     free: Vec<u32>,
     /// The first entry of each list; a power of two of them, or none yet.
     heads: Vec<u32>,
-    by_key: BTreeMap<u64, Vec<u32>>,
+    /// Which entries are of a key. In one order, so that an entry of a key that thousands are of goes as fast as any.
+    by_key: BTreeSet<(u64, u32)>,
     asked: BTreeMap<(UpstreamId, u64), u32>,
     /// Reads that went to the server though their reply is kept or on its way, by their places; the hash of each.
     checks: BTreeMap<(UpstreamId, u64), u64>,
@@ -217,7 +228,7 @@ impl Table {
         let number = at as u32;
         self.heads[head] = number;
         for key in keys {
-            self.by_key.entry(*key).or_default().push(number);
+            self.by_key.insert((*key, number));
         }
         self.asked.insert((wanted.upstream, place), number);
     }
@@ -301,12 +312,7 @@ impl Table {
     /// These keys lead to this entry no more.
     fn forget_keys(&mut self, number: u32, keys: &[u64]) {
         for key in keys {
-            if let Some(list) = self.by_key.get_mut(key) {
-                list.retain(|other| *other != number);
-                if list.is_empty() {
-                    self.by_key.remove(key);
-                }
-            }
+            self.by_key.remove(&(*key, number));
         }
     }
 
@@ -336,15 +342,20 @@ impl Table {
         true
     }
 
+    /// The entries of this key.
+    fn of_key(&self, key: u64) -> impl Iterator<Item = u32> {
+        self.by_key.range((key, 0)..=(key, NONE)).map(|(_, number)| *number)
+    }
+
     /// Whether a reply to this key is kept, or on its way to be.
     pub(super) fn knows(&self, key: u64) -> bool {
-        self.by_key.contains_key(&key)
+        self.of_key(key).next().is_some()
     }
 
     /// The key changed. How many entries went.
     pub(super) fn drop_key(&mut self, key: u64) -> u64 {
-        let Some(list) = self.by_key.remove(&key) else { return 0 };
-        list.into_iter().map(|at| u64::from(self.remove(at as usize))).sum()
+        let numbers: Vec<u32> = self.of_key(key).collect();
+        numbers.into_iter().map(|at| u64::from(self.remove(at as usize))).sum()
     }
 
     fn drop_where(&mut self, goes: impl Fn(&Entry) -> bool) -> u64 {
@@ -404,15 +415,15 @@ impl Table {
             let wanted = Wanted { upstream: entry.upstream, frame: &entry.frame, hash: entry.hash };
             assert_eq!(self.find(wanted), Some(at), "an entry that nobody finds");
             for key in &entry.keys {
-                let list = self.by_key.get(key);
-                assert!(list.is_some_and(|list| list.contains(&(at as u32))), "a key without it");
+                assert!(self.by_key.contains(&(*key, at as u32)), "a key without it");
             }
             if let State::Asked(place) = entry.state {
                 assert_eq!(self.asked.get(&(entry.upstream, place)), Some(&(at as u32)));
             }
         }
-        let listed: usize = self.by_key.values().map(Vec::len).sum();
-        assert_eq!(listed, entries().map(|entry| entry.keys.len()).sum::<usize>());
+        let distinct = |keys: &[u64]| keys.iter().collect::<BTreeSet<_>>().len();
+        let listed = entries().map(|entry| distinct(&entry.keys)).sum::<usize>();
+        assert_eq!(self.by_key.len(), listed);
         let is_asked = |entry: &&Entry| matches!(entry.state, State::Asked(_));
         assert_eq!(self.asked.len(), entries().filter(is_asked).count());
     }
@@ -423,20 +434,22 @@ mod tests {
     use super::*;
     use alloc::format;
 
+    const HASHES: Hashes = Hashes(RapidSecrets::seed(7));
+
     fn upstream(index: u32) -> UpstreamId {
         UpstreamId::new(index, 0)
     }
 
     /// Asks for this at this place, of these keys.
     fn ask(table: &mut Table, frame: &[u8], place: u64, keys: &[&[u8]]) {
-        let keys: Vec<u64> = keys.iter().map(|key| key_hash(key)).collect();
-        let wanted = Wanted::new(upstream(1), frame);
+        let keys: Vec<u64> = keys.iter().map(|key| HASHES.key(key)).collect();
+        let wanted = HASHES.wanted(upstream(1), frame);
         table.ask(wanted, NodeId::new(0, 0), place, &keys, Time(100));
         table.check();
     }
 
     fn kept(table: &mut Table, frame: &[u8], now: u64) -> Option<Vec<u8>> {
-        match table.look(Wanted::new(upstream(1), frame), Time(now)).0 {
+        match table.look(HASHES.wanted(upstream(1), frame), Time(now)).0 {
             Found::Kept(reply, _) => Some(reply.to_vec()),
             _ => None,
         }
@@ -446,15 +459,18 @@ mod tests {
     fn a_reply_is_kept_for_its_request_on_its_connection_until_its_time() {
         let mut table = Table::default();
         ask(&mut table, b"GET k", 7, &[b"k"]);
-        assert!(matches!(table.look(Wanted::new(upstream(1), b"GET k"), Time(1)).0, Found::Asked));
+        assert!(matches!(
+            table.look(HASHES.wanted(upstream(1), b"GET k"), Time(1)).0,
+            Found::Asked
+        ));
         assert!(table.answered((upstream(1), 7), Answer::Whole(b"v"), 10));
         assert_eq!(kept(&mut table, b"GET k", 99).as_deref(), Some(&b"v"[..]));
         assert_eq!(kept(&mut table, b"GET l", 99), None);
         assert!(matches!(
-            table.look(Wanted::new(upstream(2), b"GET k"), Time(1)).0,
+            table.look(HASHES.wanted(upstream(2), b"GET k"), Time(1)).0,
             Found::Nothing
         ));
-        let (found, over) = table.look(Wanted::new(upstream(1), b"GET k"), Time(100));
+        let (found, over) = table.look(HASHES.wanted(upstream(1), b"GET k"), Time(100));
         assert!(matches!(found, Found::Nothing) && over);
         assert_eq!((table.len(), table.bytes()), (0, 0));
         table.check();
@@ -471,9 +487,9 @@ mod tests {
             ask(&mut table, frame, place, keys);
         }
         assert!(table.answered((upstream(1), 1), Answer::Whole(b"1"), 10));
-        assert_eq!(table.drop_key(key_hash(b"a")), 2);
+        assert_eq!(table.drop_key(HASHES.key(b"a")), 2);
         table.check();
-        assert!(!table.knows(key_hash(b"a")) && table.knows(key_hash(b"b")));
+        assert!(!table.knows(HASHES.key(b"a")) && table.knows(HASHES.key(b"b")));
         assert!(
             !table.answered((upstream(1), 2), Answer::Whole(b"old"), 10),
             "it is not wanted any more"
@@ -491,8 +507,11 @@ mod tests {
         let mut table = Table::default();
         ask(&mut table, b"GET k", 1, &[b"k"]);
         assert!(!table.answered((upstream(1), 1), Answer::Whole(&[0; 11]), 10));
-        assert!(matches!(table.look(Wanted::new(upstream(1), b"GET k"), Time(1)).0, Found::Unfit));
-        assert!(!table.knows(key_hash(b"k")), "nothing of it can be old");
+        assert!(matches!(
+            table.look(HASHES.wanted(upstream(1), b"GET k"), Time(1)).0,
+            Found::Unfit
+        ));
+        assert!(!table.knows(HASHES.key(b"k")), "nothing of it can be old");
         ask(&mut table, b"GET w", 2, &[b"w"]);
         assert!(!table.answered((upstream(1), 2), Answer::Whole(b"-WRONG\r\n"), 10));
         ask(&mut table, b"GET e", 3, &[b"e"]);
@@ -514,7 +533,7 @@ mod tests {
             let mut table = Table::default();
             ask(&mut table, b"GET k", 1, &[b"k"]);
             ask(&mut table, b"STRLEN k", 2, &[b"k"]);
-            table.check_at(Wanted::new(upstream(1), b"GET k"), 3);
+            table.check_at(HASHES.wanted(upstream(1), b"GET k"), 3);
             assert!(table.answered((upstream(1), 1), Answer::Whole(b"v"), 10));
             assert_eq!(table.checked((upstream(1), 3), reply), gone);
             assert_eq!(table.checked((upstream(1), 3), Answer::None), 0, "it is answered once");
@@ -522,7 +541,7 @@ mod tests {
         }
         // What is asked for behind it is newer.
         let mut table = Table::default();
-        table.check_at(Wanted::new(upstream(1), b"GET k"), 3);
+        table.check_at(HASHES.wanted(upstream(1), b"GET k"), 3);
         ask(&mut table, b"GET k", 4, &[b"k"]);
         assert_eq!(table.checked((upstream(1), 3), Answer::Whole(b"w")), 0);
     }
@@ -546,5 +565,32 @@ mod tests {
         let rest = table.len() as u64;
         assert_eq!((table.make_room(0), table.len(), table.bytes()), (rest, 0, 0));
         table.check();
+    }
+
+    /// A list of each key's entries, looked through for each entry that goes, would be looked at ten thousand million times.
+    #[test]
+    fn a_hundred_thousand_replies_of_the_same_keys_go_at_once() {
+        let keys: Vec<u64> = (0..16).map(|n: u8| HASHES.key(&[n])).collect();
+        let fill = |table: &mut Table| {
+            for n in 0..100_000_u64 {
+                let frame = format!("GETRANGE k {n} 1");
+                let wanted = HASHES.wanted(upstream(1), frame.as_bytes());
+                table.ask(wanted, NodeId::new(0, 0), n, &keys, Time(100));
+            }
+        };
+        let mut table = Table::default();
+        fill(&mut table);
+        assert_eq!(table.drop_key(keys[3]), 100_000);
+        fill(&mut table);
+        assert_eq!(table.drop_node(NodeId::new(0, 0)), 100_000);
+        assert_eq!((table.len(), table.bytes(), table.by_key.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn two_tables_hash_otherwise() {
+        let (one, other) = (Hashes::new(1), Hashes::new(2));
+        assert_ne!(one.key(b"k"), other.key(b"k"));
+        let hash = |hashes: &Hashes| hashes.wanted(upstream(1), b"GET k").hash;
+        assert_ne!(hash(&one), hash(&other));
     }
 }

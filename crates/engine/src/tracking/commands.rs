@@ -89,7 +89,7 @@ impl Engine {
     }
 
     fn is_here(&self, number: u64) -> bool {
-        self.clients.iter().any(|(_, client)| client.number == number)
+        self.client_numbered(number).is_some()
     }
 
     /// All workers said whether they have the client that was named.

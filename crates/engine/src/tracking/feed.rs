@@ -9,7 +9,7 @@
 
 use super::order::Asked;
 use super::own::{is_of_pair, only_tells};
-use super::{Ear, Leaving, Name};
+use super::{Changed, Ear, Leaving, Name};
 use crate::client::Hold;
 use crate::connect::Availability;
 use crate::engine::Engine;
@@ -310,6 +310,20 @@ impl Engine {
         self.renew_feeds(now);
         if !self.caches.begun.is_empty() {
             self.answer_begun(now);
+        }
+        if !self.caches.were_deaf.is_empty() {
+            self.tell_who_was_deaf(now);
+        }
+    }
+
+    fn tell_who_was_deaf(&mut self, now: Time) {
+        for id in core::mem::take(&mut self.caches.were_deaf) {
+            match self.wait_for_feed(now, id) {
+                Some(_) => {
+                    self.caches.were_deaf.insert(id);
+                }
+                None => self.tell_in_order(None, id, Changed::All),
+            }
         }
     }
 

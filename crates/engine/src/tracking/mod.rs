@@ -23,17 +23,19 @@
 //! A lost connection means that changes may have been missed, so everybody whose keys it told of is told to drop all.
 //!
 //! Files: `commands` CLIENT TRACKING and its kin, `feed` the connections, `own` those of one client, `order` what is read and told while a
-//! request is under way elsewhere. Here: the table, and the way of an invalidation.
+//! request is under way elsewhere, `reading` which keys are read just now, `broadcast` those that hear of all keys with a prefix. Here: the table, and the way of an invalidation.
 //!
 //! Not here: the connections' lives (`connect`).
 //!
 //! Invariant: a key that a client was given over a tracked connection stands in the table for it, or an invalidation of it is on its way.
 
+mod broadcast;
 mod commands;
 mod feed;
 mod order;
 mod own;
 mod prefixes;
+mod reading;
 
 use crate::blocking::blocks;
 use crate::client::Client;
@@ -51,7 +53,8 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Bound;
-use order::{Asked, Inside, Later};
+use order::{Asked, Later, State};
+use reading::Reading;
 use resp::{Protocol, Value, encode};
 
 /// A key's name, held once however many cache it.
@@ -99,6 +102,9 @@ pub(crate) struct Caches {
     fenced: Vec<(ClientId, u64)>,
     /// CLIENT TRACKING in BCAST mode with a client of another worker to be told, of which the servers do not tell yet: one of a client at the most.
     begun: Vec<crate::fleet::Asked>,
+    /// Clients that could not be told of changes before they took RESP3. Nobody knows what they read and what has changed since: they are told to
+    /// drop all as soon as the servers tell of changes.
+    were_deaf: BTreeSet<ClientId>,
 }
 
 impl Caches {
@@ -149,15 +155,15 @@ pub struct Tracking {
     /// CLIENT CACHING was said for the next command.
     caching: bool,
     /// What its latest requests read, until a later one is answered.
-    recent: VecDeque<Recent>,
+    reading: Reading,
     /// Keys that were read where nobody tracks, to be told of behind the reply at this place.
-    again: Vec<(u32, Name)>,
+    again: BTreeSet<(u32, Name)>,
     /// Keys that are read in an open transaction.
-    inside: Vec<Inside>,
+    inside: BTreeMap<Name, State>,
     /// Bytes of these, until what was read in it is told.
     inside_bytes: usize,
     /// The keys of the blocking command that is under way, and its place.
-    blocked: Option<(u32, Vec<Name>)>,
+    blocked: Option<(u32, BTreeSet<Name>)>,
     /// What changed while EXEC or a blocking command is under way: told behind its reply, as a server does that did it.
     later: VecDeque<Later>,
     /// The ways it heard by before it took another protocol or database, or NOLOOP: what it read then is still told by them.
@@ -204,26 +210,19 @@ struct Leaving {
     number: u64,
 }
 
-/// One request of a client that caches.
-#[derive(Clone, Debug)]
-struct Recent {
-    seq: u32,
-    keys: Vec<Name>,
-}
-
 /// The keys that changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Changed {
     /// These.
-    Keys(Vec<Arc<[u8]>>),
+    Keys(Arc<[Name]>),
     /// Any: all of them are to be dropped.
     All,
 }
 
 impl Tracking {
-    /// Bytes of what is read in a transaction, until it is told. What its other requests read is as much as their bytes on the way.
+    /// Bytes of what is read in a transaction, until it is told, of what is read just now, and of prefixes.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.inside_bytes + self.prefixes_bytes
+        self.inside_bytes + self.prefixes_bytes + self.reading.held_bytes()
     }
 
     /// The one of its prefixes that this key begins with.
@@ -257,13 +256,6 @@ impl Tracking {
     /// The client that it is redirected to was gone when it was to be told.
     pub(crate) fn is_broken(&self) -> bool {
         self.broken
-    }
-
-    /// The place of an unanswered request that reads this key, if there is one.
-    fn reads_now(&self, head: u32, key: &[u8]) -> Option<u32> {
-        let open = |recent: &&Recent| !is_before(recent.seq, head);
-        let mut open = self.recent.iter().filter(open);
-        open.find(|recent| recent.keys.iter().any(|own| **own == *key)).map(|recent| recent.seq)
     }
 }
 
@@ -359,7 +351,7 @@ impl Engine {
             return self.exec_reads(wish.id, seq, inside, caches);
         }
         if apart && wish.row.is_some_and(blocks) {
-            tracking.blocked = Some((seq, keys.clone()));
+            tracking.blocked = Some((seq, keys.iter().cloned().collect()));
         }
         if reads && caches && apart {
             tracking.again.extend(keys.iter().map(|key| (seq, key.clone())));
@@ -367,11 +359,12 @@ impl Engine {
         // In BCAST mode it is told of all keys, and of these perhaps again.
         let told = caches || tracking.broadcast;
         if !keys.is_empty() && reads && told {
-            tracking.recent.push_back(Recent { seq, keys: keys.clone() });
+            tracking.reading.begin(seq, keys.clone());
         }
         if reads && caches {
             keys.into_iter().for_each(|key| self.remember(wish.id, key));
         }
+        self.account_rest(wish.id);
     }
 
     /// A command that the proxy answers was answered. CLIENT CACHING is about the one behind it, whichever that is (`resetClient` in Redis'
@@ -437,6 +430,10 @@ impl Engine {
         frame: &[u8],
     ) -> Result<(), Fault> {
         let Some(key) = self.upstreams.get(id).map(|up| up.key) else { return Ok(()) };
+        if let Some(owner) = self.hears_as_told(key, frame) {
+            self.push(owner, |out| out.extend_from_slice(frame));
+            return Ok(());
+        }
         let Ok(Some((Value::Push(items), _))) = resp::value::parse(frame) else {
             return Err(String::from("sent a malformed push"));
         };
@@ -459,8 +456,8 @@ impl Engine {
         Ok(())
     }
 
-    fn keys_changed(&mut self, by: (Time, UpstreamId), from: UpstreamKey, keys: &[Name]) {
-        for key in keys {
+    fn keys_changed(&mut self, by: (Time, UpstreamId), from: UpstreamKey, keys: &Arc<[Name]>) {
+        for key in keys.iter() {
             let Some(readers) = self.caches.keys.get(key) else { continue };
             let hears = |id: &ClientId| self.hears(*id, from);
             let clients: Vec<ClientId> = readers.clients.iter().copied().filter(hears).collect();
@@ -468,32 +465,8 @@ impl Engine {
                 self.key_changed(Some(by), id, key);
             }
         }
-        if from.lane != Lane::Broadcast {
-            return;
-        }
-        for id in self.caches.broadcast.iter().copied().collect::<Vec<_>>() {
-            if !self.hears(id, from) {
-                continue;
-            }
-            let Some(client) = self.clients.get_mut(id) else { continue };
-            let head = client.places.head();
-            let tracking = client.tracking.as_mut().filter(|tracking| tracking.broadcast);
-            let Some(tracking) = tracking else { continue };
-            // One message for each prefix (`trackingBroadcastInvalidationMessages` in Redis' tracking.c).
-            let mut told: BTreeMap<Name, Vec<Name>> = BTreeMap::new();
-            for key in keys {
-                if let Some(prefix) = tracking.prefix_of(key) {
-                    told.entry(prefix.clone()).or_default().push(key.clone());
-                }
-            }
-            for key in told.values().flatten() {
-                // As in `key_changed`.
-                let again = tracking.reads_now(head, key).map(|seq| (seq, key.clone()));
-                tracking.again.extend(again);
-            }
-            for own in told.into_values() {
-                self.tell_in_order(Some(by), id, Changed::Keys(own));
-            }
+        if from.lane == Lane::Broadcast {
+            self.tell_broadcast(by, from, keys);
         }
     }
 
@@ -515,12 +488,14 @@ impl Engine {
             return;
         }
         tracking.changed_inside(key);
-        match tracking.reads_now(head, key) {
+        match tracking.reading.place_of(key, head) {
             // The reply may be older than the change, or newer: it is told again behind it.
-            Some(seq) => tracking.again.push((seq, key.clone())),
+            Some(seq) => {
+                tracking.again.insert((seq, key.clone()));
+            }
             None => self.drop_reader(id, key),
         }
-        self.tell_in_order(by, id, Changed::Keys(alloc::vec![key.clone()]));
+        self.tell_in_order(by, id, Changed::Keys([key.clone()].into()));
     }
 
     /// The client has this key no more.
@@ -541,6 +516,10 @@ impl Engine {
         let Some(client) = self.clients.get_mut(id) else { return };
         let before = client.ear();
         (client.protocol, client.db) = (protocol, db);
+        let hears_now = before.is_none() && client.ear().is_some();
+        if hears_now && client.tracking.is_some() {
+            self.caches.were_deaf.insert(id);
+        }
         self.take_ear(id, before);
     }
 
@@ -567,13 +546,10 @@ impl Engine {
             let Some(client) = self.clients.get_mut(*id) else { continue };
             let head = client.places.head();
             let Some(tracking) = client.tracking.as_mut() else { continue };
-            let open = tracking.recent.iter().filter(|recent| !is_before(recent.seq, head));
-            let again: Vec<(u32, Name)> = open
-                .flat_map(|recent| recent.keys.iter().map(|key| (recent.seq, key.clone())))
-                .collect();
+            let again: Vec<(u32, Name)> = tracking.reading.all(head).collect();
             on_the_way.insert(*id, again.iter().map(|(_, key)| key.clone()).collect());
             tracking.again.extend(again);
-            tracking.inside.iter_mut().for_each(Inside::changed);
+            tracking.inside.values_mut().for_each(State::change);
         }
         self.caches.drop_readers(&on_the_way);
         for id in clients {
@@ -587,25 +563,22 @@ impl Engine {
         let head = client.places.head();
         let Some(tracking) = client.tracking.as_mut() else { return };
         // The last one that was answered stays: what it changed is told right behind its reply.
-        while tracking
-            .recent
-            .front()
-            .is_some_and(|recent| is_before(recent.seq, head.wrapping_sub(1)))
-        {
-            tracking.recent.pop_front();
-        }
+        tracking.reading.end_before(head.wrapping_sub(1));
+        self.account_rest(id);
         self.tell_later(id, None);
         let Some(client) = self.clients.get_mut(id) else { return };
         let Some(tracking) = client.tracking.as_mut() else { return };
         if tracking.inside.is_empty() && tracking.again.is_empty() {
             tracking.inside_bytes = 0;
         }
-        if tracking.again.iter().all(|(seq, _)| !is_before(*seq, head)) {
+        // In order of their places; where these begin again at 0, the oldest stand last.
+        let again = &mut tracking.again;
+        let ends = [again.first(), again.last()];
+        if !ends.into_iter().flatten().any(|(seq, _)| is_before(*seq, head)) {
             return;
         }
-        let again = core::mem::take(&mut tracking.again);
-        let (due, wait): (Vec<_>, Vec<_>) =
-            again.into_iter().partition(|(seq, _)| is_before(*seq, head));
+        let (due, wait): (BTreeSet<_>, BTreeSet<_>) =
+            core::mem::take(again).into_iter().partition(|(seq, _)| is_before(*seq, head));
         tracking.again = wait;
         let keys: BTreeSet<Name> = due.into_iter().map(|(_, key)| key).collect();
         self.tell_changed(id, &Changed::Keys(keys.into_iter().collect()));
@@ -639,8 +612,7 @@ impl Engine {
 
     /// The client of this number is told, if it is here.
     pub(crate) fn push_changed_to(&mut self, number: u64, changed: &Changed) -> bool {
-        let found = self.clients.iter().find(|(_, client)| client.number == number);
-        let Some(target) = found.map(|(id, _)| id) else { return false };
+        let Some(target) = self.client_numbered(number) else { return false };
         self.push_changed(target, changed);
         true
     }
@@ -648,38 +620,29 @@ impl Engine {
     fn push_changed(&mut self, id: ClientId, changed: &Changed) {
         let Some(client) = self.clients.get(id) else { return };
         let (protocol, listens) = (client.protocol, client.listens());
-        let names: Vec<Vec<u8>> = match changed {
-            Changed::Keys(keys) if self.namespace().is_some() => {
-                keys.iter().map(|key| self.outward_name(key).to_vec()).collect()
-            }
-            _ => Vec::new(),
-        };
         if protocol == Protocol::Resp2 && !listens {
             return;
         }
-        self.push(id, |out| {
-            match protocol {
-                Protocol::Resp3 => {
-                    encode::push(out, 2);
-                    encode::bulk(out, b"invalidate");
-                }
-                Protocol::Resp2 => {
-                    encode::array(out, 3);
-                    encode::bulk(out, b"message");
-                    encode::bulk(out, CHANNEL);
-                }
+        let mut message = Vec::new();
+        match protocol {
+            Protocol::Resp3 => {
+                encode::push(&mut message, 2);
+                encode::bulk(&mut message, b"invalidate");
             }
-            match changed {
-                Changed::All => encode::null(out, protocol),
-                Changed::Keys(keys) => {
-                    encode::array(out, keys.len());
-                    match names.is_empty() {
-                        true => keys.iter().for_each(|key| encode::bulk(out, key)),
-                        false => names.iter().for_each(|name| encode::bulk(out, name)),
-                    }
-                }
+            Protocol::Resp2 => {
+                encode::array(&mut message, 3);
+                encode::bulk(&mut message, b"message");
+                encode::bulk(&mut message, CHANNEL);
             }
-        });
+        }
+        match changed {
+            Changed::All => encode::null(&mut message, protocol),
+            Changed::Keys(keys) => {
+                encode::array(&mut message, keys.len());
+                keys.iter().for_each(|key| encode::bulk(&mut message, self.outward_name(key)));
+            }
+        }
+        self.push(id, |out| out.extend_from_slice(&message));
     }
 }
 

@@ -15,7 +15,7 @@
 //!
 //! Invariant: what waits here is told with the reply or with the answer to its fence, in the order in which it came.
 
-use super::{Changed, Name, Recent, Tracking, WAITING_BYTES, is_before};
+use super::{Changed, Name, Tracking, WAITING_BYTES, is_before};
 use crate::client::Hold;
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
@@ -23,6 +23,7 @@ use crate::request::Step;
 use crate::time::Time;
 use crate::upstream::Lane;
 use crate::upstream::inflight::OwnCommand;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use resp::Protocol;
 
@@ -37,16 +38,9 @@ pub(super) enum Asked {
     LastWord(ClientId, u64),
 }
 
-/// A key that is read in an open transaction.
-#[derive(Clone, Debug)]
-pub(super) struct Inside {
-    key: Name,
-    state: State,
-}
-
-/// Whether a change of that key will be told.
+/// Whether a change of a key will be told that is read in an open transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+pub(super) enum State {
     /// Nobody knows: it is told of behind EXEC.
     Untold,
     /// The server was asked to.
@@ -55,11 +49,11 @@ enum State {
     Told,
 }
 
-impl Inside {
+impl State {
     /// It changed, and the server has forgotten who read it.
-    pub(super) fn changed(&mut self) {
-        if self.state == State::Told {
-            self.state = State::Untold;
+    pub(super) fn change(&mut self) {
+        if *self == Self::Told {
+            *self = Self::Untold;
         }
     }
 }
@@ -79,7 +73,9 @@ pub(super) struct Later {
 impl Tracking {
     /// A key changed that it may read in its transaction.
     pub(super) fn changed_inside(&mut self, key: &[u8]) {
-        self.inside.iter_mut().filter(|inside| *inside.key == *key).for_each(Inside::changed);
+        if let Some(state) = self.inside.get_mut(key) {
+            state.change();
+        }
     }
 
     /// The place of its blocking command, if this change may be that one's doing.
@@ -102,7 +98,11 @@ impl Engine {
         let tracking = self.clients.get_mut(id).and_then(|client| client.tracking.as_mut());
         let Some(tracking) = tracking else { return };
         tracking.inside_bytes += keys.iter().map(|key| key.len() + WAITING_BYTES).sum::<usize>();
-        tracking.inside.extend(keys.iter().map(|key| Inside { key: key.clone(), state }));
+        for key in &keys {
+            let known = tracking.inside.entry(key.clone()).or_insert(state);
+            // Of one that was read before where nobody told of it the reply to that is told again.
+            *known = if *known == State::Untold { State::Untold } else { state };
+        }
         let Some(upstream) = upstream else { return };
         // Of commands that only read it is the one that leaves even the time of the last access as it is.
         let words: Vec<&[u8]> =
@@ -141,25 +141,32 @@ impl Engine {
     }
 
     /// EXEC took this place, in which these keys are read.
-    pub(super) fn exec_reads(&mut self, id: ClientId, seq: u32, inside: Vec<Inside>, caches: bool) {
+    pub(super) fn exec_reads(
+        &mut self,
+        id: ClientId,
+        seq: u32,
+        inside: BTreeMap<Name, State>,
+        caches: bool,
+    ) {
         let Some(client) = self.clients.get_mut(id) else { return };
         let has_own = client.has_own();
         let Some(tracking) = client.tracking.as_mut() else { return };
         if tracking.broadcast {
             // It is told of every change. What it hears of these before the reply is told again behind it.
-            let keys = inside.into_iter().map(|inside| inside.key).collect();
-            return tracking.recent.push_back(Recent { seq, keys });
+            tracking.reading.begin(seq, inside.into_keys().collect());
+            return self.account_rest(id);
         }
         // What another client is told comes over another connection.
         if !has_own || tracking.redirect != 0 {
-            let untold = inside.into_iter().filter(|inside| inside.state != State::Told);
-            return tracking.again.extend(untold.map(|inside| (seq, inside.key)));
+            let untold = inside.into_iter().filter(|(_, state)| *state != State::Told);
+            return tracking.again.extend(untold.map(|(key, _)| (seq, key)));
         }
         if !caches {
             return;
         }
-        let keys: Vec<Name> = inside.into_iter().map(|inside| inside.key).collect();
-        tracking.recent.push_back(Recent { seq, keys: keys.clone() });
+        let keys: Vec<Name> = inside.into_keys().collect();
+        tracking.reading.begin(seq, keys.clone());
+        self.account_rest(id);
         keys.into_iter().for_each(|key| self.remember(id, key));
     }
 
@@ -194,10 +201,12 @@ impl Engine {
         let tracking = self.clients.get_mut(id).and_then(|client| client.tracking.as_mut());
         let Some(tracking) = tracking else { return };
         let mut told = Vec::new();
-        for inside in tracking.inside.iter_mut().filter(|inside| inside.state == State::Asked) {
-            if keys.contains(&inside.key) {
-                inside.state = if fine { State::Told } else { State::Untold };
-                told.push(inside.key.clone());
+        for key in keys {
+            if let Some(state) =
+                tracking.inside.get_mut(key).filter(|state| **state == State::Asked)
+            {
+                *state = if fine { State::Told } else { State::Untold };
+                told.push(key.clone());
             }
         }
         if fine {

@@ -720,3 +720,53 @@ fn a_fence_that_is_lost_hides_nothing() {
     story.conn(3).answers("\"x\"");
     story.client("a").gets("\"x\"");
 }
+
+// Found by an attack: what was read in RESP2 was never told of.
+#[test]
+fn who_takes_resp3_later_is_told_to_drop_what_it_read_before() {
+    let mut story = Story::new();
+    story.client("a").says("CLIENT TRACKING ON").gets("+OK");
+    story.client("a").says("GET k");
+    story.conn(1).gets("GET k").answers("\"v\"");
+    story.client("a").gets("\"v\"");
+    story.client("a").says("HELLO 3");
+    let text = story.client("a").takes_text();
+    assert!(text.starts_with("%7\r\n") && text.ends_with(ALL), "{text}");
+    // A second HELLO changes nothing.
+    story.client("a").says("HELLO 3");
+    assert!(!story.client("a").takes_text().contains("invalidate"));
+    story.client("b").says("HELLO 3");
+    assert!(!story.client("b").takes_text().contains("invalidate"), "it caches nothing");
+}
+
+// Found by an attack: HELLO was answered before a server told of changes, and what changed between was never told.
+#[test]
+fn who_takes_resp3_with_prefixes_is_told_to_drop_all_when_servers_tell_of_changes() {
+    let mut story = Story::new();
+    story.client("a").says("CLIENT TRACKING ON BCAST").gets("+OK");
+    story.client("a").says("HELLO 3");
+    assert!(!story.client("a").takes_text().contains("invalidate"));
+    story.conn(2).gets("CLIENT TRACKING ON BCAST PREFIX ").answers("+OK");
+    story.client("a").gets(ALL);
+    story.conn(2).answers(&*changed("k"));
+    story.client("a").gets(&*changed("k"));
+}
+
+// Found by an attack: a thousand clients heard of three thousand keys each time, each key looked up for each client.
+#[test]
+fn who_has_connections_of_its_own_hears_in_the_servers_words_and_in_order() {
+    let mut story = Story::new();
+    caches(&mut story, "warm", "");
+    story.client("a").says("HELLO 3").takes();
+    story.client("a").says("CLIENT TRACKING ON BCAST NOLOOP").gets_nothing();
+    story.conn(2).gets("CLIENT TRACKING ON NOLOOP BCAST PREFIX ").answers("+OK");
+    story.client("a").gets("+OK");
+    story.conn(2).answers(&*changed("z a z"));
+    story.client("a").gets(&*changed("z a z"));
+    // While it reads, a change is told again behind the reply.
+    story.client("a").says("GET k");
+    story.conn(2).gets("GET k").answers(&*changed("k"));
+    story.client("a").gets(&*changed("k"));
+    story.conn(2).answers("\"v\"");
+    story.client("a").gets(["\"v\"", &*changed("k")]);
+}

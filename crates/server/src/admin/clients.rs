@@ -6,7 +6,7 @@ use super::{App, Refusal};
 use axum::Json;
 use axum::extract::{Path, State};
 use engine::fleet::{Answer, KillFilter, Question};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
@@ -17,7 +17,17 @@ pub(super) struct Clients {
     count: usize,
     /// Each by the fields of CLIENT LIST (`id`, `addr`, `name`, `age`, `idle`, `cmd` …), and `listener`: the name or the address of
     /// the one that it came to.
-    clients: Vec<BTreeMap<String, String>>,
+    #[schema(value_type = Vec<BTreeMap<String, String>>)]
+    clients: Lines,
+}
+
+/// The lines of CLIENT LIST. They are taken apart one at a time, as there may be thousands.
+struct Lines(Vec<(u64, String)>);
+
+impl Serialize for Lines {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(|(_, line)| fields(line)))
+    }
 }
 
 /// What became of it.
@@ -35,8 +45,7 @@ pub(super) struct Killed {
 pub(super) async fn list(State(app): State<App>) -> Result<Json<Clients>, Refusal> {
     let mut lines = lines(&app).await?;
     lines.sort_by_key(|(number, _)| *number);
-    let clients: Vec<_> = lines.iter().map(|(_, line)| fields(line)).collect();
-    Ok(Json(Clients { count: clients.len(), clients }))
+    Ok(Json(Clients { count: lines.len(), clients: Lines(lines) }))
 }
 
 /// Closes a client
@@ -86,7 +95,6 @@ async fn lines(app: &App) -> Result<Vec<(u64, String)>, Refusal> {
     Ok(lines.flatten().collect())
 }
 
-fn fields(line: &str) -> BTreeMap<String, String> {
-    let pairs = line.split_whitespace().filter_map(|word| word.split_once('='));
-    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+fn fields(line: &str) -> BTreeMap<&str, &str> {
+    line.split_whitespace().filter_map(|word| word.split_once('=')).collect()
 }

@@ -43,6 +43,11 @@ fn is_harmless(method: &Method, path: &str) -> bool {
     looks(method) && path != COSTLY
 }
 
+/// Whether it waits for its turn with others that only look. Orchestrators wait for nobody, nor does a profile, which takes its time.
+pub(super) fn is_bound(method: &Method, path: &str) -> bool {
+    is_harmless(method, path) && !is_open(path)
+}
+
 /// Lets a request through or refuses it.
 pub(super) async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
     let settings = app.settings.borrow().clone();

@@ -21,13 +21,14 @@
 //! | `GET /`: the console, and its files | `web` |
 //!
 //! Everything that is asked here is an order to the control thread, which asks the workers; nothing is shared with them. `guard` says who may
-//! ask, `listen` how many at once, `secured` has TLS.
+//! ask, `listen` how many at once, `answers` what unread answers take, `secured` has TLS.
 //!
 //! What it deliberately is not: on the path of a request of a client.
 //!
 //! Invariant: whoever has no token sees only whether the proxy lives and the console without data, where a token is configured, and changes nothing where none is; and no
 //! answer has a secret.
 
+mod answers;
 mod clients;
 mod config;
 mod drain;
@@ -95,6 +96,7 @@ pub(crate) struct App {
     orders: Orders,
     settings: watch::Receiver<Arc<AdminSettings>>,
     process: Arc<Process>,
+    answers: answers::Answers,
 }
 
 /// Why there is no other answer.
@@ -134,7 +136,7 @@ impl App {
         settings: watch::Receiver<Arc<AdminSettings>>,
         process: Arc<Process>,
     ) -> Self {
-        Self { orders, settings, process }
+        Self { orders, settings, process, answers: answers::Answers::default() }
     }
 
     /// Has the control thread do something, and waits for what comes of it.
@@ -193,6 +195,7 @@ pub(crate) fn router(app: App) -> Router {
             Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "this path does not take this method")
         })
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(axum::middleware::from_fn_with_state(app.clone(), answers::bound))
         .layer(axum::middleware::from_fn(listen::whole))
         .layer(axum::middleware::from_fn_with_state(app.clone(), guard::guard))
         .with_state(app)

@@ -26,7 +26,7 @@ use super::{Kind, Look, Refusal};
 use crate::acl::Entropy;
 use crate::command::options::{Given, given, patterns};
 use crate::command::{self, CommandId, KeyFlags, ids, word};
-use crate::glob;
+use crate::glob::{self, Begins};
 use crate::reject;
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -91,6 +91,8 @@ impl Default for Wanted {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Values {
     wanted: Wanted,
+    /// Where patterns stand in `wanted.compress` and in `wanted.encrypt`.
+    begins: [Begins; 2],
     form: Form,
     /// What it has to do with each row of the command table.
     rows: Vec<Part>,
@@ -231,14 +233,23 @@ impl Values {
         let ring = Arc::new(Ring(wanted.keys.clone()));
         let (from_bytes, compression) = (wanted.compress_from_bytes, wanted.compression);
         let form = Form { from_bytes, compression, ring };
-        Some(Self { wanted, form, rows })
+        let begins = [&wanted.compress, &wanted.encrypt].map(|patterns| {
+            let mut begins = Begins::default();
+            patterns.iter().enumerate().for_each(|(at, pattern)| begins.add(at, pattern));
+            begins
+        });
+        Some(Self { wanted, begins, form, rows })
     }
 
     /// What is done with the values of a key; `None`: nothing.
     fn kept(&self, key: &[u8]) -> Option<Kept> {
-        let has = |patterns: &[Box<[u8]>]| patterns.iter().any(|one| glob::means(one, key));
-        let kept =
-            Kept { compressed: has(&self.wanted.compress), sealed: has(&self.wanted.encrypt) };
+        let has = |patterns: &[Box<[u8]>], begins: &Begins| match patterns.len() > glob::FEW {
+            true => begins.of(key).any(|at| glob::means(&patterns[at], key)),
+            false => patterns.iter().any(|one| glob::means(one, key)),
+        };
+        let [compress, encrypt] = &self.begins;
+        let compressed = has(&self.wanted.compress, compress);
+        let kept = Kept { compressed, sealed: has(&self.wanted.encrypt, encrypt) };
         (kept != Kept::default()).then_some(kept)
     }
 
