@@ -8,7 +8,7 @@
 //!   GET a ──▶ connection 0 ──▶ 20 MB         noted: GET of a
 //!   GET a ──▶ connection LARGE_CONN          small requests go on over connection 0, beside it
 //! ```
-//! Commands that a server does in a thread while their client waits, and `KEYS` ([`Class::Beside`]), go over it, too.
+//! Commands that a server does in a thread while their client waits, `KEYS`, and what tells of commands ([`Class::Beside`]), go over it, too.
 //! It has a few requests at a time (`Upstream::takes_more`), since a server answers all that it has read of a connection
 //! before it looks at the next one. For a minute after a transaction had a large reply, every transaction that reads takes a dedicated connection (`lease`).
 //!

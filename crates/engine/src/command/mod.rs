@@ -177,7 +177,7 @@ pub enum Class {
     Noted,
     /// As [`Class::Pass`], but over the connection for large replies: a server may do it in a thread while its client
     /// waits (`FLUSHALL` since Redis 7.4), and whatever stands behind it on its connection with it; or it looks at all
-    /// keys (`KEYS`).
+    /// keys (`KEYS`); or the reply is large (`COMMAND DOCS`).
     Beside,
     /// Answered by respool, because it asks about or changes the client's own connection, of which the server sees
     /// nothing. `EXEC`, `DISCARD` and `UNWATCH` are here for the client that has no transaction open.

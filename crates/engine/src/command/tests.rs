@@ -55,7 +55,11 @@ fn classes_that_are_not_pass() {
     let config = ["", "|get", "|help", "|resetstat", "|rewrite", "|set"];
     let config: Vec<_> = config.iter().map(|sub| alloc::format!("config{sub}")).collect();
     assert_eq!(of_class(Class::Noted), config);
-    assert_eq!(of_class(Class::Beside), ["flushall", "flushdb", "keys"]);
+    let command =
+        ["", "|count", "|docs", "|getkeys", "|getkeysandflags", "|help", "|info", "|list"];
+    let mut beside: Vec<_> = command.iter().map(|sub| alloc::format!("command{sub}")).collect();
+    beside.extend(["flushall", "flushdb", "keys"].map(Into::into));
+    assert_eq!(of_class(Class::Beside), beside);
     assert_eq!(of_class(Class::Blocking), ["vadd", "xread", "xreadgroup"]);
     assert_eq!(of_class(Class::Refused), ["cluster|syncslots", "debug", "migrate", "shutdown"]);
     // A blocking command on a shared connection would stop every client behind it.
