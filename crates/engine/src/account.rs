@@ -373,7 +373,7 @@ impl Engine {
             pool, scripts, caches, slowlog, near, mirrors, elsewhere, policy, watches,
             // As many ids as there are clients or upstreams, or fewer.
             dirty_clients: _, dirty_upstreams: _, cork: _, topology_waiters: _, paused_clients: _, transfer_waiters: _,
-            lease_waiters: _, resume: _, grants: _, roles: _, opening: _, deadlines: _, conn_clients: _, by_key: _, by_number: _, unblocks: _,
+            lease_waiters: _, resume: _, grants: _, roles: _, opening: _, deadlines: _, conn_clients: _, by_key: _, numbers: _, unblocks: _,
             // One question of a client at a time, but for those in its transactions, and the answers to a few of them (`QUESTIONS_MAX`).
             asked: _,
             // Given on in the turn in which they come.
@@ -388,7 +388,7 @@ impl Engine {
             // What the operator configured.
             settings: _, slowlog_told: _,
             // Numbers.
-            generation: _, route_epoch: _, unsettled_until: _, pause: _, next_ticket: _, next_number: _, random: _, draining: _,
+            generation: _, route_epoch: _, unsettled_until: _, pause: _, next_ticket: _, random: _, draining: _,
             sweep: _, next_question: _, own_asked_at: _, input_events: _, epoch: _, epoch_clients: _, gone_clients: _, looks_at_reads: _,
         } = self;
         let common = pool.bytes()

@@ -24,6 +24,7 @@ use crate::ids::{
 };
 use crate::inside::Assemblies;
 use crate::lease::Use;
+use crate::lifecycle::Numbers;
 use crate::login::Said;
 use crate::login::words::Words;
 use crate::merge::{Merge, Spare};
@@ -257,8 +258,7 @@ pub(crate) struct Pause {
 pub struct Engine {
     pub(crate) settings: Settings,
     pub(crate) clients: Slab<ClientKind, Client>,
-    /// Clients by the number that `CLIENT ID` tells.
-    pub(crate) by_number: BTreeMap<u64, ClientId>,
+    pub(crate) numbers: Numbers,
     /// The servers behind.
     pub(crate) nodes: Slab<NodeKind, Node>,
     /// The one that was configured, or a cluster's first seed.
@@ -350,7 +350,6 @@ pub struct Engine {
     pub(crate) next_question: u64,
     /// When the command of the proxy's own was written whose reply is looked at.
     pub(crate) own_asked_at: Time,
-    pub(crate) next_number: u64,
     pub(crate) random: u64,
     pub(crate) draining: bool,
     pub(crate) sweep: Sweep,
@@ -382,11 +381,11 @@ pub struct Engine {
 
 impl Engine {
     /// An engine with no clients and no connections. `seed` feeds the jitter of reconnects and the choice of
-    /// requests that are looked at for hot keys, nothing else. What a configuration names was checked; without it, whatever is asked finds no owner.
+    /// requests that are looked at for hot keys, and is the secret of the near cache's hashes. What a configuration names was checked; without it, whatever is asked finds no owner.
     pub fn new(settings: Settings, seed: u64, now: Time) -> Self {
         Self {
             clients: Slab::default(),
-            by_number: BTreeMap::new(),
+            numbers: Numbers::new(settings.worker),
             nodes: Slab::default(),
             first_node: NodeId::new(0, 0),
             router: Router::new(shards_of(&settings).unwrap_or(None), settings.eject()),
@@ -442,7 +441,6 @@ impl Engine {
             next_ticket: 1,
             next_question: 0,
             own_asked_at: Time::default(),
-            next_number: u64::from(settings.worker) + 1,
             random: seed,
             draining: false,
             sweep: Sweep::new(now),

@@ -18,9 +18,31 @@ use crate::pool::{append_piece, make_room};
 use crate::reject;
 use crate::stats::Refused;
 use crate::time::Time;
+use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+
+/// Clients by the number that `CLIENT ID` tells.
+#[derive(Debug)]
+pub(crate) struct Numbers {
+    /// The number of the next client.
+    pub(crate) next: u64,
+    clients: BTreeMap<u64, ClientId>,
+}
+
+impl Numbers {
+    /// Of this worker. Each has every so many-th number as there are workers.
+    pub(crate) fn new(worker: u32) -> Self {
+        Self { next: u64::from(worker) + 1, clients: BTreeMap::new() }
+    }
+
+    fn take(&mut self, workers: u32) -> u64 {
+        let number = self.next;
+        self.next += u64::from(workers.max(1));
+        number
+    }
+}
 
 impl Engine {
     /// A client connected; `addr` and `laddr` as Redis prints addresses. It is `None` if there are too many: the
@@ -37,8 +59,7 @@ impl Engine {
             return None;
         }
         self.stats.clients_accepted += 1;
-        let number = self.next_number;
-        self.next_number += u64::from(self.settings.workers.max(1));
+        let number = self.numbers.take(self.settings.workers);
         let identity = Identity { addr, laddr, ..Identity::default() };
         let mut client = Client::new(number, identity, now);
         client.db = self.settings.node.db;
@@ -55,13 +76,13 @@ impl Engine {
     pub(crate) fn add_client(&mut self, client: Client) -> ClientId {
         let number = client.number;
         let id = self.clients.insert(client);
-        self.by_number.insert(number, id);
+        self.numbers.clients.insert(number, id);
         id
     }
 
     /// The client with the number that `CLIENT ID` tells.
     pub(crate) fn client_numbered(&self, number: u64) -> Option<ClientId> {
-        self.by_number.get(&number).copied()
+        self.numbers.clients.get(&number).copied()
     }
 
     /// Whether one more client may come.
@@ -455,7 +476,7 @@ impl Engine {
         self.forget_judged(id);
         self.parked.sent_on.remove(&id);
         let mut client = self.clients.remove(id)?;
-        self.by_number.remove(&client.number);
+        self.numbers.clients.remove(&client.number);
         self.stats.samples.client_goes(id, &client.identity);
         self.sweep.looks_at_deserted |= client.places.open() > 0;
         if client.sizes == Sizes::Probing {

@@ -119,7 +119,7 @@ impl Engine {
 
     /// The number that the next client gets (`CLIENT ID`): those of all workers and tenants are one row.
     pub fn set_next_number(&mut self, number: u64) {
-        self.next_number = number;
+        self.numbers.next = number;
     }
 
     /// Takes out a client whose [`Action::Move`] is being carried out; `None`: it is gone, or waits for no move.

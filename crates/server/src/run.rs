@@ -307,25 +307,31 @@ fn worker_options(
     }
 }
 
-/// Different for each worker and each start; it only spreads reconnects.
+/// Different for each worker and each start, and known to nobody as long as the system has random bytes.
 fn seed(index: usize) -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     now.map_or(0, |since| since.as_nanos() as u64)
         ^ ((index as u64) << 56)
         ^ u64::from(std::process::id())
+        ^ random_bytes().map_or(0, u64::from_le_bytes)
 }
 
 /// From the system; without it passwords are not made, and values are not encrypted.
 fn entropy() -> Option<[u8; 32]> {
-    let mut bytes = [0; 32];
-    let read = std::fs::File::open("/dev/urandom")
-        .and_then(|mut source| std::io::Read::read_exact(&mut source, &mut bytes));
+    let read = random_bytes();
     if let Err(error) = &read {
         tracing::warn!(
             "cannot read /dev/urandom: {error}; ACL GENPASS is refused, and what would have to be encrypted"
         );
     }
-    read.is_ok().then_some(bytes)
+    read.ok()
+}
+
+fn random_bytes<const COUNT: usize>() -> std::io::Result<[u8; COUNT]> {
+    let mut bytes = [0; COUNT];
+    let mut source = std::fs::File::open("/dev/urandom")?;
+    std::io::Read::read_exact(&mut source, &mut bytes)?;
+    Ok(bytes)
 }
 
 fn first_port(config: &Config) -> u16 {
