@@ -66,6 +66,9 @@ pub const CHANGED_TURN_BYTES: usize = 4 << 20;
 /// What a command of respool's own between MULTI and EXEC counts for, as its reply may be that of `SLOWLOG GET`: 256 of them are a turn.
 pub const SLOW_TURN_INSIDE: usize = 16;
 
+/// Keys of one request that a client may have in its cache. One that reads more is told behind the reply to drop them.
+pub const TRACKED_REQUEST_KEYS_MAX: usize = 10_000;
+
 /// So many steps of patterns, or names that are compared, count for one more.
 pub const SLOW_TURN_STEPS: usize = 512;
 

@@ -33,14 +33,8 @@ const BYTES_PER_STEP: usize = 16;
 
 /// Whether the text matches as it does at a server. There an empty text matches the empty pattern only, not `*`.
 #[must_use]
-#[inline]
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
-    !begins_otherwise(pattern, text) && matches_at_all(pattern, text)
-}
-
-fn matches_at_all(pattern: &[u8], text: &[u8]) -> bool {
-    let mut left = usize::MAX;
-    matches_within(pattern, text, &mut left).unwrap_or(false)
+    by_begin(pattern, text).unwrap_or_else(|| matches_at_all(pattern, text))
 }
 
 /// The same, if it takes no more steps than are left.
@@ -48,10 +42,45 @@ fn matches_at_all(pattern: &[u8], text: &[u8]) -> bool {
 /// # Errors
 /// It takes more.
 pub fn matches_within(pattern: &[u8], text: &[u8], left: &mut usize) -> Result<bool, Spent> {
-    if begins_otherwise(pattern, text) {
-        *left = left.checked_sub(1).ok_or(Spent)?;
-        return Ok(false);
+    match by_begin(pattern, text) {
+        Some(found) => left.checked_sub(1).ok_or(Spent).map(|less| {
+            *left = less;
+            found
+        }),
+        None => matches_at_all_within(pattern, text, left),
     }
+}
+
+/// Whether a rule of respool's own means this text: as [`matches()`], and stars match an empty text as well.
+#[must_use]
+pub fn means(pattern: &[u8], text: &[u8]) -> bool {
+    by_begin(pattern, text).unwrap_or_else(|| match text.is_empty() {
+        true => pattern.iter().all(|byte| *byte == b'*'),
+        false => matches_at_all(pattern, text),
+    })
+}
+
+/// Whether the text matches, if the ordinary bytes at the begin of the pattern tell: one is another one in the text, or behind them there is nothing but a star.
+/// Of most keys that are compared with many patterns nothing else is looked at.
+#[inline]
+fn by_begin(pattern: &[u8], text: &[u8]) -> Option<bool> {
+    for (at, (one, byte)) in pattern.iter().zip(text).enumerate() {
+        if is_special(*one) {
+            return (*one == b'*' && at + 1 == pattern.len()).then_some(true);
+        }
+        if one != byte {
+            return Some(false);
+        }
+    }
+    None
+}
+
+fn matches_at_all(pattern: &[u8], text: &[u8]) -> bool {
+    let mut left = usize::MAX;
+    matches_at_all_within(pattern, text, &mut left).unwrap_or(false)
+}
+
+fn matches_at_all_within(pattern: &[u8], text: &[u8], left: &mut usize) -> Result<bool, Spent> {
     let allowed = STEPS_PER_BYTE * (pattern.len() + text.len()) + 1;
     let mut steps = allowed.min(*left);
     let before = steps;
@@ -61,28 +90,6 @@ pub fn matches_within(pattern: &[u8], text: &[u8], left: &mut usize) -> Result<b
         Some(found) => Ok(found),
         None => Matcher::new(pattern).matches_within(text, left),
     }
-}
-
-/// Whether a rule of respool's own means this text: as [`matches()`], and stars match an empty text as well.
-#[must_use]
-#[inline]
-pub fn means(pattern: &[u8], text: &[u8]) -> bool {
-    !begins_otherwise(pattern, text) && means_at_all(pattern, text)
-}
-
-fn means_at_all(pattern: &[u8], text: &[u8]) -> bool {
-    if text.is_empty() {
-        return pattern.iter().all(|byte| *byte == b'*');
-    }
-    matches_at_all(pattern, text)
-}
-
-/// Whether an ordinary byte at the begin of the pattern is another one in the text, so that it does not match. Of most keys that are compared with
-/// many patterns nothing else is looked at.
-#[inline]
-fn begins_otherwise(pattern: &[u8], text: &[u8]) -> bool {
-    let ordinary = pattern.iter().zip(text).take_while(|(one, _)| !is_special(**one));
-    ordinary.into_iter().any(|(one, byte)| one != byte)
 }
 
 /// Whether this byte means something else than itself.

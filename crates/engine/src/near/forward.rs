@@ -79,6 +79,7 @@ impl Engine {
 
     /// This request of a client did not take the short way (rule 3). What the proxy answers itself tells nothing of the servers, but with another protocol
     /// the client comes to another connection, whose server may have told less.
+    #[inline(never)]
     pub(crate) fn grow_wary_by(&mut self, id: ClientId, request: &Request, frame: &[u8]) {
         let is_framed = request.form != Form::Inline && request.args > 0;
         let row = is_framed.then(|| command::lookup(request.head[0].of(frame))).flatten();

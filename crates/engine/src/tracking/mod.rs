@@ -42,7 +42,7 @@ use crate::client::Client;
 use crate::command::{CommandId, ids};
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, UpstreamId};
-use crate::limits::{TRACKED_BYTES_MAX, TRACKED_KEYS_MAX, TRACKED_PART};
+use crate::limits::{TRACKED_BYTES_MAX, TRACKED_KEYS_MAX, TRACKED_PART, TRACKED_REQUEST_KEYS_MAX};
 use crate::news::What;
 use crate::reply::Fault;
 use crate::scatter::{Wish, keys_of};
@@ -54,7 +54,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Bound;
 use order::{Asked, Later, State};
-use reading::Reading;
+use reading::{Reading, keys_bytes};
 use resp::{Protocol, Value, encode};
 
 /// A key's name, held once however many cache it.
@@ -158,6 +158,8 @@ pub struct Tracking {
     reading: Reading,
     /// Keys that were read where nobody tracks, to be told of behind the reply at this place.
     again: BTreeSet<(u32, Name)>,
+    /// Requests with more keys than are tracked (`limits::TRACKED_REQUEST_KEYS_MAX`): these are told behind the reply, too.
+    vast: VecDeque<Vast>,
     /// Keys that are read in an open transaction.
     inside: BTreeMap<Name, State>,
     /// Bytes of these, until what was read in it is told.
@@ -174,6 +176,15 @@ pub struct Tracking {
     beginning: bool,
     /// The client that it is redirected to was gone when it was to be told.
     broken: bool,
+}
+
+/// A request that reads more keys than are tracked of one.
+#[derive(Clone, Debug)]
+struct Vast {
+    /// Its place.
+    place: u32,
+    keys: Arc<[Name]>,
+    bytes: usize,
 }
 
 /// Connections that tell a client of changes, at every server.
@@ -222,7 +233,8 @@ pub(crate) enum Changed {
 impl Tracking {
     /// Bytes of what is read in a transaction, until it is told, of what is read just now, and of prefixes.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.inside_bytes + self.prefixes_bytes + self.reading.held_bytes()
+        let vast: usize = self.vast.iter().map(|vast| vast.bytes).sum();
+        self.inside_bytes + self.prefixes_bytes + self.reading.held_bytes() + vast
     }
 
     /// The one of its prefixes that this key begins with.
@@ -352,6 +364,12 @@ impl Engine {
         }
         if apart && wish.row.is_some_and(blocks) {
             tracking.blocked = Some((seq, keys.iter().cloned().collect()));
+        }
+        let is_vast = keys.len() > TRACKED_REQUEST_KEYS_MAX;
+        if reads && (caches || tracking.broadcast) && is_vast {
+            let bytes = keys_bytes(&keys);
+            tracking.vast.push_back(Vast { place: seq, keys: keys.into(), bytes });
+            return self.account_rest(wish.id);
         }
         if reads && caches && apart {
             tracking.again.extend(keys.iter().map(|key| (seq, key.clone())));
@@ -564,6 +582,7 @@ impl Engine {
         let Some(tracking) = client.tracking.as_mut() else { return };
         // The last one that was answered stays: what it changed is told right behind its reply.
         tracking.reading.end_before(head.wrapping_sub(1));
+        self.tell_vast(id);
         self.account_rest(id);
         self.tell_later(id, None);
         let Some(client) = self.clients.get_mut(id) else { return };
@@ -582,6 +601,17 @@ impl Engine {
         tracking.again = wait;
         let keys: BTreeSet<Name> = due.into_iter().map(|(_, key)| key).collect();
         self.tell_changed(id, &Changed::Keys(keys.into_iter().collect()));
+    }
+
+    /// What was read with more keys than are tracked is to be dropped: the replies went out.
+    fn tell_vast(&mut self, id: ClientId) {
+        while let Some(client) = self.clients.get_mut(id)
+            && let head = client.places.head()
+            && let Some(tracking) = client.tracking.as_mut()
+            && let Some(vast) = tracking.vast.pop_front_if(|one| is_before(one.place, head))
+        {
+            self.tell_changed(id, &Changed::Keys(vast.keys));
+        }
     }
 
     /// Tells a client, or the one that it is redirected to.

@@ -19,6 +19,7 @@ use super::{Changed, Name, Tracking, WAITING_BYTES, is_before};
 use crate::client::Hold;
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
+use crate::limits::TRACKED_REQUEST_KEYS_MAX;
 use crate::request::Step;
 use crate::time::Time;
 use crate::upstream::Lane;
@@ -116,7 +117,12 @@ impl Engine {
         let client = self.clients.get(id)?;
         let tracking = client.tracking.as_ref()?;
         let hears_itself = client.protocol == Protocol::Resp3 && tracking.redirect == 0;
-        if !hears_itself || tracking.broadcast || client.has_own() || !tracking.caches_next() {
+        if keys.len() > TRACKED_REQUEST_KEYS_MAX
+            || !hears_itself
+            || tracking.broadcast
+            || client.has_own()
+            || !tracking.caches_next()
+        {
             return None;
         }
         let first = keys.first()?;

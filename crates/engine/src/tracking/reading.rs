@@ -27,7 +27,7 @@ pub(super) struct Reading {
 impl Reading {
     /// The request at this place reads these keys. It stands behind all others.
     pub(super) fn begin(&mut self, place: u32, keys: Vec<Name>) {
-        self.bytes += bytes_of(&keys);
+        self.bytes += keys_bytes(&keys);
         self.places.extend(keys.iter().map(|key| (key.clone(), place)));
         self.requests.push_back((place, keys));
     }
@@ -37,7 +37,7 @@ impl Reading {
         while let Some((done, keys)) =
             self.requests.pop_front_if(|(first, _)| is_before(*first, place))
         {
-            self.bytes -= bytes_of(&keys);
+            self.bytes -= keys_bytes(&keys);
             for key in keys {
                 self.places.remove(&(key, done));
             }
@@ -79,7 +79,7 @@ impl Reading {
     }
 }
 
-fn bytes_of(keys: &[Name]) -> usize {
+pub(super) fn keys_bytes(keys: &[Name]) -> usize {
     keys.iter().map(|key| key.len() + READ_BYTES).sum()
 }
 

@@ -4,6 +4,7 @@ use crate::words::Story;
 use crate::words::cluster::moved;
 use engine::Settings;
 use engine::fleet::{Answer, Question};
+use engine::limits::TRACKED_REQUEST_KEYS_MAX;
 
 /// `>2 invalidate [k …]`.
 pub(crate) fn changed(keys: &str) -> String {
@@ -769,4 +770,29 @@ fn who_has_connections_of_its_own_hears_in_the_servers_words_and_in_order() {
     story.client("a").gets(&*changed("k"));
     story.conn(2).answers("\"v\"");
     story.client("a").gets(["\"v\"", &*changed("k")]);
+}
+
+// Found by an attack: half a million keys of one request were remembered, told of, and forgotten one by one.
+#[test]
+fn a_request_with_more_keys_than_are_tracked_is_told_of_behind_its_reply() {
+    let mut story = Story::new();
+    caches(&mut story, "a", "");
+    opens(&mut story, "a", "k0");
+    let names: Vec<String> = (0..=TRACKED_REQUEST_KEYS_MAX).map(|n| format!("k{n}")).collect();
+    let line = format!("MGET {}", names.join(" "));
+    story.client("a").says(line.as_str());
+    let nulls = format!("*{}\r\n{}", names.len(), "_\r\n".repeat(names.len()));
+    story.conn(2).gets(line.as_str()).answers(&*nulls);
+    story.client("a").gets([&*nulls, &*changed(&names.join(" "))]);
+    // Nothing is left of it: a change of one is told to nobody, but of the key that was read before.
+    story.conn(2).answers([&*changed("k7"), &*changed("k0")]);
+    story.client("a").gets(&*changed("k0"));
+    // One less is tracked as ever.
+    let line = format!("MGET {}", names[1..].join(" "));
+    story.client("a").says(line.as_str());
+    let nulls = format!("*{}\r\n{}", names.len() - 1, "_\r\n".repeat(names.len() - 1));
+    story.conn(2).gets(line.as_str()).answers(&*nulls);
+    story.client("a").gets(&*nulls);
+    story.conn(2).answers(&*changed("k7"));
+    story.client("a").gets(&*changed("k7"));
 }
