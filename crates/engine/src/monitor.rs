@@ -36,6 +36,9 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+/// What a line costs in a turn beside its bytes, in bytes.
+const MONITOR_LINE_BYTES: usize = 64;
+
 /// Which requests a monitor wants to see.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
@@ -249,8 +252,9 @@ impl Engine {
         let mut whole = format!("{seconds}.{micros:06} [{db} {}]", line.addr).into_bytes();
         whole.extend_from_slice(&line.text);
         let mut own = Vec::new();
-        let number = line.number;
+        let (number, mut shown) = (line.number, 0);
         for watch in self.watches.iter_mut().filter(|watch| watch.filter.wants(number, args)) {
+            shown += 1;
             if watch.monitor.worker == self.settings.worker {
                 own.push(watch.monitor.client);
             } else {
@@ -263,6 +267,7 @@ impl Engine {
                 self.push(client, |out| resp::encode::simple(out, &whole));
             }
         }
+        self.grants.slow.pay_reply(args.len(), shown * (whole.len() + MONITOR_LINE_BYTES));
     }
 
     /// The end of a turn: what was collected goes to the monitors' workers.

@@ -65,6 +65,7 @@ impl Engine {
             || self.has_late_replies()
             || self.learning.lookups.is_answered()
             || self.sweep.looks_at_deserted
+            || self.caches.stale
         {
             return Some(now);
         }

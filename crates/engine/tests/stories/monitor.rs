@@ -262,3 +262,27 @@ fn what_no_server_knows_is_not_shown() {
     story.client("a").says(["syntax error", "mod.get k"]);
     story.client("m").gets("+1600000001.000000 [0 10.0.0.1:5001] \"mod.get\" \"k\"");
 }
+
+// Found by an attack: a thousand monitors were shown thousands of requests in one turn.
+#[test]
+fn requests_that_many_monitors_are_shown_have_turns() {
+    let mut story = watched("MONITOR");
+    for number in 0..100 {
+        story.client(&format!("m{number}")).says("MONITOR").gets("+OK");
+    }
+    let names: Vec<String> = (0..10).map(|number| format!("c{number}")).collect();
+    for name in &names {
+        story.client(name).says("PING").takes();
+    }
+    for name in &names {
+        story.client(name).sends_at_once(&request("PING").repeat(100));
+    }
+    story.turn_once();
+    let answered: usize =
+        names.iter().map(|name| story.client(name).takes_text().matches("+PONG").count()).sum();
+    assert!((10..300).contains(&answered), "{answered} in one turn");
+    story.turn();
+    let rest: usize =
+        names.iter().map(|name| story.client(name).takes_text().matches("+PONG").count()).sum();
+    assert_eq!(answered + rest, 1_000);
+}

@@ -354,14 +354,18 @@ impl Story {
         }
     }
 
-    /// The answer to a question that is not for workers.
-    pub(crate) fn is_answered(&mut self, answer: Answer) {
+    /// The answer to a question that is not for workers. Whether the engine says that it has something to do then: a worker that reads
+    /// the answer sleeps otherwise.
+    pub(crate) fn is_answered(&mut self, answer: Answer) -> bool {
         let (ticket, _) = self.questions.pop_front().expect("nothing was asked");
         self.worker_answers(
             ReplyTo { who: Questioner::Worker(0), tenant: TenantId::DEFAULT, login: None, ticket },
             answer,
         );
+        let is_due = self.engine.poll_timeout(self.now).is_some_and(|at| at <= self.now);
+        let has_output = self.engine.has_output();
         self.turn();
+        is_due || has_output
     }
 
     fn worker_answers(&mut self, to: ReplyTo, answer: Answer) {
