@@ -340,6 +340,9 @@ impl Engine {
 
     /// Looks whether what holds, stalls or keeps the client alive is over.
     pub(crate) fn settle(&mut self, id: ClientId) {
+        if self.clients.get(id).is_some_and(|client| !client.identity.pushes.is_empty()) {
+            self.end_pushes_behind_exec(id);
+        }
         self.track_delivered(id);
         self.account_client(id);
         let Some(client) = self.clients.get_mut(id) else { return };

@@ -1,13 +1,16 @@
 //! Frames that answer nothing: messages of subscriptions, invalidations, lines of MONITOR.
 //!
-//! Such a frame may stand between two replies, never inside one. While the first part of a large reply is out already (cut-through), or an answer
-//! to EXEC is being put together that may begin to listen (`inside`), it waits until that reply is whole.
+//! Such a frame may stand between two replies, never inside one. A frame waits until the reply is whole while the first part of a large reply is
+//! out already (cut-through), and while an answer to EXEC is being put together that may begin to listen (`inside`).
+//!
+//! A message of a subscription also waits for the reply to its client's EXEC: a server sends the message of a PUBLISH in a transaction behind that reply, and the
+//! connection over which respool hears of the message may be ahead of the one with the transaction.
 //!
 //! Not here: who gets which frame.
 //!
 //! Invariant: what is out to a client is a sequence of whole frames, but for the last one while `mid_reply` is set.
 
-use crate::client::Client;
+use crate::client::{Client, Hold};
 use crate::engine::Engine;
 use crate::ids::ClientId;
 use crate::pool::BufferPool;
@@ -16,12 +19,27 @@ use alloc::vec::Vec;
 impl Engine {
     /// Gives the client a frame that it did not ask for now. One that takes them too slowly is closed at the bound of its output.
     pub(crate) fn push(&mut self, id: ClientId, write: impl FnOnce(&mut Vec<u8>)) {
-        let waits = self.assembled(id).is_some();
+        self.push_behind(id, false, write);
+    }
+
+    /// Gives the client a message of a subscription: behind the reply to the EXEC that may have published it.
+    pub(crate) fn push_message(&mut self, id: ClientId, write: impl FnOnce(&mut Vec<u8>)) {
+        let behind_exec = self.waits_for_exec(id);
+        self.push_behind(id, behind_exec, write);
+    }
+
+    fn push_behind(&mut self, id: ClientId, behind_exec: bool, write: impl FnOnce(&mut Vec<u8>)) {
+        let waits = behind_exec || self.assembled(id).is_some();
         let Some(client) = self.clients.get_mut(id).filter(|client| !client.closing) else {
             return;
         };
-        if waits || client.mid_reply.is_some() {
+        // Frames keep their order: one behind another that waits does wait.
+        if waits || client.mid_reply.is_some() || !client.identity.pushes.is_empty() {
             write(&mut client.identity.pushes);
+            if behind_exec && client.hold == Hold::No {
+                // Nothing behind EXEC is looked at either; the end of that wait gives the frame.
+                client.hold = Hold::Drained;
+            }
         } else {
             write(client.out.buf(&mut self.pool));
             if !client.out.dirty {
@@ -36,6 +54,14 @@ impl Engine {
         }
         self.account_rest(id);
         self.settle_if_needed(id);
+    }
+
+    /// The reply to EXEC is out: the frames that waited for it go out behind it.
+    #[cold]
+    pub(crate) fn end_pushes_behind_exec(&mut self, id: ClientId) {
+        if !self.waits_for_exec(id) && self.assembled(id).is_none() {
+            self.end_held_pushes(id);
+        }
     }
 
     /// The answer that was put together is out: what waited for that goes out behind it.

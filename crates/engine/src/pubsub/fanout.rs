@@ -187,7 +187,7 @@ impl Engine {
         for id in listeners {
             let Some(client) = self.clients.get(*id) else { continue };
             let sign = if client.protocol == Protocol::Resp3 { b'>' } else { b'*' };
-            self.push(*id, |out| {
+            self.push_message(*id, |out| {
                 out.push(sign);
                 out.extend_from_slice(&frame[1..]);
             });

@@ -113,6 +113,34 @@ fn a_resp3_client_gets_pushes_and_goes_on_with_its_requests() {
 }
 
 #[test]
+fn a_message_waits_for_the_reply_to_the_exec_that_may_have_published_it() {
+    let mut story = Story::new();
+    story.client("a").says("HELLO 3").takes();
+    story.client("a").says("SUBSCRIBE news");
+    story.conn(2).gets("subscribe news").answers(&*confirms("subscribe news 1"));
+    story.client("a").gets(&*push(&confirms("subscribe news 1")));
+    let lines = ["MULTI", "PUBLISH news hello", "EXEC"];
+    for (answer, end) in [("*1\r\n:1", "*1\r\n:1\r\n"), ("_", "_\r\n")] {
+        story.client("a").says(lines).says("GET k");
+        story.conn(3).gets(lines);
+        story.conn(2).answers([&*message("message news hello"), &*message("message news more")]);
+        story.client("a").gets_nothing();
+        story.conn(3).answers(["+OK", "+QUEUED"]);
+        story.client("a").gets("+OK\r\n+QUEUED\r\n");
+        story.conn(3).answers(answer);
+        let pushes = ["message news hello", "message news more"].map(|words| push(&message(words)));
+        story.client("a").gets(&*format!("{end}{}{}", pushes[0], pushes[1]));
+        story.conn(1).gets("GET k").answers("\"v\"");
+        story.client("a").gets("\"v\"");
+    }
+    // A transaction that has not ended holds up nothing.
+    story.client("a").says([lines[0], lines[1]]);
+    story.conn(3).gets([lines[0], lines[1]]);
+    story.conn(2).answers(&*message("message news hello"));
+    story.client("a").gets(&*push(&message("message news hello")));
+}
+
+#[test]
 fn a_message_never_stands_inside_a_reply() {
     let mut story = Story::new();
     story.client("a").says("HELLO 3").takes();
