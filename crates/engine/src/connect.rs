@@ -311,6 +311,7 @@ impl Engine {
                 self.facts.learn(reply, key.protocol());
             }
             (OwnCommand::Word, error) => self.word_answered(now, id, error),
+            (OwnCommand::Unknown(word), _) => self.second_word_answered(id, word),
             (OwnCommand::Unblock, _) => self.unblock_answered(id, Some(reply)),
             (OwnCommand::ScriptExists(number), _) => {
                 self.script_exists_answered(now, id, number, reply);
@@ -345,7 +346,7 @@ impl Engine {
                 None,
             )
             // That ASKING failed shows in the reply behind it.
-            | (OwnCommand::Script | OwnCommand::Aside | OwnCommand::Listen | OwnCommand::Shadow(_), _)
+            | (OwnCommand::Delimiter(_) | OwnCommand::Script | OwnCommand::Aside | OwnCommand::Listen | OwnCommand::Shadow(_), _)
             | (OwnCommand::Multi | OwnCommand::State, None)
             | (
                 OwnCommand::SetName

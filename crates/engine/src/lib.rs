@@ -49,6 +49,7 @@ mod connect;
 mod cork;
 mod databases;
 mod defect;
+mod delimiter;
 mod dirty;
 pub mod elsewhere;
 mod engine;

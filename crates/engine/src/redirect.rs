@@ -601,6 +601,13 @@ impl Engine {
             upstream.inflight.push(Run { at: at + run.at, sent_at: now, ..*run });
         }
         self.touch_upstream(id);
+        match parked.rest.last() {
+            // Its own connection is nobody else's afterwards.
+            _ if parked.leased => {}
+            Some(exec) if exec.delimited => self.delimit_last(now, id),
+            Some(_) => {}
+            None => self.delimit(now, id, parked.command),
+        }
     }
 }
 

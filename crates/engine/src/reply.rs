@@ -16,6 +16,7 @@ use crate::client::{Client, Sizes};
 use crate::command::CommandId;
 use crate::command::ids::EXEC;
 use crate::defect::is_protocol_error;
+use crate::delimiter::Delimited;
 use crate::engine::Engine;
 use crate::ids::{ClientId, MergeId, UpstreamId};
 use crate::inside::Own;
@@ -50,7 +51,7 @@ pub(crate) struct Front {
 
 impl Front {
     #[inline]
-    fn of(upstream: &Upstream) -> Self {
+    pub(crate) fn of(upstream: &Upstream) -> Self {
         Self { forwarded: upstream.forwarded, is_watched: upstream.is_watched() }
     }
 
@@ -202,16 +203,69 @@ impl Engine {
             let Some(run) = upstream.inflight.front().copied() else {
                 return Err(unasked(&input[pos..]));
             };
+            let (mut end, mut is_rest) = (input.len(), false);
+            if run.delimited {
+                match self.delimited(now, id, &run, &input[pos..])? {
+                    Delimited::Sound => {}
+                    Delimited::Part(bytes) => end = pos + bytes,
+                    Delimited::Rest(bytes) => (end, is_rest) = (pos + bytes, true),
+                    Delimited::Open(0) => return Ok(pos),
+                    Delimited::Open(dropped) => {
+                        pos += dropped;
+                        continue;
+                    }
+                    Delimited::Instead(bytes, reply) => {
+                        if !self.hand_instead(now, id, &run, &reply) {
+                            return Ok(pos);
+                        }
+                        pos += bytes;
+                        continue;
+                    }
+                }
+            }
+            let rest = &input[pos..end];
+            if is_rest && rest.is_empty() {
+                self.end_endless(id, &run);
+                continue;
+            }
+            let Some(upstream) = self.upstreams.get(id) else { return Ok(input.len()) };
             let (used, goes_on) = match upstream.inflight.has_sharers() {
-                false => self.next_replies(now, id, &run, watch, &input[pos..])?,
-                true => self.next_beside_sharers(now, id, &run, watch, &input[pos..])?,
+                false => self.next_replies(now, id, &run, watch, rest)?,
+                true => self.next_beside_sharers(now, id, &run, watch, rest)?,
             };
             pos += used;
-            if !goes_on {
+            if goes_on {
+                continue;
+            }
+            if !is_rest || self.upstreams.get(id).is_some_and(|up| up.waits_for_buffer) {
                 return Ok(pos);
+            }
+            if used == 0 {
+                self.end_endless(id, &run);
+                pos = end;
             }
         }
         Ok(pos)
+    }
+
+    /// Hands this over in place of the reply to the front request, which was not one frame. Returns false if that must be looked at again.
+    #[cold]
+    fn hand_instead(&mut self, now: Time, id: UpstreamId, run: &Run, reply: &[u8]) -> bool {
+        if let Owner::Own(own) = run.owner {
+            if let Some(upstream) = self.upstreams.get_mut(id) {
+                upstream.inflight.answered(1);
+            }
+            self.own_reply(now, id, own, reply);
+            return true;
+        }
+        if let Some(upstream) = self.upstreams.get_mut(id) {
+            // What was looked at of it was no frame.
+            upstream.scanner = ReplyScanner::default();
+        }
+        self.count_data(id, run, reply);
+        let Some(front) = self.upstreams.get(id).map(Front::of) else { return true };
+        let (used, _) = self.replies_of_run(now, id, run, front, (1, reply.len(), false), reply);
+        used > 0
     }
 
     /// Hands over what is whole of the front run, or of one reply the part that is here. Returns the bytes done with, and whether there may be more to do.

@@ -19,6 +19,7 @@ use crate::coalesce::Sharing;
 use crate::command::ids::{CLIENT_UNPAUSE, CLUSTER, EXEC, FUNCTION_STATS, PING, SLOWLOG};
 use crate::command::{self, CommandId};
 use crate::connect::Availability;
+use crate::delimiter::breaks_lines;
 use crate::engine::Engine;
 use crate::grants::Grants;
 use crate::ids::{ClientId, NodeId};
@@ -553,7 +554,8 @@ impl Engine {
             (step, _) => step?,
         };
         if step == Step::Done {
-            if known.way == Way::Apart {
+            // Line breaks in a reply would look like replies to whoever gets the connection next.
+            if known.way == Way::Apart || breaks_lines(known.id) {
                 self.spoil_lease(wish.id);
             }
             self.note_if_big(now, wish.id, known, wish.frame, wish.args.len());
@@ -713,6 +715,7 @@ impl Engine {
             upstream.out.dirty = true;
             dirty_upstreams.push(upstream_id);
         }
+        self.delimit(now, upstream_id, command);
         Step::Done
     }
 

@@ -565,6 +565,7 @@ impl Engine {
                 last = Some(upstream_id);
                 self.touch_upstream(upstream_id);
             }
+            self.delimit(now, upstream_id, wish.row);
         }
         self.account_merge(merge);
         Step::Done
@@ -583,6 +584,7 @@ impl Engine {
         let at = upstream.append(&mut self.pool, bytes);
         upstream.inflight.push(Run::new(owner, 1, command, now, at));
         self.touch_upstream(id);
+        self.delimit(now, id, command);
     }
 
     /// Writes one request to a node.

@@ -189,6 +189,7 @@ impl Engine {
         }
         let body = Arc::clone(body);
         self.say_own(now, id, OwnCommand::Script, &[b"SCRIPT", b"LOAD", &body]);
+        self.delimit_last(now, id);
     }
 
     /// The front request of this connection, whose bytes are here, got `NOSCRIPT`. The script to be loaded if the call may be sent again behind it.

@@ -451,10 +451,19 @@ impl Engine {
             self.send_upstream(upstream_id, &input[..used], missing);
             if let Some(request) = whole {
                 self.note_streamed(now, id, request.len, request.args.into());
+                self.delimit_streamed(now, upstream_id);
                 self.after_replies(now, upstream_id);
             }
         }
         (used, finished)
+    }
+
+    /// All of a large request is written.
+    fn delimit_streamed(&mut self, now: Time, id: UpstreamId) {
+        let run = self.upstreams.get(id).and_then(|upstream| upstream.inflight.back());
+        if let Some(command) = run.map(|run| run.command) {
+            self.delimit(now, id, command);
+        }
     }
 
     /// The transfer's reply came: its upstream serves the next large request, or goes.
@@ -565,6 +574,7 @@ impl Engine {
     pub(crate) fn remove_upstream(&mut self, id: UpstreamId) {
         self.wake_waiters(id);
         self.opening.remove(&id);
+        self.delimiters.forget(id);
         let Some(mut upstream) = self.upstreams.remove(id) else { return };
         // Its own greeting, or what is of no use to a client that is gone. Everyone else was told before.
         let mut parts = Vec::new();

@@ -22,6 +22,7 @@ use crate::client::{Client, Hold, Sizes};
 use crate::command::ids::{EXEC, MULTI};
 use crate::command::{self, Class, CommandId, Flags};
 use crate::connect::Availability;
+use crate::delimiter::breaks_lines;
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
 use crate::limits::{WHOLE_BYTES_MAX, WINDOW_START};
@@ -236,9 +237,13 @@ impl Engine {
             stats.command(Some(group.command)).calls += u64::from(group.count);
             stats.requests += u64::from(group.count);
         }
+        let breaks_lines = groups.iter().any(|group| breaks_lines(Some(group.command)));
         client.last_command = Some(EXEC);
         self.note_long(now, Some(EXEC));
         self.touch_upstream(upstream_id);
+        if breaks_lines {
+            self.delimit_last(now, upstream_id);
+        }
     }
 
     /// A server did not serve this request of a transaction, and it cannot begin again: the transaction will not be done.

@@ -86,6 +86,10 @@ pub enum OwnCommand {
     Sentinels,
     /// What a client said in AUTH, or a question for what it may do (see `login`).
     Word,
+    /// `ECHO` of this secret word behind a request whose reply may hold line breaks (see `delimiter`).
+    Delimiter(u64),
+    /// A command that no server has, with this secret word as its name: ECHO was not taken (see `delimiter`).
+    Unknown(u64),
 }
 
 impl OwnCommand {
@@ -114,7 +118,7 @@ impl OwnCommand {
             }
             Self::Track | Self::Near(_) | Self::Script | Self::ScriptExists(_) => OWN_REPLY_BYTES,
             Self::Asking | Self::Standing | Self::Unblock | Self::Ping => OWN_REPLY_BYTES,
-            Self::Role | Self::Primary => OWN_REPLY_BYTES,
+            Self::Role | Self::Primary | Self::Delimiter(_) | Self::Unknown(_) => OWN_REPLY_BYTES,
         }
     }
 }
@@ -180,6 +184,8 @@ pub struct Run {
     pub bond: Bond,
     /// It was sent behind `ASKING`.
     pub asking: bool,
+    /// One request whose reply ends where the delimiter behind it begins, or a delimiter (see `delimiter`).
+    pub delimited: bool,
     /// Nothing was written for it: it gets the reply to the request at `at`, which is another client's (see `coalesce`).
     pub shares: bool,
 }
@@ -206,8 +212,22 @@ impl Run {
         at: u64,
     ) -> Self {
         let (until, bond) = (Time::default(), Bond::None);
-        let (asking, shares) = (false, false);
-        Self { owner, count, command, sent_at, at, done: 0, tries: 0, until, bond, asking, shares }
+        let (asking, delimited, shares) = (false, false, false);
+        let (done, tries) = (0, 0);
+        Self {
+            owner,
+            count,
+            command,
+            sent_at,
+            at,
+            done,
+            tries,
+            until,
+            bond,
+            asking,
+            delimited,
+            shares,
+        }
     }
 
     /// Takes `later` in if it continues this run.
@@ -263,6 +283,22 @@ impl Inflight {
             return;
         }
         self.runs.push_back(run);
+    }
+
+    /// The request that was written last, which did not join others, has a delimiter behind it, or is one.
+    pub(crate) fn delimit_last(&mut self) {
+        if let Some(last) = self.runs.back_mut() {
+            debug_assert!(last.count == 1, "several replies before one delimiter");
+            last.delimited = true;
+        }
+    }
+
+    /// The delimiter that the front request is, or that is behind it.
+    pub(crate) fn delimiter(&self) -> Option<u64> {
+        self.runs.iter().take(2).find_map(|run| match run.owner {
+            Owner::Own(OwnCommand::Delimiter(word)) => Some(word),
+            _ => None,
+        })
     }
 
     /// Whether the answer to a question for a topology is owed.
@@ -453,7 +489,8 @@ impl Inflight {
             let owner = Owner::Own(OwnCommand::Aside);
             // Of the proxy's own each has its entry.
             for _ in 0..run.count {
-                self.runs.push_front(Run::new(owner, 1, None, run.sent_at, run.at));
+                let own = Run::new(owner, 1, None, run.sent_at, run.at);
+                self.runs.push_front(Run { delimited: run.delimited, ..own });
             }
         }
         taken
@@ -507,7 +544,11 @@ impl Inflight {
 
     /// When the oldest request of someone else than this client was written; `None` if nobody else waits.
     pub fn others_since(&self, client: ClientId) -> Option<Time> {
-        let other = |run: &&Run| !matches!(run.owner, Owner::Client { id, .. } if id == client || id == NOBODY);
+        let other = |run: &&Run| match run.owner {
+            Owner::Client { id, .. } => id != client && id != NOBODY,
+            Owner::Own(OwnCommand::Delimiter(_)) => false,
+            Owner::Part { .. } | Owner::Own(_) => true,
+        };
         let since = |run: &Run| run.sent_at;
         let shared = self.sharers.all().find(other).map(since);
         self.runs.iter().find(other).map(since).into_iter().chain(shared).min()

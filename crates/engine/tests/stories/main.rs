@@ -28,6 +28,7 @@ mod configure;
 mod conns;
 mod cork;
 mod deep_pipelines;
+mod delimiter;
 mod ejection;
 mod elsewhere;
 mod facade;

@@ -179,6 +179,11 @@ struct Conn {
     /// The last argument of the last whole request, as it is.
     last_arg: Vec<u8>,
     requests: VecDeque<String>,
+    /// How many requests arrived, and how many replies went out, without delimiters.
+    arrived: u64,
+    answered: u64,
+    /// Delimiters that arrived: behind so many requests, and the word. The server answers them by itself.
+    delimiters: VecDeque<(u64, String)>,
     /// Requests that a story looked at and that have no reply yet, and where that reply ends.
     owed: usize,
     replies: resp::ReplyScanner,
@@ -647,6 +652,9 @@ impl Story {
             inbox: Vec::new(),
             last_arg: Vec::new(),
             requests: VecDeque::new(),
+            arrived: 0,
+            answered: 0,
+            delimiters: VecDeque::new(),
             owed: 0,
             replies: resp::ReplyScanner::default(),
             unread: Kept::default(),
@@ -685,7 +693,8 @@ impl Story {
                 let conn = &mut self.conns[index];
                 self.learn &= conn.requests.front().is_none_or(|line| line != "COMMAND");
                 conn.requests.pop_front();
-                conn.unread.push(&reply);
+                let bytes = conn.with_delimiters(&reply);
+                conn.unread.push(&bytes);
                 busy = true;
             }
         }
@@ -729,8 +738,16 @@ impl Story {
                 .collect();
             let last = resp::Args::new(&conn.inbox[at..at + consumed]).last();
             conn.last_arg = last.map(<[u8]>::to_vec).unwrap_or_default();
-            conn.requests.push_back(args.join(" "));
             at += consumed;
+            match &args[..] {
+                [echo, word] if echo == "ECHO" && word.starts_with("respool:") => {
+                    conn.delimiters.push_back((conn.arrived, word.clone()));
+                }
+                _ => {
+                    conn.arrived += 1;
+                    conn.requests.push_back(args.join(" "));
+                }
+            }
         }
         conn.inbox.drain(..at);
     }

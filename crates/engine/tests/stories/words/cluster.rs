@@ -321,13 +321,24 @@ impl ServerWords<'_> {
 }
 
 impl Conn {
-    /// Replies went out: so many requests less are owed one.
-    pub(super) fn note_replies(&mut self, bytes: &[u8]) {
-        let mut rest = bytes;
+    /// Replies as they go out, with those to delimiters, which the server gives by itself. So many requests less are owed one.
+    pub(super) fn with_delimiters(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let (mut out, mut rest) = (Vec::new(), bytes);
         while !rest.is_empty() {
-            let Ok(resp::Scan::Complete { consumed, .. }) = self.replies.scan(rest) else { return };
-            self.owed = self.owed.saturating_sub(1);
+            let is_push = self.replies.is_fresh() && rest[0] == b'>';
+            let Ok(resp::Scan::Complete { consumed, .. }) = self.replies.scan(rest) else { break };
+            out.extend_from_slice(&rest[..consumed]);
             rest = &rest[consumed..];
+            if !is_push {
+                self.owed = self.owed.saturating_sub(1);
+                self.answered += 1;
+            }
+            while let Some((_, word)) = self.delimiters.pop_front_if(|(at, _)| *at <= self.answered)
+            {
+                out.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
+            }
         }
+        out.extend_from_slice(rest);
+        out
     }
 }

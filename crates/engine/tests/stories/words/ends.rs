@@ -254,13 +254,26 @@ impl<'a> ServerWords<'a> {
         this
     }
 
+    /// The next delimiter that arrived, which the server does not answer by itself.
+    #[track_caller]
+    pub(crate) fn takes_delimiter(&mut self) -> String {
+        self.conn().delimiters.pop_front().expect("a delimiter").1
+    }
+
+    /// No delimiter arrived that is not answered.
+    #[track_caller]
+    pub(crate) fn gets_no_delimiter(mut self) -> Self {
+        assert!(self.conn().delimiters.is_empty());
+        self
+    }
+
     /// Sends these bytes, which are read in the next turn.
     #[track_caller]
     pub(crate) fn sends_at_once(mut self, bytes: &[u8]) -> Self {
         let conn = self.conn();
         assert!(conn.open, "the connection is closed");
-        conn.note_replies(bytes);
-        conn.unread.push(bytes);
+        let bytes = conn.with_delimiters(bytes);
+        conn.unread.push(&bytes);
         self
     }
 

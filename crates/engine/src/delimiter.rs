@@ -1,0 +1,364 @@
+//! The end of a reply whose text a script, a function or a module chooses.
+//!
+//! Servers put such text into the line of an error or a status, and some leave line breaks in it: Redis 8.2 those of `error('…')` in a script, Redis 7.0
+//! and 8.2 and Valkey 8.1 and 9.1 those of `FUNCTION LOAD`, Redis 8.2 and both versions of Valkey those of `FUNCTION LIST` (`addReplyErrorSds` does not
+//! replace them; CVE-2025-67733 is one such text of a script in older versions of Valkey). Bytes behind the break look like the next reply, which belongs to another client.
+//!
+//! ```text
+//!   EVAL "error('x\r\n+y')" 0   ECHO respool:3f…   GET k     to the server
+//!   -ERR x ␍␊ +y ␍␊             $24 respool:3f…    $1 v      from it
+//!   -ERR x    +y                                             to the client
+//! ```
+//! A request of this kind is followed by an `ECHO` of a secret word, the *delimiter*, which nobody can put into a text as nobody can know it. All before the delimiter is
+//! the reply. If it is more than one frame, the client gets it as one line.
+//!
+//! A server may refuse ECHO (`NOPERM`, or `BUSY` while another script runs). Then a command whose name is a second secret word follows: each server answers that one, whatever state it
+//! is in, with an error that names the word. Up to there as many replies must have come as are due, and then each is what it looks like.
+//!
+//! Not here: what the error of a script makes the proxy do (`trust`).
+//!
+//! Invariant: of a reply that may hold line breaks nothing is given on beyond the delimiter, and nothing before the delimiter is taken for another reply.
+
+use crate::command::CommandId;
+use crate::engine::Engine;
+use crate::ids::UpstreamId;
+use crate::limits::CUT_THROUGH_BYTES;
+use crate::reply::{Fault, Front};
+use crate::time::Time;
+use crate::trust::speaks_freely;
+use crate::upstream::inflight::{OwnCommand, Owner, Run};
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+use memchr::memmem;
+use resp::{ReplyScanner, Scan};
+use sha2::{Digest as _, Sha256};
+
+/// Bytes of a word: `respool:` and 16 hexadecimal digits.
+const WORD_BYTES: usize = 24;
+
+/// Bytes of the reply to an ECHO of it.
+const FRAME_BYTES: usize = WORD_BYTES + 7;
+
+/// The reply that a client gets in place of one that is not valid RESP.
+const NOT_RESP: &[u8] = b"-ERR respool: the server's reply to this command is not valid RESP\r\n";
+
+/// True if the reply to this command may hold line breaks where RESP has none. `None`: the table does not know the command.
+pub(crate) fn breaks_lines(command: Option<CommandId>) -> bool {
+    let is_about_scripts = |command: CommandId| {
+        let container = command.name().split('|').next();
+        matches!(container, Some("function" | "script"))
+    };
+    speaks_freely(command) || command.is_some_and(is_about_scripts)
+}
+
+/// Secret words, and what is known of replies whose end has not come.
+#[derive(Debug, Default)]
+pub(crate) struct Delimiters {
+    words: Words,
+    open: BTreeMap<UpstreamId, Open>,
+    /// Connections with as many replies as are due up to the answer to this second word.
+    counted: BTreeMap<UpstreamId, u64>,
+}
+
+/// Words that nobody can guess: SHA-256 in counter mode.
+#[derive(Default)]
+struct Words {
+    key: [u8; 32],
+    block: u64,
+    ready: Vec<u64>,
+}
+
+impl core::fmt::Debug for Words {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("***")
+    }
+}
+
+impl Words {
+    fn next(&mut self) -> u64 {
+        if self.ready.is_empty() {
+            self.block += 1;
+            let digest: [u8; 32] = Sha256::new()
+                .chain_update(self.key)
+                .chain_update(self.block.to_le_bytes())
+                .finalize()
+                .into();
+            let words = digest.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
+            self.ready.extend(words);
+        }
+        self.ready.pop().unwrap_or_default()
+    }
+}
+
+impl Delimiters {
+    /// With this secret.
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut delimiters = Self::default();
+        delimiters.stir(&seed.to_le_bytes());
+        delimiters
+    }
+
+    /// The words depend on these bytes, too.
+    pub(crate) fn stir(&mut self, bytes: &[u8]) {
+        let words = &mut self.words;
+        words.key = Sha256::new().chain_update(words.key).chain_update(bytes).finalize().into();
+        words.ready.clear();
+    }
+
+    /// The connection is gone.
+    pub(crate) fn forget(&mut self, id: UpstreamId) {
+        self.open.remove(&id);
+        self.counted.remove(&id);
+    }
+}
+
+/// What is known of the front reply of a connection, of which nothing was given on.
+#[derive(Debug, Default)]
+struct Open {
+    /// Where the search for the delimiter goes on.
+    searched: usize,
+    scanner: ReplyScanner,
+    /// Bytes that the scanner has seen.
+    scanned: usize,
+    /// Where the first frame ends.
+    first_ends: Option<usize>,
+    /// The first frame is none.
+    is_broken: bool,
+    /// The second word, which was asked for.
+    second: Option<u64>,
+    /// Its begin was dropped, as its client is gone.
+    is_dropped: bool,
+}
+
+/// The front reply of a connection.
+pub(crate) enum Delimited {
+    /// It is what it looks like.
+    Sound,
+    /// It is looked at again when more is here; so many bytes of its begin are not kept.
+    Open(usize),
+    /// So many bytes belong to it and to nothing else.
+    Part(usize),
+    /// The same, and the delimiter stands behind them.
+    Rest(usize),
+    /// So many bytes are the reply, and this takes its place.
+    Instead(usize, Vec<u8>),
+}
+
+impl Open {
+    /// Of a delimiter: nothing should stand before it.
+    fn of_delimiter() -> Self {
+        Self { first_ends: Some(0), ..Self::default() }
+    }
+
+    /// Looks at what came, as far as the first frame goes.
+    fn look(&mut self, input: &[u8]) {
+        if self.first_ends.is_some() || self.is_broken || self.is_dropped {
+            return;
+        }
+        let Some(rest) = input.get(self.scanned..).filter(|rest| !rest.is_empty()) else { return };
+        match self.scanner.scan(rest) {
+            Ok(Scan::Complete { consumed, .. }) => self.first_ends = Some(self.scanned + consumed),
+            Ok(Scan::Partial { consumed }) => self.scanned += consumed,
+            Err(_) => self.is_broken = true,
+        }
+    }
+
+    /// Whether something stands behind the first frame that is no begin of the delimiter.
+    fn is_strange(&self, input: &[u8], frame: &[u8]) -> bool {
+        let behind = self.first_ends.and_then(|end| input.get(end..)).unwrap_or_default();
+        let may_be_it = frame.starts_with(&behind[..behind.len().min(frame.len())]);
+        self.is_broken || self.is_dropped || !may_be_it
+    }
+}
+
+impl Engine {
+    /// The end of the request that was written last to this connection is marked, if its reply may break lines.
+    #[inline]
+    pub(crate) fn delimit(&mut self, now: Time, id: UpstreamId, command: Option<CommandId>) {
+        if breaks_lines(command) {
+            self.delimit_last(now, id);
+        }
+    }
+
+    /// The end of the request that was written last to this connection is marked.
+    #[cold]
+    pub(crate) fn delimit_last(&mut self, now: Time, id: UpstreamId) {
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        upstream.inflight.delimit_last();
+        let word = self.delimiters.words.next();
+        self.say_own(now, id, OwnCommand::Delimiter(word), &[b"ECHO", &text_of(word)]);
+        if let Some(upstream) = self.upstreams.get_mut(id) {
+            upstream.inflight.delimit_last();
+        }
+    }
+
+    /// Looks for the end of the front reply of this connection, or for the delimiter if that is due.
+    #[cold]
+    pub(crate) fn delimited(
+        &mut self,
+        now: Time,
+        id: UpstreamId,
+        run: &Run,
+        input: &[u8],
+    ) -> Result<Delimited, Fault> {
+        let Some(upstream) = self.upstreams.get(id) else { return Ok(Delimited::Open(0)) };
+        let Some(word) = upstream.inflight.delimiter() else { return Ok(Delimited::Sound) };
+        let is_due = run.owner == Owner::Own(OwnCommand::Delimiter(word));
+        let frame = frame_of(word);
+        if !Front::of(upstream).begins() {
+            self.delimiters.open.remove(&id);
+            return Ok(given_on(input, &frame));
+        }
+        if self.delimiters.counted.contains_key(&id) {
+            return Ok(Delimited::Sound);
+        }
+        // A length or a number is the server's own word, and so is the end of what has one.
+        if !is_due && matches!(input[0], b'$' | b':' | b'_' | b'#' | b'=') {
+            return Ok(Delimited::Sound);
+        }
+        let (resp3, has_edge) = (upstream.key.resp3, upstream.edge.is_some());
+        let known = self.delimiters.open.remove(&id);
+        let fresh = || if is_due { Open::of_delimiter() } else { Open::default() };
+        let mut open = known.unwrap_or_else(fresh);
+        open.look(input);
+        if open.first_ends.is_some_and(|end| input[end..].starts_with(&frame)) {
+            return Ok(Delimited::Sound);
+        }
+        let from = open.searched.min(input.len());
+        if let Some(at) = memmem::find(&input[from..], &frame).map(|at| from + at) {
+            // A push may come before the delimiter.
+            if resp3 && open.first_ends.is_some_and(|end| end < at && input[end] == b'>') {
+                return Ok(Delimited::Sound);
+            }
+            // The frames were counted before (`removal`).
+            if has_edge {
+                return Err(String::from("sent an error with line breaks"));
+            }
+            return Ok(match is_due {
+                true => Delimited::Open(at),
+                false => Delimited::Instead(at, in_one_line(&input[..at], &open)),
+            });
+        }
+        open.searched = input.len().saturating_sub(FRAME_BYTES - 1);
+        let is_strange = open.is_strange(input, &frame);
+        if let Some(second) = open.second {
+            if let Some(at) = memmem::find(input, &text_of(second)) {
+                self.count_up_to(id, second, &input[..at])?;
+                return Ok(Delimited::Sound);
+            }
+        } else if is_strange {
+            let second = self.delimiters.words.next();
+            self.say_own(now, id, OwnCommand::Unknown(second), &[&text_of(second)]);
+            open.second = Some(second);
+        }
+        if input.len() >= CUT_THROUGH_BYTES {
+            if !is_strange && open.first_ends.is_none() && !matches!(input[0], b'-' | b'+') {
+                // Arrays go out as they come.
+                let part = open.searched;
+                self.delimiters.open.insert(id, open);
+                return Ok(Delimited::Part(part));
+            }
+            let dropped = self.bound_open(now, id, run, &mut open);
+            self.delimiters.open.insert(id, open);
+            return Ok(Delimited::Open(dropped));
+        }
+        self.delimiters.open.insert(id, open);
+        Ok(Delimited::Open(0))
+    }
+
+    /// A reply that waits for its end is its client's in the account. Nothing of one that nobody waits for is kept; returns the bytes dropped.
+    fn bound_open(&mut self, now: Time, id: UpstreamId, run: &Run, open: &mut Open) -> usize {
+        let client = self.client_of(run.owner);
+        if let Some(client) = client.filter(|client| self.clients.get(*client).is_some()) {
+            self.note_if_large(now, id);
+            self.look_at_backlog(now, id, client);
+            return 0;
+        }
+        let dropped = open.searched;
+        *open = Open { second: open.second, is_dropped: true, ..Open::default() };
+        dropped
+    }
+
+    /// A reply of which a part went out has no end: its client is of no use any more.
+    #[cold]
+    pub(crate) fn end_endless(&mut self, id: UpstreamId, run: &Run) {
+        if let Some(upstream) = self.upstreams.get_mut(id) {
+            upstream.scanner = ReplyScanner::default();
+            upstream.forwarded = 0;
+            upstream.inflight.answered(1);
+        }
+        if let Some(client) = self.client_of(run.owner) {
+            self.evict(client, "the server's reply to its script was not valid RESP");
+        }
+    }
+
+    /// The server did not take the delimiter. These bytes stand before its answer to the second word: replies to all that was asked before that one, if
+    /// no text had line breaks.
+    fn count_up_to(&mut self, id: UpstreamId, second: u64, input: &[u8]) -> Result<(), Fault> {
+        let Some(upstream) = self.upstreams.get(id) else { return Ok(()) };
+        let is_second = |run: &&Run| run.owner == Owner::Own(OwnCommand::Unknown(second));
+        let due = upstream.inflight.runs().take_while(|run| !is_second(run));
+        let due: usize = due.map(|run| run.count as usize).sum();
+        let (mut frames, mut at) = (0, 0);
+        while let Some(Ok(Scan::Complete { consumed, .. })) = input
+            .get(at..)
+            .filter(|rest| !rest.is_empty())
+            .map(|rest| ReplyScanner::default().scan(rest))
+        {
+            frames += usize::from(input[at] != b'>');
+            at += consumed;
+        }
+        if frames != due || !input[at..].starts_with(b"-") {
+            return Err(String::from(
+                "sent an error with line breaks, and does not take ECHO to find its end",
+            ));
+        }
+        self.delimiters.counted.insert(id, second);
+        Ok(())
+    }
+
+    /// The server answered a second word.
+    pub(crate) fn second_word_answered(&mut self, id: UpstreamId, word: u64) {
+        if self.delimiters.counted.get(&id) == Some(&word) {
+            self.delimiters.counted.remove(&id);
+        }
+    }
+}
+
+/// Of a reply that is given on as it comes nothing goes out that is not surely its own.
+fn given_on(input: &[u8], frame: &[u8]) -> Delimited {
+    match memmem::find(input, frame) {
+        Some(at) => Delimited::Rest(at),
+        None if input.len() < frame.len() => Delimited::Open(0),
+        None => Delimited::Part(input.len() - (frame.len() - 1)),
+    }
+}
+
+/// The text of an error or a status without its line breaks; of anything else that is not one frame nothing is left.
+fn in_one_line(reply: &[u8], open: &Open) -> Vec<u8> {
+    if open.is_dropped || !matches!(reply.first(), Some(b'-' | b'+')) {
+        return NOT_RESP.to_vec();
+    }
+    let text = reply.strip_suffix(b"\r\n").unwrap_or(reply);
+    let blank = |byte: &u8| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte };
+    let mut line: Vec<u8> = text.iter().map(blank).collect();
+    line.extend_from_slice(b"\r\n");
+    line
+}
+
+/// A word as it is sent.
+fn text_of(word: u64) -> [u8; WORD_BYTES] {
+    let mut text = *b"respool:0000000000000000";
+    for (at, digit) in text[8..].iter_mut().enumerate() {
+        *digit = b"0123456789abcdef"[(word >> (60 - 4 * at) & 15) as usize];
+    }
+    text
+}
+
+/// The reply to an ECHO of it.
+fn frame_of(word: u64) -> [u8; FRAME_BYTES] {
+    let mut frame = *b"$24\r\n________________________\r\n";
+    frame[5..5 + WORD_BYTES].copy_from_slice(&text_of(word));
+    frame
+}

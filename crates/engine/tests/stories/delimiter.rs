@@ -1,0 +1,266 @@
+//! Replies with line breaks that a script, a function or a module put into them reach their own client only.
+
+use crate::words::Story;
+
+const ECHO_FRAME: &str = "$24\r\n";
+
+/// The answer to the delimiter with this word.
+fn end(word: &str) -> String {
+    format!("{ECHO_FRAME}{word}\r\n")
+}
+
+/// Client `a` sends `request` and client `b` a GET behind it on the same connection; the word of the delimiter between both.
+fn ask(story: &mut Story, request: &str) -> String {
+    let command = "*6\r\n$8\r\njson.get\r\n:-2\r\n*1\r\n+readonly\r\n:1\r\n:1\r\n:1\r\n";
+    story.server_says_to("COMMAND INFO json.get", &format!("*1\r\n{command}"));
+    if story.connects_made() == 0 {
+        story.client("w").says("GET w");
+        story.conn(1).gets("GET w").answers("nil");
+    }
+    story.client("a").says(request);
+    story.client("b").says("GET k");
+    let mut conn = story.conn(1);
+    assert_eq!(conn.takes_requests(), 2, "{request}");
+    let word = conn.takes_delimiter();
+    conn.gets_no_delimiter();
+    word
+}
+
+const REQUESTS: [&str; 8] = [
+    "EVAL return 0",
+    "EVAL_RO return 0",
+    "EVALSHA e0e1f9fabfc9d4800c877a703b823ac0578ff8db 0",
+    "FCALL f 0",
+    "FCALL_RO f 0",
+    "FUNCTION LIST WITHCODE",
+    "FUNCTION LOAD text",
+    "JSON.GET k",
+];
+
+#[test]
+fn an_error_with_line_breaks_is_one_line_and_nobody_else_gets_a_part_of_it() {
+    for request in REQUESTS {
+        let mut story = Story::new();
+        for text in
+            ["-ERR x\r\n+y", "-x\r\n$3\r\nabc\r\n:1", "-\r\n\r\n", "+x\r\n-y", "-x\n\r\r\n*2\r\n"]
+        {
+            let word = ask(&mut story, request);
+            let reply = format!("{text}\r\n{}$1\r\nv\r\n", end(&word));
+            story.conn(1).sends(reply.as_bytes());
+            let line = text.replace(['\r', '\n'], " ");
+            story.client("a").gets(&*format!("{line}\r\n"));
+            story.client("b").gets("\"v\"");
+        }
+    }
+}
+
+#[test]
+fn it_does_not_matter_in_which_pieces_they_come() {
+    let mut story = Story::new();
+    let reply = "-ERR x\r\n$9999\r\n+y\r\n";
+    let whole = |word: &str| format!("{reply}{}$1\r\nv\r\n", end(word));
+    for cut in 1..whole(&"w".repeat(24)).len() {
+        let word = ask(&mut story, "EVAL return 0");
+        let bytes = whole(&word);
+        story.conn(1).sends(&bytes.as_bytes()[..cut]);
+        story.conn(1).sends(&bytes.as_bytes()[cut..]);
+        // Behind a break that comes alone the server is asked a second time, in vain.
+        if story.conn(1).waiting() > 0 {
+            let second = story.conn(1).takes_one().expect("the second word");
+            story.conn(1).answers(&*format!("-ERR unknown command '{second}'"));
+        }
+        story.client("a").gets("-ERR x  $9999  +y\r\n");
+        story.client("b").gets("\"v\"");
+    }
+}
+
+#[test]
+fn a_length_that_a_text_makes_up_takes_nothing_of_the_next_reply() {
+    let mut story = Story::new();
+    for text in ["*2\r\n+x\r\n$5\r\n", "*1\r\n-x\r\n:1\r\n", "%1\r\n+a\r\n$40\r\nx\r\n", "*-7\r\n"]
+    {
+        for request in ["EVAL return 0", "JSON.GET k"] {
+            let word = ask(&mut story, request);
+            let others = "$30\r\nsecretsecretsecretsecret123456\r\n";
+            story.conn(1).sends(format!("{text}{}{others}", end(&word)).as_bytes());
+            let got = story.client("a").takes_text();
+            assert_eq!(
+                got,
+                "-ERR respool: the server's reply to this command is not valid RESP\r\n"
+            );
+            assert_eq!(story.client("b").takes_text(), others);
+        }
+    }
+}
+
+#[test]
+fn replies_in_one_frame_are_as_the_server_sent_them() {
+    let mut story = Story::new();
+    for frame in
+        ["$-1", "$4\r\nx\r\ny", ":7", "+OK", "-ERR no", "*2\r\n$1\r\na\r\n*1\r\n:1", "*-1", "*0"]
+    {
+        for request in ["EVAL return 0", "JSON.GET k"] {
+            let word = ask(&mut story, request);
+            story.conn(1).sends(format!("{frame}\r\n{}$1\r\nv\r\n", end(&word)).as_bytes());
+            assert_eq!(story.client("a").takes_text(), format!("{frame}\r\n"));
+            story.client("b").gets("\"v\"");
+        }
+    }
+}
+
+// While a script runs for too long, a server refuses ECHO as it refuses the script.
+#[test]
+fn a_server_that_refuses_echo_is_asked_for_what_each_server_answers() {
+    let mut story = Story::new();
+    for refusal in ["-BUSY Redis is busy", "-NOPERM no echo", "-LOADING soon"] {
+        for reply in ["-BUSY Redis is busy", "+OK", "*1\r\n:1", ":1"] {
+            ask(&mut story, "EVAL return 0");
+            story.conn(1).sends(format!("{reply}\r\n{refusal}\r\n").as_bytes());
+            let second = story.conn(1).takes_one().expect("a second word");
+            assert!(second.starts_with("respool:"), "{second}");
+            story.conn(1).sends(b"$1\r\nv\r\n");
+            story.client("b").gets_nothing();
+            story.conn(1).sends(format!("-ERR unknown command '{second}', with\r\n").as_bytes());
+            assert_eq!(story.client("a").takes_text(), format!("{reply}\r\n"));
+            story.client("b").gets("\"v\"");
+            story.conn(1).gets_nothing();
+        }
+    }
+}
+
+#[test]
+fn a_text_that_looks_like_a_refusal_deceives_nobody() {
+    let mut story = Story::new();
+    // ECHO was taken: its word is found.
+    let word = ask(&mut story, "EVAL return 0");
+    story.conn(1).sends(b"-x\r\n-NOPERM no echo\r\n+y\r\n");
+    let second = story.conn(1).takes_one().expect("a second word");
+    story.client("b").gets_nothing();
+    story
+        .conn(1)
+        .sends(format!("{}$1\r\nv\r\n-ERR unknown command '{second}'\r\n", end(&word)).as_bytes());
+    story.client("a").gets("-x  -NOPERM no echo  +y\r\n");
+    story.client("b").gets("\"v\"");
+    // It was not, and there are more replies than requests: none of them goes to anybody.
+    ask(&mut story, "EVAL return 0");
+    story.conn(1).sends(b"-x\r\n+y\r\n-NOPERM no echo\r\n$1\r\nv\r\n");
+    let second = story.conn(1).takes_one().expect("a second word");
+    story.conn(1).sends(format!("-ERR unknown command '{second}'\r\n").as_bytes());
+    story.conn(1).is_closed();
+    for client in ["a", "b"] {
+        assert!(!story.client(client).takes_text().contains('y'));
+    }
+}
+
+#[test]
+fn a_transaction_with_a_script_ends_at_a_delimiter() {
+    let mut story = Story::new();
+    let lines = ["MULTI", "EVAL return 0", "SET k 1", "EXEC"];
+    for (exec, got) in [
+        (
+            "*2\r\n-x\r\n+y\r\n+OK\r\n",
+            "-ERR respool: the server's reply to this command is not valid RESP\r\n",
+        ),
+        ("*2\r\n:1\r\n+OK\r\n", "*2\r\n:1\r\n+OK\r\n"),
+    ] {
+        story.client("a").says(lines);
+        story.client("b").says("GET k");
+        let mut conn = story.conn(1);
+        assert_eq!(conn.takes_requests(), 5);
+        let word = conn.takes_delimiter();
+        conn.gets_no_delimiter();
+        let queued = "+OK\r\n+QUEUED\r\n+QUEUED\r\n";
+        story.conn(1).sends(format!("{queued}{exec}{}$1\r\nv\r\n", end(&word)).as_bytes());
+        assert_eq!(story.client("a").takes_text(), format!("{queued}{got}"));
+        story.client("b").gets("\"v\"");
+    }
+    // One without a script costs nothing more.
+    story.client("a").says(["MULTI", "SET k 1", "EXEC"]);
+    story.conn(1).gets(["MULTI", "SET k 1", "EXEC"]).gets_no_delimiter();
+}
+
+#[test]
+fn a_connection_of_its_own_that_a_script_went_over_serves_nobody_else() {
+    let mut story = Story::new();
+    story.client("a").says("WATCH w");
+    story.conn(1).gets("WATCH w").answers("+OK");
+    story.client("a").gets("+OK").says(["MULTI", "EVAL return 0", "EXEC"]);
+    story.conn(1).gets(["MULTI", "EVAL return 0", "EXEC"]).gets_no_delimiter();
+    story.conn(1).answers(["+OK", "+QUEUED", "*1\r\n:1"]);
+    story.client("a").gets("+OK\r\n+QUEUED\r\n*1\r\n:1\r\n");
+    story.conn(1).is_closed();
+}
+
+#[test]
+fn a_request_that_is_sent_on_ends_at_a_delimiter_again() {
+    let mut story = Story::warm_cluster();
+    story.cluster_is("0-5460 n2, 5461-10922 n2, 10923-16383 n3");
+    story.after_ms(600).client("a").says("EVAL return 1 a4");
+    story.node("n1").gets("EVAL return 1 a4").moved("a4", "n2");
+    let word = {
+        let mut conn = story.node("n2");
+        assert_eq!(conn.takes_one().as_deref(), Some("EVAL return 1 a4"));
+        conn.takes_delimiter()
+    };
+    story.node("n2").sends(format!("-x\r\n+y\r\n{}", end(&word)).as_bytes());
+    story.client("a").gets("-x  +y\r\n");
+}
+
+#[test]
+fn a_large_script_ends_at_a_delimiter() {
+    let mut story = Story::new();
+    let script = "x".repeat(300_000);
+    story.client("a").says(&*format!("EVAL {script} 0"));
+    let large = story.connects_made();
+    let word = {
+        let mut conn = story.conn(large);
+        assert_eq!(conn.takes_requests(), 1);
+        conn.takes_delimiter()
+    };
+    story.conn(large).sends(format!("-x\r\n+y\r\n{}", end(&word)).as_bytes());
+    story.client("a").gets("-x  +y\r\n");
+}
+
+#[test]
+fn a_reply_without_end_is_not_kept_for_a_client_that_is_gone() {
+    let mut story = Story::new();
+    let word = ask(&mut story, "EVAL return 0");
+    story.client("a").dies();
+    let piece = format!("*100000\r\n{}", "$1\r\nx\r\n".repeat(8_000));
+    for _ in 0..20 {
+        story.conn(1).sends(piece.as_bytes());
+    }
+    assert!(story.report().buffered_bytes < 200_000);
+    story.conn(1).sends(format!("{}$1\r\nv\r\n", end(&word)).as_bytes());
+    story.client("b").gets("\"v\"");
+}
+
+#[test]
+fn a_large_array_goes_out_as_it_comes_and_no_further_than_to_its_delimiter() {
+    let element = format!("$10000\r\n{}\r\n", "x".repeat(10_000));
+    for (behind, is_whole) in
+        [("", true), (":1\r\n+y\r\n", true), ("-x\r\n$70\r\n", false), ("*9", false)]
+    {
+        for cut in [0, 1, 20, 31, 40, 70] {
+            let mut story = Story::new();
+            let word = ask(&mut story, "EVAL return 0");
+            let elements = if is_whole { 100 } else { 102 };
+            let array = format!("*{elements}\r\n{}", element.repeat(100));
+            let others = "$30\r\nsecretsecretsecretsecret123456\r\n";
+            let all = format!("{array}{behind}{}{others}", end(&word));
+            let (first, rest) = all.as_bytes().split_at(600_000);
+            story.conn(1).sends(first);
+            assert!(story.client("a").takes_text().len() > 500_000, "nothing goes out");
+            let (second, third) = rest.split_at(rest.len() - cut);
+            story.conn(1).sends(second).sends(third);
+            assert_eq!(story.client("b").takes_text(), others, "{behind:?} {cut}");
+            let got = story.client("a").takes_text();
+            assert!(!got.contains("respool:") && !got.contains("secret"), "{behind:?} {cut}");
+            if is_whole {
+                assert!(got.ends_with("x\r\n"), "{behind:?} {cut}");
+            } else {
+                story.client("a").is_closed();
+            }
+        }
+    }
+}
