@@ -44,7 +44,7 @@ const FRAME_BYTES: usize = WORD_BYTES + 7;
 const NOT_RESP: &[u8] = b"-ERR respool: the server's reply to this command is not valid RESP\r\n";
 
 /// True if the reply to this command may hold line breaks where RESP has none. `None`: the table does not know the command.
-pub(crate) fn breaks_lines(command: Option<CommandId>) -> bool {
+pub fn breaks_lines(command: Option<CommandId>) -> bool {
     let is_about_scripts = |command: CommandId| {
         let container = command.name().split('|').next();
         matches!(container, Some("function" | "script"))

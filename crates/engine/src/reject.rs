@@ -8,6 +8,7 @@
 //! them.
 
 use crate::acl::Denied;
+use crate::command::CommandId;
 use crate::command::word::c_string;
 use crate::key_name::KeyName;
 use alloc::format;
@@ -48,6 +49,8 @@ pub const LOGIN_ELSEWHERE: &str =
     "ERR respool: that is a user of the servers of another tenant than this: say RESET first";
 /// AUTH of a user of the servers where there are as many logins as there can be.
 pub const LOGINS_FULL: &str = "ERR respool: as many users of the servers are logged in through this proxy as can be at a time, try again later";
+/// The same of one user, whose part of them it has.
+pub const LOGINS_OF_USER_FULL: &str = "ERR respool: this user of the servers is logged in through this proxy with as many passwords as can be at a time, try again later";
 /// The proxy's own, of a client that is a user of the servers.
 pub const NOT_OF_LOGINS: &str =
     "NOPERM respool: users of the servers cannot ask the proxy for this";
@@ -105,6 +108,9 @@ pub const UNSENT_MAX: &str =
 /// Too much in a transaction that the proxy has to answer.
 pub const OWN_INSIDE_MAX: &str =
     "ERR respool: too much stands in this transaction that the proxy answers and not the server";
+/// `CLIENT LIST` of many clients with long names.
+pub const LIST_TOO_LARGE: &str =
+    "ERR respool: CLIENT LIST would be too large (limits.memory_max_bytes): name clients with ID";
 /// A command in a transaction that the proxy could not do when EXEC came.
 pub const NOT_NOW_INSIDE: &str =
     "ERR respool: this could not be done in the transaction, the upstream it needs went away";
@@ -129,6 +135,9 @@ pub const NO_SUCH_CLIENT: &str = "ERR No such client";
 /// So much is listened to that no more fits.
 pub const SUBSCRIPTIONS_MAX: &str =
     "ERR respool: clients listen to so many channels that there is no room for more";
+/// A name that some server would take for no protocol.
+pub const TOPIC_TOO_LONG: &str =
+    "ERR respool: names of channels and patterns to listen to may have 1048576 bytes";
 /// CLIENT UNBLOCK with another word.
 pub const UNBLOCK_REASON: &str = "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR";
 /// SLOWLOG GET with a bad count.
@@ -532,7 +541,12 @@ pub fn unknown_command_of<'a>(
 }
 
 /// A command of a client in RESP2 that listens (`processCommand` in Redis' server.c).
-pub fn while_listening(out: &mut Vec<u8>, name: &str) {
+pub fn while_listening(out: &mut Vec<u8>, command: Option<CommandId>, given: &[u8]) {
+    let given = String::from_utf8_lossy(printed(given, QUOTED_NAME_MAX)).to_lowercase();
+    let name: &str = match command {
+        Some(command) => command.name(),
+        None => &given,
+    };
     // What is refused of EXEC ends the transaction (`rejectCommandFormat`).
     let begin = match name {
         "exec" => "EXECABORT Transaction discarded because of:",

@@ -14,14 +14,14 @@
 use super::links::is_event;
 use super::{Kind, Leaving, Name, Topic, Turn, Wait, Waiter};
 use crate::client::{Client, Hold};
-use crate::command::ids;
+use crate::command::{CommandId, ids};
 use crate::engine::Engine;
 use crate::ids::ClientId;
-use crate::limits::SUBSCRIBED_BYTES_MAX;
+use crate::limits::{SUBSCRIBED_BYTES_MAX, TOPIC_BYTES_MAX};
 use crate::local::{Call, arity_fits};
 use crate::reject;
 use crate::request::Step;
-use crate::route::Known;
+use crate::route::{Known, Way};
 use crate::scatter::row_of;
 use crate::time::Time;
 use alloc::sync::Arc;
@@ -60,6 +60,9 @@ impl Engine {
         let names: Vec<Name> = call.args[1..].iter().map(|name| Arc::from(*name)).collect();
         if kind != Kind::Shard && self.router.removes() && names.iter().any(|name| is_event(name)) {
             return self.refuse(call, reject::NO_EVENTS_WITHOUT_PREFIX);
+        }
+        if names.iter().any(|name| name.len() > TOPIC_BYTES_MAX) {
+            return self.refuse(call, reject::TOPIC_TOO_LONG);
         }
         let bytes: usize = names.iter().map(listener_bytes).sum();
         if self.subscriptions.bytes() + bytes > SUBSCRIBED_BYTES_MAX {
@@ -391,17 +394,18 @@ impl Engine {
         known: &Known,
         args: &[&[u8]],
     ) -> Option<Step> {
-        let command = row_of(known.id?, args);
-        let allowed =
-            matches!(command, ids::PING | ids::QUIT | ids::RESET) || verb(command).is_some();
-        if allowed {
+        let command = known.id.map(|command| row_of(command, args));
+        let is_unknown = matches!(known.way, Way::Unknown | Way::Apart);
+        if is_unknown || is_said_while_listening(command) {
             return None;
         }
         self.stats.command(known.id).rejected += 1;
         let silent = self.is_silent(id);
-        self.reply(id, silent, |out| match arity_fits(command, args.len()) {
-            true => reject::while_listening(out, command.name()),
-            false => reject::arity(out, command.name()),
+        self.reply(id, silent, |out| match command {
+            Some(command) if !arity_fits(command, args.len()) => {
+                reject::arity(out, command.name());
+            }
+            _ => reject::while_listening(out, command, args[0]),
         });
         self.end_skip(id, silent);
         Some(Step::Done)
@@ -423,6 +427,13 @@ impl Client {
     pub(crate) fn listens_to(&self, kind: Kind) -> usize {
         self.listening.as_ref().map_or(0, |listening| listening.len(kind))
     }
+}
+
+/// Whether a client that listens in RESP2 may say this. `None`: the table does not know the command.
+pub(crate) fn is_said_while_listening(command: Option<CommandId>) -> bool {
+    command.is_some_and(|command| {
+        matches!(command, ids::PING | ids::QUIT | ids::RESET) || verb(command).is_some()
+    })
 }
 
 fn listener_bytes(name: &Name) -> usize {

@@ -32,7 +32,7 @@ mod homes;
 mod links;
 mod recent;
 
-pub(crate) use commands::verb;
+pub(crate) use commands::{is_said_while_listening, verb};
 pub(crate) use count::Listeners;
 
 use crate::client::Client;

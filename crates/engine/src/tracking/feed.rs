@@ -363,10 +363,15 @@ impl Engine {
     }
 }
 
-/// The fewest of these prefixes, which come in order, that cover all; if these are too many, the longest one that does.
+/// The fewest of these prefixes, which come in order, that cover all; if these are too many, the longest one that does. None is so long that a server
+/// takes it for no protocol.
 fn covering(prefixes: impl Iterator<Item = Name>) -> Vec<Name> {
     let mut kept: Vec<Name> = Vec::new();
     for prefix in prefixes {
+        let prefix = match prefix.get(..FEED_PREFIX_BYTES_MAX) {
+            Some(begin) if begin.len() < prefix.len() => Arc::from(begin),
+            _ => prefix,
+        };
         if !kept.last().is_some_and(|last| prefix.starts_with(last)) {
             kept.push(prefix);
         }

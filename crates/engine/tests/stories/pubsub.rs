@@ -765,3 +765,38 @@ fn the_other_workers_hear_how_many_listen() {
     two.conn(1).gets("PUBLISH news hello").answers(":0");
     two.client("x").gets(":0");
 }
+
+// A server closes a connection for an argument that is longer than its `proto-max-bulk-len`, which is 1 MiB or more, and all listen over one connection.
+#[test]
+fn a_name_that_some_server_would_not_take_is_refused() {
+    let mut story = Story::new();
+    for verb in ["SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE"] {
+        let long = "c".repeat((1 << 20) + 1);
+        story.client("a").says(&*format!("{verb} {long}"));
+        let text = story.client("a").takes_text();
+        assert!(text.starts_with("-ERR respool: names of channels"), "{text}");
+        assert_eq!(story.connects_made(), 0);
+    }
+    story.client("a").says(&*format!("SUBSCRIBE {}", "c".repeat(1 << 20)));
+    assert_eq!(story.conn(1).takes_requests(), 1);
+}
+
+#[test]
+fn who_listens_in_resp2_may_say_no_large_request_and_no_command_of_a_module() {
+    let mut story = Story::new();
+    listens(&mut story, "a", "news", 1);
+    let large = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$300000\r\n{}\r\n", "x".repeat(300_000));
+    let (begin, rest) = large.as_bytes().split_at(100_000);
+    story.client("a").sends(begin);
+    story.client("a").sends(rest);
+    let refused = |name: &str| {
+        format!(
+            "-ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context\r\n"
+        )
+    };
+    story.client("a").gets(&*refused("set"));
+    let command = "*6\r\n$5\r\nm.get\r\n:-2\r\n*1\r\n+readonly\r\n:1\r\n:1\r\n:1\r\n";
+    story.server_says_to("COMMAND INFO m.get", &format!("*1\r\n{command}"));
+    story.client("a").says("M.GET k").gets(&*refused("m.get"));
+    assert_eq!(story.connects_made(), 1);
+}
