@@ -4,6 +4,7 @@
 //!   grammar ─ calls ─┬─ keys     engine::command::keys  beside  COMMAND GETKEYS
 //!                    ├─ dryrun   respool's ACL DRYRUN   beside  that of the server, with the same rules
 //!                    └─ effects  a restricted user's calls through respool: what it may not touch stays as it is
+//! lines     replies with line breaks that a client puts into the text of a script or a function
 //! ```
 //! The servers are those of `tests/servers/install`. One that is not on this machine is skipped by name, on standard error. A test runs
 //! a slice of the calls; `RESPOOL_LONG=1` a hundred times as many, and `SERVERS_SEED=N` others.
@@ -14,6 +15,7 @@ mod dryrun;
 mod effects;
 mod grammar;
 mod keys;
+mod lines;
 
 use std::io::Write;
 
@@ -64,6 +66,9 @@ macro_rules! each_server {
         mod keys_are_those_of { $(#[test] fn $name() { crate::keys::compare($server) })* }
         mod denies_what_is_denied_by { $(#[test] fn $name() { crate::dryrun::compare($server) })* }
         mod restricted_users_stay_within_at { $(#[test] fn $name() { crate::effects::look($server) })* }
+
+        mod lines_break_only_behind_delimiters_at { $(#[test] fn $name() { crate::lines::compare($server) })* }
+        mod broken_lines_reach_nobody_else_at { $(#[test] fn $name() { crate::lines::look($server) })* }
 
         #[test]
         fn every_server_is_here() {
