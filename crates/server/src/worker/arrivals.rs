@@ -224,7 +224,7 @@ impl<D: Driver> Worker<D> {
             };
         if self.entrances.has_tls(arrival.listener) {
             let Arrival { rest, eof, .. } = arrival;
-            let conn = self.driver.secure(conn, client_token(id), addr, rest, eof);
+            let conn = self.driver.secure(conn, client_token(id), (addr, ip), rest, eof);
             return self.clients.set(id, conn, Seated { listener: arrival.seat, tenant });
         }
         self.driver.rename(conn, client_token(id));

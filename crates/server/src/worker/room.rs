@@ -1,7 +1,7 @@
 //! What TLS holds counts with what the engines hold: who goes when it is too much.
 //!
 //! Each engine is told what the connections of its tenant hold, and says how much too much that is. Who has not even finished a handshake goes first,
-//! those before others that came last, so that a flood keeps nobody out but itself. Then it is the engine's turn, which closes who holds most, and
+//! those from addresses with most of them before others, and of them those that came last, so that a flood keeps nobody out but itself. Then it is the engine's turn, which closes who holds most, and
 //! last that of clients of whom TLS alone holds something.
 //!
 //! Not here: what connections hold (`tls/weights`), what clients hold (`engine`).

@@ -8,7 +8,9 @@
 //!
 //! Invariant: `input` is empty once the handshake is over; `held` is not empty only while the caller reads nothing.
 
+use super::INPUT_BYTES_MAX;
 use super::records::{Failure, Records};
+use super::sources::{Crowd, Source, Turn};
 use netio::{ConnId, Token};
 
 /// How far it is.
@@ -24,8 +26,8 @@ pub(super) enum Phase {
 
 /// Who is at the other end.
 pub(super) enum Peer {
-    /// A client from this address.
-    Client { addr: String },
+    /// A client from this address, which shares its turns with all of its source.
+    Client { addr: String, source: Source },
     /// The server of this host.
     Upstream { host: Box<str> },
 }
@@ -55,8 +57,10 @@ pub(super) struct Conn {
     pub(super) recv_on: bool,
     /// The driver below receives.
     pub(super) reads: bool,
-    /// It stands among those whose handshake goes on.
-    pub(super) in_steps: bool,
+    /// Its handshake can go on, and waits for this turn.
+    pub(super) turn: Option<Turn>,
+    /// It counts among these clients, which are not through their handshake.
+    pub(super) crowd: Option<Crowd>,
     /// It stands among those that something is to be done for.
     pub(super) in_work: bool,
     /// What came of a handshake that waits for its turn.
@@ -91,7 +95,8 @@ impl Conn {
             records: None,
             recv_on: true,
             reads: true,
-            in_steps: false,
+            turn: None,
+            crowd: None,
             in_work: false,
             input: Vec::new(),
             held: Vec::new(),
@@ -110,13 +115,32 @@ impl Conn {
         matches!(self.peer, Peer::Client { .. })
     }
 
-    /// Whether the driver below is to receive: during the handshake unless that waits for its turn, then as the caller wants.
+    /// With whom it shares its turns.
+    pub(super) fn source(&self) -> Source {
+        match self.peer {
+            Peer::Client { source, .. } => source,
+            Peer::Upstream { .. } => Source::Upstreams,
+        }
+    }
+
+    /// Whether the driver below is to receive: during the handshake while there is room, then as the caller wants. Who waits for a turn is read, too, since
+    /// an end that is not seen would cost a signature for nobody.
     pub(super) fn wants_read(&self) -> bool {
         match self.phase {
             Phase::Connecting => self.reads,
-            Phase::Handshake => !self.in_steps,
+            Phase::Handshake => self.input.len() < INPUT_BYTES_MAX,
             Phase::Open => self.recv_on && self.end == End::No,
         }
+    }
+
+    /// Whether the peer may have ended its stream and still be worth the step that it waits for: it has our answer, and what it sent may be all that
+    /// was missing; or it did not begin with TLS at all, which costs nothing and is to be told as that.
+    pub(super) fn is_worth_its_turn(&self) -> bool {
+        let is_known = match &self.records {
+            None => self.input.first().is_some_and(|first| *first != HANDSHAKE),
+            Some(records) => !self.is_client() || records.is_understood(),
+        };
+        self.turn.is_some() && is_known
     }
 
     /// The buffer that the caller gets back, when all of it is with the kernel.
@@ -128,3 +152,6 @@ impl Conn {
         self.sending.take().map(|(buf, _)| buf)
     }
 }
+
+/// The type of a record that every handshake begins with.
+const HANDSHAKE: u8 = 22;

@@ -3,12 +3,15 @@
 //! While the driver below tells its events it is borrowed, so [`Layer::take`] only opens records and notes what is to be done;
 //! [`Layer::settle`] does it when the wait is over: sends, closes, and the next steps of handshakes.
 //!
-//! Invariant: a connection stands at most once in `steps` and in `work`; while one of them is not empty no wait sleeps.
+//! Invariant: a connection stands at most once in `turns` and in `work`; while one of them is not empty no wait sleeps.
 
 use super::conn::{Conn, End, Peer, Phase};
 use super::records::{Failure, Fed, Records};
-use super::weights::Weights;
-use super::{Reason, SEAL_BYTES, SPARE_BUFFERS_MAX, STEPS_PER_WAIT, TOKEN_BIT, TlsSettings};
+use super::sources::{Crowds, Source, Turns};
+use super::weights::{Weights, place};
+use super::{
+    Reason, SEAL_BYTES, SPARE_BUFFERS_MAX, STEPS_PER_WAIT, STEPS_US_MAX, TOKEN_BIT, TlsSettings,
+};
 use engine::fleet::{TlsReport, TlsSide};
 use engine::ids::{self, Slab};
 use netio::{CloseReason, ConnId, Driver, Event, Token, Wait};
@@ -24,16 +27,14 @@ pub(super) type Id = ids::Id<ConnKind>;
 pub(super) struct Layer {
     pub(super) settings: TlsSettings,
     pub(super) conns: Slab<ConnKind, Box<Conn>>,
-    /// Handshakes that can go on, in the order in which they could.
-    steps: VecDeque<Id>,
-    /// So many at the front of `steps` are not read until it is their turn.
-    paused: usize,
+    /// Handshakes that can go on.
+    turns: Turns,
     /// Connections that something is to be done for when the driver is free.
     work: Vec<Id>,
     /// Clients by the time at which they came; those whose handshake is over stay until they are met.
     pub(super) arrivals: VecDeque<(u64, Id)>,
     /// Clients whose handshake is not over.
-    unfinished: usize,
+    pub(super) unfinished: Crowds,
     /// Where records are opened.
     plain: Vec<u8>,
     /// Buffers for records.
@@ -62,11 +63,10 @@ impl Layer {
         Self {
             settings,
             conns: Slab::default(),
-            steps: VecDeque::new(),
-            paused: 0,
+            turns: Turns::default(),
             work: Vec::new(),
             arrivals: VecDeque::new(),
-            unfinished: 0,
+            unfinished: Crowds::default(),
             plain: Vec::new(),
             spare: Vec::new(),
             counts: TlsReport::default(),
@@ -77,6 +77,12 @@ impl Layer {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.conns.is_empty()
+    }
+
+    /// Whether nothing waits for a turn or a wait.
+    #[cfg(test)]
+    pub(super) fn is_settled(&self) -> bool {
+        self.turns.is_empty() && self.work.is_empty()
     }
 
     pub(super) fn report(&self) -> Option<TlsReport> {
@@ -98,14 +104,22 @@ impl Layer {
     }
 
     /// A client that was accepted.
-    pub(super) fn open_client(&mut self, token: Token, addr: String, now_us: u64) -> Id {
-        let peer = Peer::Client { addr };
-        let id = self.conns.insert(Box::new(Conn::new(token, peer, Phase::Handshake)));
-        self.unfinished += 1;
+    pub(super) fn open_client(
+        &mut self,
+        token: Token,
+        addr: String,
+        source: Source,
+        now_us: u64,
+    ) -> Id {
+        let mut conn = Conn::new(token, Peer::Client { addr, source }, Phase::Handshake);
+        let crowd = (place(token), source);
+        conn.crowd = Some(crowd);
+        let id = self.conns.insert(Box::new(conn));
+        self.unfinished.join(crowd);
         self.weigh(id);
         self.arrivals.push_back((now_us, id));
         // Those that are through are met at the front sooner or later; one that hangs there must not keep thousands behind it.
-        if self.arrivals.len() > ARRIVALS_SLACK + 2 * self.unfinished {
+        if self.arrivals.len() > ARRIVALS_SLACK + 2 * self.unfinished.sum() {
             let conns = &self.conns;
             self.arrivals.retain(|(_, id)| is_unfinished(conns, *id));
         }
@@ -135,6 +149,8 @@ impl Layer {
         self.weigh(id);
         if is_due {
             self.add_step(id);
+            // An end may spare it.
+            self.add_work(id);
         }
     }
 
@@ -147,7 +163,7 @@ impl Layer {
 
     /// How long the driver below may sleep.
     pub(super) fn shortened(&mut self, wait: Wait) -> Wait {
-        if !self.steps.is_empty() || !self.work.is_empty() {
+        if !self.turns.is_empty() || !self.work.is_empty() {
             return Wait::Poll;
         }
         match (wait, self.next_timeout_us()) {
@@ -187,8 +203,15 @@ impl Layer {
             }
             Event::Received(_, bytes) => {
                 conn.input.extend_from_slice(bytes);
+                let is_full = !conn.wants_read();
+                if is_full && conn.is_client() && conn.records.is_none() {
+                    conn.failed.get_or_insert_with(too_much);
+                }
                 self.weigh(id);
                 self.add_step(id);
+                if is_full {
+                    self.add_work(id);
+                }
             }
             Event::Sent(_, buf) => {
                 conn.in_flight = false;
@@ -203,10 +226,8 @@ impl Layer {
             }
             Event::Eof(_) => {
                 conn.end = conn.end_after(End::Due);
-                match conn.phase {
-                    Phase::Open => self.add_work(id),
-                    Phase::Connecting | Phase::Handshake => self.add_step(id),
-                }
+                // Whoever waits for a turn has it only if that may still be of use.
+                self.add_work(id);
             }
             Event::Closed(_, why) => self.closed_below(id, why, on_event),
             Event::Accepted(_) | Event::AcceptFailed(_) | Event::Woken => {}
@@ -272,7 +293,7 @@ impl Layer {
         driver: &mut D,
         on_event: &mut impl FnMut(Event<'_, D::Socket>),
     ) {
-        if self.unfinished > 0 {
+        if self.unfinished.sum() > 0 {
             self.expire(driver.now_us());
         }
         let mut work = std::mem::take(&mut self.work);
@@ -285,17 +306,26 @@ impl Layer {
         // Nothing above asks for more of it but through the caller, who is not asked before this returns.
         debug_assert!(self.work.is_empty(), "work that came of work");
         self.work = work;
+        if !self.turns.is_empty() {
+            self.take_turns(driver, on_event);
+        }
+    }
+
+    /// Lets some handshakes go on, within what a wait has for that.
+    #[cold]
+    fn take_turns<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        on_event: &mut impl FnMut(Event<'_, D::Socket>),
+    ) {
+        let begun_us = driver.now_us();
         for _ in 0..STEPS_PER_WAIT {
-            let Some(id) = self.steps.pop_front() else { break };
-            self.paused = self.paused.saturating_sub(1);
+            let Some(id) = self.turns.pop() else { return };
             self.step(driver, id, on_event);
+            if driver.now_us().saturating_sub(begun_us) >= STEPS_US_MAX {
+                return;
+            }
         }
-        // Who has to wait sends no more meanwhile, so that what waits is bounded.
-        for at in self.paused..self.steps.len() {
-            let id = self.steps[at];
-            self.adjust_reading(driver, id);
-        }
-        self.paused = self.steps.len();
     }
 
     /// Clients that take too long.
@@ -318,7 +348,7 @@ impl Layer {
         on_event: &mut impl FnMut(Event<'_, D::Socket>),
     ) {
         let Some(conn) = self.conns.get_mut(id) else { return };
-        conn.in_steps = false;
+        conn.turn = None;
         let input = std::mem::take(&mut conn.input);
         conn.hello_bytes += input.len();
         if conn.failed.is_none() {
@@ -340,7 +370,7 @@ impl Layer {
             side.handshakes += 1;
             side.resumed += u64::from(resumed);
             if is_client {
-                self.unfinished -= 1;
+                self.leave_crowd(id);
             } else {
                 on_event(Event::Connected(token));
             }
@@ -370,7 +400,9 @@ impl Layer {
         let Some(conn) = self.conns.get_mut(id) else { return };
         let ended = conn.failed.is_none() && conn.end == End::Due && conn.held.is_empty();
         if ended && conn.is_green() {
-            conn.failed = Some(gone(conn));
+            if !conn.is_worth_its_turn() {
+                conn.failed = Some(gone(conn));
+            }
         } else if ended && conn.recv_on {
             conn.end = End::Told;
             on_event(Event::Eof(conn.token));
@@ -499,18 +531,27 @@ impl Layer {
     fn forget(&mut self, id: Id) -> Option<Box<Conn>> {
         let conn = self.conns.remove(id)?;
         self.unweigh(&conn);
-        if conn.is_client() && conn.phase != Phase::Open {
-            self.unfinished -= 1;
+        if let Some(turn) = conn.turn {
+            self.turns.remove(conn.source(), turn);
+        }
+        if let Some(crowd) = conn.crowd {
+            self.unfinished.leave(crowd);
         }
         Some(conn)
     }
 
+    /// It does not count among those that are not through any more.
+    pub(super) fn leave_crowd(&mut self, id: Id) {
+        if let Some(crowd) = self.conns.get_mut(id).and_then(|conn| conn.crowd.take()) {
+            self.unfinished.leave(crowd);
+        }
+    }
+
     fn add_step(&mut self, id: Id) {
         if let Some(conn) = self.conns.get_mut(id)
-            && !conn.in_steps
+            && conn.turn.is_none()
         {
-            conn.in_steps = true;
-            self.steps.push_back(id);
+            conn.turn = Some(self.turns.push(conn.source(), id));
         }
     }
 
@@ -537,7 +578,7 @@ impl Layer {
     /// Counts a failure. That of an upstream is told by whoever needed it, that of a client by nobody else.
     fn count(&mut self, conn: &Conn, failure: &Failure) {
         self.side(conn.is_client()).failures[failure.reason as usize] += 1;
-        let Peer::Client { addr } = &conn.peer else { return };
+        let Peer::Client { addr, .. } = &conn.peer else { return };
         let cause = &failure.cause;
         match failure.reason {
             // Whoever looks whether the port is open does that, every few seconds.
@@ -597,6 +638,12 @@ fn begun<'a>(settings: &TlsSettings, conn: &'a mut Conn) -> Result<&'a mut Recor
 /// The configuration names certificates wherever it names TLS; this is for the moment in which it changes.
 fn not_set_up() -> Failure {
     Failure { reason: Reason::Protocol, cause: "TLS is not set up any more".to_owned() }
+}
+
+/// Why a client is not heard to the end of its hello.
+fn too_much() -> Failure {
+    let cause = "sent more than a hello before it was answered".to_owned();
+    Failure { reason: Reason::Protocol, cause }
 }
 
 /// Why a connection that was not through is gone.

@@ -5,14 +5,15 @@
 //!   ═══════════▼═══════════════════════════▲══════════════════════════════════════════════
 //!   send: seal ─▶ one send of records      │ open records, all of a read at once
 //!   Secured      ┌──────────── steps ──────┴─ bytes of a handshake wait for their turn
-//!                └▶ at most STEPS_PER_WAIT of them in one wait, in the order in which they came
+//!                └▶ at most STEPS_PER_WAIT of them in one wait, one address after the other
 //!   ═══════════▼═══════════════════════════▲══════════════════════════════════════════════
 //!            driver (epoll, io_uring, simulated)
 //! ```
 //! A connection without TLS goes through: its ids and tokens lack a bit, which is all that is looked at, and while no connection has TLS the events
 //! of a wait are not even looked at ([decision 22](../../../../../docs/internals/decisions/0022-tls-is-a-layer-over-the-driver.md)).
 //!
-//! `records` alone knows the library, `conn` is one connection, `layer` what happens to all of them, `weights` what they hold.
+//! `records` alone knows the library, `conn` is one connection, `layer` what happens to all of them, `sources` whose handshake goes on, `weights` what
+//! they hold.
 //!
 //! Not here: who speaks TLS and with which certificates (`control/certificates`), names and addresses, RESP.
 //!
@@ -22,6 +23,7 @@
 mod conn;
 mod layer;
 mod records;
+mod sources;
 #[cfg(test)]
 mod tests;
 mod weights;
@@ -30,6 +32,8 @@ use engine::fleet::{TLS_FAILURES, TlsReport};
 use layer::Layer;
 use netio::uring::UringCounts;
 use netio::{Accepted, Address, ConnId, Driver, Event, Listener, ListenerId, Token, Tuning, Wait};
+use sources::Source;
+use std::net::IpAddr;
 
 pub use records::{ForClients, ForUpstreams};
 
@@ -85,6 +89,13 @@ const ID_BIT: u32 = 1 << 31;
 /// millisecond with RSA, a tenth of that with elliptic curves. The other clients of the worker wait for so long.
 const STEPS_PER_WAIT: usize = 2;
 
+/// After a step that ends so late, in microseconds from the first one on, a wait makes no other one: a long key, or a machine that is slow just now.
+const STEPS_US_MAX: u64 = 1_000;
+
+/// Of a handshake that waits for its turn so much is kept. No hello of a client is as long as that, nor the records around it, and before our answer it
+/// has nothing else to say; of one that has our answer the rest stays in its socket.
+const INPUT_BYTES_MAX: usize = 68 << 10;
+
 /// So much of what the caller sends is sealed for one send below.
 const SEAL_BYTES: usize = 256 << 10;
 
@@ -123,24 +134,24 @@ impl<D: Driver> Secured<D> {
 
     /// As [`Driver::adopt`], for a client that speaks TLS.
     pub fn adopt_secured(&mut self, accepted: Accepted<D::Socket>, token: Token) -> ConnId {
-        let peer = accepted.peer.clone();
-        let id = self.layer.open_client(token, peer, self.inner.now_us());
+        let (peer, source) = (accepted.peer.clone(), Source::of(accepted.ip));
+        let id = self.layer.open_client(token, peer, source, self.inner.now_us());
         let inner = self.inner.adopt(accepted, layer::inner_token(id));
         self.layer.set_inner(id, inner);
         outer_id(id)
     }
 
-    /// A client of whom something was read in plain speaks TLS from here on: `input` is what came of that, `ended` that nothing more does. It has
-    /// another id from now on.
+    /// A client of whom something was read in plain speaks TLS from here on: `input` is what came of that, `ended` that nothing more does, `ip` the address that
+    /// it shares its turns with. It has another id from now on.
     pub fn secure(
         &mut self,
         conn: ConnId,
         token: Token,
-        addr: String,
+        (addr, ip): (String, Option<IpAddr>),
         input: Vec<u8>,
         ended: bool,
     ) -> ConnId {
-        let id = self.layer.open_client(token, addr, self.inner.now_us());
+        let id = self.layer.open_client(token, addr, Source::of(ip), self.inner.now_us());
         self.inner.rename(conn, layer::inner_token(id));
         self.layer.set_inner(id, conn);
         self.layer.begin_with(id, input, ended);

@@ -90,6 +90,11 @@ impl Records {
         self.connection.is_handshaking()
     }
 
+    /// Whether the first message of the peer is there and makes sense; that of a client is answered then.
+    pub(super) fn is_understood(&self) -> bool {
+        self.connection.protocol_version().is_some()
+    }
+
     /// Whether the handshake was one that went on from an earlier connection.
     pub(super) fn is_resumed(&self) -> bool {
         self.connection.handshake_kind() == Some(HandshakeKind::Resumed)
@@ -101,7 +106,7 @@ impl Records {
         // Whatever comes behind the end is nothing.
         while !bytes.is_empty() && !ended {
             // Until the first message of a peer is understood, what it sends may be anything.
-            let heard = self.connection.protocol_version().is_some();
+            let heard = self.is_understood();
             // It reads from memory: what fails is a message that is too long.
             self.connection.read_tls(&mut bytes).map_err(|error| Failure {
                 reason: Reason::Protocol,

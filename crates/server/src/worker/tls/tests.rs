@@ -1,5 +1,6 @@
 //! The layer over the simulated network: streams cut anywhere, peers that break off, lie, flood or say nothing.
 
+mod sources;
 mod weights;
 
 use super::*;

@@ -23,7 +23,7 @@ pub(super) struct Weights {
 }
 
 /// The place of the tenant whose connection it is. Who is no client yet counts for the default one.
-fn place(token: Token) -> usize {
+pub(super) fn place(token: Token) -> usize {
     match party(token) {
         Party::Client(id) => house::place(id),
         Party::Upstream(id) => house::place(id),
@@ -90,6 +90,7 @@ impl Layer {
         conn.failed = Some(Failure { reason: Reason::Memory, cause });
         let free = conn.weight;
         self.weigh(id);
+        self.leave_crowd(id);
         self.add_work(id);
         free
     }
@@ -117,17 +118,28 @@ impl Layer {
     }
 
     fn shed_unfinished(&mut self, at: usize, wanted: usize) -> usize {
-        let mut free = 0;
-        for index in (0..self.arrivals.len()).rev() {
-            if free >= wanted {
-                break;
-            }
-            let Some((_, id)) = self.arrivals.get(index).copied() else { break };
-            if self.is_shed_from(id, at, |phase| *phase != Phase::Open) {
-                free += self.shed(id);
+        let (mut free, mut most) = (0, self.unfinished.largest(at));
+        // The largest crowds down to the half of the largest, then those that are the largest now.
+        while most > 0 && free < wanted {
+            most /= 2;
+            for index in (0..self.arrivals.len()).rev() {
+                if free >= wanted {
+                    break;
+                }
+                let Some((_, id)) = self.arrivals.get(index).copied() else { break };
+                if self.is_in_crowd(id, at, most) {
+                    free += self.shed(id);
+                }
             }
         }
         free
+    }
+
+    /// Whether it is a client of this tenant that is not through, from a source with more of them than that.
+    fn is_in_crowd(&self, id: Id, at: usize, most: usize) -> bool {
+        let crowd = self.conns.get(id).and_then(|conn| conn.crowd);
+        crowd.is_some_and(|crowd| crowd.0 == at && self.unfinished.of(crowd) > most)
+            && self.is_shed_from(id, at, |phase| *phase != Phase::Open)
     }
 
     fn shed_open(&mut self, at: usize, wanted: usize) -> usize {
@@ -158,8 +170,8 @@ impl<D> Secured<D> {
         &self.layer.weights.by_place
     }
 
-    /// Gives up clients of the tenant at this place that are not through their handshake, those first that came last, until so many bytes are free; how
-    /// many are. They are closed in the next wait.
+    /// Gives up clients of the tenant at this place that are not through their handshake, until so many bytes are free; how many are. Those from addresses with
+    /// most of them go first, and of them those that came last. They are closed in the next wait.
     pub(in super::super) fn shed_unfinished(&mut self, place: usize, wanted: usize) -> usize {
         self.layer.shed_unfinished(place, wanted)
     }

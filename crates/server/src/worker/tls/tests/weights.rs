@@ -79,3 +79,34 @@ fn who_is_not_through_goes_first_and_of_them_who_came_last() {
     assert_eq!(world.report().clients.failures[Reason::Memory as usize], 3);
     assert_eq!((world.driver.weights(), world.driver.inner().conns()), (&[0][..], 0));
 }
+
+#[test]
+fn a_flood_makes_room_for_those_of_other_addresses() {
+    let authority = authority();
+    let mut world = World::new(6, SimFaults::none(), settings(&authority));
+    let mut peers = Vec::new();
+    let mut open = |from: [u8; 4], token| {
+        peers.push(world.net.connect(&address(1)));
+        let mut accepted = world.accept();
+        accepted.ip = Some(from.into());
+        world.driver.adopt_secured(accepted, Token(token));
+    };
+    for token in 100..140 {
+        open([10, 9, 9, 9], token);
+    }
+    // These came last.
+    open([10, 0, 0, 7], 7);
+    open([10, 0, 0, 8], 8);
+    assert_eq!(world.driver.shed_unfinished(0, 3 * CONN_BYTES), 3 * CONN_BYTES);
+    world.turn();
+    for token in 137..140 {
+        assert!(world.closed(Token(token)).is_some(), "{token} came last of the flood");
+    }
+    assert_eq!(world.report().clients.unfinished, 39);
+    assert_eq!(world.driver.shed_unfinished(0, 36 * CONN_BYTES), 36 * CONN_BYTES);
+    world.turn();
+    assert!(world.closed(Token(7)).is_none() && world.closed(Token(8)).is_none());
+    assert_eq!(world.driver.shed_unfinished(0, usize::MAX), 3 * CONN_BYTES);
+    world.turn();
+    assert_eq!((world.driver.weights(), world.driver.inner().conns()), (&[0][..], 0));
+}
