@@ -17,9 +17,9 @@
 //!
 //! Invariant: no write is sent twice, no read more than twice, and nothing of a client overtakes what it sent before: its requests go over together or not at all.
 
-use crate::client::Client;
+use crate::client::{Client, ReplyMode};
 use crate::engine::Engine;
-use crate::ids::{ClientId, UpstreamId};
+use crate::ids::{ClientId, ClientKind, Slab, UpstreamId};
 use crate::large_replies::LARGE_CONN;
 use crate::limits::{
     BACKLOG_BYTES, BACKLOG_RUNS_MAX, DESERTED_BYTES, EQUAL_LOOKS_MAX, MOVED_BYTES_MAX,
@@ -27,7 +27,7 @@ use crate::limits::{
 };
 use crate::redirect::{find_request, find_request_bytes, reads};
 use crate::time::Time;
-use crate::upstream::inflight::{Bond, Owner, Run};
+use crate::upstream::inflight::{Bond, NOBODY, OwnCommand, Owner, Run};
 use crate::upstream::{Carried, Lane, Role, State, Upstream};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -92,6 +92,10 @@ impl Engine {
             && upstream.key.lane == Lane::Shared
             && upstream.key.owner.is_none();
         if !is_shared || upstream.inflight.others_since(client).is_none() {
+            return;
+        }
+        // If only clients wait that take no replies, a fresh connection would have the server make a few more large replies for nobody.
+        if upstream.key.conn == LARGE_CONN && !others_wait(upstream, &self.clients, client) {
             return;
         }
         let Some(bytes) = upstream.front_grew() else { return };
@@ -193,11 +197,13 @@ impl Engine {
     }
 
     /// Whether the client that is owed this over a connection is gone. One that has closed its connection looks as if it only sends no more until it is sent
-    /// something; a server closes it either way. Of what is large it gets no reply that has not begun.
+    /// something; a server closes it either way. Of what is large it gets no reply that has not begun. One that takes no replies is sent nothing, and a server
+    /// does all that it has asked for.
     fn is_leaving(&self, from: UpstreamId, upstream: &Upstream, owner: Owner) -> bool {
         let is_for_large = upstream.key.conn == LARGE_CONN;
         let leaves = |client: &Client| is_for_large && client.eof && client.mid_reply != Some(from);
-        matches!(owner, Owner::Client { id, .. } if self.clients.get(id).is_none_or(leaves))
+        matches!(owner, Owner::Client { id, silent, .. }
+            if self.clients.get(id).is_none_or(|client| !silent && leaves(client)))
     }
 
     /// Whether the client that is owed this is gone.
@@ -271,6 +277,19 @@ impl Engine {
         }
         seen.into_iter().filter_map(|(client, may)| may.then_some(client)).collect()
     }
+}
+
+/// Whether anybody else than this client waits for a reply over this connection, or for a place on it. Who takes no replies does not.
+fn others_wait(upstream: &Upstream, clients: &Slab<ClientKind, Client>, client: ClientId) -> bool {
+    let takes_replies = |client: &Client| client.reply_mode == ReplyMode::On;
+    let is_owed = |run: &Run| match run.owner {
+        Owner::Client { id, silent, .. } => id != client && id != NOBODY && !silent,
+        Owner::Own(own) => !matches!(own, OwnCommand::Delimiter(_)),
+        Owner::Part { .. } => true,
+    };
+    let mut waiters = upstream.waiters.iter().filter(|id| **id != client);
+    upstream.inflight.waiting().any(is_owed)
+        || waiters.any(|id| clients.get(*id).is_some_and(takes_replies))
 }
 
 /// Whether a run can be asked again by itself.

@@ -18,6 +18,7 @@ use crate::limits::{KEPT_BYTES_MAX, KEPT_BYTES_MIN, KEPT_PART, QUICK_MS, SHORT_L
 use crate::mirror::is_mirrors;
 use crate::node::{Address, Node};
 use crate::reject;
+use crate::room::is_private;
 use crate::server_loss::Failure;
 use crate::shares::Group;
 use crate::stats::samples::Source;
@@ -51,11 +52,11 @@ impl Engine {
         client: ClientId,
     ) -> Availability {
         if let Some(id) = self.by_key.get(&key).copied() {
-            self.retire_if_stalled(id, client);
+            self.retire_if_stalled(now, id, client);
         }
         let id = match self.by_key.get(&key) {
             Some(id) => *id,
-            None => match self.new_upstream(key, Role::Shared) {
+            None => match self.new_shared(now, key, client) {
                 Some(id) => id,
                 None => return Availability::Down(Failure::refusal(too_many_upstreams(&key))),
             },
@@ -118,12 +119,9 @@ impl Engine {
     /// Creates an upstream; `None` at the bound.
     pub(crate) fn new_upstream(&mut self, key: UpstreamKey, role: Role) -> Option<UpstreamId> {
         // Those of single clients have bounds of their own.
-        let is_private = |key: &UpstreamKey, role: Role| role.is_private() || key.owner.is_some();
-        let counts = |up: &Upstream| up.key.node == key.node && !is_private(&up.key, up.role);
-        let of_node = || self.upstreams.iter().filter(|(_, up)| counts(up)).count();
         let has_room = match key.owner {
             Some(owner) => self.may_own(owner),
-            None => is_private(&key, role) || of_node() < self.settings.limits.upstreams_max,
+            None => is_private(&key, role) || self.has_room_at(key.node),
         };
         if !has_room {
             let idle = self.idle_of(key.node).filter(|_| key.owner.is_none())?;

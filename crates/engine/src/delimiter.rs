@@ -280,6 +280,32 @@ impl Engine {
         dropped
     }
 
+    /// Hands this over in place of the reply to the front request, which was not one frame. Returns false if that must be looked at again.
+    #[cold]
+    pub(crate) fn hand_instead(
+        &mut self,
+        now: Time,
+        id: UpstreamId,
+        run: &Run,
+        reply: &[u8],
+    ) -> bool {
+        if let Owner::Own(own) = run.owner {
+            if let Some(upstream) = self.upstreams.get_mut(id) {
+                upstream.inflight.answered(1);
+            }
+            self.own_reply(now, id, own, reply);
+            return true;
+        }
+        if let Some(upstream) = self.upstreams.get_mut(id) {
+            // What was looked at of it was no frame.
+            upstream.scanner = ReplyScanner::default();
+        }
+        self.count_data(id, run, reply);
+        let Some(front) = self.upstreams.get(id).map(Front::of) else { return true };
+        let (used, _) = self.replies_of_run(now, id, run, front, (1, reply.len(), false), reply);
+        used > 0
+    }
+
     /// A reply of which a part went out has no end: its client is of no use any more.
     #[cold]
     pub(crate) fn end_endless(&mut self, id: UpstreamId, run: &Run) {

@@ -702,6 +702,7 @@ impl Engine {
         self.check_deadlines();
         self.check_account();
         self.check_grants();
+        self.check_questions();
         self.check_users();
         self.check_policies();
         assert_eq!(self.looks_at_reads, self.settings.coalesce_reads || self.near.is_some());

@@ -185,6 +185,8 @@ pub struct KillFilter {
 pub enum Answer {
     /// Number and line of each client.
     Lines(Vec<(u64, String)>),
+    /// The lines would be more than memory allows.
+    TooLarge,
     /// So many were closed.
     Killed(u64),
     /// Whether the wait of the client was ended.

@@ -20,15 +20,15 @@
 
 use crate::client::{Client, Hold, Sizes};
 use crate::engine::Engine;
-use crate::fleet::Question;
 use crate::ids::{ClientId, UpstreamId};
 use crate::large_replies::LargeReplies;
 use crate::limits::PROBES_MAX;
+use crate::questions::Questions;
 use crate::settings::Limits;
 use crate::slow::SlowTurn;
 use crate::speed::Speed;
 use crate::time::Time;
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 /// See the module.
@@ -50,8 +50,8 @@ pub(crate) struct Grants {
     pub(crate) large_replies: LargeReplies,
     /// What requests that are not plain have cost in this turn.
     pub(crate) slow: SlowTurn,
-    /// Questions to all workers that are not given on yet, as there are `QUESTIONS_MAX` under way.
-    pub(crate) unasked: VecDeque<(u64, Question)>,
+    /// Questions to all workers that are not given on yet.
+    pub(crate) questions: Questions,
 }
 
 impl Grants {

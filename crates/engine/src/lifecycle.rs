@@ -287,6 +287,9 @@ impl Engine {
         if self.transfer_place_is_free() {
             self.wake_transfer_waiter();
         }
+        if self.login_place_is_free() {
+            self.wake_for_word();
+        }
         self.grants.slow.begin();
         for _ in 0..self.resume.len() {
             let Some(id) = self.resume.pop_front() else { break };
@@ -477,6 +480,7 @@ impl Engine {
         self.forget_waits(id);
         self.end_monitor(id);
         self.forget_judged(id);
+        self.words.forget_waiter(id);
         self.parked.sent_on.remove(&id);
         let mut client = self.clients.remove(id)?;
         self.numbers.clients.remove(&client.number);
@@ -502,7 +506,6 @@ impl Engine {
             Hold::Paused => self.paused_clients.retain(|paused| *paused != id),
             Hold::Topology => self.topology_waiters.retain(|waiter| *waiter != id),
             Hold::TransferSlot => self.transfer_waiters.forget(id),
-            Hold::Word => self.words.forget_waiter(id),
             Hold::Lookup => self.forget_lookup_of(id),
             _ => {}
         }

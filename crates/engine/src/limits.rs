@@ -110,6 +110,24 @@ pub const WINDOW_MOST: u32 = 512;
 /// Questions to all workers that are under way for the clients of one worker. Others wait, so that no more answers are held than of these.
 pub const QUESTIONS_MAX: usize = 4;
 
+/// Other requests have so many times as long as a question took before the next one of the same worker is given on.
+pub const QUESTIONS_REST: u64 = 4;
+
+/// Questions may be ahead of that by so much, in microseconds: a few hundred small ones come at once and wait for nothing.
+pub const QUESTIONS_AHEAD_US: u64 = 10_000;
+
+/// What a question is taken to cost in any case, in microseconds.
+pub const QUESTION_US: u64 = 5;
+
+/// And so many bytes of its reply for one more: a line of CLIENT LIST is copied some five times.
+pub const ANSWER_BYTES_PER_US: usize = 512;
+
+/// And so many clients of a worker that are looked at for one more.
+pub const ANSWER_CLIENTS_PER_US: usize = 32;
+
+/// CLIENT LIST has at most this part of `Limits::memory_max_bytes`; a larger one is refused.
+pub const LIST_PART: usize = 4;
+
 /// Clients of a worker that may begin with [`WINDOW_START`] at a time; others begin with [`WINDOW_WARY`]. What hundreds would ask for, of whom nothing is
 /// known, may be gigabytes.
 pub const PROBES_MAX: u32 = 2;
@@ -340,6 +358,10 @@ pub const SCRIPTS_MAX: usize = 1_024;
 
 /// See [`SCRIPTS_MAX`].
 pub const SCRIPTS_BYTES_MAX: usize = 4 << 20;
+
+/// Bytes of a name to listen to. All clients of a worker listen over one connection, which a server closes for a longer argument than its
+/// `proto-max-bulk-len`; that is at least so much (Redis' `config.c`).
+pub const TOPIC_BYTES_MAX: usize = 1 << 20;
 
 /// Names of topics that clients listen to, with what each listener takes, in bytes per worker. At the bound SUBSCRIBE gets an error.
 pub const SUBSCRIBED_BYTES_MAX: usize = 256 << 20;

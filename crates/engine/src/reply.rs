@@ -20,7 +20,7 @@ use crate::delimiter::Delimited;
 use crate::engine::Engine;
 use crate::ids::{ClientId, MergeId, UpstreamId};
 use crate::inside::Own;
-use crate::limits::{CLIENT_STREAM_BYTES, CUT_THROUGH_BYTES, OWN_LIST_BYTES, POOLED_BUFFER_BYTES};
+use crate::limits::{CUT_THROUGH_BYTES, OWN_LIST_BYTES, POOLED_BUFFER_BYTES};
 use crate::observed::Replies;
 use crate::output::Output;
 use crate::overtaken::Seen;
@@ -32,7 +32,7 @@ use crate::stats::samples::Source;
 use crate::time::Time;
 use crate::trust::speaks_freely;
 use crate::upstream::inflight::{OwnCommand, Owner, Run};
-use crate::upstream::{Lane, Role, Stall, Upstream};
+use crate::upstream::{Lane, Role, Upstream};
 use alloc::format;
 use alloc::string::String;
 use resp::{LongReply, ReplyError, ReplyScanner, Scan};
@@ -248,26 +248,6 @@ impl Engine {
         Ok(pos)
     }
 
-    /// Hands this over in place of the reply to the front request, which was not one frame. Returns false if that must be looked at again.
-    #[cold]
-    fn hand_instead(&mut self, now: Time, id: UpstreamId, run: &Run, reply: &[u8]) -> bool {
-        if let Owner::Own(own) = run.owner {
-            if let Some(upstream) = self.upstreams.get_mut(id) {
-                upstream.inflight.answered(1);
-            }
-            self.own_reply(now, id, own, reply);
-            return true;
-        }
-        if let Some(upstream) = self.upstreams.get_mut(id) {
-            // What was looked at of it was no frame.
-            upstream.scanner = ReplyScanner::default();
-        }
-        self.count_data(id, run, reply);
-        let Some(front) = self.upstreams.get(id).map(Front::of) else { return true };
-        let (used, _) = self.replies_of_run(now, id, run, front, (1, reply.len(), false), reply);
-        used > 0
-    }
-
     /// Hands over what is whole of the front run, or of one reply the part that is here. Returns the bytes done with, and whether there may be more to do.
     #[inline(always)]
     fn next_replies(
@@ -430,13 +410,14 @@ impl Engine {
         bytes: &[u8],
     ) {
         let Some(client) = self.clients.get_mut(id) else { return };
-        let bytes = if silent { &[][..] } else { bytes };
+        // The server made them all the same, also those that are dropped here.
         if client.sizes == Sizes::Known {
             client.note_replies(count, bytes.len());
         } else {
             self.grants.probing -= u32::from(client.sizes == Sizes::Probing && count > 0);
             client.note_first_replies(count, bytes.len());
         }
+        let bytes = if silent { &[][..] } else { bytes };
         if seq == client.places.head() {
             let cut = client.mid_reply.take().is_some();
             client.places.pass(count);
@@ -516,8 +497,12 @@ impl Engine {
                 return 0;
             }
             Some(_) if !silent => self.give_part(id, upstream_id, &rest[..scanned]),
-            // Nobody wants it: dropped as it comes.
-            _ => {}
+            // Nobody wants it: dropped as it comes. It counts for the size of the client's replies.
+            _ => {
+                if let Some(client) = self.clients.get_mut(id) {
+                    client.note_part(scanned);
+                }
+            }
         }
         if let Some(upstream) = self.upstreams.get_mut(upstream_id) {
             upstream.forwarded += scanned as u64;
@@ -575,43 +560,6 @@ impl Engine {
         let scanned = upstream.scanner.position() - upstream.forwarded;
         upstream.forwarded += scanned;
         scanned as usize
-    }
-
-    /// Stops reading the upstream if this client has too much waiting.
-    #[inline(always)]
-    pub(crate) fn check_stall(&mut self, now: Time, upstream_id: UpstreamId, id: ClientId) {
-        if self.clients.get(id).is_some_and(|client| client.out.pending() > CLIENT_STREAM_BYTES) {
-            self.stall_for(now, upstream_id, id);
-        }
-    }
-
-    /// The client takes its replies more slowly than they come. While nobody waits behind it the upstream is just not read;
-    /// if others do, it gets a larger share of memory first, so that they are served, and from one that takes nothing at all the upstream is not
-    /// stopped. Whoever wants a stopped upstream gets a fresh one (`connect`), and that one is retired.
-    #[cold]
-    fn stall_for(&mut self, now: Time, upstream_id: UpstreamId, id: ClientId) {
-        let (Some(client), Some(upstream)) =
-            (self.clients.get_mut(id), self.upstreams.get_mut(upstream_id))
-        else {
-            return;
-        };
-        let (pending, since) = (client.out.pending(), client.untaken_since());
-        if upstream.stall.is_some() || pending <= CLIENT_STREAM_BYTES + client.granted {
-            return;
-        }
-        let others_since = upstream.inflight.others_since(id);
-        let (limits, timeouts) = (&self.settings.limits, &self.settings.timeouts);
-        let takes = now.since(since) < upstream.patience_us(timeouts);
-        if others_since.is_some() && (pending < limits.client_out_max_bytes || !takes) {
-            return;
-        }
-        upstream.stall = Some(Stall { client: id, since: now, progress_at: since, others_since });
-        if !client.stalls.contains(&upstream_id) {
-            client.stalls.push(upstream_id);
-        }
-        self.actions.push_back(crate::Action::ReadUpstream(upstream_id, false));
-        // Whoever waits for room here has a fresh connection made.
-        self.wake_waiters(upstream_id);
     }
 
     /// The reply at `pos` is looked at again when the driver gives back the buffer with its request.

@@ -367,6 +367,9 @@ impl Engine {
         args: &[&[u8]],
     ) -> Step {
         let known = route::classify(args.len(), |n| args[n], self.learned.as_ref());
+        if self.waits_in_silence(id, &known, args[0]) {
+            return Step::Hold(Hold::Drained);
+        }
         let caches = self.clients.get(id).is_some_and(|client| client.tracking.is_some());
         // EXEC is the proxy's only without a transaction.
         if !caches || (known.way == Way::Local && known.id != Some(EXEC)) {

@@ -23,14 +23,26 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 impl Engine {
-    /// An upstream that a slow client holds up takes no new requests of others.
-    pub(crate) fn retire_if_stalled(&mut self, id: UpstreamId, client: ClientId) {
+    /// An upstream that a slow client holds up takes no new requests of others, if they can have another one. If not, they wait behind it, and it is read
+    /// on for them.
+    #[inline]
+    pub(crate) fn retire_if_stalled(&mut self, now: Time, id: UpstreamId, client: ClientId) {
+        let is_stalled = |up: &Upstream| up.stall.is_some_and(|stall| stall.client != client);
+        if self.upstreams.get(id).is_some_and(is_stalled) {
+            self.retire_stalled(now, id, client);
+        }
+    }
+
+    #[cold]
+    fn retire_stalled(&mut self, now: Time, id: UpstreamId, client: ClientId) {
         let Some(upstream) = self.upstreams.get(id) else { return };
+        let (key, role) = (upstream.key, upstream.role);
         if self.roles.retired.len() < RETIRED_MAX
-            && upstream.role == Role::Shared
-            && upstream.stall.is_some_and(|stall| stall.client != client)
+            && role == Role::Shared
+            && (key.owner.is_some() || self.make_room_at(now, key.node, client))
+            // It may have been the one that made room.
+            && self.by_key.get(&key) == Some(&id)
         {
-            let key = upstream.key;
             self.set_role(id, Role::Retired);
             self.unlist(&key);
             self.wake_waiters(id);

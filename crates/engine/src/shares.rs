@@ -1,5 +1,5 @@
 //! Fair shares of what is scarce, so that nobody takes all of it: dedicated connections, large transfers, requests that policies let wait, passwords that
-//! servers are asked about.
+//! servers are asked about, engines of logins.
 //!
 //! Clients of one user from one address are a *group*. A group may have one more while it has less than [`SHARE_TIMES`] times what would be left for others:
 //! alone it gets seven eighths, and whoever comes then finds something that is free. With a fixed part for each group most would lie idle where there is one;
@@ -8,12 +8,14 @@
 //! ```text
 //!   16 at most:   group a takes 14        b comes: 1        c comes: 1        a has 1 less: b or d may have it, not a
 //! ```
-//! Not here: in which order those come that wait (`waiters`), and what is held (`upstream::roles`, `policy::delayed`, `login::words`).
+//! Not here: in which order those come that wait (`waiters`), and what is held (`upstream::roles`, `policy::delayed`, `login::words`, the caller for
+//! engines of logins).
 //!
 //! Invariant: of each kind the sum over all groups is the total, and a group without anything is not in the table.
 
 use crate::acl::{User, Users};
 use crate::client::Client;
+use crate::tenancy::TenantId;
 use alloc::collections::BTreeMap;
 use core::net::IpAddr;
 
@@ -21,11 +23,11 @@ use core::net::IpAddr;
 pub(crate) const SHARE_TIMES: usize = 7;
 
 /// Of connections for single clients this part of all is left for commands that do not wait for something: one of so many.
-pub(crate) const RESERVE_PART: usize = 8;
+pub const RESERVE_PART: usize = 8;
 
 /// Clients that share what is scarce: one user, one address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Group {
+pub struct Group {
     /// The tag of its name: its place in the table changes when users come and go.
     user: u64,
     net: Net,
@@ -46,12 +48,33 @@ impl Group {
         let name = users.at(client.user as usize).map_or(&b""[..], User::name);
         Self { user: tag(name), net: Net::of(&client.identity.addr) }
     }
+
+    /// Whoever tells this name, of users of the servers of a tenant, from this address. Servers have taken it, so it is the operator's, too.
+    #[must_use]
+    pub fn of_login(base: TenantId, name: &[u8], addr: &str) -> Self {
+        let user = base.0.to_le_bytes().iter().fold(tag(name), mix);
+        Self { user, net: Net::of(addr) }
+    }
+
+    /// The same user at all addresses.
+    #[must_use]
+    pub fn anywhere(self) -> Self {
+        Self { net: Net::default(), ..self }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of_user(user: u64) -> Self {
+        Self { user, net: Net::Local }
+    }
 }
 
 /// FNV-1a. Names of users are the operator's.
 fn tag(name: &[u8]) -> u64 {
-    let mix = |tag: u64, byte: &u8| (tag ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     name.iter().fold(0xcbf2_9ce4_8422_2325, mix)
+}
+
+fn mix(tag: u64, byte: &u8) -> u64 {
+    (tag ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
 }
 
 impl Net {
@@ -68,19 +91,20 @@ impl Net {
 
 /// How many each group has of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Held {
+pub struct Held {
     total: usize,
     of: BTreeMap<Group, usize>,
 }
 
 impl Held {
     /// All groups together.
-    pub(crate) fn total(&self) -> usize {
+    #[must_use]
+    pub fn total(&self) -> usize {
         self.total
     }
 
     /// A group has one more.
-    pub(crate) fn add(&mut self, group: Group) {
+    pub fn add(&mut self, group: Group) {
         self.total += 1;
         *self.of.entry(group).or_default() += 1;
     }
@@ -98,10 +122,17 @@ impl Held {
         }
     }
 
+    /// How many a group has.
+    #[must_use]
+    pub fn of(&self, group: Group) -> usize {
+        self.of.get(&group).copied().unwrap_or(0)
+    }
+
     /// Whether a group may have so many more of `max`.
-    pub(crate) fn has_room(&self, group: Group, wanted: usize, max: usize) -> bool {
+    #[must_use]
+    pub fn has_room(&self, group: Group, wanted: usize, max: usize) -> bool {
         let Some(left) = max.checked_sub(self.total + wanted) else { return false };
-        let held = self.of.get(&group).copied().unwrap_or(0);
+        let held = self.of(group);
         // What would be left without the last of them, and one beyond it is for others.
         held == 0 || held + wanted - 1 < left.saturating_mul(SHARE_TIMES)
     }
@@ -131,6 +162,13 @@ mod tests {
         for other in [group(2, "10.0.0.7:1000"), group(1, "10.0.0.8:1000"), group(1, "/run/s:0")] {
             assert_ne!(other, one);
         }
+        let login = |base, name: &[u8], addr| Group::of_login(TenantId(base), name, addr);
+        let one = login(0, b"bob", "10.0.0.7:1000");
+        for other in [login(1, b"bob", "10.0.0.7:1"), login(0, b"eve", "10.0.0.7:1")] {
+            assert!(other != one && other.anywhere() != one.anywhere());
+        }
+        let elsewhere = login(0, b"bob", "10.0.0.8:1");
+        assert!(elsewhere != one && elsewhere.anywhere() == one.anywhere());
         // Of a network of IPv6 whoever is in it can have any address.
         assert_eq!(group(1, "[2001:db8::7]:1"), group(1, "[2001:db8::8:9]:1"));
         assert_ne!(group(1, "[2001:db8::7]:1"), group(1, "[2001:db8:1::7]:1"));

@@ -60,6 +60,7 @@ impl Engine {
         if !self.resume.is_empty()
             || !self.grants.roomy.is_empty()
             || self.transfer_place_is_free()
+            || self.login_place_is_free()
             || self.lease_is_free()
             || self.is_due_inside()
             || self.has_late_replies()
@@ -83,6 +84,7 @@ impl Engine {
             self.uncork_at(),
             self.busy_at(),
             self.grants.at(),
+            self.grants.questions.at(),
             self.account.looks_at(),
             self.idle_transfers_at(),
         ];
@@ -139,6 +141,7 @@ impl Engine {
         self.run_late_replies(now);
         self.run_inside(now);
         self.run_grants(now);
+        self.run_questions(now);
         self.run_resumes(now);
         self.run_turns(now);
         self.end_deserted();

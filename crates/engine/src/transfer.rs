@@ -68,6 +68,11 @@ impl Engine {
             self.stats.command(known.id).rejected += 1;
             return self.skip_large(id, scanned, |out| reject::write(out, reject::NOAUTH));
         }
+        if client.listens_in_resp2() && !pubsub::is_said_while_listening(known.id) {
+            self.stats.command(known.id).rejected += 1;
+            let write = |out: &mut Vec<u8>| reject::while_listening(out, known.id, head[0]);
+            return self.skip_large(id, scanned, write);
+        }
         if let Some(outcome) = self.unless_streamed(id, &known, scanned, input) {
             return outcome;
         }

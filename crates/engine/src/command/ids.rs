@@ -165,6 +165,15 @@ ids! {
     WATCH = "watch",
     XREAD = "xread",
     XREADGROUP = "xreadgroup",
+    GEORADIUS = "georadius",
+    GEORADIUSBYMEMBER = "georadiusbymember",
+    GETEX = "getex",
+    HGETEX = "hgetex",
+    LMOVE = "lmove",
+    LMOVEM = "lmovem",
+    RPOPLPUSH = "rpoplpush",
+    XAUTOCLAIM = "xautoclaim",
+    XCLAIM = "xclaim",
     }
 }
 

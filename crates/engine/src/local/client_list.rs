@@ -11,6 +11,8 @@ use crate::engine::Engine;
 use crate::fleet::Answer;
 use crate::ids::ClientId;
 use crate::pubsub::Kind;
+use crate::questions::lines_bytes;
+use crate::reject;
 use crate::time::Time;
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -87,30 +89,46 @@ impl Engine {
     }
 
     /// The lines of the clients with these numbers, or of all, and of those that listen to topics, or don't; with the
-    /// listener at their end, if that is wanted.
+    /// listener at their end, if that is wanted. With it nobody but the operator asks, who gets them however long they are.
     pub(super) fn client_lines(
         &self,
         now: Time,
         numbers: Option<&[u64]>,
         listens: Option<bool>,
         listener: bool,
-    ) -> Vec<(u64, String)> {
+    ) -> Answer {
         // A client may name very many.
         let numbers: Option<BTreeSet<u64>> =
             numbers.map(|numbers| numbers.iter().copied().collect());
         let wanted = |number: u64| numbers.as_ref().is_none_or(|numbers| numbers.contains(&number));
-        self.clients
+        let wanted: Vec<(ClientId, &Client)> = self
+            .clients
             .iter()
             .filter(|(_, client)| wanted(client.number))
             .filter(|(_, client)| listens.is_none_or(|listens| listens == client.listens()))
-            .map(|(id, client)| {
-                let label = client.identity.listener.as_deref().filter(|_| listener);
-                let end = label.map(|label| format!(" listener={label}")).unwrap_or_default();
-                (client.number, self.client_line(now, id) + &end)
-            })
-            .collect()
+            .collect();
+        // Known before any is written.
+        let bytes: usize = wanted.iter().map(|(_, client)| line_bytes_min(client)).sum();
+        if bytes > self.list_bytes_max() && !listener {
+            return Answer::TooLarge;
+        }
+        let lines = wanted.into_iter().map(|(id, client)| {
+            let label = client.identity.listener.as_deref().filter(|_| listener);
+            let end = label.map(|label| format!(" listener={label}")).unwrap_or_default();
+            (client.number, self.client_line(now, id) + &end)
+        });
+        Answer::Lines(lines.collect())
     }
 }
+
+/// About as long the line of a client is, or a little longer: the names that it gave itself have any length.
+fn line_bytes_min(client: &Client) -> usize {
+    let identity = &client.identity;
+    LINE_BYTES_MIN + identity.name.len() + identity.lib_name.len() + identity.lib_ver.len()
+}
+
+/// Without any name.
+const LINE_BYTES_MIN: usize = 256;
 
 /// What is awaited of its socket: that there is something to read, that there is room to write.
 fn events(client: &Client) -> &'static str {
@@ -122,8 +140,11 @@ fn events(client: &Client) -> &'static str {
     }
 }
 
-/// All workers' lines as one reply, in the order of the clients' numbers.
-pub(super) fn write(out: &mut Vec<u8>, answers: Vec<Answer>, protocol: Protocol) {
+/// All workers' lines as one reply, in the order of the clients' numbers; an error, if they have more than `bytes_max`.
+pub(super) fn write(out: &mut Vec<u8>, answers: Vec<Answer>, protocol: Protocol, bytes_max: usize) {
+    let Some(bytes) = lines_bytes(&answers).filter(|bytes| *bytes <= bytes_max) else {
+        return reject::write(out, reject::LIST_TOO_LARGE);
+    };
     let mut lines: Vec<(u64, String)> = answers
         .into_iter()
         .flat_map(|answer| match answer {
@@ -132,6 +153,14 @@ pub(super) fn write(out: &mut Vec<u8>, answers: Vec<Answer>, protocol: Protocol)
         })
         .collect();
     lines.sort();
-    let text: String = lines.iter().map(|(_, line)| format!("{line}\n")).collect();
+    let mut text = String::with_capacity(bytes);
+    for (_, line) in lines {
+        text.push_str(&line);
+        text.push('\n');
+    }
+    out.reserve_exact(bytes + HEAD_BYTES);
     encode::verbatim(out, *b"txt", text.as_bytes(), protocol);
 }
+
+/// Room for what stands before and behind the text of a reply.
+const HEAD_BYTES: usize = 32;

@@ -23,12 +23,12 @@ mod topkeys;
 use crate::client::{Client, Hold, ReplyMode};
 use crate::command::{CommandId, ids};
 use crate::connect::Availability;
-use crate::engine::{Action, Engine};
-use crate::fleet::{Answer, Asked, ConfigWish, ProcessFacts, Purpose, Question, ReplyTo, Report};
+use crate::engine::Engine;
+use crate::fleet::{Answer, Asked, ProcessFacts, Purpose, Question, ReplyTo, Report};
 use crate::ids::ClientId;
 use crate::inside::Inside;
-use crate::limits::QUESTIONS_MAX;
 use crate::pubsub::Kind;
+use crate::questions::only_reads;
 use crate::reject;
 use crate::request::Step;
 use crate::route::Known;
@@ -87,7 +87,7 @@ impl Engine {
             return Step::Done;
         }
         let ticket = self.next_ticket;
-        let written = |engine: &Self| engine.clients.get(id).map_or(0, |one| one.out.pending());
+        let written = |engine: &Self| engine.clients.get(id).map_or(0, Client::waiting_out);
         let before = written(self);
         let step = self.answer_command(now, &call);
         self.grants.slow.pay_reply(args.len(), written(self).saturating_sub(before));
@@ -304,17 +304,7 @@ impl Engine {
         let Some(client) = self.clients.get_mut(call.id) else { return Step::Gone };
         let seq = if call.inside.is_none() { client.places.reserve(1) } else { 0 };
         let (protocol, silent, inside) = (client.protocol, call.silent, call.inside);
-        if !matches!(
-            question,
-            Question::List { .. }
-                | Question::Report
-                | Question::SlowLog(_)
-                | Question::SlowLen
-                | Question::Config(ConfigWish::Get(_))
-                | Question::HotKeys
-                | Question::BigKeys
-                | Question::AclLog(_)
-        ) {
+        if !only_reads(&question) {
             // The client's own next request comes after the pause has begun, or after it was killed.
             self.hold_for_answers(call.id);
         }
@@ -338,27 +328,6 @@ impl Engine {
         Step::Done
     }
 
-    /// The turn of this question begins.
-    fn ask_workers(&mut self, ticket: u64, question: Question) {
-        self.grants.unasked.push_back((ticket, question));
-        self.ask_next();
-    }
-
-    /// Whether an earlier question of this client is open. Answers, of which some are large, do not pile up.
-    fn waits_for_answer(&self, call: &Call<'_>) -> bool {
-        call.inside.is_none() && self.asked.iter().any(|asked| asked.client == call.id)
-    }
-
-    /// Gives questions on, as many as may be under way.
-    fn ask_next(&mut self) {
-        let open = |asked: &&Asked| !asked.waits_for_servers();
-        while self.asked.iter().filter(open).count() - self.grants.unasked.len() < QUESTIONS_MAX
-            && let Some((ticket, question)) = self.grants.unasked.pop_front()
-        {
-            self.actions.push_back(Action::Ask(ticket, question));
-        }
-    }
-
     /// This worker's answer to a question of any worker; `None`: it comes by [`Action::Answer`].
     #[must_use]
     pub fn answer(&mut self, now: Time, to: ReplyTo, question: &Question) -> Option<Answer> {
@@ -367,7 +336,7 @@ impl Engine {
                 return self.unblock(now, to, *number, *error);
             }
             Question::List { ids, listens, listener } => {
-                Answer::Lines(self.client_lines(now, ids.as_deref(), *listens, *listener))
+                self.client_lines(now, ids.as_deref(), *listens, *listener)
             }
             Question::Kill(filter) => Answer::Killed(self.kill_clients(now, filter)),
             Question::Pause { ms, writes_only } => {
@@ -441,13 +410,24 @@ impl Engine {
         facts: &ProcessFacts,
     ) {
         let Some(at) = self.asked.iter().position(|asked| asked.ticket == ticket) else { return };
-        let mut asked = self.asked.swap_remove(at);
-        self.ask_next();
+        let asked = self.asked.swap_remove(at);
+        let reply_bytes = self.make_reply(now, asked, answers, facts);
+        self.pay_question(now, reply_bytes);
+    }
+
+    /// Makes one reply of all workers' answers; returns its length.
+    fn make_reply(
+        &mut self,
+        now: Time,
+        mut asked: Asked,
+        answers: Vec<Answer>,
+        facts: &ProcessFacts,
+    ) -> usize {
         let protocol = asked.protocol;
         let mut out = Vec::new();
         match &mut asked.purpose {
             Purpose::Ok => encode::simple(&mut out, b"OK"),
-            Purpose::List => client_list::write(&mut out, answers, protocol),
+            Purpose::List => client_list::write(&mut out, answers, protocol, self.list_bytes_max()),
             Purpose::Monitor => self.begin_monitor(asked.client, &mut out),
             Purpose::SlowLog { count, detail } => {
                 let unix_ahead_us = self.settings.unix_ahead_us;
@@ -481,7 +461,8 @@ impl Engine {
             Purpose::Track(wanted) => {
                 let wanted = core::mem::take(&mut **wanted);
                 if self.track_to(asked.client, wanted, &answers) {
-                    return self.answer_when_told(now, asked);
+                    self.answer_when_told(now, asked);
+                    return 0;
                 }
                 reject::write(&mut out, reject::REDIRECT_NOBODY);
             }
@@ -496,6 +477,7 @@ impl Engine {
             Purpose::Info(wish) => self.write_info(&mut out, wish, answers, facts, protocol),
         }
         self.answer_asked(now, asked, &out);
+        out.len()
     }
 
     /// The reply to what all workers were asked takes its place.

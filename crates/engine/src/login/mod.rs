@@ -19,6 +19,7 @@ use crate::client::{Client, Hold};
 use crate::command::{CommandId, ids};
 use crate::elsewhere::Order;
 use crate::engine::{Action, Engine};
+use crate::ids::ClientId;
 use crate::limits::LOGIN_BYTES_MAX;
 use crate::local::Call;
 use crate::near;
@@ -291,6 +292,12 @@ impl Engine {
         for news in told {
             self.handle_news(now, news);
         }
+    }
+
+    /// From where a client comes.
+    #[must_use]
+    pub fn client_address(&self, id: ClientId) -> Option<&str> {
+        self.clients.get(id).map(|client| &*client.identity.addr)
     }
 
     /// Numbers of questions begin here. No two engines that have the same place one after the other may use the same.

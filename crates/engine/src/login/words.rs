@@ -8,6 +8,9 @@
 //! A connection of `Lane::Login` is greeted with nothing and carries nothing but AUTH, one at a time, so that a failed one is cheap: no connection is made for it. What is
 //! asked instead of a command that the proxy answers has the command's permission and no effect: a word that it does not take stands in it.
 //!
+//! Nobody has to pass a wake-up on: in each turn those look again whose turn it is while a place for AUTH is free (`login_place_is_free`). Whoever looked may
+//! not have taken it: the password has failed for somebody else meanwhile, or the client is gone.
+//!
 //! Not here: what comes of a word (`login`).
 //!
 //! Invariant: of a client at most one question is open, and a word serves no other request than the one that it was asked for.
@@ -94,6 +97,7 @@ impl Engine {
             client.identity.word = None;
             client.identity.words_lost = 0;
         }
+        self.words.forget_waiter(id);
     }
 
     /// Has a server say whether a password is right.
@@ -186,28 +190,25 @@ impl Engine {
             }
         }
         self.bring_word(open.client, Some(Word { of: open.of, at: now, verdict }));
-        self.wake_for_word();
     }
 
     /// The connection broke that owed the answer. That may have been the fault of somebody else's: the server closes it when it removes the user that was last
     /// found on it. So it is asked once more.
     pub(crate) fn word_lost(&mut self, now: Time, over: UpstreamId, error: &[u8]) {
         let Some(open) = self.take_open(over) else { return };
-        let Some(client) = self.clients.get_mut(open.client) else { return self.wake_for_word() };
+        let Some(client) = self.clients.get_mut(open.client) else { return };
         client.identity.words_lost = client.identity.words_lost.saturating_add(1);
         let text = error.strip_prefix(b"-").unwrap_or(error);
         let text = text.strip_suffix(b"\r\n").unwrap_or(text).to_vec();
         let word = Word { of: open.of, at: now, verdict: Err(text) };
         let word = (client.identity.words_lost > 1).then_some(word);
         self.bring_word(open.client, word);
-        self.wake_for_word();
     }
 
     /// The connection is removed, with all that it owes.
     pub(crate) fn words_removed(&mut self, over: UpstreamId) {
         while let Some(open) = self.take_open(over) {
             self.bring_word(open.client, None);
-            self.wake_for_word();
         }
     }
 
@@ -231,14 +232,21 @@ impl Engine {
         }
     }
 
-    /// A place is free: the next one that waits for it looks again.
-    fn wake_for_word(&mut self) {
-        while let Some(id) = self.words.next_waiting() {
-            let waits = self.clients.get(id).is_some_and(|client| client.hold == Hold::Word);
-            if waits {
-                return self.bring_word(id, None);
+    /// Whether a client waits for a place for AUTH that it could have now.
+    pub(crate) fn login_place_is_free(&self) -> bool {
+        let words = &self.words;
+        words.waiting.any(|line| words.may_try(line))
+            && self.node_for_words().is_none_or(|node| self.idle_for_login(node).is_some())
+    }
+
+    /// Those that wait look again, as many as there are places.
+    pub(crate) fn wake_for_word(&mut self) {
+        for id in self.words.next_waiting() {
+            match self.clients.get(id).is_some_and(|client| client.hold == Hold::Word) {
+                true => self.bring_word(id, None),
+                // It waits for nothing any more, and must not keep others from their turn.
+                false => self.words.forget_waiter(id),
             }
-            self.words.waiting.forget(id);
         }
     }
 
@@ -278,9 +286,12 @@ impl Engine {
         let mut found = Held::default();
         open.iter().filter_map(|open| open.login).for_each(|group| found.add(group));
         assert_eq!(*tried, found, "whose passwords are tried");
+        let is_client = |(_, id): (Time, ClientId)| self.clients.get(id).is_some();
+        assert!(waiting.oldest().all(is_client), "who is gone waits for a place");
         for (id, client) in self.clients.iter() {
             let questions = open.iter().filter(|open| open.client == id).count();
             assert!(questions <= 1, "a client with several questions");
+            assert!(questions == 0 || !waiting.contains(id), "who has a place waits for one");
             let is_woken = questions == 1 || waiting.contains(id) || self.resume.contains(&id);
             assert!(client.hold != Hold::Word || is_woken, "nobody brings it the word");
         }
@@ -293,19 +304,24 @@ impl Words {
         self.tried.has_room(*group, 1, LOGINS_TRIED_MAX)
     }
 
+    /// Places that are free.
+    fn room(&self) -> usize {
+        LOGINS_TRIED_MAX.saturating_sub(self.tried.total())
+    }
+
     /// Whether it is the turn of this client.
     fn may_try_now(&self, id: ClientId, group: Group) -> bool {
-        let (line, room) = ((group, ()), LOGINS_TRIED_MAX.saturating_sub(self.tried.total()));
+        let line = (group, ());
         let may = |line: &Line<()>| self.may_try(line);
-        may(&line) && self.waiting.is_among_first(id, &line, room, may)
+        may(&line) && self.waiting.is_among_first(id, &line, self.room(), may)
     }
 
     /// Whose turn it is of those that wait.
-    fn next_waiting(&self) -> Option<ClientId> {
-        self.waiting.first(1, |line| self.may_try(line)).first().copied()
+    fn next_waiting(&self) -> Vec<ClientId> {
+        self.waiting.first(self.room(), |line| self.may_try(line))
     }
 
-    /// The client is gone.
+    /// The client is gone, or has its answer.
     pub(crate) fn forget_waiter(&mut self, id: ClientId) {
         self.waiting.forget(id);
     }

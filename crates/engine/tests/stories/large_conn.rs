@@ -1,7 +1,7 @@
 //! A request whose reply was large goes over a connection for such requests, beside those that others share.
 
 use crate::words::{Story, request};
-use engine::limits::{LARGE_INFLIGHT_MAX, LARGE_REPLIES_MAX, LARGE_REPLY_KEPT_MS};
+use engine::limits::{LARGE_INFLIGHT_MAX, LARGE_REPLIES_MAX, LARGE_REPLY_KEPT_MS, WINDOW_MIN};
 
 const MIB: usize = 1 << 20;
 
@@ -231,4 +231,101 @@ fn only_so_many_are_known_and_the_newest() {
     story.client("a").gets("nil").says("GET 1");
     story.conn(1).gets_nothing();
     story.conn(2).gets("GET 1");
+}
+
+// Found by an attack: CLIENT REPLY OFF, and a pipeline of GETs of 20 MB. Of a client that it is connected to a server makes no replies then.
+#[test]
+fn one_that_takes_no_replies_has_few_large_ones_under_way() {
+    let mut story = Story::new();
+    story.client("a").says("CLIENT REPLY OFF").sends(&request("GET big").repeat(50));
+    story.client("b").says("SET k b");
+    assert_eq!(story.conn(1).takes_requests(), WINDOW_MIN as usize + 1);
+    let reply = bulk(2 * MIB);
+    story.conn(1).sends(&[reply.repeat(WINDOW_MIN as usize), b"+OK\r\n".to_vec()].concat());
+    story.client("b").gets("+OK");
+    story.conn(1).gets_nothing();
+    for _ in 0..5 {
+        assert_eq!(story.conn(2).takes_requests(), LARGE_INFLIGHT_MAX);
+        story.conn(2).sends(&reply.repeat(LARGE_INFLIGHT_MAX));
+    }
+    story.client("a").gets_nothing();
+}
+
+#[test]
+fn of_what_may_answer_at_length_one_that_takes_no_replies_has_few_under_way() {
+    let skip = [request("CLIENT REPLY SKIP"), request("GET big")].concat().repeat(50);
+    let multi = [request("MULTI"), request("GET big"), request("EXEC")].concat().repeat(20);
+    for (line, most) in [
+        ("EVAL s 0", WINDOW_MIN as usize),
+        ("MGET big big", WINDOW_MIN as usize),
+        ("GETEX big", WINDOW_MIN as usize),
+        ("XREADGROUP GROUP g c STREAMS s 0", WINDOW_MIN as usize),
+        ("SET k v", 50),
+        ("PUBLISH c m", 50),
+    ] {
+        let mut story = Story::new();
+        story.client("a").says("CLIENT REPLY OFF").sends(&request(line).repeat(50));
+        assert_eq!(story.server().takes_requests(), most, "{line}");
+    }
+    let mut story = Story::new();
+    story.client("a").sends(&skip);
+    // Each CLIENT REPLY has its place behind those before it.
+    assert_eq!(story.server().takes_requests(), WINDOW_MIN as usize / 2);
+    story.client("b").says("CLIENT REPLY OFF").sends(&multi);
+    assert_eq!(story.server().takes_requests(), 3, "one transaction");
+    let mut story = Story::new();
+    story.client("c").says("WATCH k");
+    story.server().gets("WATCH k").answers("+OK");
+    story.client("c").gets("+OK").says("CLIENT REPLY OFF");
+    story.client("c").sends(&request("GET big").repeat(50));
+    assert_eq!(story.server().takes_requests(), WINDOW_MIN as usize);
+}
+
+#[test]
+fn replies_that_are_dropped_tell_how_large_replies_are() {
+    for (parts, reply) in [(1, bulk(2 * MIB)), (64, bulk(20_000).repeat(64))] {
+        let mut story = Story::new();
+        story.client("a").says("CLIENT REPLY OFF").sends(&request("GET k").repeat(parts));
+        let mut owed = story.server().takes_requests();
+        for part in reply.chunks(reply.len() / parts) {
+            assert!(owed > 0);
+            story.server().sends(part);
+            owed += story.server().takes_requests();
+            owed -= 1;
+        }
+        story.client("a").says("CLIENT REPLY ON").gets("+OK");
+        story.client("a").sends(&request("GET l").repeat(1_000));
+        let window = (4 * MIB * parts / reply.len()).max(WINDOW_MIN as usize);
+        let asked = story.server().takes_requests();
+        assert!(asked <= window * 2, "{asked} of {window}");
+    }
+}
+
+#[test]
+fn large_replies_that_nobody_takes_are_no_backlog() {
+    let mut story = knows(Story::new(), "GET big");
+    for name in ["a", "c"] {
+        story.client(name).says(["CLIENT REPLY OFF", "GET big", "GET big"]);
+    }
+    assert_eq!(story.conn(2).takes_requests(), 4);
+    let reply = bulk(20 * MIB);
+    story.conn(2).sends(&reply[..40_000]);
+    assert_eq!(story.connects_made(), 2);
+    story.client("b").says("GET big");
+    story.conn(2).sends(&reply[40_000..80_000]);
+    assert_eq!(story.connects_made(), 3);
+    story.conn(3).gets("GET big").sends(&bulk(2 * MIB));
+    story.client("b").takes();
+}
+
+// A server sends such a client nothing, so it does all that it was sent before the end.
+#[test]
+fn one_that_takes_no_replies_and_sends_no_more_has_its_writes_done() {
+    let mut story = knows(Story::new(), "GET big");
+    story.client("a").says(["CLIENT REPLY OFF", "GET big", "SET k a"]).ends();
+    let reply = bulk(2 * MIB);
+    story.conn(2).gets("GET big").sends(&reply[..40_000]).is_open();
+    story.conn(2).sends(&reply[40_000..]);
+    story.conn(1).gets("SET k a").answers("+OK");
+    story.client("a").is_closed();
 }

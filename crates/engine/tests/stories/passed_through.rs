@@ -165,6 +165,54 @@ fn one_machine_that_tries_passwords_leaves_others_their_turn() {
     base.conn(1).gets("AUTH dora x").gets_nothing();
 }
 
+// Found by an attack: whoever was woken for a place and was answered without one took the wake-up along. With four of these at the head of the line nobody could
+// log in any more.
+#[test]
+fn who_waits_for_a_place_and_needs_none_keeps_nobody_from_it() {
+    let mut base = Story::with(settings()).by_hand();
+    let tried = LOGINS_TRIED_MAX * 7 / 8;
+    for number in 0..tried + 20 {
+        tries(&mut base, &format!("a{number}"), "AUTH nobody bad");
+    }
+    tries(&mut base, "b", "AUTH bob pb");
+    for number in 0..tried {
+        base.conn(number + 1).gets("AUTH nobody bad").answers(WRONGPASS);
+    }
+    for number in 0..tried + 20 {
+        base.client(&format!("a{number}")).gets(WRONGPASS);
+    }
+    base.conn(1).gets("AUTH bob pb").answers("+OK");
+    assert!(base.logs_in("b").is_some());
+    assert_eq!(base.connects_made(), tried);
+    tries(&mut base, "d", "AUTH dora pd");
+    base.conn(1).gets("AUTH dora pd").answers("+OK");
+    assert!(base.logs_in("d").is_some());
+}
+
+#[test]
+fn all_places_that_are_free_are_given_to_those_who_wait() {
+    let mut base = Story::with(settings()).by_hand();
+    let tried = LOGINS_TRIED_MAX * 7 / 8;
+    for number in 0..4 * tried {
+        tries(&mut base, &format!("a{number}"), &format!("AUTH u{number} x"));
+    }
+    // The place that the group before them must leave is for those behind.
+    tries(&mut base, "b@10.0.0.2", "AUTH bob x");
+    tries(&mut base, "c@10.0.0.3", "AUTH carl x");
+    (tried..2 * tried).for_each(|number| base.client(&format!("a{number}")).dies());
+    base.conn(1).gets("AUTH u0 x").answers(WRONGPASS);
+    base.conn(1).gets("AUTH carl x").gets_nothing();
+    let asked = |base: &mut Story| -> usize {
+        (1..=LOGINS_TRIED_MAX).map(|conn| base.conn(conn).takes_requests()).sum()
+    };
+    assert_eq!(asked(&mut base), LOGINS_TRIED_MAX - 1);
+    for conn in 1..=LOGINS_TRIED_MAX {
+        base.conn(conn).answers(WRONGPASS);
+    }
+    // Those that are left wait for places, and not for each other.
+    assert_eq!(asked(&mut base), tried);
+}
+
 #[test]
 fn what_is_too_long_for_a_password_is_wrong() {
     let mut base = Story::with(settings());

@@ -173,3 +173,68 @@ fn a_user_that_comes_later_is_somebody_else() {
     story.server().gets("BLPOP l 0");
     assert_eq!(story.open_conns(), 7);
 }
+
+/// So many clients at an address ask for much, each in a database of its own, and do not read.
+fn keep_connections(story: &mut Story, host: &str, dbs: std::ops::Range<usize>) {
+    let big = [b"$6000000\r\n", vec![b'v'; 6_000_000].as_slice(), b"\r\n"].concat();
+    for db in dbs {
+        let name = format!("big{db}@{host}");
+        story.client(&name).says(&format!("SELECT {db}")).gets("+OK").stops_taking();
+        story.client(&name).says(["GET big", "GET big"]);
+        story.server().gets("GET big").sends(&big[..5_900_000]);
+        story.after_ms(1);
+    }
+}
+
+// Found by an attack: clients that did not read kept all connections to a server, one in each database.
+#[test]
+fn connections_that_only_slow_readers_wait_for_make_room() {
+    let mut story = Story::with_limits(|limits| limits.upstreams_max = 4);
+    keep_connections(&mut story, "10.0.0.1", 1..5);
+    assert_eq!(story.open_conns(), 4);
+    // The one that has read nothing for the longest time goes, and its connection.
+    story.client("b@10.0.0.2").says("SELECT 9").gets("+OK").says("GET k");
+    story.server().gets("GET k").answers("nil");
+    story.client("b@10.0.0.2").gets("nil");
+    assert_eq!(story.open_conns(), 4);
+    story.client("big1@10.0.0.1").is_closed();
+    story.client("big2@10.0.0.1").is_open();
+    // So it is when they are in the same database.
+    story.client("c@10.0.0.3").says("SELECT 2").gets("+OK").says("GET k");
+    story.server().gets("GET k").answers("nil");
+    story.client("c@10.0.0.3").gets("nil");
+}
+
+#[test]
+fn of_slow_readers_those_of_the_group_with_most_connections_go_first() {
+    let mut story = Story::with_limits(|limits| limits.upstreams_max = 5);
+    keep_connections(&mut story, "10.0.0.7", 1..2);
+    story.after_ms(5);
+    keep_connections(&mut story, "10.0.0.1", 2..6);
+    for (db, gone) in [(8, 2), (9, 3)] {
+        let name = format!("b{db}@10.0.0.2");
+        story.client(&name).says(&format!("SELECT {db}")).gets("+OK").says("GET k");
+        story.server().gets("GET k").answers("nil");
+        story.client(&name).gets("nil").says("GET l");
+        story.client(&format!("big{gone}@10.0.0.1")).is_closed();
+    }
+    story.client("big1@10.0.0.7").is_open();
+    // Whoever asks has most itself: one of its own goes.
+    story.client("d@10.0.0.1").says("SELECT 10").gets("+OK");
+    story.client("big1@10.0.0.7").is_open();
+    story.client("big4@10.0.0.1").is_closed();
+}
+
+#[test]
+fn whoever_waits_behind_a_slow_reader_keeps_the_connection() {
+    let mut story = Story::with_limits(|limits| limits.upstreams_max = 1);
+    story.client("a").says("GET big").stops_taking();
+    story.client("b").says("GET b");
+    let big = [b"$6000000\r\n", vec![b'v'; 6_000_000].as_slice(), b"\r\n"].concat();
+    story.server().sends(&big[..5_900_000]);
+    let full = "-ERR respool: no upstream connection free (limits.upstream_conns_max)";
+    story.client("c@10.0.0.2").says("SELECT 1").gets(full);
+    story.server().sends(&[&big[5_900_000..], b"$1\r\nb\r\n"].concat());
+    story.after_ms(30).client("b").gets("\"b\"");
+    story.client("a").is_open();
+}

@@ -193,3 +193,69 @@ fn answers_of_all_workers_do_not_pile_up() {
     }
     assert!(story.client("b").takes_text().ends_with("+PONG\r\n"));
 }
+
+#[test]
+fn large_answers_of_all_workers_leave_time_for_others() {
+    let mut story = warm(Story::new());
+    let name = "n".repeat(4_000);
+    let names: Vec<String> = (0..200).map(|number| format!("a{number}")).collect();
+    for client in &names {
+        let words = [format!("CLIENT SETNAME {name}"), format!("CLIENT SETINFO LIB-VER {name}")];
+        story.client(client).says([&*words[0], &words[1]]).takes();
+    }
+    names.iter().for_each(|client| _ = story.client(client).says("CLIENT LIST"));
+    let mut has_list = vec![false; names.len()];
+    let mut count = |story: &mut Story| {
+        for (client, has) in names.iter().zip(&mut has_list) {
+            *has |= !story.client(client).takes().is_empty();
+        }
+        has_list.iter().filter(|has| **has).count()
+    };
+    let at_once = count(&mut story);
+    assert!((1..10).contains(&at_once), "{at_once} lists of more than a megabyte in one turn");
+    // Somebody else has the next turn of questions, and waits for nothing else.
+    story.client("b@10.0.0.2").says(["PING", "INFO server"]);
+    assert!(story.client("b@10.0.0.2").takes_text().starts_with("+PONG"));
+    let mut waited_ms = 0;
+    while story.client("b@10.0.0.2").takes_text().is_empty() {
+        story.after_ms(1);
+        waited_ms += 1;
+        assert!(waited_ms < 100, "the question waits behind those of another client");
+    }
+    assert!(count(&mut story) < 20);
+    for _ in 0..2_000 {
+        if count(&mut story) == names.len() {
+            return;
+        }
+        story.after_ms(10);
+    }
+    panic!("not everybody got a list");
+}
+
+#[test]
+fn questions_of_clients_that_are_gone_are_not_asked() {
+    let mut story = warm(Story::new());
+    story.holds_questions();
+    for number in 0..20 {
+        story.client(&format!("a{number}")).says("INFO server");
+    }
+    for number in 0..20 {
+        story.client(&format!("a{number}")).dies();
+    }
+    story.workers_answer_open();
+    assert_eq!(story.questions_open(), 0);
+}
+
+#[test]
+fn a_list_that_memory_does_not_allow_is_refused() {
+    let mut story = warm(Story::with_limits(|limits| limits.memory_max_bytes = 1 << 20));
+    let name = "n".repeat(4_000);
+    for number in 0..70 {
+        story.client(&format!("a{number}")).says(&*format!("CLIENT SETNAME {name}")).takes();
+    }
+    story.client("b").says("CLIENT LIST").gets(
+        "-ERR respool: CLIENT LIST would be too large (limits.memory_max_bytes): name clients with ID",
+    );
+    story.client("b").says("CLIENT LIST ID 3 4");
+    assert_eq!(story.client("b").takes_text().matches("id=").count(), 2);
+}

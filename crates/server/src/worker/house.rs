@@ -296,6 +296,11 @@ impl House {
         Some(outer(to, self.get_mut(to)?.admit_client(leaver)))
     }
 
+    /// See [`Engine::client_address`].
+    pub(super) fn client_address(&self, id: ClientId) -> Option<&str> {
+        self.get(place(id))?.client_address(inner(id))
+    }
+
     /// See [`Engine::begin_admitted`].
     pub(super) fn begin_admitted(&mut self, now: Time, id: ClientId) {
         if let Some(engine) = self.get_mut(place(id)) {

@@ -99,7 +99,9 @@ impl<D: Driver> Worker<D> {
 
     /// A client is a user of the servers now, and waits to be taken to the engine of its login.
     pub(super) fn log_client_in(&mut self, now: Time, id: ClientId, said: &Said) {
-        match self.engine.log_in(now, house::place(id), said) {
+        // A client that is gone has nowhere to go.
+        let Some(addr) = self.engine.client_address(id).map(str::to_owned) else { return };
+        match self.engine.log_in(now, house::place(id), said, &addr) {
             Ok(place) => self.move_seated(now, id, place),
             Err(error) => self.engine.keep_client(id, error),
         }

@@ -1,5 +1,5 @@
 //! Hostile clients beside honest ones: names with a NUL that a server finds all the same, floods of names that no server has, malformed and unfinished
-//! requests, options with a NUL, clients that write and never read.
+//! requests, options with a NUL, scripts whose errors look like replies to others, clients that write and never read.
 //!
 //! The server is the model, which finds a command by its name up to the first NUL (a real one finds some of these names). On every third seed it refuses
 //! `COMMAND`, so that nobody knows its commands and unknown ones go to it over connections of their own. Judged all along:
@@ -163,7 +163,7 @@ impl Hostile {
             self.peer.close();
             self.peer = net.connect(to);
         }
-        match rng.between(0, 11) {
+        match rng.between(0, 13) {
             0..=2 => {
                 for _ in 0..rng.between(1, 30) {
                     self.peer.send(&with_nul(rng));
@@ -193,7 +193,8 @@ impl Hostile {
                 let line = format!("\"{name}\\x00{}\" 1 OFF\r\n", rng.between(0, 99));
                 self.peer.send(line.as_bytes());
             }
-            10 => {
+            10..=11 => self.breaks_lines(rng),
+            12 => {
                 let name = self.name();
                 let words = [&["MULTI"][..], &[name.as_str(), "x"], &["EXEC"]];
                 words.iter().for_each(|words| self.peer.send(&request(words)));
@@ -206,6 +207,44 @@ impl Hostile {
         }
         if rng.chance(700_000) {
             self.peer.received();
+        }
+    }
+
+    /// Scripts whose errors hold line breaks, alone and in transactions.
+    fn breaks_lines(&mut self, rng: &mut SimRng) {
+        let key = format!("x{}", self.number);
+        let mut text = String::from("x");
+        for _ in 0..rng.between(1, 4) {
+            let piece = one_of(
+                rng,
+                &[
+                    "\r\n+y",
+                    "\r\n$9\r\n",
+                    "\r\n*3",
+                    "\r\n-NOPERM y",
+                    "\r",
+                    "\n",
+                    "\r\n:7",
+                    "\r\n>1\r\n+y",
+                    "\r\n$-1",
+                ],
+            );
+            text.push_str(piece);
+        }
+        let script = request(&["EVAL", "count", "1", &key, &text]);
+        let around = rng.between(0, 2);
+        if around > 0 {
+            self.peer.send(&request(&["MULTI"]));
+        }
+        if around == 2 {
+            // A transaction in pieces has a connection of its own.
+            self.peer.received();
+        }
+        for _ in 0..rng.between(1, 5) {
+            self.peer.send(&script);
+        }
+        if around > 0 {
+            self.peer.send(&request(&["EXEC"]));
         }
     }
 

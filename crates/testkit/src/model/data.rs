@@ -116,7 +116,8 @@ pub(super) fn incr(call: &mut Call<'_>) {
     add(call, 1);
 }
 
-/// The one script that there is: it counts in its key and returns its argument as an error (`EVAL … 1 key error`).
+/// The one script that there is: it counts in its key and returns its argument as an error (`EVAL … 1 key error`), with line breaks that are in it, as
+/// Redis 8.2 does.
 pub(super) fn eval(call: &mut Call<'_>) {
     if call.args.len() != 5 {
         return call.error("ERR the model has no such script");
@@ -129,8 +130,10 @@ pub(super) fn eval(call: &mut Call<'_>) {
     let (key, result) = (call.args[3].clone(), count + 1);
     put(call, &key, result.to_string().into_bytes());
     call.note(&key, Effect::Incr { by: 1, result });
-    let text = String::from_utf8_lossy(&call.args[4]).into_owned();
-    call.error(&text);
+    let text = call.args[4].clone();
+    call.out.push(b'-');
+    call.out.extend_from_slice(&text);
+    call.out.extend_from_slice(b"\r\n");
 }
 
 pub(super) fn decr(call: &mut Call<'_>) {

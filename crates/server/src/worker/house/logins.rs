@@ -5,6 +5,9 @@
 //!                            └ a new one, told what its tenant's engine knows of the servers ─▶ a free place
 //!   its last client goes ── LOGIN_IDLE_MS ─▶ it goes          the servers refuse it ─▶ its clients are closed, it goes
 //! ```
+//! A server may take several passwords of a user, or, of one with `nopass`, any. So those in use are shared fairly by user, and those of a user by address
+//! (`engine::shares`).
+//!
 //! To other workers a login is known by its tenant and a digest of its name and password, as its engine has another number at each of them.
 //!
 //! Not here: whether a password is right (`engine::login`), which clients go where (`moves`).
@@ -17,12 +20,18 @@ use engine::acl::Digest;
 use engine::fleet::{Answer, Question, ReplyTo};
 use engine::login::Said;
 use engine::news::{News, Reach};
+use engine::shares::{self, Group};
 use engine::tenancy::TenantId;
 use engine::{Engine, Settings, Time, reject};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Logins at a time in a worker, those included that nobody uses any more; of these one makes room for another. The next client is told to try again later.
 pub(super) const LOGINS_MAX: usize = 128;
+
+/// Of those in use a user may have so many at most: its fair share of all while nobody else has any.
+const LOGINS_OF_USER_MAX: usize = LOGINS_MAX - LOGINS_MAX / shares::RESERVE_PART;
 
 /// A login that nobody uses is kept for so long.
 const LOGIN_IDLE_MS: u64 = 10_000;
@@ -37,8 +46,35 @@ const OF_LOGINS: u32 = 1 << 31;
 pub(super) struct Held {
     /// The tenant whose servers these are.
     base: TenantId,
+    /// Who it is, and from where the client came that it was made for.
+    of: Group,
     /// Since when it has no client.
     empty_since: Option<Time>,
+}
+
+/// How many logins each user has, and from which addresses.
+#[derive(Default)]
+struct Shares {
+    by_user: shares::Held,
+    by_address: BTreeMap<Group, shares::Held>,
+}
+
+impl Shares {
+    fn add(&mut self, of: Group) {
+        self.by_user.add(of.anywhere());
+        self.by_address.entry(of.anywhere()).or_default().add(of);
+    }
+
+    /// An error if all logins are in use, or so many as this group may have.
+    fn has_room_for(&self, of: Group) -> Result<(), &'static str> {
+        if self.by_user.total() >= LOGINS_MAX {
+            return Err(reject::LOGINS_FULL);
+        }
+        let of_user = self.by_address.get(&of.anywhere());
+        let has_room = self.by_user.has_room(of.anywhere(), 1, LOGINS_MAX)
+            && of_user.is_none_or(|held| held.has_room(of, 1, LOGINS_OF_USER_MAX));
+        if has_room { Ok(()) } else { Err(reject::LOGINS_OF_USER_FULL) }
+    }
 }
 
 impl Tenant {
@@ -76,12 +112,13 @@ impl House {
         held.map_or_else(|| self.tenant_at(place), |held| held.base)
     }
 
-    /// The place of the engine that has this login, for a client of the engine at `from`. It is made if there is none.
+    /// The place of the engine that has this login, for a client of the engine at `from` with this address. It is made if there is none.
     pub(in crate::worker) fn log_in(
         &mut self,
         now: Time,
         from: usize,
         said: &Said,
+        addr: &str,
     ) -> Result<usize, &'static str> {
         if self.first.is_draining() {
             return Err(reject::TENANT_GONE);
@@ -94,7 +131,8 @@ impl House {
         let at_base = self.open(base).ok_or(reject::TENANT_GONE)?;
         let engine = self.get(at_base).ok_or(reject::TENANT_GONE)?;
         let settings = engine.settings().for_login(base, said).ok_or(reject::TENANT_GONE)?;
-        self.make_room(now)?;
+        let of = Group::of_login(base, said.name(), addr);
+        self.make_room(now, of)?;
         let at = self.free_place().ok_or(reject::LOGINS_FULL)?;
         let id = self.next_login_id(settings.worker, settings.workers);
         let seats = match self.seats(at_base) {
@@ -107,7 +145,7 @@ impl House {
             engine.brief(now, of);
         }
         engine.warm_up(now);
-        let login = Some(Held { base, empty_since: Some(now) });
+        let login = Some(Held { base, of, empty_since: Some(now) });
         self.settle(at, Tenant { id, seats, leaves_at: None, login, engine });
         Ok(at + 1)
     }
@@ -118,23 +156,39 @@ impl House {
         TenantId(OF_LOGINS | number)
     }
 
-    /// Sees to it that there is room for one more login.
-    fn make_room(&mut self, now: Time) -> Result<(), &'static str> {
-        let logins = || self.others.iter().flatten().filter(|tenant| tenant.login.is_some());
-        if logins().count() >= PLACES - PLACES_OF_TENANTS {
+    /// Sees to it that there is room for one more login, of this group.
+    fn make_room(&mut self, now: Time, of: Group) -> Result<(), &'static str> {
+        let logins = self.others.iter().flatten().filter(|tenant| tenant.login.is_some());
+        if logins.count() >= PLACES - PLACES_OF_TENANTS {
             // Those that are about to go have not gone yet.
             return Err(reject::LOGINS_FULL);
         }
-        if logins().filter(|tenant| tenant.stays()).count() < LOGINS_MAX {
+        let kept = self.held_by(Tenant::stays);
+        let used = self.held_by(|tenant| tenant.stays() && tenant.engine.client_count() > 0);
+        used.has_room_for(of)?;
+        if kept.by_user.total() < LOGINS_MAX {
             return Ok(());
         }
-        let unused = self.others.iter_mut().flatten().filter(|tenant| {
-            tenant.login.is_some() && tenant.stays() && tenant.engine.client_count() == 0
+        let unused = self.others.iter_mut().flatten().filter_map(|tenant| {
+            let user = tenant.login.as_ref()?.of.anywhere();
+            let is_unused = tenant.stays() && tenant.engine.client_count() == 0;
+            is_unused.then_some((user, tenant))
         });
-        let oldest = unused.min_by_key(|tenant| tenant.idle_until()).ok_or(reject::LOGINS_FULL)?;
+        // Of the user that has most, so that nobody drives others out with one password after the other.
+        let oldest = unused
+            .min_by_key(|(user, tenant)| (Reverse(kept.by_user.of(*user)), tenant.idle_until()));
+        let (_, oldest) = oldest.ok_or(reject::LOGINS_FULL)?;
         oldest.engine.dismiss("another login needs its place");
         oldest.leaves_at = Some(now);
         Ok(())
+    }
+
+    /// Who has how many of these logins.
+    fn held_by(&self, counts: impl Fn(&Tenant) -> bool) -> Shares {
+        let mut shares = Shares::default();
+        let counted = self.others.iter().flatten().filter(|tenant| counts(tenant));
+        counted.filter_map(|tenant| tenant.login.as_ref()).for_each(|held| shares.add(held.of));
+        shares
     }
 
     fn find_login(

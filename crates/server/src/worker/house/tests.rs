@@ -185,6 +185,11 @@ fn open_house() -> House {
     House::new(settings, Vec::new(), (7, None), Time(0))
 }
 
+/// From the address that [`open`] has.
+fn log_in(house: &mut House, now: Time, from: usize, said: &Said) -> Result<usize, &'static str> {
+    house.log_in(now, from, said, "10.0.0.1:1")
+}
+
 fn said(name: &str) -> Said {
     Said::new(Some(name.as_bytes()), b"pw")
 }
@@ -192,10 +197,10 @@ fn said(name: &str) -> Said {
 #[test]
 fn a_login_is_found_by_both_its_words_and_goes_when_nobody_uses_it() {
     let mut house = open_house();
-    let place = house.log_in(Time(1), 0, &said("bob")).expect("a place");
-    assert_eq!(house.log_in(Time(1), 0, &said("bob")), Ok(place));
-    assert_eq!(house.log_in(Time(1), place, &said("bob")), Ok(place), "from its own, too");
-    let other = house.log_in(Time(1), 0, &Said::new(Some(b"bob"), b"PW")).expect("a place");
+    let place = log_in(&mut house, Time(1), 0, &said("bob")).expect("a place");
+    assert_eq!(log_in(&mut house, Time(1), 0, &said("bob")), Ok(place));
+    assert_eq!(log_in(&mut house, Time(1), place, &said("bob")), Ok(place), "from its own, too");
+    let other = log_in(&mut house, Time(1), 0, &Said::new(Some(b"bob"), b"PW")).expect("a place");
     assert_ne!(other, place, "a name alone leads nowhere");
     assert_eq!((house.base_at(place), house.base_at(0)), (TenantId::DEFAULT, TenantId::DEFAULT));
     let id = house.tenant_at(place);
@@ -209,7 +214,7 @@ fn a_login_is_found_by_both_its_words_and_goes_when_nobody_uses_it() {
     house.remove(later, other);
     assert!(!house.is_leaving());
     // It comes again as another one.
-    let again = house.log_in(later, 0, &said("bob")).expect("a place");
+    let again = log_in(&mut house, later, 0, &said("bob")).expect("a place");
     assert_ne!(house.tenant_at(again), id);
 }
 
@@ -219,7 +224,7 @@ fn logins_have_the_memory_of_their_tenant_together() {
     let mut settings = house.first().settings().clone();
     settings.limits.memory_max_bytes = 900_000;
     house.reconfigure(Time(1), settings, Vec::new(), Time(9));
-    let places = ["ann", "bob", "eve"].map(|name| house.log_in(Time(1), 0, &said(name)));
+    let places = ["ann", "bob", "eve"].map(|name| log_in(&mut house, Time(1), 0, &said(name)));
     let places = places.map(|place| place.expect("a place"));
     // Half a request each, of which none is too much for its engine. Nobody has logged in yet, so no part of it is long.
     let whole = format!(
@@ -246,26 +251,76 @@ fn logins_have_the_memory_of_their_tenant_together() {
 fn there_are_so_many_logins_and_an_unused_one_makes_room() {
     let mut house = open_house();
     let places: Vec<usize> = (0..logins::LOGINS_MAX)
-        .map(|number| house.log_in(Time(1), 0, &said(&format!("u{number}"))).expect("a place"))
+        .map(|number| {
+            log_in(&mut house, Time(1), 0, &said(&format!("u{number}"))).expect("a place")
+        })
         .collect();
     // Somebody is in each but one.
     for place in places.iter().skip(1) {
         open(&mut house, *place, TenantId::DEFAULT);
     }
     house.look_at_logins(Time(2));
-    let new = house.log_in(Time(3), 0, &said("late")).expect("the place of the unused one");
+    let new = log_in(&mut house, Time(3), 0, &said("late")).expect("the place of the unused one");
     open(&mut house, new, TenantId::DEFAULT);
     assert_eq!(house.left(Time(3)), places[..1]);
     house.remove(Time(3), places[0]);
-    assert_eq!(house.log_in(Time(4), 0, &said("later")), Err(engine::reject::LOGINS_FULL));
-    assert!(house.log_in(Time(4), 0, &said("u5")).is_ok(), "who is there is found");
+    assert_eq!(log_in(&mut house, Time(4), 0, &said("later")), Err(engine::reject::LOGINS_FULL));
+    assert!(log_in(&mut house, Time(4), 0, &said("u5")).is_ok(), "who is there is found");
+}
+
+/// Logs so many clients in as a user, each from this address with another password; how many of them are.
+fn hold(house: &mut House, name: &str, addr: &str, count: usize) -> usize {
+    let logs_in = |number: &usize| {
+        let said = Said::new(Some(name.as_bytes()), format!("{addr} {number}").as_bytes());
+        let found = house.log_in(Time(1), 0, &said, addr);
+        found.map(|place| open(house, place, TenantId::DEFAULT)).is_ok()
+    };
+    (0..count).filter(logs_in).count()
+}
+
+// Found by an attack: a user with `nopass`, which takes any password, had all logins, one for each password.
+#[test]
+fn one_user_has_not_all_logins_and_one_address_not_all_of_the_user() {
+    let mut house = open_house();
+    let first = hold(&mut house, "guest", "10.0.0.1:1", 2 * logins::LOGINS_MAX);
+    assert_eq!(first, 98);
+    let guest = Said::new(Some(b"guest"), b"one more");
+    let refused = Err(engine::reject::LOGINS_OF_USER_FULL);
+    assert_eq!(house.log_in(Time(1), 0, &guest, "10.0.0.1:9"), refused);
+    // From other addresses the user may have more, but never so many that nothing is left for other users.
+    let others: usize = (2..40)
+        .map(|host| hold(&mut house, "guest", &format!("10.0.0.{host}:1"), logins::LOGINS_MAX))
+        .sum();
+    assert_eq!(first + others, logins::LOGINS_MAX * 7 / 8);
+    assert!(log_in(&mut house, Time(1), 0, &said("bob")).is_ok());
+    assert_eq!(hold(&mut house, "eve", "10.0.0.1:1", 3), 3);
+    // Who is there is found.
+    let known = Said::new(Some(b"guest"), b"10.0.0.1:1 0");
+    assert!(house.log_in(Time(1), 0, &known, "10.0.0.1:9").is_ok());
+}
+
+#[test]
+fn passwords_one_after_the_other_drive_no_other_user_out() {
+    let mut house = open_house();
+    let bob = log_in(&mut house, Time(1), 0, &said("bob")).expect("a place");
+    house.look_at_logins(Time(1));
+    for number in 0..3 * logins::LOGINS_MAX {
+        let now = Time(2 + number as u64);
+        let guest = Said::new(Some(b"guest"), format!("{number}").as_bytes());
+        assert!(log_in(&mut house, now, 0, &guest).is_ok());
+        house.look_at_logins(now);
+        for place in house.left(now) {
+            house.remove(now, place);
+        }
+    }
+    assert_eq!(log_in(&mut house, Time(9_000), 0, &said("bob")), Ok(bob));
 }
 
 #[test]
 fn logins_end_with_the_wish_for_them_and_with_a_user_of_the_proxy_of_that_name() {
     let mut house = open_house();
-    house.log_in(Time(1), 0, &said("ann")).expect("a place");
-    house.log_in(Time(1), 0, &said("bob")).expect("a place");
+    log_in(&mut house, Time(1), 0, &said("ann")).expect("a place");
+    log_in(&mut house, Time(1), 0, &said("bob")).expect("a place");
     let mut users = engine::acl::Users::default();
     users.set(b"ann", &[b"on"]).expect("rules");
     let with = |pass_through| Settings {

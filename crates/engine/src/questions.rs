@@ -1,0 +1,230 @@
+//! Questions to all workers that wait for their turn, and how fast they are given on.
+//!
+//! ```text
+//!   CLIENT LIST, INFO, … ──▶ Questions (in turn by group) ── few under way? paid for the last? ──▶ Action::Ask ──▶ all workers
+//!                                   ▲                                                                                    │
+//!                                   └── handle_timeout, when the time that belongs to others is over ◀── pay ◀── answers ┘
+//! ```
+//! Each question costs time of every worker: a walk over its clients, and the bytes of the reply. Thousands of clients may ask at once, and the reply to one
+//! CLIENT LIST may have many megabytes. So each question is paid for after it is answered: requests of other clients have several times as long as it took
+//! before the next question is given on. Small questions may be ahead by a few milliseconds.
+//!
+//! Not here: the questions and their answers (`fleet`, `local`).
+//!
+//! Invariant: at most `QUESTIONS_MAX` questions of a worker are under way, and at most one CLIENT LIST.
+
+use crate::engine::{Action, Engine};
+use crate::fleet::{Answer, Asked, ConfigWish, Purpose, Question};
+use crate::limits::{
+    ANSWER_BYTES_PER_US, ANSWER_CLIENTS_PER_US, LIST_PART, QUESTION_US, QUESTIONS_AHEAD_US,
+    QUESTIONS_MAX, QUESTIONS_REST,
+};
+use crate::local::Call;
+use crate::shares::Group;
+use crate::time::Time;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+
+/// When it is the turn of a question: the round, and in it the order of arrival.
+type Turn = (u64, u64);
+
+/// Questions that wait. Each has the round after the last one of its group, so that one of another group waits for one question of
+/// each group and not for thousands of one.
+#[derive(Debug, Default)]
+pub(crate) struct Questions {
+    waiting: BTreeMap<Turn, (Group, u64, Question)>,
+    /// The round of the last question that was given on.
+    round: u64,
+    came: u64,
+    /// How many of those that wait are CLIENT LIST.
+    lists: usize,
+    /// Until then the time belongs to other requests, as the last answers took so long.
+    paid_at: Time,
+    /// No question is given on before this.
+    rests_until: Option<Time>,
+}
+
+impl Questions {
+    fn enter(&mut self, group: Group, ticket: u64, question: Question) {
+        let last = self.waiting.iter().rev().find(|(_, (of, ..))| *of == group);
+        let last = last.map_or(0, |((round, _), _)| *round);
+        self.came += 1;
+        self.lists += usize::from(is_list(&question));
+        let turn = (last.max(self.round) + 1, self.came);
+        self.waiting.insert(turn, (group, ticket, question));
+    }
+
+    fn next_is_list(&self) -> Option<bool> {
+        self.waiting.first_key_value().map(|(_, (.., question))| is_list(question))
+    }
+
+    fn take(&mut self) -> Option<(u64, Question)> {
+        let ((round, _), (_, ticket, question)) = self.waiting.pop_first()?;
+        self.round = round;
+        self.lists -= usize::from(is_list(&question));
+        Some((ticket, question))
+    }
+
+    /// Answers took so long: others have their time before the next question.
+    fn pay(&mut self, now: Time, us: u64) {
+        self.paid_at = self.paid_at.max(now) + us.saturating_mul(QUESTIONS_REST);
+        let ahead = self.paid_at.since(now);
+        if ahead > QUESTIONS_AHEAD_US {
+            self.rests_until = Some(now + (ahead - QUESTIONS_AHEAD_US));
+        }
+    }
+
+    /// When a question that waits can be given on.
+    pub(crate) fn at(&self) -> Option<Time> {
+        self.rests_until.filter(|_| !self.waiting.is_empty())
+    }
+}
+
+impl Engine {
+    /// A question of this ticket stands in the line of its client's group.
+    pub(crate) fn ask_workers(&mut self, ticket: u64, question: Question) {
+        let asked = self.asked.iter().rev().find(|asked| asked.ticket == ticket);
+        let client = asked.and_then(|asked| self.clients.get(asked.client));
+        let group =
+            client.map_or(Group::default(), |client| Group::of(client, &self.settings.users));
+        self.grants.questions.enter(group, ticket, question);
+        self.ask_next();
+    }
+
+    /// Whether an earlier question of this client is open. Answers, of which some are large, do not pile up.
+    pub(crate) fn waits_for_answer(&self, call: &Call<'_>) -> bool {
+        call.inside.is_none() && self.asked.iter().any(|asked| asked.client == call.id)
+    }
+
+    /// Gives questions on, as many as may be under way.
+    fn ask_next(&mut self) {
+        while self.grants.questions.rests_until.is_none()
+            && let Some(is_list) = self.grants.questions.next_is_list()
+        {
+            let open = |asked: &&Asked| !asked.waits_for_servers();
+            let waiting = self.grants.questions.waiting.len();
+            let under_way = self.asked.iter().filter(open).count() - waiting;
+            let lists = self.asked.iter().filter(|asked| is_of_list(asked)).count()
+                - self.grants.questions.lists;
+            if under_way >= QUESTIONS_MAX || (is_list && lists > 0) {
+                return;
+            }
+            let Some((ticket, question)) = self.grants.questions.take() else { return };
+            if !self.drop_unwanted_question(ticket, &question) {
+                self.actions.push_back(Action::Ask(ticket, question));
+            }
+        }
+    }
+
+    /// A question that changes nothing is not asked for a client that is gone.
+    fn drop_unwanted_question(&mut self, ticket: u64, question: &Question) -> bool {
+        let at = self.asked.iter().position(|asked| asked.ticket == ticket);
+        let Some(at) = at.filter(|_| only_reads(question)) else { return false };
+        let is_gone = self.clients.get(self.asked[at].client).is_none();
+        if is_gone {
+            self.asked.swap_remove(at);
+        }
+        is_gone
+    }
+
+    /// A question was answered with so many bytes.
+    pub(crate) fn pay_question(&mut self, now: Time, reply_bytes: usize) {
+        let bytes_us = reply_bytes / ANSWER_BYTES_PER_US;
+        let walk_us = self.clients.len() / ANSWER_CLIENTS_PER_US;
+        self.grants.questions.pay(now, QUESTION_US + (bytes_us + walk_us) as u64);
+        self.ask_next();
+    }
+
+    /// The time that belongs to other requests may be over.
+    pub(crate) fn run_questions(&mut self, now: Time) {
+        if self.grants.questions.rests_until.is_some_and(|until| until <= now) {
+            self.grants.questions.rests_until = None;
+            self.ask_next();
+        }
+    }
+
+    /// Bytes of a CLIENT LIST at most. While it is written it exists several times.
+    pub(crate) fn list_bytes_max(&self) -> usize {
+        self.settings.limits.memory_max_bytes / LIST_PART
+    }
+
+    /// For debug builds.
+    ///
+    /// # Panics
+    /// When the queue of questions and their askers disagree.
+    pub(crate) fn check_questions(&self) {
+        let questions = &self.grants.questions;
+        let is_asked = |ticket: u64| self.asked.iter().any(|asked| asked.ticket == ticket);
+        assert!(questions.waiting.values().all(|(_, ticket, _)| is_asked(*ticket)));
+        let lists = questions.waiting.values().filter(|(.., question)| is_list(question)).count();
+        assert_eq!(questions.lists, lists);
+    }
+}
+
+/// Whether nothing is other than before when it is answered.
+pub(crate) const fn only_reads(question: &Question) -> bool {
+    matches!(
+        question,
+        Question::List { .. }
+            | Question::Report
+            | Question::SlowLog(_)
+            | Question::SlowLen
+            | Question::Config(ConfigWish::Get(_))
+            | Question::HotKeys
+            | Question::BigKeys
+            | Question::AclLog(_)
+    )
+}
+
+/// CLIENT TRACKING asks for the line of one client.
+const fn is_list(question: &Question) -> bool {
+    matches!(question, Question::List { .. })
+}
+
+fn is_of_list(asked: &Asked) -> bool {
+    matches!(asked.purpose, Purpose::List | Purpose::Track(_))
+}
+
+/// The bytes of all lines; `None`: one worker has more than it may tell.
+pub(crate) fn lines_bytes(answers: &[Answer]) -> Option<usize> {
+    let of_lines = |lines: &[(u64, String)]| lines.iter().map(|(_, line)| line.len() + 1).sum();
+    let each = answers.iter().map(|answer| match answer {
+        Answer::TooLarge => None,
+        Answer::Lines(lines) => Some(of_lines(lines)),
+        _ => Some(0),
+    });
+    each.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_question_of_another_group_does_not_wait_for_all_of_one() {
+        let mut questions = Questions::default();
+        let [one, other] = [1, 2].map(Group::of_user);
+        for ticket in 0..100 {
+            questions.enter(one, ticket, Question::Report);
+        }
+        assert_eq!(questions.take(), Some((0, Question::Report)));
+        questions.enter(other, 200, Question::SlowLen);
+        questions.enter(other, 201, Question::SlowLen);
+        let order: [u64; 4] = core::array::from_fn(|_| questions.take().expect("one waits").0);
+        assert_eq!(order, [1, 200, 2, 201]);
+    }
+
+    #[test]
+    fn small_answers_cost_no_wait_and_a_large_one_leaves_time_for_others() {
+        let mut questions = Questions::default();
+        let now = Time(1_000);
+        questions.enter(Group::default(), 1, Question::Report);
+        for _ in 0..10 {
+            questions.pay(now, 1);
+        }
+        assert_eq!(questions.at(), None);
+        questions.pay(now, 100_000);
+        let rests = questions.at().expect("others have their time").since(now);
+        assert!(rests > 100_000 && rests < 100_000 * (QUESTIONS_REST + 1));
+    }
+}
