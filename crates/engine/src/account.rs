@@ -390,8 +390,6 @@ impl Engine {
             // Numbers.
             generation: _, route_epoch: _, unsettled_until: _, pause: _, next_ticket: _, random: _, draining: _,
             sweep: _, next_question: _, own_asked_at: _, input_events: _, epoch: _, epoch_clients: _, gone_clients: _, looks_at_reads: _,
-            // At most one small entry for each connection.
-            delimiters: _,
         } = self;
         let common = pool.bytes()
             + scripts.bytes()

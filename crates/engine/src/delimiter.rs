@@ -186,7 +186,7 @@ impl Engine {
     pub(crate) fn delimit_last(&mut self, now: Time, id: UpstreamId) {
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
         upstream.inflight.delimit_last();
-        let word = self.delimiters.words.next();
+        let word = self.scripts.delimiters.words.next();
         self.say_own(now, id, OwnCommand::Delimiter(word), &[b"ECHO", &text_of(word)]);
         if let Some(upstream) = self.upstreams.get_mut(id) {
             upstream.inflight.delimit_last();
@@ -207,10 +207,10 @@ impl Engine {
         let is_due = run.owner == Owner::Own(OwnCommand::Delimiter(word));
         let frame = frame_of(word);
         if !Front::of(upstream).begins() {
-            self.delimiters.open.remove(&id);
+            self.scripts.delimiters.open.remove(&id);
             return Ok(given_on(input, &frame));
         }
-        if self.delimiters.counted.contains_key(&id) {
+        if self.scripts.delimiters.counted.contains_key(&id) {
             return Ok(Delimited::Sound);
         }
         // A length or a number is the server's own word, and so is the end of what has one.
@@ -218,7 +218,7 @@ impl Engine {
             return Ok(Delimited::Sound);
         }
         let (resp3, has_edge) = (upstream.key.resp3, upstream.edge.is_some());
-        let known = self.delimiters.open.remove(&id);
+        let known = self.scripts.delimiters.open.remove(&id);
         let fresh = || if is_due { Open::of_delimiter() } else { Open::default() };
         let mut open = known.unwrap_or_else(fresh);
         open.look(input);
@@ -248,7 +248,7 @@ impl Engine {
                 return Ok(Delimited::Sound);
             }
         } else if is_strange {
-            let second = self.delimiters.words.next();
+            let second = self.scripts.delimiters.words.next();
             self.say_own(now, id, OwnCommand::Unknown(second), &[&text_of(second)]);
             open.second = Some(second);
         }
@@ -256,14 +256,14 @@ impl Engine {
             if !is_strange && open.first_ends.is_none() && !matches!(input[0], b'-' | b'+') {
                 // Arrays go out as they come.
                 let part = open.searched;
-                self.delimiters.open.insert(id, open);
+                self.scripts.delimiters.open.insert(id, open);
                 return Ok(Delimited::Part(part));
             }
             let dropped = self.bound_open(now, id, run, &mut open);
-            self.delimiters.open.insert(id, open);
+            self.scripts.delimiters.open.insert(id, open);
             return Ok(Delimited::Open(dropped));
         }
-        self.delimiters.open.insert(id, open);
+        self.scripts.delimiters.open.insert(id, open);
         Ok(Delimited::Open(0))
     }
 
@@ -340,14 +340,14 @@ impl Engine {
                 "sent an error with line breaks, and does not take ECHO to find its end",
             ));
         }
-        self.delimiters.counted.insert(id, second);
+        self.scripts.delimiters.counted.insert(id, second);
         Ok(())
     }
 
     /// The server answered a second word.
     pub(crate) fn second_word_answered(&mut self, id: UpstreamId, word: u64) {
-        if self.delimiters.counted.get(&id) == Some(&word) {
-            self.delimiters.counted.remove(&id);
+        if self.scripts.delimiters.counted.get(&id) == Some(&word) {
+            self.scripts.delimiters.counted.remove(&id);
         }
     }
 }

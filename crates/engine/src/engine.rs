@@ -13,7 +13,6 @@ use crate::client::{Client, Hold};
 use crate::coalesce::Coalescer;
 use crate::command::Learned;
 use crate::cork::Cork;
-use crate::delimiter::Delimiters;
 use crate::dirty::DirtyUpstreams;
 use crate::elsewhere::Elsewhere;
 use crate::fleet::{Answer, Asked, Question, ReplyTo};
@@ -378,8 +377,6 @@ pub struct Engine {
     pub(crate) elsewhere: Option<Box<Elsewhere>>,
     /// What servers are asked about users of theirs, and what logins are told.
     pub(crate) words: Box<Words>,
-    /// Where replies end whose text is a script's.
-    pub(crate) delimiters: Box<Delimiters>,
 }
 
 impl Engine {
@@ -417,7 +414,7 @@ impl Engine {
             bigkeys: BigKeys::new(&settings.bigkeys),
             facts: ServerFacts::default(),
             learned: None,
-            scripts: Scripts::default(),
+            scripts: Scripts::new(seed),
             learning: crate::learn::Learning::default(),
             dirty_clients: Vec::new(),
             cork: Cork::default(),
@@ -461,7 +458,6 @@ impl Engine {
             outside_bytes: 0,
             elsewhere: Elsewhere::new(&settings, seed, now),
             words: Box::default(),
-            delimiters: Box::new(Delimiters::new(seed)),
             settings,
         }
         .begin(now)
@@ -662,7 +658,7 @@ impl Engine {
     /// Random bytes that nobody can guess, for `ACL GENPASS` and for nonces of encrypted values; without them both are refused. No other engine may get
     /// the same: two values with the same nonce would tell about each other.
     pub fn take_entropy(&mut self, bytes: [u8; 32]) {
-        self.delimiters.stir(&bytes);
+        self.scripts.delimiters.stir(&bytes);
         self.acl.entropy = Some(acl::Entropy::new(bytes));
     }
 

@@ -25,6 +25,9 @@ use crate::time::Time;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 
+/// Groups of which something is known though nothing of them waits.
+const GROUPS_KEPT: usize = 64;
+
 /// When it is the turn of a question: the round, and in it the order of arrival.
 type Turn = (u64, u64);
 
@@ -32,7 +35,9 @@ type Turn = (u64, u64);
 /// each group and not for thousands of one.
 #[derive(Debug, Default)]
 pub(crate) struct Questions {
-    waiting: BTreeMap<Turn, (Group, u64, Question)>,
+    waiting: BTreeMap<Turn, (u64, Question)>,
+    /// The round of the last question of each group; those that are over go when there are many.
+    last: BTreeMap<Group, u64>,
     /// The round of the last question that was given on.
     round: u64,
     came: u64,
@@ -46,20 +51,22 @@ pub(crate) struct Questions {
 
 impl Questions {
     fn enter(&mut self, group: Group, ticket: u64, question: Question) {
-        let last = self.waiting.iter().rev().find(|(_, (of, ..))| *of == group);
-        let last = last.map_or(0, |((round, _), _)| *round);
+        let round = self.last.get(&group).map_or(self.round, |last| *last.max(&self.round)) + 1;
         self.came += 1;
         self.lists += usize::from(is_list(&question));
-        let turn = (last.max(self.round) + 1, self.came);
-        self.waiting.insert(turn, (group, ticket, question));
+        self.waiting.insert((round, self.came), (ticket, question));
+        self.last.insert(group, round);
+        if self.last.len() > 2 * self.waiting.len() + GROUPS_KEPT {
+            self.last.retain(|_, last| *last > self.round);
+        }
     }
 
     fn next_is_list(&self) -> Option<bool> {
-        self.waiting.first_key_value().map(|(_, (.., question))| is_list(question))
+        self.waiting.first_key_value().map(|(_, (_, question))| is_list(question))
     }
 
     fn take(&mut self) -> Option<(u64, Question)> {
-        let ((round, _), (_, ticket, question)) = self.waiting.pop_first()?;
+        let ((round, _), (ticket, question)) = self.waiting.pop_first()?;
         self.round = round;
         self.lists -= usize::from(is_list(&question));
         Some((ticket, question))
@@ -155,8 +162,8 @@ impl Engine {
     pub(crate) fn check_questions(&self) {
         let questions = &self.grants.questions;
         let is_asked = |ticket: u64| self.asked.iter().any(|asked| asked.ticket == ticket);
-        assert!(questions.waiting.values().all(|(_, ticket, _)| is_asked(*ticket)));
-        let lists = questions.waiting.values().filter(|(.., question)| is_list(question)).count();
+        assert!(questions.waiting.values().all(|(ticket, _)| is_asked(*ticket)));
+        let lists = questions.waiting.values().filter(|(_, question)| is_list(question)).count();
         assert_eq!(questions.lists, lists);
     }
 }

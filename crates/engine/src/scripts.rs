@@ -17,6 +17,7 @@
 //! Invariant: at most [`SCRIPTS_MAX`] scripts of together [`SCRIPTS_BYTES_MAX`] are kept; the oldest go first.
 
 use crate::command::{CommandId, ids};
+use crate::delimiter::Delimiters;
 use crate::engine::Engine;
 use crate::ids::UpstreamId;
 use crate::limits::{SCRIPTS_BYTES_MAX, SCRIPTS_MAX};
@@ -25,6 +26,7 @@ use crate::route;
 use crate::scatter::Wish;
 use crate::time::Time;
 use crate::upstream::inflight::{OwnCommand, Owner, Run};
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use resp::Args;
@@ -41,9 +43,16 @@ pub(crate) struct Scripts {
     digests: BTreeMap<Arc<[u8]>, Digest>,
     oldest: VecDeque<Digest>,
     bytes: usize,
+    /// Where the replies of scripts end; at most one small entry for each connection.
+    pub(crate) delimiters: Box<Delimiters>,
 }
 
 impl Scripts {
+    /// None are known.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { delimiters: Box::new(Delimiters::new(seed)), ..Self::default() }
+    }
+
     /// Bytes of all of them.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes

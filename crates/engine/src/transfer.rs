@@ -68,12 +68,7 @@ impl Engine {
             self.stats.command(known.id).rejected += 1;
             return self.skip_large(id, scanned, |out| reject::write(out, reject::NOAUTH));
         }
-        if client.listens_in_resp2() && !pubsub::is_said_while_listening(known.id) {
-            self.stats.command(known.id).rejected += 1;
-            let write = |out: &mut Vec<u8>| reject::while_listening(out, known.id, head[0]);
-            return self.skip_large(id, scanned, write);
-        }
-        if let Some(outcome) = self.unless_streamed(id, &known, scanned, input) {
+        if let Some(outcome) = self.unless_streamed(id, &known, (scanned, head[0]), input) {
             return outcome;
         }
         let Some(client) = self.clients.get(id) else { return (0, Step::Gone) };
@@ -203,9 +198,15 @@ impl Engine {
         &mut self,
         id: ClientId,
         known: &route::Known,
-        scanned: usize,
+        (scanned, given): (usize, &[u8]),
         input: &[u8],
     ) -> Option<(usize, Step)> {
+        let listens = self.clients.get(id).is_some_and(Client::listens_in_resp2);
+        if listens && !pubsub::is_said_while_listening(known.id) {
+            self.stats.command(known.id).rejected += 1;
+            let write = |out: &mut Vec<u8>| reject::while_listening(out, known.id, given);
+            return Some(self.skip_large(id, scanned, write));
+        }
         let name = known.id.map_or("command", CommandId::name);
         match known.way {
             Way::Shared => None,
@@ -332,9 +333,14 @@ impl Engine {
             }
             None => {
                 self.transfer_waiters.served(id);
-                let spare =
-                    self.spare(&key).map_or_else(|| self.new_private(key, Role::Transfer(id)), Ok);
-                spare.map_err(TransferWait::Down)?
+                match self.spare(&key) {
+                    Some(spare) => spare,
+                    None => {
+                        self.make_room_at(now, node, id);
+                        let made = self.new_private(key, Role::Transfer(id));
+                        made.map_err(TransferWait::Down)?
+                    }
+                }
             }
         };
         self.set_role(upstream_id, Role::Transfer(id));
@@ -579,7 +585,7 @@ impl Engine {
     pub(crate) fn remove_upstream(&mut self, id: UpstreamId) {
         self.wake_waiters(id);
         self.opening.remove(&id);
-        self.delimiters.forget(id);
+        self.scripts.delimiters.forget(id);
         let Some(mut upstream) = self.upstreams.remove(id) else { return };
         // Its own greeting, or what is of no use to a client that is gone. Everyone else was told before.
         let mut parts = Vec::new();

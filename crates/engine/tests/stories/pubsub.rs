@@ -780,25 +780,3 @@ fn a_name_that_some_server_would_not_take_is_refused() {
     story.client("a").says(&*format!("SUBSCRIBE {}", "c".repeat(1 << 20)));
     assert_eq!(story.conn(1).takes_requests(), 1);
 }
-
-#[test]
-fn who_listens_in_resp2_may_say_no_large_request_and_no_command_of_a_module() {
-    let mut story = Story::new();
-    story.client("w").says("GET k");
-    story.conn(1).gets("GET k").answers("nil");
-    listens(&mut story, "a", "news", 2);
-    let large = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$300000\r\n{}\r\n", "x".repeat(300_000));
-    let (begin, rest) = large.as_bytes().split_at(100_000);
-    story.client("a").sends(begin);
-    story.client("a").sends(rest);
-    let refused = |name: &str| {
-        format!(
-            "-ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context\r\n"
-        )
-    };
-    story.client("a").gets(&*refused("set"));
-    let command = "*6\r\n$5\r\nm.get\r\n:-2\r\n*1\r\n+readonly\r\n:1\r\n:1\r\n:1\r\n";
-    story.server_says_to("COMMAND INFO m.get", &format!("*1\r\n{command}"));
-    story.client("a").says("M.GET k").gets(&*refused("m.get"));
-    assert_eq!(story.connects_made(), 2);
-}

@@ -203,6 +203,13 @@ fn connections_that_only_slow_readers_wait_for_make_room() {
     story.client("c@10.0.0.3").says("SELECT 2").gets("+OK").says("GET k");
     story.server().gets("GET k").answers("nil");
     story.client("c@10.0.0.3").gets("nil");
+    // And when what needs it is a large request.
+    let large = format!("*3\r\n$3\r\nSET\r\n$1\r\nL\r\n$600000\r\n{}\r\n", "x".repeat(600_000));
+    story.client("d@10.0.0.4").sends(&large.as_bytes()[..300_000]);
+    story.client("d@10.0.0.4").sends(&large.as_bytes()[300_000..]);
+    assert_eq!(story.server().takes_requests(), 1);
+    story.server().answers("+OK");
+    story.client("d@10.0.0.4").gets("+OK");
 }
 
 #[test]
