@@ -25,7 +25,6 @@ use crate::ids::UpstreamId;
 use crate::limits::CUT_THROUGH_BYTES;
 use crate::reply::{Fault, Front};
 use crate::time::Time;
-use crate::trust::speaks_freely;
 use crate::upstream::inflight::{OwnCommand, Owner, Run};
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -44,12 +43,10 @@ const FRAME_BYTES: usize = WORD_BYTES + 7;
 const NOT_RESP: &[u8] = b"-ERR respool: the server's reply to this command is not valid RESP\r\n";
 
 /// True if the reply to this command may hold line breaks where RESP has none. `None`: the table does not know the command.
+#[inline]
+#[must_use]
 pub fn breaks_lines(command: Option<CommandId>) -> bool {
-    let is_about_scripts = |command: CommandId| {
-        let container = command.name().split('|').next();
-        matches!(container, Some("function" | "script"))
-    };
-    speaks_freely(command) || command.is_some_and(is_about_scripts)
+    command.is_none_or(|command| command.row().breaks_lines)
 }
 
 /// Secret words, and what is known of replies whose end has not come.

@@ -20,6 +20,7 @@ use crate::command::options::{Pattern, patterns};
 use crate::command::spread::{self, Gather};
 use crate::command::{self, Command, CommandId, Flags, Learned, RequestPolicy, ids};
 use crate::connect::Availability;
+use crate::delimiter::breaks_lines;
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::limits::POOLED_BUFFER_BYTES;
@@ -541,7 +542,7 @@ impl Engine {
         if self.elsewhere.is_some() {
             self.note_backed(now, wish, merge, seq);
         }
-        let mut last = None;
+        let (mut last, breaks_lines) = (None, breaks_lines(wish.row));
         for (index, (part, way)) in (0..).zip(parts.iter().zip(ways)) {
             let upstream_id = match way {
                 Ok(upstream) => *upstream,
@@ -565,7 +566,9 @@ impl Engine {
                 last = Some(upstream_id);
                 self.touch_upstream(upstream_id);
             }
-            self.delimit(now, upstream_id, wish.row);
+            if breaks_lines {
+                self.delimit_last(now, upstream_id);
+            }
         }
         self.account_merge(merge);
         Step::Done

@@ -126,6 +126,8 @@ pub struct Command {
     pub is_plain: bool,
     /// True if equal calls of several clients may be answered by one (`shareable`).
     pub is_shareable: bool,
+    /// Its reply may hold line breaks where RESP has none: the text is that of a script, a function or a module (see `delimiter`).
+    pub breaks_lines: bool,
     /// The categories of access control that it belongs to.
     pub categories: Categories,
 }
@@ -257,9 +259,10 @@ const fn linked() -> [Command; COUNT] {
     index = 0;
     let (mut shareable, mut explicit, mut grammars) = (0, 0, 0);
     while index < COUNT {
+        rows[index].breaks_lines = rows[index].is_script() || says_of_scripts(rows[index].name);
         rows[index].is_plain = matches!(rows[index].class, Class::Pass)
             && !rows[index].is_container()
-            && !rows[index].is_script()
+            && !rows[index].breaks_lines
             && !CommandId(index as u16).names_database();
         if shareable::is_next(rows[index].name, shareable) {
             rows[index].is_shareable = true;
@@ -299,10 +302,32 @@ const fn only_key(row: &Command) -> u8 {
 }
 
 /// True for the name of a subcommand.
+/// Whether this is `FUNCTION` or `SCRIPT`, a subcommand of them, or the name of a module's command.
+const fn says_of_scripts(name: &str) -> bool {
+    begins(name, b"function") || begins(name, b"script") || has_byte(name, b'.')
+}
+
+/// Whether the name, or the container's of a subcommand, is this one.
+const fn begins(name: &str, container: &[u8]) -> bool {
+    let name = name.as_bytes();
+    let mut index = 0;
+    while index < container.len() {
+        if index == name.len() || name[index] != container[index] {
+            return false;
+        }
+        index += 1;
+    }
+    index == name.len() || name[index] == b'|'
+}
+
 const fn has_bar(name: &str) -> bool {
+    has_byte(name, b'|')
+}
+
+const fn has_byte(name: &str, byte: u8) -> bool {
     let mut index = 0;
     while index < name.len() {
-        if name.as_bytes()[index] == b'|' {
+        if name.as_bytes()[index] == byte {
             return true;
         }
         index += 1;

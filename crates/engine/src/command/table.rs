@@ -66,6 +66,7 @@ const fn cmd(
         has_classed_subcommands: false,
         is_plain: false,
         is_shareable: false,
+        breaks_lines: false,
         categories: Categories::none(),
     }
 }
