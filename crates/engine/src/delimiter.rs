@@ -129,7 +129,7 @@ struct Open {
 }
 
 /// The front reply of a connection.
-pub(crate) enum Delimited {
+enum Delimited {
     /// It is what it looks like.
     Sound,
     /// It is looked at again when more is here; so many bytes of its begin are not kept.
@@ -190,9 +190,47 @@ impl Engine {
         }
     }
 
-    /// Looks for the end of the front reply of this connection, or for the delimiter if that is due.
+    /// Hands over the front reply, or a part of it, as far as it goes. Returns the bytes done with, and whether there may be more to do.
     #[cold]
-    pub(crate) fn delimited(
+    pub(crate) fn next_delimited(
+        &mut self,
+        now: Time,
+        id: UpstreamId,
+        run: &Run,
+        watch: bool,
+        input: &[u8],
+    ) -> Result<(usize, bool), Fault> {
+        Ok(match self.delimited(now, id, run, input)? {
+            Delimited::Sound => self.next_beside_sharers(now, id, run, watch, input)?,
+            Delimited::Part(bytes) => {
+                self.next_beside_sharers(now, id, run, watch, &input[..bytes])?
+            }
+            Delimited::Open(dropped) => (dropped, dropped > 0),
+            Delimited::Instead(bytes, reply) => match self.hand_instead(now, id, run, &reply) {
+                true => (bytes, true),
+                false => (0, false),
+            },
+            Delimited::Rest(0) => {
+                self.end_endless(id, run);
+                (0, true)
+            }
+            Delimited::Rest(bytes) => {
+                let rest = &input[..bytes];
+                let (used, goes_on) = self.next_beside_sharers(now, id, run, watch, rest)?;
+                if !goes_on && self.upstreams.get(id).is_some_and(|up| up.waits_for_buffer) {
+                    return Ok((used, false));
+                }
+                if !goes_on && used == 0 {
+                    self.end_endless(id, run);
+                    return Ok((bytes, true));
+                }
+                (used, true)
+            }
+        })
+    }
+
+    /// Looks for the end of the front reply of this connection, or for the delimiter if that is due.
+    fn delimited(
         &mut self,
         now: Time,
         id: UpstreamId,
@@ -278,14 +316,7 @@ impl Engine {
     }
 
     /// Hands this over in place of the reply to the front request, which was not one frame. Returns false if that must be looked at again.
-    #[cold]
-    pub(crate) fn hand_instead(
-        &mut self,
-        now: Time,
-        id: UpstreamId,
-        run: &Run,
-        reply: &[u8],
-    ) -> bool {
+    fn hand_instead(&mut self, now: Time, id: UpstreamId, run: &Run, reply: &[u8]) -> bool {
         if let Owner::Own(own) = run.owner {
             if let Some(upstream) = self.upstreams.get_mut(id) {
                 upstream.inflight.answered(1);
@@ -304,8 +335,7 @@ impl Engine {
     }
 
     /// A reply of which a part went out has no end: its client is of no use any more.
-    #[cold]
-    pub(crate) fn end_endless(&mut self, id: UpstreamId, run: &Run) {
+    fn end_endless(&mut self, id: UpstreamId, run: &Run) {
         if let Some(upstream) = self.upstreams.get_mut(id) {
             upstream.scanner = ReplyScanner::default();
             upstream.forwarded = 0;

@@ -156,7 +156,7 @@ impl Engine {
 
     /// Whether this request must wait until those before it are answered, because its client takes no replies, this one may be large, and as many requests are
     /// under way as a client may have with replies of any size. In a transaction each reply is QUEUED, and MULTI has waited.
-    #[inline]
+    #[cold]
     pub(crate) fn waits_in_silence(&self, id: ClientId, known: &Known, name: &[u8]) -> bool {
         self.clients.get(id).is_some_and(|client| {
             client.reply_mode != ReplyMode::On

@@ -16,7 +16,6 @@ use crate::client::{Client, Sizes};
 use crate::command::CommandId;
 use crate::command::ids::EXEC;
 use crate::defect::is_protocol_error;
-use crate::delimiter::Delimited;
 use crate::engine::Engine;
 use crate::ids::{ClientId, MergeId, UpstreamId};
 use crate::inside::Own;
@@ -203,46 +202,15 @@ impl Engine {
             let Some(run) = upstream.inflight.front().copied() else {
                 return Err(unasked(&input[pos..]));
             };
-            let (mut end, mut is_rest) = (input.len(), false);
-            if run.delimited {
-                match self.delimited(now, id, &run, &input[pos..])? {
-                    Delimited::Sound => {}
-                    Delimited::Part(bytes) => end = pos + bytes,
-                    Delimited::Rest(bytes) => (end, is_rest) = (pos + bytes, true),
-                    Delimited::Open(0) => return Ok(pos),
-                    Delimited::Open(dropped) => {
-                        pos += dropped;
-                        continue;
-                    }
-                    Delimited::Instead(bytes, reply) => {
-                        if !self.hand_instead(now, id, &run, &reply) {
-                            return Ok(pos);
-                        }
-                        pos += bytes;
-                        continue;
-                    }
-                }
-            }
-            let rest = &input[pos..end];
-            if is_rest && rest.is_empty() {
-                self.end_endless(id, &run);
-                continue;
-            }
-            let Some(upstream) = self.upstreams.get(id) else { return Ok(input.len()) };
+            let rest = &input[pos..];
             let (used, goes_on) = match upstream.inflight.has_sharers() {
+                _ if run.delimited => self.next_delimited(now, id, &run, watch, rest)?,
                 false => self.next_replies(now, id, &run, watch, rest)?,
                 true => self.next_beside_sharers(now, id, &run, watch, rest)?,
             };
             pos += used;
-            if goes_on {
-                continue;
-            }
-            if !is_rest || self.upstreams.get(id).is_some_and(|up| up.waits_for_buffer) {
+            if !goes_on {
                 return Ok(pos);
-            }
-            if used == 0 {
-                self.end_endless(id, &run);
-                pos = end;
             }
         }
         Ok(pos)
@@ -296,7 +264,7 @@ impl Engine {
 
     /// The same where some requests on this connection are shared. The front one may be.
     #[cold]
-    fn next_beside_sharers(
+    pub(crate) fn next_beside_sharers(
         &mut self,
         now: Time,
         id: UpstreamId,

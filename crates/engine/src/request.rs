@@ -367,10 +367,12 @@ impl Engine {
         args: &[&[u8]],
     ) -> Step {
         let known = route::classify(args.len(), |n| args[n], self.learned.as_ref());
-        if self.waits_in_silence(id, &known, args[0]) {
+        let client = self.clients.get(id);
+        let is_mute = client.is_some_and(|client| client.reply_mode != ReplyMode::On);
+        let caches = client.is_some_and(|client| client.tracking.is_some());
+        if is_mute && self.waits_in_silence(id, &known, args[0]) {
             return Step::Hold(Hold::Drained);
         }
-        let caches = self.clients.get(id).is_some_and(|client| client.tracking.is_some());
         // EXEC is the proxy's only without a transaction.
         if !caches || (known.way == Way::Local && known.id != Some(EXEC)) {
             let step = self.dispatch_known(now, id, frame, args, known);
