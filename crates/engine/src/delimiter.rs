@@ -46,7 +46,7 @@ const NOT_RESP: &[u8] = b"-ERR respool: the server's reply to this command is no
 #[inline]
 #[must_use]
 pub fn breaks_lines(command: Option<CommandId>) -> bool {
-    command.is_none_or(|command| command.row().breaks_lines)
+    command.is_none_or(CommandId::breaks_lines)
 }
 
 /// Secret words, and what is known of replies whose end has not come.

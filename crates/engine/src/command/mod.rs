@@ -39,6 +39,9 @@ pub const COUNT: usize = table::ROWS.len();
 /// The table, with what can be computed from its neighbours filled in.
 static TABLE: [Command; COUNT] = linked();
 
+/// [`CommandId::breaks_lines`] of each row, by itself as each request asks for it.
+static BREAKS_LINES: [bool; COUNT] = breaking();
+
 /// A row of the command table. Made by [`lookup()`], [`lookup_sub`] and the constants of [`ids`] only, so it always
 /// names a row.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -76,6 +79,13 @@ impl CommandId {
     #[must_use]
     pub fn name(self) -> &'static str {
         self.row().name
+    }
+
+    /// True if the reply may hold line breaks where RESP has none: the text is that of a script, a function or a module (see `delimiter`).
+    #[inline]
+    #[must_use]
+    pub fn breaks_lines(self) -> bool {
+        BREAKS_LINES[self.index()]
     }
 
     /// Every row, subcommands behind their container.
@@ -126,8 +136,6 @@ pub struct Command {
     pub is_plain: bool,
     /// True if equal calls of several clients may be answered by one (`shareable`).
     pub is_shareable: bool,
-    /// Its reply may hold line breaks where RESP has none: the text is that of a script, a function or a module (see `delimiter`).
-    pub breaks_lines: bool,
     /// The categories of access control that it belongs to.
     pub categories: Categories,
 }
@@ -259,10 +267,10 @@ const fn linked() -> [Command; COUNT] {
     index = 0;
     let (mut shareable, mut explicit, mut grammars) = (0, 0, 0);
     while index < COUNT {
-        rows[index].breaks_lines = rows[index].is_script() || says_of_scripts(rows[index].name);
         rows[index].is_plain = matches!(rows[index].class, Class::Pass)
             && !rows[index].is_container()
-            && !rows[index].breaks_lines
+            && !rows[index].is_script()
+            && !says_of_scripts(rows[index].name)
             && !CommandId(index as u16).names_database();
         if shareable::is_next(rows[index].name, shareable) {
             rows[index].is_shareable = true;
@@ -302,6 +310,17 @@ const fn only_key(row: &Command) -> u8 {
 }
 
 /// True for the name of a subcommand.
+/// See [`CommandId::breaks_lines`].
+const fn breaking() -> [bool; COUNT] {
+    let (rows, mut breaks, mut index) = (linked(), [false; COUNT], 0);
+    while index < COUNT {
+        breaks[index] = rows[index].is_script() || says_of_scripts(rows[index].name);
+        assert!(!(breaks[index] && rows[index].is_plain), "a plain request has no delimiter");
+        index += 1;
+    }
+    breaks
+}
+
 /// Whether this is `FUNCTION` or `SCRIPT`, a subcommand of them, or the name of a module's command.
 const fn says_of_scripts(name: &str) -> bool {
     begins(name, b"function") || begins(name, b"script") || has_byte(name, b'.')

@@ -66,7 +66,6 @@ const fn cmd(
         has_classed_subcommands: false,
         is_plain: false,
         is_shareable: false,
-        breaks_lines: false,
         categories: Categories::none(),
     }
 }
