@@ -35,7 +35,7 @@ use crate::topology::refresh::Sign;
 use crate::topology::slots::parse_redirect;
 use crate::trust::{Verdict, speaks_freely};
 use crate::upstream::UpstreamKey;
-use crate::upstream::inflight::{Bond, OwnCommand, Owner, Run};
+use crate::upstream::inflight::{Bond, Marks, OwnCommand, Owner, Run};
 use crate::upstream::{Role, Upstream};
 use crate::whole;
 use alloc::string::String;
@@ -586,7 +586,7 @@ impl Engine {
         if let Target::Asking(_) = parked.target {
             self.say_own(now, id, OwnCommand::Asking, &[b"ASKING"]);
         }
-        let asking = matches!(parked.target, Target::Asking(_));
+        let marks = Marks::behind_asking(matches!(parked.target, Target::Asking(_)));
         let bond = if parked.rest.is_empty() { Bond::None } else { Bond::First };
         if bond == Bond::First {
             self.say_own(now, id, OwnCommand::Multi, &[b"MULTI"]);
@@ -596,7 +596,7 @@ impl Engine {
             (parked.owner, parked.command, parked.tries, parked.until);
         let at = upstream.append(&mut self.pool, &parked.bytes);
         let run = Run::new(owner, 1, command, now, at);
-        upstream.inflight.push(Run { tries, until, bond, asking, ..run });
+        upstream.inflight.push(Run { tries, until, bond, marks, ..run });
         for run in &parked.rest {
             upstream.inflight.push(Run { at: at + run.at, sent_at: now, ..*run });
         }
@@ -604,7 +604,7 @@ impl Engine {
         match parked.rest.last() {
             // Its own connection is nobody else's afterwards.
             _ if parked.leased => {}
-            Some(exec) if exec.delimited => self.delimit_last(now, id),
+            Some(exec) if exec.marks.is_delimited() => self.delimit_last(now, id),
             Some(_) => {}
             None => self.delimit(now, id, parked.command),
         }

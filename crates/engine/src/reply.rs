@@ -204,7 +204,7 @@ impl Engine {
             };
             let rest = &input[pos..];
             let (used, goes_on) = match upstream.inflight.has_sharers() {
-                _ if run.delimited => self.next_delimited(now, id, &run, watch, rest)?,
+                _ if run.marks.is_delimited() => self.next_delimited(now, id, &run, watch, rest)?,
                 false => self.next_replies(now, id, &run, watch, rest)?,
                 true => self.next_beside_sharers(now, id, &run, watch, rest)?,
             };

@@ -141,7 +141,9 @@ impl Engine {
             _ => true,
         };
         let is_first = run.tries == 0;
-        let Some(place) = place.filter(|_| is_first && !is_left && queueing && !run.asking) else {
+        let Some(place) =
+            place.filter(|_| is_first && !is_left && queueing && !run.marks.is_behind_asking())
+        else {
             return Verdict::Data;
         };
         if run.bond != Bond::None || !self.may_find_another_owner(place, asked) {

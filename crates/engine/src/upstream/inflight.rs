@@ -182,12 +182,42 @@ pub struct Run {
     pub until: Time,
     /// Whether it stands in a transaction.
     pub bond: Bond,
-    /// It was sent behind `ASKING`.
-    pub asking: bool,
-    /// One request whose reply ends where the delimiter behind it begins, or a delimiter (see `delimiter`).
-    pub delimited: bool,
+    /// What stands before and behind it.
+    pub marks: Marks,
     /// Nothing was written for it: it gets the reply to the request at `at`, which is another client's (see `coalesce`).
     pub shares: bool,
+}
+
+/// What the proxy sends before and behind a request; in one byte, as runs are copied for each reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks(u8);
+
+impl Marks {
+    const ASKING: u8 = 1;
+    const DELIMITED: u8 = 2;
+
+    /// Of a request that is sent behind `ASKING`, or not.
+    #[must_use]
+    pub const fn behind_asking(asking: bool) -> Self {
+        Self(if asking { Self::ASKING } else { 0 })
+    }
+
+    /// Whether it was sent behind `ASKING`.
+    #[must_use]
+    pub const fn is_behind_asking(self) -> bool {
+        self.0 & Self::ASKING != 0
+    }
+
+    /// Whether it is one request whose reply ends where the delimiter behind it begins, or a delimiter (see `delimiter`).
+    #[inline]
+    #[must_use]
+    pub const fn is_delimited(self) -> bool {
+        self.0 & Self::DELIMITED != 0
+    }
+
+    fn set_delimited(&mut self) {
+        self.0 |= Self::DELIMITED;
+    }
 }
 
 /// How a request belongs to others on its connection: a transaction that was written at once (`whole`).
@@ -212,22 +242,9 @@ impl Run {
         at: u64,
     ) -> Self {
         let (until, bond) = (Time::default(), Bond::None);
-        let (asking, delimited, shares) = (false, false, false);
+        let (marks, shares) = (Marks::default(), false);
         let (done, tries) = (0, 0);
-        Self {
-            owner,
-            count,
-            command,
-            sent_at,
-            at,
-            done,
-            tries,
-            until,
-            bond,
-            asking,
-            delimited,
-            shares,
-        }
+        Self { owner, count, command, sent_at, at, done, tries, until, bond, marks, shares }
     }
 
     /// Takes `later` in if it continues this run.
@@ -289,7 +306,7 @@ impl Inflight {
     pub(crate) fn delimit_last(&mut self) {
         if let Some(last) = self.runs.back_mut() {
             debug_assert!(last.count == 1, "several replies before one delimiter");
-            last.delimited = true;
+            last.marks.set_delimited();
         }
     }
 
@@ -490,7 +507,7 @@ impl Inflight {
             // Of the proxy's own each has its entry.
             for _ in 0..run.count {
                 let own = Run::new(owner, 1, None, run.sent_at, run.at);
-                self.runs.push_front(Run { delimited: run.delimited, ..own });
+                self.runs.push_front(Run { marks: run.marks, ..own });
             }
         }
         taken
