@@ -299,4 +299,6 @@ fn goes_alone(run: &Run) -> bool {
         && run.tries == 0
         && run.bond == Bond::None
         && !run.shares
+        // What would be asked again is the request alone, without its delimiter.
+        && !run.marks.is_delimited()
 }

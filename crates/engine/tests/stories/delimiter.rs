@@ -264,3 +264,28 @@ fn a_large_array_goes_out_as_it_comes_and_no_further_than_to_its_delimiter() {
         }
     }
 }
+
+// What goes over to a fresh connection would go without its delimiter.
+#[test]
+fn a_script_that_only_reads_is_not_asked_again_behind_a_backlog() {
+    let mut story = Story::new();
+    for name in ["a", "b", "c"] {
+        story.client(name).says("GET k");
+        story.server().gets("GET k").answers("nil");
+        story.client(name).gets("nil");
+    }
+    story.client("a").says(["GET big"; 20]);
+    story.client("b").says("EVAL_RO return 1 k");
+    story.client("c").says("GET c");
+    assert_eq!(story.conn(1).takes_requests(), 22);
+    let word = story.conn(1).takes_delimiter();
+    let reply = format!("$1048576\r\n{}\r\n", "x".repeat(1 << 20));
+    story.conn(1).sends(&reply.as_bytes()[..40_000]);
+    assert_eq!(story.connects_made(), 2);
+    story.conn(2).gets("GET c").gets_nothing().gets_no_delimiter().answers("\"c\"");
+    story.client("c").gets("\"c\"");
+    story.conn(1).sends(&reply.as_bytes()[40_000..]).sends(reply.repeat(19).as_bytes());
+    story.conn(1).sends(format!("-x\r\n+y\r\n{}$1\r\nc\r\n", end(&word)).as_bytes());
+    story.client("b").gets("-x  +y\r\n");
+    story.client("c").gets_nothing();
+}
