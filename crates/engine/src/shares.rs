@@ -1,7 +1,7 @@
 //! Fair shares of what is scarce, so that nobody takes all of it: dedicated connections, large transfers, requests that policies let wait, passwords that
 //! servers are asked about, engines of logins.
 //!
-//! Clients of one user from one address are a *group*. A group may have one more while it has less than [`SHARE_TIMES`] times what would be left for others:
+//! Clients of one user from one address are a *group*. A group may have one more while it has less than `SHARE_TIMES` times what would be left for others:
 //! alone it gets seven eighths, and whoever comes then finds something that is free. With a fixed part for each group most would lie idle where there is one;
 //! with none the first would take all. (Switches share their buffers in this way: Choudhury and Hahne, "Dynamic queue length thresholds".)
 //!

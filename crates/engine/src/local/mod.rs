@@ -328,7 +328,7 @@ impl Engine {
         Step::Done
     }
 
-    /// This worker's answer to a question of any worker; `None`: it comes by [`Action::Answer`].
+    /// This worker's answer to a question of any worker; `None`: it comes by [`Action::Answer`](crate::Action::Answer).
     #[must_use]
     pub fn answer(&mut self, now: Time, to: ReplyTo, question: &Question) -> Option<Answer> {
         Some(match question {
