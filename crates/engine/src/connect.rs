@@ -247,6 +247,7 @@ impl Engine {
         let State::Connecting(since) = upstream.state else { return };
         // The time for a connect includes the greeting's.
         upstream.state = State::Greeting(since);
+        upstream.way_us = now.since(since);
         upstream.progress_at = now;
         self.schedule(id);
         let Some(upstream) = self.upstreams.get_mut(id) else { return };

@@ -17,6 +17,7 @@ use crate::large_replies::LargeReplies;
 use crate::node::Node;
 use crate::pool::BufferPool;
 use crate::settings::{Limits, ReadPolicy, Reads};
+use crate::speed::Speed;
 use crate::stats::Stats;
 use crate::time::Time;
 use crate::topology::Router;
@@ -263,6 +264,11 @@ impl PlainRun {
         self.count
     }
 
+    /// Whether a long request behind it must wait until those before are answered.
+    pub(crate) fn holds(&self, parts: &Parts<'_>, speed: &Speed, bytes: u64) -> bool {
+        speed.holds(parts.client.places.open() + self.count, bytes)
+    }
+
     /// How many of its requests will have places before the last one, which begins at `pos`, and how many of its bytes will be written before it.
     #[inline]
     pub(crate) fn stands_behind(&self, pos: usize) -> (u32, usize) {
@@ -312,15 +318,18 @@ impl PlainRun {
     }
 }
 
-/// The command, if it is one that needs no second look.
+/// The command, if it is one that needs no second look. `holds`: if it is long, whether those before it must be answered first ([`Speed::holds`]).
 #[inline]
 pub(crate) fn plain_command(
     request: &Request,
     frame: &[u8],
     bigkeys: &BigKeys,
+    holds: impl FnOnce() -> bool,
 ) -> Option<CommandId> {
     if request.form != Form::Ordinary
-        && (request.form != Form::Long || bigkeys.is_big(request.len, request.args.into()))
+        && (request.form != Form::Long
+            || bigkeys.is_big(request.len, request.args.into())
+            || holds())
     {
         return None;
     }

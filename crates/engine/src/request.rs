@@ -171,7 +171,7 @@ impl Engine {
                 return Ok(permitted);
             }
         }
-        if self.waits_for_exec(id) {
+        if self.waits_for_exec(id) || self.stands_behind_own(id, request) {
             return Err(Step::Hold(Hold::Drained));
         }
         let frame = &input[..request.len as usize];
@@ -244,9 +244,11 @@ impl Engine {
                 Err(error) => break Stop::Fault(error),
             };
             let frame = &input[pos..];
-            let command = plain_command(&request, frame, bigkeys).filter(|id| {
-                !CONFINED || permits(settings, elsewhere, &parts, *id, (&request, frame))
-            });
+            let command =
+                plain_command(&request, frame, bigkeys, || run.holds(&parts, speed, request.len))
+                    .filter(|id| {
+                        !CONFINED || permits(settings, elsewhere, &parts, *id, (&request, frame))
+                    });
             let (Some(paths), Some(command)) = (&paths, command) else {
                 break Stop::Slow(request);
             };
@@ -301,6 +303,13 @@ impl Engine {
             true => self.forward_run::<false, true, false>(now, id, input).0,
             false => self.forward_run::<false, true, true>(now, id, input).0,
         }
+    }
+
+    /// Whether a server would turn to others before this request, if its client had a connection of its own.
+    fn stands_behind_own(&self, id: ClientId, request: &Request) -> bool {
+        self.clients.get(id).is_some_and(|client| {
+            client.lease.is_none() && self.grants.speed.holds(client.places.open(), request.len)
+        })
     }
 
     fn is_confined(&self, id: ClientId) -> bool {

@@ -6,11 +6,16 @@
 //!
 //! ```text
 //!   every 10 ms, of each connection on which requests wait:
-//!     many do, and the oldest has waited for SLOW_US on one of them ─▶ the window is halved, down to WINDOW_START
-//!     on all, as many were answered since the last look as wait now ─▶ it is doubled, up to WINDOW_MOST
-//!   none waits ─────────────────────────────────────────────────────▶ WINDOW_UNTRIED
+//!     the oldest has waited for SLOW_US more than its way takes, on one ─▶ the window is halved, down to WINDOW_START
+//!     on all, as many were answered since the last look as wait now    ─▶ it is doubled, up to WINDOW_MOST
+//!   none waits ────────────────────────────────────────────────────────▶ WINDOW_UNTRIED
 //! ```
-//! Not here: the window by the size of replies (`Client::window`), which holds as well.
+//! The time that a connect took is the time of the way: the kernel of the server answers it, however busy the server is.
+//!
+//! Requests of many bytes take as many units of the window as they have times [`UNIT_BYTES`], so that a window of [`WINDOW_START`] is what a server reads of
+//! one client before it turns to the next. One request may go in any case. On a long way the window in bytes is larger, as long as servers are fast.
+//!
+//! Not here: the window by the size of replies (`Client::window`), which holds as well; plain requests that are not long (`resp::Form`), which are cheap.
 //!
 //! Invariant: the window is not 0, and not larger than [`WINDOW_MOST`] and `Limits::client_inflight_max`.
 
@@ -25,20 +30,36 @@ const LOOK_EVERY_MS: u64 = 10;
 /// Requests should not wait longer than this for those in front of them, in microseconds.
 const SLOW_US: u64 = 100_000;
 
-/// So many requests that wait are few: that they wait for long is the way to the server, and nobody's pipeline.
-const FEW: u64 = 128;
+/// Bytes of a request that count for one of the window.
+const UNIT_BYTES: u64 = 256;
+
+/// The way to a server is taken to be no longer than this, in microseconds: a connect can take long for other reasons.
+const WAY_US_MAX: u64 = 500_000;
+
+/// The window in bytes is larger by one time for so many microseconds of the way.
+const WAY_UNIT_US: u64 = 1_000;
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Speed {
     /// Requests of one client that may be under way.
     pub(crate) window: u32,
+    /// How many times that, for requests of many bytes.
+    times: u64,
     look_at: Time,
+}
+
+impl Speed {
+    /// Whether a request of so many bytes must wait until those that its client sent before are answered, of which so many are not.
+    #[inline]
+    pub(crate) fn holds(&self, open: u32, bytes: u64) -> bool {
+        u64::from(open) * (bytes / UNIT_BYTES) >= u64::from(self.window) * self.times
+    }
 }
 
 impl Default for Speed {
     fn default() -> Self {
-        Self { window: WINDOW_UNTRIED, look_at: Time::default() }
+        Self { window: WINDOW_UNTRIED, times: 1, look_at: Time::default() }
     }
 }
 
@@ -59,10 +80,14 @@ impl Upstream {
         let replies = self.inflight.place();
         let answered = replies - core::mem::replace(&mut self.replies_at_look, replies);
         let (front, waiting) = (self.inflight.front()?, self.inflight.len() as u64);
-        Some(match now.since(front.sent_at) {
-            SLOW_US.. if waiting > FEW => Waits::TooLong,
-            _ if answered >= waiting => Waits::Briefly,
-            _ => Waits::Longer,
+        let way_us = self.way_us.min(WAY_US_MAX);
+        // On a long way replies come in bursts, and the second one can come late without anybody's fault.
+        Some(if now.since(front.sent_at) >= SLOW_US + 2 * way_us {
+            Waits::TooLong
+        } else if answered * (1 + way_us / (LOOK_EVERY_MS * 1_000)) >= waiting {
+            Waits::Briefly
+        } else {
+            Waits::Longer
         })
     }
 }
@@ -84,7 +109,13 @@ impl Engine {
             up.role == Role::Shared && up.is_ready() && up.stall.is_none() && carries
         };
         let shared = self.upstreams.iter_mut().filter(|(_, up)| is_shared(up));
-        let longest = shared.filter_map(|(_, up)| up.waits(now)).max();
+        let mut way_us = 0;
+        let waits = shared.filter_map(|(_, up)| {
+            let waits = up.waits(now)?;
+            way_us = up.way_us.max(way_us);
+            Some(waits)
+        });
+        let longest = waits.max();
         let (before, most) = (self.grants.speed.window, self.settings.limits.client_inflight_max);
         let window = match longest {
             None => WINDOW_UNTRIED,
@@ -93,5 +124,12 @@ impl Engine {
             Some(Waits::Briefly) => before.saturating_mul(2).min(WINDOW_MOST),
         };
         self.grants.speed.window = window.min(most).max(1);
+        match longest {
+            None | Some(Waits::TooLong) => self.grants.speed.times = 1,
+            Some(Waits::Longer) => {}
+            Some(Waits::Briefly) => {
+                self.grants.speed.times = 1 + way_us.min(WAY_US_MAX) / WAY_UNIT_US
+            }
+        }
     }
 }

@@ -152,7 +152,10 @@ impl Engine {
                 Err(error) => break Stop::Fault(error),
             };
             let frame = &input[pos..];
-            let command = plain_command(&request, frame, bigkeys).filter(|id| {
+            let command = plain_command(&request, frame, bigkeys, || {
+                run.holds(&parts, &grants.speed, request.len)
+            })
+            .filter(|id| {
                 !is_confined || permits(settings, elsewhere, &parts, *id, (&request, frame))
             });
             let (Some(paths), Some(command)) = (&paths, command) else {

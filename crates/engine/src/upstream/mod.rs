@@ -225,6 +225,8 @@ pub struct Upstream {
     pub(crate) slow: Pulse,
     /// How many replies it had brought at the last look at its speed.
     pub(crate) replies_at_look: u64,
+    /// How long its last connect took, in microseconds.
+    pub(crate) way_us: u64,
     /// Failed connects in a row.
     pub failures: u32,
     /// The server refused the greeting when it was last down: it lives.
@@ -287,6 +289,7 @@ impl Upstream {
             pace: Pace::default(),
             slow: Pulse::default(),
             replies_at_look: 0,
+            way_us: 0,
             failures: 0,
             is_refused: false,
             cause: String::new(),

@@ -1,6 +1,6 @@
 //! What one client may have under way before others have their turn: at a server that is slow, and of the workers.
 
-use crate::words::{Story, request};
+use crate::words::{HELLO_2, Story, request};
 use engine::limits::{QUESTIONS_MAX, SLOW_TURN_MAX, WINDOW_MOST, WINDOW_START, WINDOW_UNTRIED};
 
 /// A server that has answered something.
@@ -27,6 +27,65 @@ fn a_pipeline_of_slow_commands_is_given_on_little_by_little() {
     assert!(open <= WINDOW_START as usize, "{open} stand before others, though it is slow");
     story.client("b").says("GET k");
     assert_eq!(story.server().waiting(), 1);
+}
+
+#[test]
+fn of_large_requests_a_server_has_few_of_one_client() {
+    let filler = "x".repeat(50_000);
+    for line in ["EVAL s 0", "PFCOUNT k", "SET k", "CONFIG GET", "SUNION k", "LPUSH k"] {
+        let mut story = warm(Story::new());
+        let requests = request(&format!("{line} {filler}")).repeat(100);
+        story.client("a").sends(&requests);
+        // Directly a server reads no whole request of these before it turns to others.
+        let mut most = story.server().takes_requests();
+        assert!((1..=2).contains(&most), "{line}: {most} at once");
+        let mut left = 100 - most;
+        while left > 0 {
+            // Each takes 50 ms.
+            for _ in 0..most {
+                story.after_ms(50).server().sends(b":1\r\n");
+            }
+            most = story.server().takes_requests();
+            assert!((1..=2).contains(&most), "{line}: {most} with {left} left");
+            left -= most;
+        }
+    }
+}
+
+#[test]
+fn small_requests_before_a_large_one_count_as_it_does() {
+    let mut story = warm(Story::new());
+    let large = request(&format!("EVAL s 0 {}", "x".repeat(20_000)));
+    let pair = [request("GET k"), large].concat();
+    story.client("a").sends(&pair.repeat(50));
+    let mut left = 100;
+    while left > 0 {
+        let owed = story.server().takes_requests();
+        assert!((1..=8).contains(&owed), "{owed} with {left} left");
+        story.after_ms(50).server().sends(&b"$-1\r\n".repeat(owed));
+        left -= owed;
+    }
+}
+
+#[test]
+fn a_long_way_to_a_server_is_no_slowness() {
+    let mut story = Story::new().by_hand();
+    story.client("a").says("GET k");
+    // Longer than a request may wait behind others.
+    story.after_ms(200).connects();
+    story.server().gets("HELLO 2").answers(HELLO_2).gets(["COMMAND", "GET k"]);
+    story.server().answers(["-ERR not allowed", "nil"]);
+    story.client("a").gets("nil");
+    let large = request(&format!("SET k {}", "x".repeat(50_000)));
+    story.client("a").sends(&[request("GET k").repeat(1_000), large.repeat(40)].concat());
+    let (mut left, mut most) = (1_040, 0);
+    while left > 0 {
+        let owed = story.server().takes_requests();
+        most = if left <= 40 { owed.max(most) } else { most };
+        left -= owed;
+        story.after_ms(200).server().sends(&b"+OK\r\n".repeat(owed));
+    }
+    assert!(most >= 10, "{most} large requests at once over a way of 200 ms");
 }
 
 #[test]

@@ -80,7 +80,9 @@ impl Engine {
             && let Ok(Scan::Complete { frame: request, .. }) =
                 parts.client.scanner.scan(rest, &request_limits)
             && let Some(frame) = rest.get(..request.len as usize)
-            && let Some(command) = plain_command(&request, frame, bigkeys)
+            && let Some(command) = plain_command(&request, frame, bigkeys, || {
+                run.holds(&parts, &grants.speed, request.len)
+            })
             && paths.tells_upstream_of(command)
             && allows(settings, &parts, command, (&request, frame), &[Kind::Namespace])
         {

@@ -14,7 +14,7 @@ fn a_connection_that_owes_too_much_takes_no_more_until_it_has_answered() {
     let fits = KEPT_BYTES_MAX / VALUE_BYTES;
     // Of several clients, since one alone may not have so much unanswered.
     for n in 0..fits + 5 {
-        story.client(&format!("c{}", n % 50)).says(&set);
+        story.client(&format!("c{n}")).says(&set);
     }
     let taken = story.node("n1").takes_requests();
     assert!(taken.abs_diff(fits) <= 1, "{taken} of {fits}");
