@@ -13,7 +13,7 @@
 //! The time that a connect took is the time of the way: the kernel of the server answers it, however busy the server is.
 //!
 //! Requests of many bytes take as many units of the window as they have times [`UNIT_BYTES`], so that a window of [`WINDOW_START`] is what a server reads of
-//! one client before it turns to the next. One request may go in any case. On a long way the window in bytes is larger, as long as servers are fast.
+//! one client before it turns to the next. One request may go in any case. Where all servers are distant the window in bytes is larger, as long as they are fast.
 //!
 //! Not here: the window by the size of replies (`Client::window`), which holds as well; plain requests that are not long (`resp::Form`), which are cheap.
 //!
@@ -36,7 +36,7 @@ const UNIT_BYTES: u64 = 256;
 /// The way to a server is taken to be no longer than this, in microseconds: a connect can take long for other reasons.
 const WAY_US_MAX: u64 = 500_000;
 
-/// The window in bytes is larger by one time for so many microseconds of the way.
+/// The window in bytes is larger by itself for so many microseconds of the way.
 const WAY_UNIT_US: u64 = 1_000;
 
 /// See the module.
@@ -109,11 +109,11 @@ impl Engine {
             up.role == Role::Shared && up.is_ready() && up.stall.is_none() && carries
         };
         let shared = self.upstreams.iter_mut().filter(|(_, up)| is_shared(up));
-        let mut way_us = 0;
+        // The nearest server counts: who asks it must not have what a distant one needs.
+        let mut way_us = WAY_US_MAX;
         let waits = shared.filter_map(|(_, up)| {
-            let waits = up.waits(now)?;
-            way_us = up.way_us.max(way_us);
-            Some(waits)
+            way_us = up.way_us.min(way_us);
+            up.waits(now)
         });
         let longest = waits.max();
         let (before, most) = (self.grants.speed.window, self.settings.limits.client_inflight_max);
@@ -124,12 +124,11 @@ impl Engine {
             Some(Waits::Briefly) => before.saturating_mul(2).min(WINDOW_MOST),
         };
         self.grants.speed.window = window.min(most).max(1);
-        match longest {
-            None | Some(Waits::TooLong) => self.grants.speed.times = 1,
-            Some(Waits::Longer) => {}
-            Some(Waits::Briefly) => {
-                self.grants.speed.times = 1 + way_us.min(WAY_US_MAX) / WAY_UNIT_US
-            }
-        }
+        let times = match longest {
+            None | Some(Waits::TooLong) => 1,
+            Some(Waits::Longer) => self.grants.speed.times,
+            Some(Waits::Briefly) => 1 + way_us / WAY_UNIT_US,
+        };
+        self.grants.speed.times = times;
     }
 }
