@@ -51,6 +51,12 @@ const COUNT_EVERY_MS: u64 = 10;
 /// What became free at once is given back to the system from so many bytes on.
 const FREED_BYTES: usize = 16 << 20;
 
+/// While buffers grow they leave smaller ones behind: these are given back to the system for each so many bytes more that are held.
+const GROWN_BYTES: usize = 32 << 20;
+
+/// At the bound this part of the memory is freed, and not each byte that is too much by itself.
+const BOUND_PART: usize = 32;
+
 /// What one holder has in the sums of an account.
 #[derive(Debug, Default)]
 pub struct Charge(usize);
@@ -94,6 +100,8 @@ pub(crate) struct Account {
     is_bounding: bool,
     /// The most that was held since the allocator was last asked to give back what is free.
     peak: usize,
+    /// What was held when free memory was last given back.
+    given_back: usize,
     /// Much became free.
     has_freed: bool,
 }
@@ -111,8 +119,9 @@ impl Account {
     pub(crate) fn new(limits: &Limits, workers: u32) -> Self {
         let from_bytes = from_bytes(limits, workers);
         let count_at = Time::default();
-        let (counted, peak, is_bounding, has_freed) = (0, 0, false, false);
-        Self { sums: [0; KINDS], from_bytes, counted, count_at, is_bounding, peak, has_freed }
+        let (sums, counted, peak, given_back) = ([0; KINDS], 0, 0, 0);
+        let (is_bounding, has_freed) = (false, false);
+        Self { sums, from_bytes, counted, count_at, is_bounding, peak, given_back, has_freed }
     }
 
     /// The largest holder that is not added up.
@@ -159,7 +168,11 @@ impl Account {
     fn note_held(&mut self, held: usize) {
         self.peak = self.peak.max(held);
         if self.has_fallen(held) {
-            (self.peak, self.has_freed) = (held, true);
+            (self.peak, self.given_back, self.has_freed) = (held, held, true);
+        }
+        // Buffers that grew left smaller ones behind.
+        if held >= self.given_back + GROWN_BYTES {
+            (self.given_back, self.has_freed) = (held, true);
         }
     }
 
@@ -416,7 +429,8 @@ impl Engine {
         let mut before = usize::MAX;
         loop {
             let over = self.memory_over();
-            if over == 0 || over >= before || !self.close_largest(over) {
+            let part = self.settings.limits.memory_max_bytes / BOUND_PART;
+            if over == 0 || over >= before || !self.close_largest(over + part) {
                 break;
             }
             before = over;

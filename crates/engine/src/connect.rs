@@ -291,6 +291,7 @@ impl Engine {
     pub(crate) fn own_reply(&mut self, now: Time, id: UpstreamId, own: OwnCommand, reply: &[u8]) {
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
         let key = upstream.key;
+        upstream.note_greeted(now.since(self.own_asked_at));
         if key.lane == Lane::Peer {
             return self.peer_answered(now, id);
         }
@@ -463,7 +464,7 @@ impl Engine {
                 engine.handle_upstream_closed(now, id, cause);
             });
         }
-        self.lose_upstream(now, id, cause, false);
+        self.lose_heard(now, id, cause);
     }
 
     /// The connection is of no more use. `ours`: we end it, so the socket must be closed.

@@ -15,9 +15,14 @@
 //! A server may refuse ECHO (`NOPERM`, or `BUSY` while another script runs). Then a command whose name is a second secret word follows: each server answers that one, whatever state it
 //! is in, with an error that names the word. Up to there as many replies must have come as are due, and then each is what it looks like.
 //!
+//! Between the reply and the delimiter a server puts pushes that tell of changed keys, on connections that it tells them (`CLIENT TRACKING`). A text can hold what looks like a push, so
+//! nothing there is taken for one before the delimiter is here, and only if all in between are whole pushes of that kind. Otherwise a text that has line breaks may hold some, and
+//! all that is cached is dropped. So a text can say that keys changed, and cannot keep it from anybody.
+//!
 //! Not here: what the error of a script makes the proxy do (`trust`).
 //!
-//! Invariant: of a reply that may hold line breaks nothing is given on beyond the delimiter, and nothing before the delimiter is taken for another reply.
+//! Invariant: of a reply that may hold line breaks nothing is given on beyond the delimiter, and nothing before the delimiter is taken for another reply or for a push that is
+//! not whole.
 
 use crate::command::CommandId;
 use crate::engine::Engine;
@@ -25,12 +30,13 @@ use crate::ids::UpstreamId;
 use crate::limits::CUT_THROUGH_BYTES;
 use crate::reply::{Fault, Front};
 use crate::time::Time;
+use crate::upstream::Upstream;
 use crate::upstream::inflight::{OwnCommand, Owner, Run};
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 use memchr::memmem;
-use resp::{ReplyScanner, Scan};
+use resp::{ReplyScanner, Scan, Value};
 use sha2::{Digest as _, Sha256};
 
 /// Bytes of a word: `respool:` and 16 hexadecimal digits.
@@ -103,6 +109,15 @@ impl Delimiters {
         words.ready.clear();
     }
 
+    /// Whether the next bytes of this connection may be of a text: something of it was dropped, or its delimiter is due.
+    #[cold]
+    pub(crate) fn may_be_text(&self, id: UpstreamId, upstream: &Upstream) -> bool {
+        upstream.inflight.front().is_some_and(|run| {
+            let is_due = matches!(run.owner, Owner::Own(OwnCommand::Delimiter(_)));
+            is_due || self.open.get(&id).is_some_and(|open| open.is_dropped)
+        })
+    }
+
     /// The connection is gone.
     pub(crate) fn forget(&mut self, id: UpstreamId) {
         self.open.remove(&id);
@@ -138,6 +153,8 @@ enum Delimited {
     Part(usize),
     /// The same, and the delimiter stands behind them.
     Rest(usize),
+    /// So many bytes before the delimiter tell of changed keys.
+    Pushes(usize),
     /// So many bytes are the reply, and this takes its place.
     Instead(usize, Vec<u8>),
 }
@@ -206,6 +223,14 @@ impl Engine {
                 self.next_beside_sharers(now, id, run, watch, &input[..bytes])?
             }
             Delimited::Open(dropped) => (dropped, dropped > 0),
+            Delimited::Pushes(bytes) => {
+                let mut at = 0;
+                while let Some(used) = telling_push(&input[at..bytes]) {
+                    self.invalidated(now, id, &input[at..at + used])?;
+                    at += used;
+                }
+                (bytes, true)
+            }
             Delimited::Instead(bytes, reply) => match self.hand_instead(now, id, run, &reply) {
                 true => (bytes, true),
                 false => (0, false),
@@ -252,7 +277,8 @@ impl Engine {
         if !is_due && matches!(input[0], b'$' | b':' | b'_' | b'#' | b'=') {
             return Ok(Delimited::Sound);
         }
-        let (resp3, has_edge) = (upstream.key.resp3, upstream.edge.is_some());
+        let (key, has_edge) = (upstream.key, upstream.edge.is_some());
+        let tells = key.lane.tells();
         let known = self.scripts.delimiters.open.remove(&id);
         let fresh = || if is_due { Open::of_delimiter() } else { Open::default() };
         let mut open = known.unwrap_or_else(fresh);
@@ -262,9 +288,13 @@ impl Engine {
         }
         let from = open.searched.min(input.len());
         if let Some(at) = memmem::find(&input[from..], &frame).map(|at| from + at) {
-            // A push may come before the delimiter.
-            if resp3 && open.first_ends.is_some_and(|end| end < at && input[end] == b'>') {
-                return Ok(Delimited::Sound);
+            let behind = open.first_ends.and_then(|end| input.get(end..at));
+            if tells && !open.is_dropped && behind.is_some_and(are_telling_pushes) {
+                return Ok(if is_due { Delimited::Pushes(at) } else { Delimited::Sound });
+            }
+            if tells {
+                // Real pushes may stand in the text: whoever hears of changes over this connection is told that all changed.
+                self.drop_caches(key);
             }
             // The frames were counted before (`removal`).
             if has_edge {
@@ -359,7 +389,11 @@ impl Engine {
             .filter(|rest| !rest.is_empty())
             .map(|rest| ReplyScanner::default().scan(rest))
         {
-            frames += usize::from(input[at] != b'>');
+            // What looks like a push may be a text that has replies of others in it.
+            if input[at] == b'>' {
+                break;
+            }
+            frames += 1;
             at += consumed;
         }
         if frames != due || !input[at..].starts_with(b"-") {
@@ -377,6 +411,24 @@ impl Engine {
             self.scripts.delimiters.counted.remove(&id);
         }
     }
+}
+
+/// The length of a whole push that tells of changed keys, if these bytes begin with one.
+fn telling_push(bytes: &[u8]) -> Option<usize> {
+    let (Value::Push(items), used) = resp::value::parse(bytes).ok()?? else { return None };
+    let [word, keys] = items.as_slice() else { return None };
+    let are_keys = |keys: &Value<'_>| match keys {
+        Value::Null => true,
+        _ => keys.as_list().is_some_and(|keys| keys.iter().all(|key| key.as_text().is_some())),
+    };
+    (word.as_text() == Some(b"invalidate") && are_keys(keys)).then_some(used)
+}
+
+fn are_telling_pushes(mut bytes: &[u8]) -> bool {
+    while let Some(used) = telling_push(bytes) {
+        bytes = &bytes[used..];
+    }
+    bytes.is_empty()
 }
 
 /// Of a reply that is given on as it comes nothing goes out that is not surely its own.

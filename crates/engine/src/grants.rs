@@ -20,6 +20,7 @@
 
 use crate::client::{Client, Hold, Sizes};
 use crate::engine::Engine;
+use crate::fan_turn::FanTurn;
 use crate::ids::{ClientId, UpstreamId};
 use crate::large_replies::LargeReplies;
 use crate::limits::PROBES_MAX;
@@ -50,6 +51,8 @@ pub(crate) struct Grants {
     pub(crate) large_replies: LargeReplies,
     /// What requests that are not plain have cost in this turn.
     pub(crate) slow: SlowTurn,
+    /// What messages and invalidations have cost in this turn.
+    pub(crate) fan: FanTurn,
     /// Questions to all workers that are not given on yet.
     pub(crate) questions: Questions,
 }

@@ -54,6 +54,7 @@ mod dirty;
 pub mod elsewhere;
 mod engine;
 mod errand;
+mod fan_turn;
 pub mod fleet;
 mod functions;
 pub mod glob;

@@ -242,7 +242,7 @@ impl Engine {
         upstream.out.finish_send_and_keep(buf, &mut self.pool);
         if upstream.waits_for_buffer {
             upstream.waits_for_buffer = false;
-            self.replies_again(now, id);
+            self.input_again(now, id);
         }
         self.weigh_upstream(id);
         let parked = self.waits_parked(id);

@@ -59,6 +59,15 @@ pub const SLOW_TURN_ARGS: usize = 4;
 /// From so many arguments on a request has many of them.
 pub const SLOW_TURN_LARGE_ARGS: usize = 64;
 
+/// What copies of messages and invalidations for clients may cost in one turn, in bytes; those behind go out in the next one. Some 20 ms.
+pub const FAN_TURN_COST: usize = 32 << 20;
+
+/// What a copy costs beside its bytes.
+pub const FAN_COPY_COST: usize = 64;
+
+/// What the first copy of a turn costs beside that, as it takes a send.
+pub const FAN_SEND_COST: usize = 2 << 10;
+
 /// Bytes of replies that get other names or values (`policies.namespace`, `policies.values`) in one turn; those behind are changed in the next one.
 /// A few milliseconds.
 pub const CHANGED_TURN_BYTES: usize = 4 << 20;

@@ -24,8 +24,9 @@ use crate::pool::{BufferPool, make_room};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// A buffer with more than this is queued as a chunk and another one is filled.
-const CHUNK_BYTES: usize = 256 << 10;
+/// A buffer with more than this is queued as a chunk and another one is filled. Nearly [`POOLED_BUFFER_BYTES`], so that small pieces do not make it double once more:
+/// of thousands of slow peers that would be most of the memory.
+const CHUNK_BYTES: usize = POOLED_BUFFER_BYTES - (4 << 10);
 
 /// See the module.
 #[derive(Debug, Default)]

@@ -35,13 +35,18 @@ impl Engine {
         };
         // Frames keep their order: one behind another that waits does wait.
         if waits || client.mid_reply.is_some() || !client.identity.pushes.is_empty() {
+            let before = client.identity.pushes.len();
             write(&mut client.identity.pushes);
+            self.grants.fan.pay(client.identity.pushes.len() - before, false);
             if behind_exec && client.hold == Hold::No {
                 // Nothing behind EXEC is looked at either; the end of that wait gives the frame.
                 client.hold = Hold::Drained;
             }
         } else {
-            write(client.out.buf(&mut self.pool));
+            let out = client.out.buf(&mut self.pool);
+            let before = out.len();
+            write(out);
+            self.grants.fan.pay(out.len() - before, !client.out.dirty);
             if !client.out.dirty {
                 client.out.dirty = true;
                 self.dirty_clients.push(id);

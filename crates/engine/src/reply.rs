@@ -181,14 +181,19 @@ impl Engine {
             let Some(upstream) = self.upstreams.get_mut(id).filter(|up| up.has_socket()) else {
                 return Ok(input.len());
             };
-            if let Some(used) = skip_push(upstream, &input[pos..])? {
+            if begins_push(upstream, &input[pos..])
+                && !self.scripts.delimiters.may_be_text(id, upstream)
+            {
+                if upstream.key.lane.tells() && self.grants.fan.is_spent() {
+                    self.fan_out_later(id);
+                    return Ok(pos);
+                }
+                let used = skip_push(upstream, &input[pos..])?;
                 if used == 0 {
                     return Ok(pos);
                 }
-                let tells =
-                    matches!(upstream.key.lane, Lane::Tracked | Lane::Broadcast | Lane::Feed);
                 pos += used;
-                if tells {
+                if upstream.key.lane.tells() {
                     self.invalidated(now, id, &input[pos - used..pos])?;
                     continue;
                 }
@@ -539,11 +544,11 @@ impl Engine {
         pos
     }
 
-    /// The buffer is back: the replies in the tail can be looked at.
-    pub(crate) fn replies_again(&mut self, now: Time, id: UpstreamId) {
+    /// What waits in the tail can be looked at: a buffer is back, or a turn begins.
+    pub(crate) fn input_again(&mut self, now: Time, id: UpstreamId) {
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
         let tail = core::mem::take(&mut upstream.tail);
-        let outcome = self.replies(now, id, &tail);
+        let outcome = self.take_in(now, id, &tail);
         match outcome {
             Ok(used) => self.put_back_upstream_tail(id, tail, used),
             Err(cause) => self.lose_upstream(now, id, &cause, true),
@@ -595,28 +600,28 @@ fn append(out: &mut Output, pool: &mut BufferPool, bytes: &[u8]) {
     }
 }
 
-/// Skips a RESP3 push, which is no answer to anything on a shared connection. `None`: there is none; 0: it is not whole. One that tells of
-/// changed keys is skipped as a whole, others as they come.
-fn skip_push(upstream: &mut Upstream, input: &[u8]) -> Result<Option<usize>, Fault> {
-    if !upstream.in_push {
-        if input[0] != b'>' || !upstream.scanner.is_fresh() {
-            return Ok(None);
-        }
-        upstream.in_push = true;
-    }
-    let tells = matches!(upstream.key.lane, Lane::Tracked | Lane::Broadcast | Lane::Feed);
+/// Whether a RESP3 push stands here, or the rest of one, which is no answer to anything on a shared connection.
+#[inline]
+fn begins_push(upstream: &Upstream, input: &[u8]) -> bool {
+    upstream.in_push || input[0] == b'>' && upstream.scanner.is_fresh()
+}
+
+/// Skips a push; 0: it is not whole. One that tells of changed keys is skipped as a whole, others as they come.
+fn skip_push(upstream: &mut Upstream, input: &[u8]) -> Result<usize, Fault> {
+    upstream.in_push = true;
+    let tells = upstream.key.lane.tells();
     let begun = if tells { upstream.scanner.position() as usize } else { 0 };
-    let Some(rest) = input.get(begun..).filter(|rest| !rest.is_empty()) else { return Ok(Some(0)) };
+    let Some(rest) = input.get(begun..).filter(|rest| !rest.is_empty()) else { return Ok(0) };
     match upstream.scanner.scan(rest).map_err(|error| malformed(&error))? {
         Scan::Complete { consumed, .. } => {
             upstream.in_push = false;
-            Ok(Some(begun + consumed))
+            Ok(begun + consumed)
         }
         Scan::Partial { .. } if tells && input.len() > OWN_LIST_BYTES => {
             Err(String::from("sent too long a list of changed keys"))
         }
-        Scan::Partial { .. } if tells => Ok(Some(0)),
-        Scan::Partial { consumed } => Ok(Some(consumed)),
+        Scan::Partial { .. } if tells => Ok(0),
+        Scan::Partial { consumed } => Ok(consumed),
     }
 }
 

@@ -6,11 +6,12 @@
 //!
 //! ```text
 //!   every 10 ms, of each connection on which requests wait:
-//!     the oldest has waited for SLOW_US more than its way takes, on one ─▶ the window is halved, down to WINDOW_START
-//!     on all, as many were answered since the last look as wait now    ─▶ it is doubled, up to WINDOW_MOST
-//!   none waits ────────────────────────────────────────────────────────▶ WINDOW_UNTRIED
+//!     the oldest has waited for SLOW_US more than its way takes, on one  ─▶ the window is halved, down to WINDOW_START
+//!     on all, those that wait now will be answered 10 ms after their way ─▶ it is doubled, up to WINDOW_MOST
+//!   none waits ──────────────────────────────────────────────────────────▶ WINDOW_UNTRIED
 //! ```
-//! The time that a connect took is the time of the way: the kernel of the server answers it, however busy the server is.
+//! The time that a connect took is the time of the way: the kernel of the server answers it, however busy the server is. It can take long for other reasons, and then
+//! the greeting, or a later reply, tells that the way is shorter.
 //!
 //! Requests of many bytes take as many units of the window as they have times [`UNIT_BYTES`], so that a window of [`WINDOW_START`] is what a server reads of
 //! one client before it turns to the next. One request may go in any case. Where all servers are distant the window in bytes is larger, as long as they are fast.
@@ -22,7 +23,7 @@
 use crate::engine::Engine;
 use crate::limits::{WINDOW_MOST, WINDOW_START, WINDOW_UNTRIED};
 use crate::time::Time;
-use crate::upstream::{Role, Upstream};
+use crate::upstream::{Role, State, Upstream};
 
 /// How often it is looked, in milliseconds.
 const LOOK_EVERY_MS: u64 = 10;
@@ -33,7 +34,7 @@ const SLOW_US: u64 = 100_000;
 /// Bytes of a request that count for one of the window.
 const UNIT_BYTES: u64 = 256;
 
-/// The way to a server is taken to be no longer than this, in microseconds: a connect can take long for other reasons.
+/// The way to a server is taken to be no longer than this, in microseconds.
 const WAY_US_MAX: u64 = 500_000;
 
 /// The window in bytes is larger by itself for so many microseconds of the way.
@@ -46,7 +47,7 @@ pub(crate) struct Speed {
     pub(crate) window: u32,
     /// How many times that, for requests of many bytes.
     times: u64,
-    look_at: Time,
+    looked_at: Time,
 }
 
 impl Speed {
@@ -59,14 +60,14 @@ impl Speed {
 
 impl Default for Speed {
     fn default() -> Self {
-        Self { window: WINDOW_UNTRIED, times: 1, look_at: Time::default() }
+        Self { window: WINDOW_UNTRIED, times: 1, looked_at: Time::default() }
     }
 }
 
 /// How those wait that wait on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Waits {
-    /// They will be answered before the next look.
+    /// At the pace of the last replies they will be answered as soon as their way allows, or before the next look.
     Briefly,
     /// Neither.
     Longer,
@@ -75,16 +76,31 @@ enum Waits {
 }
 
 impl Upstream {
+    /// A reply to a command of the proxy's own came: if that belongs to the greeting, the way is no longer than it took.
+    pub(crate) fn note_greeted(&mut self, took_us: u64) {
+        if matches!(self.state, State::Greeting(_)) {
+            self.way_us = self.way_us.min(took_us);
+        }
+    }
+
     /// How requests wait here; `None`: none does.
-    fn waits(&mut self, now: Time) -> Option<Waits> {
-        let replies = self.inflight.place();
-        let answered = replies - core::mem::replace(&mut self.replies_at_look, replies);
-        let (front, waiting) = (self.inflight.front()?, self.inflight.len() as u64);
+    fn waits(&mut self, now: Time, since_look_us: u64) -> Option<Waits> {
+        let (replies, waiting) = (self.inflight.place(), self.inflight.len() as u64);
+        let (before, waited) = core::mem::replace(&mut self.at_look, (replies, waiting));
+        let answered = replies - before;
+        if answered > waited {
+            // One of these was asked since.
+            self.way_us = self.way_us.min(since_look_us);
+        }
+        let front = self.inflight.front()?;
         let way_us = self.way_us.min(WAY_US_MAX);
+        let (waits_us, look_us) = (now.since(front.sent_at), LOOK_EVERY_MS * 1_000);
         // On a long way replies come in bursts, and the second one can come late without anybody's fault.
-        Some(if now.since(front.sent_at) >= SLOW_US + 2 * way_us {
+        Some(if waits_us >= SLOW_US + 2 * way_us {
             Waits::TooLong
-        } else if answered * (1 + way_us / (LOOK_EVERY_MS * 1_000)) >= waiting {
+        } else if waits_us <= way_us + look_us
+            && answered * (look_us + way_us) >= waiting * since_look_us
+        {
             Waits::Briefly
         } else {
             Waits::Longer
@@ -96,13 +112,13 @@ impl Engine {
     /// Looks at the servers, once in a while.
     #[inline]
     pub(crate) fn look_at_speed(&mut self, now: Time) {
-        if now >= self.grants.speed.look_at {
+        if now.since(self.grants.speed.looked_at) >= LOOK_EVERY_MS * 1_000 {
             self.measure_speed(now);
         }
     }
 
     fn measure_speed(&mut self, now: Time) {
-        self.grants.speed.look_at = now.plus_ms(LOOK_EVERY_MS);
+        let since_look_us = now.since(core::mem::replace(&mut self.grants.speed.looked_at, now));
         self.grants.large_replies.forget_old(now);
         let is_shared = |up: &Upstream| {
             let carries = up.key.lane.carries_requests() && up.key.owner.is_none();
@@ -113,7 +129,7 @@ impl Engine {
         let mut way_us = WAY_US_MAX;
         let waits = shared.filter_map(|(_, up)| {
             way_us = up.way_us.min(way_us);
-            up.waits(now)
+            up.waits(now, since_look_us)
         });
         let longest = waits.max();
         let (before, most) = (self.grants.speed.window, self.settings.limits.client_inflight_max);

@@ -64,6 +64,7 @@ impl Engine {
             || self.lease_is_free()
             || self.is_due_inside()
             || self.has_late_replies()
+            || self.grants.fan.is_late()
             || self.learning.lookups.is_answered()
             || self.sweep.looks_at_deserted
             || self.caches.stale
@@ -139,6 +140,7 @@ impl Engine {
             self.end_idle_transfers(now);
         }
         self.run_late_replies(now);
+        self.run_late_fans(now);
         self.run_inside(now);
         self.run_grants(now);
         self.run_questions(now);

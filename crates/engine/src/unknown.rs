@@ -336,10 +336,10 @@ impl Engine {
             }
         }
         lookups.open = 0;
-        for id in core::mem::take(&mut lookups.waiting) {
-            self.wake_for_lookup(id);
-        }
+        let answered = core::mem::take(&mut lookups.waiting);
+        // Those who have waited for room come before the next names of those who had it.
         self.wake_lookup_queue();
+        answered.into_iter().for_each(|id| self.wake_for_lookup(id));
     }
 
     /// The next of those that wait for room look again.

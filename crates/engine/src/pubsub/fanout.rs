@@ -38,6 +38,10 @@ impl Engine {
             let Some(upstream) = self.upstreams.get_mut(id).filter(|up| up.is_ready()) else {
                 return Ok(input.len());
             };
+            if self.grants.fan.is_spent() {
+                self.fan_out_later(id);
+                return Ok(pos);
+            }
             let begun = (upstream.scanner.position() - upstream.forwarded) as usize;
             let rest = input.get(pos + begun..).filter(|rest| !rest.is_empty());
             let Some(rest) = rest else { return Ok(pos) };

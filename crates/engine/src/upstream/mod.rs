@@ -95,6 +95,11 @@ impl Lane {
     pub(crate) fn carries_requests(self) -> bool {
         !matches!(self, Self::Sentinel | Self::Peer | Self::Messages | Self::Feed | Self::Login)
     }
+
+    /// Whether the server tells of changed keys over it, by pushes.
+    pub(crate) fn tells(self) -> bool {
+        matches!(self, Self::Tracked | Self::Broadcast | Self::Feed)
+    }
 }
 
 /// Who may use a connection.
@@ -223,9 +228,9 @@ pub struct Upstream {
     pub(crate) pace: Pace,
     /// When its last reply came, for the slow log.
     pub(crate) slow: Pulse,
-    /// How many replies it had brought at the last look at its speed.
-    pub(crate) replies_at_look: u64,
-    /// How long its last connect took, in microseconds.
+    /// How many replies it had brought at the last look at its speed, and how many requests waited.
+    pub(crate) at_look: (u64, u64),
+    /// How long the way to the server and back takes at most, in microseconds (see `speed`).
     pub(crate) way_us: u64,
     /// Failed connects in a row.
     pub failures: u32,
@@ -288,7 +293,7 @@ impl Upstream {
             relief: None,
             pace: Pace::default(),
             slow: Pulse::default(),
-            replies_at_look: 0,
+            at_look: (0, 0),
             way_us: 0,
             failures: 0,
             is_refused: false,

@@ -1,5 +1,6 @@
 //! Replies with line breaks that a script, a function or a module put into them reach their own client only.
 
+use crate::tracking::{ALL, changed};
 use crate::words::Story;
 
 const ECHO_FRAME: &str = "$24\r\n";
@@ -288,4 +289,131 @@ fn a_script_that_only_reads_is_not_asked_again_behind_a_backlog() {
     story.conn(1).sends(format!("-x\r\n+y\r\n{}$1\r\nc\r\n", end(&word)).as_bytes());
     story.client("b").gets("-x  +y\r\n");
     story.client("c").gets_nothing();
+}
+
+/// Clients `a` and `b` with RESP3 on one connection, which tells `b` of changed keys if `tracked`.
+fn with_pushes(tracked: bool) -> Story {
+    let mut story = Story::new();
+    for name in ["a", "b"] {
+        story.client(name).says("HELLO 3").takes_text();
+        if tracked {
+            story.client(name).says("CLIENT TRACKING ON").takes_text();
+        }
+    }
+    story.client("b").says("GET warm");
+    if tracked {
+        story.server().gets("CLIENT TRACKING ON").answers("+OK");
+    }
+    story.server().gets("GET warm").answers("nil");
+    story.client("b").takes_text();
+    story
+}
+
+/// Client `a` sends a script and `b` a GET behind it on the connection made last.
+fn ask_with_pushes(story: &mut Story) -> String {
+    story.client("a").says("EVAL return 0");
+    story.client("b").says("GET k");
+    let mut conn = story.server();
+    assert_eq!(conn.takes_requests(), 2);
+    conn.takes_delimiter()
+}
+
+// Found by an attack: the text of an error went on as a push, which took the delimiter and replies of others in.
+#[test]
+fn a_text_that_looks_like_a_push_takes_nothing_of_the_next_reply() {
+    let texts = [
+        ">2\r\n",
+        ">2\r\n$5\r\nother\r\n$300\r\n",
+        ">3\r\n+x\r\n$100000000\r\n",
+        ">2\r\n$10\r\ninvalidate\r\n*1\r\n$60\r\n",
+        ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n>2\r\n",
+        ">1\r\n+x\r\n",
+        "+y\r\n>2\r\n$300\r\n",
+        ">>>>",
+    ];
+    for tracked in [false, true] {
+        for text in texts {
+            let all = |word: &str| {
+                let others = "$30\r\nsecretsecretsecretsecret123456\r\n";
+                format!("-ERR x\r\n{text}\r\n{}{others}", end(word))
+            };
+            for cut in 0..all(&"w".repeat(24)).len() {
+                let mut story = with_pushes(tracked);
+                let word = ask_with_pushes(&mut story);
+                let all = all(&word);
+                story.server().sends(&all.as_bytes()[..cut]);
+                if let Some(second) = story.server().takes_one() {
+                    story.server().sends(&all.as_bytes()[cut..]);
+                    story.server().sends(format!("-ERR unknown '{second}'\r\n").as_bytes());
+                } else {
+                    story.server().sends(&all.as_bytes()[cut..]);
+                }
+                let line = all[..all.find("\r\n$24\r\n").unwrap()].replace(['\r', '\n'], " ");
+                let (got, heard) = (story.client("a").takes_text(), story.client("b").takes_text());
+                assert_eq!(got.replace(ALL, ""), format!("{line}\r\n"), "{cut}");
+                let heard_of_k = heard.replace(&changed("k"), "");
+                assert_eq!(
+                    heard_of_k.replace(ALL, ""),
+                    "$30\r\nsecretsecretsecretsecret123456\r\n"
+                );
+                // What the server told may stand in the text.
+                assert_eq!(heard.contains(ALL), tracked, "{cut}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_push_that_a_large_reply_ends_with_takes_nothing_either() {
+    let mut story = with_pushes(false);
+    let word = ask_with_pushes(&mut story);
+    let array = format!("*100\r\n{}", format!("$1000\r\n{}\r\n", "x".repeat(1_000)).repeat(100));
+    story.server().sends(array.as_bytes());
+    story.server().sends(b">2\r\n$5\r\nother\r\n$300\r\n");
+    story.server().sends(format!("{}$1\r\nv\r\n", end(&word)).as_bytes());
+    assert_eq!(story.client("a").takes_text().len(), array.len());
+    story.client("b").gets("\"v\"");
+}
+
+#[test]
+fn a_text_of_which_nothing_is_kept_is_no_push_either() {
+    for cut in 0..8 {
+        let mut story = with_pushes(false);
+        let word = ask_with_pushes(&mut story);
+        story.client("a").dies();
+        story
+            .server()
+            .sends(format!("-x\r\n{}{}", "y".repeat(cut), ">9\r\n".repeat(20_000)).as_bytes());
+        story.server().sends(format!("{}$1\r\nv\r\n", end(&word)).as_bytes());
+        story.client("b").gets("\"v\"");
+    }
+}
+
+#[test]
+fn what_is_told_of_changed_keys_between_a_reply_and_its_delimiter_is_told() {
+    let told = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$4\r\nwarm\r\n";
+    for reply in ["-ERR x\r\n", ":1\r\n", "$1\r\nx\r\n", "*1\r\n:1\r\n", "+OK\r\n"] {
+        let all = |word: &str| format!("{reply}{told}{}$1\r\nv\r\n", end(word));
+        for cut in 0..all(&"w".repeat(24)).len() {
+            let mut story = with_pushes(true);
+            let word = ask_with_pushes(&mut story);
+            let all = all(&word);
+            story.server().sends(&all.as_bytes()[..cut]).sends(&all.as_bytes()[cut..]);
+            assert_eq!(story.client("a").takes_text(), reply, "{cut}");
+            assert_eq!(story.client("b").takes_text(), format!("{told}$1\r\nv\r\n"), "{cut}");
+        }
+    }
+}
+
+#[test]
+fn where_echo_is_refused_a_push_in_a_text_ends_the_connection() {
+    let mut story = with_pushes(false);
+    ask_with_pushes(&mut story);
+    story.server().sends(b"-x\r\n+y\r\n+z\r\n>2\r\n-NOPERM no echo\r\n$6\r\nsecret\r\n");
+    let second = story.server().takes_one().expect("a second word");
+    story.server().sends(format!("-ERR unknown command '{second}'\r\n").as_bytes());
+    for client in ["a", "b"] {
+        let got = story.client(client).takes_text();
+        assert!(!got.contains("+y") && !got.contains("+z"), "{got}");
+    }
 }

@@ -300,7 +300,13 @@ fn in_a_namespace_nobody_learns_how_many_keys_others_have() {
         assert!(text.contains("# Keyspace\r\n") && !text.contains("db0"), "{line}: {text}");
     }
     let refused = "-ERR respool: 'info' is about whole databases, and this client lives in a part of one (policies.namespace)";
-    for line in ["INFO upstream", "INFO UPSTREAM cpu KEYSPACE", "INFO upstream all"] {
+    for line in [
+        "INFO upstream",
+        "INFO UPSTREAM cpu KEYSPACE",
+        "INFO upstream all",
+        "INFO upstream keysizes",
+        "INFO upstream stats some_module",
+    ] {
         story.client("a").says(line).gets(refused);
     }
     let text = info(&mut story, "INFO upstream stats");

@@ -1,7 +1,10 @@
 //! What one client may have under way before others have their turn: at a server that is slow, and of the workers.
 
+use crate::pubsub::{confirms, listens, message};
 use crate::words::{HELLO_2, Story, request};
-use engine::limits::{QUESTIONS_MAX, SLOW_TURN_MAX, WINDOW_MOST, WINDOW_START, WINDOW_UNTRIED};
+use engine::limits::{
+    FAN_TURN_COST, QUESTIONS_MAX, SLOW_TURN_MAX, WINDOW_MOST, WINDOW_START, WINDOW_UNTRIED,
+};
 
 /// A server that has answered something.
 fn warm(mut story: Story) -> Story {
@@ -73,8 +76,9 @@ fn a_long_way_to_a_server_is_no_slowness() {
     story.client("a").says("GET k");
     // Longer than a request may wait behind others.
     story.after_ms(200).connects();
-    story.server().gets("HELLO 2").answers(HELLO_2).gets(["COMMAND", "GET k"]);
-    story.server().answers(["-ERR not allowed", "nil"]);
+    story.server().gets("HELLO 2");
+    story.after_ms(200).server().answers(HELLO_2).gets(["COMMAND", "GET k"]);
+    story.after_ms(200).server().answers(["-ERR not allowed", "nil"]);
     story.client("a").gets("nil");
     let large = request(&format!("SET k {}", "x".repeat(50_000)));
     story.client("a").sends(&[request("GET k").repeat(1_000), large.repeat(40)].concat());
@@ -86,6 +90,37 @@ fn a_long_way_to_a_server_is_no_slowness() {
         story.after_ms(200).server().sends(&b"+OK\r\n".repeat(owed));
     }
     assert!(most >= 10, "{most} large requests at once over a way of 200 ms");
+}
+
+// Found by an attack: a server that was busy while respool connected counted as a distant one.
+#[test]
+fn a_slow_connect_alone_is_no_long_way() {
+    for greeting_ms in [0, 50] {
+        let mut story = Story::new().by_hand();
+        story.client("a").says("GET k");
+        story.after_ms(900).connects();
+        story.server().gets("HELLO 2");
+        story.after_ms(greeting_ms).server().answers(HELLO_2).gets(["COMMAND", "GET k"]);
+        story.server().answers(["-ERR not allowed", "nil"]);
+        story.client("a").gets("nil");
+        for _ in 0..5 {
+            story.after_ms(20).client("a").says("GET k");
+            story.server().gets("GET k").answers("nil");
+            story.client("a").gets("nil");
+        }
+        let large = request(&format!("EVAL s 0 {}", "x".repeat(50_000)));
+        story.client("a").sends(&large.repeat(40));
+        let (mut left, mut late) = (40, 0);
+        while left > 0 {
+            let owed = story.server().takes_requests();
+            late = owed.max(late);
+            left -= owed;
+            for _ in 0..owed {
+                story.after_ms(50).server().sends(b":1\r\n");
+            }
+        }
+        assert!(late <= 2, "{late} large requests at once");
+    }
 }
 
 #[test]
@@ -317,4 +352,75 @@ fn a_list_that_memory_does_not_allow_is_refused() {
     );
     story.client("b").says("CLIENT LIST ID 3 4");
     assert_eq!(story.client("b").takes_text().matches("id=").count(), 2);
+}
+
+/// A hundred clients listen to a channel. Three messages, of which each costs all clients together more than a turn.
+fn listeners() -> (Story, String) {
+    let mut story = Story::new();
+    listens(&mut story, "0", "ch", 1);
+    for number in 1..100 {
+        let client = number.to_string();
+        story.client(&client).says("SUBSCRIBE ch").gets(&*confirms("subscribe ch 1"));
+    }
+    let text = "m".repeat(FAN_TURN_COST / 100);
+    let head = format!("*3\r\n$7\r\nmessage\r\n$2\r\nch\r\n${}\r\n", text.len() + 1);
+    let messages = ["1", "2", "3"].map(|number| format!("{head}{number}{text}\r\n"));
+    (story, messages.concat())
+}
+
+fn everybody_got_three(story: &mut Story) {
+    for number in 0..100 {
+        let text = story.client(&number.to_string()).takes_text();
+        let texts: Vec<&str> = text.split("\r\n").filter(|line| line.ends_with("mm")).collect();
+        let order: String = texts.iter().map(|text| &text[..1]).collect();
+        assert_eq!(order, "123", "client {number}");
+    }
+}
+
+// Found by an attack: a read of messages for thousands of clients was one turn.
+#[test]
+fn a_flood_of_messages_goes_out_in_turns() {
+    let (mut story, messages) = listeners();
+    let before: Vec<usize> =
+        (0..100).map(|number| story.client(&number.to_string()).sends_seen()).collect();
+    story.conn(1).sends(messages.as_bytes());
+    for (number, before) in before.into_iter().enumerate() {
+        let turns = story.client(&number.to_string()).sends_seen() - before;
+        assert!(turns >= 3, "client {number}: {turns} turns");
+    }
+    everybody_got_three(&mut story);
+    story.conn(1).answers(&*message("message ch behind"));
+    story.client("0").gets(&*message("message ch behind"));
+}
+
+#[test]
+fn of_a_connection_that_ends_all_messages_are_heard() {
+    let (mut story, messages) = listeners();
+    story.conn(1).sends_and_dies(messages.as_bytes(), "closed by the server");
+    everybody_got_three(&mut story);
+}
+
+#[test]
+fn a_flood_of_invalidations_goes_out_in_turns() {
+    let mut story = Story::new();
+    for number in 0..100 {
+        let client = number.to_string();
+        story.client(&client).says("HELLO 3").takes_text();
+        story.client(&client).says("CLIENT TRACKING ON BCAST").takes_text();
+        story.client(&client).says("GET k");
+    }
+    while story.server().waiting() > 0 {
+        match story.server().takes_one().as_deref() {
+            Some("GET k") => story.server().answers("nil"),
+            _ => story.server().answers("+OK"),
+        };
+    }
+    let key = "k".repeat(FAN_TURN_COST / 100);
+    (0..100).for_each(|number| drop(story.client(&number.to_string()).takes_text()));
+    let before = story.client("0").sends_seen();
+    let told = format!(">2\r\n$10\r\ninvalidate\r\n*1\r\n${}\r\n{key}\r\n", key.len());
+    story.server().sends(told.repeat(3).as_bytes());
+    let turns = story.client("0").sends_seen() - before;
+    assert!(turns >= 3, "{turns} turns");
+    assert_eq!(story.client("99").takes_text().matches("invalidate").count(), 3);
 }

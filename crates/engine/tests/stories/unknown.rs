@@ -4,7 +4,7 @@
 use crate::words::{HELLO_2, Story, request};
 use engine::acl::Users;
 use engine::command::CommandId;
-use engine::limits::LOOKUP_WAITERS_MAX;
+use engine::limits::{LOOKUP_EVERY_MS, LOOKUP_NAMES_MAX, LOOKUP_WAITERS_MAX};
 use engine::settings::{Limits, Settings};
 
 const NOSUCH: &str = "-ERR unknown command 'NOSUCH', with args beginning with: 'x' ";
@@ -235,6 +235,22 @@ fn a_flood_of_names_costs_a_small_question_in_a_while() {
     assert_eq!(story.conn(1).writes() - writes, 5, "what was found is remembered");
     story.after_ms(1_000).client("a").says(&format!("{} x", names[0]));
     assert_eq!(story.conn(1).writes() - writes, 6, "and for a while only");
+}
+
+// Found by an attack: whoever had an answer had its next name asked for before those that waited.
+#[test]
+fn names_are_asked_for_in_the_order_in_which_their_clients_came() {
+    let mut story = warm(Story::new());
+    for client in 0..200 {
+        let lines = (0..50).map(|number| request(&format!("no.{client}.{number} x")));
+        story.client(&client.to_string()).sends(&lines.collect::<Vec<_>>().concat());
+    }
+    story.client("z").says("no.z x");
+    let rounds = 200_u64.div_ceil(LOOKUP_NAMES_MAX as u64) + 2;
+    for _ in 0..rounds * (LOOKUP_EVERY_MS / 5) {
+        story.after_ms(5);
+    }
+    story.client("z").gets("-ERR unknown command 'no.z', with args beginning with: 'x' ");
 }
 
 #[test]

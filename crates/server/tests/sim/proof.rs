@@ -12,9 +12,14 @@ use crate::plan::Kind;
 use crate::upstream::Planted;
 use crate::{is_long, run};
 
+/// In how many runs it must be found: in half as many as in the long version.
+fn enough(found_min: u32) -> u32 {
+    if is_long() { found_min } else { found_min.div_ceil(2) }
+}
+
 /// Runs sound seeds with a planted fault. Where it hit, the run must have failed; `hits_min` of them must have been hit.
 fn is_found(planted: Planted, kind: Kind, hits_min: u32) {
-    let mut found = 0;
+    let (mut found, hits_min) = (0, enough(hits_min));
     for seed in (kind.first_seed()..).filter(|seed| Kind::of(*seed) == kind).take(24) {
         match run(seed, planted) {
             Ok(outcome) if outcome.hits == 0 => {}
@@ -35,7 +40,7 @@ fn is_found(planted: Planted, kind: Kind, hits_min: u32) {
 /// The same for faults that not everybody sees.
 fn is_often_found(planted: Planted, kind: Kind, found_min: u32) {
     let seeds = (kind.first_seed()..).filter(|seed| Kind::of(*seed) == kind).take(40);
-    let (mut found, mut missed) = (0, 0);
+    let (mut found, mut missed, found_min) = (0, 0, enough(found_min));
     for seed in seeds {
         match run(seed, planted) {
             Ok(outcome) => missed += u32::from(outcome.hits > 0),

@@ -279,14 +279,30 @@ impl Engine {
     }
 }
 
-/// Whether this call of INFO is forwarded and answered with the server's counts of keys.
-pub(crate) fn forwards_keyspace(args: &[&[u8]]) -> bool {
+/// Sections of a server's INFO that tell nothing of its keys (Redis 8.6, Valkey 9.1).
+const BESIDE_KEYS: [&[u8]; 14] = [
+    b"server",
+    b"clients",
+    b"memory",
+    b"persistence",
+    b"stats",
+    b"replication",
+    b"sentinel",
+    b"cpu",
+    b"modules",
+    b"commandstats",
+    b"errorstats",
+    b"latencystats",
+    b"cluster",
+    b"threads",
+];
+
+/// Whether this call of INFO is forwarded and answered with what a server knows of all its keys: with a section that is not known to be another.
+pub(crate) fn tells_of_all_keys(args: &[&[u8]]) -> bool {
     let mut words = args.iter().skip(1).map(|word| word.to_ascii_lowercase());
     if words.next().is_none_or(|word| word != b"upstream") {
         return false;
     }
     let sections: Vec<Vec<u8>> = words.collect();
-    let tells =
-        |name: &Vec<u8>| matches!(&**name, b"keyspace" | b"default" | b"all" | b"everything");
-    sections.is_empty() || sections.iter().any(tells)
+    sections.is_empty() || sections.iter().any(|name| !BESIDE_KEYS.contains(&&**name))
 }

@@ -23,7 +23,7 @@ pub(crate) use rows::Within;
 
 use super::{Kind, Look, Refusal};
 use crate::command::{CommandId, Learned, ids};
-use crate::local::info::servers::forwards_keyspace;
+use crate::local::info::servers::tells_of_all_keys;
 use crate::local::slowlog;
 use crate::reject;
 use alloc::string::String;
@@ -94,7 +94,7 @@ impl Namespace {
             Some(row) if slowlog::is_of_servers(Some(row), look.args) && !self.allows_whole => {
                 reject::beyond_namespace(row.name())
             }
-            Some(row @ ids::INFO) if !self.allows_whole && forwards_keyspace(look.args) => {
+            Some(row @ ids::INFO) if !self.allows_whole && tells_of_all_keys(look.args) => {
                 reject::beyond_namespace(row.name())
             }
             Some(row) => match self.rows[row.index()] {

@@ -326,7 +326,14 @@ impl Conn {
         let (mut out, mut rest) = (Vec::new(), bytes);
         while !rest.is_empty() {
             let is_push = self.replies.is_fresh() && rest[0] == b'>';
-            let Ok(resp::Scan::Complete { consumed, .. }) = self.replies.scan(rest) else { break };
+            let consumed = match self.replies.scan(rest) {
+                Ok(resp::Scan::Complete { consumed, .. }) => consumed,
+                Ok(resp::Scan::Partial { .. }) => break,
+                Err(_) => {
+                    self.replies = resp::ReplyScanner::default();
+                    break;
+                }
+            };
             out.extend_from_slice(&rest[..consumed]);
             rest = &rest[consumed..];
             if !is_push {

@@ -277,6 +277,14 @@ impl<'a> ServerWords<'a> {
         self
     }
 
+    /// The connection breaks behind these bytes, in the turn in which they come.
+    #[track_caller]
+    pub(crate) fn sends_and_dies(mut self, bytes: &[u8], cause: &str) {
+        let (now, id) = (self.story.now, self.conn().id);
+        self.story.engine.handle_upstream_bytes(now, id, bytes);
+        self.dies(cause);
+    }
+
     /// The connection breaks.
     #[track_caller]
     pub(crate) fn dies(mut self, cause: &str) {

@@ -1,0 +1,86 @@
+//! How much of what servers tell many clients goes out in one turn of a worker: messages of subscriptions, and invalidations.
+//!
+//! One message of a server is one of each client that listens, and a read brings thousands of messages. So their copies have a budget:
+//!
+//! ```text
+//!   message ─▶ its clients ─▶ … ─▶ message ─▶ budget is spent: the rest of the read waits, and the connection is not read
+//!                                                 │
+//!   next turn, behind what came for others ◀──────┘
+//! ```
+//! A connection that ends is heard to its end first: its messages were published.
+//!
+//! Not here: who gets which frame (`pubsub::fanout`, `tracking`), and the bound on what waits for one client (`push`).
+//!
+//! Invariant: in a turn the copies cost at most [`FAN_TURN_COST`] and one frame more, and each connection in `late` is open or passed over.
+
+use crate::Action;
+use crate::engine::Engine;
+use crate::ids::UpstreamId;
+use crate::limits::{FAN_COPY_COST, FAN_SEND_COST, FAN_TURN_COST};
+use crate::time::Time;
+use alloc::collections::VecDeque;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct FanTurn {
+    /// What the copies of this turn have cost.
+    cost: usize,
+    /// Connections whose rest waits for the next turn.
+    late: VecDeque<UpstreamId>,
+}
+
+impl FanTurn {
+    /// A copy of so many bytes was made for a client, which may have nothing else to send in this turn.
+    #[inline]
+    pub(crate) fn pay(&mut self, bytes: usize, is_sent_alone: bool) {
+        self.cost += bytes + FAN_COPY_COST + if is_sent_alone { FAN_SEND_COST } else { 0 };
+    }
+
+    /// Whether the next frame waits for the next turn.
+    #[inline]
+    pub(crate) fn is_spent(&self) -> bool {
+        self.cost >= FAN_TURN_COST
+    }
+
+    /// Whether frames wait for the next turn.
+    pub(crate) fn is_late(&self) -> bool {
+        !self.late.is_empty()
+    }
+}
+
+impl Engine {
+    /// What is left of this connection's input waits for the next turn.
+    #[cold]
+    pub(crate) fn fan_out_later(&mut self, id: UpstreamId) {
+        if !self.grants.fan.late.contains(&id) {
+            self.grants.fan.late.push_back(id);
+            self.actions.push_back(Action::ReadUpstream(id, false));
+        }
+    }
+
+    /// A turn begins: first those that wait go on.
+    pub(crate) fn run_late_fans(&mut self, now: Time) {
+        self.grants.fan.cost = 0;
+        for _ in 0..self.grants.fan.late.len() {
+            if self.grants.fan.is_spent() {
+                return;
+            }
+            let Some(id) = self.grants.fan.late.pop_front() else { return };
+            self.input_again(now, id);
+            let is_late = self.grants.fan.late.contains(&id);
+            if !is_late && self.upstreams.get(id).is_some_and(|up| up.stall.is_none()) {
+                self.actions.push_back(Action::ReadUpstream(id, true));
+            }
+        }
+    }
+
+    /// The server closed this connection: what it told before goes out.
+    pub(crate) fn lose_heard(&mut self, now: Time, id: UpstreamId, cause: &str) {
+        while let Some(at) = self.grants.fan.late.iter().position(|late| *late == id) {
+            self.grants.fan.late.remove(at);
+            self.grants.fan.cost = 0;
+            self.input_again(now, id);
+        }
+        self.lose_upstream(now, id, cause, false);
+    }
+}
