@@ -243,12 +243,10 @@ impl Engine {
                 Ok(Scan::Partial { .. }) => break partial(parts.client, limits),
                 Err(error) => break Stop::Fault(error),
             };
-            let frame = &input[pos..];
-            let command =
-                plain_command(&request, frame, bigkeys, || run.holds(&parts, speed, request.len))
-                    .filter(|id| {
-                        !CONFINED || permits(settings, elsewhere, &parts, *id, (&request, frame))
-                    });
+            let (frame, holds) = (&input[pos..], || run.holds(&parts, speed, request.len));
+            let command = plain_command(&request, frame, bigkeys, holds).filter(|id| {
+                !CONFINED || permits(settings, elsewhere, &parts, *id, (&request, frame))
+            });
             let (Some(paths), Some(command)) = (&paths, command) else {
                 break Stop::Slow(request);
             };
