@@ -506,9 +506,7 @@ impl Engine {
             _ => self.rescue(now, id, runs),
         };
         self.observe_lost(now, id, &runs, &reject::node(self.label(key.node), cause));
-        if let Some(upstream) = self.upstreams.get_mut(id) {
-            upstream.reset(&mut self.pool);
-        }
+        self.reset_upstream(id);
         self.weigh_upstream(id);
         self.dirty_upstreams.forget(id);
         if let Some(upstream) = self.upstreams.get_mut(id) {
@@ -657,8 +655,8 @@ impl Engine {
         }
         let (random, is_one) = (self.next_random(), self.is_one());
         self.take_runs(id);
+        self.reset_upstream(id);
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
-        upstream.reset(&mut self.pool);
         upstream.out.dirty = false;
         upstream.failures = upstream.failures.saturating_add(1);
         let spent_ms = match upstream.state {

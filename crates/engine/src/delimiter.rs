@@ -273,17 +273,22 @@ impl Engine {
         if self.scripts.delimiters.counted.contains_key(&id) {
             return Ok(Delimited::Sound);
         }
+        let known = self.scripts.delimiters.open.remove(&id);
+        let is_dropped = known.as_ref().is_some_and(|open| open.is_dropped);
         // A length or a number is the server's own word, and so is the end of what has one.
-        if !is_due && matches!(input[0], b'$' | b':' | b'_' | b'#' | b'=') {
+        if !is_due && !is_dropped && matches!(input[0], b'$' | b':' | b'_' | b'#' | b'=') {
             return Ok(Delimited::Sound);
         }
         let (key, has_edge) = (upstream.key, upstream.edge.is_some());
         let tells = key.lane.tells();
-        let known = self.scripts.delimiters.open.remove(&id);
         let fresh = || if is_due { Open::of_delimiter() } else { Open::default() };
         let mut open = known.unwrap_or_else(fresh);
         open.look(input);
-        if open.first_ends.is_some_and(|end| input[end..].starts_with(&frame)) {
+        let first = open.first_ends.and_then(|end| input.split_at_checked(end));
+        if let Some((reply, _)) = first.filter(|(_, behind)| behind.starts_with(&frame)) {
+            if tells && holds_push(reply) {
+                self.drop_caches(key);
+            }
             return Ok(Delimited::Sound);
         }
         let from = open.searched.min(input.len());
@@ -309,7 +314,7 @@ impl Engine {
         let is_strange = open.is_strange(input, &frame);
         if let Some(second) = open.second {
             if let Some(at) = memmem::find(input, &text_of(second)) {
-                self.count_up_to(id, second, &input[..at])?;
+                self.count_up_to(id, second, (&input[..at], is_due))?;
                 return Ok(Delimited::Sound);
             }
         } else if is_strange {
@@ -317,19 +322,17 @@ impl Engine {
             self.say_own(now, id, OwnCommand::Unknown(second), &[&text_of(second)]);
             open.second = Some(second);
         }
-        if input.len() >= CUT_THROUGH_BYTES {
-            if !is_strange && open.first_ends.is_none() && !matches!(input[0], b'-' | b'+') {
-                // Arrays go out as they come.
-                let part = open.searched;
-                self.scripts.delimiters.open.insert(id, open);
-                return Ok(Delimited::Part(part));
-            }
-            let dropped = self.bound_open(now, id, run, &mut open);
+        let is_large = input.len() >= CUT_THROUGH_BYTES;
+        let is_line = matches!(input[0], b'-' | b'+');
+        if is_large && !is_strange && open.first_ends.is_none() && !is_line {
+            // Arrays go out as they come.
+            let part = open.searched;
             self.scripts.delimiters.open.insert(id, open);
-            return Ok(Delimited::Open(dropped));
+            return Ok(Delimited::Part(part));
         }
+        let dropped = if is_large { self.bound_open(now, id, run, &mut open) } else { 0 };
         self.scripts.delimiters.open.insert(id, open);
-        Ok(Delimited::Open(0))
+        Ok(Delimited::Open(dropped))
     }
 
     /// A reply that waits for its end is its client's in the account. Nothing of one that nobody waits for is kept; returns the bytes dropped.
@@ -370,6 +373,10 @@ impl Engine {
             upstream.scanner = ReplyScanner::default();
             upstream.forwarded = 0;
             upstream.inflight.answered(1);
+            let key = upstream.key;
+            if key.lane.tells() {
+                self.drop_caches(key);
+            }
         }
         if let Some(client) = self.client_of(run.owner) {
             self.evict(client, "the server's reply to its script was not valid RESP");
@@ -378,7 +385,12 @@ impl Engine {
 
     /// The server did not take the delimiter. These bytes stand before its answer to the second word: replies to all that was asked before that one, if
     /// no text had line breaks.
-    fn count_up_to(&mut self, id: UpstreamId, second: u64, input: &[u8]) -> Result<(), Fault> {
+    fn count_up_to(
+        &mut self,
+        id: UpstreamId,
+        second: u64,
+        (input, is_due): (&[u8], bool),
+    ) -> Result<(), Fault> {
         let Some(upstream) = self.upstreams.get(id) else { return Ok(()) };
         let is_second = |run: &&Run| run.owner == Owner::Own(OwnCommand::Unknown(second));
         let due = upstream.inflight.runs().take_while(|run| !is_second(run));
@@ -389,8 +401,10 @@ impl Engine {
             .filter(|rest| !rest.is_empty())
             .map(|rest| ReplyScanner::default().scan(rest))
         {
-            // What looks like a push may be a text that has replies of others in it.
-            if input[at] == b'>' {
+            // What looks like a push may be a text that has replies of others in it, and so may what has a length: then the refusal of ECHO is among them.
+            let frame = &input[at..at + consumed];
+            let swallows = frames > 0 && !is_due && memmem::find(frame, b"\r\n-").is_some();
+            if frame[0] == b'>' || swallows && has_text(input) {
                 break;
             }
             frames += 1;
@@ -413,6 +427,16 @@ impl Engine {
     }
 }
 
+/// Whether the first frame is, or holds, a line whose text may break.
+fn has_text(input: &[u8]) -> bool {
+    let first = match ReplyScanner::default().scan(input) {
+        Ok(Scan::Complete { consumed, .. }) => &input[..consumed],
+        _ => input,
+    };
+    matches!(first[0], b'-' | b'+')
+        || [b"\r\n-", b"\r\n+"].iter().any(|line| memmem::find(first, *line).is_some())
+}
+
 /// The length of a whole push that tells of changed keys, if these bytes begin with one.
 fn telling_push(bytes: &[u8]) -> Option<usize> {
     let (Value::Push(items), used) = resp::value::parse(bytes).ok()?? else { return None };
@@ -422,6 +446,12 @@ fn telling_push(bytes: &[u8]) -> Option<usize> {
         _ => keys.as_list().is_some_and(|keys| keys.iter().all(|key| key.as_text().is_some())),
     };
     (word.as_text() == Some(b"invalidate") && are_keys(keys)).then_some(used)
+}
+
+/// Whether a push stands inside a list, where a text made room for it.
+fn holds_push(reply: &[u8]) -> bool {
+    let is_list = matches!(reply.first(), Some(b'*' | b'%' | b'~'));
+    is_list && memmem::find(reply, b">2\r\n$10\r\ninvalidate\r\n").is_some()
 }
 
 fn are_telling_pushes(mut bytes: &[u8]) -> bool {
@@ -450,6 +480,12 @@ fn in_one_line(reply: &[u8], open: &Open) -> Vec<u8> {
     let mut line: Vec<u8> = text.iter().map(blank).collect();
     line.extend_from_slice(b"\r\n");
     line
+}
+
+/// Whether this request is a delimiter.
+pub(crate) fn is_delimiter(args: &[&[u8]]) -> bool {
+    let [name, word] = args else { return false };
+    *name == b"ECHO" && word.len() == WORD_BYTES && word.starts_with(b"respool:")
 }
 
 /// A word as it is sent.

@@ -7,17 +7,18 @@
 //!                                                 │
 //!   next turn, behind what came for others ◀──────┘
 //! ```
-//! A connection that ends is heard to its end first: its messages were published.
+//! A connection that its server ends is heard to its end first: its messages were published.
 //!
 //! Not here: who gets which frame (`pubsub::fanout`, `tracking`), and the bound on what waits for one client (`push`).
 //!
-//! Invariant: in a turn the copies cost at most [`FAN_TURN_COST`] and one frame more, and each connection in `late` is open or passed over.
+//! Invariant: while nobody's connection ends, copies of a turn cost at most [`FAN_TURN_COST`] and one frame more, or all pushes before one delimiter.
 
 use crate::Action;
 use crate::engine::Engine;
 use crate::ids::UpstreamId;
 use crate::limits::{FAN_COPY_COST, FAN_SEND_COST, FAN_TURN_COST};
 use crate::time::Time;
+use crate::upstream::Upstream;
 use alloc::collections::VecDeque;
 
 /// See the module.
@@ -42,6 +43,16 @@ impl FanTurn {
         self.cost >= FAN_TURN_COST
     }
 
+    /// Whether this connection is not read until its rest went out.
+    pub(crate) fn has(&self, id: UpstreamId) -> bool {
+        self.late.contains(&id)
+    }
+
+    /// The connection is gone.
+    pub(crate) fn forget(&mut self, id: UpstreamId) {
+        self.late.retain(|late| *late != id);
+    }
+
     /// Whether frames wait for the next turn.
     pub(crate) fn is_late(&self) -> bool {
         !self.late.is_empty()
@@ -52,7 +63,7 @@ impl Engine {
     /// What is left of this connection's input waits for the next turn.
     #[cold]
     pub(crate) fn fan_out_later(&mut self, id: UpstreamId) {
-        if !self.grants.fan.late.contains(&id) {
+        if !self.grants.fan.has(id) {
             self.grants.fan.late.push_back(id);
             self.actions.push_back(Action::ReadUpstream(id, false));
         }
@@ -61,13 +72,19 @@ impl Engine {
     /// A turn begins: first those that wait go on.
     pub(crate) fn run_late_fans(&mut self, now: Time) {
         self.grants.fan.cost = 0;
+        for id in &self.grants.fan.late {
+            if let Some(upstream) = self.upstreams.get_mut(*id) {
+                // What answers us may wait unread: the server is not late.
+                upstream.progress_at = now;
+            }
+        }
         for _ in 0..self.grants.fan.late.len() {
             if self.grants.fan.is_spent() {
                 return;
             }
             let Some(id) = self.grants.fan.late.pop_front() else { return };
             self.input_again(now, id);
-            let is_late = self.grants.fan.late.contains(&id);
+            let is_late = self.grants.fan.has(id);
             if !is_late && self.upstreams.get(id).is_some_and(|up| up.stall.is_none()) {
                 self.actions.push_back(Action::ReadUpstream(id, true));
             }
@@ -76,10 +93,14 @@ impl Engine {
 
     /// The server closed this connection: what it told before goes out.
     pub(crate) fn lose_heard(&mut self, now: Time, id: UpstreamId, cause: &str) {
-        while let Some(at) = self.grants.fan.late.iter().position(|late| *late == id) {
-            self.grants.fan.late.remove(at);
+        while self.grants.fan.has(id) {
+            self.grants.fan.forget(id);
             self.grants.fan.cost = 0;
             self.input_again(now, id);
+            if !self.upstreams.get(id).is_some_and(Upstream::is_ready) {
+                // Its last words ended it.
+                return;
+            }
         }
         self.lose_upstream(now, id, cause, false);
     }

@@ -389,7 +389,9 @@ impl Engine {
 
     /// This upstream is stalled no more.
     pub(crate) fn read_again(&mut self, id: UpstreamId) {
-        self.actions.push_back(Action::ReadUpstream(id, true));
+        if !self.grants.fan.has(id) {
+            self.actions.push_back(Action::ReadUpstream(id, true));
+        }
         self.schedule(id);
         self.wake_waiters(id);
     }

@@ -24,9 +24,14 @@ use crate::pool::{BufferPool, make_room};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// A buffer with more than this is queued as a chunk and another one is filled. Nearly [`POOLED_BUFFER_BYTES`], so that small pieces do not make it double once more:
-/// of thousands of slow peers that would be most of the memory.
-const CHUNK_BYTES: usize = POOLED_BUFFER_BYTES - (4 << 10);
+/// A buffer with more than this is queued as a chunk and another one is filled.
+const CHUNK_BYTES: usize = 256 << 10;
+
+/// The same if it has hardly any room left: small pieces do not make it double once more, which of thousands of slow peers would be most of the memory.
+const FULL_BYTES: usize = POOLED_BUFFER_BYTES - ROOM_BYTES;
+
+/// See [`FULL_BYTES`].
+const ROOM_BYTES: usize = 4 << 10;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -53,7 +58,7 @@ impl Output {
     pub fn buf(&mut self, pool: &mut BufferPool) -> &mut Vec<u8> {
         if self.filling.capacity() == 0 {
             self.filling = pool.take();
-        } else if self.filling.len() >= CHUNK_BYTES {
+        } else if self.filling.len() >= FULL_BYTES && self.is_chunk() {
             self.queued_bytes += self.filling.len();
             let mut chunk = core::mem::replace(&mut self.filling, pool.take());
             // It doubled when it was full, and a slow peer may have many.
@@ -61,6 +66,11 @@ impl Output {
             self.chunks.push_back(chunk);
         }
         &mut self.filling
+    }
+
+    fn is_chunk(&self) -> bool {
+        let len = self.filling.len();
+        len >= CHUNK_BYTES || self.filling.capacity() - len <= ROOM_BYTES
     }
 
     /// Appends a piece of a large request, of which so many bytes are missing: they will follow. Replies are appended as they are: what comes of one

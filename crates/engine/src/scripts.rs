@@ -171,7 +171,9 @@ impl Engine {
 
     /// Servers are told to forget: so must we.
     pub(crate) fn forget_scripts(&mut self) {
-        self.scripts = Scripts::default();
+        // Words stay secret, and what is open on a connection stays open.
+        let delimiters = core::mem::take(&mut self.scripts.delimiters);
+        self.scripts = Scripts { delimiters, ..Scripts::default() };
         for id in self.upstreams.ids() {
             if let Some(upstream) = self.upstreams.get_mut(id) {
                 upstream.scripts.clear();

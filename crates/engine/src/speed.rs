@@ -124,12 +124,13 @@ impl Engine {
             let carries = up.key.lane.carries_requests() && up.key.owner.is_none();
             up.role == Role::Shared && up.is_ready() && up.stall.is_none() && carries
         };
-        let shared = self.upstreams.iter_mut().filter(|(_, up)| is_shared(up));
         // The nearest server counts: who asks it must not have what a distant one needs.
         let mut way_us = WAY_US_MAX;
-        let waits = shared.filter_map(|(_, up)| {
-            way_us = up.way_us.min(way_us);
-            up.waits(now, since_look_us)
+        let waits = self.upstreams.iter_mut().filter_map(|(_, up)| {
+            // All are looked at, so that none of them has an older look than it seems.
+            let (is_shared, waits) = (is_shared(up), up.waits(now, since_look_us));
+            way_us = if is_shared { up.way_us.min(way_us) } else { way_us };
+            waits.filter(|_| is_shared)
         });
         let longest = waits.max();
         let (before, most) = (self.grants.speed.window, self.settings.limits.client_inflight_max);

@@ -581,11 +581,21 @@ impl Engine {
         }
     }
 
+    /// Nothing of what was under way on this connection counts for the next one.
+    pub(crate) fn reset_upstream(&mut self, id: UpstreamId) {
+        self.scripts.delimiters.forget(id);
+        self.grants.fan.forget(id);
+        if let Some(upstream) = self.upstreams.get_mut(id) {
+            upstream.reset(&mut self.pool);
+        }
+    }
+
     /// Removes an upstream for good, and its socket.
     pub(crate) fn remove_upstream(&mut self, id: UpstreamId) {
         self.wake_waiters(id);
         self.opening.remove(&id);
         self.scripts.delimiters.forget(id);
+        self.grants.fan.forget(id);
         let Some(mut upstream) = self.upstreams.remove(id) else { return };
         // Its own greeting, or what is of no use to a client that is gone. Everyone else was told before.
         let mut parts = Vec::new();

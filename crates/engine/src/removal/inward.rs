@@ -9,6 +9,7 @@
 use super::outward::Awaited;
 use super::{Asked, Removal, Treat};
 use crate::command::{self, Learned};
+use crate::delimiter::is_delimiter;
 use crate::policy::namespace::{patterns_of_scan, patterns_of_sort, prefixes_of_tracking};
 use crate::policy::outward::{Names, Rename, Shape};
 use crate::reject;
@@ -207,6 +208,7 @@ impl Removal {
         };
         let foreign = || String::from(reject::NOT_OF_ROUTE);
         match self.rows[row.index()] {
+            Treat::AsIs if is_delimiter(args) => Ok((None, Awaited::Delimiter)),
             Treat::AsIs => Ok((None, Awaited::Plain)),
             Treat::Multi => Ok((None, Awaited::Multi)),
             Treat::Exec => Ok((None, Awaited::Exec)),

@@ -8,7 +8,7 @@
 //! Invariant: whole frames go on in the order in which they came, and each reply takes the first of what is awaited; a push takes none.
 
 use super::Removal;
-use crate::limits::RENAMED_IN_EXEC_MAX;
+use crate::limits::{OWN_LIST_BYTES, RENAMED_IN_EXEC_MAX};
 use crate::policy::outward::{Names, Rename, Shape};
 use crate::reject;
 use alloc::borrow::Cow;
@@ -21,6 +21,8 @@ use resp::{ReplyScanner, Scan, number};
 pub(super) enum Awaited {
     /// It stays as it is.
     Plain,
+    /// It is the echo of a secret word, or an error, and stays as it is (see `delimiter`).
+    Delimiter,
     /// Names in it get their prefix.
     Names(Names),
     /// Whatever it is, this takes its place.
@@ -83,6 +85,11 @@ fn behind(data: Cow<'_, [u8]>, at: usize) -> Vec<u8> {
 
 const QUEUED: &[u8] = b"+QUEUED\r\n";
 
+/// Whether a text with line breaks stands here, in which no length is to be believed: whoever looks for the delimiter must see all of it.
+fn is_made_up(first: u8, awaited: Option<&Awaited>) -> bool {
+    awaited == Some(&Awaited::Delimiter) && !matches!(first, b'$' | b'-' | b'>')
+}
+
 impl Replies {
     /// Bytes that wait for more.
     pub(super) fn bytes(&self) -> usize {
@@ -108,6 +115,10 @@ impl Replies {
         let mut at = 0;
         while let Some(first) = data.get(at).filter(|_| !self.is_broken) {
             let rest = &data[at..];
+            if self.mode == Mode::Begin && is_made_up(*first, awaited.front()) {
+                self.is_broken = true;
+                break;
+            }
             if self.mode == Mode::Begin {
                 self.mode = self.mode_of(*first, awaited.front());
             }
@@ -132,6 +143,10 @@ impl Replies {
                     let begun = (seen + consumed) as u64 + self.scanner.missing();
                     match self.mode {
                         Mode::Pass => out.extend_from_slice(&rest[..consumed]),
+                        Mode::Keep if *first == b'>' && begun > OWN_LIST_BYTES as u64 => {
+                            self.is_broken = true;
+                            break;
+                        }
                         // What tells of changed keys is never left out.
                         Mode::Keep if begun > room as u64 && *first != b'>' => {
                             self.mode = Mode::Drop;
@@ -153,6 +168,7 @@ impl Replies {
         let changes = match awaited {
             _ if first == b'>' => true,
             None => false,
+            Some(Awaited::Delimiter) => false,
             Some(Awaited::Plain) => is_queueing,
             Some(Awaited::Names(names)) if names.shape == Shape::Errors => {
                 is_queueing || first == b'-'
@@ -263,6 +279,7 @@ fn push(removal: &Removal, frame: &[u8], out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::format;
     use alloc::string::String;
     use proptest::prelude::*;
 
@@ -314,6 +331,24 @@ mod tests {
         let whole = stream.concat();
         let bytes: Vec<&[u8]> = whole.chunks(1).collect();
         assert_eq!(given(awaited(), &bytes, 1 << 20), (expected, 0));
+    }
+
+    // Whoever looks for the delimiter must see it, whatever lengths stand in the text before it.
+    #[test]
+    fn a_text_before_a_delimiter_is_kept_from_nobody() {
+        let push = format!(">1000000\r\n{}", "+x\r\n".repeat(OWN_LIST_BYTES / 4));
+        for text in ["+y\r\n$500000000\r\nabc", ":1\r\n*9\r\n", "*1\r\n", "_\r\n", &*push] {
+            let all = format!("-ERR x\r\n{text}$24\r\nrespool:0123456789abcdef\r\n$1\r\nv\r\n");
+            let awaited = || {
+                alloc::vec![Awaited::Plain, Awaited::Delimiter, names(Shape::Head), Awaited::Plain]
+            };
+            assert!(given(awaited(), &[all.as_bytes()], 1 << 10).0 == all, "{}", &text[..4]);
+            let pieces: Vec<&[u8]> = all.as_bytes().chunks(1_000).collect();
+            assert!(given(awaited(), &pieces, 1 << 10).0 == all, "{} in pieces", &text[..4]);
+        }
+        let sound = b":1\r\n>2\r\n$10\r\ninvalidate\r\n_\r\n$24\r\nrespool:0123456789abcdef\r\n";
+        let awaited = alloc::vec![Awaited::Plain, Awaited::Delimiter];
+        assert_eq!(given(awaited, &[sound], 1 << 10), (String::from_utf8_lossy(sound).into(), 0));
     }
 
     #[test]

@@ -376,14 +376,17 @@ fn a_push_that_a_large_reply_ends_with_takes_nothing_either() {
 }
 
 #[test]
-fn a_text_of_which_nothing_is_kept_is_no_push_either() {
-    for cut in 0..8 {
+fn a_text_of_which_nothing_is_kept_is_nothing_else_either() {
+    for (cut, first) in
+        (0..8).flat_map(|cut| [">9", "$9", "$20000", ":x", "_", "#t", "=5"].map(|f| (cut, f)))
+    {
         let mut story = with_pushes(false);
         let word = ask_with_pushes(&mut story);
         story.client("a").dies();
-        story
-            .server()
-            .sends(format!("-x\r\n{}{}", "y".repeat(cut), ">9\r\n".repeat(20_000)).as_bytes());
+        story.server().sends(
+            format!("-x\r\n{}{}", "y".repeat(cut), format!("{first}\r\n").repeat(20_000))
+                .as_bytes(),
+        );
         story.server().sends(format!("{}$1\r\nv\r\n", end(&word)).as_bytes());
         story.client("b").gets("\"v\"");
     }
@@ -416,4 +419,61 @@ fn where_echo_is_refused_a_push_in_a_text_ends_the_connection() {
         let got = story.client(client).takes_text();
         assert!(!got.contains("+y") && !got.contains("+z"), "{got}");
     }
+}
+
+#[test]
+fn words_stay_secret_when_servers_forget_their_scripts() {
+    let word_behind_flush = |entropy: u8| {
+        let mut story = Story::new();
+        story.engine.take_entropy([entropy; 32]);
+        story.client("a").says("SCRIPT FLUSH");
+        story.server().takes_one();
+        story.server().takes_delimiter();
+        story.server().answers("+OK");
+        let word = ask(&mut story, "EVAL return 0");
+        assert!(word.starts_with("respool:"), "{word}");
+        word
+    };
+    assert_ne!(word_behind_flush(1), word_behind_flush(2));
+}
+
+#[test]
+fn what_is_open_on_a_connection_is_forgotten_with_it() {
+    for reply in [String::from("-x\r\n+y\r\n"), format!("-{}", "x".repeat(50_000))] {
+        for leaves in [false, true] {
+            let mut story = with_pushes(true);
+            ask_with_pushes(&mut story);
+            if leaves {
+                story.client("a").dies();
+            }
+            story.server().sends(reply.as_bytes());
+            story.server().dies("closed the connection");
+            story.after_ms(1_000).client("c").says("HELLO 3").takes_text();
+            story.client("c").says("CLIENT TRACKING ON").takes_text();
+            story.client("c").says("GET k");
+            assert_eq!(story.server().takes_one().as_deref(), Some("CLIENT TRACKING ON"));
+            assert_eq!(story.server().takes_one().as_deref(), Some("GET k"));
+            story.server().answers("+OK").sends(changed("other").as_bytes());
+            story.server().sends(b"$1\r\nv\r\n");
+            assert!(story.client("c").takes_text().ends_with("$1\r\nv\r\n"), "{leaves}");
+            story.client("c").says("EVAL return 0");
+            assert_eq!(story.server().takes_requests(), 1);
+            let word = story.server().takes_delimiter();
+            story.server().sends(format!(":1\r\n{}", end(&word)).as_bytes());
+            story.client("c").gets(":1\r\n");
+        }
+    }
+}
+
+#[test]
+fn a_length_behind_a_text_ends_the_connection_where_echo_is_refused() {
+    let mut story = Story::new();
+    ask(&mut story, "EVAL return 0");
+    story
+        .conn(1)
+        .sends(b"-x\r\n-NOPERM no echo\r\n+fake\r\n$30\r\n-NOPERM no echo\r\n$6\r\nsecret\r\n\r\n");
+    let second = story.conn(1).takes_one().expect("a second word");
+    story.conn(1).sends(format!("-ERR unknown command '{second}'\r\n").as_bytes());
+    story.conn(1).is_closed();
+    assert!(!story.client("b").takes_text().contains("fake"));
 }
