@@ -234,7 +234,7 @@ fn changes_of_the_configuration_cost_nobody_anything() {
 
 #[test]
 fn changes_in_trouble_cost_errors_and_nothing_more() {
-    let reached = run_kind(Kind::TroubledReconfigured, 20);
+    let reached = run_kind(Kind::TroubledReconfigured, 40);
     assert!(
         reached.losses > 0 && reached.replaced > 20 && reached.under_way > 60,
         "the seeds do not come to what they are for"
@@ -267,7 +267,7 @@ fn trouble_on_both_sides_is_counted() {
 
 #[test]
 fn mirrors_come_and_go_and_nobody_notices() {
-    let reached = run_kind(Kind::ChangingMirrors, 40);
+    let reached = run_kind(Kind::ChangingMirrors, 80);
     assert!(reached.compared > 5 && reached.mirrored > 100, "{reached:?}");
 }
 
