@@ -277,6 +277,13 @@ impl<'a> ServerWords<'a> {
         self
     }
 
+    /// Sends these bytes, which are read at once, and nothing else happens yet.
+    #[track_caller]
+    pub(crate) fn is_read_at_once(mut self, bytes: &[u8]) {
+        let (now, id) = (self.story.now, self.conn().id);
+        self.story.engine.handle_upstream_bytes(now, id, bytes);
+    }
+
     /// The connection breaks behind these bytes, in the turn in which they come.
     #[track_caller]
     pub(crate) fn sends_and_dies(mut self, bytes: &[u8], cause: &str) {
