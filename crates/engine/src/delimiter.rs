@@ -43,7 +43,7 @@ use sha2::{Digest as _, Sha256};
 const WORD_BYTES: usize = 24;
 
 /// Bytes of the reply to an ECHO of it.
-const FRAME_BYTES: usize = WORD_BYTES + 7;
+pub(crate) const FRAME_BYTES: usize = WORD_BYTES + 7;
 
 /// The reply that a client gets in place of one that is not valid RESP.
 const NOT_RESP: &[u8] = b"-ERR respool: the server's reply to this command is not valid RESP\r\n";
@@ -201,6 +201,7 @@ impl Engine {
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
         upstream.inflight.delimit_last();
         let word = self.scripts.delimiters.words.next();
+        upstream.expects_word(word);
         self.say_own(now, id, OwnCommand::Delimiter(word), &[b"ECHO", &text_of(word)]);
         if let Some(upstream) = self.upstreams.get_mut(id) {
             upstream.inflight.delimit_last();
@@ -279,7 +280,7 @@ impl Engine {
         if !is_due && !is_dropped && matches!(input[0], b'$' | b':' | b'_' | b'#' | b'=') {
             return Ok(Delimited::Sound);
         }
-        let (key, has_edge) = (upstream.key, upstream.edge.is_some());
+        let key = upstream.key;
         let tells = key.lane.tells();
         let fresh = || if is_due { Open::of_delimiter() } else { Open::default() };
         let mut open = known.unwrap_or_else(fresh);
@@ -301,10 +302,6 @@ impl Engine {
                 // Real pushes may stand in the text: whoever hears of changes over this connection is told that all changed.
                 self.drop_caches(key);
             }
-            // The frames were counted before (`removal`).
-            if has_edge {
-                return Err(String::from("sent an error with line breaks"));
-            }
             return Ok(match is_due {
                 true => Delimited::Open(at),
                 false => Delimited::Instead(at, in_one_line(&input[..at], &open)),
@@ -319,6 +316,9 @@ impl Engine {
             }
         } else if is_strange {
             let second = self.scripts.delimiters.words.next();
+            if let Some(upstream) = self.upstreams.get_mut(id) {
+                upstream.expects_word(second);
+            }
             self.say_own(now, id, OwnCommand::Unknown(second), &[&text_of(second)]);
             open.second = Some(second);
         }
@@ -395,22 +395,7 @@ impl Engine {
         let is_second = |run: &&Run| run.owner == Owner::Own(OwnCommand::Unknown(second));
         let due = upstream.inflight.runs().take_while(|run| !is_second(run));
         let due: usize = due.map(|run| run.count as usize).sum();
-        let (mut frames, mut at) = (0, 0);
-        while let Some(Ok(Scan::Complete { consumed, .. })) = input
-            .get(at..)
-            .filter(|rest| !rest.is_empty())
-            .map(|rest| ReplyScanner::default().scan(rest))
-        {
-            // What looks like a push may be a text that has replies of others in it, and so may what has a length: then the refusal of ECHO is among them.
-            let frame = &input[at..at + consumed];
-            let swallows = frames > 0 && !is_due && memmem::find(frame, b"\r\n-").is_some();
-            if frame[0] == b'>' || swallows && has_text(input) {
-                break;
-            }
-            frames += 1;
-            at += consumed;
-        }
-        if frames != due || !input[at..].starts_with(b"-") {
+        if !are_due(input, due, is_due) {
             return Err(String::from(
                 "sent an error with line breaks, and does not take ECHO to find its end",
             ));
@@ -427,6 +412,26 @@ impl Engine {
     }
 }
 
+/// Whether so many replies, and the begin of an error, stand here. `is_due`: the first of them is that to a delimiter.
+pub(crate) fn are_due(input: &[u8], due: usize, is_due: bool) -> bool {
+    let (mut frames, mut at) = (0, 0);
+    while let Some(Ok(Scan::Complete { consumed, .. })) = input
+        .get(at..)
+        .filter(|rest| !rest.is_empty())
+        .map(|rest| ReplyScanner::default().scan(rest))
+    {
+        // What looks like a push may be a text that has replies of others in it, and so may what has a length: then the refusal of ECHO is among them.
+        let frame = &input[at..at + consumed];
+        let swallows = frames > 0 && !is_due && memmem::find(frame, b"\r\n-").is_some();
+        if frame[0] == b'>' || swallows && has_text(input) {
+            break;
+        }
+        frames += 1;
+        at += consumed;
+    }
+    frames == due && input[at..].starts_with(b"-")
+}
+
 /// Whether the first frame is, or holds, a line whose text may break.
 fn has_text(input: &[u8]) -> bool {
     let first = match ReplyScanner::default().scan(input) {
@@ -438,7 +443,7 @@ fn has_text(input: &[u8]) -> bool {
 }
 
 /// The length of a whole push that tells of changed keys, if these bytes begin with one.
-fn telling_push(bytes: &[u8]) -> Option<usize> {
+pub(crate) fn telling_push(bytes: &[u8]) -> Option<usize> {
     let (Value::Push(items), used) = resp::value::parse(bytes).ok()?? else { return None };
     let [word, keys] = items.as_slice() else { return None };
     let are_keys = |keys: &Value<'_>| match keys {
@@ -482,14 +487,15 @@ fn in_one_line(reply: &[u8], open: &Open) -> Vec<u8> {
     line
 }
 
-/// Whether this request is a delimiter.
-pub(crate) fn is_delimiter(args: &[&[u8]]) -> bool {
-    let [name, word] = args else { return false };
-    *name == b"ECHO" && word.len() == WORD_BYTES && word.starts_with(b"respool:")
+/// The word that is sent as this text.
+pub(crate) fn word_of(text: &[u8]) -> Option<u64> {
+    let digits = core::str::from_utf8(text.strip_prefix(b"respool:")?).ok()?;
+    let word = u64::from_str_radix(digits, 16).ok()?;
+    (text_of(word) == text).then_some(word)
 }
 
 /// A word as it is sent.
-fn text_of(word: u64) -> [u8; WORD_BYTES] {
+pub(crate) fn text_of(word: u64) -> [u8; WORD_BYTES] {
     let mut text = *b"respool:0000000000000000";
     for (at, digit) in text[8..].iter_mut().enumerate() {
         *digit = b"0123456789abcdef"[(word >> (60 - 4 * at) & 15) as usize];
@@ -498,7 +504,7 @@ fn text_of(word: u64) -> [u8; WORD_BYTES] {
 }
 
 /// The reply to an ECHO of it.
-fn frame_of(word: u64) -> [u8; FRAME_BYTES] {
+pub(crate) fn frame_of(word: u64) -> [u8; FRAME_BYTES] {
     let mut frame = *b"$24\r\n________________________\r\n";
     frame[5..5 + WORD_BYTES].copy_from_slice(&text_of(word));
     frame

@@ -9,7 +9,7 @@
 use super::outward::Awaited;
 use super::{Asked, Removal, Treat};
 use crate::command::{self, Learned};
-use crate::delimiter::is_delimiter;
+use crate::delimiter::word_of;
 use crate::policy::namespace::{patterns_of_scan, patterns_of_sort, prefixes_of_tracking};
 use crate::policy::outward::{Names, Rename, Shape};
 use crate::reject;
@@ -32,6 +32,8 @@ pub(super) struct Requests {
     part: Vec<u8>,
     /// Its head is written, and this finds its end.
     streams: Option<RequestScanner>,
+    /// Secret words of requests that respool wrote and that are to come, oldest first: a client's request with such a text is its own.
+    words: VecDeque<u64>,
 }
 
 /// A request in the server's words: others, if there are any, and what its reply becomes.
@@ -41,6 +43,24 @@ impl Requests {
     /// Bytes that wait for more.
     pub(super) fn bytes(&self) -> usize {
         self.part.len()
+    }
+
+    /// The request with this secret word is to come.
+    pub(super) fn expects(&mut self, word: u64) {
+        self.words.push_back(word);
+    }
+
+    /// What the reply to this request is, if it says a secret word of respool's.
+    fn of_word(&mut self, args: &[&[u8]]) -> Option<Awaited> {
+        let (text, is_name) = match args {
+            [text] => (text, true),
+            [name, text] if *name == b"ECHO" => (text, false),
+            _ => return None,
+        };
+        let word = word_of(text)?;
+        let at = self.words.iter().position(|expected| *expected == word)?;
+        self.words.drain(..=at);
+        Some(if is_name { Awaited::Second(word) } else { Awaited::Delimiter(word) })
     }
 
     /// Writes these bytes as the server is to get them.
@@ -85,7 +105,13 @@ impl Requests {
                         }
                         _ => {
                             let args: Vec<&[u8]> = Args::new(request).collect();
-                            removal.write(request, &args, learned, out, awaited);
+                            match self.of_word(&args) {
+                                Some(reply) => {
+                                    out.extend_from_slice(request);
+                                    awaited.push_back(reply);
+                                }
+                                None => removal.write(request, &args, learned, out, awaited),
+                            }
                         }
                     }
                     rest = behind;
@@ -208,7 +234,6 @@ impl Removal {
         };
         let foreign = || String::from(reject::NOT_OF_ROUTE);
         match self.rows[row.index()] {
-            Treat::AsIs if is_delimiter(args) => Ok((None, Awaited::Delimiter)),
             Treat::AsIs => Ok((None, Awaited::Plain)),
             Treat::Multi => Ok((None, Awaited::Multi)),
             Treat::Exec => Ok((None, Awaited::Exec)),
@@ -313,6 +338,29 @@ mod tests {
         let mut out = Vec::new();
         encode::request(&mut out, &args);
         out
+    }
+
+    // A text that a client chose would end the reply before it at any place.
+    #[test]
+    fn only_words_that_respool_sent_end_a_reply() {
+        let removal = Removal::new(b"o:").expect("a prefix");
+        let (mut requests, mut awaited, mut out) =
+            (Requests::default(), VecDeque::new(), Vec::new());
+        let lines = ["ECHO respool:00000000000000ff", "ECHO respool:00000000000000fe"];
+        let name = "respool:00000000000000fd";
+        for line in [lines[0], lines[1], name] {
+            requests.write(&removal, &request(line), None, &mut out, &mut awaited);
+        }
+        assert!(awaited.iter().all(|reply| !matches!(reply, Awaited::Delimiter(_))));
+        awaited.clear();
+        [0xfe, 0xfd].into_iter().for_each(|word| requests.expects(word));
+        for line in [lines[0], lines[1], lines[1], name, name] {
+            requests.write(&removal, &request(line), None, &mut out, &mut awaited);
+        }
+        assert_eq!(awaited[0], Awaited::Plain);
+        assert_eq!([&awaited[1], &awaited[2]], [&Awaited::Delimiter(0xfe), &Awaited::Plain]);
+        assert_eq!(awaited[3], Awaited::Second(0xfd));
+        assert!(matches!(awaited[4], Awaited::Instead(_)), "as other unknown commands");
     }
 
     #[test]

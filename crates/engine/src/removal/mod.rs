@@ -13,6 +13,7 @@
 //!
 //! Invariant: a request goes out with all its names changed, or another one goes in its place that a server refuses.
 
+mod delimited;
 mod inward;
 mod outward;
 
@@ -29,7 +30,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use inward::Requests;
-use outward::{Awaited, Replies};
+use outward::{Awaited, Replies, Sink};
 
 /// What the servers of a shard do not see of its keys.
 #[derive(Debug)]
@@ -138,6 +139,11 @@ impl Edge {
         *self = *Self::new(self.removal.clone());
     }
 
+    /// The request with this secret word is written next: to be echoed, or as the name of a command.
+    pub(crate) fn expects(&mut self, word: u64) {
+        self.requests.expects(word);
+    }
+
     /// Bytes that it holds.
     pub(crate) fn bytes(&self) -> usize {
         let in_flight = self.in_flight.as_ref().map_or(0, Vec::len);
@@ -167,6 +173,14 @@ impl Upstream {
     /// Bytes that the edge holds.
     pub(crate) fn edge_bytes(&self) -> usize {
         self.edge.as_ref().map_or(0, |edge| edge.bytes())
+    }
+
+    /// The request with this secret word is written next.
+    #[cold]
+    pub(crate) fn expects_word(&mut self, word: u64) {
+        if let Some(edge) = &mut self.edge {
+            edge.expects(word);
+        }
     }
 
     /// The next buffer for the driver, in the servers' words if those are others.
@@ -222,9 +236,14 @@ impl Engine {
         let Some(edge) = self.upstreams.get_mut(id).and_then(|up| up.edge.as_mut()) else { return };
         let mut given = core::mem::take(&mut edge.given);
         given.clear();
-        edge.replies.take(&edge.removal, bytes, room, &mut edge.awaited, &mut given);
+        let Edge { removal, replies, awaited, .. } = &mut **edge;
+        replies.take(bytes, &mut Sink { removal, room, awaited, out: &mut given });
+        let is_broken = replies.is_broken;
         let has_tail = self.upstreams.get(id).is_some_and(|up| !up.tail.is_empty());
         self.take_from_upstream(now, id, &given, has_tail);
+        if is_broken && self.upstreams.get(id).is_some_and(Upstream::is_open) {
+            self.lose_upstream(now, id, "sent what is not RESP", true);
+        }
         let edge = self.upstreams.get_mut(id).and_then(|up| up.edge.as_mut());
         if let Some(edge) = edge
             && given.capacity() <= crate::limits::POOLED_BUFFER_BYTES

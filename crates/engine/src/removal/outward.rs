@@ -3,11 +3,12 @@
 //! A reply in which no names stand goes through as it comes. Others are kept until they are whole, within the bound of what a client may have waiting;
 //! one beyond it is dropped as it comes, and an error stands in its place.
 //!
-//! Not here: where names stand in a reply (`policy::outward`).
+//! Not here: where names stand in a reply (`policy::outward`), replies whose end a secret word marks (`delimited`).
 //!
 //! Invariant: whole frames go on in the order in which they came, and each reply takes the first of what is awaited; a push takes none.
 
 use super::Removal;
+use super::delimited::Delimited;
 use crate::limits::{OWN_LIST_BYTES, RENAMED_IN_EXEC_MAX};
 use crate::policy::outward::{Names, Rename, Shape};
 use crate::reject;
@@ -21,8 +22,10 @@ use resp::{ReplyScanner, Scan, number};
 pub(super) enum Awaited {
     /// It stays as it is.
     Plain,
-    /// It is the echo of a secret word, or an error, and stays as it is (see `delimiter`).
-    Delimiter,
+    /// It is the echo of this secret word, or an error, and stays as it is (see `delimiter`).
+    Delimiter(u64),
+    /// It is an error that quotes this second secret word, and stays as it is.
+    Second(u64),
     /// Names in it get their prefix.
     Names(Names),
     /// Whatever it is, this takes its place.
@@ -59,17 +62,32 @@ enum Mode {
     Drop,
 }
 
+/// How far one frame came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Came {
+    /// It is whole, and so many bytes are done with.
+    Whole(usize),
+    /// More is to come, and so many bytes are done with.
+    Part(usize),
+    /// It is no protocol.
+    Broken,
+}
+
 /// What is known of the replies that are coming.
 #[derive(Debug, Default)]
 pub(super) struct Replies {
-    scanner: ReplyScanner,
+    pub(super) scanner: ReplyScanner,
     mode: Mode,
     /// What is kept: of a frame that goes through, a line that is not whole.
     tail: Vec<u8>,
     /// Between MULTI and EXEC.
     queued: Option<Queued>,
+    /// The reply that is coming ends with a secret word.
+    pub(super) delimited: Option<Delimited>,
+    /// The server refuses `ECHO`: up to the answer to the second word, replies are what they look like.
+    pub(super) is_counted: bool,
     /// It is no protocol: all goes through, and whoever reads it sees the same.
-    is_broken: bool,
+    pub(super) is_broken: bool,
 }
 
 /// What stands from this place on. What was kept before is not copied, or a large reply would be as often as it has pieces.
@@ -85,9 +103,14 @@ fn behind(data: Cow<'_, [u8]>, at: usize) -> Vec<u8> {
 
 const QUEUED: &[u8] = b"+QUEUED\r\n";
 
-/// Whether a text with line breaks stands here, in which no length is to be believed: whoever looks for the delimiter must see all of it.
-fn is_made_up(first: u8, awaited: Option<&Awaited>) -> bool {
-    awaited == Some(&Awaited::Delimiter) && !matches!(first, b'$' | b'-' | b'>')
+/// What the replies of one connection are read with.
+pub(super) struct Sink<'a> {
+    pub(super) removal: &'a Removal,
+    /// Of a reply so many bytes are kept.
+    pub(super) room: usize,
+    pub(super) awaited: &'a mut VecDeque<Awaited>,
+    /// What goes on.
+    pub(super) out: &'a mut Vec<u8>,
 }
 
 impl Replies {
@@ -96,15 +119,8 @@ impl Replies {
         self.tail.len()
     }
 
-    /// Takes what came, and writes what goes on. `room`: of a reply so much is kept.
-    pub(super) fn take(
-        &mut self,
-        removal: &Removal,
-        bytes: &[u8],
-        room: usize,
-        awaited: &mut VecDeque<Awaited>,
-        out: &mut Vec<u8>,
-    ) {
+    /// Takes what came, and writes what goes on.
+    pub(super) fn take(&mut self, bytes: &[u8], sink: &mut Sink<'_>) {
         let data = match self.tail.is_empty() {
             true => Cow::Borrowed(bytes),
             false => {
@@ -113,54 +129,81 @@ impl Replies {
             }
         };
         let mut at = 0;
-        while let Some(first) = data.get(at).filter(|_| !self.is_broken) {
+        while at < data.len() && !self.is_broken {
             let rest = &data[at..];
-            if self.mode == Mode::Begin && is_made_up(*first, awaited.front()) {
-                self.is_broken = true;
-                break;
+            if self.mode == Mode::Begin && self.delimited.is_none() && !self.is_counted {
+                self.delimited = Delimited::begin(rest[0], sink.awaited);
             }
-            if self.mode == Mode::Begin {
-                self.mode = self.mode_of(*first, awaited.front());
-            }
-            let seen = if self.mode == Mode::Keep { self.scanner.position() as usize } else { 0 };
-            match self.scanner.scan(&rest[seen..]) {
-                Ok(Scan::Complete { consumed, .. }) => {
-                    let frame = &rest[..seen + consumed];
-                    at += frame.len();
-                    match core::mem::take(&mut self.mode) {
-                        Mode::Keep if frame[0] == b'>' => push(removal, frame, out),
-                        Mode::Keep => self.answer(frame, awaited.pop_front(), out),
-                        Mode::Drop => self.instead_of_large(awaited.pop_front(), out),
-                        Mode::Pass | Mode::Begin => {
-                            out.extend_from_slice(frame);
-                            if matches!(awaited.pop_front(), Some(Awaited::Exec)) {
-                                self.queued = None;
-                            }
-                        }
-                    }
-                }
-                Ok(Scan::Partial { consumed }) => {
-                    let begun = (seen + consumed) as u64 + self.scanner.missing();
-                    match self.mode {
-                        Mode::Pass => out.extend_from_slice(&rest[..consumed]),
-                        Mode::Keep if *first == b'>' && begun > OWN_LIST_BYTES as u64 => {
-                            self.is_broken = true;
-                            break;
-                        }
-                        // What tells of changed keys is never left out.
-                        Mode::Keep if begun > room as u64 && *first != b'>' => {
-                            self.mode = Mode::Drop;
-                        }
-                        Mode::Keep | Mode::Drop | Mode::Begin => {}
-                    }
-                    let is_kept = self.mode == Mode::Keep;
-                    self.tail = behind(data, if is_kept { at } else { at + seen + consumed });
+            let came = match self.delimited.take() {
+                Some(delimited) => self.next_delimited(delimited, rest, sink),
+                None => self.next_frame(rest, sink),
+            };
+            match came {
+                Came::Whole(bytes) => at += bytes,
+                Came::Part(bytes) => {
+                    self.tail = behind(data, at + bytes);
                     return;
                 }
-                Err(_) => self.is_broken = true,
+                Came::Broken => self.is_broken = true,
             }
         }
-        out.extend_from_slice(&data[at..]);
+        sink.out.extend_from_slice(&data[at..]);
+    }
+
+    /// Takes the next frame, or the part of it that is here.
+    pub(super) fn next_frame(&mut self, rest: &[u8], sink: &mut Sink<'_>) -> Came {
+        if self.mode == Mode::Begin {
+            self.mode = self.mode_of(rest[0], sink.awaited.front());
+        }
+        let seen = if self.mode == Mode::Keep { self.scanner.position() as usize } else { 0 };
+        match self.scanner.scan(&rest[seen..]) {
+            Ok(Scan::Complete { consumed, .. }) => {
+                self.whole(&rest[..seen + consumed], sink);
+                Came::Whole(seen + consumed)
+            }
+            Ok(Scan::Partial { consumed }) => {
+                let begun = (seen + consumed) as u64 + self.scanner.missing();
+                let is_push = self.mode == Mode::Keep && rest[0] == b'>';
+                match self.mode {
+                    Mode::Pass => sink.out.extend_from_slice(&rest[..consumed]),
+                    Mode::Keep if is_push && begun > OWN_LIST_BYTES as u64 => return Came::Broken,
+                    // What tells of changed keys is never left out.
+                    Mode::Keep if begun > sink.room as u64 && !is_push => self.mode = Mode::Drop,
+                    Mode::Keep | Mode::Drop | Mode::Begin => {}
+                }
+                Came::Part(if self.mode == Mode::Keep { 0 } else { seen + consumed })
+            }
+            Err(_) => Came::Broken,
+        }
+    }
+
+    /// A frame is here to its end.
+    fn whole(&mut self, frame: &[u8], sink: &mut Sink<'_>) {
+        match core::mem::take(&mut self.mode) {
+            Mode::Keep if frame[0] == b'>' => push(sink.removal, frame, sink.out),
+            Mode::Keep => self.answer(frame, sink.awaited.pop_front(), sink.out),
+            Mode::Drop => self.instead_of_large(sink.awaited.pop_front(), sink.out),
+            Mode::Pass | Mode::Begin => {
+                sink.out.extend_from_slice(frame);
+                self.passed(sink.awaited.pop_front().as_ref());
+            }
+        }
+    }
+
+    /// A reply went through as it came.
+    fn passed(&mut self, awaited: Option<&Awaited>) {
+        match awaited {
+            Some(Awaited::Exec) => self.queued = None,
+            Some(Awaited::Second(_)) => self.is_counted = false,
+            _ => {}
+        }
+    }
+
+    /// The frame that was coming is none. Returns whether its begin was dropped.
+    pub(super) fn give_up_frame(&mut self, awaited: Option<&Awaited>) -> bool {
+        self.scanner = ReplyScanner::default();
+        self.passed(awaited);
+        core::mem::take(&mut self.mode) == Mode::Drop
     }
 
     fn mode_of(&self, first: u8, awaited: Option<&Awaited>) -> Mode {
@@ -168,7 +211,7 @@ impl Replies {
         let changes = match awaited {
             _ if first == b'>' => true,
             None => false,
-            Some(Awaited::Delimiter) => false,
+            Some(Awaited::Delimiter(_) | Awaited::Second(_)) => false,
             Some(Awaited::Plain) => is_queueing,
             Some(Awaited::Names(names)) if names.shape == Shape::Errors => {
                 is_queueing || first == b'-'
@@ -203,7 +246,7 @@ impl Replies {
         out.extend_from_slice(frame);
     }
 
-    fn instead_of_large(&mut self, awaited: Option<Awaited>, out: &mut Vec<u8>) {
+    pub(super) fn instead_of_large(&mut self, awaited: Option<Awaited>, out: &mut Vec<u8>) {
         match awaited {
             Some(Awaited::Instead(reply)) => return out.extend_from_slice(&reply),
             Some(Awaited::Exec) => self.queued = None,
@@ -264,7 +307,7 @@ impl Queued {
 }
 
 /// What tells of changed keys names them; other pushes name none.
-fn push(removal: &Removal, frame: &[u8], out: &mut Vec<u8>) {
+pub(super) fn push(removal: &Removal, frame: &[u8], out: &mut Vec<u8>) {
     let begin = out.len();
     let rename = Rename::With(removal.prefix.clone(), None);
     let names = Names { rename, shape: Shape::Page };
@@ -279,7 +322,6 @@ fn push(removal: &Removal, frame: &[u8], out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::format;
     use alloc::string::String;
     use proptest::prelude::*;
 
@@ -293,7 +335,8 @@ mod tests {
         let (mut replies, mut out) = (Replies::default(), Vec::new());
         let mut awaited = VecDeque::from(awaited);
         for piece in pieces {
-            replies.take(&removal, piece, room, &mut awaited, &mut out);
+            let (removal, awaited, out) = (&removal, &mut awaited, &mut out);
+            replies.take(piece, &mut Sink { removal, room, awaited, out });
         }
         (String::from_utf8_lossy(&out).into(), awaited.len())
     }
@@ -331,24 +374,6 @@ mod tests {
         let whole = stream.concat();
         let bytes: Vec<&[u8]> = whole.chunks(1).collect();
         assert_eq!(given(awaited(), &bytes, 1 << 20), (expected, 0));
-    }
-
-    // Whoever looks for the delimiter must see it, whatever lengths stand in the text before it.
-    #[test]
-    fn a_text_before_a_delimiter_is_kept_from_nobody() {
-        let push = format!(">1000000\r\n{}", "+x\r\n".repeat(OWN_LIST_BYTES / 4));
-        for text in ["+y\r\n$500000000\r\nabc", ":1\r\n*9\r\n", "*1\r\n", "_\r\n", &*push] {
-            let all = format!("-ERR x\r\n{text}$24\r\nrespool:0123456789abcdef\r\n$1\r\nv\r\n");
-            let awaited = || {
-                alloc::vec![Awaited::Plain, Awaited::Delimiter, names(Shape::Head), Awaited::Plain]
-            };
-            assert!(given(awaited(), &[all.as_bytes()], 1 << 10).0 == all, "{}", &text[..4]);
-            let pieces: Vec<&[u8]> = all.as_bytes().chunks(1_000).collect();
-            assert!(given(awaited(), &pieces, 1 << 10).0 == all, "{} in pieces", &text[..4]);
-        }
-        let sound = b":1\r\n>2\r\n$10\r\ninvalidate\r\n_\r\n$24\r\nrespool:0123456789abcdef\r\n";
-        let awaited = alloc::vec![Awaited::Plain, Awaited::Delimiter];
-        assert_eq!(given(awaited, &[sound], 1 << 10), (String::from_utf8_lossy(sound).into(), 0));
     }
 
     #[test]
@@ -393,7 +418,8 @@ mod tests {
         let removal = Removal::new(b"o:").expect("a prefix");
         let (mut replies, mut out) = (Replies::default(), Vec::new());
         let mut awaited = VecDeque::from([names(Shape::Errors)]);
-        replies.take(&removal, &large[..2_000], 1_000, &mut awaited, &mut out);
+        let (removal, awaited, room) = (&removal, &mut awaited, 1_000);
+        replies.take(&large[..2_000], &mut Sink { removal, room, awaited, out: &mut out });
         assert_eq!((out.len(), replies.bytes()), (2_000, 0));
     }
 

@@ -216,6 +216,85 @@ fn who_caches_is_told_the_clients_names() {
     story.client("a").gets(ALL);
 }
 
+/// `a` runs a script at n1 and `b` pops behind it on the same connection: the word of the delimiter between both.
+fn script_and_pop(story: &mut Story) -> String {
+    story.client("a").says("EVAL ret 1 o:1");
+    story.client("b").says("LMPOP 1 o:l LEFT");
+    let mut conn = story.node("n1");
+    assert_eq!(conn.takes_requests(), 2);
+    conn.takes_delimiter()
+}
+
+const POPPED: &str = "*2\r\n$1\r\nl\r\n*1\r\n$1\r\nv\r\n";
+
+fn popped() -> String {
+    list(["\"o:l\"", &*list("\"v\"")])
+}
+
+#[test]
+fn an_error_with_line_breaks_ends_at_its_delimiter_and_others_go_on() {
+    let mut story = single();
+    story.client("w").says("GET o:w");
+    story.node("n1").gets("GET w").answers("nil");
+    for text in ["-ERR x\r\n$500\r\n+y", "+x\r\n*9\r\n:1", "-x\r\n-y\r\n$9", "-x\r\n>9\r\n:1"] {
+        let length = text.len() + 2 + 31 + POPPED.len();
+        for cut in 1..length {
+            let word = script_and_pop(&mut story);
+            let all = format!("{text}\r\n$24\r\n{word}\r\n{POPPED}");
+            story.node("n1").sends(&all.as_bytes()[..cut]);
+            story.node("n1").sends(&all.as_bytes()[cut..]);
+            if let Some(second) = story.node("n1").takes_one() {
+                story.node("n1").answers(&*format!("-ERR unknown command '{second}'"));
+            }
+            let line = text.replace(['\r', '\n'], " ");
+            assert_eq!(story.client("a").takes_text(), format!("{line}\r\n"), "{text:?} {cut}");
+            story.client("b").gets(&*popped());
+        }
+    }
+    assert_eq!(story.connects_to("n1"), 1);
+}
+
+#[test]
+fn where_echo_is_refused_names_get_their_prefix_too() {
+    let mut story = single();
+    story.client("w").says("GET o:w");
+    story.node("n1").gets("GET w").answers("nil");
+    for _ in 0..2 {
+        script_and_pop(&mut story);
+        story.node("n1").sends(format!("+OK\r\n-NOPERM no echo\r\n{POPPED}").as_bytes());
+        let second = story.node("n1").takes_one().expect("a second word");
+        story.client("b").gets_nothing();
+        story.node("n1").answers(&*format!("-ERR unknown command '{second}', with"));
+        story.client("a").gets("+OK");
+        story.client("b").gets(&*popped());
+    }
+    script_and_pop(&mut story);
+    story.node("n1").sends(format!("-x\r\n+y\r\n-NOPERM no echo\r\n{POPPED}").as_bytes());
+    let second = story.node("n1").takes_one().expect("a second word");
+    story.node("n1").answers(&*format!("-ERR unknown command '{second}', with"));
+    assert!(!story.client("b").takes_text().contains('y'));
+    story.client("w").says("GET o:w");
+    assert_eq!(story.connects_to("n1"), 2, "nobody knows which reply is whose");
+}
+
+#[test]
+fn what_changed_between_a_reply_and_its_delimiter_is_told_in_clients_names() {
+    let mut story = single();
+    caches(&mut story, "a", "");
+    story.client("a").says("GET o:1");
+    story.node("n1").gets("CLIENT TRACKING ON").answers("+OK");
+    story.node("n1").gets("GET 1").answers("\"v\"");
+    story.client("a").gets("\"v\"");
+    story.client("a").says("EVAL ret 1 o:1");
+    assert_eq!(story.node("n1").takes_requests(), 1);
+    let word = story.node("n1").takes_delimiter();
+    let push = wire(&changed("1"));
+    let all = [b"*1\r\n:1\r\n", &push[..], format!("$24\r\n{word}\r\n").as_bytes()].concat();
+    story.node("n1").sends(&all);
+    let told = [b"*1\r\n:1\r\n".to_vec(), wire(&changed("o:1"))].concat();
+    assert_eq!(story.client("a").takes_text().into_bytes(), told);
+}
+
 #[test]
 fn who_wants_prefixes_hears_of_them_where_they_can_be() {
     let mut story = single();
