@@ -30,13 +30,14 @@ use crate::ids::UpstreamId;
 use crate::limits::CUT_THROUGH_BYTES;
 use crate::reply::{Fault, Front};
 use crate::time::Time;
+use crate::tracking::wire;
 use crate::upstream::Upstream;
 use crate::upstream::inflight::{OwnCommand, Owner, Run};
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 use memchr::memmem;
-use resp::{ReplyScanner, Scan, Value};
+use resp::{ReplyScanner, Scan};
 use sha2::{Digest as _, Sha256};
 
 /// Bytes of a word: `respool:` and 16 hexadecimal digits.
@@ -226,7 +227,7 @@ impl Engine {
             Delimited::Open(dropped) => (dropped, dropped > 0),
             Delimited::Pushes(bytes) => {
                 let mut at = 0;
-                while let Some(used) = telling_push(&input[at..bytes]) {
+                while let Some(used) = wire::invalidation(&input[at..bytes]) {
                     self.invalidated(now, id, &input[at..at + used])?;
                     at += used;
                 }
@@ -442,25 +443,14 @@ fn has_text(input: &[u8]) -> bool {
         || [b"\r\n-", b"\r\n+"].iter().any(|line| memmem::find(first, *line).is_some())
 }
 
-/// The length of a whole push that tells of changed keys, if these bytes begin with one.
-pub(crate) fn telling_push(bytes: &[u8]) -> Option<usize> {
-    let (Value::Push(items), used) = resp::value::parse(bytes).ok()?? else { return None };
-    let [word, keys] = items.as_slice() else { return None };
-    let are_keys = |keys: &Value<'_>| match keys {
-        Value::Null => true,
-        _ => keys.as_list().is_some_and(|keys| keys.iter().all(|key| key.as_text().is_some())),
-    };
-    (word.as_text() == Some(b"invalidate") && are_keys(keys)).then_some(used)
-}
-
 /// Whether a push stands inside a list, where a text made room for it.
 fn holds_push(reply: &[u8]) -> bool {
     let is_list = matches!(reply.first(), Some(b'*' | b'%' | b'~'));
-    is_list && memmem::find(reply, b">2\r\n$10\r\ninvalidate\r\n").is_some()
+    is_list && memmem::find(reply, wire::BEGIN).is_some()
 }
 
 fn are_telling_pushes(mut bytes: &[u8]) -> bool {
-    while let Some(used) = telling_push(bytes) {
+    while let Some(used) = wire::invalidation(bytes) {
         bytes = &bytes[used..];
     }
     bytes.is_empty()

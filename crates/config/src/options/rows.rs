@@ -206,9 +206,9 @@ const REST: &[OptionSpec] = &[
     ),
     OptionSpec::new(
         "watch_config",
-        "Take over changes of the configuration file at run time",
-        "What SIGHUP does, without the signal: the file is read again when it was written. A wrong file changes nothing and is told in the \
-         log. See the [operations guide](../guides/operations.md#other-settings-while-it-runs).",
+        "Take over changes of the configuration file, and of files that it names, at run time",
+        "respool reads the configuration again, as with SIGHUP, when one of these files is written or a link to it is swapped: the configuration file, \
+         certificates and their keys, files that hold a secret, programs of `policies.own`. A wrong file changes nothing, and the log names its faults. See the [operations guide](../guides/operations.md#other-settings-while-it-runs).",
         Kind::Switch { at: |d| &mut d.config.watch_config },
     ),
     OptionSpec::new(

@@ -14,13 +14,11 @@
 //! Invariant: the first byte behind the word begins a frame, and nothing before the word is taken for a reply to another request.
 
 use super::outward::{Awaited, Came, Replies, Sink, push};
-use crate::delimiter::{FRAME_BYTES, are_due, frame_of, telling_push, text_of};
+use crate::delimiter::{FRAME_BYTES, are_due, frame_of, text_of};
+use crate::tracking::wire;
 use alloc::collections::VecDeque;
 use memchr::memmem;
 use resp::{ReplyScanner, Scan};
-
-/// A push by which a server tells that all keys changed.
-const ALL_CHANGED: &[u8] = b">2\r\n$10\r\ninvalidate\r\n_\r\n";
 
 /// A reply up to the echo of its secret word.
 #[derive(Debug)]
@@ -190,7 +188,7 @@ impl Replies {
             let mut from = given;
             if rest[0] == b'>' {
                 // Real pushes may be among them, and they name keys as the server does.
-                sink.out.extend_from_slice(&ALL_CHANGED[given..]);
+                sink.out.extend_from_slice(&wire::ALL[given..]);
                 from = 0;
             }
             let here = &rest[from..rest.len() - held];
@@ -214,7 +212,7 @@ impl Replies {
             let seen = self.scanner.position() as usize;
             match self.scanner.scan(&push[seen..]) {
                 Ok(Scan::Complete { consumed, .. })
-                    if telling_push(push) == Some(seen + consumed) =>
+                    if wire::invalidation(push) == Some(seen + consumed) =>
                 {
                     kept.pushes += seen + consumed;
                 }
@@ -262,7 +260,7 @@ impl Replies {
 /// Writes pushes with clients' names, if these bytes are whole ones that tell of changed keys.
 fn write_pushes(mut bytes: &[u8], kept: Kept, sink: &mut Sink<'_>) -> bool {
     let begin = sink.out.len();
-    while let Some(used) = telling_push(bytes) {
+    while let Some(used) = wire::invalidation(bytes) {
         push(sink.removal, &bytes[..used], sink.out);
         bytes = &bytes[used..];
     }
@@ -387,7 +385,7 @@ mod tests {
         };
         let begin = format!("+OK\r\n{NO_ECHO}");
         let middle = format!("-ERR x\r\n{NO_ECHO}");
-        let end = format!("-ERR x\r\n*9\r\n$24\r\nrespool:0123456789abcdf1\r\n");
+        let end = "-ERR x\r\n*9\r\n$24\r\nrespool:0123456789abcdf1\r\n";
         let stream = format!("{begin}{HEAD}{middle}{HEAD}{ANSWER}{HEAD}{end}{HEAD}");
         let expected =
             format!("{begin}{FULL_HEAD}{middle}{FULL_HEAD}{ANSWER}{FULL_HEAD}{end}{FULL_HEAD}");

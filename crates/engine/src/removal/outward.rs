@@ -12,6 +12,7 @@ use super::delimited::Delimited;
 use crate::limits::{OWN_LIST_BYTES, RENAMED_IN_EXEC_MAX};
 use crate::policy::outward::{Names, Rename, Shape};
 use crate::reject;
+use crate::tracking::wire;
 use alloc::borrow::Cow;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -311,8 +312,7 @@ pub(super) fn push(removal: &Removal, frame: &[u8], out: &mut Vec<u8>) {
     let begin = out.len();
     let rename = Rename::With(removal.prefix.clone(), None);
     let names = Names { rename, shape: Shape::Page };
-    let is_invalidation = frame.starts_with(b">2\r\n$10\r\ninvalidate\r\n");
-    if !is_invalidation || names.write_parts(frame, out).is_err() {
+    if !frame.starts_with(wire::BEGIN) || names.write_parts(frame, out).is_err() {
         // Without names it says that all changed.
         out.truncate(begin);
         out.extend_from_slice(frame);

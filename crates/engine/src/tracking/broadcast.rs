@@ -10,6 +10,7 @@
 //!
 //! Invariant: a client is told of each key once, as no two of its prefixes overlap.
 
+use super::wire::BEGIN;
 use super::{Changed, Ear, Name, Tracking, is_before};
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
@@ -73,9 +74,6 @@ impl ByPrefix {
     }
 }
 
-/// How a message of changed keys begins.
-const CHANGED_KEYS: &[u8] = b">2\r\n$10\r\ninvalidate\r\n*";
-
 impl Engine {
     /// Who gets a message of changed keys that came over this connection in the server's own words: the owner of the connection, while it reads nothing just now.
     /// The server knows of it what it knows itself.
@@ -89,7 +87,8 @@ impl Engine {
             && tracking.nothing_under_way(client.places.head())
             && client.ear() == Some(Ear::of(&from))
             && self.namespace().is_none();
-        (is_plain && frame.starts_with(CHANGED_KEYS)).then_some(owner)
+        (is_plain && frame.strip_prefix(BEGIN).is_some_and(|keys| keys.starts_with(b"*")))
+            .then_some(owner)
     }
 
     /// A server told over this connection that these keys changed.

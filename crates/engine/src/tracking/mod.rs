@@ -23,7 +23,7 @@
 //! A lost connection means that changes may have been missed, so everybody whose keys it told of is told to drop all.
 //!
 //! Files: `commands` CLIENT TRACKING and its kin, `feed` the connections, `own` those of one client, `order` what is read and told while a
-//! request is under way elsewhere, `reading` which keys are read just now, `broadcast` those that hear of all keys with a prefix. Here: the table, and the way of an invalidation.
+//! request is under way elsewhere, `reading` which keys are read just now, `broadcast` those that hear of all keys with a prefix, `wire` the message. Here: the table, and the way of an invalidation.
 //!
 //! Not here: the connections' lives (`connect`).
 //!
@@ -36,6 +36,7 @@ mod order;
 mod own;
 mod prefixes;
 mod reading;
+pub(crate) mod wire;
 
 use crate::blocking::blocks;
 use crate::client::Client;
@@ -55,7 +56,7 @@ use alloc::vec::Vec;
 use core::ops::Bound;
 use order::{Asked, Later, State};
 use reading::{Reading, keys_bytes};
-use resp::{Protocol, Value, encode};
+use resp::{Protocol, encode};
 
 /// A key's name, held once however many cache it.
 type Name = Arc<[u8]>;
@@ -452,17 +453,10 @@ impl Engine {
             self.push(owner, |out| out.extend_from_slice(frame));
             return Ok(());
         }
-        let Ok(Some((Value::Push(items), _))) = resp::value::parse(frame) else {
+        let Some((changed, _)) = wire::whole_push(frame) else {
             return Err(String::from("sent a malformed push"));
         };
-        let changed = match items.as_slice() {
-            [word, Value::Null] if word.as_text() == Some(b"invalidate") => Changed::All,
-            [word, keys] if word.as_text() == Some(b"invalidate") => {
-                let keys = keys.as_list().unwrap_or_default();
-                Changed::Keys(keys.iter().filter_map(Value::as_text).map(Arc::from).collect())
-            }
-            _ => return Ok(()),
-        };
+        let Some(changed) = changed else { return Ok(()) };
         if key.lane == Lane::Feed {
             self.cache_changed(key.node, &changed);
             return Ok(());

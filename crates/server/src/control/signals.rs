@@ -1,5 +1,5 @@
-//! SIGTERM and SIGINT: the first drains, the second ends at once. SIGHUP: the configuration is read again. SIGPIPE is none of our business:
-//! sends are made without it.
+//! SIGTERM and SIGINT: the first drains, the second ends at once. SIGHUP: the configuration is read again. SIGUSR1 and SIGUSR2, by which some log rotations and supervisors
+//! ask for something, would end a process by default: they are logged and nothing else. SIGPIPE is none of our business: sends are made without it.
 //!
 //! ```text
 //!   main ─▶ Hangup ── another command: SIGHUP ends it, as it ends any program
@@ -10,7 +10,7 @@
 //! Invariant: from the first line of `main` on SIGHUP never ends a proxy, and from [`Signals::watch`] on neither do the other two by themselves.
 
 use super::{Inbox, Order, Orders, orders};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::{Handle, Signals as Iterator};
 use std::io;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ impl Signals {
     /// # Errors
     /// The system refuses to, or there is no thread left.
     pub fn watch() -> io::Result<Self> {
-        let mut signals = Iterator::new([SIGTERM, SIGINT, SIGHUP])?;
+        let mut signals = Iterator::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2])?;
         let (orders, inbox) = orders();
         let begun = Arc::new(AtomicBool::new(false));
         let closer = signals.handle();
@@ -86,6 +86,13 @@ impl Signals {
             for signal in signals.forever() {
                 let order = match signal {
                     SIGHUP => Order::Reload,
+                    SIGUSR1 | SIGUSR2 => {
+                        tracing::warn!(
+                            signal,
+                            "SIGUSR1 and SIGUSR2 do nothing; SIGHUP reads the configuration again and opens the log anew"
+                        );
+                        continue;
+                    }
                     // Whoever starts it may wait for a command that prints a password; nobody is served and nothing is open.
                     _ if !has_begun.load(Ordering::SeqCst) => std::process::exit(0),
                     SIGINT => Order::End("SIGINT"),

@@ -102,6 +102,24 @@ fn asked_to_end_in_the_middle_of_a_start_it_ends_at_once_and_in_order() {
     }
 }
 
+// Some log rotations and supervisors send them to every process that they know.
+#[test]
+fn signals_that_ask_for_nothing_end_nothing() {
+    if direct() {
+        return;
+    }
+    for signal in [Signal::USR1, Signal::USR2] {
+        let mut held = Held::start();
+        held.process.signal(signal);
+        fs::write(&held.go, "").expect("the file");
+        let log = || held.process.log();
+        wait::until_true("the line", SOON, || log().contains("SIGUSR1 and SIGUSR2 do nothing"));
+        wait::until_true("the listener", SOON, || log().contains(" listens "));
+        held.process.signal(Signal::TERM);
+        assert!(held.process.wait_exit(SOON).is_some_and(|status| status.success()), "{signal:?}");
+    }
+}
+
 #[test]
 fn a_hangup_ends_what_is_no_proxy_unless_it_is_to_be_ignored() {
     if direct() {

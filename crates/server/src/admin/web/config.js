@@ -29,6 +29,8 @@ export class Config {
   constructor() {
     this.edits = new Map();
     this.options = [];
+    /** Options that the file changes after a restart, and their values then. */
+    this.waiting = new Map();
     this.search = h("input", { type: "search", placeholder: "Search: name, help, value", "aria-label": "Search options", oninput: () => this.show() });
     this.only = h("input", { type: "checkbox", onchange: () => this.show() });
     this.file = h("span", { class: "quiet" });
@@ -67,15 +69,17 @@ export class Config {
   async refresh() {}
 
   async load() {
-    const { file, options } = await get("/config");
+    const { file, options, pending } = await get("/config");
     this.options = options;
+    this.waiting = new Map(pending.map(({ name, new: next }) => [name, next]));
     say(this.file, file ? `File: ${file}` : "There is no file: changes hold until respool ends.");
     this.show();
   }
 
   show() {
     const words = this.search.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const about = (option) => `${option.name} ${option.help} ${option.origin} ${text(option.value)}`.toLowerCase();
+    const state = (option) => (this.waiting.has(option.name) ? "after a restart" : option.origin);
+    const about = (option) => `${option.name} ${option.help} ${state(option)} ${text(option.value)}`.toLowerCase();
     const fits = (option) =>
       this.edits.has(option.name) || (words.every((word) => about(option).includes(word)) && (!this.only.checked || option.origin !== "default"));
     const groups = new Map();
@@ -104,6 +108,7 @@ export class Config {
         { class: "about", id: about },
         h("span", { class: `origin ${option.origin}` }, ORIGINS[option.origin]),
         option.live ? null : h("span", { class: "origin restart" }, "needs a restart"),
+        this.waiting.has(option.name) ? h("span", { class: "origin restart" }, `after a restart: ${this.waiting.get(option.name) || "not set"}`) : null,
         code(`${option.help}. Allowed: ${option.allowed}. Default: ${option.default}.`),
       ),
     );

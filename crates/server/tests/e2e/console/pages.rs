@@ -1,15 +1,18 @@
 //! The page in a browser: what it shows of a proxy under load, what its buttons do, and how it looks.
 
+use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
+use rustix::process::Signal;
 use serde_json::json;
-use testkit::Conn;
+use testkit::ports::Port;
+use testkit::{Conn, RedisServer, Respool, wait};
 
 use super::browser::Browser;
 use crate::admin::{Looked, TOKEN};
-use crate::setup::direct;
+use crate::setup::{RESPOOL, SOON, direct};
 
 pub(super) const DESKTOP: (u32, u32) = (1280, 800);
 pub(super) const PHONE: (u32, u32) = (360, 740);
@@ -130,6 +133,38 @@ fn every_view_is_filled_and_fits_a_phone_and_a_desktop_in_both_themes() {
     );
     browser.until(&row("lpush"));
     browser.until(&row("Operation against a key holding the wrong kind of value"));
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
+#[test]
+fn an_option_of_the_file_that_waits_for_a_restart_is_shown_with_its_value_then() {
+    if direct() {
+        return;
+    }
+    let Some(mut browser) = Browser::start() else { return };
+    let (server, admin) = (RedisServer::start(), Port::v4().release());
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("respool.toml");
+    let text = format!("[admin]\nlisten = \"{admin}\"\n");
+    fs::write(&file, &text).expect("the file");
+    let config = file.display().to_string();
+    let proxy = Respool::to_url(RESPOOL, &server.endpoint().url());
+    let proxy = proxy.args(&["--config", &config]).start();
+    fs::write(&file, format!("unix_mode = \"0777\"\n{text}")).expect("the file");
+    proxy.process().signal(Signal::HUP);
+    let mut conn = proxy.connect();
+    let told = || conn.ask("INFO proxy").contains("proxy_config_pending:unix_mode");
+    wait::until_true("what waits", SOON, told);
+    browser.look(DESKTOP, false);
+    browser.open(&format!("http://{admin}/#config"));
+    let option = "document.getElementById('option-unix_mode')?.closest('.option')";
+    browser.until(&format!("{option}?.innerText.includes('after a restart: 0777')"));
+    assert_eq!(browser.eval("document.getElementById('option-unix_mode').value"), "0700");
+    assert_eq!(
+        browser.eval("document.body.innerText.split('after a restart').length"),
+        2,
+        "no other option waits"
+    );
     assert_eq!(browser.complaints(), [""; 0]);
 }
 
