@@ -44,7 +44,7 @@ use sha2::{Digest as _, Sha256};
 const WORD_BYTES: usize = 24;
 
 /// Bytes of the reply to an ECHO of it.
-pub(crate) const FRAME_BYTES: usize = WORD_BYTES + 7;
+const FRAME_BYTES: usize = WORD_BYTES + 7;
 
 /// The reply that a client gets in place of one that is not valid RESP.
 const NOT_RESP: &[u8] = b"-ERR respool: the server's reply to this command is not valid RESP\r\n";
@@ -142,6 +142,8 @@ struct Open {
     second: Option<u64>,
     /// Its begin was dropped, as its client is gone.
     is_dropped: bool,
+    /// The reply before it was given on in parts, so nobody looked for a text in it.
+    is_streamed: bool,
 }
 
 /// The front reply of a connection.
@@ -202,7 +204,6 @@ impl Engine {
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
         upstream.inflight.delimit_last();
         let word = self.scripts.delimiters.words.next();
-        upstream.expects_word(word);
         self.say_own(now, id, OwnCommand::Delimiter(word), &[b"ECHO", &text_of(word)]);
         if let Some(upstream) = self.upstreams.get_mut(id) {
             upstream.inflight.delimit_last();
@@ -222,7 +223,10 @@ impl Engine {
         Ok(match self.delimited(now, id, run, input)? {
             Delimited::Sound => self.next_beside_sharers(now, id, run, watch, input)?,
             Delimited::Part(bytes) => {
-                self.next_beside_sharers(now, id, run, watch, &input[..bytes])?
+                match self.next_beside_sharers(now, id, run, watch, &input[..bytes]) {
+                    Err(_) if self.breaks_off(id, run) => (bytes, true),
+                    handed => handed?,
+                }
             }
             Delimited::Open(dropped) => (dropped, dropped > 0),
             Delimited::Pushes(bytes) => {
@@ -243,7 +247,11 @@ impl Engine {
             }
             Delimited::Rest(bytes) => {
                 let rest = &input[..bytes];
-                let (used, goes_on) = self.next_beside_sharers(now, id, run, watch, rest)?;
+                let handed = match self.next_beside_sharers(now, id, run, watch, rest) {
+                    Err(_) if self.breaks_off(id, run) => return Ok((bytes, true)),
+                    handed => handed,
+                };
+                let (used, goes_on) = handed?;
                 if !goes_on && self.upstreams.get(id).is_some_and(|up| up.waits_for_buffer) {
                     return Ok((used, false));
                 }
@@ -269,7 +277,8 @@ impl Engine {
         let is_due = run.owner == Owner::Own(OwnCommand::Delimiter(word));
         let frame = frame_of(word);
         if !Front::of(upstream).begins() {
-            self.scripts.delimiters.open.remove(&id);
+            let open = Open { is_streamed: true, ..Open::of_delimiter() };
+            self.scripts.delimiters.open.insert(id, open);
             return Ok(given_on(input, &frame));
         }
         if self.scripts.delimiters.counted.contains_key(&id) {
@@ -312,14 +321,11 @@ impl Engine {
         let is_strange = open.is_strange(input, &frame);
         if let Some(second) = open.second {
             if let Some(at) = memmem::find(input, &text_of(second)) {
-                self.count_up_to(id, second, (&input[..at], is_due))?;
+                self.count_up_to(id, second, &input[..at], open.is_streamed)?;
                 return Ok(Delimited::Sound);
             }
         } else if is_strange {
             let second = self.scripts.delimiters.words.next();
-            if let Some(upstream) = self.upstreams.get_mut(id) {
-                upstream.expects_word(second);
-            }
             self.say_own(now, id, OwnCommand::Unknown(second), &[&text_of(second)]);
             open.second = Some(second);
         }
@@ -350,10 +356,16 @@ impl Engine {
     }
 
     /// Hands this over in place of the reply to the front request, which was not one frame. Returns false if that must be looked at again.
-    fn hand_instead(&mut self, now: Time, id: UpstreamId, run: &Run, reply: &[u8]) -> bool {
+    pub(crate) fn hand_instead(
+        &mut self,
+        now: Time,
+        id: UpstreamId,
+        run: &Run,
+        reply: &[u8],
+    ) -> bool {
         if let Owner::Own(own) = run.owner {
             if let Some(upstream) = self.upstreams.get_mut(id) {
-                upstream.inflight.answered(1);
+                upstream.answered(1);
             }
             self.own_reply(now, id, own, reply);
             return true;
@@ -368,20 +380,41 @@ impl Engine {
         used > 0
     }
 
+    /// A reply of which a part went out turned out to be no RESP: all up to the delimiter is dropped, and its client is closed. Returns false if nothing of it went out.
+    fn breaks_off(&mut self, id: UpstreamId, run: &Run) -> bool {
+        let Some(upstream) = self.upstreams.get_mut(id).filter(|up| up.forwarded > 0) else {
+            return false;
+        };
+        upstream.scanner = ReplyScanner::default();
+        upstream.forwarded = 0;
+        let key = upstream.key;
+        if key.lane.tells() {
+            self.drop_caches(key);
+        }
+        self.scripts.delimiters.open.insert(id, Open { is_dropped: true, ..Open::default() });
+        self.evict_asker(run);
+        true
+    }
+
+    /// What the client of this request got is no whole reply: it can only be closed.
+    fn evict_asker(&mut self, run: &Run) {
+        if let Some(client) = self.client_of(run.owner) {
+            self.evict(client, "the server's reply to its script was not valid RESP");
+        }
+    }
+
     /// A reply of which a part went out has no end: its client is of no use any more.
-    fn end_endless(&mut self, id: UpstreamId, run: &Run) {
+    pub(crate) fn end_endless(&mut self, id: UpstreamId, run: &Run) {
         if let Some(upstream) = self.upstreams.get_mut(id) {
             upstream.scanner = ReplyScanner::default();
             upstream.forwarded = 0;
-            upstream.inflight.answered(1);
+            upstream.answered(1);
             let key = upstream.key;
             if key.lane.tells() {
                 self.drop_caches(key);
             }
         }
-        if let Some(client) = self.client_of(run.owner) {
-            self.evict(client, "the server's reply to its script was not valid RESP");
-        }
+        self.evict_asker(run);
     }
 
     /// The server did not take the delimiter. These bytes stand before its answer to the second word: replies to all that was asked before that one, if
@@ -390,13 +423,21 @@ impl Engine {
         &mut self,
         id: UpstreamId,
         second: u64,
-        (input, is_due): (&[u8], bool),
+        input: &[u8],
+        is_streamed: bool,
     ) -> Result<(), Fault> {
         let Some(upstream) = self.upstreams.get(id) else { return Ok(()) };
         let is_second = |run: &&Run| run.owner == Owner::Own(OwnCommand::Unknown(second));
         let due = upstream.inflight.runs().take_while(|run| !is_second(run));
-        let due: usize = due.map(|run| run.count as usize).sum();
-        if !are_due(input, due, is_due) {
+        let due = due.flat_map(|run| {
+            let due = match run.owner {
+                Owner::Own(OwnCommand::Delimiter(word)) => Due::Delimiter(word),
+                _ if run.marks.is_delimited() => Due::Text,
+                _ => Due::Plain,
+            };
+            core::iter::repeat_n(due, run.count as usize)
+        });
+        if !are_due(input, due, is_streamed) {
             return Err(String::from(
                 "sent an error with line breaks, and does not take ECHO to find its end",
             ));
@@ -413,34 +454,46 @@ impl Engine {
     }
 }
 
-/// Whether so many replies, and the begin of an error, stand here. `is_due`: the first of them is that to a delimiter.
-pub(crate) fn are_due(input: &[u8], due: usize, is_due: bool) -> bool {
-    let (mut frames, mut at) = (0, 0);
-    while let Some(Ok(Scan::Complete { consumed, .. })) = input
-        .get(at..)
-        .filter(|rest| !rest.is_empty())
-        .map(|rest| ReplyScanner::default().scan(rest))
-    {
-        // What looks like a push may be a text that has replies of others in it, and so may what has a length: then the refusal of ECHO is among them.
-        let frame = &input[at..at + consumed];
-        let swallows = frames > 0 && !is_due && memmem::find(frame, b"\r\n-").is_some();
-        if frame[0] == b'>' || swallows && has_text(input) {
-            break;
-        }
-        frames += 1;
-        at += consumed;
-    }
-    frames == due && input[at..].starts_with(b"-")
+/// A reply that is due before the answer to a second word.
+#[derive(Clone, Copy)]
+enum Due {
+    /// Its text is the server's.
+    Plain,
+    /// Its text may be a client's.
+    Text,
+    /// It is the echo of this word, or an error.
+    Delimiter(u64),
 }
 
-/// Whether the first frame is, or holds, a line whose text may break.
-fn has_text(input: &[u8]) -> bool {
-    let first = match ReplyScanner::default().scan(input) {
-        Ok(Scan::Complete { consumed, .. }) => &input[..consumed],
-        _ => input,
-    };
-    matches!(first[0], b'-' | b'+')
-        || [b"\r\n-", b"\r\n+"].iter().any(|line| memmem::find(first, *line).is_some())
+/// Whether these replies, and the begin of an error behind them, stand here and are what they look like. `holds_text`: the reply before was a client's text.
+fn are_due(mut input: &[u8], due: impl Iterator<Item = Due>, mut holds_text: bool) -> bool {
+    for due in due {
+        let Ok(Scan::Complete { consumed, .. }) = ReplyScanner::default().scan(input) else {
+            return false;
+        };
+        let (frame, behind) = input.split_at(consumed);
+        input = behind;
+        // Behind a text, what looks like a push may have replies of others in it, and so may what has a length: then the refusal of ECHO is among them.
+        let hides = |from: usize| memmem::find(&frame[from..], b"\r\n-").is_some();
+        let text_at = text_in(frame);
+        let is_sound = match due {
+            Due::Plain => !holds_text || !hides(0),
+            Due::Text => (!holds_text || !hides(0)) && !text_at.is_some_and(hides),
+            Due::Delimiter(word) => frame[0] == b'-' || frame == frame_of(word),
+        };
+        if !is_sound || frame[0] == b'>' {
+            return false;
+        }
+        holds_text |= matches!(due, Due::Text) && text_at.is_some();
+    }
+    input.starts_with(b"-")
+}
+
+/// Where a line begins in this frame whose text may break.
+fn text_in(frame: &[u8]) -> Option<usize> {
+    let begins_line = |at: &usize| matches!(frame.get(*at), Some(b'-' | b'+'));
+    let mut lines = memmem::find_iter(frame, b"\r\n").map(|at| at + 2);
+    Some(0).filter(begins_line).or_else(|| lines.find(begins_line))
 }
 
 /// Whether a push stands inside a list, where a text made room for it.
@@ -456,12 +509,16 @@ fn are_telling_pushes(mut bytes: &[u8]) -> bool {
     bytes.is_empty()
 }
 
-/// Of a reply that is given on as it comes nothing goes out that is not surely its own.
+/// Of a reply that is given on as it comes nothing goes out that may be of the delimiter.
 fn given_on(input: &[u8], frame: &[u8]) -> Delimited {
-    match memmem::find(input, frame) {
-        Some(at) => Delimited::Rest(at),
-        None if input.len() < frame.len() => Delimited::Open(0),
-        None => Delimited::Part(input.len() - (frame.len() - 1)),
+    if let Some(at) = memmem::find(input, frame) {
+        return Delimited::Rest(at);
+    }
+    let ends_with = |len: &usize| input.ends_with(&frame[..*len]);
+    let kept = (1..frame.len()).rev().find(ends_with).unwrap_or(0);
+    match input.len() - kept {
+        0 => Delimited::Open(0),
+        part => Delimited::Part(part),
     }
 }
 
@@ -485,7 +542,7 @@ pub(crate) fn word_of(text: &[u8]) -> Option<u64> {
 }
 
 /// A word as it is sent.
-pub(crate) fn text_of(word: u64) -> [u8; WORD_BYTES] {
+fn text_of(word: u64) -> [u8; WORD_BYTES] {
     let mut text = *b"respool:0000000000000000";
     for (at, digit) in text[8..].iter_mut().enumerate() {
         *digit = b"0123456789abcdef"[(word >> (60 - 4 * at) & 15) as usize];
@@ -494,7 +551,7 @@ pub(crate) fn text_of(word: u64) -> [u8; WORD_BYTES] {
 }
 
 /// The reply to an ECHO of it.
-pub(crate) fn frame_of(word: u64) -> [u8; FRAME_BYTES] {
+fn frame_of(word: u64) -> [u8; FRAME_BYTES] {
     let mut frame = *b"$24\r\n________________________\r\n";
     frame[5..5 + WORD_BYTES].copy_from_slice(&text_of(word));
     frame

@@ -614,7 +614,7 @@ impl Engine {
 /// The front request is the connection's no more. Of one that shared it that was done before.
 fn leave_queue(upstream: &mut Upstream, run: &Run) {
     if !run.shares {
-        upstream.inflight.answered(1);
+        upstream.answered(1);
     }
 }
 

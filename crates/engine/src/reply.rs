@@ -88,9 +88,6 @@ impl Engine {
         upstream.progress_at = now;
         self.stats.upstream_in_bytes += bytes.len() as u64;
         upstream.traffic.in_bytes += bytes.len() as u64;
-        if upstream.edge.is_some() {
-            return self.take_at_edge(now, id, bytes);
-        }
         let has_tail = !upstream.tail.is_empty();
         self.take_from_upstream(now, id, bytes, has_tail);
     }
@@ -208,7 +205,7 @@ impl Engine {
                 return Err(unasked(&input[pos..]));
             };
             let rest = &input[pos..];
-            let (used, goes_on) = match upstream.inflight.has_sharers() {
+            let (used, goes_on) = match upstream.inflight.has_sharers() || upstream.edge.is_some() {
                 _ if run.marks.is_delimited() => self.next_delimited(now, id, &run, watch, rest)?,
                 false => self.next_replies(now, id, &run, watch, rest)?,
                 true => self.next_beside_sharers(now, id, &run, watch, rest)?,
@@ -245,7 +242,7 @@ impl Engine {
                 }
             },
             Piece::Own(own, bytes) => {
-                upstream.inflight.answered(1);
+                upstream.answered(1);
                 self.own_asked_at = run.sent_at;
                 self.own_reply(now, id, own, &input[..bytes]);
                 return Ok((bytes, true));
@@ -267,9 +264,25 @@ impl Engine {
         }
     }
 
-    /// The same where some requests on this connection are shared. The front one may be.
+    /// The same where some requests on this connection are shared, or its servers have other names for keys.
     #[cold]
     pub(crate) fn next_beside_sharers(
+        &mut self,
+        now: Time,
+        id: UpstreamId,
+        run: &Run,
+        watch: bool,
+        input: &[u8],
+    ) -> Result<(usize, bool), Fault> {
+        if self.upstreams.get(id).is_some_and(|upstream| upstream.edge.is_some()) {
+            return self.next_at_edge(now, id, run, watch, input);
+        }
+        self.next_whole_or_part(now, id, run, watch, input)
+    }
+
+    /// The same in clients' names. The front request may be shared.
+    #[cold]
+    pub(crate) fn next_whole_or_part(
         &mut self,
         now: Time,
         id: UpstreamId,
@@ -322,7 +335,7 @@ impl Engine {
             }
         }
         if let Some(upstream) = self.upstreams.get_mut(id) {
-            upstream.inflight.answered(count);
+            upstream.answered(count);
         }
         self.count_wait(now, id, run, Replies { count, forwarded, rest: &input[..bytes] });
         let (client, seq, silent) = match run.owner {
@@ -513,7 +526,7 @@ impl Engine {
     }
 
     /// The same for any reply that is wanted whole.
-    fn bound_whole(
+    pub(crate) fn bound_whole(
         &mut self,
         now: Time,
         upstream_id: UpstreamId,

@@ -117,7 +117,7 @@ impl Engine {
     fn listened_pong(&mut self, id: UpstreamId) -> Result<(), Fault> {
         let Some(upstream) = self.upstreams.get_mut(id) else { return Ok(()) };
         let is_fence = upstream.inflight.front().is_some_and(|run| run.owner == FENCE);
-        upstream.inflight.answered(1);
+        upstream.answered(1);
         if is_fence {
             self.fence_answered(id);
         }

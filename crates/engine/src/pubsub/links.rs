@@ -458,7 +458,7 @@ impl Engine {
 
     fn pop_asked(&mut self, id: UpstreamId) -> Option<Asked> {
         let upstream = self.upstreams.get_mut(id)?;
-        upstream.inflight.answered(1);
+        upstream.answered(1);
         self.subscriptions.asked.get_mut(&id)?.pop_front()
     }
 

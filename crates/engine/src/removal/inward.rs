@@ -6,7 +6,7 @@
 //!
 //! Invariant: for each request that is written one reply is awaited.
 
-use super::outward::Awaited;
+use super::outward::{Awaited, Replies};
 use super::{Asked, Removal, Treat};
 use crate::command::{self, Learned};
 use crate::delimiter::word_of;
@@ -17,7 +17,6 @@ use crate::scatter::{keys_of, row_of};
 use crate::settings::Limits;
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
 use resp::{Args, Form, RequestLimits, RequestScanner, Scan, encode, inline};
@@ -32,8 +31,6 @@ pub(super) struct Requests {
     part: Vec<u8>,
     /// Its head is written, and this finds its end.
     streams: Option<RequestScanner>,
-    /// Secret words of requests that respool wrote and that are to come, oldest first: a client's request with such a text is its own.
-    words: VecDeque<u64>,
 }
 
 /// A request in the server's words: others, if there are any, and what its reply becomes.
@@ -45,24 +42,6 @@ impl Requests {
         self.part.len()
     }
 
-    /// The request with this secret word is to come.
-    pub(super) fn expects(&mut self, word: u64) {
-        self.words.push_back(word);
-    }
-
-    /// What the reply to this request is, if it says a secret word of respool's.
-    fn of_word(&mut self, args: &[&[u8]]) -> Option<Awaited> {
-        let (text, is_name) = match args {
-            [text] => (text, true),
-            [name, text] if *name == b"ECHO" => (text, false),
-            _ => return None,
-        };
-        let word = word_of(text)?;
-        let at = self.words.iter().position(|expected| *expected == word)?;
-        self.words.drain(..=at);
-        Some(if is_name { Awaited::Second(word) } else { Awaited::Delimiter(word) })
-    }
-
     /// Writes these bytes as the server is to get them.
     pub(super) fn write(
         &mut self,
@@ -70,7 +49,7 @@ impl Requests {
         bytes: &[u8],
         learned: Option<&Learned>,
         out: &mut Vec<u8>,
-        awaited: &mut VecDeque<Awaited>,
+        replies: &mut Replies,
     ) {
         let whole;
         let mut rest = match self.part.is_empty() {
@@ -101,17 +80,11 @@ impl Requests {
                             let args: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
                             let mut request = Vec::new();
                             encode::request(&mut request, &args);
-                            removal.write(&request, &args, learned, out, awaited);
+                            removal.write(&request, &args, learned, out, replies);
                         }
                         _ => {
                             let args: Vec<&[u8]> = Args::new(request).collect();
-                            match self.of_word(&args) {
-                                Some(reply) => {
-                                    out.extend_from_slice(request);
-                                    awaited.push_back(reply);
-                                }
-                                None => removal.write(request, &args, learned, out, awaited),
-                            }
+                            removal.write(request, &args, learned, out, replies);
                         }
                     }
                     rest = behind;
@@ -122,7 +95,7 @@ impl Requests {
                             out.extend_from_slice(&rest[..consumed]);
                             true
                         }
-                        false => removal.write_head(&scanner, &rest[..consumed], out, awaited),
+                        false => removal.write_head(&scanner, &rest[..consumed], out, replies),
                     };
                     let from = if taken { consumed } else { 0 };
                     self.streams = taken.then_some(scanner);
@@ -160,7 +133,7 @@ impl Removal {
         args: &[&[u8]],
         learned: Option<&Learned>,
         out: &mut Vec<u8>,
-        awaited: &mut VecDeque<Awaited>,
+        replies: &mut Replies,
     ) {
         if args.is_empty() {
             // A request of nothing has no reply.
@@ -169,16 +142,16 @@ impl Removal {
         match self.reworded(args, learned) {
             Ok((None, reply)) => {
                 out.extend_from_slice(request);
-                awaited.push_back(reply);
+                replies.push(reply);
             }
             Ok((Some(words), reply)) => {
                 encode::array(out, words.len());
                 words.iter().for_each(|word| encode::bulk(out, word));
-                awaited.push_back(reply);
+                replies.push(reply);
             }
             Err(error) => {
                 encode::request(out, &[REFUSED]);
-                awaited.push_back(refusal(&error));
+                replies.push(refusal(&error));
             }
         }
     }
@@ -189,7 +162,7 @@ impl Removal {
         scanner: &RequestScanner,
         begin: &[u8],
         out: &mut Vec<u8>,
-        awaited: &mut VecDeque<Awaited>,
+        replies: &mut Replies,
     ) -> bool {
         let head: Vec<&[u8]> = scanner.head().iter().map(|span| span.of(begin)).collect();
         let Some(id) = head.first().and_then(|name| command::lookup(name)) else { return false };
@@ -200,7 +173,7 @@ impl Removal {
         };
         let (Some(key), Some(count)) = (head.get(at), scanner.args()) else { return false };
         let mut words = head.clone();
-        awaited.push_back(match self.name(key) {
+        replies.push(match self.name(key) {
             Some(name) => {
                 words[at] = name;
                 self.names(shape, None)
@@ -224,8 +197,9 @@ impl Removal {
         learned: Option<&Learned>,
     ) -> Result<Reworded<'a>, String> {
         let Some(row) = command::lookup(args[0]).map(|id| row_of(id, args)) else {
-            // What no server knows either gets the server's error.
-            let is_known = learned.is_none_or(|learned| learned.lookup(args[0]).is_some());
+            // What no server knows either gets the server's error, and so does a second word of respool's.
+            let is_word = args.len() == 1 && word_of(args[0]).is_some();
+            let is_known = !is_word && learned.is_none_or(|known| known.lookup(args[0]).is_some());
             let name = || String::from_utf8_lossy(args[0]).to_ascii_lowercase();
             return match is_known {
                 true => Err(reject::not_without_prefix(&name())),
@@ -318,19 +292,20 @@ fn refusal(error: &str) -> Awaited {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::collections::VecDeque;
     use alloc::format;
     use alloc::string::ToString;
     use proptest::prelude::*;
 
     fn sent(pieces: &[&[u8]]) -> (String, VecDeque<Awaited>) {
         let removal = Removal::new(b"o:").expect("a prefix");
-        let (mut requests, mut awaited) = (Requests::default(), VecDeque::new());
+        let (mut requests, mut replies) = (Requests::default(), Replies::default());
         let mut out = Vec::new();
         for piece in pieces {
-            requests.write(&removal, piece, None, &mut out, &mut awaited);
+            requests.write(&removal, piece, None, &mut out, &mut replies);
         }
         assert_eq!(requests.bytes(), 0);
-        (String::from_utf8_lossy(&out).into(), awaited)
+        (String::from_utf8_lossy(&out).into(), replies.awaited)
     }
 
     fn request(line: &str) -> Vec<u8> {
@@ -338,29 +313,6 @@ mod tests {
         let mut out = Vec::new();
         encode::request(&mut out, &args);
         out
-    }
-
-    // A text that a client chose would end the reply before it at any place.
-    #[test]
-    fn only_words_that_respool_sent_end_a_reply() {
-        let removal = Removal::new(b"o:").expect("a prefix");
-        let (mut requests, mut awaited, mut out) =
-            (Requests::default(), VecDeque::new(), Vec::new());
-        let lines = ["ECHO respool:00000000000000ff", "ECHO respool:00000000000000fe"];
-        let name = "respool:00000000000000fd";
-        for line in [lines[0], lines[1], name] {
-            requests.write(&removal, &request(line), None, &mut out, &mut awaited);
-        }
-        assert!(awaited.iter().all(|reply| !matches!(reply, Awaited::Delimiter(_))));
-        awaited.clear();
-        [0xfe, 0xfd].into_iter().for_each(|word| requests.expects(word));
-        for line in [lines[0], lines[1], lines[1], name, name] {
-            requests.write(&removal, &request(line), None, &mut out, &mut awaited);
-        }
-        assert_eq!(awaited[0], Awaited::Plain);
-        assert_eq!([&awaited[1], &awaited[2]], [&Awaited::Delimiter(0xfe), &Awaited::Plain]);
-        assert_eq!(awaited[3], Awaited::Second(0xfd));
-        assert!(matches!(awaited[4], Awaited::Instead(_)), "as other unknown commands");
     }
 
     #[test]
@@ -429,17 +381,17 @@ mod tests {
     #[test]
     fn a_large_request_is_streamed_behind_its_key() {
         let removal = Removal::new(b"o:").expect("a prefix");
-        let (mut requests, mut awaited) = (Requests::default(), VecDeque::new());
+        let (mut requests, mut replies) = (Requests::default(), Replies::default());
         let mut out = Vec::new();
         let value = "v".repeat(100_000);
         let whole = request(&format!("SET o:k {value} EX 7"));
-        requests.write(&removal, &whole[..60_000], None, &mut out, &mut awaited);
+        requests.write(&removal, &whole[..60_000], None, &mut out, &mut replies);
         assert!(out.len() > 59_000 && requests.bytes() == 0, "it is not kept");
-        requests.write(&removal, &whole[60_000..], None, &mut out, &mut awaited);
+        requests.write(&removal, &whole[60_000..], None, &mut out, &mut replies);
         assert!(out == request(&format!("SET k {value} EX 7")));
-        requests.write(&removal, &request("GET o:k"), None, &mut out, &mut awaited);
+        requests.write(&removal, &request("GET o:k"), None, &mut out, &mut replies);
         assert!(out.ends_with(&request("GET k")));
-        assert_eq!(awaited.len(), 2);
+        assert_eq!(replies.awaited.len(), 2);
         let whole = request(&format!("SET u:k {value}"));
         let (out, _) = sent(&[&whole[..60_000], &whole[60_000..]]);
         assert!(out.starts_with("*3\r\n$15\r\nrespool-refused\r\n$3\r\nu:k\r\n"));

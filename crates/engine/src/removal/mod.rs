@@ -3,7 +3,7 @@
 //! ```text
 //!   engine, clients' names        edge of one connection         servers' names
 //!   upstream.out ── GET order:7 ─▶ inward ──────────────────────▶ GET 7
-//!   replies, pushes ◀── order:q v ◀─ outward ◀── what is awaited ─ q v
+//!   reply, push ◀────── order:q v ◀─ outward ◀── its end: reply, delimiter ── q v
 //! ```
 //! All of the engine thinks in the names that clients say: routes, slots (`topology` takes the prefix off before it counts), what is kept to be sent on,
 //! parked, watched, tracked and hot keys. Only here, between the output of a connection and the driver, and between the driver and the replies, is a
@@ -13,24 +13,21 @@
 //!
 //! Invariant: a request goes out with all its names changed, or another one goes in its place that a server refuses.
 
-mod delimited;
 mod inward;
 mod outward;
 
 use crate::command::{CommandId, Learned};
 use crate::engine::Engine;
-use crate::ids::{NodeId, UpstreamId};
+use crate::ids::NodeId;
 use crate::policy::namespace::Within;
 use crate::policy::outward::Shape;
 use crate::pool::BufferPool;
-use crate::time::Time;
 use crate::upstream::{Lane, Upstream, UpstreamKey};
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use inward::Requests;
-use outward::{Awaited, Replies, Sink};
+use outward::Replies;
 
 /// What the servers of a shard do not see of its keys.
 #[derive(Debug)]
@@ -112,13 +109,10 @@ pub(crate) struct Edge {
     removal: Arc<Removal>,
     requests: Requests,
     replies: Replies,
-    /// What becomes of the replies to what was sent, oldest first: as many as the connection has requests in flight.
-    awaited: VecDeque<Awaited>,
     /// The engine's words of what the driver has.
     in_flight: Option<Vec<u8>>,
-    /// For the next buffer of the driver, and for the next replies.
+    /// For the next buffer of the driver.
     spare: Vec<u8>,
-    given: Vec<u8>,
 }
 
 impl Edge {
@@ -127,10 +121,8 @@ impl Edge {
             removal,
             requests: Requests::default(),
             replies: Replies::default(),
-            awaited: VecDeque::new(),
             in_flight: None,
             spare: Vec::new(),
-            given: Vec::new(),
         })
     }
 
@@ -139,22 +131,22 @@ impl Edge {
         *self = *Self::new(self.removal.clone());
     }
 
-    /// The request with this secret word is written next: to be echoed, or as the name of a command.
-    pub(crate) fn expects(&mut self, word: u64) {
-        self.requests.expects(word);
+    /// The clients' name of a key that has this one at the servers.
+    pub(crate) fn at_clients(&self, key: &[u8]) -> Arc<[u8]> {
+        [&*self.removal.prefix, key].concat().into()
     }
 
     /// Bytes that it holds.
     pub(crate) fn bytes(&self) -> usize {
         let in_flight = self.in_flight.as_ref().map_or(0, Vec::len);
-        in_flight + self.requests.bytes() + self.replies.bytes()
+        in_flight + self.requests.bytes()
     }
 
     /// What goes to the server in the place of these bytes.
     fn begin_send(&mut self, buf: Vec<u8>, learned: Option<&Learned>) -> Vec<u8> {
         let mut out = core::mem::take(&mut self.spare);
         out.clear();
-        self.requests.write(&self.removal, &buf, learned, &mut out, &mut self.awaited);
+        self.requests.write(&self.removal, &buf, learned, &mut out, &mut self.replies);
         self.in_flight = Some(buf);
         out
     }
@@ -173,14 +165,6 @@ impl Upstream {
     /// Bytes that the edge holds.
     pub(crate) fn edge_bytes(&self) -> usize {
         self.edge.as_ref().map_or(0, |edge| edge.bytes())
-    }
-
-    /// The request with this secret word is written next.
-    #[cold]
-    pub(crate) fn expects_word(&mut self, word: u64) {
-        if let Some(edge) = &mut self.edge {
-            edge.expects(word);
-        }
     }
 
     /// The next buffer for the driver, in the servers' words if those are others.
@@ -227,30 +211,6 @@ impl Engine {
         let removal = self.router.removal_of(pool)?;
         let names_keys = key.lane.carries_requests() || key.lane == Lane::Feed;
         names_keys.then(|| Edge::new(removal.clone()))
-    }
-
-    /// Bytes came over a connection that has an edge.
-    #[cold]
-    pub(crate) fn take_at_edge(&mut self, now: Time, id: UpstreamId, bytes: &[u8]) {
-        let room = self.settings.limits.client_out_max_bytes;
-        let Some(edge) = self.upstreams.get_mut(id).and_then(|up| up.edge.as_mut()) else { return };
-        let mut given = core::mem::take(&mut edge.given);
-        given.clear();
-        let Edge { removal, replies, awaited, .. } = &mut **edge;
-        replies.take(bytes, &mut Sink { removal, room, awaited, out: &mut given });
-        let is_broken = replies.is_broken;
-        let has_tail = self.upstreams.get(id).is_some_and(|up| !up.tail.is_empty());
-        self.take_from_upstream(now, id, &given, has_tail);
-        if is_broken && self.upstreams.get(id).is_some_and(Upstream::is_open) {
-            self.lose_upstream(now, id, "sent what is not RESP", true);
-        }
-        let edge = self.upstreams.get_mut(id).and_then(|up| up.edge.as_mut());
-        if let Some(edge) = edge
-            && given.capacity() <= crate::limits::POOLED_BUFFER_BYTES
-        {
-            edge.given = given;
-        }
-        self.weigh_upstream(id);
     }
 }
 

@@ -1,35 +1,38 @@
 //! Replies on their way in: names get the prefix back.
 //!
-//! A reply in which no names stand goes through as it comes. Others are kept until they are whole, within the bound of what a client may have waiting;
-//! one beyond it is dropped as it comes, and an error stands in its place.
+//! ```text
+//!   reply.rs, delimiter.rs: where the front reply ends ─▶ next_at_edge ─▶ no names in it: it goes on as it comes
+//!                                                                     └▶ names in it:    kept in the tail until it is whole, renamed ─▶ reply.rs
+//! ```
+//! The engine says which bytes belong to the front reply, so the edge never looks for the end of a reply whose text may be a client's (`delimiter`). A reply in which names
+//! stand is kept within the bound of what a client may have waiting; one beyond it is dropped as it comes, and an error stands in its place.
 //!
-//! Not here: where names stand in a reply (`policy::outward`), replies whose end a secret word marks (`delimited`).
+//! Not here: where names stand in a reply (`policy::outward`).
 //!
-//! Invariant: whole frames go on in the order in which they came, and each reply takes the first of what is awaited; a push takes none.
+//! Invariant: as many replies are awaited as requests were sent and not answered, and each reply takes the first of them; a push takes none.
 
-use super::Removal;
-use super::delimited::Delimited;
-use crate::limits::{OWN_LIST_BYTES, RENAMED_IN_EXEC_MAX};
-use crate::policy::outward::{Names, Rename, Shape};
+use super::Edge;
+use crate::engine::Engine;
+use crate::ids::UpstreamId;
+use crate::limits::RENAMED_IN_EXEC_MAX;
+use crate::policy::outward::{Names, Shape};
 use crate::reject;
-use crate::tracking::wire;
-use alloc::borrow::Cow;
+use crate::reply::{Fault, malformed};
+use crate::time::Time;
+use crate::upstream::inflight::{Owner, Run};
 use alloc::collections::VecDeque;
+use alloc::string::String;
 use alloc::vec::Vec;
 use resp::{ReplyScanner, Scan, number};
 
-/// What becomes of one reply.
+/// The change that one reply needs.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Awaited {
-    /// It stays as it is.
+    /// None.
     Plain,
-    /// It is the echo of this secret word, or an error, and stays as it is (see `delimiter`).
-    Delimiter(u64),
-    /// It is an error that quotes this second secret word, and stays as it is.
-    Second(u64),
     /// Names in it get their prefix.
     Names(Names),
-    /// Whatever it is, this takes its place.
+    /// This takes its place, whatever it is.
     Instead(Vec<u8>),
     /// If it is no error, requests are queued from here on.
     Multi,
@@ -49,170 +52,48 @@ struct Queued {
     is_full: bool,
 }
 
-/// What happens to the frame that is coming.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Mode {
-    /// Nothing of it is here.
-    #[default]
-    Begin,
-    /// It goes through.
-    Pass,
-    /// It is kept until it is whole.
-    Keep,
-    /// It is dropped as it comes.
-    Drop,
-}
-
-/// How far one frame came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Came {
-    /// It is whole, and so many bytes are done with.
-    Whole(usize),
-    /// More is to come, and so many bytes are done with.
-    Part(usize),
-    /// It is no protocol.
-    Broken,
-}
-
-/// What is known of the replies that are coming.
+/// The replies to what was sent over one connection.
 #[derive(Debug, Default)]
 pub(super) struct Replies {
-    pub(super) scanner: ReplyScanner,
-    mode: Mode,
-    /// What is kept: of a frame that goes through, a line that is not whole.
-    tail: Vec<u8>,
+    /// Oldest first.
+    pub(super) awaited: VecDeque<Awaited>,
     /// Between MULTI and EXEC.
     queued: Option<Queued>,
-    /// The reply that is coming ends with a secret word.
-    pub(super) delimited: Option<Delimited>,
-    /// The server refuses `ECHO`: up to the answer to the second word, replies are what they look like.
-    pub(super) is_counted: bool,
-    /// It is no protocol: all goes through, and whoever reads it sees the same.
-    pub(super) is_broken: bool,
+    /// The begin of the front reply was dropped, since more than may be kept is to come.
+    drops: bool,
 }
 
-/// What stands from this place on. What was kept before is not copied, or a large reply would be as often as it has pieces.
-fn behind(data: Cow<'_, [u8]>, at: usize) -> Vec<u8> {
-    match data {
-        Cow::Borrowed(bytes) => bytes[at..].to_vec(),
-        Cow::Owned(mut bytes) => {
-            bytes.drain(..at);
-            bytes
-        }
-    }
+/// What a whole reply tells of the transaction.
+#[derive(Debug, PartialEq, Eq)]
+enum Told {
+    Nothing,
+    /// It begins.
+    Begun,
+    /// One more request is queued, and its answer may have names.
+    Queued(Option<Names>),
 }
 
 const QUEUED: &[u8] = b"+QUEUED\r\n";
 
-/// What the replies of one connection are read with.
-pub(super) struct Sink<'a> {
-    pub(super) removal: &'a Removal,
-    /// Of a reply so many bytes are kept.
-    pub(super) room: usize,
-    pub(super) awaited: &'a mut VecDeque<Awaited>,
-    /// What goes on.
-    pub(super) out: &'a mut Vec<u8>,
-}
-
 impl Replies {
-    /// Bytes that wait for more.
-    pub(super) fn bytes(&self) -> usize {
-        self.tail.len()
+    /// This is to become of the reply to the request that is sent next.
+    pub(super) fn push(&mut self, awaited: Awaited) {
+        self.awaited.push_back(awaited);
     }
 
-    /// Takes what came, and writes what goes on.
-    pub(super) fn take(&mut self, bytes: &[u8], sink: &mut Sink<'_>) {
-        let data = match self.tail.is_empty() {
-            true => Cow::Borrowed(bytes),
-            false => {
-                self.tail.extend_from_slice(bytes);
-                Cow::Owned(core::mem::take(&mut self.tail))
-            }
-        };
-        let mut at = 0;
-        while at < data.len() && !self.is_broken {
-            let rest = &data[at..];
-            if self.mode == Mode::Begin && self.delimited.is_none() && !self.is_counted {
-                self.delimited = Delimited::begin(rest[0], sink.awaited);
-            }
-            let came = match self.delimited.take() {
-                Some(delimited) => self.next_delimited(delimited, rest, sink),
-                None => self.next_frame(rest, sink),
-            };
-            match came {
-                Came::Whole(bytes) => at += bytes,
-                Came::Part(bytes) => {
-                    self.tail = behind(data, at + bytes);
-                    return;
-                }
-                Came::Broken => self.is_broken = true,
-            }
-        }
-        sink.out.extend_from_slice(&data[at..]);
-    }
-
-    /// Takes the next frame, or the part of it that is here.
-    pub(super) fn next_frame(&mut self, rest: &[u8], sink: &mut Sink<'_>) -> Came {
-        if self.mode == Mode::Begin {
-            self.mode = self.mode_of(rest[0], sink.awaited.front());
-        }
-        let seen = if self.mode == Mode::Keep { self.scanner.position() as usize } else { 0 };
-        match self.scanner.scan(&rest[seen..]) {
-            Ok(Scan::Complete { consumed, .. }) => {
-                self.whole(&rest[..seen + consumed], sink);
-                Came::Whole(seen + consumed)
-            }
-            Ok(Scan::Partial { consumed }) => {
-                let begun = (seen + consumed) as u64 + self.scanner.missing();
-                let is_push = self.mode == Mode::Keep && rest[0] == b'>';
-                match self.mode {
-                    Mode::Pass => sink.out.extend_from_slice(&rest[..consumed]),
-                    Mode::Keep if is_push && begun > OWN_LIST_BYTES as u64 => return Came::Broken,
-                    // What tells of changed keys is never left out.
-                    Mode::Keep if begun > sink.room as u64 && !is_push => self.mode = Mode::Drop,
-                    Mode::Keep | Mode::Drop | Mode::Begin => {}
-                }
-                Came::Part(if self.mode == Mode::Keep { 0 } else { seen + consumed })
-            }
-            Err(_) => Came::Broken,
+    /// The front request was answered.
+    fn pass(&mut self) {
+        self.drops = false;
+        if matches!(self.awaited.pop_front(), Some(Awaited::Exec | Awaited::Discard)) {
+            self.queued = None;
         }
     }
 
-    /// A frame is here to its end.
-    fn whole(&mut self, frame: &[u8], sink: &mut Sink<'_>) {
-        match core::mem::take(&mut self.mode) {
-            Mode::Keep if frame[0] == b'>' => push(sink.removal, frame, sink.out),
-            Mode::Keep => self.answer(frame, sink.awaited.pop_front(), sink.out),
-            Mode::Drop => self.instead_of_large(sink.awaited.pop_front(), sink.out),
-            Mode::Pass | Mode::Begin => {
-                sink.out.extend_from_slice(frame);
-                self.passed(sink.awaited.pop_front().as_ref());
-            }
-        }
-    }
-
-    /// A reply went through as it came.
-    fn passed(&mut self, awaited: Option<&Awaited>) {
-        match awaited {
-            Some(Awaited::Exec) => self.queued = None,
-            Some(Awaited::Second(_)) => self.is_counted = false,
-            _ => {}
-        }
-    }
-
-    /// The frame that was coming is none. Returns whether its begin was dropped.
-    pub(super) fn give_up_frame(&mut self, awaited: Option<&Awaited>) -> bool {
-        self.scanner = ReplyScanner::default();
-        self.passed(awaited);
-        core::mem::take(&mut self.mode) == Mode::Drop
-    }
-
-    fn mode_of(&self, first: u8, awaited: Option<&Awaited>) -> Mode {
+    /// Whether the front reply, which begins with this byte, is wanted whole.
+    fn keeps(&self, first: u8) -> bool {
         let is_queueing = self.queued.is_some() && first == b'+';
-        let changes = match awaited {
-            _ if first == b'>' => true,
+        match self.awaited.front() {
             None => false,
-            Some(Awaited::Delimiter(_) | Awaited::Second(_)) => false,
             Some(Awaited::Plain) => is_queueing,
             Some(Awaited::Names(names)) if names.shape == Shape::Errors => {
                 is_queueing || first == b'-'
@@ -224,36 +105,159 @@ impl Replies {
             Some(Awaited::Names(_) | Awaited::Instead(_) | Awaited::Multi | Awaited::Discard) => {
                 true
             }
+        }
+    }
+
+    /// Writes the front reply, which is whole, as the engine gets it.
+    fn rename(&self, frame: &[u8], out: &mut Vec<u8>) -> Told {
+        let is_queued = self.queued.is_some() && frame == QUEUED;
+        match self.awaited.front() {
+            Some(Awaited::Instead(reply)) => out.extend_from_slice(reply),
+            Some(Awaited::Names(names)) if !is_queued => names.write(frame, out),
+            Some(Awaited::Exec) => match &self.queued {
+                Some(queued) => queued.write(frame, out),
+                None => out.extend_from_slice(frame),
+            },
+            _ => out.extend_from_slice(frame),
+        }
+        match self.awaited.front() {
+            Some(Awaited::Names(names)) if is_queued => Told::Queued(Some(names.clone())),
+            Some(Awaited::Plain) if is_queued => Told::Queued(None),
+            Some(Awaited::Multi) if self.queued.is_none() && frame == b"+OK\r\n" => Told::Begun,
+            _ => Told::Nothing,
+        }
+    }
+
+    fn note(&mut self, told: Told) {
+        match (told, &mut self.queued) {
+            (Told::Begun, _) => self.queued = Some(Queued::default()),
+            (Told::Queued(Some(names)), Some(queued)) => queued.push(names),
+            (Told::Queued(None), Some(queued)) => queued.count += 1,
+            _ => {}
+        }
+    }
+
+    /// What stands for the front reply, which was larger than may be kept.
+    fn instead_of_large(&self) -> Vec<u8> {
+        match self.awaited.front() {
+            Some(Awaited::Instead(reply)) => reply.clone(),
+            _ => {
+                let mut reply = Vec::new();
+                reject::write(&mut reply, reject::TOO_LARGE_TO_PREFIX);
+                reply
+            }
+        }
+    }
+}
+
+impl Edge {
+    /// The front request was answered.
+    #[cold]
+    pub(crate) fn answered(&mut self, count: u32) {
+        (0..count).for_each(|_| self.replies.pass());
+    }
+
+    /// Whether the begin of the front reply was dropped.
+    pub(crate) fn drops(&self) -> bool {
+        self.replies.drops
+    }
+}
+
+impl Engine {
+    /// Hands over the front reply of a connection that has an edge, or the part of it that is here. Returns the bytes done with, and whether there may be more to do.
+    #[cold]
+    pub(crate) fn next_at_edge(
+        &mut self,
+        now: Time,
+        id: UpstreamId,
+        run: &Run,
+        watch: bool,
+        input: &[u8],
+    ) -> Result<(usize, bool), Fault> {
+        // One by one: each reply has a change of its own.
+        let run = &Run { count: run.count.min(1), ..*run };
+        let Some(upstream) = self.upstreams.get_mut(id) else { return Ok((input.len(), false)) };
+        let Some(edge) = &upstream.edge else { return Ok((0, false)) };
+        if edge.drops() {
+            return self.drop_large(now, id, run, input);
+        }
+        if upstream.forwarded > 0 || !edge.replies.keeps(input[0]) {
+            return self.next_whole_or_part(now, id, run, watch, input);
+        }
+        let seen = upstream.scanner.position() as usize;
+        let Some(rest) = input.get(seen..).filter(|rest| !rest.is_empty()) else {
+            return Ok((0, false));
         };
-        if changes { Mode::Keep } else { Mode::Pass }
+        match upstream.scanner.scan(rest).map_err(|error| malformed(&error))? {
+            Scan::Complete { consumed, .. } => {
+                let mut renamed = Vec::new();
+                let told = edge.replies.rename(&input[..seen + consumed], &mut renamed);
+                let (used, goes_on) = self.next_whole_or_part(now, id, run, watch, &renamed)?;
+                if used == 0 {
+                    return Ok((0, goes_on));
+                }
+                if let Some(edge) = self.upstreams.get_mut(id).and_then(|up| up.edge.as_mut()) {
+                    edge.replies.note(told);
+                }
+                Ok((seen + consumed, goes_on))
+            }
+            Scan::Partial { .. } => self.keep_at_edge(now, id, run, input.len()),
+        }
     }
 
-    fn answer(&mut self, frame: &[u8], awaited: Option<Awaited>, out: &mut Vec<u8>) {
-        match (awaited, &mut self.queued) {
-            (Some(Awaited::Instead(reply)), _) => return out.extend_from_slice(&reply),
-            (Some(Awaited::Names(names)), Some(queued)) if frame == QUEUED => queued.push(names),
-            (Some(Awaited::Names(names)), _) => return names.write(frame, out),
-            (Some(Awaited::Plain), Some(queued)) if frame == QUEUED => queued.count += 1,
-            (Some(Awaited::Multi), None) if frame == b"+OK\r\n" => {
-                self.queued = Some(Queued::default());
-            }
-            (Some(Awaited::Discard), _) => self.queued = None,
-            (Some(Awaited::Exec), _) => {
-                let queued = self.queued.take().unwrap_or_default();
-                return queued.write(frame, out);
-            }
-            _ => {}
+    /// The front reply is wanted whole, and a part of it is here.
+    fn keep_at_edge(
+        &mut self,
+        now: Time,
+        id: UpstreamId,
+        run: &Run,
+        waiting: usize,
+    ) -> Result<(usize, bool), Fault> {
+        let room = self.settings.limits.client_out_max_bytes as u64;
+        let Some(upstream) = self.upstreams.get_mut(id) else { return Ok((0, false)) };
+        let (position, missing) = (upstream.scanner.position(), upstream.scanner.missing());
+        if position.saturating_add(missing) > room {
+            let Some(edge) = upstream.edge.as_mut() else { return Ok((0, false)) };
+            edge.replies.drops = true;
+            upstream.forwarded = position;
+            return Ok((position as usize, false));
         }
-        out.extend_from_slice(frame);
+        match run.owner {
+            Owner::Own(own) if waiting > own.reply_bytes_max() => {
+                Err(String::from("sent too long a reply to a command of the proxy"))
+            }
+            Owner::Own(_) => Ok((0, false)),
+            Owner::Client { .. } | Owner::Part { .. } => {
+                let client = self.client_of(run.owner);
+                Ok((self.bound_whole(now, id, client, waiting), false))
+            }
+        }
     }
 
-    pub(super) fn instead_of_large(&mut self, awaited: Option<Awaited>, out: &mut Vec<u8>) {
-        match awaited {
-            Some(Awaited::Instead(reply)) => return out.extend_from_slice(&reply),
-            Some(Awaited::Exec) => self.queued = None,
-            _ => {}
+    /// Drops what comes of a reply that is too large to be kept; its client gets an error behind it.
+    fn drop_large(
+        &mut self,
+        now: Time,
+        id: UpstreamId,
+        run: &Run,
+        input: &[u8],
+    ) -> Result<(usize, bool), Fault> {
+        let Some(upstream) = self.upstreams.get_mut(id) else { return Ok((input.len(), false)) };
+        match upstream.scanner.scan(input).map_err(|error| malformed(&error))? {
+            Scan::Partial { consumed } => {
+                upstream.forwarded += consumed as u64;
+                Ok((consumed, false))
+            }
+            Scan::Complete { consumed, .. } => {
+                upstream.forwarded = 0;
+                let Some(edge) = &upstream.edge else { return Ok((consumed, true)) };
+                let reply = edge.replies.instead_of_large();
+                if !self.hand_instead(now, id, run, &reply) {
+                    self.end_endless(id, run);
+                }
+                Ok((consumed, true))
+            }
         }
-        reject::write(out, reject::TOO_LARGE_TO_PREFIX);
     }
 }
 
@@ -268,7 +272,7 @@ impl Queued {
     }
 
     /// The answer to EXEC.
-    fn write(self, frame: &[u8], out: &mut Vec<u8>) {
+    fn write(&self, frame: &[u8], out: &mut Vec<u8>) {
         let begin = out.len();
         if matches!(frame[0], b'-' | b'!' | b'_') || frame.starts_with(b"*-1") {
             return out.extend_from_slice(frame);
@@ -307,73 +311,55 @@ impl Queued {
     }
 }
 
-/// What tells of changed keys names them; other pushes name none.
-pub(super) fn push(removal: &Removal, frame: &[u8], out: &mut Vec<u8>) {
-    let begin = out.len();
-    let rename = Rename::With(removal.prefix.clone(), None);
-    let names = Names { rename, shape: Shape::Page };
-    if !frame.starts_with(wire::BEGIN) || names.write_parts(frame, out).is_err() {
-        // Without names it says that all changed.
-        out.truncate(begin);
-        out.extend_from_slice(frame);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::outward::Rename;
     use alloc::string::String;
-    use proptest::prelude::*;
+    use resp::ReplyScanner;
 
     fn names(shape: Shape) -> Awaited {
         let rename = Rename::With(b"o:".as_slice().into(), None);
         Awaited::Names(Names { rename, shape })
     }
 
-    fn given(awaited: Vec<Awaited>, pieces: &[&[u8]], room: usize) -> (String, usize) {
-        let removal = Removal::new(b"o:").expect("a prefix");
-        let (mut replies, mut out) = (Replies::default(), Vec::new());
-        let mut awaited = VecDeque::from(awaited);
-        for piece in pieces {
-            let (removal, awaited, out) = (&removal, &mut awaited, &mut out);
-            replies.take(piece, &mut Sink { removal, room, awaited, out });
+    /// The replies as the engine gets them, and how many are still awaited.
+    fn given(awaited: Vec<Awaited>, stream: &[u8]) -> (String, usize) {
+        let mut replies = Replies { awaited: awaited.into(), ..Replies::default() };
+        let (mut out, mut rest) = (Vec::new(), stream);
+        while let Ok(Scan::Complete { consumed, .. }) = ReplyScanner::default().scan(rest) {
+            let (frame, behind) = rest.split_at(consumed);
+            match replies.keeps(frame[0]) {
+                true => {
+                    let told = replies.rename(frame, &mut out);
+                    replies.pass();
+                    replies.note(told);
+                }
+                false => {
+                    out.extend_from_slice(frame);
+                    replies.pass();
+                }
+            }
+            rest = behind;
+            if rest.is_empty() {
+                break;
+            }
         }
-        (String::from_utf8_lossy(&out).into(), awaited.len())
+        (String::from_utf8_lossy(&out).into(), replies.awaited.len())
     }
 
     const HEAD: &[u8] = b"*2\r\n$1\r\nq\r\n$1\r\nv\r\n";
     const FULL_HEAD: &str = "*2\r\n$3\r\no:q\r\n$1\r\nv\r\n";
 
     #[test]
-    fn each_reply_becomes_what_is_awaited_and_pushes_take_no_place() {
-        let stream: Vec<&[u8]> = alloc::vec![
-            b"$1\r\nq\r\n",
-            b">2\r\n$10\r\ninvalidate\r\n*2\r\n$1\r\na\r\n$0\r\n\r\n",
-            HEAD,
-            b">2\r\n$10\r\ninvalidate\r\n_\r\n",
-            b"-ERR unknown command\r\n",
-            b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n",
-        ];
-        let awaited = || {
-            alloc::vec![
-                Awaited::Plain,
-                names(Shape::Head),
-                Awaited::Instead(b"-ERR no\r\n".to_vec())
-            ]
-        };
-        let expected = [
-            "$1\r\nq\r\n",
-            ">2\r\n$10\r\ninvalidate\r\n*2\r\n$3\r\no:a\r\n$2\r\no:\r\n",
-            FULL_HEAD,
-            ">2\r\n$10\r\ninvalidate\r\n_\r\n",
-            "-ERR no\r\n",
-            ">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n",
-        ]
-        .concat();
-        assert_eq!(given(awaited(), &stream, 1 << 20), (expected.clone(), 0));
-        let whole = stream.concat();
-        let bytes: Vec<&[u8]> = whole.chunks(1).collect();
-        assert_eq!(given(awaited(), &bytes, 1 << 20), (expected, 0));
+    fn each_reply_becomes_what_is_awaited() {
+        let stream = [b"$1\r\nq\r\n", HEAD, b"-ERR unknown command\r\n"].concat();
+        let instead = Awaited::Instead(b"-ERR no\r\n".to_vec());
+        let awaited = alloc::vec![Awaited::Plain, names(Shape::Head), instead];
+        assert_eq!(
+            given(awaited, &stream),
+            (["$1\r\nq\r\n", FULL_HEAD, "-ERR no\r\n"].concat(), 0)
+        );
     }
 
     #[test]
@@ -393,34 +379,21 @@ mod tests {
         let expected = alloc::format!(
             "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*3\r\n+OK\r\n{FULL_HEAD}-NOGROUP No such key 'o:s' or\r\n{FULL_HEAD}"
         );
-        for size in 1..stream.len() {
-            let pieces: Vec<&[u8]> = stream.chunks(size).collect();
-            assert_eq!(given(awaited(), &pieces, 1 << 20), (expected.clone(), 0));
-        }
+        assert_eq!(given(awaited(), &stream), (expected, 0));
         // What was not queued has no answer; and a transaction that is not done has none either.
         let stream =
             [b"+OK\r\n-ERR wrong\r\n+QUEUED\r\n-ERR no\r\n-EXECABORT x\r\n", HEAD].concat();
-        let (shown, _) = given(awaited(), &[&stream], 1 << 20);
+        let (shown, _) = given(awaited(), &stream);
         assert!(shown.ends_with(&alloc::format!("-EXECABORT x\r\n{FULL_HEAD}")), "{shown}");
         let stream = [b"+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*-1\r\n", HEAD].concat();
-        let (shown, _) = given(awaited(), &[&stream], 1 << 20);
+        let (shown, _) = given(awaited(), &stream);
         assert!(shown.ends_with(&alloc::format!("*-1\r\n{FULL_HEAD}")), "{shown}");
-    }
-
-    #[test]
-    fn a_reply_that_is_too_large_becomes_an_error_and_one_without_names_streams() {
-        let value = alloc::vec![b'v'; 5_000];
-        let large = [b"*2\r\n$1\r\nq\r\n$5000\r\n", &value[..], b"\r\n"].concat();
-        let pieces: Vec<&[u8]> = large.chunks(700).chain([&b"+PONG\r\n"[..]]).collect();
-        let (shown, left) = given(alloc::vec![names(Shape::Head), Awaited::Plain], &pieces, 1_000);
-        assert!(shown.starts_with("-ERR respool: the reply is too large"), "{shown}");
-        assert!(shown.ends_with("\r\n+PONG\r\n") && left == 0);
-        let removal = Removal::new(b"o:").expect("a prefix");
-        let (mut replies, mut out) = (Replies::default(), Vec::new());
-        let mut awaited = VecDeque::from([names(Shape::Errors)]);
-        let (removal, awaited, room) = (&removal, &mut awaited, 1_000);
-        replies.take(&large[..2_000], &mut Sink { removal, room, awaited, out: &mut out });
-        assert_eq!((out.len(), replies.bytes()), (2_000, 0));
+        // Behind it nothing is queued.
+        let mut all = alloc::vec![Awaited::Multi, names(Shape::Head), Awaited::Discard];
+        all.extend([Awaited::Exec, names(Shape::Head)]);
+        let stream = [b"+OK\r\n+QUEUED\r\n+OK\r\n*0\r\n", HEAD].concat();
+        let (shown, _) = given(all, &stream);
+        assert_eq!(shown, alloc::format!("+OK\r\n+QUEUED\r\n+OK\r\n*0\r\n{FULL_HEAD}"));
     }
 
     #[test]
@@ -432,40 +405,7 @@ mod tests {
         stream.extend(QUEUED.repeat(RENAMED_IN_EXEC_MAX + 1));
         stream.extend(alloc::format!("*{}\r\n", RENAMED_IN_EXEC_MAX + 1).bytes());
         stream.extend(b"$1\r\nk\r\n".repeat(RENAMED_IN_EXEC_MAX + 1));
-        let (shown, left) = given(awaited, &[&stream], 1 << 24);
+        let (shown, left) = given(awaited, &stream);
         assert!(shown.contains("+QUEUED\r\n-ERR respool: the reply is too large") && left == 0);
-    }
-
-    #[test]
-    fn what_is_no_protocol_goes_on_as_it_is() {
-        let stream = [HEAD, b"nonsense\r\n", HEAD].concat();
-        let awaited = alloc::vec![names(Shape::Head), names(Shape::Head), names(Shape::Head)];
-        let (shown, _) = given(awaited, &[&stream], 1 << 20);
-        assert!(shown.starts_with(FULL_HEAD) && shown.contains("nonsense\r\n*2\r\n$1\r\nq"));
-    }
-
-    proptest! {
-        /// Whatever a server says and however it is cut, the same goes on.
-        #[test]
-        fn pieces_make_no_difference(
-            parts in proptest::collection::vec(
-                prop_oneof![
-                    Just("*2\r\n"), Just("$1\r\nq\r\n"), Just("+OK\r\n"), Just("+QUEUED\r\n"), Just(":1\r\n"), Just("*-1\r\n"),
-                    Just(">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n"), Just("-NOGROUP No such key 's'\r\n"), Just("x"),
-                ],
-                0..12,
-            ),
-            size in 1usize..9,
-        ) {
-            let awaited = || alloc::vec![
-                Awaited::Multi, names(Shape::Names), Awaited::Plain, names(Shape::Errors), Awaited::Exec, names(Shape::Head),
-            ];
-            let stream: String = parts.concat();
-            let pieces: Vec<&[u8]> = stream.as_bytes().chunks(size).collect();
-            let (at_once, _) = given(awaited(), &[stream.as_bytes()], 1 << 20);
-            let (in_pieces, _) = given(awaited(), &pieces, 1 << 20);
-            // What is not whole may be kept in one case and be out in the other, where it goes through.
-            prop_assert!(at_once == in_pieces || at_once.starts_with(&in_pieces) || in_pieces.starts_with(&at_once));
-        }
     }
 }

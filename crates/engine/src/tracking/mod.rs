@@ -448,15 +448,24 @@ impl Engine {
         id: UpstreamId,
         frame: &[u8],
     ) -> Result<(), Fault> {
-        let Some(key) = self.upstreams.get(id).map(|up| up.key) else { return Ok(()) };
-        if let Some(owner) = self.hears_as_told(key, frame) {
+        let Some(upstream) = self.upstreams.get(id) else { return Ok(()) };
+        let (key, edge) = (upstream.key, upstream.edge.as_deref());
+        if edge.is_none()
+            && let Some(owner) = self.hears_as_told(key, frame)
+        {
             self.push(owner, |out| out.extend_from_slice(frame));
             return Ok(());
         }
         let Some((changed, _)) = wire::whole_push(frame) else {
             return Err(String::from("sent a malformed push"));
         };
-        let Some(changed) = changed else { return Ok(()) };
+        let changed = match (changed, edge) {
+            (None, _) => return Ok(()),
+            (Some(Changed::Keys(keys)), Some(edge)) => {
+                Changed::Keys(keys.iter().map(|key| edge.at_clients(key)).collect())
+            }
+            (Some(changed), _) => changed,
+        };
         if key.lane == Lane::Feed {
             self.cache_changed(key.node, &changed);
             return Ok(());

@@ -11,9 +11,6 @@ use resp::Value;
 /// The begin of each invalidation.
 pub(crate) const BEGIN: &[u8] = b">2\r\n$10\r\ninvalidate\r\n";
 
-/// The invalidation of all keys.
-pub(crate) const ALL: &[u8] = b">2\r\n$10\r\ninvalidate\r\n_\r\n";
-
 /// The whole push at the begin of these bytes: which keys changed, if it is an invalidation, and its length. `None`: no whole push stands here.
 pub(crate) fn whole_push(bytes: &[u8]) -> Option<(Option<Changed>, usize)> {
     let (Value::Push(items), used) = resp::value::parse(bytes).ok()?? else { return None };
@@ -46,7 +43,8 @@ mod tests {
         let keys = [Name::from(b"a".as_slice()), Name::from(b"b".as_slice())];
         let list = [BEGIN, b"*2\r\n$1\r\na\r\n$1\r\nb\r\n"].concat();
         assert_eq!(whole_push(&list), Some((Some(Changed::Keys(keys.into())), list.len())));
-        assert_eq!(whole_push(ALL), Some((Some(Changed::All), ALL.len())));
+        let all = [BEGIN, b"_\r\n"].concat();
+        assert_eq!(whole_push(&all), Some((Some(Changed::All), all.len())));
         for cut in 0..list.len() {
             assert_eq!(whole_push(&list[..cut]), None);
         }

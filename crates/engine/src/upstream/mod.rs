@@ -463,6 +463,15 @@ impl Upstream {
         (since != Time(u64::MAX)).then(|| since.plus_ms(timeouts.request_ms))
     }
 
+    /// So many replies to the front requests are here.
+    #[inline(always)]
+    pub(crate) fn answered(&mut self, count: u32) {
+        self.inflight.answered(count);
+        if let Some(edge) = &mut self.edge {
+            edge.answered(count);
+        }
+    }
+
     /// Forgets everything of a connection that is gone. The caller has emptied `inflight` before.
     pub fn reset(&mut self, pool: &mut crate::pool::BufferPool) {
         debug_assert!(self.inflight.is_empty(), "someone still waits on a connection that is gone");

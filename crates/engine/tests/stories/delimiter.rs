@@ -239,9 +239,15 @@ fn a_reply_without_end_is_not_kept_for_a_client_that_is_gone() {
 #[test]
 fn a_large_array_goes_out_as_it_comes_and_no_further_than_to_its_delimiter() {
     let element = format!("$10000\r\n{}\r\n", "x".repeat(10_000));
-    for (behind, is_whole) in
-        [("", true), (":1\r\n+y\r\n", true), ("-x\r\n$70\r\n", false), ("*9", false)]
-    {
+    for (behind, is_whole) in [
+        ("", true),
+        (":1\r\n+y\r\n", true),
+        ("-x\r\n$70\r\n", false),
+        ("*9", false),
+        ("-x\r\nYY\r\n", false),
+        ("-x\r\n$4\r\nabcdefgh\r\n+z\r\n", false),
+        ("-x\r\n\r\n\r\n", false),
+    ] {
         for cut in [0, 1, 20, 31, 40, 70] {
             let mut story = Story::new();
             let word = ask(&mut story, "EVAL return 0");
@@ -462,6 +468,59 @@ fn what_is_open_on_a_connection_is_forgotten_with_it() {
             story.server().sends(format!(":1\r\n{}", end(&word)).as_bytes());
             story.client("c").gets(":1\r\n");
         }
+    }
+}
+
+// Where ECHO is refused only the number of replies tells where each begins: one that may hide some of them ends the connection.
+#[test]
+fn no_pipeline_of_texts_makes_up_a_reply_where_echo_is_refused() {
+    let no = "-NOPERM no echo\r\n";
+    // The replies to both scripts and to the GET between or behind them, with what the texts add.
+    for (is_between, replies) in [
+        // A number, then a text that hides a refusal and the value.
+        (false, format!(":1\r\n{no}-x\r\n{no}$27\r\n{no}$6\r\nsecret\r\n")),
+        // A list hides its refusal, and the second text gives back what is missing.
+        (true, format!("*2\r\n-x\r\n$17\r\n{no}\r\n$6\r\nsecret\r\n-x\r\n+fake\r\n{no}")),
+        (true, format!("*2\r\n-x\r\n*1\r\n{no}-WRONGTYPE y\r\n-x\r\n+fake\r\n{no}")),
+    ] {
+        let mut story = Story::new();
+        story.client("w").says("GET w");
+        story.conn(1).gets("GET w").answers("nil");
+        story.client("a").says("EVAL return 0");
+        if is_between {
+            story.client("b").says("GET k");
+            story.client("a").says("EVAL return 0");
+        } else {
+            story.client("a").says("EVAL return 0");
+            story.client("b").says("GET k");
+        }
+        let mut conn = story.conn(1);
+        assert_eq!(conn.takes_requests(), 3);
+        (0..2).for_each(|_| drop(conn.takes_delimiter()));
+        story.conn(1).sends(replies.as_bytes());
+        let second = story.conn(1).takes_one().expect("a second word");
+        story.conn(1).sends(format!("-ERR unknown command '{second}'\r\n").as_bytes());
+        story.conn(1).is_closed();
+        let got = story.client("b").takes_text();
+        assert!(got.is_empty() || got.starts_with("-ERR respool"), "{replies:?}: {got:?}");
+    }
+}
+
+// The servers' last reply before the refusal goes out in parts.
+#[test]
+fn a_large_reply_before_a_refused_echo_ends_where_it_ends() {
+    for reply in [
+        format!("$100000\r\n{}\r\n", "x".repeat(100_000)),
+        format!("*1000\r\n{}", format!("$100\r\n{}\r\n", "x".repeat(100)).repeat(1_000)),
+    ] {
+        let mut story = Story::new();
+        ask(&mut story, "EVAL return 0");
+        story.conn(1).sends(&reply.as_bytes()[..60_000]).sends(&reply.as_bytes()[60_000..]);
+        story.conn(1).sends(b"-NOPERM no echo\r\n$1\r\nv\r\n");
+        let second = story.conn(1).takes_one().expect("a second word");
+        story.conn(1).sends(format!("-ERR unknown command '{second}'\r\n").as_bytes());
+        assert_eq!(story.client("a").takes_text(), reply);
+        story.client("b").gets("\"v\"");
     }
 }
 
